@@ -1,0 +1,63 @@
+# make demo | test | check | docs | clean. Each works alone on a fresh clone.
+
+PYTHON   ?= python3
+VENV     := .venv
+BIN      := $(VENV)/bin
+JOBS     ?= 2
+DEMO     ?= tilelet run examples/01_hello.py -p a2a3sim
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+# Stamps: reinstall only when pyproject.toml changed.
+INSTALLED     := $(VENV)/.installed
+INSTALLED_DEV := $(VENV)/.installed-dev
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check docs format clean
+
+help: ## show this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' Makefile
+
+demo: $(INSTALLED) ## run the main job
+	$(BIN)/$(DEMO)
+
+test: $(INSTALLED_DEV) ## run all tests
+	$(BIN)/python -m pytest -q -n $(JOBS) --durations=5
+
+check: $(INSTALLED_DEV) ## formatting, lint, types, generated pages
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pyright
+	$(BIN)/tilelet docs --check
+
+docs: $(INSTALLED_DEV) ## regenerate docs/ops.md and docs/errors.md
+	$(BIN)/tilelet docs --write
+
+format: $(INSTALLED_DEV) ## format and fix what can be fixed safely
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean: ## remove what the other targets made
+	rm -rf $(VENV) build dist build_output .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src -name '*.egg-info' -type d -prune -exec rm -rf {} +
+
+# Debian and Ubuntu ship python3 without ensurepip; `-m venv` would then leave a half-made .venv.
+$(BIN)/python:
+	@command -v $(PYTHON) >/dev/null || { \
+	  echo "error: no '$(PYTHON)' on this machine: install Python 3.10 or newer, or say make PYTHON=..."; \
+	  exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
+	  echo "error: $$($(PYTHON) --version) is too old: Tilelet needs Python 3.10 or newer (make PYTHON=...)"; \
+	  exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { \
+	  echo "error: $(PYTHON) has no venv module: install it (on Debian or Ubuntu: apt install python3-venv)"; \
+	  exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(INSTALLED): pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install -q -e .
+	@touch $@
+
+$(INSTALLED_DEV): pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install -q -e '.[dev]'
+	@touch $(INSTALLED) $@

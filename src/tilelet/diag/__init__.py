@@ -1,0 +1,38 @@
+"""What Tilelet says to the user: places, messages, and their three renderings.
+
+The mistakes themselves are in `tilelet.diag.catalogue`, one class each.
+"""
+
+from tilelet.diag.core import (
+    UNKNOWN,
+    Caution,
+    Diagnostic,
+    Label,
+    Loc,
+    Sink,
+    TooManyErrors,
+    UserError,
+    UserErrors,
+)
+from tilelet.diag.machine import to_json, to_sarif
+from tilelet.diag.render import render_all, render_line, render_text, use_color
+from tilelet.diag.text import near
+
+__all__ = [
+    "UNKNOWN",
+    "Caution",
+    "Diagnostic",
+    "Label",
+    "Loc",
+    "Sink",
+    "TooManyErrors",
+    "UserError",
+    "UserErrors",
+    "near",
+    "render_all",
+    "render_line",
+    "render_text",
+    "to_json",
+    "to_sarif",
+    "use_color",
+]

@@ -1,0 +1,149 @@
+"""Places in source text, and the one exception type that carries a message to the user."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+
+@dataclass(frozen=True, slots=True)
+class Loc:
+    """A span of source text; the end is exclusive. Lines count from 1.
+
+    Columns count from 0 in UTF-8 bytes, as `ast` gives them; renderings show characters.
+    `caller` is the call site when this text was inlined somewhere: the chain the message shows.
+    """
+
+    file: str
+    line: int
+    col: int = 0
+    end_line: int = 0
+    end_col: int = 0
+    caller: Loc | None = None
+
+    def called_from(self, caller: Loc | None) -> Loc:
+        """The same span, seen through one more inlining step (appended at the chain's end)."""
+        if caller is None:
+            return self
+        return replace(self, caller=self.caller.called_from(caller) if self.caller else caller)
+
+    @property
+    def callers(self) -> list[Loc]:
+        """The call sites through which this span was inlined, innermost first."""
+        return [self.caller, *self.caller.callers] if self.caller else []
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.col + 1}"
+
+
+UNKNOWN = Loc("<unknown>", 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """Text at one span. The first label of a diagnostic is the primary one (drawn with ^^^)."""
+
+    loc: Loc
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One message, ready to render as text, JSON or SARIF."""
+
+    code: str  # "E0203", "W0102"
+    severity: str  # "error", "warning" or "note"
+    message: str  # one line, lower case, no full stop
+    labels: tuple[Label, ...] = ()
+    notes: tuple[str, ...] = ()
+    helps: tuple[str, ...] = ()
+
+    @property
+    def loc(self) -> Loc | None:
+        return self.labels[0].loc if self.labels else None
+
+
+class UserError(Exception):
+    """A mistake in the user's program or command, with its place. One subclass per mistake.
+
+    Subclasses set `code`, take what they need to know in `__init__`, and build the diagnostic by
+    `super().__init__(message, labels=[...], notes=[...], helps=[...])`. Their docstring is the
+    text of `tilelet explain CODE`; `example` is a short program that makes the mistake.
+    """
+
+    code = "E0000"
+    severity = "error"
+    example = ""
+
+    def __init__(
+        self,
+        message: str,
+        labels: Iterable[Label] = (),
+        notes: Iterable[str] = (),
+        helps: Iterable[str] = (),
+    ) -> None:
+        super().__init__(message)
+        self.diagnostic = Diagnostic(
+            self.code, self.severity, message, tuple(labels), tuple(notes), tuple(helps)
+        )
+
+    def __str__(self) -> str:
+        from tilelet.diag.render import render_text
+
+        return render_text(self.diagnostic, color=False)
+
+
+class Caution(UserError):
+    """A diagnostic that does not stop the run. Never raised: it is added to a `Sink`."""
+
+    code = "W0000"
+    severity = "warning"
+
+
+class UserErrors(Exception):
+    """Several mistakes found in one compilation (at most `Sink.limit`), in source order."""
+
+    def __init__(self, diagnostics: Iterable[Diagnostic], truncated: bool = False) -> None:
+        self.diagnostics = tuple(diagnostics)
+        self.truncated = truncated
+        super().__init__(f"{len(self.diagnostics)} errors")
+
+    def __str__(self) -> str:
+        from tilelet.diag.render import render_text
+
+        text = "\n".join(render_text(d, color=False) for d in self.diagnostics)
+        return text + ("\nerror: stopped after ten errors" if self.truncated else "")
+
+
+class TooManyErrors(Exception):
+    """Raised inside the compiler to stop after `Sink.limit` errors; `Sink.finish` reports them."""
+
+
+@dataclass
+class Sink:
+    """Collects diagnostics of one compilation, so that one run reports several mistakes."""
+
+    limit: int = 10
+    diagnostics: list[Diagnostic] = field(default_factory=list)
+
+    @property
+    def errors(self) -> list[Diagnostic]:
+        return [d for d in self.diagnostics if d.severity == "error"]
+
+    @property
+    def warnings(self) -> list[Diagnostic]:
+        return [d for d in self.diagnostics if d.severity != "error"]
+
+    def add(self, problem: UserError) -> None:
+        """Record `problem` (once per code and place); stop the compilation at the limit."""
+        d = problem.diagnostic
+        if any(d.code == o.code and d.loc == o.loc and d.message == o.message for o in self.diagnostics):
+            return
+        self.diagnostics.append(d)
+        if d.severity == "error" and len(self.errors) >= self.limit:
+            raise TooManyErrors
+
+    def finish(self) -> None:
+        """Raise what was collected, if any of it is an error."""
+        if self.errors:
+            raise UserErrors(self.errors, truncated=len(self.errors) >= self.limit)

@@ -1,0 +1,54 @@
+"""Small pieces of message text, so that all messages spell things alike."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+
+
+def near(name: str, candidates: Iterable[str], limit: int = 3) -> list[str]:
+    """The candidates spelled most like `name`, best first; for "did you mean"."""
+    by_folded = {c.lower(): c for c in sorted(set(candidates))}
+    close = difflib.get_close_matches(name.lower(), by_folded, n=limit, cutoff=0.6)
+    return [by_folded[c] for c in close]
+
+
+def ticked(names: Iterable[object], joiner: str = "or") -> str:
+    """`a`, `b` or `c`."""
+    quoted = [f"`{n}`" for n in names]
+    if len(quoted) < 2:
+        return "".join(quoted)
+    return f"{', '.join(quoted[:-1])} {joiner} {quoted[-1]}"
+
+
+def did_you_mean(suggestions: Iterable[str]) -> list[str]:
+    """One help line offering the first three suggestions, or none."""
+    shown = list(suggestions)[:3]
+    return [f"did you mean {ticked(shown)}?"] if shown else []
+
+
+def shape_text(shape: Iterable[object]) -> str:
+    """A shape as the language writes it: `[16, 128]`."""
+    return f"[{', '.join(str(d) for d in shape)}]"
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 error`, `2 errors`, `2 indices`."""
+    if count == 1:
+        return f"1 {noun}"
+    return f"{count} indices" if noun == "index" else f"{count} {noun}s"
+
+
+def size_text(count: int) -> str:
+    """A number of bytes in the largest unit that leaves at least 1: `1.5 GiB`."""
+    size = float(count)
+    for unit in ("bytes", "KiB", "MiB", "GiB", "TiB"):
+        if size < 1024 or unit == "TiB":
+            return f"{int(size)} {unit}" if size == int(size) else f"{size:.1f} {unit}"
+        size /= 1024
+    raise AssertionError("unreachable")
+
+
+def optional(*texts: str) -> Sequence[str]:
+    """The texts that are not empty: for notes and helps that may be missing."""
+    return [t for t in texts if t]

@@ -1,0 +1,108 @@
+"""Element types of the `pl` language, and how each is stored in NumPy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import ml_dtypes
+import numpy as np
+
+
+@dataclass(frozen=True, eq=False)
+class DType:
+    """One element type. There is one object per type; compare with `is` or `==`."""
+
+    name: str
+    kind: str  # "float", "int", "uint", "bool", "index" or "task"
+    bits: int
+    numpy: np.dtype[np.generic]
+
+    @property
+    def itemsize(self) -> int:
+        return self.numpy.itemsize
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind == "float"
+
+    @property
+    def is_integer(self) -> bool:
+        """INT*, UINT* and INDEX; not BOOL."""
+        return self.kind in ("int", "uint", "index")
+
+    @property
+    def is_signed(self) -> bool:
+        return self.kind in ("float", "int", "index")
+
+    def __repr__(self) -> str:
+        return f"pl.{self.name}"
+
+    __str__ = __repr__
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (by_name, (self.name,))
+
+
+def _dt(name: str, kind: str, numpy_type: object) -> DType:
+    np_dtype = np.dtype(numpy_type)  # type: ignore[call-overload]
+    bits = 1 if kind == "bool" else np_dtype.itemsize * 8
+    return DType(name, kind, bits, np_dtype)
+
+
+FP32 = _dt("FP32", "float", np.float32)
+FP16 = _dt("FP16", "float", np.float16)
+BF16 = _dt("BF16", "float", ml_dtypes.bfloat16)
+FP8E4M3FN = _dt("FP8E4M3FN", "float", ml_dtypes.float8_e4m3fn)
+FP8E5M2 = _dt("FP8E5M2", "float", ml_dtypes.float8_e5m2)
+INT8 = _dt("INT8", "int", np.int8)
+INT16 = _dt("INT16", "int", np.int16)
+INT32 = _dt("INT32", "int", np.int32)
+INT64 = _dt("INT64", "int", np.int64)
+UINT8 = _dt("UINT8", "uint", np.uint8)
+UINT16 = _dt("UINT16", "uint", np.uint16)
+UINT32 = _dt("UINT32", "uint", np.uint32)
+UINT64 = _dt("UINT64", "uint", np.uint64)
+BOOL = _dt("BOOL", "bool", np.bool_)
+INDEX = _dt("INDEX", "index", np.int64)
+TASK_ID = _dt("TASK_ID", "task", np.int64)
+
+ALL: tuple[DType, ...] = (
+    FP32, FP16, BF16, FP8E4M3FN, FP8E5M2,
+    INT8, INT16, INT32, INT64, UINT8, UINT16, UINT32, UINT64,
+    BOOL, INDEX, TASK_ID,
+)  # fmt: skip
+
+_BY_NAME = {d.name: d for d in ALL}
+
+
+def by_name(name: str) -> DType:
+    """The dtype called `name` ("BF16"); KeyError if there is none."""
+    return _BY_NAME[name]
+
+
+def from_numpy(np_dtype: object) -> DType:
+    """The dtype stored as `np_dtype`; KeyError if no `pl` type is. int64 gives INT64, not INDEX."""
+    wanted = np.dtype(np_dtype)  # type: ignore[call-overload]
+    for d in ALL:
+        if d.numpy == wanted and d.kind not in ("index", "task"):
+            return d
+    raise KeyError(str(np_dtype))
+
+
+def promote(a: DType, b: DType) -> DType:
+    """Result dtype of a binary op: same; float beats int; wider wins; signed wins; else left."""
+    if a is b:
+        return a
+    if a.is_float != b.is_float:
+        return a if a.is_float else b
+    if a.bits != b.bits:
+        return a if a.bits > b.bits else b
+    if a.is_signed != b.is_signed:
+        return a if a.is_signed else b
+    return a

@@ -1,0 +1,175 @@
+"""The IR: typed SSA with structured control flow. All node classes are on this page.
+
+Everything is an `Op`: its arguments are bound by parameter name exactly as in the `pl` call, so
+that one binding serves type inference, printing, the interpreter and every backend. An argument
+is a `Value`, a Python constant, or a tuple of arguments. Nodes are never changed once built;
+passes make new ones (`ir/rebuild.py`).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Union
+
+from tilelet import dtypes
+from tilelet.diag.core import UNKNOWN, Loc
+from tilelet.dtypes import DType
+from tilelet.ir.types import ScalarType, Type
+
+if TYPE_CHECKING:
+    from tilelet.ops.registry import OpSpec
+
+
+class Value:
+    """An SSA value. Identity is equality; `name` is only a hint for printing."""
+
+    __slots__ = ("loc", "name", "type")
+
+    def __init__(self, name: str, type: Type, loc: Loc = UNKNOWN) -> None:
+        self.name = name
+        self.type = type
+        self.loc = loc
+
+    def __repr__(self) -> str:
+        return f"%{self.name}: {self.type}"
+
+
+@dataclass(frozen=True, slots=True)
+class Const:
+    """A scalar constant with a pinned dtype (`pl.const(1, pl.INT32)`)."""
+
+    value: int | float | bool
+    dtype: DType
+
+
+Scalar = Value | Const | int | float | bool
+Arg = Union[Value, Const, int, float, bool, str, None, DType, enum.Enum, tuple["Arg", ...]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Op:
+    """One operation. Structural kinds (`for`, `if`, `scope`, ...) have blocks; see ir/views.py."""
+
+    spec: OpSpec
+    args: Mapping[str, Arg]
+    results: tuple[Value, ...] = ()
+    blocks: tuple[Block, ...] = ()
+    loc: Loc = UNKNOWN
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    @property
+    def operands(self) -> tuple[Value, ...]:
+        """Every Value among the arguments, in parameter order (with repeats)."""
+        return tuple(values_in(self.args.values()))
+
+    @property
+    def result(self) -> Value:
+        (only,) = self.results
+        return only
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Block:
+    """Straight-line ops; the last is a terminator (`yield`, or `return` in a function body)."""
+
+    params: tuple[Value, ...]
+    ops: tuple[Op, ...]
+
+    @property
+    def terminator(self) -> Op:
+        return self.ops[-1]
+
+
+class FunctionKind(enum.Enum):
+    """`pl.FunctionType`."""
+
+    Opaque = "Opaque"
+    Orchestration = "Orchestration"
+    InCore = "InCore"
+    Inline = "Inline"
+
+
+class Direction(enum.Enum):
+    In = "In"
+    Out = "Out"
+    InOut = "InOut"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Function:
+    """`directions` has one entry per parameter; scalars are always In.
+
+    `declared` is what the signature said (None: nothing, so plain `pl.Tensor`).
+    """
+
+    name: str
+    kind: FunctionKind
+    params: tuple[Value, ...]
+    directions: tuple[Direction, ...]
+    body: Block
+    loc: Loc = UNKNOWN
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def returned(self) -> tuple[Arg, ...]:
+        values = self.body.terminator.args["values"]
+        assert isinstance(values, tuple)
+        return values
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Program:
+    """A whole program. `entry` is the control program; the rest are kernels it submits."""
+
+    name: str
+    functions: Mapping[str, Function]
+    entry: str
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def main(self) -> Function:
+        return self.functions[self.entry]
+
+    @property
+    def kernels(self) -> tuple[Function, ...]:
+        return tuple(f for f in self.functions.values() if f.kind is FunctionKind.InCore)
+
+    def with_functions(self, functions: Mapping[str, Function]) -> Program:
+        return replace(self, functions=dict(functions))
+
+
+def values_in(args: Any) -> Iterator[Value]:
+    """The Values in a (nested) collection of arguments."""
+    for a in args:
+        if isinstance(a, Value):
+            yield a
+        elif isinstance(a, tuple):
+            yield from values_in(a)
+
+
+def walk(block: Block) -> Iterator[Op]:
+    """Every op of `block` and of the blocks inside it, outer before inner."""
+    for op in block.ops:
+        yield op
+        for inner in op.blocks:
+            yield from walk(inner)
+
+
+def scalar_dtype(arg: object) -> DType | None:
+    """The dtype of a scalar argument; None if it is not a scalar."""
+    if isinstance(arg, Value):
+        return arg.type.dtype if isinstance(arg.type, ScalarType) else None
+    if isinstance(arg, Const):
+        return arg.dtype
+    if isinstance(arg, bool):
+        return dtypes.BOOL
+    if isinstance(arg, int):
+        return dtypes.INDEX
+    if isinstance(arg, float):
+        return dtypes.FP32
+    return None

@@ -1,0 +1,105 @@
+"""Types of IR values.
+
+A `TensorType` value lives in global memory (GM); a `TileType` value is on chip. Source text in
+tensor style never says which is which: the frontend decides by where the op stands (see
+docs/design.md, "GM or on chip"), so no later stage has to guess.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from tilelet import dtypes
+from tilelet.dtypes import DType
+
+
+class Mem(enum.Enum):
+    """On-chip memory spaces (`pl.Mem`, `pl.MemorySpace`)."""
+
+    DDR = "DDR"
+    Vec = "Vec"
+    Mat = "Mat"
+    Left = "Left"
+    Right = "Right"
+    Acc = "Acc"
+    Bias = "Bias"
+
+
+
+
+@dataclass(frozen=True, eq=False)
+class SymDim:
+    """A dimension known only when the program runs. Equal only to itself, whatever its name."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+    __repr__ = __str__
+
+
+Dim = int | SymDim
+
+
+def shape_text(shape: tuple[Dim, ...]) -> str:
+    return "[" + ", ".join(str(d) for d in shape) + "]"
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """An N-D array in GM, or a window of one."""
+
+    shape: tuple[Dim, ...]
+    dtype: DType
+
+    def __str__(self) -> str:
+        return f"pl.Tensor[{shape_text(self.shape)}, {self.dtype}]"
+
+
+@dataclass(frozen=True, slots=True)
+class TileType:
+    """An on-chip value. `space` is None until placement decides (tensor-style code)."""
+
+    shape: tuple[int, ...]
+    dtype: DType
+    space: Mem | None = None
+
+    def __str__(self) -> str:
+        where = f", pl.Mem.{self.space.name}" if self.space else ""
+        return f"pl.Tile[{shape_text(self.shape)}, {self.dtype}{where}]"
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarType:
+    dtype: DType
+
+    def __str__(self) -> str:
+        return f"pl.Scalar[{self.dtype}]"
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayType:
+    """A small array of scalars or task ids kept by the control program (`pl.array.create`)."""
+
+    length: int
+    dtype: DType
+
+    def __str__(self) -> str:
+        return f"pl.Array[{self.length}, {self.dtype}]"
+
+
+Type = TensorType | TileType | ScalarType | ArrayType
+ShapedType = TensorType | TileType
+
+INDEX = ScalarType(dtypes.INDEX)
+BOOL = ScalarType(dtypes.BOOL)
+TASK_ID = ScalarType(dtypes.TASK_ID)
+
+
+def with_shape(t: ShapedType, shape: tuple[Dim, ...], dtype: DType | None = None) -> ShapedType:
+    """`t` with another shape (and dtype), staying in GM or on chip."""
+    if isinstance(t, TensorType):
+        return TensorType(shape, dtype or t.dtype)
+    return TileType(shape, dtype or t.dtype, t.space)  # type: ignore[arg-type]

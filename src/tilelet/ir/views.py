@@ -1,0 +1,108 @@
+"""Typed read access to structural ops, so that passes do not spell argument names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilelet.ir.core import Arg, Block, Op, Scalar, Value
+from tilelet.ops import structure
+
+
+@dataclass(frozen=True, slots=True)
+class ForView:
+    op: Op
+
+    @property
+    def kind(self) -> str:
+        return self.op.args["kind"]  # type: ignore[return-value]
+
+    @property
+    def bounds(self) -> tuple[Scalar, Scalar, Scalar]:
+        a = self.op.args
+        return a["start"], a["stop"], a["step"]  # type: ignore[return-value]
+
+    @property
+    def init(self) -> tuple[Arg, ...]:
+        return self.op.args["init"]  # type: ignore[return-value]
+
+    @property
+    def chunk(self) -> int | None:
+        return self.op.args["chunk"]  # type: ignore[return-value]
+
+    @property
+    def policy(self) -> str:
+        return self.op.args["policy"]  # type: ignore[return-value]
+
+    @property
+    def body(self) -> Block:
+        return self.op.blocks[0]
+
+    @property
+    def index(self) -> Value:
+        return self.body.params[0]
+
+    @property
+    def carried(self) -> tuple[Value, ...]:
+        return self.body.params[1:]
+
+    @property
+    def trip_count(self) -> int | None:
+        """Number of iterations when all bounds are constants."""
+        start, stop, step = self.bounds
+        if isinstance(start, int) and isinstance(stop, int) and isinstance(step, int) and step:
+            return max(0, -((start - stop) // step))
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeView:
+    op: Op
+
+    @property
+    def kind(self) -> str:
+        return self.op.args["kind"]  # type: ignore[return-value]
+
+    @property
+    def in_core(self) -> bool:
+        return self.kind in structure.IN_CORE_KINDS
+
+    @property
+    def hint(self) -> str | None:
+        return self.op.args["hint"]  # type: ignore[return-value]
+
+    @property
+    def body(self) -> Block:
+        return self.op.blocks[0]
+
+    @property
+    def has_task_id(self) -> bool:
+        return bool(self.op.args["task_id"])
+
+    @property
+    def data_results(self) -> tuple[Value, ...]:
+        """Results that stand for yielded values (the task id left out)."""
+        return self.op.results[:-1] if self.has_task_id else self.op.results
+
+
+@dataclass(frozen=True, slots=True)
+class CallView:
+    op: Op
+
+    @property
+    def callee(self) -> str:
+        return self.op.args["callee"]  # type: ignore[return-value]
+
+    @property
+    def operands(self) -> tuple[Arg, ...]:
+        return self.op.args["operands"]  # type: ignore[return-value]
+
+    @property
+    def data_results(self) -> tuple[Value, ...]:
+        return self.op.results[:-1] if self.op.args["task_id"] else self.op.results
+
+
+def yielded(block: Block) -> tuple[Arg, ...]:
+    """What the block's terminator hands on."""
+    values = block.terminator.args["values"]
+    assert isinstance(values, tuple)
+    return values
