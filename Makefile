@@ -4,6 +4,7 @@ PYTHON   ?= python3
 VENV     := .venv
 BIN      := $(VENV)/bin
 JOBS     ?= 2
+ARGS     ?=
 DEMO     ?= tilelet run examples/01_hello.py -p a2a3sim
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -21,7 +22,7 @@ demo: $(INSTALLED) ## run the main job
 	$(BIN)/$(DEMO)
 
 test: $(INSTALLED_DEV) ## run all tests
-	$(BIN)/python -m pytest -q -n $(JOBS) --durations=5
+	$(BIN)/python -m pytest -q -n $(JOBS) --durations=5 $(ARGS)
 
 check: $(INSTALLED_DEV) ## formatting, lint, types, generated pages
 	$(BIN)/ruff format --check .

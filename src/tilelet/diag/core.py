@@ -124,7 +124,7 @@ class Sink:
     """Collects diagnostics of one compilation, so that one run reports several mistakes."""
 
     limit: int = 10
-    diagnostics: list[Diagnostic] = field(default_factory=list)
+    diagnostics: list[Diagnostic] = field(default_factory=list[Diagnostic])
 
     @property
     def errors(self) -> list[Diagnostic]:
@@ -137,7 +137,9 @@ class Sink:
     def add(self, problem: UserError) -> None:
         """Record `problem` (once per code and place); stop the compilation at the limit."""
         d = problem.diagnostic
-        if any(d.code == o.code and d.loc == o.loc and d.message == o.message for o in self.diagnostics):
+        if any(
+            d.code == o.code and d.loc == o.loc and d.message == o.message for o in self.diagnostics
+        ):
             return
         self.diagnostics.append(d)
         if d.severity == "error" and len(self.errors) >= self.limit:

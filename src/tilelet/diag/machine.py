@@ -13,8 +13,8 @@ The JSON layout is stable; a field may be added, none changes its meaning:
         "notes": ["..."], "helps": ["..."]}]}
 
 Lines and columns count from 1, columns in characters; the end is exclusive. The first label is the
-primary one. `called_from` is the inlining chain, innermost call first. A label without a known place
-has line 0.
+primary one. `called_from` is the inlining chain, innermost call first. A label without a known
+place has line 0.
 """
 
 from __future__ import annotations
@@ -65,7 +65,13 @@ def _label(primary: bool, label: Label, sources: SourceReader) -> dict[str, obje
 
 def _place(loc: Loc, sources: SourceReader) -> dict[str, object]:
     if loc.line <= 0:
-        return {"file": display_path(loc.file), "line": 0, "column": 0, "end_line": 0, "end_column": 0}
+        return {
+            "file": display_path(loc.file),
+            "line": 0,
+            "column": 0,
+            "end_line": 0,
+            "end_column": 0,
+        }
     span = span_of(loc, sources)
     return {
         "file": display_path(span.file),
@@ -113,7 +119,9 @@ def _rule(code: str) -> dict[str, object]:
 
 
 def _result(d: Diagnostic, rule: int, sources: SourceReader) -> dict[str, object]:
-    text = "\n".join([d.message, *(f"note: {n}" for n in d.notes), *(f"help: {h}" for h in d.helps)])
+    text = "\n".join(
+        [d.message, *(f"note: {n}" for n in d.notes), *(f"help: {h}" for h in d.helps)]
+    )
     placed = [label for label in d.labels if label.loc.line > 0]
     result: dict[str, object] = {
         "ruleId": d.code,
@@ -125,8 +133,8 @@ def _result(d: Diagnostic, rule: int, sources: SourceReader) -> dict[str, object
     related = [_location(label.loc, label.text, sources) for label in placed[1:]]
     if placed:
         related += [_location(call, "in this call", sources) for call in placed[0].loc.callers]
-    if related:
-        result["relatedLocations"] = related
+    if related:  # SARIF wants each only once
+        result["relatedLocations"] = [r for i, r in enumerate(related) if r not in related[:i]]
     return result
 
 

@@ -24,7 +24,7 @@ def render_text(
     sources: SourceReader = read_line,
     width: int = DEFAULT_WIDTH,
 ) -> str:
-    """The message with its source lines, notes, helps and inlining chain; no line end at the end."""
+    """The message with its source lines, notes, helps and inlining chain; no final newline."""
     calls = diagnostic.loc.callers if diagnostic.loc else []
     labels = [label for label in diagnostic.labels if label.loc.line > 0]
     frame = Frame(
@@ -90,7 +90,9 @@ def use_color(stream: TextIO) -> bool:
 
 def text_width(stream: TextIO) -> int:
     """Columns to render for: those of the terminal, or the default when there is none."""
-    return shutil.get_terminal_size((DEFAULT_WIDTH, 0)).columns if stream.isatty() else DEFAULT_WIDTH
+    return (
+        shutil.get_terminal_size((DEFAULT_WIDTH, 0)).columns if stream.isatty() else DEFAULT_WIDTH
+    )
 
 
 def _digits(locs: list[Loc], sources: SourceReader) -> int:

@@ -40,7 +40,9 @@ def span_of(loc: Loc, sources: SourceReader) -> Span:
             return Span(loc.file, loc.line, indent, loc.line, max(len(first.rstrip()), indent + 1))
         return Span(loc.file, loc.line, col, loc.line, col + 1)
     if loc.end_line <= loc.line:
-        return Span(loc.file, loc.line, col, loc.line, max(_characters(first, loc.end_col), col + 1))
+        return Span(
+            loc.file, loc.line, col, loc.line, max(_characters(first, loc.end_col), col + 1)
+        )
     end_col = _characters(sources(loc.file, loc.end_line), loc.end_col)
     return Span(loc.file, loc.line, col, loc.end_line, max(end_col, 1))
 

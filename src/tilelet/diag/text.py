@@ -8,9 +8,11 @@ from collections.abc import Iterable, Sequence
 
 def near(name: str, candidates: Iterable[str], limit: int = 3) -> list[str]:
     """The candidates spelled most like `name`, best first; for "did you mean"."""
-    by_folded = {c.lower(): c for c in sorted(set(candidates))}
-    close = difflib.get_close_matches(name.lower(), by_folded, n=limit, cutoff=0.6)
-    return [by_folded[c] for c in close]
+    wanted = name.lower()
+    scores = {c: difflib.SequenceMatcher(None, c.lower(), wanted).ratio() for c in set(candidates)}
+    # One very close candidate makes the merely similar ones noise.
+    bar = max(0.6, max(scores.values(), default=0.0) - 0.1)
+    return sorted((c for c in scores if scores[c] >= bar), key=lambda c: (-scores[c], c))[:limit]
 
 
 def ticked(names: Iterable[object], joiner: str = "or") -> str:
@@ -32,11 +34,9 @@ def shape_text(shape: Iterable[object]) -> str:
     return f"[{', '.join(str(d) for d in shape)}]"
 
 
-def plural(count: int, noun: str) -> str:
-    """`1 error`, `2 errors`, `2 indices`."""
-    if count == 1:
-        return f"1 {noun}"
-    return f"{count} indices" if noun == "index" else f"{count} {noun}s"
+def plural(count: int, noun: str, many: str = "") -> str:
+    """`1 error`, `2 errors`; `many` for nouns that do not just take an s."""
+    return f"1 {noun}" if count == 1 else f"{count} {many or noun + 's'}"
 
 
 def size_text(count: int) -> str:

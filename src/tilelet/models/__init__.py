@@ -1,0 +1,1 @@
+"""Programs that ship with Tilelet."""

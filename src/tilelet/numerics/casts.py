@@ -9,8 +9,9 @@ The contract, in the order the rules apply (a compiled engine must reproduce it 
    * Overflow (the rounded value exceeds the largest finite one): `rint` and `round` give infinity;
      `trunc` and `odd` give the largest finite value; `floor` gives -infinity for negative x and the
      largest finite value for positive x, `ceil` the mirror image.
-   * FP8E4M3FN has no infinity: wherever an infinity is due (overflow above, or x is infinite) it
-     gives NaN, as ml_dtypes and torch do. Nothing saturates unless the mode says so.
+   * FP8E4M3FN has no infinity: wherever one is due (overflow as above, or x is infinite) it gives
+     the largest finite value, +-448, so every mode saturates. torch (from 2.12) does the same;
+     ml_dtypes' own conversion, which gives NaN, is not used for that.
    * NaN stays NaN. Sign and payload of a NaN are not part of the contract, here or elsewhere.
 3. float -> int: x is rounded to an integer by the mode, then saturated to the target's range; NaN
    gives 0.
@@ -18,9 +19,10 @@ The contract, in the order the rules apply (a compiled engine must reproduce it 
    also for 64-bit sources); overflow as in 2.
 5. int -> int: saturates to the target's range; the mode has no effect.
 
-Modes: `rint` nearest, ties to even; `round` nearest, ties away from zero (the language's default);
-`floor` towards -infinity; `ceil` towards +infinity; `trunc` towards zero; `odd` to the neighbour whose
-last bit is 1 when inexact; `none` is `trunc` for float -> int and `rint` for every other pair.
+Modes: `rint` nearest, ties to even; `round` nearest, ties away from zero (the language's
+default); `floor` towards -infinity; `ceil` towards +infinity; `trunc` towards zero; `odd` to the
+neighbour whose last bit is 1 when inexact; `none` is `trunc` for float -> int and `rint` for
+every other pair.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ class _Format:
     mantissa_bits: int
     bias: int
     max_code: int  # the largest finite value
-    inf_code: int  # NaN where the type has no infinity
+    inf_code: int  # the largest finite value again where the type has no infinity
     nan_code: int
     storage: type[np.unsignedinteger[Any]]
 
@@ -58,7 +60,7 @@ class _Format:
 _FORMATS: dict[DType, _Format] = {
     FP16: _Format(10, 15, 0x7BFF, 0x7C00, 0x7E00, np.uint16),
     BF16: _Format(7, 127, 0x7F7F, 0x7F80, 0x7FC0, np.uint16),
-    FP8E4M3FN: _Format(3, 7, 0x7E, 0x7F, 0x7F, np.uint8),
+    FP8E4M3FN: _Format(3, 7, 0x7E, 0x7E, 0x7F, np.uint8),
     FP8E5M2: _Format(2, 15, 0x7B, 0x7C, 0x7E, np.uint8),
 }
 
@@ -69,11 +71,27 @@ _FP32_PRECISION = 24  # significant bits, the hidden one included
 
 
 def dtype_of(x: Array) -> DType:
-    """The `pl` type of an array (int64 gives INT64); TypeError if NumPy's type is not one of ours."""
+    """The element type of an array (int64 gives INT64); TypeError if none is stored like it."""
     found = _BY_NUMPY.get(x.dtype)
     if found is None:
         raise TypeError(f"no element type is stored as NumPy {x.dtype}")
     return found
+
+
+def widen(x: Array) -> Array:
+    """A float array as FP32, which holds every value of the narrower types; x itself if FP32."""
+    with np.errstate(invalid="ignore"):  # a signalling NaN
+        return np.asarray(x, dtype=np.float32)
+
+
+def narrow(x: Array, to: DType) -> Array:
+    """An FP32 array rounded to `to` by `rint`; x itself if `to` is FP32.
+
+    NumPy's and ml_dtypes' conversions round that way; only FP8E4M3FN's overflow needs help.
+    """
+    if to is FP8E4M3FN:
+        x = np.clip(x, np.float32(-448), np.float32(448))
+    return np.asarray(x).astype(to.numpy, copy=False)
 
 
 def cast(x: Array, to: DType, mode: str = "round") -> Array:
@@ -82,116 +100,114 @@ def cast(x: Array, to: DType, mode: str = "round") -> Array:
         raise ValueError(f"unknown cast mode {mode!r}; expected one of {', '.join(MODES)}")
     if to.kind == "task":
         raise TypeError("TASK_ID is not a data type: nothing can be cast to it")
+    with np.errstate(all="ignore"):
+        return _convert(np.atleast_1d(x), to, mode).reshape(x.shape)
+
+
+def _convert(x: Array, to: DType, mode: str) -> Array:
     source = dtype_of(x)
     if source is BOOL:
         x, source = x.astype(np.uint8), dtypes.UINT8
     if to is BOOL:
-        return np.asarray(_widen(x, source) != 0)
-    with np.errstate(all="ignore"):
-        if source.is_float:
-            fp32 = _widen(x, source)
-            if to.is_float:
-                return _fp32_to_float(fp32, to, _or_else(mode, "rint"))
-            return _fp32_to_int(fp32, to, _or_else(mode, "trunc"))
+        return (widen(x) if source.is_float else x) != 0
+    if source.is_float:
+        fp32 = widen(x)
         if to.is_float:
-            return _int_to_float(x, to, _or_else(mode, "rint"))
-        return _int_to_int(x, to)
+            return _fp32_to_float(fp32, to, _or_else(mode, "rint"))
+        return _fp32_to_int(fp32, to, _or_else(mode, "trunc"))
+    if to.is_float:
+        return _int_to_float(x, to, _or_else(mode, "rint"))
+    return _int_to_int(x, source, to)
 
 
 def _or_else(mode: str, meaning_of_none: str) -> str:
     return meaning_of_none if mode == "none" else mode
 
 
-def _widen(x: Array, source: DType) -> Array:
-    """Floats as FP32 (exact: FP32 holds every value of the narrower types); the rest unchanged."""
-    return x.astype(np.float32) if source.is_float and source is not FP32 else x
-
-
-def _round_up(kept: Array, rest: Array, half: Array, negative: Array, mode: str) -> Array:
-    """Where a magnitude `kept + rest/(2*half)` must move to `kept + 1`. Unsigned integers all."""
+def _shift_rounded(fixed: Array, shift: Any, negative: Array, mode: str) -> Array:
+    """`fixed >> shift`, rounded by the mode as the magnitude of a number of the given sign."""
+    one = fixed.dtype.type(1)
+    below_one = (one << shift) - one  # the largest discarded part
     if mode == "trunc":
-        return np.zeros_like(kept, dtype=bool)
-    inexact = rest != 0
-    if mode == "round":
-        return (rest >= half) & inexact
-    odd = (kept & 1) != 0
-    if mode == "rint":
-        return (rest > half) | ((rest == half) & odd & inexact)
+        return fixed >> shift
     if mode == "odd":
-        return inexact & ~odd
-    return inexact & (negative if mode == "floor" else ~negative)
+        return (fixed >> shift) | ((fixed & below_one) != 0)
+    if mode == "round":
+        return (fixed + ((one << shift) >> one)) >> shift
+    if mode == "rint":
+        is_odd = (fixed >> shift) & one
+        return (fixed + (below_one >> one) + (is_odd & below_one)) >> shift
+    away_from_zero = negative if mode == "floor" else ~negative
+    return (fixed + away_from_zero * below_one) >> shift
 
 
 def _fp32_to_float(x: Array, to: DType, mode: str) -> Array:
     if to is FP32:
         return x.copy()
     if mode == "rint":
-        return np.asarray(x.astype(to.numpy))  # NumPy's and ml_dtypes' own conversions are `rint`
+        return narrow(x, to)
     fmt = _FORMATS[to]
     bits = x.view(np.uint32)
-    negative = (bits >> 31) != 0
+    negative = bits >= 0x80000000
     magnitude = bits & 0x7FFFFFFF
     code = _narrow_magnitude(magnitude, negative, fmt, mode)
-    _apply_overflow(code, negative, fmt, mode)
-    if np.any(magnitude >= _FP32_INF_BITS):
-        code = np.where(magnitude == _FP32_INF_BITS, np.uint32(fmt.inf_code), code)
-        code = np.where(magnitude > _FP32_INF_BITS, np.uint32(fmt.nan_code), code)
-    code = code | (negative.astype(np.uint32) << (to.bits - 1))
-    return np.asarray(code.astype(fmt.storage)).view(to.numpy)
+    over = code > fmt.max_code
+    if np.any(over):
+        code[over] = fmt.max_code
+        code[over & _overflows_to_infinity(negative, mode)] = fmt.inf_code
+        code[magnitude == _FP32_INF_BITS] = fmt.inf_code
+        code[magnitude > _FP32_INF_BITS] = fmt.nan_code
+    code |= (bits >> 31) << (to.bits - 1)
+    return code.astype(fmt.storage).view(to.numpy)
 
 
 def _narrow_magnitude(magnitude: Array, negative: Array, fmt: _Format, mode: str) -> Array:
-    """FP32 magnitude bits -> the target's code, rounded, the exponent allowed to run past its range.
+    """FP32 magnitude bits -> the target's code, rounded; the exponent may run past its range.
 
-    A float's code (exponent and mantissa fields read as one integer) counts its values in order, so
-    "the next value up" is code + 1, also across binades and from subnormal to normal. For a normal
-    target the code is the FP32 code with the exponent re-based, shifted right. For a subnormal one it
-    is the significand shifted right by as much more as the exponent lies below the normal range.
+    A float's code (exponent and mantissa fields read as one integer) counts its values in order,
+    so "the next value up" is code + 1, also across binades and from subnormal to normal. For a
+    normal target the code is the FP32 code with the exponent re-based, shifted right. For a
+    subnormal one it is the significand shifted right by as much more as the exponent lies below
+    the normal range.
     """
     drop = _FP32_MANTISSA_BITS - fmt.mantissa_bits
     first_normal = _FP32_BIAS - fmt.bias + 1  # FP32 exponent field of the smallest normal target
+    if first_normal == 1:  # BF16: FP32's own exponent range, subnormals included
+        return _shift_rounded(magnitude, np.uint32(drop), negative, mode)
     fixed = magnitude - np.uint32((first_normal - 1) << _FP32_MANTISSA_BITS)
-    shift: Array = np.full_like(magnitude, drop)
-    # BF16 shares FP32's exponent range: its subnormals are FP32's and need no other treatment.
-    subnormal = magnitude < (first_normal << _FP32_MANTISSA_BITS if first_normal > 1 else 0)
-    if np.any(subnormal):
-        exponent = magnitude >> _FP32_MANTISSA_BITS
-        hidden = np.where(exponent != 0, np.uint32(1 << _FP32_MANTISSA_BITS), np.uint32(0))
-        significand = (magnitude & 0x7FFFFF) | hidden
-        below = np.uint32(first_normal) - np.maximum(exponent, 1)
-        # A shift by 25 already leaves less than half of the last place; more changes nothing.
-        deep = np.minimum(np.where(subnormal, below, 0) + np.uint32(drop), 25)
-        fixed = np.where(subnormal, significand, fixed)
-        shift = np.where(subnormal, deep, shift)
-    one = np.uint32(1)
-    code = fixed >> shift
-    rest = fixed & ((one << shift) - one)
-    return np.asarray(code + _round_up(code, rest, one << (shift - one), negative, mode))
+    subnormal = magnitude < (first_normal << _FP32_MANTISSA_BITS)
+    if not np.any(subnormal):
+        return _shift_rounded(fixed, np.uint32(drop), negative, mode)
+    exponent = magnitude >> _FP32_MANTISSA_BITS
+    hidden = np.minimum(exponent, np.uint32(1)) << _FP32_MANTISSA_BITS
+    significand = (magnitude & 0x7FFFFF) | hidden
+    below_normal = subnormal * (np.uint32(first_normal) - np.maximum(exponent, np.uint32(1)))
+    # A shift by 25 already leaves less than half of the last place; more changes nothing.
+    shift = np.minimum(np.uint32(drop) + below_normal, np.uint32(25))
+    return _shift_rounded(np.where(subnormal, significand, fixed), shift, negative, mode)
 
 
-def _apply_overflow(code: Array, negative: Array, fmt: _Format, mode: str) -> None:
-    over = code > fmt.max_code
-    if not np.any(over):
-        return
-    if mode in ("trunc", "odd"):
-        to_inf = np.zeros_like(over)
-    elif mode == "round":
-        to_inf = over
-    else:
-        to_inf = over & (negative if mode == "floor" else ~negative)
-    code[over] = fmt.max_code
-    code[to_inf] = fmt.inf_code
+def _overflows_to_infinity(negative: Array, mode: str) -> Array | bool:
+    if mode in ("floor", "ceil"):
+        return negative if mode == "floor" else ~negative
+    return mode == "round"
+
+
+def _integer_range(dtype: DType) -> tuple[int, int]:
+    if dtype.is_signed:
+        return -(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1
+    return 0, (1 << dtype.bits) - 1
 
 
 def _fp32_to_int(x: Array, to: DType, mode: str) -> Array:
     integral = _round_to_integral(x, mode)
     integral = np.where(np.isnan(integral), np.float32(0), integral)
-    info = np.iinfo(to.numpy)
-    highest = np.float32(info.max)
-    if int(highest) > info.max:  # 2^31 - 1 and longer: not an FP32 value, take the one below
-        highest = np.nextafter(highest, np.float32(0))
-    result = np.asarray(np.clip(integral, np.float32(info.min), highest).astype(to.numpy))
-    result[integral > highest] = info.max
+    lowest, highest = _integer_range(to)
+    highest_fp32 = np.float32(highest)
+    if int(highest_fp32) > highest:  # 2^31 - 1 and longer: not an FP32 value, take the one below
+        highest_fp32 = np.nextafter(highest_fp32, np.float32(0))
+    result = np.clip(integral, np.float32(lowest), highest_fp32).astype(to.numpy)
+    result[integral > highest_fp32] = highest
     return result
 
 
@@ -225,17 +241,18 @@ def _int_to_float(x: Array, to: DType, mode: str) -> Array:
 def _int_to_fp32(x: Array, mode: str) -> Array:
     limit = 1 << _FP32_PRECISION
     if x.itemsize <= 2 or mode == "rint" or (x.size and x.max() <= limit and x.min() >= -limit):
-        return np.asarray(x.astype(np.float32))
-    negative = np.asarray(x < 0)
-    magnitude = np.asarray(x).astype(np.uint64)
-    magnitude = np.where(negative, ~magnitude + np.uint64(1), magnitude)
-    drop = np.maximum(_bit_length(magnitude), _FP32_PRECISION) - np.uint64(_FP32_PRECISION)
+        return x.astype(np.float32)
     one = np.uint64(1)
-    kept = magnitude >> drop
-    rest = magnitude & ((one << drop) - one)
-    kept = kept + _round_up(kept, rest, (one << drop) >> one, negative, mode)
-    result = np.ldexp(kept.astype(np.float32), drop.astype(np.int32))
-    return np.asarray(np.where(negative, -result, result))
+    negative = x < 0
+    magnitude = x.astype(np.uint64)
+    magnitude = np.where(negative, ~magnitude + one, magnitude)
+    # Room for a carry: the longest lose one bit, kept in the next as "inexact" (40 bits go anyway).
+    halved = magnitude >> np.uint64(63)
+    magnitude = (magnitude >> halved) | (magnitude & halved)
+    drop = np.maximum(_bit_length(magnitude), np.uint64(_FP32_PRECISION)) - _FP32_PRECISION
+    kept = _shift_rounded(magnitude, drop, negative, mode)
+    result = np.ldexp(kept.astype(np.float32), (drop + halved).astype(np.int32))
+    return np.where(negative, -result, result)
 
 
 def _bit_length(magnitude: Array) -> Array:
@@ -244,9 +261,9 @@ def _bit_length(magnitude: Array) -> Array:
     return exponent - ((magnitude >> (exponent - np.uint64(1))) == 0)
 
 
-def _int_to_int(x: Array, to: DType) -> Array:
-    source, target = np.iinfo(x.dtype), np.iinfo(to.numpy)
-    low, high = max(source.min, target.min), min(source.max, target.max)
-    if (low, high) == (source.min, source.max):
-        return np.asarray(x.astype(to.numpy))
-    return np.asarray(np.clip(x, low, high).astype(to.numpy))
+def _int_to_int(x: Array, source: DType, to: DType) -> Array:
+    lowest, highest = _integer_range(source)
+    low, high = max(lowest, _integer_range(to)[0]), min(highest, _integer_range(to)[1])
+    if (low, high) == (lowest, highest):
+        return x.astype(to.numpy)
+    return np.clip(x, low, high).astype(to.numpy)

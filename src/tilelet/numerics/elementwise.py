@@ -5,15 +5,16 @@ Contract (bit for bit unless said):
 * Both operands of a binary op have the same element type, which is also the result's; shapes
   broadcast as NumPy's. BOOL takes part only in the bitwise ops, `maximum` and `minimum`.
 * FP32 is IEEE single: one rounding, to nearest even, subnormals kept.
-* BF16, FP16 and the FP8 types: operands are widened to FP32 (exact), the FP32 op is done, its result
-  is rounded to the type by `rint`. For add, sub, mul, div, sqrt, recip and rsqrt this equals rounding
-  the exact result once: FP32 has more than twice their precision, so the first rounding never makes
-  or hides a tie of the second. (BF16 results below FP32's normal range included: a quotient or product
-  of two 8-bit significands never comes close enough to a tie there.)
-* `exp`, `log`, `sin`, `cos`: evaluated in double, rounded to FP32, then as above. Another engine may
-  differ here, by at most 2 ulp of FP32.
-* Integers wrap (two's complement). Division truncates towards zero; any division or remainder by zero
-  gives 0; INT_MIN / -1 wraps to INT_MIN.
+* BF16, FP16 and the FP8 types: operands are widened to FP32 (exact), the FP32 op is done, its
+  result is rounded to the type by `rint`. For add, sub, mul, div, sqrt, recip and rsqrt this
+  equals rounding the exact result once: FP32 has more than twice their precision, so the first
+  rounding never makes or hides a tie of the second. (BF16 results below FP32's normal range
+  included: a quotient or product of two 8-bit significands never comes close enough to a tie
+  there.)
+* `exp`, `log`, `sin`, `cos`: evaluated in double, rounded to FP32, then as above. Another engine
+  may differ here, by at most 2 ulp of FP32.
+* Integers wrap (two's complement). Division truncates towards zero; any division or remainder by
+  zero gives 0; INT_MIN / -1 wraps to INT_MIN.
 * NaN results carry no defined sign or payload. Nothing raises or warns for any operand values.
 """
 
@@ -24,20 +25,10 @@ from collections.abc import Callable
 import numpy as np
 
 from tilelet.dtypes import BOOL, FP32, DType
-from tilelet.numerics.casts import Array, cast, dtype_of
+from tilelet.numerics.casts import Array, cast, dtype_of, narrow, widen
 
 _Binary = Callable[[Array, Array], Array]
 _Unary = Callable[[Array], Array]
-
-
-def widen(x: Array) -> Array:
-    """A float array as FP32, exactly (the array itself if it is FP32)."""
-    return np.asarray(x, dtype=np.float32)
-
-
-def narrow(x: Array, to: DType) -> Array:
-    """An FP32 array rounded to nearest even in `to`."""
-    return np.asarray(x).astype(to.numpy, copy=False)
 
 
 def _common_dtype(a: Array, b: Array) -> DType:
@@ -57,22 +48,22 @@ def _arithmetic(a: Array, b: Array, on_fp32: _Binary, on_integers: _Binary) -> A
 
 
 def add(a: Array, b: Array) -> Array:
-    """a + b"""
+    """`a + b`"""
     return _arithmetic(a, b, np.add, np.add)
 
 
 def sub(a: Array, b: Array) -> Array:
-    """a - b"""
+    """`a - b`"""
     return _arithmetic(a, b, np.subtract, np.subtract)
 
 
 def mul(a: Array, b: Array) -> Array:
-    """a * b"""
+    """`a * b`"""
     return _arithmetic(a, b, np.multiply, np.multiply)
 
 
 def div(a: Array, b: Array) -> Array:
-    """a / b: correctly rounded for floats (x/0 is an infinity, 0/0 NaN); truncating for integers."""
+    """`a / b`: floats correctly rounded (1/0 is infinity, 0/0 NaN), integers truncated."""
     return _arithmetic(a, b, np.divide, _int_div)
 
 
@@ -118,12 +109,12 @@ def _float_rem(a: Array, b: Array) -> Array:
 
 
 def maximum(a: Array, b: Array) -> Array:
-    """The greater operand; NaN if either is NaN; +0 is greater than -0 (IEEE 754-2019 `maximum`)."""
+    """The greater operand; NaN if either is NaN; +0 counts as greater than -0."""
     return _extremum(a, b, np.maximum, _sum_of_zeros)
 
 
 def minimum(a: Array, b: Array) -> Array:
-    """The smaller operand; NaN if either is NaN; -0 is smaller than +0 (IEEE 754-2019 `minimum`)."""
+    """The smaller operand; NaN if either is NaN; -0 counts as smaller than +0."""
     return _extremum(a, b, np.minimum, lambda p, q: -_sum_of_zeros(-p, -q))
 
 
@@ -147,7 +138,7 @@ def _extremum(a: Array, b: Array, choose: _Binary, of_zeros: _Binary) -> Array:
 
 
 def _float_result(x: Array) -> tuple[Array, DType]:
-    """x as FP32, and the type of f(x): x's own for floats, FP32 for integers (converted by `rint`)."""
+    """FP32 values of x, and the type of f(x): x's own if float; FP32 for integers (by `rint`)."""
     dtype = dtype_of(x)
     if dtype.is_float:
         return widen(x), dtype
@@ -165,7 +156,7 @@ def _in_double(x: Array, function: _Unary) -> Array:
 
 
 def exp(x: Array) -> Array:
-    """e to the power x (double, narrowed)."""
+    """Natural exponential (double, narrowed)."""
     return _in_double(x, np.exp)
 
 
@@ -185,17 +176,17 @@ def cos(x: Array) -> Array:
 
 
 def sqrt(x: Array) -> Array:
-    """Square root, correctly rounded; sqrt(-0) is -0, of a negative number NaN."""
+    """Square root, correctly rounded; of -0 it is -0, of a negative number NaN."""
     return _in_fp32(x, np.sqrt)
 
 
 def recip(x: Array) -> Array:
-    """1 / x, correctly rounded; recip of a zero is the infinity of its sign."""
+    """Reciprocal, correctly rounded; recip of a zero is the infinity of its sign."""
     return _in_fp32(x, np.reciprocal)
 
 
 def rsqrt(x: Array) -> Array:
-    """1 / sqrt(x), correctly rounded; rsqrt of a zero is the infinity of its sign.
+    """Reciprocal square root, correctly rounded; rsqrt of a zero is the infinity of its sign.
 
     Evaluated as double(1) / sqrt(double(x)), narrowed to FP32. That the two double roundings never
     push the result across an FP32 tie is checked for every significand in both exponent parities
@@ -209,13 +200,13 @@ def neg(x: Array) -> Array:
     return _sign_op(x, np.negative)
 
 
-def abs(x: Array) -> Array:
+def abs_(x: Array) -> Array:
     """|x|: clears the sign bit of floats; |INT_MIN| wraps to INT_MIN."""
     return _sign_op(x, np.abs)
 
 
 def relu(x: Array) -> Array:
-    """x where x > 0, else +0 (-0 too); NaN stays NaN."""
+    """`x` where x > 0, else +0 (-0 too); NaN stays NaN."""
     return _sign_op(x, lambda v: np.where(v <= 0, np.zeros_like(v), v))
 
 
@@ -257,24 +248,23 @@ def not_(x: Array) -> Array:
 
 
 def shl(a: Array, b: Array) -> Array:
-    """a << b, bits shifted out are lost; 0 if b is negative or not less than the width."""
+    """`a << b`, bits shifted out are lost; 0 if b is negative or not less than the width."""
     amount, in_range = _shift_amount(a, b)
     return np.asarray(np.where(in_range, np.left_shift(a, amount), np.zeros_like(a)))
 
 
 def shr(a: Array, b: Array) -> Array:
-    """a >> b: signed types copy the sign in, unsigned ones 0.
+    """`a >> b`: signed types copy the sign in, unsigned ones 0.
 
-    If b is negative or not less than the width, the result is all sign: -1 for negative a, else 0.
+    If b is negative or not less than the width nothing but that is left: -1 for negative a, else 0.
     """
-    amount, _ = _shift_amount(a, b)
-    last = a.dtype.type(a.itemsize * 8 - 1)
-    shifted = np.right_shift(a, amount)
-    return np.asarray(np.where(amount == b, shifted, np.right_shift(shifted, last)))
+    amount, in_range = _shift_amount(a, b)
+    only_sign = np.where(a < 0, ~np.zeros_like(a), np.zeros_like(a))
+    return np.asarray(np.where(in_range, np.right_shift(a, amount), only_sign))
 
 
 def _shift_amount(a: Array, b: Array) -> tuple[Array, Array]:
-    """b limited to the amounts the machine defines, and where b was one of them."""
+    """Amounts by which a shift is defined (0 elsewhere), and where b was one."""
     if not _common_dtype(a, b).is_integer:
         raise TypeError("shifts take integers")
     in_range = (b >= 0) & (b < a.itemsize * 8)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ParamSpec, TypeVar
 
-from tilelet.diag.catalogue.ops import CalledOutsideKernel
+from tilelet.diag.catalogue.python import OpOutsideKernel
 from tilelet.diag.core import UNKNOWN, Loc
 from tilelet.ir.core import Arg
 from tilelet.ir.types import Type
@@ -62,8 +62,18 @@ class Call:
         return self.arg_locs.get(param, self.loc)
 
 
+Shape = tuple[int, ...]
 Valid = tuple[int, ...]
 Infer = Callable[[Call], "tuple[Type, ...]"]
+ValidRule = Callable[[Mapping[str, "tuple[Shape, Valid]"], Shape, Mapping[str, Any]], Valid]
+"""The valid region of one result of an op, at run time.
+
+(operands, result_shape, args) -> valid, where `operands` gives shape and valid region of every
+tile operand (and of a tensor operand that is read as a whole) by parameter name, and `args` are
+all bound arguments with run-time numbers in place of scalar values. An op with several results
+has the rule applied once for each. Raises `ops.faults.Fault` if the result's region is no
+origin-anchored box.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,10 +84,20 @@ class OpSpec:
     infer      result types from a `Call`; raises a catalogue error on a wrong call
     engine     for cost and placement
     plane      where it may stand
-    valid      run-time rule for the valid region of the result: (operand name -> (shape, valid),
-               result shape) -> valid; None when the interpreter handles the op itself
+    valid      run-time rule for the valid region of the result (see `ValidRule`); None when the
+               backend handles the op itself
     reference  NumPy meaning on plain arrays, by parameter name; None for ops that touch memory or
-               control, which every backend implements itself
+               control, which every backend implements itself. It takes every bound argument: tiles
+               as arrays, run-time scalars as Python numbers, GM tensors that are not loaded first
+               (see on_chip) as the array of their window; and returns one array of the result
+               type's shape and dtype, or a tuple of them. It never changes its operands. May raise
+               `ops.faults.Fault`. If the result is the GM tensor of `writes`, the array returned
+               is its new contents. Ops with both a tensor and a tile form (`slice`, `reshape`,
+               `transpose`, `assemble`, ...) have a reference for the tile form only.
+    cut_to_valid  the reference gets tile operands cut to their valid regions, and its result is
+               the valid part of the result (padded with zeros by the caller)
+    takes_valid  the reference gets a further argument `valid`: the valid region by parameter name
+    takes_result_type  the reference gets a further argument `result_type`: the type of the result
     on_chip    parameters that must be tiles inside a scope: the frontend loads GM tensors given for
                them. None: every parameter, if the op has a reference, else none
     writes     tensor parameters whose GM memory the op writes in place
@@ -89,8 +109,11 @@ class OpSpec:
     infer: Infer
     engine: Engine = Engine.NONE
     plane: Plane = Plane.BOTH
-    valid: Callable[..., Valid] | None = None
+    valid: ValidRule | None = None
     reference: Callable[..., Any] | None = None
+    cut_to_valid: bool = False
+    takes_valid: bool = False
+    takes_result_type: bool = False
     on_chip: tuple[str, ...] | None = None
     writes: tuple[str, ...] = ()
     view: str | None = None
@@ -146,7 +169,7 @@ def op(
 
         @functools.wraps(function)
         def outside_kernel(*args: P.args, **kwargs: P.kwargs) -> R:
-            raise CalledOutsideKernel(spec.name)
+            raise OpOutsideKernel(f"pl.{spec.name}")
 
         outside_kernel.spec = spec  # type: ignore[attr-defined]
         return outside_kernel

@@ -3,9 +3,9 @@
 `E01xx` python, `E02xx` names, `E03xx` ops, `E04xx` scopes, `E05xx` windows, `E06xx` harness,
 `E07xx` command, `E08xx` unsupported; `W0xxx` are cautions, which do not stop a run.
 
-To add one: write the class in its area's module (docstring: what it means, why, how to fix it; `code`;
-`example` if a kernel makes the mistake), add a sample to tests/diag/samples.py, run the tests once
-with --update-golden and read the new text, then `make docs`.
+To add one: write the class in its area's module (docstring: what it means, why, how to fix it;
+`code`; `example` if a kernel makes the mistake), add a sample to tests/diag/samples.py, run the
+tests once with --update-golden and read the new text, then `make docs`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ def _areas() -> dict[ModuleType, list[type[UserError]]]:
             and issubclass(cls, UserError)
             and cls.__module__ == module.__name__
         ]
-        areas[module] = sorted(found, key=lambda cls: cls.code)
+        if found:
+            areas[module] = sorted(found, key=lambda cls: cls.code)
     return dict(sorted(areas.items(), key=lambda item: item[1][0].code))
 
 
@@ -63,9 +64,11 @@ def describe(cls: type[UserError]) -> Description:
     """Title, summary and full text of a catalogue class."""
     body = inspect.cleandoc(cls.__doc__ or "")
     summary = " ".join(body.split("\n\n")[0].split())
-    words: list[str] = re.findall(r"[A-Z]+(?![a-z])|[A-Z][a-z]*", cls.__name__)
+    words: list[str] = re.findall(r"DType|[A-Z]+(?![a-z])|[A-Z][a-z]*", cls.__name__)
     return Description(
-        title=" ".join(word if len(word) > 1 and word.isupper() else word.lower() for word in words),
+        title=" ".join(
+            word if len(word) > 1 and word.isupper() else word.lower() for word in words
+        ),
         summary=summary,
         body=body,
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tilelet.diag.core import Label, Loc, UserError
 from tilelet.diag.text import did_you_mean, near, optional, plural, ticked
 
@@ -35,9 +37,9 @@ class PythonRange(UserError):
 class UnsupportedStatement(UserError):
     """A kernel holds a Python statement that the language does not have.
 
-    Kernels accept assignments, `for` over a `pl` loop, `while`, `if`, `with` over a scope, `return`,
-    `break`, `continue`, `pass` and calls. What else is needed at compile time (building lists,
-    checking options) goes before the kernel, in plain Python; the kernel uses the result.
+    Kernels accept assignments, `for` over a `pl` loop, `while`, `if`, `with` over a scope,
+    `return`, `break`, `continue`, `pass` and calls. What else is needed at compile time (building
+    lists, checking options) goes before the kernel, in plain Python; the kernel uses the result.
     """
 
     code = "E0102"
@@ -64,8 +66,8 @@ class UnsupportedExpression(UserError):
     """A kernel holds a Python expression that the language does not have.
 
     Kernels accept names, numbers, arithmetic, single comparisons, `and`/`or`/`not`, calls,
-    subscripts, lists and tuples. An expression made only of Python values from outside the kernel may
-    use all of Python's operators: it is computed once, before the kernel is compiled.
+    subscripts, lists and tuples. An expression made only of Python values from outside the kernel
+    may use all of Python's operators: it is computed once, before the kernel is compiled.
     """
 
     code = "E0103"
@@ -168,8 +170,8 @@ class SourceUnavailable(UserError):
     """The source text of a kernel cannot be read.
 
     A kernel is parsed from its source file, so it cannot be defined in an interactive prompt that
-    keeps no source, nor made by `exec` of a string. Put it in a file or a notebook cell, or give its
-    text to `pl.parse`.
+    keeps no source, nor made by `exec` of a string. Put it in a file or a notebook cell, or give
+    its text to `pl.parse`.
     """
 
     code = "E0107"
@@ -227,16 +229,14 @@ class BadLoopTarget(UserError):
         """
 
     def __init__(self, loc: Loc, expected: str) -> None:
-        super().__init__(
-            "loop variables do not fit the loop", [Label(loc, f"expected {expected}")]
-        )
+        super().__init__("loop variables do not fit the loop", [Label(loc, f"expected {expected}")])
 
 
 class BadAssignTarget(UserError):
     """The left side of an assignment is not a name, a tuple of names or a window of a tensor.
 
-    Attributes cannot be assigned, and `a = b = ...` is written as two assignments. Writing through a
-    window of a window is not supported either: compute the offset and write once.
+    Attributes cannot be assigned, and `a = b = ...` is written as two assignments. Writing through
+    a window of a window is not supported either: compute the offset and write once.
     """
 
     code = "E0110"
@@ -258,9 +258,9 @@ class NotCallable(UserError):
     """A kernel calls something that is neither an op nor a function of the language.
 
     Callable are `pl` ops, methods of the program (`self.kernel(...)`), and functions decorated with
-    `@pl.function`, `@pl.inline`, `@pl.jit.incore` or `@pl.jit.inline`. A plain Python function runs at
-    compile time only if all its arguments are Python values: decorate it with `@pl.jit.inline` if it
-    takes kernel values.
+    `@pl.function`, `@pl.inline`, `@pl.jit.incore` or `@pl.jit.inline`. A plain Python function runs
+    at compile time only if all its arguments are Python values: decorate it with `@pl.jit.inline`
+    if it takes kernel values.
     """
 
     code = "E0111"
@@ -317,9 +317,9 @@ class MisplacedJump(UserError):
 class YieldMismatch(UserError):
     """`pl.yield_` does not hand on what its loop or branch carries.
 
-    A loop with `init_values=` ends with one `pl.yield_` of as many values as it carries; both arms of
-    an `if` that uses `pl.yield_` yield the same number. Outside such a block there is nothing to yield
-    to.
+    A loop with `init_values=` ends with one `pl.yield_` of as many values as it carries; both arms
+    of an `if` that uses `pl.yield_` yield the same number. Outside such a block there is nothing to
+    yield to.
     """
 
     code = "E0113"
@@ -353,11 +353,11 @@ class StaticAssertFailed(UserError):
 
     code = "E0114"
     example = """
-        ROWS = 24
+        M = 24
 
         @pl.jit
-        def kernel(x: pl.Tensor[[ROWS, 128], pl.FP32], out: pl.Out[pl.Tensor[[ROWS, 128], pl.FP32]]):
-            pl.static_assert(ROWS % 16 == 0, "rows come in blocks of 16")
+        def kernel(x: pl.Tensor[[M, 128], pl.FP32], out: pl.Out[pl.Tensor[[M, 128], pl.FP32]]):
+            pl.static_assert(M % 16 == 0, "rows come in blocks of 16")
             with pl.at(level=pl.Level.CORE_GROUP):
                 out[:] = pl.exp(x)
             return out
@@ -397,8 +397,8 @@ class CompileTimeFailed(UserError):
 class InvalidSyntax(UserError):
     """Text given to `pl.parse`, or a script, is not Python.
 
-    The language is a part of Python's syntax, so Python's parser reads it first. The message is that
-    parser's own.
+    The language is a part of Python's syntax, so Python's parser reads it first. The message is
+    that parser's own.
     """
 
     code = "E0116"
@@ -456,8 +456,8 @@ class UnpackCount(UserError):
 class MisplacedReturn(UserError):
     """`return` stands somewhere else than at the end of a function.
 
-    A kernel has one exit: its last statement. Inside a loop, a branch or a scope there is nothing to
-    return from; bind the result to a name and return it at the end.
+    A kernel has one exit: its last statement. Inside a loop, a branch or a scope there is nothing
+    to return from; bind the result to a name and return it at the end.
     """
 
     code = "E0119"
@@ -538,7 +538,7 @@ class UnknownAttribute(UserError):
             return out
         """
 
-    def __init__(self, loc: Loc, owner: str, attribute: str, known: list[str]) -> None:
+    def __init__(self, loc: Loc, owner: str, attribute: str, known: Sequence[str]) -> None:
         close = near(attribute, known)
         helps = did_you_mean(close)
         if not close and known:

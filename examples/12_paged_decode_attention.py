@@ -1,0 +1,87 @@
+"""Decode attention over a paged cache: a block table says where each page of a sequence lies.
+
+The last page is only partly full: `valid_shape` loads what is there, and `fillpad` makes the missing
+scores minus infinity, so that they count for nothing.
+"""
+
+import argparse
+
+import numpy as np
+
+import tilelet.language as pl
+from tilelet.runtime import TensorSpec, run_jit
+
+BATCH, HEADS, DIM, PAGE, PAGES_EACH = 4, 16, 64, 64, 4
+POOL, SCALE = BATCH * PAGES_EACH, DIM**-0.5
+
+
+@pl.jit
+def paged_attention(
+    q: pl.Tensor[[BATCH * HEADS, DIM], pl.BF16],
+    k_pool: pl.Tensor[[POOL * PAGE, DIM], pl.BF16],
+    v_pool: pl.Tensor[[POOL * PAGE, DIM], pl.BF16],
+    block_table: pl.Tensor[[BATCH, PAGES_EACH], pl.INT32],
+    seq_lens: pl.Tensor[[BATCH], pl.INT32],
+    out: pl.Out[pl.Tensor[[BATCH * HEADS, DIM], pl.FP32]],
+):
+    for b in pl.parallel(BATCH):
+        length = pl.read(seq_lens, [b])
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="paged_decode"):
+            query = q[b * HEADS : (b + 1) * HEADS, :]
+            oi = pl.full([HEADS, DIM], dtype=pl.FP32, value=0.0)
+            li = pl.full([HEADS, 1], dtype=pl.FP32, value=0.0)
+            mi = pl.full([HEADS, 1], dtype=pl.FP32, value=-1e30)
+            for i in pl.range((length + PAGE - 1) // PAGE):
+                row = pl.read(block_table, [b, i]) * PAGE
+                used = pl.min(PAGE, length - i * PAGE)
+                k = pl.slice(k_pool, [PAGE, DIM], [row, 0], valid_shape=[used, DIM])
+                v = pl.slice(v_pool, [PAGE, DIM], [row, 0], valid_shape=[used, DIM])
+                known = pl.matmul(query, k, b_trans=True, out_dtype=pl.FP32)
+                scores = pl.mul(pl.fillpad(known, pad_value=pl.PadValue.min), SCALE)
+                mi_new = pl.maximum(mi, pl.row_max(scores))
+                alpha = pl.exp(pl.sub(mi, mi_new))
+                p = pl.cast(pl.exp(pl.row_expand_sub(scores, mi_new)), pl.BF16, mode="rint")
+                li = pl.add(pl.mul(li, alpha), pl.row_sum(pl.cast(p, pl.FP32)))
+                oi = pl.row_expand_mul(oi, alpha)
+                oi = pl.add(oi, pl.matmul(p, pl.fillpad(v), out_dtype=pl.FP32))
+                mi = mi_new
+            out[b * HEADS : (b + 1) * HEADS, :] = pl.row_expand_div(oi, li)
+    return out
+
+
+def golden(tensors):
+    q, k, v = (tensors[n].astype(np.float64) for n in ("q", "k_pool", "v_pool"))
+    for b in range(BATCH):
+        pages = tensors["block_table"][b][:, None] * PAGE + np.arange(PAGE)
+        rows = pages.reshape(-1)[: tensors["seq_lens"][b]]
+        mine = slice(b * HEADS, (b + 1) * HEADS)
+        p = np.exp(q[mine] @ k[rows].T * SCALE)
+        tensors["out"][mine] = p / p.sum(axis=1, keepdims=True) @ v[rows]
+
+
+def normal(seed, rows):
+    return lambda: 1.5 * np.random.default_rng(seed).normal(size=(rows, DIM))
+
+
+SCATTERED = np.random.default_rng(4).permutation(POOL).reshape(BATCH, PAGES_EACH)
+SPECS = [
+    TensorSpec("q", [BATCH * HEADS, DIM], pl.BF16, normal(1, BATCH * HEADS)),
+    TensorSpec("k_pool", [POOL * PAGE, DIM], pl.BF16, normal(2, POOL * PAGE)),
+    TensorSpec("v_pool", [POOL * PAGE, DIM], pl.BF16, normal(3, POOL * PAGE)),
+    TensorSpec("block_table", [BATCH, PAGES_EACH], pl.INT32, SCATTERED),
+    TensorSpec("seq_lens", [BATCH], pl.INT32, np.array([1, 64, 65, 250])),
+    TensorSpec("out", [BATCH * HEADS, DIM], pl.FP32, is_output=True),
+]
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("-p", "--platform", default="a2a3sim")
+    parser.add_argument("-d", "--device", type=int, default=0)
+    args = parser.parse_args()
+    config = {"platform": args.platform, "device_id": args.device}
+    result = run_jit(
+        paged_attention, SPECS, golden_fn=golden, runtime_cfg=config, rtol=5e-3, atol=5e-3
+    )
+    print(result)
+    raise SystemExit(not result.passed)

@@ -1,0 +1,309 @@
+"""Cautions: the run goes on (W0xxx)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tilelet.diag.core import Caution, Label, Loc
+from tilelet.diag.text import optional, shape_text
+
+
+class RetiredSpelling(Caution):
+    """The program uses an older spelling of something that has a newer one.
+
+    It works and means the same. The note gives the modern form.
+    """
+
+    code = "W0101"
+    severity = "note"
+    example = """
+        @pl.program
+        class Program:
+            @pl.function
+            def main(self, x: pl.Tensor[[16, 128], pl.FP32], out: pl.Tensor[[16, 128], pl.FP32]):
+                with pl.incore():
+                    out = pl.assemble(out, pl.exp(x), [0, 0])
+                return out
+        """
+
+    def __init__(self, loc: Loc, old: str, new: str) -> None:
+        super().__init__(f"`{old}` is retired: write `{new}`", [Label(loc)])
+
+
+class NoEffect(Caution):
+    """Something in the program is accepted but changes nothing here.
+
+    It tunes a part of the vendor's toolchain that Tilelet does not have; results do not depend on
+    it.
+    """
+
+    code = "W0102"
+    severity = "note"
+    example = """
+        @pl.jit
+        def kernel(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
+            with pl.at(level=pl.Level.CORE_GROUP, allow_early_resolve=True):
+                out[:] = pl.exp(x)
+            return out
+        """
+
+    def __init__(self, loc: Loc, what: str, why: str = "") -> None:
+        super().__init__(f"{what} has no effect here", [Label(loc)], notes=optional(why))
+
+
+class LoopMayNotRun(Caution):
+    """A name first bound in a loop is used after it, and the loop may have no iterations.
+
+    If it runs at least once the name holds the last iteration's value. If it does not, the value is
+    undefined: bind the name before the loop.
+    """
+
+    code = "W0201"
+    example = """
+        @pl.jit
+        def kernel(
+            x: pl.Tensor[[64, 128], pl.FP32],
+            n: pl.Scalar[pl.INDEX],
+            out: pl.Out[pl.Tensor[[16, 128], pl.FP32]],
+        ):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                for i in pl.range(n):
+                    last = pl.slice(x, [16, 128], [i * 16, 0])
+                out[:] = last
+            return out
+        """
+
+    def __init__(self, loc: Loc, name: str, def_loc: Loc | None = None) -> None:
+        labels = [Label(loc, "used here")]
+        if def_loc is not None:
+            labels.append(Label(def_loc, "bound only in the loop"))
+        super().__init__(
+            f"`{name}` is undefined if the loop does not run",
+            labels,
+            helps=[f"bind `{name}` before the loop"],
+        )
+
+
+class InitNameAfterLoop(Caution):
+    """After a loop with `init_values=`, the name of an initial value is read instead of the result.
+
+    The initial name still holds the initial value; the loop's result has the name that `pl.yield_`
+    is assigned to.
+    """
+
+    code = "W0202"
+    example = """
+        @pl.jit
+        def kernel(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                start = pl.mul(x, 0.0)
+                for i, (acc,) in pl.range(4, init_values=(start,)):
+                    done = pl.yield_(pl.add(acc, x))
+                out[:] = start
+            return out
+        """
+
+    def __init__(self, use_loc: Loc, name: str, result: str, loop_loc: Loc) -> None:
+        super().__init__(
+            f"`{name}` is the value before the loop, not its result",
+            [Label(use_loc, "the initial value"), Label(loop_loc, "carried from here on")],
+            helps=[f"the loop's result is `{result}`"],
+        )
+
+
+class DirectionIgnored(Caution):
+    """A parameter of an inline function is wrapped in `pl.Out` or `pl.InOut`.
+
+    An inline function's parameters are other names for the caller's values, so the direction is the
+    caller's. Remove the wrapper.
+    """
+
+    code = "W0203"
+    example = """
+        @pl.jit.inline
+        def double(x: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
+            return pl.add(x, x)
+        """
+
+    def __init__(self, loc: Loc, param: str) -> None:
+        super().__init__(
+            f"direction of inline parameter `{param}` is ignored",
+            [Label(loc, "the caller's value decides")],
+        )
+
+
+class FloatPad(Caution):
+    """A padding value is given as a number and read as one of the padding kinds.
+
+    `pl.fillpad` knows zero, the lowest and the highest value of the dtype. `0`, `-inf` and `inf`
+    are accepted for them; the `pl.PadValue` names say what happens for integers too.
+    """
+
+    code = "W0301"
+    severity = "note"
+    example = """
+        @pl.jit
+        def kernel(x: pl.Tensor[[64, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                tile = pl.slice(x, [16, 128], [0, 0], valid_shape=[16, 100])
+                out[:] = pl.fillpad(tile, pad_value=float("-inf"))
+            return out
+        """
+
+    def __init__(self, loc: Loc, got: object, meaning: str) -> None:
+        super().__init__(f"pad value `{got}` means `{meaning}`", [Label(loc)])
+
+
+class PadNotIdentity(Caution):
+    """A padded value is reduced, and the padding takes part in the result.
+
+    Padding must be the neutral element of the reduction: the lowest value for a maximum, the
+    highest for a minimum, zero for a sum. With zeros, the maximum of a row of negative numbers is
+    0.
+    """
+
+    code = "W0302"
+    example = """
+        @pl.jit
+        def kernel(x: pl.Tensor[[64, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 1], pl.FP32]]):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                tile = pl.slice(x, [16, 128], [0, 0], valid_shape=[16, 100])
+                filled = pl.fillpad(tile, pad_value=pl.PadValue.zero)
+                out[:] = pl.row_max(filled)
+            return out
+        """
+
+    def __init__(self, loc: Loc, op: str, pad_loc: Loc, pad: str, identity: str) -> None:
+        super().__init__(
+            f"`{op}` of a value padded with `{pad}`",
+            [Label(loc, "the padding takes part"), Label(pad_loc, f"padded with `{pad}`")],
+            helps=[f"pad with `{identity}`"],
+        )
+
+
+class SeedIndexKeepsAxis(Caution):
+    """In a `@pl.program`, an index among slices keeps its axis with extent 1.
+
+    `cos[pos, 0:64]` has shape `[1, 64]` there and `[64]` in `@pl.jit` code. Write `cos[pos : pos +
+    1, 0:64]` to mean the same in both.
+    """
+
+    code = "W0303"
+    severity = "note"
+    example = """
+        @pl.program
+        class Program:
+            @pl.function
+            def main(self, x: pl.Tensor[[64, 128], pl.FP32], out: pl.Tensor[[1, 64], pl.FP32]):
+                with pl.incore():
+                    out = pl.assemble(out, pl.exp(x[3, 0:64]), [0, 0])
+                return out
+        """
+
+    def __init__(self, loc: Loc, axis: int, shape: Sequence[object]) -> None:
+        super().__init__(
+            f"index in axis {axis} keeps the axis: the result is `{shape_text(shape)}`",
+            [Label(loc)],
+        )
+
+
+class PromotedToTile(Caution):
+    """A subscript gives a value of fewer than two dimensions, which becomes a two-dimensional tile.
+
+    Tiles have rows and columns; a one-dimensional window becomes one row. Keep both axes in the
+    subscript to say so yourself.
+    """
+
+    code = "W0304"
+    severity = "note"
+    example = """
+        @pl.jit
+        def kernel(x: pl.Tensor[[64, 128], pl.FP32], out: pl.Out[pl.Tensor[[1, 128], pl.FP32]]):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                out[:] = pl.exp(x[3])
+            return out
+        """
+
+    def __init__(self, loc: Loc, shape: Sequence[object], tile: Sequence[object]) -> None:
+        super().__init__(
+            f"window `{shape_text(shape)}` becomes a tile `{shape_text(tile)}`", [Label(loc)]
+        )
+
+
+class ImplicitScope(Caution):
+    """A compute op outside every scope was given a scope of its own.
+
+    In Opaque functions of a `@pl.program`, neighbouring compute ops at the orchestration level
+    become one task each time they are executed. Write the scope to say where the task starts and
+    ends.
+    """
+
+    code = "W0401"
+    example = """
+        @pl.program
+        class Program:
+            @pl.function
+            def main(self, x: pl.Tensor[[16, 128], pl.FP32], out: pl.Tensor[[16, 128], pl.FP32]):
+                zero = pl.mul(x, 0.0)
+                with pl.incore():
+                    out = pl.assemble(out, pl.exp(zero), [0, 0])
+                return out
+        """
+
+    def __init__(self, loc: Loc, op: str) -> None:
+        super().__init__(
+            f"compute op `{op}` outside a scope becomes a task of its own",
+            [Label(loc, "an implicit scope starts here")],
+            helps=["write the scope: `with pl.at(level=pl.Level.CORE_GROUP):`"],
+        )
+
+
+class AssembleCopies(Caution):
+    """An assemble at the orchestration level copies data, in a task of its own.
+
+    It costs nothing if its source can be computed in place, in a window of the target: a tensor
+    made here or a scope's result, assembled exactly once. Otherwise the data is copied.
+    """
+
+    code = "W0402"
+    severity = "note"
+    example = """
+        @pl.jit
+        def kernel(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[64, 128], pl.FP32]]):
+            out = pl.assemble(out, x, [0, 0])
+            return out
+        """
+
+    def __init__(self, loc: Loc, why: str = "") -> None:
+        super().__init__(
+            "this assemble copies, in a task of its own", [Label(loc)], notes=optional(why)
+        )
+
+
+class ValidationSkipped(Caution):
+    """Nothing was compared, so the run says nothing about the results.
+
+    The program ran, but there is no golden function and no stored data, or no output. Give a
+    `golden_fn`.
+    """
+
+    code = "W0601"
+    severity = "note"
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"validation skipped: {why}")
+
+
+class ModelledDevice(Caution):
+    """A hardware platform was asked for and there is no board.
+
+    The program runs on this CPU, and times are those of the modelled device. Results are real.
+    """
+
+    code = "W0702"
+    severity = "note"
+
+    def __init__(self, platform: str) -> None:
+        super().__init__(
+            f"no `{platform}` board here: running on this CPU, device times are modelled"
+        )

@@ -1,0 +1,203 @@
+"""The command line and the environment (E07xx)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tilelet.diag.core import Caution, Label, Loc, UserError
+from tilelet.diag.text import did_you_mean, near, ticked
+
+
+class FileMissing(UserError):
+    """The file named on the command line does not exist.
+
+    Paths are relative to the working directory.
+    """
+
+    code = "E0701"
+
+    def __init__(self, path: str, suggestions: Sequence[str] = ()) -> None:
+        super().__init__(f"no file `{path}`", helps=did_you_mean(suggestions))
+
+
+class NotAScript(UserError):
+    """The file named on the command line is not a Python script that can be read.
+
+    `tilelet run` takes a `.py` file in UTF-8. A directory, a binary file or a file without read
+    permission cannot be run.
+    """
+
+    code = "E0702"
+
+    def __init__(self, path: str, why: str) -> None:
+        super().__init__(f"`{path}` is not a Python script: {why}")
+
+
+class NoProgramFound(UserError):
+    """The script defines no kernel program.
+
+    Commands that inspect a program look for a `@pl.program` class or a `@pl.jit` function among the
+    script's module-level names, or for a builder function that needs no arguments.
+    """
+
+    code = "E0703"
+
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            f"no program in `{path}`",
+            helps=["define a `@pl.program` class or a `@pl.jit` function at module level"],
+        )
+
+
+class SeveralPrograms(UserError):
+    """The script defines several kernel programs and the command needs one.
+
+    Say which with `--program NAME`.
+    """
+
+    code = "E0704"
+
+    def __init__(self, path: str, names: Sequence[str]) -> None:
+        super().__init__(
+            f"`{path}` has {len(names)} programs: {ticked(names, 'and')}",
+            helps=[f"choose one, for example `--program {names[0]}`"],
+        )
+
+
+class BadFlag(UserError):
+    """A flag of the command line is unknown or has a bad value.
+
+    `tilelet COMMAND --help` lists the flags. Flags of the script itself go after the script's name.
+    """
+
+    code = "E0705"
+
+    def __init__(self, flag: str, why: str, known: Sequence[str] = ()) -> None:
+        super().__init__(f"flag `{flag}`: {why}", helps=did_you_mean(near(flag, known)))
+
+
+class ScriptRaised(UserError):
+    """The script stopped with an exception that is not about a kernel.
+
+    The note shows Python's traceback, without Tilelet's own frames.
+    """
+
+    code = "E0706"
+
+    def __init__(self, path: str, traceback: str, loc: Loc | None = None) -> None:
+        last = traceback.strip().rsplit("\n", 1)[-1]
+        super().__init__(
+            f"`{path}` raised an exception",
+            [Label(loc, last)] if loc is not None else [],
+            notes=[traceback.strip()],
+        )
+
+
+class UnknownCode(UserError):
+    """`tilelet explain` was asked about a code that does not exist.
+
+    Codes are a letter and four digits, as in `E0203`; docs/errors.md lists all.
+    """
+
+    code = "E0707"
+
+    def __init__(self, asked: str, suggestions: Sequence[str] = ()) -> None:
+        super().__init__(f"no code `{asked}`", helps=did_you_mean(suggestions))
+
+
+class MissingModule(UserError):
+    """Something needs a Python package that is not installed.
+
+    Tilelet itself needs only numpy, ml_dtypes and rich; scripts may need more, such as torch for
+    their goldens. The help shows the extra that brings it.
+    """
+
+    code = "E0708"
+
+    def __init__(self, module: str, needed_by: str, extra: str = "") -> None:
+        install = f"tilelet[{extra}]" if extra else module
+        super().__init__(
+            f"{needed_by} needs the package `{module}`, which is not installed",
+            helps=[f"install it: `pip install '{install}'`"],
+        )
+
+
+class CannotWrite(UserError):
+    """A file or directory that the run makes cannot be written.
+
+    Runs write below `build_output/` in the working directory unless told otherwise. Check
+    permissions and free space, or choose another directory.
+    """
+
+    code = "E0709"
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"cannot write `{path}`: {reason}")
+
+
+class UnknownPlatform(UserError):
+    """The platform given with `-p` or in `RunConfig` is not known.
+
+    Platforms ending in `sim` run on this CPU; the others are modelled on this CPU too when no board
+    is there.
+    """
+
+    code = "E0710"
+
+    def __init__(self, platform: str, known: Sequence[str]) -> None:
+        super().__init__(
+            f"unknown platform `{platform}`",
+            helps=[*did_you_mean(near(platform, known)), f"platforms are {ticked(known, 'and')}"],
+        )
+
+
+class AnotherPypto(Caution):
+    """Another package or folder has the name of one that Tilelet stands in for.
+
+    Scripts import `pypto` and `golden`; under `tilelet run` these names mean Tilelet's versions. If
+    the real package is installed too, or the script has its own folder of that name, the note says
+    which one is used and how to choose the other.
+    """
+
+    code = "W0701"
+    severity = "note"
+
+    def __init__(self, module: str, other_path: str, using: str, switch: str) -> None:
+        super().__init__(
+            f"`import {module}` means {using}",
+            notes=[f"another `{module}` is at {other_path}"],
+            helps=[f"to use the other one: `{switch}`"],
+        )
+
+
+class UnknownEngine(UserError):
+    """The engine given with `--engine`, `TILELET_ENGINE` or `RunConfig(engine=...)` does not exist.
+
+    An engine executes a compiled program. `interp` is the reference interpreter.
+    """
+
+    code = "E0711"
+
+    def __init__(self, engine: str, known: Sequence[str]) -> None:
+        super().__init__(
+            f"unknown engine `{engine}`",
+            helps=[*did_you_mean(near(engine, known)), f"engines are {ticked(known, 'and')}"],
+        )
+
+
+class NotProvided(UserError):
+    """The script imports something from `pypto` or `golden` that Tilelet does not have.
+
+    Tilelet stands in for the parts that scripts use to define, run and compare kernels. Compiler
+    internals, device workers and distributed programs are not among them.
+    """
+
+    code = "E0712"
+
+    def __init__(self, what: str, loc: Loc | None = None, known: Sequence[str] = ()) -> None:
+        name = what.rsplit(".", 1)[-1]
+        super().__init__(
+            f"`{what}` is not part of Tilelet's stand-in",
+            [Label(loc, "imported here")] if loc is not None else [],
+            helps=did_you_mean(near(name, known)),
+        )

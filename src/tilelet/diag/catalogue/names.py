@@ -1,0 +1,602 @@
+"""Names, bindings and types of variables (E02xx)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tilelet.diag.core import Label, Loc, UserError
+from tilelet.diag.text import did_you_mean, optional, plural
+
+
+class UndefinedName(UserError):
+    """A kernel reads a name that nothing defines.
+
+    Names are looked for among the kernel's own variables, then among the Python names around the
+    kernel at the moment it was decorated. A Python name that is assigned later is not seen.
+    """
+
+    code = "E0201"
+    example = """
+        @pl.jit
+        def kernel(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                scaled = pl.mul(x, 2.0)
+                out[:] = pl.exp(scald)
+            return out
+        """
+
+    def __init__(self, loc: Loc, name: str, suggestions: Iterable[str] = ()) -> None:
+        super().__init__(
+            f"name `{name}` is not defined",
+            [Label(loc, "not found in the kernel or around it")],
+            helps=did_you_mean(suggestions),
+        )
+
+
+class MaybeUndefined(UserError):
+    """A name is read that only some paths to this line define.
+
+    A name bound in one arm of an `if`, or in a loop that may not run, has no value on the other
+    path. Bind it before the `if` or the loop, or in both arms.
+    """
+
+    code = "E0202"
+    example = """
+        @pl.jit
+        def kernel(x: pl.Tensor[[64, 128], pl.FP32], out: pl.Out[pl.Tensor[[64, 128], pl.FP32]]):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                for r in pl.range(0, 64, 16):
+                    tile = x[r : r + 16, :]
+                    if r > 0:
+                        scaled = pl.mul(tile, 2.0)
+                    out[r : r + 16, :] = scaled
+            return out
+        """
+
+    def __init__(self, use_loc: Loc, name: str, def_loc: Loc, missing_path: str) -> None:
+        super().__init__(
+            f"name `{name}` may be undefined here",
+            [Label(use_loc, "used here"), Label(def_loc, "defined only here")],
+            notes=[f"it has no value {missing_path}"],
+            helps=[f"bind `{name}` on every path, for example before"],
+        )
+
+
+class TypeChangedInLoop(UserError):
+    """A variable that a loop carries has another type at the end of the body than before the loop.
+
+    All iterations run the same code, so a carried variable has one shape and one dtype. Cast or
+    reshape it back at the end of the body, or give the new value another name.
+    """
+
+    code = "E0203"
+    example = """
+        @pl.jit
+        def kernel(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.BF16]]):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                acc = pl.mul(x, 0.0)
+                for i in pl.range(4):
+                    acc = pl.cast(pl.add(acc, x), pl.BF16)
+                out[:] = acc
+            return out
+        """
+
+    def __init__(
+        self, loc: Loc, name: str, before_type: str, before_loc: Loc, after_type: str
+    ) -> None:
+        super().__init__(
+            f"`{name}` changes its type in a loop",
+            [
+                Label(loc, f"`{after_type}` at the end of the body"),
+                Label(before_loc, f"`{before_type}` before the loop"),
+            ],
+            helps=["keep shape and dtype through the loop, or use another name for the new value"],
+        )
+
+
+class BranchTypesDiffer(UserError):
+    """The two arms of an `if` give a name values of different types, and it is used afterwards.
+
+    After the `if` the name must have one shape and one dtype, whichever arm ran. Make the arms
+    agree, or use two names.
+    """
+
+    code = "E0204"
+    example = """
+        @pl.jit
+        def kernel(x: pl.Tensor[[64, 128], pl.FP32], out: pl.Out[pl.Tensor[[64, 128], pl.FP32]]):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                for r in pl.range(0, 64, 16):
+                    if r > 0:
+                        tile = x[0:16, :]
+                    else:
+                        tile = x[0:16, 0:64]
+                    out[r : r + 16, 0:64] = tile[:, 0:64]
+            return out
+        """
+
+    def __init__(
+        self, loc: Loc, name: str, then_type: str, then_loc: Loc, else_type: str, else_loc: Loc
+    ) -> None:
+        super().__init__(
+            f"`{name}` has different types after the two arms of an `if`",
+            [
+                Label(loc, "used here"),
+                Label(then_loc, f"`{then_type}` if the condition holds"),
+                Label(else_loc, f"`{else_type}` otherwise"),
+            ],
+            helps=["make both arms produce the same shape and dtype"],
+        )
+
+
+class TypeChanged(UserError):
+    """A name is bound again to a value of another shape or dtype.
+
+    In a `@pl.program` a name keeps its type, so that each line says what the name holds. Use
+    another name for the new value. (`@pl.jit` functions may rebind freely outside loops.)
+    """
+
+    code = "E0205"
+    example = """
+        @pl.program
+        class Program:
+            @pl.function
+            def main(self, x: pl.Tensor[[16, 128], pl.FP32], out: pl.Tensor[[16, 128], pl.BF16]):
+                with pl.incore():
+                    y = pl.exp(x)
+                    y = pl.cast(y, pl.BF16)
+                    out = pl.assemble(out, y, [0, 0])
+                return out
+        """
+
+    def __init__(
+        self, loc: Loc, name: str, before_type: str, before_loc: Loc, after_type: str
+    ) -> None:
+        super().__init__(
+            f"`{name}` is bound again with another type",
+            [Label(loc, f"now `{after_type}`"), Label(before_loc, f"`{before_type}` here")],
+            helps=["use another name for the new value"],
+        )
+
+
+class UsedAfterAssemble(UserError):
+    """A tensor is read under its old name after something was assembled into it.
+
+    `pl.assemble` writes in place: the memory has changed, and the result's name is the one that
+    says so. Reading the old name would mean the old contents, which no longer exist. Rebind the
+    same name, `t = pl.assemble(t, ...)`, or read the new one.
+    """
+
+    code = "E0206"
+    example = """
+        @pl.jit
+        def kernel(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
+            buf = pl.create_tensor([16, 128], dtype=pl.FP32)
+            with pl.at(level=pl.Level.CORE_GROUP):
+                filled = pl.assemble(buf, pl.exp(x), [0, 0])
+            with pl.at(level=pl.Level.CORE_GROUP):
+                out[:] = pl.neg(buf)
+            return out
+        """
+
+    def __init__(self, use_loc: Loc, name: str, assemble_loc: Loc, new_name: str) -> None:
+        super().__init__(
+            f"`{name}` is used after it was assembled into",
+            [
+                Label(use_loc, "the old contents are gone"),
+                Label(assemble_loc, f"overwritten here, and now called `{new_name}`"),
+            ],
+            helps=[f"use `{new_name}`, or write `{name} = pl.assemble({name}, ...)`"],
+        )
+
+
+class OutputRebound(UserError):
+    """An output parameter's name is assigned a value, which writes nothing to the output.
+
+    `out = pl.add(a, b)` makes `out` another name for the sum; the tensor of the caller stays
+    untouched. To write it, assign to its window or assemble into it.
+    """
+
+    code = "E0207"
+    example = """
+        @pl.jit
+        def kernel(a: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                out = pl.add(a, a)
+            return out
+        """
+
+    def __init__(self, loc: Loc, name: str, param_loc: Loc) -> None:
+        super().__init__(
+            f"assigning to `{name}` does not write the output",
+            [Label(loc, "only rebinds the name"), Label(param_loc, "the output parameter")],
+            helps=[f"write `{name}[:] = ...` or `{name} = pl.assemble({name}, ..., [...])`"],
+        )
+
+
+class MissingAnnotation(UserError):
+    """A parameter of a kernel has no type annotation.
+
+    Shapes and dtypes are part of the program: annotate tensors with `pl.Tensor[[rows, cols],
+    pl.FP32]` and scalars with `pl.Scalar[pl.INT32]`. A `@pl.jit` function may write just
+    `pl.Tensor` and takes shape and dtype from its argument; parameters of inline helpers need no
+    annotation.
+    """
+
+    code = "E0208"
+    example = """
+        @pl.program
+        class Program:
+            @pl.function
+            def main(self, x, out: pl.Tensor[[16, 128], pl.FP32]):
+                with pl.incore():
+                    out = pl.assemble(out, pl.exp(x), [0, 0])
+                return out
+        """
+
+    def __init__(self, loc: Loc, param: str) -> None:
+        super().__init__(
+            f"parameter `{param}` has no type annotation",
+            [Label(loc, "needs a type")],
+            helps=[f"for example `{param}: pl.Tensor[[16, 128], pl.FP32]`"],
+        )
+
+
+class BadAnnotation(UserError):
+    """The annotation of a parameter or result is not a type of the language.
+
+    Types are `pl.Tensor[shape, dtype]`, `pl.Tile[shape, dtype]`, `pl.Scalar[dtype]`, these wrapped
+    in `pl.Out[...]` or `pl.InOut[...]`, and `tuple[...]` of them for several results. A shape is a
+    list of ints, captured ints or `pl.dynamic` symbols.
+    """
+
+    code = "E0209"
+    example = """
+        @pl.jit
+        def kernel(x: list[float], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
+            return out
+        """
+
+    def __init__(self, loc: Loc, param: str, why: str) -> None:
+        super().__init__(
+            f"annotation of `{param}` is not a type of the language", [Label(loc, why)]
+        )
+
+
+class UnsupportedCapture(UserError):
+    """A kernel uses a Python object from outside that has no meaning in the language.
+
+    A kernel may use ints, floats, bools, strings, lists and tuples of these, dtypes, enums and
+    decorated functions from the code around it. Arrays and other objects must be passed as tensor
+    parameters, or turned into numbers first.
+    """
+
+    code = "E0210"
+    example = """
+        OPTIONS = {"scale": 2.0}
+
+        @pl.jit
+        def kernel(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                out[:] = pl.mul(x, OPTIONS)
+            return out
+        """
+
+    def __init__(self, loc: Loc, name: str, type_name: str) -> None:
+        super().__init__(
+            f"`{name}` is a Python `{type_name}`, which a kernel cannot use",
+            [Label(loc, "captured from outside the kernel")],
+            helps=["pass data as a parameter; take numbers out before the kernel"],
+        )
+
+
+class InlineRecursion(UserError):
+    """An inline function calls itself, directly or through others.
+
+    Inlining copies the body to the call site, which would never end. Use a loop.
+    """
+
+    code = "E0211"
+    example = """
+        @pl.jit.inline
+        def power(x, n):
+            return pl.mul(x, power(x, n))
+
+        @pl.jit
+        def kernel(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                out[:] = power(x, 3)
+            return out
+        """
+
+    def __init__(self, loc: Loc, chain: Sequence[str]) -> None:
+        super().__init__(
+            f"inline function `{chain[-1]}` calls itself",
+            [Label(loc, "would be inlined into itself")],
+            notes=[f"the calls are {' -> '.join(f'`{name}`' for name in chain)}"]
+            if len(chain) > 2
+            else [],
+        )
+
+
+class InlineReturnsNothing(UserError):
+    """An inline function has no `return`, so its call has no value.
+
+    An inline function is spliced into its caller in place of the call and must return what the call
+    stands for; if it only writes into tensors, it returns the written tensor.
+    """
+
+    code = "E0212"
+    example = """
+        @pl.jit.inline
+        def double(x):
+            y = pl.add(x, x)
+
+        @pl.jit
+        def kernel(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                out[:] = double(x)
+            return out
+        """
+
+    def __init__(self, loc: Loc, function: str, def_loc: Loc) -> None:
+        super().__init__(
+            f"inline function `{function}` returns nothing",
+            [Label(loc, "this call has no value"), Label(def_loc, "has no `return`")],
+            helps=["end it with `return ...`"],
+        )
+
+
+class StrictRebinding(UserError):
+    """A name is bound twice in a function declared with `strict_ssa=True`.
+
+    Such a function promises that each name has one definition. Use a new name, or drop
+    `strict_ssa=True`.
+    """
+
+    code = "E0213"
+    example = """
+        @pl.program
+        class Program:
+            @pl.function(strict_ssa=True)
+            def main(self, x: pl.Tensor[[16, 128], pl.FP32], out: pl.Tensor[[16, 128], pl.FP32]):
+                with pl.incore():
+                    y = pl.exp(x)
+                    y = pl.neg(y)
+                    done = pl.assemble(out, y, [0, 0])
+                return done
+        """
+
+    def __init__(self, loc: Loc, name: str, first_loc: Loc) -> None:
+        super().__init__(
+            f"`{name}` is bound twice in a `strict_ssa` function",
+            [Label(loc, "bound again"), Label(first_loc, "first bound here")],
+        )
+
+
+class OutputShadowed(UserError):
+    """A fresh tensor is given the name of an output parameter.
+
+    After `out = pl.create_tensor(...)` the name means the new tensor, and nothing written to it
+    reaches the caller. Give the scratch tensor its own name.
+    """
+
+    code = "E0214"
+    example = """
+        @pl.jit
+        def kernel(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
+            out = pl.create_tensor([16, 128], dtype=pl.FP32)
+            with pl.at(level=pl.Level.CORE_GROUP):
+                out[:] = pl.exp(x)
+            return out
+        """
+
+    def __init__(self, loc: Loc, name: str, param_loc: Loc) -> None:
+        super().__init__(
+            f"a new tensor takes the name of the output `{name}`",
+            [Label(loc, "hides the output"), Label(param_loc, "the output parameter")],
+            helps=[f"remove this line to write into `{name}` itself, or use another name"],
+        )
+
+
+class DuplicateFunction(UserError):
+    """Two functions of one program have the same name.
+
+    Function names are the names of kernels in reports and of files in the build directory. Rename
+    one.
+    """
+
+    code = "E0215"
+    example = """
+        @pl.program
+        class Program:
+            @pl.function
+            def main(self, x: pl.Tensor[[16, 128], pl.FP32]):
+                return x
+
+            @pl.function
+            def main(self, x: pl.Tensor[[16, 64], pl.FP32]):
+                return x
+        """
+
+    def __init__(self, loc: Loc, name: str, first_loc: Loc) -> None:
+        super().__init__(
+            f"function `{name}` is defined twice",
+            [Label(loc, "again here"), Label(first_loc, "first defined here")],
+        )
+
+
+class ScalarOutput(UserError):
+    """A scalar parameter is declared `pl.Out` or `pl.InOut`.
+
+    Scalars are passed by value, so nothing written to one reaches the caller. Return a number in a
+    tensor of one element.
+    """
+
+    code = "E0216"
+    example = """
+        @pl.jit
+        def kernel(x: pl.Tensor[[16, 128], pl.FP32], n: pl.InOut[pl.Scalar[pl.INT32]]):
+            return x
+        """
+
+    def __init__(self, loc: Loc, param: str) -> None:
+        super().__init__(
+            f"scalar parameter `{param}` cannot be an output",
+            [Label(loc, "scalars are passed by value")],
+            helps=["use a tensor of one element"],
+        )
+
+
+class NoEntry(UserError):
+    """A program has no function that can be its entry.
+
+    The entry is the one Orchestration function, or the one Opaque function; InCore functions are
+    kernels that an entry calls. Add one, or change a function's `type=`.
+    """
+
+    code = "E0217"
+    example = """
+        @pl.program
+        class Program:
+            @pl.function(type=pl.FunctionType.InCore)
+            def body(self, x: pl.Tensor[[16, 128], pl.FP32]):
+                return x
+        """
+
+    def __init__(self, loc: Loc, program: str) -> None:
+        super().__init__(
+            f"program `{program}` has no entry function",
+            [Label(loc, "only InCore and inline functions here")],
+            helps=["add a function with `type=pl.FunctionType.Orchestration`"],
+        )
+
+
+class SeveralEntries(UserError):
+    """A program has more than one function that could be its entry.
+
+    A run starts in one Orchestration function. Put each entry in its own program, or mark the
+    helpers InCore or inline.
+    """
+
+    code = "E0218"
+    example = """
+        @pl.program
+        class Program:
+            @pl.function(type=pl.FunctionType.Orchestration)
+            def first(self, x: pl.Tensor[[16, 128], pl.FP32]):
+                return x
+
+            @pl.function(type=pl.FunctionType.Orchestration)
+            def second(self, x: pl.Tensor[[16, 128], pl.FP32]):
+                return x
+        """
+
+    def __init__(self, program: str, entries: Sequence[tuple[str, Loc]]) -> None:
+        super().__init__(
+            f"program `{program}` has {plural(len(entries), 'entry', 'entries')}",
+            [Label(loc, f"`{name}` is an entry") for name, loc in entries],
+        )
+
+
+class ReturnMismatch(UserError):
+    """A function returns something else than its `->` annotation says.
+
+    The annotation is checked, not converted to: number of results, shapes and dtypes must agree.
+    """
+
+    code = "E0219"
+    example = """
+        @pl.program
+        class Program:
+            @pl.function
+            def main(self, x: pl.Tensor[[16, 128], pl.FP32]) -> pl.Tensor[[16, 64], pl.FP32]:
+                return x
+        """
+
+    def __init__(self, loc: Loc, function: str, got: str, declared: str, declared_loc: Loc) -> None:
+        super().__init__(
+            f"`{function}` returns `{got}`, declared `{declared}`",
+            [Label(loc, f"this is `{got}`"), Label(declared_loc, f"declared `{declared}`")],
+        )
+
+
+class DynamicDimMisuse(UserError):
+    """A `pl.dynamic` symbol is used where it has no value.
+
+    A symbol names a dimension in annotations. In the body, read the dimension with
+    `pl.tensor.dim(x, axis)` or `x.shape`; a symbol that no parameter has cannot be read at all.
+    """
+
+    code = "E0220"
+    example = """
+        M = pl.dynamic("M")
+
+        @pl.jit
+        def kernel(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
+            for r in pl.range(0, M, 16):
+                with pl.at(level=pl.Level.CORE_GROUP):
+                    out[:] = pl.exp(x)
+            return out
+        """
+
+    def __init__(self, loc: Loc, name: str, why: str, help: str = "") -> None:
+        super().__init__(
+            f"dynamic dimension `{name}` cannot be used here",
+            [Label(loc, why)],
+            helps=optional(help),
+        )
+
+
+class OutputNotWritten(UserError):
+    """An `pl.Out` parameter is never written by its kernel.
+
+    A declared output that nothing writes would come back with whatever was in memory. Write it, or
+    declare it as an input.
+    """
+
+    code = "E0221"
+    example = """
+        @pl.jit
+        def kernel(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                y = pl.exp(x)
+            return out
+        """
+
+    def __init__(self, loc: Loc, name: str) -> None:
+        super().__init__(
+            f"output `{name}` is never written",
+            [Label(loc, "declared `pl.Out`")],
+            helps=[f"write `{name}[:] = ...`, or drop `pl.Out`"],
+        )
+
+
+class ArgumentTypeMismatch(UserError):
+    """A call passes a kernel function a value of another type than its parameter.
+
+    Shapes and dtypes of arguments and parameters must agree exactly; a dynamic dimension of the
+    parameter takes any extent. Nothing is cast or broadcast at a call.
+    """
+
+    code = "E0222"
+    example = """
+        @pl.program
+        class Program:
+            @pl.function(type=pl.FunctionType.InCore)
+            def body(self, x: pl.Tensor[[16, 64], pl.FP32]):
+                return pl.exp(x)
+
+            @pl.function(type=pl.FunctionType.Orchestration)
+            def main(self, x: pl.Tensor[[16, 128], pl.FP32]):
+                y = self.body(x)
+                return y
+        """
+
+    def __init__(
+        self, loc: Loc, function: str, param: str, got: str, expected: str, param_loc: Loc
+    ) -> None:
+        super().__init__(
+            f"argument `{param}` of `{function}` is `{got}`, expected `{expected}`",
+            [Label(loc, f"this is `{got}`"), Label(param_loc, f"parameter is `{expected}`")],
+        )

@@ -1,0 +1,243 @@
+"""Parts of the language that Tilelet knows but does not support (E08xx)."""
+
+from __future__ import annotations
+
+from tilelet.diag.core import Label, Loc, UserError
+from tilelet.diag.text import optional, ticked
+
+
+class UnsupportedConstruct(UserError):
+    """The program uses a part of the language that Tilelet does not support.
+
+    It is refused rather than ignored, so that a result is never silently wrong. The help names
+    another way where there is one.
+    """
+
+    code = "E0801"
+    example = """
+        @pl.jit.host
+        def driver(x: pl.Tensor[[16, 128], pl.FP32]):
+            return x
+        """
+
+    def __init__(self, loc: Loc, what: str, instead: str = "") -> None:
+        super().__init__(
+            f"{what} is not supported",
+            [Label(loc, "known, but not supported")],
+            helps=optional(instead),
+        )
+
+
+class DistributedOp(UserError):
+    """The program uses a distributed op: `pld.*`, window buffers or collectives.
+
+    These move data between chips. Tilelet runs and models one chip; run the part of one chip, with
+    its inputs given as tensors.
+    """
+
+    code = "E0802"
+    example = """
+        @pl.jit
+        def kernel(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                pld.put(x, out, peer=1)
+            return out
+        """
+
+    def __init__(self, loc: Loc, op: str) -> None:
+        super().__init__(
+            f"distributed op `{op}` is not supported",
+            [Label(loc, "works on several chips")],
+            helps=["run the part of one chip, with its inputs given as tensors"],
+        )
+
+
+class ExternalKernel(UserError):
+    """The program calls a kernel written outside the language.
+
+    External kernels are device code that this machine can neither run nor check. Write the kernel
+    in the language, or give its result as an input.
+    """
+
+    code = "E0803"
+    example = """
+        @pl.jit.extern
+        def fast_exp(x: pl.Tensor[[16, 128], pl.FP32]): ...
+        """
+
+    def __init__(self, loc: Loc, name: str) -> None:
+        super().__init__(
+            f"external kernel `{name}` is not supported",
+            [Label(loc, "its code is outside the language")],
+            helps=["write it in the language, or pass its result as an input"],
+        )
+
+
+class MxFormat(UserError):
+    """The program uses a block-scaled (MX) format or one of its matrix products.
+
+    These exist on A5 only and need scale tensors beside the data. Use INT8 or an 8-bit float with
+    explicit scaling.
+    """
+
+    code = "E0804"
+    example = """
+        @pl.jit
+        def kernel(
+            a: pl.Tensor[[16, 128], pl.FP8E4M3FN],
+            b: pl.Tensor[[128, 64], pl.FP8E4M3FN],
+            out: pl.Out[pl.Tensor[[16, 64], pl.FP32]],
+        ):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                out[:] = pl.matmul_mx(a, b)
+            return out
+        """
+
+    def __init__(self, loc: Loc, name: str) -> None:
+        super().__init__(
+            f"block-scaled format `{name}` is not supported",
+            [Label(loc)],
+            helps=["scale explicitly: quantise, `pl.matmul`, multiply by the scales"],
+        )
+
+
+class HandWrittenPipe(UserError):
+    """The program moves tiles between the cube and the vector cores by hand.
+
+    `tpush`/`tpop`, pipe set-up and core synchronisation are what the compiler makes of a scope that
+    uses both kinds of core. Write both in one scope and leave the transfer to it.
+    """
+
+    code = "E0805"
+    example = """
+        @pl.program
+        class Program:
+            @pl.function(type=pl.FunctionType.InCore)
+            def body(self, x: pl.Tensor[[16, 128], pl.FP32]):
+                tile = pl.load(x, [0, 0], [16, 128])
+                pl.tpush_to_aic(tile, split=0)
+                return x
+        """
+
+    def __init__(self, loc: Loc, op: str) -> None:
+        super().__init__(
+            f"hand-written core-to-core transfer `{op}` is not supported",
+            [Label(loc)],
+            helps=["use both kinds of op in one scope; the transfer is made for you"],
+        )
+
+
+class UnsupportedDType(UserError):
+    """The program uses an element type that Tilelet does not store.
+
+    Supported are FP32, FP16, BF16, FP8E4M3FN, FP8E5M2, BOOL and the signed and unsigned integers of
+    8 to 64 bits.
+    """
+
+    code = "E0806"
+    example = """
+        @pl.jit
+        def kernel(x: pl.Tensor[[16, 128], pl.FP4], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
+            return out
+        """
+
+    def __init__(self, loc: Loc, dtype: str) -> None:
+        super().__init__(f"element type `{dtype}` is not supported", [Label(loc)])
+
+
+class UnsupportedLevel(UserError):
+    """A scope is placed at a level above a core group.
+
+    Levels such as HOST or CHIP describe work on several devices. Tilelet runs one chip: use
+    `pl.Level.CORE_GROUP`.
+    """
+
+    code = "E0807"
+    example = """
+        @pl.jit
+        def kernel(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
+            with pl.at(level=pl.Level.HOST):
+                out[:] = pl.exp(x)
+            return out
+        """
+
+    def __init__(self, loc: Loc, level: str) -> None:
+        super().__init__(
+            f"scope level `{level}` is not supported",
+            [Label(loc)],
+            helps=["use `pl.Level.CORE_GROUP`"],
+        )
+
+
+class UnsupportedFunctionType(UserError):
+    """A function is declared with a type that only the compiler makes, or that is not supported.
+
+    Write Opaque, Orchestration, InCore or Inline functions; cube, vector, group and SPMD wrappers
+    are derived from them.
+    """
+
+    code = "E0808"
+    example = """
+        @pl.program
+        class Program:
+            @pl.function(type=pl.FunctionType.Graph)
+            def main(self, x: pl.Tensor[[16, 128], pl.FP32]):
+                return x
+        """
+
+    def __init__(self, loc: Loc, function_type: str) -> None:
+        supported = ("Opaque", "Orchestration", "InCore", "Inline")
+        super().__init__(
+            f"function type `{function_type}` is not supported",
+            [Label(loc)],
+            helps=[f"use {ticked(supported)}"],
+        )
+
+
+class UnsupportedOp(UserError):
+    """The program calls an op of the language that Tilelet does not have yet.
+
+    The name is right, the op is missing here. docs/ops.md lists what there is; the help names
+    another way where there is one.
+    """
+
+    code = "E0809"
+    example = """
+        @pl.jit
+        def kernel(out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                out[:] = pl.random([16, 128], seed=1)
+            return out
+        """
+
+    def __init__(self, loc: Loc, op: str, instead: str = "") -> None:
+        super().__init__(
+            f"op `{op}` is not supported",
+            [Label(loc, "an op of the language, missing here")],
+            helps=optional(instead),
+        )
+
+
+class UnsupportedKeyword(UserError):
+    """A call uses an option of an op, scope or loop that Tilelet does not support.
+
+    The option is known and would change what the program does, so it is not ignored.
+    """
+
+    code = "E0810"
+    example = """
+        @pl.jit
+        def kernel(
+            a: pl.Tensor[[16, 128], pl.BF16],
+            b: pl.Tensor[[128, 64], pl.BF16],
+            out: pl.Out[pl.Tensor[[16, 64], pl.FP32]],
+        ):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                out[:] = pl.matmul(a, b, out_dtype=pl.FP32, c_matrix_nz=True)
+            return out
+        """
+
+    def __init__(self, loc: Loc, op: str, keyword: str, why: str = "") -> None:
+        super().__init__(
+            f"`{keyword}=` of `{op}` is not supported", [Label(loc)], notes=optional(why)
+        )

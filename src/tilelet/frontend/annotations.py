@@ -1,0 +1,112 @@
+"""Parameter annotations: types and directions."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from tilelet.diag.catalogue.names import BadAnnotation, MissingAnnotation, ScalarOutput
+from tilelet.diag.catalogue.ops import ZeroSizeDim
+from tilelet.diag.core import Loc
+from tilelet.dtypes import DType
+from tilelet.frontend.functions import KernelFunction
+from tilelet.ir.core import Direction
+from tilelet.ir.types import ArrayType, ScalarType, SymDim, TensorType, TileType, Type
+from tilelet.language import types as language_types
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a kernel function, as its signature says it."""
+
+    name: str
+    type: Type | None  # None: comes from the call (`x: pl.Tensor` in a jit function)
+    direction: Direction | None  # None: nothing said
+    loc: Loc
+
+
+def value_type(annotation: object) -> Type | None:
+    """The IR type of `pl.Tensor[[16, 128], pl.FP32]` and its like; None if it is no such thing."""
+    match annotation:
+        case language_types.TensorAnnotation():
+            return TensorType(_shape(annotation.shape), annotation.dtype)
+        case language_types.TileAnnotation():
+            return TileType(_shape(annotation.shape), annotation.dtype, annotation.space)  # type: ignore[arg-type]
+        case language_types.ScalarAnnotation():
+            return ScalarType(annotation.dtype)
+        case language_types.ArrayAnnotation():
+            return ArrayType(annotation.length, annotation.dtype)
+        case DType():
+            return ScalarType(annotation)
+        case _:
+            return None
+
+
+def agree(found: Type, declared: Type) -> bool:
+    """Whether a value of type `found` may stand where `declared` is written."""
+    if isinstance(found, (TensorType, TileType)) and isinstance(declared, (TensorType, TileType)):
+        return (
+            found.dtype is declared.dtype
+            and len(found.shape) == len(declared.shape)
+            and all(
+                a == b or not (isinstance(a, int) and isinstance(b, int))
+                for a, b in zip(found.shape, declared.shape, strict=True)
+            )
+        )
+    return type(found) is type(declared)
+
+
+def _shape(shape: object) -> tuple[int | SymDim, ...]:
+    return tuple(d if isinstance(d, SymDim) else int(d) for d in shape)  # type: ignore[attr-defined]
+
+
+def parameters(function: KernelFunction) -> list[Parameter]:
+    """The parameters of a function, `self` left out; errors point at the annotation."""
+    names = function.captured()
+    return [_parameter(function, p, names) for p in function.parameters]
+
+
+def _parameter(function: KernelFunction, p: ast.arg, names: dict[str, object]) -> Parameter:
+    loc = function.source.loc(p)
+    if p.annotation is None:
+        if function.generic:
+            return Parameter(p.arg, None, None, loc)
+        raise MissingAnnotation(loc, p.arg)
+    where = function.source.loc(p.annotation)
+    annotation = _evaluate(function, p, names, where)
+    direction: Direction | None = None
+    if isinstance(annotation, language_types.DirectionAnnotation):
+        direction, annotation = annotation.direction, annotation.inner
+    elif annotation in (language_types.Out, language_types.InOut):
+        direction = Direction.Out if annotation is language_types.Out else Direction.InOut
+        annotation = language_types.Tensor
+    if annotation is language_types.Tensor or annotation is language_types.Scalar:
+        if not function.generic:
+            raise BadAnnotation(where, p.arg, "it says no shape and no dtype")
+        return Parameter(p.arg, None, direction, loc)
+    found = value_type(annotation)
+    if found is None:
+        if function.generic and isinstance(annotation, type):
+            return Parameter(p.arg, None, direction, loc)  # a plain `int`, `float` or `bool`
+        raise BadAnnotation(
+            where, p.arg, f"`{ast.unparse(p.annotation)}` is not a type of the language"
+        )
+    if direction is not None and isinstance(found, ScalarType):
+        raise ScalarOutput(where, p.arg)
+    if isinstance(found, (TensorType, TileType)):
+        for axis, d in enumerate(found.shape):
+            if isinstance(d, int) and d <= 0:
+                raise ZeroSizeDim(where, f"parameter `{p.arg}`", found.shape, axis)
+    return Parameter(p.arg, found, direction, loc)
+
+
+def _evaluate(function: KernelFunction, p: ast.arg, names: dict[str, object], where: Loc) -> object:
+    """The annotation as Python sees it: it is the author's own program text."""
+    node = p.annotation
+    assert node is not None
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        node = ast.parse(node.value, mode="eval").body
+    try:
+        return eval(compile(ast.Expression(node), function.source.path, "eval"), dict(names))  # noqa: S307
+    except Exception as problem:
+        raise BadAnnotation(where, p.arg, f"{type(problem).__name__}: {problem}") from None

@@ -1,0 +1,105 @@
+"""What a name in a kernel can stand for while its text is lowered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tilelet.diag.core import Loc, UserError
+from tilelet.ir.core import Const, Value
+
+# A binding is a Value, a Const, a compile-time Python object, a tuple of bindings, or Poison.
+Binding = object
+
+
+class Reported(Exception):
+    """This expression depends on something whose mistake has been reported already."""
+
+
+@dataclass(frozen=True)
+class Poison:
+    """A name that must not be read; reading it raises its own error.
+
+    `error` makes the message for a reading place; None when the cause was reported before.
+    """
+
+    error: Callable[[Loc], UserError] | None = None
+
+    def raise_at(self, loc: Loc) -> None:
+        if self.error is None:
+            raise Reported
+        raise self.error(loc)
+
+
+def is_scalar_constant(x: object) -> bool:
+    return isinstance(x, (bool, int, float, Const))
+
+
+def is_kernel_value(x: object) -> bool:
+    """Whether `x` is, or contains, something that exists only when the kernel runs."""
+    if isinstance(x, tuple):
+        return any(is_kernel_value(i) for i in x)
+    return isinstance(x, (Value, Const))
+
+
+@dataclass(frozen=True)
+class Linear:
+    """A scalar as constant + sum of coefficient * value; lets `k0 + 128 - k0` be 128."""
+
+    constant: int
+    terms: tuple[tuple[Value, int], ...] = ()
+
+    def combine(self, other: Linear, sign: int) -> Linear:
+        terms = dict(self.terms)
+        for value, coefficient in other.terms:
+            terms[value] = terms.get(value, 0) + sign * coefficient
+        kept = tuple((v, c) for v, c in terms.items() if c)
+        return Linear(self.constant + sign * other.constant, kept)
+
+    def scaled(self, factor: int) -> Linear:
+        return Linear(
+            self.constant * factor, tuple((v, c * factor) for v, c in self.terms if factor)
+        )
+
+
+@dataclass
+class ValueFacts:
+    """What the lowering knows of the values of one function, beyond their types."""
+
+    linear: dict[Value, Linear] = field(default_factory=dict)
+    # The parameter whose memory a value is, through assembles, loops, scopes and calls.
+    root: dict[Value, Value] = field(default_factory=dict)
+    # Parameters that some op or kernel call writes.
+    written: set[Value] = field(default_factory=set)
+
+    def linear_of(self, x: object) -> Linear | None:
+        if isinstance(x, bool):
+            return None
+        if isinstance(x, int):
+            return Linear(x)
+        if isinstance(x, Value):
+            return self.linear.get(x, Linear(0, ((x, 1),)))
+        return None
+
+    def root_of(self, x: object) -> Value | None:
+        return self.root.get(x) if isinstance(x, Value) else None
+
+    def note_linear(self, result: Value, operation: str, left: object, right: object) -> None:
+        """Remember the linear form of `result = left operation right`, if it has one."""
+        a, b = self.linear_of(left), self.linear_of(right)
+        if a is None or b is None:
+            return
+        if operation in ("add", "sub"):
+            self.linear[result] = a.combine(b, 1 if operation == "add" else -1)
+        elif operation == "mul" and not a.terms:
+            self.linear[result] = b.scaled(a.constant)
+        elif operation == "mul" and not b.terms:
+            self.linear[result] = a.scaled(b.constant)
+
+    def difference(self, high: object, low: object) -> int | None:
+        """`high - low` when it is a constant whatever the values are."""
+        a, b = self.linear_of(high), self.linear_of(low)
+        if a is None or b is None:
+            return None
+        d = a.combine(b, -1)
+        return None if d.terms else d.constant

@@ -1,0 +1,347 @@
+"""Calls in kernel text: ops, markers, kernels, inlined helpers, compile-time Python."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import types
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+
+from tilelet import language
+from tilelet.diag.catalogue.cautions import DirectionIgnored
+from tilelet.diag.catalogue.names import InlineRecursion, InlineReturnsNothing
+from tilelet.diag.catalogue.ops import (
+    BadArgument,
+    DuplicateArgument,
+    MissingArgument,
+    UnknownKeyword,
+    WrongArity,
+)
+from tilelet.diag.catalogue.python import (
+    CompileTimeFailed,
+    KeywordToUserFunction,
+    NotCallable,
+    PythonRange,
+    UnsupportedExpression,
+)
+from tilelet.diag.core import Loc
+from tilelet.frontend import expressions, kernels, marker_calls, statements
+from tilelet.frontend.bindings import Binding, is_kernel_value
+from tilelet.frontend.context import Context
+from tilelet.frontend.emitting import default_args, emit_op, to_arg
+from tilelet.frontend.functions import KernelFunction
+from tilelet.frontend.nameflow import NameFlow
+from tilelet.ir.core import Arg, Const, FunctionKind, Value, scalar_dtype
+from tilelet.ir.types import SymDim, TensorType
+from tilelet.ops.registry import REGISTRY, OpSpec, spec_of
+
+
+class SelfReference:
+    """What `self` stands for in a method of a program."""
+
+
+@dataclass(frozen=True)
+class MethodReference:
+    name: str
+
+
+@dataclass(frozen=True)
+class ValueMethod:
+    value: Value
+    name: str
+
+
+def is_language(module: types.ModuleType) -> bool:
+    return module is language or module.__name__.startswith("tilelet.")
+
+
+def lower_call(ctx: Context, node: ast.Call) -> Binding:
+    callee = expressions.evaluate(ctx, node.func)
+    loc = ctx.loc(node)
+    spec = spec_of(callee)
+    if spec is not None:
+        return _call_op(ctx, spec, node)
+    marker = marker_calls.handler(callee)
+    if marker is not None:
+        return marker(ctx, node)
+    if isinstance(callee, MethodReference):
+        return kernels.call_function(ctx, ctx.module.method(callee.name, loc), node)
+    function = as_kernel_function(callee)
+    if function is not None:
+        return kernels.call_function(ctx, function, node)
+    if isinstance(callee, ValueMethod):
+        return _call_value_method(ctx, callee, node)
+    if callee is builtins.breakpoint:
+        return _breakpoint(ctx, loc)
+    return _call_python(ctx, callee, node)
+
+
+def as_kernel_function(x: object) -> KernelFunction | None:
+    """The kernel function behind a decorated object, if it is one."""
+    found = x if isinstance(x, KernelFunction) else getattr(x, "kernel_function", None)
+    return found if isinstance(found, KernelFunction) else None
+
+
+# --- ops -----------------------------------------------------------------------------------------
+
+
+def bind(
+    ctx: Context, spec: OpSpec, node: ast.Call, evaluate: Callable[[ast.expr], Arg] | None = None
+) -> tuple[dict[str, Arg], dict[str, Loc]]:
+    """Arguments of an op call by parameter name, with their places."""
+    params = list(spec.signature.parameters.values())
+    public = _public_name(node)
+    value_of = evaluate or (lambda n: expressions.evaluate_arg(ctx, n))
+    given: dict[str, Arg] = {}
+    locs: dict[str, Loc] = {}
+    positional = [p for p in params if p.kind is not p.KEYWORD_ONLY]
+    variadic = next((p for p in params if p.kind is p.VAR_POSITIONAL), None)
+    if len(node.args) > len(positional) and variadic is None:
+        text = f"pl.{public}{spec.signature}"
+        raise WrongArity(ctx.loc(node), public, len(node.args), _arity(params), text)
+    for i, argument in enumerate(node.args):
+        if isinstance(argument, ast.Starred):
+            raise UnsupportedExpression(ctx.loc(argument), "`*` unpacking", "list the arguments")
+        if variadic is not None and i >= positional.index(variadic):
+            rest = given.setdefault(variadic.name, ())
+            assert isinstance(rest, tuple)
+            given[variadic.name] = (*rest, value_of(argument))
+            continue
+        given[positional[i].name] = value_of(argument)
+        locs[positional[i].name] = ctx.loc(argument)
+    names = [p.name for p in params if p is not variadic]
+    for keyword in node.keywords:
+        at = ctx.loc(keyword)
+        if keyword.arg is None or keyword.arg not in names:
+            raise UnknownKeyword(at, public, keyword.arg or "**", names)
+        if keyword.arg in given:
+            raise DuplicateArgument(at, public, keyword.arg)
+        given[keyword.arg] = value_of(keyword.value)
+        locs[keyword.arg] = ctx.loc(keyword.value)
+    for p in params:
+        if p.name not in given and p.default is p.empty and p is not variadic:
+            raise MissingArgument(ctx.loc(node), public, p.name, f"pl.{public}{spec.signature}")
+    return default_args(spec, **given), locs
+
+
+def _arity(params: list[object]) -> int | str:
+    required = sum(1 for p in params if p.default is p.empty)  # type: ignore[attr-defined]
+    return required if required == len(params) else f"{required} to {len(params)} arguments"
+
+
+def _public_name(node: ast.Call) -> str:
+    return ast.unparse(node.func).partition(".")[2] or ast.unparse(node.func)
+
+
+def _call_op(ctx: Context, spec: OpSpec, node: ast.Call) -> Binding:
+    args, locs = bind(ctx, spec, node)
+    loc = ctx.loc(node)
+    first = next(iter(args.values()), None)
+    scalar_form = REGISTRY.get(f"scalar.{spec.name}")
+    if scalar_form is not None and scalar_dtype(first) is not None:
+        return _call_scalar_form(ctx, scalar_form, args, loc, locs)
+    return emit_op(ctx, spec, args, loc, arg_locs=locs)
+
+
+def _call_scalar_form(
+    ctx: Context, spec: OpSpec, args: Mapping[str, Arg], loc: Loc, locs: Mapping[str, Loc]
+) -> Binding:
+    """An op given a scalar where it usually takes a tensor: `pl.cast(n, pl.INT32)`."""
+    names = list(spec.signature.parameters)
+    values = list(args.values())[: len(names)]
+    if spec.name == "scalar.cast" and isinstance(values[0], (bool, int, float, Const)):
+        number = values[0].value if isinstance(values[0], Const) else values[0]
+        dtype = values[1]
+        return Const(float(number) if dtype.is_float else int(number), dtype)  # type: ignore[union-attr, arg-type]
+    return emit_op(ctx, spec, dict(zip(names, values, strict=False)), loc, arg_locs=locs)
+
+
+# --- values, Python ------------------------------------------------------------------------------
+
+
+def _call_value_method(ctx: Context, method: ValueMethod, node: ast.Call) -> Binding:
+    if method.name == "bind_dynamic":
+        return _bind_dynamic(ctx, method.value, node)
+    spec = REGISTRY[method.name]
+    receiver = node.func.value  # type: ignore[attr-defined]
+    whole = ast.copy_location(ast.Call(node.func, [receiver, *node.args], node.keywords), node)
+    return _call_op(ctx, spec, whole)
+
+
+def _bind_dynamic(ctx: Context, tensor: Value, node: ast.Call) -> None:
+    """`x.bind_dynamic(axis, M)`: from here on M is the extent of that axis of x."""
+    loc = ctx.loc(node)
+    if len(node.args) != 2 or node.keywords:
+        raise WrongArity(loc, "bind_dynamic", len(node.args), 2, "x.bind_dynamic(axis, M)")
+    axis, symbol = (expressions.evaluate(ctx, a) for a in node.args)
+    assert isinstance(tensor.type, TensorType)
+    rank = len(tensor.type.shape)
+    if not isinstance(axis, int) or not -rank <= axis < rank:
+        raise BadArgument(
+            ctx.loc(node.args[0]), "bind_dynamic", "axis", expressions.describe(axis),
+            f"an axis of {tensor.type}",
+        )  # fmt: skip
+    if not isinstance(symbol, SymDim):
+        raise BadArgument(
+            ctx.loc(node.args[1]), "bind_dynamic", "symbol", expressions.describe(symbol),
+            'a dimension made by `pl.dynamic("M")`',
+        )  # fmt: skip
+    extent = tensor.type.shape[axis]
+    ctx.dims[symbol] = extent if isinstance(extent, int) else (tensor, axis % rank)
+
+
+def _breakpoint(ctx: Context, loc: Loc) -> None:
+    visible = {n: v for n, v in ctx.env.items() if isinstance(v, Value) and v not in ctx.consumed}
+    args: dict[str, Arg] = {"values": tuple(visible.values()), "names": tuple(visible)}
+    emit_op(ctx, REGISTRY["breakpoint"], args, loc)
+
+
+def _call_python(ctx: Context, callee: object, node: ast.Call) -> Binding:
+    """A plain Python function: called now, if everything it is given is known now."""
+    loc = ctx.loc(node)
+    if callee is range:
+        raise PythonRange(loc)
+    name = ast.unparse(node.func)
+    if not callable(callee):
+        raise NotCallable(loc, name, type(callee).__name__)
+    args = [expressions.evaluate(ctx, a) for a in node.args]
+    kwargs = {k.arg: expressions.evaluate(ctx, k.value) for k in node.keywords if k.arg}
+    if is_kernel_value(tuple(args)) or is_kernel_value(tuple(kwargs.values())):
+        if callee is len and isinstance(args[0], tuple):
+            return len(args[0])
+        raise NotCallable(loc, name, type(callee).__name__)
+    try:
+        return callee(*args, **kwargs)
+    except Exception as problem:
+        raise CompileTimeFailed(loc, problem) from None
+
+
+def mentions_ops(ctx: Context, node: ast.AST) -> bool:
+    """Whether the text calls something that exists only in kernels."""
+    for n in ast.walk(node):
+        if isinstance(n, ast.Call):
+            callee = static_callee(ctx, n)
+            if spec_of(callee) or marker_calls.handler(callee) or as_kernel_function(callee):
+                return True
+    return False
+
+
+def static_callee(ctx: Context, node: ast.Call) -> object:
+    """The object a call's function names, without evaluating anything; None if unclear."""
+    return _named_object(node.func, ctx.captured, ctx.env)
+
+
+def _named_object(
+    target: ast.expr, captured: Mapping[str, object], kernel_names: Collection[str]
+) -> object:
+    parts: list[str] = []
+    while isinstance(target, ast.Attribute):
+        parts.append(target.attr)
+        target = target.value
+    if not isinstance(target, ast.Name) or target.id in kernel_names:
+        return None
+    found = captured.get(target.id)
+    for part in reversed(parts):
+        found = getattr(found, part, None)
+    return found
+
+
+def computes(function: KernelFunction) -> bool:
+    """Whether a helper computes on tiles without a scope of its own, so that its caller needs one."""
+    if function.kind is not FunctionKind.Inline:
+        return False
+    captured = function.captured()
+    nodes = [n for s in function.body for n in ast.walk(s)]
+    if any(isinstance(n, ast.With) for n in nodes):
+        return False
+    for n in nodes:
+        if isinstance(n, ast.Call):
+            callee = _named_object(n.func, captured, ())
+            spec, inner = spec_of(callee), as_kernel_function(callee)
+            if (spec is not None and spec.is_compute) or (
+                inner is not None and inner is not function and computes(inner)
+            ):
+                return True
+    return False
+
+
+# --- inlining ------------------------------------------------------------------------------------
+
+
+def positional_arguments(ctx: Context, function: KernelFunction, node: ast.Call) -> list[ast.expr]:
+    """The argument expressions of a call to a kernel function; keywords are not taken."""
+    for keyword in node.keywords:
+        raise KeywordToUserFunction(ctx.loc(keyword), function.name, keyword.arg or "**")
+    expected = len(function.parameters)
+    if len(node.args) != expected:
+        names = ", ".join(p.arg for p in function.parameters)
+        raise WrongArity(
+            ctx.loc(node), function.name, len(node.args), expected, f"{function.name}({names})"
+        )
+    return list(node.args)
+
+
+def inline(ctx: Context, function: KernelFunction, args: list[Binding], loc: Loc) -> Binding:
+    """Splice the function's body in here; its parameters are aliases of the arguments."""
+    stack = ctx.module.inline_stack
+    if function in stack:
+        chain = [f.name for f in stack[stack.index(function) :]] + [function.name]
+        raise InlineRecursion(loc, chain)
+    _caution_directions(ctx, function)
+    names = [p.arg for p in function.parameters]
+    env: dict[str, Binding] = dict(zip(names, args, strict=True))
+    if function.is_method:
+        env["self"] = SelfReference()
+    inner = ctx.fork(
+        source=function.source,
+        captured=function.captured(),
+        style=_inline_style(ctx, function),
+        env=env,
+        caller=loc,
+        dims=dict(ctx.dims),
+        outputs={},
+        loop_yield=None,
+        returned=None,
+    )
+    inner.flow = NameFlow(lambda call: statements.rebound_by(inner, call))
+    kept = dict(ctx.consumed)
+    stack.append(function)
+    try:
+        statements.lower_body(inner, function.body)
+    finally:
+        stack.pop()
+    for value in args:
+        # The caller's names are aliases of the parameters: what the helper assembled into is
+        # still the caller's tensor, unless the caller had used it up itself.
+        if isinstance(value, Value) and value not in kept and isinstance(value.type, TensorType):
+            ctx.consumed.pop(value, None)
+    if inner.returned is None:
+        if function.kind is FunctionKind.Inline:
+            raise InlineReturnsNothing(loc, function.name, function.loc())
+        return None
+    return inner.returned[0] if len(inner.returned) == 1 else inner.returned
+
+
+def _inline_style(ctx: Context, function: KernelFunction) -> object:
+    from dataclasses import replace
+
+    return replace(function.style, implied=ctx.style.implied, guards_outputs=False)
+
+
+def _caution_directions(ctx: Context, function: KernelFunction) -> None:
+    for p in function.parameters:
+        if isinstance(p.annotation, ast.Subscript):
+            head = p.annotation.value
+            name = head.attr if isinstance(head, ast.Attribute) else ast.unparse(head)
+            if function.kind is FunctionKind.Inline and name in ("Out", "InOut"):
+                at = function.source.loc(p.annotation)
+                ctx.sink.add(DirectionIgnored(at, p.arg))
+
+
+def arguments(ctx: Context, nodes: list[ast.expr]) -> list[Binding]:
+    return [expressions.evaluate(ctx, n) for n in nodes]
+
+
+def arg_of(ctx: Context, x: Binding, node: ast.expr) -> Arg:
+    return to_arg(ctx, x, ctx.loc(node), ast.unparse(node) if isinstance(node, ast.Name) else "")

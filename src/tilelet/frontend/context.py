@@ -1,0 +1,147 @@
+"""The state of lowering one function body, and the few primitives everything else uses."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from tilelet.diag.catalogue.names import UndefinedName, UsedAfterAssemble
+from tilelet.diag.core import Loc, Sink
+from tilelet.diag.text import near
+from tilelet.frontend.bindings import Binding, Poison, ValueFacts
+from tilelet.frontend.nameflow import NameFlow
+from tilelet.frontend.source import SourceFile
+from tilelet.ir.core import Arg, Block, Op, Value
+from tilelet.ir.types import SymDim, Type
+from tilelet.ops import structure
+from tilelet.ops.registry import OpSpec
+
+if TYPE_CHECKING:
+    from tilelet.frontend.module import ModuleBuilder
+
+
+@dataclass(frozen=True)
+class Style:
+    """What depends on the decorator.
+
+    drops_axis    a scalar index among slices drops its axis (`@pl.jit`), else keeps it
+    implied       compute ops in the control program get a scope of their own (Opaque functions)
+    strict_ssa    rebinding a name is an error
+    guards_outputs  rebinding an output parameter without writing it is an error
+    """
+
+    drops_axis: bool = False
+    implied: bool = False
+    strict_ssa: bool = False
+    guards_outputs: bool = False
+
+
+# What an inner block changes and its end restores.
+_BLOCK_STATE = ("env", "ops", "in_scope", "scope_loc", "in_chunked", "chunk_ok", "loop_yield")
+
+
+@dataclass
+class Context:
+    """One function body (or inlined body) being lowered."""
+
+    module: ModuleBuilder
+    source: SourceFile
+    captured: Mapping[str, object]
+    flow: NameFlow
+    style: Style
+    facts: ValueFacts
+    env: dict[str, Binding] = field(default_factory=dict)
+    ops: list[Op] = field(default_factory=list)
+    in_scope: bool = False
+    in_chunked: bool = False  # in an auto scope with chunk loops, outside its in-core parts
+    chunk_ok: bool = False  # in an auto scope: loops may say `chunk=`
+    scope_loc: Loc | None = None
+    caller: Loc | None = None
+    # Values that were assembled into: reading them again is a mistake. value -> (where, new name)
+    consumed: dict[Value, tuple[Loc, str]] = field(default_factory=dict)
+    # pl.dynamic symbols with a known meaning here: an int, or a Value read from a tensor.
+    dims: dict[SymDim, Binding] = field(default_factory=dict)
+    # Output parameters by name, for the "rebound without a write" check.
+    outputs: dict[str, Value] = field(default_factory=dict)
+    # Where `pl.yield_` of the innermost explicit loop leaves its values; None elsewhere.
+    loop_yield: list[tuple[Binding, ...]] | None = None
+    returned: tuple[Binding, ...] | None = None
+
+    @property
+    def sink(self) -> Sink:
+        return self.module.sink
+
+    def loc(self, node: ast.AST) -> Loc:
+        return self.source.loc(node, self.caller)
+
+    @contextlib.contextmanager
+    def nested(self, *, scope: Loc | None = None, chunked: bool = False) -> Iterator[list[Op]]:
+        """Collect the ops of an inner block. Names bound inside are dropped again at the end.
+
+        `scope`: the block is an in-core scope that starts there.
+        """
+        saved = {name: getattr(self, name) for name in _BLOCK_STATE}
+        self.env, self.ops = dict(self.env), []
+        self.loop_yield = None
+        if scope is not None:
+            self.in_scope, self.scope_loc, self.in_chunked = True, scope, False
+        elif chunked:
+            self.in_chunked = True
+        try:
+            yield self.ops
+        finally:
+            for name, value in saved.items():
+                setattr(self, name, value)
+
+    def lookup(self, name: str, loc: Loc) -> Binding:
+        """What `name` stands for at `loc`; an error if nothing, or if it must not be read."""
+        if name in self.env:
+            found = self.env[name]
+            if isinstance(found, Poison):
+                found.raise_at(loc)
+            if isinstance(found, Value) and found in self.consumed:
+                where, new_name = self.consumed[found]
+                raise UsedAfterAssemble(loc, name, where, new_name)
+            return found
+        if name in self.captured:
+            return self.captured[name]
+        builtins = vars(__import__("builtins"))
+        if name in builtins:
+            return builtins[name]
+        raise UndefinedName(loc, name, close_names(name, [*self.env, *self.captured]))
+
+    def emit(
+        self,
+        spec: OpSpec,
+        args: Mapping[str, Arg],
+        types: tuple[Type, ...],
+        loc: Loc,
+        names: tuple[str, ...] = (),
+        blocks: tuple[Block, ...] = (),
+    ) -> tuple[Value, ...]:
+        """Append an op; its results are new values named after `names`."""
+        results = tuple(
+            Value(names[i] if i < len(names) else spec.name.rsplit(".", 1)[-1], t, loc)
+            for i, t in enumerate(types)
+        )
+        self.ops.append(Op(spec, args, results, blocks, loc))
+        return results
+
+    def fork(self, **changes: object) -> Context:
+        """This context with other fields; ops, facts, and consumed values stay shared."""
+        return replace(self, **changes)  # type: ignore[arg-type]
+
+
+def finish_block(
+    ops: list[Op], params: tuple[Value, ...], values: tuple[Arg, ...], loc: Loc
+) -> Block:
+    """Close an inner block with its yield."""
+    return Block(params, (*ops, Op(structure.YIELD, {"values": values}, loc=loc)))
+
+
+def close_names(name: str, candidates: Iterable[str]) -> list[str]:
+    """Names spelled like `name`, for "did you mean"."""
+    return near(name, [c for c in candidates if not c.startswith("__")])

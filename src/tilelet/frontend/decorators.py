@@ -1,0 +1,137 @@
+"""The decorators users write: `@pl.program`, `@pl.function`, `@pl.inline`; and `pl.parse`."""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Callable, Mapping
+from typing import Any, overload
+
+from tilelet.diag.catalogue.python import BadDecorator
+from tilelet.diag.core import Loc
+from tilelet.frontend.context import Style
+from tilelet.frontend.functions import KernelFunction
+from tilelet.frontend.jit import jit
+from tilelet.frontend.module import ModuleBuilder, as_entry, entry_of
+from tilelet.frontend.source import find_class
+from tilelet.frontend.text import parse
+from tilelet.ir.core import FunctionKind, Program
+
+__all__ = ["function", "inline", "jit", "parse", "program"]
+
+
+def _frame_names(depth: int) -> dict[str, object]:
+    """Names visible where a decorator is applied: locals of the frames it is nested in.
+
+    A method's decorator runs in the class body, whose own frame holds only the class; the
+    builder function around it holds the sizes.
+    """
+    frame: types.FrameType | None = sys._getframe(depth + 1)
+    layers: list[Mapping[str, Any]] = []
+    while frame is not None and frame.f_code.co_name != "<module>":
+        layers.append(frame.f_locals)
+        if not _is_class_body(frame):
+            break
+        frame = frame.f_back
+    names: dict[str, object] = {}
+    for layer in reversed(layers):
+        names.update(layer)
+    return names
+
+
+def _is_class_body(frame: types.FrameType) -> bool:
+    return "__qualname__" in frame.f_locals and "__module__" in frame.f_locals
+
+
+@overload
+def function(python: Callable[..., Any], /) -> Any: ...
+@overload
+def function(
+    *, type: FunctionKind = ..., strict_ssa: bool = ..., auto_scope: bool = ...
+) -> Callable[[Callable[..., Any]], Any]: ...
+def function(
+    python: Callable[..., Any] | None = None,
+    /,
+    *,
+    type: FunctionKind = FunctionKind.Opaque,
+    strict_ssa: bool = False,
+    auto_scope: bool = True,
+) -> Any:
+    """A function of a program: `@pl.function` or `@pl.function(type=pl.FunctionType.InCore)`.
+
+    Opaque (the default) may hold scopes and becomes the control program; Orchestration is a
+    hand-written control program; InCore is a kernel body, one task per call; Inline is spliced
+    into its callers. `strict_ssa=True` forbids rebinding a name. `auto_scope=False` only tells the
+    device runtime not to place memory scopes by itself; results do not depend on it.
+    """
+    frame_names = _frame_names(1)
+
+    def decorate(target: Callable[..., Any]) -> KernelFunction:
+        if not isinstance(target, types.FunctionType):
+            raise BadDecorator(_here(2), "pl.function", "it decorates functions")
+        style = Style(
+            implied=type is FunctionKind.Opaque,
+            strict_ssa=strict_ssa,
+            guards_outputs=type in (FunctionKind.Opaque, FunctionKind.Orchestration),
+        )
+        return KernelFunction(target.__name__, type, style, python=target, frame_names=frame_names)
+
+    return decorate if python is None else decorate(python)
+
+
+def inline(python: Callable[..., Any]) -> Any:
+    """A helper whose body is spliced into every caller. It must return a value."""
+    if not isinstance(python, types.FunctionType):
+        raise BadDecorator(_here(2), "pl.inline", "it decorates functions")
+    return KernelFunction(
+        python.__name__,
+        FunctionKind.Inline,
+        Style(),
+        generic=True,
+        python=python,
+        frame_names=_frame_names(1),
+    )
+
+
+def program(cls: type) -> Program:
+    """Make a program of a class whose methods are decorated with `@pl.function`.
+
+    The class is parsed, never instantiated. Its entry is the Orchestration function, or the Opaque
+    one that no other method calls. Mistakes are reported here, where the class is defined.
+    """
+    if not isinstance(cls, type):
+        raise BadDecorator(_here(2), "pl.program", "it decorates classes")
+    frame = sys._getframe(1)
+    source, node = find_class(cls, frame.f_code.co_filename, frame.f_lineno)
+    names = _frame_names(1)
+    methods: dict[str, KernelFunction] = {}
+    for name, member in vars(cls).items():
+        if isinstance(member, KernelFunction):
+            member.is_method = True
+            member.frame_names = {**names, **member.frame_names}
+            methods[name] = member
+    return build_program(cls.__name__, methods, source.loc(node))
+
+
+def build_program(name: str, methods: Mapping[str, KernelFunction], loc: Loc) -> Program:
+    """Lower all functions of a program; raises every mistake found (ten at most)."""
+    builder = ModuleBuilder(name, methods)
+
+    def lower_all() -> str:
+        entry = entry_of(name, methods, loc)
+        for method in methods.values():
+            if method is not entry and method.kind is FunctionKind.InCore and not method.generic:
+                builder.kernel(method, (), method.loc())
+        return (
+            builder.kernel(entry, (), entry.loc()).name
+            if entry.kind is FunctionKind.InCore
+            else builder.lower(entry).name
+        )
+
+    built = builder.build(lower_all)
+    return as_entry(built.main, built)
+
+
+def _here(depth: int) -> Loc:
+    frame = sys._getframe(depth)
+    return Loc(frame.f_code.co_filename, frame.f_lineno, 0, frame.f_lineno, 0)

@@ -1,0 +1,137 @@
+"""`break` and `continue` as flags, so that the IR needs only structured control flow.
+
+    while c:                     stop = False
+        a                        while not stop and c:
+        if p:            =>          a
+            break                    if p:
+        b                                stop = True
+                                     if not stop:
+                                         b
+
+A `for` loop keeps its trip count; its body is guarded by the flag instead.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+
+from tilelet.diag.catalogue.python import MisplacedJump
+from tilelet.diag.core import Loc
+from tilelet.frontend.source import SourceFile
+
+_serial = itertools.count()
+
+
+def desugar_jumps(stmts: list[ast.stmt], source: SourceFile) -> list[ast.stmt]:
+    """The same statements without `break` and `continue`; unchanged if there are none."""
+    if not any(isinstance(n, (ast.Break, ast.Continue)) for s in stmts for n in ast.walk(s)):
+        return stmts
+    return _Jumps(source).block(stmts, None)
+
+
+class _Loop:
+    def __init__(self, kind: str, loc: Loc) -> None:
+        number = next(_serial)
+        self.kind = kind
+        self.loc = loc
+        self.stop = f"loop_stop_{number}"
+        self.skip = f"loop_skip_{number}"
+        self.uses: set[str] = set()
+
+
+class _Jumps:
+    def __init__(self, source: SourceFile) -> None:
+        self._source = source
+
+    def block(self, stmts: list[ast.stmt], loop: _Loop | None) -> list[ast.stmt]:
+        out: list[ast.stmt] = []
+        for i, s in enumerate(stmts):
+            out.extend(self.statement(s, loop))
+            if loop is not None and _jumps_in(s):
+                rest = self.block(stmts[i + 1 :], loop)
+                if rest and not isinstance(s, (ast.Break, ast.Continue)):
+                    out.append(_guard(s, loop, rest))
+                return out
+        return out
+
+    def statement(self, s: ast.stmt, loop: _Loop | None) -> list[ast.stmt]:
+        match s:
+            case ast.Break() | ast.Continue():
+                keyword = "break" if isinstance(s, ast.Break) else "continue"
+                if loop is None:
+                    raise MisplacedJump(self._source.loc(s), keyword)
+                if loop.kind not in ("range", "while"):
+                    raise MisplacedJump(self._source.loc(s), keyword, loop.kind, loop.loc)
+                flag = loop.stop if isinstance(s, ast.Break) else loop.skip
+                loop.uses.add(flag)
+                return [_assign(s, flag, True)]
+            case ast.For() | ast.While():
+                return self._loop(s)
+            case ast.If():
+                new = ast.If(s.test, self.block(s.body, loop), self.block(s.orelse, loop))
+                return [ast.copy_location(new, s)]
+            case ast.With():
+                return [ast.copy_location(ast.With(s.items, self.block(s.body, loop)), s)]
+            case _:
+                return [s]
+
+    def _loop(self, s: ast.For | ast.While) -> list[ast.stmt]:
+        loop = _Loop(_kind(s), self._source.loc(s.iter if isinstance(s, ast.For) else s.test))
+        body = self.block(s.body, loop)
+        before: list[ast.stmt] = []
+        if loop.skip in loop.uses:
+            body.insert(0, _assign(s, loop.skip, False))
+        if loop.stop in loop.uses:
+            before.append(_assign(s, loop.stop, False))
+        if isinstance(s, ast.For):
+            if loop.stop in loop.uses:
+                body = [_if_not(s, loop.stop, body)]
+            return [*before, ast.copy_location(ast.For(s.target, s.iter, body, []), s)]
+        test = s.test
+        if loop.stop in loop.uses:
+            test = _and_not(s, loop.stop, test)
+        return [*before, ast.copy_location(ast.While(test, body, []), s)]
+
+
+def _kind(s: ast.For | ast.While) -> str:
+    """How the loop is spelled: "range", "parallel", ..., "while"."""
+    if isinstance(s, ast.For) and isinstance(s.iter, ast.Call):
+        function = s.iter.func
+        name = function.attr if isinstance(function, ast.Attribute) else ast.unparse(function)
+        return "while" if name == "while_" else name
+    return "while"
+
+
+def _jumps_in(s: ast.stmt) -> bool:
+    """Whether `s` can jump out of the loop it stands in (loops inside it keep their own jumps)."""
+    if isinstance(s, (ast.Break, ast.Continue)):
+        return True
+    if isinstance(s, ast.If):
+        return any(map(_jumps_in, s.body + s.orelse))
+    return isinstance(s, ast.With) and any(map(_jumps_in, s.body))
+
+
+def _assign(at: ast.stmt, name: str, value: bool) -> ast.stmt:
+    new = ast.Assign([ast.Name(name, ast.Store())], ast.Constant(value))
+    return ast.fix_missing_locations(ast.copy_location(new, at))
+
+
+def _guard(at: ast.stmt, loop: _Loop, body: list[ast.stmt]) -> ast.stmt:
+    for flag in (loop.stop, loop.skip):
+        if flag in loop.uses:
+            body = [_if_not(at, flag, body)]
+    return body[0]
+
+
+def _if_not(at: ast.stmt, flag: str, body: list[ast.stmt]) -> ast.stmt:
+    test = ast.UnaryOp(ast.Not(), ast.Name(flag, ast.Load()))
+    new = ast.copy_location(ast.If(test, body, []), at)
+    ast.fix_missing_locations(new)
+    return new
+
+
+def _and_not(at: ast.stmt, flag: str, test: ast.expr) -> ast.expr:
+    stopped = ast.UnaryOp(ast.Not(), ast.Name(flag, ast.Load()))
+    new = ast.copy_location(ast.BoolOp(ast.And(), [stopped, test]), test)
+    return ast.fix_missing_locations(new)

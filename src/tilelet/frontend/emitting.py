@@ -1,0 +1,238 @@
+"""From a bound op call to IR: plane checks, implicit loads, inference, scalar folding."""
+
+from __future__ import annotations
+
+import enum
+import operator
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from tilelet import dtypes
+from tilelet.diag.catalogue.cautions import ImplicitScope
+from tilelet.diag.catalogue.names import DynamicDimMisuse, UnsupportedCapture
+from tilelet.diag.catalogue.scopes import ComputeOutsideScope, OnlyAtOrchestration
+from tilelet.diag.core import Loc
+from tilelet.dtypes import DType
+from tilelet.frontend.bindings import Binding, Poison, is_scalar_constant
+from tilelet.frontend.context import Context, finish_block
+from tilelet.ir.core import Arg, Const, Op, Value, scalar_dtype
+from tilelet.ir.types import ScalarType, SymDim, TensorType, TileType, Type
+from tilelet.ops import structure
+from tilelet.ops.registry import REGISTRY, Call, OpSpec, Plane
+
+
+def to_arg(ctx: Context, x: Binding, loc: Loc, name: str = "") -> Arg:
+    """A binding as an op argument; an error if it is a Python object ops do not take."""
+    if isinstance(x, Poison):
+        x.raise_at(loc)
+    if x is None or isinstance(x, (Value, Const, bool, int, float, str, DType, enum.Enum)):
+        return x
+    if isinstance(x, (list, tuple)):
+        return tuple(to_arg(ctx, item, loc, name) for item in x)  # type: ignore[misc]
+    if isinstance(x, np.generic):
+        return x.item()
+    if isinstance(x, SymDim):
+        return resolve_dim(ctx, x, loc)
+    raise UnsupportedCapture(loc, name or "this value", type(x).__name__)
+
+
+def resolve_dim(ctx: Context, dim: SymDim, loc: Loc) -> Arg:
+    """A `pl.dynamic` symbol in a body: its extent here, as a constant or a scalar."""
+    found = ctx.dims.get(dim)
+    if found is None:
+        raise DynamicDimMisuse(
+            loc, dim.name, "no parameter has this dimension", "read a dimension with `x.shape`"
+        )
+    if isinstance(found, tuple):
+        tensor, axis = found
+        args: dict[str, Arg] = {"tensor": tensor, "axis": axis}
+        return emit_op(ctx, REGISTRY["tensor.dim"], args, loc, dim.name)  # type: ignore[return-value]
+    return found  # type: ignore[return-value]
+
+
+def emit_op(
+    ctx: Context,
+    spec: OpSpec,
+    args: Mapping[str, Arg],
+    loc: Loc,
+    name: str = "",
+    arg_locs: Mapping[str, Loc] | None = None,
+) -> Binding:
+    """Emit one op; gives its result (None, a Value, or a tuple of Values)."""
+    if spec.plane is Plane.SCOPE and not ctx.in_scope:
+        return _emit_outside_scope(ctx, spec, args, loc, name, arg_locs)
+    if spec.plane is Plane.CONTROL and ctx.in_scope:
+        raise OnlyAtOrchestration(loc, f"pl.{spec.name}", ctx.scope_loc)
+    if ctx.in_scope:
+        args = {p: _on_chip(ctx, a, loc) if spec.wants_tile(p) else a for p, a in args.items()}
+    types = spec.infer(Call(spec.name, args, ctx.in_scope, loc, arg_locs or {}))
+    results = ctx.emit(spec, args, types, loc, (name,) if name else ())
+    _note_effects(ctx, spec, args, results, loc)
+    if not results:
+        return None
+    return results[0] if len(results) == 1 else results
+
+
+def _emit_outside_scope(
+    ctx: Context,
+    spec: OpSpec,
+    args: Mapping[str, Arg],
+    loc: Loc,
+    name: str,
+    arg_locs: Mapping[str, Loc] | None,
+) -> Binding:
+    """A compute op in the control program: one implied scope (N4), or an error."""
+    if not (ctx.style.implied or ctx.in_chunked):
+        raise ComputeOutsideScope(loc, spec.name)
+    if not ctx.in_chunked:
+        ctx.sink.add(ImplicitScope(loc, spec.name))
+    with ctx.nested(scope=loc) as ops:
+        inner = emit_op(ctx, spec, args, loc, name, arg_locs)
+    values = inner if isinstance(inner, tuple) else (() if inner is None else (inner,))
+    return emit_scope(ctx, "implied", ops, tuple(values), (), loc)
+
+
+def emit_scope(
+    ctx: Context,
+    kind: str,
+    ops: list[Op],
+    values: tuple[Arg, ...],
+    params: tuple[Value, ...],
+    loc: Loc,
+    **options: Arg,
+) -> Binding:
+    """Close a scope around `ops`; gives its result(s): tiles become GM tensors."""
+    args: dict[str, Arg] = {
+        "kind": kind, "hint": None, "split": None, "count": None, "deps": (), "no_dep": (),
+        "options": (), "task_id": False,
+    }  # fmt: skip
+    args.update(options)
+    types = tuple(spilled(v.type) for v in values if isinstance(v, Value))
+    names = tuple(v.name for v in values if isinstance(v, Value))
+    if args["task_id"]:
+        types, names = (*types, ScalarType(dtypes.TASK_ID)), (*names, "tid")
+    block = finish_block(ops, params, values, loc)
+    results = ctx.emit(structure.SCOPE, args, types, loc, names, (block,))
+    for result, inner in zip(results, values, strict=False):
+        root = ctx.facts.root_of(inner)
+        if root is not None:
+            ctx.facts.root[result] = root
+    return results[0] if len(results) == 1 else (results or None)
+
+
+def spilled(t: Type) -> Type:
+    """The type a value has once it left its scope."""
+    return TensorType(t.shape, t.dtype) if isinstance(t, TileType) else t
+
+
+def _on_chip(ctx: Context, arg: Arg, loc: Loc) -> Arg:
+    if isinstance(arg, Value) and isinstance(arg.type, TensorType):
+        return load(ctx, arg, loc)
+    if isinstance(arg, tuple):
+        return tuple(_on_chip(ctx, a, loc) for a in arg)
+    return arg
+
+
+def load(ctx: Context, tensor: Value, loc: Loc) -> Value:
+    """Load a whole GM tensor into a tile."""
+    assert isinstance(tensor.type, TensorType)
+    zero = (0,) * len(tensor.type.shape)
+    shape: Arg = tuple(
+        d if isinstance(d, int) else resolve_dim(ctx, d, loc) for d in tensor.type.shape
+    )
+    args = default_args(REGISTRY["slice"], x=tensor, shape=shape, offset=zero)
+    return emit_op(ctx, REGISTRY["slice"], args, loc, tensor.name)  # type: ignore[return-value]
+
+
+def default_args(spec: OpSpec, **given: Arg) -> dict[str, Arg]:
+    """Arguments of `spec` in signature order, defaults filled in."""
+    return {
+        p.name: given.get(p.name, p.default)  # type: ignore[misc]
+        for p in spec.signature.parameters.values()
+    }
+
+
+def _note_effects(
+    ctx: Context, spec: OpSpec, args: Mapping[str, Arg], results: tuple[Value, ...], loc: Loc
+) -> None:
+    """An op that writes in place uses up the old value; the result is the same memory."""
+    for param in spec.writes:
+        target = args[param]
+        if isinstance(target, Value) and results:
+            root = ctx.facts.root_of(target)
+            if root is not None:
+                ctx.facts.root[results[0]] = root
+                ctx.facts.written.add(root)
+            ctx.consumed[target] = (loc, results[0].name)
+
+
+# --- scalars -------------------------------------------------------------------------------------
+
+_FOLD: dict[str, Callable[..., object]] = {
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "truediv": operator.truediv,
+    "floordiv": operator.floordiv, "mod": operator.mod, "pow": operator.pow,
+    "shl": operator.lshift, "shr": operator.rshift,
+    "bitand": operator.and_, "bitor": operator.or_, "bitxor": operator.xor,
+    "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
+    "eq": operator.eq, "ne": operator.ne, "min": min, "max": max,
+    "and": lambda a, b: a and b, "or": lambda a, b: a or b,
+    "neg": operator.neg, "not": operator.not_, "invert": operator.invert, "pos": operator.pos,
+}  # fmt: skip
+
+
+def fold(operation: str, *values: object) -> object:
+    """The operation on compile-time Python objects, as Python does it."""
+    return _FOLD[operation](*values)
+
+
+def truncated(operation: str, a: int, b: int) -> int:
+    """`//` and `%` as the device does them: toward zero, the remainder with the dividend's sign."""
+    quotient = abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+    return quotient if operation == "floordiv" else a - b * quotient
+
+
+def emit_scalar(ctx: Context, operation: str, operands: tuple[Arg, ...], loc: Loc) -> Binding:
+    """Scalar arithmetic of which at least one operand is known only at run time."""
+    if all(is_scalar_constant(o) for o in operands) and not any(
+        isinstance(o, Const) for o in operands
+    ):
+        return fold(operation, *operands)
+    simple = _identity(operation, operands)
+    if simple is not None:
+        return simple
+    spec = REGISTRY[f"scalar.{operation}"]
+    args = dict(zip(spec.signature.parameters, operands, strict=False))
+    result = emit_op(ctx, spec, args, loc, _scalar_name(operation, operands))
+    assert isinstance(result, Value)
+    if len(operands) == 2:
+        ctx.facts.note_linear(result, operation, operands[0], operands[1])
+    return result
+
+
+def _identity(operation: str, operands: tuple[Arg, ...]) -> Arg:
+    """`x + 0`, `x * 1` and the like give `x` (same dtype only)."""
+    if len(operands) != 2:
+        return None
+    a, b = operands
+    neutral = {"add": 0, "sub": 0, "mul": 1, "floordiv": 1}.get(operation)
+    if neutral is None:
+        return None
+    if _is_plain_int(b, neutral) and isinstance(a, Value) and _is_index(a):
+        return a
+    if operation in ("add", "mul") and _is_plain_int(a, neutral) and isinstance(b, Value):
+        return b if _is_index(b) else None
+    return None
+
+
+def _is_plain_int(x: Arg, value: int) -> bool:
+    return isinstance(x, int) and not isinstance(x, bool) and x == value
+
+
+def _is_index(x: Value) -> bool:
+    return scalar_dtype(x) is dtypes.INDEX
+
+
+def _scalar_name(operation: str, operands: tuple[Arg, ...]) -> str:
+    first = operands[0]
+    return first.name if isinstance(first, Value) and operation in ("add", "sub") else operation

@@ -1,0 +1,314 @@
+"""Expressions: what they are worth at compile time, or the value they compute at run time."""
+
+from __future__ import annotations
+
+import ast
+import types
+
+from tilelet.diag.catalogue.ops import UnknownOp
+from tilelet.diag.catalogue.python import (
+    ChainedComparison,
+    CompileTimeFailed,
+    UnknownAttribute,
+    UnsupportedExpression,
+)
+from tilelet.diag.core import Loc
+from tilelet.frontend import calls, subscripts
+from tilelet.frontend.bindings import Binding, is_kernel_value
+from tilelet.frontend.context import Context, close_names
+from tilelet.frontend.emitting import default_args, emit_op, emit_scalar, fold, to_arg, truncated
+from tilelet.ir.core import Arg, Const, Value, scalar_dtype
+from tilelet.ir.types import ArrayType, ScalarType, SymDim, TensorType, TileType
+from tilelet.language import unsupported
+from tilelet.ops.registry import REGISTRY
+
+BINARY: dict[type[ast.operator], str] = {
+    ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "truediv", ast.FloorDiv: "floordiv",
+    ast.Mod: "mod", ast.Pow: "pow", ast.LShift: "shl", ast.RShift: "shr", ast.BitAnd: "bitand",
+    ast.BitOr: "bitor", ast.BitXor: "bitxor",
+}  # fmt: skip
+UNARY: dict[type[ast.unaryop], str] = {
+    ast.USub: "neg", ast.Not: "not", ast.Invert: "invert", ast.UAdd: "pos",
+}  # fmt: skip
+COMPARE: dict[type[ast.cmpop], str] = {
+    ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge", ast.Eq: "eq", ast.NotEq: "ne",
+}  # fmt: skip
+
+# Python operators on tensors are sugar for these ops (N3).
+TENSOR_BINARY = {"add": "add", "sub": "sub", "mul": "mul", "truediv": "div"}
+# Operators that exist only between compile-time values.
+PYTHON_ONLY = frozenset({"pow", "bitand", "bitor", "bitxor"})
+
+
+def evaluate(ctx: Context, node: ast.expr) -> Binding:
+    """The binding an expression stands for; ops are emitted on the way."""
+    match node:
+        case ast.Constant():
+            return node.value
+        case ast.Name():
+            return ctx.lookup(node.id, ctx.loc(node))
+        case ast.Attribute():
+            return attribute(ctx, node)
+        case ast.Call():
+            return calls.lower_call(ctx, node)
+        case ast.Subscript():
+            return subscripts.read(ctx, node)
+        case ast.BinOp():
+            return _binary(ctx, node)
+        case ast.UnaryOp():
+            return _unary(ctx, node)
+        case ast.Compare():
+            return _compare(ctx, node)
+        case ast.BoolOp():
+            return _bool(ctx, node)
+        case ast.Tuple() | ast.List():
+            return tuple(evaluate(ctx, e) for e in node.elts)
+        case ast.IfExp():
+            return _conditional(ctx, node)
+        case _:
+            return _python_only(ctx, node)
+
+
+def evaluate_arg(ctx: Context, node: ast.expr) -> Arg:
+    """An expression as an op argument."""
+    return to_arg(ctx, evaluate(ctx, node), ctx.loc(node), _spelling(node))
+
+
+def describe(x: Binding) -> str:
+    """A binding in words, for messages."""
+    if isinstance(x, Value):
+        return str(x.type)
+    if isinstance(x, Const):
+        return str(x.dtype)
+    if isinstance(x, tuple):
+        return "a tuple"
+    return f"a Python {type(x).__name__}"
+
+
+def is_shaped(x: Binding) -> bool:
+    return isinstance(x, Value) and isinstance(x.type, (TensorType, TileType))
+
+
+def is_scalar(x: Binding) -> bool:
+    return scalar_dtype(x) is not None
+
+
+def _spelling(node: ast.expr) -> str:
+    return ast.unparse(node) if isinstance(node, (ast.Name, ast.Attribute)) else ""
+
+
+def attribute(ctx: Context, node: ast.Attribute) -> Binding:
+    base = evaluate(ctx, node.value)
+    loc = ctx.loc(node)
+    if isinstance(base, Value):
+        return _value_attribute(ctx, base, node.attr, loc)
+    if isinstance(base, calls.SelfReference):
+        return calls.MethodReference(node.attr)
+    try:
+        return getattr(base, node.attr)
+    except AttributeError:
+        pass
+    name = _dotted(node)
+    unsupported.check(name, loc)
+    if isinstance(base, types.ModuleType) and calls.is_language(base):
+        raise UnknownOp(loc, name, close_names(node.attr, dir(base)))
+    raise UnknownAttribute(loc, node.attr, type(base).__name__, close_names(node.attr, dir(base)))
+
+
+def _dotted(node: ast.Attribute) -> str:
+    """`pl.tile.foo` as "tile.foo": the spelling without the module's alias."""
+    return ast.unparse(node).partition(".")[2]
+
+
+def _value_attribute(ctx: Context, value: Value, name: str, loc: Loc) -> Binding:
+    if isinstance(value.type, (TensorType, TileType)):
+        if name == "shape":
+            return tuple(
+                d if isinstance(d, int) else to_arg(ctx, _dim_of(ctx, value, axis, d, loc), loc)
+                for axis, d in enumerate(value.type.shape)
+            )
+        if name == "dtype":
+            return value.type.dtype
+        if name in ("bind_dynamic", "reshape", "transpose"):
+            return calls.ValueMethod(value, name)
+    elif name == "dtype" and isinstance(value.type, (ScalarType, ArrayType)):
+        return value.type.dtype
+    raise UnknownAttribute(loc, name, str(value.type), ["shape", "dtype"])
+
+
+def _dim_of(ctx: Context, value: Value, axis: int, dim: SymDim, loc: Loc) -> Binding:
+    if isinstance(ctx.dims.get(dim), int):
+        return ctx.dims[dim]
+    return emit_op(ctx, REGISTRY["tensor.dim"], {"tensor": value, "axis": axis}, loc, dim.name)
+
+
+def _binary(ctx: Context, node: ast.BinOp) -> Binding:
+    operation = BINARY.get(type(node.op))
+    left, right = evaluate(ctx, node.left), evaluate(ctx, node.right)
+    return binary(ctx, operation, left, right, node)
+
+
+def binary(
+    ctx: Context, operation: str | None, left: Binding, right: Binding, node: ast.AST
+) -> Binding:
+    """`left operation right`: Python's on compile-time values, else an op."""
+    loc = ctx.loc(node)
+    if operation is None:
+        raise UnsupportedExpression(loc, "this operator")
+    if is_shaped(left) or is_shaped(right):
+        if operation not in TENSOR_BINARY:
+            raise UnsupportedExpression(loc, "this operator on tensors", "use the `pl` op instead")
+        spec = REGISTRY[TENSOR_BINARY[operation]]
+        lhs, rhs = to_arg(ctx, left, loc), to_arg(ctx, right, loc)
+        return emit_op(ctx, spec, default_args(spec, lhs=lhs, rhs=rhs), loc)
+    left, right = _dims_resolved(ctx, left, loc), _dims_resolved(ctx, right, loc)
+    if is_kernel_value(left) or is_kernel_value(right):
+        if operation in PYTHON_ONLY:
+            raise UnsupportedExpression(
+                loc, "this operator on run-time scalars", "compute it outside the kernel"
+            )
+        if not (is_scalar(left) and is_scalar(right)):
+            what = describe(right if is_scalar(left) else left)
+            raise UnsupportedExpression(loc, f"arithmetic with {what}")
+        return emit_scalar(ctx, operation, (to_arg(ctx, left, loc), to_arg(ctx, right, loc)), loc)
+    if _truncates(ctx, operation, left, right, node):
+        return truncated(operation, left, right)  # type: ignore[arg-type]
+    return _by_python(operation, (left, right), loc)
+
+
+def _dims_resolved(ctx: Context, x: Binding, loc: Loc) -> Binding:
+    return to_arg(ctx, x, loc) if isinstance(x, SymDim) else x
+
+
+def _truncates(ctx: Context, operation: str, left: Binding, right: Binding, node: ast.AST) -> bool:
+    """Whether `//` or `%` must round toward zero: a kernel variable is involved, and it matters."""
+    return (
+        operation in ("floordiv", "mod")
+        and isinstance(left, int)
+        and isinstance(right, int)
+        and right != 0
+        and (left < 0 or right < 0)
+        and any(isinstance(n, ast.Name) and n.id in ctx.env for n in ast.walk(node))
+    )
+
+
+def _by_python(operation: str, operands: tuple[Binding, ...], loc: Loc) -> Binding:
+    try:
+        return fold(operation, *operands)
+    except Exception as problem:
+        raise CompileTimeFailed(loc, problem) from None
+
+
+def _unary(ctx: Context, node: ast.UnaryOp) -> Binding:
+    operation = UNARY[type(node.op)]
+    operand = evaluate(ctx, node.operand)
+    loc = ctx.loc(node)
+    if is_shaped(operand):
+        names = {"neg": "neg", "invert": "not_"}
+        if operation not in names:
+            raise UnsupportedExpression(loc, "this operator on tensors", "use the `pl` op instead")
+        spec = REGISTRY[names[operation]]
+        param = next(iter(spec.signature.parameters))
+        return emit_op(ctx, spec, default_args(spec, **{param: to_arg(ctx, operand, loc)}), loc)
+    operand = _dims_resolved(ctx, operand, loc)
+    if isinstance(operand, Const) and operation == "neg":
+        return Const(-operand.value, operand.dtype)
+    if is_kernel_value(operand):
+        return emit_scalar(ctx, operation, (to_arg(ctx, operand, loc),), loc)
+    return _by_python(operation, (operand,), loc)
+
+
+def _compare(ctx: Context, node: ast.Compare) -> Binding:
+    loc = ctx.loc(node)
+    if len(node.ops) > 1:
+        raise ChainedComparison(loc)
+    left, right = evaluate(ctx, node.left), evaluate(ctx, node.comparators[0])
+    operation = COMPARE.get(type(node.ops[0]))
+    if not is_kernel_value(left) and not is_kernel_value(right):
+        if operation is None:
+            return _python_compare(node.ops[0], left, right)
+        return _by_python(operation, (left, right), loc)
+    if operation is None or is_shaped(left) or is_shaped(right):
+        raise UnsupportedExpression(
+            loc, "this comparison", "compare tensors with `pl.cmp`, scalars with < <= > >= == !="
+        )
+    return emit_scalar(ctx, operation, (to_arg(ctx, left, loc), to_arg(ctx, right, loc)), loc)
+
+
+def _python_compare(op: ast.cmpop, left: Binding, right: Binding) -> bool:
+    match op:
+        case ast.Is():
+            return left is right
+        case ast.IsNot():
+            return left is not right
+        case ast.In():
+            return left in right  # type: ignore[operator]
+        case _:
+            return left not in right  # type: ignore[operator]
+
+
+def _bool(ctx: Context, node: ast.BoolOp) -> Binding:
+    operation = "and" if isinstance(node.op, ast.And) else "or"
+    result = evaluate(ctx, node.values[0])
+    for part in node.values[1:]:
+        # Both sides are always evaluated (there is no short circuit on the device), but a side
+        # that Python would not look at must not be an error at compile time.
+        if not is_kernel_value(result) and bool(result) == (operation == "or"):
+            return result
+        value = evaluate(ctx, part)
+        if is_kernel_value(value) or is_kernel_value(result):
+            loc = ctx.loc(node)
+            if isinstance(result, bool):
+                result = value
+                continue
+            if isinstance(value, bool):
+                result = result if value == (operation == "and") else value
+                continue
+            result = emit_scalar(
+                ctx, operation, (to_arg(ctx, result, loc), to_arg(ctx, value, loc)), loc
+            )
+        else:
+            result = value
+    return result
+
+
+def _conditional(ctx: Context, node: ast.IfExp) -> Binding:
+    test = evaluate(ctx, node.test)
+    if is_kernel_value(test):
+        raise UnsupportedExpression(
+            ctx.loc(node), "a conditional expression", "use an `if` statement, or `pl.min`/`pl.max`"
+        )
+    return evaluate(ctx, node.body if test else node.orelse)
+
+
+_WORDS: dict[type[ast.expr], tuple[str, str]] = {
+    ast.Lambda: ("a lambda", "define a helper with `@pl.jit.inline`"),
+    ast.ListComp: ("a comprehension", "use a `pl.range` or `pl.unroll` loop"),
+    ast.SetComp: ("a comprehension", "use a `pl.range` or `pl.unroll` loop"),
+    ast.DictComp: ("a comprehension", "use a `pl.range` or `pl.unroll` loop"),
+    ast.GeneratorExp: ("a comprehension", "use a `pl.range` or `pl.unroll` loop"),
+    ast.JoinedStr: ("an f-string", "f-strings are for `pl.static_print` only"),
+    ast.Await: ("await", ""),
+    ast.NamedExpr: ("`:=`", "assign on a line of its own"),
+    ast.Starred: ("`*` unpacking", "list the arguments"),
+    ast.Dict: ("a dict", ""),
+    ast.Set: ("a set", ""),
+}
+
+
+def _python_only(ctx: Context, node: ast.expr) -> Binding:
+    """Syntax the language does not have: fine if it is plain Python on captured objects."""
+    names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+    what, help = _WORDS.get(type(node), ("this expression", ""))
+    if isinstance(node, ast.Lambda) or names & ctx.env.keys() or calls.mentions_ops(ctx, node):
+        raise UnsupportedExpression(ctx.loc(node), what, help)
+    return run_python(ctx, node)
+
+
+def run_python(ctx: Context, node: ast.expr) -> Binding:
+    """Evaluate source made only of captured objects, by Python itself."""
+    code = compile(ast.Expression(node), ctx.source.path, "eval")
+    try:
+        return eval(code, dict(ctx.captured))  # noqa: S307 - the user's own program text
+    except Exception as problem:
+        raise CompileTimeFailed(ctx.loc(node), problem) from None

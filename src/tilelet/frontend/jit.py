@@ -1,0 +1,168 @@
+"""`@pl.jit` and its relatives: functions specialised by the arguments of a call."""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tilelet import dtypes
+from tilelet.diag.catalogue.ops import WrongArity
+from tilelet.diag.catalogue.unsupported import ExternalKernel, UnsupportedConstruct
+from tilelet.diag.core import UNKNOWN
+from tilelet.frontend import annotations
+from tilelet.frontend.context import Style
+from tilelet.frontend.functions import KernelFunction
+from tilelet.frontend.module import Constant, ModuleBuilder, as_entry
+from tilelet.ir.core import FunctionKind, Program
+from tilelet.ir.types import ScalarType, SymDim, TensorType, Type
+
+
+class JitFunction:
+    """A kernel program that compiles itself for the arguments it is called with.
+
+    `f(*tensors, config=...)` compiles (once per signature), runs, and writes the outputs in place.
+    `f.compile(*tensors)` gives the compiled program, `f.lower(*tensors)` its IR after all passes.
+    """
+
+    def __init__(self, kernel_function: KernelFunction) -> None:
+        self.kernel_function = kernel_function
+        self._programs: dict[tuple[object, ...], Program] = {}
+        if kernel_function.python is not None:
+            functools.update_wrapper(self, kernel_function.python)
+
+    @property
+    def name(self) -> str:
+        return self.kernel_function.name
+
+    @property
+    def parameters(self) -> list[annotations.Parameter]:
+        return annotations.parameters(self.kernel_function)
+
+    def specialize(self, *args: object) -> Program:
+        """The program for these arguments; without any, for the shapes the signature states."""
+        parameters = self.parameters
+        if not args and all(p.type is not None for p in parameters):
+            return self._build(tuple(p.type for p in parameters if p.type is not None), {})
+        if len(args) != len(parameters):
+            names = ", ".join(p.name for p in parameters)
+            where = self.kernel_function.loc()
+            raise WrongArity(where, self.name, len(args), len(parameters), f"{self.name}({names})")
+        types_: list[Type] = []
+        constants: dict[str, Constant] = {}
+        for p, a in zip(parameters, args, strict=True):
+            found = _argument_type(p, a)
+            types_.append(found)
+            # A plain number for a parameter without a declared type is part of the program text.
+            if p.type is None and isinstance(found, ScalarType):
+                constants[p.name] = a  # type: ignore[assignment]
+        return self._build(tuple(types_), constants)
+
+    def _build(self, types_: tuple[Type, ...], constants: dict[str, Constant]) -> Program:
+        key = (types_, tuple(constants.items()))
+        if key not in self._programs:
+            builder = ModuleBuilder(self.name)
+            function = self.kernel_function
+            built = builder.build(lambda: builder.lower(function, types_, constants).name)
+            self._programs[key] = as_entry(built.main, built)
+        return self._programs[key]
+
+    def __call__(self, *args: object, config: object = None) -> object:
+        from tilelet.runtime import jit_call
+
+        return jit_call.call(self, args, config)
+
+    def compile(self, *args: object, config: object = None) -> Any:
+        from tilelet.runtime import jit_call
+
+        return jit_call.compile(self, args, config)
+
+    def lower(self, *args: object) -> Program:
+        from tilelet.runtime import jit_call
+
+        return jit_call.lower(self, args)
+
+
+def _argument_type(p: annotations.Parameter, a: object) -> Type:
+    """The IR type of an argument: arrays by shape and dtype, numbers as scalars.
+
+    A declared symbolic dimension stays symbolic, so that one program serves all its extents.
+    """
+    if isinstance(p.type, ScalarType):
+        return p.type
+    if isinstance(p.type, TensorType) and any(isinstance(d, SymDim) for d in p.type.shape):
+        return p.type
+    if isinstance(a, (bool, int, float)):
+        return ScalarType(
+            dtypes.BOOL
+            if isinstance(a, bool)
+            else dtypes.INDEX
+            if isinstance(a, int)
+            else dtypes.FP32
+        )
+    shape = tuple(int(d) for d in getattr(a, "shape", ()))
+    return TensorType(shape, _dtype_of(a))
+
+
+def _dtype_of(a: object) -> dtypes.DType:
+    found = getattr(a, "dtype", None)
+    if isinstance(found, dtypes.DType):
+        return found
+    if type(a).__module__.split(".")[0] == "torch":
+        name = str(found).removeprefix("torch.")
+        special = {"float8_e4m3fn": dtypes.FP8E4M3FN, "float8_e5m2": dtypes.FP8E5M2}
+        if name in special:
+            return special[name]
+        return dtypes.BF16 if name == "bfloat16" else dtypes.from_numpy(np.dtype(name))
+    return dtypes.from_numpy(found)
+
+
+class _Jit:
+    """`pl.jit` itself, and its variants as attributes."""
+
+    def __call__(self, python: Callable[..., Any] | None = None, /, **options: object) -> Any:
+        """A module-level control program, specialised on first call from its arguments."""
+        return _decorate(python, FunctionKind.Orchestration, options)
+
+    def incore(self, python: Callable[..., Any] | None = None, /, **options: object) -> Any:
+        """A kernel body: each call from a `@pl.jit` function is one task."""
+        return _decorate(python, FunctionKind.InCore, options)
+
+    def inline(self, python: Callable[..., Any] | None = None, /, **options: object) -> Any:
+        """A helper spliced into its callers; parameters are aliases of the arguments."""
+        return _decorate(python, FunctionKind.Inline, options)
+
+    def opaque(self, python: Callable[..., Any] | None = None, /, **options: object) -> Any:
+        """A control program that may also hold compute ops outside scopes."""
+        return _decorate(python, FunctionKind.Opaque, options)
+
+    def host(self, *_: object, **__: object) -> Any:
+        """Host-side programs drive several chips; not supported."""
+        raise UnsupportedConstruct(UNKNOWN, "@pl.jit.host", "use one `@pl.jit` program per chip")
+
+    def extern(self, *_: object, **__: object) -> Any:
+        """External kernels are vendor binaries; not supported."""
+        raise ExternalKernel(UNKNOWN, "@pl.jit.extern")
+
+
+jit = _Jit()
+
+
+def _decorate(
+    python: Callable[..., Any] | None, kind: FunctionKind, options: dict[str, object]
+) -> Any:
+    def make(target: Callable[..., Any]) -> Any:
+        assert isinstance(target, types.FunctionType)
+        style = Style(
+            drops_axis=True,
+            guards_outputs=kind is not FunctionKind.Inline,
+            implied=kind is FunctionKind.Opaque,
+            strict_ssa=bool(options.get("strict_ssa", False)),
+        )
+        function = KernelFunction(target.__name__, kind, style, generic=True, python=target)
+        return function if kind is FunctionKind.Inline else JitFunction(function)
+
+    return make if python is None else make(python)

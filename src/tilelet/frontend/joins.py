@@ -1,0 +1,126 @@
+"""Making two paths agree on a name: at the end of a loop body, and after an `if`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tilelet import dtypes
+from tilelet.diag.catalogue.names import BranchTypesDiffer, MaybeUndefined, UndefinedName
+from tilelet.diag.core import Loc
+from tilelet.frontend.bindings import Binding, Poison, is_scalar_constant
+from tilelet.frontend.context import Context
+from tilelet.frontend.emitting import load
+from tilelet.frontend.expressions import describe
+from tilelet.ir.core import Arg, Const, Op, Value, scalar_dtype
+from tilelet.ir.types import ScalarType, TensorType, TileType, Type
+
+
+def type_of(x: Binding) -> Type | None:
+    """The IR type of a binding that can be handed on; None for other Python objects."""
+    if isinstance(x, Value):
+        return x.type
+    dtype = scalar_dtype(x)
+    return ScalarType(dtype) if dtype is not None else None
+
+
+def same_type(a: Type, b: Type) -> bool:
+    """Equal but for the memory space, which placement decides."""
+    if isinstance(a, TileType) and isinstance(b, TileType):
+        return a.shape == b.shape and a.dtype is b.dtype
+    return a == b
+
+
+def same_binding(a: Binding, b: Binding) -> bool:
+    """Whether two paths left the very same thing."""
+    if a is b:
+        return True
+    if isinstance(a, (Value, Poison)) or isinstance(b, (Value, Poison)):
+        return False
+    return type(a) is type(b) and a == b
+
+
+@dataclass(frozen=True)
+class Side:
+    """One path: its binding, the ops of its block, and where it gave the value."""
+
+    binding: Binding
+    ops: list[Op]
+    loc: Loc
+
+
+def side(name: str, env: Mapping[str, Binding], ops: list[Op], fallback: Loc) -> Side:
+    """What a path left for `name`."""
+    if name not in env:
+        return Side(Poison(lambda use: UndefinedName(use, name)), ops, fallback)
+    binding = env[name]
+    return Side(binding, ops, binding.loc if isinstance(binding, Value) else fallback)
+
+
+def join(
+    ctx: Context, name: str, then: Side, other: Side, paths: tuple[str, str]
+) -> tuple[Arg, Arg, Type] | Binding:
+    """Both paths' values with one type; or a binding (a constant, or poison) if that is enough.
+
+    `paths` says in words where a name has no value if only the other side defines it.
+    """
+    a, b = then.binding, other.binding
+    if same_binding(a, b):
+        return a
+    for missing, defined, path in ((a, then, paths[0]), (b, other, paths[1])):
+        if isinstance(missing, Poison):
+            if missing.error is None:
+                return missing
+            where = other.loc if defined is then else then.loc
+            return Poison(lambda use, p=path, w=where: MaybeUndefined(use, name, w, p))
+    left, right = type_of(a), type_of(b)
+    if left is not None and right is not None:
+        if same_type(left, right):
+            return a, b, left  # type: ignore[return-value]
+        adapted = _adapt(ctx, then, left, other, right)
+        if adapted is not None:
+            return adapted
+    return Poison(
+        lambda use: BranchTypesDiffer(use, name, describe(a), then.loc, describe(b), other.loc)
+    )
+
+
+def _adapt(
+    ctx: Context, then: Side, left: Type, other: Side, right: Type
+) -> tuple[Arg, Arg, Type] | None:
+    """A GM tensor against a tile is loaded; a plain number takes the other side's dtype."""
+    a, b = then.binding, other.binding
+    if isinstance(left, TensorType) and isinstance(right, TileType) and ctx.in_scope:
+        return loaded(ctx, then), b, right  # type: ignore[return-value]
+    if isinstance(left, TileType) and isinstance(right, TensorType) and ctx.in_scope:
+        return a, loaded(ctx, other), left  # type: ignore[return-value]
+    if isinstance(left, ScalarType) and isinstance(right, ScalarType):
+        if fits_literal(a, right):
+            return retyped(a, right), b, right  # type: ignore[return-value]
+        if fits_literal(b, left):
+            return a, retyped(b, left), left  # type: ignore[return-value]
+    return None
+
+
+def fits_literal(x: Binding, t: ScalarType) -> bool:
+    """Whether `x` is a plain number that can be a constant of type `t`."""
+    if not is_scalar_constant(x) or isinstance(x, Const):
+        return False
+    if isinstance(x, bool):
+        return t.dtype is dtypes.BOOL
+    return t.dtype.is_float or (isinstance(x, int) and t.dtype.is_integer)
+
+
+def retyped(x: Binding, t: ScalarType) -> Const:
+    assert isinstance(x, (bool, int, float))
+    return Const(float(x) if t.dtype.is_float else x, t.dtype)
+
+
+def loaded(ctx: Context, side: Side) -> Value:
+    """Load the side's GM tensor at the end of its own block."""
+    saved, ctx.ops = ctx.ops, side.ops
+    try:
+        assert isinstance(side.binding, Value)
+        return load(ctx, side.binding, side.loc)
+    finally:
+        ctx.ops = saved

@@ -1,0 +1,243 @@
+"""Calls to functions of the program: a kernel call is a task; anything else is spliced in."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from tilelet import dtypes
+from tilelet.diag.catalogue.names import ArgumentTypeMismatch
+from tilelet.diag.catalogue.ops import BadArgument
+from tilelet.diag.catalogue.scopes import BadDependency, BadPredicate
+from tilelet.diag.core import Loc
+from tilelet.frontend import annotations, calls, expressions
+from tilelet.frontend.bindings import Binding
+from tilelet.frontend.context import Context
+from tilelet.frontend.emitting import spilled
+from tilelet.frontend.functions import KernelFunction
+from tilelet.ir.core import Arg, Direction, Function, FunctionKind, Value, scalar_dtype
+from tilelet.ir.types import ArrayType, ScalarType, TensorType, TileType, Type
+from tilelet.language import markers
+from tilelet.ops import structure
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How a task is submitted, beyond its operands."""
+
+    deps: tuple[Arg, ...] = ()
+    predicate: Arg = None
+    count: Arg = None
+    task_id: bool = False
+    options: tuple[Arg, ...] = ()
+
+
+def call_function(ctx: Context, function: KernelFunction, node: ast.Call) -> Binding:
+    """`self.kernel(a, b)` or `helper(a, b)`."""
+    nodes = calls.positional_arguments(ctx, function, node)
+    if function.kind is FunctionKind.InCore and not ctx.in_scope:
+        return call_kernel(ctx, function, nodes, ctx.loc(node), Launch())
+    return calls.inline(ctx, function, calls.arguments(ctx, nodes), ctx.loc(node))
+
+
+def call_kernel(
+    ctx: Context, function: KernelFunction, nodes: list[ast.expr], loc: Loc, launch: Launch
+) -> Binding:
+    """Submit a kernel as a task."""
+    operands: list[Arg] = []
+    no_dep: list[int] = []
+    for i, node in enumerate(nodes):
+        inner = _no_dep_argument(ctx, node)
+        if inner is not None:
+            no_dep.append(i)
+        value = expressions.evaluate(ctx, inner or node)
+        operands.append(calls.arg_of(ctx, value, inner or node))
+    types = tuple(_operand_type(o) for o in operands)
+    callee = ctx.module.kernel(function, types, loc)
+    for node, operand, param in zip(nodes, operands, callee.params, strict=True):
+        _check_operand(ctx.loc(node), function.name, operand, param)
+    args: dict[str, Arg] = {
+        "callee": callee.name, "operands": tuple(operands), "deps": launch.deps,
+        "no_dep": tuple(no_dep), "predicate": launch.predicate, "count": launch.count,
+        "task_id": launch.task_id, "options": launch.options,
+    }  # fmt: skip
+    result_types, roots = _results(callee, operands)
+    if launch.task_id:
+        result_types.append(ScalarType(dtypes.TASK_ID))
+    names = tuple(v.name if isinstance(v, Value) else "result" for v in callee.returned)
+    names += ("tid",) * launch.task_id
+    results = ctx.emit(structure.CALL, args, tuple(result_types), loc, names)
+    for operand, direction in zip(operands, callee.directions, strict=True):
+        root = ctx.facts.root_of(operand)
+        if root is not None and (direction is not Direction.In or operand in roots):
+            ctx.facts.written.add(root)
+    for result, operand in zip(results, roots, strict=False):
+        root = ctx.facts.root_of(operand)
+        if root is not None:
+            ctx.facts.root[result] = root
+    if not results:
+        return None
+    return results[0] if len(results) == 1 else results
+
+
+def _results(callee: Function, operands: list[Arg]) -> tuple[list[Type], list[Arg]]:
+    """Types of what the callee returns, and the operand each one is (None: a new tensor)."""
+    types: list[Type] = []
+    roots: list[Arg] = []
+    for value, index in zip(callee.returned, callee.attrs["returns"], strict=True):
+        operand = operands[index] if index is not None else None
+        roots.append(operand)
+        if isinstance(operand, Value):
+            types.append(operand.type)
+        else:
+            assert isinstance(value, Value)
+            types.append(spilled(value.type))
+    return types, roots
+
+
+def _operand_type(arg: Arg) -> Type:
+    if isinstance(arg, Value):
+        return arg.type
+    dtype = scalar_dtype(arg)
+    return ScalarType(dtype if dtype is not None else dtypes.INDEX)
+
+
+def _check_operand(loc: Loc, function: str, operand: Arg, param: Value) -> None:
+    wanted = param.type
+    if isinstance(wanted, ScalarType):
+        given = scalar_dtype(operand)
+        if given is not None and (wanted.dtype.is_float or not given.is_float):
+            return
+        raise ArgumentTypeMismatch(
+            loc, function, param.name, expressions.describe(operand), str(wanted), param.loc
+        )
+    if not isinstance(operand, Value):
+        what = expressions.describe(operand)
+        raise ArgumentTypeMismatch(loc, function, param.name, what, str(wanted), param.loc)
+    if not annotations.agree(operand.type, wanted):
+        raise ArgumentTypeMismatch(
+            loc, function, param.name, str(operand.type), str(wanted), param.loc
+        )
+
+
+def _no_dep_argument(ctx: Context, node: ast.expr) -> ast.expr | None:
+    """The `x` of `pl.no_dep(x)`."""
+    if isinstance(node, ast.Call) and calls.static_callee(ctx, node) is markers.no_dep:
+        return node.args[0]
+    return None
+
+
+# --- pl.submit -----------------------------------------------------------------------------------
+
+_SUBMIT_OPTIONS = frozenset({"allow_early_resolve", "name_hint", "sync_start"})
+
+
+def submit(ctx: Context, node: ast.Call, spmd: bool = False) -> Binding:
+    """`res, tid = pl.submit(self.k, a, b, deps=[...], predicate=(t[i] > 0))`."""
+    loc = ctx.loc(node)
+    marker = "spmd_submit" if spmd else "submit"
+    if not node.args:
+        raise BadArgument(loc, marker, "kernel", "nothing", "the kernel to run")
+    target = expressions.evaluate(ctx, node.args[0])
+    if isinstance(target, calls.MethodReference):
+        function = ctx.module.method(target.name, loc)
+    else:
+        found = calls.as_kernel_function(target)
+        if found is None:
+            what = expressions.describe(target)
+            raise BadArgument(ctx.loc(node.args[0]), marker, "kernel", what, "a kernel function")
+        function = found
+    deps: tuple[Arg, ...] = ()
+    predicate: Arg = None
+    count: Arg = None
+    options: list[Arg] = []
+    for keyword in node.keywords:
+        if keyword.arg == "deps":
+            deps = dependencies(ctx, keyword.value)
+        elif keyword.arg == "predicate":
+            predicate = _predicate(ctx, keyword.value)
+        elif keyword.arg == "core_num" and spmd:
+            count = expressions.evaluate_arg(ctx, keyword.value)
+        elif keyword.arg in _SUBMIT_OPTIONS:
+            options.append((keyword.arg, expressions.evaluate_arg(ctx, keyword.value)))
+        else:
+            allowed = ["deps", "predicate", *_SUBMIT_OPTIONS, *(["core_num"] if spmd else [])]
+            raise calls.UnknownKeyword(ctx.loc(keyword), marker, keyword.arg or "**", allowed)
+    if spmd and count is None:
+        raise calls.MissingArgument(loc, marker, "core_num")
+    launch = Launch(deps, predicate, count, task_id=True, options=tuple(options))
+    positional = ast.copy_location(ast.Call(node.func, node.args[1:], []), node)
+    nodes = calls.positional_arguments(ctx, function, positional)
+    return call_kernel(ctx, function, nodes, loc, launch)
+
+
+def dependencies(ctx: Context, node: ast.expr) -> tuple[Arg, ...]:
+    """The task ids of `deps=[...]`; the one place where a comprehension is part of the language."""
+    if isinstance(node, ast.ListComp):
+        values = _comprehension(ctx, node)
+    else:
+        found = expressions.evaluate(ctx, node)
+        values = list(found) if isinstance(found, (tuple, list)) else [found]
+    out: list[Arg] = []
+    for value in values:
+        if value is None:
+            continue
+        is_task = isinstance(value, Value) and (
+            isinstance(value.type, (ScalarType, ArrayType)) and value.type.dtype is dtypes.TASK_ID
+        )
+        if not is_task:
+            raise BadDependency(ctx.loc(node), expressions.describe(value))
+        out.append(value)  # type: ignore[arg-type]
+    return tuple(out)
+
+
+def _comprehension(ctx: Context, node: ast.ListComp) -> list[Binding]:
+    generator = node.generators[0]
+    loc = ctx.loc(node)
+    simple = len(node.generators) == 1 and not generator.ifs
+    if not simple or not isinstance(generator.target, ast.Name):
+        raise BadDependency(loc, "a comprehension with conditions or several loops")
+    iterable = generator.iter
+    if isinstance(iterable, ast.Call) and ast.unparse(iterable.func).split(".")[-1] == "range":
+        bounds = [expressions.evaluate(ctx, a) for a in iterable.args]
+        if not all(isinstance(b, int) for b in bounds):
+            raise BadDependency(loc, "a comprehension over run-time bounds")
+        items: object = range(*bounds)  # type: ignore[arg-type]
+    else:
+        items = expressions.evaluate(ctx, iterable)
+    out: list[Binding] = []
+    missing = object()
+    saved = ctx.env.get(generator.target.id, missing)
+    for item in items:  # type: ignore[attr-defined]
+        ctx.env[generator.target.id] = item
+        out.append(expressions.evaluate(ctx, node.elt))
+    if saved is missing:
+        ctx.env.pop(generator.target.id, None)
+    else:
+        ctx.env[generator.target.id] = saved
+    return out
+
+
+def _predicate(ctx: Context, node: ast.expr) -> Arg:
+    """One comparison of a tensor element with an integer: (tensor, indices, comparison, number)."""
+    loc = ctx.loc(node)
+    if not isinstance(node, ast.Compare) or len(node.ops) != 1:
+        raise BadPredicate(loc, "it must be one comparison")
+    comparison = expressions.COMPARE.get(type(node.ops[0]))
+    number = expressions.evaluate(ctx, node.comparators[0])
+    if comparison is None or not isinstance(number, int):
+        raise BadPredicate(loc, "the right side must be an integer constant")
+    element = node.left
+    if isinstance(element, ast.Subscript):
+        tensor = expressions.evaluate(ctx, element.value)
+        parts = element.slice.elts if isinstance(element.slice, ast.Tuple) else [element.slice]
+        indices = tuple(expressions.evaluate_arg(ctx, p) for p in parts)
+    elif isinstance(element, ast.Call) and len(element.args) == 2:
+        tensor = expressions.evaluate(ctx, element.args[0])
+        found = expressions.evaluate_arg(ctx, element.args[1])
+        indices = found if isinstance(found, tuple) else (found,)
+    else:
+        raise BadPredicate(loc, "the left side must be an element of a tensor")
+    if not isinstance(tensor, Value) or not isinstance(tensor.type, TensorType):
+        raise BadPredicate(loc, "the left side must be an element of a tensor")
+    return (tensor, indices, comparison, number)

@@ -1,0 +1,538 @@
+"""`for` and `while`: which names the loop carries, and with what types."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+
+from tilelet.diag.catalogue.cautions import LoopMayNotRun, RetiredSpelling
+from tilelet.diag.catalogue.names import TypeChangedInLoop, UndefinedName
+from tilelet.diag.catalogue.ops import BadArgument, WrongArity
+from tilelet.diag.catalogue.python import (
+    BadLoopIterator,
+    BadLoopTarget,
+    CondNotFirst,
+    PythonRange,
+    YieldMismatch,
+)
+from tilelet.diag.catalogue.scopes import (
+    BadChunk,
+    ChunkOutsideAutoScope,
+    LoopKeyword,
+    NonConstantUnroll,
+    ZeroStep,
+)
+from tilelet.diag.core import Loc
+from tilelet.frontend import calls, expressions, joins, scopes, statements
+from tilelet.frontend.bindings import Binding, Poison
+from tilelet.frontend.context import Context, finish_block
+from tilelet.frontend.emitting import load, to_arg
+from tilelet.frontend.marker_calls import undefined
+from tilelet.frontend.nameflow import NONE, Names, target_names
+from tilelet.ir.core import Arg, Block, Op, Value, scalar_dtype
+from tilelet.ir.types import INDEX, ScalarType, TensorType, TileType, Type
+from tilelet.language import markers
+from tilelet.ops import structure
+
+KINDS: dict[object, str] = {
+    markers.range: "range",
+    markers.parallel: "parallel",
+    markers.unroll: "unroll",
+    markers.pipeline: "pipeline",
+    markers.spmd: "spmd",
+    markers.while_: "while",
+}
+KEYWORDS: dict[str, frozenset[str]] = {
+    "range": frozenset({"init_values", "chunk", "chunk_policy", "unroll"}),
+    "parallel": frozenset({"init_values", "chunk", "chunk_policy"}),
+    "unroll": frozenset({"chunk", "chunk_policy"}),
+    "pipeline": frozenset({"init_values", "stage"}),
+    "while": frozenset({"init_values"}),
+}
+POLICIES = ("leading_full", "guarded")
+MAX_UNROLL = 100_000
+
+
+@dataclass
+class LoopHeader:
+    """`pl.range(start, stop, step, ...)` as data."""
+
+    kind: str
+    loc: Loc
+    start: Arg = 0
+    stop: Arg = 0
+    step: Arg = 1
+    init: tuple[Binding, ...] | None = None
+    chunk: int | None = None
+    policy: str = "guarded"
+    stage: int | None = None
+
+    @property
+    def trips(self) -> int | None:
+        if all(isinstance(b, int) for b in (self.start, self.stop, self.step)):
+            return len(range(self.start, self.stop, self.step))  # type: ignore[arg-type]
+        return None
+
+
+def lower_for(ctx: Context, s: ast.For, live: Names) -> None:
+    marker = calls.static_callee(ctx, s.iter) if isinstance(s.iter, ast.Call) else None
+    try:
+        kind = KINDS.get(marker)
+    except TypeError:
+        kind = None
+    if kind is None or not isinstance(s.iter, ast.Call):
+        if isinstance(s.iter, ast.Call) and isinstance(s.iter.func, ast.Name):
+            if s.iter.func.id == "range" and marker is None:
+                raise PythonRange(ctx.loc(s.iter))
+        raise BadLoopIterator(ctx.loc(s.iter), f"`{ast.unparse(s.iter)}`")
+    if s.orelse:
+        raise BadLoopTarget(ctx.loc(s.orelse[0]), "no `else` branch")
+    if kind == "spmd":
+        _lower_spmd(ctx, s, live)
+        return
+    header = _parse_header(ctx, s.iter, kind)
+    if kind == "while":
+        _lower_explicit_while(ctx, s, header, live)
+    elif kind == "unroll" and header.chunk is None:
+        _lower_unrolled(ctx, s, header, live)
+    elif header.chunk is not None and not ctx.in_scope:
+        _lower_chunked(ctx, s, header, live)
+    else:
+        _lower_counted(ctx, s, header, live)
+
+
+def _parse_header(ctx: Context, node: ast.Call, kind: str) -> LoopHeader:
+    header = LoopHeader(kind, ctx.loc(node))
+    bounds = [expressions.evaluate_arg(ctx, a) for a in node.args]
+    for argument, bound in zip(node.args, bounds, strict=True):
+        dtype = scalar_dtype(bound)
+        if dtype is None or not dtype.is_integer:
+            what = expressions.describe(bound)
+            raise BadArgument(ctx.loc(argument), kind, "bound", what, "an integer scalar")
+    if kind == "while":
+        if bounds:
+            raise WrongArity(header.loc, "while_", len(bounds), 0)
+    elif not 1 <= len(bounds) <= 3:
+        raise WrongArity(header.loc, kind, len(bounds), "1 to 3 arguments", "(start, stop, step)")
+    elif len(bounds) == 1:
+        header.stop = bounds[0]
+    else:
+        header.start, header.stop = bounds[:2]
+        header.step = bounds[2] if len(bounds) == 3 else 1
+    if header.step == 0:
+        raise ZeroStep(header.loc)
+    for keyword in node.keywords:
+        _loop_keyword(ctx, keyword, header)
+    return header
+
+
+def _loop_keyword(ctx: Context, keyword: ast.keyword, header: LoopHeader) -> None:
+    loc = ctx.loc(keyword.value)
+    name = keyword.arg or "**"
+    if name not in KEYWORDS[header.kind]:
+        raise LoopKeyword(ctx.loc(keyword), header.kind, name, sorted(KEYWORDS[header.kind]))
+    value = expressions.evaluate(ctx, keyword.value)
+    if name == "init_values":
+        header.init = tuple(value) if isinstance(value, (tuple, list)) else (value,)
+    elif name == "chunk" and value is not None:
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            what = str(value) if isinstance(value, int) else expressions.describe(value)
+            raise BadChunk(loc, what)
+        if not ctx.chunk_ok:
+            raise ChunkOutsideAutoScope(ctx.loc(keyword))
+        header.chunk = value
+    elif name == "chunk_policy":
+        if value not in POLICIES:
+            raise BadArgument(loc, header.kind, name, repr(value), " or ".join(map(repr, POLICIES)))
+        header.policy = value  # type: ignore[assignment]
+    elif name in ("stage", "unroll"):
+        if not isinstance(value, int) or value < 1:
+            raise BadArgument(
+                loc, header.kind, name, expressions.describe(value), "an integer >= 1"
+            )
+        header.stage = value
+        if name == "unroll":
+            ctx.module.note_retired(
+                RetiredSpelling(loc, "pl.range(unroll=N)", "pl.pipeline(stage=N)")
+            )
+            header.kind = "pipeline"
+
+
+# --- unroll, spmd, chunk -------------------------------------------------------------------------
+
+
+def _lower_unrolled(ctx: Context, s: ast.For, header: LoopHeader, live: Names) -> None:
+    """The body once per index, which is a compile-time number in each copy."""
+    if header.trips is None or header.trips > MAX_UNROLL:
+        what = "its bounds" if header.trips is None else f"{header.trips} iterations"
+        raise NonConstantUnroll(header.loc, what)
+    if not isinstance(s.target, ast.Name):
+        raise BadLoopTarget(ctx.loc(s.target), "one name")
+    body_live = live | ctx.flow.live_before(s.body, live)
+    for index in range(header.start, header.stop, header.step):  # type: ignore[arg-type]
+        ctx.env[s.target.id] = index
+        statements.lower_block(ctx, s.body, body_live)
+    if not header.trips:
+        for name in ctx.flow.stores(s.body) - ctx.env.keys():
+            ctx.env[name] = Poison(lambda use, n=name: UndefinedName(use, n))
+
+
+def _lower_spmd(ctx: Context, s: ast.For, live: Names) -> None:
+    """`for i in pl.spmd(n):`: one task of n blocks."""
+    assert isinstance(s.iter, ast.Call)
+    if not isinstance(s.target, ast.Name):
+        raise BadLoopTarget(ctx.loc(s.target), "one name")
+    info = scopes.parse_header(ctx, s.iter)
+    scopes.lower_scope(ctx, info, s.body, live, index_name=s.target.id)
+
+
+def _lower_chunked(ctx: Context, s: ast.For, header: LoopHeader, live: Names) -> None:
+    """A chunk loop in an auto scope: parallel nests stay loops around an implied scope; a
+    sequential one goes into a scope whole."""
+    if header.kind != "parallel" or not _parallel_nest(ctx, s):
+        info = scopes.ScopeInfo("implied", ctx.loc(s.iter))
+        scopes.lower_scope(ctx, info, [s], live)
+        return
+    _lower_counted(ctx, s, header, live)
+
+
+def _parallel_nest(ctx: Context, s: ast.For) -> bool:
+    """Whether every chunk loop perfectly nested in `s` is parallel."""
+    inner = chunk_nest_child(s)
+    if inner is None:
+        return True
+    assert isinstance(inner.iter, ast.Call)
+    parallel = calls.static_callee(ctx, inner.iter) is markers.parallel
+    return parallel and _parallel_nest(ctx, inner)
+
+
+def chunk_nest_child(s: ast.For) -> ast.For | None:
+    """The chunk loop that is the whole body of `s`, if there is one."""
+    if len(s.body) == 1 and isinstance(s.body[0], ast.For) and scopes.chunk_keyword(s.body[0]):
+        return s.body[0]
+    return None
+
+
+def _lower_loop_body(ctx: Context, s: ast.For | ast.While, live: Names, chunked: bool) -> None:
+    if not chunked:
+        statements.lower_block(ctx, s.body, live)
+        return
+    assert isinstance(s, ast.For)
+    child = chunk_nest_child(s)
+    if child is not None:
+        statements.lower_statement(ctx, child, live)
+        return
+    info = scopes.ScopeInfo("implied", ctx.loc(s.iter))
+    scopes.lower_scope(ctx, info, s.body, live)
+
+
+# --- carried names -------------------------------------------------------------------------------
+
+
+@dataclass
+class Carried:
+    """One name a loop hands from iteration to iteration."""
+
+    name: str
+    init: Binding  # Poison if nothing is bound before the loop
+    type: Type | None  # None until the body has shown it
+    init_loc: Loc
+    param: Value | None = None
+
+
+@dataclass
+class LoopState:
+    carried: list[Carried]
+    explicit: int = 0  # how many of them come from init_values
+    result_names: list[str] = field(default_factory=list)
+
+    def fresh_params(self) -> None:
+        for c in self.carried:
+            c.param = Value(c.name, c.type, c.init_loc) if c.type is not None else None
+
+
+def _implicit(
+    ctx: Context, body: list[ast.stmt], live: Names, exclude: Names, test: Names
+) -> list[Carried]:
+    exposed = ctx.flow.live_before(body) | test
+    out: list[Carried] = []
+    for name in ctx.flow.stores_in_order(body):
+        if name in exclude or not (name in exposed or name in live):
+            continue
+        init = ctx.env.get(name, Poison(lambda use, n=name: UndefinedName(use, n)))
+        loc = init.loc if isinstance(init, Value) else ctx.loc(body[0])
+        out.append(Carried(name, init, joins.type_of(init), loc))
+    return out
+
+
+def _drop_constants(
+    ctx: Context, state: LoopState, ends: dict[str, Binding], exposed: Names, runs: bool
+) -> dict[str, Binding]:
+    """Names that hold one compile-time constant whenever they are read need not be carried."""
+    constants: dict[str, Binding] = {}
+    for c in state.carried[state.explicit :]:
+        end = ends[c.name]
+        if isinstance(end, Value) or c.name in exposed:
+            continue
+        if isinstance(end, Poison) or runs or joins.same_binding(end, c.init):
+            constants[c.name] = end
+    return constants
+
+
+def _lower_counted(ctx: Context, s: ast.For, header: LoopHeader, live: Names) -> None:
+    index_name, explicit_names = _targets(ctx, s.target, header)
+    state, yield_names = _state(
+        ctx, s.body, live, header, explicit_names, frozenset({index_name}), NONE
+    )
+    chunked = header.chunk is not None and not ctx.in_scope
+    live_inside = live | ctx.flow.live_before(s.body, live)
+    exposed = ctx.flow.live_before(s.body)
+    while True:
+        index = Value(index_name, INDEX, ctx.loc(s.target))
+        state.fresh_params()
+        ends, ops, env = _run_body(ctx, s, state, {index_name: index}, live_inside, chunked, header)
+        constants = _drop_constants(ctx, state, ends, exposed, bool(header.trips))
+        state.carried = [c for c in state.carried if c.name not in constants]
+        if _settle(ctx, state, ends, ops, header.loc):
+            break
+    args: dict[str, Arg] = {
+        "start": header.start, "stop": header.stop, "step": header.step,
+        "init": _inits(ctx, state, header), "kind": header.kind, "chunk": header.chunk if chunked else None,
+        "policy": header.policy, "stage": header.stage,
+    }  # fmt: skip
+    params = (index, *(c.param for c in state.carried if c.param is not None))
+    block = finish_block(ops, params, _yields(state, ends), header.loc)
+    _finish(ctx, structure.FOR, args, (block,), state, yield_names, header.loc)
+    for name, value in constants.items():
+        ctx.env[name] = value
+    ctx.env[index_name] = Poison(lambda use: UndefinedName(use, index_name))
+
+
+def _run_body(
+    ctx: Context, s: ast.For | ast.While, state: LoopState, bind: dict[str, Binding], live: Names,
+    chunked: bool, header: LoopHeader,
+) -> tuple[dict[str, Binding], list[Op], dict[str, Binding]]:  # fmt: skip
+    """Lower the body once; gives what each carried name is at its end."""
+    with ctx.nested() as ops:
+        ctx.env.update(bind)
+        for c in state.carried:
+            ctx.env[c.name] = c.param if c.param is not None else c.init
+            root = ctx.facts.root_of(c.init)
+            if c.param is not None and root is not None:
+                ctx.facts.root[c.param] = root
+        if header.init is not None:
+            ctx.loop_yield = []
+        _lower_loop_body(ctx, s, live, chunked)
+        yielded = ctx.loop_yield
+        env = ctx.env
+    ends = {c.name: env.get(c.name, c.init) for c in state.carried}
+    if header.init is not None:
+        if not yielded:
+            raise YieldMismatch(header.loc, 0, len(header.init), header.loc)
+        if len(yielded[0]) != state.explicit:
+            raise YieldMismatch(header.loc, len(yielded[0]), state.explicit, header.loc)
+        for c, value in zip(state.carried, yielded[0], strict=False):
+            ends[c.name] = value
+    return ends, ops, env
+
+
+def _state(
+    ctx: Context, body: list[ast.stmt], live: Names, header: LoopHeader,
+    explicit_names: list[str], exclude: Names, test: Names,
+) -> tuple[LoopState, list[str]]:  # fmt: skip
+    explicit = [
+        Carried(n, init, joins.type_of(init), init.loc if isinstance(init, Value) else header.loc)
+        for n, init in zip(explicit_names, header.init or (), strict=True)
+    ]
+    for c in explicit:
+        if c.type is None:
+            raise BadArgument(
+                header.loc,
+                header.kind,
+                "init_values",
+                expressions.describe(c.init),
+                "tensors or scalars",
+            )
+    yield_names = _yield_targets(ctx, body) if header.init is not None else []
+    exclude = exclude | frozenset(explicit_names) | frozenset(yield_names)
+    implicit = _implicit(ctx, body, live, exclude, test)
+    return LoopState(explicit + implicit, len(explicit)), yield_names
+
+
+def _settle(
+    ctx: Context, state: LoopState, ends: dict[str, Binding], ops: list[Op], loc: Loc
+) -> bool:
+    """Whether every carried name ends the body with the type it started with.
+
+    If not, the types are adapted where the language allows it, and the body is lowered again.
+    """
+    settled = True
+    for c in list(state.carried):
+        end = ends[c.name]
+        end_type = joins.type_of(end)
+        if isinstance(end, Poison) or end_type is None:
+            # Reported already, or a compile-time object: not something a loop can carry.
+            state.carried.remove(c)
+            ctx.env[c.name] = end if isinstance(end, Poison) else Poison()
+            settled = False
+        elif c.type is None:
+            c.type = end_type
+            c.param = Value(c.name, end_type, c.init_loc)
+        elif not joins.same_type(c.type, end_type):
+            settled = _adapt(ctx, c, end, end_type, ends, ops, loc) and settled
+    return settled
+
+
+def _adapt(
+    ctx: Context, c: Carried, end: Binding, end_type: Type, ends: dict[str, Binding], ops: list[Op],
+    loc: Loc,
+) -> bool:  # fmt: skip
+    """Make start and end agree; False if the body must be lowered again with a new type."""
+    assert c.type is not None
+    if isinstance(c.type, TensorType) and isinstance(end_type, TileType) and ctx.in_scope:
+        assert isinstance(c.init, Value)
+        if c.init.type.shape == end_type.shape and c.init.type.dtype is end_type.dtype:  # type: ignore[union-attr]
+            c.init = load(ctx, c.init, c.init_loc)
+            c.type = c.init.type
+            return False
+    if isinstance(c.type, TileType) and isinstance(end_type, TensorType) and ctx.in_scope:
+        ends[c.name] = joins.loaded(ctx, joins.Side(end, ops, loc))
+        return True
+    if isinstance(c.type, ScalarType) and isinstance(end_type, ScalarType):
+        if joins.fits_literal(c.init, end_type):
+            c.init, c.type = joins.retyped(c.init, end_type), end_type
+            return False
+        if joins.fits_literal(end, c.type):
+            ends[c.name] = joins.retyped(end, c.type)
+            return True
+    end_loc = end.loc if isinstance(end, Value) else loc
+    raise TypeChangedInLoop(end_loc, c.name, str(c.type), c.init_loc, str(end_type))
+
+
+def _inits(ctx: Context, state: LoopState, header: LoopHeader) -> tuple[Arg, ...]:
+    """Initial values; a name first bound inside the loop starts undefined."""
+    out: list[Arg] = []
+    for c in state.carried:
+        if isinstance(c.init, Poison):
+            if header.trips is None or header.trips == 0:
+                ctx.sink.add(LoopMayNotRun(header.loc, c.name))
+            assert c.type is not None
+            out.append(undefined(ctx, c.type, header.loc))
+        else:
+            out.append(to_arg(ctx, c.init, c.init_loc))
+    return tuple(out)
+
+
+def _yields(state: LoopState, ends: dict[str, Binding]) -> tuple[Arg, ...]:
+    return tuple(ends[c.name] for c in state.carried)  # type: ignore[misc]
+
+
+def _finish(
+    ctx: Context, spec: structure.OpSpec, args: dict[str, Arg], blocks: tuple[Block, ...],
+    state: LoopState, yield_names: list[str], loc: Loc,
+) -> None:  # fmt: skip
+    """Emit the loop; bind its results."""
+    names = [c.name for c in state.carried]
+    names[: len(yield_names)] = yield_names
+    types = tuple(c.type for c in state.carried if c.type is not None)
+    results = ctx.emit(spec, args, types, loc, tuple(names), blocks)
+    for name, c, result in zip(names, state.carried, results, strict=True):
+        ctx.env[name] = result
+        root = ctx.facts.root_of(c.init)
+        if root is not None:
+            ctx.facts.root[result] = root
+
+
+def _targets(ctx: Context, target: ast.expr, header: LoopHeader) -> tuple[str, list[str]]:
+    """The index name, and the names of explicitly carried values."""
+    if header.init is None:
+        if not isinstance(target, ast.Name):
+            raise BadLoopTarget(
+                ctx.loc(target), "one name (values are carried with `init_values=`)"
+            )
+        return target.id, []
+    count = len(header.init)
+    wanted = f"an index and {count} carried names, as in `i, (a, b)`"
+    if not isinstance(target, ast.Tuple) or len(target.elts) != 2:
+        raise BadLoopTarget(ctx.loc(target), wanted)
+    index, carried = target.elts
+    if not isinstance(index, ast.Name):
+        raise BadLoopTarget(ctx.loc(index), wanted)
+    return index.id, _carried_names(ctx, carried, count, wanted)
+
+
+def _carried_names(ctx: Context, node: ast.expr, count: int, wanted: str) -> list[str]:
+    parts = node.elts if isinstance(node, (ast.Tuple, ast.List)) else [node]
+    names = [p.id for p in parts if isinstance(p, ast.Name)]
+    if len(names) != len(parts) or len(names) != count:
+        raise BadLoopTarget(ctx.loc(node), wanted)
+    return names
+
+
+def _yield_targets(ctx: Context, body: list[ast.stmt]) -> list[str]:
+    """Names that `a, b = pl.yield_(...)` of this very loop binds."""
+    for s in body:
+        if isinstance(s, ast.Assign) and isinstance(s.value, ast.Call):
+            if calls.static_callee(ctx, s.value) is markers.yield_:
+                target = s.targets[0]
+                parts = target.elts if isinstance(target, ast.Tuple) else [target]
+                return [p.id for p in parts if isinstance(p, ast.Name)]
+    return []
+
+
+# --- while ---------------------------------------------------------------------------------------
+
+
+def lower_while(ctx: Context, s: ast.While, live: Names) -> None:
+    if s.orelse:
+        raise BadLoopTarget(ctx.loc(s.orelse[0]), "no `else` branch")
+    header = LoopHeader("while", ctx.loc(s.test))
+    _lower_condition_loop(ctx, s, s.test, header, [], live)
+
+
+def _lower_explicit_while(ctx: Context, s: ast.For, header: LoopHeader, live: Names) -> None:
+    """`for (x,) in pl.while_(init_values=(x0,)):` with `pl.cond(...)` first."""
+    header.init = header.init or ()
+    names = _carried_names(ctx, s.target, len(header.init), f"{len(header.init)} carried names")
+    first = s.body[0]
+    is_cond = (
+        isinstance(first, ast.Expr)
+        and isinstance(first.value, ast.Call)
+        and calls.static_callee(ctx, first.value) is markers.cond
+    )
+    if not is_cond:
+        raise CondNotFirst(ctx.loc(first))
+    test = first.value.args[0]  # type: ignore[attr-defined]
+    rest = ast.copy_location(ast.While(test, s.body[1:], []), s)
+    _lower_condition_loop(ctx, rest, test, header, names, live)
+
+
+def _lower_condition_loop(
+    ctx: Context, s: ast.While, test: ast.expr, header: LoopHeader, names: list[str], live: Names
+) -> None:
+    test_names = target_names(ast.Tuple([n for n in ast.walk(test) if isinstance(n, ast.Name)]))
+    state, yield_names = _state(ctx, s.body, live, header, names, NONE, test_names)
+    live_inside = live | ctx.flow.live_before(s.body, live) | test_names
+    while True:
+        state.fresh_params()
+        ends, ops, _ = _run_body(ctx, s, state, {}, live_inside, False, header)
+        if _settle(ctx, state, ends, ops, header.loc):
+            break
+    inits = _inits(ctx, state, header)
+    body = finish_block(
+        ops, tuple(c.param for c in state.carried if c.param), _yields(state, ends), header.loc
+    )
+    state.fresh_params()
+    with ctx.nested() as cond_ops:
+        for c in state.carried:
+            if c.param is not None:
+                ctx.env[c.name] = c.param
+        condition = expressions.evaluate(ctx, test)
+        statements.check_condition(ctx, condition, header.loc)
+    cond = finish_block(
+        cond_ops,
+        tuple(c.param for c in state.carried if c.param),
+        (to_arg(ctx, condition, header.loc),),
+        header.loc,
+    )
+    _finish(ctx, structure.WHILE, {"init": inits}, (cond, body), state, yield_names, header.loc)

@@ -1,0 +1,228 @@
+"""Calls of `pl` names that are not ops: constants, scalar min/max, yields, static checks, submit.
+
+Loop and scope markers have no meaning as expressions; `loops.py` and `scopes.py` read them.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Callable
+
+from tilelet.diag.catalogue.ops import BadArgument, NotConstant, WrongArity
+from tilelet.diag.catalogue.python import (
+    CondNotFirst,
+    StaticAssertFailed,
+    UnsupportedExpression,
+    YieldMismatch,
+)
+from tilelet.diag.core import Loc
+from tilelet.dtypes import DType
+from tilelet.frontend import annotations, expressions, kernels
+from tilelet.frontend.bindings import Binding, is_kernel_value
+from tilelet.frontend.context import Context
+from tilelet.frontend.emitting import default_args, emit_op, emit_scalar, to_arg
+from tilelet.ir.core import Arg, Const, Value
+from tilelet.ir.types import ArrayType, ScalarType, TensorType, TileType
+from tilelet.language import markers
+from tilelet.ops import structure
+from tilelet.ops.registry import REGISTRY
+
+Handler = Callable[[Context, ast.Call], Binding]
+
+
+def handler(callee: object) -> Handler | None:
+    """How to lower a call of `callee`, if it is a marker."""
+    try:
+        return _HANDLERS.get(callee)  # type: ignore[arg-type]
+    except TypeError:  # not hashable, so not a marker
+        return None
+
+
+def _positional(ctx: Context, node: ast.Call, name: str, count: int) -> list[Binding]:
+    if len(node.args) != count or node.keywords:
+        raise WrongArity(ctx.loc(node), name, len(node.args) + len(node.keywords), count)
+    return [expressions.evaluate(ctx, a) for a in node.args]
+
+
+def _const(ctx: Context, node: ast.Call) -> Binding:
+    value, dtype = _positional(ctx, node, "const", 2)
+    loc = ctx.loc(node)
+    if isinstance(value, Const):
+        value = value.value
+    if is_kernel_value(value) or not isinstance(value, (bool, int, float)):
+        raise NotConstant(loc, "const", "value", "use `pl.cast` to convert a run-time scalar")
+    if not isinstance(dtype, DType):
+        raise BadArgument(loc, "const", "dtype", expressions.describe(dtype), "a dtype")
+    return Const(float(value) if dtype.is_float else int(value), dtype)
+
+
+def _extreme(name: str) -> Handler:
+    """`pl.min(a, b)` of scalars; of a tile with an axis, the old spelling of a reduction."""
+
+    def lower(ctx: Context, node: ast.Call) -> Binding:
+        loc = ctx.loc(node)
+        values = [expressions.evaluate(ctx, a) for a in node.args]
+        if values and expressions.is_shaped(values[0]):
+            return _reduction(ctx, name, values, node)
+        if len(values) < 2 or node.keywords:
+            raise WrongArity(loc, name, len(values), 2, f"pl.{name}(a, b)")
+        result = values[0]
+        for value in values[1:]:
+            pair = (to_arg(ctx, result, loc), to_arg(ctx, value, loc))
+            if not all(expressions.is_scalar(x) for x in pair):
+                wrong = next(x for x in pair if not expressions.is_scalar(x))
+                what = expressions.describe(wrong)
+                raise BadArgument(loc, name, "argument", what, "scalars; see `pl.minimum`")
+            result = emit_scalar(ctx, name, pair, loc)
+        return result
+
+    return lower
+
+
+def _reduction(ctx: Context, name: str, values: list[Binding], node: ast.Call) -> Binding:
+    x = values[0]
+    assert isinstance(x, Value) and isinstance(x.type, (TensorType, TileType))
+    keywords = {k.arg: expressions.evaluate(ctx, k.value) for k in node.keywords}
+    axis = values[1] if len(values) > 1 else keywords.get("axis", -1)
+    rank = len(x.type.shape)
+    if not isinstance(axis, int) or axis % rank not in (rank - 1, rank - 2):
+        raise BadArgument(
+            ctx.loc(node),
+            name,
+            "axis",
+            expressions.describe(axis),
+            "the last axis or the one before",
+        )
+    spec = REGISTRY[("row_" if axis % rank == rank - 1 else "col_") + name]
+    first = next(iter(spec.signature.parameters))
+    return emit_op(ctx, spec, default_args(spec, **{first: x}), ctx.loc(node))
+
+
+def _sum(ctx: Context, node: ast.Call) -> Binding:
+    values = [expressions.evaluate(ctx, a) for a in node.args]
+    if not values or not expressions.is_shaped(values[0]):
+        raise BadArgument(ctx.loc(node), "sum", "tile", "a scalar", "a tile")
+    return _reduction(ctx, "sum", values, node)
+
+
+def _yield(ctx: Context, node: ast.Call) -> Binding:
+    """In a loop with `init_values` the values go to the next iteration; in an `if` they merge."""
+    if node.keywords:
+        raise UnsupportedExpression(ctx.loc(node), "a keyword of `pl.yield_`", "pass by position")
+    values = tuple(expressions.evaluate(ctx, a) for a in node.args)
+    if ctx.loop_yield is not None:
+        if ctx.loop_yield:
+            raise YieldMismatch(ctx.loc(node), len(values), 0)
+        ctx.loop_yield.append(values)
+    return values[0] if len(values) == 1 else values
+
+
+def _misplaced(what: str, help: str) -> Handler:
+    def lower(ctx: Context, node: ast.Call) -> Binding:
+        raise UnsupportedExpression(ctx.loc(node), what, help)
+
+    return lower
+
+
+def _cond(ctx: Context, node: ast.Call) -> Binding:
+    raise CondNotFirst(ctx.loc(node))
+
+
+def _static_print(ctx: Context, node: ast.Call) -> None:
+    print(*(_shown(ctx, a) for a in node.args), file=sys.stdout)
+
+
+def _shown(ctx: Context, node: ast.expr) -> str:
+    """What `pl.static_print` shows: compile-time values as they are, others by their type."""
+    if isinstance(node, ast.JoinedStr):
+        return "".join(_shown(ctx, part) for part in node.values)
+    if isinstance(node, ast.FormattedValue):
+        value = expressions.evaluate(ctx, node.value)
+        if is_kernel_value(value):
+            return _type_text(value)
+        spec = _shown(ctx, node.format_spec) if node.format_spec else ""
+        return format(value, spec)
+    value = expressions.evaluate(ctx, node)
+    return _type_text(value) if is_kernel_value(value) else str(value)
+
+
+def _type_text(x: Binding) -> str:
+    if isinstance(x, tuple):
+        return "(" + ", ".join(_type_text(i) for i in x) + ")"
+    return f"{x.name}: {x.type}" if isinstance(x, Value) else str(getattr(x, "value", x))
+
+
+def _static_assert(ctx: Context, node: ast.Call) -> None:
+    loc = ctx.loc(node)
+    if not 1 <= len(node.args) <= 2:
+        raise WrongArity(loc, "static_assert", len(node.args), "1 to 2 arguments")
+    condition = expressions.evaluate(ctx, node.args[0])
+    if is_kernel_value(condition):
+        raise NotConstant(ctx.loc(node.args[0]), "static_assert", "condition")
+    if not condition:
+        message = str(expressions.evaluate(ctx, node.args[1])) if len(node.args) > 1 else ""
+        raise StaticAssertFailed(loc, message)
+
+
+def _undef(ctx: Context, node: ast.Call) -> Binding:
+    (annotation,) = _positional(ctx, node, "undef", 1)
+    t = annotations.value_type(annotation)
+    if t is None:
+        what = expressions.describe(annotation)
+        raise BadArgument(ctx.loc(node), "undef", "type", what, "a type such as `pl.Tensor[...]`")
+    if isinstance(t, TensorType) and ctx.in_scope:
+        t = TileType(t.shape, t.dtype)  # type: ignore[arg-type]
+    return undefined(ctx, t, ctx.loc(node))
+
+
+def undefined(ctx: Context, t: TensorType | TileType | ScalarType | ArrayType, loc: Loc) -> Value:
+    """A value no path has defined yet."""
+    args: dict[str, Arg] = {}
+    (value,) = ctx.emit(structure.UNDEF, args, (t,), loc, ("undefined",))
+    return value
+
+
+def _no_dep(ctx: Context, node: ast.Call) -> Binding:
+    raise UnsupportedExpression(
+        ctx.loc(node), "`pl.no_dep` here", "it marks an argument of a kernel call or `pl.submit`"
+    )
+
+
+def _submit(ctx: Context, node: ast.Call) -> Binding:
+    return kernels.submit(ctx, node)
+
+
+def _spmd_submit(ctx: Context, node: ast.Call) -> Binding:
+    return kernels.submit(ctx, node, spmd=True)
+
+
+def _loop(name: str) -> Handler:
+    return _misplaced(f"`pl.{name}` outside a `for` statement", f"write `for i in pl.{name}(...):`")
+
+
+def _scope(name: str) -> Handler:
+    return _misplaced(f"`pl.{name}` outside a `with` statement", f"write `with pl.{name}(...):`")
+
+
+_HANDLERS: dict[object, Handler] = {
+    markers.const: _const,
+    markers.min: _extreme("min"),
+    markers.max: _extreme("max"),
+    markers.sum: _sum,
+    markers.yield_: _yield,
+    markers.cond: _cond,
+    markers.static_print: _static_print,
+    markers.static_assert: _static_assert,
+    markers.undef: _undef,
+    markers.no_dep: _no_dep,
+    markers.submit: _submit,
+    markers.spmd_submit: _spmd_submit,
+    **{
+        getattr(markers, n): _loop(n) for n in ("range", "parallel", "unroll", "pipeline", "while_")
+    },
+    **{
+        getattr(markers, n): _scope(n)
+        for n in ("incore", "auto_incore", "at", "cluster", "manual_scope", "scope", "spmd")
+    },
+}

@@ -1,0 +1,293 @@
+"""Building one program: its functions are lowered when something needs them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeGuard
+
+from tilelet.diag.catalogue.names import (
+    DuplicateFunction,
+    InlineRecursion,
+    NoEntry,
+    OutputNotWritten,
+    ReturnMismatch,
+    SeveralEntries,
+)
+from tilelet.diag.catalogue.python import UnknownAttribute
+from tilelet.diag.core import Diagnostic, Loc, Sink, TooManyErrors, UserError
+from tilelet.diag.text import plural
+from tilelet.frontend import annotations, expressions, statements
+from tilelet.frontend.bindings import Binding, ValueFacts
+from tilelet.frontend.calls import SelfReference
+from tilelet.frontend.context import Context, close_names
+from tilelet.frontend.emitting import to_arg
+from tilelet.frontend.functions import KernelFunction
+from tilelet.frontend.nameflow import NameFlow
+from tilelet.ir.core import (
+    Arg,
+    Block,
+    Direction,
+    Function,
+    FunctionKind,
+    Op,
+    Program,
+    Value,
+)
+from tilelet.ir.types import ScalarType, SymDim, TensorType, TileType, Type
+from tilelet.ops import structure
+
+Constant = int | float | bool
+
+
+@dataclass
+class ModuleBuilder:
+    """The program being built from decorated functions."""
+
+    name: str
+    methods: Mapping[str, KernelFunction] = field(default_factory=dict)
+    sink: Sink = field(default_factory=Sink)
+    functions: dict[str, Function] = field(default_factory=dict)
+    inline_stack: list[KernelFunction] = field(default_factory=list)
+    _lowered: dict[tuple[KernelFunction, tuple[Type, ...]], Function] = field(default_factory=dict)
+    _noted: set[str] = field(default_factory=set)
+
+    def note_retired(self, caution: UserError) -> None:
+        """A retired spelling is noted once, however often it is used."""
+        if caution.diagnostic.message not in self._noted:
+            self._noted.add(caution.diagnostic.message)
+            self.sink.add(caution)
+
+    def method(self, name: str, loc: Loc) -> KernelFunction:
+        found = self.methods.get(name)
+        if found is None:
+            raise UnknownAttribute(loc, name, self.name, close_names(name, self.methods))
+        return found
+
+    def kernel(self, function: KernelFunction, types: tuple[Type, ...], loc: Loc) -> Function:
+        """The IR of a kernel called with operands of these types, lowered the first time."""
+        key = (function, types if function.generic else ())
+        if key not in self._lowered:
+            if function in self.inline_stack:
+                chain = [f.name for f in self.inline_stack] + [function.name]
+                raise InlineRecursion(loc, chain)
+            self._lowered[key] = self.lower(function, types if function.generic else None)
+        return self._lowered[key]
+
+    def lower(
+        self,
+        function: KernelFunction,
+        given: tuple[Type, ...] | None = None,
+        constants: Mapping[str, Constant] | None = None,
+    ) -> Function:
+        """Lower one function. `given`: types of the arguments; `constants`: parameters bound now."""
+        params, env = _bind_parameters(function, given, constants or {})
+        ctx = Context(
+            module=self,
+            source=function.source,
+            captured=function.captured(),
+            flow=NameFlow(lambda call: statements.rebound_by(ctx, call)),
+            style=function.style,
+            facts=ValueFacts(root={v: v for v, _ in params if isinstance(v.type, TensorType)}),
+            env=env,
+            in_scope=function.kind is FunctionKind.InCore,
+            scope_loc=function.loc() if function.kind is FunctionKind.InCore else None,
+            dims=_dims(params),
+        )
+        if function.is_method:
+            env["self"] = SelfReference()
+        if function.style.guards_outputs:
+            outputs = (Direction.Out, Direction.InOut)
+            ctx.outputs = {v.name: v for v, d in params if d in outputs}
+        self.inline_stack.append(function)
+        try:
+            statements.lower_body(ctx, function.body)
+        finally:
+            self.inline_stack.pop()
+        built = _close_function(ctx, function, params, self._unique(function))
+        self.functions[built.name] = built
+        return built
+
+    def _unique(self, function: KernelFunction) -> str:
+        if function.name not in self.functions:
+            return function.name
+        if not function.generic:
+            raise DuplicateFunction(
+                function.loc(), function.name, self.functions[function.name].loc
+            )
+        number = 1
+        while f"{function.name}_{number}" in self.functions:
+            number += 1
+        return f"{function.name}_{number}"
+
+    def finish(self, entry: str) -> Program:
+        """The program, or the collected mistakes as one exception."""
+        self.sink.finish()
+        cautions: tuple[Diagnostic, ...] = tuple(self.sink.warnings)
+        return Program(self.name, self.functions, entry, {"cautions": cautions})
+
+    def build(self, lower_entry: Callable[[], str]) -> Program:
+        """Run `lower_entry` (gives the entry's name), collecting mistakes on the way."""
+        try:
+            entry = lower_entry()
+        except TooManyErrors:
+            entry = ""
+        except UserError as problem:
+            try:
+                self.sink.add(problem)
+            except TooManyErrors:
+                pass
+            entry = ""
+        return self.finish(entry)
+
+
+def _bind_parameters(
+    function: KernelFunction,
+    given: tuple[Type, ...] | None,
+    constants: Mapping[str, Constant],
+) -> tuple[list[tuple[Value, Direction | None]], dict[str, Binding]]:
+    params: list[tuple[Value, Direction | None]] = []
+    env: dict[str, Binding] = {}
+    for i, p in enumerate(annotations.parameters(function)):
+        if p.name in constants:
+            env[p.name] = constants[p.name]
+            continue
+        found = p.type
+        if given is not None and (found is None or not isinstance(found, ScalarType)):
+            found = given[i]
+        if isinstance(found, TileType) and function.kind is not FunctionKind.InCore:
+            found = TensorType(found.shape, found.dtype)
+        assert found is not None
+        value = Value(p.name, found, p.loc)
+        params.append((value, p.direction))
+        env[p.name] = value
+    return params, env
+
+
+def _dims(params: list[tuple[Value, Direction | None]]) -> dict[SymDim, Binding]:
+    """Where each symbolic dimension can be read: (parameter, axis)."""
+    found: dict[SymDim, Binding] = {}
+    for value, _ in params:
+        if isinstance(value.type, TensorType):
+            for axis, d in enumerate(value.type.shape):
+                if isinstance(d, SymDim):
+                    found.setdefault(d, (value, axis))
+    return found
+
+
+def _close_function(
+    ctx: Context,
+    function: KernelFunction,
+    params: list[tuple[Value, Direction | None]],
+    name: str,
+) -> Function:
+    loc = function.loc()
+    returned: list[Arg] = []
+    if not ctx.sink.errors:
+        returned = [to_arg(ctx, v, loc) for v in ctx.returned or ()]
+        _check_returns(ctx, function, returned)
+        for name_, output in ctx.outputs.items():
+            if output not in ctx.facts.written:
+                ctx.sink.add(OutputNotWritten(output.loc, name_))
+    positions = {value: i for i, (value, _) in enumerate(params)}
+    roots = tuple(positions.get(ctx.facts.root_of(v)) for v in returned)  # type: ignore[arg-type]
+    block = Block((), (*ctx.ops, Op(structure.RETURN, {"values": tuple(returned)}, loc=loc)))
+    return Function(
+        name,
+        function.kind,
+        tuple(v for v, _ in params),
+        tuple(d or Direction.In for _, d in params),
+        block,
+        loc,
+        {"declared": tuple(d for _, d in params), "returns": roots},
+    )
+
+
+def _check_returns(ctx: Context, function: KernelFunction, returned: list[Arg]) -> None:
+    """`-> pl.Tensor[...]` must agree with what is returned, where it says something."""
+    node = function.node.returns
+    last = function.body[-1] if function.body else None
+    if node is None or not isinstance(last, ast.Return) or function.generic:
+        return
+    parts = node.slice.elts if _is_tuple(node) and isinstance(node.slice, ast.Tuple) else [node]
+    declared_loc = function.source.loc(node)
+    if len(parts) != len(returned):
+        got, declared = plural(len(returned), "value"), plural(len(parts), "value")
+        raise ReturnMismatch(ctx.loc(last), function.name, got, declared, declared_loc)
+    for part, value in zip(parts, returned, strict=True):
+        declared = annotations.value_type(expressions.run_python(ctx, part))
+        if declared is None or not isinstance(value, Value):
+            continue
+        if not annotations.agree(value.type, declared):
+            where = function.source.loc(part)
+            raise ReturnMismatch(
+                ctx.loc(last), function.name, str(value.type), str(declared), where
+            )
+
+
+def _is_tuple(node: ast.expr) -> TypeGuard[ast.Subscript]:
+    return isinstance(node, ast.Subscript) and ast.unparse(node.value) in (
+        "tuple",
+        "Tuple",
+        "pl.Tuple",
+    )
+
+
+def entry_of(name: str, methods: Mapping[str, KernelFunction], loc: Loc) -> KernelFunction:
+    """The control program: the Orchestration function, else the Opaque one nobody calls."""
+    by_kind = {k: [m for m in methods.values() if m.kind is k] for k in FunctionKind}
+    for kind in (FunctionKind.Orchestration, FunctionKind.Opaque, FunctionKind.InCore):
+        found = _uncalled(by_kind[kind], methods)
+        if len(found) == 1:
+            return found[0]
+        if len(found) > 1:
+            raise SeveralEntries(name, [(f.name, f.loc()) for f in found])
+    raise NoEntry(loc, name)
+
+
+def _uncalled(
+    candidates: list[KernelFunction], methods: Mapping[str, KernelFunction]
+) -> list[KernelFunction]:
+    called = {
+        n.attr
+        for m in methods.values()
+        for n in ast.walk(m.node)
+        if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name) and n.value.id == "self"
+    }
+    free = [c for c in candidates if c.name not in called]
+    return free or candidates
+
+
+def as_entry(function: Function, program: Program) -> Program:
+    """A program whose entry is a kernel gets a control program that calls it once."""
+    if function.kind is not FunctionKind.InCore:
+        return program
+    name = f"{function.name}_main"
+    params = tuple(Value(p.name, p.type, p.loc) for p in function.params)
+    types: list[Type] = []
+    for value, index in zip(function.returned, function.attrs["returns"], strict=True):
+        t = params[index].type if index is not None else value.type  # type: ignore[union-attr]
+        types.append(TensorType(t.shape, t.dtype) if isinstance(t, TileType) else t)
+    results = tuple(Value(f"result_{i}", t, function.loc) for i, t in enumerate(types))
+    args: dict[str, Arg] = {
+        "callee": function.name, "operands": params, "deps": (), "no_dep": (), "predicate": None,
+        "count": None, "task_id": False, "options": (),
+    }  # fmt: skip
+    body = Block(
+        (),
+        (
+            Op(structure.CALL, args, results, loc=function.loc),
+            Op(structure.RETURN, {"values": results}, loc=function.loc),
+        ),
+    )
+    main = Function(
+        name,
+        FunctionKind.Orchestration,
+        params,
+        function.directions,
+        body,
+        function.loc,
+        function.attrs,
+    )
+    return replace(program, functions={**program.functions, name: main}, entry=name)

@@ -1,0 +1,136 @@
+"""Which names a piece of kernel text stores, and which it needs from before.
+
+Loops, branches and scopes of the IR hand values on explicitly; these sets say which. A name is
+carried by a loop if the body stores it and it is either read before it is written in the body or
+read after the loop.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable
+
+Names = frozenset[str]
+NONE: Names = frozenset()
+
+# Names that a bare call rebinds: `pl.write(a, ...)` updates `a`.
+Rebinds = Callable[[ast.Call], Iterable[str]]
+
+
+def target_names(target: ast.expr) -> Names:
+    """Names bound by an assignment or loop target."""
+    if isinstance(target, ast.Name):
+        return frozenset({target.id})
+    if isinstance(target, (ast.Tuple, ast.List)):
+        return frozenset().union(*(target_names(t) for t in target.elts))
+    if isinstance(target, ast.Starred):
+        return target_names(target.value)
+    if isinstance(target, ast.Subscript):
+        return target_names(target.value)
+    return NONE
+
+
+def read_names(node: ast.AST | None) -> Names:
+    """Names an expression reads."""
+    if node is None:
+        return NONE
+    return frozenset(n.id for n in ast.walk(node) if isinstance(n, ast.Name))
+
+
+class NameFlow:
+    """Stores and liveness of statement lists, remembered per list."""
+
+    def __init__(self, rebinds: Rebinds) -> None:
+        self._rebinds = rebinds
+        self._stores: dict[int, Names] = {}
+
+    def stores(self, stmts: list[ast.stmt]) -> Names:
+        """Names that some statement of the list (or inside it) binds."""
+        key = id(stmts)
+        if key not in self._stores:
+            self._stores[key] = frozenset().union(*(self._stored_by(s) for s in stmts))
+        return self._stores[key]
+
+    def stores_in_order(self, stmts: list[ast.stmt]) -> list[str]:
+        """The stored names, in the order of their first store in the text."""
+        order: dict[str, None] = {}
+        for s in stmts:
+            for name in self._order_of(s):
+                order.setdefault(name)
+        return list(order)
+
+    def live_before(self, stmts: list[ast.stmt], live_after: Names = NONE) -> Names:
+        """Names whose value at the start of the list may still be read."""
+        live = live_after
+        for s in reversed(stmts):
+            live = self._before(s, live)
+        return live
+
+    def live_points(self, stmts: list[ast.stmt], live_after: Names) -> list[Names]:
+        """For each statement, the names live right after it."""
+        points: list[Names] = []
+        live = live_after
+        for s in reversed(stmts):
+            points.append(live)
+            live = self._before(s, live)
+        points.reverse()
+        return points
+
+    def _stored_by(self, s: ast.stmt) -> Names:
+        return frozenset(self._order_of(s))
+
+    def _order_of(self, s: ast.stmt) -> list[str]:
+        match s:
+            case ast.Assign():
+                return [n for t in s.targets for n in sorted(target_names(t))]
+            case ast.AnnAssign() | ast.AugAssign():
+                return sorted(target_names(s.target))
+            case ast.For():
+                return sorted(target_names(s.target)) + self.stores_in_order(s.body)
+            case ast.While():
+                return self.stores_in_order(s.body)
+            case ast.If():
+                return self.stores_in_order(s.body) + self.stores_in_order(s.orelse)
+            case ast.With():
+                aliases = [
+                    n for i in s.items if i.optional_vars for n in target_names(i.optional_vars)
+                ]
+                return self.stores_in_order(s.body) + aliases
+            case ast.Expr(value=ast.Call() as call):
+                return list(self._rebinds(call))
+            case _:
+                return []
+
+    def _before(self, s: ast.stmt, live: Names) -> Names:
+        match s:
+            case ast.Assign():
+                reads = read_names(s.value)
+                for t in s.targets:
+                    if isinstance(t, ast.Subscript):
+                        reads |= read_names(t)
+                    else:
+                        live -= target_names(t)
+                return live | reads
+            case ast.AnnAssign():
+                return (live - target_names(s.target)) | read_names(s.value)
+            case ast.AugAssign():
+                return live | read_names(s.value) | read_names(s.target)
+            case ast.For():
+                body = self.live_before(s.body, live) - target_names(s.target)
+                return live | body | read_names(s.iter)
+            case ast.While():
+                return live | self.live_before(s.body, live) | read_names(s.test)
+            case ast.If():
+                arms = self.live_before(s.body, live) | self.live_before(s.orelse, live)
+                return arms | read_names(s.test)
+            case ast.With():
+                inside = live
+                for item in s.items:
+                    if item.optional_vars:
+                        inside -= target_names(item.optional_vars)
+                body = self.live_before(s.body, inside)
+                return body.union(*(read_names(i.context_expr) for i in s.items))
+            case ast.Return() | ast.Expr():
+                return live | read_names(s.value)
+            case _:
+                return live

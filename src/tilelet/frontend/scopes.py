@@ -1,0 +1,400 @@
+"""`with` statements: scopes, and how auto scopes with chunk loops are laid out."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+
+from tilelet.diag.catalogue.cautions import ImplicitScope, NoEffect, RetiredSpelling
+from tilelet.diag.catalogue.ops import UnknownKeyword
+from tilelet.diag.catalogue.scopes import (
+    BadScopeArgument,
+    LevelWithRole,
+    NestedScope,
+    NotAScope,
+    OnlyAtOrchestration,
+    ScalarLeavesScope,
+    SeveralContextManagers,
+    SpmdBody,
+)
+from tilelet.diag.catalogue.unsupported import UnsupportedLevel
+from tilelet.diag.core import Loc
+from tilelet.frontend import calls, expressions, kernels, statements
+from tilelet.frontend.bindings import Binding, Poison
+from tilelet.frontend.context import Context
+from tilelet.frontend.emitting import emit_scope
+from tilelet.frontend.nameflow import Names
+from tilelet.ir.core import Arg, Op, Value, scalar_dtype
+from tilelet.ir.types import INDEX, ScalarType, TileType
+from tilelet.language import enums, markers
+from tilelet.ops.registry import REGISTRY, spec_of
+
+GROUPING = {
+    markers.cluster: "cluster",
+    markers.manual_scope: "manual",
+    markers.scope: "runtime",
+}
+TASK_KEYWORDS = frozenset(
+    {"name_hint", "deps", "no_dep_args", "dumps", "allow_early_resolve", "windowize", "sync_start"}
+)
+KEYWORDS: dict[object, frozenset[str]] = {
+    markers.incore: TASK_KEYWORDS | {"split"},
+    markers.auto_incore: TASK_KEYWORDS | {"split"},
+    markers.at: TASK_KEYWORDS | {"level", "role", "optimization", "optimizations", "split"},
+    markers.spmd: TASK_KEYWORDS | {"core_num"},
+    markers.cluster: frozenset({"name_hint"}),
+    markers.manual_scope: frozenset({"name_hint"}),
+    markers.scope: frozenset({"name_hint", "mode"}),
+}
+
+
+@dataclass
+class ScopeInfo:
+    """What a `with` header says."""
+
+    kind: str
+    loc: Loc
+    hint: str | None = None
+    split: str | None = None
+    count: Arg = None
+    deps: tuple[Arg, ...] = ()
+    no_dep: tuple[Arg, ...] = ()
+    options: list[Arg] = field(default_factory=list)
+    task_id: bool = False
+
+    def arguments(self) -> dict[str, Arg]:
+        return {
+            "hint": self.hint, "split": self.split, "count": self.count, "deps": self.deps,
+            "no_dep": self.no_dep, "options": tuple(self.options), "task_id": self.task_id,
+        }  # fmt: skip
+
+
+def lower_with(ctx: Context, s: ast.With, live: Names) -> None:
+    loc = ctx.loc(s)
+    if len(s.items) != 1:
+        raise SeveralContextManagers(loc)
+    item = s.items[0]
+    if not isinstance(item.context_expr, ast.Call):
+        raise NotAScope(ctx.loc(item.context_expr))
+    info = parse_header(ctx, item.context_expr)
+    alias = item.optional_vars
+    if alias is not None:
+        if not isinstance(alias, ast.Name) or info.kind in ("manual", "cluster", "runtime"):
+            raise NotAScope(ctx.loc(alias))
+        info.task_id = True
+    tid = lower_scope(ctx, info, s.body, live)
+    if isinstance(alias, ast.Name):
+        ctx.env[alias.id] = tid
+
+
+def parse_header(ctx: Context, node: ast.Call) -> ScopeInfo:
+    """`pl.at(...)`, `pl.incore()`, `pl.spmd(n)`, ... as data."""
+    marker = calls.static_callee(ctx, node)
+    loc = ctx.loc(node)
+    try:
+        allowed = KEYWORDS.get(marker)
+    except TypeError:
+        allowed = None
+    if allowed is None:
+        raise NotAScope(loc)
+    name = marker.__name__  # type: ignore[union-attr]
+    info = ScopeInfo(GROUPING.get(marker, "incore"), loc)  # type: ignore[arg-type]
+    if marker is markers.auto_incore:
+        info.kind = "auto"
+        modern = "pl.at(level=pl.Level.CORE_GROUP, optimizations=[pl.auto_chunk])"
+        ctx.module.note_retired(RetiredSpelling(loc, "pl.auto_incore()", modern))
+    elif marker is markers.incore:
+        modern = "pl.at(level=pl.Level.CORE_GROUP)"
+        ctx.module.note_retired(RetiredSpelling(loc, "pl.incore()", modern))
+    elif marker is markers.spmd:
+        info.kind = "spmd"
+    _positional(ctx, node, marker, name, info)
+    for keyword in node.keywords:
+        if keyword.arg is None or keyword.arg not in allowed:
+            raise UnknownKeyword(ctx.loc(keyword), name, keyword.arg or "**", sorted(allowed))
+        _keyword(ctx, keyword, name, info)
+    if marker is markers.at and not any(k.arg == "level" for k in node.keywords) and not node.args:
+        raise BadScopeArgument(loc, "at", "level", "nothing", "`pl.Level.CORE_GROUP`")
+    if info.kind == "spmd" and info.count is None:
+        raise BadScopeArgument(loc, "spmd", "core_num", "nothing", "the number of blocks")
+    return info
+
+
+def _positional(ctx: Context, node: ast.Call, marker: object, name: str, info: ScopeInfo) -> None:
+    if marker is markers.spmd and len(node.args) == 1:
+        _set_count(ctx, info, node.args[0])
+    elif marker is markers.at and len(node.args) == 1:
+        _set_level(ctx, node.args[0])
+    elif node.args:
+        what = expressions.describe(expressions.evaluate(ctx, node.args[0]))
+        raise BadScopeArgument(ctx.loc(node.args[0]), name, "positional", what, "keywords only")
+
+
+def _keyword(ctx: Context, keyword: ast.keyword, scope: str, info: ScopeInfo) -> None:
+    name = keyword.arg
+    loc = ctx.loc(keyword.value)
+    if name == "deps":
+        info.deps = kernels.dependencies(ctx, keyword.value)
+        return
+    if name == "core_num":
+        _set_count(ctx, info, keyword.value)
+        return
+    if name == "level":
+        _set_level(ctx, keyword.value)
+        return
+    if name == "role":
+        raise LevelWithRole(loc)
+    value = expressions.evaluate(ctx, keyword.value)
+    if name == "name_hint":
+        if not isinstance(value, str) or not value.isidentifier():
+            raise BadScopeArgument(
+                loc, scope, name, expressions.describe(value), "an identifier in quotes"
+            )
+        info.hint = value
+    elif name == "no_dep_args":
+        info.no_dep = tuple(v for v in _items(value) if isinstance(v, Value))
+    elif name == "split":
+        ctx.module.note_retired(RetiredSpelling(loc, "split=", "optimizations=[pl.split(...)]"))
+        _set_split(info, value, scope, loc)
+    elif name == "optimization":
+        ctx.module.note_retired(RetiredSpelling(loc, "optimization=", "optimizations=[...]"))
+        _optimization(info, value, scope, loc)
+    elif name == "optimizations":
+        if not isinstance(keyword.value, ast.List):
+            what = expressions.describe(value)
+            raise BadScopeArgument(loc, scope, name, what, "a literal list")
+        for entry in _items(value):
+            _optimization(info, entry, scope, loc)
+    elif name == "dumps":
+        ctx.sink.add(NoEffect(loc, "`dumps=`", "use `breakpoint()` or `pl.static_print`"))
+    else:
+        info.options.append((name, value))  # type: ignore[arg-type]
+
+
+def _items(value: Binding) -> tuple[Binding, ...]:
+    return tuple(value) if isinstance(value, (tuple, list)) else (value,)
+
+
+def _set_count(ctx: Context, info: ScopeInfo, node: ast.expr) -> None:
+    count = expressions.evaluate_arg(ctx, node)
+    dtype = scalar_dtype(count)
+    if dtype is None or not dtype.is_integer or (isinstance(count, int) and count < 1):
+        what = str(count) if isinstance(count, int) else expressions.describe(count)
+        raise BadScopeArgument(ctx.loc(node), "spmd", "core_num", what, "a positive integer")
+    info.count = count
+
+
+def _set_level(ctx: Context, node: ast.expr) -> None:
+    level = expressions.evaluate(ctx, node)
+    if level is enums.Level.CORE_GROUP:
+        return
+    if isinstance(level, enums.Level):
+        raise UnsupportedLevel(ctx.loc(node), level.name)
+    what = expressions.describe(level)
+    raise BadScopeArgument(ctx.loc(node), "at", "level", what, "`pl.Level.CORE_GROUP`")
+
+
+def _optimization(info: ScopeInfo, value: Binding, scope: str, loc: Loc) -> None:
+    if value is markers.auto_chunk or value is markers.chunked_loop_optimizer:
+        info.kind = "auto"
+    elif isinstance(value, markers.Split):
+        if value.chunked:
+            info.kind = "auto"
+        info.split = value.mode.name if value.mode else info.split
+    else:
+        raise BadScopeArgument(
+            loc,
+            scope,
+            "optimizations",
+            expressions.describe(value),
+            "`pl.auto_chunk`, `pl.split(...)`",
+        )
+
+
+def _set_split(info: ScopeInfo, value: Binding, scope: str, loc: Loc) -> None:
+    if value is not None and not isinstance(value, enums.SplitMode):
+        what = expressions.describe(value)
+        raise BadScopeArgument(loc, scope, "split", what, "`pl.SplitMode.UP_DOWN` or `LEFT_RIGHT`")
+    info.split = value.name if value is not None else None
+
+
+# --- bodies --------------------------------------------------------------------------------------
+
+
+def lower_scope(
+    ctx: Context, info: ScopeInfo, body: list[ast.stmt], live: Names, index_name: str | None = None
+) -> Binding:
+    """Lower a scope; names it stores that are still needed get its results. Gives the task id."""
+    in_core = info.kind in ("incore", "auto", "spmd", "implied")
+    if ctx.in_scope:
+        if in_core:
+            assert ctx.scope_loc is not None
+            raise NestedScope(info.loc, ctx.scope_loc)
+        raise OnlyAtOrchestration(info.loc, f"a {info.kind} scope", ctx.scope_loc)
+    if info.kind == "auto" and has_chunk_loop(body):
+        info.kind, in_core = "chunked", False
+    params: tuple[Value, ...] = ()
+    with ctx.nested(scope=info.loc if in_core else None, chunked=info.kind == "chunked") as ops:
+        if info.kind != "implied":
+            ctx.chunk_ok = info.kind in ("auto", "chunked")
+        if info.kind == "spmd":
+            params = (Value(index_name or "block", INDEX, info.loc),)
+            if index_name:
+                ctx.env[index_name] = params[0]
+        statements.lower_block(ctx, body, live)
+        inner = dict(ctx.env)
+    leaving = [n for n in ctx.flow.stores_in_order(body) if n in live and n in inner]
+    inside = {r for op in ops for r in op.results} | set(params)
+    yields: dict[str, Value] = {}
+    for name in leaving:
+        value = inner[name]
+        if not isinstance(value, Value) or value not in inside:
+            ctx.env[name] = value
+        elif in_core and isinstance(value.type, ScalarType):
+            ctx.env[name] = _scalar_outside(ctx, name, value, ops, inside)
+        else:
+            if info.kind == "spmd" and isinstance(value.type, TileType):
+                raise SpmdBody(value.loc, info.loc)
+            yields[name] = value
+    if index_name:
+        ctx.env[index_name] = Poison()
+    return _close(ctx, info, ops, params, yields)
+
+
+def _close(
+    ctx: Context,
+    info: ScopeInfo,
+    ops: list[Op],
+    params: tuple[Value, ...],
+    yields: dict[str, Value],
+) -> Binding:
+    distinct = tuple(dict.fromkeys(yields.values()))
+    emitted = emit_scope(
+        ctx,
+        info.kind,
+        ops,
+        distinct,
+        params,
+        info.loc,
+        **info.arguments(),  # type: ignore[arg-type]
+    )
+    results = emitted if isinstance(emitted, tuple) else (emitted,)
+    by_value = dict(zip(distinct, results, strict=False))
+    for name, value in yields.items():
+        result = by_value[value]
+        assert isinstance(result, Value)
+        result.name = name
+        ctx.env[name] = result
+    return results[-1] if info.task_id else None
+
+
+def _scalar_outside(
+    ctx: Context, name: str, value: Value, ops: list[Op], inside: set[Value]
+) -> Binding:
+    """A scalar computed in a scope cannot leave it; index arithmetic is simply done again."""
+    made_by = {r: op for op in ops for r in op.results}
+
+    def again(arg: Arg) -> Arg:
+        if isinstance(arg, tuple):
+            return tuple(again(a) for a in arg)
+        if not isinstance(arg, Value) or arg not in inside:
+            return arg
+        op = made_by.get(arg)
+        if op is None or not op.name.startswith("scalar."):
+            raise _NotAgain
+        copied = ctx.emit(
+            op.spec, {p: again(a) for p, a in op.args.items()}, (arg.type,), op.loc, (arg.name,)
+        )
+        return copied[0]
+
+    try:
+        return again(value)
+    except _NotAgain:
+        def_loc = value.loc
+        return Poison(lambda use: ScalarLeavesScope(use, name, def_loc))
+
+
+class _NotAgain(Exception):
+    """The scalar depends on data, not only on index arithmetic."""
+
+
+# --- auto scopes and implied scopes --------------------------------------------------------------
+
+
+def chunk_keyword(s: ast.stmt) -> ast.keyword | None:
+    """The `chunk=` of a loop header, unless it is None."""
+    if isinstance(s, ast.For) and isinstance(s.iter, ast.Call):
+        for k in s.iter.keywords:
+            if k.arg == "chunk" and not (
+                isinstance(k.value, ast.Constant) and k.value.value is None
+            ):
+                return k
+    return None
+
+
+def has_chunk_loop(stmts: list[ast.stmt]) -> bool:
+    return any(chunk_keyword(n) for s in stmts for n in ast.walk(s) if isinstance(n, ast.stmt))
+
+
+def lower_control_block(ctx: Context, stmts: list[ast.stmt], live_out: Names) -> None:
+    """Statements of the control program: runs of computing ones become implied scopes."""
+    points = ctx.flow.live_points(stmts, live_out)
+    i = 0
+    while i < len(stmts):
+        end = i
+        made: set[str] = set()
+        while end < len(stmts) and _belongs_in_scope(ctx, stmts[end], made):
+            made |= ctx.flow.stores([stmts[end]])
+            end += 1
+        if end > i:
+            _lower_run(ctx, stmts[i:end], points[end - 1])
+            i = end
+        else:
+            statements.lower_statement(ctx, stmts[i], points[i])
+            i += 1
+
+
+def _lower_run(ctx: Context, run: list[ast.stmt], live: Names) -> None:
+    loc = ctx.loc(run[0])
+    if not ctx.in_chunked:
+        first = next(n for s in run for n in ast.walk(s) if _computes(ctx, n, set()))
+        ctx.sink.add(ImplicitScope(ctx.loc(first), ast.unparse(first.func)))  # type: ignore[attr-defined]
+    info = ScopeInfo("implied", loc)
+    statements.recovering(ctx, run, lambda: lower_scope(ctx, info, run, live))
+
+
+def _belongs_in_scope(ctx: Context, s: ast.stmt, made: set[str]) -> bool:
+    """Whether a statement outside every scope computes, and so needs one around it.
+
+    `made`: names that the run of statements before it computes.
+    """
+    if not (ctx.style.implied or ctx.in_chunked):
+        return False
+    if isinstance(s, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr)):
+        return any(_computes(ctx, n, made) for n in ast.walk(s))
+    if not ctx.in_chunked or not isinstance(s, (ast.For, ast.While, ast.If)):
+        return False
+    # In an auto scope, a loop or branch without chunk loops goes into a scope whole.
+    inner = [n for n in ast.walk(s) if isinstance(n, ast.With)]
+    if inner or has_chunk_loop([s]):
+        return False
+    made = made | ctx.flow.stores([s])
+    return any(_computes(ctx, n, made) for n in ast.walk(s))
+
+
+def _computes(ctx: Context, node: ast.AST, made: set[str] | Names) -> bool:
+    if not isinstance(node, ast.Call):
+        return False
+    callee = calls.static_callee(ctx, node)
+    spec = spec_of(callee)
+    if spec is None:
+        function = calls.as_kernel_function(callee)
+        return function is not None and calls.computes(function)
+    if f"scalar.{spec.name}" in REGISTRY and node.args:
+        # `pl.cast(n, pl.INDEX)` of a scalar is not work for a kernel.
+        operand = node.args[0]
+        if isinstance(operand, ast.Name):
+            bound = ctx.env.get(operand.id)
+            return operand.id in made or expressions.is_shaped(bound)
+        return _computes(ctx, operand, made)
+    return spec.is_compute

@@ -1,0 +1,284 @@
+"""Statements of kernel text. One mistake does not hide the next: its names become poison."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable
+
+from tilelet.diag.catalogue.cautions import NoEffect
+from tilelet.diag.catalogue.names import OutputRebound, StrictRebinding, TypeChanged
+from tilelet.diag.catalogue.python import (
+    BadAssignTarget,
+    MisplacedReturn,
+    NonBoolCondition,
+    UnpackCount,
+    UnsupportedStatement,
+)
+from tilelet.diag.core import Loc, UserError
+from tilelet.frontend import annotations, calls, expressions, joins, loops, scopes, subscripts
+from tilelet.frontend.bindings import Binding, Poison, Reported
+from tilelet.frontend.context import Context, finish_block
+from tilelet.frontend.nameflow import NONE, Names
+from tilelet.ir.core import Arg, Const, Op, Value, scalar_dtype
+from tilelet.ir.types import TensorType, TileType, Type
+from tilelet.ops import structure
+from tilelet.ops.registry import spec_of
+
+_STATEMENTS: dict[type[ast.stmt], tuple[str, str]] = {
+    ast.Try: ("`try`", "check sizes before the kernel; kernels do not raise"),
+    ast.Raise: ("`raise`", "use `pl.static_assert` for compile-time checks"),
+    ast.Assert: ("`assert`", "use `pl.static_assert` for compile-time checks"),
+    ast.FunctionDef: ("a nested function", "define a helper with `@pl.jit.inline` outside"),
+    ast.AsyncFunctionDef: ("a nested function", "define a helper with `@pl.jit.inline` outside"),
+    ast.ClassDef: ("a class", "define it outside the kernel"),
+    ast.Import: ("`import`", "import outside the kernel"),
+    ast.ImportFrom: ("`import`", "import outside the kernel"),
+    ast.Global: ("`global`", "pass values as parameters"),
+    ast.Nonlocal: ("`nonlocal`", "pass values as parameters"),
+    ast.Delete: ("`del`", "names need not be deleted"),
+    ast.Match: ("`match`", "use `if`"),
+}
+
+
+def lower_body(ctx: Context, body: list[ast.stmt]) -> None:
+    """A whole function body; `ctx.returned` holds what its `return` names."""
+    stmts = body
+    last = stmts[-1] if stmts else None
+    live: Names = NONE
+    if isinstance(last, ast.Return):
+        stmts = stmts[:-1]
+        live = frozenset(n.id for n in ast.walk(last) if isinstance(n, ast.Name))
+    lower_block(ctx, stmts, live)
+    if isinstance(last, ast.Return):
+        recovering(ctx, [last], lambda: _return(ctx, last))
+
+
+def _return(ctx: Context, s: ast.Return) -> None:
+    if s.value is None:
+        return
+    parts = s.value.elts if isinstance(s.value, ast.Tuple) else [s.value]
+    values: list[Binding] = []
+    for part in parts:
+        if isinstance(part, ast.Name) and isinstance(ctx.env.get(part.id), Value):
+            # Naming a result moves no data, so an old name of the same memory will do.
+            values.append(ctx.env[part.id])
+        else:
+            values.append(expressions.evaluate(ctx, part))
+    ctx.returned = tuple(values)
+
+
+def lower_block(ctx: Context, stmts: list[ast.stmt], live_out: Names) -> None:
+    """A statement list; `live_out` are the names read after it."""
+    if not ctx.in_scope:
+        scopes.lower_control_block(ctx, stmts, live_out)
+        return
+    for s, live in zip(stmts, ctx.flow.live_points(stmts, live_out), strict=True):
+        lower_statement(ctx, s, live)
+
+
+def lower_statement(ctx: Context, s: ast.stmt, live: Names) -> None:
+    recovering(ctx, [s], lambda: _lower(ctx, s, live))
+
+
+def recovering(ctx: Context, stmts: list[ast.stmt], lower: Callable[[], object]) -> None:
+    """Run `lower`; report a mistake and poison the names it would have bound."""
+    try:
+        lower()
+    except (UserError, Reported) as problem:
+        if isinstance(problem, UserError):
+            ctx.sink.add(problem)
+        for name in ctx.flow.stores(stmts):
+            ctx.env[name] = Poison()
+
+
+def _lower(ctx: Context, s: ast.stmt, live: Names) -> None:
+    match s:
+        case ast.Assign():
+            _assign(ctx, s)
+        case ast.AnnAssign():
+            _annotated(ctx, s)
+        case ast.AugAssign():
+            _augmented(ctx, s)
+        case ast.Expr():
+            _expression(ctx, s)
+        case ast.For():
+            loops.lower_for(ctx, s, live)
+        case ast.While():
+            loops.lower_while(ctx, s, live)
+        case ast.If():
+            _if(ctx, s, live)
+        case ast.With():
+            scopes.lower_with(ctx, s, live)
+        case ast.Return():
+            raise MisplacedReturn(ctx.loc(s))
+        case ast.Pass():
+            pass
+        case _:
+            what, help = _STATEMENTS.get(type(s), (f"`{type(s).__name__}`", ""))
+            raise UnsupportedStatement(ctx.loc(s), what, help)
+
+
+# --- assignments ---------------------------------------------------------------------------------
+
+
+def _assign(ctx: Context, s: ast.Assign) -> None:
+    if len(s.targets) != 1:
+        raise BadAssignTarget(ctx.loc(s.targets[1]), "two targets at once")
+    target = s.targets[0]
+    before = len(ctx.ops)
+    value = expressions.evaluate(ctx, s.value)
+    if isinstance(target, ast.Subscript):
+        new = subscripts.write(ctx, target, value, s.value)
+        assert isinstance(target.value, ast.Name)
+        ctx.env[target.value.id] = new
+        return
+    assign(ctx, target, value, s, fresh=len(ctx.ops) > before)
+
+
+def assign(ctx: Context, target: ast.expr, value: Binding, at: ast.stmt, fresh: bool) -> None:
+    """Bind the names of `target`; `fresh` values take the name as their own."""
+    if isinstance(target, ast.Name):
+        _bind_name(ctx, target, value, at, fresh)
+    elif isinstance(target, (ast.Tuple, ast.List)):
+        parts = value if isinstance(value, (tuple, list)) else None
+        if parts is None or len(parts) != len(target.elts):
+            got = 1 if parts is None else len(parts)
+            raise UnpackCount(ctx.loc(target), len(target.elts), got)
+        for t, v in zip(target.elts, parts, strict=True):
+            assign(ctx, t, v, at, fresh)
+    else:
+        raise BadAssignTarget(ctx.loc(target), f"`{ast.unparse(target)}`")
+
+
+def _bind_name(ctx: Context, target: ast.Name, value: Binding, at: ast.stmt, fresh: bool) -> None:
+    name = target.id
+    loc = ctx.loc(target)
+    old = ctx.env.get(name)
+    if ctx.style.strict_ssa and isinstance(old, Value):
+        raise StrictRebinding(loc, name, old.loc)
+    output = ctx.outputs.get(name)
+    if output is not None and ctx.facts.root_of(value) is not output:
+        raise OutputRebound(ctx.loc(at), name, output.loc)
+    if fresh and isinstance(value, Value) and ctx.ops and value in ctx.ops[-1].results:
+        value.name = name
+    ctx.env[name] = value
+
+
+def _annotated(ctx: Context, s: ast.AnnAssign) -> None:
+    if s.value is None:
+        raise UnsupportedStatement(ctx.loc(s), "a declaration without a value", "assign a value")
+    before = len(ctx.ops)
+    value = expressions.evaluate(ctx, s.value)
+    declared = annotations.value_type(expressions.evaluate(ctx, s.annotation))
+    if declared is not None and isinstance(value, Value):
+        _check_declared(ctx, s, value, declared)
+    assign(ctx, s.target, value, s, fresh=len(ctx.ops) > before)
+
+
+def _check_declared(ctx: Context, s: ast.AnnAssign, value: Value, declared: Type) -> None:
+    if not annotations.agree(value.type, declared):
+        where = ctx.loc(s.annotation)
+        name = ast.unparse(s.target)
+        raise TypeChanged(ctx.loc(s.value or s), name, str(declared), where, str(value.type))
+
+
+def _augmented(ctx: Context, s: ast.AugAssign) -> None:
+    if not isinstance(s.target, ast.Name):
+        raise BadAssignTarget(ctx.loc(s.target), "a window with an operator; read, compute, write")
+    operation = expressions.BINARY.get(type(s.op))
+    old = ctx.lookup(s.target.id, ctx.loc(s.target))
+    new = expressions.binary(ctx, operation, old, expressions.evaluate(ctx, s.value), s)
+    assign(ctx, s.target, new, s, fresh=True)
+
+
+def _expression(ctx: Context, s: ast.Expr) -> None:
+    if isinstance(s.value, ast.Constant):
+        return  # a docstring or a bare `...`
+    before = len(ctx.ops)
+    value = expressions.evaluate(ctx, s.value)
+    if isinstance(s.value, ast.Call):
+        for name in rebound_by(ctx, s.value):
+            ctx.env[name] = value
+            return
+    unused = isinstance(value, Value) and isinstance(value.type, TileType)
+    if unused and len(ctx.ops) > before:
+        ctx.sink.add(NoEffect(ctx.loc(s), "the result of this call", "bind it to a name"))
+
+
+def rebound_by(ctx: Context, call: ast.Call) -> Iterable[str]:
+    """The name a bare call updates: `pl.write(a, ...)`, `pl.store(tile, offsets, a)`."""
+    spec = spec_of(calls.static_callee(ctx, call))
+    if spec is None or not spec.writes:
+        return
+    names = list(spec.signature.parameters)
+    position = names.index(spec.writes[0])
+    given = {k.arg: k.value for k in call.keywords}
+    node = call.args[position] if position < len(call.args) else given.get(spec.writes[0])
+    if isinstance(node, ast.Name):
+        yield node.id
+
+
+# --- if ------------------------------------------------------------------------------------------
+
+
+def _if(ctx: Context, s: ast.If, live: Names) -> None:
+    condition = expressions.evaluate(ctx, s.test)
+    if not isinstance(condition, Value):
+        if isinstance(condition, Const):
+            condition = condition.value
+        lower_block(ctx, s.body if condition else s.orelse, live)
+        return
+    check_condition(ctx, condition, ctx.loc(s.test))
+    consumed = dict(ctx.consumed)
+    with ctx.nested() as then_ops:
+        lower_block(ctx, s.body, live)
+        then_env = ctx.env
+    after_then, ctx.consumed = ctx.consumed, consumed
+    with ctx.nested() as else_ops:
+        lower_block(ctx, s.orelse, live)
+        else_env = ctx.env
+    ctx.consumed = {**after_then, **ctx.consumed}
+    loc = ctx.loc(s)
+    names = dict.fromkeys(
+        n
+        for n in (*ctx.flow.stores_in_order(s.body), *ctx.flow.stores_in_order(s.orelse))
+        if n in live
+    )
+    joined: dict[str, tuple[Arg, Arg, Type]] = {}
+    for name in names:
+        then = joins.side(name, then_env, then_ops, loc)
+        other = joins.side(name, else_env, else_ops, loc)
+        paths = ("when the condition holds", "when the condition does not hold")
+        found = joins.join(ctx, name, then, other, paths)
+        if isinstance(found, tuple) and len(found) == 3 and isinstance(found[2], Type):
+            joined[name] = found
+        else:
+            ctx.env[name] = found
+    _emit_if(ctx, condition, then_ops, else_ops, joined, loc)
+
+
+def _emit_if(
+    ctx: Context,
+    condition: Value,
+    then_ops: list[Op],
+    else_ops: list[Op],
+    joined: dict[str, tuple[Arg, Arg, Type]],
+    loc: Loc,
+) -> None:
+    blocks = (
+        finish_block(then_ops, (), tuple(j[0] for j in joined.values()), loc),
+        finish_block(else_ops, (), tuple(j[1] for j in joined.values()), loc),
+    )
+    types = tuple(j[2] for j in joined.values())
+    results = ctx.emit(structure.IF, {"cond": condition}, types, loc, tuple(joined), blocks)
+    for (name, (a, b, _)), result in zip(joined.items(), results, strict=True):
+        ctx.env[name] = result
+        root = ctx.facts.root_of(a)
+        if root is not None and root is ctx.facts.root_of(b):
+            ctx.facts.root[result] = root
+
+
+def check_condition(ctx: Context, condition: Binding, loc: Loc) -> None:
+    dtype = scalar_dtype(condition)
+    if dtype is None or dtype.name != "BOOL":
+        raise NonBoolCondition(loc, expressions.describe(condition))

@@ -1,0 +1,218 @@
+"""Subscripts: `x[i, j]` reads, `x[a:b, c:d]` windows, `dst[...] = src` writes."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from tilelet.diag.catalogue.cautions import PromotedToTile
+from tilelet.diag.catalogue.ops import BadArgument, NotConstant, ShapeMismatch
+from tilelet.diag.catalogue.python import BadAssignTarget, CompileTimeFailed, UnsupportedExpression
+from tilelet.diag.catalogue.windows import (
+    BadSubscript,
+    ChainedWrite,
+    ScalarIntoWindow,
+    WrongIndexCount,
+)
+from tilelet.diag.core import Loc
+from tilelet.frontend import expressions
+from tilelet.frontend.bindings import Binding
+from tilelet.frontend.context import Context
+from tilelet.frontend.emitting import default_args, emit_op, emit_scalar, to_arg
+from tilelet.ir.core import Arg, Value
+from tilelet.ir.types import ArrayType, TensorType, TileType
+from tilelet.ops.registry import REGISTRY
+
+
+@dataclass(frozen=True)
+class Window:
+    """A subscript of a tensor: per axis where it starts and how long it is."""
+
+    starts: tuple[Arg, ...]
+    sizes: tuple[Arg, ...]
+    scalar_axes: tuple[int, ...]  # axes given by one index
+
+    @property
+    def is_element(self) -> bool:
+        return len(self.scalar_axes) == len(self.starts)
+
+
+def read(ctx: Context, node: ast.Subscript) -> Binding:
+    base = expressions.evaluate(ctx, node.value)
+    loc = ctx.loc(node)
+    if not isinstance(base, Value):
+        return _python_item(ctx, base, node)
+    if isinstance(base.type, ArrayType):
+        index = expressions.evaluate_arg(ctx, node.slice)
+        spec = REGISTRY["array.get"]
+        array, position = spec.signature.parameters
+        return emit_op(ctx, spec, default_args(spec, **{array: base, position: index}), loc)
+    if not isinstance(base.type, (TensorType, TileType)):
+        raise UnsupportedExpression(loc, f"a subscript of {base.type}")
+    window = parse_window(ctx, base, node)
+    if window.is_element:
+        spec = REGISTRY["read"]
+        names = list(spec.signature.parameters)
+        args = default_args(spec, **{names[0]: base, names[1]: window.starts})
+        return emit_op(ctx, spec, args, loc, base.name)
+    return _window_value(ctx, base, window, loc)
+
+
+def _window_value(ctx: Context, base: Value, window: Window, loc: Loc) -> Binding:
+    args = default_args(REGISTRY["slice"], x=base, shape=window.sizes, offset=window.starts)
+    value = emit_op(ctx, REGISTRY["slice"], args, loc, base.name)
+    if not window.scalar_axes or not ctx.style.drops_axis:
+        return value
+    kept = [s for axis, s in enumerate(window.sizes) if axis not in window.scalar_axes]
+    if ctx.in_scope and len(kept) < 2:
+        # A tile has at least two axes: x[i, a:b] stays [1, n].
+        promoted = [1] * (2 - len(kept)) + kept
+        ctx.sink.add(PromotedToTile(loc, kept, promoted))
+        kept = promoted
+    if len(kept) == len(window.sizes):
+        return value
+    assert isinstance(value, Value)
+    spec = REGISTRY["reshape"]
+    names = list(spec.signature.parameters)
+    return emit_op(
+        ctx, spec, default_args(spec, **{names[0]: value, names[1]: tuple(kept)}), loc, base.name
+    )
+
+
+def _python_item(ctx: Context, base: Binding, node: ast.Subscript) -> Binding:
+    """An item of a compile-time list, tuple, dict, or a type such as `pl.Tensor[...]`."""
+    loc = ctx.loc(node)
+    index = _python_index(ctx, node.slice)
+    if isinstance(index, Value):
+        raise NotConstant(
+            ctx.loc(node.slice),
+            "subscript",
+            "index",
+            "loop with `pl.unroll` to index a Python list",
+        )
+    try:
+        return base[index]  # type: ignore[index]
+    except Exception as problem:
+        raise CompileTimeFailed(loc, problem) from None
+
+
+def _python_index(ctx: Context, node: ast.expr) -> Binding:
+    if isinstance(node, ast.Slice):
+        parts = [expressions.evaluate(ctx, p) if p else None for p in (node.lower, node.upper)]
+        step = expressions.evaluate(ctx, node.step) if node.step else None
+        return slice(parts[0], parts[1], step)
+    return expressions.evaluate(ctx, node)
+
+
+def parse_window(ctx: Context, base: Value, node: ast.Subscript) -> Window:
+    """Offsets and sizes of a subscript; missing trailing indices stand for whole axes."""
+    assert isinstance(base.type, (TensorType, TileType))
+    rank = len(base.type.shape)
+    parts = list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
+    if len(parts) > rank:
+        raise WrongIndexCount(ctx.loc(node.slice), base.name, len(parts), rank)
+    starts: list[Arg] = []
+    sizes: list[Arg] = []
+    scalar_axes: list[int] = []
+    for axis in range(rank):
+        part = parts[axis] if axis < len(parts) else None
+        extent = _extent(ctx, base, axis, ctx.loc(node))
+        if part is None:
+            starts.append(0)
+            sizes.append(extent)
+        elif isinstance(part, ast.Slice):
+            start, size = _slice_bounds(ctx, part, extent)
+            starts.append(start)
+            sizes.append(size)
+        else:
+            if isinstance(part, ast.Constant) and part.value is Ellipsis:
+                raise BadSubscript(ctx.loc(part), "`...` in a subscript", "write `:`")
+            starts.append(_index(ctx, part))
+            sizes.append(1)
+            scalar_axes.append(axis)
+    return Window(tuple(starts), tuple(sizes), tuple(scalar_axes))
+
+
+def _extent(ctx: Context, base: Value, axis: int, loc: Loc) -> Arg:
+    assert isinstance(base.type, (TensorType, TileType))
+    dim = base.type.shape[axis]
+    if isinstance(dim, int):
+        return dim
+    return to_arg(ctx, expressions._dim_of(ctx, base, axis, dim, loc), loc)
+
+
+def _index(ctx: Context, node: ast.expr) -> Arg:
+    index = expressions.evaluate_arg(ctx, node)
+    if not expressions.is_scalar(index):
+        raise BadArgument(
+            ctx.loc(node),
+            "subscript",
+            "index",
+            expressions.describe(index),
+            "an integer or a slice",
+        )
+    if isinstance(index, int) and index < 0:
+        raise BadSubscript(ctx.loc(node), "a negative index", "count from the start of the axis")
+    return index
+
+
+def _slice_bounds(ctx: Context, part: ast.Slice, extent: Arg) -> tuple[Arg, Arg]:
+    if part.step is not None:
+        raise BadSubscript(ctx.loc(part), "a step in a slice", "take a dense window")
+    start: Arg = _index(ctx, part.lower) if part.lower else 0
+    stop: Arg = _index(ctx, part.upper) if part.upper else extent
+    size = ctx.facts.difference(stop, start)
+    if size is not None:
+        return start, size
+    loc = ctx.loc(part)
+    return start, to_arg(ctx, emit_scalar(ctx, "sub", (stop, start), loc), loc)
+
+
+def write(ctx: Context, target: ast.Subscript, source: Binding, source_node: ast.expr) -> Binding:
+    """`base[window] = source`; gives the new value of the base."""
+    base = expressions.evaluate(ctx, target.value)
+    loc = ctx.loc(target)
+    if not isinstance(target.value, ast.Name):
+        raise ChainedWrite(loc)
+    if not isinstance(base, Value):
+        raise BadAssignTarget(loc, f"an item of {expressions.describe(base)}")
+    if isinstance(base.type, ArrayType):
+        index = expressions.evaluate_arg(ctx, target.slice)
+        spec = REGISTRY["array.set"]
+        names = list(spec.signature.parameters)
+        value = to_arg(ctx, source, ctx.loc(source_node))
+        args = default_args(spec, **{names[0]: base, names[1]: index, names[2]: value})
+        return emit_op(ctx, spec, args, loc, base.name)
+    if not isinstance(base.type, (TensorType, TileType)):
+        raise BadAssignTarget(loc, f"an item of {base.type}")
+    window = parse_window(ctx, base, target)
+    source_loc = ctx.loc(source_node)
+    if not isinstance(source, Value) or not isinstance(source.type, (TensorType, TileType)):
+        raise ScalarIntoWindow(source_loc, expressions.describe(source))
+    source = _fit(ctx, source, source_loc, window, loc)
+    args = default_args(REGISTRY["assemble"], target=base, source=source, offset=window.starts)
+    locs = {"target": ctx.loc(target.value), "source": source_loc, "offset": loc}
+    return emit_op(ctx, REGISTRY["assemble"], args, loc, target.value.id, locs)
+
+
+def _fit(ctx: Context, source: Value, source_loc: Loc, window: Window, loc: Loc) -> Value:
+    """The source with the window's rank; an error if the shapes disagree."""
+    assert isinstance(source.type, (TensorType, TileType))
+    shape = source.type.shape
+    kept = [s for axis, s in enumerate(window.sizes) if axis not in window.scalar_axes]
+    for wanted in (list(window.sizes), kept, [1] * max(0, 2 - len(kept)) + kept):
+        if len(wanted) == len(shape) and all(map(_may_equal, wanted, shape)):
+            if len(wanted) == len(window.sizes):
+                return source
+            spec = REGISTRY["reshape"]
+            names = list(spec.signature.parameters)
+            args = default_args(spec, **{names[0]: source, names[1]: window.sizes})
+            return emit_op(ctx, spec, args, source_loc, source.name)  # type: ignore[return-value]
+    sizes = tuple(s.name if isinstance(s, Value) else s for s in window.sizes)
+    raise ShapeMismatch(
+        "subscript assignment", loc, sizes, source_loc, shape, "the source must fill the window"
+    )
+
+
+def _may_equal(size: object, extent: object) -> bool:
+    return size == extent if isinstance(size, int) and isinstance(extent, int) else True

@@ -1,0 +1,106 @@
+"""Control flow: loops, branches, and values that no path has defined."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilelet.diag.catalogue.scopes import ZeroStep
+from tilelet.interp.lowering import Frame, Lowering, Step, lowers
+from tilelet.ir.core import Op
+from tilelet.ir.types import ScalarType, TensorType, TileType
+from tilelet.ir.views import ForView
+
+
+@lowers("for")
+def lower_for(low: Lowering, op: Op) -> Step:
+    view = ForView(op)
+    start, stop, stride = (low.slot(b) for b in view.bounds)
+    init = low.get(view.init)
+    index = low.define((view.index,)).start
+    carried = low.define(view.carried)
+    body = low.block(view.body)
+    steps, result = body.steps, body.result
+    results = low.define(op.results)
+    loc = op.loc
+
+    def plain(frame: Frame) -> None:
+        if not frame[stride]:
+            raise ZeroStep(loc)
+        for i in range(frame[start], frame[stop], frame[stride]):
+            frame[index] = i
+            for step in steps:
+                step(frame)
+
+    def carrying(frame: Frame) -> None:
+        if not frame[stride]:
+            raise ZeroStep(loc)
+        values = init(frame)
+        for i in range(frame[start], frame[stop], frame[stride]):
+            frame[index] = i
+            frame[carried] = values
+            for step in steps:
+                step(frame)
+            values = result(frame)
+        frame[results] = values
+
+    return carrying if view.init else plain
+
+
+@lowers("while")
+def lower_while(low: Lowering, op: Op) -> Step:
+    cond_block, body_block = op.blocks
+    init = low.get(op.args["init"])
+    cond_params = low.define(cond_block.params)
+    cond = low.block(cond_block)
+    params = low.define(body_block.params)
+    body = low.block(body_block)
+    results = low.define(op.results)
+
+    def step(frame: Frame) -> None:
+        values = init(frame)
+        while True:
+            frame[cond_params] = values
+            if not cond.run(frame)[0]:
+                break
+            frame[params] = values
+            values = body.run(frame)
+        frame[results] = values
+
+    return step
+
+
+@lowers("if")
+def lower_if(low: Lowering, op: Op) -> Step:
+    cond = low.slot(op.args["cond"])
+    then, orelse = (low.block(b) for b in op.blocks)
+    results = low.define(op.results)
+
+    def step(frame: Frame) -> None:
+        frame[results] = (then if frame[cond] else orelse).run(frame)
+
+    return step
+
+
+@lowers("undef")
+def lower_undef(low: Lowering, op: Op) -> Step:
+    result = low.result(op)
+    type_, name, state, loc = op.result.type, op.result.name, low.state, op.loc
+    if isinstance(type_, TileType):
+        constant: Any = state.poison_tile(type_.shape, type_.dtype)
+    elif isinstance(type_, ScalarType):
+        constant = type_.dtype.numpy.type(0).item()
+    elif isinstance(type_, TensorType):
+        # A dimension that is not known stands for a tensor that nobody may look at anyway.
+        shape = tuple([d if isinstance(d, int) else 1 for d in type_.shape])
+
+        def fresh(frame: Frame) -> None:
+            frame[result] = state.fresh(name, shape, type_.dtype, loc)
+
+        return fresh
+    else:
+        constant = (0,) * type_.length
+
+    def step(frame: Frame) -> None:
+        frame[result] = constant
+
+    return step

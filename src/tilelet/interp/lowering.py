@@ -1,0 +1,154 @@
+"""From IR to closures: each op becomes one Python function over a frame.
+
+A frame is a list with one slot for every value of a function, and one for every constant it
+mentions; so an argument is always `frame[slot]`, whatever it is. What an op does is looked up
+once, when its function is first needed; running is then only calls of closures.
+
+`LOWERINGS` maps op names to functions `(Lowering, Op) -> Step`; the modules `control`, `movement`
+and `compute` fill it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+from tilelet.ir.core import Arg, Block, Const, Function, Op, Value, values_in
+from tilelet.ir.views import yielded
+
+if TYPE_CHECKING:
+    from tilelet.interp.state import State
+
+Frame = list[Any]
+Step = Callable[[Frame], None]
+Getter = Callable[[Frame], Any]
+Lower = Callable[["Lowering", Op], Step]
+
+LOWERINGS: dict[str, Lower] = {}
+
+
+def lowers(*names: str) -> Callable[[Lower], Lower]:
+    """Register the lowering of the ops of these names."""
+
+    def add(function: Lower) -> Lower:
+        for name in names:
+            LOWERINGS[name] = function
+        return function
+
+    return add
+
+
+class BlockCode:
+    """A block ready to run: its steps, and the values its terminator hands on."""
+
+    __slots__ = ("result", "steps")
+
+    def __init__(self, steps: tuple[Step, ...], result: Getter) -> None:
+        self.steps = steps
+        self.result = result
+
+    def run(self, frame: Frame) -> tuple[Any, ...]:
+        for step in self.steps:
+            step(frame)
+        return self.result(frame)
+
+
+class Lowering:
+    """Turns one function into code; gives its values and constants their slots."""
+
+    def __init__(self, state: State, function: Function) -> None:
+        self.state = state
+        self.function = function
+        self.template: Frame = []
+        self._slots: dict[Value, int] = {}
+        self._constants: dict[Any, int] = {}
+        self._unnamed_scopes = 0
+
+    def _new_slot(self, content: Any = None) -> int:
+        self.template.append(content)
+        return len(self.template) - 1
+
+    def define(self, values: Sequence[Value]) -> slice:
+        """Neighbouring slots for `values`, to be assigned at once: `frame[these] = tuple`."""
+        start = len(self.template)
+        for v in values:
+            self._slots[v] = self._new_slot()
+        return slice(start, start + len(values))
+
+    def has(self, value: Value) -> bool:
+        return value in self._slots
+
+    def alias(self, value: Value, other: Value) -> None:
+        """Find `value` in the slot of `other`."""
+        self._slots[value] = self._slots[other]
+
+    def kernel_name(self, hint: str | None) -> str:
+        """The name of the next in-core scope, as `passes/outline.py` will call its kernel."""
+        base = hint
+        if base is None:
+            base = f"{self.function.name}_incore_{self._unnamed_scopes}"
+            self._unnamed_scopes += 1
+        return self.state.unique_kernel_name(base)
+
+    def slot(self, arg: Arg) -> int:
+        """Where `arg` (a value, or a constant with no value inside) is found in the frame."""
+        if isinstance(arg, Value):
+            return self._slots[arg]
+        constant = _plain(arg)
+        # 1, 1.0 and True are equal but not the same constant; nor are 0.0 and -0.0.
+        key = repr((type(constant), constant)) if constant is not None else None
+        if key not in self._constants:
+            self._constants[key] = self._new_slot(constant)
+        return self._constants[key]
+
+    def get(self, arg: Arg) -> Getter:
+        """A function from the frame to the run-time value of `arg`."""
+        if not isinstance(arg, tuple) or not any(True for _ in values_in(arg)):
+            return itemgetter(self.slot(arg))
+        if any(isinstance(a, tuple) for a in arg):
+            parts = tuple([self.get(a) for a in arg])
+            return lambda frame: tuple([part(frame) for part in parts])
+        slots = [self.slot(a) for a in arg]
+        if len(slots) == 1:
+            only = slots[0]
+            return lambda frame: (frame[only],)
+        return itemgetter(*slots)
+
+    def result(self, op: Op) -> int:
+        """The slot of the op's only result."""
+        return self.define((op.result,)).start
+
+    def block(self, block: Block) -> BlockCode:
+        """The code of a block whose parameters are already defined."""
+        steps = tuple([self.op(op) for op in block.ops[:-1]])
+        return BlockCode(steps, self.get(yielded(block)))
+
+    def op(self, op: Op) -> Step:
+        lower = LOWERINGS.get(op.name)
+        if lower is None:
+            lower = LOWERINGS["<compute>"]
+        return lower(self, op)
+
+
+class FunctionCode:
+    """A function ready to run."""
+
+    def __init__(self, state: State, function: Function) -> None:
+        self._lowering = Lowering(state, function)
+        self._params = self._lowering.define(function.params)
+        self._body = self._lowering.block(function.body)
+
+    def run(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
+        frame = self._lowering.template.copy()
+        frame[self._params] = arguments
+        return self._body.run(frame)
+
+
+def _plain(arg: Arg) -> Any:
+    """A constant without the dtype it is pinned to."""
+    if isinstance(arg, Const):
+        return arg.value
+    if isinstance(arg, tuple):
+        return tuple([_plain(a) for a in arg])
+    return arg

@@ -1,0 +1,72 @@
+"""The reference interpreter: runs a program at any stage of the pipeline, and records its tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+# Imported for their entries in `LOWERINGS`.
+from tilelet.interp import compute, control, debug, movement, submit, system  # noqa: F401
+from tilelet.interp.binding import Argument, bind_arguments
+from tilelet.interp.state import State
+from tilelet.interp.tasks import TaskStream
+from tilelet.diag.core import UserError
+from tilelet.diag.internal import InternalError
+from tilelet.ir.core import Program
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """What a run leaves behind, besides the arrays it wrote.
+
+    returned  the values of the entry's `return`: windows and numbers
+    """
+
+    tasks: TaskStream
+    returned: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Interpreter:
+    """Runs programs, op by op, as the language defines them.
+
+    seed_valid  track valid regions as the compilers of spring 2026 did: unary ops, casts, expands,
+                reductions, reshape, transpose, concat and matmul give fully valid results, binary
+                ops take the left operand's region
+    """
+
+    seed_valid: bool = False
+
+    def run(
+        self,
+        program: Program,
+        arguments: Mapping[str, Argument],
+        *,
+        execute: bool = True,
+        initial_poison: bool = True,
+    ) -> Execution:
+        """Run the entry function on `arguments`, given by parameter name.
+
+        Arrays are used in place: results appear in the caller's arrays. With `execute=False` the
+        control program runs and records its tasks, but no task does; arrays of known shape may
+        then be left out. `initial_poison=False` makes undefined memory zero.
+        """
+        state = State(
+            program.functions,
+            execute=execute,
+            poison=initial_poison,
+            seed_valid=self.seed_valid,
+        )
+        bound = bind_arguments(program, arguments, execute=execute)
+        try:
+            with np.errstate(all="ignore"):
+                returned = state.code(program.entry).run(bound)
+        except (UserError, InternalError, MemoryError):
+            raise
+        except Exception as error:
+            problem = f"{type(error).__name__} in the interpreter: {error}"
+            raise InternalError(problem, function=program.entry) from error
+        return Execution(state.tasks, returned)

@@ -1,0 +1,184 @@
+"""What a run has at hand: its options, its memory, its tasks, and the code of its functions."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tilelet.diag.catalogue.harness import TooBig
+from tilelet.diag.core import Loc
+from tilelet.dtypes import DType
+from tilelet.interp.lowering import FunctionCode
+from tilelet.interp.memory import Buffer, Shape, TileValue, Window, poison_fill, row_major
+from tilelet.interp.tasks import Task, TaskStream
+from tilelet.ir.core import Direction, Function, Value
+from tilelet.ir.types import TensorType
+
+_CHECK_EVERY = 64 << 20
+"""Bytes that may be allocated before free memory is looked at again."""
+
+
+class State:
+    """The changing part of one run, shared by all its code.
+
+    block, blocks  index of the spmd block that is running, and the number of blocks
+    manual_depth   number of `pl.manual_scope()`s around the current op
+    """
+
+    def __init__(
+        self,
+        functions: Mapping[str, Function],
+        *,
+        execute: bool,
+        poison: bool,
+        seed_valid: bool,
+    ) -> None:
+        self.functions = functions
+        self.execute = execute
+        self.poison = poison
+        self.seed_valid = seed_valid
+        self.tasks = TaskStream()
+        self.block = 0
+        self.blocks = 1
+        self.manual_depth = 0
+        self._codes: dict[str, FunctionCode] = {}
+        self._poison_tiles: dict[tuple[Shape, DType], TileValue] = {}
+        self._kernel_names = set(functions)
+        self._unchecked_bytes = 0
+
+    def code(self, name: str) -> FunctionCode:
+        """The code of a function, made when it is first needed."""
+        if name not in self._codes:
+            self._codes[name] = FunctionCode(self, self.functions[name])
+        return self._codes[name]
+
+    def allocate(
+        self, name: str, shape: Shape, dtype: DType, loc: Loc, *, manual_dep: bool = False
+    ) -> Window:
+        """Fresh global memory with undefined contents; none at all if the run only records."""
+        nbytes = math.prod(shape) * dtype.itemsize
+        data = None
+        if self.execute:
+            self._unchecked_bytes += nbytes
+            if self._unchecked_bytes > _CHECK_EVERY:
+                self._check_memory(name, nbytes, loc)
+            try:
+                data = np.empty(nbytes, np.uint8)
+            except MemoryError:
+                raise TooBig(name, nbytes, available_memory() or 0, loc) from None
+        buffer = Buffer(name, nbytes, data, manual_dep=manual_dep)
+        return Window(buffer, dtype, 0, shape, row_major(shape))
+
+    def _check_memory(self, name: str, nbytes: int, loc: Loc) -> None:
+        available = available_memory()
+        if available is not None and nbytes > available:
+            raise TooBig(name, nbytes, available, loc)
+        self._unchecked_bytes = 0
+
+    def fresh(
+        self, name: str, shape: Shape, dtype: DType, loc: Loc, *, manual_dep: bool = False
+    ) -> Window:
+        """Fresh global memory, marked as never written."""
+        window = self.allocate(name, shape, dtype, loc, manual_dep=manual_dep)
+        if self.execute:
+            self._mark(window.array, dtype)
+        return window
+
+    def _mark(self, array: np.ndarray[Any, Any], dtype: DType) -> None:
+        if self.poison:
+            poison_fill(array, dtype)
+        else:
+            array.fill(0)
+
+    def poison_tile(self, shape: Shape, dtype: DType) -> TileValue:
+        """A tile whose contents are undefined. Tiles are never written to: one per type will do."""
+        key = (shape, dtype)
+        if key not in self._poison_tiles:
+            data = np.empty(shape, dtype.numpy)
+            self._mark(data, dtype)
+            self._poison_tiles[key] = TileValue(data)
+        return self._poison_tiles[key]
+
+    def spill(self, result: Value, tile: TileValue) -> Window:
+        """A tile that leaves its scope as `result`, in fresh global memory.
+
+        Memory has no valid region: outside the tile's it holds zeros, as the tile does.
+        """
+        assert isinstance(result.type, TensorType)
+        window = self.allocate(result.name, tile.data.shape, result.type.dtype, result.loc)
+        window.array[...] = tile.data
+        return window
+
+    def each_block(self, blocks: int) -> Iterator[int]:
+        """The blocks of an spmd task in turn; `block` and `blocks` tell which one is running."""
+        self.blocks = blocks
+        for self.block in range(blocks):
+            yield self.block
+        self.block, self.blocks = 0, 1
+
+    def unique_kernel_name(self, base: str) -> str:
+        name, n = base, 0
+        while name in self._kernel_names:
+            n += 1
+            name = f"{base}_{n}"
+        self._kernel_names.add(name)
+        return name
+
+    def submit(
+        self,
+        kernel: str,
+        values: Sequence[Any],
+        directions: tuple[Direction, ...],
+        deps: tuple[int, ...],
+        no_dep: tuple[int, ...],
+        ran: bool | None,
+        blocks: int | None,
+        loc: Loc,
+    ) -> int:
+        """Record a task; the result is its id."""
+        index = len(self.tasks)
+        if self.execute:
+            values = [v.recorded() if type(v) is Window else v for v in values]
+        else:
+            for value, direction in zip(values, directions):
+                if direction is not Direction.In and type(value) is Window:
+                    value.buffer.known = False
+        self.tasks.append(
+            Task(
+                index,
+                kernel,
+                tuple(values),
+                directions,
+                deps,
+                no_dep,
+                ran,
+                blocks,
+                self.manual_depth > 0,
+                loc,
+            )
+        )
+        return index
+
+
+def available_memory() -> int | None:
+    """Bytes that can be allocated without swapping; None if this system does not say."""
+    try:
+        text = Path("/proc/meminfo").read_text(encoding="ascii")
+    except OSError:
+        return _physical_memory()
+    for line in text.splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return _physical_memory()
+
+
+def _physical_memory() -> int | None:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return None

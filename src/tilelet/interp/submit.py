@@ -1,0 +1,296 @@
+"""Scopes and calls: each execution of an in-core one is a task, which is recorded and run."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tilelet.diag.catalogue.windows import BlockCount, DependsOnTaskData
+from tilelet.diag.core import Loc
+from tilelet.interp.lowering import Frame, Getter, Lowering, Step, lowers
+from tilelet.interp.memory import TileValue, Window
+from tilelet.interp.movement import read_element
+from tilelet.interp.state import State
+from tilelet.interp.tasks import Task
+from tilelet.ir.aliases import Aliases, infer_directions, is_tensor
+from tilelet.ir.core import (
+    Arg,
+    Block,
+    Direction,
+    Function,
+    FunctionKind,
+    Op,
+    Value,
+    values_in,
+)
+from tilelet.ir.rebuild import free_values
+from tilelet.ir.types import ScalarType, TileType
+from tilelet.ir.views import CallView, ScopeView, yielded
+
+Values = tuple[Any, ...]
+
+COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+@lowers("scope")
+def lower_scope(low: Lowering, op: Op) -> Step:
+    return _in_core_scope(low, op) if ScopeView(op).in_core else _grouping_scope(low, op)
+
+
+def _grouping_scope(low: Lowering, op: Op) -> Step:
+    state = low.state
+    code = low.block(op.blocks[0])
+    results = low.define(op.results)
+    manual = 1 if ScopeView(op).kind == "manual" else 0
+
+    def step(frame: Frame) -> None:
+        state.manual_depth += manual
+        frame[results] = code.run(frame)
+        state.manual_depth -= manual
+
+    return step
+
+
+def _in_core_scope(low: Lowering, op: Op) -> Step:
+    view, state = ScopeView(op), low.state
+    free = free_values(view.body)
+    # As the kernel that this scope will be: tensors, then scalars, then what is spilled.
+    inputs = [v for v in free if is_tensor(v)] + [v for v in free if not is_tensor(v)]
+    draft = Function("", FunctionKind.InCore, tuple(inputs), (), view.body, op.loc)
+    no_dep = tuple([inputs.index(v) for v in values_in((op.args["no_dep"],)) if v in inputs])
+    submit = Submission(low, op, infer_directions(draft, state.functions), no_dep)
+    submit.kernel = low.kernel_name(view.hint)
+    taken = low.get(tuple(inputs))
+    index = low.define(view.body.params)
+    if state.execute:
+        body = low.block(view.body).run
+    else:
+        body = Sketch(low, view.body, view.data_results).run
+
+    def run(frame: Frame, blocks: int | None) -> Values:
+        if blocks is None or not state.execute:
+            return body(frame)
+        values: Values = ()
+        for _ in state.each_block(blocks):
+            # `with pl.spmd(n)` has no index variable.
+            frame[index] = (state.block,) * len(view.body.params)
+            values = body(frame)
+        return values
+
+    submit.results = low.define(op.results)
+
+    def step(frame: Frame) -> None:
+        blocks = submit.block_count(frame)
+        submit.finish(frame, taken(frame), run(frame, blocks), blocks, True)
+
+    return step
+
+
+@lowers("call")
+def lower_call(low: Lowering, op: Op) -> Step:
+    view, state = CallView(op), low.state
+    callee = state.functions[view.callee]
+    operands = low.get(view.operands)
+    if callee.kind is not FunctionKind.InCore:
+        results = low.define(op.results)
+
+        def call(frame: Frame) -> None:
+            frame[results] = state.code(callee.name).run(operands(frame))
+
+        return call
+
+    positions = op.args["no_dep"] or ()
+    assert isinstance(positions, tuple)
+    no_dep = tuple([p for p in positions if isinstance(p, int)])
+    submit = Submission(low, op, callee.directions, no_dep)
+    submit.kernel = callee.name
+    sketch = CalleeSketch(state, callee, view.data_results)
+    predicate = _predicate(low, op)
+    submit.results = low.define(op.results)
+
+    def run(arguments: Values, blocks: int | None, ran: bool | None) -> Values:
+        if not state.execute or not ran:
+            return sketch.run(arguments)
+        code = state.code(callee.name)
+        if blocks is None:
+            return code.run(arguments)
+        values: Values = ()
+        for _ in state.each_block(blocks):
+            values = code.run(arguments)
+        return values
+
+    def step(frame: Frame) -> None:
+        arguments = operands(frame)
+        blocks = submit.block_count(frame)
+        ran = predicate(frame)
+        submit.finish(frame, arguments, run(arguments, blocks, ran), blocks, ran)
+
+    return step
+
+
+class Submission:
+    """What recording a task takes, once its scope or call has run.
+
+    A tile among its values is spilled: it goes to fresh global memory, which counts as one more
+    argument, written by the task.
+    """
+
+    def __init__(
+        self, low: Lowering, op: Op, directions: tuple[Direction, ...], no_dep: tuple[int, ...]
+    ) -> None:
+        self.kernel = ""
+        self.results = slice(0, 0)
+        self._state = low.state
+        self._directions = directions
+        self._no_dep = no_dep
+        self._deps = low.get(op.args["deps"])
+        count = op.args["count"]
+        self._count = None if count is None else low.slot(count)
+        self._has_id = bool(op.args["task_id"])
+        self._named = op.results
+        self._loc = op.loc
+
+    def block_count(self, frame: Frame) -> int | None:
+        if self._count is None:
+            return None
+        count = frame[self._count]
+        if count < 1:
+            raise BlockCount(self._loc, count)
+        return count
+
+    def finish(
+        self, frame: Frame, arguments: Values, values: Values, blocks: int | None, ran: bool | None
+    ) -> None:
+        """Record the task and hand on its values."""
+        directions = self._directions
+        spilled = [i for i, v in enumerate(values) if type(v) is TileValue]
+        if spilled:
+            in_memory = list(values)
+            for i in spilled:
+                in_memory[i] = self._state.spill(self._named[i], values[i])
+            values = tuple(in_memory)
+            arguments = (*arguments, *[values[i] for i in spilled])
+            directions = (*directions, *(Direction.Out,) * len(spilled))
+        index = self._state.submit(
+            self.kernel,
+            arguments,
+            directions,
+            flat_deps(self._deps(frame)),
+            self._no_dep,
+            ran,
+            blocks,
+            self._loc,
+        )
+        frame[self.results] = (*values, index) if self._has_id else values
+
+
+def flat_deps(deps: Sequence[Any]) -> tuple[int, ...]:
+    """The tasks named by `deps=`: ids and arrays of ids; None and `NO_TASK` name nothing."""
+    if not deps:
+        return ()
+    found: list[int] = []
+    for dep in deps:
+        if isinstance(dep, tuple):
+            found += flat_deps(dep)
+        elif dep is not None and dep >= 0:
+            found.append(dep)
+    return tuple(dict.fromkeys(found))
+
+
+def _predicate(low: Lowering, op: Op) -> Callable[[Frame], bool | None]:
+    """Whether a task runs: True, False, or None if data that was not computed decides it."""
+    predicate, loc = op.args["predicate"], op.loc
+    if predicate is None:
+        return lambda _: True
+    assert isinstance(predicate, tuple)
+    tensor, indices, comparison, literal = predicate
+    assert isinstance(comparison, str)
+    window, at, limit = low.slot(tensor), low.get(indices), low.slot(literal)
+    compare = COMPARISONS[comparison]
+
+    def outcome(frame: Frame) -> bool | None:
+        if not frame[window].buffer.known:
+            return None
+        return bool(compare(read_element(frame[window], at(frame), loc), frame[limit]))
+
+    return outcome
+
+
+class Sketch:
+    """The values of an in-core block without running it.
+
+    A yielded tile stands for fresh memory whose contents are unknown. A yielded tensor is one of
+    the block's operands or a view of one, and a yielded scalar comes from scalars: the few ops
+    that lead there are run.
+    """
+
+    def __init__(self, low: Lowering, block: Block, results: Sequence[Value]) -> None:
+        self._low = low
+        self._aliases = Aliases(block, low.state.functions)
+        self._steps: list[Step] = []
+        self._parts = [self._part(arg, r) for arg, r in zip(yielded(block), results)]
+
+    def run(self, frame: Frame) -> Values:
+        for step in self._steps:
+            step(frame)
+        return tuple([part(frame) for part in self._parts])
+
+    def _part(self, arg: Arg, result: Value) -> Getter:
+        if not isinstance(arg, Value):
+            return self._low.get(arg)
+        if isinstance(arg.type, TileType):
+            shape, dtype, state = arg.type.shape, arg.type.dtype, self._low.state
+            return lambda _: state.fresh(result.name, shape, dtype, result.loc)
+        if self._find(arg):
+            return self._low.get(arg)
+
+        def unknown(_: Frame) -> Any:
+            raise DependsOnTaskData(arg.loc, result.name)
+
+        return unknown
+
+    def _find(self, value: Value) -> bool:
+        """Give `value` a slot that is filled without running the block, if that can be."""
+        if self._low.has(value):
+            return True
+        whole = self._aliases.whole(value) if is_tensor(value) else None
+        if whole is not None and whole is not value:
+            found = self._find(whole)
+            if found:
+                self._low.alias(value, whole)
+            return found
+        op = self._aliases.definition.get(value)
+        if op is None or op.blocks:
+            return False
+        cheap = isinstance(value.type, ScalarType) or (is_tensor(value) and bool(op.spec.view))
+        if not cheap or not all([self._find(operand) for operand in op.operands]):
+            return False
+        self._steps.append(self._low.op(op))
+        return True
+
+
+class CalleeSketch:
+    """The `Sketch` of a function, made when it is first needed."""
+
+    def __init__(self, state: State, callee: Function, results: Sequence[Value]) -> None:
+        self._low = Lowering(state, callee)
+        self._results = results
+        self._sketch: Sketch | None = None
+        self._params = slice(0, 0)
+
+    def run(self, arguments: Values) -> Values:
+        function = self._low.function
+        if self._sketch is None:
+            self._params = self._low.define(function.params)
+            self._sketch = Sketch(self._low, function.body, self._results)
+        frame = self._low.template.copy()
+        frame[self._params] = arguments
+        return self._sketch.run(frame)

@@ -1,0 +1,208 @@
+"""Which memory each tensor names, and who reads and writes it.
+
+A tensor Value is a name for a window of GM. Its *roots* are the buffers that window can lie in:
+parameters, `create_tensor` results, and spilled results of scopes and calls. In-place ops, views,
+loops, joins, scopes and calls only hand a window on under another name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from tilelet.ir.core import Arg, Block, Direction, Function, Op, Value, values_in, walk
+from tilelet.ir.types import TensorType
+from tilelet.ir.views import CallView, ForView, ScopeView, yielded
+
+Access = tuple[Value, Direction]
+
+
+def is_tensor(arg: object) -> bool:
+    """Whether `arg` is a Value in GM."""
+    return isinstance(arg, Value) and isinstance(arg.type, TensorType)
+
+
+class Aliases:
+    """Alias analysis of one function (or of a block, whose free values are roots then)."""
+
+    def __init__(self, body: Block, functions: Mapping[str, Function]) -> None:
+        self.definition: dict[Value, Op] = {}
+        self._functions = functions
+        self._same: dict[Value, list[Value]] = {}
+        self._view_of: dict[Value, Value] = {}
+        self._undefined: set[Value] = set()
+        self._roots: dict[Value, frozenset[Value]] = {}
+        for op in walk(body):
+            for result in op.results:
+                self.definition[result] = op
+            self._collect(op)
+
+    def roots(self, value: Value) -> frozenset[Value]:
+        """Every buffer that `value` can lie in; none for a value that no path has defined."""
+        found = self._roots.get(value)
+        if found is None:
+            found = self._roots[value] = frozenset(self._reach(value, through_views=True))
+        return found
+
+    def end(self, value: Value) -> Value | None:
+        """The one buffer or view that `value` is another name of, if there is only one."""
+        reached = self._reach(value, through_views=False)
+        return reached[0] if len(reached) == 1 else None
+
+    def whole(self, value: Value) -> Value | None:
+        """The one buffer that `value` names as a whole, if there is one."""
+        end = self.end(value)
+        return None if end in self._view_of else end
+
+    def same(self, value: Value) -> tuple[Value, ...]:
+        """The names that `value` takes its window from unchanged: one step back."""
+        return tuple(self._same.get(value, ()))
+
+    def _reach(self, value: Value, *, through_views: bool) -> list[Value]:
+        """The ends of all chains of names back from `value`."""
+        seen = {value}
+        stack = [value]
+        ends: list[Value] = []
+        while stack:
+            v = stack.pop()
+            sources = self._same.get(v, ())
+            if not sources and through_views and v in self._view_of:
+                sources = (self._view_of[v],)
+            if not sources and v not in self._undefined:
+                ends.append(v)
+            for source in sources:
+                if source not in seen:
+                    seen.add(source)
+                    stack.append(source)
+        return ends
+
+    def _link(self, name: Value, *sources: Arg) -> None:
+        if is_tensor(name):
+            into = self._same.setdefault(name, [])
+            into.extend(s for s in sources if isinstance(s, Value) and is_tensor(s))
+
+    def _collect(self, op: Op) -> None:
+        if op.name == "for":
+            loop = ForView(op)
+            for carried, result, init, nxt in zip(
+                loop.carried, op.results, loop.init, yielded(loop.body)
+            ):
+                self._link(carried, init, nxt)
+                self._link(result, init, nxt)
+        elif op.name == "while":
+            cond, body = op.blocks
+            inits = op.args["init"]
+            assert isinstance(inits, tuple)
+            for tested, carried, result, init, nxt in zip(
+                cond.params, body.params, op.results, inits, yielded(body)
+            ):
+                for name in (tested, carried, result):
+                    self._link(name, init, nxt)
+        elif op.name == "if":
+            for result, *values in zip(op.results, *(yielded(b) for b in op.blocks)):
+                self._link(result, *values)
+        elif op.name == "scope":
+            scope = ScopeView(op)
+            for result, value in zip(scope.data_results, yielded(scope.body)):
+                self._link(result, value)
+        elif op.name == "call":
+            self._collect_call(CallView(op))
+        elif op.name == "undef":
+            self._undefined.update(op.results)
+        elif op.spec.writes:
+            for result, param in zip(op.results, op.spec.writes):
+                self._link(result, op.args[param])
+        elif op.spec.view and op.results and is_tensor(op.results[0]):
+            source = op.args[op.spec.view]
+            if isinstance(source, Value) and is_tensor(source):
+                self._view_of[op.results[0]] = source
+
+    def _collect_call(self, call: CallView) -> None:
+        for result, handed_on in zip(call.data_results, self._handed_on(call.callee)):
+            for position, is_view in handed_on:
+                operand = call.operands[position]
+                if is_view and isinstance(operand, Value):
+                    self._view_of[result] = operand
+                else:
+                    self._link(result, operand)
+
+    def _handed_on(self, callee: str) -> list[list[tuple[int, bool]]]:
+        """For each value that the callee returns: its parameters it can be, or be a view of."""
+        fn = self._functions[callee]
+        position = {p: i for i, p in enumerate(fn.params)}
+        if all(v in position for v in fn.returned if isinstance(v, Value)):
+            return [[(position[v], False)] if isinstance(v, Value) else [] for v in fn.returned]
+        inside = Aliases(fn.body, self._functions)
+        handed_on: list[list[tuple[int, bool]]] = []
+        for v in fn.returned:
+            if not (isinstance(v, Value) and is_tensor(v)):
+                handed_on.append([])
+                continue
+            whole = inside.whole(v)
+            handed_on.append(
+                [(position[r], r is not whole) for r in inside.roots(v) if r in position]
+            )
+        return handed_on
+
+
+def accesses(op: Op, functions: Mapping[str, Function]) -> Iterator[Access]:
+    """The tensors that `op` itself (not the ops in its blocks) reads or writes.
+
+    Handing a tensor on, viewing it, and asking for its shape touch no memory.
+    """
+    spec = op.spec
+    if op.name == "call":
+        yield from _call_accesses(CallView(op), functions)
+    elif not spec.structural and op.name not in SHAPE_ONLY:
+        views = bool(spec.view) and bool(op.results) and is_tensor(op.results[0])
+        for param, arg in op.args.items():
+            if param in spec.writes:
+                how = Direction.InOut if _accumulates(op) else Direction.Out
+            elif views and param == spec.view:
+                continue
+            else:
+                how = Direction.In
+            for v in values_in((arg,)):
+                if is_tensor(v):
+                    yield v, how
+
+
+SHAPE_ONLY = frozenset({"tensor.dim"})
+
+
+def _accumulates(op: Op) -> bool:
+    """Whether a store adds to what is there (`atomic=pl.AtomicType.Add`)."""
+    atomic = op.args.get("atomic")
+    return atomic is not None and getattr(atomic, "name", "") == "Add"
+
+
+def _call_accesses(call: CallView, functions: Mapping[str, Function]) -> Iterator[Access]:
+    directions = functions[call.callee].directions
+    for operand, direction in zip(call.operands, directions):
+        if isinstance(operand, Value) and is_tensor(operand):
+            yield operand, direction
+    for v in values_in((call.op.args["predicate"],)):
+        if is_tensor(v):
+            yield v, Direction.In
+
+
+def infer_directions(fn: Function, functions: Mapping[str, Function]) -> tuple[Direction, ...]:
+    """Each parameter's direction: as declared, else from what the body does to its memory."""
+    aliases = Aliases(fn.body, functions)
+    read: set[Value] = set()
+    written: set[Value] = set()
+    for op in walk(fn.body):
+        for value, how in accesses(op, functions):
+            if how is not Direction.Out:
+                read |= aliases.roots(value)
+            if how is not Direction.In:
+                written |= aliases.roots(value)
+    declared = fn.attrs.get("declared") or (None,) * len(fn.params)
+    return tuple(
+        said or _direction(p in read, p in written) for p, said in zip(fn.params, declared)
+    )
+
+
+def _direction(read: bool, written: bool) -> Direction:
+    if not written:
+        return Direction.In
+    return Direction.InOut if read else Direction.Out

@@ -1,0 +1,273 @@
+"""Building new IR out of old: substitution, cloning, op builders, and the rewriting walk.
+
+An op that is moved or gets other operands keeps its result `Value`s, so nothing that uses them has
+to change. An op that is *copied* gets fresh ones (`clone_*`): every Value has one definition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from dataclasses import replace
+
+from tilelet.diag.core import UNKNOWN, Loc
+from tilelet.ir.core import Arg, Block, Function, Op, Value, walk
+from tilelet.ir.fold import as_result, fold_scalar
+from tilelet.ir.types import INDEX, TileType, Type
+from tilelet.ops import structure
+from tilelet.ops.registry import REGISTRY, Call, OpSpec
+
+ValueMap = MutableMapping[Value, Arg]
+"""What each old Value is to be replaced by; Values that are not in it stay."""
+
+
+# Substitution and cloning
+
+
+def substitute(arg: Arg, mapping: Mapping[Value, Arg]) -> Arg:
+    """`arg` with its Values mapped; the same object if none of them is."""
+    if isinstance(arg, Value):
+        return mapping.get(arg, arg)
+    if isinstance(arg, tuple):
+        new = tuple([substitute(a, mapping) for a in arg])
+        return arg if all(a is b for a, b in zip(arg, new)) else new
+    return arg
+
+
+def substitute_all(args: Iterable[Arg], mapping: Mapping[Value, Arg]) -> tuple[Arg, ...]:
+    return tuple([substitute(a, mapping) for a in args])
+
+
+def with_operands(op: Op, mapping: Mapping[Value, Arg]) -> Op:
+    """`op` with its own arguments mapped (not those of the ops in its blocks)."""
+    args: dict[str, Arg] = {}
+    changed = False
+    for name, arg in op.args.items():
+        new = args[name] = substitute(arg, mapping)
+        changed = changed or new is not arg
+    return replace(op, args=args) if changed else op
+
+
+def with_args(op: Op, **changes: Arg) -> Op:
+    """`op` with some arguments replaced."""
+    return replace(op, args={**op.args, **changes})
+
+
+def fresh(value: Value, name: str | None = None) -> Value:
+    """A new Value like `value`."""
+    return Value(name or value.name, value.type, value.loc)
+
+
+def clone_values(values: Iterable[Value], mapping: ValueMap) -> tuple[Value, ...]:
+    """Fresh Values for `values`, entered in `mapping`."""
+    copies: list[Value] = []
+    for v in values:
+        mapping[v] = copy = fresh(v)
+        copies.append(copy)
+    return tuple(copies)
+
+
+def clone_op(op: Op, mapping: ValueMap) -> Op:
+    """A copy with fresh results; operands mapped, results entered in `mapping`."""
+    args = {name: substitute(arg, mapping) for name, arg in op.args.items()}
+    blocks = tuple([clone_block(b, mapping) for b in op.blocks])
+    return Op(op.spec, args, clone_values(op.results, mapping), blocks, op.loc)
+
+
+def clone_ops(ops: Iterable[Op], mapping: ValueMap) -> list[Op]:
+    return [clone_op(op, mapping) for op in ops]
+
+
+def clone_block(block: Block, mapping: ValueMap) -> Block:
+    params = clone_values(block.params, mapping)
+    return Block(params, tuple(clone_ops(block.ops, mapping)))
+
+
+# What a block defines and needs
+
+
+def defined_values(block: Block) -> set[Value]:
+    """Every Value defined in `block` or in a block inside it."""
+    defined = set(block.params)
+    for op in walk(block):
+        defined.update(op.results)
+        for inner in op.blocks:
+            defined.update(inner.params)
+    return defined
+
+
+def free_values(block: Block) -> tuple[Value, ...]:
+    """Values that `block` uses and does not define, in the order of their first use."""
+    defined = defined_values(block)
+    free: dict[Value, None] = {}
+    for op in walk(block):
+        for v in op.operands:
+            if v not in defined:
+                free[v] = None
+    return tuple(free)
+
+
+# Building ops
+
+
+def bind(spec: OpSpec, *args: Arg, **named: Arg) -> dict[str, Arg]:
+    """Arguments by parameter name, with the defaults of the op's signature filled in."""
+    bound = spec.signature.bind(*args, **named)
+    bound.apply_defaults()
+    return {k: tuple(v) if isinstance(v, list) else v for k, v in bound.arguments.items()}
+
+
+def make_op(
+    spec: OpSpec,
+    args: Mapping[str, Arg],
+    names: Sequence[str] = (),
+    *,
+    in_scope: bool = False,
+    loc: Loc = UNKNOWN,
+) -> Op:
+    """A non-structural op; its result types come from the op's own inference."""
+    types = spec.infer(Call(spec.name, args, in_scope, loc))
+    hints = names or (spec.name.rsplit(".", 1)[-1],) * len(types)
+    results = tuple([Value(n, t, loc) for n, t in zip(hints, types)])
+    return Op(spec, args, results, (), loc)
+
+
+def yield_op(values: Iterable[Arg], loc: Loc = UNKNOWN) -> Op:
+    return Op(structure.YIELD, {"values": tuple(values)}, loc=loc)
+
+
+def return_op(values: Iterable[Arg], loc: Loc = UNKNOWN) -> Op:
+    return Op(structure.RETURN, {"values": tuple(values)}, loc=loc)
+
+
+def call_op(
+    callee: str,
+    operands: Iterable[Arg],
+    results: Sequence[Value],
+    loc: Loc = UNKNOWN,
+    **options: Arg,
+) -> Op:
+    """A `call`; `options` are its further arguments, by default none of them is set."""
+    args: dict[str, Arg] = {"callee": callee, "operands": tuple(operands), **CALL_DEFAULTS, **options}
+    return Op(structure.CALL, args, tuple(results), (), loc)
+
+
+CALL_DEFAULTS: Mapping[str, Arg] = {
+    "deps": (),
+    "no_dep": (),
+    "predicate": None,
+    "count": None,
+    "task_id": False,
+}
+
+
+class Builder:
+    """Collects ops in order. Scalar arithmetic on constants is done at once and emits nothing."""
+
+    def __init__(self, loc: Loc = UNKNOWN, *, in_scope: bool = False) -> None:
+        self.ops: list[Op] = []
+        self.loc = loc
+        self.in_scope = in_scope
+
+    def inside(self, *, in_scope: bool | None = None) -> Builder:
+        """A builder for a block at this place."""
+        return Builder(self.loc, in_scope=self.in_scope if in_scope is None else in_scope)
+
+    def add(self, op: Op) -> Op:
+        self.ops.append(op)
+        return op
+
+    def emit(self, name: str, *args: Arg, result: str = "", **named: Arg) -> Value:
+        """Append the one-result op called `name`; `result` is the name hint."""
+        spec = REGISTRY[name]
+        names = (result,) if result else ()
+        bound = bind(spec, *args, **named)
+        return self.add(make_op(spec, bound, names, in_scope=self.in_scope, loc=self.loc)).result
+
+    def scalar(self, name: str, *args: Arg, result: str = "") -> Arg:
+        """The scalar op `scalar.<name>`, folded if possible."""
+        spec = REGISTRY[f"scalar.{name}"]
+        folded = fold_scalar(spec, args)
+        return folded if folded is not None else self.emit(spec.name, *args, result=result)
+
+    def block(self, values: Iterable[Arg], params: Iterable[Value] = ()) -> Block:
+        """The ops so far as a block that yields `values`."""
+        return Block(tuple(params), (*self.ops, yield_op(values, self.loc)))
+
+    def undef(self, name: str, type: Type) -> Value:
+        value = Value(name, type, self.loc)
+        self.add(Op(structure.UNDEF, {}, (value,), (), self.loc))
+        return value
+
+    def loop(
+        self,
+        bounds: tuple[Arg, Arg, Arg],
+        init: Sequence[Arg],
+        index: Value,
+        carried: Sequence[Value],
+        body: Builder,
+        yields: Sequence[Arg],
+        kind: str = "range",
+    ) -> tuple[Value, ...]:
+        """A plain `for`; `body` has its ops, `index` and `carried` are its block parameters."""
+        start, stop, step = bounds
+        args: dict[str, Arg] = {"start": start, "stop": stop, "step": step, "init": tuple(init)}
+        args |= {"kind": kind, "chunk": None, "policy": "leading_full", "stage": None}
+        results = tuple([fresh(c) for c in carried])
+        block = body.block(yields, (index, *carried))
+        self.add(Op(structure.FOR, args, results, (block,), self.loc))
+        return results
+
+    def branch(
+        self, cond: Arg, then: tuple[Builder, Sequence[Arg]], otherwise: tuple[Builder, Sequence[Arg]]
+    ) -> tuple[Value, ...]:
+        """An `if`; each arm is its ops and the values it hands on (those of `then` name results)."""
+        arms = tuple([builder.block(values) for builder, values in (then, otherwise)])
+        results = tuple([as_result(v, self.loc) for v in then[1]])
+        self.add(Op(structure.IF, {"cond": cond}, results, arms, self.loc))
+        return results
+
+
+def index_value(name: str, loc: Loc = UNKNOWN) -> Value:
+    """A loop index."""
+    return Value(name, INDEX, loc)
+
+
+def is_tile(arg: Arg) -> bool:
+    return isinstance(arg, Value) and isinstance(arg.type, TileType)
+
+
+# Rewriting
+
+
+class Rewriter:
+    """Rebuilds blocks op by op.
+
+    Override `rewrite`: it gets each op with its operands already mapped and returns what replaces
+    it; the default descends into the op's blocks. Entering `self.mapping[old] = new` redirects all
+    later uses of `old`.
+    """
+
+    def __init__(self, mapping: ValueMap | None = None) -> None:
+        self.mapping: ValueMap = {} if mapping is None else mapping
+
+    def rewrite(self, op: Op) -> Sequence[Op]:
+        return (self.descend(op),)
+
+    def descend(self, op: Op) -> Op:
+        """`op` with its blocks rebuilt."""
+        if not op.blocks:
+            return op
+        return replace(op, blocks=tuple([self.block(b) for b in op.blocks]))
+
+    def block(self, block: Block) -> Block:
+        return Block(block.params, tuple(self.ops(block.ops)))
+
+    def ops(self, ops: Iterable[Op]) -> list[Op]:
+        done: list[Op] = []
+        mapping = self.mapping
+        for op in ops:
+            done.extend(self.rewrite(with_operands(op, mapping) if mapping else op))
+        return done
+
+    def function(self, fn: Function) -> Function:
+        return replace(fn, body=self.block(fn.body))

@@ -1,0 +1,236 @@
+"""A whole Qwen3 decode layer as one program: scopes 1, 2 and 3.
+
+Run it:   python -m tilelet.models.qwen3.decode --hidden 8192 --max-seq 512 -p a2a3sim
+
+Versions:
+  baseline   as first written, with the faults that a review of the public program lists, so that
+             tools can be shown to find them: q/k/v projections and attention output zero-filled
+             one block at a time although everything is overwritten; K and V in tasks of their own;
+             `add(acc, matmul(...))` where `matmul_acc` is meant; projections written to global
+             memory and read back; four tasks per block of context with round trips through global
+             memory; half of the cube rows padding; gate and up each loading the same rows; a
+             docstring that names a constant of long ago. `rmsnorm_fault=True` adds the wrong
+             RMSNorm, which changes results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tilelet.language as pl
+from tilelet.dtypes import DType
+from tilelet.models.qwen3 import inputs, reference
+from tilelet.models.qwen3.pieces import make_gated_silu, make_projection, make_rmsnorm
+from tilelet.models.qwen3.reference import Array
+from tilelet.models.qwen3.scope2 import attention_output, make_staged
+from tilelet.models.qwen3.scope3 import layer_output, make_attention_residual
+from tilelet.models.qwen3.script import Model, main
+from tilelet.models.qwen3.shapes import DecodeShape
+from tilelet.runtime import TensorSpec
+
+
+def shape_for(variant: str, **sizes: Any) -> DecodeShape:
+    """The sizes a variant is made for, with those in `sizes` changed."""
+    return DecodeShape(**sizes)
+
+
+def specs(s: DecodeShape) -> list[TensorSpec]:
+    return [
+        inputs.hidden_states(s),
+        inputs.norm_weight("input_rms_weight", s),
+        *inputs.qkv_weights(s),
+        inputs.seq_lens(s),
+        *inputs.rope(s),
+        *inputs.caches(s),
+        inputs.weight("wo", s.hidden, s.hidden, 0.15),
+        inputs.norm_weight("post_rms_weight", s),
+        *inputs.mlp_weights(s),
+        TensorSpec("out", (s.batch, s.hidden), pl.BF16, is_output=True),
+    ]
+
+
+def golden(s: DecodeShape) -> Callable[[dict[str, Array]], None]:
+    def decode_layer(tensors: dict[str, Array]) -> None:
+        x = reference.double(tensors["hidden_states"])
+        normed = reference.bf16(reference.rmsnorm(x, tensors["input_rms_weight"], s.eps))
+        projections = [reference.matmul(normed, tensors[w]) for w in ("wq", "wk", "wv")]
+        attended = reference.bf16(attention_output(*projections, tensors, s))
+        tensors["out"][:] = layer_output(attended, tensors, s.eps)
+
+    return decode_layer
+
+
+def make_sequential_zero(rows: int, columns: int, blocks: int, dtype: DType):
+    """Fault: zeros that nothing reads, one task per block, one block after the other."""
+
+    @pl.inline
+    def sequential_zero(tensor, b0):
+        for ob in pl.range(blocks):
+            with pl.incore():
+                zero = pl.full([rows, columns], dtype=pl.FP32, value=0.0)
+                tensor = pl.assemble(tensor, pl.cast(zero, target_type=dtype), [b0, ob * columns])
+        return tensor
+
+    return sequential_zero
+
+
+def make_adding_projection(rows: int, k_chunk: int, out_chunk: int, k_blocks: int):
+    """Fault: a projection that adds each product to the accumulator on the vector unit."""
+
+    @pl.inline
+    def project(x, w, row, column):
+        acc = pl.full([rows, out_chunk], dtype=pl.FP32, value=0.0)
+        for kb in pl.range(k_blocks):
+            k0 = kb * k_chunk
+            x_chunk = pl.slice(x, [rows, k_chunk], [row, k0])
+            w_chunk = pl.slice(w, [k_chunk, out_chunk], [k0, column])
+            acc = pl.add(acc, pl.matmul(x_chunk, w_chunk, out_dtype=pl.FP32))
+        return acc
+
+    return project
+
+
+def make_projections(s: DecodeShape, rmsnorm_fault: bool):
+    """Scope 1: the input RMSNorm and the three projections of all rows."""
+    BATCH, HIDDEN, BATCH_TILE, K_CHUNK = s.batch, s.hidden, s.batch_tile, s.k_chunk
+    Q_BLOCKS, Q_OUT_CHUNK = s.q_blocks, s.q_out_chunk
+    KV_BLOCKS, KV_OUT_CHUNK = s.kv_blocks, s.kv_out_chunk
+    rmsnorm = make_rmsnorm(BATCH_TILE, HIDDEN, K_CHUNK, s.eps, faulty=rmsnorm_fault)
+    zero_q = make_sequential_zero(BATCH_TILE, Q_OUT_CHUNK, Q_BLOCKS, pl.FP32)
+    zero_kv = make_sequential_zero(BATCH_TILE, KV_OUT_CHUNK, KV_BLOCKS, pl.FP32)
+    zero_out = make_sequential_zero(BATCH_TILE, Q_OUT_CHUNK, Q_BLOCKS, pl.BF16)
+    project_q = make_adding_projection(BATCH_TILE, K_CHUNK, Q_OUT_CHUNK, s.hidden_blocks)
+    project_kv = make_adding_projection(BATCH_TILE, K_CHUNK, KV_OUT_CHUNK, s.hidden_blocks)
+
+    @pl.inline
+    def projections(hidden_states, input_rms_weight, wq, wk, wv, q_proj, k_proj, v_proj, attn_out):
+        for b0 in pl.range(0, BATCH, BATCH_TILE):
+            q_proj = zero_q(q_proj, b0)
+            k_proj = zero_kv(k_proj, b0)
+            v_proj = zero_kv(v_proj, b0)
+            attn_out = zero_out(attn_out, b0)
+
+            normed_tile = pl.create_tensor([BATCH_TILE, HIDDEN], dtype=pl.BF16)
+            with pl.incore():
+                normed_tile = rmsnorm(hidden_states, input_rms_weight, normed_tile, b0)
+            for ob in pl.range(Q_BLOCKS):
+                q0 = ob * Q_OUT_CHUNK
+                with pl.incore():
+                    q_proj = pl.assemble(q_proj, project_q(normed_tile, wq, 0, q0), [b0, q0])
+            for ob in pl.range(KV_BLOCKS):
+                kv0 = ob * KV_OUT_CHUNK
+                with pl.incore():
+                    k_proj = pl.assemble(k_proj, project_kv(normed_tile, wk, 0, kv0), [b0, kv0])
+                with pl.incore():
+                    v_proj = pl.assemble(v_proj, project_kv(normed_tile, wv, 0, kv0), [b0, kv0])
+        return q_proj, k_proj, v_proj, attn_out
+
+    return projections
+
+
+def make_feed_forward(s: DecodeShape, rmsnorm_fault: bool):
+    """Scope 3 of one tile of rows; the down projection adds into global memory, in chunks of 4."""
+    HIDDEN, BATCH_TILE, K_CHUNK, MLP_OUT_CHUNK = s.hidden, s.batch_tile, s.k_chunk, s.mlp_out_chunk
+    HIDDEN_BLOCKS, MLP_BLOCKS = s.hidden_blocks, s.mlp_blocks
+    attention_residual = make_attention_residual(s)
+    rmsnorm = make_rmsnorm(BATCH_TILE, HIDDEN, K_CHUNK, s.eps, faulty=rmsnorm_fault)
+    zero_down = make_sequential_zero(BATCH_TILE, K_CHUNK, HIDDEN_BLOCKS, pl.FP32)
+    project_mlp = make_projection(BATCH_TILE, K_CHUNK, MLP_OUT_CHUNK, HIDDEN_BLOCKS)
+    gated_silu = make_gated_silu()
+
+    @pl.inline
+    def feed_forward(attn_out, hidden_states, wo, post_rms_weight, w_gate, w_up, w_down, out, b0):
+        resid1 = attention_residual(attn_out, hidden_states, wo, b0)
+        post_norm = pl.create_tensor([BATCH_TILE, HIDDEN], dtype=pl.BF16)
+        with pl.incore():
+            post_norm = rmsnorm(resid1, post_rms_weight, post_norm, 0)
+        down_acc = pl.create_tensor([BATCH_TILE, HIDDEN], dtype=pl.FP32)
+        down_acc = zero_down(down_acc, 0)
+
+        for ob in pl.range(MLP_BLOCKS):
+            m0 = ob * MLP_OUT_CHUNK
+            with pl.incore():
+                gate_acc = project_mlp(post_norm, w_gate, 0, m0)
+            with pl.incore():
+                up_acc = project_mlp(post_norm, w_up, 0, m0)
+            with pl.incore():
+                mlp_chunk = gated_silu(gate_acc, up_acc)
+            with pl.auto_incore():
+                for db in pl.parallel(0, HIDDEN_BLOCKS, chunk=4):
+                    d0 = db * K_CHUNK
+                    so_far = pl.slice(down_acc, [BATCH_TILE, K_CHUNK], [0, d0])
+                    w_chunk = pl.slice(w_down, [MLP_OUT_CHUNK, K_CHUNK], [m0, d0])
+                    product = pl.matmul(mlp_chunk, w_chunk, out_dtype=pl.FP32)
+                    down_acc = pl.assemble(down_acc, pl.add(so_far, product), [0, d0])
+
+        with pl.auto_incore():
+            for ob in pl.parallel(0, HIDDEN_BLOCKS, chunk=4):
+                o0 = ob * K_CHUNK
+                down = pl.slice(down_acc, [BATCH_TILE, K_CHUNK], [0, o0])
+                residual = pl.slice(resid1, [BATCH_TILE, K_CHUNK], [0, o0])
+                rounded = pl.cast(pl.add(down, residual), target_type=pl.BF16)
+                out = pl.assemble(out, rounded, [b0, o0])
+        return out
+
+    return feed_forward
+
+
+VARIANTS = ("baseline",)
+
+
+def build_decode(variant: str = "baseline", *, rmsnorm_fault: bool = False, **sizes: Any):
+    """The program, with any size of `DecodeShape` changed by name."""
+    s = shape_for(variant, **sizes)
+    BATCH, HIDDEN, KV_WIDTH, INTERMEDIATE = s.batch, s.hidden, s.kv_width, s.intermediate
+    MAX_SEQ, HEAD_DIM, CACHE_ROWS, BATCH_TILE = s.max_seq, s.head_dim, s.cache_rows, s.batch_tile
+    projections = make_projections(s, rmsnorm_fault)
+    attend = make_staged(s)
+    feed_forward = make_feed_forward(s, rmsnorm_fault)
+
+    @pl.program
+    class Qwen3Decode:
+        @pl.function(type=pl.FunctionType.Opaque)
+        def decode_layer(
+            self,
+            hidden_states: pl.Tensor[[BATCH, HIDDEN], pl.BF16],
+            input_rms_weight: pl.Tensor[[1, HIDDEN], pl.FP32],
+            wq: pl.Tensor[[HIDDEN, HIDDEN], pl.BF16],
+            wk: pl.Tensor[[HIDDEN, KV_WIDTH], pl.BF16],
+            wv: pl.Tensor[[HIDDEN, KV_WIDTH], pl.BF16],
+            seq_lens: pl.Tensor[[BATCH], pl.INT32],
+            rope_cos: pl.Tensor[[MAX_SEQ, HEAD_DIM], pl.FP32],
+            rope_sin: pl.Tensor[[MAX_SEQ, HEAD_DIM], pl.FP32],
+            k_cache: pl.Tensor[[CACHE_ROWS, HEAD_DIM], pl.BF16],
+            v_cache: pl.Tensor[[CACHE_ROWS, HEAD_DIM], pl.BF16],
+            wo: pl.Tensor[[HIDDEN, HIDDEN], pl.BF16],
+            post_rms_weight: pl.Tensor[[1, HIDDEN], pl.FP32],
+            w_gate: pl.Tensor[[HIDDEN, INTERMEDIATE], pl.BF16],
+            w_up: pl.Tensor[[HIDDEN, INTERMEDIATE], pl.BF16],
+            w_down: pl.Tensor[[INTERMEDIATE, HIDDEN], pl.BF16],
+            out: pl.Tensor[[BATCH, HIDDEN], pl.BF16],
+        ) -> pl.Tensor[[BATCH, HIDDEN], pl.BF16]:
+            """One layer for one new token of every sequence, in tiles of BATCH_TILE=4 rows."""
+            q_proj = pl.create_tensor([BATCH, HIDDEN], dtype=pl.FP32)
+            k_proj = pl.create_tensor([BATCH, KV_WIDTH], dtype=pl.FP32)
+            v_proj = pl.create_tensor([BATCH, KV_WIDTH], dtype=pl.FP32)
+            attn_out = pl.create_tensor([BATCH, HIDDEN], dtype=pl.BF16)
+            q_proj, k_proj, v_proj, attn_out = projections(
+                hidden_states, input_rms_weight, wq, wk, wv, q_proj, k_proj, v_proj, attn_out
+            )
+            k_cache, v_cache, attn_out = attend(
+                q_proj, k_proj, v_proj, seq_lens, rope_cos, rope_sin, k_cache, v_cache, attn_out
+            )
+            for b0 in pl.range(0, BATCH, BATCH_TILE):
+                out = feed_forward(
+                    attn_out, hidden_states, wo, post_rms_weight, w_gate, w_up, w_down, out, b0
+                )
+            return out
+
+    return Qwen3Decode
+
+
+MODEL = Model("decode", VARIANTS, build_decode, shape_for, specs, golden, tolerance=3e-3)
+
+if __name__ == "__main__":
+    raise SystemExit(main(MODEL))

@@ -1,0 +1,96 @@
+"""Seeded inputs of the Qwen3 programs: the same numbers in every run.
+
+They are drawn so that a wrong kernel is seen: attention is peaked (scores spread by several
+units), norm weights differ from one, rope tables are real, contexts end on and beside tile
+boundaries. Outputs stay below one in magnitude: there one unit in the last place of BF16 is within
+the tolerance of a layer.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+
+import numpy as np
+
+import tilelet.language as pl
+from tilelet.models.qwen3.reference import Array, rope_tables
+from tilelet.models.qwen3.shapes import DecodeShape
+from tilelet.runtime import TensorSpec
+
+# Standard deviation of queries and keys: scores then have its square.
+PEAK = 1.6
+
+
+def _rng(name: str) -> np.random.Generator:
+    return np.random.default_rng(zlib.crc32(name.encode()))
+
+
+def normal(name: str, shape: tuple[int, ...], std: float) -> Callable[[], Array]:
+    return lambda: _rng(name).standard_normal(shape, dtype=np.float32) * np.float32(std)
+
+
+def uniform(name: str, shape: tuple[int, ...], low: float, high: float) -> Callable[[], Array]:
+    return lambda: _rng(name).uniform(low, high, shape).astype(np.float32)
+
+
+def hidden_states(s: DecodeShape) -> TensorSpec:
+    shape = (s.batch, s.hidden)
+    return TensorSpec("hidden_states", shape, pl.BF16, uniform("hidden", shape, -0.4, 0.4))
+
+
+def norm_weight(name: str, s: DecodeShape) -> TensorSpec:
+    shape = (1, s.hidden)
+    return TensorSpec(name, shape, pl.FP32, uniform(name, shape, 0.5, 1.5))
+
+
+def weight(name: str, inputs: int, outputs: int, gain: float) -> TensorSpec:
+    """A weight that turns inputs of variance one into outputs of standard deviation `gain`."""
+    shape = (inputs, outputs)
+    return TensorSpec(name, shape, pl.BF16, normal(name, shape, gain / inputs**0.5))
+
+
+def qkv_weights(s: DecodeShape) -> list[TensorSpec]:
+    return [
+        weight("wq", s.hidden, s.hidden, PEAK),
+        weight("wk", s.hidden, s.kv_width, PEAK),
+        weight("wv", s.hidden, s.kv_width, 0.5),
+    ]
+
+
+def mlp_weights(s: DecodeShape) -> list[TensorSpec]:
+    return [
+        weight("w_gate", s.hidden, s.intermediate, 1.0),
+        weight("w_up", s.hidden, s.intermediate, 1.0),
+        weight("w_down", s.intermediate, s.hidden, 0.1),
+    ]
+
+
+def seq_lens(s: DecodeShape) -> TensorSpec:
+    """Ragged contexts; the first ones lie on and beside the edges of a tile and of the cache."""
+
+    def lengths() -> Array:
+        drawn = _rng("seq_lens").integers(1, s.max_seq + 1, s.batch)
+        edges = [s.max_seq, 1, s.seq_tile, s.seq_tile + 1, s.seq_tile - 1, s.max_seq - 1]
+        for i, edge in enumerate(edges[: s.batch]):
+            drawn[i] = min(max(edge, 1), s.max_seq)
+        return drawn.astype(np.int32)
+
+    return TensorSpec("seq_lens", (s.batch,), pl.INT32, lengths)
+
+
+def rope(s: DecodeShape) -> list[TensorSpec]:
+    shape = (s.max_seq, s.head_dim)
+    return [
+        TensorSpec("rope_cos", shape, pl.FP32, lambda: rope_tables(*shape)[0]),
+        TensorSpec("rope_sin", shape, pl.FP32, lambda: rope_tables(*shape)[1]),
+    ]
+
+
+def caches(s: DecodeShape) -> list[TensorSpec]:
+    """K and V caches: read and updated in place, so they are compared as well."""
+    shape = (s.cache_rows, s.head_dim)
+    return [
+        TensorSpec("k_cache", shape, pl.BF16, normal("k_cache", shape, PEAK), is_output=True),
+        TensorSpec("v_cache", shape, pl.BF16, normal("v_cache", shape, 0.5), is_output=True),
+    ]

@@ -1,0 +1,156 @@
+"""Reductions of a tile along rows (last axis) or columns (axis -2); the axis stays, of length 1.
+
+Order of floating-point sums and products, which fixes every rounding (bit for bit):
+
+* `row_*`: eight lanes. Lane j combines x[j], x[j+8], x[j+16], ... in ascending order, starting from
+  x[j] itself. Then lanes are combined pairwise: (s0,s4) (s1,s5) (s2,s6) (s3,s7) -> t0..t3,
+  (t0,t2) (t1,t3) -> u0,u1, (u0,u1); the lower-numbered lane is the left operand. A row shorter than
+  eight has fewer lanes; a pair whose second lane is missing passes its first on unchanged.
+* `col_*`: rows in ascending order, starting from row 0.
+* Nothing starts from a neutral element, so a sum of -0 alone is -0.
+* BF16, FP16 and FP8 are widened to FP32, combined in FP32, and rounded once (`rint`) at the end.
+* Integers wrap, in the array's own type.
+
+Maxima and minima do not depend on the order: NaN if any element is NaN; +0 counts as greater than
+-0. Arg reductions give INT32 positions; the first position wins among equals (-0 equals +0); the
+first NaN, if there is one, wins over everything, for argmax and argmin alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from tilelet.numerics.casts import Array, dtype_of, narrow, widen
+
+LANES = 8
+
+_ROW, _COL = -1, -2
+# Adding -0 or multiplying by 1 changes no value, not even a zero's sign.
+_NEUTRAL: dict[np.ufunc, np.float32] = {np.add: np.float32(-0.0), np.multiply: np.float32(1)}
+
+
+def row_sum(x: Array) -> Array:
+    """Sum of each row."""
+    return _fold(x, np.add, _ROW)
+
+
+def row_prod(x: Array) -> Array:
+    """Product of each row."""
+    return _fold(x, np.multiply, _ROW)
+
+
+def row_max(x: Array) -> Array:
+    """Maximum of each row."""
+    return _extreme(x, np.maximum, _ROW)
+
+
+def row_min(x: Array) -> Array:
+    """Minimum of each row."""
+    return _extreme(x, np.minimum, _ROW)
+
+
+def row_argmax(x: Array) -> Array:
+    """Column of each row's maximum, INT32."""
+    return _position(x, np.argmax, _ROW)
+
+
+def row_argmin(x: Array) -> Array:
+    """Column of each row's minimum, INT32."""
+    return _position(x, np.argmin, _ROW)
+
+
+def col_sum(x: Array) -> Array:
+    """Sum of each column."""
+    return _fold(x, np.add, _COL)
+
+
+def col_prod(x: Array) -> Array:
+    """Product of each column."""
+    return _fold(x, np.multiply, _COL)
+
+
+def col_max(x: Array) -> Array:
+    """Maximum of each column."""
+    return _extreme(x, np.maximum, _COL)
+
+
+def col_min(x: Array) -> Array:
+    """Minimum of each column."""
+    return _extreme(x, np.minimum, _COL)
+
+
+def col_argmax(x: Array) -> Array:
+    """Row of each column's maximum, INT32."""
+    return _position(x, np.argmax, _COL)
+
+
+def col_argmin(x: Array) -> Array:
+    """Row of each column's minimum, INT32."""
+    return _position(x, np.argmin, _COL)
+
+
+def _fold(x: Array, op: np.ufunc, axis: int) -> Array:
+    dtype = dtype_of(x)
+    if x.shape[axis] == 0:
+        raise ValueError("cannot reduce an axis of length 0")
+    with np.errstate(all="ignore"):
+        if not dtype.is_float:
+            return np.asarray(op.reduce(x, axis=axis, dtype=x.dtype, keepdims=True))
+        # Contiguous and aligned, so that NumPy has one order only in which to walk the array.
+        fp32 = np.require(widen(x), requirements=["C", "A"])
+        folded = _fold_lanes(fp32, op) if axis == _ROW else fold_ascending(fp32, op)
+        return narrow(folded, dtype)
+
+
+def fold_ascending(x: Array, op: np.ufunc) -> Array:
+    """Rows of a C-contiguous FP32 array combined in ascending order: [..., R, C] -> [..., 1, C].
+
+    NumPy reduces an outer axis row by row into the accumulator. Only a row of one element would
+    make the reduced axis the inner one, which NumPy sums pairwise; `accumulate` cannot do that.
+    """
+    if x.shape[-1] == 1:
+        return op.accumulate(x, axis=-2)[..., -1:, :]
+    return op.reduce(x, axis=-2, keepdims=True, initial=_NEUTRAL[op])
+
+
+def _fold_lanes(x: Array, op: np.ufunc) -> Array:
+    length = x.shape[-1]
+    whole = length - length % LANES
+    if whole:
+        blocks = np.ascontiguousarray(x[..., :whole]).reshape(*x.shape[:-1], -1, LANES)
+        lanes = fold_ascending(blocks, op)[..., 0, :]
+        tail = x[..., whole:]
+        lanes[..., : length - whole] = op(lanes[..., : length - whole], tail)
+    else:
+        lanes = x.copy()
+    for width in (4, 2, 1):
+        paired = max(lanes.shape[-1] - width, 0)
+        lanes[..., :paired] = op(lanes[..., :paired], lanes[..., width:])
+        lanes = lanes[..., :width]
+    return lanes
+
+
+def _extreme(x: Array, op: np.ufunc, axis: int) -> Array:
+    dtype = dtype_of(x)
+    if not dtype.is_float:
+        return np.asarray(op.reduce(x, axis=axis, keepdims=True))
+    fp32 = widen(x)
+    with np.errstate(all="ignore"):
+        result = op.reduce(fp32, axis=axis, keepdims=True)
+    zero = result == 0
+    if np.any(zero):
+        # Which zero NumPy returns depends on the machine: +0 is the greater, -0 the smaller one.
+        preferred, other = (0.0, -0.0) if op is np.maximum else (-0.0, 0.0)
+        is_preferred = (fp32 == 0) & (np.signbit(fp32) == np.signbit(preferred))
+        sign_fixed = np.where(
+            np.any(is_preferred, axis=axis, keepdims=True), np.float32(preferred), np.float32(other)
+        )
+        result = np.where(zero, sign_fixed, result)
+    return narrow(result, dtype)
+
+
+def _position(x: Array, find: Callable[..., Array], axis: int) -> Array:
+    values = widen(x) if dtype_of(x).is_float else x
+    return np.asarray(find(values, axis=axis, keepdims=True)).astype(np.int32)

@@ -1,0 +1,16 @@
+"""Names for the types in op signatures, as editors show them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeVar, Union
+
+if TYPE_CHECKING:
+    from tilelet.language.annotations import Scalar, Tensor, Tile  # noqa: F401
+
+Shaped = TypeVar("Shaped", "Tensor", "Tile")
+"""A tensor or a tile; the result is of the same kind."""
+
+Int = Union[int, "Scalar"]
+Number = Union[int, float, "Scalar"]
+Ints = Sequence[Int]

@@ -1,0 +1,187 @@
+"""Ops that make a tensor or tile out of nothing."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tilelet import dtypes
+from tilelet.diag.catalogue.ops import BadArgument, NotConstant, SortGeometry
+from tilelet.dtypes import DType
+from tilelet.ir.core import Value
+from tilelet.ir.types import Mem, TensorType, TileType, Type
+from tilelet.numerics.casts import Array
+from tilelet.ops import infer, valid
+from tilelet.ops.annotations import Int, Ints
+from tilelet.ops.enums import TensorLayout
+from tilelet.ops.reference import narrowed
+from tilelet.ops.registry import Call, Engine, Plane, op
+
+if TYPE_CHECKING:
+    from tilelet.language.annotations import Tensor, Tile
+
+__all__ = ["arange", "ci", "create_tensor", "create_tile", "full"]
+
+_STORED = tuple(d for d in dtypes.ALL if d is not dtypes.TASK_ID)
+_RAMP_DTYPES = (dtypes.INT16, dtypes.INT32, dtypes.UINT16, dtypes.UINT32)
+
+
+def _tile_or_tensor(call: Call, dtype: DType) -> Type:
+    shape = infer.result_shape(call, "shape")
+    if not call.in_scope:
+        return TensorType(shape, dtype)
+    return TileType(tuple(d for d in shape if isinstance(d, int)), dtype)
+
+
+def _infer_create_tensor(call: Call) -> infer.Types:
+    dtype = infer.dtype(call, "dtype", _STORED)
+    if not isinstance(call["layout"], TensorLayout):
+        raise infer.bad(call, "layout", "a `pl.TensorLayout`")
+    infer.flag(call, "manual_dep")
+    _check_initial(call, dtype)
+    return (_tile_or_tensor(call, dtype),)
+
+
+def _check_initial(call: Call, dtype: DType) -> None:
+    """`init_value` is what the control processor can write: any integer, a 32-bit float, or 0."""
+    value = infer.constant_of(call["init_value"])
+    if call["init_value"] is None:
+        return
+    if call.in_scope:
+        raise BadArgument(
+            call.at("init_value"),
+            call.op,
+            "init_value",
+            infer.describe(call["init_value"]),
+            "left out inside a scope: use `pl.full`",
+        )
+    if value is None:
+        if isinstance(call["init_value"], Value):
+            raise NotConstant(call.at("init_value"), call.op, "init_value")
+        raise infer.bad(call, "init_value", "a number")
+    infer.check_range(call, "init_value", dtype)
+    if value != 0 and dtype.is_float and dtype is not dtypes.FP32:
+        raise infer.bad(call, "init_value", f"0 for {dtype}")
+
+
+@op(infer=_infer_create_tensor, engine=Engine.NONE, plane=Plane.BOTH)
+def create_tensor(
+    shape: Ints,
+    dtype: DType,
+    layout: TensorLayout = TensorLayout.ND,
+    *,
+    init_value: int | float | None = None,
+    manual_dep: bool = False,
+) -> Tensor:
+    """A new tensor whose contents are undefined until they are written.
+
+    shape: extents; constants inside a scope, constants or scalars in the control program
+    dtype: its element type
+    layout: how the device stores it; results do not depend on it
+    init_value: a constant to fill it with (control program only; for floats other than FP32 only 0)
+    manual_dep: if True, tasks are not ordered by their use of this tensor
+    result: global memory in the control program, an on-chip tile inside a scope
+
+    Example: `acc = pl.create_tensor([16, 128], dtype=pl.FP32)`
+    """
+
+
+def _infer_create_tile(call: Call) -> infer.Types:
+    space = call["target_memory"]
+    if not isinstance(space, Mem) or space is Mem.DDR:
+        raise infer.bad(call, "target_memory", "an on-chip memory such as `pl.Mem.Vec`")
+    dtype = infer.dtype(call, "dtype", _STORED)
+    return (TileType(infer.constant_shape(call, "shape"), dtype, space),)
+
+
+@op(infer=_infer_create_tile, engine=Engine.NONE, plane=Plane.SCOPE, on_chip=())
+def create_tile(shape: Ints, dtype: DType, target_memory: Mem = Mem.Vec) -> Tile:
+    """A new on-chip tile whose contents are undefined until they are written.
+
+    shape: constants; dtype: its element type; target_memory: where it is placed
+    result: a tile in that memory
+
+    Example: `tmp = pl.create_tile([16, 128], dtype=pl.FP32, target_memory=pl.Mem.Vec)`
+    """
+
+
+def _infer_full(call: Call) -> infer.Types:
+    dtype = infer.dtype(call, "dtype", _STORED)
+    if infer.constant_of(call["value"]) is None:
+        if isinstance(call["value"], Value):
+            help_ = "for a run-time number use `pl.expands(tile, number)`"
+            raise NotConstant(call.at("value"), call.op, "value", help_)
+        raise infer.bad(call, "value", "a number")
+    infer.check_range(call, "value", dtype)
+    return (TileType(infer.constant_shape(call, "shape"), dtype),)
+
+
+def _full(shape: tuple[int, ...], dtype: DType, value: float) -> Array:
+    return np.full(shape, narrowed(value, dtype), dtype.numpy)
+
+
+@op(infer=_infer_full, reference=_full, engine=Engine.VEC, plane=Plane.SCOPE, valid=valid.full)
+def full(shape: Ints, dtype: DType, value: int | float) -> Tensor:
+    """A tile filled with a constant.
+
+    shape: constants; dtype: its element type
+    value: a compile-time number, rounded to the dtype (an integer dtype must hold it exactly)
+    result: a tile of that shape
+
+    Example: `zeros = pl.full([16, 128], dtype=pl.FP32, value=0.0)`
+    """
+
+
+def _infer_ramp(call: Call) -> infer.Types:
+    shape = infer.constant_shape(call, "shape")
+    dtype = infer.dtype(call, "dtype", _RAMP_DTYPES)
+    infer.integer(call, "start")
+    infer.check_range(call, "start", dtype)
+    infer.flag(call, "descending")
+    if math.prod(shape[:-1]) != 1 or shape[-1] == 1:
+        raise SortGeometry(call.at("shape"), call.op, shape, "one row of at least two columns")
+    return (TileType(shape, dtype),)
+
+
+def _ramp(start: int, shape: tuple[int, ...], dtype: DType, descending: bool) -> Array:
+    steps = np.arange(shape[-1], dtype=np.int64)
+    values = start - steps if descending else start + steps
+    return values.astype(dtype.numpy).reshape(shape)
+
+
+_RAMP: dict[str, Any] = {
+    "infer": _infer_ramp,
+    "reference": _ramp,
+    "engine": Engine.VEC,
+    "plane": Plane.SCOPE,
+    "valid": valid.full,
+    "era": "APR",
+}
+
+
+@op(**_RAMP)
+def arange(
+    start: Int, shape: Ints, dtype: DType = dtypes.INT32, descending: bool = False
+) -> Tensor:
+    """Counting numbers: `start, start + 1, ...` along one row.
+
+    start: the first number, constant or not; shape: `[1, N]` with N at least 2
+    dtype: INT16, INT32, UINT16 or UINT32; descending: count down instead
+    result: `[1, N]`; numbers beyond the dtype wrap
+
+    Example: `idx = pl.arange(0, [1, 512], dtype=pl.UINT32)`
+    """
+
+
+@op(**_RAMP)
+def ci(start: Int, shape: Ints, dtype: DType = dtypes.INT32, descending: bool = False) -> Tensor:
+    """The tile-level name of `pl.arange`.
+
+    start: the first number, constant or not; shape: `[1, N]` with N at least 2
+    dtype: INT16, INT32, UINT16 or UINT32; descending: count down instead
+    result: `[1, N]`; numbers beyond the dtype wrap
+
+    Example: `idx = pl.ci(0, [1, 512], dtype=pl.INT32)`
+    """

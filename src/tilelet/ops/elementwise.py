@@ -1,0 +1,838 @@
+"""Elementwise ops: arithmetic, functions, bits, comparison and selection.
+
+All work on the valid region. Two tiles are of one shape, or `[M, N]` with `[M, 1]` or `[1, N]`, in
+either order. The result has the promoted dtype; a number takes the dtype of the tile it meets.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tilelet import numerics
+from tilelet.diag.catalogue.ops import BadChoice
+from tilelet.ir.types import TileType
+from tilelet.numerics.casts import Array
+from tilelet.numerics.elementwise import widen
+from tilelet.ops import infer, valid
+from tilelet.ops.annotations import Number, Shaped
+from tilelet.ops.enums import CmpType
+from tilelet.ops.infer import BITS, FLOATS, INTEGERS, NUMBERS, ORDERED
+from tilelet.ops.reference import matched, narrowed, of_one, of_two
+from tilelet.ops.registry import Call, Engine, Plane, op
+
+if TYPE_CHECKING:
+    from tilelet.language.annotations import Tile
+
+_BINARY: dict[str, Any] = {
+    "engine": Engine.VEC,
+    "plane": Plane.SCOPE,
+    "valid": valid.meet("lhs", "rhs"),
+}
+_UNARY: dict[str, Any] = {"engine": Engine.VEC, "plane": Plane.SCOPE, "valid": valid.kept("x")}
+
+
+# --- arithmetic ----------------------------------------------------------------------------------
+
+
+def _infer_div(call: Call) -> infer.Types:
+    infer.flag(call, "high_precision")
+    return (infer.binary(call),)
+
+
+@op(infer=infer.infer_binary(), reference=of_two(numerics.add), **_BINARY)
+def add(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
+    """Elementwise sum `lhs + rhs`.
+
+    lhs, rhs: tiles of one shape, or `[M, N]` with `[M, 1]` or `[1, N]`; one may be a number
+    dtypes: floats and integers, promoted; integers wrap
+    result: the larger shape
+
+    Example: `y = pl.add(x, 1.0)`
+    """
+
+
+@op(infer=infer.infer_binary(), reference=of_two(numerics.sub), **_BINARY)
+def sub(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
+    """Elementwise difference `lhs - rhs`.
+
+    lhs, rhs: tiles of one shape, or `[M, N]` with `[M, 1]` or `[1, N]` in either order; one may be
+        a number
+    dtypes: floats and integers, promoted; integers wrap
+    result: the larger shape
+
+    Example: `centred = pl.sub(x, mean)`
+    """
+
+
+@op(infer=infer.infer_binary(), reference=of_two(numerics.mul), **_BINARY)
+def mul(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
+    """Elementwise product `lhs * rhs`.
+
+    lhs, rhs: tiles of one shape, or `[M, N]` with `[M, 1]` or `[1, N]`; one may be a number
+    dtypes: floats and integers, promoted; integers wrap
+    result: the larger shape
+
+    Example: `scaled = pl.mul(scores, 0.125)`
+    """
+
+
+@op(infer=_infer_div, reference=of_two(numerics.div), era="APR", **_BINARY)
+def div(lhs: Shaped, rhs: Shaped | Number, *, high_precision: bool = False) -> Shaped:
+    """Elementwise quotient `lhs / rhs`.
+
+    lhs, rhs: tiles of one shape, or `[M, N]` with `[M, 1]` or `[1, N]` in either order; one may be
+        a number
+    high_precision: accepted; the quotient is correctly rounded in any case
+    dtypes: floats and integers, promoted; integers truncate towards zero, and x / 0 is 0
+    result: the larger shape; for floats x / 0 is an infinity and 0 / 0 is NaN
+
+    Example: `mean = pl.div(total, count)`
+    """
+
+
+@op(infer=infer.infer_with_number(), reference=of_two(numerics.add), **_BINARY)
+def adds(lhs: Shaped, rhs: Number) -> Shaped:
+    """`lhs + rhs` for a number `rhs`: the tile-level name of `pl.add`.
+
+    lhs: a tile; rhs: a number, which takes the tile's dtype
+    result: the tile's shape and dtype
+
+    Example: `y = pl.adds(x, 1.0)`
+    """
+
+
+@op(infer=infer.infer_with_number(), reference=of_two(numerics.sub), **_BINARY)
+def subs(lhs: Shaped, rhs: Number) -> Shaped:
+    """`lhs - rhs` for a number `rhs`: the tile-level name of `pl.sub`.
+
+    lhs: a tile; rhs: a number, which takes the tile's dtype
+    result: the tile's shape and dtype
+
+    Example: `y = pl.subs(x, 1.0)`
+    """
+
+
+@op(infer=infer.infer_with_number(), reference=of_two(numerics.mul), **_BINARY)
+def muls(lhs: Shaped, rhs: Number) -> Shaped:
+    """`lhs * rhs` for a number `rhs`: the tile-level name of `pl.mul`.
+
+    lhs: a tile; rhs: a number, which takes the tile's dtype
+    result: the tile's shape and dtype
+
+    Example: `y = pl.muls(x, 0.5)`
+    """
+
+
+@op(infer=infer.infer_with_number(), reference=of_two(numerics.div), **_BINARY)
+def divs(lhs: Shaped, rhs: Number) -> Shaped:
+    """`lhs / rhs` for a number `rhs`: the tile-level name of `pl.div`.
+
+    lhs: a tile; rhs: a number, which takes the tile's dtype
+    result: the tile's shape and dtype; integers truncate towards zero
+
+    Example: `y = pl.divs(x, 3.0)`
+    """
+
+
+@op(infer=infer.infer_binary(), reference=of_two(numerics.rem), **_BINARY)
+def rem(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
+    """Elementwise remainder with the sign of `rhs`, as Python's `%`.
+
+    lhs, rhs: tiles of one shape, or `[M, N]` with `[M, 1]` or `[1, N]`; one may be a number
+    dtypes: floats and integers, promoted
+    result: the larger shape; x rem 0 is NaN, for integers 0
+
+    Example: `phase = pl.rem(angle, period)`
+    """
+
+
+@op(infer=infer.infer_with_number(), reference=of_two(numerics.rem), **_BINARY)
+def rems(lhs: Shaped, rhs: Number) -> Shaped:
+    """`pl.rem` with a number.
+
+    lhs: a tile; rhs: a number, which takes the tile's dtype
+    result: the tile's shape and dtype
+
+    Example: `slot = pl.rems(index, 16)`
+    """
+
+
+@op(infer=infer.infer_binary(), reference=of_two(numerics.fmod), **_BINARY)
+def fmod(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
+    """Elementwise remainder with the sign of `lhs`, as C's `fmod`; it is exact.
+
+    lhs, rhs: tiles of one shape, or `[M, N]` with `[M, 1]` or `[1, N]`; one may be a number
+    dtypes: floats and integers, promoted
+    result: the larger shape; x fmod 0 is NaN, for integers 0
+
+    Example: `fraction = pl.fmod(x, 1.0)`
+    """
+
+
+@op(infer=infer.infer_with_number(), reference=of_two(numerics.fmod), **_BINARY)
+def fmods(lhs: Shaped, rhs: Number) -> Shaped:
+    """`pl.fmod` with a number.
+
+    lhs: a tile; rhs: a number, which takes the tile's dtype
+    result: the tile's shape and dtype
+
+    Example: `fraction = pl.fmods(x, 1.0)`
+    """
+
+
+# --- maximum and minimum -------------------------------------------------------------------------
+
+
+@op(infer=infer.infer_binary(ORDERED), reference=of_two(numerics.maximum), **_BINARY)
+def maximum(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
+    """The greater of two elements.
+
+    lhs, rhs: tiles of one shape, or `[M, N]` with `[M, 1]` or `[1, N]`; one may be a number
+    result: the larger shape, promoted dtype; NaN if either is NaN; +0 is greater than -0
+
+    Example: `m_new = pl.maximum(m_old, m_block)`
+    """
+
+
+@op(infer=infer.infer_binary(ORDERED), reference=of_two(numerics.minimum), era="HEAD", **_BINARY)
+def minimum(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
+    """The smaller of two elements.
+
+    lhs, rhs: tiles of one shape, or `[M, N]` with `[M, 1]` or `[1, N]`; one may be a number
+    result: the larger shape, promoted dtype; NaN if either is NaN; -0 is smaller than +0
+
+    Example: `clipped = pl.minimum(x, 127.0)`
+    """
+
+
+@op(infer=infer.infer_with_number(ORDERED), reference=of_two(numerics.maximum), **_BINARY)
+def maximums(lhs: Shaped, rhs: Number) -> Shaped:
+    """`pl.maximum` with a number.
+
+    lhs: a tile; rhs: a number, which takes the tile's dtype
+    result: the tile's shape and dtype
+
+    Example: `floor = pl.maximums(amax, 1e-4)`
+    """
+
+
+@op(infer=infer.infer_with_number(ORDERED), reference=of_two(numerics.minimum), **_BINARY)
+def minimums(lhs: Shaped, rhs: Number) -> Shaped:
+    """`pl.minimum` with a number.
+
+    lhs: a tile; rhs: a number, which takes the tile's dtype
+    result: the tile's shape and dtype
+
+    Example: `clipped = pl.minimums(x, 127.0)`
+    """
+
+
+@op(infer=infer.infer_with_number(ORDERED), reference=of_two(numerics.maximum), **_BINARY)
+def maxs(lhs: Shaped, rhs: Number) -> Shaped:
+    """The older name of `pl.maximums`.
+
+    lhs: a tile; rhs: a number, which takes the tile's dtype
+    result: the tile's shape and dtype
+
+    Example: `floor = pl.maxs(amax, 1e-4)`
+    """
+
+
+@op(infer=infer.infer_with_number(ORDERED), reference=of_two(numerics.minimum), **_BINARY)
+def mins(lhs: Shaped, rhs: Number) -> Shaped:
+    """The older name of `pl.minimums`.
+
+    lhs: a tile; rhs: a number, which takes the tile's dtype
+    result: the tile's shape and dtype
+
+    Example: `clipped = pl.mins(x, 127.0)`
+    """
+
+
+# --- functions of one operand --------------------------------------------------------------------
+
+
+@op(infer=infer.infer_unary(), reference=of_one(numerics.neg), **_UNARY)
+def neg(x: Shaped) -> Shaped:
+    """`-x`.
+
+    x: floats or integers (integers wrap)
+    result: x's shape and dtype
+
+    Example: `sigmoid = pl.recip(pl.add(pl.exp(pl.neg(x)), 1.0))`
+    """
+
+
+@op(infer=infer.infer_unary(), reference=of_one(numerics.abs_), **_UNARY)
+def abs(x: Shaped) -> Shaped:
+    """`|x|`.
+
+    x: floats or integers (the lowest integer stays itself)
+    result: x's shape and dtype
+
+    Example: `amax = pl.row_max(pl.abs(x))`
+    """
+
+
+@op(infer=infer.infer_unary(NUMBERS, to_float=True), reference=of_one(numerics.exp), **_UNARY)
+def exp(x: Shaped) -> Shaped:
+    """e to the power x.
+
+    x: floats, or integers, which give FP32
+    result: x's shape; computed in double precision and rounded
+
+    Example: `p = pl.exp(pl.sub(s, m))`
+    """
+
+
+@op(infer=infer.infer_unary(NUMBERS, to_float=True), reference=of_one(numerics.log), **_UNARY)
+def log(x: Shaped) -> Shaped:
+    """Natural logarithm.
+
+    x: floats, or integers, which give FP32
+    result: x's shape; log 0 is minus infinity, of a negative number NaN
+
+    Example: `lse = pl.add(m, pl.log(l))`
+    """
+
+
+@op(infer=infer.infer_unary(NUMBERS, to_float=True), reference=of_one(numerics.sqrt), **_UNARY)
+def sqrt(x: Shaped) -> Shaped:
+    """Square root, correctly rounded.
+
+    x: floats, or integers, which give FP32
+    result: x's shape; of a negative number NaN
+
+    Example: `inv_rms = pl.recip(pl.sqrt(pl.add(mean, eps)))`
+    """
+
+
+@op(infer=infer.infer_unary(NUMBERS, to_float=True), reference=of_one(numerics.rsqrt), **_UNARY)
+def rsqrt(x: Shaped, high_precision: bool = False) -> Shaped:
+    """`1 / sqrt(x)`.
+
+    x: floats, or integers, which give FP32
+    high_precision: accepted; the result is correctly rounded in any case (the device's default is
+        a fast estimate)
+    result: x's shape; rsqrt of 0 is infinity
+
+    Example: `inv_rms = pl.rsqrt(pl.add(mean, eps), high_precision=True)`
+    """
+
+
+@op(infer=infer.infer_unary(NUMBERS, to_float=True), reference=of_one(numerics.recip), **_UNARY)
+def recip(x: Shaped, high_precision: bool = False) -> Shaped:
+    """`1 / x`.
+
+    x: floats, or integers, which give FP32
+    high_precision: accepted; the result is correctly rounded in any case
+    result: x's shape; recip of 0 is infinity
+
+    Example: `inv = pl.recip(row_sum)`
+    """
+
+
+@op(infer=infer.infer_unary(NUMBERS, True), reference=of_one(numerics.sin), era="HEAD", **_UNARY)
+def sin(x: Shaped) -> Shaped:
+    """Sine of an angle in radians.
+
+    x: floats, or integers, which give FP32
+    result: x's shape; computed in double precision and rounded
+
+    Example: `s = pl.sin(angle)`
+    """
+
+
+@op(infer=infer.infer_unary(NUMBERS, True), reference=of_one(numerics.cos), era="HEAD", **_UNARY)
+def cos(x: Shaped) -> Shaped:
+    """Cosine of an angle in radians.
+
+    x: floats, or integers, which give FP32
+    result: x's shape; computed in double precision and rounded
+
+    Example: `c = pl.cos(angle)`
+    """
+
+
+@op(infer=infer.infer_unary(), reference=of_one(numerics.relu), **_UNARY)
+def relu(x: Shaped) -> Shaped:
+    """`x` where it is greater than 0, else 0.
+
+    x: floats or integers; NaN stays NaN
+    result: x's shape and dtype
+
+    Example: `y = pl.relu(x)`
+    """
+
+
+def _infer_lrelu(call: Call) -> infer.Types:
+    x = infer.tile(call, "x")
+    infer.check_dtype(call, "x", x.dtype, FLOATS)
+    infer.fitting_scalar(call, "slope", "x", x.dtype)
+    return (TileType(x.shape, x.dtype, infer.vector_space(call, "x")),)
+
+
+def _leaky(x: Array, slope: Array) -> Array:
+    return np.where(np.asarray(widen(x)) > 0, x, numerics.mul(x, slope))
+
+
+def _lrelu(x: Array, slope: float) -> Array:
+    return _leaky(x, narrowed(slope, numerics.dtype_of(x)))
+
+
+@op(infer=_infer_lrelu, reference=_lrelu, **_UNARY)
+def lrelu(x: Shaped, slope: Number) -> Shaped:
+    """Leaky ReLU: `x` where it is greater than 0, else `slope * x`.
+
+    x: floats; slope: a number
+    result: x's shape and dtype
+
+    Example: `y = pl.lrelu(x, 0.01)`
+    """
+
+
+def _infer_prelu(call: Call) -> infer.Types:
+    infer.scratch(call, "tmp")
+    x, slope = infer.tile(call, "x"), infer.tile(call, "slope")
+    infer.check_dtype(call, "x", x.dtype, FLOATS)
+    infer.same_dtype(call, "x", x.dtype, "slope", slope.dtype)
+    infer.same_shape(call, "x", x, "slope", slope)
+    return (TileType(x.shape, x.dtype, infer.vector_space(call, "x", "slope")),)
+
+
+def _prelu(x: Array, slope: Array, tmp: Array | None) -> Array:
+    return _leaky(x, slope)
+
+
+@op(
+    infer=_infer_prelu,
+    reference=_prelu,
+    engine=Engine.VEC,
+    plane=Plane.SCOPE,
+    valid=valid.meet("x", "slope"),
+)
+def prelu(x: Shaped, slope: Shaped, tmp: Shaped | None = None) -> Shaped:
+    """Parametric ReLU: `x` where it is greater than 0, else `slope * x`, with a slope per element.
+
+    x, slope: floats of one shape and dtype; tmp: scratch tile of older code, not needed
+    result: x's shape and dtype
+
+    Example: `y = pl.prelu(x, slopes)`
+    """
+
+
+# --- bits ----------------------------------------------------------------------------------------
+
+
+@op(infer=infer.infer_binary(BITS), reference=of_two(numerics.and_), **_BINARY)
+def and_(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
+    """Bitwise and.
+
+    lhs, rhs: integers or BOOL, of one shape or broadcast as in `pl.add`; one may be a number
+    result: the larger shape, promoted dtype
+
+    Example: `low = pl.and_(bits, mask)`
+    """
+
+
+@op(infer=infer.infer_with_number(BITS), reference=of_two(numerics.and_), **_BINARY)
+def ands(lhs: Shaped, rhs: Number) -> Shaped:
+    """Bitwise and with a number.
+
+    lhs: a tile of integers or BOOL; rhs: a number, which takes the tile's dtype
+    result: the tile's shape and dtype
+
+    Example: `low = pl.ands(bits, 0xFF)`
+    """
+
+
+@op(infer=infer.infer_binary(BITS), reference=of_two(numerics.or_), **_BINARY)
+def or_(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
+    """Bitwise or.
+
+    lhs, rhs: integers or BOOL, of one shape or broadcast as in `pl.add`; one may be a number
+    result: the larger shape, promoted dtype
+
+    Example: `both = pl.or_(a, b)`
+    """
+
+
+@op(infer=infer.infer_with_number(BITS), reference=of_two(numerics.or_), **_BINARY)
+def ors(lhs: Shaped, rhs: Number) -> Shaped:
+    """Bitwise or with a number.
+
+    lhs: a tile of integers or BOOL; rhs: a number, which takes the tile's dtype
+    result: the tile's shape and dtype
+
+    Example: `marked = pl.ors(bits, 1)`
+    """
+
+
+@op(infer=infer.infer_binary(BITS, "tmp"), reference=of_two(numerics.xor), **_BINARY)
+def xor(lhs: Shaped, rhs: Shaped | Number, tmp: Shaped | None = None) -> Shaped:
+    """Bitwise exclusive or.
+
+    lhs, rhs: integers or BOOL, of one shape or broadcast as in `pl.add`; one may be a number
+    tmp: scratch tile of older code, not needed
+    result: the larger shape, promoted dtype
+
+    Example: `differ = pl.xor(a, b)`
+    """
+
+
+@op(infer=infer.infer_with_number(BITS, "tmp"), reference=of_two(numerics.xor), **_BINARY)
+def xors(lhs: Shaped, rhs: Number, tmp: Shaped | None = None) -> Shaped:
+    """Bitwise exclusive or with a number.
+
+    lhs: a tile of integers or BOOL; rhs: a number, which takes the tile's dtype
+    tmp: scratch tile of older code, not needed
+    result: the tile's shape and dtype
+
+    Example: `flipped = pl.xors(bits, 0x80)`
+    """
+
+
+@op(infer=infer.infer_unary(BITS), reference=of_one(numerics.not_), **_UNARY)
+def not_(x: Shaped) -> Shaped:
+    """Bitwise complement; logical for BOOL.
+
+    x: integers or BOOL
+    result: x's shape and dtype
+
+    Example: `inverse = pl.not_(mask)`
+    """
+
+
+@op(infer=infer.infer_binary(INTEGERS), reference=of_two(numerics.shl), **_BINARY)
+def shl(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
+    """`lhs << rhs`; bits shifted out are lost.
+
+    lhs, rhs: integers, of one shape or broadcast as in `pl.add`; one may be a number
+    result: the larger shape, promoted dtype; 0 if the amount is negative or at least the width
+
+    Example: `shifted = pl.shl(bits, 4)`
+    """
+
+
+@op(infer=infer.infer_with_number(INTEGERS), reference=of_two(numerics.shl), **_BINARY)
+def shls(lhs: Shaped, rhs: Number) -> Shaped:
+    """`lhs << rhs` for a number `rhs`.
+
+    lhs: a tile of integers; rhs: a number
+    result: the tile's shape and dtype
+
+    Example: `exponent = pl.shls(bits, 23)`
+    """
+
+
+@op(infer=infer.infer_binary(INTEGERS), reference=of_two(numerics.shr), **_BINARY)
+def shr(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
+    """`lhs >> rhs`: signed types copy the sign in, unsigned ones 0.
+
+    lhs, rhs: integers, of one shape or broadcast as in `pl.add`; one may be a number
+    result: the larger shape, promoted dtype; all sign if the amount is at least the width
+
+    Example: `high = pl.shr(bits, 16)`
+    """
+
+
+@op(infer=infer.infer_with_number(INTEGERS), reference=of_two(numerics.shr), **_BINARY)
+def shrs(lhs: Shaped, rhs: Number) -> Shaped:
+    """`lhs >> rhs` for a number `rhs`.
+
+    lhs: a tile of integers; rhs: a number
+    result: the tile's shape and dtype
+
+    Example: `exponent = pl.shrs(bits, 23)`
+    """
+
+
+# --- comparison and selection --------------------------------------------------------------------
+
+_COMPARE = {
+    CmpType.EQ: np.equal,
+    CmpType.NE: np.not_equal,
+    CmpType.LT: np.less,
+    CmpType.LE: np.less_equal,
+    CmpType.GT: np.greater,
+    CmpType.GE: np.greater_equal,
+}
+
+
+def comparison(kind: int | str | CmpType) -> CmpType:
+    """The comparison that a code, a name or an enum member stands for; KeyError or ValueError."""
+    return CmpType[kind.upper()] if isinstance(kind, str) else CmpType(kind)
+
+
+def check_comparison(call: Call, param: str) -> None:
+    """An argument must name a comparison."""
+    kind = call[param]
+    try:
+        comparison(kind)
+    except (KeyError, ValueError):
+        choices = [f"{c.name} ({c.value})" for c in CmpType]
+        raise BadChoice(call.at(param), call.op, param, kind, choices) from None
+
+
+def _infer_cmp(call: Call) -> infer.Types:
+    check_comparison(call, "cmp_type")
+    lhs = infer.tile(call, "lhs")
+    result = infer.binary(call, allowed=ORDERED)
+    return (TileType(result.shape, lhs.dtype, result.space),)
+
+
+def _infer_cmps(call: Call) -> infer.Types:
+    infer.scalar(call, "rhs")
+    return _infer_cmp(call)
+
+
+def _cmp(lhs: Array, rhs: Array | float, cmp_type: int | str | CmpType) -> Array:
+    a, b = matched(lhs, rhs)
+    if numerics.dtype_of(a).is_float:
+        a, b = widen(a), widen(b)
+    with np.errstate(invalid="ignore"):
+        return np.asarray(_COMPARE[comparison(cmp_type)](a, b)).astype(lhs.dtype)
+
+
+@op(infer=_infer_cmp, reference=_cmp, era="APR", **_BINARY)
+def cmp(lhs: Shaped, rhs: Shaped | Number, cmp_type: CmpType | int | str = 0) -> Shaped:
+    """Elementwise comparison: 1 where it holds, else 0, in the dtype of `lhs`.
+
+    lhs: a tile; rhs: a tile of the same shape, or broadcast as in `pl.add`, or a number
+    cmp_type: 0 to 5 for ==, !=, <, <=, >, >=, or "eq", "ne", "lt", "le", "gt", "ge"
+    result: the larger shape. Comparisons with NaN are false, except !=. The device packs the mask
+        into bits; here it is one element each, and `pl.sel` takes it as it is
+
+    Example: `mask = pl.cmp(x, limit, cmp_type=4)`
+    """
+
+
+@op(infer=_infer_cmps, reference=_cmp, era="APR", **_BINARY)
+def cmps(lhs: Shaped, rhs: Number, cmp_type: CmpType | int | str = 0) -> Shaped:
+    """`pl.cmp` with a number.
+
+    lhs: a tile; rhs: a number, which takes the tile's dtype; cmp_type: as in `pl.cmp`
+    result: 1 or 0 in the tile's shape and dtype
+
+    Example: `positive = pl.cmps(x, 0.0, cmp_type="gt")`
+    """
+
+
+def _infer_sel(call: Call) -> infer.Types:
+    infer.scratch(call, "tmp")
+    mask = infer.tile(call, "mask")
+    if infer.is_scalar(call["lhs"]):
+        infer.tile(call, "lhs")
+    chosen = infer.binary(call, allowed=ORDERED)
+    infer.same_shape(call, "mask", mask, "lhs", chosen)
+    return (TileType(chosen.shape, chosen.dtype, infer.vector_space(call, "mask", "lhs", "rhs")),)
+
+
+def _sel(mask: Array, lhs: Array, rhs: Array | float, tmp: Array | None) -> Array:
+    a, b = matched(lhs, rhs)
+    return np.where(np.asarray(mask) != 0, a, b)
+
+
+@op(
+    infer=_infer_sel,
+    reference=_sel,
+    engine=Engine.VEC,
+    plane=Plane.SCOPE,
+    valid=valid.meet("mask", "lhs", "rhs"),
+)
+def sel(mask: Shaped, lhs: Shaped, rhs: Shaped | Number, tmp: Shaped | None = None) -> Shaped:
+    """`lhs` where `mask` is not 0, else `rhs`.
+
+    mask: a tile, as `pl.cmp` gives; lhs: a tile of its shape; rhs: such a tile, or a number
+    tmp: scratch tile of older code, not needed
+    result: the mask's shape, the promoted dtype of lhs and rhs
+
+    Example: `y = pl.sel(pl.cmp(x, 0.0, cmp_type="gt"), x, other)`
+    """
+
+
+def _infer_sels(call: Call) -> infer.Types:
+    infer.scratch(call, "tmp")
+    mask, x = infer.tile(call, "mask"), infer.tile(call, "x")
+    infer.same_shape(call, "mask", mask, "x", x)
+    infer.check_dtype(call, "x", x.dtype, ORDERED)
+    infer.fitting_scalar(call, "scalar", "x", x.dtype)
+    return (TileType(x.shape, x.dtype, infer.vector_space(call, "mask", "x")),)
+
+
+def _sels(mask: Array, x: Array, tmp: Array | None, scalar: float) -> Array:
+    return _sel(mask, x, scalar, tmp)
+
+
+@op(
+    infer=_infer_sels,
+    reference=_sels,
+    engine=Engine.VEC,
+    plane=Plane.SCOPE,
+    valid=valid.meet("mask", "x"),
+    era="HEAD",
+)
+def sels(mask: Shaped, x: Shaped, tmp: Shaped | Tile | None, scalar: Number) -> Shaped:
+    """`x` where `mask` is not 0, else a number.
+
+    mask: a tile, as `pl.cmp` gives; x: a tile of its shape
+    tmp: scratch tile, may be None; scalar: a number, which takes x's dtype
+    result: x's shape and dtype
+
+    Example: `masked = pl.sels(mask, scores, None, -3e38)`
+    """
+
+
+# --- three operands ------------------------------------------------------------------------------
+
+
+def _infer_three(first: str, second: str, third: str) -> Any:
+    def infer_types(call: Call) -> infer.Types:
+        a, c = infer.tile(call, first), infer.tile(call, third)
+        infer.same_shape(call, first, a, third, c)
+        infer.same_dtype(call, first, a.dtype, third, c.dtype)
+        if not infer.is_scalar(call[second]):
+            b = infer.tile(call, second)
+            infer.same_shape(call, first, a, second, b)
+            infer.same_dtype(call, first, a.dtype, second, b.dtype)
+        return (infer.binary(call, first, second),)
+
+    return infer_types
+
+
+def _then_add(first: Any) -> Any:
+    def reference(lhs: Array, rhs: Array | float, rhs2: Array) -> Array:
+        return numerics.add(first(*matched(lhs, rhs)), rhs2)
+
+    return reference
+
+
+_TERNARY: dict[str, Any] = {
+    "engine": Engine.VEC,
+    "plane": Plane.SCOPE,
+    "valid": valid.meet("lhs", "rhs", "rhs2"),
+    "infer": _infer_three("lhs", "rhs", "rhs2"),
+}
+
+
+@op(reference=_then_add(numerics.add), **_TERNARY)
+def addc(lhs: Shaped, rhs: Shaped, rhs2: Shaped) -> Shaped:
+    """`(lhs + rhs) + rhs2`, rounded after each step.
+
+    lhs, rhs, rhs2: tiles of one shape and dtype
+    result: the same
+
+    Example: `y = pl.addc(a, b, c)`
+    """
+
+
+@op(reference=_then_add(numerics.sub), **_TERNARY)
+def subc(lhs: Shaped, rhs: Shaped, rhs2: Shaped) -> Shaped:
+    """`(lhs - rhs) + rhs2`, rounded after each step.
+
+    lhs, rhs, rhs2: tiles of one shape and dtype
+    result: the same
+
+    Example: `y = pl.subc(a, b, c)`
+    """
+
+
+@op(reference=_then_add(numerics.add), **_TERNARY)
+def addsc(lhs: Shaped, rhs: Number, rhs2: Shaped) -> Shaped:
+    """`(lhs + rhs) + rhs2` for a number `rhs`, rounded after each step.
+
+    lhs, rhs2: tiles of one shape and dtype; rhs: a number
+    result: the same
+
+    Example: `y = pl.addsc(a, 1.0, b)`
+    """
+
+
+@op(reference=_then_add(numerics.sub), **_TERNARY)
+def subsc(lhs: Shaped, rhs: Number, rhs2: Shaped) -> Shaped:
+    """`(lhs - rhs) + rhs2` for a number `rhs`, rounded after each step.
+
+    lhs, rhs2: tiles of one shape and dtype; rhs: a number
+    result: the same
+
+    Example: `y = pl.subsc(a, 1.0, b)`
+    """
+
+
+# --- partly valid operands -----------------------------------------------------------------------
+
+
+def _infer_part(call: Call) -> infer.Types:
+    a, b = infer.tile(call, "lhs"), infer.tile(call, "rhs")
+    infer.same_shape(call, "lhs", a, "rhs", b)
+    infer.same_dtype(call, "lhs", a.dtype, "rhs", b.dtype)
+    return (infer.binary(call),)
+
+
+def _where_both(function: Any) -> Any:
+    """`function` where both are valid; elsewhere the one that is (the other one is zero there)."""
+
+    def reference(lhs: Array, rhs: Array, valid: dict[str, tuple[int, ...]]) -> Array:
+        in_both = tuple(slice(0, min(a, b)) for a, b in zip(valid["lhs"], valid["rhs"]))
+        larger = lhs if valid["lhs"] >= valid["rhs"] else rhs
+        result = larger.copy()
+        result[in_both] = function(lhs[in_both], rhs[in_both])
+        return result
+
+    return reference
+
+
+def _part(name: str) -> dict[str, Any]:
+    return {
+        "infer": _infer_part,
+        "engine": Engine.VEC,
+        "plane": Plane.SCOPE,
+        "valid": valid.join(name, "lhs", "rhs"),
+        "takes_valid": True,
+    }
+
+
+@op(reference=_where_both(numerics.add), **_part("part_add"))
+def part_add(lhs: Shaped, rhs: Shaped) -> Shaped:
+    """Sum of two tiles of which one may be valid in a smaller part.
+
+    lhs, rhs: tiles of one shape and dtype; one valid region contains the other
+    result: the sum where both are valid, elsewhere the one that is; valid where either is
+
+    Example: `y = pl.part_add(block, tail)`
+    """
+
+
+@op(reference=_where_both(numerics.mul), **_part("part_mul"))
+def part_mul(lhs: Shaped, rhs: Shaped) -> Shaped:
+    """Product of two tiles of which one may be valid in a smaller part.
+
+    lhs, rhs: tiles of one shape and dtype; one valid region contains the other
+    result: the product where both are valid, elsewhere the one that is; valid where either is
+
+    Example: `y = pl.part_mul(block, tail)`
+    """
+
+
+@op(reference=_where_both(numerics.maximum), **_part("part_max"))
+def part_max(lhs: Shaped, rhs: Shaped) -> Shaped:
+    """Maximum of two tiles of which one may be valid in a smaller part.
+
+    lhs, rhs: tiles of one shape and dtype; one valid region contains the other
+    result: the maximum where both are valid, elsewhere the one that is; valid where either is
+
+    Example: `y = pl.part_max(block, tail)`
+    """
+
+
+@op(reference=_where_both(numerics.minimum), **_part("part_min"))
+def part_min(lhs: Shaped, rhs: Shaped) -> Shaped:
+    """Minimum of two tiles of which one may be valid in a smaller part.
+
+    lhs, rhs: tiles of one shape and dtype; one valid region contains the other
+    result: the minimum where both are valid, elsewhere the one that is; valid where either is
+
+    Example: `y = pl.part_min(block, tail)`
+    """

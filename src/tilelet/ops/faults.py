@@ -1,0 +1,54 @@
+"""What can go wrong when an op runs, found where no source position is known.
+
+References and valid rules raise these; whoever runs the op knows its `loc` and raises
+`fault.error(loc)` instead.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from tilelet.diag.catalogue.windows import IndexOutOfRange, ValidRegionLost, ValidShapeTooLarge
+from tilelet.diag.core import Loc, UserError
+
+
+class Fault(Exception, ABC):
+    """An op met operands it has no meaning for."""
+
+    @abstractmethod
+    def error(self, loc: Loc) -> UserError:
+        """The catalogue's message for it, at `loc`."""
+
+
+class IndexFault(Fault):
+    """An index read from a tile points outside its axis."""
+
+    def __init__(self, op: str, axis: int, index: int, extent: int) -> None:
+        super().__init__(f"`{op}`: index {index} outside axis {axis} of extent {extent}")
+        self.op, self.axis, self.index, self.extent = op, axis, index, extent
+
+    def error(self, loc: Loc) -> UserError:
+        return IndexOutOfRange(loc, self.axis, self.index, self.extent, runtime=True)
+
+
+class RegionFault(Fault):
+    """The valid region of a result would be empty where one value is due, or no box."""
+
+    def __init__(self, op: str, valid: Sequence[int], shape: Sequence[int]) -> None:
+        super().__init__(f"`{op}` of an operand valid in {list(valid)} of {list(shape)}")
+        self.op, self.valid, self.shape = op, tuple(valid), tuple(shape)
+
+    def error(self, loc: Loc) -> UserError:
+        return ValidRegionLost(loc, self.op, self.valid, self.shape)
+
+
+class ValidTooLargeFault(Fault):
+    """A valid extent given at run time is negative, or larger than the value it belongs to."""
+
+    def __init__(self, axis: int, valid: int, size: int) -> None:
+        super().__init__(f"valid extent {valid} of axis {axis}, which has extent {size}")
+        self.axis, self.valid, self.size = axis, valid, size
+
+    def error(self, loc: Loc) -> UserError:
+        return ValidShapeTooLarge(loc, self.axis, self.valid, self.size, runtime=True)

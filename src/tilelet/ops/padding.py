@@ -1,0 +1,211 @@
+"""Ops on the valid region itself: marking it, and filling what lies outside."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tilelet import numerics
+from tilelet.diag.catalogue.ops import BadChoice, ShapeMismatch
+from tilelet.diag.catalogue.windows import ValidShapeTooLarge
+from tilelet.dtypes import BOOL, DType
+from tilelet.ir.core import Arg, Value
+from tilelet.ir.types import ShapedType, TileType, Type
+from tilelet.numerics.casts import Array
+from tilelet.ops import infer, valid
+from tilelet.ops.annotations import Int, Ints, Shaped
+from tilelet.ops.enums import PadValue
+from tilelet.ops.registry import Call, Engine, Plane, Shape, Valid, op
+from tilelet.ops.valid import Args, Operands
+
+__all__ = ["fillpad", "fillpad_expand", "fillpad_inplace", "set_validshape"]
+
+
+def pad_kind(pad_value: Arg) -> PadValue | None:
+    """What a pad value stands for: an enum member, or the numbers 0, inf and -inf."""
+    if isinstance(pad_value, PadValue):
+        return pad_value if pad_value is not PadValue.null else None
+    number = infer.constant_of(pad_value)
+    if number is None or isinstance(number, bool):
+        return None
+    if number == 0:
+        return PadValue.zero
+    if math.isinf(number):
+        return PadValue.max if number > 0 else PadValue.min
+    return None
+
+
+def check_pad(call: Call, param: str) -> None:
+    """An argument must be a pad value."""
+    arg = call[param]
+    if pad_kind(arg) is None:
+        if isinstance(arg, Value):
+            raise infer.bad(call, param, "a `pl.PadValue`")
+        choices = ["pl.PadValue.zero", "pl.PadValue.min", "pl.PadValue.max"]
+        shown = arg.name if isinstance(arg, PadValue) else arg
+        raise BadChoice(call.at(param), call.op, param, shown, choices)
+
+
+def pad_element(pad_value: Arg, dtype: DType) -> Any:
+    """The element that fills the padding: infinities for floats, the type's limits for integers."""
+    kind = pad_kind(pad_value)
+    if kind is PadValue.zero or dtype is BOOL:
+        return dtype.numpy.type(kind is PadValue.max)
+    if dtype.is_float:
+        infinity = np.asarray(np.inf if kind is PadValue.max else -np.inf, np.float32)
+        # A type without infinities gets its largest finite value.
+        return numerics.cast(infinity, dtype, "trunc" if not _has_infinity(dtype) else "rint")[()]
+    limits = np.iinfo(dtype.numpy)
+    return dtype.numpy.type(limits.max if kind is PadValue.max else limits.min)
+
+
+def _has_infinity(dtype: DType) -> bool:
+    return bool(np.isinf(np.asarray(np.inf, np.float32).astype(dtype.numpy).astype(np.float32)))
+
+
+def padded(x: Array, region: Valid, pad_value: Arg, shape: Shape | None = None) -> Array:
+    """`x`'s valid region in a new array of `shape`, the pad value everywhere else."""
+    result = np.full(shape or x.shape, pad_element(pad_value, numerics.dtype_of(x)), x.dtype)
+    box = tuple(slice(0, v) for v in region)
+    result[box] = x[box]
+    return result
+
+
+# --- filling -------------------------------------------------------------------------------------
+
+
+def _infer_fillpad(call: Call) -> infer.Types:
+    x = infer.tile(call, "x")
+    check_pad(call, "pad_value")
+    return (TileType(x.shape, x.dtype, infer.vector_space(call, "x")),)
+
+
+def _fillpad(x: Array, pad_value: Arg, valid: dict[str, Valid]) -> Array:
+    return padded(x, valid["x"], pad_value)
+
+
+_FILLPAD: dict[str, Any] = {
+    "infer": _infer_fillpad,
+    "reference": _fillpad,
+    "takes_valid": True,
+    "engine": Engine.VEC,
+    "plane": Plane.SCOPE,
+    "valid": valid.full,
+}
+
+
+@op(**_FILLPAD)
+def fillpad(x: Shaped, pad_value: PadValue | int | float = PadValue.zero) -> Shaped:
+    """Fill what lies outside the valid region; the result is valid everywhere.
+
+    x: a tile, or a view that is loaded first
+    pad_value: `pl.PadValue.zero`, `.min` or `.max`, or 0, -inf, inf. It should be what the next
+        reduction ignores: min for a maximum, zero for a sum. Floats get infinities, integers the
+        limits of their type
+    result: x's shape and dtype
+
+    Example: `scores = pl.fillpad(scores, pad_value=pl.PadValue.min)`
+    """
+
+
+@op(**_FILLPAD)
+def fillpad_inplace(x: Shaped, pad_value: PadValue | int | float = PadValue.zero) -> Shaped:
+    """The tile-level `pl.fillpad` that reuses x's buffer; here it gives a new value as well.
+
+    x: a tile; pad_value: as in `pl.fillpad`
+    result: x's shape and dtype, valid everywhere
+
+    Example: `scores = pl.tile.fillpad_inplace(scores, pl.PadValue.min)`
+    """
+
+
+def _infer_fillpad_expand(call: Call) -> infer.Types:
+    x = infer.tile(call, "x")
+    shape = infer.constant_shape(call, "shape")
+    check_pad(call, "pad_value")
+    infer.check_rank(call, "shape", len(shape), len(x.shape))
+    if any(new < old for new, old in zip(shape, x.shape)):
+        why = "the new shape must hold the old one"
+        raise ShapeMismatch(call.op, call.at("x"), x.shape, call.at("shape"), shape, why)
+    return (TileType(shape, x.dtype, infer.vector_space(call, "x")),)
+
+
+def _fillpad_expand(
+    x: Array, shape: tuple[int, ...], pad_value: Arg, valid: dict[str, Valid]
+) -> Array:
+    return padded(x, valid["x"], pad_value, tuple(shape))
+
+
+@op(
+    infer=_infer_fillpad_expand,
+    reference=_fillpad_expand,
+    takes_valid=True,
+    engine=Engine.VEC,
+    plane=Plane.SCOPE,
+    valid=valid.full,
+    era="HEAD",
+)
+def fillpad_expand(
+    x: Shaped, shape: Ints, pad_value: PadValue | int | float = PadValue.zero
+) -> Shaped:
+    """Copy into a larger tile and fill the rest.
+
+    x: a tile; shape: constants, each at least x's own; pad_value: as in `pl.fillpad`
+    result: a tile of `shape`, valid everywhere. Nothing is repeated: see `pl.row_expand` for that
+
+    Example: `q = pl.fillpad_expand(q_heads, [16, 128])`
+    """
+
+
+# --- marking -------------------------------------------------------------------------------------
+
+
+def check_valid_shape(call: Call, param: str, entries: tuple[Arg, ...], t: ShapedType) -> None:
+    """Constant valid extents must fit the value."""
+    for i, (entry, extent) in enumerate(zip(entries, t.shape)):
+        wanted = infer.int_of(entry)
+        if wanted is not None and (wanted < 0 or (isinstance(extent, int) and wanted > extent)):
+            raise ValidShapeTooLarge(call.at(param), i, wanted, extent)
+
+
+def _infer_set_validshape(call: Call) -> infer.Types:
+    x = infer.shaped(call, "x")
+    infer.check_rank(call, "x", len(x.shape), 2)
+    for i, param in enumerate(("rows", "cols")):
+        infer.integer(call, param)
+        wanted, extent = infer.int_of(call[param]), x.shape[i]
+        if wanted is not None and (wanted < 0 or (isinstance(extent, int) and wanted > extent)):
+            raise ValidShapeTooLarge(call.at(param), i, wanted, extent)
+    result: Type = x
+    return (result,)
+
+
+def _set_validshape(x: Array, rows: int, cols: int) -> Array:
+    return x.copy()
+
+
+def _valid_marked(operands: Operands, result_shape: Shape, args: Args) -> Valid:
+    return valid.given((args["rows"], args["cols"]), result_shape)
+
+
+@op(
+    infer=_infer_set_validshape,
+    reference=_set_validshape,
+    engine=Engine.NONE,
+    plane=Plane.BOTH,
+    on_chip=("x",),
+    view="x",
+    valid=_valid_marked,
+    era="APR",
+)
+def set_validshape(x: Shaped, rows: Int, cols: Int) -> Shaped:
+    """Say how much of a value holds data; nothing is moved.
+
+    x: a 2-D tile, or a view in the control program
+    rows, cols: the valid region, constant or not, at most x's shape
+    result: the same elements with that region; inside a scope those outside read as zero
+
+    Example: `tail = pl.set_validshape(tile, rows_left, 128)`
+    """

@@ -1,0 +1,283 @@
+"""Reductions along rows (last axis) or columns (second-last axis). Only the valid region counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tilelet import dtypes, numerics
+from tilelet.dtypes import DType
+from tilelet.ir.types import TileType
+from tilelet.numerics.casts import Array
+from tilelet.ops import infer, valid
+from tilelet.ops.annotations import Shaped
+from tilelet.ops.infer import NUMBERS
+from tilelet.ops.registry import Call, Engine, Plane, Shape, Valid, ValidRule, op
+from tilelet.ops.valid import Args, Operands
+
+__all__ = [
+    "col_argmax",
+    "col_argmin",
+    "col_max",
+    "col_min",
+    "col_prod",
+    "col_sum",
+    "row_argmax",
+    "row_argmin",
+    "row_max",
+    "row_min",
+    "row_prod",
+    "row_sum",
+    "sum",
+    "tile_max",
+    "tile_min",
+]
+
+_ROW, _COL = -1, -2
+
+
+def _reduction(
+    name: str, axis: int, function: Callable[[Array], Array], result: DType | None = None
+) -> dict[str, Any]:
+    """The fields of a reduction of `x` along `axis`, which stays with extent 1."""
+
+    def infer_types(call: Call) -> infer.Types:
+        x = infer.tile(call, "x")
+        infer.at_least_2d(call, "x", x)
+        infer.check_dtype(call, "x", x.dtype, NUMBERS)
+        infer.scratch(call, "tmp_tile")
+        shape = [*x.shape]
+        shape[axis] = 1
+        return (TileType(tuple(shape), result or x.dtype, infer.vector_space(call, "x")),)
+
+    def reference(x: Array, tmp_tile: Array | None) -> Array:
+        return _of_region(x, axis, function, result)
+
+    return {
+        "infer": infer_types,
+        "reference": reference,
+        "engine": Engine.VEC,
+        "plane": Plane.SCOPE,
+        "valid": valid.reduced(name, axis),
+        "cut_to_valid": True,
+    }
+
+
+def _of_region(
+    x: Array, axis: int, function: Callable[[Array], Array], result: DType | None = None
+) -> Array:
+    if x.size:
+        return function(x)
+    # No rows at all: nothing to compute. (An empty axis to reduce is refused by the valid rule.)
+    shape = [*x.shape]
+    shape[axis] = 1
+    return np.zeros(shape, result.numpy if result else x.dtype)
+
+
+@op(**_reduction("row_sum", _ROW, numerics.row_sum))
+def row_sum(x: Shaped, tmp_tile: Shaped | None = None) -> Shaped:
+    """Sum of each row.
+
+    x: `[M, N]` of floats or integers (integers wrap)
+    tmp_tile: scratch tile of tile-level code, not needed
+    result: `[M, 1]`, same dtype. Summed in eight lanes that are then added pairwise; BF16 and FP16
+        are summed in FP32 and rounded once
+
+    Example: `l = pl.row_sum(p)`
+    """
+
+
+@op(**_reduction("row_max", _ROW, numerics.row_max))
+def row_max(x: Shaped, tmp_tile: Shaped | None = None) -> Shaped:
+    """Maximum of each row.
+
+    x: `[M, N]` of floats or integers; tmp_tile: scratch tile of tile-level code, not needed
+    result: `[M, 1]`, same dtype; NaN if the row holds one
+
+    Example: `m = pl.row_max(scores)`
+    """
+
+
+@op(**_reduction("row_min", _ROW, numerics.row_min))
+def row_min(x: Shaped, tmp_tile: Shaped | None = None) -> Shaped:
+    """Minimum of each row.
+
+    x: `[M, N]` of floats or integers; tmp_tile: scratch tile of tile-level code, not needed
+    result: `[M, 1]`, same dtype; NaN if the row holds one
+
+    Example: `lowest = pl.row_min(x)`
+    """
+
+
+@op(era="HEAD", **_reduction("row_prod", _ROW, numerics.row_prod))
+def row_prod(x: Shaped, tmp_tile: Shaped | None = None) -> Shaped:
+    """Product of each row, in the order of `pl.row_sum`.
+
+    x: `[M, N]` of floats or integers; tmp_tile: scratch tile of tile-level code, not needed
+    result: `[M, 1]`, same dtype
+
+    Example: `p = pl.row_prod(x)`
+    """
+
+
+@op(era="HEAD", **_reduction("row_argmax", _ROW, numerics.row_argmax, dtypes.INT32))
+def row_argmax(x: Shaped, tmp_tile: Shaped | None = None) -> Shaped:
+    """Column of each row's maximum.
+
+    x: `[M, N]` of floats or integers; tmp_tile: scratch tile of tile-level code, not needed
+    result: `[M, 1]` INT32; the first of equals; the first NaN, if there is one
+
+    Example: `token = pl.row_argmax(logits)`
+    """
+
+
+@op(era="HEAD", **_reduction("row_argmin", _ROW, numerics.row_argmin, dtypes.INT32))
+def row_argmin(x: Shaped, tmp_tile: Shaped | None = None) -> Shaped:
+    """Column of each row's minimum.
+
+    x: `[M, N]` of floats or integers; tmp_tile: scratch tile of tile-level code, not needed
+    result: `[M, 1]` INT32; the first of equals; the first NaN, if there is one
+
+    Example: `nearest = pl.row_argmin(distances)`
+    """
+
+
+@op(era="APR", **_reduction("col_sum", _COL, numerics.col_sum))
+def col_sum(x: Shaped, tmp_tile: Shaped | None = None) -> Shaped:
+    """Sum of each column, rows in ascending order.
+
+    x: `[M, N]` of floats or integers (integers wrap)
+    tmp_tile: scratch tile; on the device it selects another order of summation, here it does not
+    result: `[1, N]`, same dtype
+
+    Example: `total = pl.col_sum(x)`
+    """
+
+
+@op(era="APR", **_reduction("col_max", _COL, numerics.col_max))
+def col_max(x: Shaped, tmp_tile: Shaped | None = None) -> Shaped:
+    """Maximum of each column.
+
+    x: `[M, N]` of floats or integers; tmp_tile: scratch tile of tile-level code, not needed
+    result: `[1, N]`, same dtype; NaN if the column holds one
+
+    Example: `m = pl.col_max(x)`
+    """
+
+
+@op(era="APR", **_reduction("col_min", _COL, numerics.col_min))
+def col_min(x: Shaped, tmp_tile: Shaped | None = None) -> Shaped:
+    """Minimum of each column.
+
+    x: `[M, N]` of floats or integers; tmp_tile: scratch tile of tile-level code, not needed
+    result: `[1, N]`, same dtype; NaN if the column holds one
+
+    Example: `lowest = pl.col_min(x)`
+    """
+
+
+@op(era="HEAD", **_reduction("col_prod", _COL, numerics.col_prod))
+def col_prod(x: Shaped, tmp_tile: Shaped | None = None) -> Shaped:
+    """Product of each column, rows in ascending order.
+
+    x: `[M, N]` of floats or integers; tmp_tile: scratch tile of tile-level code, not needed
+    result: `[1, N]`, same dtype
+
+    Example: `p = pl.col_prod(x)`
+    """
+
+
+@op(era="HEAD", **_reduction("col_argmax", _COL, numerics.col_argmax, dtypes.INT32))
+def col_argmax(x: Shaped, tmp_tile: Shaped | None = None) -> Shaped:
+    """Row of each column's maximum.
+
+    x: `[M, N]` of floats or integers; tmp_tile: scratch tile of tile-level code, not needed
+    result: `[1, N]` INT32; the first of equals; the first NaN, if there is one
+
+    Example: `best = pl.col_argmax(x)`
+    """
+
+
+@op(era="HEAD", **_reduction("col_argmin", _COL, numerics.col_argmin, dtypes.INT32))
+def col_argmin(x: Shaped, tmp_tile: Shaped | None = None) -> Shaped:
+    """Row of each column's minimum.
+
+    x: `[M, N]` of floats or integers; tmp_tile: scratch tile of tile-level code, not needed
+    result: `[1, N]` INT32; the first of equals; the first NaN, if there is one
+
+    Example: `best = pl.col_argmin(x)`
+    """
+
+
+# --- the early tile-level form, along a chosen axis ----------------------------------------------
+
+
+def _infer_along(call: Call) -> infer.Types:
+    x = infer.tile(call, "x")
+    infer.check_rank(call, "x", len(x.shape), 2)
+    infer.check_dtype(call, "x", x.dtype, NUMBERS)
+    axis = infer.axis(call, "axis", 2)
+    shape = [*x.shape]
+    shape[axis] = 1
+    if not infer.flag(call, "keepdim"):
+        del shape[axis]
+    return (TileType(tuple(shape), x.dtype, infer.vector_space(call, "x")),)
+
+
+def _along(name: str, row: Callable[[Array], Array], col: Callable[[Array], Array]) -> dict[str, Any]:
+    def reference(x: Array, axis: int, keepdim: bool) -> Array:
+        reduced = _of_region(x, axis, row if axis % 2 else col)
+        return reduced if keepdim else np.squeeze(reduced, axis)
+
+    return {
+        "infer": _infer_along,
+        "reference": reference,
+        "engine": Engine.VEC,
+        "plane": Plane.SCOPE,
+        "valid": _valid_along(name),
+        "cut_to_valid": True,
+    }
+
+
+def _valid_along(name: str) -> ValidRule:
+    def rule(operands: Operands, result_shape: Shape, args: Args) -> Valid:
+        axis = args["axis"] % 2
+        kept = valid.reduce_axis(name, *operands["x"], axis)
+        return kept if args["keepdim"] else (*kept[:axis], *kept[axis + 1 :])
+
+    return rule
+
+
+@op(name="tile.sum", **_along("sum", numerics.row_sum, numerics.col_sum))
+def sum(x: Shaped, axis: int, keepdim: bool = False) -> Shaped:
+    """Sum along an axis: the early form of `pl.row_sum` (axis 1) and `pl.col_sum` (axis 0).
+
+    x: `[M, N]`; axis: 0, 1, -1 or -2; keepdim: whether the axis stays with extent 1
+    result: same dtype
+
+    Example: `l = pl.tile.sum(p, axis=1, keepdim=True)`
+    """
+
+
+@op(name="tile.max", **_along("max", numerics.row_max, numerics.col_max))
+def tile_max(x: Shaped, axis: int, keepdim: bool = False) -> Shaped:
+    """Maximum along an axis: the early form of `pl.row_max` (axis 1) and `pl.col_max` (axis 0).
+
+    x: `[M, N]`; axis: 0, 1, -1 or -2; keepdim: whether the axis stays with extent 1
+    result: same dtype
+
+    Example: `m = pl.tile.max(s, axis=1, keepdim=True)`
+    """
+
+
+@op(name="tile.min", **_along("min", numerics.row_min, numerics.col_min))
+def tile_min(x: Shaped, axis: int, keepdim: bool = False) -> Shaped:
+    """Minimum along an axis: the early form of `pl.row_min` (axis 1) and `pl.col_min` (axis 0).
+
+    x: `[M, N]`; axis: 0, 1, -1 or -2; keepdim: whether the axis stays with extent 1
+    result: same dtype
+
+    Example: `m = pl.tile.min(s, axis=1, keepdim=True)`
+    """

@@ -1,0 +1,169 @@
+"""How valid regions pass through ops: the rules named in `OpSpec.valid`.
+
+A rule has the type `registry.ValidRule`. Regions are boxes that start at the origin, given by
+their extents. Tiles are zero outside their region, and every op keeps it so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tilelet.ops.faults import RegionFault, ValidTooLargeFault
+from tilelet.ops.registry import Shape, Valid, ValidRule
+
+Operands = Mapping[str, tuple[Shape, Valid]]
+Args = Mapping[str, Any]
+
+
+def full(operands: Operands, result_shape: Shape, args: Args) -> Valid:
+    """All of the result."""
+    return result_shape
+
+
+def kept(param: str) -> ValidRule:
+    """The region of one operand, whose shape the result has."""
+
+    def rule(operands: Operands, result_shape: Shape, args: Args) -> Valid:
+        return operands[param][1]
+
+    return rule
+
+
+def spread(shape: Shape, valid: Valid, result_shape: Shape) -> Valid:
+    """The region of an operand after its axes of extent 1 were stretched to `result_shape`."""
+    return tuple(
+        v if extent == wanted else (wanted if v else 0)
+        for extent, v, wanted in zip(shape, valid, result_shape)
+    )
+
+
+def meet(*params: str) -> ValidRule:
+    """The intersection of the (stretched) regions of those of `params` that are tiles."""
+
+    def rule(operands: Operands, result_shape: Shape, args: Args) -> Valid:
+        regions = [spread(*operands[p], result_shape) for p in params if p in operands]
+        return tuple(map(min, zip(result_shape, *regions)))
+
+    return rule
+
+
+def join(op: str, first: str, second: str) -> ValidRule:
+    """The union of two regions, of which one must contain the other."""
+
+    def rule(operands: Operands, result_shape: Shape, args: Args) -> Valid:
+        a, b = operands[first][1], operands[second][1]
+        larger = tuple(map(max, a, b))
+        if larger not in (a, b):
+            raise RegionFault(op, a, result_shape)
+        return larger
+
+    return rule
+
+
+def reduced(op: str, axis: int) -> ValidRule:
+    """`x`'s region with `axis` (negative) reduced to 1."""
+
+    def rule(operands: Operands, result_shape: Shape, args: Args) -> Valid:
+        return reduce_axis(op, *operands["x"], axis)
+
+    return rule
+
+
+def reduce_axis(op: str, shape: Shape, valid: Valid, axis: int) -> Valid:
+    """`valid` with one axis reduced to 1; of no elements there is no sum or maximum."""
+    result = tuple(1 if i == axis % len(valid) else v for i, v in enumerate(valid))
+    if valid[axis] == 0 and 0 not in result:
+        raise RegionFault(op, valid, shape)
+    return result
+
+
+def product(operands: Operands, result_shape: Shape, args: Args) -> Valid:
+    """A matrix product: rows of `lhs`, columns of `rhs`, batches of both."""
+    lhs_shape, lhs = operands["lhs"]
+    rhs_shape, rhs = operands["rhs"]
+    rows = lhs[-1] if args.get("a_trans") else lhs[-2]
+    columns = rhs[-2] if args.get("b_trans") else rhs[-1]
+    batch = result_shape[:-2]
+    regions = [
+        spread((1,) * (len(batch) + 2 - len(shape)) + shape[:-2], _ones(batch, v), batch)
+        for shape, v in ((lhs_shape, lhs), (rhs_shape, rhs))
+    ]
+    return (*map(min, zip(batch, *regions)), rows, columns)
+
+
+def _ones(batch: Shape, valid: Valid) -> Valid:
+    return (1,) * (len(batch) + 2 - len(valid)) + valid[:-2]
+
+
+def accumulated(operands: Operands, result_shape: Shape, args: Args) -> Valid:
+    """A product added to `acc`: what both have; the product alone if `init_cond` holds."""
+    region = product(operands, result_shape, args)
+    return region if args.get("init_cond") else tuple(map(min, region, operands["acc"][1]))
+
+
+def transposed(operands: Operands, result_shape: Shape, args: Args) -> Valid:
+    """`x`'s region with two axes swapped."""
+    valid = list(operands["x"][1])
+    a, b = args["axis1"], args["axis2"]
+    valid[a], valid[b] = valid[b], valid[a]
+    return tuple(valid)
+
+
+def reshaped(operands: Operands, result_shape: Shape, args: Args) -> Valid:
+    """The box of the new shape that holds the same elements in the same order, if there is one."""
+    shape, valid = operands["x"]
+    if valid == shape:
+        return result_shape
+    if 0 in valid:
+        return (0,) * len(result_shape)
+    # The last valid element in row-major order is the far corner of the box in both shapes.
+    positions = np.ravel_multi_index(np.indices(valid).reshape(len(valid), -1), shape)
+    corners = np.unravel_index(positions, result_shape)
+    region = tuple(int(axis.max()) + 1 for axis in corners)
+    if math.prod(region) != math.prod(valid):
+        raise RegionFault("reshape", valid, shape)
+    return region
+
+
+def side_by_side(operands: Operands, result_shape: Shape, args: Args) -> Valid:
+    """Two tiles joined along columns: the gap between their regions must be nothing."""
+    (a_shape, a), (_, b) = operands["src0"], operands["src1"]
+    if 0 in b:
+        return a
+    if a != (*b[:-1], a_shape[-1]):
+        raise RegionFault("concat", a, a_shape)
+    return (*a[:-1], a_shape[-1] + b[-1])
+
+
+def given(wanted: Sequence[int], shape: Shape) -> Valid:
+    """A region given at run time, checked against the shape it is a part of."""
+    for axis, (v, extent) in enumerate(zip(wanted, shape)):
+        if not 0 <= v <= extent:
+            raise ValidTooLargeFault(axis, v, extent)
+    return tuple(wanted)
+
+
+def window(valid: Valid, offset: Shape, shape: Shape) -> Valid:
+    """What a window of a value sees of the value's region."""
+    return tuple(max(0, min(v - o, s)) for v, o, s in zip(valid, offset, shape))
+
+
+def inserted(shape: Shape, target: Valid, source: Valid, offset: Shape) -> Valid:
+    """The region of a tile after a box was written into it."""
+    if 0 in source:
+        return target
+    end = tuple(o + v for o, v in zip(offset, source))
+    grown = tuple(map(max, target, end))
+    # The union is a box if the new part covers the old region's whole cross-section.
+    for axis, (old, new) in enumerate(zip(target, grown)):
+        if new == old:
+            continue
+        others = [i for i in range(len(grown)) if i != axis]
+        covers = all(offset[i] == 0 and end[i] == grown[i] for i in others)
+        if not covers or offset[axis] > old:
+            raise RegionFault("assemble", target, shape)
+    return grown

@@ -1,0 +1,397 @@
+"""`x = assemble(x, part, offset)` in the control program: make `part` a window of `x`.
+
+If nothing can tell the difference, the `create_tensor` behind `part` becomes a `slice` of `x` at its
+first use and the assemble goes away. It can be told if someone looks at the window of `x` while
+`part` is being filled, or changes either of them while both are still wanted; or if the buffer is
+not a local one, made once for each time it is assembled. Then a task copies, and a note says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from tilelet.diag.catalogue.cautions import AssembleCopies
+from tilelet.diag.core import Diagnostic
+from tilelet.ir.aliases import Aliases, accesses, is_repeatable, is_tensor
+from tilelet.ir.core import (
+    Arg,
+    Block,
+    Direction,
+    Function,
+    FunctionKind,
+    Op,
+    Program,
+    Value,
+    walk,
+)
+from tilelet.ir.rebuild import Builder, Rewriter
+from tilelet.ir.types import TensorType
+from tilelet.ir.views import CallView
+from tilelet.ops import structure
+from tilelet.passes.copy_kernel import emit_copy
+
+
+def alias_windows(program: Program) -> Program:
+    """Alias or copy for every assemble of the control program."""
+    functions = dict(program.functions)
+    notes: list[Diagnostic] = []
+    for fn in program.functions.values():
+        if fn.kind is not FunctionKind.InCore:
+            plan = _Plan(fn, functions)
+            plan.block(fn.body)
+            functions[fn.name] = _Apply(plan, functions, notes).function(fn)
+    cautions = (*program.attrs.get("cautions", ()), *notes)
+    attrs = {**program.attrs, "cautions": cautions}
+    return replace(program, functions=functions, attrs=attrs)
+
+
+def _is_assemble(op: Op) -> bool:
+    return op.name == "assemble"
+
+
+# Deciding
+
+
+class _NoAlias(Exception):
+    """Why an assemble has to copy."""
+
+
+@dataclass(frozen=True)
+class _Window:
+    """A buffer that is to become a window: `part` in `target` at `offset`."""
+
+    part: Value
+    target: Value
+    offset: tuple[Arg, ...]
+    shape: tuple[Arg, ...]  # with the rank of the target
+    assemble: Op
+    create: Op
+
+
+@dataclass(frozen=True)
+class _Footprint:
+    """What one op, with all ops inside it, does to memory."""
+
+    accesses: tuple[tuple[Op, Value, Direction], ...]  # which op, which root, how
+    mentions: frozenset[Value]  # every root that any operand can lie in
+
+
+@dataclass
+class _BlockPlan:
+    """What happens to the ops of one block, by their positions."""
+
+    windows: dict[int, list[_Window]] = field(default_factory=dict)  # made before that position
+    hoisted: dict[int, int] = field(default_factory=dict)  # from -> to before
+
+
+class _Plan:
+    """The decisions for one function."""
+
+    def __init__(self, fn: Function, functions: Mapping[str, Function]) -> None:
+        self._functions = functions
+        self.aliases = Aliases(fn.body, functions)
+        self.blocks: dict[Block, _BlockPlan] = {}
+        self.made: dict[Value, _Window] = {}  # by part
+        self.gone: set[Value] = set()  # results of assembles that aliasing makes unnecessary
+        self.copied: dict[Value, str] = {}  # those of the others, with the reason
+
+    def block(self, block: Block) -> None:
+        """Decide about every assemble in `block`, in program order."""
+        if not any(_is_assemble(op) for op in walk(block)):
+            return
+        inside: _BlockAnalysis | None = None
+        for at, op in enumerate(block.ops):
+            if _is_assemble(op):
+                inside = inside or _BlockAnalysis(self, block)
+                try:
+                    inside.alias(at)
+                except _NoAlias as why:
+                    self.copied[op.result] = str(why)
+            for inner in op.blocks:
+                self.block(inner)
+
+    def footprint(self, op: Op) -> _Footprint:
+        found: list[tuple[Op, Value, Direction]] = []
+        mentions: set[Value] = set()
+        for inner in (op, *(o for b in op.blocks for o in walk(b))):
+            for v in inner.operands:
+                if is_tensor(v):
+                    mentions |= self.aliases.roots(v)
+            for v, how in accesses(inner, self._functions):
+                found.extend((inner, root, how) for root in self.aliases.roots(v))
+        return _Footprint(tuple(found), frozenset(mentions))
+
+    def parts_of(self, root: Value) -> set[Value]:
+        """`root` and every buffer that has become a window of it, at any depth."""
+        family = {root}
+        for part, window in reversed(self.made.items()):  # what contains a part is decided later
+            if not family.isdisjoint(self.aliases.roots(window.target)):
+                family.add(part)
+        return family
+
+    def stores_last(self, call: CallView, root: Value) -> bool:
+        """Whether the callee writes `root` only when it has read all it will read."""
+        fn = self._functions[call.callee]
+        written = [
+            p
+            for p, operand in zip(fn.params, call.operands)
+            if isinstance(operand, Value) and is_tensor(operand)
+            and root in self.aliases.roots(operand)
+        ]  # fmt: skip
+        inside = Aliases(fn.body, self._functions)
+        started = False
+        for op in fn.body.ops:
+            touched = [
+                (v, how) for o in _with_inner(op) for v, how in accesses(o, self._functions)
+            ]
+            reads = any(how is not Direction.Out for _, how in touched)
+            writes = any(
+                how is not Direction.In and not inside.roots(v).isdisjoint(written)
+                for v, how in touched
+            )
+            if reads and (started or writes):
+                return False
+            started = started or writes
+        return True
+
+
+def _with_inner(op: Op) -> Iterator[Op]:
+    yield op
+    for block in op.blocks:
+        yield from walk(block)
+
+
+class _BlockAnalysis:
+    """Decisions about the assembles that stand directly in one block."""
+
+    def __init__(self, plan: _Plan, block: Block) -> None:
+        self._plan = plan
+        self._aliases = plan.aliases
+        self._block = block
+        self._footprints = [plan.footprint(op) for op in block.ops]
+        self._place = {r: i for i, op in enumerate(block.ops) for r in op.results}
+
+    def alias(self, at: int) -> None:
+        """Record that the assemble at this position is an alias; `_NoAlias` if it cannot be."""
+        op = self._block.ops[at]
+        target, source = op.args["target"], op.args["source"]
+        assert isinstance(target, Value)
+        part, create = self._local_buffer(source)
+        window = _Window(part, target, *_placement(op, create), op, create)
+        family = self._plan.parts_of(part)
+        after_create = range(self._place[part] + 1, at)
+        first = next(
+            (i for i in after_create if not family.isdisjoint(self._footprints[i].mentions)), at
+        )
+        self._check_filling(window, family, first, at)
+        self._check_later_uses(window, family, at)
+        window = replace(window, target=self._earlier_name(target, first))
+        hoist = self._ops_to_hoist(window.offset, first)
+        plan = self._plan.blocks.setdefault(self._block, _BlockPlan())
+        plan.windows.setdefault(first, []).append(window)
+        for i in hoist:
+            plan.hoisted[i] = min(first, plan.hoisted.get(i, first))
+        self._plan.made[part] = window
+        self._plan.gone.add(op.result)
+
+    def _local_buffer(self, source: Arg) -> tuple[Value, Op]:
+        part = self._aliases.whole(source) if isinstance(source, Value) else None
+        create = self._aliases.definition.get(part) if part else None
+        if part is None or create is None or create.name != "create_tensor":
+            raise _NoAlias("the source is not one tensor made in this function as a whole")
+        if part not in self._place:
+            raise _NoAlias("the source is not made as often as it is assembled")
+        if part in self._plan.made:
+            raise _NoAlias("the source is assembled more than once")
+        if create.args.get("init_value") is not None or create.args.get("manual_dep"):
+            raise _NoAlias("the source is made with options that a window does not have")
+        return part, create
+
+    def _check_filling(self, window: _Window, family: set[Value], first: int, at: int) -> None:
+        """Nobody else may look at the window between its first use as `part` and the assemble."""
+        target = self._aliases.roots(window.target)
+        for i in range(first, at):
+            for op, root, how in self._footprints[i].accesses:
+                if root in family or not self._plan.gone.isdisjoint(op.results):
+                    continue
+                if root in target:
+                    call = self._block.ops[i]
+                    if (
+                        i == first
+                        and how is Direction.In
+                        and call.spec is structure.CALL
+                        and self._plan.stores_last(CallView(call), window.part)
+                    ):
+                        continue
+                    raise _NoAlias("the target is used while the source is being filled")
+                other = self._plan.made.get(root)
+                if other and not self._apart(window, other):
+                    raise _NoAlias("another part of the target is filled at the same time")
+
+    def _apart(self, a: _Window, b: _Window) -> bool:
+        """Whether two windows certainly do not overlap."""
+        ends = [self._aliases.end(w.target) for w in (a, b)]
+        if self._aliases.roots(a.target).isdisjoint(self._aliases.roots(b.target)):
+            return True
+        if ends[0] is None or ends[0] is not ends[1]:
+            return False
+        for x, y, x_size, y_size in zip(a.offset, b.offset, a.shape, b.shape):
+            gap = _constant_difference(x, y, self._aliases.definition)
+            if gap is None or not isinstance(x_size, int) or not isinstance(y_size, int):
+                continue
+            if gap >= y_size or -gap >= x_size:
+                return True
+        return False
+
+    def _check_later_uses(self, window: _Window, family: set[Value], at: int) -> None:
+        """After the assemble, `part` may be read as long as nobody writes to it or the target."""
+        later = range(at + 1, len(self._block.ops))
+        uses = [i for i in later if not family.isdisjoint(self._footprints[i].mentions)]
+        if not uses:
+            return
+        if self._block.ops[uses[-1]].spec.terminator:
+            raise _NoAlias("the source is still needed after this block")
+        shared = family | self._aliases.roots(window.target)
+        for i in range(at + 1, uses[-1] + 1):
+            for _, root, how in self._footprints[i].accesses:
+                if how is not Direction.In and root in shared:
+                    raise _NoAlias("the source is used again after it is assembled")
+
+    def _earlier_name(self, value: Value, first: int) -> Value:
+        """A name for the same window as `value` that is defined before position `first`."""
+        end = self._aliases.end(value)
+        while self._place.get(value, -1) >= first:
+            sources = self._aliases.same(value)
+            if end is None or not sources:
+                raise _NoAlias("the target does not exist yet when the source is filled")
+            value = sources[0]
+        return value
+
+    def _ops_to_hoist(self, offset: Sequence[Arg], first: int) -> list[int]:
+        """Positions of the ops that compute the offset and stand at or after `first`."""
+        needed: set[int] = set()
+        pending = [v for v in offset if isinstance(v, Value)]
+        while pending:
+            i = self._place.get(pending.pop(), -1)
+            if i < first or i in needed:
+                continue
+            op = self._block.ops[i]
+            written = {
+                root
+                for j in range(first, i)
+                for _, root, how in self._footprints[j].accesses
+                if how is not Direction.In
+            }
+            if not is_repeatable(op, written, self._aliases):
+                raise _NoAlias("the offset is not known yet when the source is filled")
+            needed.add(i)
+            pending.extend(op.operands)
+        return sorted(needed)
+
+
+def _placement(op: Op, create: Op) -> tuple[tuple[Arg, ...], tuple[Arg, ...]]:
+    """Offset and shape of the window, both with the rank of the target."""
+    target, source, offset = op.args["target"], op.args["source"], op.args["offset"]
+    shape = create.args["shape"]
+    assert isinstance(target, Value) and isinstance(target.type, TensorType)
+    assert isinstance(source, Value) and isinstance(source.type, TensorType)
+    assert isinstance(offset, tuple) and isinstance(shape, tuple)
+    if source.type.dtype is not target.type.dtype:
+        raise _NoAlias("the source has another element type than the target")
+    extra = len(target.type.shape) - len(shape)
+    if extra < 0 and any(d != 1 for d in shape[:-extra]):
+        raise _NoAlias("the source has more axes than the target")
+    return offset, (1,) * extra + shape[max(0, -extra) :]
+
+
+def _constant_difference(x: Arg, y: Arg, definition: Mapping[Value, Op]) -> int | None:
+    """x - y if it does not depend on run-time values."""
+    (x_terms, x_const), (y_terms, y_const) = _linear(x, definition), _linear(y, definition)
+    return x_const - y_const if x_terms == y_terms else None
+
+
+def _linear(arg: Arg, definition: Mapping[Value, Op]) -> tuple[dict[Value, int], int]:
+    """`arg` as a sum of multiples of values, and a constant."""
+    if not isinstance(arg, Value):
+        return {}, _integer(arg)
+    op = definition.get(arg)
+    if op is not None and op.name in ("scalar.add", "scalar.sub", "scalar.mul"):
+        (a, a_const), (b, b_const) = (_linear(x, definition) for x in op.args.values())
+        if op.name == "scalar.mul":
+            if a and b:
+                return {arg: 1}, 0
+            terms, factor = (a, b_const) if a else (b, a_const)
+            return _terms((terms, factor)), a_const * b_const
+        sign = 1 if op.name == "scalar.add" else -1
+        return _terms((a, 1), (b, sign)), a_const + sign * b_const
+    return {arg: 1}, 0
+
+
+def _terms(*scaled: tuple[dict[Value, int], int]) -> dict[Value, int]:
+    total: dict[Value, int] = {}
+    for terms, factor in scaled:
+        for v, n in terms.items():
+            total[v] = total.get(v, 0) + factor * n
+    return {v: n for v, n in total.items() if n}
+
+
+# Rewriting
+
+
+class _Apply(Rewriter):
+    def __init__(
+        self, plan: _Plan, functions: dict[str, Function], notes: list[Diagnostic]
+    ) -> None:
+        super().__init__()
+        self._plan = plan
+        self._functions = functions
+        self._notes = notes
+
+    def block(self, block: Block) -> Block:
+        plan = self._plan.blocks.get(block)
+        if plan is None:
+            return super().block(block)
+        before: dict[int, list[Op]] = {}
+        for source, to in sorted(plan.hoisted.items()):
+            before.setdefault(to, []).append(block.ops[source])
+        for at, windows in plan.windows.items():
+            # What contains a part was decided later, and has to be made earlier.
+            before.setdefault(at, []).extend(
+                op for w in reversed(windows) for op in _window_ops(w)
+            )
+        ops: list[Op] = []
+        for i, op in enumerate(block.ops):
+            ops.extend(before.get(i, ()))
+            if i not in plan.hoisted:
+                ops.append(op)
+        return super().block(Block(block.params, tuple(ops)))
+
+    def rewrite(self, op: Op) -> Sequence[Op]:
+        if op.name == "create_tensor" and op.result in self._plan.made:
+            return ()
+        if _is_assemble(op):
+            if op.result in self._plan.gone:
+                self.mapping[op.result] = op.args["target"]
+                return ()
+            return self._copy(op)
+        return (self.descend(op),)
+
+    def _copy(self, op: Op) -> Sequence[Op]:
+        self._notes.append(AssembleCopies(op.loc, self._plan.copied[op.result]).diagnostic)
+        b = Builder(op.loc)
+        self.mapping[op.result] = emit_copy(b, op, self._functions)
+        return b.ops
+
+
+def _window_ops(window: _Window) -> list[Op]:
+    """The slice of the target that takes the place of the part's `create_tensor`."""
+    b = Builder(window.assemble.loc)
+    part = window.part
+    view = b.emit("slice", window.target, window.shape, window.offset, result=part.name)
+    assert isinstance(view.type, TensorType) and isinstance(part.type, TensorType)
+    if len(view.type.shape) != len(part.type.shape):
+        b.emit("reshape", view, window.create.args["shape"], result=part.name)
+    # The part keeps its Value, so its users need not know.
+    b.ops[-1] = replace(b.ops[-1], results=(part,))
+    return b.ops

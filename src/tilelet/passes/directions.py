@@ -1,0 +1,32 @@
+"""In, Out or InOut for every parameter, from what the function does to its memory.
+
+Only written is Out, even if only a part is; read and written is InOut. What the signature declares
+stands, whatever the body does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tilelet.ir.aliases import infer_directions
+from tilelet.ir.core import Function, Program, walk
+from tilelet.ir.views import CallView
+from tilelet.ops import structure
+
+
+def directions(program: Program) -> Program:
+    """Set the directions of all functions, callees before their callers."""
+    done: dict[str, Function] = {}
+
+    def visit(name: str) -> None:
+        if name in done:
+            return
+        fn = program.functions[name]
+        for op in walk(fn.body):
+            if op.spec is structure.CALL:
+                visit(CallView(op).callee)
+        done[name] = replace(fn, directions=infer_directions(fn, done))
+
+    for name in program.functions:
+        visit(name)
+    return program.with_functions({name: done[name] for name in program.functions})

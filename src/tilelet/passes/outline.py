@@ -1,0 +1,318 @@
+"""Every in-core scope becomes a kernel and a call; hand-written kernels get the same form.
+
+The form of a kernel: parameters are the values its body takes from outside, tensors before scalars,
+each in the order of first use; then one hidden Out tensor for every tile that leaves it. It returns
+its Out and InOut parameters, in parameter order, and nothing else. A call site makes the hidden
+tensors (`create_tensor`) just before the call. A block index (`spmd`) is no parameter: the kernel
+asks for it with `get_block_idx`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tilelet.diag.catalogue.scopes import ScalarLeavesScope
+from tilelet.diag.catalogue.unsupported import UnsupportedConstruct
+from tilelet.diag.core import Loc
+from tilelet.ir.aliases import Aliases, infer_directions, is_tensor
+from tilelet.ir.core import (
+    Arg,
+    Block,
+    Direction,
+    Function,
+    FunctionKind,
+    Op,
+    Program,
+    Value,
+    values_in,
+    walk,
+)
+from tilelet.ir.rebuild import (
+    Builder,
+    Rewriter,
+    call_op,
+    free_values,
+    fresh,
+    return_op,
+    substitute_all,
+    with_operands,
+)
+from tilelet.ir.types import ScalarType, TensorType, TileType
+from tilelet.ir.views import CallView, ScopeView, yielded
+from tilelet.ops import structure
+
+
+def outline(program: Program) -> Program:
+    """Turn scopes into kernels; the functions that had them become the control program."""
+    functions = dict(program.functions)
+    kernels = {
+        fn.name: _finish_kernel(fn, functions)
+        for fn in program.functions.values()
+        if fn.kind is FunctionKind.InCore
+    }
+    functions.update({name: kernel.function for name, kernel in kernels.items()})
+    for fn in program.functions.values():
+        if fn.kind in (FunctionKind.Opaque, FunctionKind.Orchestration):
+            outliner = _Outliner(fn, functions, kernels)
+            functions[fn.name] = replace(
+                outliner.function(fn), kind=FunctionKind.Orchestration
+            )
+    return program.with_functions(functions)
+
+
+# Kernels
+
+
+@dataclass(frozen=True)
+class _Kernel:
+    """A kernel in its final form, and what its call sites have to know.
+
+    hidden   positions of the hidden Out parameters, by the tile each receives
+    results  the values that the kernel had to hand on, as its body knows them
+    """
+
+    function: Function
+    hidden: Mapping[Value, int]
+    results: tuple[Arg, ...]
+    aliases: Aliases
+
+    @property
+    def outputs(self) -> list[int]:
+        return [i for i, d in enumerate(self.function.directions) if d is not Direction.In]
+
+
+def _finish_kernel(fn: Function, functions: Mapping[str, Function]) -> _Kernel:
+    """`fn` with its results stored to hidden parameters and returned in parameter order."""
+    results = fn.returned
+    store = Builder(fn.body.terminator.loc, in_scope=True)
+    hidden: dict[Value, Value] = {}
+    stored: dict[Value, Value] = {}
+    for tile in dict.fromkeys(values_in(results)):
+        if isinstance(tile.type, TileType):
+            out = Value(tile.name, TensorType(tile.type.shape, tile.type.dtype), tile.loc)
+            hidden[tile] = out
+            zero = (0,) * len(tile.type.shape)
+            stored[out] = store.emit("assemble", out, tile, zero, result=tile.name)
+    params = (*fn.params, *hidden.values())
+    ops = (*fn.body.ops[:-1], *store.ops, return_op((), fn.body.terminator.loc))
+    body = Block((), ops)
+    attrs = dict(fn.attrs)
+    if attrs.get("declared"):
+        attrs["declared"] = (*attrs["declared"], *(None for _ in hidden))
+    draft = replace(fn, params=params, body=body, attrs=attrs, kind=FunctionKind.InCore)
+    directions = infer_directions(draft, functions)
+    aliases = Aliases(body, functions)
+    latest = dict(stored)
+    for v in values_in(results):
+        whole = aliases.whole(v) if is_tensor(v) else None
+        if whole is not None:
+            latest[whole] = v
+    returned = [
+        latest.get(p, p) for p, d in zip(params, directions) if d is not Direction.In
+    ]
+    body = Block((), (*ops[:-1], return_op(returned, fn.body.terminator.loc)))
+    position = {p: i for i, p in enumerate(params)}
+    return _Kernel(
+        replace(draft, directions=directions, body=body),
+        {tile: position[out] for tile, out in hidden.items()},
+        results,
+        aliases,
+    )
+
+
+# The control program
+
+
+class _Outliner(Rewriter):
+    def __init__(
+        self, fn: Function, functions: dict[str, Function], kernels: Mapping[str, _Kernel]
+    ) -> None:
+        super().__init__()
+        self._name = fn.name
+        self._functions = functions
+        self._kernels = kernels
+        self._count = 0
+        self._first_use: dict[Value, Loc] = {}
+        for op in walk(fn.body):
+            for v in op.operands:
+                self._first_use.setdefault(v, op.loc)
+
+    def rewrite(self, op: Op) -> Sequence[Op]:
+        if op.spec is structure.SCOPE and ScopeView(op).in_core:
+            return self._scope(ScopeView(op))
+        if op.spec is structure.CALL and CallView(op).callee in self._kernels:
+            call = CallView(op)
+            return self._call(self._kernels[call.callee], call.operands, op, call.data_results)
+        return (self.descend(op),)
+
+    def _scope(self, scope: ScopeView) -> Sequence[Op]:
+        op = scope.op
+        body = Rewriter(self.mapping).block(scope.body)
+        inputs = _inputs(Block(body.params, body.ops[:-1]))
+        kernel = self._kernel(scope, body, inputs)
+        self._functions[kernel.function.name] = kernel.function
+        position = {v: i for i, v in enumerate(inputs)}
+        no_dep = tuple(position[v] for v in values_in((op.args["no_dep"],)) if v in position)
+        args = {"deps": op.args["deps"], "no_dep": no_dep, "count": op.args["count"]}
+        args |= {"task_id": scope.has_task_id, "predicate": None}
+        return self._call(kernel, inputs, replace(op, args=args), scope.data_results)
+
+    def _kernel(self, scope: ScopeView, body: Block, inputs: Sequence[Value]) -> _Kernel:
+        op = scope.op
+        params = tuple(fresh(v) for v in inputs)
+        start = Builder(op.loc, in_scope=True)
+        inside: dict[Value, Arg] = dict(zip(inputs, params))
+        if body.params:
+            (index,) = body.params
+            inside[index] = start.emit("get_block_idx", result=index.name)
+        body = Rewriter(inside).block(Block((), body.ops))
+        ops = (*start.ops, *body.ops[:-1], return_op(yielded(body), body.terminator.loc))
+        attrs = {"origin": self._name, "scope": scope.kind}
+        attrs |= {k: op.args[k] for k in ("split", "options")}
+        draft = Function(
+            self._fresh_name(scope.hint),
+            FunctionKind.InCore,
+            params,
+            (Direction.In,) * len(params),
+            Block((), ops),
+            op.loc,
+            attrs,
+        )
+        return _finish_kernel(draft, self._functions)
+
+    def _fresh_name(self, hint: str | None) -> str:
+        base = hint
+        if base is None:
+            base = f"{self._name}_incore_{self._count}"
+            self._count += 1
+        name, n = base, 0
+        while name in self._functions:
+            n += 1
+            name = f"{base}_{n}"
+        return name
+
+    # Calls
+
+    def _call(
+        self, kernel: _Kernel, operands: Iterable[Arg], op: Op, results: Sequence[Value]
+    ) -> Sequence[Op]:
+        """Call `kernel` instead of `op`, whose data results are `results`."""
+        b = Builder(op.loc)
+        operands = list(operands)
+        for tile in kernel.hidden:
+            assert isinstance(tile.type, TileType)
+            b.loc = tile.loc
+            operands.append(
+                b.emit("create_tensor", tile.type.shape, tile.type.dtype, result=tile.name)
+            )
+        b.loc = op.loc
+        updated = self._updated(kernel, operands, results)
+        task_id = op.results[-1:] if op.args["task_id"] else ()
+        args = {k: op.args[k] for k in ("deps", "no_dep", "predicate", "count", "task_id")}
+        name = kernel.function.name
+        b.add(call_op(name, operands, (*updated.values(), *task_id), op.loc, **args))
+        known: dict[Value, Arg] = dict(zip(kernel.function.params, operands))
+        known.update({kernel.function.params[i]: v for i, v in updated.items()})
+        recover = _Recovery(b, kernel, known)
+        for result, value in zip(results, kernel.results):
+            if result in self._first_use:
+                self.mapping[result] = recover.value(value, result, self._first_use[result])
+        return b.ops
+
+    def _updated(
+        self, kernel: _Kernel, operands: Sequence[Arg], results: Sequence[Value]
+    ) -> dict[int, Value]:
+        """A result of the call for each output parameter, named like what it stands for."""
+        params = kernel.function.params
+        names: dict[Value, str] = {}
+        for result, value in zip(results, kernel.results):
+            if isinstance(value, Value):
+                hidden = kernel.hidden.get(value)
+                root = params[hidden] if hidden is not None else kernel.aliases.whole(value)
+                if root is not None:
+                    names.setdefault(root, result.name)
+        made: dict[int, Value] = {}
+        for i in kernel.outputs:
+            operand = operands[i]
+            assert isinstance(operand, Value)
+            name = names.get(params[i], operand.name)
+            made[i] = Value(name, operand.type, operand.loc)
+        return made
+
+
+def _inputs(block: Block) -> list[Value]:
+    """What the block takes from outside: tensors, then scalars."""
+    free = free_values(block)
+    return [v for v in free if is_tensor(v)] + [v for v in free if not is_tensor(v)]
+
+
+class _Recovery:
+    """Gives the call site what a kernel handed on, in terms of operands and call results."""
+
+    def __init__(self, b: Builder, kernel: _Kernel, known: dict[Value, Arg]) -> None:
+        self._b = b
+        self._kernel = kernel
+        self._known = known  # by kernel value
+
+    def value(self, value: Arg, result: Value, use: Loc) -> Arg:
+        """The call site's name for `value`, which the program calls `result` and uses at `use`."""
+        found = self._find(value)
+        if found is not None or value is None:
+            return found
+        if isinstance(result.type, ScalarType):
+            raise ScalarLeavesScope(use, result.name, result.loc)
+        raise UnsupportedConstruct(
+            result.loc,
+            f"`{result.name}`, which is one of several tensors when its scope ends,",
+            "give each tensor a name of its own after the scope",
+        )
+
+    def _find(self, value: Arg) -> Arg:
+        """`value` at the call site; None if it cannot be had there."""
+        if not isinstance(value, Value):
+            return value
+        if value not in self._known:
+            found = self._again(value)
+            if found is None:
+                return None
+            self._known[value] = found
+        return self._known[value]
+
+    def _again(self, value: Value) -> Arg:
+        kernel = self._kernel
+        if value in kernel.hidden:
+            return self._find(kernel.function.params[kernel.hidden[value]])
+        if is_tensor(value):
+            whole = kernel.aliases.whole(value)
+            if whole is not None and whole is not value:
+                return self._find(whole)
+        op = kernel.aliases.definition.get(value)
+        if op is None:
+            return None
+        if op.spec is structure.IF:
+            return self._join(op, op.results.index(value))
+        if not (_is_repeatable(op, self._written()) or op.spec is structure.UNDEF):
+            return None
+        mapping: dict[Value, Arg] = {}
+        for v in op.operands:
+            found = self._find(v)
+            if found is None:
+                return None
+            mapping[v] = found
+        again = replace(with_operands(op, mapping), results=(fresh(value),))
+        return self._b.add(again).result
+
+    def _join(self, op: Op, at: int) -> Arg:
+        """A tensor or scalar that one of two arms defines, if both are known outside."""
+        cond = self._find(op.args["cond"])
+        arms = [self._find(yielded(block)[at]) for block in op.blocks]
+        if cond is None or None in arms:
+            return None
+        then, otherwise = arms
+        return self._b.branch(
+            cond, (self._b.inside(), (then,)), (self._b.inside(), (otherwise,))
+        )[0]
+
+    def _written(self) -> set[Value]:
+        return {self._kernel.function.params[i] for i in self._kernel.outputs}

@@ -1,0 +1,175 @@
+"""Fold constants, take decided branches, and drop what nothing needs.
+
+Ops that write memory, calls and scopes always stay: only values are dropped, never effects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+from tilelet.ir.aliases import has_effect
+from tilelet.ir.core import Arg, Block, Const, Function, Op, Program, Value
+from tilelet.ir.fold import fold_dim, fold_scalar
+from tilelet.ir.rebuild import Rewriter, substitute_all, with_args, yield_op
+from tilelet.ir.views import ForView, ScopeView, yielded
+from tilelet.ops import structure
+
+
+def simplify(program: Program) -> Program:
+    """Simplify every function."""
+    return program.with_functions(
+        {name: _simplified(fn) for name, fn in program.functions.items()}
+    )
+
+
+def _simplified(fn: Function) -> Function:
+    return _Sweep().function(_Fold().function(fn))
+
+
+class _Fold(Rewriter):
+    """Forwards: constants, decided branches, loops that do not run, values that loops only pass."""
+
+    def rewrite(self, op: Op) -> Sequence[Op]:
+        if op.spec is structure.FOR:
+            return self._for(op)
+        if op.spec is structure.IF:
+            return self._if(op)
+        if not op.spec.structural:
+            folded = fold_scalar(op.spec, tuple(op.args.values()))
+            if folded is None:
+                folded = fold_dim(op)
+            if folded is not None:
+                self.mapping[op.result] = folded
+                return ()
+        return (self.descend(op),)
+
+    def _for(self, op: Op) -> Sequence[Op]:
+        loop = ForView(op)
+        if loop.trip_count == 0:
+            self.mapping.update(zip(op.results, loop.init))
+            return ()
+        passed = [c is v for c, v in zip(loop.carried, yielded(loop.body))]
+        if any(passed):
+            for same, carried, result, init in zip(passed, loop.carried, op.results, loop.init):
+                if same:
+                    self.mapping[carried] = self.mapping[result] = init
+            op = _keep_carried(op, [not same for same in passed])
+        return (self.descend(op),)
+
+    def _if(self, op: Op) -> Sequence[Op]:
+        cond = op.args["cond"]
+        if isinstance(cond, Value):
+            return (self.descend(op),)
+        truth = cond.value if isinstance(cond, Const) else cond
+        block = op.blocks[0 if truth else 1]
+        ops = self.ops(block.ops[:-1])
+        self.mapping.update(zip(op.results, substitute_all(yielded(block), self.mapping)))
+        return ops
+
+
+class _Sweep:
+    """Backwards: drop values that nothing reads. `_live` are the values found needed so far."""
+
+    def __init__(self) -> None:
+        self._live: set[Value] = set()
+
+    def function(self, fn: Function) -> Function:
+        everything = [True] * len(fn.returned)
+        return replace(fn, body=self._block(fn.body, everything))
+
+    def _block(self, block: Block, wanted: Sequence[bool]) -> Block:
+        """`block` handing on only the wanted values."""
+        end = with_args(block.terminator, values=_pick(yielded(block), wanted))
+        self._live.update(end.operands)
+        kept = [end]
+        for op in reversed(block.ops[:-1]):
+            new = self._op(op)
+            if new is not None:
+                self._live.update(new.operands)
+                kept.append(new)
+        return Block(block.params, tuple(reversed(kept)))
+
+    def _op(self, op: Op) -> Op | None:
+        handler = _SWEEPS.get(op.name)
+        if handler is not None:
+            return handler(self, op)
+        if has_effect(op) or any(r in self._live for r in op.results):
+            return op
+        return None
+
+    def _loop(self, op: Op) -> Op | None:
+        """A value is carried if the result is read, or the value itself in the next iteration."""
+        first = 1 if op.spec is structure.FOR else 0
+        wanted = [r in self._live for r in op.results]
+        while True:
+            blocks = [self._block(op.blocks[-1], wanted)]
+            if op.spec is structure.WHILE:
+                blocks.insert(0, self._block(op.blocks[0], [True]))
+            again = [
+                w or any(b.params[first + i] in self._live for b in blocks)
+                for i, w in enumerate(wanted)
+            ]
+            if again == wanted:
+                break
+            wanted = again
+        if op.spec is structure.FOR and not any(wanted) and _is_empty(blocks[0]):
+            return None
+        return _keep_carried(replace(op, blocks=tuple(blocks)), wanted, yields_done=True)
+
+    def _if(self, op: Op) -> Op | None:
+        wanted = [r in self._live for r in op.results]
+        blocks = tuple(self._block(b, wanted) for b in op.blocks)
+        if not any(wanted) and all(_is_empty(b) for b in blocks):
+            return None
+        return replace(op, results=_pick(op.results, wanted), blocks=blocks)
+
+    def _scope(self, op: Op) -> Op | None:
+        scope = ScopeView(op)
+        wanted = [r in self._live for r in scope.data_results]
+        body = self._block(scope.body, wanted)
+        if not scope.in_core and not any(wanted) and _is_empty(body) and not scope.has_task_id:
+            return None
+        task_id = op.results[len(wanted) :]
+        return replace(op, results=(*_pick(scope.data_results, wanted), *task_id), blocks=(body,))
+
+    def _stays(self, op: Op) -> Op:
+        return op
+
+
+_SWEEPS: dict[str, Callable[[_Sweep, Op], Op | None]] = {
+    "for": _Sweep._loop,
+    "while": _Sweep._loop,
+    "if": _Sweep._if,
+    "scope": _Sweep._scope,
+    "call": _Sweep._stays,
+}
+
+
+def _is_empty(block: Block) -> bool:
+    return len(block.ops) == 1
+
+
+def _pick(values: Iterable[Any], wanted: Sequence[bool]) -> tuple[Any, ...]:
+    return tuple([v for v, keep in zip(values, wanted) if keep])
+
+
+def _keep_carried(loop: Op, wanted: Sequence[bool], *, yields_done: bool = False) -> Op:
+    """`loop` with only the wanted carried values."""
+    if all(wanted):
+        return loop
+    first = 1 if loop.spec is structure.FOR else 0
+    blocks: list[Block] = []
+    for block in loop.blocks:
+        params = (*block.params[:first], *_pick(block.params[first:], wanted))
+        ops = block.ops
+        if not yields_done and block is loop.blocks[-1]:
+            ops = (*ops[:-1], with_args(block.terminator, values=_pick(yielded(block), wanted)))
+        blocks.append(Block(params, ops))
+    init = loop.args["init"]
+    assert isinstance(init, tuple)
+    return replace(
+        with_args(loop, init=_pick(init, wanted)),
+        results=_pick(loop.results, wanted),
+        blocks=tuple(blocks),
+    )

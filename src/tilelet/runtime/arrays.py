@@ -1,0 +1,123 @@
+"""Data of the user: NumPy arrays or torch tensors, seen as NumPy arrays without copying.
+
+torch is never imported here unless the caller asks for a tensor: when a user's value is a tensor,
+torch is loaded already.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from tilelet import dtypes
+from tilelet.dtypes import DType
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+# What other libraries call our types; NumPy's own names are found by `dtypes.from_numpy`.
+_NAMES = {
+    "bfloat16": "BF16",
+    "float8_e4m3fn": "FP8E4M3FN",
+    "float8_e5m2": "FP8E5M2",
+    "half": "FP16",
+    "float": "FP32",
+    "int": "INT32",
+    "long": "INT64",
+    "bool": "BOOL",
+}
+
+# The integer type that carries the bits of types which NumPy (or torch) does not know.
+_CARRIER = {1: np.uint8, 2: np.int16}
+
+
+def loaded_torch() -> Any | None:
+    """The torch module if the user's script imported it."""
+    return sys.modules.get("torch")
+
+
+def is_tensor(value: object) -> bool:
+    """Whether `value` is a torch tensor."""
+    torch = loaded_torch()
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def is_array(value: object) -> bool:
+    """Whether `value` holds elements: a NumPy array or a torch tensor."""
+    return isinstance(value, np.ndarray) or is_tensor(value)
+
+
+def is_torch_dtype(value: object) -> bool:
+    torch = loaded_torch()
+    return torch is not None and isinstance(value, torch.dtype)
+
+
+def dtype_of(value: object) -> DType | None:
+    """The `pl` type that `value` names: a `pl` dtype, torch dtype, NumPy dtype or string."""
+    if isinstance(value, DType):
+        return value
+    name = value if isinstance(value, str) else ""
+    if is_torch_dtype(value):
+        name = str(value).removeprefix("torch.")
+    if name:
+        known = _NAMES.get(name, name)
+        if known in {d.name for d in dtypes.ALL}:
+            return dtypes.by_name(known)
+    try:
+        return dtypes.from_numpy(name or value)
+    except (KeyError, TypeError):
+        return None
+
+
+def is_dtype(value: object) -> bool:
+    """Whether `value` is a dtype object (not a string, not a number)."""
+    if isinstance(value, DType | np.dtype) or is_torch_dtype(value):
+        return True
+    return isinstance(value, type) and issubclass(value, np.generic | bool | int | float)
+
+
+def as_array(value: Any) -> Array:
+    """`value` as a NumPy array sharing its memory. Tensors must live on the CPU."""
+    if isinstance(value, np.ndarray):
+        return value
+    tensor = value.detach()
+    dtype = dtype_of(tensor.dtype)
+    if dtype is None:
+        raise TypeError(f"no `pl` type for {tensor.dtype}")
+    if dtype.numpy.isbuiltin == 1:
+        return tensor.numpy()
+    torch = loaded_torch()
+    assert torch is not None
+    carrier = torch.uint8 if dtype.itemsize == 1 else torch.int16
+    return tensor.view(carrier).numpy().view(dtype.numpy)
+
+
+def as_tensor(array: Array) -> Any:
+    """`array` as a torch tensor sharing its memory."""
+    import torch
+
+    dtype = dtypes.from_numpy(array.dtype)
+    if array.dtype.isbuiltin == 1:
+        return torch.from_numpy(array)
+    return torch.from_numpy(array.view(_CARRIER[dtype.itemsize])).view(torch_dtype(dtype))
+
+
+def torch_dtype(dtype: DType) -> Any:
+    """The torch dtype of the same elements."""
+    import torch
+
+    for name, ours in _NAMES.items():
+        if ours == dtype.name and dtype.numpy.isbuiltin != 1:
+            return getattr(torch, name)
+    return getattr(torch, dtype.numpy.name)
+
+
+def raw(array: Array) -> Array:
+    """The same bits in a type that NumPy can store in a file."""
+    return array if array.dtype.isbuiltin == 1 else array.view(_CARRIER[array.dtype.itemsize])
+
+
+def to_double(array: Array) -> Array:
+    """Float elements as double, so that differences of narrow types are exact enough to compare."""
+    return array if array.dtype == np.float64 else array.astype(np.float64)

@@ -1,0 +1,197 @@
+"""Arguments against parameters: specs, arrays and scalars must fit what the entry declares."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tilelet.diag.catalogue.harness import (
+    ArgumentCount,
+    ArgumentMismatch,
+    DynamicDimConflict,
+    ExtraSpec,
+    MissingSpec,
+    SpecMismatch,
+    UnknownData,
+)
+from tilelet.diag.core import Loc
+from tilelet.diag.text import shape_text
+from tilelet.dtypes import DType
+from tilelet.ir.core import Direction, Program
+from tilelet.ir.types import ScalarType, SymDim, TensorType
+from tilelet.runtime.arrays import Array, as_array, dtype_of, is_array
+from tilelet.runtime.specs import ScalarSpec, Spec, TensorSpec
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of the entry function."""
+
+    name: str
+    type: TensorType | ScalarType
+    direction: Direction
+    declared: Direction | None  # what the signature says; None: a plain `pl.Tensor`
+    loc: Loc
+
+    @property
+    def is_written(self) -> bool:
+        return self.direction is not Direction.In
+
+    @property
+    def is_pure_output(self) -> bool:
+        """Declared write-only: callers may leave it out and get it back."""
+        return self.declared is Direction.Out
+
+
+def parameters(program: Program) -> list[Parameter]:
+    """The entry's parameters, with the directions that the passes found."""
+    entry = program.main
+    declared = entry.attrs.get("declared") or (None,) * len(entry.params)
+    found: list[Parameter] = []
+    for value, direction, said in zip(entry.params, entry.directions, declared):
+        assert isinstance(value.type, TensorType | ScalarType)
+        found.append(Parameter(value.name, value.type, direction, said, value.loc))
+    return found
+
+
+class Dims:
+    """Extents of the dynamic dimensions, as the arguments give them."""
+
+    def __init__(self) -> None:
+        self._known: dict[SymDim, tuple[str, int]] = {}
+
+    def fits(self, name: str, got: Sequence[int], wanted: Sequence[int | SymDim]) -> bool:
+        """Whether a shape fits; a symbol takes the extent it meets first."""
+        if len(got) != len(wanted):
+            return False
+        for extent, dim in zip(got, wanted):
+            if isinstance(dim, SymDim):
+                first, value = self._known.setdefault(dim, (name, extent))
+                if value != extent:
+                    raise DynamicDimConflict(dim.name, first, value, name, extent)
+            elif dim != extent:
+                return False
+        return True
+
+    def resolve(self, shape: Sequence[int | SymDim]) -> tuple[int, ...] | None:
+        """The shape in numbers; None if a symbol has no extent yet."""
+        known = [self._known.get(d, ("", -1))[1] if isinstance(d, SymDim) else d for d in shape]
+        return None if -1 in known else tuple(known)
+
+
+def match_specs(params: Sequence[Parameter], specs: Sequence[Spec]) -> dict[str, Spec]:
+    """The spec of every parameter. By name if the names agree, else in order.
+
+    Raises what does not fit: a spec too few or too many, another shape, another dtype.
+    """
+    named = {spec.name: spec for spec in specs}
+    names = [p.name for p in params]
+    if len(named) == len(specs) == len(params) and set(named) != set(names):
+        pairs = list(zip(params, specs))  # other names, same number: the order counts
+    else:
+        for spec in specs:
+            if spec.name not in names:
+                raise ExtraSpec(spec.name, names)
+        for param in params:
+            if param.name not in named:
+                raise MissingSpec(param.name, param.loc)
+        pairs = [(param, named[param.name]) for param in params]
+    dims = Dims()
+    for param, spec in pairs:
+        _check_spec(param, spec, dims)
+    return {param.name: spec for param, spec in pairs}
+
+
+def _check_spec(param: Parameter, spec: Spec, dims: Dims) -> None:
+    if isinstance(param.type, ScalarType):
+        if not isinstance(spec, ScalarSpec):
+            raise SpecMismatch(spec.name, "kind", "tensor", "scalar", param.loc)
+        if not _scalar_fits(spec.element, param.type.dtype):
+            raise SpecMismatch(spec.name, "dtype", spec.element, param.type.dtype, param.loc)
+        return
+    if not isinstance(spec, TensorSpec):
+        raise SpecMismatch(spec.name, "kind", "scalar", "tensor", param.loc)
+    if not dims.fits(spec.name, spec.shape, param.type.shape):
+        raise SpecMismatch(
+            spec.name, "shape", shape_text(spec.shape), shape_text(param.type.shape), param.loc
+        )
+    if not _same_storage(spec.element, param.type.dtype):
+        raise SpecMismatch(spec.name, "dtype", spec.element, param.type.dtype, param.loc)
+
+
+def bind_call(
+    kernel: str, params: Sequence[Parameter], args: Sequence[Any]
+) -> tuple[dict[str, Array | Any], dict[str, Any]]:
+    """Arguments of a direct call: what the engine gets, and the user's object per written tensor.
+
+    All parameters in order; or all but the `pl.Out` ones, which are then made here. Arrays share
+    memory with the user's tensors.
+    """
+    inputs = [p for p in params if not p.is_pure_output]
+    given = params if len(args) == len(params) else inputs
+    if len(args) != len(given):
+        raise ArgumentCount(kernel, len(args), [p.name for p in params], params[0].loc)
+    dims = Dims()
+    bound: dict[str, Array | Any] = {}
+    written: dict[str, Any] = {}
+    for param, arg in zip(given, args):
+        bound[param.name] = bind_one(param, arg)
+        if isinstance(param.type, TensorType):
+            dims.fits(param.name, bound[param.name].shape, param.type.shape)
+            if param.is_written:
+                written[param.name] = arg
+    wants_torch = any(not isinstance(a, np.ndarray) and is_array(a) for a in args)
+    for param in params:
+        if param.name not in bound:
+            written[param.name] = _made_output(kernel, params, param, dims, len(args), wants_torch)
+            bound[param.name] = as_array(written[param.name])
+    return {p.name: bound[p.name] for p in params}, written
+
+
+def _made_output(
+    kernel: str, params: Sequence[Parameter], param: Parameter, dims: Dims, got: int, torch: bool
+) -> Any:
+    from tilelet.runtime.arrays import as_tensor
+
+    assert isinstance(param.type, TensorType)
+    shape = dims.resolve(param.type.shape)
+    if shape is None:  # its extent is known only from the tensor itself
+        raise ArgumentCount(kernel, got, [p.name for p in params], param.loc)
+    array = np.zeros(shape, param.type.dtype.numpy)
+    return as_tensor(array) if torch else array
+
+
+def bind_one(param: Parameter, arg: Any) -> Array | Any:
+    """One argument as engines want it: a NumPy array, or a plain number.
+
+    The engine checks shape, dtype and value against the parameter.
+    """
+    if isinstance(param.type, ScalarType):
+        return arg.item() if is_array(arg) or isinstance(arg, np.generic) else arg
+    if not is_array(arg):
+        raise ArgumentMismatch(param.name, "type", type(arg).__name__, "tensor", param.loc)
+    if dtype_of(arg.dtype) is None:
+        raise UnknownData(param.name, str(arg.dtype), [param.type.dtype.name])
+    return as_array(arg)
+
+
+def _same_storage(got: DType, wanted: DType) -> bool:
+    """INDEX is stored as INT64, so the two go together."""
+    return got is wanted or (got.numpy == wanted.numpy and got.kind in ("int", "index"))
+
+
+def _scalar_fits(got: DType, wanted: DType) -> bool:
+    """Scalars are passed by value: any integer for an integer, any float for a float."""
+    if wanted.is_float:
+        return got.is_float or got.is_integer
+    return not got.is_float
+
+
+def scalars_of(specs: Mapping[str, Spec]) -> dict[str, np.generic]:
+    """The values of the scalar specs, by spec name, in their own types."""
+    return {
+        s.name: s.element.numpy.type(s.value) for s in specs.values() if isinstance(s, ScalarSpec)
+    }

@@ -1,0 +1,246 @@
+"""The comparators of `compare_fn`: each returns a function that judges one output.
+
+Such a function is called as `compare(actual, expected, *, actual_outputs, expected_outputs, inputs,
+rtol, atol)` and gives `(ok, message)`. Arrays and torch tensors are both accepted. None of them
+passes an output that holds NaN.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from tilelet.runtime.arrays import Array, as_array, to_double
+from tilelet.runtime.compare import Differences, detail_lines, scan
+
+Outcome = tuple[bool, str]
+Comparator = Callable[..., Outcome]
+
+# Below this magnitude (the smallest normal FP16 number) a relative difference says nothing.
+_SMALLEST = 2.0**-14
+
+
+def ratio_allclose(
+    atol: float | None = None,
+    rtol: float | None = None,
+    max_error_ratio: float = 0.005,
+    valid_rows: int | None = None,
+    valid_axis: int = 0,
+    zero_tail: bool = False,
+) -> Comparator:
+    """Pass if at most `max_error_ratio` of the elements are not close, and all are finite.
+
+    With `valid_rows` only that many leading rows of `valid_axis` are judged; `zero_tail` demands
+    that the rest of the actual output is zero.
+    """
+
+    def compare(actual: Any, expected: Any, **context: Any) -> Outcome:
+        a, e = as_array(actual), as_array(expected)
+        if valid_rows is not None:
+            rows = int(valid_rows)
+            if zero_tail and np.any(to_double(_from(a, valid_axis, rows)) != 0.0):
+                return False, f"rows of axis {valid_axis} from {rows} on are not all zero"
+            a, e = _up_to(a, valid_axis, rows), _up_to(e, valid_axis, rows)
+        found = scan(
+            a,
+            e,
+            context.get("rtol", 1e-5) if rtol is None else rtol,
+            context.get("atol", 1e-5) if atol is None else atol,
+        )
+        budget = round(max_error_ratio * found.total)
+        summary = f"{found.mismatched}/{found.total} elements not close, {budget} allowed"
+        return _verdict(found.mismatched <= budget, summary, found, a, e)
+
+    return _named(compare, f"ratio_allclose(max_error_ratio={max_error_ratio:g})")
+
+
+def ratio_reldiff(
+    diff_thd: float = 0.01, pct_thd: float = 0.05, max_diff_hd: float = math.inf
+) -> Comparator:
+    """Pass if at most `pct_thd` of the elements differ by more than `diff_thd`.
+
+    None may differ by `max_diff_hd` or more.
+    The measure is the absolute difference where that is below `diff_thd`, else the difference
+    relative to the larger magnitude of the two.
+    """
+
+    def compare(actual: Any, expected: Any, **_: Any) -> Outcome:
+        a, e = to_double(as_array(actual)), to_double(as_array(expected))
+        found = scan(actual, expected, 0.0, diff_thd)
+        with np.errstate(invalid="ignore"):
+            difference = np.abs(a - e)
+            scale = np.maximum(np.maximum(np.abs(a), np.abs(e)), _SMALLEST / diff_thd) + 1e-9
+            measure = np.where(difference < diff_thd, difference, difference / scale)
+            bad = int((measure > diff_thd).sum())
+        largest = float(measure.max(initial=0.0))
+        ok = bad <= pct_thd * found.total and largest < max_diff_hd
+        summary = (
+            f"{bad}/{found.total} elements differ by more than {diff_thd:g} "
+            f"({pct_thd:g} of them may), largest measure {largest:.6g} (limit {max_diff_hd:g})"
+        )
+        return _verdict(ok, summary, found, as_array(actual), as_array(expected))
+
+    return _named(compare, f"ratio_reldiff(diff_thd={diff_thd:g}, pct_thd={pct_thd:g})")
+
+
+def topk_pair_compare(vals_name: str, dim: int = -1, descending: bool = True) -> Comparator:
+    """Judge the indices of a top-k, letting equal values come in any order.
+
+    `vals_name` is the output that holds the values. They must be close to the golden's. An index
+    may differ from the golden's where the values on both sides of it are still in order; an index
+    that occurs twice in a row of the top-k, where the golden has none twice, never passes.
+    """
+
+    def compare(
+        actual: Any,
+        expected: Any,
+        *,
+        actual_outputs: Mapping[str, Any],
+        expected_outputs: Mapping[str, Any],
+        rtol: float = 1e-5,
+        atol: float = 1e-5,
+        **_: Any,
+    ) -> Outcome:
+        values = as_array(actual_outputs[vals_name])
+        golden_values = as_array(expected_outputs[vals_name])
+        found = scan(values, golden_values, rtol, atol)
+        if found.mismatched:
+            summary = f"{found.mismatched}/{found.total} values of '{vals_name}' not close"
+            return _verdict(False, summary, found, values, golden_values)
+        picked = np.moveaxis(as_array(actual), dim, -1)
+        wanted = np.moveaxis(as_array(expected), dim, -1)
+        ordered = _in_order(np.moveaxis(to_double(values), dim, -1), descending)
+        illegal = (picked != wanted) & ~ordered
+        if illegal.any():
+            where = [int(i) for i in np.argwhere(illegal)[0]]
+            return False, (
+                f"{int(illegal.sum())} indices differ where '{vals_name}' is out of order; "
+                f"first at {where}: actual {picked[tuple(where)]}, golden {wanted[tuple(where)]}"
+            )
+        doubled = _has_repeats(picked) & ~_has_repeats(wanted)
+        if doubled.any():
+            row = [int(i) for i in np.argwhere(doubled)[0]]
+            return False, f"an index occurs twice in row {row}: {picked[tuple(row)].tolist()}"
+        swapped = int((picked != wanted).sum())
+        return True, f"{swapped} of {picked.size} indices differ between equal values"
+
+    return _named(compare, f"topk_pair_compare(vals_name={vals_name!r})")
+
+
+def mapped_pool_ratio_allclose(
+    mapping_name: str,
+    *,
+    mapping_shape: tuple[int, ...],
+    block_size: int,
+    leading_rank_axis: bool = False,
+    pool_name: str = "pool",
+    atol: float | None = None,
+    rtol: float | None = None,
+    max_error_ratio: float = 0.005,
+) -> Comparator:
+    """Judge a paged pool `[blocks, block_size, ...]` by the rows that a slot mapping names.
+
+    The input `mapping_name` holds row numbers (block * block_size + row in block); negative ones
+    are unused. Rows it names are judged by `ratio_allclose`; every other row must equal the
+    golden's bit for bit, so a write outside the mapping is found. With `leading_rank_axis` pool and
+    mapping have one more axis in front, and each rank is judged by its own mapping.
+    """
+    judge = ratio_allclose(atol, rtol, max_error_ratio)
+
+    def compare(
+        actual: Any, expected: Any, *, inputs: Mapping[str, Any], **context: Any
+    ) -> Outcome:
+        a, e = as_array(actual), as_array(expected)
+        mapping = as_array(inputs[mapping_name])
+        if mapping.size != math.prod(mapping_shape) * (a.shape[0] if leading_rank_axis else 1):
+            return False, f"'{mapping_name}' has shape {list(mapping.shape)}, not {mapping_shape}"
+        if not leading_rank_axis:
+            a, e = a[None], e[None]
+        slots = mapping.reshape(a.shape[0], -1)
+        for rank in range(a.shape[0]):
+            if a.shape[2] != block_size:
+                return False, f"{pool_name} has {a.shape[2]} rows per block, not {block_size}"
+            rows, golden_rows = (x[rank].reshape(-1, *x.shape[3:]) for x in (a, e))
+            named = slots[rank][slots[rank] >= 0].astype(np.int64)
+            written = np.zeros(rows.shape[0], dtype=bool)
+            if named.size and named.max() >= rows.shape[0]:
+                return False, f"'{mapping_name}' names row {named.max()} of {rows.shape[0]}"
+            written[named] = True
+            touched = np.flatnonzero(~written & _rows_differ(rows, golden_rows))
+            if touched.size:
+                return False, (
+                    f"{touched.size} rows of {pool_name} outside '{mapping_name}' changed; "
+                    f"first: row {touched[0]} of rank {rank}"
+                )
+            ok, message = judge(rows[written], golden_rows[written], **context)
+            if not ok:
+                return False, f"rows of {pool_name} named by '{mapping_name}': {message}"
+        return True, ""
+
+    return _named(compare, f"mapped_pool_ratio_allclose({mapping_name!r})")
+
+
+def error_distribution(always_pass: bool = True) -> Comparator:
+    """Report how the differences are distributed. Passes whatever they are, unless told otherwise.
+
+    With `always_pass=False` the verdict is that of `allclose`.
+    """
+
+    def compare(actual: Any, expected: Any, **context: Any) -> Outcome:
+        found = scan(actual, expected, context.get("rtol", 1e-5), context.get("atol", 1e-5))
+        difference = np.abs(to_double(as_array(actual)) - to_double(as_array(expected))).reshape(-1)
+        finite = difference[np.isfinite(difference)]
+        parts = [f"relative L2 {found.relative_l2:.4g}"]
+        if finite.size:
+            quantiles = np.quantile(finite, [0.5, 0.9, 0.99, 0.999, 1.0])
+            names = ("median", "90%", "99%", "99.9%", "max")
+            parts += [f"{name} {value:.4g}" for name, value in zip(names, quantiles)]
+        if finite.size < difference.size:
+            parts.append(f"{difference.size - finite.size} not finite")
+        return always_pass or found.mismatched == 0, "difference: " + ", ".join(parts)
+
+    return _named(compare, "error_distribution")
+
+
+def _verdict(ok: bool, summary: str, found: Differences, actual: Array, expected: Array) -> Outcome:
+    """`ok`, unless something is not finite; the message has the details only on failure."""
+    if found.not_finite == 0 and ok:
+        return True, summary
+    if ok:
+        summary = f"{found.not_finite} values are not finite"
+    return False, "\n".join([summary, *detail_lines(found, actual, expected)])
+
+
+def _named(compare: Comparator, name: str) -> Comparator:
+    compare.__name__ = name
+    return compare
+
+
+def _up_to(array: Array, axis: int, stop: int) -> Array:
+    return np.moveaxis(np.moveaxis(array, axis, 0)[:stop], 0, axis)
+
+
+def _from(array: Array, axis: int, start: int) -> Array:
+    return np.moveaxis(np.moveaxis(array, axis, 0)[start:], 0, axis)
+
+
+def _in_order(values: Array, descending: bool) -> Array:
+    """For each position of the last axis: whether it is in order with both its neighbours."""
+    step = np.diff(values, axis=-1)
+    right = step <= 0 if descending else step >= 0
+    edge = np.ones((*values.shape[:-1], 1), dtype=bool)
+    return np.concatenate([edge, right], axis=-1) & np.concatenate([right, edge], axis=-1)
+
+
+def _has_repeats(indices: Array) -> Array:
+    """For each row of the last axis: whether an element occurs twice."""
+    ordered = np.sort(indices, axis=-1)
+    return (ordered[..., 1:] == ordered[..., :-1]).any(axis=-1)
+
+
+def _rows_differ(rows: Array, golden_rows: Array) -> Array:
+    flat, golden = (x.reshape(x.shape[0], -1) for x in (rows, golden_rows))
+    return (flat.view(np.uint8) != golden.view(np.uint8)).any(axis=-1)

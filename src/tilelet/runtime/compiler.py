@@ -1,0 +1,93 @@
+"""From a frontend program to something that can be called."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tilelet.ir.core import Program
+from tilelet.runtime import engines, reporting, session
+from tilelet.runtime.arrays import Array
+from tilelet.runtime.binding import bind_call, parameters
+from tilelet.runtime.config import RunConfig
+from tilelet.runtime.progress import progress
+
+
+def compile_program(
+    program: Program, dump_dir: Path | None = None, config: RunConfig | None = None
+) -> CompiledProgram:
+    """Run the passes. `dump_dir` receives one readable file per pass.
+
+    Cautions that the frontend collected are shown, each once per process.
+    """
+    from tilelet.ir.dump import PassDumper
+    from tilelet.passes.pipeline import run_passes
+
+    now = session.current()
+    now.programs_seen += 1
+    now.report(program.attrs.get("cautions", ()))
+    dumper = PassDumper(dump_dir) if dump_dir else None
+    if dumper:
+        dumper.frontend(program)
+    return CompiledProgram(program, run_passes(program, after=dumper), config)
+
+
+class CompiledProgram:
+    """A program after all passes: call it with arrays or tensors in the entry's parameter order.
+
+    Results are written into the arguments. A call gives back the written tensor, or a tuple of
+    them; `pl.Out` arguments may be left out.
+    """
+
+    def __init__(self, source: Program, program: Program, config: RunConfig | None = None) -> None:
+        self.source = source  # as the frontend made it
+        self.program = program  # after all passes
+        self.parameters = parameters(program)
+        self.config = config or RunConfig()
+
+    @property
+    def name(self) -> str:
+        return self.source.name
+
+    @property
+    def platform(self) -> str:
+        return reporting.platform_of(self.config)
+
+    @property
+    def output_indices(self) -> list[int]:
+        """Positions of the parameters that the program writes."""
+        return [i for i, p in enumerate(self.parameters) if p.is_written]
+
+    def __call__(self, *args: Any, config: RunConfig | None = None) -> Any:
+        settings = config or self.config
+        now = session.current()
+        reporting.announce(settings)
+        bound, written = bind_call(self.name, self.parameters, args)
+        with progress(f"running {self.name}"):
+            counts = self.execute(bound, settings, execute=not now.count_only)
+        if now.count_only or settings.profiles:
+            reporting.show_tasks(self.name, counts, profiling=settings.profiles)
+        results = tuple(written.values())
+        return results[0] if len(results) == 1 else results or None
+
+    def execute(
+        self,
+        arguments: Mapping[str, Array | Any],
+        config: RunConfig | None = None,
+        execute: bool = True,
+    ) -> dict[str, int]:
+        """Run on arguments by name, in place; the number of tasks of each kernel."""
+        chosen = (config or self.config).engine or session.current().engine
+        execution = engines.get(chosen).run(self.program, arguments, execute=execute)
+        return execution.tasks.counts()
+
+    def task_counts(self, arguments: Mapping[str, Array | Any]) -> dict[str, int]:
+        """The number of tasks of each kernel, without executing any."""
+        return self.execute(arguments, execute=False)
+
+    def as_python(self) -> str:
+        """The program after all passes, as `pl` text."""
+        from tilelet.ir.printer import print_program
+
+        return print_program(self.program)

@@ -1,0 +1,165 @@
+"""`RunConfig`: one class that takes the settings of every era of the harness.
+
+Most settings of the original harness steer a board or a vendor toolchain. Those are accepted, so
+that scripts run unchanged, and mean nothing on a CPU. A setting that is not known is an error.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tilelet.diag.catalogue.command import UnknownPlatform
+from tilelet.diag.catalogue.harness import UnknownConfigField, UnsupportedConfig
+
+PLATFORMS = ("a2a3sim", "a2a3", "a5sim", "a5")
+DEFAULT_PLATFORM = "a2a3sim"
+
+
+class BackendType(enum.Enum):
+    """The processor family a platform belongs to."""
+
+    Ascend910B = "a2a3"
+    Ascend950 = "a5"
+    # Older names of the same.
+    Ascend910B_PTO = "a2a3"  # noqa: PIE796
+    Ascend910B_CCE = "a2a3"  # noqa: PIE796
+
+
+class OptimizationStrategy(enum.Enum):
+    """Accepted for compatibility: Tilelet has one pipeline."""
+
+    Default = "Default"
+    DebugTileOptimization = "DebugTileOptimization"
+    PTOAS = "PTOAS"
+
+
+# The names that profiling had over time.
+PROFILING = (
+    "runtime_profiling",
+    "enable_profiling",
+    "enable_l2_swimlane",
+    "enable_chip_swimlane",
+)
+# Settings that ask for records which only a board makes.
+BOARD_RECORDS = ("enable_dump_args", "enable_pmu", "enable_dep_gen", "enable_scope_stats")
+
+
+@dataclass
+class RunConfig:
+    """Settings of one run. Give them by name; all have defaults.
+
+    `compile` and `runtime` are the nested form: settings in them count as if given directly.
+    """
+
+    platform: str | None = None
+    rtol: float | None = None
+    atol: float | None = None
+    backend_type: BackendType | None = None
+    dump_passes: Any = False
+    save_kernels: bool = False
+    save_kernels_dir: str | Path | None = None
+    output_dir: str | Path | None = None
+    codegen_only: bool = False
+    compile_only: bool = False
+    engine: str | None = None
+    compile: dict[str, Any] = field(default_factory=dict)
+    runtime: dict[str, Any] = field(default_factory=dict)
+
+    runtime_profiling: Any = False
+    enable_profiling: Any = False
+    enable_l2_swimlane: Any = False
+    enable_chip_swimlane: Any = False
+
+    # Accepted, without effect on a CPU.
+    device_id: Any = 0
+    strategy: Any = None
+    pto_isa_commit: Any = None
+    compile_profiling: Any = False
+    warning_level: Any = None
+    disabled_warnings: Any = None
+    block_dim: Any = None
+    aicpu_thread_num: Any = None
+    memory_planner: Any = None
+    verification_level: Any = None
+    skip_ptoas: Any = False
+    dump_ptoas_passes: Any = False
+    enable_dump_args: Any = 0
+    enable_pmu: Any = 0
+    enable_dep_gen: Any = False
+    enable_scope_stats: Any = False
+    ring_task_window: Any = None
+    ring_heap: Any = None
+    ring_dep_pool: Any = None
+    log_level: Any = None
+    runtime_env: Any = None
+
+    def __post_init__(self) -> None:
+        for group in (self.compile, self.runtime):
+            for name, value in (group or {}).items():
+                _check_known(name)
+                setattr(self, name, value)
+        if self.platform is not None and self.platform not in PLATFORMS:
+            raise UnknownPlatform(str(self.platform), PLATFORMS)
+        if isinstance(self.backend_type, BackendType):
+            self.platform = _matching(self.platform or DEFAULT_PLATFORM, self.backend_type)
+
+    @property
+    def stops_after_compile(self) -> bool:
+        return bool(self.codegen_only or self.compile_only)
+
+    @property
+    def profiles(self) -> bool:
+        """Whether the script asked for timing in any of its spellings."""
+        return any(bool(getattr(self, name)) for name in PROFILING)
+
+    @property
+    def board_records(self) -> list[str]:
+        """What the script asked for that a CPU run does not produce."""
+        return [name for name in BOARD_RECORDS if getattr(self, name)]
+
+    @property
+    def directory(self) -> Path | None:
+        """Where the script wants the artefacts, if it says so."""
+        chosen = self.output_dir or self.save_kernels_dir
+        return Path(chosen) if chosen else None
+
+    def with_settings(self, settings: Mapping[str, Any] | None) -> RunConfig:
+        """A copy in which `settings` (a `compile_cfg` or `runtime_cfg`) also hold."""
+        for name in settings or {}:
+            _check_known(name)
+        return dataclasses.replace(self, compile={}, runtime={}, **(settings or {}))
+
+
+def _check_known(name: str) -> None:
+    known = [f.name for f in dataclasses.fields(RunConfig)]
+    if name == "distributed_config":
+        raise UnsupportedConfig(name, "distributed programs")
+    if name not in known:
+        raise UnknownConfigField(name, known)
+
+
+def _matching(platform: str, backend: BackendType) -> str:
+    """The platform of the backend's family, keeping `sim`; a backend wins over a platform."""
+    return backend.value + ("sim" if platform.endswith("sim") else "")
+
+
+def _reject_unknown_fields() -> None:
+    """Make `RunConfig(typo=1)` a catalogue error, without losing the signature editors show."""
+    generated = RunConfig.__init__
+
+    @functools.wraps(generated)
+    def checked(self: RunConfig, *args: Any, **named: Any) -> None:
+        for name in named:
+            _check_known(name)
+        generated(self, *args, **named)
+
+    RunConfig.__init__ = checked  # type: ignore[method-assign]
+
+
+_reject_unknown_fields()

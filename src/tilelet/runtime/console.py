@@ -1,0 +1,74 @@
+"""The console lines of a run, in the two styles that users of the harness know.
+
+`Trace`, of the `golden` package: `[RUN] compile ...`, `[RUN]   'out' PASS ...`, `[RUN] PASS`.
+`Terse`, the older one: `  out: PASS (4096/4096 elements matched)`, `=== All 1 cases passed ===`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from tilelet.runtime.specs import TensorSpec
+
+
+class Trace:
+    """One line per stage and output, each marked `[RUN]`."""
+
+    def say(self, text: str) -> None:
+        print(f"[RUN] {text}", flush=True)
+
+    def detail(self, text: str) -> None:
+        self.say(f"  {text}")
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Announce a stage, and how long it took."""
+        self.say(f"{name} ...")
+        start = time.perf_counter()
+        yield
+        self.say(f"{name} done ({time.perf_counter() - start:.2f}s)")
+
+    def passed(self, spec: TensorSpec, matched: int, total: int, remark: str) -> None:
+        counts = "" if remark else f"  ({matched}/{total} elements matched)"
+        text = f"  '{spec.name}' PASS  shape={spec.shape} dtype={spec.dtype}{counts}"
+        self.say(f"{text}  {remark}" if remark else text)
+
+    def failed(self, spec: TensorSpec, mismatched: int, total: int, remark: str) -> None:
+        counts = remark or f"{mismatched}/{total} elements differ"
+        self.say(f"  '{spec.name}' FAIL  shape={spec.shape} dtype={spec.dtype}  ({counts})")
+
+    def skipped(self, why: str) -> None:
+        self.say(f"validation skipped: {why}")
+
+    def finish(self, passed: bool, seconds: float) -> None:
+        self.say(f"{'PASS' if passed else 'FAIL'} ({seconds:.2f}s)")
+
+    @staticmethod
+    def mismatch_text(names: Sequence[str], reports: Sequence[str]) -> str:
+        return "\n".join([f"Output(s) does not match golden: {list(names)}", *reports])
+
+
+class Terse(Trace):
+    """Only the verdict of each output and of the whole."""
+
+    def say(self, text: str) -> None:
+        print(text, flush=True)
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:  # noqa: ARG002
+        yield
+
+    def passed(self, spec: TensorSpec, matched: int, total: int, remark: str) -> None:
+        self.say(f"  {spec.name}: PASS ({remark or f'{matched}/{total} elements matched'})")
+
+    def failed(self, spec: TensorSpec, mismatched: int, total: int, remark: str) -> None:
+        self.say(f"  {spec.name}: FAIL ({remark or f'{mismatched}/{total} elements differ'})")
+
+    def finish(self, passed: bool, seconds: float) -> None:  # noqa: ARG002
+        self.say("=== All 1 cases passed ===" if passed else "=== 1 of 1 cases failed ===")
+
+    @staticmethod
+    def mismatch_text(names: Sequence[str], reports: Sequence[str]) -> str:  # noqa: ARG004
+        return "\n".join(reports)

@@ -1,0 +1,174 @@
+"""Calling the user's golden function, and checking that it did its work."""
+
+from __future__ import annotations
+
+import inspect
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tilelet.diag.catalogue.harness import (
+    GoldenRaised,
+    GoldenUnknownName,
+    GoldenWrongShape,
+    GoldenWroteNothing,
+)
+from tilelet.diag.core import Loc
+from tilelet.runtime.arrays import Array, as_array, as_tensor, is_array, is_tensor
+from tilelet.runtime.inputs import seeded
+
+Golden = Callable[..., Any]
+Scalar = np.generic
+
+# Written over an output to see whether the golden replaces it; no result is made of such bytes.
+_MARK = 0x5A
+
+
+def takes_params(golden: Golden) -> bool:
+    """Whether the golden has the older form `golden(tensors, params)`."""
+    try:
+        parameters = list(inspect.signature(golden).parameters.values())
+    except (TypeError, ValueError):
+        return False
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(p.kind in positional for p in parameters) >= 2
+
+
+def golden_loc(golden: Golden) -> Loc | None:
+    """Where the golden is defined."""
+    code = getattr(inspect.unwrap(golden), "__code__", None)
+    return Loc(code.co_filename, code.co_firstlineno) if code else None
+
+
+def compute_golden(
+    golden: Golden,
+    arrays: Mapping[str, Array],
+    scalars: Mapping[str, Scalar],
+    outputs: Sequence[str],
+    maybe_outputs: Sequence[str] = (),
+    fresh: Sequence[str] = (),
+    use_torch: bool = False,
+) -> dict[str, Array]:
+    """Run the golden on copies of the arguments; give the expected array of every output.
+
+    `outputs` are certainly compared. `maybe_outputs` are in the result only if the golden writes
+    them. `fresh` are outputs without initial data: the golden must write each of them.
+    """
+    names = (*outputs, *maybe_outputs)
+    given = {name: array.copy() for name, array in arrays.items()}
+    tensors = _call(golden, given, scalars, names, use_torch)
+    results = {name: _result(name, tensors[name], arrays[name]) for name in names}
+    unchanged = [name for name in names if _same_bits(results[name], arrays[name])]
+    written = set(names).difference(unchanged)
+    suspects = [name for name in unchanged if name in fresh or name in maybe_outputs]
+    if suspects or not written:
+        marked = suspects or unchanged
+        written |= _written(golden, arrays, scalars, names, marked, use_torch)
+    missing = [name for name in outputs if name in fresh and name not in written]
+    if missing or (names and not written):
+        raise GoldenWroteNothing(missing or names, golden_loc(golden))
+    return {name: results[name] for name in names if name in outputs or name in written}
+
+
+def _call(
+    golden: Golden,
+    arrays: Mapping[str, Array],
+    scalars: Mapping[str, Scalar],
+    outputs: Sequence[str],
+    use_torch: bool,
+) -> dict[str, Any]:
+    """One call. The result holds every tensor, as the golden left, replaced or returned it."""
+    wrap = as_tensor if use_torch else np.asarray
+    tensors: dict[str, Any] = {name: wrap(array) for name, array in arrays.items()}
+    # Scalars too have no axes rather than being plain numbers, so that `.item()` works on them.
+    tensors |= {name: wrap(np.array(value)) for name, value in scalars.items()}
+    names = set(tensors)
+    try:
+        with seeded("golden"):
+            if takes_params(golden):
+                returned = golden(tensors, {name: value.item() for name, value in scalars.items()})
+            else:
+                returned = golden(tensors)
+    except Exception as error:
+        raise GoldenRaised(_user_traceback(error), golden_loc(golden)) from error
+    tensors |= _by_name(returned, outputs)
+    added = [name for name in tensors if name not in names]
+    if added:
+        raise GoldenUnknownName(added[0], outputs)
+    return tensors
+
+
+def _by_name(returned: Any, outputs: Sequence[str]) -> dict[str, Any]:
+    """A golden may also return its results: a dictionary, or one array per output in order."""
+    if isinstance(returned, Mapping):
+        return dict(returned)
+    results = list(returned) if isinstance(returned, tuple | list) else [returned]
+    if len(results) == len(outputs) and all(is_array(r) for r in results):
+        return dict(zip(outputs, results))
+    return {}
+
+
+def _result(name: str, value: Any, like: Array) -> Array:
+    """What the golden left under `name`, in the output's element type."""
+    found = _tensor_array(value) if is_tensor(value) else np.asarray(value)
+    if found.shape != like.shape:
+        raise GoldenWrongShape(name, found.shape, like.shape)
+    if found.dtype == like.dtype:
+        return found
+    with np.errstate(over="ignore", invalid="ignore"):
+        return found.astype(like.dtype)
+
+
+def _tensor_array(tensor: Any) -> Array:
+    try:
+        return as_array(tensor)
+    except TypeError:  # FP64 and the like: element types that the language lacks
+        return tensor.detach().cpu().numpy()
+
+
+def _written(
+    golden: Golden,
+    arrays: Mapping[str, Array],
+    scalars: Mapping[str, Scalar],
+    outputs: Sequence[str],
+    suspects: Sequence[str],
+    use_torch: bool,
+) -> set[str]:
+    """Which suspects the golden writes. One equal to its initial data may be right: so the golden
+    runs once more, on other initial data.
+    """
+    marked = {name: array.copy() for name, array in arrays.items()}
+    for name in suspects:
+        # A bool has no spare value to mark it with; any other array has.
+        _bytes(marked[name])[...] = 1 if arrays[name].dtype == np.bool_ else _MARK
+    before = {name: marked[name].copy() for name in suspects}
+    try:
+        tensors = _call(golden, marked, scalars, outputs, use_torch)
+    except GoldenRaised:
+        return set(suspects)  # it cannot live with such data, so it reads it
+    return {
+        name
+        for name in suspects
+        if arrays[name].dtype == np.bool_
+        or not _same_bits(_result(name, tensors[name], arrays[name]), before[name])
+    }
+
+
+def _bytes(array: Array) -> Array:
+    return array.reshape(-1).view(np.uint8)
+
+
+def _same_bits(a: Array, b: Array) -> bool:
+    return np.array_equal(*(_bytes(np.ascontiguousarray(x)) for x in (a, b)))
+
+
+def _user_traceback(error: BaseException) -> str:
+    """The traceback from the golden's own frame on; Tilelet's frames say nothing here."""
+    ours = str(Path(__file__).parent)
+    frames = traceback.extract_tb(error.__traceback__)
+    kept = [frame for frame in frames if not frame.filename.startswith(ours)]
+    lines = traceback.format_list(kept) + traceback.format_exception_only(error)
+    return "Traceback (most recent call last):\n" + "".join(lines)

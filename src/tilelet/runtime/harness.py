@@ -1,0 +1,400 @@
+"""`run`: compile a program, make its inputs, compute the golden, execute, compare, report."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tilelet.diag.catalogue.cautions import ValidationSkipped
+from tilelet.diag.catalogue.command import CannotWrite
+from tilelet.diag.catalogue.harness import BadDataFile, GoldenDataMissing, OutputMismatch
+from tilelet.diag.core import UserError, UserErrors
+from tilelet.ir.core import FunctionKind, Program, walk
+from tilelet.ir.types import ScalarType, TensorType
+from tilelet.runtime import reporting, session
+from tilelet.runtime.arrays import Array
+from tilelet.runtime.binding import Parameter, match_specs, scalars_of
+from tilelet.runtime.bugs import bug_text
+from tilelet.runtime.calls import Case, case_of, is_spec_list
+from tilelet.runtime.compiler import CompiledProgram, compile_program
+from tilelet.runtime.config import RunConfig
+from tilelet.runtime.console import Terse, Trace
+from tilelet.runtime.golden import compute_golden
+from tilelet.runtime.golden_cache import GoldenCache
+from tilelet.runtime.inputs import check_memory, initial_array
+from tilelet.runtime.progress import progress
+from tilelet.runtime.result import RunResult
+from tilelet.runtime.rundir import RunDirectory
+from tilelet.runtime.specs import ScalarSpec, Spec, TensorSpec
+from tilelet.runtime.storage import BadFileError, load_array
+from tilelet.runtime.validate import Judge, Judgement
+
+
+def run(program: Any, *args: Any, **options: Any) -> Any:
+    """Run a program and compare its outputs with a golden.
+
+    `run(program, specs, golden_fn=None, golden_data=None, config=None, compile_cfg=None,
+    runtime_cfg=None, rtol=1e-5, atol=1e-5, compare_fn=None, compile_only=False, runtime_dir=None,
+    save_data=False)` gives a `RunResult` and raises nothing: what goes wrong is in `result.error`.
+    The names of older versions, `tensor_specs=` and `golden=`, mean the same.
+
+    `run(program, *tensors, config=None)` runs on the tensors given, which receive the results, and
+    gives the compiled program.
+    """
+    named = "specs" in options or "tensor_specs" in options
+    if not named and not any(is_spec_list(arg) and arg for arg in args):
+        return _run_direct(program, args, **options)
+    unknown = set(options) - _OPTIONS
+    if unknown:
+        raise TypeError(f"run() got an unexpected keyword argument {min(unknown)!r}")
+    return _run_case(program, args, options)
+
+
+def run_jit(fn: Any, *args: Any, **options: Any) -> RunResult:
+    """`run` for a `@pl.jit` function: the specs say what it is specialised to."""
+    return run(fn, *args, **options)
+
+
+_OPTIONS = {
+    "specs",
+    "tensor_specs",
+    "golden",
+    "golden_fn",
+    "golden_data",
+    "config",
+    "compile_cfg",
+    "runtime_cfg",
+    "rtol",
+    "atol",
+    "compare_fn",
+    "compile_only",
+    "runtime_dir",
+    "save_data",
+}
+
+
+def _run_direct(program: Any, tensors: Sequence[Any], config: RunConfig | None = None) -> Any:
+    from tilelet.runtime import jit_call
+
+    if not isinstance(program, Program):
+        compiled = jit_call.compile(program, tensors, config)
+    else:
+        compiled = jit_call.compiled(program, config)
+    compiled(*tensors, config=config)
+    return compiled
+
+
+def _run_case(program: Any, args: Sequence[Any], options: dict[str, Any]) -> RunResult:
+    """Nothing but Ctrl-C leaves this function as an exception."""
+    start = time.perf_counter()
+    now = session.current()
+    result = RunResult(passed=False, test_name=getattr(program, "name", "program"))
+    console: Trace = Trace()
+    runner: Runner | None = None
+    try:
+        case = case_of(program, args, options)
+        console = Terse() if case.is_seed else Trace()
+        result.test_name = case.name
+        runner = Runner(case, console, result)
+        runner.run()
+    except (UserError, UserErrors) as error:
+        result.could_run = result.passed = False
+        found = error.diagnostics if isinstance(error, UserErrors) else [error.diagnostic]
+        now.add_errors(found)
+        result.error = str(error)
+    except MemoryError:
+        result.could_run = result.passed = False
+        result.error = "out of memory"
+    except Exception as error:
+        result.could_run = result.passed = False
+        directory = runner.directory if runner else RunDirectory(result.test_name)
+        result.error = bug_text(error, program, directory)
+    result.execution_time = time.perf_counter() - start
+    if not now.count_only or not result.passed:
+        console.finish(result.passed, result.execution_time)
+    now.results.append(result)
+    return result
+
+
+class Runner:
+    """One case on its way through the stages."""
+
+    def __init__(self, case: Case, console: Trace, result: RunResult) -> None:
+        self.case = case
+        self.console = console
+        self.result = result
+        self.session = session.current()
+        self.directory = RunDirectory(
+            case.name, root=self.session.build_dir, exact=case.config.directory
+        )
+
+    def run(self) -> None:
+        case, console = self.case, self.console
+        with console.stage("compile"):
+            compiled = self._compile()
+            specs = match_specs(compiled.parameters, case.specs)
+        reporting.announce(case.config)
+        if self.session.count_only:
+            self._count(compiled, specs)
+        elif case.config.stops_after_compile:
+            self._skip("the program was only compiled")
+        else:
+            self._run_and_compare(compiled, specs)
+        if self.directory.exists:
+            self.result.work_dir = self.directory.root
+
+    def _compile(self) -> CompiledProgram:
+        program = self.case.program
+        if not isinstance(program, Program):
+            program = _specialise(program, self.case.specs)
+            self.result.test_name = program.name
+        dump = self._dump_folder()
+        return compile_program(program, dump, self.case.config)
+
+    def _dump_folder(self) -> Path | None:
+        """Where pass dumps go. A script's own wish cannot stop the run; the command line's can."""
+        asked = self.session.dump_passes
+        if not asked and not self.case.config.dump_passes:
+            return None
+        try:
+            folder = self.directory.path("passes_dump")
+            folder.mkdir(exist_ok=True)
+        except OSError as error:
+            if asked:
+                raise CannotWrite(str(error.filename), error.strerror or "") from error
+            self.session.say_once(f"note: no pass dumps: cannot write {error.filename}")
+            return None
+        return folder
+
+    def _count(self, compiled: CompiledProgram, specs: dict[str, Spec]) -> None:
+        """`tilelet tasks`: the control program runs, no kernel does."""
+        needed = {
+            param.name: self._argument(param, specs[param.name])
+            for param in compiled.parameters
+            if _may_steer(compiled.program, param)
+        }
+        counts = compiled.task_counts(needed)
+        self.result.tasks = counts
+        self.result.passed = True
+        reporting.show_tasks(compiled.name, counts)
+
+    def _argument(self, param: Parameter, spec: Spec) -> Any:
+        if isinstance(spec, ScalarSpec):
+            return spec.value
+        zero = self.case.is_seed and spec.is_output
+        array = initial_array(spec, zero)
+        assert isinstance(param.type, TensorType)
+        return array.view(param.type.dtype.numpy)
+
+    def _run_and_compare(self, compiled: CompiledProgram, specs: dict[str, Spec]) -> None:
+        case, console = self.case, self.console
+        with console.stage("generate inputs"):
+            check_memory(case.specs)
+            pristine = self._inputs(compiled, specs)
+        tensors = {name: a for name, a in pristine.items() if isinstance(a, np.ndarray)}
+        expected = None
+        if case.golden is not None or case.golden_data is not None:
+            with console.stage("compute golden"):
+                expected = self._expected(compiled, specs, tensors)
+        written = {p.name for p in compiled.parameters if p.is_written}
+        arguments = {n: a.copy() if n in written else a for n, a in pristine.items()}
+        with console.stage("runtime"), progress(f"running {compiled.name}"):
+            self.result.tasks = compiled.execute(arguments, case.config)
+        if case.config.profiles:
+            self.result.profile = {"tasks": dict(self.result.tasks)}
+            reporting.show_tasks(compiled.name, self.result.tasks, profiling=True)
+        self._save(specs, tensors, expected)
+        if not expected:
+            self._skip("no golden" if expected is None else "no output to compare")
+            return
+        for name in written:
+            if specs[name].name not in expected:
+                console.detail(f"'{name}' is written, but not by the golden: not compared")
+        with console.stage("validate"):
+            by_spec = {spec.name: param for param, spec in specs.items()}
+            inputs = {specs[n].name: a for n, a in tensors.items()} | scalars_of(specs)
+            actual = {name: arguments[by_spec[name]] for name in expected}
+            judge = Judge(case.rtol, case.atol, case.compare_fn, case.use_torch)
+            judgements = judge.judge_all(actual, expected, inputs)
+        self._report(judgements, {spec.name: spec for spec in specs.values()})
+
+    def _inputs(self, compiled: CompiledProgram, specs: dict[str, Spec]) -> dict[str, Any]:
+        """Initial data by parameter: made by the initialisers, or read back."""
+        made: dict[str, Any] = {}
+        for param in compiled.parameters:
+            spec = specs[param.name]
+            folder = self._data_folder("in")
+            is_input = isinstance(spec, TensorSpec) and not _is_fresh(spec, self.case.is_seed)
+            if folder and isinstance(spec, TensorSpec) and is_input:
+                made[param.name] = _stored(folder, spec)
+            else:
+                made[param.name] = self._argument(param, spec)
+        return made
+
+    def _data_folder(self, group: str) -> Path | None:
+        data = self.case.golden_data
+        if data is None:
+            return None
+        return data / "data" / group if (data / "data").is_dir() else data / group
+
+    def _expected(
+        self, compiled: CompiledProgram, specs: dict[str, Spec], tensors: dict[str, Array]
+    ) -> dict[str, Array]:
+        """Expected arrays by spec name: read back, from the cache, or from the golden itself."""
+        case = self.case
+        by_spec = {specs[name].name: array for name, array in tensors.items()}
+        sure, maybe = _outputs(compiled, specs)
+        folder = self._data_folder("out")
+        if folder:
+            found = [specs[p] for p in (*sure, *maybe)]
+            return {
+                spec.name: _stored(folder, spec)
+                for spec in found
+                if isinstance(spec, TensorSpec) and (spec.is_output or _is_stored(folder, spec))
+            }
+        assert case.golden is not None
+        cache = GoldenCache()
+        names = tuple(specs[p].name for p in (*sure, *maybe))
+        scalars = scalars_of(specs)
+        key = None
+        if self.session.golden_cache:
+            key = cache.key(case.golden, by_spec, scalars, names, case.use_torch)
+        stored = cache.load(key) if key else None
+        if stored is not None and set(stored) <= set(names):
+            self.console.detail("golden unchanged: from the cache")
+            return {name: stored[name] for name in names if name in stored}
+        with progress("computing the golden"):
+            expected = compute_golden(
+                case.golden,
+                by_spec,
+                scalars,
+                outputs=[specs[p].name for p in sure],
+                maybe_outputs=[specs[p].name for p in maybe],
+                fresh=[specs[p].name for p in sure if _is_fresh(specs[p], case.is_seed)],
+                use_torch=case.use_torch,
+            )
+        if key:
+            cache.store(key, expected)
+        return expected
+
+    def _save(
+        self,
+        specs: dict[str, Spec],
+        tensors: dict[str, Array],
+        expected: dict[str, Array] | None,
+    ) -> None:
+        if not (self.case.save_data or self.session.save_data):
+            return
+        try:
+            for name, array in tensors.items():
+                self.directory.save_array("in", specs[name].name, array)
+            for name, array in (expected or {}).items():
+                self.directory.save_array("out", name, array)
+        except OSError as error:
+            raise CannotWrite(str(error.filename), error.strerror or "") from error
+
+    def _skip(self, why: str) -> None:
+        """Nothing was compared: that is said, and it is not a failure."""
+        self.result.passed = True
+        self.console.skipped(why)
+        self.session.add_errors([ValidationSkipped(why).diagnostic])
+
+    def _report(self, judgements: Sequence[Judgement], specs: dict[str, Spec]) -> None:
+        result = self.result
+        result.validated = True
+        for judgement in judgements:
+            spec = specs[judgement.name]
+            assert isinstance(spec, TensorSpec)
+            matched = judgement.total - judgement.mismatched
+            if judgement.ok:
+                self.console.passed(spec, matched, judgement.total, judgement.remark)
+            else:
+                self.console.failed(spec, judgement.mismatched, judgement.total, judgement.remark)
+        failures = [j for j in judgements if not j.ok]
+        result.passed = not failures
+        if not failures:
+            return
+        reports = [j.report for j in failures]
+        result.error = self.console.mismatch_text([j.name for j in failures], reports)
+        self.session.add_errors([OutputMismatch(j.name, j.report).diagnostic for j in failures])
+        try:
+            self.directory.write_text("\n\n".join(reports) + "\n", "report", "mismatch.txt")
+        except OSError:
+            return  # the report is in the result anyway
+
+
+def _specialise(fn: Any, specs: Sequence[Spec]) -> Program:
+    """The program of a `@pl.jit` function for the shapes and types of the specs."""
+    ordered = list(specs)
+    names = list(fn.signature)
+    if {s.name for s in specs} == set(names):
+        ordered = sorted(specs, key=lambda s: names.index(s.name))
+    examples = [
+        spec.value
+        if isinstance(spec, ScalarSpec)
+        # Only shape and type count: one element, seen as many, takes no memory.
+        else np.broadcast_to(np.zeros((), spec.element.numpy), spec.shape)
+        for spec in ordered
+    ]
+    return fn.specialize(*examples)
+
+
+def _is_fresh(spec: Spec, is_seed: bool) -> bool:
+    """An output that starts as zeros, not as data."""
+    return isinstance(spec, TensorSpec) and spec.is_output and (is_seed or spec.init_value is None)
+
+
+def _outputs(compiled: CompiledProgram, specs: dict[str, Spec]) -> tuple[list[str], list[str]]:
+    """Parameters that are compared in any case, and those compared if the golden writes them.
+
+    A spec marked as output is compared. What the program writes otherwise, by its signature or in
+    fact, is compared when the golden has something to say about it.
+    """
+    tensors = [p for p in compiled.parameters if isinstance(p.type, TensorType)]
+    sure = [p.name for p in tensors if getattr(specs[p.name], "is_output", False)]
+    maybe = [p.name for p in tensors if p.is_written and p.name not in sure]
+    return sure, maybe
+
+
+def _may_steer(program: Program, param: Parameter) -> bool:
+    """Whether the control program may need a parameter's contents to count tasks.
+
+    Loop bounds and conditions come from scalars and integer tensors; float tensors, which are the
+    big ones, matter only if the control program reads elements of one.
+    """
+    if isinstance(param.type, ScalarType) or not param.type.dtype.is_float:
+        return True
+    if any(not isinstance(d, int) for d in param.type.shape):
+        return True
+    for function in program.functions.values():
+        if function.kind is FunctionKind.InCore:
+            continue
+        for op in walk(function.body):
+            if op.spec.name.endswith("read") and any(
+                isinstance(r.type, ScalarType) and r.type.dtype.is_float for r in op.results
+            ):
+                return True
+    return False
+
+
+def _is_stored(folder: Path, spec: TensorSpec) -> bool:
+    return any((folder / f"{spec.name}{suffix}").is_file() for suffix in (".npz", ".npy", ".pt"))
+
+
+def _stored(folder: Path, spec: TensorSpec) -> Array:
+    """A stored array of the shape and type that its spec says."""
+    try:
+        array = load_array(folder, spec.name)
+    except BadFileError as error:
+        raise BadDataFile(spec.name, str(error)) from error
+    if array is None:
+        raise GoldenDataMissing(str(folder), spec.name)
+    if array.shape != spec.shape:
+        raise BadDataFile(spec.name, f"shape {list(array.shape)}, spec {list(spec.shape)}")
+    if array.dtype != spec.element.numpy:
+        raise BadDataFile(spec.name, f"dtype {array.dtype}, spec {spec.element}")
+    return np.ascontiguousarray(array)

@@ -1,0 +1,157 @@
+"""The initial data of every argument, the same in every run.
+
+Each tensor's initialiser runs with all random generators seeded from the tensor's name, so that two
+runs, and two tensors of one run, get the data they should. A script that calls `torch.manual_seed`
+chooses other data; so does `tilelet run --seed`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import random
+import traceback
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from tilelet.diag.catalogue.harness import InitValueFailed, TooBig
+from tilelet.diag.core import UserError
+from tilelet.interp.state import available_memory
+from tilelet.runtime.arrays import Array, as_array, is_array, loaded_torch
+from tilelet.runtime.session import current
+from tilelet.runtime.specs import Spec, TensorSpec
+
+# Every argument exists for the program, for the golden, and as the golden's pristine copy.
+_COPIES = 3
+
+
+def check_memory(specs: Sequence[Spec]) -> None:
+    """Raise `TooBig` if the arguments cannot all exist, before any of them is made."""
+    tensors = [spec for spec in specs if isinstance(spec, TensorSpec)]
+    available = available_memory()
+    total = sum(spec.nbytes for spec in tensors) * _COPIES
+    if available is None or total <= available:
+        return
+    largest = max(tensors, key=lambda spec: spec.nbytes)
+    if largest.nbytes * _COPIES > available:
+        raise TooBig(largest.name, largest.nbytes * _COPIES, available)
+    raise TooBig("all arguments together", total, available)
+
+
+def initial_array(spec: TensorSpec, zero: bool = False) -> Array:
+    """The data a tensor starts with: a fresh dense array. `zero` ignores `init_value`."""
+    value = None if zero else spec.init_value
+    if value is None:
+        return np.zeros(spec.shape, spec.element.numpy)
+    if callable(value):
+        with seeded(spec.name):
+            value = _call(spec, value)
+    return _converted(spec, value)
+
+
+@contextmanager
+def seeded(name: str) -> Iterator[None]:
+    """Seed Python's, NumPy's and torch's generators from `name`; restore them afterwards."""
+    torch = loaded_torch()
+    chosen = torch_seed()
+    seed = zlib.crc32(name.encode()) ^ ((current().seed ^ chosen) & 0xFFFFFFFF)
+    python_state, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002
+    torch_state = torch.get_rng_state() if torch else None
+    if torch:
+        torch.default_generator.manual_seed(seed)
+    random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002
+    try:
+        yield
+    finally:
+        random.setstate(python_state)
+        np.random.set_state(numpy_state)  # noqa: NPY002
+        if torch:
+            torch.default_generator.manual_seed(chosen)
+            torch.set_rng_state(torch_state)
+
+
+def torch_seed() -> int:
+    """What the script passed to `torch.manual_seed`, or torch's fixed default; 0 without torch."""
+    torch = loaded_torch()
+    return int(torch.initial_seed()) if torch else 0
+
+
+def _call(spec: TensorSpec, function: Callable[..., Any]) -> Any:
+    """Call an initialiser the way its kind wants to be called."""
+    try:
+        made = _call_known(spec, function)
+        if made is not None:
+            return made
+        return function(spec.shape) if _wants_shape(function) else function()
+    except UserError:
+        raise
+    except Exception as error:
+        summary = "".join(traceback.format_exception_only(error)).strip()
+        raise InitValueFailed(spec.name, f"the function raised {summary}") from error
+
+
+def _call_known(spec: TensorSpec, function: Callable[..., Any]) -> Any | None:
+    """Generators of torch and NumPy that are passed uncalled: they need the shape."""
+    torch = loaded_torch()
+    shape = spec.shape
+    if torch and function in (torch.randn, torch.rand, torch.zeros, torch.ones):
+        # In FP32, then narrowed: integers and 8-bit floats have no generator of their own.
+        return function(shape, dtype=torch.float32)
+    if function in (np.zeros, np.ones):
+        return function(shape)
+    if function in (np.random.randn, np.random.rand):
+        return function(*shape)
+    return None
+
+
+def _wants_shape(function: Callable[..., Any]) -> bool:
+    """Whether the function has exactly one parameter without a default."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    required = [p for p in parameters if p.kind in positional and p.default is p.empty]
+    return len(required) == 1
+
+
+def _converted(spec: TensorSpec, value: Any) -> Array:
+    """`value` as a fresh array of the spec's shape and element type."""
+    if isinstance(value, list | tuple):
+        value = np.array(value)
+    if isinstance(value, np.generic | bool | int | float):
+        return _narrowed(np.full(spec.shape, value), spec)
+    if not is_array(value):
+        raise InitValueFailed(spec.name, f"it is a `{type(value).__name__}`, not numbers")
+    if tuple(value.shape) == ():
+        return _narrowed(np.full(spec.shape, value.item()), spec)
+    if tuple(value.shape) != spec.shape:
+        raise InitValueFailed(
+            spec.name, f"shape `{list(value.shape)}` where the spec has `{list(spec.shape)}`"
+        )
+    return _narrowed(_as_plain_array(spec, value), spec)
+
+
+def _as_plain_array(spec: TensorSpec, value: Any) -> Array:
+    """The elements of an array or tensor, also of element types that the language lacks (FP64)."""
+    if isinstance(value, np.ndarray):
+        return value
+    try:
+        return as_array(value)
+    except TypeError:
+        pass
+    try:
+        return value.detach().cpu().numpy()
+    except (TypeError, RuntimeError) as error:
+        raise InitValueFailed(spec.name, str(error)) from error
+
+
+def _narrowed(array: Array, spec: TensorSpec) -> Array:
+    if array.dtype.kind in "OSUMmc":
+        raise InitValueFailed(spec.name, f"elements of type `{array.dtype}` are not numbers")
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.array(array, dtype=spec.element.numpy, order="C", copy=True)

@@ -1,0 +1,52 @@
+"""`RunResult`: what `run` gives back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+
+class RunResult:
+    """Outcome of one run. `passed` is False on a mismatch and when the run could not be made."""
+
+    def __init__(
+        self,
+        passed: bool,
+        test_name: str = "",
+        error: str | None = None,
+        execution_time: float | None = None,
+        profile: dict[str, Any] | None = None,
+        work_dir: Path | None = None,
+        bench: Any = None,
+    ) -> None:
+        self.passed = passed
+        self.test_name = test_name
+        self.execution_time = execution_time
+        self.profile = profile
+        self.work_dir = work_dir
+        self.bench = bench
+        self.validated = False  # whether any output was compared
+        self.could_run = True  # False: the failure is not a mismatch
+        self.tasks: dict[str, int] = {}  # kernel -> number of tasks
+        self.error_was_read = False
+        self._error = error
+
+    @property
+    def error(self) -> str | None:
+        """The full report of a failure; None if passed.
+
+        Scripts usually print it. `tilelet run` prints it at the end if a script never looks.
+        """
+        self.error_was_read = True
+        return self._error
+
+    @error.setter
+    def error(self, text: str | None) -> None:
+        self._error = text
+
+    def __str__(self) -> str:
+        time = f" ({self.execution_time:.2f}s)" if self.execution_time is not None else ""
+        return f"PASS{time}" if self.passed else f"FAIL: {self.error}{time}"
+
+    def __repr__(self) -> str:
+        return f"RunResult(passed={self.passed}, test_name={self.test_name!r})"

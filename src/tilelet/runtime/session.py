@@ -1,0 +1,93 @@
+"""What the command line asked for, and what happened: state shared by the runs of one process.
+
+Without a command line there is a default session, so the harness has one code path.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TextIO
+
+from tilelet.diag.core import Diagnostic
+from tilelet.diag.render import render_line, render_text, text_width, use_color
+from tilelet.runtime.result import RunResult
+
+DEFAULT_ENGINE = "interp"
+
+
+@dataclass
+class Session:
+    """Options of `tilelet run` and `tilelet tasks`, and the results so far."""
+
+    count_only: bool = False  # `tilelet tasks`: count tasks, execute nothing
+    engine: str = field(default_factory=lambda: os.environ.get("TILELET_ENGINE", DEFAULT_ENGINE))
+    platform: str | None = None  # what the script's own `-p` says
+    dump_passes: bool = False
+    save_data: bool = False
+    golden_cache: bool = field(default_factory=lambda: "TILELET_NO_CACHE" not in os.environ)
+    build_dir: Path | None = None
+    seed: int = 0
+    # Machine formats keep stdout for the document: messages are collected, not printed.
+    quiet_diagnostics: bool = False
+
+    results: list[RunResult] = field(default_factory=list)
+    programs_seen: int = 0  # compiled or run, by whatever call
+    diagnostics: list[Diagnostic] = field(default_factory=list)
+    task_tables: list[tuple[str, dict[str, int]]] = field(default_factory=list)
+    _said: set[str] = field(default_factory=set)
+
+    def say_once(self, text: str, stream: TextIO | None = None) -> None:
+        """Print a line, unless this session printed it before."""
+        if text not in self._said:
+            self._said.add(text)
+            print(text, file=stream or sys.stderr, flush=True)
+
+    def report(self, diagnostics: Iterable[Diagnostic]) -> None:
+        """Show cautions, each once: notes in one line, warnings with their source."""
+        for diagnostic in diagnostics:
+            if diagnostic in self.diagnostics:
+                continue
+            self.diagnostics.append(diagnostic)
+            if self.quiet_diagnostics:
+                continue
+            if diagnostic.severity == "note":
+                print(render_line(diagnostic), file=sys.stderr, flush=True)
+            else:
+                color = use_color(sys.stderr)
+                text = render_text(diagnostic, color, width=text_width(sys.stderr))
+                print(text, file=sys.stderr, flush=True)
+
+    def add_errors(self, diagnostics: Iterable[Diagnostic]) -> None:
+        """Keep errors for the machine formats; the text is in the result."""
+        self.diagnostics += [d for d in diagnostics if d not in self.diagnostics]
+
+    @property
+    def exit_code(self) -> int:
+        """0 pass, 1 mismatch, 3 could not run: the worst of all results."""
+        if any(not r.could_run for r in self.results):
+            return 3
+        return int(any(not r.passed for r in self.results))
+
+
+_default = Session()
+_active: list[Session] = []
+
+
+def current() -> Session:
+    """The session in force."""
+    return _active[-1] if _active else _default
+
+
+@contextmanager
+def active(session: Session) -> Iterator[Session]:
+    """Make `session` the one in force."""
+    _active.append(session)
+    try:
+        yield session
+    finally:
+        _active.remove(session)

@@ -1,0 +1,82 @@
+"""Arrays in files: `.npz` with the raw bits and the name of the element type. Never pickle."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from tilelet import dtypes
+from tilelet.runtime.arrays import Array, as_array, raw
+
+# Member names are prefixed: an array called `file` must not collide with a parameter of `np.savez`.
+_BITS, _TYPE = "bits.", "dtype."
+
+
+class BadFileError(Exception):
+    """A stored file that does not hold what it should; callers say what that means."""
+
+
+def save_arrays(path: Path, arrays: Mapping[str, Array], mode: int = 0o644) -> Path:
+    """Write all arrays to one file, which appears complete or not at all."""
+    contents: dict[str, Array] = {}
+    for name, array in arrays.items():
+        contents[_BITS + name] = raw(np.ascontiguousarray(array))
+        contents[_TYPE + name] = np.array(dtypes.from_numpy(array.dtype).name)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".writing-", suffix=".npz")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            np.savez(file, **contents)  # no objects among them, so nothing is pickled
+        Path(temporary).chmod(mode)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    return path
+
+
+def load_arrays(path: Path) -> dict[str, Array]:
+    """Read what `save_arrays` wrote; `BadFileError` if the file is damaged or something else."""
+    found: dict[str, Array] = {}
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            for member in stored.files:
+                if member.startswith(_BITS):
+                    name = member.removeprefix(_BITS)
+                    dtype = dtypes.by_name(str(stored[_TYPE + name]))
+                    found[name] = stored[member].view(dtype.numpy)
+    except Exception as error:  # np.load raises whatever zipfile, zlib or the header parser raise
+        raise BadFileError(f"{path}: {error}") from error
+    return found
+
+
+def save_array(path: Path, array: Array) -> Path:
+    return save_arrays(path, {"data": array})
+
+
+def load_array(folder: Path, name: str) -> Array | None:
+    """The array `name` of a data folder: `.npz` of ours, `.npy`, or a `.pt` tensor; None if absent.
+
+    A `.pt` file is read by torch with `weights_only`, which refuses to run code from the file.
+    """
+    for suffix in (".npz", ".npy", ".pt"):
+        path = folder / (name + suffix)
+        if not path.is_file():
+            continue
+        if suffix == ".npz":
+            arrays = load_arrays(path)
+            if "data" not in arrays:
+                raise BadFileError(f"{path}: holds {sorted(arrays)}, not `data`")
+            return arrays["data"]
+        try:
+            if suffix == ".npy":
+                return np.load(path, allow_pickle=False)
+            import torch
+
+            return as_array(torch.load(path, map_location="cpu", weights_only=True))
+        except Exception as error:  # as above, and torch's own
+            raise BadFileError(f"{path}: {error}") from error
+    return None

@@ -1,0 +1,464 @@
+"""One instance of every catalogue class, placed in the class's own example.
+
+`at("text")` is the span of that text in the example, `at("text", 2)` that of its second occurrence,
+`at("f(«x», y)")` that of the part in guillemets.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+
+from tilelet.diag import Loc, UserError
+from tilelet.diag.catalogue import (
+    cautions,
+    command,
+    harness,
+    names,
+    ops,
+    python,
+    scopes,
+    unsupported,
+    windows,
+)
+
+FILE = "kernel.py"
+At = Callable[..., Loc]
+TRACEBACK = """Traceback (most recent call last):
+  File "kernel.py", line 9, in golden
+    tensors["out"][:] = torch.exp(tensors["y"])
+KeyError: 'y'
+"""
+
+
+def source_of(cls: type[UserError]) -> str:
+    """The text in which a class's sample is placed."""
+    return inspect.cleandoc(cls.example)
+
+
+def finder(source: str, file: str = FILE) -> At:
+    """The function `at` for `source`."""
+
+    def at(text: str, nth: int = 1) -> Loc:
+        before, *marked = re.split("[«»]", text)
+        context = "".join([before, *marked])
+        start = -1
+        for _ in range(nth):
+            start = source.index(context, start + 1)
+        if marked:
+            start, text = start + len(before), marked[0]
+        first, last = source[:start].split("\n"), source[: start + len(text)].split("\n")
+        columns = [len(line.encode()) for line in (first[-1], last[-1])]
+        return Loc(file, len(first), columns[0], len(last), columns[1])
+
+    return at
+
+
+def reader(sources: dict[str, str]) -> Callable[[str, int], str | None]:
+    """A source reader over texts in memory."""
+
+    def read(file: str, line: int) -> str | None:
+        lines = sources.get(file, "").split("\n") if file in sources else []
+        return lines[line - 1] if 0 < line <= len(lines) else None
+
+    return read
+
+
+def build(cls: type[UserError]) -> UserError:
+    """The sample of `cls`."""
+    return SAMPLES[cls](finder(source_of(cls)))
+
+
+SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
+    # E01xx
+    python.PythonRange: lambda at: python.PythonRange(at("range(0, 64, 16)")),
+    python.UnsupportedStatement: lambda at: python.UnsupportedStatement(
+        at("try"), "`try`", "check options before the kernel, in plain Python"
+    ),
+    python.UnsupportedExpression: lambda at: python.UnsupportedExpression(
+        at("[pl.exp(x) for i in range(4)]"), "a list comprehension", "write a `pl.range` loop"
+    ),
+    python.ChainedComparison: lambda at: python.ChainedComparison(at("0 < r < 48")),
+    python.KeywordToUserFunction: lambda at: python.KeywordToUserFunction(
+        at("factor=2.0"), "scale", "factor"
+    ),
+    python.NonBoolCondition: lambda at: python.NonBoolCondition(at("if «r»:"), "pl.INDEX"),
+    python.SourceUnavailable: lambda at: python.SourceUnavailable(
+        "kernel", "it was not defined in a file"
+    ),
+    python.BadLoopIterator: lambda at: python.BadLoopIterator(
+        at("in «SIZES»"), "the Python list `SIZES`"
+    ),
+    python.BadLoopTarget: lambda at: python.BadLoopTarget(at("r, c"), "one name"),
+    python.BadAssignTarget: lambda at: python.BadAssignTarget(at("x.scale"), "an attribute"),
+    python.NotCallable: lambda at: python.NotCallable(at("double", 2), "double", "function"),
+    python.MisplacedJump: lambda at: python.MisplacedJump(
+        at("break"), "break", "parallel", at("pl.parallel(0, 64, 16)")
+    ),
+    python.YieldMismatch: lambda at: python.YieldMismatch(
+        at("pl.yield_(pl.add(a, b))"), 1, 2, at("(a, b)")
+    ),
+    python.StaticAssertFailed: lambda at: python.StaticAssertFailed(
+        at("M % 16 == 0"), "rows come in blocks of 16"
+    ),
+    python.CompileTimeFailed: lambda at: python.CompileTimeFailed(
+        at("64 // BLOCKS"), ZeroDivisionError("integer division or modulo by zero")
+    ),
+    python.InvalidSyntax: lambda at: python.InvalidSyntax(at("("), "'(' was never closed"),
+    python.BadDecorator: lambda at: python.BadDecorator(
+        at("@pl.program"), "pl.program", "it decorates a class", "use `@pl.jit` on a function"
+    ),
+    python.UnpackCount: lambda at: python.UnpackCount(at("rows, cols, depth"), 3, at("x.shape"), 2),
+    python.MisplacedReturn: lambda at: python.MisplacedReturn(
+        at("return out"), "scope", at("pl.at(level=pl.Level.CORE_GROUP)")
+    ),
+    python.OpOutsideKernel: lambda at: python.OpOutsideKernel("pl.full", at("pl.full")),
+    python.CondNotFirst: lambda at: python.CondNotFirst(
+        at("n1 = pl.yield_(n + 1)"), at("pl.while_(init_values=(0,))")
+    ),
+    python.UnknownAttribute: lambda at: python.UnknownAttribute(
+        at("CORE_GRUOP"), "pl.Level", "CORE_GRUOP", ["HOST", "CHIP", "CORE_GROUP"]
+    ),
+    # E02xx
+    names.UndefinedName: lambda at: names.UndefinedName(at("scald"), "scald", ["scaled"]),
+    names.MaybeUndefined: lambda at: names.MaybeUndefined(
+        at("scaled", 2), "scaled", at("scaled"), "if the condition on line 6 is false"
+    ),
+    names.TypeChangedInLoop: lambda at: names.TypeChangedInLoop(
+        at("pl.cast(pl.add(acc, x), pl.BF16)"),
+        "acc",
+        "Tensor[[16, 128], FP32]",
+        at("acc"),
+        "Tensor[[16, 128], BF16]",
+    ),
+    names.BranchTypesDiffer: lambda at: names.BranchTypesDiffer(
+        at("tile", 3),
+        "tile",
+        "Tensor[[16, 128], FP32]",
+        at("tile"),
+        "Tensor[[16, 64], FP32]",
+        at("tile", 2),
+    ),
+    names.TypeChanged: lambda at: names.TypeChanged(
+        at("y = pl.cast(y, pl.BF16)"),
+        "y",
+        "Tensor[[16, 128], FP32]",
+        at("y = pl.exp(x)"),
+        "Tensor[[16, 128], BF16]",
+    ),
+    names.UsedAfterAssemble: lambda at: names.UsedAfterAssemble(
+        at("neg(«buf»)"), "buf", at("pl.assemble(buf, pl.exp(x), [0, 0])"), "filled"
+    ),
+    names.OutputRebound: lambda at: names.OutputRebound(at("out = pl.add(a, a)"), "out", at("out")),
+    names.MissingAnnotation: lambda at: names.MissingAnnotation(at("self, «x»"), "x"),
+    names.BadAnnotation: lambda at: names.BadAnnotation(
+        at("list[float]"), "x", "a Python type; data comes in tensors"
+    ),
+    names.UnsupportedCapture: lambda at: names.UnsupportedCapture(
+        at("OPTIONS", 2), "OPTIONS", "dict"
+    ),
+    names.InlineRecursion: lambda at: names.InlineRecursion(
+        at("power(x, n)", 2), ["power", "power"]
+    ),
+    names.InlineReturnsNothing: lambda at: names.InlineReturnsNothing(
+        at("double(x)", 2), "double", at("def double(x)")
+    ),
+    names.StrictRebinding: lambda at: names.StrictRebinding(
+        at("«y» = pl.neg"), "y", at("«y» = pl.exp")
+    ),
+    names.OutputShadowed: lambda at: names.OutputShadowed(
+        at("out = pl.create_tensor([16, 128], dtype=pl.FP32)"), "out", at("out")
+    ),
+    names.DuplicateFunction: lambda at: names.DuplicateFunction(at("main", 2), "main", at("main")),
+    names.ScalarOutput: lambda at: names.ScalarOutput(at("pl.InOut[pl.Scalar[pl.INT32]]"), "n"),
+    names.NoEntry: lambda at: names.NoEntry(at("class Program"), "Program"),
+    names.SeveralEntries: lambda at: names.SeveralEntries(
+        "Program", [("first", at("first")), ("second", at("second"))]
+    ),
+    names.ReturnMismatch: lambda at: names.ReturnMismatch(
+        at("return x"),
+        "main",
+        "Tensor[[16, 128], FP32]",
+        "Tensor[[16, 64], FP32]",
+        at("pl.Tensor[[16, 64], pl.FP32]"),
+    ),
+    names.DynamicDimMisuse: lambda at: names.DynamicDimMisuse(
+        at("(0, «M», 16)"),
+        "M",
+        "no parameter has this dimension",
+        "read it with `pl.tensor.dim(x, axis)`",
+    ),
+    names.OutputNotWritten: lambda at: names.OutputNotWritten(at("out"), "out"),
+    names.ArgumentTypeMismatch: lambda at: names.ArgumentTypeMismatch(
+        at("body(«x»)"),
+        "body",
+        "x",
+        "Tensor[[16, 128], FP32]",
+        "Tensor[[16, 64], FP32]",
+        at("x: pl.Tensor[[16, 64], pl.FP32]"),
+    ),
+    # E03xx
+    ops.UnknownOp: lambda at: ops.UnknownOp(
+        at("pl.row_summ"), "pl.row_summ", ["pl.row_sum", "pl.col_sum"]
+    ),
+    ops.UnknownKeyword: lambda at: ops.UnknownKeyword(
+        at("b_transpose=True"), "pl.matmul", "b_transpose", ["out_dtype", "a_trans", "b_trans"]
+    ),
+    ops.WrongArity: lambda at: ops.WrongArity(at("pl.exp(x, x)"), "pl.exp", 2, 1, "pl.exp(x)"),
+    ops.MissingArgument: lambda at: ops.MissingArgument(
+        at("pl.slice(x, [16, 128])"),
+        "pl.slice",
+        "offset",
+        "pl.slice(t, shape, offset, valid_shape=None)",
+    ),
+    ops.DuplicateArgument: lambda at: ops.DuplicateArgument(
+        at("target_type=pl.BF16"), "pl.cast", "target_type"
+    ),
+    ops.ShapeMismatch: lambda at: ops.ShapeMismatch(
+        "pl.add",
+        at("(«a», b)"),
+        (16, 128),
+        at("(a, «b»)"),
+        (16, 64),
+        "binary ops broadcast only `[M, 1]`, `[1, N]` and scalars",
+    ),
+    ops.DTypeMismatch: lambda at: ops.DTypeMismatch(
+        "pl.matmul", at("(«a», b)"), "pl.BF16", at("(a, «b»)"), "pl.FP32"
+    ),
+    ops.RankMismatch: lambda at: ops.RankMismatch(at("[0]"), "pl.slice", "offset", 1, 2),
+    ops.BadArgument: lambda at: ops.BadArgument(
+        at("(x, «16»)"), "pl.cast", "target_type", "the int 16", "a dtype"
+    ),
+    ops.NonConstantShape: lambda at: ops.NonConstantShape(at("[«n», 128]"), "pl.slice", 0),
+    ops.ZeroSizeDim: lambda at: ops.ZeroSizeDim(at("[0, 128]"), "parameter `x`", (0, 128), 0),
+    ops.ReshapeCount: lambda at: ops.ReshapeCount(
+        at("pl.reshape(x, [8, 128])"), (16, 128), 2048, (8, 128), 1024
+    ),
+    ops.InnerDimMismatch: lambda at: ops.InnerDimMismatch(
+        "pl.matmul",
+        at("(«a», b"),
+        (16, 128),
+        128,
+        at("(a, «b»,"),
+        (64, 128),
+        64,
+        "the right operand is stored as `[N, K]`: pass `b_trans=True`",
+    ),
+    ops.AccumulatorMismatch: lambda at: ops.AccumulatorMismatch(
+        at("(«acc»,"), "pl.matmul_acc", "Tensor[[16, 64], BF16]", "Tensor[[16, 64], FP32]"
+    ),
+    ops.DTypeNotAllowed: lambda at: ops.DTypeNotAllowed(
+        at("(«x», x)"), "pl.and_", "pl.FP32", ("pl.INT16", "pl.INT32")
+    ),
+    ops.BadAxis: lambda at: ops.BadAxis(at("0, «2»)"), "pl.transpose", 2, 2),
+    ops.TensorTileMix: lambda at: ops.TensorTileMix("pl.add", at("tile", 2), at("tile, «x»)")),
+    ops.BadChoice: lambda at: ops.BadChoice(
+        at('"nearest"'), "pl.cast", "mode", "nearest", ("none", "rint", "round", "floor")
+    ),
+    ops.NotConstant: lambda at: ops.NotConstant(
+        at("value=n"), "pl.full", "value", "add the scalar to a tensor of zeros"
+    ),
+    ops.CastUnsupported: lambda at: ops.CastUnsupported(
+        at('pl.cast(n, pl.INT32, mode="floor")'),
+        "pl.FP32",
+        "pl.INT32",
+        "floor",
+        "scalars convert with the default mode only",
+    ),
+    ops.SortGeometry: lambda at: ops.SortGeometry(
+        at("(«x», idx)"), "pl.sort32", (1, 48), "rows of a multiple of 32"
+    ),
+    ops.ConstantOutOfRange: lambda at: ops.ConstantOutOfRange(at("300"), 300, "pl.INT8", -128, 127),
+    ops.OperandKind: lambda at: ops.OperandKind(at("tid + 1"), "+", ["TASK_ID", "INDEX"]),
+    ops.NoSuchForm: lambda at: ops.NoSuchForm(
+        at("pl.gather(x)"), "pl.gather", ["pl.gather(x, mask_pattern=P)", "pl.gather(x, index=I)"]
+    ),
+    # E04xx
+    scopes.ComputeOutsideScope: lambda at: scopes.ComputeOutsideScope(at("pl.exp(x)"), "pl.exp"),
+    scopes.NestedScope: lambda at: scopes.NestedScope(at("pl.at", 2), at("pl.at")),
+    scopes.ChunkOutsideAutoScope: lambda at: scopes.ChunkOutsideAutoScope(at("chunk=16")),
+    scopes.ScalarLeavesScope: lambda at: scopes.ScalarLeavesScope(
+        at("range(«n»)"), "n", at("n = pl.read(counts, [0, 0])")
+    ),
+    scopes.BadScopeArgument: lambda at: scopes.BadScopeArgument(
+        at("name_hint=3"), "pl.at", "name_hint", "the int 3", "a string"
+    ),
+    scopes.SeveralContextManagers: lambda at: scopes.SeveralContextManagers(
+        at("pl.at(level=pl.Level.CORE_GROUP)")
+    ),
+    scopes.NotAScope: lambda at: scopes.NotAScope(at('open("log.txt")')),
+    scopes.BadChunk: lambda at: scopes.BadChunk(at("chunk=0"), "0"),
+    scopes.NonConstantUnroll: lambda at: scopes.NonConstantUnroll(at("(«n»)"), "the bound"),
+    scopes.OnlyInScope: lambda at: scopes.OnlyInScope(
+        at("pl.load(x, [0, 0], [16, 128])"), "`pl.load`"
+    ),
+    scopes.OnlyAtOrchestration: lambda at: scopes.OnlyAtOrchestration(
+        at("self.body(x)"), "calling an InCore function", at("pl.incore()")
+    ),
+    scopes.BadDependency: lambda at: scopes.BadDependency(at("[«x»]"), "a tensor"),
+    scopes.BadPredicate: lambda at: scopes.BadPredicate(
+        at("flags[0, 0] + flags[0, 1]"), "not one element"
+    ),
+    scopes.ZeroStep: lambda at: scopes.ZeroStep(at("64, «0»)")),
+    scopes.SpmdBody: lambda at: scopes.SpmdBody(at("out[:] = pl.exp(x)"), at("pl.spmd(4)")),
+    scopes.LevelWithRole: lambda at: scopes.LevelWithRole(at("role=pl.Role.Worker")),
+    scopes.LoopKeyword: lambda at: scopes.LoopKeyword(
+        at("init_values=(x,)"),
+        "pl.unroll",
+        "init_values",
+        ["start", "stop", "step", "chunk"],
+        "its copies carry nothing",
+    ),
+    # E05xx
+    windows.WindowOutOfRange: lambda at: windows.WindowOutOfRange(
+        at("[56, 0]"), 0, 56, 16, 64, "x"
+    ),
+    windows.ValidShapeTooLarge: lambda at: windows.ValidShapeTooLarge(
+        at("valid_shape=[«64»"), 0, 64, 16
+    ),
+    windows.IndexOutOfRange: lambda at: windows.IndexOutOfRange(
+        at("[0, «8»]"), 1, 8, 8, "lens", runtime=True
+    ),
+    windows.BadSubscript: lambda at: windows.BadSubscript(
+        at("0:64:2"), "a step", "pick every second row with `pl.gather`"
+    ),
+    windows.WrongIndexCount: lambda at: windows.WrongIndexCount(at("0:16, :, 0"), "x", 3, 2),
+    windows.ChainedWrite: lambda at: windows.ChainedWrite(at("out[0:8, :][:, 0:8]")),
+    windows.NonConstantExtent: lambda at: windows.NonConstantExtent(at("0:n"), 0),
+    windows.ScalarIntoWindow: lambda at: windows.ScalarIntoWindow(at("0.0"), "the float 0.0"),
+    windows.DivisionByZero: lambda at: windows.DivisionByZero(at("64 // n"), "//"),
+    windows.ValidRegionLost: lambda at: windows.ValidRegionLost(
+        at("tile", 2), "pl.reshape", (16, 100), (16, 128)
+    ),
+    windows.ValidShapesDiffer: lambda at: windows.ValidShapesDiffer(
+        "pl.add", at("(«a», b)"), (16, 100), at("(a, «b»)"), (16, 64)
+    ),
+    windows.ReshapeNeedsCopy: lambda at: windows.ReshapeNeedsCopy(
+        at("pl.reshape(x[0:16, 0:64], [1, 1024])"), "x", (16, 64), (1, 1024)
+    ),
+    windows.BlockCount: lambda at: windows.BlockCount(at("n // 16"), 0),
+    windows.DependsOnTaskData: lambda at: windows.DependsOnTaskData(
+        at("pl.read(out, [0, 0])"), "out"
+    ),
+    windows.ExtentNotPositive: lambda at: windows.ExtentNotPositive(
+        at("[n - 1, 128]"), "create_tensor", (0, 128), 0
+    ),
+    # E06xx
+    harness.GoldenRaised: lambda at: harness.GoldenRaised(TRACEBACK),
+    harness.GoldenWrongShape: lambda at: harness.GoldenWrongShape("out", (16,), (16, 128)),
+    harness.GoldenWroteNothing: lambda at: harness.GoldenWroteNothing(
+        ["out", "state"], at("golden")
+    ),
+    harness.SpecMismatch: lambda at: harness.SpecMismatch(
+        "x", "shape", "[16, 64]", "[16, 128]", at("x")
+    ),
+    harness.MissingSpec: lambda at: harness.MissingSpec("out", at("out")),
+    harness.ExtraSpec: lambda at: harness.ExtraSpec("scales", ["x", "scale", "out"]),
+    harness.TooBig: lambda at: harness.TooBig("weights", 80 * 2**30, 3 * 2**29),
+    harness.GoldenUnknownName: lambda at: harness.GoldenUnknownName("outt", ["out"]),
+    harness.ArgumentCount: lambda at: harness.ArgumentCount("kernel", 1, ["x", "out"]),
+    harness.ArgumentMismatch: lambda at: harness.ArgumentMismatch(
+        "x", "dtype", "pl.INT32", "pl.FP32"
+    ),
+    harness.InitValueFailed: lambda at: harness.InitValueFailed(
+        "x", "its callable returned shape [16], expected [16, 128]"
+    ),
+    harness.GoldenDataMissing: lambda at: harness.GoldenDataMissing("saved/run1", "out"),
+    harness.BadConfig: lambda at: harness.BadConfig("rtol", -1, "a number of at least 0"),
+    harness.DynamicDimConflict: lambda at: harness.DynamicDimConflict("M", "x", 64, "y", 32),
+    harness.UnknownData: lambda at: harness.UnknownData("x", "complex64", ["float32", "int32"]),
+    harness.ArgumentMissing: lambda at: harness.ArgumentMissing("x"),
+    harness.ArgumentUnknown: lambda at: harness.ArgumentUnknown("xs", ["x", "out"]),
+    harness.BadSpec: lambda at: harness.BadSpec(
+        "spec `x` has no dtype", "write `TensorSpec(name, shape, dtype)`"
+    ),
+    harness.UnknownConfigField: lambda at: harness.UnknownConfigField("rtoll", ["rtol", "atol"]),
+    harness.UnsupportedConfig: lambda at: harness.UnsupportedConfig(
+        "distributed_config", "distributed programs"
+    ),
+    harness.ComparatorFailed: lambda at: harness.ComparatorFailed(
+        "out", "raised an exception", TRACEBACK
+    ),
+    harness.OutputMismatch: lambda at: harness.OutputMismatch(
+        "out", "mismatched elements: 3/2048\nworst: [0, 7] actual 1.5, expected 1.0"
+    ),
+    harness.ReadOnlyOutput: lambda at: harness.ReadOnlyOutput("out"),
+    harness.BadDataFile: lambda at: harness.BadDataFile("x", "out.npz holds objects"),
+    harness.BadRunCall: lambda at: harness.BadRunCall("specs and tensors are mixed"),
+    # E07xx
+    command.FileMissing: lambda at: command.FileMissing("helo.py", ["hello.py"]),
+    command.NotAScript: lambda at: command.NotAScript("weights.bin", "it is not UTF-8 text"),
+    command.NoProgramFound: lambda at: command.NoProgramFound("script.py"),
+    command.SeveralPrograms: lambda at: command.SeveralPrograms("script.py", ["Add", "Mul"]),
+    command.BadFlag: lambda at: command.BadFlag(
+        "--formt", "there is no such flag", ["--format", "--program"]
+    ),
+    command.ScriptRaised: lambda at: command.ScriptRaised("script.py", TRACEBACK),
+    command.UnknownCode: lambda at: command.UnknownCode("E0230", ["E0203", "E0220"]),
+    command.MissingModule: lambda at: command.MissingModule("torch", "`script.py`", "torch"),
+    command.CannotWrite: lambda at: command.CannotWrite("build_output", "no space left"),
+    command.UnknownPlatform: lambda at: command.UnknownPlatform(
+        "a2a3sin", ["a2a3", "a2a3sim", "a5", "a5sim"]
+    ),
+    command.UnknownEngine: lambda at: command.UnknownEngine("interpr", ["interp"]),
+    command.NotProvided: lambda at: command.NotProvided(
+        "pypto.runtime.RunConfg", known=["RunConfig", "run"]
+    ),
+    command.AnotherPypto: lambda at: command.AnotherPypto(
+        "golden", "scripts/golden", "Tilelet's `golden`", "tilelet run --own golden script.py"
+    ),
+    # E08xx
+    unsupported.UnsupportedConstruct: lambda at: unsupported.UnsupportedConstruct(
+        at("@pl.jit.host"), "`@pl.jit.host`", "call the kernel from plain Python"
+    ),
+    unsupported.DistributedOp: lambda at: unsupported.DistributedOp(at("pld.put"), "pld.put"),
+    unsupported.ExternalKernel: lambda at: unsupported.ExternalKernel(at("fast_exp"), "fast_exp"),
+    unsupported.MxFormat: lambda at: unsupported.MxFormat(at("pl.matmul_mx"), "pl.matmul_mx"),
+    unsupported.HandWrittenPipe: lambda at: unsupported.HandWrittenPipe(
+        at("pl.tpush_to_aic(tile, split=0)"), "pl.tpush_to_aic"
+    ),
+    unsupported.UnsupportedDType: lambda at: unsupported.UnsupportedDType(at("pl.FP4"), "pl.FP4"),
+    unsupported.UnsupportedLevel: lambda at: unsupported.UnsupportedLevel(
+        at("level=pl.Level.HOST"), "pl.Level.HOST"
+    ),
+    unsupported.UnsupportedFunctionType: lambda at: unsupported.UnsupportedFunctionType(
+        at("type=pl.FunctionType.Graph"), "Graph"
+    ),
+    unsupported.UnsupportedOp: lambda at: unsupported.UnsupportedOp(
+        at("pl.random"), "pl.random", "pass random numbers as an input"
+    ),
+    unsupported.UnsupportedKeyword: lambda at: unsupported.UnsupportedKeyword(
+        at("c_matrix_nz=True"), "pl.matmul", "c_matrix_nz", "results are always row-major here"
+    ),
+    # W0xxx
+    cautions.RetiredSpelling: lambda at: cautions.RetiredSpelling(
+        at("pl.incore()"), "pl.incore()", "pl.at(level=pl.Level.CORE_GROUP)"
+    ),
+    cautions.NoEffect: lambda at: cautions.NoEffect(
+        at("allow_early_resolve=True"), "`allow_early_resolve=`", "it tunes the device scheduler"
+    ),
+    cautions.LoopMayNotRun: lambda at: cautions.LoopMayNotRun(at("last", 2), "last", at("last")),
+    cautions.InitNameAfterLoop: lambda at: cautions.InitNameAfterLoop(
+        at("start", 3), "start", "done", at("init_values=(start,)")
+    ),
+    cautions.DirectionIgnored: lambda at: cautions.DirectionIgnored(at("pl.Out"), "x"),
+    cautions.FloatPad: lambda at: cautions.FloatPad(at('float("-inf")'), "-inf", "pl.PadValue.min"),
+    cautions.PadNotIdentity: lambda at: cautions.PadNotIdentity(
+        at("pl.row_max(filled)"),
+        "pl.row_max",
+        at("pl.PadValue.zero"),
+        "pl.PadValue.zero",
+        "pl.PadValue.min",
+    ),
+    cautions.SeedIndexKeepsAxis: lambda at: cautions.SeedIndexKeepsAxis(
+        at("x[3, 0:64]"), 0, (1, 64)
+    ),
+    cautions.PromotedToTile: lambda at: cautions.PromotedToTile(at("x[3]"), (128,), (1, 128)),
+    cautions.ImplicitScope: lambda at: cautions.ImplicitScope(at("pl.mul(x, 0.0)"), "pl.mul"),
+    cautions.AssembleCopies: lambda at: cautions.AssembleCopies(
+        at("pl.assemble(out, x, [0, 0])"), "its source is a parameter"
+    ),
+    cautions.ValidationSkipped: lambda at: cautions.ValidationSkipped("no golden was given"),
+    cautions.ModelledDevice: lambda at: cautions.ModelledDevice("a2a3"),
+}
