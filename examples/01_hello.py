@@ -39,7 +39,6 @@ SPECS = [
     TensorSpec("out", [ROWS, COLS], pl.FP32, is_output=True),
 ]
 
-
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("-p", "--platform", default="a2a3sim")

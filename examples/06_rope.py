@@ -56,7 +56,6 @@ SPECS = [
     TensorSpec("out", [TOKENS, WIDTH], pl.FP32, is_output=True),
 ]
 
-
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("-p", "--platform", default="a2a3sim")

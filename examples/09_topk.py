@@ -46,7 +46,6 @@ SPECS = [
     TensorSpec("indices", [ROWS, K], pl.INT32, is_output=True),
 ]
 
-
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("-p", "--platform", default="a2a3sim")

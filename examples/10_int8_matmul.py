@@ -57,7 +57,6 @@ SPECS = [
     TensorSpec("out", [M, N], pl.FP32, is_output=True),
 ]
 
-
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("-p", "--platform", default="a2a3sim")

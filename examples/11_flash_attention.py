@@ -65,7 +65,6 @@ SPECS = [
     TensorSpec("out", [ROWS, DIM], pl.FP32, is_output=True),
 ]
 
-
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("-p", "--platform", default="a2a3sim")

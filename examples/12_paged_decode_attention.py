@@ -1,6 +1,6 @@
-"""Decode attention over a paged cache: a block table says where each page of a sequence lies.
+"""Decode attention over a paged cache; a block table says where each page of a sequence lies.
 
-The last page is only partly full: `valid_shape` loads what is there, and `fillpad` makes the missing
+The last page may be partly full: `valid_shape` loads what is there, `fillpad` makes the missing
 scores minus infinity, so that they count for nothing.
 """
 
@@ -11,16 +11,16 @@ import numpy as np
 import tilelet.language as pl
 from tilelet.runtime import TensorSpec, run_jit
 
-BATCH, HEADS, DIM, PAGE, PAGES_EACH = 4, 16, 64, 64, 4
-POOL, SCALE = BATCH * PAGES_EACH, DIM**-0.5
+BATCH, HEADS, DIM, PAGE, PAGES = 4, 16, 64, 64, 4
+POOL, SCALE = BATCH * PAGES, DIM**-0.5
 
 
 @pl.jit
-def paged_attention(
+def attention(
     q: pl.Tensor[[BATCH * HEADS, DIM], pl.BF16],
     k_pool: pl.Tensor[[POOL * PAGE, DIM], pl.BF16],
     v_pool: pl.Tensor[[POOL * PAGE, DIM], pl.BF16],
-    block_table: pl.Tensor[[BATCH, PAGES_EACH], pl.INT32],
+    block_table: pl.Tensor[[BATCH, PAGES], pl.INT32],
     seq_lens: pl.Tensor[[BATCH], pl.INT32],
     out: pl.Out[pl.Tensor[[BATCH * HEADS, DIM], pl.FP32]],
 ):
@@ -52,27 +52,21 @@ def paged_attention(
 def golden(tensors):
     q, k, v = (tensors[n].astype(np.float64) for n in ("q", "k_pool", "v_pool"))
     for b in range(BATCH):
-        pages = tensors["block_table"][b][:, None] * PAGE + np.arange(PAGE)
-        rows = pages.reshape(-1)[: tensors["seq_lens"][b]]
-        mine = slice(b * HEADS, (b + 1) * HEADS)
+        rows = np.add.outer(tensors["block_table"][b] * PAGE, np.arange(PAGE)).ravel()
+        rows, mine = rows[: tensors["seq_lens"][b]], slice(b * HEADS, (b + 1) * HEADS)
         p = np.exp(q[mine] @ k[rows].T * SCALE)
         tensors["out"][mine] = p / p.sum(axis=1, keepdims=True) @ v[rows]
 
 
-def normal(seed, rows):
-    return lambda: 1.5 * np.random.default_rng(seed).normal(size=(rows, DIM))
-
-
-SCATTERED = np.random.default_rng(4).permutation(POOL).reshape(BATCH, PAGES_EACH)
+RNG = np.random.default_rng(1)
 SPECS = [
-    TensorSpec("q", [BATCH * HEADS, DIM], pl.BF16, normal(1, BATCH * HEADS)),
-    TensorSpec("k_pool", [POOL * PAGE, DIM], pl.BF16, normal(2, POOL * PAGE)),
-    TensorSpec("v_pool", [POOL * PAGE, DIM], pl.BF16, normal(3, POOL * PAGE)),
-    TensorSpec("block_table", [BATCH, PAGES_EACH], pl.INT32, SCATTERED),
+    TensorSpec("q", [BATCH * HEADS, DIM], pl.BF16, RNG.normal(0, 1.5, (BATCH * HEADS, DIM))),
+    TensorSpec("k_pool", [POOL * PAGE, DIM], pl.BF16, RNG.normal(0, 1.5, (POOL * PAGE, DIM))),
+    TensorSpec("v_pool", [POOL * PAGE, DIM], pl.BF16, RNG.normal(0, 1.5, (POOL * PAGE, DIM))),
+    TensorSpec("block_table", [BATCH, PAGES], pl.INT32, RNG.permutation(POOL).reshape(BATCH, -1)),
     TensorSpec("seq_lens", [BATCH], pl.INT32, np.array([1, 64, 65, 250])),
     TensorSpec("out", [BATCH * HEADS, DIM], pl.FP32, is_output=True),
 ]
-
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
@@ -80,8 +74,6 @@ if __name__ == "__main__":
     parser.add_argument("-d", "--device", type=int, default=0)
     args = parser.parse_args()
     config = {"platform": args.platform, "device_id": args.device}
-    result = run_jit(
-        paged_attention, SPECS, golden_fn=golden, runtime_cfg=config, rtol=5e-3, atol=5e-3
-    )
+    result = run_jit(attention, SPECS, golden_fn=golden, runtime_cfg=config, rtol=5e-3, atol=5e-3)
     print(result)
     raise SystemExit(not result.passed)

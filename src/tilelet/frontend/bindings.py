@@ -12,8 +12,8 @@ from tilelet.ir.core import Const, Value
 Binding = object
 
 
-class Reported(Exception):
-    """This expression depends on something whose mistake has been reported already."""
+class ReportedError(Exception):
+    """The expression depends on something whose mistake has been reported already."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Poison:
 
     def raise_at(self, loc: Loc) -> None:
         if self.error is None:
-            raise Reported
+            raise ReportedError
         raise self.error(loc)
 
 
@@ -66,11 +66,11 @@ class Linear:
 class ValueFacts:
     """What the lowering knows of the values of one function, beyond their types."""
 
-    linear: dict[Value, Linear] = field(default_factory=dict)
+    linear: dict[Value, Linear] = field(default_factory=dict[Value, "Linear"])
     # The parameter whose memory a value is, through assembles, loops, scopes and calls.
-    root: dict[Value, Value] = field(default_factory=dict)
+    root: dict[Value, Value] = field(default_factory=dict[Value, Value])
     # Parameters that some op or kernel call writes.
-    written: set[Value] = field(default_factory=set)
+    written: set[Value] = field(default_factory=set[Value])
 
     def linear_of(self, x: object) -> Linear | None:
         if isinstance(x, bool):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 import builtins
+import inspect
 import types
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tilelet import language
 from tilelet.diag.catalogue.cautions import DirectionIgnored
@@ -28,7 +29,7 @@ from tilelet.diag.catalogue.python import (
 from tilelet.diag.core import Loc
 from tilelet.frontend import expressions, kernels, marker_calls, statements
 from tilelet.frontend.bindings import Binding, is_kernel_value
-from tilelet.frontend.context import Context
+from tilelet.frontend.context import Context, Style
 from tilelet.frontend.emitting import default_args, emit_op, to_arg
 from tilelet.frontend.functions import KernelFunction
 from tilelet.frontend.nameflow import NameFlow
@@ -125,8 +126,8 @@ def bind(
     return default_args(spec, **given), locs
 
 
-def _arity(params: list[object]) -> int | str:
-    required = sum(1 for p in params if p.default is p.empty)  # type: ignore[attr-defined]
+def _arity(params: list[inspect.Parameter]) -> int | str:
+    required = sum(1 for p in params if p.default is p.empty)
     return required if required == len(params) else f"{required} to {len(params)} arguments"
 
 
@@ -248,7 +249,7 @@ def _named_object(
 
 
 def computes(function: KernelFunction) -> bool:
-    """Whether a helper computes on tiles without a scope of its own, so that its caller needs one."""
+    """Whether a helper computes on tiles outside any scope of its own: its caller needs one."""
     if function.kind is not FunctionKind.Inline:
         return False
     captured = function.captured()
@@ -323,9 +324,7 @@ def inline(ctx: Context, function: KernelFunction, args: list[Binding], loc: Loc
     return inner.returned[0] if len(inner.returned) == 1 else inner.returned
 
 
-def _inline_style(ctx: Context, function: KernelFunction) -> object:
-    from dataclasses import replace
-
+def _inline_style(ctx: Context, function: KernelFunction) -> Style:
     return replace(function.style, implied=ctx.style.implied, guards_outputs=False)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -53,19 +53,19 @@ class Context:
     flow: NameFlow
     style: Style
     facts: ValueFacts
-    env: dict[str, Binding] = field(default_factory=dict)
-    ops: list[Op] = field(default_factory=list)
+    env: dict[str, Binding] = field(default_factory=dict[str, Binding])
+    ops: list[Op] = field(default_factory=list[Op])
     in_scope: bool = False
     in_chunked: bool = False  # in an auto scope with chunk loops, outside its in-core parts
     chunk_ok: bool = False  # in an auto scope: loops may say `chunk=`
     scope_loc: Loc | None = None
     caller: Loc | None = None
     # Values that were assembled into: reading them again is a mistake. value -> (where, new name)
-    consumed: dict[Value, tuple[Loc, str]] = field(default_factory=dict)
+    consumed: dict[Value, tuple[Loc, str]] = field(default_factory=dict[Value, "tuple[Loc, str]"])
     # pl.dynamic symbols with a known meaning here: an int, or a Value read from a tensor.
-    dims: dict[SymDim, Binding] = field(default_factory=dict)
+    dims: dict[SymDim, Binding] = field(default_factory=dict[SymDim, Binding])
     # Output parameters by name, for the "rebound without a write" check.
-    outputs: dict[str, Value] = field(default_factory=dict)
+    outputs: dict[str, Value] = field(default_factory=dict[str, Value])
     # Where `pl.yield_` of the innermost explicit loop leaves its values; None elsewhere.
     loop_yield: list[tuple[Binding, ...]] | None = None
     returned: tuple[Binding, ...] | None = None
@@ -78,7 +78,9 @@ class Context:
         return self.source.loc(node, self.caller)
 
     @contextlib.contextmanager
-    def nested(self, *, scope: Loc | None = None, chunked: bool = False) -> Iterator[list[Op]]:
+    def nested(
+        self, *, scope: Loc | None = None, chunked: bool = False
+    ) -> Generator[list[Op], None, None]:
         """Collect the ops of an inner block. Names bound inside are dropped again at the end.
 
         `scope`: the block is an in-core scope that starts there.
@@ -131,7 +133,7 @@ class Context:
         return results
 
     def fork(self, **changes: object) -> Context:
-        """This context with other fields; ops, facts, and consumed values stay shared."""
+        """The same context with other fields; ops, facts, and consumed values stay shared."""
         return replace(self, **changes)  # type: ignore[arg-type]
 
 

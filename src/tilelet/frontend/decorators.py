@@ -53,9 +53,9 @@ def function(
     python: Callable[..., Any] | None = None,
     /,
     *,
-    type: FunctionKind = FunctionKind.Opaque,
+    type: FunctionKind = FunctionKind.Opaque,  # noqa: A002
     strict_ssa: bool = False,
-    auto_scope: bool = True,
+    auto_scope: bool = True,  # noqa: ARG001
 ) -> Any:
     """A function of a program: `@pl.function` or `@pl.function(type=pl.FunctionType.InCore)`.
 

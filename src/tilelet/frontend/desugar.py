@@ -90,7 +90,7 @@ class _Jumps:
             return [*before, ast.copy_location(ast.For(s.target, s.iter, body, []), s)]
         test = s.test
         if loop.stop in loop.uses:
-            test = _and_not(s, loop.stop, test)
+            test = _and_not(loop.stop, test)
         return [*before, ast.copy_location(ast.While(test, body, []), s)]
 
 
@@ -131,7 +131,7 @@ def _if_not(at: ast.stmt, flag: str, body: list[ast.stmt]) -> ast.stmt:
     return new
 
 
-def _and_not(at: ast.stmt, flag: str, test: ast.expr) -> ast.expr:
+def _and_not(flag: str, test: ast.expr) -> ast.expr:
     stopped = ast.UnaryOp(ast.Not(), ast.Name(flag, ast.Load()))
     new = ast.copy_location(ast.BoolOp(ast.And(), [stopped, test]), test)
     return ast.fix_missing_locations(new)

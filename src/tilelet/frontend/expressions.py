@@ -299,9 +299,9 @@ _WORDS: dict[type[ast.expr], tuple[str, str]] = {
 def _python_only(ctx: Context, node: ast.expr) -> Binding:
     """Syntax the language does not have: fine if it is plain Python on captured objects."""
     names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
-    what, help = _WORDS.get(type(node), ("this expression", ""))
+    what, instead = _WORDS.get(type(node), ("this expression", ""))
     if isinstance(node, ast.Lambda) or names & ctx.env.keys() or calls.mentions_ops(ctx, node):
-        raise UnsupportedExpression(ctx.loc(node), what, help)
+        raise UnsupportedExpression(ctx.loc(node), what, instead)
     return run_python(ctx, node)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import inspect
 import types
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -31,10 +32,10 @@ class KernelFunction:
     frame_names: Mapping[str, object] = field(default_factory=dict)
     given_source: tuple[SourceFile, ast.FunctionDef] | None = None
 
-    def __call__(self, *args: object, **kwargs: object) -> object:
-        from tilelet.diag.catalogue.ops import CalledOutsideKernel
+    def __call__(self, *_: object, **__: object) -> object:
+        from tilelet.diag.catalogue.python import OpOutsideKernel
 
-        raise CalledOutsideKernel(self.name)
+        raise OpOutsideKernel(self.name)
 
     @functools.cached_property
     def _found(self) -> tuple[SourceFile, ast.FunctionDef]:
@@ -77,11 +78,5 @@ class KernelFunction:
             names.update(self.python.__globals__)
         names.update(self.frame_names)
         if self.python is not None and self.python.__closure__:
-            for name, cell in zip(
-                self.python.__code__.co_freevars, self.python.__closure__, strict=False
-            ):
-                try:
-                    names[name] = cell.cell_contents
-                except ValueError:
-                    continue  # not bound yet: reading it is an undefined name
+            names.update(inspect.getclosurevars(self.python).nonlocals)
         return names

@@ -16,7 +16,7 @@ from tilelet.frontend.context import Context
 from tilelet.frontend.emitting import spilled
 from tilelet.frontend.functions import KernelFunction
 from tilelet.ir.core import Arg, Direction, Function, FunctionKind, Value, scalar_dtype
-from tilelet.ir.types import ArrayType, ScalarType, TensorType, TileType, Type
+from tilelet.ir.types import ArrayType, ScalarType, TensorType, Type
 from tilelet.language import markers
 from tilelet.ops import structure
 

@@ -81,9 +81,8 @@ def lower_for(ctx: Context, s: ast.For, live: Names) -> None:
     except TypeError:
         kind = None
     if kind is None or not isinstance(s.iter, ast.Call):
-        if isinstance(s.iter, ast.Call) and isinstance(s.iter.func, ast.Name):
-            if s.iter.func.id == "range" and marker is None:
-                raise PythonRange(ctx.loc(s.iter))
+        if ast.unparse(s.iter).startswith("range(") and marker is None:
+            raise PythonRange(ctx.loc(s.iter))
         raise BadLoopIterator(ctx.loc(s.iter), f"`{ast.unparse(s.iter)}`")
     if s.orelse:
         raise BadLoopTarget(ctx.loc(s.orelse[0]), "no `else` branch")
@@ -188,7 +187,8 @@ def _lower_spmd(ctx: Context, s: ast.For, live: Names) -> None:
 
 def _lower_chunked(ctx: Context, s: ast.For, header: LoopHeader, live: Names) -> None:
     """A chunk loop in an auto scope: parallel nests stay loops around an implied scope; a
-    sequential one goes into a scope whole."""
+    sequential one goes into a scope whole.
+    """
     if header.kind != "parallel" or not _parallel_nest(ctx, s):
         info = scopes.ScopeInfo("implied", ctx.loc(s.iter))
         scopes.lower_scope(ctx, info, [s], live)
@@ -266,7 +266,7 @@ def _implicit(
 
 
 def _drop_constants(
-    ctx: Context, state: LoopState, ends: dict[str, Binding], exposed: Names, runs: bool
+    state: LoopState, ends: dict[str, Binding], exposed: Names, runs: bool
 ) -> dict[str, Binding]:
     """Names that hold one compile-time constant whenever they are read need not be carried."""
     constants: dict[str, Binding] = {}
@@ -290,15 +290,15 @@ def _lower_counted(ctx: Context, s: ast.For, header: LoopHeader, live: Names) ->
     while True:
         index = Value(index_name, INDEX, ctx.loc(s.target))
         state.fresh_params()
-        ends, ops, env = _run_body(ctx, s, state, {index_name: index}, live_inside, chunked, header)
-        constants = _drop_constants(ctx, state, ends, exposed, bool(header.trips))
+        ends, ops = _run_body(ctx, s, state, {index_name: index}, live_inside, chunked, header)
+        constants = _drop_constants(state, ends, exposed, bool(header.trips))
         state.carried = [c for c in state.carried if c.name not in constants]
         if _settle(ctx, state, ends, ops, header.loc):
             break
     args: dict[str, Arg] = {
         "start": header.start, "stop": header.stop, "step": header.step,
-        "init": _inits(ctx, state, header), "kind": header.kind, "chunk": header.chunk if chunked else None,
-        "policy": header.policy, "stage": header.stage,
+        "init": _inits(ctx, state, header), "kind": header.kind,
+        "chunk": header.chunk if chunked else None, "policy": header.policy, "stage": header.stage,
     }  # fmt: skip
     params = (index, *(c.param for c in state.carried if c.param is not None))
     block = finish_block(ops, params, _yields(state, ends), header.loc)
@@ -311,7 +311,7 @@ def _lower_counted(ctx: Context, s: ast.For, header: LoopHeader, live: Names) ->
 def _run_body(
     ctx: Context, s: ast.For | ast.While, state: LoopState, bind: dict[str, Binding], live: Names,
     chunked: bool, header: LoopHeader,
-) -> tuple[dict[str, Binding], list[Op], dict[str, Binding]]:  # fmt: skip
+) -> tuple[dict[str, Binding], list[Op]]:  # fmt: skip
     """Lower the body once; gives what each carried name is at its end."""
     with ctx.nested() as ops:
         ctx.env.update(bind)
@@ -333,7 +333,7 @@ def _run_body(
             raise YieldMismatch(header.loc, len(yielded[0]), state.explicit, header.loc)
         for c, value in zip(state.carried, yielded[0], strict=False):
             ends[c.name] = value
-    return ends, ops, env
+    return ends, ops
 
 
 def _state(
@@ -472,11 +472,11 @@ def _carried_names(ctx: Context, node: ast.expr, count: int, wanted: str) -> lis
 def _yield_targets(ctx: Context, body: list[ast.stmt]) -> list[str]:
     """Names that `a, b = pl.yield_(...)` of this very loop binds."""
     for s in body:
-        if isinstance(s, ast.Assign) and isinstance(s.value, ast.Call):
-            if calls.static_callee(ctx, s.value) is markers.yield_:
-                target = s.targets[0]
-                parts = target.elts if isinstance(target, ast.Tuple) else [target]
-                return [p.id for p in parts if isinstance(p, ast.Name)]
+        is_call = isinstance(s, ast.Assign) and isinstance(s.value, ast.Call)
+        if is_call and calls.static_callee(ctx, s.value) is markers.yield_:
+            target = s.targets[0]
+            parts = target.elts if isinstance(target, ast.Tuple) else [target]
+            return [p.id for p in parts if isinstance(p, ast.Name)]
     return []
 
 
@@ -515,7 +515,7 @@ def _lower_condition_loop(
     live_inside = live | ctx.flow.live_before(s.body, live) | test_names
     while True:
         state.fresh_params()
-        ends, ops, _ = _run_body(ctx, s, state, {}, live_inside, False, header)
+        ends, ops = _run_body(ctx, s, state, {}, live_inside, False, header)
         if _settle(ctx, state, ends, ops, header.loc):
             break
     inits = _inits(ctx, state, header)
@@ -528,7 +528,7 @@ def _lower_condition_loop(
             if c.param is not None:
                 ctx.env[c.name] = c.param
         condition = expressions.evaluate(ctx, test)
-        statements.check_condition(ctx, condition, header.loc)
+        statements.check_condition(condition, header.loc)
     cond = finish_block(
         cond_ops,
         tuple(c.param for c in state.carried if c.param),

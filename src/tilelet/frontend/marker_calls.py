@@ -82,7 +82,8 @@ def _extreme(name: str) -> Handler:
 
 def _reduction(ctx: Context, name: str, values: list[Binding], node: ast.Call) -> Binding:
     x = values[0]
-    assert isinstance(x, Value) and isinstance(x.type, (TensorType, TileType))
+    assert isinstance(x, Value)
+    assert isinstance(x.type, (TensorType, TileType))
     keywords = {k.arg: expressions.evaluate(ctx, k.value) for k in node.keywords}
     axis = values[1] if len(values) > 1 else keywords.get("axis", -1)
     rank = len(x.type.shape)
@@ -118,9 +119,9 @@ def _yield(ctx: Context, node: ast.Call) -> Binding:
     return values[0] if len(values) == 1 else values
 
 
-def _misplaced(what: str, help: str) -> Handler:
+def _misplaced(what: str, instead: str) -> Handler:
     def lower(ctx: Context, node: ast.Call) -> Binding:
-        raise UnsupportedExpression(ctx.loc(node), what, help)
+        raise UnsupportedExpression(ctx.loc(node), what, instead)
 
     return lower
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeGuard
@@ -81,7 +82,7 @@ class ModuleBuilder:
         given: tuple[Type, ...] | None = None,
         constants: Mapping[str, Constant] | None = None,
     ) -> Function:
-        """Lower one function. `given`: types of the arguments; `constants`: parameters bound now."""
+        """Lower one function, given argument types, with some parameters bound to constants."""
         params, env = _bind_parameters(function, given, constants or {})
         ctx = Context(
             module=self,
@@ -134,10 +135,8 @@ class ModuleBuilder:
         except TooManyErrors:
             entry = ""
         except UserError as problem:
-            try:
+            with contextlib.suppress(TooManyErrors):
                 self.sink.add(problem)
-            except TooManyErrors:
-                pass
             entry = ""
         return self.finish(entry)
 

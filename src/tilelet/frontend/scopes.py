@@ -301,7 +301,7 @@ def _scalar_outside(
             return arg
         op = made_by.get(arg)
         if op is None or not op.name.startswith("scalar."):
-            raise _NotAgain
+            raise _NotAgainError
         copied = ctx.emit(
             op.spec, {p: again(a) for p, a in op.args.items()}, (arg.type,), op.loc, (arg.name,)
         )
@@ -309,12 +309,12 @@ def _scalar_outside(
 
     try:
         return again(value)
-    except _NotAgain:
+    except _NotAgainError:
         def_loc = value.loc
         return Poison(lambda use: ScalarLeavesScope(use, name, def_loc))
 
 
-class _NotAgain(Exception):
+class _NotAgainError(Exception):
     """The scalar depends on data, not only on index arithmetic."""
 
 

@@ -16,11 +16,11 @@ from tilelet.diag.catalogue.python import (
 )
 from tilelet.diag.core import Loc, UserError
 from tilelet.frontend import annotations, calls, expressions, joins, loops, scopes, subscripts
-from tilelet.frontend.bindings import Binding, Poison, Reported
+from tilelet.frontend.bindings import Binding, Poison, ReportedError
 from tilelet.frontend.context import Context, finish_block
 from tilelet.frontend.nameflow import NONE, Names
 from tilelet.ir.core import Arg, Const, Op, Value, scalar_dtype
-from tilelet.ir.types import TensorType, TileType, Type
+from tilelet.ir.types import TileType, Type
 from tilelet.ops import structure
 from tilelet.ops.registry import spec_of
 
@@ -84,7 +84,7 @@ def recovering(ctx: Context, stmts: list[ast.stmt], lower: Callable[[], object])
     """Run `lower`; report a mistake and poison the names it would have bound."""
     try:
         lower()
-    except (UserError, Reported) as problem:
+    except (UserError, ReportedError) as problem:
         if isinstance(problem, UserError):
             ctx.sink.add(problem)
         for name in ctx.flow.stores(stmts):
@@ -114,8 +114,8 @@ def _lower(ctx: Context, s: ast.stmt, live: Names) -> None:
         case ast.Pass():
             pass
         case _:
-            what, help = _STATEMENTS.get(type(s), (f"`{type(s).__name__}`", ""))
-            raise UnsupportedStatement(ctx.loc(s), what, help)
+            what, instead = _STATEMENTS.get(type(s), (f"`{type(s).__name__}`", ""))
+            raise UnsupportedStatement(ctx.loc(s), what, instead)
 
 
 # --- assignments ---------------------------------------------------------------------------------
@@ -228,7 +228,7 @@ def _if(ctx: Context, s: ast.If, live: Names) -> None:
             condition = condition.value
         lower_block(ctx, s.body if condition else s.orelse, live)
         return
-    check_condition(ctx, condition, ctx.loc(s.test))
+    check_condition(condition, ctx.loc(s.test))
     consumed = dict(ctx.consumed)
     with ctx.nested() as then_ops:
         lower_block(ctx, s.body, live)
@@ -278,7 +278,7 @@ def _emit_if(
             ctx.facts.root[result] = root
 
 
-def check_condition(ctx: Context, condition: Binding, loc: Loc) -> None:
+def check_condition(condition: Binding, loc: Loc) -> None:
     dtype = scalar_dtype(condition)
     if dtype is None or dtype.name != "BOOL":
         raise NonBoolCondition(loc, expressions.describe(condition))

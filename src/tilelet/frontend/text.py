@@ -19,7 +19,7 @@ _LANGUAGE_MODULES = ("tilelet.language", "pypto.language")
 
 
 def parse(text: str, name: str | None = None) -> Program:
-    """The program in `text`: imports of the language, constants, `pl.dynamic` symbols, one class."""
+    """The program in `text`: imports of the language, constants, dynamic dims and one class."""
     from tilelet.frontend.decorators import build_program
 
     file = name or f"<pl.parse {next(_serial)}>"

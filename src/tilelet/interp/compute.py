@@ -165,9 +165,10 @@ class Compute:
     def _seed_tile(self, array: Array, shape: Shape, valid: Shape, regions: Regions) -> TileValue:
         """The result when its region is forgotten, or is that of the left operand."""
         data = padded(array, shape, valid) if self._cut and valid != shape else array
-        left = next(iter(regions.values()), None)
-        if self._op.spec.group == "elementwise" and len(regions) > 1 and left and left[0] == shape:
-            return TileValue(padded(data, shape, left[1]), left[1])
+        if self._op.spec.group == "elementwise" and "rhs" in self._op.args:
+            left_shape, left_valid = next(iter(regions.values()))
+            if left_shape == shape and left_valid != shape:
+                return TileValue(padded(data, shape, left_valid), left_valid)
         return TileValue(data, shape)
 
 

@@ -10,7 +10,7 @@ The contract, in the order the rules apply (a compiled engine must reproduce it 
      `trunc` and `odd` give the largest finite value; `floor` gives -infinity for negative x and the
      largest finite value for positive x, `ceil` the mirror image.
    * FP8E4M3FN has no infinity: wherever one is due (overflow as above, or x is infinite) it gives
-     the largest finite value, +-448, so every mode saturates. torch (from 2.12) does the same;
+     the largest finite value, +-448, so every mode saturates. torch 2.13 does the same;
      ml_dtypes' own conversion, which gives NaN, is not used for that.
    * NaN stays NaN. Sign and payload of a NaN are not part of the contract, here or elsewhere.
 3. float -> int: x is rounded to an integer by the mode, then saturated to the target's range; NaN

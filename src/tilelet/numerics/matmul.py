@@ -105,8 +105,10 @@ def _chunks_of_k(a: Array, b: Array, products: int, block: Array) -> list[tuple[
 
 def _accumulate_exact_products(a: Array, b: Array, start: Array) -> Array:
     total = start
-    for a_k, b_k in _chunks_of_k(a, b, _EXACT_PRODUCTS, start):
-        products = np.multiply(a_k, b_k, order="C")
+    chunks = _chunks_of_k(a, b, _EXACT_PRODUCTS, start)
+    buffer = np.empty((len(chunks[0][0]), *start.shape), np.float32)
+    for a_k, b_k in chunks:
+        products = np.multiply(a_k, b_k, out=buffer[: len(a_k)])
         products[0] += total
         total = fold_ascending(products.reshape(len(products), -1), np.add).reshape(start.shape)
     return total
@@ -122,10 +124,12 @@ def _accumulate_fma(a: Array, b: Array, start: Array) -> Array:
     """
     total = start.astype(np.float64)
     narrowed = np.empty_like(start)
-    for a_k, b_k in _chunks_of_k(a, b, _FMA_PRODUCTS, start):
-        products = np.multiply(a_k, b_k, order="C", dtype=np.float64)
+    chunks = _chunks_of_k(a, b, _FMA_PRODUCTS, start)
+    buffers = np.empty((2, len(chunks[0][0]), *start.shape), np.float64)
+    for a_k, b_k in chunks:
+        products, sums = buffers[:, : len(a_k)]
+        np.multiply(a_k, b_k, out=products, dtype=np.float64)
         before = total.copy()
-        sums = np.empty_like(products)
         for product, rounded in zip(products, sums):
             np.add(total, product, out=rounded)
             narrowed[...] = rounded

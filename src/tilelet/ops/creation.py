@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tilelet import dtypes
-from tilelet.diag.catalogue.ops import BadArgument, NotConstant, SortGeometry
+from tilelet.diag.catalogue.ops import BadArgument, NotConstant
 from tilelet.dtypes import DType
 from tilelet.ir.core import Value
 from tilelet.ir.types import Mem, TensorType, TileType, Type
@@ -141,7 +141,7 @@ def _infer_ramp(call: Call) -> infer.Types:
     infer.check_range(call, "start", dtype)
     infer.flag(call, "descending")
     if math.prod(shape[:-1]) != 1 or shape[-1] == 1:
-        raise SortGeometry(call.at("shape"), call.op, shape, "one row of at least two columns")
+        raise infer.bad(call, "shape", "one row `[1, N]` of at least two columns")
     return (TileType(shape, dtype),)
 
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from tilelet import numerics
 from tilelet.diag.catalogue.ops import BadChoice, ShapeMismatch
 from tilelet.diag.catalogue.windows import ValidShapeTooLarge
-from tilelet.dtypes import BOOL, DType
+from tilelet.dtypes import BOOL, FP8E4M3FN, DType
 from tilelet.ir.core import Arg, Value
-from tilelet.ir.types import ShapedType, TileType, Type
+from tilelet.ir.types import Dim, TileType
 from tilelet.numerics.casts import Array
 from tilelet.ops import infer, valid
 from tilelet.ops.annotations import Int, Ints, Shaped
@@ -52,17 +53,14 @@ def pad_element(pad_value: Arg, dtype: DType) -> Any:
     """The element that fills the padding: infinities for floats, the type's limits for integers."""
     kind = pad_kind(pad_value)
     if kind is PadValue.zero or dtype is BOOL:
-        return dtype.numpy.type(kind is PadValue.max)
+        return dtype.numpy.type(int(kind is PadValue.max))
     if dtype.is_float:
-        infinity = np.asarray(np.inf if kind is PadValue.max else -np.inf, np.float32)
-        # A type without infinities gets its largest finite value.
-        return numerics.cast(infinity, dtype, "trunc" if not _has_infinity(dtype) else "rint")[()]
+        limit = ml_dtypes.finfo(dtype.numpy).max
+        # FP8E4M3FN has no infinity: it gets its largest finite value.
+        limit = limit if dtype is FP8E4M3FN else dtype.numpy.type(np.inf)
+        return limit if kind is PadValue.max else -limit
     limits = np.iinfo(dtype.numpy)
     return dtype.numpy.type(limits.max if kind is PadValue.max else limits.min)
-
-
-def _has_infinity(dtype: DType) -> bool:
-    return bool(np.isinf(np.asarray(np.inf, np.float32).astype(dtype.numpy).astype(np.float32)))
 
 
 def padded(x: Array, region: Valid, pad_value: Arg, shape: Shape | None = None) -> Array:
@@ -162,24 +160,20 @@ def fillpad_expand(
 # --- marking -------------------------------------------------------------------------------------
 
 
-def check_valid_shape(call: Call, param: str, entries: tuple[Arg, ...], t: ShapedType) -> None:
-    """Constant valid extents must fit the value."""
-    for i, (entry, extent) in enumerate(zip(entries, t.shape)):
-        wanted = infer.int_of(entry)
-        if wanted is not None and (wanted < 0 or (isinstance(extent, int) and wanted > extent)):
-            raise ValidShapeTooLarge(call.at(param), i, wanted, extent)
+def check_valid_extent(call: Call, param: str, axis: int, entry: Arg, extent: Dim) -> None:
+    """A constant valid extent must fit its axis."""
+    wanted = infer.int_of(entry)
+    if wanted is not None and (wanted < 0 or (isinstance(extent, int) and wanted > extent)):
+        raise ValidShapeTooLarge(call.at(param), axis, wanted, extent)
 
 
 def _infer_set_validshape(call: Call) -> infer.Types:
     x = infer.shaped(call, "x")
     infer.check_rank(call, "x", len(x.shape), 2)
-    for i, param in enumerate(("rows", "cols")):
+    for axis, param in enumerate(("rows", "cols")):
         infer.integer(call, param)
-        wanted, extent = infer.int_of(call[param]), x.shape[i]
-        if wanted is not None and (wanted < 0 or (isinstance(extent, int) and wanted > extent)):
-            raise ValidShapeTooLarge(call.at(param), i, wanted, extent)
-    result: Type = x
-    return (result,)
+        check_valid_extent(call, param, axis, call[param], x.shape[axis])
+    return (x,)
 
 
 def _set_validshape(x: Array, rows: int, cols: int) -> Array:

@@ -8,10 +8,27 @@ from pathlib import Path
 from typing import Any
 
 from tilelet.diag.catalogue.harness import BadConfig, BadRunCall
+from tilelet.diag.text import near
 from tilelet.runtime.config import RunConfig
 from tilelet.runtime.golden import Golden, takes_params
 from tilelet.runtime.specs import ScalarSpec, Spec, TensorSpec
 
+OPTIONS = (
+    "specs",
+    "tensor_specs",
+    "golden",
+    "golden_fn",
+    "golden_data",
+    "config",
+    "compile_cfg",
+    "runtime_cfg",
+    "rtol",
+    "atol",
+    "compare_fn",
+    "compile_only",
+    "runtime_dir",
+    "save_data",
+)
 TOLERANCE = 1e-5  # absolute and relative, unless the script says otherwise
 
 
@@ -49,6 +66,9 @@ def is_spec_list(value: object) -> bool:
 
 def case_of(program: Any, args: Sequence[Any], named: Mapping[str, Any]) -> Case:
     """The case that `run(program, *args, **named)` means."""
+    for name in named:
+        if name not in OPTIONS:
+            raise BadRunCall(f"there is no `{name}=`", near(name, OPTIONS))
     options = {name: value for name, value in named.items() if value is not None}
     _place_positional(args, options)
     specs = _one_of(options, "specs", "tensor_specs")

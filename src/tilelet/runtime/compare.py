@@ -1,7 +1,7 @@
 """How two outputs differ: one scan over both, and the report of what it found.
 
 The rule is that of `torch.allclose`: |actual - expected| <= atol + rtol * |expected| for every
-element. Equal infinities are close, NaN never is. Differences are taken in double, those of integers
+element. Equal infinities are close, NaN never is. Differences are taken in double; of integers,
 exactly.
 """
 

@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tilelet.diag.catalogue.command import CannotWrite
 from tilelet.ir.core import Program
 from tilelet.runtime import engines, reporting, session
 from tilelet.runtime.arrays import Array
 from tilelet.runtime.binding import bind_call, parameters
 from tilelet.runtime.config import RunConfig
 from tilelet.runtime.progress import progress
+from tilelet.runtime.rundir import RunDirectory
 
 
 def compile_program(
@@ -91,3 +93,28 @@ class CompiledProgram:
         from tilelet.ir.printer import print_program
 
         return print_program(self.program)
+
+
+def run_directory(name: str, config: RunConfig | None = None) -> RunDirectory:
+    """The directory that a run of this program writes to, if it writes anything."""
+    chosen = config.directory if config else None
+    return RunDirectory(name, root=session.current().build_dir, exact=chosen)
+
+
+def dump_folder(directory: RunDirectory, config: RunConfig | None = None) -> Path | None:
+    """Where pass dumps go, if anybody asked for them.
+
+    A script's own wish for dumps must not stop its run; one on the command line is an order.
+    """
+    ordered = session.current().dump_passes
+    if not ordered and not (config and config.dump_passes):
+        return None
+    try:
+        folder = directory.path("passes_dump")
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        if ordered:
+            raise CannotWrite(str(error.filename), error.strerror or "") from error
+        session.current().say_once(f"note: no pass dumps: cannot write {error.filename}")
+        return None
+    return folder

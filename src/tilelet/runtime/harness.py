@@ -20,7 +20,12 @@ from tilelet.runtime.arrays import Array
 from tilelet.runtime.binding import Parameter, match_specs, scalars_of
 from tilelet.runtime.bugs import bug_text
 from tilelet.runtime.calls import Case, case_of, is_spec_list
-from tilelet.runtime.compiler import CompiledProgram, compile_program
+from tilelet.runtime.compiler import (
+    CompiledProgram,
+    compile_program,
+    dump_folder,
+    run_directory,
+)
 from tilelet.runtime.config import RunConfig
 from tilelet.runtime.console import Terse, Trace
 from tilelet.runtime.golden import compute_golden
@@ -28,7 +33,6 @@ from tilelet.runtime.golden_cache import GoldenCache
 from tilelet.runtime.inputs import check_memory, initial_array
 from tilelet.runtime.progress import progress
 from tilelet.runtime.result import RunResult
-from tilelet.runtime.rundir import RunDirectory
 from tilelet.runtime.specs import ScalarSpec, Spec, TensorSpec
 from tilelet.runtime.storage import BadFileError, load_array
 from tilelet.runtime.validate import Judge, Judgement
@@ -48,33 +52,12 @@ def run(program: Any, *args: Any, **options: Any) -> Any:
     named = "specs" in options or "tensor_specs" in options
     if not named and not any(is_spec_list(arg) and arg for arg in args):
         return _run_direct(program, args, **options)
-    unknown = set(options) - _OPTIONS
-    if unknown:
-        raise TypeError(f"run() got an unexpected keyword argument {min(unknown)!r}")
     return _run_case(program, args, options)
 
 
 def run_jit(fn: Any, *args: Any, **options: Any) -> RunResult:
     """`run` for a `@pl.jit` function: the specs say what it is specialised to."""
     return run(fn, *args, **options)
-
-
-_OPTIONS = {
-    "specs",
-    "tensor_specs",
-    "golden",
-    "golden_fn",
-    "golden_data",
-    "config",
-    "compile_cfg",
-    "runtime_cfg",
-    "rtol",
-    "atol",
-    "compare_fn",
-    "compile_only",
-    "runtime_dir",
-    "save_data",
-}
 
 
 def _run_direct(program: Any, tensors: Sequence[Any], config: RunConfig | None = None) -> Any:
@@ -111,7 +94,7 @@ def _run_case(program: Any, args: Sequence[Any], options: dict[str, Any]) -> Run
         result.error = "out of memory"
     except Exception as error:
         result.could_run = result.passed = False
-        directory = runner.directory if runner else RunDirectory(result.test_name)
+        directory = runner.directory if runner else run_directory(result.test_name)
         result.error = bug_text(error, program, directory)
     result.execution_time = time.perf_counter() - start
     if not now.count_only or not result.passed:
@@ -128,9 +111,7 @@ class Runner:
         self.console = console
         self.result = result
         self.session = session.current()
-        self.directory = RunDirectory(
-            case.name, root=self.session.build_dir, exact=case.config.directory
-        )
+        self.directory = run_directory(case.name, case.config)
 
     def run(self) -> None:
         case, console = self.case, self.console
@@ -152,23 +133,8 @@ class Runner:
         if not isinstance(program, Program):
             program = _specialise(program, self.case.specs)
             self.result.test_name = program.name
-        dump = self._dump_folder()
-        return compile_program(program, dump, self.case.config)
-
-    def _dump_folder(self) -> Path | None:
-        """Where pass dumps go. A script's own wish cannot stop the run; the command line's can."""
-        asked = self.session.dump_passes
-        if not asked and not self.case.config.dump_passes:
-            return None
-        try:
-            folder = self.directory.path("passes_dump")
-            folder.mkdir(exist_ok=True)
-        except OSError as error:
-            if asked:
-                raise CannotWrite(str(error.filename), error.strerror or "") from error
-            self.session.say_once(f"note: no pass dumps: cannot write {error.filename}")
-            return None
-        return folder
+        folder = dump_folder(self.directory, self.case.config)
+        return compile_program(program, folder, self.case.config)
 
     def _count(self, compiled: CompiledProgram, specs: dict[str, Spec]) -> None:
         """`tilelet tasks`: the control program runs, no kernel does."""
@@ -200,7 +166,7 @@ class Runner:
         if case.golden is not None or case.golden_data is not None:
             with console.stage("compute golden"):
                 expected = self._expected(compiled, specs, tensors)
-        written = {p.name for p in compiled.parameters if p.is_written}
+        written = [p.name for p in compiled.parameters if p.is_written]
         arguments = {n: a.copy() if n in written else a for n, a in pristine.items()}
         with console.stage("runtime"), progress(f"running {compiled.name}"):
             self.result.tasks = compiled.execute(arguments, case.config)

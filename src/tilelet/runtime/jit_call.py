@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilelet.ir.core import Program
-from tilelet.runtime import session
-from tilelet.runtime.compiler import CompiledProgram, compile_program
+from tilelet.runtime.compiler import (
+    CompiledProgram,
+    compile_program,
+    dump_folder,
+    run_directory,
+)
 from tilelet.runtime.config import RunConfig
-from tilelet.runtime.rundir import RunDirectory
 
 # Compiled programs by the identity of the frontend's; the program is kept, so ids stay unique.
 _COMPILED: dict[int, tuple[Program, CompiledProgram]] = {}
@@ -35,17 +38,9 @@ def lower(jit_fn: Any, args: Sequence[Any]) -> Program:
 def compiled(program: Program, config: RunConfig | None = None) -> CompiledProgram:
     """The program after all passes, compiled at most once."""
     known = _COMPILED.get(id(program))
-    dumps = session.current().dump_passes or bool(config and config.dump_passes)
-    if known is not None and not dumps:
+    folder = dump_folder(run_directory(program.name, config), config)
+    if known is not None and folder is None:
         return known[1]
-    folder = None
-    if dumps:
-        directory = RunDirectory(
-            program.name,
-            root=session.current().build_dir,
-            exact=config.directory if config else None,
-        )
-        folder = directory.path("passes_dump")
     result = compile_program(program, folder, config)
     _COMPILED[id(program)] = (program, result)
     return result

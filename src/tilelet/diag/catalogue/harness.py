@@ -430,8 +430,11 @@ class BadRunCall(UserError):
 
     code = "E0627"
 
-    def __init__(self, why: str) -> None:
+    def __init__(self, why: str, suggestions: Sequence[str] = ()) -> None:
         super().__init__(
             f"this call of `run` makes no sense: {why}",
-            helps=["write `run(program, specs, golden_fn=...)` or `run(program, *tensors)`"],
+            helps=[
+                *did_you_mean(suggestions),
+                "write `run(program, specs, golden_fn=...)` or `run(program, *tensors)`",
+            ],
         )

@@ -1,0 +1,184 @@
+"""Import aliases: `pypto…` and `golden…` are Tilelet's own modules under other names.
+
+A finder in front of Python's own answers for these names, so nothing is built before a script
+imports it, and a real `pypto` on the path is neither loaded nor touched.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.abc
+import importlib.machinery
+import sys
+import types
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+# An alias is a module of ours, or a namespace made of names from our modules.
+REAL = {"pypto.language": "tilelet.language"}
+
+_RUNTIME = {
+    "tilelet.runtime": (
+        "RunConfig",
+        "RunResult",
+        "TensorSpec",
+        "ScalarSpec",
+        "CompiledProgram",
+        "run",
+    )
+}
+_SPECS = {"tilelet.runtime": ("TensorSpec", "ScalarSpec")}
+_VALIDATION = {
+    "tilelet.runtime": (
+        "validate_golden",
+        "ratio_allclose",
+        "ratio_reldiff",
+        "topk_pair_compare",
+        "mapped_pool_ratio_allclose",
+        "error_distribution",
+    )
+}
+_GOLDEN_RUNNER = {"tilelet.runtime": ("RunConfig", "RunResult", "run", "run_jit")}
+_PASS_MANAGER = {"tilelet.compat.surface": ("OptimizationStrategy", "PassManager")}
+
+Contents = dict[str, tuple[str, ...]]
+
+NAMESPACES: dict[str, Contents] = {
+    "pypto": {"tilelet.compat.surface": ("DataType", "LogLevel", "set_log_level", "__version__")},
+    "pypto.runtime": _RUNTIME,
+    "pypto.runtime.runner": _RUNTIME,
+    "pypto.runtime.tensor_spec": _SPECS,
+    "pypto.backend": {
+        "tilelet.compat.surface": (
+            "BackendType",
+            "get_backend_type",
+            "is_backend_configured",
+            "reset_for_testing",
+            "set_backend_type",
+        )
+    },
+    "pypto.ir": {
+        "tilelet.compat.surface": (
+            "compile",
+            "python_print",
+            "OptimizationStrategy",
+            "PassManager",
+        ),
+        "tilelet.runtime": ("CompiledProgram",),
+        "tilelet.ir.core": ("Function", "Program"),
+    },
+    "pypto.ir.pass_manager": _PASS_MANAGER,
+    "pypto.ir.compiled_program": {"tilelet.runtime": ("CompiledProgram",)},
+    "pypto.jit": {"tilelet.language": ("jit",)},
+    "golden": {
+        "tilelet.runtime": tuple(
+            name
+            for group in (_GOLDEN_RUNNER, _SPECS, _VALIDATION)
+            for name in group["tilelet.runtime"]
+        )
+    },
+    "golden.runner": _GOLDEN_RUNNER,
+    "golden.spec": _SPECS,
+    "golden.tensor_spec": _SPECS,
+    "golden.validation": _VALIDATION,
+}
+
+ROOTS = ("pypto", "golden")
+
+
+def names_of(module: str) -> list[str]:
+    """What can be imported from an alias module: for suggestions."""
+    contents = NAMESPACES.get(module, {})
+    children = [n.rpartition(".")[2] for n in (*NAMESPACES, *REAL) if n.startswith(f"{module}.")]
+    return sorted({*children, *(name for names in contents.values() for name in names)})
+
+
+class AliasFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Answers imports of the chosen roots."""
+
+    def __init__(self, roots: Sequence[str], on_import: Callable[[str], None]) -> None:
+        """`on_import` hears the name of a root when a script first imports it."""
+        self._roots = tuple(roots)
+        self._on_import = on_import
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None = None,  # noqa: ARG002
+        target: types.ModuleType | None = None,  # noqa: ARG002
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname.partition(".")[0] not in self._roots:
+            return None
+        if fullname in self._roots:
+            self._on_import(fullname)
+        if fullname not in NAMESPACES and fullname not in REAL:
+            return None
+        has_children = any(n.startswith(f"{fullname}.") for n in (*NAMESPACES, *REAL))
+        return importlib.machinery.ModuleSpec(fullname, self, is_package=has_children)
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        name = module.__name__
+        if name in REAL:
+            # The import system hands out what is in `sys.modules` when this returns.
+            sys.modules[name] = importlib.import_module(REAL[name])
+            return
+        module.__doc__ = f"Tilelet's stand-in for `{name}`."
+        if name == "golden":
+            module.__dict__["__all__"] = names_of(name)
+        module.__dict__["__getattr__"] = _lookup(name)
+
+
+def _lookup(module: str) -> Callable[[str], object]:
+    """A module `__getattr__`: names are fetched from their homes when first used."""
+    homes = {name: home for home, names in NAMESPACES[module].items() for name in names}
+
+    def find(name: str) -> object:
+        if name in homes:
+            value = getattr(importlib.import_module(homes[name]), name)
+        elif f"{module}.{name}" in NAMESPACES or f"{module}.{name}" in REAL:
+            value = importlib.import_module(f"{module}.{name}")
+        else:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        setattr(sys.modules[module], name, value)
+        return value
+
+    return find
+
+
+def install(
+    roots: Sequence[str] = ROOTS, on_import: Callable[[str], None] = lambda _: None
+) -> None:
+    """Let `roots` (`pypto`, `golden`) mean Tilelet's modules from now on."""
+    if any(isinstance(finder, AliasFinder) for finder in sys.meta_path):
+        return
+    foreign = [root for root in roots if root in sys.modules and not is_alias(root)]
+    if foreign:
+        raise ImportError(f"another `{foreign[0]}` is already imported in this process")
+    sys.meta_path.insert(0, AliasFinder(roots, on_import))
+
+
+def uninstall() -> None:
+    """Undo `install`: for running several scripts in one process."""
+    sys.meta_path[:] = [f for f in sys.meta_path if not isinstance(f, AliasFinder)]
+    for name in [n for n in sys.modules if is_alias(n) or n in REAL]:
+        del sys.modules[name]
+
+
+def is_alias(module: str) -> bool:
+    """Whether a loaded module is one of ours under another name."""
+    spec = getattr(sys.modules.get(module), "__spec__", None)
+    return isinstance(getattr(spec, "loader", None), AliasFinder)
+
+
+def find_other(root: str) -> str | None:
+    """Where Python's own path has a `root` with code in it; None if nowhere."""
+    spec = importlib.machinery.PathFinder.find_spec(root, sys.path)
+    if spec is None:
+        return None
+    if spec.origin:
+        return spec.origin
+    # A folder without `__init__.py`: a package only if it holds code, else somebody's data.
+    for place in spec.submodule_search_locations or ():
+        if any(Path(place).glob("*.py")):
+            return place
+    return None

@@ -1,0 +1,114 @@
+"""What scripts import from `pypto.backend`, `pypto.ir` and `pypto` itself, in terms of Tilelet."""
+
+from __future__ import annotations
+
+import enum
+from pathlib import Path
+from typing import Any
+
+from tilelet import __version__ as __version__
+from tilelet import dtypes
+from tilelet.ir.core import Program
+from tilelet.runtime.compiler import (
+    CompiledProgram,
+    compile_program,
+    dump_folder,
+    run_directory,
+)
+from tilelet.runtime.config import BackendType, OptimizationStrategy, RunConfig
+
+_backend: BackendType | None = None
+
+
+def set_backend_type(backend: BackendType) -> None:
+    """Remember the processor family; on a CPU it changes nothing."""
+    global _backend  # noqa: PLW0603
+    _backend = backend
+
+
+def get_backend_type() -> BackendType:
+    return _backend or BackendType.Ascend910B
+
+
+def is_backend_configured() -> bool:
+    return _backend is not None
+
+
+def reset_for_testing() -> None:
+    global _backend  # noqa: PLW0603
+    _backend = None
+
+
+class LogLevel(enum.IntEnum):
+    """Accepted by `set_log_level`, which has nothing to do here."""
+
+    DEBUG = 0
+    INFO = 1
+    WARN = 2
+    ERROR = 3
+    FATAL = 4
+    EVENT = 5
+    NONE = 6
+
+
+def set_log_level(level: LogLevel) -> None:  # noqa: ARG001
+    """Tilelet has no log to be silenced."""
+
+
+class _DataTypes:
+    """`pypto.DataType.FP32` and so on: the element types as attributes."""
+
+    def __getattr__(self, name: str) -> dtypes.DType:
+        try:
+            return dtypes.by_name(name)
+        except KeyError:
+            raise AttributeError(f"no element type {name!r}") from None
+
+
+DataType = _DataTypes()
+
+
+def compile(  # noqa: A001
+    program: Program, output_dir: str | Path | None = None, **settings: Any
+) -> CompiledProgram:
+    """`ir.compile(program, ...)`: a `CompiledProgram`. Settings are those of `RunConfig`."""
+    config = RunConfig(output_dir=output_dir, **settings)
+    return compile_program(
+        program, dump_folder(run_directory(program.name, config), config), config
+    )
+
+
+def python_print(program: Program) -> str:
+    """The program as `pl` text."""
+    from tilelet.ir.printer import print_program
+
+    return print_program(program)
+
+
+class PassManager:
+    """`PassManager.get_strategy(strategy).run_passes(program)`."""
+
+    def __init__(self, strategy: OptimizationStrategy = OptimizationStrategy.Default) -> None:
+        self.strategy = strategy
+
+    @classmethod
+    def get_strategy(
+        cls, strategy: OptimizationStrategy = OptimizationStrategy.Default
+    ) -> PassManager:
+        return cls(strategy)
+
+    @property
+    def pass_names(self) -> list[str]:
+        from tilelet.passes.pipeline import PASSES
+
+        return [one.__name__ for one in PASSES]
+
+    def get_pass_names(self) -> list[str]:
+        return self.pass_names
+
+    def run_passes(
+        self, program: Program, dump_ir: bool = False, output_dir: str | None = None
+    ) -> Program:
+        """The program after all passes; with `dump_ir`, one file per pass in `output_dir`."""
+        folder = Path(output_dir) if dump_ir and output_dir else None
+        return compile_program(program, folder).program

@@ -1,0 +1,81 @@
+"""`breakpoint()` in a kernel: a debugger on the kernel's values, or a summary of them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from tilelet.diag.core import Loc
+from tilelet.interp.lowering import Frame, Lowering, Step, lowers
+from tilelet.interp.memory import Array, TileValue, Window
+from tilelet.ir.core import Op
+
+
+@lowers("breakpoint")
+def lower_breakpoint(low: Lowering, op: Op) -> Step:
+    names = op.args["names"]
+    assert isinstance(names, tuple)
+    get, loc, state = low.get(op.args["values"]), op.loc, low.state
+    printed = False
+
+    def step(frame: Frame) -> None:
+        nonlocal printed
+        if not state.execute:
+            return
+        values = {str(n): shown(v) for n, v in zip(names, get(frame))}
+        if has_debugger():
+            inspect_kernel(SimpleNamespace(**values), str(loc))
+        elif not printed:
+            # In a loop the first stop is shown; nobody is there to be asked about the others.
+            printed = True
+            print(summary(values, loc), file=sys.stderr)
+
+    return step
+
+
+def has_debugger() -> bool:
+    """Whether somebody can answer: a terminal, or a hook that was installed on purpose."""
+    return sys.breakpointhook is not sys.__breakpointhook__ or sys.stdin.isatty()
+
+
+def inspect_kernel(v: SimpleNamespace, kernel_line: str) -> None:
+    """Stop with the kernel's values at hand: `v.name` is an array, a number or a task id."""
+    sys.breakpointhook()
+    # The debugger stops on the next line: print v.name, or continue the kernel with `c`.
+    del v, kernel_line
+
+
+def shown(value: Any) -> Any:
+    """A run-time value as the user sees it: the valid part of a tile, the memory of a tensor."""
+    if isinstance(value, TileValue):
+        return value.cut.copy()
+    if isinstance(value, Window):
+        return value.array
+    return value
+
+
+def summary(values: Mapping[str, Any], loc: Loc) -> str:
+    """One line for each value."""
+    lines = [f"breakpoint at {loc}:"]
+    width = max((len(name) for name in values), default=0)
+    for name, value in values.items():
+        text = _array_text(value) if isinstance(value, np.ndarray) else repr(value)
+        lines.append(f"  {name:{width}} = {text}")
+    return "\n".join(lines)
+
+
+def _array_text(array: Array) -> str:
+    kind = f"{array.dtype}{list(array.shape)}"
+    if array.size == 0:
+        return kind
+    numbers = array.astype(np.float64)
+    first = ", ".join(f"{x:.6g}" for x in numbers.reshape(-1)[:4])
+    more = ", ..." if array.size > 4 else ""
+    nans = int(np.isnan(numbers).sum())
+    low, high = (np.nanmin(numbers), np.nanmax(numbers)) if nans < array.size else (np.nan,) * 2
+    not_numbers = f", {nans} NaN" if nans else ""
+    return f"{kind} [{first}{more}] min {low:.6g} max {high:.6g}{not_numbers}"
