@@ -6,8 +6,7 @@ import enum
 from pathlib import Path
 from typing import Any
 
-from tilelet import __version__ as __version__
-from tilelet import dtypes
+from tilelet import __version__, dtypes
 from tilelet.ir.core import Program
 from tilelet.runtime.compiler import (
     CompiledProgram,
@@ -16,6 +15,22 @@ from tilelet.runtime.compiler import (
     run_directory,
 )
 from tilelet.runtime.config import BackendType, OptimizationStrategy, RunConfig
+
+__all__ = [
+    "BackendType",
+    "DataType",
+    "LogLevel",
+    "OptimizationStrategy",
+    "PassManager",
+    "__version__",
+    "compile",
+    "get_backend_type",
+    "is_backend_configured",
+    "python_print",
+    "reset_for_testing",
+    "set_backend_type",
+    "set_log_level",
+]
 
 _backend: BackendType | None = None
 
@@ -51,7 +66,7 @@ class LogLevel(enum.IntEnum):
     NONE = 6
 
 
-def set_log_level(level: LogLevel) -> None:  # noqa: ARG001
+def set_log_level(level: LogLevel) -> None:
     """Tilelet has no log to be silenced."""
 
 

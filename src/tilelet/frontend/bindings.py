@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tilelet.diag.core import Loc, UserError
-from tilelet.ir.core import Const, Value
+from tilelet.ir.core import Const, Value, scalar_dtype
+from tilelet.ir.types import TensorType, TileType
 
 # A binding is a Value, a Const, a compile-time Python object, a tuple of bindings, or Poison.
 Binding = object
@@ -40,6 +41,25 @@ def is_kernel_value(x: object) -> bool:
     if isinstance(x, tuple):
         return any(is_kernel_value(i) for i in x)
     return isinstance(x, (Value, Const))
+
+
+def describe(x: Binding) -> str:
+    """A binding in words, for messages."""
+    if isinstance(x, Value):
+        return str(x.type)
+    if isinstance(x, Const):
+        return str(x.dtype)
+    if isinstance(x, tuple):
+        return "a tuple"
+    return f"a Python {type(x).__name__}"
+
+
+def is_shaped(x: Binding) -> bool:
+    return isinstance(x, Value) and isinstance(x.type, (TensorType, TileType))
+
+
+def is_scalar(x: Binding) -> bool:
+    return scalar_dtype(x) is not None
 
 
 @dataclass(frozen=True)

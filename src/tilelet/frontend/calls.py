@@ -28,7 +28,11 @@ from tilelet.diag.catalogue.python import (
 )
 from tilelet.diag.core import Loc
 from tilelet.frontend import expressions, kernels, marker_calls, statements
-from tilelet.frontend.bindings import Binding, is_kernel_value
+from tilelet.frontend.bindings import (
+    Binding,
+    describe,
+    is_kernel_value,
+)
 from tilelet.frontend.context import Context, Style
 from tilelet.frontend.emitting import default_args, emit_op, to_arg
 from tilelet.frontend.functions import KernelFunction
@@ -180,12 +184,12 @@ def _bind_dynamic(ctx: Context, tensor: Value, node: ast.Call) -> None:
     rank = len(tensor.type.shape)
     if not isinstance(axis, int) or not -rank <= axis < rank:
         raise BadArgument(
-            ctx.loc(node.args[0]), "bind_dynamic", "axis", expressions.describe(axis),
+            ctx.loc(node.args[0]), "bind_dynamic", "axis", describe(axis),
             f"an axis of {tensor.type}",
         )  # fmt: skip
     if not isinstance(symbol, SymDim):
         raise BadArgument(
-            ctx.loc(node.args[1]), "bind_dynamic", "symbol", expressions.describe(symbol),
+            ctx.loc(node.args[1]), "bind_dynamic", "symbol", describe(symbol),
             'a dimension made by `pl.dynamic("M")`',
         )  # fmt: skip
     extent = tensor.type.shape[axis]

@@ -14,10 +14,16 @@ from tilelet.diag.catalogue.python import (
 )
 from tilelet.diag.core import Loc
 from tilelet.frontend import calls, subscripts
-from tilelet.frontend.bindings import Binding, is_kernel_value
+from tilelet.frontend.bindings import (
+    Binding,
+    describe,
+    is_kernel_value,
+    is_scalar,
+    is_shaped,
+)
 from tilelet.frontend.context import Context, close_names
 from tilelet.frontend.emitting import default_args, emit_op, emit_scalar, fold, to_arg, truncated
-from tilelet.ir.core import Arg, Const, Value, scalar_dtype
+from tilelet.ir.core import Arg, Const, Value
 from tilelet.ir.types import ArrayType, ScalarType, SymDim, TensorType, TileType
 from tilelet.language import unsupported
 from tilelet.ops.registry import REGISTRY
@@ -72,25 +78,6 @@ def evaluate(ctx: Context, node: ast.expr) -> Binding:
 def evaluate_arg(ctx: Context, node: ast.expr) -> Arg:
     """An expression as an op argument."""
     return to_arg(ctx, evaluate(ctx, node), ctx.loc(node), _spelling(node))
-
-
-def describe(x: Binding) -> str:
-    """A binding in words, for messages."""
-    if isinstance(x, Value):
-        return str(x.type)
-    if isinstance(x, Const):
-        return str(x.dtype)
-    if isinstance(x, tuple):
-        return "a tuple"
-    return f"a Python {type(x).__name__}"
-
-
-def is_shaped(x: Binding) -> bool:
-    return isinstance(x, Value) and isinstance(x.type, (TensorType, TileType))
-
-
-def is_scalar(x: Binding) -> bool:
-    return scalar_dtype(x) is not None
 
 
 def _spelling(node: ast.expr) -> str:

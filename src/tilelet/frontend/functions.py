@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import functools
-import inspect
 import types
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -78,5 +77,15 @@ class KernelFunction:
             names.update(self.python.__globals__)
         names.update(self.frame_names)
         if self.python is not None and self.python.__closure__:
-            names.update(inspect.getclosurevars(self.python).nonlocals)
+            cells = zip(self.python.__code__.co_freevars, self.python.__closure__, strict=True)
+            names.update({name: cell.cell_contents for name, cell in cells if _is_bound(cell)})
         return names
+
+
+def _is_bound(cell: types.CellType) -> bool:
+    """Whether the builder has given the name a value yet; if not, reading it is an error."""
+    try:
+        _ = cell.cell_contents
+    except ValueError:
+        return False
+    return True

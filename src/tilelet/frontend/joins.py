@@ -8,10 +8,14 @@ from dataclasses import dataclass
 from tilelet import dtypes
 from tilelet.diag.catalogue.names import BranchTypesDiffer, MaybeUndefined, UndefinedName
 from tilelet.diag.core import Loc
-from tilelet.frontend.bindings import Binding, Poison, is_scalar_constant
+from tilelet.frontend.bindings import (
+    Binding,
+    Poison,
+    describe,
+    is_scalar_constant,
+)
 from tilelet.frontend.context import Context
 from tilelet.frontend.emitting import load
-from tilelet.frontend.expressions import describe
 from tilelet.ir.core import Arg, Const, Op, Value, scalar_dtype
 from tilelet.ir.types import ScalarType, TensorType, TileType, Type
 

@@ -11,7 +11,10 @@ from tilelet.diag.catalogue.ops import BadArgument
 from tilelet.diag.catalogue.scopes import BadDependency, BadPredicate
 from tilelet.diag.core import Loc
 from tilelet.frontend import annotations, calls, expressions
-from tilelet.frontend.bindings import Binding
+from tilelet.frontend.bindings import (
+    Binding,
+    describe,
+)
 from tilelet.frontend.context import Context
 from tilelet.frontend.emitting import spilled
 from tilelet.frontend.functions import KernelFunction
@@ -109,10 +112,10 @@ def _check_operand(loc: Loc, function: str, operand: Arg, param: Value) -> None:
         if given is not None and (wanted.dtype.is_float or not given.is_float):
             return
         raise ArgumentTypeMismatch(
-            loc, function, param.name, expressions.describe(operand), str(wanted), param.loc
+            loc, function, param.name, describe(operand), str(wanted), param.loc
         )
     if not isinstance(operand, Value):
-        what = expressions.describe(operand)
+        what = describe(operand)
         raise ArgumentTypeMismatch(loc, function, param.name, what, str(wanted), param.loc)
     if not annotations.agree(operand.type, wanted):
         raise ArgumentTypeMismatch(
@@ -144,7 +147,7 @@ def submit(ctx: Context, node: ast.Call, spmd: bool = False) -> Binding:
     else:
         found = calls.as_kernel_function(target)
         if found is None:
-            what = expressions.describe(target)
+            what = describe(target)
             raise BadArgument(ctx.loc(node.args[0]), marker, "kernel", what, "a kernel function")
         function = found
     deps: tuple[Arg, ...] = ()
@@ -186,7 +189,7 @@ def dependencies(ctx: Context, node: ast.expr) -> tuple[Arg, ...]:
             isinstance(value.type, (ScalarType, ArrayType)) and value.type.dtype is dtypes.TASK_ID
         )
         if not is_task:
-            raise BadDependency(ctx.loc(node), expressions.describe(value))
+            raise BadDependency(ctx.loc(node), describe(value))
         out.append(value)  # type: ignore[arg-type]
     return tuple(out)
 

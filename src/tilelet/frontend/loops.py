@@ -24,7 +24,11 @@ from tilelet.diag.catalogue.scopes import (
 )
 from tilelet.diag.core import Loc
 from tilelet.frontend import calls, expressions, joins, scopes, statements
-from tilelet.frontend.bindings import Binding, Poison
+from tilelet.frontend.bindings import (
+    Binding,
+    Poison,
+    describe,
+)
 from tilelet.frontend.context import Context, finish_block
 from tilelet.frontend.emitting import load, to_arg
 from tilelet.frontend.marker_calls import undefined
@@ -106,7 +110,7 @@ def _parse_header(ctx: Context, node: ast.Call, kind: str) -> LoopHeader:
     for argument, bound in zip(node.args, bounds, strict=True):
         dtype = scalar_dtype(bound)
         if dtype is None or not dtype.is_integer:
-            what = expressions.describe(bound)
+            what = describe(bound)
             raise BadArgument(ctx.loc(argument), kind, "bound", what, "an integer scalar")
     if kind == "while":
         if bounds:
@@ -135,7 +139,7 @@ def _loop_keyword(ctx: Context, keyword: ast.keyword, header: LoopHeader) -> Non
         header.init = tuple(value) if isinstance(value, (tuple, list)) else (value,)
     elif name == "chunk" and value is not None:
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            what = str(value) if isinstance(value, int) else expressions.describe(value)
+            what = str(value) if isinstance(value, int) else describe(value)
             raise BadChunk(loc, what)
         if not ctx.chunk_ok:
             raise ChunkOutsideAutoScope(ctx.loc(keyword))
@@ -146,9 +150,7 @@ def _loop_keyword(ctx: Context, keyword: ast.keyword, header: LoopHeader) -> Non
         header.policy = value  # type: ignore[assignment]
     elif name in ("stage", "unroll"):
         if not isinstance(value, int) or value < 1:
-            raise BadArgument(
-                loc, header.kind, name, expressions.describe(value), "an integer >= 1"
-            )
+            raise BadArgument(loc, header.kind, name, describe(value), "an integer >= 1")
         header.stage = value
         if name == "unroll":
             ctx.module.note_retired(
@@ -350,7 +352,7 @@ def _state(
                 header.loc,
                 header.kind,
                 "init_values",
-                expressions.describe(c.init),
+                describe(c.init),
                 "tensors or scalars",
             )
     yield_names = _yield_targets(ctx, body) if header.init is not None else []

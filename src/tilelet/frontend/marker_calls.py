@@ -19,7 +19,13 @@ from tilelet.diag.catalogue.python import (
 from tilelet.diag.core import Loc
 from tilelet.dtypes import DType
 from tilelet.frontend import annotations, expressions, kernels
-from tilelet.frontend.bindings import Binding, is_kernel_value
+from tilelet.frontend.bindings import (
+    Binding,
+    describe,
+    is_kernel_value,
+    is_scalar,
+    is_shaped,
+)
 from tilelet.frontend.context import Context
 from tilelet.frontend.emitting import default_args, emit_op, emit_scalar, to_arg
 from tilelet.ir.core import Arg, Const, Value
@@ -53,7 +59,7 @@ def _const(ctx: Context, node: ast.Call) -> Binding:
     if is_kernel_value(value) or not isinstance(value, (bool, int, float)):
         raise NotConstant(loc, "const", "value", "use `pl.cast` to convert a run-time scalar")
     if not isinstance(dtype, DType):
-        raise BadArgument(loc, "const", "dtype", expressions.describe(dtype), "a dtype")
+        raise BadArgument(loc, "const", "dtype", describe(dtype), "a dtype")
     return Const(float(value) if dtype.is_float else int(value), dtype)
 
 
@@ -63,16 +69,16 @@ def _extreme(name: str) -> Handler:
     def lower(ctx: Context, node: ast.Call) -> Binding:
         loc = ctx.loc(node)
         values = [expressions.evaluate(ctx, a) for a in node.args]
-        if values and expressions.is_shaped(values[0]):
+        if values and is_shaped(values[0]):
             return _reduction(ctx, name, values, node)
         if len(values) < 2 or node.keywords:
             raise WrongArity(loc, name, len(values), 2, f"pl.{name}(a, b)")
         result = values[0]
         for value in values[1:]:
             pair = (to_arg(ctx, result, loc), to_arg(ctx, value, loc))
-            if not all(expressions.is_scalar(x) for x in pair):
-                wrong = next(x for x in pair if not expressions.is_scalar(x))
-                what = expressions.describe(wrong)
+            if not all(is_scalar(x) for x in pair):
+                wrong = next(x for x in pair if not is_scalar(x))
+                what = describe(wrong)
                 raise BadArgument(loc, name, "argument", what, "scalars; see `pl.minimum`")
             result = emit_scalar(ctx, name, pair, loc)
         return result
@@ -92,7 +98,7 @@ def _reduction(ctx: Context, name: str, values: list[Binding], node: ast.Call) -
             ctx.loc(node),
             name,
             "axis",
-            expressions.describe(axis),
+            describe(axis),
             "the last axis or the one before",
         )
     spec = REGISTRY[("row_" if axis % rank == rank - 1 else "col_") + name]
@@ -102,7 +108,7 @@ def _reduction(ctx: Context, name: str, values: list[Binding], node: ast.Call) -
 
 def _sum(ctx: Context, node: ast.Call) -> Binding:
     values = [expressions.evaluate(ctx, a) for a in node.args]
-    if not values or not expressions.is_shaped(values[0]):
+    if not values or not is_shaped(values[0]):
         raise BadArgument(ctx.loc(node), "sum", "tile", "a scalar", "a tile")
     return _reduction(ctx, "sum", values, node)
 
@@ -170,7 +176,7 @@ def _undef(ctx: Context, node: ast.Call) -> Binding:
     (annotation,) = _positional(ctx, node, "undef", 1)
     t = annotations.value_type(annotation)
     if t is None:
-        what = expressions.describe(annotation)
+        what = describe(annotation)
         raise BadArgument(ctx.loc(node), "undef", "type", what, "a type such as `pl.Tensor[...]`")
     if isinstance(t, TensorType) and ctx.in_scope:
         t = TileType(t.shape, t.dtype)  # type: ignore[arg-type]

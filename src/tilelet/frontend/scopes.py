@@ -20,14 +20,19 @@ from tilelet.diag.catalogue.scopes import (
 from tilelet.diag.catalogue.unsupported import UnsupportedLevel
 from tilelet.diag.core import Loc
 from tilelet.frontend import calls, expressions, kernels, statements
-from tilelet.frontend.bindings import Binding, Poison
+from tilelet.frontend.bindings import (
+    Binding,
+    Poison,
+    describe,
+    is_shaped,
+)
 from tilelet.frontend.context import Context
 from tilelet.frontend.emitting import emit_scope
 from tilelet.frontend.nameflow import Names
 from tilelet.ir.core import Arg, Op, Value, scalar_dtype
 from tilelet.ir.types import INDEX, ScalarType, TileType
 from tilelet.language import enums, markers
-from tilelet.ops.registry import REGISTRY, spec_of
+from tilelet.ops.registry import spec_of
 
 GROUPING = {
     markers.cluster: "cluster",
@@ -126,7 +131,7 @@ def _positional(ctx: Context, node: ast.Call, marker: object, name: str, info: S
     elif marker is markers.at and len(node.args) == 1:
         _set_level(ctx, node.args[0])
     elif node.args:
-        what = expressions.describe(expressions.evaluate(ctx, node.args[0]))
+        what = describe(expressions.evaluate(ctx, node.args[0]))
         raise BadScopeArgument(ctx.loc(node.args[0]), name, "positional", what, "keywords only")
 
 
@@ -147,9 +152,7 @@ def _keyword(ctx: Context, keyword: ast.keyword, scope: str, info: ScopeInfo) ->
     value = expressions.evaluate(ctx, keyword.value)
     if name == "name_hint":
         if not isinstance(value, str) or not value.isidentifier():
-            raise BadScopeArgument(
-                loc, scope, name, expressions.describe(value), "an identifier in quotes"
-            )
+            raise BadScopeArgument(loc, scope, name, describe(value), "an identifier in quotes")
         info.hint = value
     elif name == "no_dep_args":
         info.no_dep = tuple(v for v in _items(value) if isinstance(v, Value))
@@ -161,7 +164,7 @@ def _keyword(ctx: Context, keyword: ast.keyword, scope: str, info: ScopeInfo) ->
         _optimization(info, value, scope, loc)
     elif name == "optimizations":
         if not isinstance(keyword.value, ast.List):
-            what = expressions.describe(value)
+            what = describe(value)
             raise BadScopeArgument(loc, scope, name, what, "a literal list")
         for entry in _items(value):
             _optimization(info, entry, scope, loc)
@@ -179,7 +182,7 @@ def _set_count(ctx: Context, info: ScopeInfo, node: ast.expr) -> None:
     count = expressions.evaluate_arg(ctx, node)
     dtype = scalar_dtype(count)
     if dtype is None or not dtype.is_integer or (isinstance(count, int) and count < 1):
-        what = str(count) if isinstance(count, int) else expressions.describe(count)
+        what = str(count) if isinstance(count, int) else describe(count)
         raise BadScopeArgument(ctx.loc(node), "spmd", "core_num", what, "a positive integer")
     info.count = count
 
@@ -190,7 +193,7 @@ def _set_level(ctx: Context, node: ast.expr) -> None:
         return
     if isinstance(level, enums.Level):
         raise UnsupportedLevel(ctx.loc(node), level.name)
-    what = expressions.describe(level)
+    what = describe(level)
     raise BadScopeArgument(ctx.loc(node), "at", "level", what, "`pl.Level.CORE_GROUP`")
 
 
@@ -206,14 +209,14 @@ def _optimization(info: ScopeInfo, value: Binding, scope: str, loc: Loc) -> None
             loc,
             scope,
             "optimizations",
-            expressions.describe(value),
+            describe(value),
             "`pl.auto_chunk`, `pl.split(...)`",
         )
 
 
 def _set_split(info: ScopeInfo, value: Binding, scope: str, loc: Loc) -> None:
     if value is not None and not isinstance(value, enums.SplitMode):
-        what = expressions.describe(value)
+        what = describe(value)
         raise BadScopeArgument(loc, scope, "split", what, "`pl.SplitMode.UP_DOWN` or `LEFT_RIGHT`")
     info.split = value.name if value is not None else None
 
@@ -390,11 +393,29 @@ def _computes(ctx: Context, node: ast.AST, made: set[str] | Names) -> bool:
     if spec is None:
         function = calls.as_kernel_function(callee)
         return function is not None and calls.computes(function)
-    if f"scalar.{spec.name}" in REGISTRY and node.args:
-        # `pl.cast(n, pl.INDEX)` of a scalar is not work for a kernel.
-        operand = node.args[0]
-        if isinstance(operand, ast.Name):
-            bound = ctx.env.get(operand.id)
-            return operand.id in made or expressions.is_shaped(bound)
-        return _computes(ctx, operand, made)
+    if spec.name == "cast" and node.args and _is_scalar_text(ctx, node.args[0], made):
+        return False  # `pl.cast(n, pl.INDEX)` of a scalar is not work for a kernel
     return spec.is_compute
+
+
+_SCALAR_OPS = frozenset({"read", "tensor.dim", "array.get"})
+
+
+def _is_scalar_text(ctx: Context, node: ast.expr, made: set[str] | Names) -> bool:
+    """Whether an expression, not evaluated yet, stands for a scalar."""
+    match node:
+        case ast.Name():
+            return node.id not in made and not is_shaped(ctx.env.get(node.id))
+        case ast.Call():
+            spec = spec_of(calls.static_callee(ctx, node))
+            if spec is None:
+                return True
+            if spec.name == "cast" and node.args:
+                return _is_scalar_text(ctx, node.args[0], made)
+            return spec.name in _SCALAR_OPS
+        case ast.Subscript():
+            return not any(isinstance(n, ast.Slice) for n in ast.walk(node.slice))
+        case ast.BinOp():
+            return all(_is_scalar_text(ctx, n, made) for n in (node.left, node.right))
+        case _:
+            return True

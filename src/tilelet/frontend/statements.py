@@ -16,7 +16,12 @@ from tilelet.diag.catalogue.python import (
 )
 from tilelet.diag.core import Loc, UserError
 from tilelet.frontend import annotations, calls, expressions, joins, loops, scopes, subscripts
-from tilelet.frontend.bindings import Binding, Poison, ReportedError
+from tilelet.frontend.bindings import (
+    Binding,
+    Poison,
+    ReportedError,
+    describe,
+)
 from tilelet.frontend.context import Context, finish_block
 from tilelet.frontend.nameflow import NONE, Names
 from tilelet.ir.core import Arg, Const, Op, Value, scalar_dtype
@@ -281,4 +286,4 @@ def _emit_if(
 def check_condition(condition: Binding, loc: Loc) -> None:
     dtype = scalar_dtype(condition)
     if dtype is None or dtype.name != "BOOL":
-        raise NonBoolCondition(loc, expressions.describe(condition))
+        raise NonBoolCondition(loc, describe(condition))

@@ -16,7 +16,11 @@ from tilelet.diag.catalogue.windows import (
 )
 from tilelet.diag.core import Loc
 from tilelet.frontend import expressions
-from tilelet.frontend.bindings import Binding
+from tilelet.frontend.bindings import (
+    Binding,
+    describe,
+    is_scalar,
+)
 from tilelet.frontend.context import Context
 from tilelet.frontend.emitting import default_args, emit_op, emit_scalar, to_arg
 from tilelet.ir.core import Arg, Value
@@ -143,12 +147,12 @@ def _extent(ctx: Context, base: Value, axis: int, loc: Loc) -> Arg:
 
 def _index(ctx: Context, node: ast.expr) -> Arg:
     index = expressions.evaluate_arg(ctx, node)
-    if not expressions.is_scalar(index):
+    if not is_scalar(index):
         raise BadArgument(
             ctx.loc(node),
             "subscript",
             "index",
-            expressions.describe(index),
+            describe(index),
             "an integer or a slice",
         )
     if isinstance(index, int) and index < 0:
@@ -175,7 +179,7 @@ def write(ctx: Context, target: ast.Subscript, source: Binding, source_node: ast
     if not isinstance(target.value, ast.Name):
         raise ChainedWrite(loc)
     if not isinstance(base, Value):
-        raise BadAssignTarget(loc, f"an item of {expressions.describe(base)}")
+        raise BadAssignTarget(loc, f"an item of {describe(base)}")
     if isinstance(base.type, ArrayType):
         index = expressions.evaluate_arg(ctx, target.slice)
         spec = REGISTRY["array.set"]
@@ -188,7 +192,7 @@ def write(ctx: Context, target: ast.Subscript, source: Binding, source_node: ast
     window = parse_window(ctx, base, target)
     source_loc = ctx.loc(source_node)
     if not isinstance(source, Value) or not isinstance(source.type, (TensorType, TileType)):
-        raise ScalarIntoWindow(source_loc, expressions.describe(source))
+        raise ScalarIntoWindow(source_loc, describe(source))
     source = _fit(ctx, source, source_loc, window, loc)
     args = default_args(REGISTRY["assemble"], target=base, source=source, offset=window.starts)
     locs = {"target": ctx.loc(target.value), "source": source_loc, "offset": loc}

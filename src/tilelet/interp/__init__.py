@@ -1,0 +1,1 @@
+"""The reference interpreter and the record of tasks it makes."""

@@ -18,7 +18,7 @@ from tilelet.diag.catalogue.harness import (
     UnknownData,
 )
 from tilelet.dtypes import DType
-from tilelet.interp.memory import Buffer, Window, row_major, window_of_array
+from tilelet.interp.memory import Buffer, Window, limits_of, row_major, window_of_array
 from tilelet.ir.aliases import infer_directions
 from tilelet.ir.core import Direction, Function, Program, Value
 from tilelet.ir.types import ScalarType, SymDim, TensorType, shape_text
@@ -107,8 +107,8 @@ def _scalar(param: Value, dtype: DType, given: Argument) -> int | float | bool:
         raise wrong() from None
     if dtype.kind == "bool":
         return bool(integer)
-    limits = np.iinfo(dtype.numpy)
-    if not limits.min <= integer <= limits.max:
+    lowest, highest = limits_of(dtype)
+    if not lowest <= integer <= highest:
         raise wrong()
     return integer
 

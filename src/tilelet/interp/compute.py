@@ -8,12 +8,11 @@ import numpy as np
 
 from tilelet.diag.core import UserError
 from tilelet.diag.internal import InternalError
-from tilelet.interp.lowering import Frame, Getter, Lowering, Step, lowers
+from tilelet.interp.lowering import COMPUTE, Frame, Getter, Lowering, Step, lowers
 from tilelet.interp.memory import Array, Shape, TileValue, Window, box
-from tilelet.ir.core import Arg, Op, Value, values_in
+from tilelet.ir.core import Op, Value
 from tilelet.ir.types import ScalarType, TensorType, TileType
 from tilelet.ops.faults import Fault
-from tilelet.ops.registry import OpSpec
 
 # The ops whose region the compilers of spring 2026 tracked; binary ones took the left operand's.
 SEED_TRACKED = frozenset(
@@ -30,32 +29,29 @@ SEED_TRACKED = frozenset(
 )
 
 
-@lowers("<compute>")
+@lowers(COMPUTE)
 def lower_compute(low: Lowering, op: Op) -> Step:
     """The lowering of every op that has none of its own."""
     if op.spec.reference is None:
         raise InternalError("no lowering for this op", low.function.name, op.name, op.loc)
-    if all(isinstance(r.type, ScalarType) for r in op.results) and not _shaped(op.args.values()):
-        return _scalar_op(low, op)
     if op.results and isinstance(op.results[0].type, TensorType):
         return _memory_op(low, op)
+    if all(isinstance(r.type, ScalarType) for r in op.results):
+        return lower_scalar(low, op)
     return _tile_op(low, op)
 
 
-def _shaped(args: Any) -> list[Value]:
-    return [v for v in values_in(args) if isinstance(v.type, (TensorType, TileType))]
-
-
-def _scalar_op(low: Lowering, op: Op) -> Step:
+def lower_scalar(low: Lowering, op: Op) -> Step:
+    """An op on scalars, by its reference."""
     reference, loc = op.spec.reference, op.loc
     assert reference is not None
-    names = tuple(op.args)
-    given = [low.get(a) for a in op.args.values()]
+    named = [(name, low.get(arg)) for name, arg in op.args.items()]
+    fixed = {"result_type": op.result.type} if op.spec.takes_result_type else {}
     result = low.result(op)
 
     def step(frame: Frame) -> None:
         try:
-            frame[result] = reference(**{n: get(frame) for n, get in zip(names, given)})
+            frame[result] = reference(**{n: get(frame) for n, get in named}, **fixed)
         except Fault as fault:
             raise fault.error(loc) from None
 
@@ -67,46 +63,47 @@ Regions = dict[str, tuple[Shape, Shape]]
 
 
 class Operands:
-    """Reads the arguments of an op from a frame: arrays for tiles and tensors, and their regions."""
+    """Reads the arguments of an op: arrays for tiles and tensors, and their valid regions."""
 
-    __slots__ = ("_cut", "_plain", "_shaped", "_takes_valid")
+    __slots__ = ("_cut", "_plain", "_shaped")
 
     def __init__(self, low: Lowering, op: Op) -> None:
         self._cut = op.spec.cut_to_valid
-        self._takes_valid = op.spec.takes_valid
         self._shaped: list[tuple[str, Getter]] = []
         self._plain: list[tuple[str, Getter]] = []
         for name, arg in op.args.items():
-            into = self._shaped if _shaped((arg,)) else self._plain
-            into.append((name, low.get(arg)))
+            shaped = isinstance(arg, Value) and isinstance(arg.type, (TensorType, TileType))
+            (self._shaped if shaped else self._plain).append((name, low.get(arg)))
 
     def read(self, frame: Frame) -> tuple[dict[str, Any], Regions]:
         """All arguments by name, and shape and valid region of each array among them."""
         args: dict[str, Any] = {name: get(frame) for name, get in self._plain}
         regions: Regions = {}
         for name, get in self._shaped:
-            args[name] = self._array(name, get(frame), regions)
+            value = get(frame)
+            if type(value) is TileValue:
+                data, valid = value.data, value.valid
+            else:
+                data, valid = value.array, value.valid or value.reach
+            regions[name] = (data.shape, valid)
+            args[name] = data[box(valid)] if self._cut and valid != data.shape else data
         return args, regions
-
-    def _array(self, name: str, value: Any, regions: Regions) -> Any:
-        if type(value) is TileValue:
-            data, valid = value.data, value.valid
-        elif type(value) is Window:
-            data, valid = value.array, value.valid or value.shape
-        elif isinstance(value, tuple):
-            return tuple([self._array(f"{name}[{i}]", v, regions) for i, v in enumerate(value)])
-        else:
-            return value
-        regions[name] = (data.shape, valid)
-        if self._cut and valid != data.shape:
-            return data[box(valid)]
-        return data
 
 
 class Compute:
     """Applies the reference of an op, and its rule for the valid regions of the results."""
 
-    __slots__ = ("_cut", "_op", "_reference", "_rule", "_seed", "_shapes", "_takes_valid", "_where")
+    __slots__ = (
+        "_cut",
+        "_fixed",
+        "_op",
+        "_reference",
+        "_rule",
+        "_seed",
+        "_shapes",
+        "_takes_valid",
+        "_where",
+    )
 
     def __init__(self, low: Lowering, op: Op) -> None:
         spec = op.spec
@@ -116,6 +113,7 @@ class Compute:
         self._rule = spec.valid
         self._cut = spec.cut_to_valid
         self._takes_valid = spec.takes_valid
+        self._fixed = {"result_type": op.result.type} if spec.takes_result_type else {}
         self._seed = low.state.seed_valid and spec.name not in SEED_TRACKED
         self._shapes = [r.type.shape for r in op.results if isinstance(r.type, TileType)]
 
@@ -124,7 +122,7 @@ class Compute:
         if self._takes_valid:
             args = {**args, "valid": {name: valid for name, (_, valid) in regions.items()}}
         assert self._reference is not None
-        made = self._reference(**args)
+        made = self._reference(**args, **self._fixed)
         return made if isinstance(made, tuple) else (made,)
 
     def tiles(self, args: dict[str, Any], regions: Regions) -> list[TileValue]:

@@ -44,7 +44,7 @@ def has_debugger() -> bool:
 
 def inspect_kernel(v: SimpleNamespace, kernel_line: str) -> None:
     """Stop with the kernel's values at hand: `v.name` is an array, a number or a task id."""
-    sys.breakpointhook()
+    sys.breakpointhook()  # noqa: T100
     # The debugger stops on the next line: print v.name, or continue the kernel with `c`.
     del v, kernel_line
 

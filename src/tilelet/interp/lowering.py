@@ -27,6 +27,9 @@ Lower = Callable[["Lowering", Op], Step]
 
 LOWERINGS: dict[str, Lower] = {}
 
+COMPUTE = "<compute>"
+"""The entry for ops that have none of their own: they are defined by their reference."""
+
 
 def lowers(*names: str) -> Callable[[Lower], Lower]:
     """Register the lowering of the ops of these names."""
@@ -125,10 +128,7 @@ class Lowering:
         return BlockCode(steps, self.get(yielded(block)))
 
     def op(self, op: Op) -> Step:
-        lower = LOWERINGS.get(op.name)
-        if lower is None:
-            lower = LOWERINGS["<compute>"]
-        return lower(self, op)
+        return LOWERINGS.get(op.name, LOWERINGS[COMPUTE])(self, op)
 
 
 class FunctionCode:

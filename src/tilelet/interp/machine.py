@@ -8,13 +8,22 @@ from typing import Any
 
 import numpy as np
 
+from tilelet.diag.core import UserError
+from tilelet.diag.internal import InternalError
+
 # Imported for their entries in `LOWERINGS`.
-from tilelet.interp import compute, control, debug, movement, submit, system  # noqa: F401
+from tilelet.interp import (  # noqa: F401
+    compute,
+    control,
+    debug,
+    movement,
+    scalars,
+    submit,
+    system,
+)
 from tilelet.interp.binding import Argument, bind_arguments
 from tilelet.interp.state import State
 from tilelet.interp.tasks import TaskStream
-from tilelet.diag.core import UserError
-from tilelet.diag.internal import InternalError
 from tilelet.ir.core import Program
 
 

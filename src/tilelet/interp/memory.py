@@ -6,6 +6,7 @@ that nobody changes once it is made, with its valid region. Scalars are plain Py
 
 from __future__ import annotations
 
+import copy
 import itertools
 import math
 from collections.abc import Sequence
@@ -28,13 +29,26 @@ _buffer_ids = itertools.count(1)
 class Buffer:
     """One allocation of global memory.
 
-    `data` is its bytes; None if the run only records tasks, or in a recorded task (see
-    `Window.recorded`). `origin` is "param" (the caller's array) or "temp". `known` says whether
-    the control program may read the contents: it turns false when a task that was recorded but
-    not run would have written here. `manual_dep` takes the buffer out of dependency tracking.
+    data        its bytes. None while a run only records tasks and the control program itself has
+                not touched it; None in the record of a task (see `Window.recorded`)
+    origin      "param" (the caller's array) or "temp"
+    known       whether the contents are what the program says: false when a task that was
+                recorded but not run would have written here
+    initial     a scalar array: what every element is before the first write
+    manual_dep  tasks are not ordered by their use of this buffer
     """
 
-    __slots__ = ("_ghost", "data", "id", "known", "manual_dep", "name", "nbytes", "origin")
+    __slots__ = (
+        "_ghost",
+        "data",
+        "id",
+        "initial",
+        "known",
+        "manual_dep",
+        "name",
+        "nbytes",
+        "origin",
+    )
 
     def __init__(
         self,
@@ -43,6 +57,7 @@ class Buffer:
         data: Array | None = None,
         origin: str = "temp",
         *,
+        initial: Array | None = None,
         manual_dep: bool = False,
     ) -> None:
         self.name = name
@@ -50,22 +65,26 @@ class Buffer:
         self.data = data
         self.origin = origin
         self.id = next(_buffer_ids)
-        self.known = data is not None
+        self.known = data is not None or initial is not None
+        self.initial = initial
         self.manual_dep = manual_dep
         self._ghost: Buffer | None = None
 
     @property
     def ghost(self) -> Buffer:
         """The same buffer (same id) without its data, so that a record does not keep memory."""
-        if self.data is None:
-            return self
         if self._ghost is None:
-            ghost = Buffer.__new__(Buffer)
-            ghost.name, ghost.nbytes, ghost.data = self.name, self.nbytes, None
-            ghost.origin, ghost.id, ghost.known = self.origin, self.id, False
-            ghost.manual_dep, ghost._ghost = self.manual_dep, None
-            self._ghost = ghost
+            self._ghost = copy.copy(self)
+            self._ghost.data = None
+            self._ghost.known = False
         return self._ghost
+
+    def fill(self) -> None:
+        """Give it memory, if it has none yet, with every element as before the first write."""
+        if self.data is None:
+            assert self.initial is not None
+            self.data = np.empty(self.nbytes, np.uint8)
+            self.data.view(self.initial.dtype).fill(self.initial[()])
 
     def __repr__(self) -> str:
         return f"<{self.origin} {self.name!r} #{self.id}, {self.nbytes} bytes>"
@@ -157,7 +176,7 @@ class Window:
         )
 
     def recorded(self) -> Window:
-        """This window for the record of a task: it does not keep the data alive."""
+        """The window for the record of a task, which does not keep the data alive."""
         if self.buffer.data is None:
             return self
         return Window(
@@ -239,18 +258,29 @@ def row_major(shape: Shape) -> Shape:
     return tuple(reversed(strides))
 
 
-def poison_fill(array: Array, dtype: DType) -> None:
-    """Mark every element as never written: NaN for floats, `POISON_BYTE`s for integers.
+def limits_of(dtype: DType) -> tuple[int, int]:
+    """The smallest and largest number of an integer type or BOOL."""
+    if dtype.kind == "bool":
+        return 0, 1
+    signed = dtype.is_signed
+    return (-(1 << (dtype.bits - 1)) if signed else 0), (1 << (dtype.bits - signed)) - 1
 
-    BOOL has no spare value and becomes True.
+
+def poison(dtype: DType) -> Array:
+    """The element that marks memory as never written: NaN for floats, else `POISON_BYTE`s.
+
+    BOOL has no spare value; its poison is True.
     """
     if dtype.is_float:
-        array.fill(np.nan)
-    elif dtype.kind == "bool":
-        array.fill(True)
-    else:
-        pattern = bytes([POISON_BYTE]) * dtype.itemsize
-        array.fill(np.frombuffer(pattern, dtype.numpy)[0])
+        return np.asarray(np.nan).astype(dtype.numpy)
+    if dtype.kind == "bool":
+        return np.asarray(True)
+    return np.frombuffer(bytes([POISON_BYTE]) * dtype.itemsize, dtype.numpy).reshape(())
+
+
+def poison_fill(array: Array, dtype: DType) -> None:
+    """Mark every element as never written."""
+    array.fill(poison(dtype)[()])
 
 
 def window_of_array(name: str, array: Array, dtype: DType) -> Window:

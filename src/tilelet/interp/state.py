@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from tilelet.diag.catalogue.harness import TooBig
+from tilelet.diag.catalogue.windows import DependsOnTaskData
 from tilelet.diag.core import Loc
 from tilelet.dtypes import DType
 from tilelet.interp.lowering import FunctionCode
-from tilelet.interp.memory import Buffer, Shape, TileValue, Window, poison_fill, row_major
+from tilelet.interp.memory import Array, Buffer, Shape, TileValue, Window, poison, row_major
 from tilelet.interp.tasks import Task, TaskStream
 from tilelet.ir.core import Direction, Function, Value
 from tilelet.ir.types import TensorType
@@ -57,51 +58,61 @@ class State:
             self._codes[name] = FunctionCode(self, self.functions[name])
         return self._codes[name]
 
-    def allocate(
-        self, name: str, shape: Shape, dtype: DType, loc: Loc, *, manual_dep: bool = False
-    ) -> Window:
-        """Fresh global memory with undefined contents; none at all if the run only records."""
-        nbytes = math.prod(shape) * dtype.itemsize
-        data = None
-        if self.execute:
-            self._unchecked_bytes += nbytes
-            if self._unchecked_bytes > _CHECK_EVERY:
-                self._check_memory(name, nbytes, loc)
-            try:
-                data = np.empty(nbytes, np.uint8)
-            except MemoryError:
-                raise TooBig(name, nbytes, available_memory() or 0, loc) from None
-        buffer = Buffer(name, nbytes, data, manual_dep=manual_dep)
-        return Window(buffer, dtype, 0, shape, row_major(shape))
-
-    def _check_memory(self, name: str, nbytes: int, loc: Loc) -> None:
-        available = available_memory()
-        if available is not None and nbytes > available:
-            raise TooBig(name, nbytes, available, loc)
-        self._unchecked_bytes = 0
-
     def fresh(
-        self, name: str, shape: Shape, dtype: DType, loc: Loc, *, manual_dep: bool = False
+        self,
+        name: str,
+        shape: Shape,
+        dtype: DType,
+        loc: Loc,
+        *,
+        initial: Array | None = None,
+        manual_dep: bool = False,
     ) -> Window:
-        """Fresh global memory, marked as never written."""
-        window = self.allocate(name, shape, dtype, loc, manual_dep=manual_dep)
+        """Fresh global memory, filled with `initial` or marked as never written.
+
+        If the run only records tasks it takes no memory until the control program needs it.
+        """
+        window = self._window(name, shape, dtype, loc)
+        window.buffer.initial = self._undefined(dtype) if initial is None else initial
+        window.buffer.manual_dep = manual_dep
+        window.buffer.known = True
         if self.execute:
-            self._mark(window.array, dtype)
+            window.buffer.fill()
         return window
 
-    def _mark(self, array: np.ndarray[Any, Any], dtype: DType) -> None:
-        if self.poison:
-            poison_fill(array, dtype)
-        else:
-            array.fill(0)
+    def written_by_task(self, result: Value, shape: Shape, dtype: DType) -> Window:
+        """Fresh memory for a result of a task that is recorded but not run."""
+        return self._window(result.name, shape, dtype, result.loc)
+
+    def _window(self, name: str, shape: Shape, dtype: DType, loc: Loc) -> Window:
+        nbytes = math.prod(shape) * dtype.itemsize
+        if self.execute:
+            self._check_memory(name, nbytes, loc)
+        return Window(Buffer(name, nbytes), dtype, 0, shape, row_major(shape))
+
+    def _check_memory(self, name: str, nbytes: int, loc: Loc) -> None:
+        self._unchecked_bytes += nbytes
+        if self._unchecked_bytes > _CHECK_EVERY:
+            self._unchecked_bytes = 0
+            available = available_memory()
+            if available is not None and nbytes > available:
+                raise TooBig(name, nbytes, available, loc)
+
+    def _undefined(self, dtype: DType) -> Array:
+        return poison(dtype) if self.poison else np.zeros((), dtype.numpy)
+
+    def contents(self, window: Window, loc: Loc) -> Array:
+        """The memory of a window for the control program to read or write."""
+        if not window.buffer.known:
+            raise DependsOnTaskData(loc, window.name)
+        window.buffer.fill()
+        return window.array
 
     def poison_tile(self, shape: Shape, dtype: DType) -> TileValue:
         """A tile whose contents are undefined. Tiles are never written to: one per type will do."""
         key = (shape, dtype)
         if key not in self._poison_tiles:
-            data = np.empty(shape, dtype.numpy)
-            self._mark(data, dtype)
-            self._poison_tiles[key] = TileValue(data)
+            self._poison_tiles[key] = TileValue(np.full(shape, self._undefined(dtype)))
         return self._poison_tiles[key]
 
     def spill(self, result: Value, tile: TileValue) -> Window:
@@ -110,15 +121,18 @@ class State:
         Memory has no valid region: outside the tile's it holds zeros, as the tile does.
         """
         assert isinstance(result.type, TensorType)
-        window = self.allocate(result.name, tile.data.shape, result.type.dtype, result.loc)
+        window = self._window(result.name, tile.data.shape, result.type.dtype, result.loc)
+        window.buffer.data = np.empty(window.buffer.nbytes, np.uint8)
+        window.buffer.known = True
         window.array[...] = tile.data
         return window
 
     def each_block(self, blocks: int) -> Iterator[int]:
         """The blocks of an spmd task in turn; `block` and `blocks` tell which one is running."""
         self.blocks = blocks
-        for self.block in range(blocks):
-            yield self.block
+        for block in range(blocks):
+            self.block = block
+            yield block
         self.block, self.blocks = 0, 1
 
     def unique_kernel_name(self, base: str) -> str:

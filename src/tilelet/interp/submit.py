@@ -7,12 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tilelet.diag.catalogue.windows import BlockCount, DependsOnTaskData
-from tilelet.diag.core import Loc
 from tilelet.interp.lowering import Frame, Getter, Lowering, Step, lowers
-from tilelet.interp.memory import TileValue, Window
+from tilelet.interp.memory import TileValue
 from tilelet.interp.movement import read_element
 from tilelet.interp.state import State
-from tilelet.interp.tasks import Task
 from tilelet.ir.aliases import Aliases, infer_directions, is_tensor
 from tilelet.ir.core import (
     Arg,
@@ -207,7 +205,7 @@ def flat_deps(deps: Sequence[Any]) -> tuple[int, ...]:
 
 def _predicate(low: Lowering, op: Op) -> Callable[[Frame], bool | None]:
     """Whether a task runs: True, False, or None if data that was not computed decides it."""
-    predicate, loc = op.args["predicate"], op.loc
+    predicate, loc, state = op.args["predicate"], op.loc, low.state
     if predicate is None:
         return lambda _: True
     assert isinstance(predicate, tuple)
@@ -219,7 +217,8 @@ def _predicate(low: Lowering, op: Op) -> Callable[[Frame], bool | None]:
     def outcome(frame: Frame) -> bool | None:
         if not frame[window].buffer.known:
             return None
-        return bool(compare(read_element(frame[window], at(frame), loc), frame[limit]))
+        value = read_element(state, frame[window], at(frame), loc)
+        return bool(compare(value, frame[limit]))
 
     return outcome
 
@@ -248,7 +247,7 @@ class Sketch:
             return self._low.get(arg)
         if isinstance(arg.type, TileType):
             shape, dtype, state = arg.type.shape, arg.type.dtype, self._low.state
-            return lambda _: state.fresh(result.name, shape, dtype, result.loc)
+            return lambda _: state.written_by_task(result, shape, dtype)
         if self._find(arg):
             return self._low.get(arg)
 
@@ -271,7 +270,7 @@ class Sketch:
         if op is None or op.blocks:
             return False
         cheap = isinstance(value.type, ScalarType) or (is_tensor(value) and bool(op.spec.view))
-        if not cheap or not all([self._find(operand) for operand in op.operands]):
+        if not cheap or not all(self._find(operand) for operand in op.operands):
             return False
         self._steps.append(self._low.op(op))
         return True

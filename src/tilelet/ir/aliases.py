@@ -8,15 +8,17 @@ loops, joins, scopes and calls only hand a window on under another name.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from typing import TypeGuard
 
 from tilelet.ir.core import Arg, Block, Direction, Function, Op, Value, values_in, walk
 from tilelet.ir.types import TensorType
-from tilelet.ir.views import CallView, ForView, ScopeView, yielded
+from tilelet.ir.views import CallView, yielded
 
 Access = tuple[Value, Direction]
 
 
-def is_tensor(arg: object) -> bool:
+def is_tensor(arg: object) -> TypeGuard[Value]:
     """Whether `arg` is a Value in GM."""
     return isinstance(arg, Value) and isinstance(arg.type, TensorType)
 
@@ -78,32 +80,14 @@ class Aliases:
     def _link(self, name: Value, *sources: Arg) -> None:
         if is_tensor(name):
             into = self._same.setdefault(name, [])
-            into.extend(s for s in sources if isinstance(s, Value) and is_tensor(s))
+            into.extend(s for s in sources if is_tensor(s))
 
     def _collect(self, op: Op) -> None:
-        if op.name == "for":
-            loop = ForView(op)
-            for carried, result, init, nxt in zip(
-                loop.carried, op.results, loop.init, yielded(loop.body)
-            ):
-                self._link(carried, init, nxt)
-                self._link(result, init, nxt)
-        elif op.name == "while":
-            cond, body = op.blocks
-            inits = op.args["init"]
-            assert isinstance(inits, tuple)
-            for tested, carried, result, init, nxt in zip(
-                cond.params, body.params, op.results, inits, yielded(body)
-            ):
-                for name in (tested, carried, result):
-                    self._link(name, init, nxt)
-        elif op.name == "if":
+        if op.name in ("for", "while"):
+            self._collect_loop(op)
+        elif op.name in ("if", "scope"):
             for result, *values in zip(op.results, *(yielded(b) for b in op.blocks)):
                 self._link(result, *values)
-        elif op.name == "scope":
-            scope = ScopeView(op)
-            for result, value in zip(scope.data_results, yielded(scope.body)):
-                self._link(result, value)
         elif op.name == "call":
             self._collect_call(CallView(op))
         elif op.name == "undef":
@@ -113,8 +97,18 @@ class Aliases:
                 self._link(result, op.args[param])
         elif op.spec.view and op.results and is_tensor(op.results[0]):
             source = op.args[op.spec.view]
-            if isinstance(source, Value) and is_tensor(source):
+            if is_tensor(source):
                 self._view_of[op.results[0]] = source
+
+    def _collect_loop(self, op: Op) -> None:
+        """A carried value is the initial one, or what the iteration before handed on."""
+        init = op.args["init"]
+        assert isinstance(init, tuple)
+        index = 1 if op.name == "for" else 0
+        names = [op.results, *(block.params[index:] for block in op.blocks)]
+        for first, following, *same in zip(init, yielded(op.blocks[-1]), *names):
+            for name in same:
+                self._link(name, first, following)
 
     def _collect_call(self, call: CallView) -> None:
         for result, handed_on in zip(call.data_results, self._handed_on(call.callee)):
@@ -134,7 +128,7 @@ class Aliases:
         inside = Aliases(fn.body, self._functions)
         handed_on: list[list[tuple[int, bool]]] = []
         for v in fn.returned:
-            if not (isinstance(v, Value) and is_tensor(v)):
+            if not is_tensor(v):
                 handed_on.append([])
                 continue
             whole = inside.whole(v)
@@ -169,6 +163,31 @@ def accesses(op: Op, functions: Mapping[str, Function]) -> Iterator[Access]:
 SHAPE_ONLY = frozenset({"tensor.dim"})
 
 
+def has_effect(op: Op) -> bool:
+    """Whether a non-structural op does more than give its results."""
+    if not op.results or op.name in TASKS:
+        return True
+    return any(is_tensor(op.args.get(param)) for param in op.spec.writes)
+
+
+TASKS = frozenset({"system.task_dummy"})
+
+
+def is_repeatable(op: Op, written: AbstractSet[Value], aliases: Aliases) -> bool:
+    """Whether the op may run in another place of the control program, or once more.
+
+    It makes a number or a view, from its operands alone; what it reads is not among `written`.
+    """
+    if op.spec.structural or not op.results or has_effect(op):
+        return False
+    if op.spec.view is not None and is_tensor(op.results[0]):
+        return True
+    if op.name == "read":
+        tensor = op.args["x"]
+        return is_tensor(tensor) and aliases.roots(tensor).isdisjoint(written)
+    return op.spec.group == "scalar" or op.name in SHAPE_ONLY
+
+
 def _accumulates(op: Op) -> bool:
     """Whether a store adds to what is there (`atomic=pl.AtomicType.Add`)."""
     atomic = op.args.get("atomic")
@@ -178,7 +197,7 @@ def _accumulates(op: Op) -> bool:
 def _call_accesses(call: CallView, functions: Mapping[str, Function]) -> Iterator[Access]:
     directions = functions[call.callee].directions
     for operand, direction in zip(call.operands, directions):
-        if isinstance(operand, Value) and is_tensor(operand):
+        if is_tensor(operand):
             yield operand, direction
     for v in values_in((call.op.args["predicate"],)):
         if is_tensor(v):

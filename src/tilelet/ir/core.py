@@ -142,6 +142,16 @@ class Program:
     def with_functions(self, functions: Mapping[str, Function]) -> Program:
         return replace(self, functions=dict(functions))
 
+    def get_function(self, name: str) -> Function | None:
+        """The function called `name`, or None."""
+        return self.functions.get(name)
+
+    def as_python(self) -> str:
+        """The program as `pl` text in explicit SSA form; `pl.parse` reads it back."""
+        from tilelet.ir.printer import print_program
+
+        return print_program(self)
+
 
 def values_in(args: Any) -> Iterator[Value]:
     """The Values in a (nested) collection of arguments."""

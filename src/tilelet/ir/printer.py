@@ -204,6 +204,8 @@ class _FunctionPrinter:
         if op.name in PREFIX:
             (operand,) = op.args.values()
             return f"{PREFIX[op.name]}{text(operand)}"
+        if op.name == "breakpoint":
+            return "breakpoint()"  # what it shows is found again by parsing
         return f"{public_name(op.spec)}({', '.join(_bound_args(op, text))})"
 
     # Statements

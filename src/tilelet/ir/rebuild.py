@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from tilelet.diag.core import UNKNOWN, Loc
-from tilelet.ir.core import Arg, Block, Function, Op, Value, walk
-from tilelet.ir.fold import as_result, fold_scalar
-from tilelet.ir.types import INDEX, TileType, Type
+from tilelet.ir.core import Arg, Block, Function, Op, Value, scalar_dtype, walk
+from tilelet.ir.fold import fold_scalar
+from tilelet.ir.types import INDEX, ScalarType, Type
 from tilelet.ops import structure
 from tilelet.ops.registry import REGISTRY, Call, OpSpec
 
@@ -113,7 +114,8 @@ def bind(spec: OpSpec, *args: Arg, **named: Arg) -> dict[str, Arg]:
     """Arguments by parameter name, with the defaults of the op's signature filled in."""
     bound = spec.signature.bind(*args, **named)
     bound.apply_defaults()
-    return {k: tuple(v) if isinstance(v, list) else v for k, v in bound.arguments.items()}
+    arguments: dict[str, Any] = bound.arguments
+    return {k: tuple(v) if isinstance(v, list) else v for k, v in arguments.items()}
 
 
 def make_op(
@@ -147,7 +149,12 @@ def call_op(
     **options: Arg,
 ) -> Op:
     """A `call`; `options` are its further arguments, by default none of them is set."""
-    args: dict[str, Arg] = {"callee": callee, "operands": tuple(operands), **CALL_DEFAULTS, **options}
+    args: dict[str, Arg] = {
+        "callee": callee,
+        "operands": tuple(operands),
+        **CALL_DEFAULTS,
+        **options,
+    }
     return Op(structure.CALL, args, tuple(results), (), loc)
 
 
@@ -157,6 +164,7 @@ CALL_DEFAULTS: Mapping[str, Arg] = {
     "predicate": None,
     "count": None,
     "task_id": False,
+    "options": (),
 }
 
 
@@ -193,8 +201,8 @@ class Builder:
         """The ops so far as a block that yields `values`."""
         return Block(tuple(params), (*self.ops, yield_op(values, self.loc)))
 
-    def undef(self, name: str, type: Type) -> Value:
-        value = Value(name, type, self.loc)
+    def undef(self, name: str, type_: Type) -> Value:
+        value = Value(name, type_, self.loc)
         self.add(Op(structure.UNDEF, {}, (value,), (), self.loc))
         return value
 
@@ -218,11 +226,14 @@ class Builder:
         return results
 
     def branch(
-        self, cond: Arg, then: tuple[Builder, Sequence[Arg]], otherwise: tuple[Builder, Sequence[Arg]]
+        self,
+        cond: Arg,
+        then: tuple[Builder, Sequence[Arg]],
+        otherwise: tuple[Builder, Sequence[Arg]],
     ) -> tuple[Value, ...]:
-        """An `if`; each arm is its ops and the values it hands on (those of `then` name results)."""
+        """An `if`; each arm is its ops and the values it hands on."""
         arms = tuple([builder.block(values) for builder, values in (then, otherwise)])
-        results = tuple([as_result(v, self.loc) for v in then[1]])
+        results = tuple([result_like(v, self.loc) for v in then[1]])
         self.add(Op(structure.IF, {"cond": cond}, results, arms, self.loc))
         return results
 
@@ -232,8 +243,13 @@ def index_value(name: str, loc: Loc = UNKNOWN) -> Value:
     return Value(name, INDEX, loc)
 
 
-def is_tile(arg: Arg) -> bool:
-    return isinstance(arg, Value) and isinstance(arg.type, TileType)
+def result_like(arg: Arg, loc: Loc = UNKNOWN) -> Value:
+    """A fresh Value that can stand for `arg`."""
+    if isinstance(arg, Value):
+        return fresh(arg)
+    dtype = scalar_dtype(arg)
+    assert dtype is not None
+    return Value("joined", ScalarType(dtype), loc)
 
 
 # Rewriting

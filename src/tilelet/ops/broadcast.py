@@ -3,6 +3,9 @@
 A row vector holds one value per row, a column vector one per column.
 """
 
+# The dots say that a body is empty on purpose: an op is its signature and its manual.
+# ruff: noqa: PIE790
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -44,13 +47,15 @@ __all__ = [
 _ROW_AXIS, _COL_AXIS = -1, -2
 
 
-def _check_vector(call: Call, x: str, tile: TileType, vec: str, vector: TileType, axis: int) -> None:
+def _check_vector(
+    call: Call, x: str, tile: TileType, vec: str, vector: TileType, axis: int
+) -> None:
     """`vector` must be `tile` with `axis` of extent 1."""
     infer.at_least_2d(call, x, tile)
     wanted = tuple(1 if i - len(tile.shape) == axis else d for i, d in enumerate(tile.shape))
     if vector.shape != wanted:
         why = f"`{vec}` must have shape `[{', '.join(map(str, wanted))}]`"
-        raise ShapeMismatch(call.op, call.at(x), tile.shape, call.at(vec), vector.shape, why)
+        raise ShapeMismatch(call.shown, call.at(x), tile.shape, call.at(vec), vector.shape, why)
 
 
 def _infer_with(vec: str, axis: int) -> Callable[[Call], infer.Types]:
@@ -89,6 +94,7 @@ def row_expand_add(x: Shaped, row_vec: Shaped) -> Shaped:
 
     Example: `y = pl.row_expand_add(x, bias_per_row)`
     """
+    ...
 
 
 @op(**_with_row(numerics.sub))
@@ -100,6 +106,7 @@ def row_expand_sub(x: Shaped, row_vec: Shaped) -> Shaped:
 
     Example: `p = pl.exp(pl.row_expand_sub(s, row_max))`
     """
+    ...
 
 
 @op(**_with_row(numerics.mul))
@@ -111,6 +118,7 @@ def row_expand_mul(x: Shaped, row_vec: Shaped) -> Shaped:
 
     Example: `normed = pl.row_expand_mul(x, inv_rms)`
     """
+    ...
 
 
 @op(**_with_row(numerics.div))
@@ -122,6 +130,7 @@ def row_expand_div(x: Shaped, row_vec: Shaped) -> Shaped:
 
     Example: `out = pl.row_expand_div(acc, row_sum)`
     """
+    ...
 
 
 @op(era="HEAD", **_with_row(numerics.maximum))
@@ -133,6 +142,7 @@ def row_expand_max(x: Shaped, row_vec: Shaped) -> Shaped:
 
     Example: `y = pl.row_expand_max(x, floor_per_row)`
     """
+    ...
 
 
 @op(era="HEAD", **_with_row(numerics.minimum))
@@ -144,6 +154,7 @@ def row_expand_min(x: Shaped, row_vec: Shaped) -> Shaped:
 
     Example: `y = pl.row_expand_min(x, limit_per_row)`
     """
+    ...
 
 
 @op(era="HEAD", **_with_row(expdif))
@@ -155,6 +166,7 @@ def row_expand_expdif(x: Shaped, row_vec: Shaped) -> Shaped:
 
     Example: `p = pl.row_expand_expdif(s, row_max)`
     """
+    ...
 
 
 @op(era="HEAD", **_with_col(numerics.add))
@@ -166,6 +178,7 @@ def col_expand_add(x: Shaped, col_vec: Shaped) -> Shaped:
 
     Example: `y = pl.col_expand_add(x, bias)`
     """
+    ...
 
 
 @op(**_with_col(numerics.sub))
@@ -177,6 +190,7 @@ def col_expand_sub(x: Shaped, col_vec: Shaped) -> Shaped:
 
     Example: `y = pl.col_expand_sub(x, column_mean)`
     """
+    ...
 
 
 @op(**_with_col(numerics.mul))
@@ -188,6 +202,7 @@ def col_expand_mul(x: Shaped, col_vec: Shaped) -> Shaped:
 
     Example: `y = pl.col_expand_mul(normed, gamma)`
     """
+    ...
 
 
 @op(**_with_col(numerics.div))
@@ -199,6 +214,7 @@ def col_expand_div(x: Shaped, col_vec: Shaped) -> Shaped:
 
     Example: `y = pl.col_expand_div(x, scale)`
     """
+    ...
 
 
 @op(era="HEAD", **_with_col(numerics.maximum))
@@ -210,6 +226,7 @@ def col_expand_max(x: Shaped, col_vec: Shaped) -> Shaped:
 
     Example: `y = pl.col_expand_max(x, lower)`
     """
+    ...
 
 
 @op(era="HEAD", **_with_col(numerics.minimum))
@@ -221,6 +238,7 @@ def col_expand_min(x: Shaped, col_vec: Shaped) -> Shaped:
 
     Example: `y = pl.col_expand_min(x, upper)`
     """
+    ...
 
 
 @op(era="HEAD", **_with_col(expdif))
@@ -232,6 +250,7 @@ def col_expand_expdif(x: Shaped, col_vec: Shaped) -> Shaped:
 
     Example: `p = pl.col_expand_expdif(s, column_max)`
     """
+    ...
 
 
 # --- filling a shape -----------------------------------------------------------------------------
@@ -267,6 +286,7 @@ def col_expand(target: Shaped, col_vec: Shaped) -> Shaped:
 
     Example: `gamma_tile = pl.col_expand(x, gamma)`
     """
+    ...
 
 
 def _infer_row_expand(call: Call) -> infer.Types:
@@ -307,6 +327,7 @@ def row_expand(target: Shaped, row_vec: Shaped | None = None) -> Shaped:
 
     Example: `scale_tile = pl.row_expand(x, scale)`
     """
+    ...
 
 
 def _infer_expands(call: Call) -> infer.Types:
@@ -334,6 +355,7 @@ def expands(target: Shaped, scalar: Number) -> Shaped:
 
     Example: `bias_tile = pl.expands(x, bias)`
     """
+    ...
 
 
 def _infer_expand_clone(call: Call) -> infer.Types:
@@ -345,7 +367,7 @@ def _infer_expand_clone(call: Call) -> infer.Types:
     if not fits:
         why = "each extent of `src` must be 1 or that of `target`"
         raise ShapeMismatch(
-            call.op, call.at("src"), src.shape, call.at("target"), target.shape, why
+            call.shown, call.at("src"), src.shape, call.at("target"), target.shape, why
         )
     return (TileType(target.shape, src.dtype, infer.vector_space(call, "src", "target")),)
 
@@ -370,3 +392,4 @@ def expand_clone(src: Shaped, target: Shaped) -> Shaped:
 
     Example: `heads = pl.expand_clone(one_head, all_heads)`
     """
+    ...

@@ -1,5 +1,8 @@
 """Conversion between element types."""
 
+# The dots say that a body is empty on purpose: an op is its signature and its manual.
+# ruff: noqa: PIE790
+
 from __future__ import annotations
 
 from tilelet import dtypes, numerics
@@ -29,7 +32,7 @@ def check_mode(call: Call) -> str:
     try:
         return mode_name(call["mode"])
     except ValueError:
-        raise BadChoice(call.at("mode"), call.op, "mode", call["mode"], MODES) from None
+        raise BadChoice(call.at("mode"), call.shown, "mode", call["mode"], MODES) from None
 
 
 def _infer(call: Call) -> infer.Types:
@@ -66,3 +69,4 @@ def cast(x: Shaped, target_type: DType, mode: str | int | RoundMode = "round") -
 
     Example: `y = pl.cast(acc, pl.BF16, mode="rint")`
     """
+    ...

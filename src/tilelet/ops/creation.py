@@ -1,5 +1,8 @@
 """Ops that make a tensor or tile out of nothing."""
 
+# The dots say that a body is empty on purpose: an op is its signature and its manual.
+# ruff: noqa: PIE790
+
 from __future__ import annotations
 
 import math
@@ -20,7 +23,7 @@ from tilelet.ops.reference import narrowed
 from tilelet.ops.registry import Call, Engine, Plane, op
 
 if TYPE_CHECKING:
-    from tilelet.language.annotations import Tensor, Tile
+    from tilelet.language.types import Tensor, Tile
 
 __all__ = ["arange", "ci", "create_tensor", "create_tile", "full"]
 
@@ -52,14 +55,14 @@ def _check_initial(call: Call, dtype: DType) -> None:
     if call.in_scope:
         raise BadArgument(
             call.at("init_value"),
-            call.op,
+            call.shown,
             "init_value",
             infer.describe(call["init_value"]),
             "left out inside a scope: use `pl.full`",
         )
     if value is None:
         if isinstance(call["init_value"], Value):
-            raise NotConstant(call.at("init_value"), call.op, "init_value")
+            raise NotConstant(call.at("init_value"), call.shown, "init_value")
         raise infer.bad(call, "init_value", "a number")
     infer.check_range(call, "init_value", dtype)
     if value != 0 and dtype.is_float and dtype is not dtypes.FP32:
@@ -86,6 +89,7 @@ def create_tensor(
 
     Example: `acc = pl.create_tensor([16, 128], dtype=pl.FP32)`
     """
+    ...
 
 
 def _infer_create_tile(call: Call) -> infer.Types:
@@ -105,6 +109,7 @@ def create_tile(shape: Ints, dtype: DType, target_memory: Mem = Mem.Vec) -> Tile
 
     Example: `tmp = pl.create_tile([16, 128], dtype=pl.FP32, target_memory=pl.Mem.Vec)`
     """
+    ...
 
 
 def _infer_full(call: Call) -> infer.Types:
@@ -112,7 +117,7 @@ def _infer_full(call: Call) -> infer.Types:
     if infer.constant_of(call["value"]) is None:
         if isinstance(call["value"], Value):
             help_ = "for a run-time number use `pl.expands(tile, number)`"
-            raise NotConstant(call.at("value"), call.op, "value", help_)
+            raise NotConstant(call.at("value"), call.shown, "value", help_)
         raise infer.bad(call, "value", "a number")
     infer.check_range(call, "value", dtype)
     return (TileType(infer.constant_shape(call, "shape"), dtype),)
@@ -132,6 +137,7 @@ def full(shape: Ints, dtype: DType, value: int | float) -> Tensor:
 
     Example: `zeros = pl.full([16, 128], dtype=pl.FP32, value=0.0)`
     """
+    ...
 
 
 def _infer_ramp(call: Call) -> infer.Types:
@@ -173,6 +179,7 @@ def arange(
 
     Example: `idx = pl.arange(0, [1, 512], dtype=pl.UINT32)`
     """
+    ...
 
 
 @op(**_RAMP)
@@ -185,3 +192,4 @@ def ci(start: Int, shape: Ints, dtype: DType = dtypes.INT32, descending: bool = 
 
     Example: `idx = pl.ci(0, [1, 512], dtype=pl.INT32)`
     """
+    ...

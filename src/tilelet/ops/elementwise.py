@@ -4,6 +4,9 @@ All work on the valid region. Two tiles are of one shape, or `[M, N]` with `[M, 
 either order. The result has the promoted dtype; a number takes the dtype of the tile it meets.
 """
 
+# The dots say that a body is empty on purpose: an op is its signature and its manual.
+# ruff: noqa: PIE790
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
@@ -23,7 +26,63 @@ from tilelet.ops.reference import matched, narrowed, of_one, of_two
 from tilelet.ops.registry import Call, Engine, Plane, op
 
 if TYPE_CHECKING:
-    from tilelet.language.annotations import Tile
+    from tilelet.language.types import Tile
+
+__all__ = [
+    "abs",
+    "add",
+    "addc",
+    "adds",
+    "addsc",
+    "and_",
+    "ands",
+    "cmp",
+    "cmps",
+    "cos",
+    "div",
+    "divs",
+    "exp",
+    "fmod",
+    "fmods",
+    "log",
+    "lrelu",
+    "maximum",
+    "maximums",
+    "maxs",
+    "minimum",
+    "minimums",
+    "mins",
+    "mul",
+    "muls",
+    "neg",
+    "not_",
+    "or_",
+    "ors",
+    "part_add",
+    "part_max",
+    "part_min",
+    "part_mul",
+    "prelu",
+    "recip",
+    "relu",
+    "rem",
+    "rems",
+    "rsqrt",
+    "sel",
+    "sels",
+    "shl",
+    "shls",
+    "shr",
+    "shrs",
+    "sin",
+    "sqrt",
+    "sub",
+    "subc",
+    "subs",
+    "subsc",
+    "xor",
+    "xors",
+]
 
 _BINARY: dict[str, Any] = {
     "engine": Engine.VEC,
@@ -51,6 +110,7 @@ def add(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
 
     Example: `y = pl.add(x, 1.0)`
     """
+    ...
 
 
 @op(infer=infer.infer_binary(), reference=of_two(numerics.sub), **_BINARY)
@@ -64,6 +124,7 @@ def sub(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
 
     Example: `centred = pl.sub(x, mean)`
     """
+    ...
 
 
 @op(infer=infer.infer_binary(), reference=of_two(numerics.mul), **_BINARY)
@@ -76,6 +137,7 @@ def mul(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
 
     Example: `scaled = pl.mul(scores, 0.125)`
     """
+    ...
 
 
 @op(infer=_infer_div, reference=of_two(numerics.div), era="APR", **_BINARY)
@@ -90,6 +152,7 @@ def div(lhs: Shaped, rhs: Shaped | Number, *, high_precision: bool = False) -> S
 
     Example: `mean = pl.div(total, count)`
     """
+    ...
 
 
 @op(infer=infer.infer_with_number(), reference=of_two(numerics.add), **_BINARY)
@@ -101,6 +164,7 @@ def adds(lhs: Shaped, rhs: Number) -> Shaped:
 
     Example: `y = pl.adds(x, 1.0)`
     """
+    ...
 
 
 @op(infer=infer.infer_with_number(), reference=of_two(numerics.sub), **_BINARY)
@@ -112,6 +176,7 @@ def subs(lhs: Shaped, rhs: Number) -> Shaped:
 
     Example: `y = pl.subs(x, 1.0)`
     """
+    ...
 
 
 @op(infer=infer.infer_with_number(), reference=of_two(numerics.mul), **_BINARY)
@@ -123,6 +188,7 @@ def muls(lhs: Shaped, rhs: Number) -> Shaped:
 
     Example: `y = pl.muls(x, 0.5)`
     """
+    ...
 
 
 @op(infer=infer.infer_with_number(), reference=of_two(numerics.div), **_BINARY)
@@ -134,6 +200,7 @@ def divs(lhs: Shaped, rhs: Number) -> Shaped:
 
     Example: `y = pl.divs(x, 3.0)`
     """
+    ...
 
 
 @op(infer=infer.infer_binary(), reference=of_two(numerics.rem), **_BINARY)
@@ -146,6 +213,7 @@ def rem(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
 
     Example: `phase = pl.rem(angle, period)`
     """
+    ...
 
 
 @op(infer=infer.infer_with_number(), reference=of_two(numerics.rem), **_BINARY)
@@ -157,6 +225,7 @@ def rems(lhs: Shaped, rhs: Number) -> Shaped:
 
     Example: `slot = pl.rems(index, 16)`
     """
+    ...
 
 
 @op(infer=infer.infer_binary(), reference=of_two(numerics.fmod), **_BINARY)
@@ -169,6 +238,7 @@ def fmod(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
 
     Example: `fraction = pl.fmod(x, 1.0)`
     """
+    ...
 
 
 @op(infer=infer.infer_with_number(), reference=of_two(numerics.fmod), **_BINARY)
@@ -180,6 +250,7 @@ def fmods(lhs: Shaped, rhs: Number) -> Shaped:
 
     Example: `fraction = pl.fmods(x, 1.0)`
     """
+    ...
 
 
 # --- maximum and minimum -------------------------------------------------------------------------
@@ -194,6 +265,7 @@ def maximum(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
 
     Example: `m_new = pl.maximum(m_old, m_block)`
     """
+    ...
 
 
 @op(infer=infer.infer_binary(ORDERED), reference=of_two(numerics.minimum), era="HEAD", **_BINARY)
@@ -205,6 +277,7 @@ def minimum(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
 
     Example: `clipped = pl.minimum(x, 127.0)`
     """
+    ...
 
 
 @op(infer=infer.infer_with_number(ORDERED), reference=of_two(numerics.maximum), **_BINARY)
@@ -216,6 +289,7 @@ def maximums(lhs: Shaped, rhs: Number) -> Shaped:
 
     Example: `floor = pl.maximums(amax, 1e-4)`
     """
+    ...
 
 
 @op(infer=infer.infer_with_number(ORDERED), reference=of_two(numerics.minimum), **_BINARY)
@@ -227,6 +301,7 @@ def minimums(lhs: Shaped, rhs: Number) -> Shaped:
 
     Example: `clipped = pl.minimums(x, 127.0)`
     """
+    ...
 
 
 @op(infer=infer.infer_with_number(ORDERED), reference=of_two(numerics.maximum), **_BINARY)
@@ -238,6 +313,7 @@ def maxs(lhs: Shaped, rhs: Number) -> Shaped:
 
     Example: `floor = pl.maxs(amax, 1e-4)`
     """
+    ...
 
 
 @op(infer=infer.infer_with_number(ORDERED), reference=of_two(numerics.minimum), **_BINARY)
@@ -249,6 +325,7 @@ def mins(lhs: Shaped, rhs: Number) -> Shaped:
 
     Example: `clipped = pl.mins(x, 127.0)`
     """
+    ...
 
 
 # --- functions of one operand --------------------------------------------------------------------
@@ -263,6 +340,7 @@ def neg(x: Shaped) -> Shaped:
 
     Example: `sigmoid = pl.recip(pl.add(pl.exp(pl.neg(x)), 1.0))`
     """
+    ...
 
 
 @op(infer=infer.infer_unary(), reference=of_one(numerics.abs_), **_UNARY)
@@ -274,6 +352,7 @@ def abs(x: Shaped) -> Shaped:
 
     Example: `amax = pl.row_max(pl.abs(x))`
     """
+    ...
 
 
 @op(infer=infer.infer_unary(NUMBERS, to_float=True), reference=of_one(numerics.exp), **_UNARY)
@@ -285,6 +364,7 @@ def exp(x: Shaped) -> Shaped:
 
     Example: `p = pl.exp(pl.sub(s, m))`
     """
+    ...
 
 
 @op(infer=infer.infer_unary(NUMBERS, to_float=True), reference=of_one(numerics.log), **_UNARY)
@@ -296,6 +376,7 @@ def log(x: Shaped) -> Shaped:
 
     Example: `lse = pl.add(m, pl.log(l))`
     """
+    ...
 
 
 @op(infer=infer.infer_unary(NUMBERS, to_float=True), reference=of_one(numerics.sqrt), **_UNARY)
@@ -307,6 +388,7 @@ def sqrt(x: Shaped) -> Shaped:
 
     Example: `inv_rms = pl.recip(pl.sqrt(pl.add(mean, eps)))`
     """
+    ...
 
 
 @op(infer=infer.infer_unary(NUMBERS, to_float=True), reference=of_one(numerics.rsqrt), **_UNARY)
@@ -320,6 +402,7 @@ def rsqrt(x: Shaped, high_precision: bool = False) -> Shaped:
 
     Example: `inv_rms = pl.rsqrt(pl.add(mean, eps), high_precision=True)`
     """
+    ...
 
 
 @op(infer=infer.infer_unary(NUMBERS, to_float=True), reference=of_one(numerics.recip), **_UNARY)
@@ -332,6 +415,7 @@ def recip(x: Shaped, high_precision: bool = False) -> Shaped:
 
     Example: `inv = pl.recip(row_sum)`
     """
+    ...
 
 
 @op(infer=infer.infer_unary(NUMBERS, True), reference=of_one(numerics.sin), era="HEAD", **_UNARY)
@@ -343,6 +427,7 @@ def sin(x: Shaped) -> Shaped:
 
     Example: `s = pl.sin(angle)`
     """
+    ...
 
 
 @op(infer=infer.infer_unary(NUMBERS, True), reference=of_one(numerics.cos), era="HEAD", **_UNARY)
@@ -354,6 +439,7 @@ def cos(x: Shaped) -> Shaped:
 
     Example: `c = pl.cos(angle)`
     """
+    ...
 
 
 @op(infer=infer.infer_unary(), reference=of_one(numerics.relu), **_UNARY)
@@ -365,6 +451,7 @@ def relu(x: Shaped) -> Shaped:
 
     Example: `y = pl.relu(x)`
     """
+    ...
 
 
 def _infer_lrelu(call: Call) -> infer.Types:
@@ -391,6 +478,7 @@ def lrelu(x: Shaped, slope: Number) -> Shaped:
 
     Example: `y = pl.lrelu(x, 0.01)`
     """
+    ...
 
 
 def _infer_prelu(call: Call) -> infer.Types:
@@ -421,6 +509,7 @@ def prelu(x: Shaped, slope: Shaped, tmp: Shaped | None = None) -> Shaped:
 
     Example: `y = pl.prelu(x, slopes)`
     """
+    ...
 
 
 # --- bits ----------------------------------------------------------------------------------------
@@ -435,6 +524,7 @@ def and_(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
 
     Example: `low = pl.and_(bits, mask)`
     """
+    ...
 
 
 @op(infer=infer.infer_with_number(BITS), reference=of_two(numerics.and_), **_BINARY)
@@ -446,6 +536,7 @@ def ands(lhs: Shaped, rhs: Number) -> Shaped:
 
     Example: `low = pl.ands(bits, 0xFF)`
     """
+    ...
 
 
 @op(infer=infer.infer_binary(BITS), reference=of_two(numerics.or_), **_BINARY)
@@ -457,6 +548,7 @@ def or_(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
 
     Example: `both = pl.or_(a, b)`
     """
+    ...
 
 
 @op(infer=infer.infer_with_number(BITS), reference=of_two(numerics.or_), **_BINARY)
@@ -468,6 +560,7 @@ def ors(lhs: Shaped, rhs: Number) -> Shaped:
 
     Example: `marked = pl.ors(bits, 1)`
     """
+    ...
 
 
 @op(infer=infer.infer_binary(BITS, "tmp"), reference=of_two(numerics.xor), **_BINARY)
@@ -480,6 +573,7 @@ def xor(lhs: Shaped, rhs: Shaped | Number, tmp: Shaped | None = None) -> Shaped:
 
     Example: `differ = pl.xor(a, b)`
     """
+    ...
 
 
 @op(infer=infer.infer_with_number(BITS, "tmp"), reference=of_two(numerics.xor), **_BINARY)
@@ -492,6 +586,7 @@ def xors(lhs: Shaped, rhs: Number, tmp: Shaped | None = None) -> Shaped:
 
     Example: `flipped = pl.xors(bits, 0x80)`
     """
+    ...
 
 
 @op(infer=infer.infer_unary(BITS), reference=of_one(numerics.not_), **_UNARY)
@@ -503,6 +598,7 @@ def not_(x: Shaped) -> Shaped:
 
     Example: `inverse = pl.not_(mask)`
     """
+    ...
 
 
 @op(infer=infer.infer_binary(INTEGERS), reference=of_two(numerics.shl), **_BINARY)
@@ -514,6 +610,7 @@ def shl(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
 
     Example: `shifted = pl.shl(bits, 4)`
     """
+    ...
 
 
 @op(infer=infer.infer_with_number(INTEGERS), reference=of_two(numerics.shl), **_BINARY)
@@ -525,6 +622,7 @@ def shls(lhs: Shaped, rhs: Number) -> Shaped:
 
     Example: `exponent = pl.shls(bits, 23)`
     """
+    ...
 
 
 @op(infer=infer.infer_binary(INTEGERS), reference=of_two(numerics.shr), **_BINARY)
@@ -536,6 +634,7 @@ def shr(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
 
     Example: `high = pl.shr(bits, 16)`
     """
+    ...
 
 
 @op(infer=infer.infer_with_number(INTEGERS), reference=of_two(numerics.shr), **_BINARY)
@@ -547,6 +646,7 @@ def shrs(lhs: Shaped, rhs: Number) -> Shaped:
 
     Example: `exponent = pl.shrs(bits, 23)`
     """
+    ...
 
 
 # --- comparison and selection --------------------------------------------------------------------
@@ -573,7 +673,7 @@ def check_comparison(call: Call, param: str) -> None:
         comparison(kind)
     except (KeyError, ValueError):
         choices = [f"{c.name} ({c.value})" for c in CmpType]
-        raise BadChoice(call.at(param), call.op, param, kind, choices) from None
+        raise BadChoice(call.at(param), call.shown, param, kind, choices) from None
 
 
 def _infer_cmp(call: Call) -> infer.Types:
@@ -588,12 +688,17 @@ def _infer_cmps(call: Call) -> infer.Types:
     return _infer_cmp(call)
 
 
-def _cmp(lhs: Array, rhs: Array | float, cmp_type: int | str | CmpType) -> Array:
+def cmp_mask(lhs: Array, rhs: Array | float, kind: int | str | CmpType) -> Array:
+    """Where the comparison holds, as Booleans."""
     a, b = matched(lhs, rhs)
     if numerics.dtype_of(a).is_float:
         a, b = widen(a), widen(b)
     with np.errstate(invalid="ignore"):
-        return np.asarray(_COMPARE[comparison(cmp_type)](a, b)).astype(lhs.dtype)
+        return np.asarray(_COMPARE[comparison(kind)](a, b))
+
+
+def _cmp(lhs: Array, rhs: Array | float, cmp_type: int | str | CmpType) -> Array:
+    return cmp_mask(lhs, rhs, cmp_type).astype(lhs.dtype)
 
 
 @op(infer=_infer_cmp, reference=_cmp, era="APR", **_BINARY)
@@ -607,6 +712,7 @@ def cmp(lhs: Shaped, rhs: Shaped | Number, cmp_type: CmpType | int | str = 0) ->
 
     Example: `mask = pl.cmp(x, limit, cmp_type=4)`
     """
+    ...
 
 
 @op(infer=_infer_cmps, reference=_cmp, era="APR", **_BINARY)
@@ -618,6 +724,7 @@ def cmps(lhs: Shaped, rhs: Number, cmp_type: CmpType | int | str = 0) -> Shaped:
 
     Example: `positive = pl.cmps(x, 0.0, cmp_type="gt")`
     """
+    ...
 
 
 def _infer_sel(call: Call) -> infer.Types:
@@ -651,6 +758,7 @@ def sel(mask: Shaped, lhs: Shaped, rhs: Shaped | Number, tmp: Shaped | None = No
 
     Example: `y = pl.sel(pl.cmp(x, 0.0, cmp_type="gt"), x, other)`
     """
+    ...
 
 
 def _infer_sels(call: Call) -> infer.Types:
@@ -683,6 +791,7 @@ def sels(mask: Shaped, x: Shaped, tmp: Shaped | Tile | None, scalar: Number) -> 
 
     Example: `masked = pl.sels(mask, scores, None, -3e38)`
     """
+    ...
 
 
 # --- three operands ------------------------------------------------------------------------------
@@ -726,6 +835,7 @@ def addc(lhs: Shaped, rhs: Shaped, rhs2: Shaped) -> Shaped:
 
     Example: `y = pl.addc(a, b, c)`
     """
+    ...
 
 
 @op(reference=_then_add(numerics.sub), **_TERNARY)
@@ -737,6 +847,7 @@ def subc(lhs: Shaped, rhs: Shaped, rhs2: Shaped) -> Shaped:
 
     Example: `y = pl.subc(a, b, c)`
     """
+    ...
 
 
 @op(reference=_then_add(numerics.add), **_TERNARY)
@@ -748,6 +859,7 @@ def addsc(lhs: Shaped, rhs: Number, rhs2: Shaped) -> Shaped:
 
     Example: `y = pl.addsc(a, 1.0, b)`
     """
+    ...
 
 
 @op(reference=_then_add(numerics.sub), **_TERNARY)
@@ -759,6 +871,7 @@ def subsc(lhs: Shaped, rhs: Number, rhs2: Shaped) -> Shaped:
 
     Example: `y = pl.subsc(a, 1.0, b)`
     """
+    ...
 
 
 # --- partly valid operands -----------------------------------------------------------------------
@@ -803,6 +916,7 @@ def part_add(lhs: Shaped, rhs: Shaped) -> Shaped:
 
     Example: `y = pl.part_add(block, tail)`
     """
+    ...
 
 
 @op(reference=_where_both(numerics.mul), **_part("part_mul"))
@@ -814,6 +928,7 @@ def part_mul(lhs: Shaped, rhs: Shaped) -> Shaped:
 
     Example: `y = pl.part_mul(block, tail)`
     """
+    ...
 
 
 @op(reference=_where_both(numerics.maximum), **_part("part_max"))
@@ -825,6 +940,7 @@ def part_max(lhs: Shaped, rhs: Shaped) -> Shaped:
 
     Example: `y = pl.part_max(block, tail)`
     """
+    ...
 
 
 @op(reference=_where_both(numerics.minimum), **_part("part_min"))
@@ -836,3 +952,4 @@ def part_min(lhs: Shaped, rhs: Shaped) -> Shaped:
 
     Example: `y = pl.part_min(block, tail)`
     """
+    ...

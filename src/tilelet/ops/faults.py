@@ -9,7 +9,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
-from tilelet.diag.catalogue.windows import IndexOutOfRange, ValidRegionLost, ValidShapeTooLarge
+from tilelet.diag.catalogue.windows import (
+    DivisionByZero,
+    IndexOutOfRange,
+    ValidRegionLost,
+    ValidShapeTooLarge,
+)
 from tilelet.diag.core import Loc, UserError
 
 
@@ -40,7 +45,7 @@ class RegionFault(Fault):
         self.op, self.valid, self.shape = op, tuple(valid), tuple(shape)
 
     def error(self, loc: Loc) -> UserError:
-        return ValidRegionLost(loc, self.op, self.valid, self.shape)
+        return ValidRegionLost(loc, f"pl.{self.op}", self.valid, self.shape)
 
 
 class ValidTooLargeFault(Fault):
@@ -52,3 +57,14 @@ class ValidTooLargeFault(Fault):
 
     def error(self, loc: Loc) -> UserError:
         return ValidShapeTooLarge(loc, self.axis, self.valid, self.size, runtime=True)
+
+
+class DivisionFault(Fault):
+    """An integer scalar is divided by zero."""
+
+    def __init__(self, operator: str) -> None:
+        super().__init__(f"integer `{operator}` by zero")
+        self.operator = operator
+
+    def error(self, loc: Loc) -> UserError:
+        return DivisionByZero(loc, self.operator)

@@ -15,6 +15,7 @@ from tilelet.diag.catalogue.ops import (
     BadArgument,
     BadAxis,
     BadChoice,
+    ConstantOutOfRange,
     DTypeMismatch,
     DTypeNotAllowed,
     NonConstantShape,
@@ -80,7 +81,7 @@ def is_scalar(arg: Arg) -> bool:
 
 
 def bad(call: Call, param: str, expected: str) -> BadArgument:
-    return BadArgument(call.at(param), call.op, param, describe(call[param]), expected)
+    return BadArgument(call.at(param), call.shown, param, describe(call[param]), expected)
 
 
 def shaped(call: Call, param: str) -> ShapedType:
@@ -153,7 +154,7 @@ def constant_int(call: Call, param: str, at_least: int | None = None) -> int:
     arg = call[param]
     found = int_of(arg)
     if found is None and isinstance(arg, Value) and is_integer(arg):
-        raise NotConstant(call.at(param), call.op, param)
+        raise NotConstant(call.at(param), call.shown, param)
     if found is None or (at_least is not None and found < at_least):
         limit = "" if at_least is None else f" of at least {at_least}"
         raise bad(call, param, f"a constant integer{limit}")
@@ -164,7 +165,7 @@ def flag(call: Call, param: str) -> bool:
     """A compile-time True or False."""
     arg = call[param]
     if isinstance(arg, Value):
-        raise NotConstant(call.at(param), call.op, param)
+        raise NotConstant(call.at(param), call.shown, param)
     if not isinstance(arg, bool):
         raise bad(call, param, "True or False")
     return arg
@@ -176,7 +177,7 @@ def dtype(call: Call, param: str, allowed: Iterable[DType] | None = None) -> DTy
     if not isinstance(arg, DType):
         raise bad(call, param, "an element type such as `pl.FP32`")
     if allowed is not None and arg not in (choices := tuple(allowed)):
-        raise BadChoice(call.at(param), call.op, param, arg, choices)
+        raise BadChoice(call.at(param), call.shown, param, arg, choices)
     return arg
 
 
@@ -186,24 +187,24 @@ def check_dtype(
     """The element type of an operand must be one the op works on."""
     choices = tuple(allowed)
     if _STORED_AS.get(found, found) not in choices:
-        raise DTypeNotAllowed(call.at(param), call.op, found, choices, hint)
+        raise DTypeNotAllowed(call.at(param), call.shown, found, choices, hint)
 
 
 def check_rank(call: Call, param: str, rank: int, expected: int) -> None:
     if rank != expected:
-        raise RankMismatch(call.at(param), call.op, f"`{param}`", rank, expected)
+        raise RankMismatch(call.at(param), call.shown, f"`{param}`", rank, expected)
 
 
 def at_least_2d(call: Call, param: str, t: ShapedType) -> None:
     if len(t.shape) < 2:
-        raise RankMismatch(call.at(param), call.op, f"`{param}`", len(t.shape), "2 or more")
+        raise RankMismatch(call.at(param), call.shown, f"`{param}`", len(t.shape), "2 or more")
 
 
 def axis(call: Call, param: str, rank: int) -> int:
     """A constant axis number, counted from 0."""
     found = constant_int(call, param)
     if not -rank <= found < rank:
-        raise BadAxis(call.at(param), call.op, found, rank)
+        raise BadAxis(call.at(param), call.shown, found, rank)
     return found % rank
 
 
@@ -226,7 +227,7 @@ def constant_shape(call: Call, param: str) -> tuple[int, ...]:
     for i, entry in enumerate(entries):
         extent = int_of(entry)
         if extent is None:
-            raise NonConstantShape(call.at(param), call.op, i)
+            raise NonConstantShape(call.at(param), call.shown, i)
         shape.append(extent)
     check_positive(call, param, shape)
     return tuple(shape)
@@ -253,10 +254,10 @@ def result_shape(call: Call, param: str) -> tuple[Dim, ...]:
 
 def check_positive(call: Call, param: str, shape: Sequence[Dim]) -> None:
     if not shape:
-        raise RankMismatch(call.at(param), call.op, f"`{param}`", 0, "1 or more")
+        raise RankMismatch(call.at(param), call.shown, f"`{param}`", 0, "1 or more")
     for i, extent in enumerate(shape):
         if isinstance(extent, int) and extent < 1:
-            raise ZeroSizeDim(call.at(param), f"shape of `{call.op}`", shape, i)
+            raise ZeroSizeDim(call.at(param), f"shape of `{call.shown}`", shape, i)
 
 
 def count_of(shape: Sequence[Dim]) -> int | None:
@@ -301,7 +302,7 @@ def vector_space(call: Call, *params: str) -> Mem | None:
         space = arg.type.space
         if space not in (None, Mem.Vec, Mem.Acc):
             raise WrongMemorySpace(
-                call.at(param), call.op, param, space.name, ["Vec"], "pl.move(x, pl.Mem.Vec)"
+                call.at(param), call.shown, param, space.name, ["Vec"], "pl.move(x, pl.Mem.Vec)"
             )
         result = Mem.Vec if space else result
     return result
@@ -313,7 +314,7 @@ def broadcast(call: Call, lhs: str, a: TileType, rhs: str, b: TileType) -> tuple
         if stretches(narrow, wide):
             return wide
     raise ShapeMismatch(
-        call.op,
+        call.shown,
         call.at(lhs),
         a.shape,
         call.at(rhs),
@@ -342,7 +343,7 @@ def fitting_scalar(call: Call, param: str, other: str, element: DType) -> None:
     value = constant_of(call[param])
     if value is None or not float(value).is_integer():
         raise DTypeMismatch(
-            call.op,
+            call.shown,
             call.at(other),
             element,
             call.at(param),
@@ -360,7 +361,7 @@ def check_range(call: Call, param: str, element: DType) -> None:
     lowest = -(1 << (element.bits - 1)) if element.is_signed else 0
     highest = (1 << (element.bits - (1 if element.is_signed else 0))) - 1
     if not (math.isfinite(value) and value == int(value) and lowest <= value <= highest):
-        raise bad(call, param, f"an integer from {lowest} to {highest} for {element}")
+        raise ConstantOutOfRange(call.at(param), value, element, lowest, highest)
 
 
 def binary(
@@ -396,7 +397,9 @@ def infer_binary(allowed: Iterable[DType] = NUMBERS, *scratches: str) -> Callabl
     return infer
 
 
-def infer_with_number(allowed: Iterable[DType] = NUMBERS, *scratches: str) -> Callable[[Call], Types]:
+def infer_with_number(
+    allowed: Iterable[DType] = NUMBERS, *scratches: str
+) -> Callable[[Call], Types]:
     """`infer` of an op of a tile `lhs` and a number `rhs`."""
     choices = tuple(allowed)
 
@@ -410,7 +413,9 @@ def infer_with_number(allowed: Iterable[DType] = NUMBERS, *scratches: str) -> Ca
     return infer
 
 
-def infer_unary(allowed: Iterable[DType] = NUMBERS, to_float: bool = False) -> Callable[[Call], Types]:
+def infer_unary(
+    allowed: Iterable[DType] = NUMBERS, to_float: bool = False
+) -> Callable[[Call], Types]:
     """`infer` of an elementwise op of `x`; with `to_float`, integers give FP32."""
     choices = tuple(allowed)
 
@@ -428,13 +433,13 @@ def infer_unary(allowed: Iterable[DType] = NUMBERS, to_float: bool = False) -> C
 def same_shape(call: Call, lhs: str, a: ShapedType, rhs: str, b: ShapedType, why: str = "") -> None:
     """Two operands that must have one shape."""
     if not shapes_agree(a.shape, b.shape):
-        raise ShapeMismatch(call.op, call.at(lhs), a.shape, call.at(rhs), b.shape, why)
+        raise ShapeMismatch(call.shown, call.at(lhs), a.shape, call.at(rhs), b.shape, why)
 
 
 def same_dtype(call: Call, lhs: str, a: DType, rhs: str, b: DType, hint: str = "") -> None:
     """Two operands that must have one element type."""
     if _STORED_AS.get(a, a) is not _STORED_AS.get(b, b):
-        raise DTypeMismatch(call.op, call.at(lhs), a, call.at(rhs), b, hint)
+        raise DTypeMismatch(call.shown, call.at(lhs), a, call.at(rhs), b, hint)
 
 
 def expects(t: ShapedType) -> str:

@@ -5,6 +5,9 @@ in FP32 for floats and exactly in INT32 for INT8. The valid region has the rows 
 and the columns of the right one; k runs over what both have.
 """
 
+# The dots say that a body is empty on purpose: an op is its signature and its manual.
+# ruff: noqa: PIE790
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -61,7 +64,7 @@ def _product(call: Call) -> tuple[Shape, DType, Mem | None]:
         flip = "b_trans" if "b_trans" in call.args and _would_fit(rhs, inner, b_trans) else flip
         hint = f"is one of them stored transposed? `{flip}=True`" if flip else ""
         raise InnerDimMismatch(
-            call.op, call.at("lhs"), lhs.shape, inner, call.at("rhs"), rhs.shape, other, hint
+            call.shown, call.at("lhs"), lhs.shape, inner, call.at("rhs"), rhs.shape, other, hint
         )
     shape = (*_batch(call, lhs, rhs), rows, columns)
     placed = Mem.Acc if lhs.space or rhs.space else None
@@ -86,7 +89,7 @@ def _check_space(call: Call, param: str, operand: TileType) -> None:
         names = [space.name for space in _REACHABLE[param]]
         move = f"pl.move(..., pl.Mem.{names[0]})"
         raise WrongMemorySpace(
-            call.at(param), call.op, param, operand.space.name, names[:1], move
+            call.at(param), call.shown, param, operand.space.name, names[:1], move
         )
 
 
@@ -95,7 +98,7 @@ def _batch(call: Call, lhs: TileType, rhs: TileType) -> Shape:
         return np.broadcast_shapes(lhs.shape[:-2], rhs.shape[:-2])
     except ValueError:
         raise ShapeMismatch(
-            call.op,
+            call.shown,
             call.at("lhs"),
             lhs.shape,
             call.at("rhs"),
@@ -108,7 +111,7 @@ def _infer_matmul(call: Call) -> infer.Types:
     shape, accumulated, placed = _product(call)
     if infer.flag(call, "c_matrix_nz"):
         why = "the result would be stored in fractal order"
-        raise UnsupportedKeyword(call.at("c_matrix_nz"), call.op, "c_matrix_nz", why)
+        raise UnsupportedKeyword(call.at("c_matrix_nz"), call.shown, "c_matrix_nz", why)
     if call["out_dtype"] is None:
         # Placed tiles are tile-level code, where the result is what the cube unit holds.
         own = accumulated if placed or accumulated is INT32 else infer.tile(call, "lhs").dtype
@@ -128,12 +131,12 @@ def _infer_acc(call: Call) -> infer.Types:
     acc = infer.tile(call, "acc")
     if acc.space not in (None, Mem.Acc, Mem.Vec):
         raise WrongMemorySpace(
-            call.at("acc"), call.op, "acc", acc.space.name, ["Acc"], "the result of `pl.matmul`"
+            call.at("acc"), call.shown, "acc", acc.space.name, ["Acc"], "the result of `pl.matmul`"
         )
     wanted = TileType(shape, accumulated)
     if acc.shape != shape or acc.dtype is not accumulated:
         raise AccumulatorMismatch(
-            call.at("acc"), call.op, infer.expects(acc), infer.expects(wanted)
+            call.at("acc"), call.shown, infer.expects(acc), infer.expects(wanted)
         )
     condition = call.args.get("init_cond")
     if condition is not None and scalar_dtype(condition) is not BOOL:
@@ -150,7 +153,7 @@ def _infer_bias(call: Call) -> infer.Types:
     wanted = (*(1 for _ in shape[:-1]), shape[-1])
     if bias.shape != wanted:
         why = f"`bias` must have shape `[{', '.join(map(str, wanted))}]`"
-        raise ShapeMismatch(call.op, call.at("bias"), bias.shape, call.at("rhs"), shape, why)
+        raise ShapeMismatch(call.shown, call.at("bias"), bias.shape, call.at("rhs"), shape, why)
     return (TileType(shape, accumulated, placed),)
 
 
@@ -162,7 +165,7 @@ def _one_row(infer_product: Callable[[Call], infer.Types]) -> Callable[[Call], i
         infer.check_rank(call, "lhs", len(lhs.shape), 2)
         if lhs.shape[0] != 1:
             raise ShapeMismatch(
-                call.op,
+                call.shown,
                 call.at("lhs"),
                 lhs.shape,
                 call.at("rhs"),
@@ -258,6 +261,7 @@ def matmul(
 
     Example: `acc = pl.matmul(x, w, out_dtype=pl.FP32)`
     """
+    ...
 
 
 @op(infer=_infer_acc, reference=_accumulate, valid=valid.accumulated, **_CUBE)
@@ -278,6 +282,7 @@ def matmul_acc(
 
     Example: `acc = pl.matmul_acc(acc, x, w, init_cond=k == 0)`
     """
+    ...
 
 
 @op(infer=_infer_bias, reference=_with_bias, valid=valid.product, **_CUBE)
@@ -289,6 +294,7 @@ def matmul_bias(lhs: Shaped, rhs: Shaped, bias: Shaped) -> Shaped:
 
     Example: `y = pl.matmul_bias(x, w, b)`
     """
+    ...
 
 
 @op(
@@ -306,6 +312,7 @@ def gemv(lhs: Shaped, rhs: Shaped) -> Shaped:
 
     Example: `y = pl.gemv(x, w)`
     """
+    ...
 
 
 @op(infer=_one_row(_infer_acc), reference=_accumulate, valid=valid.accumulated, **_CUBE)
@@ -317,6 +324,7 @@ def gemv_acc(acc: Shaped, lhs: Shaped, rhs: Shaped) -> Shaped:
 
     Example: `acc = pl.gemv_acc(acc, x, w)`
     """
+    ...
 
 
 @op(infer=_one_row(_infer_bias), reference=_with_bias, valid=valid.product, **_CUBE)
@@ -328,6 +336,7 @@ def gemv_bias(lhs: Shaped, rhs: Shaped, bias: Shaped) -> Shaped:
 
     Example: `y = pl.gemv_bias(x, w, b)`
     """
+    ...
 
 
 @op(
@@ -345,3 +354,4 @@ def batch_matmul(lhs: Shaped, rhs: Shaped) -> Shaped:
 
     Example: `scores = pl.batch_matmul(q, k)`
     """
+    ...

@@ -4,8 +4,12 @@ In the control program a window of a tensor is a view of the same memory; inside
 loads a tile, and assembling into a tensor stores to it. docs/design.md has the table.
 """
 
+# The dots say that a body is empty on purpose: an op is its signature and its manual.
+# ruff: noqa: PIE790
+
 from __future__ import annotations
 
+import builtins
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +41,7 @@ from tilelet.ops.registry import Call, Engine, Plane, Shape, Valid, op
 from tilelet.ops.valid import Args, Operands
 
 if TYPE_CHECKING:
-    from tilelet.language.annotations import Scalar, Tensor, Tile
+    from tilelet.language.types import Scalar, Tensor, Tile
 
 __all__ = [
     "assemble",
@@ -54,8 +58,7 @@ __all__ = [
     "write",
 ]
 
-# `slice` names an op here.
-_span = __builtins__["slice"] if isinstance(__builtins__, dict) else __builtins__.slice
+_span = builtins.slice  # `slice` is an op here
 
 
 # --- windows -------------------------------------------------------------------------------------
@@ -66,36 +69,27 @@ def _name(call: Call, param: str) -> str:
     return arg.name if isinstance(arg, Value) else ""
 
 
-def _shown(entry: Arg) -> object:
-    return entry.name if isinstance(entry, Value) else infer.int_of(entry)
-
-
 def check_window(
     call: Call,
     param: str,
     name: str,
     starts: Sequence[Arg],
-    sizes: Sequence[Dim | Arg],
+    sizes: Sequence[object],
     extents: Sequence[Dim],
 ) -> None:
     """A window that is certainly outside its tensor is an error at compile time."""
     for axis, (start, size, extent) in enumerate(zip(starts, sizes, extents)):
         first = infer.int_of(start)
-        length = size if isinstance(size, int) else None
-        if first is not None and first < 0:
-            raise WindowOutOfRange(call.at(param), axis, first, length or size, extent, name)
-        if not isinstance(extent, int):
-            continue
-        end = (first or 0) + (length or 0)
-        if end > extent or (first is not None and first >= extent):
-            raise WindowOutOfRange(
-                call.at(param), axis, _shown(start), length or 1, extent, name
-            )
+        length = size if isinstance(size, int) else 0
+        negative = first is not None and first < 0
+        if negative or (isinstance(extent, int) and (first or 0) + length > extent):
+            shown = start.name if isinstance(start, Value) else first
+            raise WindowOutOfRange(call.at(param), axis, shown, length or 1, extent, name)
 
 
 def _rank_of_list(call: Call, param: str, entries: Sequence[Arg], rank: int) -> None:
     if len(entries) != rank:
-        raise RankMismatch(call.at(param), call.op, f"`{param}`", len(entries), rank)
+        raise RankMismatch(call.at(param), call.shown, f"`{param}`", len(entries), rank)
 
 
 def _window(
@@ -106,7 +100,7 @@ def _window(
     _rank_of_list(call, shape, sizes, len(t.shape))
     starts = infer.items(call, offset)
     _rank_of_list(call, offset, starts, len(t.shape))
-    taken: Sequence[Dim | Arg] = sizes
+    taken: Sequence[object] = sizes
     if call[valid_shape] is not None:
         limits = infer.items(call, valid_shape)
         _rank_of_list(call, valid_shape, limits, len(t.shape))
@@ -129,7 +123,7 @@ def _dropped(call: Call, shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
     for entry in infer.items(call, "drop_dims"):
         axis = infer.int_of(entry)
         if axis is None or not -rank <= axis < rank or axis % rank in axes:
-            raise BadAxis(call.at("drop_dims"), call.op, _shown(entry), rank)
+            raise BadAxis(call.at("drop_dims"), call.shown, axis, rank)
         if shape[axis] != 1:
             raise infer.bad(call, "drop_dims", f"axes of extent 1; axis {axis} has {shape[axis]}")
         axes.add(axis % rank)
@@ -144,7 +138,7 @@ def _infer_slice(call: Call) -> infer.Types:
         if not call.in_scope:
             raise OnlyInScope(call.at("pad_value"), "pad_value of slice")
     if not shape:
-        raise RankMismatch(call.at("drop_dims"), call.op, "the result", 0, "1 or more")
+        raise RankMismatch(call.at("drop_dims"), call.shown, "the result", 0, "1 or more")
     if isinstance(x, TensorType) and call.in_scope:
         return (TileType(tuple(d for d in shape if isinstance(d, int)), x.dtype),)
     return (with_shape(x, shape),)
@@ -217,6 +211,7 @@ def slice(
 
     Example: `tile = pl.slice(x, [16, 128], [b0, k0], valid_shape=[rows, 128])`
     """
+    ...
 
 
 # --- tile-level loads and stores -----------------------------------------------------------------
@@ -225,7 +220,7 @@ def slice(
 def _infer_load(call: Call) -> infer.Types:
     tensor = infer.tensor(call, "tensor")
     if call["valid_shapes"] is not None and call["valid_shape"] is not None:
-        raise DuplicateArgument(call.at("valid_shape"), call.op, "valid_shape")
+        raise DuplicateArgument(call.at("valid_shape"), call.shown, "valid_shape")
     limit = "valid_shapes" if call["valid_shapes"] is not None else "valid_shape"
     shape = _window(call, "tensor", tensor, "offsets", "shapes", limit)
     sizes = tuple(d for d in shape if isinstance(d, int))
@@ -235,7 +230,7 @@ def _infer_load(call: Call) -> infer.Types:
             raise infer.bad(call, "target_memory", "`pl.Mem.Vec` or `pl.Mem.Mat`")
         raise WrongMemorySpace(
             call.at("target_memory"),
-            call.op,
+            call.shown,
             "target_memory",
             space.name,
             ["Vec", "Mat"],
@@ -245,7 +240,7 @@ def _infer_load(call: Call) -> infer.Types:
         infer.at_least_2d(call, "tensor", tensor)
         if space is not Mem.Mat:
             expected = "False unless the target memory is `pl.Mem.Mat`"
-            raise BadArgument(call.at("transpose"), call.op, "transpose", "True", expected)
+            raise BadArgument(call.at("transpose"), call.shown, "transpose", "True", expected)
         sizes = (*sizes[:-2], sizes[-1], sizes[-2])
     return (TileType(sizes, tensor.dtype, space),)
 
@@ -282,6 +277,7 @@ def load(
 
     Example: `a = pl.load(x, [0, k0], [16, 128], target_memory=pl.Mem.Mat)`
     """
+    ...
 
 
 def _infer_move(call: Call) -> infer.Types:
@@ -292,7 +288,7 @@ def _infer_move(call: Call) -> infer.Types:
     if space not in reachable:
         raise WrongMemorySpace(
             call.at("target_memory"),
-            call.op,
+            call.shown,
             "target_memory",
             space.name,
             [m.name for m in reachable],
@@ -320,6 +316,7 @@ def move(tile: Tile, target_memory: Mem) -> Tile:
 
     Example: `left = pl.move(a, pl.Mem.Left)`
     """
+    ...
 
 
 def _check_atomic(call: Call) -> bool:
@@ -328,7 +325,7 @@ def _check_atomic(call: Call) -> bool:
         return False
     if kind is not AtomicType.Add:
         if isinstance(kind, AtomicType):
-            raise BadChoice(call.at("atomic"), call.op, "atomic", kind.name, ["Add"])
+            raise BadChoice(call.at("atomic"), call.shown, "atomic", kind.name, ["Add"])
         raise infer.bad(call, "atomic", "`pl.AtomicType.Add` or None")
     return True
 
@@ -350,7 +347,7 @@ def _check_store(
         infer.same_dtype(call, source, stored.dtype, target, into.dtype, hint)
     if atomic and into.dtype in (dtypes.BOOL, dtypes.FP8E4M3FN, dtypes.FP8E5M2):
         raise DTypeMismatch(
-            call.op, call.at(target), into.dtype, call.at("atomic"), "pl.AtomicType.Add"
+            call.shown, call.at(target), into.dtype, call.at("atomic"), "pl.AtomicType.Add"
         )
     starts = infer.items(call, offset)
     _rank_of_list(call, offset, starts, len(into.shape))
@@ -358,7 +355,7 @@ def _check_store(
     if sizes is None:
         why = "axes may differ only by leading extents of 1"
         raise ShapeMismatch(
-            call.op, call.at(target), into.shape, call.at(source), stored.shape, why
+            call.shown, call.at(target), into.shape, call.at(source), stored.shape, why
         )
     # A tile may be valid in less than its shape, and only that is written: then the run decides.
     certain = sizes if isinstance(stored, TensorType) else [1] * len(sizes)
@@ -378,7 +375,7 @@ def _infer_store(call: Call) -> infer.Types:
     if tile.space not in (None, Mem.Vec, Mem.Acc):
         raise WrongMemorySpace(
             call.at("tile"),
-            call.op,
+            call.shown,
             "tile",
             tile.space.name,
             ["Vec", "Acc"],
@@ -399,6 +396,7 @@ def store(tile: Tile, offsets: Ints, tensor: Tensor, atomic: AtomicType | None =
 
     Example: `out = pl.store(tile, [0, n0], out)`
     """
+    ...
 
 
 def _infer_assemble(call: Call) -> infer.Types:
@@ -461,6 +459,7 @@ def assemble(
 
     Example: `out = pl.assemble(out, tile, [b0, n0])`
     """
+    ...
 
 
 # --- other shapes --------------------------------------------------------------------------------
@@ -498,6 +497,7 @@ def reshape(x: Shaped, shape: Ints) -> Shaped:
 
     Example: `row = pl.reshape(col, [1, 16])`
     """
+    ...
 
 
 def _infer_transpose(call: Call) -> infer.Types:
@@ -507,7 +507,7 @@ def _infer_transpose(call: Call) -> infer.Types:
     rank = len(x.shape)
     a, b = infer.axis(call, "axis1", rank), infer.axis(call, "axis2", rank)
     if a == b:
-        raise BadAxis(call.at("axis2"), call.op, call["axis2"], rank)
+        raise BadAxis(call.at("axis2"), call.shown, call["axis2"], rank)
     shape = list(x.shape)
     shape[a], shape[b] = shape[b], shape[a]
     return (with_shape(x, tuple(shape)),)
@@ -535,6 +535,7 @@ def transpose(x: Shaped, axis1: int, axis2: int) -> Shaped:
 
     Example: `xt = pl.transpose(x, 0, 1)`
     """
+    ...
 
 
 def _infer_concat(call: Call) -> infer.Types:
@@ -544,7 +545,7 @@ def _infer_concat(call: Call) -> infer.Types:
     infer.same_dtype(call, "src0", a.dtype, "src1", b.dtype)
     if a.shape[0] != b.shape[0]:
         why = "tiles are joined along columns: their rows must be equal"
-        raise ShapeMismatch(call.op, call.at("src0"), a.shape, call.at("src1"), b.shape, why)
+        raise ShapeMismatch(call.shown, call.at("src0"), a.shape, call.at("src1"), b.shape, why)
     space = infer.vector_space(call, "src0", "src1")
     return (TileType((a.shape[0], a.shape[1] + b.shape[1]), a.dtype, space),)
 
@@ -568,6 +569,7 @@ def concat(src0: Shaped, src1: Shaped) -> Shaped:
 
     Example: `both = pl.concat(lo, hi)`
     """
+    ...
 
 
 def _infer_reinterpret(call: Call) -> infer.Types:
@@ -579,7 +581,9 @@ def _infer_reinterpret(call: Call) -> infer.Types:
     natural: tuple[Dim, ...] = x.shape
     if dtype.itemsize != x.dtype.itemsize:
         if not isinstance(row, int) or row * x.dtype.itemsize % dtype.itemsize:
-            raise infer.bad(call, "dtype", f"one of which rows of {row} {x.dtype} hold a whole number")
+            raise infer.bad(
+                call, "dtype", f"one of which rows of {row} {x.dtype} hold a whole number"
+            )
         natural = (*x.shape[:-1], row * x.dtype.itemsize // dtype.itemsize)
     if call["shape"] is None:
         return (with_shape(x, natural, dtype),)
@@ -625,6 +629,7 @@ def reinterpret_view(x: Shaped, dtype: DType, *, shape: Ints | None = None) -> S
 
     Example: `bits = pl.reinterpret_view(x, pl.INT32)`
     """
+    ...
 
 
 # --- single elements -----------------------------------------------------------------------------
@@ -657,6 +662,7 @@ def read(x: Tensor | Tile, indices: Ints | Int) -> Scalar:
 
     Example: `n = pl.read(seq_lens, [b])`
     """
+    ...
 
 
 def _infer_write(call: Call) -> infer.Types:
@@ -681,6 +687,7 @@ def write(x: Shaped, indices: Ints | Int, value: Number) -> Shaped:
 
     Example: `pl.write(out, [row, 0], total)`
     """
+    ...
 
 
 def _infer_dim(call: Call) -> infer.Types:
@@ -698,3 +705,4 @@ def dim(tensor: Tensor | Tile, axis: int) -> Scalar:
 
     Example: `tokens = pl.tensor.dim(x, 0)`
     """
+    ...

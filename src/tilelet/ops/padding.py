@@ -1,5 +1,8 @@
 """Ops on the valid region itself: marking it, and filling what lies outside."""
 
+# The dots say that a body is empty on purpose: an op is its signature and its manual.
+# ruff: noqa: PIE790
+
 from __future__ import annotations
 
 import math
@@ -46,7 +49,7 @@ def check_pad(call: Call, param: str) -> None:
             raise infer.bad(call, param, "a `pl.PadValue`")
         choices = ["pl.PadValue.zero", "pl.PadValue.min", "pl.PadValue.max"]
         shown = arg.name if isinstance(arg, PadValue) else arg
-        raise BadChoice(call.at(param), call.op, param, shown, choices)
+        raise BadChoice(call.at(param), call.shown, param, shown, choices)
 
 
 def pad_element(pad_value: Arg, dtype: DType) -> Any:
@@ -106,6 +109,7 @@ def fillpad(x: Shaped, pad_value: PadValue | int | float = PadValue.zero) -> Sha
 
     Example: `scores = pl.fillpad(scores, pad_value=pl.PadValue.min)`
     """
+    ...
 
 
 @op(**_FILLPAD)
@@ -117,6 +121,7 @@ def fillpad_inplace(x: Shaped, pad_value: PadValue | int | float = PadValue.zero
 
     Example: `scores = pl.tile.fillpad_inplace(scores, pl.PadValue.min)`
     """
+    ...
 
 
 def _infer_fillpad_expand(call: Call) -> infer.Types:
@@ -126,7 +131,7 @@ def _infer_fillpad_expand(call: Call) -> infer.Types:
     infer.check_rank(call, "shape", len(shape), len(x.shape))
     if any(new < old for new, old in zip(shape, x.shape)):
         why = "the new shape must hold the old one"
-        raise ShapeMismatch(call.op, call.at("x"), x.shape, call.at("shape"), shape, why)
+        raise ShapeMismatch(call.shown, call.at("x"), x.shape, call.at("shape"), shape, why)
     return (TileType(shape, x.dtype, infer.vector_space(call, "x")),)
 
 
@@ -155,6 +160,7 @@ def fillpad_expand(
 
     Example: `q = pl.fillpad_expand(q_heads, [16, 128])`
     """
+    ...
 
 
 # --- marking -------------------------------------------------------------------------------------
@@ -203,3 +209,4 @@ def set_validshape(x: Shaped, rows: Int, cols: Int) -> Shaped:
 
     Example: `tail = pl.set_validshape(tile, rows_left, 128)`
     """
+    ...

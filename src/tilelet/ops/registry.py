@@ -57,6 +57,11 @@ class Call:
     def __getitem__(self, param: str) -> Any:
         return self.args[param]
 
+    @property
+    def shown(self) -> str:
+        """The op in a message."""
+        return f"pl.{self.op}"
+
     def at(self, param: str) -> Loc:
         """The span of the argument given for `param` (the whole call if it was not given)."""
         return self.arg_locs.get(param, self.loc)

@@ -1,7 +1,7 @@
 """`x = assemble(x, part, offset)` in the control program: make `part` a window of `x`.
 
-If nothing can tell the difference, the `create_tensor` behind `part` becomes a `slice` of `x` at its
-first use and the assemble goes away. It can be told if someone looks at the window of `x` while
+If nothing can tell the difference, the `create_tensor` behind `part` becomes a `slice` of `x` at
+its first use and the assemble goes away. It can be told if someone looks at the window of `x` while
 `part` is being filled, or changes either of them while both are still wanted; or if the buffer is
 not a local one, made once for each time it is assembled. Then a task copies, and a note says why.
 """
@@ -9,7 +9,7 @@ not a local one, made once for each time it is assembled. Then a task copies, an
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from tilelet.diag.catalogue.cautions import AssembleCopies
 from tilelet.diag.core import Diagnostic
@@ -29,6 +29,7 @@ from tilelet.ir.rebuild import Builder, Rewriter
 from tilelet.ir.types import TensorType
 from tilelet.ir.views import CallView
 from tilelet.ops import structure
+from tilelet.ops.infer import int_of
 from tilelet.passes.copy_kernel import emit_copy
 
 
@@ -53,7 +54,7 @@ def _is_assemble(op: Op) -> bool:
 # Deciding
 
 
-class _NoAlias(Exception):
+class _NoAliasError(Exception):
     """Why an assemble has to copy."""
 
 
@@ -81,8 +82,8 @@ class _Footprint:
 class _BlockPlan:
     """What happens to the ops of one block, by their positions."""
 
-    windows: dict[int, list[_Window]] = field(default_factory=dict)  # made before that position
-    hoisted: dict[int, int] = field(default_factory=dict)  # from -> to before
+    windows: dict[int, list[_Window]]  # to be made before that position
+    hoisted: dict[int, int]  # from where to before where
 
 
 class _Plan:
@@ -106,7 +107,7 @@ class _Plan:
                 inside = inside or _BlockAnalysis(self, block)
                 try:
                     inside.alias(at)
-                except _NoAlias as why:
+                except _NoAliasError as why:
                     self.copied[op.result] = str(why)
             for inner in op.blocks:
                 self.block(inner)
@@ -142,9 +143,7 @@ class _Plan:
         inside = Aliases(fn.body, self._functions)
         started = False
         for op in fn.body.ops:
-            touched = [
-                (v, how) for o in _with_inner(op) for v, how in accesses(o, self._functions)
-            ]
+            touched = [(v, how) for o in _with_inner(op) for v, how in accesses(o, self._functions)]
             reads = any(how is not Direction.Out for _, how in touched)
             writes = any(
                 how is not Direction.In and not inside.roots(v).isdisjoint(written)
@@ -173,7 +172,7 @@ class _BlockAnalysis:
         self._place = {r: i for i, op in enumerate(block.ops) for r in op.results}
 
     def alias(self, at: int) -> None:
-        """Record that the assemble at this position is an alias; `_NoAlias` if it cannot be."""
+        """Record that the assemble at this position is an alias; `_NoAliasError` if it cannot be."""
         op = self._block.ops[at]
         target, source = op.args["target"], op.args["source"]
         assert isinstance(target, Value)
@@ -188,7 +187,7 @@ class _BlockAnalysis:
         self._check_later_uses(window, family, at)
         window = replace(window, target=self._earlier_name(target, first))
         hoist = self._ops_to_hoist(window.offset, first)
-        plan = self._plan.blocks.setdefault(self._block, _BlockPlan())
+        plan = self._plan.blocks.setdefault(self._block, _BlockPlan({}, {}))
         plan.windows.setdefault(first, []).append(window)
         for i in hoist:
             plan.hoisted[i] = min(first, plan.hoisted.get(i, first))
@@ -199,13 +198,13 @@ class _BlockAnalysis:
         part = self._aliases.whole(source) if isinstance(source, Value) else None
         create = self._aliases.definition.get(part) if part else None
         if part is None or create is None or create.name != "create_tensor":
-            raise _NoAlias("the source is not one tensor made in this function as a whole")
+            raise _NoAliasError("the source is not one tensor made in this function as a whole")
         if part not in self._place:
-            raise _NoAlias("the source is not made as often as it is assembled")
+            raise _NoAliasError("the source is not made as often as it is assembled")
         if part in self._plan.made:
-            raise _NoAlias("the source is assembled more than once")
+            raise _NoAliasError("the source is assembled more than once")
         if create.args.get("init_value") is not None or create.args.get("manual_dep"):
-            raise _NoAlias("the source is made with options that a window does not have")
+            raise _NoAliasError("the source is made with options that a window does not have")
         return part, create
 
     def _check_filling(self, window: _Window, family: set[Value], first: int, at: int) -> None:
@@ -224,10 +223,10 @@ class _BlockAnalysis:
                         and self._plan.stores_last(CallView(call), window.part)
                     ):
                         continue
-                    raise _NoAlias("the target is used while the source is being filled")
+                    raise _NoAliasError("the target is used while the source is being filled")
                 other = self._plan.made.get(root)
                 if other and not self._apart(window, other):
-                    raise _NoAlias("another part of the target is filled at the same time")
+                    raise _NoAliasError("another part of the target is filled at the same time")
 
     def _apart(self, a: _Window, b: _Window) -> bool:
         """Whether two windows certainly do not overlap."""
@@ -251,12 +250,12 @@ class _BlockAnalysis:
         if not uses:
             return
         if self._block.ops[uses[-1]].spec.terminator:
-            raise _NoAlias("the source is still needed after this block")
+            raise _NoAliasError("the source is still needed after this block")
         shared = family | self._aliases.roots(window.target)
         for i in range(at + 1, uses[-1] + 1):
             for _, root, how in self._footprints[i].accesses:
                 if how is not Direction.In and root in shared:
-                    raise _NoAlias("the source is used again after it is assembled")
+                    raise _NoAliasError("the source is used again after it is assembled")
 
     def _earlier_name(self, value: Value, first: int) -> Value:
         """A name for the same window as `value` that is defined before position `first`."""
@@ -264,7 +263,7 @@ class _BlockAnalysis:
         while self._place.get(value, -1) >= first:
             sources = self._aliases.same(value)
             if end is None or not sources:
-                raise _NoAlias("the target does not exist yet when the source is filled")
+                raise _NoAliasError("the target does not exist yet when the source is filled")
             value = sources[0]
         return value
 
@@ -284,7 +283,7 @@ class _BlockAnalysis:
                 if how is not Direction.In
             }
             if not is_repeatable(op, written, self._aliases):
-                raise _NoAlias("the offset is not known yet when the source is filled")
+                raise _NoAliasError("the offset is not known yet when the source is filled")
             needed.add(i)
             pending.extend(op.operands)
         return sorted(needed)
@@ -292,21 +291,22 @@ class _BlockAnalysis:
 
 def _placement(op: Op, create: Op) -> tuple[tuple[Arg, ...], tuple[Arg, ...]]:
     """Offset and shape of the window, both with the rank of the target."""
-    target, source, offset = op.args["target"], op.args["source"], op.args["offset"]
+    target, offset = op.args["target"], op.args["offset"]
     shape = create.args["shape"]
-    assert isinstance(target, Value) and isinstance(target.type, TensorType)
-    assert isinstance(source, Value) and isinstance(source.type, TensorType)
-    assert isinstance(offset, tuple) and isinstance(shape, tuple)
-    if source.type.dtype is not target.type.dtype:
-        raise _NoAlias("the source has another element type than the target")
+    assert isinstance(target, Value)
+    assert isinstance(target.type, TensorType)
+    assert isinstance(offset, tuple)
+    assert isinstance(shape, tuple)
+    if create.args["dtype"] is not target.type.dtype:
+        raise _NoAliasError("the source has another element type than the target")
     extra = len(target.type.shape) - len(shape)
     if extra < 0 and any(d != 1 for d in shape[:-extra]):
-        raise _NoAlias("the source has more axes than the target")
+        raise _NoAliasError("the source has more axes than the target")
     return offset, (1,) * extra + shape[max(0, -extra) :]
 
 
 def _constant_difference(x: Arg, y: Arg, definition: Mapping[Value, Op]) -> int | None:
-    """x - y if it does not depend on run-time values."""
+    """X - y if it does not depend on run-time values."""
     (x_terms, x_const), (y_terms, y_const) = _linear(x, definition), _linear(y, definition)
     return x_const - y_const if x_terms == y_terms else None
 
@@ -314,7 +314,9 @@ def _constant_difference(x: Arg, y: Arg, definition: Mapping[Value, Op]) -> int 
 def _linear(arg: Arg, definition: Mapping[Value, Op]) -> tuple[dict[Value, int], int]:
     """`arg` as a sum of multiples of values, and a constant."""
     if not isinstance(arg, Value):
-        return {}, _integer(arg)
+        number = int_of(arg)
+        assert number is not None
+        return {}, number
     op = definition.get(arg)
     if op is not None and op.name in ("scalar.add", "scalar.sub", "scalar.mul"):
         (a, a_const), (b, b_const) = (_linear(x, definition) for x in op.args.values())
@@ -357,9 +359,7 @@ class _Apply(Rewriter):
             before.setdefault(to, []).append(block.ops[source])
         for at, windows in plan.windows.items():
             # What contains a part was decided later, and has to be made earlier.
-            before.setdefault(at, []).extend(
-                op for w in reversed(windows) for op in _window_ops(w)
-            )
+            before.setdefault(at, []).extend(op for w in reversed(windows) for op in _window_ops(w))
         ops: list[Op] = []
         for i, op in enumerate(block.ops):
             ops.extend(before.get(i, ()))
@@ -389,9 +389,9 @@ def _window_ops(window: _Window) -> list[Op]:
     b = Builder(window.assemble.loc)
     part = window.part
     view = b.emit("slice", window.target, window.shape, window.offset, result=part.name)
-    assert isinstance(view.type, TensorType) and isinstance(part.type, TensorType)
-    if len(view.type.shape) != len(part.type.shape):
-        b.emit("reshape", view, window.create.args["shape"], result=part.name)
+    shape = window.create.args["shape"]
+    if shape != window.shape:
+        b.emit("reshape", view, shape, result=part.name)
     # The part keeps its Value, so its users need not know.
     b.ops[-1] = replace(b.ops[-1], results=(part,))
     return b.ops

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from tilelet.diag.catalogue.scopes import ScalarLeavesScope
 from tilelet.diag.catalogue.unsupported import UnsupportedConstruct
 from tilelet.diag.core import Loc
-from tilelet.ir.aliases import Aliases, infer_directions, is_tensor
+from tilelet.ir.aliases import Aliases, infer_directions, is_repeatable, is_tensor
 from tilelet.ir.core import (
     Arg,
     Block,
@@ -29,13 +29,13 @@ from tilelet.ir.core import (
     walk,
 )
 from tilelet.ir.rebuild import (
+    CALL_DEFAULTS,
     Builder,
     Rewriter,
     call_op,
     free_values,
     fresh,
     return_op,
-    substitute_all,
     with_operands,
 )
 from tilelet.ir.types import ScalarType, TensorType, TileType
@@ -55,9 +55,7 @@ def outline(program: Program) -> Program:
     for fn in program.functions.values():
         if fn.kind in (FunctionKind.Opaque, FunctionKind.Orchestration):
             outliner = _Outliner(fn, functions, kernels)
-            functions[fn.name] = replace(
-                outliner.function(fn), kind=FunctionKind.Orchestration
-            )
+            functions[fn.name] = replace(outliner.function(fn), kind=FunctionKind.Orchestration)
     return program.with_functions(functions)
 
 
@@ -108,9 +106,7 @@ def _finish_kernel(fn: Function, functions: Mapping[str, Function]) -> _Kernel:
         whole = aliases.whole(v) if is_tensor(v) else None
         if whole is not None:
             latest[whole] = v
-    returned = [
-        latest.get(p, p) for p, d in zip(params, directions) if d is not Direction.In
-    ]
+    returned = [latest.get(p, p) for p, d in zip(params, directions) if d is not Direction.In]
     body = Block((), (*ops[:-1], return_op(returned, fn.body.terminator.loc)))
     position = {p: i for i, p in enumerate(params)}
     return _Kernel(
@@ -154,9 +150,8 @@ class _Outliner(Rewriter):
         self._functions[kernel.function.name] = kernel.function
         position = {v: i for i, v in enumerate(inputs)}
         no_dep = tuple(position[v] for v in values_in((op.args["no_dep"],)) if v in position)
-        args = {"deps": op.args["deps"], "no_dep": no_dep, "count": op.args["count"]}
-        args |= {"task_id": scope.has_task_id, "predicate": None}
-        return self._call(kernel, inputs, replace(op, args=args), scope.data_results)
+        launch = {**CALL_DEFAULTS, **op.args, "no_dep": no_dep}
+        return self._call(kernel, inputs, replace(op, args=launch), scope.data_results)
 
     def _kernel(self, scope: ScopeView, body: Block, inputs: Sequence[Value]) -> _Kernel:
         op = scope.op
@@ -168,8 +163,7 @@ class _Outliner(Rewriter):
             inside[index] = start.emit("get_block_idx", result=index.name)
         body = Rewriter(inside).block(Block((), body.ops))
         ops = (*start.ops, *body.ops[:-1], return_op(yielded(body), body.terminator.loc))
-        attrs = {"origin": self._name, "scope": scope.kind}
-        attrs |= {k: op.args[k] for k in ("split", "options")}
+        attrs = {"origin": self._name, "scope": scope.kind, "split": op.args["split"]}
         draft = Function(
             self._fresh_name(scope.hint),
             FunctionKind.InCore,
@@ -209,7 +203,7 @@ class _Outliner(Rewriter):
         b.loc = op.loc
         updated = self._updated(kernel, operands, results)
         task_id = op.results[-1:] if op.args["task_id"] else ()
-        args = {k: op.args[k] for k in ("deps", "no_dep", "predicate", "count", "task_id")}
+        args = {k: op.args.get(k, default) for k, default in CALL_DEFAULTS.items()}
         name = kernel.function.name
         b.add(call_op(name, operands, (*updated.values(), *task_id), op.loc, **args))
         known: dict[Value, Arg] = dict(zip(kernel.function.params, operands))
@@ -292,7 +286,8 @@ class _Recovery:
             return None
         if op.spec is structure.IF:
             return self._join(op, op.results.index(value))
-        if not (_is_repeatable(op, self._written()) or op.spec is structure.UNDEF):
+        repeatable = is_repeatable(op, self._written(), kernel.aliases)
+        if not repeatable and op.spec is not structure.UNDEF:
             return None
         mapping: dict[Value, Arg] = {}
         for v in op.operands:
@@ -310,9 +305,9 @@ class _Recovery:
         if cond is None or None in arms:
             return None
         then, otherwise = arms
-        return self._b.branch(
-            cond, (self._b.inside(), (then,)), (self._b.inside(), (otherwise,))
-        )[0]
+        return self._b.branch(cond, (self._b.inside(), (then,)), (self._b.inside(), (otherwise,)))[
+            0
+        ]
 
     def _written(self) -> set[Value]:
         return {self._kernel.function.params[i] for i in self._kernel.outputs}

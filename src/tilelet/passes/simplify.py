@@ -5,22 +5,21 @@ Ops that write memory, calls and scopes always stay: only values are dropped, ne
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from tilelet.ir.aliases import has_effect
-from tilelet.ir.core import Arg, Block, Const, Function, Op, Program, Value
+from tilelet.ir.core import Block, Const, Function, Op, Program, Value
 from tilelet.ir.fold import fold_dim, fold_scalar
-from tilelet.ir.rebuild import Rewriter, substitute_all, with_args, yield_op
+from tilelet.ir.rebuild import Rewriter, substitute_all, with_args
 from tilelet.ir.views import ForView, ScopeView, yielded
 from tilelet.ops import structure
 
 
 def simplify(program: Program) -> Program:
     """Simplify every function."""
-    return program.with_functions(
-        {name: _simplified(fn) for name, fn in program.functions.items()}
-    )
+    return program.with_functions({name: _simplified(fn) for name, fn in program.functions.items()})
 
 
 def _simplified(fn: Function) -> Function:
@@ -91,12 +90,14 @@ class _Sweep:
         return Block(block.params, tuple(reversed(kept)))
 
     def _op(self, op: Op) -> Op | None:
-        handler = _SWEEPS.get(op.name)
-        if handler is not None:
-            return handler(self, op)
-        if has_effect(op) or any(r in self._live for r in op.results):
-            return op
-        return None
+        if op.spec in (structure.FOR, structure.WHILE):
+            return self._loop(op)
+        if op.spec is structure.IF:
+            return self._if(op)
+        if op.spec is structure.SCOPE:
+            return self._scope(op)
+        needed = op.spec is structure.CALL or has_effect(op)
+        return op if needed or any(r in self._live for r in op.results) else None
 
     def _loop(self, op: Op) -> Op | None:
         """A value is carried if the result is read, or the value itself in the next iteration."""
@@ -132,18 +133,6 @@ class _Sweep:
             return None
         task_id = op.results[len(wanted) :]
         return replace(op, results=(*_pick(scope.data_results, wanted), *task_id), blocks=(body,))
-
-    def _stays(self, op: Op) -> Op:
-        return op
-
-
-_SWEEPS: dict[str, Callable[[_Sweep, Op], Op | None]] = {
-    "for": _Sweep._loop,
-    "while": _Sweep._loop,
-    "if": _Sweep._if,
-    "scope": _Sweep._scope,
-    "call": _Sweep._stays,
-}
 
 
 def _is_empty(block: Block) -> bool:

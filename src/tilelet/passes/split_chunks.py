@@ -18,7 +18,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from tilelet.diag.internal import InternalError
-from tilelet.ir.core import Arg, Const, Function, FunctionKind, Op, Program, Value, walk
+from tilelet.ir.aliases import has_effect
+from tilelet.ir.core import Arg, Function, FunctionKind, Op, Program, Value, walk
 from tilelet.ir.rebuild import (
     Builder,
     Rewriter,
@@ -32,6 +33,7 @@ from tilelet.ir.rebuild import (
 from tilelet.ir.types import TensorType, TileType
 from tilelet.ir.views import ForView, ScopeView, yielded
 from tilelet.ops import structure
+from tilelet.ops.infer import int_of
 
 
 def split_chunks(program: Program) -> Program:
@@ -125,7 +127,7 @@ class _Level:
 
 @dataclass(frozen=True)
 class _Chunk:
-    """A level inside the scope: `count` iterations from `start`; only those before `stop`, if set."""
+    """A level in the scope: `count` iterations from `start`, but not beyond `stop` if that is set."""
 
     start: Arg
     count: Arg
@@ -283,7 +285,8 @@ class _Nest:
             ahead = b.scalar("mul", b.scalar("sub", place, stop), step)
             in_range = b.scalar("lt", ahead, 0)
         else:
-            in_range = b.scalar("lt" if _number(step) > 0 else "gt", place, stop)
+            forwards = (int_of(step) or 0) > 0
+            in_range = b.scalar("lt" if forwards else "gt", place, stop)
         then = b.inside()
         after = self._body(then, k, modes, mapping)
         return b.branch(in_range, (then, after), (b.inside(), carried))
@@ -303,25 +306,23 @@ class _Nest:
     # Values that the body computes and the loops carry: GM outside the scope, on chip inside
 
     def _spilled(self, k: int) -> list[TileType | None]:
-        """For each carried value of level k: its type on chip if the scope computes it, else None."""
+        """For each carried value of level k: its type on chip, if the scope computes it."""
         level = self.levels[k]
         if k + 1 < len(self.levels):
             inner_types = self._spilled(k + 1)
         else:
             inner_types = [_tile_type(v) for v in yielded(self.scope.body)]
         on_chip = dict(zip(level.inner.results, inner_types))
-        return [
-            on_chip.get(v) if isinstance(v, Value) else None for v in yielded(level.loop.body)
-        ]
+        return [on_chip.get(v) if isinstance(v, Value) else None for v in yielded(level.loop.body)]
 
-    def _on_chip(self, b: Builder, k: int, m: int, value: Arg, type: TileType) -> Arg:
+    def _on_chip(self, b: Builder, k: int, m: int, value: Arg, tile: TileType) -> Arg:
         """`value`, m-th carried value of level k, as the tile that the loops in the scope carry."""
         if not (isinstance(value, Value) and isinstance(value.type, TensorType)):
             return value
         overwritten = self.split == len(self.levels) and not self._reads(k, m)
         if overwritten or value in self.undefined:
-            return b.undef(value.name, type)
-        return b.emit("slice", value, type.shape, (0,) * len(type.shape), result=value.name)
+            return b.undef(value.name, tile)
+        return b.emit("slice", value, tile.shape, (0,) * len(tile.shape), result=value.name)
 
     def _reads(self, k: int, m: int) -> bool:
         """Whether the body looks at what level k carries in its m-th value."""
@@ -349,7 +350,8 @@ def _collect_nest(outermost: Op, undefined: set[Value]) -> _Nest:
     while op.spec is structure.FOR:
         level = _level(op)
         # Bounds that depend on the levels above cannot be computed outside the scope.
-        if split == len(levels) and ForView(op).chunk is not None and inside.isdisjoint(_bounds(op)):
+        outside = level.loop.chunk is not None and inside.isdisjoint(_bounds(level.loop))
+        if split == len(levels) and outside:
             split += 1
         levels.append(level)
         inside.update(level.loop.body.params)
@@ -358,8 +360,8 @@ def _collect_nest(outermost: Op, undefined: set[Value]) -> _Nest:
     return _Nest(levels, split, ScopeView(op), undefined)
 
 
-def _bounds(loop: Op) -> tuple[Value, ...]:
-    return tuple(v for v in ForView(loop).bounds if isinstance(v, Value))
+def _bounds(loop: ForView) -> tuple[Value, ...]:
+    return tuple(v for v in loop.bounds if isinstance(v, Value))
 
 
 def _level(loop: Op) -> _Level:
@@ -375,15 +377,9 @@ def _level(loop: Op) -> _Level:
 
 def _is_scalar(op: Op) -> bool:
     """Whether the op may as well run inside the scope: it makes numbers and changes nothing."""
-    return not (
-        op.spec.structural or op.spec.writes or any(isinstance(r.type, TensorType) for r in op.results)
-    )
-
-
-def _number(arg: Arg) -> int:
-    value = arg.value if isinstance(arg, Const) else arg
-    assert isinstance(value, int)
-    return value
+    if op.spec.structural or has_effect(op):
+        return False
+    return not any(isinstance(r.type, TensorType) for r in op.results)
 
 
 def _divides(chunk: int, trips: int | None) -> bool:

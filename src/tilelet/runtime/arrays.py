@@ -78,14 +78,15 @@ def is_dtype(value: object) -> bool:
 
 
 def as_array(value: Any) -> Array:
-    """`value` as a NumPy array sharing its memory. Tensors must live on the CPU."""
+    """`value` as a NumPy array sharing its memory. A tensor must live on the CPU.
+
+    Element types that the language lacks (FP64) are fine here; TypeError if NumPy lacks them too.
+    """
     if isinstance(value, np.ndarray):
         return value
     tensor = value.detach()
     dtype = dtype_of(tensor.dtype)
-    if dtype is None:
-        raise TypeError(f"no `pl` type for {tensor.dtype}")
-    if dtype.numpy.isbuiltin == 1:
+    if dtype is None or dtype.numpy.isbuiltin == 1:
         return tensor.numpy()
     torch = loaded_torch()
     assert torch is not None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -190,8 +190,6 @@ def _scalar_fits(got: DType, wanted: DType) -> bool:
     return not got.is_float
 
 
-def scalars_of(specs: Mapping[str, Spec]) -> dict[str, np.generic]:
-    """The values of the scalar specs, by spec name, in their own types."""
-    return {
-        s.name: s.element.numpy.type(s.value) for s in specs.values() if isinstance(s, ScalarSpec)
-    }
+def scalars_of(specs: Sequence[Spec]) -> dict[str, np.generic]:
+    """The values of the scalar specs, by name, in their own types."""
+    return {s.name: s.element.numpy.type(s.value) for s in specs if isinstance(s, ScalarSpec)}

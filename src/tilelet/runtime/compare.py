@@ -237,7 +237,8 @@ def _distance(actual: Array, expected: Array) -> tuple[Array, Array, Array]:
 
 
 def _squares(values: Array) -> float:
-    return float(np.dot(values, values)) if values.size else 0.0
+    with np.errstate(over="ignore"):
+        return float(np.dot(values, values))
 
 
 def _blocks(actual: Array, expected: Array) -> Iterator[tuple[int, Array, Array]]:

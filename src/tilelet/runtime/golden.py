@@ -113,20 +113,13 @@ def _by_name(returned: Any, outputs: Sequence[str]) -> dict[str, Any]:
 
 def _result(name: str, value: Any, like: Array) -> Array:
     """What the golden left under `name`, in the output's element type."""
-    found = _tensor_array(value) if is_tensor(value) else np.asarray(value)
+    found = as_array(value) if is_tensor(value) else np.asarray(value)
     if found.shape != like.shape:
         raise GoldenWrongShape(name, found.shape, like.shape)
     if found.dtype == like.dtype:
         return found
     with np.errstate(over="ignore", invalid="ignore"):
         return found.astype(like.dtype)
-
-
-def _tensor_array(tensor: Any) -> Array:
-    try:
-        return as_array(tensor)
-    except TypeError:  # FP64 and the like: element types that the language lacks
-        return tensor.detach().cpu().numpy()
 
 
 def _written(

@@ -129,7 +129,8 @@ class _Hasher:
 
     def __init__(self, digest: Any) -> None:
         self._digest = digest
-        self._seen: set[int] = set()
+        # By identity; the objects are kept, because an id is free again when its object is gone.
+        self._seen: dict[int, Any] = {}
 
     def add(self, value: Any) -> None:
         self._digest.update(type(value).__qualname__.encode())
@@ -140,7 +141,7 @@ class _Hasher:
             self._digest.update(f"{array.dtype} {array.shape}".encode())
             self._digest.update(raw(array).data)
         elif id(value) not in self._seen:
-            self._seen.add(id(value))
+            self._seen[id(value)] = value
             self._add_object(value)
 
     def _add_object(self, value: Any) -> None:

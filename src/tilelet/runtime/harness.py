@@ -15,7 +15,7 @@ from tilelet.diag.catalogue.harness import BadDataFile, GoldenDataMissing, Outpu
 from tilelet.diag.core import UserError, UserErrors
 from tilelet.ir.core import FunctionKind, Program, walk
 from tilelet.ir.types import ScalarType, TensorType
-from tilelet.runtime import reporting, session
+from tilelet.runtime import jit_call, reporting, session
 from tilelet.runtime.arrays import Array
 from tilelet.runtime.binding import Parameter, match_specs, scalars_of
 from tilelet.runtime.bugs import bug_text
@@ -61,12 +61,10 @@ def run_jit(fn: Any, *args: Any, **options: Any) -> RunResult:
 
 
 def _run_direct(program: Any, tensors: Sequence[Any], config: RunConfig | None = None) -> Any:
-    from tilelet.runtime import jit_call
-
     if not isinstance(program, Program):
-        compiled = jit_call.compile(program, tensors, config)
-    else:
-        compiled = jit_call.compiled(program, config)
+        jit_call.call(program, tensors, config)
+        return jit_call.compile(program, tensors, config)
+    compiled = jit_call.compiled(program, config)
     compiled(*tensors, config=config)
     return compiled
 
@@ -117,7 +115,8 @@ class Runner:
         case, console = self.case, self.console
         with console.stage("compile"):
             compiled = self._compile()
-            specs = match_specs(compiled.parameters, case.specs)
+            passed = _passed_specs(case.program, compiled, case.specs)
+            specs = match_specs(compiled.parameters, passed)
         reporting.announce(case.config)
         if self.session.count_only:
             self._count(compiled, specs)
@@ -182,7 +181,7 @@ class Runner:
                 console.detail(f"'{name}' is written, but not by the golden: not compared")
         with console.stage("validate"):
             by_spec = {spec.name: param for param, spec in specs.items()}
-            inputs = {specs[n].name: a for n, a in tensors.items()} | scalars_of(specs)
+            inputs = {specs[n].name: a for n, a in tensors.items()} | scalars_of(self.case.specs)
             actual = {name: arguments[by_spec[name]] for name in expected}
             judge = Judge(case.rtol, case.atol, case.compare_fn, case.use_torch)
             judgements = judge.judge_all(actual, expected, inputs)
@@ -225,7 +224,7 @@ class Runner:
         assert case.golden is not None
         cache = GoldenCache()
         names = tuple(specs[p].name for p in (*sure, *maybe))
-        scalars = scalars_of(specs)
+        scalars = scalars_of(self.case.specs)
         key = None
         if self.session.golden_cache:
             key = cache.key(case.golden, by_spec, scalars, names, case.use_torch)
@@ -296,17 +295,24 @@ class Runner:
 def _specialise(fn: Any, specs: Sequence[Spec]) -> Program:
     """The program of a `@pl.jit` function for the shapes and types of the specs."""
     ordered = list(specs)
-    names = list(fn.signature)
+    names = [parameter.name for parameter in fn.parameters]
     if {s.name for s in specs} == set(names):
         ordered = sorted(specs, key=lambda s: names.index(s.name))
     examples = [
         spec.value
         if isinstance(spec, ScalarSpec)
-        # Only shape and type count: one element, seen as many, takes no memory.
-        else np.broadcast_to(np.zeros((), spec.element.numpy), spec.shape)
+        else jit_call.example(TensorType(spec.shape, spec.element))
         for spec in ordered
     ]
     return fn.specialize(*examples)
+
+
+def _passed_specs(program: Any, compiled: CompiledProgram, specs: Sequence[Spec]) -> list[Spec]:
+    """The specs without numbers that became part of a `@pl.jit` function's text."""
+    if isinstance(program, Program):
+        return list(specs)
+    constant = {p.name for p in program.parameters} - {p.name for p in compiled.parameters}
+    return [s for s in specs if not (isinstance(s, ScalarSpec) and s.name in constant)]
 
 
 def _is_fresh(spec: Spec, is_seed: bool) -> bool:

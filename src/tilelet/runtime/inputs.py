@@ -133,20 +133,9 @@ def _converted(spec: TensorSpec, value: Any) -> Array:
         raise InitValueFailed(
             spec.name, f"shape `{list(value.shape)}` where the spec has `{list(spec.shape)}`"
         )
-    return _narrowed(_as_plain_array(spec, value), spec)
-
-
-def _as_plain_array(spec: TensorSpec, value: Any) -> Array:
-    """The elements of an array or tensor, also of element types that the language lacks (FP64)."""
-    if isinstance(value, np.ndarray):
-        return value
     try:
-        return as_array(value)
-    except TypeError:
-        pass
-    try:
-        return value.detach().cpu().numpy()
-    except (TypeError, RuntimeError) as error:
+        return _narrowed(as_array(value), spec)
+    except (TypeError, RuntimeError) as error:  # torch: on another device, or of an odd type
         raise InitValueFailed(spec.name, str(error)) from error
 
 

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tilelet.ir.core import Program
+import numpy as np
+
+from tilelet.ir.core import Direction, Program
+from tilelet.ir.types import TensorType
+from tilelet.runtime.arrays import is_array
 from tilelet.runtime.compiler import (
     CompiledProgram,
     compile_program,
@@ -20,14 +24,44 @@ _COMPILED: dict[int, tuple[Program, CompiledProgram]] = {}
 
 def call(jit_fn: Any, args: Sequence[Any], config: RunConfig | None = None) -> Any:
     """`kernel(*args, config=...)`: specialise, compile once, run; results are in the arguments."""
-    return compile(jit_fn, args, config)(*args, config=config)
+    program = compile(jit_fn, args, config)
+    # An undeclared number is part of the program's text, not an argument of it.
+    present = {p.name for p in program.parameters}
+    names = [p.name for p in jit_fn.parameters]
+    if len(args) == len(names):
+        args = [arg for name, arg in zip(names, args) if name in present]
+    return program(*args, config=config)
 
 
 def compile(  # noqa: A001
     jit_fn: Any, args: Sequence[Any], config: RunConfig | None = None
 ) -> CompiledProgram:
     """`kernel.compile(*args)`: the program for the shapes and types of these arguments."""
-    return compiled(jit_fn.specialize(*args), config)
+    return compiled(jit_fn.specialize(*_examples(jit_fn, args)), config)
+
+
+def _examples(jit_fn: Any, args: Sequence[Any]) -> list[Any]:
+    """The arguments that decide the specialisation, with `pl.Out` ones added if left out."""
+    plain = [a.item() if _is_number(a) else a for a in args]
+    given = [p for p in jit_fn.parameters if p.direction is not Direction.Out]
+    left_out = [p for p in jit_fn.parameters if p.direction is Direction.Out]
+    if len(plain) != len(given) or any(not _is_static(p.type) for p in left_out):
+        return plain
+    values = iter(plain)
+    return [example(p.type) if p in left_out else next(values) for p in jit_fn.parameters]
+
+
+def example(type_: TensorType) -> Any:
+    """An array of this shape and element type which takes no memory: one element, seen as many."""
+    return np.broadcast_to(np.zeros((), type_.dtype.numpy), type_.shape)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, np.generic) or (is_array(value) and value.ndim == 0)
+
+
+def _is_static(type_: Any) -> bool:
+    return isinstance(type_, TensorType) and all(isinstance(d, int) for d in type_.shape)
 
 
 def lower(jit_fn: Any, args: Sequence[Any]) -> Program:

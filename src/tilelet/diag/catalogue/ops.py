@@ -637,3 +637,33 @@ class NoSuchForm(UserError):
             [Label(loc)],
             notes=["its forms are\n" + "\n".join(f"`{form}`" for form in forms)],
         )
+
+
+class WrongMemorySpace(UserError):
+    """A tile is in a memory that the op cannot reach, or is sent to one.
+
+    Loads from global memory reach Vec and Mat; Left, Right and Bias are filled by `pl.move`, Acc by
+    matrix products. Vector ops work in Vec, the cube unit multiplies Left by Right, and stores
+    start from Vec or Acc. Code without `pl.load` and `pl.move` need not care: there the compiler
+    places the tiles.
+    """
+
+    code = "E0330"
+    example = """
+        @pl.program
+        class Program:
+            @pl.function(type=pl.FunctionType.InCore)
+            def body(self, x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
+                tile = pl.load(x, [0, 0], [16, 128], target_memory=pl.Mem.Mat)
+                out = pl.store(pl.exp(tile), [0, 0], out)
+                return out
+        """
+
+    def __init__(
+        self, loc: Loc, op: str, param: str, space: str, allowed: Sequence[str], how: str = ""
+    ) -> None:
+        super().__init__(
+            f"`{param}` of `{op}` cannot be in `pl.Mem.{space}`",
+            [Label(loc, f"`pl.Mem.{space}`")],
+            helps=[f"it must be in {ticked(f'pl.Mem.{m}' for m in allowed)}", *optional(how)],
+        )

@@ -344,7 +344,7 @@ class ReshapeNeedsCopy(UserError):
     ) -> None:
         super().__init__(
             f"cannot view a window of `{name}` as `{shape_text(to_shape)}`",
-            [Label(loc, f"the rows of this `{shape_text(from_shape)}` are not next to each other")],
+            [Label(loc, f"the memory of this `{shape_text(from_shape)}` has gaps")],
             helps=["reshape the whole tensor first, or load the window and reshape the tile"],
         )
 

@@ -1,0 +1,68 @@
+"""Programs of a script that defines kernels but runs none: they are compiled, so checked."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from tilelet.diag.catalogue.command import NoProgramFound
+from tilelet.ir.core import FunctionKind, Program
+from tilelet.ir.types import TensorType
+from tilelet.runtime import reporting
+from tilelet.runtime.compiler import CompiledProgram, compile_program, dump_folder, run_directory
+from tilelet.runtime.session import Session
+
+
+def compile_found(path: str, names: Mapping[str, Any], now: Session) -> None:
+    """Compile (or, for `tilelet tasks`, count) every program among a script's names."""
+    programs = list(_programs(names))
+    if not programs:
+        raise NoProgramFound(path)
+    for program in programs:
+        compiled = compile_program(program, dump_folder(run_directory(program.name)))
+        if now.count_only:
+            reporting.show_tasks(program.name, _count(compiled))
+        else:
+            kernels = len(compiled.program.kernels)
+            print(f"{program.name}: compiled, {kernels} kernels; {path} runs nothing by itself")
+
+
+def _programs(names: Mapping[str, Any]) -> list[Program]:
+    """Programs, fully annotated `@pl.jit` functions, and what `build…()` functions return."""
+    found: dict[int, Program] = {}
+    for name, value in names.items():
+        program = value if isinstance(value, Program) else _from_function(name, value)
+        if program is not None:
+            found.setdefault(id(program), program)
+    return list(found.values())
+
+
+def _from_function(name: str, value: Any) -> Program | None:
+    from tilelet.frontend.jit import JitFunction
+
+    if isinstance(value, JitFunction):
+        is_entry = value.kernel_function.kind is not FunctionKind.InCore
+        complete = is_entry and all(parameter.type is not None for parameter in value.parameters)
+        return value.specialize() if complete else None
+    if not inspect.isfunction(value) or not name.startswith("build"):
+        return None
+    required = [p for p in inspect.signature(value).parameters.values() if p.default is p.empty]
+    if required or "program" not in name:
+        return None
+    made = value()
+    return made if isinstance(made, Program) else None
+
+
+def _count(compiled: CompiledProgram) -> dict[str, int]:
+    """Task counts with scalars and integer tensors of zeros: there are no inputs to take."""
+    import numpy as np
+
+    arguments: dict[str, Any] = {}
+    for parameter in compiled.parameters:
+        if not isinstance(parameter.type, TensorType):
+            arguments[parameter.name] = 0
+        elif not parameter.type.dtype.is_float:
+            shape = [d if isinstance(d, int) else 1 for d in parameter.type.shape]
+            arguments[parameter.name] = np.zeros(shape, parameter.type.dtype.numpy)
+    return compiled.task_counts(arguments)

@@ -1,0 +1,214 @@
+"""`tilelet`: the command line. Only what the chosen command needs is imported."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from tilelet import __version__
+
+# What a process leaves behind after SIGPIPE and SIGINT, by convention.
+BROKEN_PIPE, INTERRUPTED = 141, 130
+
+_FORMATS = ("text", "json", "sarif")
+
+_EPILOG = """\
+examples:
+  tilelet run kernel.py -p a2a3sim          run a script, its own options after its name
+  tilelet run --dump-passes kernel.py       and write the program after every pass
+  tilelet tasks kernel.py                   count its tasks without executing them
+  tilelet explain E0203                     what an error code means
+
+exit codes: 0 passed, 1 mismatch or finding, 2 wrong usage, 3 could not run
+"""
+
+_RUN_EPILOG = """\
+examples:
+  tilelet run kernel.py
+  tilelet run kernel.py -p a2a3sim --max-seq
+  tilelet run --engine interp --dump-passes kernel.py
+  tilelet run --format json kernel.py > report.json
+
+Options of Tilelet stand before SCRIPT; everything after it belongs to the script. The environment
+can set them too: TILELET_ENGINE, TILELET_FORMAT, TILELET_SEED, TILELET_DUMP_PASSES=1,
+TILELET_NO_CACHE=1, TILELET_BUILD_DIR, TILELET_CACHE_DIR.
+"""
+
+_TASKS_EPILOG = """\
+examples:
+  tilelet tasks kernel.py
+  tilelet tasks --format json kernel.py --batch 16
+
+The script runs as usual, but its kernels are only counted: results stay as they were.
+"""
+
+_EXPLAIN_EPILOG = """\
+examples:
+  tilelet explain E0203
+  tilelet explain          all codes, one line each
+"""
+
+_DOCS_EPILOG = """\
+examples:
+  tilelet docs --write     write docs/ops.md and docs/errors.md
+  tilelet docs --check     exit 1 if they are not up to date
+"""
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose complaints look like all of Tilelet's."""
+
+    def error(self, message: str) -> NoReturn:
+        from tilelet.diag.catalogue.command import BadFlag
+        from tilelet.diag.render import render_text, use_color
+
+        self.print_usage(sys.stderr)
+        named = re.search(r"(?<!\w)--?[\w-]+", message)
+        if named is None:
+            self.exit(2, f"error: {message}\n")
+        problem = BadFlag(named.group(), message, _long_options(self))
+        self.exit(2, render_text(problem.diagnostic, use_color(sys.stderr)) + "\n")
+
+
+def _long_options(parser: argparse.ArgumentParser) -> list[str]:
+    """The options of a parser and of its commands: argparse reports unknown ones at the top."""
+    found: list[str] = []
+    for action in parser._actions:
+        found += [option for option in action.option_strings if option.startswith("--")]
+        if isinstance(action, argparse._SubParsersAction):
+            for command in action.choices.values():
+                found += _long_options(command)
+    return found
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = Parser(
+        prog="tilelet",
+        description="Run, check and profile tile kernels written in the pl language, on any CPU.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"tilelet {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+
+    run = _command(commands, "run", "run a script and report its verdict", _RUN_EPILOG)
+    _add_script_options(run)
+    run.add_argument("--engine", metavar="NAME", help="what executes programs (default: interp)")
+    run.add_argument("--save-data", action="store_true", help="keep inputs and goldens as .npz")
+    run.add_argument(
+        "--no-golden-cache", action="store_true", help="compute goldens even if nothing changed"
+    )
+    _add_script(run)
+
+    tasks = _command(commands, "tasks", "count a script's tasks, kernel by kernel", _TASKS_EPILOG)
+    _add_script_options(tasks)
+    _add_script(tasks)
+
+    explain = _command(commands, "explain", "explain an error code", _EXPLAIN_EPILOG)
+    explain.add_argument("code", nargs="?", metavar="CODE", help="such as E0203")
+
+    docs = _command(commands, "docs", "generate the reference pages", _DOCS_EPILOG)
+    what = docs.add_mutually_exclusive_group(required=True)
+    what.add_argument("--write", action="store_true", help="write the pages")
+    what.add_argument("--check", action="store_true", help="compare the pages with the code")
+    docs.add_argument("--dir", type=Path, default=Path("docs"), help="their folder (default: docs)")
+
+    _command(commands, "version", "print the version", "")
+    return parser
+
+
+def _command(
+    commands: argparse._SubParsersAction[Any], name: str, text: str, epilog: str
+) -> argparse.ArgumentParser:
+    return commands.add_parser(
+        name,
+        help=text,
+        description=text[0].upper() + text[1:] + ".",
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+
+
+def _add_script_options(parser: argparse.ArgumentParser) -> None:
+    environment = os.environ
+    chosen = environment.get("TILELET_FORMAT", "text")
+    parser.add_argument(
+        "--format",
+        choices=_FORMATS,
+        default=chosen if chosen in _FORMATS else "text",
+        help="of messages; json and sarif go to stdout, the script's own output to stderr",
+    )
+    parser.add_argument(
+        "--dump-passes",
+        action="store_true",
+        default=environment.get("TILELET_DUMP_PASSES", "0") not in ("", "0"),
+        help="write the program after every pass to the run directory",
+    )
+    parser.add_argument(
+        "--build-dir", type=Path, metavar="DIR", help="folder of run directories (build_output)"
+    )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=environment.get("TILELET_SEED", "0"),
+        help="draw other random inputs (default: 0)",
+    )
+    parser.add_argument(
+        "--pypto",
+        choices=("tilelet", "installed"),
+        default="tilelet",
+        help="what `import pypto` means (default: tilelet)",
+    )
+    parser.add_argument(
+        "--golden",
+        choices=("tilelet", "script"),
+        default="tilelet",
+        help="what `import golden` means: Tilelet's, or the script's own (default: tilelet)",
+    )
+
+
+def _add_script(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("script", metavar="SCRIPT", help="a Python file")
+    parser.add_argument(
+        "arguments", nargs=argparse.REMAINDER, metavar="...", help="options of the script"
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point of the `tilelet` command; the result is the exit code."""
+    try:
+        options = build_parser().parse_args(argv)
+        code = _dispatch(options)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output is gone: nothing to say, and nothing left to flush.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+    return code
+
+
+def _dispatch(options: argparse.Namespace) -> int:
+    if options.command in ("run", "tasks"):
+        from tilelet.cli.run import run_command
+
+        return run_command(options)
+    if options.command == "explain":
+        from tilelet.cli.pages import explain_command
+
+        return explain_command(options.code)
+    if options.command == "docs":
+        from tilelet.cli.pages import docs_command
+
+        return docs_command(options.dir, write=options.write)
+    print(f"tilelet {__version__}")
+    return 0

@@ -1,0 +1,188 @@
+"""Running somebody's script as `__main__`, and telling apart the ways in which it can end."""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+import traceback
+import types
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tilelet.cli.discover import compile_found
+from tilelet.compat.aliases import ROOTS, names_of
+from tilelet.diag.catalogue.command import (
+    FileMissing,
+    MissingModule,
+    NotAScript,
+    NotProvided,
+    ScriptRaised,
+)
+from tilelet.diag.core import Diagnostic, Loc, UserError, UserErrors
+from tilelet.diag.internal import InternalError
+from tilelet.diag.text import near
+from tilelet.runtime.bugs import bug_text
+from tilelet.runtime.compiler import run_directory
+from tilelet.runtime.session import Session
+
+COULD_NOT_RUN = 3
+_PACKAGE = Path(__file__).resolve().parent.parent
+
+
+@dataclass
+class Outcome:
+    """How a script ended: its exit code and what is still to be said about it."""
+
+    code: int = 0
+    errors: list[Diagnostic] = field(default_factory=list)
+    truncated: bool = False
+    traceback: str = ""
+    bug: str = ""
+
+
+class Script:
+    """A Python file and its arguments."""
+
+    def __init__(self, path: str, arguments: Sequence[str]) -> None:
+        self.path = path
+        self.arguments = list(arguments)
+
+    def run(self, now: Session) -> Outcome:
+        """Run the file to its end. Only Ctrl-C and a broken pipe come out as exceptions."""
+        try:
+            code = compile(self._source(), self.path, "exec", dont_inherit=True)
+        except UserError as error:
+            return Outcome(COULD_NOT_RUN, [error.diagnostic])
+        except (SyntaxError, ValueError) as error:
+            return self._raised(error)
+        with self._as_main() as module:
+            try:
+                exec(code, module.__dict__)  # noqa: S102
+                if not now.programs_seen and not now.results:
+                    compile_found(self.path, vars(module), now)
+            except (KeyboardInterrupt, BrokenPipeError):
+                raise
+            except SystemExit as stop:
+                return self._stopped(stop, now)
+            except BaseException as error:
+                return self._failed(error, now)
+        return Outcome()
+
+    def _source(self) -> bytes:
+        path = Path(self.path)
+        if path.is_dir():
+            raise NotAScript(self.path, "it is a directory")
+        if not path.exists():
+            others = near(path.stem, [file.stem for file in path.parent.glob("*.py")])
+            raise FileMissing(self.path, [str(path.with_name(f"{name}.py")) for name in others])
+        try:
+            source = path.read_bytes()
+        except OSError as error:
+            raise NotAScript(self.path, error.strerror or str(error)) from error
+        if b"\0" in source:
+            raise NotAScript(self.path, "it is a binary file")
+        return source
+
+    @contextmanager
+    def _as_main(self) -> Iterator[types.ModuleType]:
+        """What Python sets up for a script, undone at the end."""
+        module = types.ModuleType("__main__")
+        module.__dict__.update(__file__=self.path, __spec__=None, __builtins__=__builtins__)
+        saved = sys.modules["__main__"], sys.argv, list(sys.path)
+        sys.modules["__main__"] = module
+        sys.argv = [self.path, *self.arguments]
+        sys.path.insert(0, str(Path(self.path).resolve().parent))
+        try:
+            yield module
+        finally:
+            sys.modules["__main__"], sys.argv, sys.path[:] = saved
+
+    def _stopped(self, stop: SystemExit, now: Session) -> Outcome:
+        """`SystemExit`: the code as Python understands it."""
+        if now.count_only and now.task_tables:
+            return Outcome()  # a script that checks results stops here: there are none to check
+        if stop.code is None or isinstance(stop.code, int):
+            return Outcome(stop.code or 0)
+        print(stop.code, file=sys.stderr)
+        return Outcome(1)
+
+    def _failed(self, error: BaseException, now: Session) -> Outcome:
+        if isinstance(error, UserErrors):
+            return Outcome(COULD_NOT_RUN, list(error.diagnostics), error.truncated)
+        if isinstance(error, UserError):
+            return Outcome(COULD_NOT_RUN, [error.diagnostic])
+        if isinstance(error, ImportError):
+            known = self._import_problem(error)
+            if known is not None:
+                return Outcome(COULD_NOT_RUN, [known.diagnostic])
+        if isinstance(error, InternalError) or _is_ours(error):
+            directory = run_directory(Path(self.path).stem)
+            return Outcome(COULD_NOT_RUN, bug=bug_text(error, Path(self.path).name, directory))
+        if now.count_only and now.task_tables and isinstance(error, AssertionError):
+            return Outcome()  # as in `_stopped`
+        return self._raised(error)
+
+    def _import_problem(self, error: ImportError) -> UserError | None:
+        """An import that Tilelet can say more about than Python does."""
+        name = error.name or ""
+        frame = _last_user_frame(error)
+        loc = Loc(frame.filename, frame.lineno or 0) if frame else None
+        if name.partition(".")[0] in ROOTS:
+            wanted = _imported_name(error) or name
+            parent = wanted.rpartition(".")[0]
+            return NotProvided(wanted, loc, names_of(parent))
+        if isinstance(error, ModuleNotFoundError) and name == "torch":
+            return MissingModule("torch", f"`{self.path}`", "torch")
+        return None
+
+    def _raised(self, error: BaseException) -> Outcome:
+        """Any other exception is the script's own: its traceback, without Tilelet's frames."""
+        frames = [f for f in _frames(error) if not _in_package(f)]
+        lines = traceback.format_list(frames) + traceback.format_exception_only(error)
+        text = "".join(["Traceback (most recent call last):\n", *lines]).rstrip()
+        last = frames[-1] if frames else None
+        loc = Loc(last.filename, last.lineno or 0) if last else None
+        return Outcome(
+            COULD_NOT_RUN, [ScriptRaised(self.path, text, loc).diagnostic], traceback=text
+        )
+
+
+def _frames(error: BaseException) -> list[traceback.FrameSummary]:
+    return list(traceback.extract_tb(error.__traceback__))
+
+
+def _in_package(frame: traceback.FrameSummary) -> bool:
+    return Path(frame.filename).resolve().is_relative_to(_PACKAGE)
+
+
+def _in_library(frame: traceback.FrameSummary) -> bool:
+    paths = sysconfig.get_paths()
+    folders = {paths["stdlib"], paths["purelib"], paths["platlib"]}
+    return frame.filename.startswith("<frozen") or any(
+        Path(frame.filename).is_relative_to(folder) for folder in folders
+    )
+
+
+def _is_ours(error: BaseException) -> bool:
+    """Whether an unexpected exception was raised by Tilelet's code rather than the user's."""
+    for frame in reversed(_frames(error)):
+        if _in_package(frame):
+            return True
+        if not _in_library(frame):
+            return False
+    return False
+
+
+def _last_user_frame(error: BaseException) -> traceback.FrameSummary | None:
+    users = [f for f in _frames(error) if not _in_package(f) and not _in_library(f)]
+    return users[-1] if users else None
+
+
+def _imported_name(error: ImportError) -> str | None:
+    """`module.name` of a failed `from module import name`."""
+    name = getattr(error, "name_from", None)
+    if name is None and isinstance(error, ImportError) and "cannot import name" in str(error):
+        name = str(error).split("'")[1]  # Python before 3.12 has it only in the text
+    return f"{error.name}.{name}" if name else None

@@ -1,0 +1,511 @@
+"""Ops that touch memory: windows, loads and stores, views, single elements, fresh memory.
+
+Every window is checked where it is made. The forms on tiles alone have a reference and are lowered
+in `compute`; this module checks their offsets first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tilelet import numerics
+from tilelet.diag.catalogue.ops import ReshapeCount
+from tilelet.diag.catalogue.windows import (
+    ExtentNotPositive,
+    IndexOutOfRange,
+    ReshapeNeedsCopy,
+    ValidShapeTooLarge,
+    WindowOutOfRange,
+)
+from tilelet.diag.core import Loc
+from tilelet.dtypes import DType
+from tilelet.interp.compute import lower_compute
+from tilelet.interp.lowering import Frame, Getter, Lowering, Step, lowers
+from tilelet.interp.memory import Array, Shape, TileValue, Window, box
+from tilelet.interp.state import State
+from tilelet.ir.core import Arg, Op, Value
+from tilelet.ir.types import TensorType, TileType
+from tilelet.ops import valid as valid_rules
+from tilelet.ops.enums import AtomicType
+from tilelet.ops.faults import Fault
+from tilelet.ops.movement import fitted
+from tilelet.ops.padding import padded
+from tilelet.ops.reference import narrowed
+
+# Windows
+
+
+def is_tile(arg: Arg) -> bool:
+    return isinstance(arg, Value) and isinstance(arg.type, TileType)
+
+
+def window_at(
+    whole: Window,
+    offset: Sequence[int],
+    shape: Shape,
+    valid_shape: Sequence[int] | None,
+    clamp: bool,
+    loc: Loc,
+) -> Window:
+    """The window of `shape` at `offset`, checked.
+
+    Only the valid part has to lie inside, and with `clamp` not even that: it is cut.
+    """
+    reach = whole.reach
+    if valid_shape is None and not clamp and whole.valid is None:
+        for axis, (start, size, extent) in enumerate(zip(offset, shape, reach)):
+            if start < 0 or size < 1 or start + size > extent:
+                raise WindowOutOfRange(loc, axis, start, size, extent, whole.name, runtime=True)
+        return whole.slice(offset, shape)
+    check_valid(valid_shape, shape, loc)
+    needed = shape if valid_shape is None else valid_shape
+    for axis, (start, size, extent) in enumerate(zip(offset, needed, reach)):
+        if start < 0 or shape[axis] < 1 or (start + size > extent and not clamp):
+            raise WindowOutOfRange(loc, axis, start, size, extent, whole.name, runtime=True)
+    there = valid_rules.window(reach, tuple(offset), shape)
+    seen = valid_rules.window(whole.valid or whole.shape, tuple(offset), shape)
+    region = tuple(map(min, needed, there, seen))
+    window = whole.slice(offset, shape)
+    window.extent = None if there == shape else there
+    window.valid = None if region == shape else region
+    return window
+
+
+def check_valid(valid_shape: Sequence[int] | None, shape: Shape, loc: Loc) -> None:
+    for axis, (limit, size) in enumerate(zip(valid_shape or (), shape)):
+        if not 0 <= limit <= size:
+            raise ValidShapeTooLarge(loc, axis, limit, size, runtime=True)
+
+
+def without_axes(window: Window, axes: Sequence[int]) -> Window:
+    """The window without some axes of extent 1."""
+    rank = len(window.shape)
+    dropped = {axis % rank for axis in axes}
+    kept = [i for i in range(rank) if i not in dropped]
+
+    def pick(dims: Shape) -> Shape:
+        return tuple([dims[i] for i in kept])
+
+    result = Window(
+        window.buffer, window.dtype, window.offset, pick(window.shape), pick(window.strides)
+    )
+    result.valid = None if window.valid is None else pick(window.valid)
+    result.extent = None if window.extent is None else pick(window.extent)
+    return result
+
+
+def loaded(window: Window) -> TileValue:
+    """A snapshot of a window: its valid part, zeros elsewhere."""
+    shape, region = window.shape, window.valid or window.shape
+    if region == shape:
+        return TileValue(window.array.copy(), shape)
+    data = np.zeros(shape, window.dtype.numpy)
+    inside = box(region)
+    data[inside] = window.array[inside]
+    return TileValue(data, region)
+
+
+@lowers("slice")
+def lower_slice(low: Lowering, op: Op) -> Step:
+    if is_tile(op.args["x"]):
+        return _checked_tile_op(low, op, "x", "offset", _slice_size)
+    take = _window_getter(low, op, "x", "offset", "shape", op.args["valid_shape"])
+    drop = _int_tuple(op.args["drop_dims"])
+    pad = op.args["pad_value"]
+    result = low.result(op)
+    to_tile = isinstance(op.result.type, TileType)
+
+    def view(frame: Frame) -> None:
+        window = take(frame)
+        frame[result] = without_axes(window, drop) if drop else window
+
+    def load(frame: Frame) -> None:
+        window = take(frame)
+        tile = loaded(without_axes(window, drop) if drop else window)
+        if pad is not None:
+            tile = TileValue(padded(tile.data, tile.valid, pad))
+        frame[result] = tile
+
+    return load if to_tile else view
+
+
+@lowers("load")
+def lower_load(low: Lowering, op: Op) -> Step:
+    limit = op.args["valid_shapes"] if op.args["valid_shape"] is None else op.args["valid_shape"]
+    take = _window_getter(low, op, "tensor", "offsets", "shapes", limit)
+    result = low.result(op)
+    swap = bool(op.args["transpose"])
+
+    def step(frame: Frame) -> None:
+        tile = loaded(take(frame))
+        if swap:
+            region = (*tile.valid[:-2], tile.valid[-1], tile.valid[-2])
+            tile = TileValue(np.ascontiguousarray(np.swapaxes(tile.data, -1, -2)), region)
+        frame[result] = tile
+
+    return step
+
+
+def _window_getter(
+    low: Lowering, op: Op, source: str, offset: str, shape: str, limit: Arg
+) -> Callable[[Frame], Window]:
+    """A function from the frame to the checked window that an op takes."""
+    whole, loc = low.slot(op.args[source]), op.loc
+    offsets = low.get(_as_tuple(op.args[offset]))
+    shapes = low.get(_as_tuple(op.args[shape]))
+    limits = low.get(_as_tuple(limit)) if limit is not None else None
+    clamp = bool(op.args["clamp"])
+
+    def take(frame: Frame) -> Window:
+        valid_shape = limits(frame) if limits else None
+        return window_at(frame[whole], offsets(frame), shapes(frame), valid_shape, clamp, loc)
+
+    return take
+
+
+def _as_tuple(arg: Arg) -> tuple[Arg, ...]:
+    """A list argument; a bare number is a list of one."""
+    return arg if isinstance(arg, tuple) else (arg,)
+
+
+def _int_tuple(arg: Arg) -> tuple[int, ...]:
+    return () if arg is None else tuple([a for a in _as_tuple(arg) if isinstance(a, int)])
+
+
+# Windows of tiles: the reference does the work, but trusts its offsets
+
+
+def _slice_size(args: dict[str, Any]) -> tuple[Sequence[int], bool]:
+    limit = args["valid_shape"]
+    return (args["shape"] if limit is None else limit), bool(args["clamp"])
+
+
+def _checked_tile_op(
+    low: Lowering,
+    op: Op,
+    target: str,
+    offset: str,
+    size: Callable[[dict[str, Any]], tuple[Sequence[int], bool]],
+) -> Step:
+    """A tile op with a window: `size` says how much of the target it touches, and if it clamps."""
+    getters = {name: low.get(arg) for name, arg in op.args.items()}
+    name, loc = _name(op.args[target]), op.loc
+    compute = lower_compute(low, op)
+
+    def step(frame: Frame) -> None:
+        args = {key: get(frame) for key, get in getters.items()}
+        sizes, clamp = size(args)
+        extents = args[target].data.shape
+        for axis, (start, n, extent) in enumerate(zip(args[offset], sizes, extents)):
+            if start < 0 or (start + n > extent and not clamp):
+                raise WindowOutOfRange(loc, axis, start, n, extent, name, runtime=True)
+        compute(frame)
+
+    return step
+
+
+# Stores
+
+
+def store_at(
+    target: Window,
+    data: Array,
+    region: Shape,
+    offset: Sequence[int],
+    atomic: bool,
+    loc: Loc,
+) -> None:
+    """Write the box `region` of `data` into `target` at `offset`; leading axes of 1 may differ."""
+    rank = len(target.shape)
+    sizes = fitted(region, rank)
+    assert sizes is not None
+    for axis, (start, size, extent) in enumerate(zip(offset, sizes, target.reach)):
+        if start < 0 or start + size > extent:
+            raise WindowOutOfRange(loc, axis, start, size, extent, target.name, runtime=True)
+    if 0 in sizes:
+        return
+    source = data if region == data.shape else data[box(region)]
+    if source.dtype != target.dtype.numpy:
+        source = numerics.cast(source, target.dtype, "rint")
+    source = source.reshape(sizes)
+    memory = target.slice(offset, sizes).array
+    memory[...] = numerics.add(memory, source) if atomic else source
+
+
+@lowers("assemble")
+def lower_assemble(low: Lowering, op: Op) -> Step:
+    if is_tile(op.args["target"]):
+        return _checked_tile_op(low, op, "target", "offset", _assemble_size)
+    return _store(low, op, "target", "source", "offset")
+
+
+def _assemble_size(args: dict[str, Any]) -> tuple[Sequence[int], bool]:
+    source: TileValue = args["source"]
+    region = fitted(source.valid, args["target"].data.ndim)
+    assert region is not None
+    return region, False
+
+
+@lowers("store")
+def lower_store(low: Lowering, op: Op) -> Step:
+    return _store(low, op, "tensor", "tile", "offsets")
+
+
+def _store(low: Lowering, op: Op, target: str, source: str, offset: str) -> Step:
+    state, loc = low.state, op.loc
+    into, stored = low.slot(op.args[target]), low.slot(op.args[source])
+    offsets = low.get(_as_tuple(op.args[offset]))
+    atomic = op.args["atomic"] is AtomicType.Add
+    result = low.result(op)
+
+    def from_tile(frame: Frame) -> None:
+        tile: TileValue = frame[stored]
+        store_at(frame[into], tile.data, tile.valid, offsets(frame), atomic, loc)
+        frame[result] = frame[into]
+
+    def from_tensor(frame: Frame) -> None:
+        window: Window = frame[stored]
+        frame[result] = frame[into]
+        if not state.execute:
+            frame[into].buffer.known = False
+            return
+        region = window.valid or window.reach
+        store_at(frame[into], window.array, region, offsets(frame), atomic, loc)
+
+    return from_tile if is_tile(op.args[source]) else from_tensor
+
+
+# Views
+
+
+@lowers("reshape")
+def lower_reshape(low: Lowering, op: Op) -> Step:
+    if is_tile(op.args["x"]):
+        return lower_compute(low, op)
+    shapes, loc = low.get(_as_tuple(op.args["shape"])), op.loc
+
+    def reshape(window: Window, frame: Frame) -> Window:
+        shape = _checked_shape("reshape", shapes(frame), loc)
+        if math.prod(shape) != math.prod(window.shape):
+            counts = math.prod(window.shape), math.prod(shape)
+            raise ReshapeCount(loc, window.shape, counts[0], shape, counts[1])
+        view = window.reshape(shape)
+        if view is None:
+            raise ReshapeNeedsCopy(loc, window.name, window.shape, shape)
+        return view
+
+    return _view(low, op, reshape)
+
+
+@lowers("transpose")
+def lower_transpose(low: Lowering, op: Op) -> Step:
+    if is_tile(op.args["x"]):
+        return lower_compute(low, op)
+    x, result = low.slot(op.args["x"]), low.result(op)
+    axes = _int_tuple((op.args["axis1"], op.args["axis2"]))
+
+    def step(frame: Frame) -> None:
+        frame[result] = frame[x].transpose(*axes)
+
+    return step
+
+
+@lowers("set_validshape")
+def lower_set_validshape(low: Lowering, op: Op) -> Step:
+    if is_tile(op.args["x"]):
+        return lower_compute(low, op)
+    x, result, loc = low.slot(op.args["x"]), low.result(op), op.loc
+    limits = low.get((op.args["rows"], op.args["cols"]))
+
+    def step(frame: Frame) -> None:
+        window, limit = frame[x], limits(frame)
+        check_valid(limit, window.reach, loc)
+        marked = window.slice((0,) * len(window.shape), window.shape)
+        marked.extent = window.extent
+        marked.valid = None if limit == window.shape else limit
+        frame[result] = marked
+
+    return step
+
+
+@lowers("reinterpret_view")
+def lower_reinterpret_view(low: Lowering, op: Op) -> Step:
+    if is_tile(op.args["x"]):
+        return lower_compute(low, op)
+    dtype, loc = op.args["dtype"], op.loc
+    assert isinstance(dtype, DType)
+    given = op.args["shape"]
+    shapes = low.get(_as_tuple(given)) if given is not None else None
+
+    def reinterpret(window: Window, frame: Frame) -> Window:
+        view = _reinterpreted(window, dtype)
+        shape = _checked_shape("reinterpret_view", shapes(frame), loc) if shapes else None
+        if view is not None and shape is not None:
+            view = view.reshape(shape)
+        if view is None:
+            raise ReshapeNeedsCopy(loc, window.name, window.shape, shape or window.shape)
+        return view
+
+    return _view(low, op, reinterpret)
+
+
+def _reinterpreted(window: Window, dtype: DType) -> Window | None:
+    """The same bytes as another type, along the last axis; None if elements would be torn."""
+    old, new = window.dtype.itemsize, dtype.itemsize
+    counts = [window.offset, *window.strides[:-1]]
+    dense = window.strides[-1] == 1 or window.shape[-1] == 1
+    if old == new:
+        counts.append(window.strides[-1])
+    elif not dense or window.shape[-1] * old % new:
+        return None
+    if window.extent is not None or any(n * old % new for n in counts):
+        return None
+    offset, *strides = [n * old // new for n in counts]
+    if old == new:
+        return Window(window.buffer, dtype, offset, window.shape, tuple(strides))
+    shape = (*window.shape[:-1], window.shape[-1] * old // new)
+    return Window(window.buffer, dtype, offset, shape, (*strides, 1))
+
+
+def _view(low: Lowering, op: Op, make: Callable[[Window, Frame], Window]) -> Step:
+    """A view by `make`, whose valid region follows from the op's own rule."""
+    x, result, loc, rule = low.slot(op.args["x"]), low.result(op), op.loc, op.spec.valid
+    assert rule is not None
+    args = dict(op.args)
+
+    def step(frame: Frame) -> None:
+        window: Window = frame[x]
+        view = make(window, frame)
+        if window.valid is not None:
+            try:
+                view.valid = rule({"x": (window.shape, window.valid)}, view.shape, args)
+            except Fault as fault:
+                raise fault.error(loc) from None
+        frame[result] = view
+
+    return step
+
+
+# Single elements
+
+
+def read_element(state: State, window: Window, indices: Sequence[int], loc: Loc) -> Any:
+    """One element as a Python number."""
+    _check_index(indices, window.reach, window.name, loc)
+    return state.contents(window, loc)[tuple(indices)].item()
+
+
+def _check_index(indices: Sequence[int], shape: Shape, name: str, loc: Loc) -> None:
+    for axis, (index, extent) in enumerate(zip(indices, shape)):
+        if not 0 <= index < extent:
+            raise IndexOutOfRange(loc, axis, index, extent, name, runtime=True)
+
+
+@lowers("read")
+def lower_read(low: Lowering, op: Op) -> Step:
+    arg, loc, state = op.args["x"], op.loc, low.state
+    x, at = low.slot(arg), low.get(_as_tuple(op.args["indices"]))
+    result = low.result(op)
+
+    def from_tensor(frame: Frame) -> None:
+        frame[result] = read_element(state, frame[x], at(frame), loc)
+
+    def from_tile(frame: Frame) -> None:
+        data, indices = frame[x].data, at(frame)
+        _check_index(indices, data.shape, _name(arg), loc)
+        frame[result] = data[indices].item()
+
+    return from_tile if is_tile(arg) else from_tensor
+
+
+@lowers("write")
+def lower_write(low: Lowering, op: Op) -> Step:
+    arg, loc, state = op.args["x"], op.loc, low.state
+    assert isinstance(arg, Value)
+    assert isinstance(arg.type, (TensorType, TileType))
+    dtype = arg.type.dtype
+    x, at, value = low.slot(arg), low.get(_as_tuple(op.args["indices"])), low.slot(op.args["value"])
+    result = low.result(op)
+
+    def to_tensor(frame: Frame) -> None:
+        window, indices = frame[x], at(frame)
+        _check_index(indices, window.reach, window.name, loc)
+        frame[result] = window
+        if state.execute or window.buffer.known:
+            state.contents(window, loc)[indices] = narrowed(frame[value], dtype)
+
+    def to_tile(frame: Frame) -> None:
+        tile, indices = frame[x], at(frame)
+        _check_index(indices, tile.data.shape, _name(arg), loc)
+        data = tile.data.copy()
+        data[indices] = narrowed(frame[value], dtype)
+        try:
+            one = (1,) * data.ndim
+            region = valid_rules.inserted(data.shape, tile.valid, one, indices)
+        except Fault as fault:
+            raise fault.error(loc) from None
+        frame[result] = TileValue(data, region)
+
+    return to_tile if isinstance(arg.type, TileType) else to_tensor
+
+
+def _name(arg: Arg) -> str:
+    return arg.name if isinstance(arg, Value) else ""
+
+
+@lowers("tensor.dim")
+def lower_dim(low: Lowering, op: Op) -> Step:
+    arg, result = op.args["tensor"], low.result(op)
+    x, axis = low.slot(arg), low.slot(op.args["axis"])
+
+    def of_tensor(frame: Frame) -> None:
+        frame[result] = frame[x].shape[frame[axis]]
+
+    def of_tile(frame: Frame) -> None:
+        frame[result] = frame[x].data.shape[frame[axis]]
+
+    return of_tile if is_tile(arg) else of_tensor
+
+
+# Fresh memory
+
+
+def _checked_shape(op: str, shape: Shape, loc: Loc) -> Shape:
+    for axis, extent in enumerate(shape):
+        if extent < 1:
+            raise ExtentNotPositive(loc, op, shape, axis)
+    return shape
+
+
+@lowers("create_tensor", "create_tile")
+def lower_create(low: Lowering, op: Op) -> Step:
+    state, loc, result = low.state, op.loc, low.result(op)
+    type_, name = op.result.type, op.result.name
+    if isinstance(type_, TileType):
+        tile = state.poison_tile(type_.shape, type_.dtype)
+
+        def constant(frame: Frame) -> None:
+            frame[result] = tile
+
+        return constant
+    assert isinstance(type_, TensorType)
+    dtype, init_value = type_.dtype, low.slot(op.args["init_value"])
+    manual_dep = bool(op.args["manual_dep"])
+    shapes: Getter = low.get(_as_tuple(op.args["shape"]))
+
+    def step(frame: Frame) -> None:
+        value = frame[init_value]
+        frame[result] = state.fresh(
+            name,
+            _checked_shape("create_tensor", shapes(frame), loc),
+            dtype,
+            loc,
+            initial=None if value is None else narrowed(value, dtype),
+            manual_dep=manual_dep,
+        )
+
+    return step

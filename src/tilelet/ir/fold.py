@@ -1,0 +1,73 @@
+"""Arithmetic that is known at compile time: constant scalar ops and neutral operands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tilelet import dtypes
+from tilelet.diag.core import UserError
+from tilelet.dtypes import DType
+from tilelet.ir.core import Arg, Const, Op, Value, scalar_dtype
+from tilelet.ir.types import ScalarType, TensorType, TileType
+from tilelet.ops import scalar
+from tilelet.ops.registry import Call, OpSpec
+
+# What leaves the other operand unchanged, by its position.
+_NEUTRAL: Mapping[str, Mapping[int, int]] = {
+    "scalar.add": {0: 0, 1: 0},
+    "scalar.sub": {1: 0},
+    "scalar.mul": {0: 1, 1: 1},
+    "scalar.floordiv": {1: 1},
+}
+
+_DEFAULTS: Mapping[type, DType] = {int: dtypes.INDEX, bool: dtypes.BOOL, float: dtypes.FP32}
+
+
+def fold_scalar(spec: OpSpec, args: Sequence[Arg]) -> Arg | None:
+    """What a scalar op gives, if that is known: a constant, or one of its operands."""
+    if spec.group != "scalar":
+        return None
+    if not any(isinstance(a, Value) for a in args):
+        return _evaluated(spec, args)
+    for position, neutral in _NEUTRAL.get(spec.name, {}).items():
+        number, other = _number(args[position]), args[1 - position]
+        if number == neutral and _result_dtype(spec, args) is scalar_dtype(other):
+            return other
+    return None
+
+
+def fold_dim(op: Op) -> int | None:
+    """The extent that `tensor.dim` asks for, if it is in the type."""
+    if op.name != "tensor.dim":
+        return None
+    tensor, axis = op.args["tensor"], op.args["axis"]
+    assert isinstance(tensor, Value)
+    assert isinstance(tensor.type, TensorType | TileType)
+    assert isinstance(axis, int)
+    extent = tensor.type.shape[axis]
+    return extent if isinstance(extent, int) else None
+
+
+def pinned(value: float | bool, dtype: DType) -> Arg:
+    """A constant of that dtype: a plain Python number where that means the same."""
+    return value if _DEFAULTS[type(value)] is dtype else Const(value, dtype)
+
+
+def _number(arg: Arg) -> int | float | None:
+    value = arg.value if isinstance(arg, Const) else arg
+    return value if isinstance(value, int | float) else None
+
+
+def _evaluated(spec: OpSpec, args: Sequence[Arg]) -> Arg | None:
+    values = [a.value if isinstance(a, Const) else a for a in args]
+    dtype = _result_dtype(spec, args)
+    try:
+        return pinned(scalar.fold(spec, values, dtype), dtype)  # type: ignore[arg-type]
+    except UserError:
+        return None  # a division by zero: the run reports it, if it gets there
+
+
+def _result_dtype(spec: OpSpec, args: Sequence[Arg]) -> DType:
+    (type_,) = spec.infer(Call(spec.name, dict(zip(spec.signature.parameters, args)), False))
+    assert isinstance(type_, ScalarType)
+    return type_.dtype

@@ -1,0 +1,25 @@
+"""`pl.tile`: the ops by their tile-level names. They are the same ops as in `pl`."""
+
+# ruff: noqa: F403
+from tilelet.ops import creation as _creation
+from tilelet.ops import enums as _enums
+from tilelet.ops import reduction as _reduction
+from tilelet.ops import tasks as _tasks
+from tilelet.ops.broadcast import *
+from tilelet.ops.cast import *
+from tilelet.ops.creation import *
+from tilelet.ops.elementwise import *
+from tilelet.ops.gather_sort import *
+from tilelet.ops.matmul import *
+from tilelet.ops.movement import *
+from tilelet.ops.padding import *
+from tilelet.ops.reduction import *
+
+MaskPattern = _enums.MaskPattern
+create = _creation.create_tile
+get_block_idx = _tasks.get_block_idx
+get_block_num = _tasks.get_block_num
+get_subblock_idx = _tasks.get_subblock_idx
+max = _reduction.tile_max
+min = _reduction.tile_min
+sum = _reduction.tile_sum

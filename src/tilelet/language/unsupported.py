@@ -1,0 +1,119 @@
+"""Names of the language that Tilelet knows and does not support, and what it says about each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tilelet.diag.catalogue.unsupported import (
+    DistributedOp,
+    ExternalKernel,
+    HandWrittenPipe,
+    MxFormat,
+    UnsupportedConstruct,
+    UnsupportedDType,
+    UnsupportedOp,
+)
+from tilelet.diag.core import Loc, UserError
+
+Error = Callable[[Loc, str], UserError]
+
+
+def _op(instead: str = "") -> Error:
+    return lambda loc, name: UnsupportedOp(loc, f"pl.{name}", instead)
+
+
+def _construct(instead: str = "") -> Error:
+    return lambda loc, name: UnsupportedConstruct(loc, f"`pl.{name}`", instead)
+
+
+def _pipe(loc: Loc, name: str) -> UserError:
+    return HandWrittenPipe(loc, f"pl.{name}")
+
+
+def _mx(loc: Loc, name: str) -> UserError:
+    return MxFormat(loc, f"pl.{name}")
+
+
+def _dtype(loc: Loc, name: str) -> UserError:
+    return UnsupportedDType(loc, f"pl.{name}")
+
+
+def _extern(loc: Loc, name: str) -> UserError:
+    return ExternalKernel(loc, f"pl.{name}")
+
+
+_LANES = "give the scope `optimizations=[pl.split(pl.SplitMode.UP_DOWN)]`"
+_BARRIER = "end the scope: tasks wait for each other through the tensors they share"
+
+UNSUPPORTED: dict[str, Error] = {
+    # Transfers between cores that the compiler makes of a mixed scope.
+    "tpush_to_aiv": _pipe,
+    "tpush_to_aic": _pipe,
+    "tpop_from_aic": _pipe,
+    "tpop_from_aiv": _pipe,
+    "tfree_to_aic": _pipe,
+    "tfree_to_aiv": _pipe,
+    "aic_initialize_pipe": _pipe,
+    "aiv_initialize_pipe": _pipe,
+    "reserve_buffer": _pipe,
+    "import_peer_buffer": _pipe,
+    "aiv_shard": _pipe,
+    "aic_gather": _pipe,
+    "split_aiv": _construct(_LANES),
+    # Barriers across blocks: blocks run one after another here.
+    "syncall": _op(_BARRIER),
+    "fence": _op(_BARRIER),
+    "cacheinvalid": _op(_BARRIER),
+    "available_cluster_count": _op("pass the number of blocks as a constant"),
+    "available_aiv_count": _op("pass the number of blocks as a constant"),
+    "aiv_count": _op("pass the number of blocks as a constant"),
+    "prefetch": _op("leave it out: it changes no result"),
+    # Block-scaled formats.
+    "matmul_mx": _mx,
+    "matmul_mx_acc": _mx,
+    "matmul_mx_bias": _mx,
+    "MX_A_ND": _mx,
+    "MX_B_NN": _mx,
+    "FP8E8M0": _dtype,
+    "FP4": _dtype,
+    "HF4": _dtype,
+    "HF8": _dtype,
+    "INT4": _dtype,
+    "UINT4": _dtype,
+    # Ops whose meaning is not settled, or that need memory placed by hand.
+    "create_l1": _op("use `pl.create_tensor`; matmul operands are placed for you"),
+    "gather_row": _op("use `pl.slice` and `pl.assemble`, or `pl.mgather`"),
+    "paged_gather": _op("loop over the block table with `pl.read` and `pl.slice`"),
+    "extract": _op("use `pl.slice`"),
+    "view": _op("use `pl.slice`, `pl.reshape` or `pl.reinterpret_view`"),
+    "tri": _op("pass the triangle as an input"),
+    "random": _op("pass random numbers as an input"),
+    "select": _op("use `pl.sel`"),
+    "gather_compare": _op("use `pl.gather(x, kvalue=..., cmp_mode=..., out_cols=...)`"),
+    "MemRef": _construct("leave placement to the compiler"),
+    "TileView": _construct("use `pl.set_validshape`"),
+    "TensorView": _construct("use `pl.slice`"),
+    "extern": _extern,
+    "jit.extern": _extern,
+    "jit.host": _construct("call the kernel from plain Python"),
+}
+
+_NAMESPACES = ("tensor.", "tile.", "system.")
+
+
+def check(name: str, loc: Loc) -> None:
+    """Raise the error for `name` ("tpush_to_aiv", "tile.extract") if it is known but unsupported."""
+    error = _find(name)
+    if error is not None:
+        raise error(loc, name)
+
+
+def _find(name: str) -> Error | None:
+    if name.split(".")[0] in ("pld", "distributed"):
+        return DistributedOp
+    for namespace in _NAMESPACES:
+        short = name.removeprefix(namespace)
+        if short in UNSUPPORTED:
+            return UNSUPPORTED[short]
+    head = name.split(".")[0]
+    return UNSUPPORTED.get(head) if head == "prefetch" else None

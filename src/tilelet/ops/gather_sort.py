@@ -1,0 +1,755 @@
+"""Moving elements by position: gather, scatter, sorting of (value, index) records.
+
+Indices out of range stop the run with the line, the index and the extent.
+"""
+
+# The dots say that a body is empty on purpose: an op is its signature and its manual.
+# ruff: noqa: PIE790
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tilelet import numerics
+from tilelet.diag.catalogue.ops import (
+    BadArgument,
+    BadChoice,
+    NoSuchForm,
+    RankMismatch,
+    ShapeMismatch,
+    SortGeometry,
+)
+from tilelet.dtypes import FP16, FP32, INT16, INT32, INT64, UINT16, UINT32, DType
+from tilelet.ir.core import Arg
+from tilelet.ir.types import Mem, ShapedType, SymDim, TileType
+from tilelet.numerics import MASK_PATTERNS
+from tilelet.numerics.casts import Array
+from tilelet.ops import infer, valid
+from tilelet.ops.annotations import Number, Shaped
+from tilelet.ops.elementwise import check_comparison, cmp_mask
+from tilelet.ops.enums import CmpType, MaskPattern
+from tilelet.ops.faults import IndexFault, RegionFault
+from tilelet.ops.registry import Call, Engine, Plane, Shape, Valid, op
+from tilelet.ops.valid import Args, Operands
+
+if TYPE_CHECKING:
+    from tilelet.language.types import Tensor, Tile
+
+__all__ = [
+    "gather",
+    "gather_mask",
+    "gatherb",
+    "mgather",
+    "mrgsort",
+    "mscatter",
+    "scatter",
+    "scatter_mask",
+    "scatter_update",
+    "sort32",
+]
+
+_INDEX_DTYPES = (INT16, INT32, INT64, UINT16, UINT32)
+_VECTOR: dict[str, Any] = {"engine": Engine.VEC, "plane": Plane.SCOPE}
+
+
+def _checked(op_name: str, index: Array, axis: int, extent: int) -> Array:
+    """Indices as integers for NumPy; a fault at the first that is out of range."""
+    wide = index.astype(np.int64)
+    outside = (wide < 0) | (wide >= extent)
+    if outside.any():
+        raise IndexFault(op_name, axis, int(wide[outside][0]), extent)
+    return wide
+
+
+def _index_tile(call: Call, param: str) -> TileType:
+    index = infer.tile(call, param)
+    infer.check_dtype(call, param, index.dtype, _INDEX_DTYPES)
+    return index
+
+
+# --- mask patterns -------------------------------------------------------------------------------
+
+
+def pattern_name(pattern: Arg) -> str | None:
+    """The name of a mask pattern given as an enum member, a name or a code; None if it is none."""
+    if isinstance(pattern, str):
+        return pattern if pattern in MASK_PATTERNS else None
+    try:
+        return MaskPattern(pattern).name  # type: ignore[arg-type]
+    except ValueError:
+        return None
+
+
+def _check_pattern(call: Call) -> tuple[int, int]:
+    """First column and step of the call's mask pattern."""
+    name = pattern_name(call["mask_pattern"])
+    if name is None:
+        shown = call["mask_pattern"]
+        raise BadChoice(
+            call.at("mask_pattern"), call.shown, "mask_pattern", shown, [*MASK_PATTERNS]
+        )
+    return MASK_PATTERNS[name]
+
+
+def _infer_gather_mask(call: Call) -> infer.Types:
+    x = infer.tile(call, "x")
+    first, step = _check_pattern(call)
+    dtype, columns = x.dtype, x.shape[-1]
+    if call["output_dtype"] is not None:
+        dtype = infer.dtype(call, "output_dtype")
+        if columns * x.dtype.itemsize % dtype.itemsize:
+            expected = f"a dtype of which rows of {columns} {x.dtype} hold a whole number"
+            raise infer.bad(call, "output_dtype", expected)
+        columns = columns * x.dtype.itemsize // dtype.itemsize
+    picked = len(range(first, columns, step))
+    if picked == 0:
+        why = f"`x` with at least {first + 1} columns"
+        raise infer.bad(call, "x", why)
+    return (TileType((*x.shape[:-1], picked), dtype, infer.vector_space(call, "x")),)
+
+
+def _gather_mask(x: Array, mask_pattern: Arg, output_dtype: DType | None) -> Array:
+    return numerics.gather_mask(x, pattern_name(mask_pattern) or "", output_dtype)
+
+
+def _valid_gather_mask(operands: Operands, result_shape: Shape, args: Args) -> Valid:
+    shape, region = operands["x"]
+    if region[-1] == shape[-1]:
+        return (*region[:-1], result_shape[-1])
+    if args["output_dtype"] is not None:
+        raise RegionFault("gather", region, shape)
+    first, step = MASK_PATTERNS[pattern_name(args["mask_pattern"]) or ""]
+    return (*region[:-1], len(range(first, region[-1], step)))
+
+
+@op(
+    infer=_infer_gather_mask, reference=_gather_mask, valid=_valid_gather_mask, era="APR", **_VECTOR
+)
+def gather_mask(
+    x: Shaped, mask_pattern: MaskPattern | int | str, output_dtype: DType | None = None
+) -> Shaped:
+    """The columns that a pattern picks: the tile-level name of `pl.gather(x, mask_pattern=...)`.
+
+    x: a tile; mask_pattern, output_dtype: as in `pl.gather`
+    result: the picked columns, side by side
+
+    Example: `values = pl.tile.gather_mask(pairs, pl.tile.MaskPattern.P0101)`
+    """
+    ...
+
+
+def _infer_scatter_mask(call: Call) -> infer.Types:
+    return (_scatter_mask_type(call, "dst", "src"),)
+
+
+def _scatter_mask_type(call: Call, into: str, source: str) -> TileType:
+    dst, src = infer.tile(call, into), infer.tile(call, source)
+    first, step = _check_pattern(call)
+    infer.same_dtype(call, source, src.dtype, into, dst.dtype)
+    wanted = (*dst.shape[:-1], len(range(first, dst.shape[-1], step)))
+    if src.shape != wanted:
+        why = f"the pattern picks {wanted[-1]} columns of `{into}`"
+        raise ShapeMismatch(call.shown, call.at(source), src.shape, call.at(into), dst.shape, why)
+    return TileType(dst.shape, dst.dtype, infer.vector_space(call, into, source))
+
+
+def _scatter_mask(dst: Array, src: Array, mask_pattern: Arg) -> Array:
+    return numerics.scatter_mask(dst, src, pattern_name(mask_pattern) or "")
+
+
+@op(
+    infer=_infer_scatter_mask,
+    reference=_scatter_mask,
+    valid=valid.kept("dst"),
+    era="HEAD",
+    **_VECTOR,
+)
+def scatter_mask(dst: Shaped, src: Shaped, mask_pattern: MaskPattern | int | str) -> Shaped:
+    """Put columns where a pattern says: the tile-level `pl.scatter(..., mask_pattern=...)`.
+
+    dst: `[M, N]`; src: `[M, K]`, K the number of columns that the pattern picks of N
+    mask_pattern: as in `pl.gather`
+    result: `dst` with those columns replaced
+
+    Example: `pairs = pl.tile.scatter_mask(pairs, values, pl.tile.MaskPattern.P0101)`
+    """
+    ...
+
+
+# --- gather --------------------------------------------------------------------------------------
+
+_GATHER_FORMS = (
+    "gather(x, mask_pattern=P, output_dtype=None)",
+    "gather(x, dim=-1, index=I)",
+    "gather(x, index=I)",
+    "gather(x, kvalue=V, cmp_mode=C, out_cols=N)",
+)
+
+
+def _form(call: Call) -> str:
+    """Which form of `gather` the arguments are."""
+    given = {name for name, arg in call.args.items() if arg is not None} - {"x", "tmp"}
+    if given in ({"mask_pattern"}, {"mask_pattern", "output_dtype"}):
+        return "mask"
+    if given in ({"index"}, {"dim", "index"}):
+        return "index"
+    if given == {"kvalue", "cmp_mode", "out_cols"}:
+        return "compare"
+    raise NoSuchForm(call.loc, call.shown, _GATHER_FORMS)
+
+
+def _infer_gather(call: Call) -> infer.Types:
+    infer.scratch(call, "tmp")
+    form = _form(call)
+    if form == "mask":
+        return _infer_gather_mask(call)
+    x = infer.tile(call, "x")
+    space = infer.vector_space(call, "x")
+    if form == "index":
+        index = _index_tile(call, "index")
+        if call["dim"] is not None:
+            axis = infer.axis(call, "dim", len(x.shape))
+            _check_along(call, "x", x, "index", index, axis)
+        return (TileType(index.shape, x.dtype, space),)
+    infer.check_rank(call, "x", len(x.shape), 2)
+    check_comparison(call, "cmp_mode")
+    infer.fitting_scalar(call, "kvalue", "x", x.dtype)
+    columns = infer.constant_int(call, "out_cols", at_least=1)
+    rows = x.shape[0]
+    return (TileType((rows, columns), INT32, space), TileType((rows, 1), INT32, space))
+
+
+def _check_along(
+    call: Call, data: str, x: TileType, param: str, index: ShapedType, axis: int
+) -> None:
+    """An index for one axis: the same rank, and no larger in the other axes."""
+    fits = len(index.shape) == len(x.shape) and all(
+        isinstance(i, int) and (i <= d or a == axis)
+        for a, (i, d) in enumerate(zip(index.shape, x.shape))
+    )
+    if not fits:
+        why = f"`{param}` must have the rank of `{data}`, and may differ from it in axis {axis}"
+        raise ShapeMismatch(call.shown, call.at(data), x.shape, call.at(param), index.shape, why)
+
+
+def _gather(x: Array, valid: dict[str, Valid], **args: Any) -> Array | tuple[Array, Array]:
+    if args["mask_pattern"] is not None:
+        return _gather_mask(x, args["mask_pattern"], args["output_dtype"])
+    if args["index"] is None:
+        return _gather_compare(x, args["kvalue"], args["cmp_mode"], args["out_cols"], valid["x"])
+    index = args["index"]
+    # Outside its valid region an index is 0, which is in range.
+    if args["dim"] is None:
+        return x.reshape(-1)[_checked("gather", index, 0, x.size)]
+    axis = args["dim"] % x.ndim
+    positions = _checked("gather", index, axis, x.shape[axis])
+    lines = tuple(
+        slice(None) if a == axis else slice(0, extent) for a, extent in enumerate(index.shape)
+    )
+    return np.take_along_axis(x[lines], positions, axis)
+
+
+def _gather_compare(
+    x: Array, kvalue: float, cmp_mode: Arg, out_cols: int, region: Valid
+) -> tuple[Array, Array]:
+    rows, columns = region
+    indices = np.zeros((x.shape[0], out_cols), np.int32)
+    counts = np.zeros((x.shape[0], 1), np.int32)
+    holds = cmp_mask(x[:rows, :columns], kvalue, cmp_mode)
+    for row, line in enumerate(holds):
+        found = np.flatnonzero(line)[:out_cols]
+        indices[row, : len(found)] = found
+        counts[row] = len(found)
+    return indices, counts
+
+
+def _valid_gather(operands: Operands, result_shape: Shape, args: Args) -> Valid:
+    if args["mask_pattern"] is not None:
+        return _valid_gather_mask(operands, result_shape, args)
+    if "index" in operands:
+        return operands["index"][1]
+    return (operands["x"][1][0], result_shape[1])
+
+
+@op(
+    infer=_infer_gather,
+    reference=_gather,
+    takes_valid=True,
+    valid=_valid_gather,
+    era="APR",
+    **_VECTOR,
+)
+def gather(
+    x: Shaped,
+    dim: int | None = None,
+    index: Shaped | None = None,
+    *,
+    mask_pattern: MaskPattern | int | str | None = None,
+    output_dtype: DType | None = None,
+    kvalue: Number | None = None,
+    cmp_mode: CmpType | int | str | None = None,
+    out_cols: int | None = None,
+    tmp: Shaped | None = None,
+) -> Any:
+    """Pick elements by position. Four forms:
+
+    `gather(x, mask_pattern=P)`: columns. P0101 takes the even ones, P1010 the odd ones, P0001 to
+        P1000 every fourth with phase 0 to 3, P1111 all. With `output_dtype` each row's bytes are
+        read as that type first (nothing is converted)
+    `gather(x, dim=-1, index=I)`: `result[i, k] = x[i, I[i, k]]` (for dim=-1), in I's shape
+    `gather(x, index=I)`: `result[i, k]` is the element number `I[i, k]` of x in row-major order
+    `gather(x, kvalue=V, cmp_mode=C, out_cols=N)`: for each row the columns whose element compares
+        to V as C says (codes as in `pl.cmp`). Two INT32 results: `[M, N]` columns in ascending
+        order, 0 beyond the last, and `[M, 1]` how many there are, at most N
+
+    index: integers; tmp: scratch tile of older code, not needed
+
+    Example: `values = pl.gather(pairs, mask_pattern=pl.tile.MaskPattern.P0101)`
+    """
+    ...
+
+
+# --- scatter -------------------------------------------------------------------------------------
+
+_SCATTER_FORMS = (
+    "scatter(x, dim=-1, index=I, src=S)",
+    "scatter(x, mask_pattern=P, dst=D)",
+)
+
+
+def _infer_scatter(call: Call) -> infer.Types:
+    given = {name for name, arg in call.args.items() if arg is not None} - {"x"}
+    if given == {"mask_pattern", "dst"}:
+        return (_scatter_mask_type(call, "dst", "x"),)
+    if given != {"dim", "index", "src"}:
+        raise NoSuchForm(call.loc, call.shown, _SCATTER_FORMS)
+    x, src = infer.tile(call, "x"), infer.tile(call, "src")
+    index = _index_tile(call, "index")
+    axis = infer.axis(call, "dim", len(x.shape))
+    _check_along(call, "x", x, "index", index, axis)
+    infer.same_shape(call, "index", index, "src", src)
+    infer.same_dtype(call, "src", src.dtype, "x", x.dtype)
+    return (TileType(x.shape, x.dtype, infer.vector_space(call, "x", "src")),)
+
+
+def _scatter(x: Array, valid: dict[str, Valid], **args: Any) -> Array:
+    if args["mask_pattern"] is not None:
+        return _scatter_mask(args["dst"], x, args["mask_pattern"])
+    axis = args["dim"] % x.ndim
+    region = tuple(slice(0, min(a, b)) for a, b in zip(valid["index"], valid["src"]))
+    positions = _checked("scatter", args["index"][region], axis, x.shape[axis])
+    result = x.copy()
+    # One element after the other along the axis: of equal positions the last one stays.
+    for k in range(positions.shape[axis]):
+        at = (slice(None),) * axis + (slice(k, k + 1),)
+        line = positions[at]
+        where = np.indices(line.shape)
+        target = tuple(line if a == axis else where[a] for a in range(x.ndim))
+        result[target] = args["src"][region][at]
+    return result
+
+
+def _valid_scatter(operands: Operands, result_shape: Shape, args: Args) -> Valid:
+    return operands["dst" if args["mask_pattern"] is not None else "x"][1]
+
+
+@op(
+    infer=_infer_scatter,
+    reference=_scatter,
+    takes_valid=True,
+    valid=_valid_scatter,
+    era="HEAD",
+    **_VECTOR,
+)
+def scatter(
+    x: Shaped,
+    dim: int | None = None,
+    index: Shaped | None = None,
+    src: Shaped | None = None,
+    *,
+    mask_pattern: MaskPattern | int | str | None = None,
+    dst: Shaped | None = None,
+) -> Shaped:
+    """Put elements at positions. Two forms:
+
+    `scatter(x, dim=-1, index=I, src=S)`: x with `result[i, I[i, k]] = S[i, k]` (for dim=-1); of
+        equal positions the last one stays
+    `scatter(x, mask_pattern=P, dst=D)`: D with the columns that P picks replaced by those of x;
+        the inverse of `pl.gather(..., mask_pattern=P)`
+
+    index: integers of S's shape; S has x's dtype
+    result: the shape and dtype of x (of D)
+
+    Example: `marked = pl.scatter(scores, dim=-1, index=chosen, src=ones)`
+    """
+    ...
+
+
+def _infer_scatter_update(call: Call) -> infer.Types:
+    target = infer.shaped(call, "input")
+    axis = infer.constant_int(call, "dim") if call["dim"] is not None else -2
+    rank = len(target.shape)
+    if rank not in (2, 4):
+        raise RankMismatch(call.at("input"), call.shown, "`input`", rank, "2 or 4")
+    if axis not in (-2, rank - 2):
+        raise BadChoice(call.at("dim"), call.shown, "dim", axis, [-2])
+    for param in ("index", "src"):
+        if call[param] is None:
+            raise BadArgument(call.at(param), call.shown, param, "missing", "given")
+    index, src = infer.shaped(call, "index"), infer.shaped(call, "src")
+    infer.check_rank(call, "index", len(index.shape), 2)
+    infer.check_dtype(call, "index", index.dtype, _INDEX_DTYPES)
+    infer.check_rank(call, "src", len(src.shape), rank)
+    infer.same_dtype(call, "src", src.dtype, "input", target.dtype)
+    count = infer.count_of(index.shape)
+    rows = index.shape if rank == 4 else (SymDim("rows") if count is None else count,)
+    wanted = (*rows, *target.shape[2 if rank == 4 else 1 :])
+    if not infer.shapes_agree(src.shape, wanted):
+        why = "`src` has one row of `input` for each entry of `index`"
+        raise ShapeMismatch(
+            call.shown, call.at("src"), src.shape, call.at("index"), index.shape, why
+        )
+    return (target,)
+
+
+def _scatter_update(input: Array, dim: int, index: Array, src: Array) -> Array:
+    row_shape = input.shape[2:] if input.ndim == 4 else input.shape[1:]
+    rows = input.reshape(-1, *row_shape).copy()
+    positions = _checked("scatter_update", index.reshape(-1), 0, len(rows))
+    for position, row in zip(positions, src.reshape(-1, *row_shape)):
+        rows[position] = row
+    return rows.reshape(input.shape)
+
+
+@op(
+    infer=_infer_scatter_update,
+    reference=_scatter_update,
+    engine=Engine.MTE,
+    plane=Plane.BOTH,
+    on_chip=("index", "src"),
+    writes=("input",),
+    valid=valid.kept("input"),
+)
+def scatter_update(
+    input: Shaped, dim: int = -2, index: Shaped | None = None, src: Shaped | None = None
+) -> Shaped:
+    """Replace whole rows: `input[index.flat[k]] = src[k]`, in ascending k.
+
+    input: `[rows, D]`, or `[blocks, block_size, 1, D]`, whose rows are numbered through the blocks.
+        A tensor is written in place
+    dim: -2; index: `[b, s]` of integers
+    src: `[b * s, D]`, or `[b, s, 1, D]`, of input's dtype
+    result: `input` with those rows replaced
+
+    Example: `cache = pl.scatter_update(cache, -2, slots, keys)`
+    """
+    ...
+
+
+# --- by way of global memory ---------------------------------------------------------------------
+
+_OUT_OF_BOUNDS = ("undefined", "clamp", "wrap", "zero")
+
+
+def _infer_mgather(call: Call) -> infer.Types:
+    mem = infer.tensor(call, "mem")
+    idx = _index_tile(call, "idx")
+    for param, choices in (("coalesce", ("row", "elem")), ("gather_oob", _OUT_OF_BOUNDS)):
+        if call[param] not in choices:
+            raise BadChoice(call.at(param), call.shown, param, call[param], choices)
+    if call["target_memory"] not in (Mem.Vec, Mem.Mat):
+        raise infer.bad(call, "target_memory", "`pl.Mem.Vec` or `pl.Mem.Mat`")
+    space = call["target_memory"] if idx.space else None
+    if call["coalesce"] == "elem":
+        return (TileType(idx.shape, mem.dtype, space),)
+    infer.check_rank(call, "mem", len(mem.shape), 2)
+    columns = mem.shape[1]
+    if not isinstance(columns, int):
+        raise infer.bad(call, "mem", "a tensor whose rows have constant length")
+    return (TileType((math.prod(idx.shape), columns), mem.dtype, space),)
+
+
+def _within(idx: Array, extent: int, rule: str) -> tuple[Array, Array]:
+    """Indices made legal by `rule`, and where the result must be zero."""
+    wide = idx.astype(np.int64)
+    outside = (wide < 0) | (wide >= extent)
+    if rule == "clamp":
+        return np.clip(wide, 0, extent - 1), np.zeros_like(outside)
+    if rule == "wrap":
+        return wide % extent, np.zeros_like(outside)
+    if rule == "zero":
+        return np.where(outside, 0, wide), outside
+    return _checked("mgather", idx, 0, extent), outside
+
+
+def _mgather(mem: Array, idx: Array, coalesce: str, gather_oob: str, target_memory: Mem) -> Array:
+    by_row = coalesce == "row"
+    table = mem if by_row else mem.reshape(-1)
+    where, zero = _within(idx.reshape(-1) if by_row else idx, len(table), gather_oob)
+    result = table[where]
+    result[zero] = 0
+    return result
+
+
+def _valid_mgather(operands: Operands, result_shape: Shape, args: Args) -> Valid:
+    shape, region = operands["idx"]
+    if args["coalesce"] == "elem":
+        return region
+    if region == shape:
+        return result_shape
+    leading = region[:-1]
+    if any(v != 1 for v in leading):
+        raise RegionFault("mgather", region, shape)
+    return (region[-1], result_shape[1])
+
+
+@op(
+    infer=_infer_mgather,
+    reference=_mgather,
+    engine=Engine.MTE,
+    plane=Plane.SCOPE,
+    on_chip=("idx",),
+    valid=_valid_mgather,
+    era="HEAD",
+)
+def mgather(
+    mem: Tensor,
+    idx: Tile | Tensor,
+    coalesce: str = "row",
+    *,
+    gather_oob: str = "undefined",
+    target_memory: Mem = Mem.Vec,
+) -> Tile:
+    """Load rows or elements of a tensor by a tile of indices.
+
+    mem: a tensor; idx: integers
+    coalesce: "row": each index names a row of the 2-D `mem`, and the result has one row per index;
+        "elem": each names an element of `mem` in row-major order, and the result has idx's shape
+    gather_oob: what an index out of range gives: "undefined" (here: an error), "clamp", "wrap" or
+        "zero"
+    target_memory: where the result goes
+    result: a tile of mem's dtype
+
+    Example: `rows = pl.mgather(table, row_ids, coalesce="row")`
+    """
+    ...
+
+
+def _infer_mscatter(call: Call) -> infer.Types:
+    src, idx = infer.tile(call, "src"), _index_tile(call, "idx")
+    target = infer.tensor(call, "output_tensor")
+    infer.same_shape(call, "src", src, "idx", idx)
+    infer.same_dtype(call, "src", src.dtype, "output_tensor", target.dtype)
+    return (target,)
+
+
+def _mscatter(src: Array, idx: Array, output_tensor: Array, valid: dict[str, Valid]) -> Array:
+    region = tuple(slice(0, min(a, b)) for a, b in zip(valid["src"], valid["idx"]))
+    elements = output_tensor.reshape(-1).copy()
+    positions = _checked("mscatter", idx[region].reshape(-1), 0, len(elements))
+    for position, element in zip(positions, src[region].reshape(-1)):
+        elements[position] = element
+    return elements.reshape(output_tensor.shape)
+
+
+@op(
+    infer=_infer_mscatter,
+    reference=_mscatter,
+    takes_valid=True,
+    engine=Engine.MTE,
+    plane=Plane.SCOPE,
+    on_chip=("src", "idx"),
+    writes=("output_tensor",),
+    era="APR",
+)
+def mscatter(src: Tile | Tensor, idx: Tile | Tensor, output_tensor: Tensor) -> Tensor:
+    """Store elements into a tensor by a tile of indices, in place.
+
+    src: a tile; idx: integers of its shape, each an element of the tensor in row-major order
+    output_tensor: of src's dtype; of equal indices the last one in row-major order stays
+    result: the tensor, written; use it instead of the old name
+
+    Example: `out = pl.mscatter(values, slots, out)`
+    """
+    ...
+
+
+_BLOCK_BYTES = 32
+
+
+def _infer_gatherb(call: Call) -> infer.Types:
+    src, offset = infer.tile(call, "src"), infer.tile(call, "offset")
+    infer.check_dtype(call, "offset", offset.dtype, (UINT32, INT32))
+    per_block = _BLOCK_BYTES // src.dtype.itemsize
+    shape = (*offset.shape[:-1], offset.shape[-1] * per_block)
+    return (TileType(shape, src.dtype, infer.vector_space(call, "src", "offset")),)
+
+
+def _gatherb(src: Array, offset: Array) -> Array:
+    flat = np.ascontiguousarray(src).reshape(-1)
+    per_block = _BLOCK_BYTES // src.itemsize
+    starts = offset.astype(np.int64)
+    last = flat.size * src.itemsize - _BLOCK_BYTES
+    wrong = (starts < 0) | (starts > last) | (starts % src.itemsize != 0)
+    if wrong.any():
+        raise IndexFault("gatherb", 0, int(starts[wrong][0]), flat.size * src.itemsize)
+    positions = starts[..., None] // src.itemsize + np.arange(per_block)
+    return flat[positions].reshape(*offset.shape[:-1], -1)
+
+
+def _valid_gatherb(operands: Operands, result_shape: Shape, args: Args) -> Valid:
+    shape, region = operands["offset"]
+    return (*region[:-1], region[-1] * (result_shape[-1] // shape[-1]))
+
+
+@op(infer=_infer_gatherb, reference=_gatherb, valid=_valid_gatherb, era="HEAD", **_VECTOR)
+def gatherb(src: Shaped, offset: Shaped) -> Shaped:
+    """Copy blocks of 32 bytes by their byte offsets.
+
+    src: a tile; offset: `[M, K]` UINT32, where each block starts in src's bytes
+    result: `[M, K * 32 / element size]` of src's dtype
+
+    Example: `blocks = pl.gatherb(src, offsets)`
+    """
+    ...
+
+
+# --- sorting -------------------------------------------------------------------------------------
+
+_RUN = 32
+
+
+def _infer_sort32(call: Call) -> infer.Types:
+    src, idx = infer.tile(call, "src"), infer.tile(call, "idx")
+    infer.check_dtype(call, "src", src.dtype, (FP32, FP16))
+    infer.check_dtype(call, "idx", idx.dtype, (UINT32, INT32))
+    infer.same_shape(call, "src", src, "idx", idx, "one index per value")
+    if src.shape[-1] % _RUN:
+        raise SortGeometry(call.at("src"), call.shown, src.shape, "rows of a multiple of 32")
+    columns = src.shape[-1] * numerics.record_slots(src.dtype)
+    return (
+        TileType((*src.shape[:-1], columns), src.dtype, infer.vector_space(call, "src", "idx")),
+    )
+
+
+def _sort32(src: Array, idx: Array) -> Array:
+    rows = tuple(map(min, src.shape, idx.shape))
+    box = tuple(slice(0, extent) for extent in rows)
+    return numerics.sort32(src[box], np.ascontiguousarray(idx[box]))
+
+
+def _valid_sort32(operands: Operands, result_shape: Shape, args: Args) -> Valid:
+    shape, _ = operands["src"]
+    region = tuple(map(min, operands["src"][1], operands["idx"][1]))
+    return (*region[:-1], region[-1] * (result_shape[-1] // shape[-1]))
+
+
+@op(
+    infer=_infer_sort32,
+    reference=_sort32,
+    valid=_valid_sort32,
+    cut_to_valid=True,
+    era="APR",
+    **_VECTOR,
+)
+def sort32(src: Shaped, idx: Shaped) -> Shaped:
+    """Sort each run of 32 columns, greatest first, and keep the index of each value.
+
+    src: FP32 or FP16, rows of a multiple of 32; idx: UINT32 (or INT32) of the same shape
+    result: records (value, index) side by side, in src's dtype: two columns each for FP32, four
+        for FP16, the index as raw bits. Equal values are ordered by index; NaN comes first
+
+    Example: `pairs = pl.sort32(scores, pl.arange(0, [1, 512], dtype=pl.UINT32))`
+    """
+    ...
+
+
+def _lists(args: Args) -> list[str]:
+    return [p for p in ("src0", "src1", "src2", "src3") if args[p] is not None]
+
+
+def _infer_mrgsort(call: Call) -> infer.Types:
+    first = infer.tile(call, "src0")
+    infer.check_dtype(call, "src0", first.dtype, (FP32, FP16))
+    infer.scratch(call, "tmp")
+    infer.flag(call, "exhausted")
+    lists = _lists(call.args)
+    space = infer.vector_space(call, *lists)
+    if (call["block_len"] is None) == (len(lists) == 1):
+        forms = ("mrgsort(x, block_len=B)", "mrgsort(a, b, c=None, d=None, exhausted=False)")
+        raise NoSuchForm(call.loc, call.shown, forms)
+    if len(lists) == 1:
+        _check_runs(call, first)
+        return (TileType(first.shape, first.dtype, space),)
+    columns = 0
+    for param in lists:
+        each = infer.tile(call, param)
+        infer.same_dtype(call, "src0", first.dtype, param, each.dtype)
+        if each.shape[:-1] != first.shape[:-1]:
+            raise ShapeMismatch(
+                call.shown, call.at("src0"), first.shape, call.at(param), each.shape, "equal rows"
+            )
+        if each.shape[-1] % numerics.record_slots(first.dtype):
+            raise SortGeometry(call.at(param), call.shown, each.shape, "rows of whole records")
+        columns += each.shape[-1]
+    return (TileType((*first.shape[:-1], columns), first.dtype, space),)
+
+
+def _check_runs(call: Call, x: TileType) -> None:
+    block = infer.constant_int(call, "block_len", at_least=1)
+    rows = infer.count_of(x.shape[:-1])
+    if block % 64 or x.shape[-1] % (4 * block) or rows != 1:
+        needs = f"one row of a multiple of 4 * block_len = {4 * block}, block_len a multiple of 64"
+        raise SortGeometry(call.at("src0"), call.shown, x.shape, needs)
+
+
+def _mrgsort(
+    src0: Array,
+    src1: Array | None,
+    src2: Array | None,
+    src3: Array | None,
+    tmp: Array | None,
+    exhausted: bool,
+    block_len: int | None,
+) -> Array:
+    if block_len is not None:
+        return numerics.mrgsort(src0, block_len)
+    given = [x for x in (src0, src1, src2, src3) if x is not None]
+    return numerics.mrgsort_lists(given, exhausted)
+
+
+def _valid_mrgsort(operands: Operands, result_shape: Shape, args: Args) -> Valid:
+    for param in _lists(args):
+        shape, region = operands[param]
+        if region != shape:
+            raise RegionFault("mrgsort", region, shape)
+    return result_shape
+
+
+@op(infer=_infer_mrgsort, reference=_mrgsort, valid=_valid_mrgsort, era="APR", **_VECTOR)
+def mrgsort(
+    src0: Shaped,
+    src1: Shaped | None = None,
+    src2: Shaped | None = None,
+    src3: Shaped | None = None,
+    tmp: Shaped | None = None,
+    exhausted: bool = False,
+    *,
+    block_len: int | None = None,
+) -> Shaped:
+    """Merge sorted runs of (value, index) records. Two forms:
+
+    `mrgsort(x, block_len=B)`: each four adjacent runs of B columns of the one row become one
+        sorted run of 4 B. B is a multiple of 64 (what `pl.sort32` gives), the row one of 4 B
+    `mrgsort(a, b, c, d)`: two to four sorted lists become one. With `exhausted=True` the merge
+        stops when one list is used up; what follows is zero
+
+    tmp: scratch tile of older code, not needed
+    result: records, greatest value first, as `pl.sort32` orders them
+
+    Example: `pairs = pl.mrgsort(pairs, block_len=64)`
+    """
+    ...

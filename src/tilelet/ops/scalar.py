@@ -1,0 +1,276 @@
+"""Arithmetic on scalars: what Python's operators mean between run-time numbers.
+
+These ops have no `pl` function: they are written as operators, `pl.min`, `pl.max` and `pl.cast`.
+A Python number takes the dtype of the scalar it meets. Integers wrap in their type; `//` and `%`
+truncate, as the device does, unlike Python's.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tilelet import dtypes, numerics
+from tilelet.diag.catalogue.ops import CastUnsupported, OperandKind
+from tilelet.diag.core import UNKNOWN, Loc
+from tilelet.dtypes import BOOL, FP32, TASK_ID, DType
+from tilelet.ir.core import Arg, Const, Value, scalar_dtype
+from tilelet.ir.types import ScalarType, Type
+from tilelet.ops import infer
+from tilelet.ops.cast import check_mode, mode_name
+from tilelet.ops.faults import DivisionFault, Fault
+from tilelet.ops.reference import narrowed
+from tilelet.ops.registry import Call, Engine, Infer, OpSpec, Plane, register
+
+Number = int | float | bool
+Operation = Callable[..., Number]
+
+
+def fold(
+    spec: OpSpec, values: Sequence[Number], result: DType, loc: Loc = UNKNOWN
+) -> int | float | bool:
+    """The value of a scalar op of these operands as a number of type `result`.
+
+    Raises the catalogue's error at `loc` where there is none (integer division by zero).
+    """
+    assert spec.reference is not None
+    names = spec.signature.parameters
+    try:
+        return spec.reference(**dict(zip(names, values)), result_type=ScalarType(result))
+    except Fault as fault:
+        raise fault.error(loc) from None
+
+
+def as_number(value: Number, dtype: DType) -> Number:
+    """`value` as a number of type `dtype`: integers wrap, floats round to nearest even."""
+    if dtype is BOOL:
+        return bool(value)
+    return narrowed(value, dtype).astype(np.float32 if dtype.is_float else dtype.numpy).item()
+
+
+# --- types ---------------------------------------------------------------------------------------
+
+
+def _dtype_of(call: Call, param: str, symbol: str) -> DType:
+    found = scalar_dtype(call[param])
+    if found is None or found is TASK_ID:
+        raise OperandKind(call.loc, symbol, [_kind(call[p]) for p in call.args])
+    return found
+
+
+def _kind(arg: Arg) -> str:
+    if isinstance(arg, Value):
+        return str(arg.type)
+    found = scalar_dtype(arg)
+    return str(found) if found else infer.describe(arg).strip("`")
+
+
+def _common(call: Call, symbol: str) -> DType:
+    """The dtype of two operands: a Python number takes that of the scalar it meets."""
+    a, b = _dtype_of(call, "lhs", symbol), _dtype_of(call, "rhs", symbol)
+    a_adapts, b_adapts = _adapts(call["lhs"], b), _adapts(call["rhs"], a)
+    if b_adapts and not a_adapts:
+        return a
+    if a_adapts and not b_adapts:
+        return b
+    return dtypes.promote(a, b)
+
+
+def _adapts(arg: Arg, other: DType) -> bool:
+    if isinstance(arg, (Value, Const, bool)):
+        return False
+    return other.is_float or (isinstance(arg, int) and other is not BOOL)
+
+
+def _arithmetic(symbol: str) -> Infer:
+    def infer_types(call: Call) -> tuple[Type, ...]:
+        common = _common(call, symbol)
+        if common is BOOL:
+            raise OperandKind(call.loc, symbol, [_kind(a) for a in call.args.values()])
+        return (ScalarType(common),)
+
+    return infer_types
+
+
+def _true_division(call: Call) -> tuple[Type, ...]:
+    common = _common(call, "/")
+    return (ScalarType(common if common.is_float else FP32),)
+
+
+def _integers_only(symbol: str) -> Infer:
+    def infer_types(call: Call) -> tuple[Type, ...]:
+        for param in call.args:
+            if not _dtype_of(call, param, symbol).is_integer:
+                raise OperandKind(call.loc, symbol, [_kind(a) for a in call.args.values()])
+        if "rhs" not in call.args:
+            return (ScalarType(_dtype_of(call, "x", symbol)),)
+        return (ScalarType(_common(call, symbol)),)
+
+    return infer_types
+
+
+def _bools_only(symbol: str) -> Infer:
+    def infer_types(call: Call) -> tuple[Type, ...]:
+        for param in call.args:
+            if _dtype_of(call, param, symbol) is not BOOL:
+                raise OperandKind(call.loc, symbol, [_kind(a) for a in call.args.values()])
+        return (ScalarType(BOOL),)
+
+    return infer_types
+
+
+def _comparison(symbol: str) -> Infer:
+    def infer_types(call: Call) -> tuple[Type, ...]:
+        _common(call, symbol)
+        return (ScalarType(BOOL),)
+
+    return infer_types
+
+
+def _signed(symbol: str) -> Infer:
+    def infer_types(call: Call) -> tuple[Type, ...]:
+        found = _dtype_of(call, "x", symbol)
+        if found is BOOL:
+            raise OperandKind(call.loc, symbol, [_kind(call["x"])])
+        return (ScalarType(found),)
+
+    return infer_types
+
+
+def _infer_cast(call: Call) -> tuple[Type, ...]:
+    source = infer.scalar(call, "x")
+    target = infer.dtype(call, "target_type")
+    mode = check_mode(call)
+    if target is TASK_ID or mode != "round":
+        why = "scalars are cast with the default mode only"
+        raise CastUnsupported(call.at("mode"), source, target, mode, why)
+    return (ScalarType(target),)
+
+
+# --- meaning -------------------------------------------------------------------------------------
+
+
+def _quotient(lhs: int, rhs: int) -> int:
+    if rhs == 0:
+        raise DivisionFault("//")
+    towards_zero = abs(lhs) // abs(rhs)
+    return towards_zero if (lhs < 0) == (rhs < 0) else -towards_zero
+
+
+def _remainder(lhs: int, rhs: int) -> int:
+    if rhs == 0:
+        raise DivisionFault("%")
+    return lhs - rhs * _quotient(lhs, rhs)
+
+
+def _divide(lhs: Number, rhs: Number) -> float:
+    with np.errstate(all="ignore"):
+        return float(np.float32(lhs) / np.float32(rhs))
+
+
+_WIDEST = 64
+
+
+def _shift_left(lhs: int, rhs: int) -> int:
+    return lhs << rhs if 0 <= rhs < _WIDEST else 0
+
+
+def _shift_right(lhs: int, rhs: int) -> int:
+    return lhs >> rhs if 0 <= rhs < _WIDEST else (-1 if lhs < 0 else 0)
+
+
+def _extreme(choose: Callable[[Number, Number], Number]) -> Operation:
+    def operation(lhs: Number, rhs: Number) -> Number:
+        for operand in (lhs, rhs):
+            if isinstance(operand, float) and math.isnan(operand):
+                return operand
+        return choose(lhs, rhs)
+
+    return operation
+
+
+def _typed(operation: Operation) -> Callable[..., Number]:
+    """A reference: the operation on Python numbers, as a number of the result's type."""
+
+    def reference(result_type: ScalarType, **operands: Number) -> Number:
+        return as_number(operation(*operands.values()), result_type.dtype)
+
+    return reference
+
+
+def _cast(x: Number, target_type: DType, mode: str | int, result_type: ScalarType) -> Number:
+    if isinstance(x, float):
+        source = np.asarray(x, np.float32)
+    elif isinstance(x, bool):
+        source = np.asarray(x)
+    else:
+        source = np.asarray(x, np.uint64 if x > np.iinfo(np.int64).max else np.int64)
+    found = numerics.cast(source, target_type, mode_name(mode))
+    return found.astype(np.float32).item() if target_type.is_float else found.item()
+
+
+# --- the ops -------------------------------------------------------------------------------------
+
+
+def _two(lhs: Any, rhs: Any) -> Any: ...
+
+
+def _one(x: Any) -> Any: ...
+
+
+def _cast_signature(x: Any, target_type: DType, mode: str | int = "round") -> Any: ...
+
+
+def _define(name: str, doc: str, rule: Infer, operation: Operation, shape: Any = _two) -> OpSpec:
+    return register(
+        OpSpec(
+            f"scalar.{name}",
+            rule,
+            engine=Engine.SCALAR,
+            plane=Plane.BOTH,
+            reference=operation,
+            takes_result_type=True,
+            on_chip=(),
+            signature=inspect.signature(shape),
+            doc=doc,
+            group="scalar",
+        )
+    )
+
+
+_BINARY: tuple[tuple[str, str, str, Callable[[str], Infer], Operation], ...] = (
+    ("add", "+", "Sum", _arithmetic, operator.add),
+    ("sub", "-", "Difference", _arithmetic, operator.sub),
+    ("mul", "*", "Product", _arithmetic, operator.mul),
+    ("floordiv", "//", "Quotient of integers, truncated", _integers_only, _quotient),
+    ("mod", "%", "Remainder of integers, with the sign of lhs", _integers_only, _remainder),
+    ("shl", "<<", "Left shift of integers", _integers_only, _shift_left),
+    ("shr", ">>", "Right shift of integers", _integers_only, _shift_right),
+    ("and", "and", "Both hold; both are evaluated", _bools_only, operator.and_),
+    ("or", "or", "Either holds; both are evaluated", _bools_only, operator.or_),
+    ("eq", "==", "Whether they are equal", _comparison, operator.eq),
+    ("ne", "!=", "Whether they differ", _comparison, operator.ne),
+    ("lt", "<", "Whether lhs is less", _comparison, operator.lt),
+    ("le", "<=", "Whether lhs is less or equal", _comparison, operator.le),
+    ("gt", ">", "Whether lhs is greater", _comparison, operator.gt),
+    ("ge", ">=", "Whether lhs is greater or equal", _comparison, operator.ge),
+    ("min", "min", "The smaller; NaN if one is", _arithmetic, _extreme(min)),
+    ("max", "max", "The greater; NaN if one is", _arithmetic, _extreme(max)),
+)
+
+for _name, _symbol, _doc, _rule, _operation in _BINARY:
+    _define(_name, f"{_doc}: `lhs {_symbol} rhs`.", _rule(_symbol), _typed(_operation))
+
+_define("truediv", "Quotient: `lhs / rhs`, FP32 for integers.", _true_division, _typed(_divide))
+_define("neg", "Negation: `-x`.", _signed("-"), _typed(operator.neg), _one)
+_define("pos", "The number itself: `+x`.", _signed("+"), _typed(operator.pos), _one)
+_define(
+    "invert", "Complement of an integer: `~x`.", _integers_only("~"), _typed(operator.invert), _one
+)
+_define("not", "The opposite: `not x`.", _bools_only("not"), _typed(operator.not_), _one)
+_define("cast", "Conversion: `pl.cast(x, dtype)`.", _infer_cast, _cast, _cast_signature)

@@ -1,0 +1,267 @@
+"""The command line: usage, pages, scripts that need no kernel, exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tilelet import __version__
+from tilelet.cli.main import main
+
+ROOT = Path(__file__).parent.parent.parent
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def tilelet(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Run:
+    """`tilelet("run", "x.py")` in an empty folder: exit code, stdout, stderr."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("TILELET_CACHE_DIR", str(tmp_path / "cache"))
+
+    def call(*argv: str) -> tuple[int, str, str]:
+        try:
+            code = main(argv)
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return call
+
+
+def write(text: str, name: str = "script.py") -> str:
+    Path(name).write_text(text, encoding="utf-8")
+    return name
+
+
+@pytest.mark.parametrize("command", ["run", "tasks", "explain", "docs"])
+def test_every_command_has_help_with_examples(tilelet: Run, command: str) -> None:
+    code, out, _ = tilelet(command, "--help")
+    assert code == 0
+    assert f"tilelet {command}" in out.split("examples:")[1]
+
+
+def test_version(tilelet: Run) -> None:
+    assert tilelet("version") == (0, f"tilelet {__version__}\n", "")
+    assert tilelet("--version")[1] == f"tilelet {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        ([], "required: COMMAND"),
+        (["fly"], "invalid choice: 'fly'"),
+        (["run"], "required: SCRIPT"),
+        (["run", "--engin", "interp", "x.py"], "did you mean `--engine`?"),
+        (["run", "--engine", "warp", "x.py"], "unknown engine `warp`"),
+        (["run", "--seed", "many", "x.py"], "invalid int value: 'many'"),
+        (["run", "--format", "xml", "x.py"], "invalid choice: 'xml'"),
+        (["explain", "E0000"], "no code `E0000`"),
+        (["docs"], "one of the arguments --write --check is required"),
+    ],
+)
+def test_wrong_usage_is_2(tilelet: Run, argv: list[str], message: str) -> None:
+    code, out, err = tilelet(*argv)
+    assert (code, out) == (2, "")
+    assert message in err
+
+
+def test_explain(tilelet: Run) -> None:
+    code, out, _ = tilelet("explain", "e0604")
+    assert code == 0
+    assert out.startswith("error[E0604]: spec mismatch\n")
+    code, out, _ = tilelet("explain")
+    assert "E0604  spec mismatch\n" in out
+
+
+def test_the_script_is_main_and_gets_its_own_arguments(tilelet: Run) -> None:
+    text = "import sys\nassert __name__ == '__main__'\nprint(sys.argv, sys.path[0])\nsys.exit(0)\n"
+    script = write(text)
+    code, out, _ = tilelet("run", "--seed", "3", script, "-p", "a2a3sim", "--engine", "x", "--", "-h")
+    assert code == 0
+    assert out == f"{[script, '-p', 'a2a3sim', '--engine', 'x', '--', '-h']} {Path.cwd()}\n"
+
+
+def test_modules_beside_the_script_can_be_imported(tilelet: Run) -> None:
+    Path("sub").mkdir()
+    write("X = 5\n", "sub/beside_the_script.py")
+    script = write("import beside_the_script as b\nraise SystemExit(b.X)\n", "sub/script.py")
+    assert tilelet("run", script)[0] == 5
+    assert "beside_the_script" in sys.modules
+    del sys.modules["beside_the_script"]
+
+
+def test_the_interpreter_is_left_as_it_was(tilelet: Run) -> None:
+    before = sys.modules["__main__"], sys.argv, list(sys.path), list(sys.meta_path)
+    tilelet("run", write("import pypto, golden\nraise SystemExit\n"))
+    assert (sys.modules["__main__"], sys.argv, list(sys.path), list(sys.meta_path)) == before
+    assert "pypto" not in sys.modules
+    assert "golden" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "printed"),
+    [
+        ("raise SystemExit", 0, ""),
+        ("raise SystemExit(7)", 7, ""),
+        ("raise SystemExit('no data')", 1, "no data\n"),
+    ],
+)
+def test_a_scripts_own_exit_code(tilelet: Run, text: str, code: int, printed: str) -> None:
+    got, _, err = tilelet("run", write(text))
+    assert (got, err) == (code, printed)
+
+
+def test_a_script_that_raises_shows_its_own_frames_only(tilelet: Run) -> None:
+    script = write("def f():\n    return {}['key']\n\nf()\n")
+    code, out, err = tilelet("run", script)
+    assert (code, out) == (3, "")
+    assert err.startswith('Traceback (most recent call last):\n  File "script.py", line 4')
+    assert "KeyError: 'key'\nscript.py:2:1: error[E0706]: `script.py` raised" in err
+    assert "tilelet/cli" not in err
+
+
+def test_what_is_no_script(tilelet: Run) -> None:
+    Path("folder").mkdir()
+    Path("binary.py").write_bytes(b"\0\1")
+    write("", "kernels.py")
+    code, _, err = tilelet("run", "kernel.py")
+    assert code == 3
+    assert err == "error[E0701]: no file `kernel.py`\n  = help: did you mean `kernels.py`?\n"
+    assert "it is a directory" in tilelet("run", "folder")[2]
+    assert "it is a binary file" in tilelet("run", "binary.py")[2]
+    code, _, err = tilelet("run", write("def f(:\n"))
+    assert code == 3
+    assert "SyntaxError" in err
+
+
+def test_a_script_without_programs(tilelet: Run) -> None:
+    code, _, err = tilelet("run", write("X = 1\n"))
+    assert code == 3
+    assert "error[E0703]: no program in `script.py`" in err
+
+
+def test_names_that_tilelet_does_not_stand_in_for(tilelet: Run) -> None:
+    code, _, err = tilelet("run", write("from golden import TensorSpecs\n"))
+    assert code == 3
+    assert "error[E0712]: `golden.TensorSpecs` is not part of Tilelet's stand-in" in err
+    assert "--> script.py:1:1" in err
+    assert "did you mean `TensorSpec`" in err
+    code, _, err = tilelet("run", write("import pypto.pypto_core.passes\n"))
+    assert code == 3
+    assert "`pypto.pypto_core` is not part of" in err
+
+
+def test_feature_detection_by_import_error_works(tilelet: Run) -> None:
+    text = "try:\n    from pypto.runtime import Worker\nexcept ImportError:\n    raise SystemExit(9)\n"
+    assert tilelet("run", write(text))[0] == 9
+
+
+def test_a_missing_torch_is_named(tilelet: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    code, _, err = tilelet("run", write("import torch\n"))
+    assert code == 3
+    assert "needs the package `torch`, which is not installed" in err
+    assert "pip install 'tilelet[torch]'" in err
+
+
+def test_options_of_tilelet_after_the_script_are_pointed_out(tilelet: Run) -> None:
+    script = write("import argparse\nargparse.ArgumentParser().parse_args()\n")
+    code, _, err = tilelet("run", script, "--engine", "interp")
+    assert code == 2
+    assert "note: `--engine` is an option of `tilelet run`: put it before the script" in err
+
+
+def test_machine_formats_have_stdout_for_themselves(tilelet: Run) -> None:
+    script = write("print('chatter')\n1 / 0\n")
+    code, out, err = tilelet("run", "--format", "json", script)
+    document = json.loads(out)
+    assert code == 3
+    assert "chatter" in err
+    assert [d["code"] for d in document["diagnostics"]] == ["E0706"]
+    assert document["diagnostics"][0]["labels"][0]["line"] == 2
+    assert document["results"] == []
+    code, out, _ = tilelet("run", "--format", "sarif", script)
+    assert json.loads(out)["runs"][0]["results"][0]["ruleId"] == "E0706"
+
+
+def test_another_golden_is_announced_and_can_be_chosen(tilelet: Run) -> None:
+    Path("golden").mkdir()
+    write("WHO = 'mine'\n", "golden/__init__.py")
+    script = write("import golden\nprint(getattr(golden, 'WHO', 'tilelet'))\nraise SystemExit\n")
+    code, out, err = tilelet("run", script)
+    assert (code, out) == (0, "tilelet\n")
+    assert "`import golden` means Tilelet's stand-in" in err
+    assert "--golden script" in err
+    code, out, err = tilelet("run", "--golden", "script", script)
+    assert (code, out, err) == (0, "mine\n", "")
+    del sys.modules["golden"]
+
+
+def test_a_folder_of_data_called_golden_is_not_another_golden(tilelet: Run) -> None:
+    Path("golden").mkdir()
+    script = write("from golden import TensorSpec\nraise SystemExit\n")
+    assert tilelet("run", script) == (0, "", "")
+
+
+def environment() -> dict[str, str]:
+    return os.environ | {"PYTHONPATH": str(ROOT / "src")}
+
+
+def test_ctrl_c_is_one_line_and_130(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("import time\nprint('ready', flush=True)\ntime.sleep(60)\n")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tilelet.cli", "run", str(script)],
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert (process.returncode, err) == (130, "interrupted\n")
+
+
+def test_a_broken_pipe_is_silent(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("for _ in range(100_000):\n    print('line')\nraise SystemExit\n")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tilelet.cli", "run", str(script)],
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.wait(timeout=30) == 141
+    assert process.stderr.read() == b""
+    process.stderr.close()
+
+
+def test_starting_imports_neither_torch_nor_rich(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys\nfrom pypto.runtime import RunConfig, TensorSpec, run\n"
+        "print([m for m in ('torch', 'rich') if m in sys.modules])\nraise SystemExit\n"
+    )
+    start = time.perf_counter()
+    command = [sys.executable, "-m", "tilelet.cli", "run", str(script)]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+    assert time.perf_counter() - start < 5

@@ -1,0 +1,60 @@
+"""Every example in the error catalogue makes exactly the mistake it stands for."""
+
+import importlib.util
+import itertools
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from tests.kernels import zero_arguments
+from tilelet.diag import UserError, UserErrors
+from tilelet.diag.catalogue import classes
+from tilelet.frontend.jit import JitFunction
+from tilelet.interp.machine import Interpreter
+from tilelet.ir.core import Program
+from tilelet.passes.pipeline import run_passes
+
+HEADER = "import tilelet.language as pl\n\n"
+KERNEL_EXAMPLES = {code: c for code, c in classes().items() if "pl." in c.example}
+_serial = itertools.count()
+
+
+def compile_example(text: str, folder: Path) -> list[Program]:
+    """Import the example as a user's file and compile every program in it."""
+    name = f"catalogue_example_{next(_serial)}"
+    path = folder / f"{name}.py"
+    path.write_text(HEADER + textwrap.dedent(text).lstrip())
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    programs: list[Program] = []
+    for value in vars(module).values():
+        if isinstance(value, JitFunction):
+            programs.append(value.specialize())
+        elif isinstance(value, Program):
+            programs.append(value)
+    return programs
+
+
+def codes_of(text: str, folder: Path) -> set[str]:
+    """Codes of everything the example leads to: compile errors, cautions, run-time faults."""
+    found: set[str] = set()
+    try:
+        for program in compile_example(text, folder):
+            found |= {d.code for d in program.attrs["cautions"]}
+            compiled = run_passes(program)
+            found |= {d.code for d in compiled.attrs["cautions"]}
+            Interpreter().run(compiled, zero_arguments(compiled))
+    except UserErrors as errors:
+        found |= {d.code for d in errors.diagnostics}
+    except UserError as error:
+        found.add(error.code)
+    return found
+
+
+@pytest.mark.parametrize("code", sorted(KERNEL_EXAMPLES))
+def test_example_makes_its_mistake(code: str, tmp_path: Path) -> None:
+    assert code in codes_of(KERNEL_EXAMPLES[code].example, tmp_path)

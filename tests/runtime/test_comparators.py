@@ -1,0 +1,139 @@
+"""Each comparator passes and fails where its definition says so."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from tilelet.runtime import (
+    error_distribution,
+    mapped_pool_ratio_allclose,
+    ratio_allclose,
+    ratio_reldiff,
+    topk_pair_compare,
+)
+
+values = hnp.arrays(np.float64, 40, elements=st.floats(-10, 10))
+
+
+@given(values, values, st.sampled_from([0.0, 0.005, 0.1, 0.5]))
+def test_ratio_allclose_is_its_formula(a: np.ndarray, e: np.ndarray, ratio: float) -> None:
+    bad = (np.abs(a - e) > 0.5 + 0.1 * np.abs(e)).sum()
+    ok, message = ratio_allclose(atol=0.5, rtol=0.1, max_error_ratio=ratio)(a, e)
+    assert ok == (bad <= round(ratio * a.size))
+    assert f"{bad}/40 elements not close" in message
+
+
+@pytest.mark.parametrize("special", [np.nan, np.inf])
+@pytest.mark.parametrize("side", [0, 1])
+def test_ratio_allclose_fails_on_anything_not_finite(special: float, side: int) -> None:
+    pair = [np.ones(100), np.ones(100)]
+    pair[side][3] = special
+    ok, message = ratio_allclose(atol=1.0, rtol=1.0, max_error_ratio=1.0)(*pair)
+    assert not ok
+    assert "not finite" in message
+
+
+def test_ratio_allclose_uses_the_runs_tolerance_unless_it_has_its_own() -> None:
+    a, e = np.array([1.0]), np.array([1.1])
+    assert ratio_allclose()(a, e, rtol=1.0, atol=0.0)[0]
+    assert not ratio_allclose(rtol=1e-3, atol=0.0)(a, e, rtol=1.0, atol=0.0)[0]
+
+
+def test_ratio_allclose_valid_rows_and_zero_tail() -> None:
+    expected = np.ones((4, 3))
+    actual = expected.copy()
+    actual[2:] = 7
+    assert ratio_allclose(1e-3, 1e-3, 0.0, valid_rows=2)(actual, expected)[0]
+    assert not ratio_allclose(1e-3, 1e-3, 0.0, valid_rows=2, zero_tail=True)(actual, expected)[0]
+    actual[2:] = 0
+    assert ratio_allclose(1e-3, 1e-3, 0.0, valid_rows=2, zero_tail=True)(actual, expected)[0]
+    assert not ratio_allclose(1e-3, 1e-3, 0.0)(actual, expected)[0]
+
+
+@given(values, values)
+def test_ratio_reldiff_is_its_formula(a: np.ndarray, e: np.ndarray) -> None:
+    threshold, share, cap = 0.01, 0.3, 0.9
+    bad, largest = 0, 0.0
+    for x, y in zip(a.tolist(), e.tolist()):
+        d = abs(x - y)
+        r = d if d < threshold else d / (max(abs(x), abs(y), 2**-14 / threshold) + 1e-9)
+        bad += r > threshold
+        largest = max(largest, r)
+    ok, _ = ratio_reldiff(threshold, share, cap)(a, e)
+    assert ok == (bad / a.size <= share and largest < cap)
+
+
+def test_ratio_reldiff_never_passes_nan() -> None:
+    a = np.array([1.0, np.nan])
+    assert not ratio_reldiff(pct_thd=1.0)(a, a)[0]
+
+
+def topk(indices: list[list[int]], values: list[list[float]]) -> dict[str, np.ndarray]:
+    return {"idx": np.array(indices, np.int32), "val": np.array(values, np.float32)}
+
+
+def judge_topk(actual: dict[str, np.ndarray], golden: dict[str, np.ndarray]) -> tuple[bool, str]:
+    return topk_pair_compare("val")(
+        actual["idx"], golden["idx"], actual_outputs=actual, expected_outputs=golden, inputs={}
+    )
+
+
+def test_topk_lets_equal_values_swap() -> None:
+    golden = topk([[4, 1, 7]], [[9.0, 5.0, 5.0]])
+    assert judge_topk(topk([[4, 7, 1]], [[9.0, 5.0, 5.0]]), golden)[0]
+
+
+def test_topk_wants_the_values_in_order_and_close() -> None:
+    golden = topk([[4, 1, 7]], [[9.0, 5.0, 5.0]])
+    assert not judge_topk(topk([[4, 7, 1]], [[5.0, 9.0, 5.0]]), golden)[0]
+    ordered = topk([[4, 1, 7]], [[9.0, 5.0, 4.0]])
+    ok, message = judge_topk(ordered, golden)
+    assert not ok
+    assert "values of 'val' not close" in message
+
+
+def test_topk_never_passes_an_index_twice() -> None:
+    golden = topk([[4, 1, 7]], [[9.0, 5.0, 5.0]])
+    ok, message = judge_topk(topk([[4, 7, 7]], [[9.0, 5.0, 5.0]]), golden)
+    assert not ok
+    assert "occurs twice" in message
+
+
+def judge_pool(actual: np.ndarray, golden: np.ndarray, slots: list[int]) -> tuple[bool, str]:
+    compare = mapped_pool_ratio_allclose(
+        "slots", mapping_shape=(len(slots),), block_size=4, atol=1e-3, rtol=1e-3
+    )
+    return compare(actual, golden, inputs={"slots": np.array(slots)}, rtol=1e-5, atol=1e-5)
+
+
+def test_mapped_pool_judges_named_rows_and_protects_the_rest() -> None:
+    golden = np.zeros((2, 4, 3), np.float32)
+    actual = golden.copy()
+    actual[1, 2] = 1e-4  # slot 6
+    assert judge_pool(actual, golden, [6, -1])[0]
+    assert not judge_pool(actual, golden, [5, -1])[0]
+    actual[1, 2] = 1.0
+    assert not judge_pool(actual, golden, [6, -1])[0]
+    ok, message = judge_pool(actual, golden, [99, -1])
+    assert not ok
+    assert "names row 99 of 8" in message
+
+
+def test_error_distribution_reports_and_judges_only_when_told() -> None:
+    a, e = np.array([1.0, 2.0, np.nan]), np.array([1.0, 2.5, 3.0])
+    ok, message = error_distribution()(a, e, rtol=0.0, atol=0.0)
+    assert ok
+    assert "max 0.5" in message
+    assert "1 not finite" in message
+    assert not error_distribution(always_pass=False)(a, e, rtol=0.0, atol=0.0)[0]
+
+
+def test_comparators_accept_tensors() -> None:
+    a = torch.ones(4, dtype=torch.bfloat16)
+    assert ratio_allclose(1e-3, 1e-3)(a, a.clone())[0]
+    assert ratio_reldiff()(a, a.clone())[0]

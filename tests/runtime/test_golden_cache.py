@@ -1,0 +1,155 @@
+"""The cache is used when nothing changed, and only then; a bad disk never stops a run."""
+
+from __future__ import annotations
+
+import math
+import os
+import stat
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tilelet.runtime import golden_cache
+from tilelet.runtime.golden_cache import GoldenCache, cache_dir
+
+SCALE = 2.0
+X = np.arange(3, dtype=np.float32)
+
+
+def helper(x: np.ndarray) -> np.ndarray:
+    return x * SCALE
+
+
+def golden(tensors: dict[str, np.ndarray]) -> None:
+    tensors["out"][:] = helper(tensors["x"])
+
+
+def key_of(function: Callable[..., Any], x: np.ndarray = X) -> str | None:
+    return GoldenCache().key(function, {"x": x}, {}, ("out",), use_torch=False)
+
+
+def made(text: str, tmp_path: Path, **names: Any) -> Callable[..., Any]:
+    """A golden from source text, in a file of its own."""
+    path = tmp_path / f"golden_{len(list(tmp_path.iterdir()))}.py"
+    path.write_text(text)
+    module = types.ModuleType("user_golden")
+    module.__dict__.update(names)
+    exec(compile(text, str(path), "exec"), module.__dict__)
+    return module.__dict__["golden"]
+
+
+def test_the_key_changes_with_inputs_helpers_and_constants(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first = key_of(golden)
+    assert first is not None
+    assert key_of(golden) == first
+    assert key_of(golden, X + 1) != first
+    assert key_of(golden, X.astype(np.float16)) != first
+    monkeypatch.setitem(globals(), "SCALE", 3.0)
+    assert key_of(golden) != first
+    monkeypatch.setitem(globals(), "SCALE", 2.0)
+    assert key_of(golden) == first
+    monkeypatch.setitem(globals(), "helper", math.sqrt)
+    assert key_of(golden) != first
+
+
+def test_the_key_changes_with_the_source_and_with_closures(tmp_path: Path) -> None:
+    one = made("def golden(t):\n    t['out'][:] = 1\n", tmp_path)
+    two = made("def golden(t):\n    t['out'][:] = 2\n", tmp_path)
+    assert key_of(one) != key_of(two)
+
+    def builder(n: int) -> Callable[..., None]:
+        def inner(t: dict[str, np.ndarray]) -> None:
+            t["out"][:] = n
+
+        return inner
+
+    assert key_of(builder(1)) != key_of(builder(2))
+    assert key_of(builder(1)) == key_of(builder(1))
+
+
+def test_what_cannot_be_hashed_is_not_cached(tmp_path: Path) -> None:
+    strange = made("def golden(t):\n    t['out'][:] = thing.value()\n", tmp_path, thing=object())
+    assert key_of(strange) is None
+    local = made("def golden(t):\n    import my_helpers\n    my_helpers.go(t)\n", tmp_path)
+    assert key_of(local) is None
+    library = made("def golden(t):\n    import torch\n    t['out'][:] = 1\n", tmp_path)
+    assert key_of(library) is not None
+
+
+def test_round_trip_with_private_files(tmp_path: Path) -> None:
+    cache = GoldenCache(tmp_path / "cache")
+    arrays = {"out": np.array([1.5, 2.5], ml_dtypes.bfloat16), "file": np.array([[True, False]])}
+    cache.store("k", arrays)
+    loaded = cache.load("k")
+    assert loaded is not None
+    assert loaded["out"].dtype == ml_dtypes.bfloat16
+    assert loaded["out"].tolist() == [1.5, 2.5]
+    assert loaded["file"].tolist() == [[True, False]]
+    folder = tmp_path / "cache" / "golden"
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert stat.S_IMODE((folder / "k.npz").stat().st_mode) == 0o600
+    assert [p.name for p in folder.iterdir()] == ["k.npz"]
+
+
+@pytest.mark.parametrize("damage", [b"", b"not a zip file", None])
+def test_a_damaged_entry_is_dropped(tmp_path: Path, damage: bytes | None) -> None:
+    cache = GoldenCache(tmp_path)
+    cache.store("k", {"out": np.arange(1000)})
+    path = tmp_path / "golden" / "k.npz"
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    path.write_bytes(bytes(content) if damage is None else damage)
+    assert cache.load("k") is None
+    assert not path.exists()
+
+
+def test_an_entry_with_objects_is_not_loaded(tmp_path: Path) -> None:
+    cache = GoldenCache(tmp_path)
+    cache.store("k", {"out": np.arange(3)})
+    path = tmp_path / "golden" / "k.npz"
+    np.savez(path, **{"bits.out": np.array([{}], object), "dtype.out": np.array("INT64")})
+    assert cache.load("k") is None
+
+
+def test_without_a_place_to_write_there_is_no_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    monkeypatch.setenv("TILELET_CACHE_DIR", str(file))
+    cache = GoldenCache()
+    cache.store("k", {"out": X})
+    assert cache.load("k") is None
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes are POSIX's")
+def test_a_folder_that_others_can_write_to_is_not_trusted(tmp_path: Path) -> None:
+    cache = GoldenCache(tmp_path)
+    cache.store("k", {"out": X})
+    (tmp_path / "golden").chmod(0o777)
+    assert cache.load("k") is None
+
+
+def test_old_entries_go_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(golden_cache, "LIMIT", 20_000)
+    cache = GoldenCache(tmp_path)
+    for i in range(3):
+        cache.store(f"k{i}", {"out": np.arange(1000)})
+        os.utime(tmp_path / "golden" / f"k{i}.npz", (i + 1, i + 1))
+    cache.store("k3", {"out": np.arange(1000)})
+    assert sorted(p.stem for p in (tmp_path / "golden").iterdir()) == ["k2", "k3"]
+
+
+def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TILELET_CACHE_DIR", str(tmp_path))
+    assert cache_dir() == tmp_path
+    monkeypatch.delenv("TILELET_CACHE_DIR")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache_dir() == tmp_path / "tilelet"
