@@ -88,7 +88,9 @@ def test_explain(tilelet: Run) -> None:
 def test_the_script_is_main_and_gets_its_own_arguments(tilelet: Run) -> None:
     text = "import sys\nassert __name__ == '__main__'\nprint(sys.argv, sys.path[0])\nsys.exit(0)\n"
     script = write(text)
-    code, out, _ = tilelet("run", "--seed", "3", script, "-p", "a2a3sim", "--engine", "x", "--", "-h")
+    code, out, _ = tilelet(
+        "run", "--seed", "3", script, "-p", "a2a3sim", "--engine", "x", "--", "-h"
+    )
     assert code == 0
     assert out == f"{[script, '-p', 'a2a3sim', '--engine', 'x', '--', '-h']} {Path.cwd()}\n"
 
@@ -164,7 +166,9 @@ def test_names_that_tilelet_does_not_stand_in_for(tilelet: Run) -> None:
 
 
 def test_feature_detection_by_import_error_works(tilelet: Run) -> None:
-    text = "try:\n    from pypto.runtime import Worker\nexcept ImportError:\n    raise SystemExit(9)\n"
+    text = (
+        "try:\n    from pypto.runtime import Worker\nexcept ImportError:\n    raise SystemExit(9)\n"
+    )
     assert tilelet("run", write(text))[0] == 9
 
 

@@ -140,12 +140,12 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
         "Tensor[[16, 64], FP32]",
         at("tile", 2),
     ),
-    names.TypeChanged: lambda at: names.TypeChanged(
-        at("y = pl.cast(y, pl.BF16)"),
+    names.DeclaredTypeDiffers: lambda at: names.DeclaredTypeDiffers(
+        at("pl.exp(x)"),
         "y",
-        "Tensor[[16, 128], FP32]",
-        at("y = pl.exp(x)"),
-        "Tensor[[16, 128], BF16]",
+        "pl.Tensor[[16, 128], pl.BF16]",
+        at("y: «pl.Tensor[[16, 128], pl.BF16]»"),
+        "pl.Tile[[16, 128], pl.FP32]",
     ),
     names.UsedAfterAssemble: lambda at: names.UsedAfterAssemble(
         at("neg(«buf»)"), "buf", at("pl.assemble(buf, pl.exp(x), [0, 0])"), "filled"
@@ -252,7 +252,6 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
         at("(«x», x)"), "pl.and_", "pl.FP32", ("pl.INT16", "pl.INT32")
     ),
     ops.BadAxis: lambda at: ops.BadAxis(at("0, «2»)"), "pl.transpose", 2, 2),
-    ops.TensorTileMix: lambda at: ops.TensorTileMix("pl.add", at("tile", 2), at("tile, «x»)")),
     ops.BadChoice: lambda at: ops.BadChoice(
         at('"nearest"'), "pl.cast", "mode", "nearest", ("none", "rint", "round", "floor")
     ),
@@ -294,14 +293,14 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
         at("pl.load(x, [0, 0], [16, 128])"), "`pl.load`"
     ),
     scopes.OnlyAtOrchestration: lambda at: scopes.OnlyAtOrchestration(
-        at("self.body(x)"), "calling an InCore function", at("pl.incore()")
+        at("pl.submit(self.body, x)"), "pl.submit", at("pl.incore()")
     ),
     scopes.BadDependency: lambda at: scopes.BadDependency(at("[«x»]"), "a tensor"),
     scopes.BadPredicate: lambda at: scopes.BadPredicate(
         at("flags[0, 0] + flags[0, 1]"), "not one element"
     ),
     scopes.ZeroStep: lambda at: scopes.ZeroStep(at("64, «0»)")),
-    scopes.SpmdBody: lambda at: scopes.SpmdBody(at("out[:] = pl.exp(x)"), at("pl.spmd(4)")),
+    scopes.TileLeavesSpmd: lambda at: scopes.TileLeavesSpmd(at("pl.exp(x)"), at("pl.spmd(4)")),
     scopes.LevelWithRole: lambda at: scopes.LevelWithRole(at("role=pl.Role.Worker")),
     scopes.LoopKeyword: lambda at: scopes.LoopKeyword(
         at("init_values=(x,)"),
@@ -330,9 +329,6 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     windows.DivisionByZero: lambda at: windows.DivisionByZero(at("64 // n"), "//"),
     windows.ValidRegionLost: lambda at: windows.ValidRegionLost(
         at("tile", 2), "pl.reshape", (16, 100), (16, 128)
-    ),
-    windows.ValidShapesDiffer: lambda at: windows.ValidShapesDiffer(
-        "pl.add", at("(«a», b)"), (16, 100), at("(a, «b»)"), (16, 64)
     ),
     windows.ReshapeNeedsCopy: lambda at: windows.ReshapeNeedsCopy(
         at("pl.reshape(x[0:16, 0:64], [1, 1024])"), "x", (16, 64), (1, 1024)
@@ -412,7 +408,9 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     unsupported.UnsupportedConstruct: lambda at: unsupported.UnsupportedConstruct(
         at("@pl.jit.host"), "`@pl.jit.host`", "call the kernel from plain Python"
     ),
-    unsupported.DistributedOp: lambda at: unsupported.DistributedOp(at("pld.put"), "pld.put"),
+    unsupported.DistributedOp: lambda at: unsupported.DistributedOp(
+        at("pl.distributed.put"), "distributed.put"
+    ),
     unsupported.ExternalKernel: lambda at: unsupported.ExternalKernel(at("fast_exp"), "fast_exp"),
     unsupported.MxFormat: lambda at: unsupported.MxFormat(at("pl.matmul_mx"), "pl.matmul_mx"),
     unsupported.HandWrittenPipe: lambda at: unsupported.HandWrittenPipe(
@@ -439,21 +437,7 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
         at("allow_early_resolve=True"), "`allow_early_resolve=`", "it tunes the device scheduler"
     ),
     cautions.LoopMayNotRun: lambda at: cautions.LoopMayNotRun(at("last", 2), "last", at("last")),
-    cautions.InitNameAfterLoop: lambda at: cautions.InitNameAfterLoop(
-        at("start", 3), "start", "done", at("init_values=(start,)")
-    ),
     cautions.DirectionIgnored: lambda at: cautions.DirectionIgnored(at("pl.Out"), "x"),
-    cautions.FloatPad: lambda at: cautions.FloatPad(at('float("-inf")'), "-inf", "pl.PadValue.min"),
-    cautions.PadNotIdentity: lambda at: cautions.PadNotIdentity(
-        at("pl.row_max(filled)"),
-        "pl.row_max",
-        at("pl.PadValue.zero"),
-        "pl.PadValue.zero",
-        "pl.PadValue.min",
-    ),
-    cautions.SeedIndexKeepsAxis: lambda at: cautions.SeedIndexKeepsAxis(
-        at("x[3, 0:64]"), 0, (1, 64)
-    ),
     cautions.PromotedToTile: lambda at: cautions.PromotedToTile(at("x[3]"), (128,), (1, 128)),
     cautions.ImplicitScope: lambda at: cautions.ImplicitScope(at("pl.mul(x, 0.0)"), "pl.mul"),
     cautions.AssembleCopies: lambda at: cautions.AssembleCopies(

@@ -7,11 +7,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tilelet.language as pl
 from tilelet.ir.core import Program
 from tilelet.ir.printer import print_program
+from tilelet.passes.pipeline import run_passes
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("[0-9]*.py"))
 by_name = pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
@@ -51,3 +53,30 @@ def test_example_runs_and_passes(
     output = capsys.readouterr().out
     assert stopped.value.code in (0, False), output
     assert "PASS" in output
+
+
+def program_of(path: Path) -> Program:
+    """The program an example defines, as the frontend builds it."""
+    names = runpy.run_path(str(path))
+    for value in names.values():
+        if isinstance(value, Program):
+            return value
+    (jitted,) = (v for v in names.values() if hasattr(v, "specialize"))
+    arguments = [np.empty(spec.shape, spec.dtype.numpy) for spec in names["SPECS"]]
+    return jitted.specialize(*arguments)
+
+
+@by_name
+def test_printed_example_parses_to_the_same_text(path: Path) -> None:
+    text = print_program(program_of(path))
+    assert print_program(pl.parse(text)) == text
+
+
+@by_name
+def test_printed_passes_parse_again(path: Path) -> None:
+    """Dumps of every pass are programs: parsing one gives the text of a program again."""
+    texts: list[str] = []
+    run_passes(program_of(path), after=lambda _, program: texts.append(print_program(program)))
+    for text in texts:
+        again = print_program(pl.parse(text))
+        assert print_program(pl.parse(again)) == again

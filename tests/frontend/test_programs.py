@@ -3,9 +3,9 @@
 import ml_dtypes
 import numpy as np
 import pytest
+from tests.kernels import lowered, round_trip, run, task_counts
 
 import tilelet.language as pl
-from tests.kernels import lowered, round_trip, run, task_counts
 
 X = np.arange(64 * 128, dtype=np.float32).reshape(64, 128) / 100
 
@@ -111,9 +111,7 @@ def test_if_joins_inside_a_loop() -> None:
     a = (np.arange(16 * 64) % 7 - 3).reshape(16, 64).astype(ml_dtypes.bfloat16)
     b = (np.arange(64 * 32) % 5 - 2).reshape(64, 32).astype(ml_dtypes.bfloat16)
     result = run(first_step_or_rest, a=a, b=b, out=zeros(16, 32))
-    np.testing.assert_array_equal(
-        result["out"], a.astype(np.float32) @ b.astype(np.float32)
-    )
+    np.testing.assert_array_equal(result["out"], a.astype(np.float32) @ b.astype(np.float32))
 
 
 @pl.jit
@@ -250,7 +248,12 @@ def build_chunked(rows: int, chunk: int, policy: str):
 
 @pytest.mark.parametrize(
     ("rows", "chunk", "policy", "tasks"),
-    [(80, 8, "guarded", 10), (10, 4, "guarded", 3), (10, 4, "leading_full", 3), (3, 4, "guarded", 1)],
+    [
+        (80, 8, "guarded", 10),
+        (10, 4, "guarded", 3),
+        (10, 4, "leading_full", 3),
+        (3, 4, "guarded", 1),
+    ],
 )
 def test_chunk_loops(rows: int, chunk: int, policy: str, tasks: int) -> None:
     program = build_chunked(rows, chunk, policy)

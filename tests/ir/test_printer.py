@@ -341,7 +341,7 @@ def test_spmd_loop_and_spmd_with_task_id() -> None:
         'for i in pl.spmd(4, name_hint="rows"):\n'
         "    pass\n"
         "with pl.spmd(4) as tid:\n"
-        "    j = pl.tile.get_block_idx()\n"
+        "    j = pl.get_block_idx()\n"
         "    k = j + 1"
     )
 

@@ -86,7 +86,7 @@ def test_the_golden_notices_the_wrong_rmsnorm(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    result = decode.MODEL.run("baseline", rmsnorm_fault=True, **SMALL)
+    result = decode.MODEL.run("baseline", switches={"rmsnorm_fault": True}, **SMALL)
     assert not result.passed
     assert "out" in str(result.error)
 

@@ -22,9 +22,7 @@ tolerances = st.sampled_from([0.0, 1e-8, 1e-5, 3e-3, 0.5])
 
 
 @given(pairs, tolerances, tolerances)
-def test_allclose_is_torchs(
-    pair: tuple[np.ndarray, np.ndarray], rtol: float, atol: float
-) -> None:
+def test_allclose_is_torchs(pair: tuple[np.ndarray, np.ndarray], rtol: float, atol: float) -> None:
     a, e = pair
     expected = torch.allclose(torch.from_numpy(a), torch.from_numpy(e), rtol=rtol, atol=atol)
     assert compare.allclose(a, e, rtol, atol) == expected

@@ -97,7 +97,9 @@ def test_in_out_state_may_stay_as_it_is_if_something_is_written() -> None:
     def golden(tensors: dict[str, np.ndarray]) -> None:
         tensors["out"][:] = 1
 
-    expected = compute_golden(golden, {"out": ZERO, "cache": X}, {}, ["out", "cache"], fresh=["out"])
+    expected = compute_golden(
+        golden, {"out": ZERO, "cache": X}, {}, ["out", "cache"], fresh=["out"]
+    )
     assert expected["cache"].tolist() == X.tolist()
 
 

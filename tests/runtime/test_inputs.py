@@ -21,7 +21,9 @@ def test_two_runs_get_the_same_data_and_two_tensors_do_not() -> None:
     torch.rand(3)
     random.random()
     assert np.array_equal(first, initial_array(spec))
-    assert not np.array_equal(first, initial_array(TensorSpec("y", [64], torch.float32, torch.randn)))
+    assert not np.array_equal(
+        first, initial_array(TensorSpec("y", [64], torch.float32, torch.randn))
+    )
 
 
 @pytest.mark.parametrize(

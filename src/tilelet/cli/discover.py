@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tilelet.diag.catalogue.command import NoProgramFound
+from tilelet.diag.text import plural
 from tilelet.ir.core import FunctionKind, Program
 from tilelet.ir.types import TensorType
 from tilelet.runtime import reporting
@@ -24,8 +25,8 @@ def compile_found(path: str, names: Mapping[str, Any], now: Session) -> None:
         if now.count_only:
             reporting.show_tasks(program.name, _count(compiled))
         else:
-            kernels = len(compiled.program.kernels)
-            print(f"{program.name}: compiled, {kernels} kernels; {path} runs nothing by itself")
+            kernels = plural(len(compiled.program.kernels), "kernel")
+            print(f"{program.name}: compiled, {kernels}; {path} runs nothing by itself")
 
 
 def _programs(names: Mapping[str, Any]) -> list[Program]:

@@ -101,8 +101,8 @@ class Script:
 
     def _stopped(self, stop: SystemExit, now: Session) -> Outcome:
         """`SystemExit`: the code as Python understands it."""
-        if now.count_only and now.task_tables:
-            return Outcome()  # a script that checks results stops here: there are none to check
+        if stop.code and now.count_only and now.task_tables:
+            return _stopped_while_counting()
         if stop.code is None or isinstance(stop.code, int):
             return Outcome(stop.code or 0)
         print(stop.code, file=sys.stderr)
@@ -121,7 +121,7 @@ class Script:
             directory = run_directory(Path(self.path).stem)
             return Outcome(COULD_NOT_RUN, bug=bug_text(error, Path(self.path).name, directory))
         if now.count_only and now.task_tables and isinstance(error, AssertionError):
-            return Outcome()  # as in `_stopped`
+            return _stopped_while_counting()
         return self._raised(error)
 
     def _import_problem(self, error: ImportError) -> UserError | None:
@@ -147,6 +147,12 @@ class Script:
         return Outcome(
             COULD_NOT_RUN, [ScriptRaised(self.path, text, loc).diagnostic], traceback=text
         )
+
+
+def _stopped_while_counting() -> Outcome:
+    """A script that checks its results stops here, because nothing computed any."""
+    print("note: the script stopped at a check of its own: no kernel was executed", file=sys.stderr)
+    return Outcome()
 
 
 def _frames(error: BaseException) -> list[traceback.FrameSummary]:

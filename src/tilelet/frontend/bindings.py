@@ -89,8 +89,29 @@ class ValueFacts:
     linear: dict[Value, Linear] = field(default_factory=dict[Value, "Linear"])
     # The parameter whose memory a value is, through assembles, loops, scopes and calls.
     root: dict[Value, Value] = field(default_factory=dict[Value, Value])
-    # Parameters that some op or kernel call writes.
+    # The parameter in whose memory a value lies: as `root`, and through windows.
+    storage: dict[Value, Value] = field(default_factory=dict[Value, Value])
+    # Parameters that some op or kernel call writes, in whole or in part.
     written: set[Value] = field(default_factory=set[Value])
+
+    def add_parameter(self, value: Value) -> None:
+        self.root[value] = self.storage[value] = value
+
+    def note_same(self, new: Value, old: object) -> None:
+        """`new` is the memory of `old` under another name."""
+        if isinstance(old, Value):
+            for known in (self.root, self.storage):
+                if old in known:
+                    known[new] = known[old]
+
+    def note_view(self, view: Value, base: object) -> None:
+        """`view` is a window of `base`."""
+        if isinstance(base, Value) and isinstance(view.type, TensorType) and base in self.storage:
+            self.storage[view] = self.storage[base]
+
+    def note_written(self, target: object) -> None:
+        if isinstance(target, Value) and target in self.storage:
+            self.written.add(self.storage[target])
 
     def linear_of(self, x: object) -> Linear | None:
         if isinstance(x, bool):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import sys
 import types
 from collections.abc import Callable, Mapping
 from typing import Any, overload
 
+from tilelet.diag.catalogue.names import DuplicateFunction
 from tilelet.diag.catalogue.python import BadDecorator
+from tilelet.diag.catalogue.unsupported import UnsupportedFunctionType
 from tilelet.diag.core import Loc
 from tilelet.frontend.context import Style
 from tilelet.frontend.functions import KernelFunction
@@ -15,7 +18,7 @@ from tilelet.frontend.jit import jit
 from tilelet.frontend.module import ModuleBuilder, as_entry, entry_of
 from tilelet.frontend.source import find_class
 from tilelet.frontend.text import parse
-from tilelet.ir.core import FunctionKind, Program
+from tilelet.ir.core import SUPPORTED_KINDS, FunctionKind, Program
 
 __all__ = ["function", "inline", "jit", "parse", "program"]
 
@@ -69,6 +72,8 @@ def function(
     def decorate(target: Callable[..., Any]) -> KernelFunction:
         if not isinstance(target, types.FunctionType):
             raise BadDecorator(_here(2), "pl.function", "it decorates functions")
+        if type not in SUPPORTED_KINDS:
+            raise UnsupportedFunctionType(_here(2), type.name)
         style = Style(
             implied=type is FunctionKind.Opaque,
             strict_ssa=strict_ssa,
@@ -104,6 +109,12 @@ def program(cls: type) -> Program:
     frame = sys._getframe(1)
     source, node = find_class(cls, frame.f_code.co_filename, frame.f_lineno)
     names = _frame_names(1)
+    seen: dict[str, Loc] = {}
+    for member in node.body:
+        if isinstance(member, ast.FunctionDef):
+            if member.name in seen:
+                raise DuplicateFunction(source.loc(member), member.name, seen[member.name])
+            seen[member.name] = source.loc(member)
     methods: dict[str, KernelFunction] = {}
     for name, member in vars(cls).items():
         if isinstance(member, KernelFunction):

@@ -11,7 +11,7 @@ import numpy as np
 from tilelet import dtypes
 from tilelet.diag.catalogue.cautions import ImplicitScope
 from tilelet.diag.catalogue.names import DynamicDimMisuse, UnsupportedCapture
-from tilelet.diag.catalogue.scopes import ComputeOutsideScope, OnlyAtOrchestration
+from tilelet.diag.catalogue.scopes import ComputeOutsideScope, OnlyAtOrchestration, OnlyInScope
 from tilelet.diag.core import Loc
 from tilelet.dtypes import DType
 from tilelet.frontend.bindings import Binding, Poison, is_scalar_constant
@@ -19,7 +19,7 @@ from tilelet.frontend.context import Context, finish_block
 from tilelet.ir.core import Arg, Const, Op, Value, scalar_dtype
 from tilelet.ir.types import ScalarType, SymDim, TensorType, TileType, Type
 from tilelet.ops import structure
-from tilelet.ops.registry import REGISTRY, Call, OpSpec, Plane
+from tilelet.ops.registry import REGISTRY, Call, Engine, OpSpec, Plane
 
 
 def to_arg(ctx: Context, x: Binding, loc: Loc, name: str = "") -> Arg:
@@ -83,6 +83,8 @@ def _emit_outside_scope(
     arg_locs: Mapping[str, Loc] | None,
 ) -> Binding:
     """A compute op in the control program: one implied scope (N4), or an error."""
+    if spec.engine in (Engine.MTE, Engine.SCALAR):
+        raise OnlyInScope(loc, f"pl.{spec.name}")
     if not (ctx.style.implied or ctx.in_chunked):
         raise ComputeOutsideScope(loc, spec.name)
     if not ctx.in_chunked:
@@ -115,9 +117,7 @@ def emit_scope(
     block = finish_block(ops, params, values, loc)
     results = ctx.emit(structure.SCOPE, args, types, loc, names, (block,))
     for result, inner in zip(results, values, strict=False):
-        root = ctx.facts.root_of(inner)
-        if root is not None:
-            ctx.facts.root[result] = root
+        ctx.facts.note_same(result, inner)
     return results[0] if len(results) == 1 else (results or None)
 
 
@@ -157,13 +157,14 @@ def _note_effects(
     ctx: Context, spec: OpSpec, args: Mapping[str, Arg], results: tuple[Value, ...], loc: Loc
 ) -> None:
     """An op that writes in place uses up the old value; the result is the same memory."""
+    facts = ctx.facts
+    if spec.view is not None and results:
+        facts.note_view(results[0], args[spec.view])
     for param in spec.writes:
         target = args[param]
         if isinstance(target, Value) and results:
-            root = ctx.facts.root_of(target)
-            if root is not None:
-                ctx.facts.root[results[0]] = root
-                ctx.facts.written.add(root)
+            facts.note_same(results[0], target)
+            facts.note_written(target)
             ctx.consumed[target] = (loc, results[0].name)
 
 

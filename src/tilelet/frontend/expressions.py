@@ -91,13 +91,15 @@ def attribute(ctx: Context, node: ast.Attribute) -> Binding:
         return _value_attribute(ctx, base, node.attr, loc)
     if isinstance(base, calls.SelfReference):
         return calls.MethodReference(node.attr)
+    is_language = isinstance(base, types.ModuleType) and calls.is_language(base)
+    name = _dotted(node)
+    if is_language:
+        unsupported.check(name, loc)
     try:
         return getattr(base, node.attr)
     except AttributeError:
         pass
-    name = _dotted(node)
-    unsupported.check(name, loc)
-    if isinstance(base, types.ModuleType) and calls.is_language(base):
+    if is_language:
         raise UnknownOp(loc, name, close_names(node.attr, dir(base)))
     raise UnknownAttribute(loc, node.attr, type(base).__name__, close_names(node.attr, dir(base)))
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tilelet import dtypes
 from tilelet.diag.catalogue.names import ArgumentTypeMismatch
 from tilelet.diag.catalogue.ops import BadArgument
-from tilelet.diag.catalogue.scopes import BadDependency, BadPredicate
+from tilelet.diag.catalogue.scopes import BadDependency, BadPredicate, OnlyAtOrchestration
 from tilelet.diag.core import Loc
 from tilelet.frontend import annotations, calls, expressions
 from tilelet.frontend.bindings import (
@@ -71,13 +71,10 @@ def call_kernel(
     names += ("tid",) * launch.task_id
     results = ctx.emit(structure.CALL, args, tuple(result_types), loc, names)
     for operand, direction in zip(operands, callee.directions, strict=True):
-        root = ctx.facts.root_of(operand)
-        if root is not None and (direction is not Direction.In or operand in roots):
-            ctx.facts.written.add(root)
+        if direction is not Direction.In or operand in roots:
+            ctx.facts.note_written(operand)
     for result, operand in zip(results, roots, strict=False):
-        root = ctx.facts.root_of(operand)
-        if root is not None:
-            ctx.facts.root[result] = root
+        ctx.facts.note_same(result, operand)
     if not results:
         return None
     return results[0] if len(results) == 1 else results
@@ -139,6 +136,8 @@ def submit(ctx: Context, node: ast.Call, spmd: bool = False) -> Binding:
     """`res, tid = pl.submit(self.k, a, b, deps=[...], predicate=(t[i] > 0))`."""
     loc = ctx.loc(node)
     marker = "spmd_submit" if spmd else "submit"
+    if ctx.in_scope:
+        raise OnlyAtOrchestration(loc, f"pl.{marker}", ctx.scope_loc)
     if not node.args:
         raise BadArgument(loc, marker, "kernel", "nothing", "the kernel to run")
     target = expressions.evaluate(ctx, node.args[0])

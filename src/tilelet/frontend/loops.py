@@ -200,7 +200,7 @@ def _lower_chunked(ctx: Context, s: ast.For, header: LoopHeader, live: Names) ->
 
 def _parallel_nest(ctx: Context, s: ast.For) -> bool:
     """Whether every chunk loop perfectly nested in `s` is parallel."""
-    inner = chunk_nest_child(s)
+    inner = chunk_nest_child(ctx, s)
     if inner is None:
         return True
     assert isinstance(inner.iter, ast.Call)
@@ -208,11 +208,11 @@ def _parallel_nest(ctx: Context, s: ast.For) -> bool:
     return parallel and _parallel_nest(ctx, inner)
 
 
-def chunk_nest_child(s: ast.For) -> ast.For | None:
-    """The chunk loop that is the whole body of `s`, if there is one."""
-    if len(s.body) == 1 and isinstance(s.body[0], ast.For) and scopes.chunk_keyword(s.body[0]):
-        return s.body[0]
-    return None
+def chunk_nest_child(ctx: Context, s: ast.For) -> ast.For | None:
+    """The chunk loop that is the whole body of `s` (but for a yield), if there is one."""
+    first, rest = s.body[0], s.body[1:]
+    alone = not rest or (len(rest) == 1 and _is_yield(ctx, rest[0]))
+    return first if alone and isinstance(first, ast.For) and scopes.chunk_keyword(first) else None
 
 
 def _lower_loop_body(ctx: Context, s: ast.For | ast.While, live: Names, chunked: bool) -> None:
@@ -220,12 +220,18 @@ def _lower_loop_body(ctx: Context, s: ast.For | ast.While, live: Names, chunked:
         statements.lower_block(ctx, s.body, live)
         return
     assert isinstance(s, ast.For)
-    child = chunk_nest_child(s)
+    child = chunk_nest_child(ctx, s)
     if child is not None:
-        statements.lower_statement(ctx, child, live)
+        rest = s.body[1:]
+        statements.lower_statement(ctx, child, ctx.flow.live_before(rest, live))
+        for statement in rest:
+            statements.lower_statement(ctx, statement, live)
         return
+    body, handing_on = (s.body[:-1], s.body[-1:]) if _is_yield(ctx, s.body[-1]) else (s.body, [])
     info = scopes.ScopeInfo("implied", ctx.loc(s.iter))
-    scopes.lower_scope(ctx, info, s.body, live)
+    scopes.lower_scope(ctx, info, body, ctx.flow.live_before(handing_on, live))
+    for statement in handing_on:
+        statements.lower_statement(ctx, statement, live)
 
 
 # --- carried names -------------------------------------------------------------------------------
@@ -319,9 +325,8 @@ def _run_body(
         ctx.env.update(bind)
         for c in state.carried:
             ctx.env[c.name] = c.param if c.param is not None else c.init
-            root = ctx.facts.root_of(c.init)
-            if c.param is not None and root is not None:
-                ctx.facts.root[c.param] = root
+            if c.param is not None:
+                ctx.facts.note_same(c.param, c.init)
         if header.init is not None:
             ctx.loop_yield = []
         _lower_loop_body(ctx, s, live, chunked)
@@ -440,9 +445,7 @@ def _finish(
     results = ctx.emit(spec, args, types, loc, tuple(names), blocks)
     for name, c, result in zip(names, state.carried, results, strict=True):
         ctx.env[name] = result
-        root = ctx.facts.root_of(c.init)
-        if root is not None:
-            ctx.facts.root[result] = root
+        ctx.facts.note_same(result, c.init)
 
 
 def _targets(ctx: Context, target: ast.expr, header: LoopHeader) -> tuple[str, list[str]]:
@@ -474,12 +477,18 @@ def _carried_names(ctx: Context, node: ast.expr, count: int, wanted: str) -> lis
 def _yield_targets(ctx: Context, body: list[ast.stmt]) -> list[str]:
     """Names that `a, b = pl.yield_(...)` of this very loop binds."""
     for s in body:
-        is_call = isinstance(s, ast.Assign) and isinstance(s.value, ast.Call)
-        if is_call and calls.static_callee(ctx, s.value) is markers.yield_:
+        if _is_yield(ctx, s) and isinstance(s, ast.Assign):
             target = s.targets[0]
             parts = target.elts if isinstance(target, ast.Tuple) else [target]
             return [p.id for p in parts if isinstance(p, ast.Name)]
     return []
+
+
+def _is_yield(ctx: Context, s: ast.stmt) -> bool:
+    """Whether `s` is `pl.yield_(...)`, with or without a target."""
+    if not isinstance(s, (ast.Assign, ast.Expr)) or not isinstance(s.value, ast.Call):
+        return False
+    return calls.static_callee(ctx, s.value) is markers.yield_
 
 
 # --- while ---------------------------------------------------------------------------------------

@@ -90,7 +90,7 @@ class ModuleBuilder:
             captured=function.captured(),
             flow=NameFlow(lambda call: statements.rebound_by(ctx, call)),
             style=function.style,
-            facts=ValueFacts(root={v: v for v, _ in params if isinstance(v.type, TensorType)}),
+            facts=_facts(params),
             env=env,
             in_scope=function.kind is FunctionKind.InCore,
             scope_loc=function.loc() if function.kind is FunctionKind.InCore else None,
@@ -162,6 +162,14 @@ def _bind_parameters(
         params.append((value, p.direction))
         env[p.name] = value
     return params, env
+
+
+def _facts(params: list[tuple[Value, Direction | None]]) -> ValueFacts:
+    facts = ValueFacts()
+    for value, _ in params:
+        if isinstance(value.type, TensorType):
+            facts.add_parameter(value)
+    return facts
 
 
 def _dims(params: list[tuple[Value, Direction | None]]) -> dict[SymDim, Binding]:

@@ -15,7 +15,7 @@ from tilelet.diag.catalogue.scopes import (
     OnlyAtOrchestration,
     ScalarLeavesScope,
     SeveralContextManagers,
-    SpmdBody,
+    TileLeavesSpmd,
 )
 from tilelet.diag.catalogue.unsupported import UnsupportedLevel
 from tilelet.diag.core import Loc
@@ -171,6 +171,7 @@ def _keyword(ctx: Context, keyword: ast.keyword, scope: str, info: ScopeInfo) ->
     elif name == "dumps":
         ctx.sink.add(NoEffect(loc, "`dumps=`", "use `breakpoint()` or `pl.static_print`"))
     else:
+        ctx.sink.add(NoEffect(loc, f"`{name}=`", "it only changes how the device schedules"))
         info.options.append((name, value))  # type: ignore[arg-type]
 
 
@@ -257,7 +258,7 @@ def lower_scope(
             ctx.env[name] = _scalar_outside(ctx, name, value, ops, inside)
         else:
             if info.kind == "spmd" and isinstance(value.type, TileType):
-                raise SpmdBody(value.loc, info.loc)
+                raise TileLeavesSpmd(value.loc, info.loc)
             yields[name] = value
     if index_name:
         ctx.env[index_name] = Poison()

@@ -6,7 +6,12 @@ import ast
 from collections.abc import Callable, Iterable
 
 from tilelet.diag.catalogue.cautions import NoEffect
-from tilelet.diag.catalogue.names import OutputRebound, StrictRebinding, TypeChanged
+from tilelet.diag.catalogue.names import (
+    DeclaredTypeDiffers,
+    OutputRebound,
+    OutputShadowed,
+    StrictRebinding,
+)
 from tilelet.diag.catalogue.python import (
     BadAssignTarget,
     MisplacedReturn,
@@ -115,7 +120,7 @@ def _lower(ctx: Context, s: ast.stmt, live: Names) -> None:
         case ast.With():
             scopes.lower_with(ctx, s, live)
         case ast.Return():
-            raise MisplacedReturn(ctx.loc(s))
+            raise MisplacedReturn(ctx.loc(s), "block")
         case ast.Pass():
             pass
         case _:
@@ -148,7 +153,8 @@ def assign(ctx: Context, target: ast.expr, value: Binding, at: ast.stmt, fresh: 
         parts = value if isinstance(value, (tuple, list)) else None
         if parts is None or len(parts) != len(target.elts):
             got = 1 if parts is None else len(parts)
-            raise UnpackCount(ctx.loc(target), len(target.elts), got)
+            where = ctx.loc(at.value) if isinstance(at, ast.Assign) else ctx.loc(at)
+            raise UnpackCount(ctx.loc(target), len(target.elts), where, got)
         for t, v in zip(target.elts, parts, strict=True):
             assign(ctx, t, v, at, fresh)
     else:
@@ -163,7 +169,8 @@ def _bind_name(ctx: Context, target: ast.Name, value: Binding, at: ast.stmt, fre
         raise StrictRebinding(loc, name, old.loc)
     output = ctx.outputs.get(name)
     if output is not None and ctx.facts.root_of(value) is not output:
-        raise OutputRebound(ctx.loc(at), name, output.loc)
+        made = [op for op in ctx.ops[-1:] if op.name == "create_tensor" and fresh]
+        raise (OutputShadowed if made else OutputRebound)(ctx.loc(at), name, output.loc)
     if fresh and isinstance(value, Value) and ctx.ops and value in ctx.ops[-1].results:
         value.name = name
     ctx.env[name] = value
@@ -184,7 +191,9 @@ def _check_declared(ctx: Context, s: ast.AnnAssign, value: Value, declared: Type
     if not annotations.agree(value.type, declared):
         where = ctx.loc(s.annotation)
         name = ast.unparse(s.target)
-        raise TypeChanged(ctx.loc(s.value or s), name, str(declared), where, str(value.type))
+        raise DeclaredTypeDiffers(
+            ctx.loc(s.value or s), name, str(declared), where, str(value.type)
+        )
 
 
 def _augmented(ctx: Context, s: ast.AugAssign) -> None:
@@ -280,7 +289,7 @@ def _emit_if(
         ctx.env[name] = result
         root = ctx.facts.root_of(a)
         if root is not None and root is ctx.facts.root_of(b):
-            ctx.facts.root[result] = root
+            ctx.facts.note_same(result, a)
 
 
 def check_condition(condition: Binding, loc: Loc) -> None:

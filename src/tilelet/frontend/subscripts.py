@@ -11,6 +11,7 @@ from tilelet.diag.catalogue.python import BadAssignTarget, CompileTimeFailed, Un
 from tilelet.diag.catalogue.windows import (
     BadSubscript,
     ChainedWrite,
+    NonConstantExtent,
     ScalarIntoWindow,
     WrongIndexCount,
 )
@@ -125,7 +126,7 @@ def parse_window(ctx: Context, base: Value, node: ast.Subscript) -> Window:
             starts.append(0)
             sizes.append(extent)
         elif isinstance(part, ast.Slice):
-            start, size = _slice_bounds(ctx, part, extent)
+            start, size = _slice_bounds(ctx, part, extent, axis)
             starts.append(start)
             sizes.append(size)
         else:
@@ -160,7 +161,7 @@ def _index(ctx: Context, node: ast.expr) -> Arg:
     return index
 
 
-def _slice_bounds(ctx: Context, part: ast.Slice, extent: Arg) -> tuple[Arg, Arg]:
+def _slice_bounds(ctx: Context, part: ast.Slice, extent: Arg, axis: int) -> tuple[Arg, Arg]:
     if part.step is not None:
         raise BadSubscript(ctx.loc(part), "a step in a slice", "take a dense window")
     start: Arg = _index(ctx, part.lower) if part.lower else 0
@@ -169,6 +170,8 @@ def _slice_bounds(ctx: Context, part: ast.Slice, extent: Arg) -> tuple[Arg, Arg]
     if size is not None:
         return start, size
     loc = ctx.loc(part)
+    if ctx.in_scope:
+        raise NonConstantExtent(loc, axis)
     return start, to_arg(ctx, emit_scalar(ctx, "sub", (stop, start), loc), loc)
 
 

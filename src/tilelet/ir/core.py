@@ -86,12 +86,22 @@ class Block:
 
 
 class FunctionKind(enum.Enum):
-    """`pl.FunctionType`."""
+    """`pl.FunctionType`. The last five are names of the language that no program may declare."""
 
     Opaque = "Opaque"
     Orchestration = "Orchestration"
     InCore = "InCore"
     Inline = "Inline"
+    AIC = "AIC"
+    AIV = "AIV"
+    Group = "Group"
+    Spmd = "Spmd"
+    Graph = "Graph"
+
+
+SUPPORTED_KINDS = frozenset(
+    {FunctionKind.Opaque, FunctionKind.Orchestration, FunctionKind.InCore, FunctionKind.Inline}
+)
 
 
 class Direction(enum.Enum):

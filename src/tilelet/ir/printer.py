@@ -367,7 +367,7 @@ class _FunctionPrinter:
         """The `with` form of spmd has no loop variable: ask for the index, if anything reads it."""
         (index,) = body.params
         if any(index in op.operands for op in walk(body)):
-            self._assign((index,), "pl.tile.get_block_idx()")
+            self._assign((index,), "pl.get_block_idx()")
 
     def _leak_into(self, view: ScopeView) -> Callable[[tuple[Arg, ...]], None]:
         """Name each result after the inner value it stands for, or bind a name to that value."""

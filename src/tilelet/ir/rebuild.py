@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from tilelet.diag.core import UNKNOWN, Loc
 from tilelet.ir.core import Arg, Block, Function, Op, Value, scalar_dtype, walk
@@ -114,8 +113,7 @@ def bind(spec: OpSpec, *args: Arg, **named: Arg) -> dict[str, Arg]:
     """Arguments by parameter name, with the defaults of the op's signature filled in."""
     bound = spec.signature.bind(*args, **named)
     bound.apply_defaults()
-    arguments: dict[str, Any] = bound.arguments
-    return {k: tuple(v) if isinstance(v, list) else v for k, v in arguments.items()}
+    return dict(bound.arguments)
 
 
 def make_op(

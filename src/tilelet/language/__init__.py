@@ -30,6 +30,7 @@ from tilelet.language.enums import *
 from tilelet.language.enums import TensorLayout
 from tilelet.language.markers import *
 from tilelet.language.types import Array, InOut, Out, Scalar, Tensor, Tile, Tuple
+from tilelet.ops.bitwise import *
 from tilelet.ops.broadcast import *
 from tilelet.ops.cast import *
 from tilelet.ops.creation import *
@@ -39,6 +40,7 @@ from tilelet.ops.matmul import *
 from tilelet.ops.movement import *
 from tilelet.ops.padding import *
 from tilelet.ops.reduction import *
+from tilelet.ops.selection import *
 from tilelet.ops.tasks import get_block_idx, get_block_num, get_subblock_idx
 
 ND = TensorLayout.ND
@@ -47,3 +49,14 @@ DN = TensorLayout.DN
 
 # Last: the frontend reads the names above.
 from tilelet.frontend.decorators import function, inline, jit, parse, program
+
+
+def __getattr__(name: str) -> object:
+    """A name that is not offered: say so at the line, if it is one Tilelet knows of."""
+    import sys
+
+    from tilelet.diag.core import Loc
+
+    frame = sys._getframe(1)
+    unsupported.check(name, Loc(frame.f_code.co_filename, frame.f_lineno, 0, frame.f_lineno, 0))
+    raise AttributeError(f"module 'tilelet.language' has no attribute {name!r}")

@@ -2,6 +2,7 @@
 
 # ruff: noqa: F403
 from tilelet.ops import creation as _creation
+from tilelet.ops.bitwise import *
 from tilelet.ops.broadcast import *
 from tilelet.ops.cast import *
 from tilelet.ops.creation import *
@@ -11,5 +12,6 @@ from tilelet.ops.matmul import *
 from tilelet.ops.movement import *
 from tilelet.ops.padding import *
 from tilelet.ops.reduction import *
+from tilelet.ops.selection import *
 
 create = _creation.create_tensor

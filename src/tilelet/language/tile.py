@@ -5,6 +5,7 @@ from tilelet.ops import creation as _creation
 from tilelet.ops import enums as _enums
 from tilelet.ops import reduction as _reduction
 from tilelet.ops import tasks as _tasks
+from tilelet.ops.bitwise import *
 from tilelet.ops.broadcast import *
 from tilelet.ops.cast import *
 from tilelet.ops.creation import *
@@ -14,6 +15,7 @@ from tilelet.ops.matmul import *
 from tilelet.ops.movement import *
 from tilelet.ops.padding import *
 from tilelet.ops.reduction import *
+from tilelet.ops.selection import *
 
 MaskPattern = _enums.MaskPattern
 create = _creation.create_tile

@@ -102,18 +102,18 @@ _NAMESPACES = ("tensor.", "tile.", "system.")
 
 
 def check(name: str, loc: Loc) -> None:
-    """Raise the error for `name` ("tpush_to_aiv", "tile.extract") if it is known but unsupported."""
+    """Raise the error for `name` ("tpush_to_aiv", "tile.extract") if it is one of these."""
     error = _find(name)
     if error is not None:
         raise error(loc, name)
 
 
 def _find(name: str) -> Error | None:
-    if name.split(".")[0] in ("pld", "distributed"):
+    head = name.partition(".")[0]
+    if head in ("pld", "distributed"):
         return DistributedOp
     for namespace in _NAMESPACES:
         short = name.removeprefix(namespace)
         if short in UNSUPPORTED:
             return UNSUPPORTED[short]
-    head = name.split(".")[0]
-    return UNSUPPORTED.get(head) if head == "prefetch" else None
+    return UNSUPPORTED[head] if head == "prefetch" else None

@@ -1,6 +1,7 @@
 """Ops: one definition each. Importing this package fills `registry.REGISTRY`."""
 
 from tilelet.ops import (
+    bitwise,
     broadcast,
     cast,
     creation,
@@ -11,11 +12,13 @@ from tilelet.ops import (
     padding,
     reduction,
     scalar,
+    selection,
     structure,
     tasks,
 )
 
 __all__ = [
+    "bitwise",
     "broadcast",
     "cast",
     "creation",
@@ -26,6 +29,7 @@ __all__ = [
     "padding",
     "reduction",
     "scalar",
+    "selection",
     "structure",
     "tasks",
 ]

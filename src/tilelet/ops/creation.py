@@ -75,7 +75,7 @@ def create_tensor(
     dtype: DType,
     layout: TensorLayout = TensorLayout.ND,
     *,
-    init_value: int | float | None = None,
+    init_value: float | None = None,
     manual_dep: bool = False,
 ) -> Tensor:
     """A new tensor whose contents are undefined until they are written.
@@ -128,7 +128,7 @@ def _full(shape: tuple[int, ...], dtype: DType, value: float) -> Array:
 
 
 @op(infer=_infer_full, reference=_full, engine=Engine.VEC, plane=Plane.SCOPE, valid=valid.full)
-def full(shape: Ints, dtype: DType, value: int | float) -> Tensor:
+def full(shape: Ints, dtype: DType, value: float) -> Tensor:
     """A tile filled with a constant.
 
     shape: constants; dtype: its element type
@@ -154,7 +154,7 @@ def _infer_ramp(call: Call) -> infer.Types:
 def _ramp(start: int, shape: tuple[int, ...], dtype: DType, descending: bool) -> Array:
     steps = np.arange(shape[-1], dtype=np.int64)
     values = start - steps if descending else start + steps
-    return values.astype(dtype.numpy).reshape(shape)
+    return np.reshape(values.astype(dtype.numpy), shape)
 
 
 _RAMP: dict[str, Any] = {

@@ -14,19 +14,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tilelet import numerics
-from tilelet.diag.catalogue.ops import BadChoice
 from tilelet.ir.types import TileType
 from tilelet.numerics.casts import Array
 from tilelet.numerics.elementwise import widen
 from tilelet.ops import infer, valid
 from tilelet.ops.annotations import Number, Shaped
-from tilelet.ops.enums import CmpType
-from tilelet.ops.infer import BITS, FLOATS, INTEGERS, NUMBERS, ORDERED
+from tilelet.ops.infer import FLOATS, NUMBERS, ORDERED
 from tilelet.ops.reference import matched, narrowed, of_one, of_two
 from tilelet.ops.registry import Call, Engine, Plane, op
 
 if TYPE_CHECKING:
-    from tilelet.language.types import Tile
+    pass
 
 __all__ = [
     "abs",
@@ -34,10 +32,6 @@ __all__ = [
     "addc",
     "adds",
     "addsc",
-    "and_",
-    "ands",
-    "cmp",
-    "cmps",
     "cos",
     "div",
     "divs",
@@ -55,9 +49,6 @@ __all__ = [
     "mul",
     "muls",
     "neg",
-    "not_",
-    "or_",
-    "ors",
     "part_add",
     "part_max",
     "part_min",
@@ -68,20 +59,12 @@ __all__ = [
     "rem",
     "rems",
     "rsqrt",
-    "sel",
-    "sels",
-    "shl",
-    "shls",
-    "shr",
-    "shrs",
     "sin",
     "sqrt",
     "sub",
     "subc",
     "subs",
     "subsc",
-    "xor",
-    "xors",
 ]
 
 _BINARY: dict[str, Any] = {
@@ -357,7 +340,7 @@ def abs(x: Shaped) -> Shaped:
 
 @op(infer=infer.infer_unary(NUMBERS, to_float=True), reference=of_one(numerics.exp), **_UNARY)
 def exp(x: Shaped) -> Shaped:
-    """e to the power x.
+    """The exponential function, e to the power x.
 
     x: floats, or integers, which give FP32
     result: x's shape; computed in double precision and rounded
@@ -512,288 +495,6 @@ def prelu(x: Shaped, slope: Shaped, tmp: Shaped | None = None) -> Shaped:
     ...
 
 
-# --- bits ----------------------------------------------------------------------------------------
-
-
-@op(infer=infer.infer_binary(BITS), reference=of_two(numerics.and_), **_BINARY)
-def and_(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
-    """Bitwise and.
-
-    lhs, rhs: integers or BOOL, of one shape or broadcast as in `pl.add`; one may be a number
-    result: the larger shape, promoted dtype
-
-    Example: `low = pl.and_(bits, mask)`
-    """
-    ...
-
-
-@op(infer=infer.infer_with_number(BITS), reference=of_two(numerics.and_), **_BINARY)
-def ands(lhs: Shaped, rhs: Number) -> Shaped:
-    """Bitwise and with a number.
-
-    lhs: a tile of integers or BOOL; rhs: a number, which takes the tile's dtype
-    result: the tile's shape and dtype
-
-    Example: `low = pl.ands(bits, 0xFF)`
-    """
-    ...
-
-
-@op(infer=infer.infer_binary(BITS), reference=of_two(numerics.or_), **_BINARY)
-def or_(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
-    """Bitwise or.
-
-    lhs, rhs: integers or BOOL, of one shape or broadcast as in `pl.add`; one may be a number
-    result: the larger shape, promoted dtype
-
-    Example: `both = pl.or_(a, b)`
-    """
-    ...
-
-
-@op(infer=infer.infer_with_number(BITS), reference=of_two(numerics.or_), **_BINARY)
-def ors(lhs: Shaped, rhs: Number) -> Shaped:
-    """Bitwise or with a number.
-
-    lhs: a tile of integers or BOOL; rhs: a number, which takes the tile's dtype
-    result: the tile's shape and dtype
-
-    Example: `marked = pl.ors(bits, 1)`
-    """
-    ...
-
-
-@op(infer=infer.infer_binary(BITS, "tmp"), reference=of_two(numerics.xor), **_BINARY)
-def xor(lhs: Shaped, rhs: Shaped | Number, tmp: Shaped | None = None) -> Shaped:
-    """Bitwise exclusive or.
-
-    lhs, rhs: integers or BOOL, of one shape or broadcast as in `pl.add`; one may be a number
-    tmp: scratch tile of older code, not needed
-    result: the larger shape, promoted dtype
-
-    Example: `differ = pl.xor(a, b)`
-    """
-    ...
-
-
-@op(infer=infer.infer_with_number(BITS, "tmp"), reference=of_two(numerics.xor), **_BINARY)
-def xors(lhs: Shaped, rhs: Number, tmp: Shaped | None = None) -> Shaped:
-    """Bitwise exclusive or with a number.
-
-    lhs: a tile of integers or BOOL; rhs: a number, which takes the tile's dtype
-    tmp: scratch tile of older code, not needed
-    result: the tile's shape and dtype
-
-    Example: `flipped = pl.xors(bits, 0x80)`
-    """
-    ...
-
-
-@op(infer=infer.infer_unary(BITS), reference=of_one(numerics.not_), **_UNARY)
-def not_(x: Shaped) -> Shaped:
-    """Bitwise complement; logical for BOOL.
-
-    x: integers or BOOL
-    result: x's shape and dtype
-
-    Example: `inverse = pl.not_(mask)`
-    """
-    ...
-
-
-@op(infer=infer.infer_binary(INTEGERS), reference=of_two(numerics.shl), **_BINARY)
-def shl(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
-    """`lhs << rhs`; bits shifted out are lost.
-
-    lhs, rhs: integers, of one shape or broadcast as in `pl.add`; one may be a number
-    result: the larger shape, promoted dtype; 0 if the amount is negative or at least the width
-
-    Example: `shifted = pl.shl(bits, 4)`
-    """
-    ...
-
-
-@op(infer=infer.infer_with_number(INTEGERS), reference=of_two(numerics.shl), **_BINARY)
-def shls(lhs: Shaped, rhs: Number) -> Shaped:
-    """`lhs << rhs` for a number `rhs`.
-
-    lhs: a tile of integers; rhs: a number
-    result: the tile's shape and dtype
-
-    Example: `exponent = pl.shls(bits, 23)`
-    """
-    ...
-
-
-@op(infer=infer.infer_binary(INTEGERS), reference=of_two(numerics.shr), **_BINARY)
-def shr(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
-    """`lhs >> rhs`: signed types copy the sign in, unsigned ones 0.
-
-    lhs, rhs: integers, of one shape or broadcast as in `pl.add`; one may be a number
-    result: the larger shape, promoted dtype; all sign if the amount is at least the width
-
-    Example: `high = pl.shr(bits, 16)`
-    """
-    ...
-
-
-@op(infer=infer.infer_with_number(INTEGERS), reference=of_two(numerics.shr), **_BINARY)
-def shrs(lhs: Shaped, rhs: Number) -> Shaped:
-    """`lhs >> rhs` for a number `rhs`.
-
-    lhs: a tile of integers; rhs: a number
-    result: the tile's shape and dtype
-
-    Example: `exponent = pl.shrs(bits, 23)`
-    """
-    ...
-
-
-# --- comparison and selection --------------------------------------------------------------------
-
-_COMPARE = {
-    CmpType.EQ: np.equal,
-    CmpType.NE: np.not_equal,
-    CmpType.LT: np.less,
-    CmpType.LE: np.less_equal,
-    CmpType.GT: np.greater,
-    CmpType.GE: np.greater_equal,
-}
-
-
-def comparison(kind: int | str | CmpType) -> CmpType:
-    """The comparison that a code, a name or an enum member stands for; KeyError or ValueError."""
-    return CmpType[kind.upper()] if isinstance(kind, str) else CmpType(kind)
-
-
-def check_comparison(call: Call, param: str) -> None:
-    """An argument must name a comparison."""
-    kind = call[param]
-    try:
-        comparison(kind)
-    except (KeyError, ValueError):
-        choices = [f"{c.name} ({c.value})" for c in CmpType]
-        raise BadChoice(call.at(param), call.shown, param, kind, choices) from None
-
-
-def _infer_cmp(call: Call) -> infer.Types:
-    check_comparison(call, "cmp_type")
-    lhs = infer.tile(call, "lhs")
-    result = infer.binary(call, allowed=ORDERED)
-    return (TileType(result.shape, lhs.dtype, result.space),)
-
-
-def _infer_cmps(call: Call) -> infer.Types:
-    infer.scalar(call, "rhs")
-    return _infer_cmp(call)
-
-
-def cmp_mask(lhs: Array, rhs: Array | float, kind: int | str | CmpType) -> Array:
-    """Where the comparison holds, as Booleans."""
-    a, b = matched(lhs, rhs)
-    if numerics.dtype_of(a).is_float:
-        a, b = widen(a), widen(b)
-    with np.errstate(invalid="ignore"):
-        return np.asarray(_COMPARE[comparison(kind)](a, b))
-
-
-def _cmp(lhs: Array, rhs: Array | float, cmp_type: int | str | CmpType) -> Array:
-    return cmp_mask(lhs, rhs, cmp_type).astype(lhs.dtype)
-
-
-@op(infer=_infer_cmp, reference=_cmp, era="APR", **_BINARY)
-def cmp(lhs: Shaped, rhs: Shaped | Number, cmp_type: CmpType | int | str = 0) -> Shaped:
-    """Elementwise comparison: 1 where it holds, else 0, in the dtype of `lhs`.
-
-    lhs: a tile; rhs: a tile of the same shape, or broadcast as in `pl.add`, or a number
-    cmp_type: 0 to 5 for ==, !=, <, <=, >, >=, or "eq", "ne", "lt", "le", "gt", "ge"
-    result: the larger shape. Comparisons with NaN are false, except !=. The device packs the mask
-        into bits; here it is one element each, and `pl.sel` takes it as it is
-
-    Example: `mask = pl.cmp(x, limit, cmp_type=4)`
-    """
-    ...
-
-
-@op(infer=_infer_cmps, reference=_cmp, era="APR", **_BINARY)
-def cmps(lhs: Shaped, rhs: Number, cmp_type: CmpType | int | str = 0) -> Shaped:
-    """`pl.cmp` with a number.
-
-    lhs: a tile; rhs: a number, which takes the tile's dtype; cmp_type: as in `pl.cmp`
-    result: 1 or 0 in the tile's shape and dtype
-
-    Example: `positive = pl.cmps(x, 0.0, cmp_type="gt")`
-    """
-    ...
-
-
-def _infer_sel(call: Call) -> infer.Types:
-    infer.scratch(call, "tmp")
-    mask = infer.tile(call, "mask")
-    if infer.is_scalar(call["lhs"]):
-        infer.tile(call, "lhs")
-    chosen = infer.binary(call, allowed=ORDERED)
-    infer.same_shape(call, "mask", mask, "lhs", chosen)
-    return (TileType(chosen.shape, chosen.dtype, infer.vector_space(call, "mask", "lhs", "rhs")),)
-
-
-def _sel(mask: Array, lhs: Array, rhs: Array | float, tmp: Array | None) -> Array:
-    a, b = matched(lhs, rhs)
-    return np.where(np.asarray(mask) != 0, a, b)
-
-
-@op(
-    infer=_infer_sel,
-    reference=_sel,
-    engine=Engine.VEC,
-    plane=Plane.SCOPE,
-    valid=valid.meet("mask", "lhs", "rhs"),
-)
-def sel(mask: Shaped, lhs: Shaped, rhs: Shaped | Number, tmp: Shaped | None = None) -> Shaped:
-    """`lhs` where `mask` is not 0, else `rhs`.
-
-    mask: a tile, as `pl.cmp` gives; lhs: a tile of its shape; rhs: such a tile, or a number
-    tmp: scratch tile of older code, not needed
-    result: the mask's shape, the promoted dtype of lhs and rhs
-
-    Example: `y = pl.sel(pl.cmp(x, 0.0, cmp_type="gt"), x, other)`
-    """
-    ...
-
-
-def _infer_sels(call: Call) -> infer.Types:
-    infer.scratch(call, "tmp")
-    mask, x = infer.tile(call, "mask"), infer.tile(call, "x")
-    infer.same_shape(call, "mask", mask, "x", x)
-    infer.check_dtype(call, "x", x.dtype, ORDERED)
-    infer.fitting_scalar(call, "scalar", "x", x.dtype)
-    return (TileType(x.shape, x.dtype, infer.vector_space(call, "mask", "x")),)
-
-
-def _sels(mask: Array, x: Array, tmp: Array | None, scalar: float) -> Array:
-    return _sel(mask, x, scalar, tmp)
-
-
-@op(
-    infer=_infer_sels,
-    reference=_sels,
-    engine=Engine.VEC,
-    plane=Plane.SCOPE,
-    valid=valid.meet("mask", "x"),
-    era="HEAD",
-)
-def sels(mask: Shaped, x: Shaped, tmp: Shaped | Tile | None, scalar: Number) -> Shaped:
-    """`x` where `mask` is not 0, else a number.
-
-    mask: a tile, as `pl.cmp` gives; x: a tile of its shape
-    tmp: scratch tile, may be None; scalar: a number, which takes x's dtype
-    result: x's shape and dtype
-
-    Example: `masked = pl.sels(mask, scores, None, -3e38)`
-    """
-    ...
-
-
 # --- three operands ------------------------------------------------------------------------------
 
 
@@ -890,7 +591,7 @@ def _where_both(function: Any) -> Any:
     def reference(lhs: Array, rhs: Array, valid: dict[str, tuple[int, ...]]) -> Array:
         in_both = tuple(slice(0, min(a, b)) for a, b in zip(valid["lhs"], valid["rhs"]))
         larger = lhs if valid["lhs"] >= valid["rhs"] else rhs
-        result = larger.copy()
+        result: Array = np.array(larger)
         result[in_both] = function(lhs[in_both], rhs[in_both])
         return result
 

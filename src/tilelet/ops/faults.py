@@ -18,7 +18,7 @@ from tilelet.diag.catalogue.windows import (
 from tilelet.diag.core import Loc, UserError
 
 
-class Fault(Exception, ABC):
+class Fault(Exception, ABC):  # noqa: N818 - the catalogue has the errors
     """An op met operands it has no meaning for."""
 
     @abstractmethod

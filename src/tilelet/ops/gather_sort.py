@@ -29,10 +29,10 @@ from tilelet.numerics import MASK_PATTERNS
 from tilelet.numerics.casts import Array
 from tilelet.ops import infer, valid
 from tilelet.ops.annotations import Number, Shaped
-from tilelet.ops.elementwise import check_comparison, cmp_mask
 from tilelet.ops.enums import CmpType, MaskPattern
 from tilelet.ops.faults import IndexFault, RegionFault
 from tilelet.ops.registry import Call, Engine, Plane, Shape, Valid, op
+from tilelet.ops.selection import check_comparison, cmp_mask
 from tilelet.ops.valid import Args, Operands
 
 if TYPE_CHECKING:
@@ -243,7 +243,7 @@ def _gather(x: Array, valid: dict[str, Valid], **args: Any) -> Array | tuple[Arr
     index = args["index"]
     # Outside its valid region an index is 0, which is in range.
     if args["dim"] is None:
-        return x.reshape(-1)[_checked("gather", index, 0, x.size)]
+        return np.ravel(x)[_checked("gather", index, 0, x.size)]
     axis = args["dim"] % x.ndim
     positions = _checked("gather", index, axis, x.shape[axis])
     lines = tuple(
@@ -253,7 +253,7 @@ def _gather(x: Array, valid: dict[str, Valid], **args: Any) -> Array | tuple[Arr
 
 
 def _gather_compare(
-    x: Array, kvalue: float, cmp_mode: Arg, out_cols: int, region: Valid
+    x: Array, kvalue: float, cmp_mode: int | str, out_cols: int, region: Valid
 ) -> tuple[Array, Array]:
     rows, columns = region
     indices = np.zeros((x.shape[0], out_cols), np.int32)
@@ -341,7 +341,7 @@ def _scatter(x: Array, valid: dict[str, Valid], **args: Any) -> Array:
     axis = args["dim"] % x.ndim
     region = tuple(slice(0, min(a, b)) for a, b in zip(valid["index"], valid["src"]))
     positions = _checked("scatter", args["index"][region], axis, x.shape[axis])
-    result = x.copy()
+    result: Array = np.array(x)
     # One element after the other along the axis: of equal positions the last one stays.
     for k in range(positions.shape[axis]):
         at = (slice(None),) * axis + (slice(k, k + 1),)
@@ -417,11 +417,11 @@ def _infer_scatter_update(call: Call) -> infer.Types:
 
 def _scatter_update(input: Array, dim: int, index: Array, src: Array) -> Array:
     row_shape = input.shape[2:] if input.ndim == 4 else input.shape[1:]
-    rows = input.reshape(-1, *row_shape).copy()
-    positions = _checked("scatter_update", index.reshape(-1), 0, len(rows))
-    for position, row in zip(positions, src.reshape(-1, *row_shape)):
+    rows: Array = np.array(np.reshape(input, (-1, *row_shape)))
+    positions = _checked("scatter_update", np.ravel(index), 0, len(rows))
+    for position, row in zip(positions, np.reshape(src, (-1, *row_shape))):
         rows[position] = row
-    return rows.reshape(input.shape)
+    return np.reshape(rows, input.shape)
 
 
 @op(
@@ -477,7 +477,7 @@ def _within(idx: Array, extent: int, rule: str) -> tuple[Array, Array]:
     wide = idx.astype(np.int64)
     outside = (wide < 0) | (wide >= extent)
     if rule == "clamp":
-        return np.clip(wide, 0, extent - 1), np.zeros_like(outside)
+        return np.minimum(np.maximum(wide, 0), extent - 1), np.zeros_like(outside)
     if rule == "wrap":
         return wide % extent, np.zeros_like(outside)
     if rule == "zero":
@@ -487,8 +487,8 @@ def _within(idx: Array, extent: int, rule: str) -> tuple[Array, Array]:
 
 def _mgather(mem: Array, idx: Array, coalesce: str, gather_oob: str, target_memory: Mem) -> Array:
     by_row = coalesce == "row"
-    table = mem if by_row else mem.reshape(-1)
-    where, zero = _within(idx.reshape(-1) if by_row else idx, len(table), gather_oob)
+    table = mem if by_row else np.ravel(mem)
+    where, zero = _within(np.ravel(idx) if by_row else idx, len(table), gather_oob)
     result = table[where]
     result[zero] = 0
     return result
@@ -548,11 +548,11 @@ def _infer_mscatter(call: Call) -> infer.Types:
 
 def _mscatter(src: Array, idx: Array, output_tensor: Array, valid: dict[str, Valid]) -> Array:
     region = tuple(slice(0, min(a, b)) for a, b in zip(valid["src"], valid["idx"]))
-    elements = output_tensor.reshape(-1).copy()
-    positions = _checked("mscatter", idx[region].reshape(-1), 0, len(elements))
-    for position, element in zip(positions, src[region].reshape(-1)):
+    elements: Array = np.array(np.ravel(output_tensor))
+    positions = _checked("mscatter", np.ravel(idx[region]), 0, len(elements))
+    for position, element in zip(positions, np.ravel(src[region])):
         elements[position] = element
-    return elements.reshape(output_tensor.shape)
+    return np.reshape(elements, output_tensor.shape)
 
 
 @op(
@@ -589,7 +589,7 @@ def _infer_gatherb(call: Call) -> infer.Types:
 
 
 def _gatherb(src: Array, offset: Array) -> Array:
-    flat = np.ascontiguousarray(src).reshape(-1)
+    flat = np.ravel(src)
     per_block = _BLOCK_BYTES // src.itemsize
     starts = offset.astype(np.int64)
     last = flat.size * src.itemsize - _BLOCK_BYTES
@@ -597,7 +597,7 @@ def _gatherb(src: Array, offset: Array) -> Array:
     if wrong.any():
         raise IndexFault("gatherb", 0, int(starts[wrong][0]), flat.size * src.itemsize)
     positions = starts[..., None] // src.itemsize + np.arange(per_block)
-    return flat[positions].reshape(*offset.shape[:-1], -1)
+    return np.reshape(flat[positions], (*offset.shape[:-1], -1))
 
 
 def _valid_gatherb(operands: Operands, result_shape: Shape, args: Args) -> Valid:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any, cast
 
 from tilelet import dtypes
 from tilelet.diag.catalogue.ops import (
@@ -211,10 +212,14 @@ def axis(call: Call, param: str, rank: int) -> int:
 # --- shapes and offsets --------------------------------------------------------------------------
 
 
+def as_tuple(arg: Any) -> tuple[Any, ...]:
+    """A list argument; a bare entry counts as a list of one."""
+    return cast("tuple[Any, ...]", arg) if isinstance(arg, tuple) else (arg,)
+
+
 def items(call: Call, param: str) -> tuple[Arg, ...]:
     """A list argument whose entries are integers (a bare integer counts as a list of one)."""
-    arg = call[param]
-    entries = arg if isinstance(arg, tuple) else (arg,)
+    entries: tuple[Arg, ...] = as_tuple(call[param])
     if not all(is_integer(e) for e in entries):
         raise bad(call, param, "a list of integers")
     return entries
@@ -353,13 +358,19 @@ def fitting_scalar(call: Call, param: str, other: str, element: DType) -> None:
     check_range(call, param, element)
 
 
+def limits(element: DType) -> tuple[int, int]:
+    """The lowest and the highest value of an integer type."""
+    if element.is_signed:
+        return -(1 << (element.bits - 1)), (1 << (element.bits - 1)) - 1
+    return 0, (1 << element.bits) - 1
+
+
 def check_range(call: Call, param: str, element: DType) -> None:
     """A constant must be a value of an integer `element`."""
     value = constant_of(call[param])
     if value is None or not element.is_integer:
         return
-    lowest = -(1 << (element.bits - 1)) if element.is_signed else 0
-    highest = (1 << (element.bits - (1 if element.is_signed else 0))) - 1
+    lowest, highest = limits(element)
     if not (math.isfinite(value) and value == int(value) and lowest <= value <= highest):
         raise ConstantOutOfRange(call.at(param), value, element, lowest, highest)
 

@@ -87,7 +87,7 @@ def check_window(
             raise WindowOutOfRange(call.at(param), axis, shown, length or 1, extent, name)
 
 
-def _rank_of_list(call: Call, param: str, entries: Sequence[Arg], rank: int) -> None:
+def _rank_of_list(call: Call, param: str, entries: Sequence[object], rank: int) -> None:
     if len(entries) != rank:
         raise RankMismatch(call.at(param), call.shown, f"`{param}`", len(entries), rank)
 
@@ -145,8 +145,8 @@ def _infer_slice(call: Call) -> infer.Types:
 
 
 def _kept_axes(args: Args, rank: int) -> list[int]:
-    dropped = args["drop_dims"] or ()
-    axes = dropped if isinstance(dropped, tuple) else (dropped,)
+    dropped = args["drop_dims"]
+    axes: tuple[int, ...] = () if dropped is None else infer.as_tuple(dropped)
     return [i for i in range(rank) if i not in {axis % rank for axis in axes}]
 
 
@@ -174,7 +174,7 @@ def _slice(x: Array, valid: dict[str, Valid], **args: Any) -> Array:
     result[inside] = x[tuple(_span(o, o + v) for o, v in zip(offset, region))]
     if args["pad_value"] is not None:
         result = padded(result, region, args["pad_value"])
-    return result.reshape([shape[i] for i in _kept_axes(args, len(shape))])
+    return np.reshape(result, [shape[i] for i in _kept_axes(args, len(shape))])
 
 
 @op(
@@ -194,7 +194,7 @@ def slice(
     valid_shape: Ints | None = None,
     *,
     drop_dims: Ints | None = None,
-    pad_value: PadValue | int | float | None = None,
+    pad_value: PadValue | float | None = None,
     clamp: bool = False,
 ) -> Shaped:
     """A window of a tensor or tile. Mind the order: shape first, then offset.
@@ -246,7 +246,7 @@ def _infer_load(call: Call) -> infer.Types:
 
 
 def _valid_load(operands: Operands, result_shape: Shape, args: Args) -> Valid:
-    shape, region = operands["tensor"]
+    region = operands["tensor"][1]
     taken = tuple(args["shapes"])
     seen = valid.window(region, tuple(args["offsets"]), taken)
     limit = args["valid_shapes"] if args["valid_shapes"] is not None else args["valid_shape"]
@@ -298,7 +298,7 @@ def _infer_move(call: Call) -> infer.Types:
 
 
 def _move(tile: Array, target_memory: Mem) -> Array:
-    return tile.copy()
+    return np.array(tile)
 
 
 @op(
@@ -429,9 +429,9 @@ def _assemble(
     shape = fitted(source.shape, target.ndim)
     assert region is not None
     assert shape is not None
-    result = target.copy()
+    result: Array = np.array(target)
     window = tuple(_span(o, o + v) for o, v in zip(offset, region))
-    result[window] = source.reshape(shape)[tuple(_span(0, v) for v in region)]
+    result[window] = np.reshape(source, shape)[tuple(_span(0, v) for v in region)]
     return result
 
 
@@ -476,7 +476,7 @@ def _infer_reshape(call: Call) -> infer.Types:
 
 
 def _reshape(x: Array, shape: tuple[int, ...]) -> Array:
-    return x.reshape(shape).copy()
+    return np.array(np.reshape(x, shape))
 
 
 @op(
@@ -596,8 +596,9 @@ def _infer_reinterpret(call: Call) -> infer.Types:
 
 
 def _reinterpret(x: Array, dtype: DType, shape: tuple[int, ...] | None) -> Array:
-    same_bytes = np.ascontiguousarray(x).view(dtype.numpy).copy()
-    return same_bytes if shape is None else same_bytes.reshape(shape)
+    same_bytes = np.frombuffer(x.tobytes(), dtype.numpy)
+    natural = (*x.shape[:-1], x.shape[-1] * x.itemsize // dtype.itemsize)
+    return np.array(np.reshape(same_bytes, natural if shape is None else shape))
 
 
 def _valid_reinterpreted(operands: Operands, result_shape: Shape, args: Args) -> Valid:

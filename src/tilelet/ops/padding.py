@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from tilelet import numerics
@@ -25,6 +24,8 @@ from tilelet.ops.registry import Call, Engine, Plane, Shape, Valid, op
 from tilelet.ops.valid import Args, Operands
 
 __all__ = ["fillpad", "fillpad_expand", "fillpad_inplace", "set_validshape"]
+
+_FP8E4M3FN_MAX = 448.0
 
 
 def pad_kind(pad_value: Arg) -> PadValue | None:
@@ -58,12 +59,10 @@ def pad_element(pad_value: Arg, dtype: DType) -> Any:
     if kind is PadValue.zero or dtype is BOOL:
         return dtype.numpy.type(int(kind is PadValue.max))
     if dtype.is_float:
-        limit = ml_dtypes.finfo(dtype.numpy).max
         # FP8E4M3FN has no infinity: it gets its largest finite value.
-        limit = limit if dtype is FP8E4M3FN else dtype.numpy.type(np.inf)
-        return limit if kind is PadValue.max else -limit
-    limits = np.iinfo(dtype.numpy)
-    return dtype.numpy.type(limits.max if kind is PadValue.max else limits.min)
+        limit = _FP8E4M3FN_MAX if dtype is FP8E4M3FN else math.inf
+        return dtype.numpy.type(limit if kind is PadValue.max else -limit)
+    return dtype.numpy.type(infer.limits(dtype)[kind is PadValue.max])
 
 
 def padded(x: Array, region: Valid, pad_value: Arg, shape: Shape | None = None) -> Array:
@@ -98,7 +97,7 @@ _FILLPAD: dict[str, Any] = {
 
 
 @op(**_FILLPAD)
-def fillpad(x: Shaped, pad_value: PadValue | int | float = PadValue.zero) -> Shaped:
+def fillpad(x: Shaped, pad_value: PadValue | float = PadValue.zero) -> Shaped:
     """Fill what lies outside the valid region; the result is valid everywhere.
 
     x: a tile, or a view that is loaded first
@@ -113,7 +112,7 @@ def fillpad(x: Shaped, pad_value: PadValue | int | float = PadValue.zero) -> Sha
 
 
 @op(**_FILLPAD)
-def fillpad_inplace(x: Shaped, pad_value: PadValue | int | float = PadValue.zero) -> Shaped:
+def fillpad_inplace(x: Shaped, pad_value: PadValue | float = PadValue.zero) -> Shaped:
     """The tile-level `pl.fillpad` that reuses x's buffer; here it gives a new value as well.
 
     x: a tile; pad_value: as in `pl.fillpad`
@@ -150,9 +149,7 @@ def _fillpad_expand(
     valid=valid.full,
     era="HEAD",
 )
-def fillpad_expand(
-    x: Shaped, shape: Ints, pad_value: PadValue | int | float = PadValue.zero
-) -> Shaped:
+def fillpad_expand(x: Shaped, shape: Ints, pad_value: PadValue | float = PadValue.zero) -> Shaped:
     """Copy into a larger tile and fill the rest.
 
     x: a tile; shape: constants, each at least x's own; pad_value: as in `pl.fillpad`
@@ -183,7 +180,7 @@ def _infer_set_validshape(call: Call) -> infer.Types:
 
 
 def _set_validshape(x: Array, rows: int, cols: int) -> Array:
-    return x.copy()
+    return np.array(x)
 
 
 def _valid_marked(operands: Operands, result_shape: Shape, args: Args) -> Valid:

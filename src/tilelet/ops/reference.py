@@ -7,7 +7,7 @@ them to one element type, and leave the rest (scratch tiles, accuracy hints) alo
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -28,10 +28,13 @@ def narrowed(value: float, element: DType) -> Array:
             return numerics.cast(np.asarray(value, np.float64).astype(np.float32), element, "rint")
     if element is dtypes.BOOL:
         return np.asarray(bool(value))
-    bits = int(value) & ((1 << element.bits) - 1)
-    signed_max = (1 << (element.bits - 1)) - 1
-    wrapped = bits - (1 << element.bits) if element.is_signed and bits > signed_max else bits
-    return np.asarray(wrapped, element.numpy)
+    return np.asarray(wrapped(int(value), element), element.numpy)
+
+
+def wrapped(value: int, element: DType) -> int:
+    """An integer modulo the width of an integer type."""
+    bits = value & ((1 << element.bits) - 1)
+    return bits - (1 << element.bits) if element.is_signed and bits >> (element.bits - 1) else bits
 
 
 def converted(x: Array, element: DType) -> Array:
@@ -45,9 +48,9 @@ def matched(lhs: Operand, rhs: Operand) -> tuple[Array, Array]:
         common = dtypes.promote(numerics.dtype_of(lhs), numerics.dtype_of(rhs))
         return converted(lhs, common), converted(rhs, common)
     if isinstance(lhs, np.ndarray):
-        return lhs, narrowed(rhs, numerics.dtype_of(lhs))
-    assert isinstance(rhs, np.ndarray)
-    return narrowed(lhs, numerics.dtype_of(rhs)), rhs
+        return lhs, narrowed(cast("float", rhs), numerics.dtype_of(lhs))
+    tile = cast("Array", rhs)
+    return narrowed(lhs, numerics.dtype_of(tile)), tile
 
 
 def of_two(function: Binary, first: str = "lhs", second: str = "rhs") -> Reference:

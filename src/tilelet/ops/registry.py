@@ -52,7 +52,7 @@ class Call:
     args: Mapping[str, Arg]
     in_scope: bool
     loc: Loc = UNKNOWN
-    arg_locs: Mapping[str, Loc] = field(default_factory=dict)
+    arg_locs: Mapping[str, Loc] = field(default_factory=dict[str, Loc])
 
     def __getitem__(self, param: str) -> Any:
         return self.args[param]

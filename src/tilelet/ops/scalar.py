@@ -24,11 +24,11 @@ from tilelet.ir.types import ScalarType, Type
 from tilelet.ops import infer
 from tilelet.ops.cast import check_mode, mode_name
 from tilelet.ops.faults import DivisionFault, Fault
-from tilelet.ops.reference import narrowed
+from tilelet.ops.reference import narrowed, wrapped
 from tilelet.ops.registry import Call, Engine, Infer, OpSpec, Plane, register
 
 Number = int | float | bool
-Operation = Callable[..., Number]
+Operation = Callable[..., Any]
 
 
 def fold(
@@ -50,7 +50,7 @@ def as_number(value: Number, dtype: DType) -> Number:
     """`value` as a number of type `dtype`: integers wrap, floats round to nearest even."""
     if dtype is BOOL:
         return bool(value)
-    return narrowed(value, dtype).astype(np.float32 if dtype.is_float else dtype.numpy).item()
+    return float(narrowed(value, dtype)) if dtype.is_float else wrapped(int(value), dtype)
 
 
 # --- types ---------------------------------------------------------------------------------------
@@ -66,8 +66,7 @@ def _dtype_of(call: Call, param: str, symbol: str) -> DType:
 def _kind(arg: Arg) -> str:
     if isinstance(arg, Value):
         return str(arg.type)
-    found = scalar_dtype(arg)
-    return str(found) if found else infer.describe(arg).strip("`")
+    return str(scalar_dtype(arg) or infer.describe(arg).strip("`"))
 
 
 def _common(call: Call, symbol: str) -> DType:
@@ -170,7 +169,7 @@ def _remainder(lhs: int, rhs: int) -> int:
 
 def _divide(lhs: Number, rhs: Number) -> float:
     with np.errstate(all="ignore"):
-        return float(np.float32(lhs) / np.float32(rhs))
+        return float(np.divide(np.float32(lhs), np.float32(rhs)))
 
 
 _WIDEST = 64
@@ -184,21 +183,36 @@ def _shift_right(lhs: int, rhs: int) -> int:
     return lhs >> rhs if 0 <= rhs < _WIDEST else (-1 if lhs < 0 else 0)
 
 
+def _both(lhs: bool, rhs: bool) -> bool:
+    return lhs and rhs
+
+
+def _either(lhs: bool, rhs: bool) -> bool:
+    return lhs or rhs
+
+
 def _extreme(choose: Callable[[Number, Number], Number]) -> Operation:
     def operation(lhs: Number, rhs: Number) -> Number:
         for operand in (lhs, rhs):
-            if isinstance(operand, float) and math.isnan(operand):
+            if math.isnan(operand):
                 return operand
         return choose(lhs, rhs)
 
     return operation
 
 
-def _typed(operation: Operation) -> Callable[..., Number]:
+def _of_two(operation: Operation) -> Callable[..., Number]:
     """A reference: the operation on Python numbers, as a number of the result's type."""
 
-    def reference(result_type: ScalarType, **operands: Number) -> Number:
-        return as_number(operation(*operands.values()), result_type.dtype)
+    def reference(lhs: Number, rhs: Number, result_type: ScalarType) -> Number:
+        return as_number(operation(lhs, rhs), result_type.dtype)
+
+    return reference
+
+
+def _of_one(operation: Operation) -> Callable[..., Number]:
+    def reference(x: Number, result_type: ScalarType) -> Number:
+        return as_number(operation(x), result_type.dtype)
 
     return reference
 
@@ -211,7 +225,9 @@ def _cast(x: Number, target_type: DType, mode: str | int, result_type: ScalarTyp
     else:
         source = np.asarray(x, np.uint64 if x > np.iinfo(np.int64).max else np.int64)
     found = numerics.cast(source, target_type, mode_name(mode))
-    return found.astype(np.float32).item() if target_type.is_float else found.item()
+    if target_type.is_float:
+        return float(found)
+    return bool(found) if target_type is BOOL else int(found)
 
 
 # --- the ops -------------------------------------------------------------------------------------
@@ -251,8 +267,8 @@ _BINARY: tuple[tuple[str, str, str, Callable[[str], Infer], Operation], ...] = (
     ("mod", "%", "Remainder of integers, with the sign of lhs", _integers_only, _remainder),
     ("shl", "<<", "Left shift of integers", _integers_only, _shift_left),
     ("shr", ">>", "Right shift of integers", _integers_only, _shift_right),
-    ("and", "and", "Both hold; both are evaluated", _bools_only, operator.and_),
-    ("or", "or", "Either holds; both are evaluated", _bools_only, operator.or_),
+    ("and", "and", "Both hold; both are evaluated", _bools_only, _both),
+    ("or", "or", "Either holds; both are evaluated", _bools_only, _either),
     ("eq", "==", "Whether they are equal", _comparison, operator.eq),
     ("ne", "!=", "Whether they differ", _comparison, operator.ne),
     ("lt", "<", "Whether lhs is less", _comparison, operator.lt),
@@ -264,13 +280,13 @@ _BINARY: tuple[tuple[str, str, str, Callable[[str], Infer], Operation], ...] = (
 )
 
 for _name, _symbol, _doc, _rule, _operation in _BINARY:
-    _define(_name, f"{_doc}: `lhs {_symbol} rhs`.", _rule(_symbol), _typed(_operation))
+    _define(_name, f"{_doc}: `lhs {_symbol} rhs`.", _rule(_symbol), _of_two(_operation))
 
-_define("truediv", "Quotient: `lhs / rhs`, FP32 for integers.", _true_division, _typed(_divide))
-_define("neg", "Negation: `-x`.", _signed("-"), _typed(operator.neg), _one)
-_define("pos", "The number itself: `+x`.", _signed("+"), _typed(operator.pos), _one)
+_define("truediv", "Quotient: `lhs / rhs`, FP32 for integers.", _true_division, _of_two(_divide))
+_define("neg", "Negation: `-x`.", _signed("-"), _of_one(operator.neg), _one)
+_define("pos", "The number itself: `+x`.", _signed("+"), _of_one(operator.pos), _one)
 _define(
-    "invert", "Complement of an integer: `~x`.", _integers_only("~"), _typed(operator.invert), _one
+    "invert", "Complement of an integer: `~x`.", _integers_only("~"), _of_one(operator.invert), _one
 )
-_define("not", "The opposite: `not x`.", _bools_only("not"), _typed(operator.not_), _one)
+_define("not", "The opposite: `not x`.", _bools_only("not"), _of_one(operator.not_), _one)
 _define("cast", "Conversion: `pl.cast(x, dtype)`.", _infer_cast, _cast, _cast_signature)

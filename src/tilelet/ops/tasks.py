@@ -130,9 +130,7 @@ def set(array: Array, index: Int, value: Number) -> Array:
 
 
 def _infer_task_dummy(call: Call) -> infer.Types:
-    deps = call["deps"]
-    entries = deps if isinstance(deps, tuple) else (deps,)
-    for entry in entries:
+    for entry in infer.as_tuple(call["deps"]):
         is_array = isinstance(entry, Value) and (
             isinstance(entry.type, ArrayType) and entry.type.dtype is dtypes.TASK_ID
         )

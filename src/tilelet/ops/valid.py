@@ -121,7 +121,8 @@ def reshaped(operands: Operands, result_shape: Shape, args: Args) -> Valid:
     if 0 in valid:
         return (0,) * len(result_shape)
     # The last valid element in row-major order is the far corner of the box in both shapes.
-    positions = np.ravel_multi_index(np.indices(valid).reshape(len(valid), -1), shape)
+    inside = np.reshape(np.indices(valid), (len(valid), -1))
+    positions = np.ravel_multi_index(tuple(inside), shape)
     corners = np.unravel_index(positions, result_shape)
     region = tuple(int(axis.max()) + 1 for axis in corners)
     if math.prod(region) != math.prod(valid):

@@ -25,11 +25,11 @@ from tilelet.ir.core import (
     Value,
     walk,
 )
+from tilelet.ir.fold import constant_difference
 from tilelet.ir.rebuild import Builder, Rewriter
 from tilelet.ir.types import TensorType
 from tilelet.ir.views import CallView
 from tilelet.ops import structure
-from tilelet.ops.infer import int_of
 from tilelet.passes.copy_kernel import emit_copy
 
 
@@ -95,7 +95,7 @@ class _Plan:
         self.blocks: dict[Block, _BlockPlan] = {}
         self.made: dict[Value, _Window] = {}  # by part
         self.gone: set[Value] = set()  # results of assembles that aliasing makes unnecessary
-        self.copied: dict[Value, str] = {}  # those of the others, with the reason
+        self.copied: dict[Value, tuple[str, bool]] = {}  # those of the others: why, overlapping
 
     def block(self, block: Block) -> None:
         """Decide about every assemble in `block`, in program order."""
@@ -108,14 +108,20 @@ class _Plan:
                 try:
                     inside.alias(at)
                 except _NoAliasError as why:
-                    self.copied[op.result] = str(why)
+                    self.copied[op.result] = str(why), self._overlaps(op)
             for inner in op.blocks:
                 self.block(inner)
+
+    def _overlaps(self, assemble: Op) -> bool:
+        target, source = assemble.args["target"], assemble.args["source"]
+        assert is_tensor(target)
+        assert is_tensor(source)
+        return not self.aliases.roots(target).isdisjoint(self.aliases.roots(source))
 
     def footprint(self, op: Op) -> _Footprint:
         found: list[tuple[Op, Value, Direction]] = []
         mentions: set[Value] = set()
-        for inner in (op, *(o for b in op.blocks for o in walk(b))):
+        for inner in _with_inner(op):
             for v in inner.operands:
                 if is_tensor(v):
                     mentions |= self.aliases.roots(v)
@@ -172,7 +178,7 @@ class _BlockAnalysis:
         self._place = {r: i for i, op in enumerate(block.ops) for r in op.results}
 
     def alias(self, at: int) -> None:
-        """Record that the assemble at this position is an alias; `_NoAliasError` if it cannot be."""
+        """Make the assemble at this position an alias, or raise why it cannot be one."""
         op = self._block.ops[at]
         target, source = op.args["target"], op.args["source"]
         assert isinstance(target, Value)
@@ -236,7 +242,7 @@ class _BlockAnalysis:
         if ends[0] is None or ends[0] is not ends[1]:
             return False
         for x, y, x_size, y_size in zip(a.offset, b.offset, a.shape, b.shape):
-            gap = _constant_difference(x, y, self._aliases.definition)
+            gap = constant_difference(x, y, self._aliases.definition)
             if gap is None or not isinstance(x_size, int) or not isinstance(y_size, int):
                 continue
             if gap >= y_size or -gap >= x_size:
@@ -305,39 +311,6 @@ def _placement(op: Op, create: Op) -> tuple[tuple[Arg, ...], tuple[Arg, ...]]:
     return offset, (1,) * extra + shape[max(0, -extra) :]
 
 
-def _constant_difference(x: Arg, y: Arg, definition: Mapping[Value, Op]) -> int | None:
-    """X - y if it does not depend on run-time values."""
-    (x_terms, x_const), (y_terms, y_const) = _linear(x, definition), _linear(y, definition)
-    return x_const - y_const if x_terms == y_terms else None
-
-
-def _linear(arg: Arg, definition: Mapping[Value, Op]) -> tuple[dict[Value, int], int]:
-    """`arg` as a sum of multiples of values, and a constant."""
-    if not isinstance(arg, Value):
-        number = int_of(arg)
-        assert number is not None
-        return {}, number
-    op = definition.get(arg)
-    if op is not None and op.name in ("scalar.add", "scalar.sub", "scalar.mul"):
-        (a, a_const), (b, b_const) = (_linear(x, definition) for x in op.args.values())
-        if op.name == "scalar.mul":
-            if a and b:
-                return {arg: 1}, 0
-            terms, factor = (a, b_const) if a else (b, a_const)
-            return _terms((terms, factor)), a_const * b_const
-        sign = 1 if op.name == "scalar.add" else -1
-        return _terms((a, 1), (b, sign)), a_const + sign * b_const
-    return {arg: 1}, 0
-
-
-def _terms(*scaled: tuple[dict[Value, int], int]) -> dict[Value, int]:
-    total: dict[Value, int] = {}
-    for terms, factor in scaled:
-        for v, n in terms.items():
-            total[v] = total.get(v, 0) + factor * n
-    return {v: n for v, n in total.items() if n}
-
-
 # Rewriting
 
 
@@ -378,9 +351,10 @@ class _Apply(Rewriter):
         return (self.descend(op),)
 
     def _copy(self, op: Op) -> Sequence[Op]:
-        self._notes.append(AssembleCopies(op.loc, self._plan.copied[op.result]).diagnostic)
+        why, overlapping = self._plan.copied[op.result]
+        self._notes.append(AssembleCopies(op.loc, why).diagnostic)
         b = Builder(op.loc)
-        self.mapping[op.result] = emit_copy(b, op, self._functions)
+        self.mapping[op.result] = emit_copy(b, op, self._functions, overlapping=overlapping)
         return b.ops
 
 

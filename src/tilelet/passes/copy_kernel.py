@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
+from tilelet.ir.aliases import is_tensor
 from tilelet.ir.core import Arg, Block, Direction, Function, FunctionKind, Op, Value
 from tilelet.ir.rebuild import (
     Builder,
@@ -18,13 +17,36 @@ from tilelet.ir.types import TensorType
 TILE_BYTES = 32 * 1024
 """A small part of the vector memory of every device."""
 
+UNKNOWN_EXTENT = 128
+"""Tile extent along an axis whose length is known only at run time."""
 
-def emit_copy(b: Builder, assemble: Op, functions: dict[str, Function]) -> Value:
-    """Add a kernel that does `assemble` and emit its call; the result is the updated target."""
+
+def emit_copy(
+    b: Builder, assemble: Op, functions: dict[str, Function], *, overlapping: bool
+) -> Value:
+    """Do `assemble` by a task with a new kernel; the result is the updated target.
+
+    If source and target overlap, and several tiles are needed, a temporary tensor is filled first.
+    """
     target, source, offset = (assemble.args[k] for k in ("target", "source", "offset"))
-    assert isinstance(target, Value)
-    assert isinstance(source, Value)
+    assert is_tensor(target)
+    assert is_tensor(source)
+    assert isinstance(source.type, TensorType)
     assert isinstance(offset, tuple)
+    if overlapping and not _fits_one_tile(source.type):
+        shape = _extents(b, source)
+        whole = b.emit("create_tensor", tuple(shape), source.type.dtype, result=source.name)
+        source = _emit_call(b, whole, source, (0,) * len(shape), functions)
+    return _emit_call(b, target, source, offset, functions)
+
+
+def _emit_call(
+    b: Builder,
+    target: Value,
+    source: Value,
+    offset: tuple[Arg, ...],
+    functions: dict[str, Function],
+) -> Value:
     n = 0
     while f"copy_{n}" in functions:
         n += 1
@@ -32,21 +54,29 @@ def emit_copy(b: Builder, assemble: Op, functions: dict[str, Function]) -> Value
     scalars = tuple(dict.fromkeys(v for v in offset if isinstance(v, Value)))
     operands = (source, target, *scalars)
     params = tuple(fresh(v) for v in operands)
-    offset = substitute_all(offset, dict(zip(operands, params)))
-    kernel = _Copy(Builder(b.loc, in_scope=True), params[0], offset)
-    written = kernel.axes(kernel.builder, params[1], ())
+    kernel = Builder(b.loc, in_scope=True)
+    loops = _Copy(kernel, params[0], substitute_all(offset, dict(zip(operands, params))))
+    written = loops.axes(kernel, params[1], ())
     functions[name] = Function(
         name,
         FunctionKind.InCore,
         params,
         (Direction.In, Direction.Out, *(Direction.In for _ in scalars)),
-        Block((), (*kernel.builder.ops, return_op((written,), b.loc))),
+        Block((), (*kernel.ops, return_op((written,), b.loc))),
         b.loc,
         {"scope": "copy"},
     )
-    result = fresh(assemble.result)
+    result = fresh(target)
     b.add(call_op(name, operands, (result,), b.loc))
     return result
+
+
+def _extents(b: Builder, tensor: Value) -> list[Arg]:
+    assert isinstance(tensor.type, TensorType)
+    return [
+        d if isinstance(d, int) else b.emit("tensor.dim", tensor, axis, result=d.name)
+        for axis, d in enumerate(tensor.type.shape)
+    ]
 
 
 class _Copy:
@@ -54,14 +84,10 @@ class _Copy:
 
     def __init__(self, builder: Builder, source: Value, offset: tuple[Arg, ...]) -> None:
         assert isinstance(source.type, TensorType)
-        self.builder = builder
         self._source = source
         self._offset = offset
-        self._extents: list[Arg] = [
-            d if isinstance(d, int) else builder.emit("tensor.dim", source, i, result=d.name)
-            for i, d in enumerate(source.type.shape)
-        ]
-        self._tile = _tile_shape(self._extents, source.type.dtype.itemsize)
+        self._extents = _extents(builder, source)
+        self._tile = _tile_shape(source.type)
 
     def axes(self, b: Builder, target: Value, at: tuple[Arg, ...]) -> Value:
         """Copy everything whose first indices are `at`; the updated target."""
@@ -93,16 +119,16 @@ class _Copy:
         return b.scalar("min", size, b.scalar("sub", extent, start))
 
 
-def _tile_shape(extents: Sequence[Arg], itemsize: int) -> tuple[int, ...]:
+def _tile_shape(tensor: TensorType) -> tuple[int, ...]:
     """As many whole inner axes as fit, a part of the next, one of all others."""
-    room = TILE_BYTES // itemsize
+    room = TILE_BYTES // tensor.dtype.itemsize
     shape: list[int] = []
-    for extent in reversed(extents):
-        size = min(extent, room) if isinstance(extent, int) else min(room, UNKNOWN_EXTENT)
+    for extent in reversed(tensor.shape):
+        size = min(room, extent if isinstance(extent, int) else UNKNOWN_EXTENT)
         shape.append(size)
-        room = max(1, room // size)
+        room //= size
     return tuple(reversed(shape))
 
 
-UNKNOWN_EXTENT = 128
-"""Tile extent along an axis whose length is known only at run time."""
+def _fits_one_tile(tensor: TensorType) -> bool:
+    return _tile_shape(tensor) == tensor.shape

@@ -127,7 +127,7 @@ class _Level:
 
 @dataclass(frozen=True)
 class _Chunk:
-    """A level in the scope: `count` iterations from `start`, but not beyond `stop` if that is set."""
+    """A level in the scope: `count` iterations from `start`, none beyond `stop` if that is set."""
 
     start: Arg
     count: Arg

@@ -64,7 +64,8 @@ class CompiledProgram:
     def __call__(self, *args: Any, config: RunConfig | None = None) -> Any:
         settings = config or self.config
         now = session.current()
-        reporting.announce(settings)
+        if not now.count_only:
+            reporting.announce(settings)
         bound, written = bind_call(self.name, self.parameters, args)
         with progress(f"running {self.name}"):
             counts = self.execute(bound, settings, execute=not now.count_only)

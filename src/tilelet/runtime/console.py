@@ -72,3 +72,10 @@ class Terse(Trace):
     @staticmethod
     def mismatch_text(names: Sequence[str], reports: Sequence[str]) -> str:  # noqa: ARG004
         return "\n".join(reports)
+
+
+class Silent(Trace):
+    """For `tilelet tasks`, whose output is the table alone."""
+
+    def say(self, text: str) -> None:
+        """Say nothing."""

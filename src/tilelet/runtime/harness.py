@@ -27,7 +27,7 @@ from tilelet.runtime.compiler import (
     run_directory,
 )
 from tilelet.runtime.config import RunConfig
-from tilelet.runtime.console import Terse, Trace
+from tilelet.runtime.console import Silent, Terse, Trace
 from tilelet.runtime.golden import compute_golden
 from tilelet.runtime.golden_cache import GoldenCache
 from tilelet.runtime.inputs import check_memory, initial_array
@@ -78,7 +78,7 @@ def _run_case(program: Any, args: Sequence[Any], options: dict[str, Any]) -> Run
     runner: Runner | None = None
     try:
         case = case_of(program, args, options)
-        console = Terse() if case.is_seed else Trace()
+        console = Silent() if now.count_only else Terse() if case.is_seed else Trace()
         result.test_name = case.name
         runner = Runner(case, console, result)
         runner.run()
@@ -95,8 +95,7 @@ def _run_case(program: Any, args: Sequence[Any], options: dict[str, Any]) -> Run
         directory = runner.directory if runner else run_directory(result.test_name)
         result.error = bug_text(error, program, directory)
     result.execution_time = time.perf_counter() - start
-    if not now.count_only or not result.passed:
-        console.finish(result.passed, result.execution_time)
+    console.finish(result.passed, result.execution_time)
     now.results.append(result)
     return result
 
@@ -117,10 +116,11 @@ class Runner:
             compiled = self._compile()
             passed = _passed_specs(case.program, compiled, case.specs)
             specs = match_specs(compiled.parameters, passed)
-        reporting.announce(case.config)
         if self.session.count_only:
             self._count(compiled, specs)
-        elif case.config.stops_after_compile:
+            return
+        reporting.announce(case.config)
+        if case.config.stops_after_compile:
             self._skip("the program was only compiled")
         else:
             self._run_and_compare(compiled, specs)

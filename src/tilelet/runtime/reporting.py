@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping
 
 from tilelet.diag.catalogue.cautions import ModelledDevice
+from tilelet.diag.text import plural
 from tilelet.runtime import session
 from tilelet.runtime.config import DEFAULT_PLATFORM, RunConfig
 
@@ -43,7 +44,7 @@ def task_table(name: str, counts: Mapping[str, int]) -> str:
     rows.append(("total", f"{sum(counts.values()):,}"))
     left = max(len(kernel) for kernel, _ in [("kernel", ""), *rows])
     right = max(len(count) for _, count in [("", "tasks"), *rows])
-    lines = [f"{name}: {len(counts)} kernel{'' if len(counts) == 1 else 's'}"]
+    lines = [f"{name}: {plural(len(counts), 'kernel')}"]
     lines.append(f"  {'kernel':<{left}}  {'tasks':>{right}}")
     lines += [f"  {kernel:<{left}}  {count:>{right}}" for kernel, count in rows]
     return "\n".join(lines)

@@ -44,8 +44,6 @@ typedef uint16_t tl_u16x8 __attribute__((vector_size(16)));
 typedef int16_t tl_i16x8 __attribute__((vector_size(16)));
 typedef uint8_t tl_u8x8 __attribute__((vector_size(8)));
 typedef int8_t tl_i8x8 __attribute__((vector_size(8)));
-typedef double tl_f64x8 __attribute__((vector_size(64)));
-typedef int64_t tl_i64x8 __attribute__((vector_size(64)));
 typedef float tl_f32x4 __attribute__((vector_size(16)));
 typedef double tl_f64x4 __attribute__((vector_size(32)));
 typedef int64_t tl_i64x4 __attribute__((vector_size(32)));
@@ -118,8 +116,6 @@ TL_INLINE int tl_any(tl_i32x8 mask) {
 #endif
 }
 
-TL_INLINE tl_f64x8 tl_widen(tl_f32x8 x) { return __builtin_convertvector(x, tl_f64x8); }
-TL_INLINE tl_f32x8 tl_narrow(tl_f64x8 x) { return __builtin_convertvector(x, tl_f32x8); }
 
 #ifndef FP_FAST_FMAF
 /* a * b + c rounded once, without hardware FMA: exact product in double; the sum's rounding error
@@ -166,16 +162,6 @@ TL_INLINE tl_f32x8 tl_sqrt(tl_f32x8 x) {
 #else
     tl_f32x8 r;
     for (int i = 0; i < TL_LANES; i++) r[i] = __builtin_sqrtf(x[i]);
-    return r;
-#endif
-}
-
-TL_INLINE tl_f64x8 tl_sqrt_f64(tl_f64x8 x) {
-#if __has_builtin(__builtin_elementwise_sqrt)
-    return __builtin_elementwise_sqrt(x);
-#else
-    tl_f64x8 r;
-    for (int i = 0; i < TL_LANES; i++) r[i] = __builtin_sqrt(x[i]);
     return r;
 #endif
 }

@@ -84,33 +84,6 @@ class LoopMayNotRun(Caution):
         )
 
 
-class InitNameAfterLoop(Caution):
-    """After a loop with `init_values=`, the name of an initial value is read instead of the result.
-
-    The initial name still holds the initial value; the loop's result has the name that `pl.yield_`
-    is assigned to.
-    """
-
-    code = "W0202"
-    example = """
-        @pl.jit
-        def kernel(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                start = pl.mul(x, 0.0)
-                for i, (acc,) in pl.range(4, init_values=(start,)):
-                    done = pl.yield_(pl.add(acc, x))
-                out[:] = start
-            return out
-        """
-
-    def __init__(self, use_loc: Loc, name: str, result: str, loop_loc: Loc) -> None:
-        super().__init__(
-            f"`{name}` is the value before the loop, not its result",
-            [Label(use_loc, "the initial value"), Label(loop_loc, "carried from here on")],
-            helps=[f"the loop's result is `{result}`"],
-        )
-
-
 class DirectionIgnored(Caution):
     """A parameter of an inline function is wrapped in `pl.Out` or `pl.InOut`.
 
@@ -123,87 +96,18 @@ class DirectionIgnored(Caution):
         @pl.jit.inline
         def double(x: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
             return pl.add(x, x)
+
+        @pl.jit
+        def kernel(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                out[:] = double(x)
+            return out
         """
 
     def __init__(self, loc: Loc, param: str) -> None:
         super().__init__(
             f"direction of inline parameter `{param}` is ignored",
             [Label(loc, "the caller's value decides")],
-        )
-
-
-class FloatPad(Caution):
-    """A padding value is given as a number and read as one of the padding kinds.
-
-    `pl.fillpad` knows zero, the lowest and the highest value of the dtype. `0`, `-inf` and `inf`
-    are accepted for them; the `pl.PadValue` names say what happens for integers too.
-    """
-
-    code = "W0301"
-    severity = "note"
-    example = """
-        @pl.jit
-        def kernel(x: pl.Tensor[[64, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                tile = pl.slice(x, [16, 128], [0, 0], valid_shape=[16, 100])
-                out[:] = pl.fillpad(tile, pad_value=float("-inf"))
-            return out
-        """
-
-    def __init__(self, loc: Loc, got: object, meaning: str) -> None:
-        super().__init__(f"pad value `{got}` means `{meaning}`", [Label(loc)])
-
-
-class PadNotIdentity(Caution):
-    """A padded value is reduced, and the padding takes part in the result.
-
-    Padding must be the neutral element of the reduction: the lowest value for a maximum, the
-    highest for a minimum, zero for a sum. With zeros, the maximum of a row of negative numbers is
-    0.
-    """
-
-    code = "W0302"
-    example = """
-        @pl.jit
-        def kernel(x: pl.Tensor[[64, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 1], pl.FP32]]):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                tile = pl.slice(x, [16, 128], [0, 0], valid_shape=[16, 100])
-                filled = pl.fillpad(tile, pad_value=pl.PadValue.zero)
-                out[:] = pl.row_max(filled)
-            return out
-        """
-
-    def __init__(self, loc: Loc, op: str, pad_loc: Loc, pad: str, identity: str) -> None:
-        super().__init__(
-            f"`{op}` of a value padded with `{pad}`",
-            [Label(loc, "the padding takes part"), Label(pad_loc, f"padded with `{pad}`")],
-            helps=[f"pad with `{identity}`"],
-        )
-
-
-class SeedIndexKeepsAxis(Caution):
-    """In a `@pl.program`, an index among slices keeps its axis with extent 1.
-
-    `cos[pos, 0:64]` has shape `[1, 64]` there and `[64]` in `@pl.jit` code. Write `cos[pos : pos +
-    1, 0:64]` to mean the same in both.
-    """
-
-    code = "W0303"
-    severity = "note"
-    example = """
-        @pl.program
-        class Program:
-            @pl.function
-            def main(self, x: pl.Tensor[[64, 128], pl.FP32], out: pl.Tensor[[1, 64], pl.FP32]):
-                with pl.incore():
-                    out = pl.assemble(out, pl.exp(x[3, 0:64]), [0, 0])
-                return out
-        """
-
-    def __init__(self, loc: Loc, axis: int, shape: Sequence[object]) -> None:
-        super().__init__(
-            f"index in axis {axis} keeps the axis: the result is `{shape_text(shape)}`",
-            [Label(loc)],
         )
 
 

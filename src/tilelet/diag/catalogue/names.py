@@ -129,11 +129,11 @@ class BranchTypesDiffer(UserError):
         )
 
 
-class TypeChanged(UserError):
-    """A name is bound again to a value of another shape or dtype.
+class DeclaredTypeDiffers(UserError):
+    """A name is annotated with one type and bound to a value of another.
 
-    In a `@pl.program` a name keeps its type, so that each line says what the name holds. Use
-    another name for the new value. (`@pl.jit` functions may rebind freely outside loops.)
+    The annotation is checked, not converted to: cast or reshape the value, or correct the
+    annotation. Without an annotation a name may be bound again to any type outside loops.
     """
 
     code = "E0205"
@@ -141,21 +141,20 @@ class TypeChanged(UserError):
         @pl.program
         class Program:
             @pl.function
-            def main(self, x: pl.Tensor[[16, 128], pl.FP32], out: pl.Tensor[[16, 128], pl.BF16]):
+            def main(self, x: pl.Tensor[[16, 128], pl.FP32], out: pl.Tensor[[16, 128], pl.FP32]):
                 with pl.incore():
-                    y = pl.exp(x)
-                    y = pl.cast(y, pl.BF16)
+                    y: pl.Tensor[[16, 128], pl.BF16] = pl.exp(x)
                     out = pl.assemble(out, y, [0, 0])
                 return out
         """
 
     def __init__(
-        self, loc: Loc, name: str, before_type: str, before_loc: Loc, after_type: str
+        self, loc: Loc, name: str, declared: str, declared_loc: Loc, found: str
     ) -> None:
         super().__init__(
-            f"`{name}` is bound again with another type",
-            [Label(loc, f"now `{after_type}`"), Label(before_loc, f"`{before_type}` here")],
-            helps=["use another name for the new value"],
+            f"`{name}` is declared with another type than its value has",
+            [Label(loc, f"`{found}`"), Label(declared_loc, f"declared `{declared}`")],
+            helps=["convert the value, or correct the annotation"],
         )
 
 
@@ -451,24 +450,23 @@ class ScalarOutput(UserError):
 class NoEntry(UserError):
     """A program has no function that can be its entry.
 
-    The entry is the one Orchestration function, or the one Opaque function; InCore functions are
-    kernels that an entry calls. Add one, or change a function's `type=`.
+    The entry is the one Orchestration function, or the one Opaque function that no other calls; a
+    single InCore function is run as one task. Decorate a method with `@pl.function`.
     """
 
     code = "E0217"
     example = """
         @pl.program
         class Program:
-            @pl.function(type=pl.FunctionType.InCore)
-            def body(self, x: pl.Tensor[[16, 128], pl.FP32]):
+            def main(self, x: pl.Tensor[[16, 128], pl.FP32]):
                 return x
         """
 
     def __init__(self, loc: Loc, program: str) -> None:
         super().__init__(
             f"program `{program}` has no entry function",
-            [Label(loc, "only InCore and inline functions here")],
-            helps=["add a function with `type=pl.FunctionType.Orchestration`"],
+            [Label(loc, "no function of this class can be the entry")],
+            helps=["decorate its main method with `@pl.function`"],
         )
 
 

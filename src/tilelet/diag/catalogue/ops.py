@@ -439,33 +439,6 @@ class BadAxis(UserError):
         )
 
 
-class TensorTileMix(UserError):
-    """One call mixes a tensor in global memory with an on-chip tile.
-
-    In code that uses `pl.load` and `pl.store`, compute ops work on tiles only: load the tensor
-    first.
-    """
-
-    code = "E0317"
-    example = """
-        @pl.program
-        class Program:
-            @pl.function(type=pl.FunctionType.InCore)
-            def body(self, x: pl.Tensor[[16, 128], pl.FP32], out: pl.Tensor[[16, 128], pl.FP32]):
-                tile = pl.load(x, [0, 0], [16, 128])
-                done = pl.add(tile, x)
-                out = pl.store(done, [0, 0], out)
-                return out
-        """
-
-    def __init__(self, op: str, tile_loc: Loc, tensor_loc: Loc) -> None:
-        super().__init__(
-            f"`{op}` mixes a tile and a tensor",
-            [Label(tensor_loc, "a tensor in global memory"), Label(tile_loc, "an on-chip tile")],
-            helps=["bring the tensor on chip with `pl.load`"],
-        )
-
-
 class BadChoice(UserError):
     """An option has a value that is not one of its choices.
 

@@ -273,8 +273,8 @@ class OnlyInScope(UserError):
 class OnlyAtOrchestration(UserError):
     """Something that submits or controls tasks is used inside a scope.
 
-    A task cannot submit tasks or wait for them. Task control and calls of InCore functions belong
-    to the entry function, outside every scope.
+    A task cannot submit tasks or wait for them. Task control belongs to the entry function, outside
+    every scope.
     """
 
     code = "E0411"
@@ -288,7 +288,7 @@ class OnlyAtOrchestration(UserError):
             @pl.function(type=pl.FunctionType.Orchestration)
             def main(self, x: pl.Tensor[[16, 128], pl.FP32]):
                 with pl.incore():
-                    y = self.body(x)
+                    y, tid = pl.submit(self.body, x)
                 return y
         """
 
@@ -332,14 +332,18 @@ class BadPredicate(UserError):
 
     code = "E0413"
     example = """
+        @pl.jit.incore
+        def body(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+            out[:] = pl.exp(x)
+            return out
+
         @pl.jit
         def kernel(
             x: pl.Tensor[[16, 128], pl.FP32],
             flags: pl.Tensor[[1, 8], pl.INT32],
             out: pl.Out[pl.Tensor[[16, 128], pl.FP32]],
         ):
-            with pl.at(level=pl.Level.CORE_GROUP, predicate=(flags[0, 0] + flags[0, 1] > 0)):
-                out[:] = pl.exp(x)
+            out, tid = pl.submit(body, x, out, predicate=(flags[0, 0] + flags[0, 1] > 0))
             return out
         """
 
@@ -369,27 +373,29 @@ class ZeroStep(UserError):
         super().__init__("loop step is zero", [Label(loc, "would never end")])
 
 
-class SpmdBody(UserError):
-    """The body of `with pl.spmd(n):` is not one call of an InCore function.
+class TileLeavesSpmd(UserError):
+    """A tile computed by the blocks of an `spmd` scope is used after it.
 
-    This form launches one kernel on `n` blocks. To write the block's work in place, use the loop
-    form `for i in pl.spmd(n):`.
+    Every block computes its own tile, so there is no single one to hand on. Let each block write
+    its part of a tensor, `out[r : r + 16, :] = ...`, and use the tensor afterwards.
     """
 
     code = "E0415"
     example = """
         @pl.jit
         def kernel(x: pl.Tensor[[64, 128], pl.FP32], out: pl.Out[pl.Tensor[[64, 128], pl.FP32]]):
-            with pl.spmd(4):
-                out[:] = pl.exp(x)
+            for i in pl.spmd(4):
+                y = pl.exp(x)
+            with pl.at(level=pl.Level.CORE_GROUP):
+                out[:] = y
             return out
         """
 
     def __init__(self, loc: Loc, spmd_loc: Loc) -> None:
         super().__init__(
-            "`with pl.spmd` holds exactly one call of an InCore function",
-            [Label(loc, "not such a call"), Label(spmd_loc, "launches one kernel")],
-            helps=["write the body in `for i in pl.spmd(n):`"],
+            "a tile cannot leave the blocks of an `spmd` scope",
+            [Label(loc, "each block has its own"), Label(spmd_loc, "several blocks")],
+            helps=["let each block write its part of a tensor"],
         )
 
 

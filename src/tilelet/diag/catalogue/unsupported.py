@@ -40,7 +40,7 @@ class DistributedOp(UserError):
         @pl.jit
         def kernel(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
             with pl.at(level=pl.Level.CORE_GROUP):
-                pld.put(x, out, peer=1)
+                pl.distributed.put(x, out, peer=1)
             return out
         """
 

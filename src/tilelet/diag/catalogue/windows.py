@@ -284,42 +284,6 @@ class ValidRegionLost(UserError):
         )
 
 
-class ValidShapesDiffer(UserError):
-    """Two operands have different valid regions.
-
-    Elements valid on one side only have no partner. Cut both to the same `valid_shape`, or fill
-    with `pl.fillpad`.
-    """
-
-    code = "E0511"
-    example = """
-        @pl.jit
-        def kernel(x: pl.Tensor[[64, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                a = pl.slice(x, [16, 128], [0, 0], valid_shape=[16, 100])
-                b = pl.slice(x, [16, 128], [0, 0], valid_shape=[16, 64])
-                out[:] = pl.add(a, b)
-            return out
-        """
-
-    def __init__(
-        self,
-        op: str,
-        lhs_loc: Loc,
-        lhs_valid: Sequence[object],
-        rhs_loc: Loc,
-        rhs_valid: Sequence[object],
-    ) -> None:
-        super().__init__(
-            f"operands of `{op}` have different valid regions",
-            [
-                Label(lhs_loc, f"valid `{shape_text(lhs_valid)}`"),
-                Label(rhs_loc, f"valid `{shape_text(rhs_valid)}`"),
-            ],
-            helps=["fill the larger rest with `pl.fillpad`, or slice both alike"],
-        )
-
-
 class ReshapeNeedsCopy(UserError):
     """A tensor in global memory is reshaped, but its window has gaps that no view can skip.
 

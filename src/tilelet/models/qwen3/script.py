@@ -32,12 +32,17 @@ class Model:
     tolerance: float
 
     def run(
-        self, variant: str, *, runtime_cfg: dict[str, Any] | None = None, **sizes: Any
+        self,
+        variant: str,
+        *,
+        runtime_cfg: dict[str, Any] | None = None,
+        switches: dict[str, Any] | None = None,
+        **sizes: Any,
     ) -> RunResult:
-        """Build, run and compare."""
+        """Build, run and compare. `switches` go to `build` only: they change no size."""
         shape = self.shape_for(variant, **sizes)
         return run(
-            self.build(variant, **sizes),
+            self.build(variant, **(switches or {}), **sizes),
             self.specs(shape),
             golden_fn=self.golden(shape),
             rtol=self.tolerance,

@@ -1,0 +1,170 @@
+"""Bitwise ops and shifts, of integers and (where it makes sense) BOOL."""
+
+# The dots say that a body is empty on purpose: an op is its signature and its manual.
+# ruff: noqa: PIE790
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilelet import numerics
+from tilelet.ops import infer, valid
+from tilelet.ops.annotations import Number, Shaped
+from tilelet.ops.infer import BITS, INTEGERS
+from tilelet.ops.reference import of_one, of_two
+from tilelet.ops.registry import Engine, Plane, op
+
+__all__ = [
+    "and_",
+    "ands",
+    "not_",
+    "or_",
+    "ors",
+    "shl",
+    "shls",
+    "shr",
+    "shrs",
+    "xor",
+    "xors",
+]
+
+_BINARY: dict[str, Any] = {
+    "engine": Engine.VEC,
+    "plane": Plane.SCOPE,
+    "valid": valid.meet("lhs", "rhs"),
+}
+_UNARY: dict[str, Any] = {"engine": Engine.VEC, "plane": Plane.SCOPE, "valid": valid.kept("x")}
+
+
+@op(infer=infer.infer_binary(BITS), reference=of_two(numerics.and_), **_BINARY)
+def and_(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
+    """Bitwise and.
+
+    lhs, rhs: integers or BOOL, of one shape or broadcast as in `pl.add`; one may be a number
+    result: the larger shape, promoted dtype
+
+    Example: `low = pl.and_(bits, mask)`
+    """
+    ...
+
+
+@op(infer=infer.infer_with_number(BITS), reference=of_two(numerics.and_), **_BINARY)
+def ands(lhs: Shaped, rhs: Number) -> Shaped:
+    """Bitwise and with a number.
+
+    lhs: a tile of integers or BOOL; rhs: a number, which takes the tile's dtype
+    result: the tile's shape and dtype
+
+    Example: `low = pl.ands(bits, 0xFF)`
+    """
+    ...
+
+
+@op(infer=infer.infer_binary(BITS), reference=of_two(numerics.or_), **_BINARY)
+def or_(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
+    """Bitwise or.
+
+    lhs, rhs: integers or BOOL, of one shape or broadcast as in `pl.add`; one may be a number
+    result: the larger shape, promoted dtype
+
+    Example: `both = pl.or_(a, b)`
+    """
+    ...
+
+
+@op(infer=infer.infer_with_number(BITS), reference=of_two(numerics.or_), **_BINARY)
+def ors(lhs: Shaped, rhs: Number) -> Shaped:
+    """Bitwise or with a number.
+
+    lhs: a tile of integers or BOOL; rhs: a number, which takes the tile's dtype
+    result: the tile's shape and dtype
+
+    Example: `marked = pl.ors(bits, 1)`
+    """
+    ...
+
+
+@op(infer=infer.infer_binary(BITS, "tmp"), reference=of_two(numerics.xor), **_BINARY)
+def xor(lhs: Shaped, rhs: Shaped | Number, tmp: Shaped | None = None) -> Shaped:
+    """Bitwise exclusive or.
+
+    lhs, rhs: integers or BOOL, of one shape or broadcast as in `pl.add`; one may be a number
+    tmp: scratch tile of older code, not needed
+    result: the larger shape, promoted dtype
+
+    Example: `differ = pl.xor(a, b)`
+    """
+    ...
+
+
+@op(infer=infer.infer_with_number(BITS, "tmp"), reference=of_two(numerics.xor), **_BINARY)
+def xors(lhs: Shaped, rhs: Number, tmp: Shaped | None = None) -> Shaped:
+    """Bitwise exclusive or with a number.
+
+    lhs: a tile of integers or BOOL; rhs: a number, which takes the tile's dtype
+    tmp: scratch tile of older code, not needed
+    result: the tile's shape and dtype
+
+    Example: `flipped = pl.xors(bits, 0x80)`
+    """
+    ...
+
+
+@op(infer=infer.infer_unary(BITS), reference=of_one(numerics.not_), **_UNARY)
+def not_(x: Shaped) -> Shaped:
+    """Bitwise complement; logical for BOOL.
+
+    x: integers or BOOL
+    result: x's shape and dtype
+
+    Example: `inverse = pl.not_(mask)`
+    """
+    ...
+
+
+@op(infer=infer.infer_binary(INTEGERS), reference=of_two(numerics.shl), **_BINARY)
+def shl(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
+    """`lhs << rhs`; bits shifted out are lost.
+
+    lhs, rhs: integers, of one shape or broadcast as in `pl.add`; one may be a number
+    result: the larger shape, promoted dtype; 0 if the amount is negative or at least the width
+
+    Example: `shifted = pl.shl(bits, 4)`
+    """
+    ...
+
+
+@op(infer=infer.infer_with_number(INTEGERS), reference=of_two(numerics.shl), **_BINARY)
+def shls(lhs: Shaped, rhs: Number) -> Shaped:
+    """`lhs << rhs` for a number `rhs`.
+
+    lhs: a tile of integers; rhs: a number
+    result: the tile's shape and dtype
+
+    Example: `exponent = pl.shls(bits, 23)`
+    """
+    ...
+
+
+@op(infer=infer.infer_binary(INTEGERS), reference=of_two(numerics.shr), **_BINARY)
+def shr(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
+    """`lhs >> rhs`: signed types copy the sign in, unsigned ones 0.
+
+    lhs, rhs: integers, of one shape or broadcast as in `pl.add`; one may be a number
+    result: the larger shape, promoted dtype; all sign if the amount is at least the width
+
+    Example: `high = pl.shr(bits, 16)`
+    """
+    ...
+
+
+@op(infer=infer.infer_with_number(INTEGERS), reference=of_two(numerics.shr), **_BINARY)
+def shrs(lhs: Shaped, rhs: Number) -> Shaped:
+    """`lhs >> rhs` for a number `rhs`.
+
+    lhs: a tile of integers; rhs: a number
+    result: the tile's shape and dtype
+
+    Example: `exponent = pl.shrs(bits, 23)`
+    """
+    ...

@@ -1,0 +1,317 @@
+"""Unmodified scripts of every era: verdicts, console lines, exit codes, artefacts."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tilelet.cli.main import main
+
+ROOT = Path(__file__).parent.parent.parent
+SCRIPTS = Path(__file__).parent / "scripts"
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def tilelet(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Run:
+    """`tilelet("run", "seed_scale", "-p", "a5")` in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("TILELET_CACHE_DIR", str(tmp_path / "cache"))
+
+    def call(*argv: str) -> tuple[int, str, str]:
+        place = [str(SCRIPTS / f"{a}.py") if (SCRIPTS / f"{a}.py").is_file() else a for a in argv]
+        code = main(place)
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return call
+
+
+def write(text: str) -> str:
+    Path("script.py").write_text(text, encoding="utf-8")
+    return "script.py"
+
+
+def test_the_oldest_style(tilelet: Run) -> None:
+    code, out, err = tilelet("run", "seed_scale")
+    assert code == 0
+    assert out == "  y: PASS (8192/8192 elements matched)\n=== All 1 cases passed ===\n"
+    assert "no `a5` board here" in err
+    (directory,) = Path("build_output").iterdir()
+    assert directory.name.startswith("ScaleProgram_")
+    dumps = sorted(p.name for p in (directory / "passes_dump").iterdir())
+    assert dumps[0] == "00_frontend.py"
+    assert "02_after_Outline.py" in dumps
+
+
+def test_a_simulated_platform_says_nothing_about_boards(tilelet: Run) -> None:
+    assert "board" not in tilelet("run", "seed_scale", "-p", "a2a3sim")[2]
+
+
+def test_a_mismatch_is_1_and_shows_where(tilelet: Run) -> None:
+    code, out, err = tilelet("run", "seed_scale", "--wrong", "-p", "a2a3sim")
+    assert code == 1
+    assert "  y: FAIL (" in out
+    assert "=== 1 of 1 cases failed ===" in out
+    assert "Result: Output 'y' does not match golden.\nMismatched elements: " in out
+    assert "rtol=0.01, atol=0.01" in out
+    assert "Relative L2 error: " in out
+    assert "Worst elements:\n  [" in out
+    assert "First mismatching rows:\n  row [0]: " in out
+    assert "does not match" not in err  # the script printed it, so the runner does not
+
+
+def test_a_script_that_ignores_a_failure_still_exits_1(tilelet: Run) -> None:
+    code, out, err = tilelet("run", "seed_scale", "--wrong", "--ignore", "-p", "a2a3sim")
+    assert code == 1
+    assert "Mismatched elements" not in out
+    assert "Output 'y' does not match golden.\nMismatched elements: " in err
+    (directory,) = Path("build_output").iterdir()
+    assert "Worst elements" in (directory / "report" / "mismatch.txt").read_text()
+
+
+def test_profiling_is_honest_about_what_there_is(tilelet: Run) -> None:
+    for script, flag in [
+        ("seed_scale", "--runtime-profiling"),
+        ("seed_scale", "--enable-profiling"),
+        ("apr_state", "--enable-l2-swimlane"),
+        ("head_jit", "--enable-chip-swimlane"),
+    ]:
+        code, out, _ = tilelet("run", script, "-p", "a2a3sim", flag)
+        assert code == 0
+        assert "profiling: the device model is not part of this version; task counts:\n" in out
+        assert "total" in out
+
+
+def test_the_golden_package(tilelet: Run) -> None:
+    code, out, _ = tilelet("run", "apr_state", "-p", "a2a3")
+    assert code == 0
+    lines = [line.split(" (")[0] for line in out.splitlines()]
+    assert lines[:2] == ["[RUN] compile ...", "[RUN] compile done"]
+    assert "[RUN]   'state' PASS  shape=(32, 64) dtype=torch.float32 " in lines
+    assert lines[-1] == "[RUN] PASS"
+    assert not Path("build_output").exists()
+
+
+def test_goldens_are_computed_once(tilelet: Run) -> None:
+    assert "from the cache" not in tilelet("run", "apr_state")[1]
+    assert "golden unchanged: from the cache" in tilelet("run", "apr_state")[1]
+    assert "from the cache" not in tilelet("run", "apr_state", "--steps", "2")[1]
+    assert "from the cache" not in tilelet("run", "--no-golden-cache", "apr_state")[1]
+
+
+def test_saved_data_is_replayed(tilelet: Run) -> None:
+    assert tilelet("run", "--save-data", "apr_state")[0] == 0
+    (directory,) = Path("build_output").iterdir()
+    files = sorted(str(p.relative_to(directory)) for p in directory.rglob("*.npz"))
+    assert files == ["data/in/state.npz", "data/in/x.npz", "data/out/state.npz"]
+    assert tilelet("run", "apr_state", "--golden-data", str(directory / "data"))[0] == 0
+    assert tilelet("run", "apr_state", "--golden-data", str(directory))[0] == 0
+    # The stored golden is for three steps: with two, the results must differ.
+    assert tilelet("run", "apr_state", "--steps", "2", "--golden-data", str(directory))[0] == 1
+    (directory / "data" / "in" / "x.npz").unlink()
+    code, out, _ = tilelet("run", "apr_state", "--golden-data", str(directory))
+    assert code == 3
+    assert "error[E0612]: no stored data for `x`" in out
+
+
+def test_the_modern_style(tilelet: Run) -> None:
+    code, out, _ = tilelet("run", "head_jit")
+    assert code == 0
+    assert "ratio_allclose(max_error_ratio=0.005): 0/8192 elements not close, 41 allowed" in out
+    assert "(64/64 elements matched)" in out
+
+
+def test_nothing_compared_is_said(tilelet: Run) -> None:
+    code, out, _ = tilelet("run", "head_jit", "--no-golden")
+    assert code == 0
+    assert "[RUN] validation skipped: no golden\n" in out
+    code, out, _ = tilelet("run", "head_jit", "--compile-only")
+    assert code == 0
+    assert "[RUN] validation skipped: the program was only compiled\n" in out
+    assert "runtime ..." not in out
+
+
+def test_kernels_called_directly(tilelet: Run) -> None:
+    assert tilelet("run", "head_direct") == (0, "OK\n", "")
+
+
+def test_counting_tasks(tilelet: Run) -> None:
+    code, out, _ = tilelet("tasks", "seed_scale")
+    assert code == 0
+    assert out == (
+        "ScaleProgram: 1 kernel\n"
+        "  kernel          tasks\n"
+        "  scale_incore_0      4\n"
+        "  total               4\n"
+    )
+    assert tilelet("tasks", "apr_state", "--steps", "7")[1].endswith(
+        "add         7\n  total       7\n"
+    )
+    code, out, err = tilelet("tasks", "head_direct")
+    assert code == 0
+    assert "add_incore_0      2" in out
+    assert "no kernel was executed" in err
+
+
+def test_counting_tasks_for_programs(tilelet: Run) -> None:
+    code, out, _ = tilelet("tasks", "--format", "json", "head_jit")
+    assert code == 0
+    assert json.loads(out)["tasks"] == [
+        {"program": "centre_rows", "total": 4, "kernels": {"centre": 4}}
+    ]
+
+
+def test_results_in_json(tilelet: Run) -> None:
+    code, out, err = tilelet("run", "--format", "json", "seed_scale", "--wrong", "-p", "a2a3")
+    document = json.loads(out)
+    assert code == 1
+    codes = [d["code"] for d in document["diagnostics"]]
+    assert codes == ["W0101", "W0702", "E0624"]
+    assert "Mismatched elements" in document["diagnostics"][-1]["notes"][0]
+    assert document["results"][0]["passed"] is False
+    assert "y: FAIL" in err
+
+
+KERNEL = """
+import pypto.language as pl
+
+@pl.jit
+def kernel(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        out[:, :] = pl.{op}(x[:, :])
+    return out
+"""
+
+
+def test_a_script_that_runs_nothing_is_compiled(tilelet: Run) -> None:
+    code, out, _ = tilelet("run", write(KERNEL.format(op="exp")))
+    assert code == 0
+    assert out == "kernel: compiled, 1 kernel; script.py runs nothing by itself\n"
+    assert "kernel_incore_0      1" in tilelet("tasks", "script.py")[1]
+
+
+def test_a_mistake_in_a_kernel_is_3_with_file_line_and_caret(tilelet: Run) -> None:
+    code, out, err = tilelet("run", write(KERNEL.format(op="expp")))
+    assert (code, out) == (3, "")
+    assert err.startswith("error[E0")
+    assert "--> script.py:7" in err
+    assert "^" in err
+    assert "Traceback" not in err
+
+
+MISTAKES = """
+import pypto.language as pl
+from golden import TensorSpec, run
+import numpy as np
+
+@pl.jit
+def kernel(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        out[:, :] = pl.exp(x[:, :])
+    return out
+
+def golden(t):
+    t["out"][:] = np.exp(t["x"])
+
+x = TensorSpec("x", [16, 128], pl.FP32, np.random.randn)
+out = TensorSpec("out", [16, 128], pl.FP32, is_output=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ("run(kernel, [x], golden)", "kernel"),
+        ("run(kernel, [x, out, out], golden)", "kernel"),
+        (
+            "run(kernel, [TensorSpec('x', [16, 64], pl.FP32), out], golden)",
+            "error[E0",
+        ),
+        ("run(kernel, [x, out], golden, rtol=-1)", "`rtol=-1` in the run configuration"),
+        ("run(kernel, [x, out], golden, tolerance=1)", "there is no `tolerance=`"),
+        ("run(kernel, [x, out], golden, runtime_cfg={'plattform': 'a5'})", "`plattform`"),
+        ("run(kernel, [x, out], golden_fn=3)", "the golden is a `int`"),
+        ("run(kernel, [x, out], lambda t: None)", "wrote none of the outputs `out`"),
+        ("run(kernel, [x, out], lambda t: t['y'])", "KeyError: 'y'"),
+        ("run(kernel, [x, out], golden, compare_fn={'y': len})", "comparison of output `y`"),
+        ("run(kernel, [x, out], golden, compare_fn={'out': len})", "comparison of output `out`"),
+        ("run(kernel, [x, out], golden, runtime_dir='nowhere')", "an existing directory"),
+    ],
+)
+def test_mistakes_in_a_call_of_run(tilelet: Run, call: str, message: str) -> None:
+    code, out, err = tilelet("run", write(MISTAKES + call))
+    assert code == 3
+    assert message in err
+    assert "error[E" in err
+    assert "internal error" not in err
+    assert "[RUN] FAIL" in out
+
+
+def test_a_fault_while_running_names_the_line(tilelet: Run) -> None:
+    text = MISTAKES.replace("x[:, :]", "x[n : n + 16, :]").replace(
+        "    with pl.at", "    n = pl.read(i, [0])\n    with pl.at"
+    )
+    text = text.replace("def kernel(", "def kernel(i: pl.Tensor[[4], pl.INT32], ")
+    call = "run(kernel, [TensorSpec('i', [4], pl.INT32, 5), x, out], golden)"
+    code, _, err = tilelet("run", write(text + call))
+    assert code == 3
+    assert "error[E0501]" in err
+    assert "--> script.py" in err
+
+
+def environment(**extra: str) -> dict[str, str]:
+    return os.environ | {"PYTHONPATH": str(ROOT / "src"), "NO_COLOR": "1"} | extra
+
+
+def test_a_home_that_cannot_be_written_to(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.write_text("not a folder")
+    script = tmp_path / "script.py"
+    script.write_text(MISTAKES + "run(kernel, [x, out], golden)")
+    done = subprocess.run(
+        [sys.executable, "-m", "tilelet.cli", "run", str(script)],
+        env=environment(HOME=str(home), XDG_CACHE_HOME=str(home)),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "[RUN] PASS" in done.stdout
+
+
+def test_without_torch(tmp_path: Path) -> None:
+    blocked = tmp_path / "blocked"
+    blocked.mkdir()
+    (blocked / "torch.py").write_text("raise ImportError('torch is blocked', name='torch')\n")
+    script = tmp_path / "script.py"
+    script.write_text(MISTAKES + "run(kernel, [x, out], golden)")
+    env = environment(TILELET_CACHE_DIR=str(tmp_path / "cache"))
+    env["PYTHONPATH"] += os.pathsep + str(blocked)
+    done = subprocess.run(
+        [sys.executable, "-m", "tilelet.cli", "run", str(script), "-p", "a2a3sim"],
+        env=env,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "[RUN] PASS" in done.stdout
+
+
+def test_a_folder_that_cannot_be_written_to(tilelet: Run) -> None:
+    Path("build_output").write_text("in the way")
+    code, _, err = tilelet("run", "seed_scale", "-p", "a2a3sim")
+    assert code == 0
+    assert "note: no pass dumps: cannot write" in err
+    code, _, err = tilelet("run", "--dump-passes", "apr_state")
+    assert code == 3
