@@ -224,6 +224,8 @@ def golden(t):
     t["out"][:] = np.exp(t["x"])
 
 x = TensorSpec("x", [16, 128], pl.FP32, np.random.randn)
+y = TensorSpec("y", [16, 64], pl.FP32)
+z = TensorSpec("out", [16, 128], pl.BF16, is_output=True)
 out = TensorSpec("out", [16, 128], pl.FP32, is_output=True)
 """
 
@@ -231,12 +233,14 @@ out = TensorSpec("out", [16, 128], pl.FP32, is_output=True)
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        ("run(kernel, [x], golden)", "kernel"),
-        ("run(kernel, [x, out, out], golden)", "kernel"),
+        ("run(kernel, [x], golden)", "error[E0605]: no spec for the parameter `out`"),
+        ("run(kernel, [x, out, out], golden)", "two specs are called `out`"),
+        ("run(kernel, [x, out, y], golden)", "error[E0606]: spec `y` has no parameter"),
         (
-            "run(kernel, [TensorSpec('x', [16, 64], pl.FP32), out], golden)",
-            "error[E0",
+            "run(kernel, [y, out], golden)",
+            "spec `y` has shape `[16, 64]`, the parameter `[16, 128]`",
         ),
+        ("run(kernel, [x, z], golden)", "spec `out` has dtype `pl.BF16`, the parameter `pl.FP32`"),
         ("run(kernel, [x, out], golden, rtol=-1)", "`rtol=-1` in the run configuration"),
         ("run(kernel, [x, out], golden, tolerance=1)", "there is no `tolerance=`"),
         ("run(kernel, [x, out], golden, runtime_cfg={'plattform': 'a5'})", "`plattform`"),

@@ -69,3 +69,8 @@ def test_stores_keep_text_order() -> None:
 def test_live_points_are_after_each_statement() -> None:
     points = flow().live_points(body("a = 1\nb = a\nc = b"), frozenset({"c"}))
     assert [set(p) for p in points] == [{"a"}, {"b"}, {"c"}]
+
+
+def test_yielded_names_are_defined_after_their_loop() -> None:
+    text = "for i, (a,) in r(n, init_values=(z,)):\n    b = pl.yield_(a)"
+    assert live(text, "b") == {"r", "n", "z", "pl"}

@@ -313,7 +313,7 @@ def test_reshape_of_a_partly_valid_value() -> None:
     )
     program = b.program()
     run(program, x=ramp(4, 8), n=8)
-    with pytest.raises(ValidRegionLost, match="`reshape` of a partly valid value"):
+    with pytest.raises(ValidRegionLost, match="reshape` of a partly valid value"):
         run(program, x=ramp(4, 8), n=5)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -149,6 +151,20 @@ def test_grouping_scopes_stay():
     assert [op.name for op in scope.blocks[0].ops] == ["call", "yield"]
 
 
+def test_a_value_that_nothing_uses_is_not_spilled():
+    b = Source()
+    x, out = b.param("x", tensor([4, 16])), b.param("out", tensor([4, 16]))
+
+    def body(s: Source):
+        negated = s.op("neg", x=s.whole(x))
+        return [negated, s.put(out, negated, [0, 0])]
+
+    _, done = b.scope(body)
+    after = apply(b.opaque(done), outline)
+    assert count_ops(after, "create_tensor") == 0
+    assert after.kernels[0].directions == (IN, OUT)
+
+
 # What leaves a scope besides tiles
 
 
@@ -256,8 +272,7 @@ def test_declared_directions_stand():
     k = kernel()
     x, out = k.param("x", tensor([4, 16])), k.param("out", tensor([4, 16]))
     k.put(out, k.op("add", lhs=k.whole(x), rhs=k.whole(out)), [0, 0])
-    fn = k.function("work")
-    fn = type(fn)(**{f: getattr(fn, f) for f in fn.__slots__} | {"attrs": {"declared": (None, OUT)}})
+    fn = replace(k.function("work"), attrs={"declared": (None, OUT)})
     b = Source()
     p, q = b.param("p", tensor([4, 16])), b.param("q", tensor([4, 16]))
     b.call(fn, [p, q])

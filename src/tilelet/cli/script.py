@@ -26,9 +26,9 @@ from tilelet.diag.text import near
 from tilelet.runtime.bugs import bug_text
 from tilelet.runtime.compiler import run_directory
 from tilelet.runtime.session import Session
+from tilelet.runtime.tracebacks import in_package, user_frames, user_traceback
 
 COULD_NOT_RUN = 3
-_PACKAGE = Path(__file__).resolve().parent.parent
 
 
 @dataclass
@@ -139,11 +139,9 @@ class Script:
 
     def _raised(self, error: BaseException) -> Outcome:
         """Any other exception is the script's own: its traceback, without Tilelet's frames."""
-        frames = [f for f in _frames(error) if not _in_package(f)]
-        lines = traceback.format_list(frames) + traceback.format_exception_only(error)
-        text = "".join(["Traceback (most recent call last):\n", *lines]).rstrip()
-        last = frames[-1] if frames else None
-        loc = Loc(last.filename, last.lineno or 0) if last else None
+        text = user_traceback(error)
+        frames = user_frames(error)
+        loc = Loc(frames[-1].filename, frames[-1].lineno or 0) if frames else None
         return Outcome(
             COULD_NOT_RUN, [ScriptRaised(self.path, text, loc).diagnostic], traceback=text
         )
@@ -153,14 +151,6 @@ def _stopped_while_counting() -> Outcome:
     """A script that checks its results stops here, because nothing computed any."""
     print("note: the script stopped at a check of its own: no kernel was executed", file=sys.stderr)
     return Outcome()
-
-
-def _frames(error: BaseException) -> list[traceback.FrameSummary]:
-    return list(traceback.extract_tb(error.__traceback__))
-
-
-def _in_package(frame: traceback.FrameSummary) -> bool:
-    return Path(frame.filename).resolve().is_relative_to(_PACKAGE)
 
 
 def _in_library(frame: traceback.FrameSummary) -> bool:
@@ -173,8 +163,8 @@ def _in_library(frame: traceback.FrameSummary) -> bool:
 
 def _is_ours(error: BaseException) -> bool:
     """Whether an unexpected exception was raised by Tilelet's code rather than the user's."""
-    for frame in reversed(_frames(error)):
-        if _in_package(frame):
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if in_package(frame):
             return True
         if not _in_library(frame):
             return False
@@ -182,7 +172,7 @@ def _is_ours(error: BaseException) -> bool:
 
 
 def _last_user_frame(error: BaseException) -> traceback.FrameSummary | None:
-    users = [f for f in _frames(error) if not _in_package(f) and not _in_library(f)]
+    users = [frame for frame in user_frames(error) if not _in_library(frame)]
     return users[-1] if users else None
 
 

@@ -140,6 +140,8 @@ def build_program(name: str, methods: Mapping[str, KernelFunction], loc: Loc) ->
         )
 
     built = builder.build(lower_all)
+    in_text_order = {m: built.functions[m] for m in methods if m in built.functions}
+    built = built.with_functions({**in_text_order, **built.functions})
     return as_entry(built.main, built)
 
 

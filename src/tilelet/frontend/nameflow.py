@@ -37,6 +37,19 @@ def read_names(node: ast.AST | None) -> Names:
     return frozenset(n.id for n in ast.walk(node) if isinstance(n, ast.Name))
 
 
+def yield_targets(s: ast.For) -> Names:
+    """Names bound by the `pl.yield_` of a loop with `init_values`."""
+    if not isinstance(s.iter, ast.Call) or all(k.arg != "init_values" for k in s.iter.keywords):
+        return NONE
+    found: Names = NONE
+    for inner in s.body:
+        if isinstance(inner, ast.Assign) and isinstance(inner.value, ast.Call):
+            function = inner.value.func
+            if (function.attr if isinstance(function, ast.Attribute) else "") == "yield_":
+                found = found.union(*(target_names(t) for t in inner.targets))
+    return found
+
+
 class NameFlow:
     """Stores and liveness of statement lists, remembered per list."""
 
@@ -116,6 +129,9 @@ class NameFlow:
             case ast.AugAssign():
                 return live | read_names(s.value) | read_names(s.target)
             case ast.For():
+                # A loop may run zero times, so it kills nothing; but what `pl.yield_` binds is
+                # defined after it in any case, by the initial values.
+                live -= yield_targets(s)
                 body = self.live_before(s.body, live) - target_names(s.target)
                 return live | body | read_names(s.iter)
             case ast.While():

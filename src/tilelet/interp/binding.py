@@ -64,7 +64,7 @@ def _tensor(
     if not isinstance(given, np.ndarray):
         raise ArgumentMismatch(param.name, "type", type(given).__name__, type_, param.loc)
     if given.dtype != type_.dtype.numpy:
-        raise ArgumentMismatch(param.name, "dtype", _dtype_text(given), type_.dtype, param.loc)
+        raise ArgumentMismatch(param.name, "dtype", given.dtype, type_.dtype, param.loc)
     expected, got = shape_text(type_.shape), shape_text(given.shape)
     if len(given.shape) != len(type_.shape):
         raise ArgumentMismatch(param.name, "shape", got, expected, param.loc)
@@ -78,10 +78,6 @@ def _tensor(
     if any(stride % given.itemsize for stride in given.strides):
         raise UnknownData(param.name, "an array whose elements overlap or are spaced unevenly")
     return window_of_array(param.name, given, type_.dtype)
-
-
-def _dtype_text(array: np.ndarray[Any, Any]) -> str:
-    return str(array.dtype)
 
 
 def _scalar(param: Value, dtype: DType, given: Argument) -> int | float | bool:
@@ -102,7 +98,8 @@ def _scalar(param: Value, dtype: DType, given: Argument) -> int | float | bool:
         with np.errstate(over="ignore"):
             return float(np.asarray(number).astype(dtype.numpy))
     try:
-        integer = operator.index(given)  # type: ignore[arg-type]
+        # NumPy's own bool is no index.
+        integer = int(given) if isinstance(given, np.bool_) else operator.index(given)  # type: ignore[arg-type]
     except TypeError:
         raise wrong() from None
     if dtype.kind == "bool":

@@ -53,21 +53,22 @@ def window_at(
 ) -> Window:
     """The window of `shape` at `offset`, checked.
 
-    Only the valid part has to lie inside, and with `clamp` not even that: it is cut.
+    Only the valid part has to lie inside, and with `clamp` not even that: it is cut. The window of
+    an overhanging window sees no more of memory than that one does.
     """
-    reach = whole.reach
+    extents = whole.shape
     if valid_shape is None and not clamp and whole.valid is None:
-        for axis, (start, size, extent) in enumerate(zip(offset, shape, reach)):
+        for axis, (start, size, extent) in enumerate(zip(offset, shape, extents)):
             if start < 0 or size < 1 or start + size > extent:
                 raise WindowOutOfRange(loc, axis, start, size, extent, whole.name, runtime=True)
         return whole.slice(offset, shape)
     check_valid(valid_shape, shape, loc)
     needed = shape if valid_shape is None else valid_shape
-    for axis, (start, size, extent) in enumerate(zip(offset, needed, reach)):
+    for axis, (start, size, extent) in enumerate(zip(offset, needed, extents)):
         if start < 0 or shape[axis] < 1 or (start + size > extent and not clamp):
             raise WindowOutOfRange(loc, axis, start, size, extent, whole.name, runtime=True)
-    there = valid_rules.window(reach, tuple(offset), shape)
-    seen = valid_rules.window(whole.valid or whole.shape, tuple(offset), shape)
+    there = valid_rules.window(whole.reach, tuple(offset), shape)
+    seen = valid_rules.window(whole.valid or extents, tuple(offset), shape)
     region = tuple(map(min, needed, there, seen))
     window = whole.slice(offset, shape)
     window.extent = None if there == shape else there

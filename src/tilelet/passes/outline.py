@@ -145,13 +145,17 @@ class _Outliner(Rewriter):
     def _scope(self, scope: ScopeView) -> Sequence[Op]:
         op = scope.op
         body = Rewriter(self.mapping).block(scope.body)
-        inputs = _inputs(Block(body.params, body.ops[:-1]))
-        kernel = self._kernel(scope, body, inputs)
+        ops = body.ops[:-1]
+        handed_on = zip(scope.data_results, yielded(body))
+        needed = {r: v for r, v in handed_on if r in self._first_use}
+        inputs = _inputs(Block(body.params, ops))
+        end = return_op(needed.values(), body.terminator.loc)
+        kernel = self._kernel(scope, Block(body.params, (*ops, end)), inputs)
         self._functions[kernel.function.name] = kernel.function
         position = {v: i for i, v in enumerate(inputs)}
         no_dep = tuple(position[v] for v in values_in((op.args["no_dep"],)) if v in position)
         launch = {**CALL_DEFAULTS, **op.args, "no_dep": no_dep}
-        return self._call(kernel, inputs, replace(op, args=launch), scope.data_results)
+        return self._call(kernel, inputs, replace(op, args=launch), tuple(needed))
 
     def _kernel(self, scope: ScopeView, body: Block, inputs: Sequence[Value]) -> _Kernel:
         op = scope.op
@@ -161,8 +165,7 @@ class _Outliner(Rewriter):
         if body.params:
             (index,) = body.params
             inside[index] = start.emit("get_block_idx", result=index.name)
-        body = Rewriter(inside).block(Block((), body.ops))
-        ops = (*start.ops, *body.ops[:-1], return_op(yielded(body), body.terminator.loc))
+        ops = (*start.ops, *Rewriter(inside).ops(body.ops))
         attrs = {"origin": self._name, "scope": scope.kind, "split": op.args["split"]}
         draft = Function(
             self._fresh_name(scope.hint),

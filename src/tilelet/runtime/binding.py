@@ -11,6 +11,7 @@ import numpy as np
 from tilelet.diag.catalogue.harness import (
     ArgumentCount,
     ArgumentMismatch,
+    BadSpec,
     DynamicDimConflict,
     ExtraSpec,
     MissingSpec,
@@ -31,7 +32,7 @@ class Parameter:
     """A parameter of the entry function."""
 
     name: str
-    type: TensorType | ScalarType
+    type: TensorType | ScalarType | None  # None: a `@pl.jit` parameter that takes what it gets
     direction: Direction
     declared: Direction | None  # what the signature says; None: a plain `pl.Tensor`
     loc: Loc
@@ -55,6 +56,14 @@ def parameters(program: Program) -> list[Parameter]:
         assert isinstance(value.type, TensorType | ScalarType)
         found.append(Parameter(value.name, value.type, direction, said, value.loc))
     return found
+
+
+def jit_parameters(jit_fn: Any) -> list[Parameter]:
+    """The parameters of a `@pl.jit` function, as far as its signature says what they are."""
+    return [
+        Parameter(p.name, p.type, p.direction or Direction.In, p.direction, p.loc)
+        for p in jit_fn.parameters
+    ]
 
 
 class Dims:
@@ -87,9 +96,13 @@ def match_specs(params: Sequence[Parameter], specs: Sequence[Spec]) -> dict[str,
 
     Raises what does not fit: a spec too few or too many, another shape, another dtype.
     """
-    named = {spec.name: spec for spec in specs}
+    named: dict[str, Spec] = {}
+    for spec in specs:
+        if spec.name in named:
+            raise BadSpec(f"two specs are called `{spec.name}`")
+        named[spec.name] = spec
     names = [p.name for p in params]
-    if len(named) == len(specs) == len(params) and set(named) != set(names):
+    if len(specs) == len(params) and set(named) != set(names):
         pairs = list(zip(params, specs))  # other names, same number: the order counts
     else:
         for spec in specs:
@@ -106,6 +119,8 @@ def match_specs(params: Sequence[Parameter], specs: Sequence[Spec]) -> dict[str,
 
 
 def _check_spec(param: Parameter, spec: Spec, dims: Dims) -> None:
+    if param.type is None:
+        return
     if isinstance(param.type, ScalarType):
         if not isinstance(spec, ScalarSpec):
             raise SpecMismatch(spec.name, "kind", "tensor", "scalar", param.loc)
@@ -122,6 +137,25 @@ def _check_spec(param: Parameter, spec: Spec, dims: Dims) -> None:
         raise SpecMismatch(spec.name, "dtype", spec.element, param.type.dtype, param.loc)
 
 
+def check_arguments(params: Sequence[Parameter], args: Sequence[Any]) -> None:
+    """Tensors against the shapes and dtypes that a signature states."""
+    dims = Dims()
+    for param, arg in zip(params, args):
+        if is_array(arg) and dtype_of(arg.dtype) is None:
+            raise UnknownData(param.name, str(arg.dtype))
+        if not isinstance(param.type, TensorType):
+            continue
+        wanted = param.type
+        if not is_array(arg):
+            raise ArgumentMismatch(param.name, "type", type(arg).__name__, "tensor", param.loc)
+        if not dims.fits(param.name, arg.shape, wanted.shape):
+            got = shape_text(arg.shape)
+            raise ArgumentMismatch(param.name, "shape", got, shape_text(wanted.shape), param.loc)
+        dtype = dtype_of(arg.dtype)
+        if dtype is not None and not _same_storage(dtype, wanted.dtype):
+            raise ArgumentMismatch(param.name, "dtype", dtype, wanted.dtype, param.loc)
+
+
 def bind_call(
     kernel: str, params: Sequence[Parameter], args: Sequence[Any]
 ) -> tuple[dict[str, Array | Any], dict[str, Any]]:
@@ -134,6 +168,7 @@ def bind_call(
     given = params if len(args) == len(params) else inputs
     if len(args) != len(given):
         raise ArgumentCount(kernel, len(args), [p.name for p in params], params[0].loc)
+    check_arguments(given, args)
     dims = Dims()
     bound: dict[str, Array | Any] = {}
     written: dict[str, Any] = {}
@@ -165,16 +200,9 @@ def _made_output(
 
 
 def bind_one(param: Parameter, arg: Any) -> Array | Any:
-    """One argument as engines want it: a NumPy array, or a plain number.
-
-    The engine checks shape, dtype and value against the parameter.
-    """
+    """One argument as engines want it: a NumPy array, or a plain number."""
     if isinstance(param.type, ScalarType):
         return arg.item() if is_array(arg) or isinstance(arg, np.generic) else arg
-    if not is_array(arg):
-        raise ArgumentMismatch(param.name, "type", type(arg).__name__, "tensor", param.loc)
-    if dtype_of(arg.dtype) is None:
-        raise UnknownData(param.name, str(arg.dtype), [param.type.dtype.name])
     return as_array(arg)
 
 

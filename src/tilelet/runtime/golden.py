@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import inspect
-import traceback
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +17,7 @@ from tilelet.diag.catalogue.harness import (
 from tilelet.diag.core import Loc
 from tilelet.runtime.arrays import Array, as_array, as_tensor, is_array, is_tensor
 from tilelet.runtime.inputs import seeded
+from tilelet.runtime.tracebacks import user_traceback
 
 Golden = Callable[..., Any]
 Scalar = np.generic
@@ -93,7 +92,7 @@ def _call(
             else:
                 returned = golden(tensors)
     except Exception as error:
-        raise GoldenRaised(_user_traceback(error), golden_loc(golden)) from error
+        raise GoldenRaised(user_traceback(error), golden_loc(golden)) from error
     tensors |= _by_name(returned, outputs)
     added = [name for name in tensors if name not in names]
     if added:
@@ -156,12 +155,3 @@ def _bytes(array: Array) -> Array:
 
 def _same_bits(a: Array, b: Array) -> bool:
     return np.array_equal(*(_bytes(np.ascontiguousarray(x)) for x in (a, b)))
-
-
-def _user_traceback(error: BaseException) -> str:
-    """The traceback from the golden's own frame on; Tilelet's frames say nothing here."""
-    ours = str(Path(__file__).parent)
-    frames = traceback.extract_tb(error.__traceback__)
-    kept = [frame for frame in frames if not frame.filename.startswith(ours)]
-    lines = traceback.format_list(kept) + traceback.format_exception_only(error)
-    return "Traceback (most recent call last):\n" + "".join(lines)

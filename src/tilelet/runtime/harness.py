@@ -17,7 +17,13 @@ from tilelet.ir.core import FunctionKind, Program, walk
 from tilelet.ir.types import ScalarType, TensorType
 from tilelet.runtime import jit_call, reporting, session
 from tilelet.runtime.arrays import Array
-from tilelet.runtime.binding import Parameter, match_specs, scalars_of
+from tilelet.runtime.binding import (
+    Parameter,
+    jit_parameters,
+    match_specs,
+    parameters,
+    scalars_of,
+)
 from tilelet.runtime.bugs import bug_text
 from tilelet.runtime.calls import Case, case_of, is_spec_list
 from tilelet.runtime.compiler import (
@@ -113,9 +119,7 @@ class Runner:
     def run(self) -> None:
         case, console = self.case, self.console
         with console.stage("compile"):
-            compiled = self._compile()
-            passed = _passed_specs(case.program, compiled, case.specs)
-            specs = match_specs(compiled.parameters, passed)
+            compiled, specs = self._compile()
         if self.session.count_only:
             self._count(compiled, specs)
             return
@@ -127,13 +131,17 @@ class Runner:
         if self.directory.exists:
             self.result.work_dir = self.directory.root
 
-    def _compile(self) -> CompiledProgram:
-        program = self.case.program
-        if not isinstance(program, Program):
-            program = _specialise(program, self.case.specs)
-            self.result.test_name = program.name
-        folder = dump_folder(self.directory, self.case.config)
-        return compile_program(program, folder, self.case.config)
+    def _compile(self) -> tuple[CompiledProgram, dict[str, Spec]]:
+        """The compiled program, and the spec of each of its parameters."""
+        program, config = self.case.program, self.case.config
+        if isinstance(program, Program):
+            specs = match_specs(parameters(program), self.case.specs)
+        else:
+            specs = match_specs(jit_parameters(program), self.case.specs)
+            program = program.specialize(*(_example(spec) for spec in specs.values()))
+        compiled = compile_program(program, dump_folder(self.directory, config), config)
+        # An undeclared number of a `@pl.jit` function is part of its text, not a parameter.
+        return compiled, {p.name: specs[p.name] for p in compiled.parameters}
 
     def _count(self, compiled: CompiledProgram, specs: dict[str, Spec]) -> None:
         """`tilelet tasks`: the control program runs, no kernel does."""
@@ -292,27 +300,11 @@ class Runner:
             return  # the report is in the result anyway
 
 
-def _specialise(fn: Any, specs: Sequence[Spec]) -> Program:
-    """The program of a `@pl.jit` function for the shapes and types of the specs."""
-    ordered = list(specs)
-    names = [parameter.name for parameter in fn.parameters]
-    if {s.name for s in specs} == set(names):
-        ordered = sorted(specs, key=lambda s: names.index(s.name))
-    examples = [
-        spec.value
-        if isinstance(spec, ScalarSpec)
-        else jit_call.example(TensorType(spec.shape, spec.element))
-        for spec in ordered
-    ]
-    return fn.specialize(*examples)
-
-
-def _passed_specs(program: Any, compiled: CompiledProgram, specs: Sequence[Spec]) -> list[Spec]:
-    """The specs without numbers that became part of a `@pl.jit` function's text."""
-    if isinstance(program, Program):
-        return list(specs)
-    constant = {p.name for p in program.parameters} - {p.name for p in compiled.parameters}
-    return [s for s in specs if not (isinstance(s, ScalarSpec) and s.name in constant)]
+def _example(spec: Spec) -> Any:
+    """What stands for an argument when a `@pl.jit` function is specialised."""
+    if isinstance(spec, ScalarSpec):
+        return spec.value
+    return jit_call.example(TensorType(spec.shape, spec.element))
 
 
 def _is_fresh(spec: Spec, is_seed: bool) -> bool:

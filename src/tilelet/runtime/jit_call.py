@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from tilelet.ir.core import Direction, Program
+from tilelet.diag.catalogue.harness import ArgumentCount
+from tilelet.ir.core import Program
 from tilelet.ir.types import TensorType
 from tilelet.runtime.arrays import is_array
+from tilelet.runtime.binding import check_arguments, jit_parameters
 from tilelet.runtime.compiler import (
     CompiledProgram,
     compile_program,
@@ -43,15 +45,18 @@ def compile(  # noqa: A001
 def _examples(jit_fn: Any, args: Sequence[Any]) -> list[Any]:
     """The arguments that decide the specialisation, with `pl.Out` ones added if left out."""
     plain = [a.item() if _is_number(a) else a for a in args]
-    given = [p for p in jit_fn.parameters if p.direction is not Direction.Out]
-    left_out = [p for p in jit_fn.parameters if p.direction is Direction.Out]
-    if len(plain) != len(given) or any(not _is_static(p.type) for p in left_out):
-        return plain
-    values = iter(plain)
-    return [example(p.type) if p in left_out else next(values) for p in jit_fn.parameters]
+    params = jit_parameters(jit_fn)
+    left_out = [p for p in params if p.is_pure_output]
+    if len(plain) == len(params) - len(left_out) and all(_is_static(p.type) for p in left_out):
+        values = iter(plain)
+        plain = [example(p.type) if p in left_out else next(values) for p in params]
+    if len(plain) != len(params):
+        raise ArgumentCount(jit_fn.name, len(args), [p.name for p in params], params[0].loc)
+    check_arguments(params, plain)
+    return plain
 
 
-def example(type_: TensorType) -> Any:
+def example(type_: Any) -> Any:
     """An array of this shape and element type which takes no memory: one element, seen as many."""
     return np.broadcast_to(np.zeros((), type_.dtype.numpy), type_.shape)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from tilelet.diag.catalogue.harness import ComparatorFailed
 from tilelet.runtime.arrays import Array, as_array, as_tensor
 from tilelet.runtime.compare import failure_text, scan
+from tilelet.runtime.tracebacks import user_traceback
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Judge:
         try:
             verdict = compare(actual, expected, **context)
         except Exception as error:
-            raise ComparatorFailed(name, "raised", traceback.format_exc()) from error
+            raise ComparatorFailed(name, "raised", user_traceback(error)) from error
         ok, message = verdict if isinstance(verdict, tuple) else (verdict, "")
         title = getattr(compare, "__name__", "comparator")
         first = str(message).strip().split("\n")[0]

@@ -26,6 +26,7 @@ def golden_accumulate(tensors):
 
 def build_tensor_specs(steps):
     import torch
+
     from golden import ScalarSpec, TensorSpec
 
     return [

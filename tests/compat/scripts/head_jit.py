@@ -33,6 +33,7 @@ def golden_centre(tensors):
 
 def build_tensor_specs():
     import torch
+
     from golden import TensorSpec
 
     return [

@@ -208,7 +208,7 @@ TL_INLINE tl_f32x8 tl_sine(tl_f32x8 x, int quadrant, double (*far)(double)) {
 
 TL_INLINE tl_f32x8 tl_cos(tl_f32x8 x) { return tl_sine(x, 1, cos); }
 
-/* The polynomial's last addition would turn -0 into +0 for tiny negative x: there sin x is x. */
+/* The polynomial would lose the sign of -0. */
 TL_INLINE tl_f32x8 tl_sin(tl_f32x8 x) { return tl_select(x == 0.0f, x, tl_sine(x, 0, sin)); }
 
 /* --- ordered reductions ------------------------------------------------------------------------
