@@ -129,7 +129,8 @@ def test_a_script_that_raises_shows_its_own_frames_only(tilelet: Run) -> None:
     script = write("def f():\n    return {}['key']\n\nf()\n")
     code, out, err = tilelet("run", script)
     assert (code, out) == (3, "")
-    assert err.startswith('Traceback (most recent call last):\n  File "script.py", line 4')
+    place = Path("script.py").absolute()
+    assert err.startswith(f'Traceback (most recent call last):\n  File "{place}", line 4')
     assert "KeyError: 'key'\nscript.py:2:1: error[E0706]: `script.py` raised" in err
     assert "tilelet/cli" not in err
 

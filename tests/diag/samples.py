@@ -404,6 +404,7 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     command.AnotherPypto: lambda at: command.AnotherPypto(
         "golden", "scripts/golden", "Tilelet's `golden`", "tilelet run --own golden script.py"
     ),
+    command.NoBoard: lambda at: command.NoBoard("a2a3"),
     # E08xx
     unsupported.UnsupportedConstruct: lambda at: unsupported.UnsupportedConstruct(
         at("@pl.jit.host"), "`@pl.jit.host`", "call the kernel from plain Python"

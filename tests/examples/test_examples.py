@@ -67,16 +67,9 @@ def program_of(path: Path) -> Program:
 
 
 @by_name
-def test_printed_example_parses_to_the_same_text(path: Path) -> None:
-    text = print_program(program_of(path))
-    assert print_program(pl.parse(text)) == text
-
-
-@by_name
-def test_printed_passes_parse_again(path: Path) -> None:
-    """Dumps of every pass are programs: parsing one gives the text of a program again."""
-    texts: list[str] = []
-    run_passes(program_of(path), after=lambda _, program: texts.append(print_program(program)))
-    for text in texts:
-        again = print_program(pl.parse(text))
-        assert print_program(pl.parse(again)) == again
+def test_printed_example_parses_to_the_same_text_after_every_pass(path: Path) -> None:
+    stages = [program_of(path)]
+    run_passes(stages[0], after=lambda _, after: stages.append(after))
+    for stage in stages:
+        text = print_program(stage)
+        assert print_program(pl.parse(text)) == text

@@ -10,6 +10,7 @@ from tilelet import dtypes
 from tilelet.diag.catalogue.scopes import ZeroStep
 from tilelet.diag.catalogue.windows import BlockCount, DependsOnTaskData, IndexOutOfRange
 from tilelet.interp.memory import Window
+from tilelet.interp.tasks import NO_TASK
 from tilelet.ir.core import Direction, FunctionKind, Program, Value
 from tilelet.ir.types import ArrayType, ScalarType, TileType
 
@@ -94,7 +95,7 @@ def test_undef_is_poison() -> None:
     (tile,) = b.scope(lambda s: [s.undef(TileType((2, 8), FP32))])
     returned = run(b.program(x, array, number, tile)).returned
     assert np.isnan(returned[0].array).all()
-    assert returned[1] == (0, 0, 0)
+    assert returned[1] == (NO_TASK,) * 3
     assert returned[2] == 0.0
     assert np.isnan(returned[3].array).all()
 
@@ -132,8 +133,12 @@ def test_scope_task_lists_what_it_takes() -> None:
         return [s.put(out, tile, [n, 0]), tile]
 
     b.scope(work)
-    execution = run(b.program(), x=ramp(32, 8), out=np.zeros((32, 8), np.float32), n=3)
-    (task,) = execution.tasks
+    program = b.program()
+    arguments = {"x": ramp(32, 8), "out": np.zeros((32, 8), np.float32), "n": 3}
+    (task,) = run(program, **arguments).tasks
+    (same,) = run(program, execute=False, **arguments).tasks
+    assert same.directions == task.directions
+    assert [w.shape for w, _ in same.windows] == [w.shape for w, _ in task.windows]
     (window, how), (target, writes), (scalar, _), (spilled, fresh) = task.args
     assert (window.shape, window.offset, how) == ((16, 8), 128, Direction.In)
     assert (target.name, target.buffer.origin) == ("out", "param")
@@ -199,6 +204,22 @@ def test_spill_is_fresh_memory_each_time() -> None:
     written = [t.windows[-1][0].buffer.id for t in execution.tasks if t.kernel == "produce"]
     assert len(set(written)) == 4
     assert execution.returned[0].buffer.id == written[-1]
+
+
+def test_a_tile_handed_on_twice_is_spilled_once() -> None:
+    b = Build()
+    x = b.param("x", tensor([2, 8]))
+
+    def work(s):
+        tile = s.op("exp", x=s.whole(x))
+        return [tile, x, tile]
+
+    program = b.program(*b.scope(work))
+    for execute in (True, False):
+        execution = run(program, execute=execute, x=ramp(2, 8))
+        first, _, second = execution.returned
+        assert first.buffer.id == second.buffer.id
+        assert [w.name for w, _ in execution.tasks[0].windows] == ["x", "exp"]
 
 
 def test_spmd_runs_every_block_in_one_task() -> None:
@@ -382,6 +403,18 @@ def test_predicate_is_known_when_counting_unless_a_task_decides_it() -> None:
     assert [t.ran for t in run(predicated(), execute=False).tasks] == [None] * 3
 
 
+def test_result_of_a_task_that_did_not_run_is_poison() -> None:
+    k = kernel()
+    x = k.param("x", tensor([2, 8]))
+    f = k.function("fresh", k.op("exp", x=k.whole(x)))
+    b = Build()
+    flags, x = b.param("flags", tensor([1], dtypes.INT32)), b.param("x", tensor([2, 8]))
+    (y,) = b.call(f, [x], predicate=(flags, (0,), "==", 1))
+    (z,) = b.scope(lambda s: [s.op("neg", x=s.whole(y))])
+    (window,) = run(b.program(z, kernels=[f]), flags=np.zeros(1, np.int32), x=ramp(2, 8)).returned
+    assert np.isnan(window.array).all()
+
+
 # Counting
 
 
@@ -412,6 +445,21 @@ def test_counting_cannot_know_what_tasks_write() -> None:
     assert run(reading_program(), n=n, touch=1).tasks.counts() == {"touch": 1, "work": 6}
     with pytest.raises(DependsOnTaskData, match="`n`"):
         run(reading_program(), execute=False, n=n, touch=1)
+
+
+def test_counting_sees_through_kernels_without_directions() -> None:
+    k = kernel()
+    n = k.param("n", tensor([1, 8], dtypes.INT32))
+    bump = k.function("bump", k.put(n, k.op("add", lhs=k.whole(n), rhs=1), [0, 0]))
+    b = Build()
+    n = b.param("n", tensor([1, 8], dtypes.INT32))
+    (n2,) = b.call(bump, [n])
+    times = b.op("read", x=n2, indices=[0, 0])
+    program = b.program(times, kernels=[bump])
+    (task,) = run(program, n=np.zeros((1, 8), np.int32)).tasks
+    assert task.directions == (Direction.InOut,)
+    with pytest.raises(DependsOnTaskData):
+        run(program, execute=False, n=np.zeros((1, 8), np.int32))
 
 
 def test_counting_touches_no_array() -> None:

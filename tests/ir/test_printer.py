@@ -1,14 +1,16 @@
-"""The printer on hand-built IR: one small function per construct."""
+"""The printer on hand-built IR, one small function per construct; then print, parse, print."""
 
 from __future__ import annotations
 
 import ast
 import enum
 import inspect
+import textwrap
 from typing import Any
 
 import pytest
 
+import tilelet.language as pl
 from tilelet import dtypes
 from tilelet.ir.core import (
     Block,
@@ -21,10 +23,17 @@ from tilelet.ir.core import (
     Value,
 )
 from tilelet.ir.dump import PassDumper
-from tilelet.ir.printer import constant_text, identifier, print_function, print_program
+from tilelet.ir.printer import (
+    constant_text,
+    identifier,
+    print_function,
+    print_program,
+    public_name,
+)
 from tilelet.ir.types import BOOL, INDEX, TASK_ID, SymDim, TensorType, TileType
 from tilelet.ops import structure
-from tilelet.ops.registry import OpSpec
+from tilelet.ops.registry import REGISTRY, OpSpec, spec_of
+from tilelet.passes.pipeline import run_passes
 
 X = TensorType((16, 128), dtypes.FP32)
 TILE = TileType((16, 128), dtypes.FP32)
@@ -272,11 +281,18 @@ def test_while_that_carries_nothing_is_a_plain_while() -> None:
 
 
 def test_if_joins_by_yield_and_drops_an_empty_else() -> None:
-    x, y, c, r = value("x"), value("y"), value("c", BOOL), value("r")
-    joined = Op(structure.IF, {"cond": c}, (r,), (block(out=(x,)), block(out=(y,))))
+    x, y, c, r, q = value("x"), value("y"), value("c", BOOL), value("r"), value("q")
+    arms = (block(out=(x, 1)), block(out=(y, 2)))
+    joined = Op(structure.IF, {"cond": c}, (r, q), arms)
     plain = Op(structure.IF, {"cond": c}, (), (block(), block()))
     assert body_of(function((x, y, c), joined, plain, out=(r,))) == (
-        "if c:\n    r = pl.yield_(x)\nelse:\n    r = pl.yield_(y)\nif c:\n    pass\nreturn r"
+        "if c:\n"
+        "    q, r = pl.yield_(1, x)\n"
+        "else:\n"
+        "    q, r = pl.yield_(2, y)\n"
+        "if c:\n"
+        "    pass\n"
+        "return r"
     )
 
 
@@ -305,11 +321,6 @@ def test_scope_results_leave_by_name_or_by_an_alias() -> None:
                 "with pl.at(level=pl.Level.CORE_GROUP, "
                 "optimizations=[pl.auto_chunk, pl.split(pl.SplitMode.UP_DOWN)]):"
             ),
-        ),
-        (
-            "chunked",
-            {},
-            "with pl.at(level=pl.Level.CORE_GROUP, optimizations=[pl.auto_chunk]):",
         ),
         ("manual", {}, "with pl.manual_scope():"),
         ("cluster", {}, "with pl.cluster():"),
@@ -422,3 +433,179 @@ def test_pass_dumper_numbers_its_files(tmp_path: Any) -> None:
     written = sorted(f.name for f in (tmp_path / "passes_dump").iterdir())
     assert written == ["00_frontend.py", "01_after_SplitChunks.py", "02_after_Outline.py"]
     assert (tmp_path / "passes_dump" / written[2]).read_text() == print_program(p)
+
+
+def test_chunked_scope_without_chunk_loops_hands_its_options_to_its_scopes() -> None:
+    inner = scope("implied", block(), hint=None)
+    outer = scope("chunked", block(inner), hint="sums", split="UP_DOWN")
+    assert body_of(function((), outer)) == (
+        "with pl.at(level=pl.Level.CORE_GROUP, "
+        'optimizations=[pl.split(pl.SplitMode.UP_DOWN)], name_hint="sums"):\n'
+        "    pass"
+    )
+
+
+def test_every_op_is_called_by_a_name_that_the_language_has() -> None:
+    for op in REGISTRY.values():
+        if op.structural or op.name.startswith("scalar.") or op.name == "breakpoint":
+            continue
+        found: Any = pl
+        for part in public_name(op).split(".")[1:]:
+            found = getattr(found, part)
+        assert spec_of(found) is op, op.name
+
+
+# --- print, parse, print -------------------------------------------------------------------------
+
+KERNEL = """
+@pl.function(type=pl.FunctionType.InCore)
+def k(self, x: pl.Tensor[[64, 64], pl.FP32], out: pl.InOut[pl.Tensor[[64, 64], pl.FP32]]):
+    row = pl.get_block_idx() * 16
+    out = pl.store(pl.add(pl.load(x, [row, 0], [16, 64]), 1.0), [row, 0], out)
+    return out
+"""
+
+PROGRAMS = {
+    "while": """
+        i = 0
+        while i < n:
+            with pl.incore():
+                y = pl.assemble(y, pl.slice(x, [16, 64], [i, 0]), [i, 0])
+            i = i + 16
+        return y""",
+    "explicit while": """
+        for (i,) in pl.while_(init_values=(0,)):
+            pl.cond(i + 1 < n)
+            j = i + 2
+            last = pl.yield_(j)
+        with pl.incore():
+            y = pl.assemble(y, pl.slice(x, [16, 64], [last, 0]), [0, 0])
+        return y""",
+    "branches": """
+        if n > 3:
+            k = 0
+            if n > 5 and n < 9:
+                k = 16
+        else:
+            k = 32
+        with pl.at(level=pl.Level.CORE_GROUP):
+            t = pl.slice(x, [16, 64], [k, 0])
+            if n == 4:
+                t = pl.add(t, 1.0)
+                s = pl.mul(t, 2.0)
+            else:
+                s = t
+            y = pl.assemble(y, pl.add(s, t), [0, 0])
+        return y""",
+    "break": """
+        for i in pl.range(4):
+            if i == n:
+                break
+            with pl.incore():
+                y = pl.assemble(y, pl.slice(x, [16, 64], [i * 16, 0]), [i * 16, 0])
+        return y""",
+    "first bound in a loop": """
+        for i in pl.range(n):
+            with pl.incore():
+                t = pl.slice(x, [16, 64], [i * 16, 0])
+        with pl.incore():
+            y = pl.assemble(y, pl.add(t, 1.0), [0, 0])
+        return y""",
+    "unroll": """
+        for i in pl.unroll(4):
+            with pl.incore():
+                y = pl.assemble(y, pl.slice(x, [16, 64], [i * 16, 0]), [i * 16, 0])
+        return y""",
+    "sequential chunk": """
+        with pl.auto_incore():
+            for i in pl.unroll(0, 4, chunk=2):
+                y = pl.assemble(y, pl.add(pl.slice(x, [16, 64], [i * 16, 0]), 1.0), [i * 16, 0])
+        return y""",
+    "chunk nest": """
+        with pl.auto_incore(split=pl.SplitMode.UP_DOWN):
+            z = pl.create_tensor([64, 64], dtype=pl.FP32)
+            z = pl.assemble(z, pl.full([64, 64], dtype=pl.FP32, value=1.0), [0, 0])
+            for i in pl.parallel(0, 4, chunk=3, chunk_policy="leading_full"):
+                for j in pl.parallel(0, 4, chunk=2):
+                    t = pl.slice(x, [16, 16], [i * 16, j * 16])
+                    u = pl.slice(z, [16, 16], [i * 16, j * 16])
+                    y = pl.assemble(y, pl.add(t, u), [i * 16, j * 16])
+        return y""",
+    "implied scope": """
+        b = pl.add(pl.slice(x, [16, 64], [0, 0]), 1.0)
+        c = pl.mul(b, 2.0)
+        y = pl.assemble(y, c, [0, 0])
+        return y""",
+    "task control": """
+        with pl.manual_scope():
+            with pl.at(level=pl.Level.CORE_GROUP, name_hint="first") as t0:
+                y = pl.assemble(y, pl.slice(x, [16, 64], [0, 0]), [0, 0])
+            with pl.at(level=pl.Level.CORE_GROUP, deps=[t0], no_dep_args=[x]) as t1:
+                y = pl.assemble(y, pl.slice(x, [16, 64], [16, 0]), [0, 0])
+            y, t2 = pl.submit(self.k, pl.no_dep(x), y, deps=[t0, t1], predicate=(x[0, 0] > 0))
+            y, t3 = pl.spmd_submit(self.k, x, y, core_num=4, deps=[t2])
+            y = self.k(x, y)
+        return y""",
+    "spmd": """
+        for b in pl.spmd(4, name_hint="rows"):
+            t = pl.slice(x, [16, 64], [b * 16, 0])
+            y = pl.assemble(y, pl.add(t, 1.0), [b * 16, 0])
+        with pl.spmd(4) as tid:
+            i = pl.get_block_idx()
+            y = pl.assemble(y, pl.add(pl.slice(x, [16, 64], [i * 16, 0]), 1.0), [i * 16, 0])
+        with pl.spmd(2, deps=[tid]):
+            y = self.k(x, y)
+        return y""",
+    "dynamic shape": """
+        rows = pl.tensor.dim(z, 0)
+        for i in pl.parallel(0, rows, 16):
+            with pl.incore():
+                t = pl.slice(z, [16, 64], [i, 0], valid_shape=[pl.min(16, rows - i), 64])
+                y = pl.assemble(y, pl.exp(t), [i, 0])
+        return y""",
+    "scalars": """
+        a = n * 2 + 1
+        b = (a << 2) // 3 % 5
+        d = pl.const(7, pl.INT32) - pl.max(a, b)
+        column = pl.cast(-d, pl.INDEX)
+        counts = pl.array.create(4, pl.INT32)
+        counts[0] = n
+        if not (d < 0) or counts[0] == 3:
+            with pl.incore():
+                t = pl.full([16, 64], dtype=pl.FP32, value=float("-inf"))
+                t = pl.fillpad(pl.set_validshape(t, 8, 64), pad_value=pl.PadValue.max)
+                y = pl.assemble(y, t, [0, column])
+                pl.write(y, [0, 0], pl.read(x, [0, 0]))
+                breakpoint()
+        return y""",
+    "pipeline": """
+        with pl.incore():
+            acc = pl.full([16, 64], dtype=pl.FP32, value=0.0)
+            for i in pl.pipeline(0, 4, stage=2):
+                acc = pl.add(acc, pl.slice(x, [16, 64], [i * 16, 0]))
+            y = pl.assemble(y, acc, [0, 0])
+        return y""",
+}
+
+
+@pytest.mark.parametrize("body", PROGRAMS.values(), ids=PROGRAMS.keys())
+def test_printed_text_parses_to_the_same_text_after_every_pass(body: str) -> None:
+    text = "\n".join(
+        [
+            "import tilelet.language as pl",
+            'M = pl.dynamic("M")',
+            "@pl.program",
+            "class P:",
+            textwrap.indent(KERNEL, "    "),
+            "    @pl.function(type=pl.FunctionType.Opaque)",
+            "    def main(self, x: pl.Tensor[[64, 64], pl.FP32], y: pl.Tensor[[64, 64], pl.FP32],",
+            "             z: pl.Tensor[[M, 64], pl.FP32], n: pl.Scalar[pl.INT32]):",
+            textwrap.indent(textwrap.dedent(body), "        "),
+        ]
+    )
+    built = pl.parse(text)
+    stages = [built]
+    run_passes(built, after=lambda _, after: stages.append(after))
+    for stage in stages:
+        printed = print_program(stage)
+        assert print_program(pl.parse(printed)) == printed

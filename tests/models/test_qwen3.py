@@ -14,6 +14,7 @@ from tilelet.ir.printer import print_program
 from tilelet.models.qwen3 import decode, scope1, scope2, scope3
 from tilelet.models.qwen3.script import Model, main
 from tilelet.models.qwen3.shapes import DecodeShape
+from tilelet.passes.pipeline import run_passes
 from tilelet.runtime import compile_program
 
 # Two batch tiles, several blocks on every axis, remainders in every chunk loop.
@@ -77,9 +78,14 @@ def test_reduced_size_passes_its_golden(
 
 
 @every_program
-def test_printed_program_parses_to_the_same_text(model: Model, variant: str) -> None:
-    text = print_program(model.build(variant, **SMALL))
-    assert print_program(pl.parse(text)) == text
+def test_printed_program_parses_to_the_same_text_after_every_pass(
+    model: Model, variant: str
+) -> None:
+    stages = [model.build(variant, **SMALL)]
+    run_passes(stages[0], after=lambda _, after: stages.append(after))
+    for stage in stages:
+        text = print_program(stage)
+        assert print_program(pl.parse(text)) == text
 
 
 def test_the_golden_notices_the_wrong_rmsnorm(

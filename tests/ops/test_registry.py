@@ -28,10 +28,8 @@ def test_manual_is_complete(spec):
     assert summary.strip().endswith((".", ":"))
     assert rest, "a manual has more than a summary"
     assert re.search(r"^Example: `.*`$", spec.doc, re.MULTILINE)
-    described = spec.doc.partition("\n\n")[2]
     for param in spec.signature.parameters:
         assert re.search(rf"\b{param}\b", spec.doc), f"`{param}` is not described"
-    assert described
     assert spec.engine in Engine
     assert spec.plane in Plane
     assert spec.era in ("SEED", "APR", "HEAD")

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-
 from tests.interp.build import FP32, index, ramp, run, tensor
 from tests.passes.build import Source, apply, count_ops, expected, results, same_results, text
+
 from tilelet import dtypes
 from tilelet.ir.core import Program, Value
 from tilelet.ir.types import SymDim
@@ -58,9 +58,7 @@ def blocks(body: Callable[[Source, Value, Value, Value], list[Value]]) -> Progra
     """`for i in range(0, 64, 16)` over `out` and `x`, both [64, 16]."""
     b = Source()
     x, out = b.param("x", tensor([64, 16])), b.param("out", tensor([64, 16]))
-    (done,) = b.loop(
-        [0, 64, 16], lambda c, i, o: body(c, i, x, o), [out], kind="range"
-    )
+    (done,) = b.loop([0, 64, 16], lambda c, i, o: body(c, i, x, o), [out], kind="range")
     return b.opaque(done)
 
 
@@ -80,7 +78,7 @@ def test_scope_result_in_a_loop():
                 part = pl.slice(out, [16, 16], [i, 0])
                 part_1 = self.main_incore_0(x, i, part)
             return out
-        """)
+        """)  # noqa: E501
 
 
 def test_row_filled_by_scopes_in_inner_loops():
@@ -194,9 +192,7 @@ def test_only_one_of_two_branches_assembles():
     n = b.param("n", index())
     x, out = b.param("x", tensor([64, 16])), b.param("out", tensor([64, 16]))
     cond = b.scalar("lt", n, 3)
-    (done,) = b.if_(
-        cond, lambda t: [t.put(out, compute(t, x, [16, 0]), [32, 0])], lambda _: [out]
-    )
+    (done,) = b.if_(cond, lambda t: [t.put(out, compute(t, x, [16, 0]), [32, 0])], lambda _: [out])
     before = b.opaque(done)
     for n_value in (2, 3):
         assert_alias(before, n=n_value, **SMALL)
@@ -216,7 +212,7 @@ def test_a_parameter_is_copied():
             tile = pl.slice(x, [16, 16], [0, 0])
             out_1 = pl.assemble(out, tile, [32, 0])
             return out_1
-        """)
+        """)  # noqa: E501
 
 
 def test_made_once_and_assembled_many_times():
@@ -347,9 +343,7 @@ def test_a_big_copy_goes_tile_by_tile():
     b = Source()
     x, out = b.param("x", tensor([3, 5, 5000])), b.param("out", tensor([4, 6, 5008]))
     before = b.opaque(b.put(out, x, [1, 1, 8]))
-    after = assert_copies(
-        before, "not one tensor made", x=ramp(3, 5, 5000), out=zeros(4, 6, 5008)
-    )
+    after = assert_copies(before, "not one tensor made", x=ramp(3, 5, 5000), out=zeros(4, 6, 5008))
     assert count_ops(after, "slice", "copy_0") == 1
     assert "pl.slice(x, [1, 1, 5000]" in text(after, "copy_0")
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-
 from tests.interp.build import FP32, index, kernel, ramp, run, tensor
 from tests.passes.build import Source, apply, count_ops, expected, same_results, text
+
 from tilelet.diag.catalogue.scopes import ScalarLeavesScope
 from tilelet.diag.catalogue.unsupported import UnsupportedConstruct
 from tilelet.ir.core import Direction, FunctionKind, Value, walk
@@ -40,7 +40,7 @@ def test_a_spilled_value_goes_through_a_hidden_parameter():
                 out_2 = self.main_incore_0(y_1, out_1, i)
                 out_3 = pl.yield_(out_2)
             return out_3
-        """)
+        """)  # noqa: E501
     assert text(after, "first") == expected("""
         @pl.function(type=pl.FunctionType.InCore)
         def first(self, x: pl.Tensor[[64, 16], pl.FP32], i: pl.Scalar[pl.INDEX], y: pl.Out[pl.Tensor[[16, 16], pl.FP32]]) -> pl.Tensor[[16, 16], pl.FP32]:
@@ -48,7 +48,7 @@ def test_a_spilled_value_goes_through_a_hidden_parameter():
             y_1 = pl.exp(slice)
             y_2 = pl.assemble(y, y_1, [0, 0])
             return y_2
-        """)
+        """)  # noqa: E501
     assert after.functions["main_incore_0"].directions == (IN, OUT, IN)
     same_results(before, after, x=ramp(64, 16) / 999, out=np.zeros((64, 16), np.float32))
 

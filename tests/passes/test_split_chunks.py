@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from tests.interp.build import index, ramp, run, tensor
 from tests.passes.build import Source, apply, expected, same_results, static_tasks, text
+
 from tilelet.diag.internal import InternalError
 from tilelet.ir.core import Program, Value, walk
 from tilelet.ir.views import ForView, ScopeView

@@ -83,7 +83,7 @@ def test_the_report_shows_counts_worst_elements_norm_and_rows() -> None:
     actual[2, 0] = np.nan
     found = compare.scan(actual, expected, 1e-3, 1e-3)
     text = compare.failure_text("out", found, actual, expected)
-    assert text == "\n".join(
+    assert text.splitlines() == (
         [
             "Output 'out' does not match golden.",
             "Mismatched elements: 2/12 (16.7%)",

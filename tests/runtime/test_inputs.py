@@ -30,7 +30,7 @@ def test_two_runs_get_the_same_data_and_two_tensors_do_not() -> None:
     "draw",
     [
         lambda: torch.randn(8),
-        lambda: np.random.randn(8),
+        lambda: np.random.randn(8),  # noqa: NPY002
         lambda: np.array([random.random() for _ in range(8)]),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import sys
 import sysconfig
 import traceback
@@ -47,12 +48,15 @@ class Script:
 
     def __init__(self, path: str, arguments: Sequence[str]) -> None:
         self.path = path
+        # Absolute, as Python has it: the script may change the working directory.
+        self.file = str(Path(path).absolute())
         self.arguments = list(arguments)
 
     def run(self, now: Session) -> Outcome:
         """Run the file to its end. Only Ctrl-C and a broken pipe come out as exceptions."""
+        linecache.checkcache(self.file)
         try:
-            code = compile(self._source(), self.path, "exec", dont_inherit=True)
+            code = compile(self._source(), self.file, "exec", dont_inherit=True)
         except UserError as error:
             return Outcome(COULD_NOT_RUN, [error.diagnostic])
         except (SyntaxError, ValueError) as error:
@@ -89,7 +93,7 @@ class Script:
     def _as_main(self) -> Iterator[types.ModuleType]:
         """What Python sets up for a script, undone at the end."""
         module = types.ModuleType("__main__")
-        module.__dict__.update(__file__=self.path, __spec__=None, __builtins__=__builtins__)
+        module.__dict__.update(__file__=self.file, __spec__=None, __builtins__=__builtins__)
         saved = sys.modules["__main__"], sys.argv, list(sys.path)
         sys.modules["__main__"] = module
         sys.argv = [self.path, *self.arguments]

@@ -4,4 +4,6 @@
 cycle from this side would find it half done.
 """
 
-import tilelet.language  # noqa: F401
+import tilelet.language as _language
+
+_ = _language

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
+from typing import Any
 
 from tilelet.diag.catalogue.names import BadAnnotation, MissingAnnotation, ScalarOutput
 from tilelet.diag.catalogue.ops import ZeroSizeDim
@@ -25,7 +26,7 @@ class Parameter:
     loc: Loc
 
 
-def value_type(annotation: object) -> Type | None:
+def value_type(annotation: Any) -> Type | None:
     """The IR type of `pl.Tensor[[16, 128], pl.FP32]` and its like; None if it is no such thing."""
     match annotation:
         case language_types.TensorAnnotation():
@@ -56,7 +57,7 @@ def agree(found: Type, declared: Type) -> bool:
     return type(found) is type(declared)
 
 
-def _shape(shape: object) -> tuple[int | SymDim, ...]:
+def _shape(shape: Any) -> tuple[int | SymDim, ...]:
     return tuple(d if isinstance(d, SymDim) else int(d) for d in shape)  # type: ignore[attr-defined]
 
 
@@ -77,7 +78,7 @@ def _parameter(function: KernelFunction, p: ast.arg, names: dict[str, object]) -
     direction: Direction | None = None
     if isinstance(annotation, language_types.DirectionAnnotation):
         direction, annotation = annotation.direction, annotation.inner
-    elif annotation in (language_types.Out, language_types.InOut):
+    elif annotation is language_types.Out or annotation is language_types.InOut:
         direction = Direction.Out if annotation is language_types.Out else Direction.InOut
         annotation = language_types.Tensor
     if annotation is language_types.Tensor or annotation is language_types.Scalar:

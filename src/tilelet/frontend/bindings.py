@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any, TypeAlias, cast
 
 from tilelet.diag.core import Loc, UserError
 from tilelet.ir.core import Const, Value, scalar_dtype
 from tilelet.ir.types import TensorType, TileType
 
-# A binding is a Value, a Const, a compile-time Python object, a tuple of bindings, or Poison.
-Binding = object
+# A Value, a Const, a compile-time Python object, a tuple of bindings, or Poison.
+Binding: TypeAlias = Any
 
 
 class ReportedError(Exception):
@@ -32,14 +33,20 @@ class Poison:
         raise self.error(loc)
 
 
-def is_scalar_constant(x: object) -> bool:
+def items_of(x: Binding) -> tuple[Binding, ...] | None:
+    """The items of a tuple or list; None for anything else."""
+    return tuple(cast("Sequence[Binding]", x)) if isinstance(x, (tuple, list)) else None
+
+
+def is_scalar_constant(x: Binding) -> bool:
     return isinstance(x, (bool, int, float, Const))
 
 
-def is_kernel_value(x: object) -> bool:
+def is_kernel_value(x: Binding) -> bool:
     """Whether `x` is, or contains, something that exists only when the kernel runs."""
-    if isinstance(x, tuple):
-        return any(is_kernel_value(i) for i in x)
+    items = items_of(x)
+    if items is not None:
+        return any(is_kernel_value(i) for i in items)
     return isinstance(x, (Value, Const))
 
 

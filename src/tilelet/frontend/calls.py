@@ -6,7 +6,7 @@ import ast
 import builtins
 import inspect
 import types
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from tilelet import language
@@ -32,6 +32,7 @@ from tilelet.frontend.bindings import (
     Binding,
     describe,
     is_kernel_value,
+    items_of,
 )
 from tilelet.frontend.context import Context, Style
 from tilelet.frontend.emitting import default_args, emit_op, to_arg
@@ -91,13 +92,14 @@ def as_kernel_function(x: object) -> KernelFunction | None:
 # --- ops -----------------------------------------------------------------------------------------
 
 
-def bind(
-    ctx: Context, spec: OpSpec, node: ast.Call, evaluate: Callable[[ast.expr], Arg] | None = None
-) -> tuple[dict[str, Arg], dict[str, Loc]]:
+def bind(ctx: Context, spec: OpSpec, node: ast.Call) -> tuple[dict[str, Arg], dict[str, Loc]]:
     """Arguments of an op call by parameter name, with their places."""
     params = list(spec.signature.parameters.values())
     public = _public_name(node)
-    value_of = evaluate or (lambda n: expressions.evaluate_arg(ctx, n))
+
+    def value_of(n: ast.expr) -> Arg:
+        return expressions.evaluate_arg(ctx, n)
+
     given: dict[str, Arg] = {}
     locs: dict[str, Loc] = {}
     positional = [p for p in params if p.kind is not p.KEYWORD_ONLY]
@@ -210,11 +212,12 @@ def _call_python(ctx: Context, callee: object, node: ast.Call) -> Binding:
     name = ast.unparse(node.func)
     if not callable(callee):
         raise NotCallable(loc, name, type(callee).__name__)
-    args = [expressions.evaluate(ctx, a) for a in node.args]
+    args: list[Binding] = [expressions.evaluate(ctx, a) for a in node.args]
     kwargs = {k.arg: expressions.evaluate(ctx, k.value) for k in node.keywords if k.arg}
     if is_kernel_value(tuple(args)) or is_kernel_value(tuple(kwargs.values())):
-        if callee is len and isinstance(args[0], tuple):
-            return len(args[0])
+        items = items_of(args[0]) if callee is len else None
+        if items is not None:
+            return len(items)
         raise NotCallable(loc, name, type(callee).__name__)
     try:
         return callee(*args, **kwargs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import contextlib
 from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -110,9 +111,8 @@ class Context:
             return found
         if name in self.captured:
             return self.captured[name]
-        builtins = vars(__import__("builtins"))
-        if name in builtins:
-            return builtins[name]
+        if hasattr(builtins, name):
+            return getattr(builtins, name)
         raise UndefinedName(loc, name, close_names(name, [*self.env, *self.captured]))
 
     def emit(

@@ -29,7 +29,7 @@ def _frame_names(depth: int) -> dict[str, object]:
     A method's decorator runs in the class body, whose own frame holds only the class; the
     builder function around it holds the sizes.
     """
-    frame: types.FrameType | None = sys._getframe(depth + 1)
+    frame: types.FrameType | None = sys._getframe(depth + 1)  # pyright: ignore[reportPrivateUsage]
     layers: list[Mapping[str, Any]] = []
     while frame is not None and frame.f_code.co_name != "<module>":
         layers.append(frame.f_locals)
@@ -98,7 +98,7 @@ def inline(python: Callable[..., Any]) -> Any:
     )
 
 
-def program(cls: type) -> Program:
+def program(cls: Any) -> Program:
     """Make a program of a class whose methods are decorated with `@pl.function`.
 
     The class is parsed, never instantiated. Its entry is the Orchestration function, or the Opaque
@@ -106,7 +106,7 @@ def program(cls: type) -> Program:
     """
     if not isinstance(cls, type):
         raise BadDecorator(_here(2), "pl.program", "it decorates classes")
-    frame = sys._getframe(1)
+    frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
     source, node = find_class(cls, frame.f_code.co_filename, frame.f_lineno)
     names = _frame_names(1)
     seen: dict[str, Loc] = {}
@@ -146,5 +146,5 @@ def build_program(name: str, methods: Mapping[str, KernelFunction], loc: Loc) ->
 
 
 def _here(depth: int) -> Loc:
-    frame = sys._getframe(depth)
+    frame = sys._getframe(depth)  # pyright: ignore[reportPrivateUsage]
     return Loc(frame.f_code.co_filename, frame.f_lineno, 0, frame.f_lineno, 0)

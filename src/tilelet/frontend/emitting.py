@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import operator
 from collections.abc import Callable, Mapping
+from typing import Any, cast
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from tilelet.diag.catalogue.names import DynamicDimMisuse, UnsupportedCapture
 from tilelet.diag.catalogue.scopes import ComputeOutsideScope, OnlyAtOrchestration, OnlyInScope
 from tilelet.diag.core import Loc
 from tilelet.dtypes import DType
-from tilelet.frontend.bindings import Binding, Poison, is_scalar_constant
+from tilelet.frontend.bindings import Binding, Poison, is_scalar_constant, items_of
 from tilelet.frontend.context import Context, finish_block
 from tilelet.ir.core import Arg, Const, Op, Value, scalar_dtype
 from tilelet.ir.types import ScalarType, SymDim, TensorType, TileType, Type
@@ -28,10 +29,11 @@ def to_arg(ctx: Context, x: Binding, loc: Loc, name: str = "") -> Arg:
         x.raise_at(loc)
     if x is None or isinstance(x, (Value, Const, bool, int, float, str, DType, enum.Enum)):
         return x
-    if isinstance(x, (list, tuple)):
-        return tuple(to_arg(ctx, item, loc, name) for item in x)  # type: ignore[misc]
+    items = items_of(x)
+    if items is not None:
+        return tuple(to_arg(ctx, item, loc, name) for item in items)
     if isinstance(x, np.generic):
-        return x.item()
+        return cast("int | float | bool", x.item())
     if isinstance(x, SymDim):
         return resolve_dim(ctx, x, loc)
     raise UnsupportedCapture(loc, name or "this value", type(x).__name__)
@@ -44,11 +46,11 @@ def resolve_dim(ctx: Context, dim: SymDim, loc: Loc) -> Arg:
         raise DynamicDimMisuse(
             loc, dim.name, "no parameter has this dimension", "read a dimension with `x.shape`"
         )
-    if isinstance(found, tuple):
-        tensor, axis = found
-        args: dict[str, Arg] = {"tensor": tensor, "axis": axis}
-        return emit_op(ctx, REGISTRY["tensor.dim"], args, loc, dim.name)  # type: ignore[return-value]
-    return found  # type: ignore[return-value]
+    place = items_of(found)
+    if place is not None:
+        args: dict[str, Arg] = {"tensor": place[0], "axis": place[1]}
+        return emit_op(ctx, REGISTRY["tensor.dim"], args, loc, dim.name)
+    return found
 
 
 def emit_op(
@@ -91,8 +93,8 @@ def _emit_outside_scope(
         ctx.sink.add(ImplicitScope(loc, spec.name))
     with ctx.nested(scope=loc) as ops:
         inner = emit_op(ctx, spec, args, loc, name, arg_locs)
-    values = inner if isinstance(inner, tuple) else (() if inner is None else (inner,))
-    return emit_scope(ctx, "implied", ops, tuple(values), (), loc)
+    values = items_of(inner) or (inner,)
+    return emit_scope(ctx, "implied", ops, values if inner is not None else (), (), loc)
 
 
 def emit_scope(
@@ -170,19 +172,19 @@ def _note_effects(
 
 # --- scalars -------------------------------------------------------------------------------------
 
-_FOLD: dict[str, Callable[..., object]] = {
-    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "truediv": operator.truediv,
-    "floordiv": operator.floordiv, "mod": operator.mod, "pow": operator.pow,
-    "shl": operator.lshift, "shr": operator.rshift,
-    "bitand": operator.and_, "bitor": operator.or_, "bitxor": operator.xor,
-    "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
-    "eq": operator.eq, "ne": operator.ne, "min": min, "max": max,
-    "and": lambda a, b: a and b, "or": lambda a, b: a or b,
-    "neg": operator.neg, "not": operator.not_, "invert": operator.invert, "pos": operator.pos,
+_py: Any = operator  # its stubs are generic in ways that do not matter here
+_FOLD: dict[str, Callable[..., Binding]] = {
+    "add": _py.add, "sub": _py.sub, "mul": _py.mul, "truediv": _py.truediv,
+    "floordiv": _py.floordiv, "mod": _py.mod, "pow": _py.pow,
+    "shl": _py.lshift, "shr": _py.rshift,
+    "bitand": _py.and_, "bitor": _py.or_, "bitxor": _py.xor,
+    "lt": _py.lt, "le": _py.le, "gt": _py.gt, "ge": _py.ge,
+    "eq": _py.eq, "ne": _py.ne, "min": min, "max": max,
+    "neg": _py.neg, "not": _py.not_, "invert": _py.invert, "pos": _py.pos,
 }  # fmt: skip
 
 
-def fold(operation: str, *values: object) -> object:
+def fold(operation: str, *values: Binding) -> Binding:
     """The operation on compile-time Python objects, as Python does it."""
     return _FOLD[operation](*values)
 

@@ -24,7 +24,7 @@ from tilelet.frontend.bindings import (
 from tilelet.frontend.context import Context, close_names
 from tilelet.frontend.emitting import default_args, emit_op, emit_scalar, fold, to_arg, truncated
 from tilelet.ir.core import Arg, Const, Value
-from tilelet.ir.types import ArrayType, ScalarType, SymDim, TensorType, TileType
+from tilelet.ir.types import SymDim, TensorType, TileType
 from tilelet.language import unsupported
 from tilelet.ops.registry import REGISTRY
 
@@ -113,19 +113,19 @@ def _value_attribute(ctx: Context, value: Value, name: str, loc: Loc) -> Binding
     if isinstance(value.type, (TensorType, TileType)):
         if name == "shape":
             return tuple(
-                d if isinstance(d, int) else to_arg(ctx, _dim_of(ctx, value, axis, d, loc), loc)
+                d if isinstance(d, int) else to_arg(ctx, dim_of(ctx, value, axis, d, loc), loc)
                 for axis, d in enumerate(value.type.shape)
             )
         if name == "dtype":
             return value.type.dtype
         if name in ("bind_dynamic", "reshape", "transpose"):
             return calls.ValueMethod(value, name)
-    elif name == "dtype" and isinstance(value.type, (ScalarType, ArrayType)):
+    elif name == "dtype":
         return value.type.dtype
     raise UnknownAttribute(loc, name, str(value.type), ["shape", "dtype"])
 
 
-def _dim_of(ctx: Context, value: Value, axis: int, dim: SymDim, loc: Loc) -> Binding:
+def dim_of(ctx: Context, value: Value, axis: int, dim: SymDim, loc: Loc) -> Binding:
     if isinstance(ctx.dims.get(dim), int):
         return ctx.dims[dim]
     return emit_op(ctx, REGISTRY["tensor.dim"], {"tensor": value, "axis": axis}, loc, dim.name)

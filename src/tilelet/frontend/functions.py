@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 import functools
-import types
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import CellType
+from typing import Any
 
 from tilelet.diag.core import Loc
 from tilelet.frontend.context import Style
@@ -27,8 +28,8 @@ class KernelFunction:
     style: Style
     generic: bool = False
     is_method: bool = False
-    python: types.FunctionType | None = None
-    frame_names: Mapping[str, object] = field(default_factory=dict)
+    python: Any = None  # a plain function; None if the text was given
+    frame_names: Mapping[str, object] = field(default_factory=dict[str, object])
     given_source: tuple[SourceFile, ast.FunctionDef] | None = None
 
     def __call__(self, *_: object, **__: object) -> object:
@@ -40,7 +41,6 @@ class KernelFunction:
     def _found(self) -> tuple[SourceFile, ast.FunctionDef]:
         if self.given_source is not None:
             return self.given_source
-        assert self.python is not None
         return find_function(self.python)
 
     @property
@@ -82,7 +82,7 @@ class KernelFunction:
         return names
 
 
-def _is_bound(cell: types.CellType) -> bool:
+def _is_bound(cell: CellType) -> bool:
     """Whether the builder has given the name a value yet; if not, reading it is an error."""
     try:
         _ = cell.cell_contents

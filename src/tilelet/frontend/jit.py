@@ -14,6 +14,7 @@ from tilelet.diag.catalogue.ops import WrongArity
 from tilelet.diag.catalogue.unsupported import ExternalKernel, UnsupportedConstruct
 from tilelet.diag.core import UNKNOWN
 from tilelet.frontend import annotations
+from tilelet.frontend.annotations import Parameter
 from tilelet.frontend.context import Style
 from tilelet.frontend.functions import KernelFunction
 from tilelet.frontend.module import Constant, ModuleBuilder, as_entry
@@ -39,7 +40,7 @@ class JitFunction:
         return self.kernel_function.name
 
     @property
-    def parameters(self) -> list[annotations.Parameter]:
+    def parameters(self) -> list[Parameter]:
         return annotations.parameters(self.kernel_function)
 
     def specialize(self, *args: object) -> Program:
@@ -70,12 +71,12 @@ class JitFunction:
             self._programs[key] = as_entry(built.main, built)
         return self._programs[key]
 
-    def __call__(self, *args: object, config: object = None) -> object:
+    def __call__(self, *args: object, config: Any = None) -> Any:
         from tilelet.runtime import jit_call
 
         return jit_call.call(self, args, config)
 
-    def compile(self, *args: object, config: object = None) -> Any:
+    def compile(self, *args: object, config: Any = None) -> Any:
         from tilelet.runtime import jit_call
 
         return jit_call.compile(self, args, config)
@@ -86,7 +87,7 @@ class JitFunction:
         return jit_call.lower(self, args)
 
 
-def _argument_type(p: annotations.Parameter, a: object) -> Type:
+def _argument_type(p: Parameter, a: Any) -> Type:
     """The IR type of an argument: arrays by shape and dtype, numbers as scalars.
 
     A declared symbolic dimension stays symbolic, so that one program serves all its extents.
@@ -107,7 +108,7 @@ def _argument_type(p: annotations.Parameter, a: object) -> Type:
     return TensorType(shape, _dtype_of(a))
 
 
-def _dtype_of(a: object) -> dtypes.DType:
+def _dtype_of(a: Any) -> dtypes.DType:
     found = getattr(a, "dtype", None)
     if isinstance(found, dtypes.DType):
         return found

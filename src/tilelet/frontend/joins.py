@@ -45,6 +45,15 @@ def same_binding(a: Binding, b: Binding) -> bool:
 
 
 @dataclass(frozen=True)
+class Joined:
+    """Both paths' values, of one type."""
+
+    then: Arg
+    other: Arg
+    type: Type
+
+
+@dataclass(frozen=True)
 class Side:
     """One path: its binding, the ops of its block, and where it gave the value."""
 
@@ -63,7 +72,7 @@ def side(name: str, env: Mapping[str, Binding], ops: list[Op], fallback: Loc) ->
 
 def join(
     ctx: Context, name: str, then: Side, other: Side, paths: tuple[str, str]
-) -> tuple[Arg, Arg, Type] | Binding:
+) -> Joined | Binding:
     """Both paths' values with one type; or a binding (a constant, or poison) if that is enough.
 
     `paths` says in words where a name has no value if only the other side defines it.
@@ -80,7 +89,7 @@ def join(
     left, right = type_of(a), type_of(b)
     if left is not None and right is not None:
         if same_type(left, right):
-            return a, b, left  # type: ignore[return-value]
+            return Joined(a, b, left)
         adapted = _adapt(ctx, then, left, other, right)
         if adapted is not None:
             return adapted
@@ -89,20 +98,18 @@ def join(
     )
 
 
-def _adapt(
-    ctx: Context, then: Side, left: Type, other: Side, right: Type
-) -> tuple[Arg, Arg, Type] | None:
+def _adapt(ctx: Context, then: Side, left: Type, other: Side, right: Type) -> Joined | None:
     """A GM tensor against a tile is loaded; a plain number takes the other side's dtype."""
     a, b = then.binding, other.binding
     if isinstance(left, TensorType) and isinstance(right, TileType) and ctx.in_scope:
-        return loaded(ctx, then), b, right  # type: ignore[return-value]
+        return Joined(loaded(ctx, then), b, right)
     if isinstance(left, TileType) and isinstance(right, TensorType) and ctx.in_scope:
-        return a, loaded(ctx, other), left  # type: ignore[return-value]
+        return Joined(a, loaded(ctx, other), left)
     if isinstance(left, ScalarType) and isinstance(right, ScalarType):
         if fits_literal(a, right):
-            return retyped(a, right), b, right  # type: ignore[return-value]
+            return Joined(retyped(a, right), b, right)
         if fits_literal(b, left):
-            return a, retyped(b, left), left  # type: ignore[return-value]
+            return Joined(a, retyped(b, left), left)
     return None
 
 

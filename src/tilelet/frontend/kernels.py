@@ -14,11 +14,20 @@ from tilelet.frontend import annotations, calls, expressions
 from tilelet.frontend.bindings import (
     Binding,
     describe,
+    items_of,
 )
 from tilelet.frontend.context import Context
 from tilelet.frontend.emitting import spilled
 from tilelet.frontend.functions import KernelFunction
-from tilelet.ir.core import Arg, Direction, Function, FunctionKind, Value, scalar_dtype
+from tilelet.ir.core import (
+    Arg,
+    Direction,
+    Function,
+    FunctionKind,
+    Value,
+    returned_params,
+    scalar_dtype,
+)
 from tilelet.ir.types import ArrayType, ScalarType, TensorType, Type
 from tilelet.language import markers
 from tilelet.ops import structure
@@ -84,7 +93,7 @@ def _results(callee: Function, operands: list[Arg]) -> tuple[list[Type], list[Ar
     """Types of what the callee returns, and the operand each one is (None: a new tensor)."""
     types: list[Type] = []
     roots: list[Arg] = []
-    for value, index in zip(callee.returned, callee.attrs["returns"], strict=True):
+    for value, index in zip(callee.returned, returned_params(callee), strict=True):
         operand = operands[index] if index is not None else None
         roots.append(operand)
         if isinstance(operand, Value):
@@ -179,7 +188,7 @@ def dependencies(ctx: Context, node: ast.expr) -> tuple[Arg, ...]:
         values = _comprehension(ctx, node)
     else:
         found = expressions.evaluate(ctx, node)
-        values = list(found) if isinstance(found, (tuple, list)) else [found]
+        values = items_of(found) or (found,)
     out: list[Arg] = []
     for value in values:
         if value is None:
@@ -193,7 +202,7 @@ def dependencies(ctx: Context, node: ast.expr) -> tuple[Arg, ...]:
     return tuple(out)
 
 
-def _comprehension(ctx: Context, node: ast.ListComp) -> list[Binding]:
+def _comprehension(ctx: Context, node: ast.ListComp) -> tuple[Binding, ...]:
     generator = node.generators[0]
     loc = ctx.loc(node)
     simple = len(node.generators) == 1 and not generator.ifs
@@ -217,7 +226,7 @@ def _comprehension(ctx: Context, node: ast.ListComp) -> list[Binding]:
         ctx.env.pop(generator.target.id, None)
     else:
         ctx.env[generator.target.id] = saved
-    return out
+    return tuple(out)
 
 
 def _predicate(ctx: Context, node: ast.expr) -> Arg:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, field
+from collections.abc import Hashable
+from dataclasses import dataclass
 
 from tilelet.diag.catalogue.cautions import LoopMayNotRun, RetiredSpelling
 from tilelet.diag.catalogue.names import TypeChangedInLoop, UndefinedName
@@ -28,6 +29,7 @@ from tilelet.frontend.bindings import (
     Binding,
     Poison,
     describe,
+    items_of,
 )
 from tilelet.frontend.context import Context, finish_block
 from tilelet.frontend.emitting import load, to_arg
@@ -80,10 +82,7 @@ class LoopHeader:
 
 def lower_for(ctx: Context, s: ast.For, live: Names) -> None:
     marker = calls.static_callee(ctx, s.iter) if isinstance(s.iter, ast.Call) else None
-    try:
-        kind = KINDS.get(marker)
-    except TypeError:
-        kind = None
+    kind = KINDS.get(marker) if isinstance(marker, Hashable) else None
     if kind is None or not isinstance(s.iter, ast.Call):
         if ast.unparse(s.iter).startswith("range(") and marker is None:
             raise PythonRange(ctx.loc(s.iter))
@@ -136,7 +135,7 @@ def _loop_keyword(ctx: Context, keyword: ast.keyword, header: LoopHeader) -> Non
         raise LoopKeyword(ctx.loc(keyword), header.kind, name, sorted(KEYWORDS[header.kind]))
     value = expressions.evaluate(ctx, keyword.value)
     if name == "init_values":
-        header.init = tuple(value) if isinstance(value, (tuple, list)) else (value,)
+        header.init = items_of(value) or (value,)
     elif name == "chunk" and value is not None:
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             what = str(value) if isinstance(value, int) else describe(value)
@@ -252,7 +251,6 @@ class Carried:
 class LoopState:
     carried: list[Carried]
     explicit: int = 0  # how many of them come from init_values
-    result_names: list[str] = field(default_factory=list)
 
     def fresh_params(self) -> None:
         for c in self.carried:
@@ -347,9 +345,10 @@ def _state(
     ctx: Context, body: list[ast.stmt], live: Names, header: LoopHeader,
     explicit_names: list[str], exclude: Names, test: Names,
 ) -> tuple[LoopState, list[str]]:  # fmt: skip
+    inits: tuple[Binding, ...] = header.init or ()
     explicit = [
         Carried(n, init, joins.type_of(init), init.loc if isinstance(init, Value) else header.loc)
-        for n, init in zip(explicit_names, header.init or (), strict=True)
+        for n, init in zip(explicit_names, inits, strict=True)
     ]
     for c in explicit:
         if c.type is None:
@@ -506,14 +505,10 @@ def _lower_explicit_while(ctx: Context, s: ast.For, header: LoopHeader, live: Na
     header.init = header.init or ()
     names = _carried_names(ctx, s.target, len(header.init), f"{len(header.init)} carried names")
     first = s.body[0]
-    is_cond = (
-        isinstance(first, ast.Expr)
-        and isinstance(first.value, ast.Call)
-        and calls.static_callee(ctx, first.value) is markers.cond
-    )
-    if not is_cond:
+    call = first.value if isinstance(first, ast.Expr) else None
+    if not isinstance(call, ast.Call) or calls.static_callee(ctx, call) is not markers.cond:
         raise CondNotFirst(ctx.loc(first))
-    test = first.value.args[0]  # type: ignore[attr-defined]
+    test = call.args[0]
     rest = ast.copy_location(ast.While(test, s.body[1:], []), s)
     _lower_condition_loop(ctx, rest, test, header, names, live)
 

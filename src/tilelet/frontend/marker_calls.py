@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
 from tilelet.diag.catalogue.ops import BadArgument, NotConstant, WrongArity
 from tilelet.diag.catalogue.python import (
@@ -25,6 +25,7 @@ from tilelet.frontend.bindings import (
     is_kernel_value,
     is_scalar,
     is_shaped,
+    items_of,
 )
 from tilelet.frontend.context import Context
 from tilelet.frontend.emitting import default_args, emit_op, emit_scalar, to_arg
@@ -39,10 +40,7 @@ Handler = Callable[[Context, ast.Call], Binding]
 
 def handler(callee: object) -> Handler | None:
     """How to lower a call of `callee`, if it is a marker."""
-    try:
-        return _HANDLERS.get(callee)  # type: ignore[arg-type]
-    except TypeError:  # not hashable, so not a marker
-        return None
+    return _HANDLERS.get(callee) if isinstance(callee, Hashable) else None
 
 
 def _positional(ctx: Context, node: ast.Call, name: str, count: int) -> list[Binding]:
@@ -155,8 +153,9 @@ def _shown(ctx: Context, node: ast.expr) -> str:
 
 
 def _type_text(x: Binding) -> str:
-    if isinstance(x, tuple):
-        return "(" + ", ".join(_type_text(i) for i in x) + ")"
+    items = items_of(x)
+    if items is not None:
+        return "(" + ", ".join(_type_text(i) for i in items) + ")"
     return f"{x.name}: {x.type}" if isinstance(x, Value) else str(getattr(x, "value", x))
 
 

@@ -23,7 +23,7 @@ from tilelet.frontend import annotations, expressions, statements
 from tilelet.frontend.bindings import Binding, ValueFacts
 from tilelet.frontend.calls import SelfReference
 from tilelet.frontend.context import Context, close_names
-from tilelet.frontend.emitting import to_arg
+from tilelet.frontend.emitting import spilled, to_arg
 from tilelet.frontend.functions import KernelFunction
 from tilelet.frontend.nameflow import NameFlow
 from tilelet.ir.core import (
@@ -35,6 +35,7 @@ from tilelet.ir.core import (
     Op,
     Program,
     Value,
+    returned_params,
 )
 from tilelet.ir.types import ScalarType, SymDim, TensorType, TileType, Type
 from tilelet.ops import structure
@@ -47,12 +48,14 @@ class ModuleBuilder:
     """The program being built from decorated functions."""
 
     name: str
-    methods: Mapping[str, KernelFunction] = field(default_factory=dict)
+    methods: Mapping[str, KernelFunction] = field(default_factory=dict[str, KernelFunction])
     sink: Sink = field(default_factory=Sink)
-    functions: dict[str, Function] = field(default_factory=dict)
-    inline_stack: list[KernelFunction] = field(default_factory=list)
-    _lowered: dict[tuple[KernelFunction, tuple[Type, ...]], Function] = field(default_factory=dict)
-    _noted: set[str] = field(default_factory=set)
+    functions: dict[str, Function] = field(default_factory=dict[str, Function])
+    inline_stack: list[KernelFunction] = field(default_factory=list[KernelFunction])
+    _lowered: dict[tuple[KernelFunction, tuple[Type, ...]], Function] = field(
+        default_factory=dict[tuple[KernelFunction, tuple[Type, ...]], Function]
+    )
+    _noted: set[str] = field(default_factory=set[str])
 
     def note_retired(self, caution: UserError) -> None:
         """A retired spelling is noted once, however often it is used."""
@@ -273,9 +276,10 @@ def as_entry(function: Function, program: Program) -> Program:
     name = f"{function.name}_main"
     params = tuple(Value(p.name, p.type, p.loc) for p in function.params)
     types: list[Type] = []
-    for value, index in zip(function.returned, function.attrs["returns"], strict=True):
-        t = params[index].type if index is not None else value.type  # type: ignore[union-attr]
-        types.append(TensorType(t.shape, t.dtype) if isinstance(t, TileType) else t)
+    for value, index in zip(function.returned, returned_params(function), strict=True):
+        source = value if index is None else params[index]
+        assert isinstance(source, Value)
+        types.append(spilled(source.type))
     results = tuple(Value(f"result_{i}", t, function.loc) for i, t in enumerate(types))
     args: dict[str, Arg] = {
         "callee": function.name, "operands": params, "deps": (), "no_dep": (), "predicate": None,

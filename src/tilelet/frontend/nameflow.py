@@ -22,7 +22,7 @@ def target_names(target: ast.expr) -> Names:
     if isinstance(target, ast.Name):
         return frozenset({target.id})
     if isinstance(target, (ast.Tuple, ast.List)):
-        return frozenset().union(*(target_names(t) for t in target.elts))
+        return NONE.union(*(target_names(t) for t in target.elts))
     if isinstance(target, ast.Starred):
         return target_names(target.value)
     if isinstance(target, ast.Subscript):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 from tilelet.diag.catalogue.cautions import ImplicitScope, NoEffect, RetiredSpelling
@@ -25,6 +26,7 @@ from tilelet.frontend.bindings import (
     Poison,
     describe,
     is_shaped,
+    items_of,
 )
 from tilelet.frontend.context import Context
 from tilelet.frontend.emitting import emit_scope
@@ -64,7 +66,7 @@ class ScopeInfo:
     count: Arg = None
     deps: tuple[Arg, ...] = ()
     no_dep: tuple[Arg, ...] = ()
-    options: list[Arg] = field(default_factory=list)
+    options: list[Arg] = field(default_factory=list[Arg])
     task_id: bool = False
 
     def arguments(self) -> dict[str, Arg]:
@@ -96,13 +98,12 @@ def parse_header(ctx: Context, node: ast.Call) -> ScopeInfo:
     """`pl.at(...)`, `pl.incore()`, `pl.spmd(n)`, ... as data."""
     marker = calls.static_callee(ctx, node)
     loc = ctx.loc(node)
-    try:
+    allowed: frozenset[str] | None = None
+    if isinstance(marker, Hashable):
         allowed = KEYWORDS.get(marker)
-    except TypeError:
-        allowed = None
     if allowed is None:
         raise NotAScope(loc)
-    name = marker.__name__  # type: ignore[union-attr]
+    name: str = getattr(marker, "__name__", "")
     info = ScopeInfo(GROUPING.get(marker, "incore"), loc)  # type: ignore[arg-type]
     if marker is markers.auto_incore:
         info.kind = "auto"
@@ -176,7 +177,8 @@ def _keyword(ctx: Context, keyword: ast.keyword, scope: str, info: ScopeInfo) ->
 
 
 def _items(value: Binding) -> tuple[Binding, ...]:
-    return tuple(value) if isinstance(value, (tuple, list)) else (value,)
+    found = items_of(value)
+    return (value,) if found is None else found
 
 
 def _set_count(ctx: Context, info: ScopeInfo, node: ast.expr) -> None:
@@ -282,7 +284,7 @@ def _close(
         info.loc,
         **info.arguments(),  # type: ignore[arg-type]
     )
-    results = emitted if isinstance(emitted, tuple) else (emitted,)
+    results = items_of(emitted) or (emitted,)
     by_value = dict(zip(distinct, results, strict=False))
     for name, value in yields.items():
         result = by_value[value]

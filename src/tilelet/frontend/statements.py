@@ -26,10 +26,11 @@ from tilelet.frontend.bindings import (
     Poison,
     ReportedError,
     describe,
+    items_of,
 )
 from tilelet.frontend.context import Context, finish_block
 from tilelet.frontend.nameflow import NONE, Names
-from tilelet.ir.core import Arg, Const, Op, Value, scalar_dtype
+from tilelet.ir.core import Const, Op, Value, scalar_dtype
 from tilelet.ir.types import TileType, Type
 from tilelet.ops import structure
 from tilelet.ops.registry import spec_of
@@ -150,7 +151,7 @@ def assign(ctx: Context, target: ast.expr, value: Binding, at: ast.stmt, fresh: 
     if isinstance(target, ast.Name):
         _bind_name(ctx, target, value, at, fresh)
     elif isinstance(target, (ast.Tuple, ast.List)):
-        parts = value if isinstance(value, (tuple, list)) else None
+        parts = items_of(value)
         if parts is None or len(parts) != len(target.elts):
             got = 1 if parts is None else len(parts)
             where = ctx.loc(at.value) if isinstance(at, ast.Assign) else ctx.loc(at)
@@ -258,13 +259,13 @@ def _if(ctx: Context, s: ast.If, live: Names) -> None:
         for n in (*ctx.flow.stores_in_order(s.body), *ctx.flow.stores_in_order(s.orelse))
         if n in live
     )
-    joined: dict[str, tuple[Arg, Arg, Type]] = {}
+    joined: dict[str, joins.Joined] = {}
     for name in names:
         then = joins.side(name, then_env, then_ops, loc)
         other = joins.side(name, else_env, else_ops, loc)
         paths = ("when the condition holds", "when the condition does not hold")
         found = joins.join(ctx, name, then, other, paths)
-        if isinstance(found, tuple) and len(found) == 3 and isinstance(found[2], Type):
+        if isinstance(found, joins.Joined):
             joined[name] = found
         else:
             ctx.env[name] = found
@@ -276,20 +277,20 @@ def _emit_if(
     condition: Value,
     then_ops: list[Op],
     else_ops: list[Op],
-    joined: dict[str, tuple[Arg, Arg, Type]],
+    joined: dict[str, joins.Joined],
     loc: Loc,
 ) -> None:
     blocks = (
-        finish_block(then_ops, (), tuple(j[0] for j in joined.values()), loc),
-        finish_block(else_ops, (), tuple(j[1] for j in joined.values()), loc),
+        finish_block(then_ops, (), tuple(j.then for j in joined.values()), loc),
+        finish_block(else_ops, (), tuple(j.other for j in joined.values()), loc),
     )
-    types = tuple(j[2] for j in joined.values())
+    types = tuple(j.type for j in joined.values())
     results = ctx.emit(structure.IF, {"cond": condition}, types, loc, tuple(joined), blocks)
-    for (name, (a, b, _)), result in zip(joined.items(), results, strict=True):
+    for (name, join), result in zip(joined.items(), results, strict=True):
         ctx.env[name] = result
-        root = ctx.facts.root_of(a)
-        if root is not None and root is ctx.facts.root_of(b):
-            ctx.facts.note_same(result, a)
+        root = ctx.facts.root_of(join.then)
+        if root is not None and root is ctx.facts.root_of(join.other):
+            ctx.facts.note_same(result, join.then)
 
 
 def check_condition(condition: Binding, loc: Loc) -> None:

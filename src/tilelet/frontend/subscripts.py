@@ -143,7 +143,7 @@ def _extent(ctx: Context, base: Value, axis: int, loc: Loc) -> Arg:
     dim = base.type.shape[axis]
     if isinstance(dim, int):
         return dim
-    return to_arg(ctx, expressions._dim_of(ctx, base, axis, dim, loc), loc)
+    return to_arg(ctx, expressions.dim_of(ctx, base, axis, dim, loc), loc)
 
 
 def _index(ctx: Context, node: ast.expr) -> Arg:

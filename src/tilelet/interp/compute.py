@@ -96,6 +96,8 @@ class Compute:
     __slots__ = (
         "_cut",
         "_fixed",
+        "_memoise",
+        "_memory",
         "_op",
         "_reference",
         "_rule",
@@ -116,6 +118,8 @@ class Compute:
         self._fixed = {"result_type": op.result.type} if spec.takes_result_type else {}
         self._seed = low.state.seed_valid and spec.name not in SEED_TRACKED
         self._shapes = [r.type.shape for r in op.results if isinstance(r.type, TileType)]
+        self._memory: dict[tuple[Shape, ...], list[Shape]] = {}
+        self._memoise = not any(isinstance(v.type, ScalarType) for v in op.operands)
 
     def arrays(self, args: dict[str, Any], regions: Regions) -> tuple[Any, ...]:
         """What the reference gives, always as a tuple."""
@@ -127,7 +131,7 @@ class Compute:
 
     def tiles(self, args: dict[str, Any], regions: Regions) -> list[TileValue]:
         try:
-            valids = [self._valid(args, regions, shape) for shape in self._shapes]
+            valids = self._valids(args, regions)
             if self._cut and any(0 in valid for valid in valids):
                 arrays = self._zeros()
             else:
@@ -144,8 +148,17 @@ class Compute:
             problem = f"{type(error).__name__} in the reference: {error}"
             raise InternalError(problem, self._where, self._op.name, self._op.loc) from error
 
-    def _valid(self, args: dict[str, Any], regions: Regions, shape: Shape) -> Shape:
-        return shape if self._rule is None else self._rule(regions, shape, args)
+    def _valids(self, args: dict[str, Any], regions: Regions) -> list[Shape]:
+        """The valid region of each result."""
+        assert self._rule is not None
+        # Shapes are constant: without run-time numbers only the regions can differ.
+        key = tuple([valid for _, valid in regions.values()])
+        valids = self._memory.get(key) if self._memoise else None
+        if valids is None:
+            valids = [self._rule(regions, shape, args) for shape in self._shapes]
+            if self._memoise:
+                self._memory[key] = valids
+        return valids
 
     def _zeros(self) -> tuple[Array, ...]:
         """Results that have no valid element at all."""
@@ -163,7 +176,7 @@ class Compute:
     def _seed_tile(self, array: Array, shape: Shape, valid: Shape, regions: Regions) -> TileValue:
         """The result when its region is forgotten, or is that of the left operand."""
         data = padded(array, shape, valid) if self._cut and valid != shape else array
-        if self._op.spec.group == "elementwise" and "rhs" in self._op.args:
+        if self._op.spec.group in ("elementwise", "bitwise") and "rhs" in self._op.args:
             left_shape, left_valid = next(iter(regions.values()))
             if left_shape == shape and left_valid != shape:
                 return TileValue(padded(data, shape, left_valid), left_valid)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from tilelet.diag.catalogue.scopes import ZeroStep
+from tilelet.dtypes import TASK_ID
 from tilelet.interp.lowering import Frame, Lowering, Step, lowers
+from tilelet.interp.tasks import NO_TASK
 from tilelet.ir.core import Op
 from tilelet.ir.types import ScalarType, TensorType, TileType
 from tilelet.ir.views import ForView
@@ -88,7 +90,7 @@ def lower_undef(low: Lowering, op: Op) -> Step:
     if isinstance(type_, TileType):
         constant: Any = state.poison_tile(type_.shape, type_.dtype)
     elif isinstance(type_, ScalarType):
-        constant = type_.dtype.numpy.type(0).item()
+        constant = NO_TASK if type_.dtype is TASK_ID else type_.dtype.numpy.type(0).item()
     elif isinstance(type_, TensorType):
         # A dimension that is not known stands for a tensor that nobody may look at anyway.
         shape = tuple([d if isinstance(d, int) else 1 for d in type_.shape])
@@ -98,7 +100,7 @@ def lower_undef(low: Lowering, op: Op) -> Step:
 
         return fresh
     else:
-        constant = (0,) * type_.length
+        constant = (NO_TASK if type_.dtype is TASK_ID else 0,) * type_.length
 
     def step(frame: Frame) -> None:
         frame[result] = constant

@@ -98,7 +98,7 @@ class Lowering:
         """Where `arg` (a value, or a constant with no value inside) is found in the frame."""
         if isinstance(arg, Value):
             return self._slots[arg]
-        constant = _plain(arg)
+        constant = plain(arg)
         # 1, 1.0 and True are equal but not the same constant; nor are 0.0 and -0.0.
         key = repr((type(constant), constant)) if constant is not None else None
         if key not in self._constants:
@@ -145,10 +145,10 @@ class FunctionCode:
         return self._body.run(frame)
 
 
-def _plain(arg: Arg) -> Any:
+def plain(arg: Arg) -> Any:
     """A constant without the dtype it is pinned to."""
     if isinstance(arg, Const):
         return arg.value
     if isinstance(arg, tuple):
-        return tuple([_plain(a) for a in arg])
+        return tuple([plain(a) for a in arg])
     return arg

@@ -80,11 +80,11 @@ class Buffer:
         return self._ghost
 
     def fill(self) -> None:
-        """Give it memory, if it has none yet, with every element as before the first write."""
+        """Make every element what it is before the first write; take memory if there is none."""
+        assert self.initial is not None
         if self.data is None:
-            assert self.initial is not None
             self.data = np.empty(self.nbytes, np.uint8)
-            self.data.view(self.initial.dtype).fill(self.initial[()])
+        self.data.view(self.initial.dtype).fill(self.initial[()])
 
     def __repr__(self) -> str:
         return f"<{self.origin} {self.name!r} #{self.id}, {self.nbytes} bytes>"
@@ -133,6 +133,8 @@ class Window:
     def array(self) -> Array:
         """The memory as a NumPy view (cut to `reach`). Writing to it writes the buffer."""
         if self._array is None:
+            # NumPy would take None for "allocate".
+            assert self.buffer.data is not None
             itemsize = self.dtype.itemsize
             self._array = np.ndarray(
                 self.reach,

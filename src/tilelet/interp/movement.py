@@ -24,7 +24,7 @@ from tilelet.diag.catalogue.windows import (
 from tilelet.diag.core import Loc
 from tilelet.dtypes import DType
 from tilelet.interp.compute import lower_compute
-from tilelet.interp.lowering import Frame, Getter, Lowering, Step, lowers
+from tilelet.interp.lowering import Frame, Getter, Lowering, Step, lowers, plain
 from tilelet.interp.memory import Array, Shape, TileValue, Window, box
 from tilelet.interp.state import State
 from tilelet.ir.core import Arg, Op, Value
@@ -174,7 +174,7 @@ def _as_tuple(arg: Arg) -> tuple[Arg, ...]:
 
 
 def _int_tuple(arg: Arg) -> tuple[int, ...]:
-    return () if arg is None else tuple([a for a in _as_tuple(arg) if isinstance(a, int)])
+    return () if arg is None else plain(_as_tuple(arg))
 
 
 # Windows of tiles: the reference does the work, but trusts its offsets

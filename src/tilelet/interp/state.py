@@ -17,6 +17,7 @@ from tilelet.dtypes import DType
 from tilelet.interp.lowering import FunctionCode
 from tilelet.interp.memory import Array, Buffer, Shape, TileValue, Window, poison, row_major
 from tilelet.interp.tasks import Task, TaskStream
+from tilelet.ir.aliases import infer_directions
 from tilelet.ir.core import Direction, Function, Value
 from tilelet.ir.types import TensorType
 
@@ -48,6 +49,7 @@ class State:
         self.blocks = 1
         self.manual_depth = 0
         self._codes: dict[str, FunctionCode] = {}
+        self._directions: dict[str, tuple[Direction, ...]] = {}
         self._poison_tiles: dict[tuple[Shape, DType], TileValue] = {}
         self._kernel_names = set(functions)
         self._unchecked_bytes = 0
@@ -80,15 +82,27 @@ class State:
             window.buffer.fill()
         return window
 
-    def written_by_task(self, result: Value, shape: Shape, dtype: DType) -> Window:
-        """Fresh memory for a result of a task that is recorded but not run."""
+    def unwritten(self, result: Value, shape: Shape, dtype: DType) -> Window:
+        """Fresh memory for a result of a task that did not run.
+
+        If its predicate kept it from running, the contents are undefined; if tasks are only
+        recorded, unknown.
+        """
+        if self.execute:
+            return self.fresh(result.name, shape, dtype, result.loc)
         return self._window(result.name, shape, dtype, result.loc)
 
     def _window(self, name: str, shape: Shape, dtype: DType, loc: Loc) -> Window:
         nbytes = math.prod(shape) * dtype.itemsize
-        if self.execute:
-            self._check_memory(name, nbytes, loc)
-        return Window(Buffer(name, nbytes), dtype, 0, shape, row_major(shape))
+        data = self._memory(name, nbytes, loc) if self.execute else None
+        return Window(Buffer(name, nbytes, data), dtype, 0, shape, row_major(shape))
+
+    def _memory(self, name: str, nbytes: int, loc: Loc) -> Array:
+        self._check_memory(name, nbytes, loc)
+        try:
+            return np.empty(nbytes, np.uint8)
+        except MemoryError:
+            raise TooBig(name, nbytes, available_memory() or 0, loc) from None
 
     def _check_memory(self, name: str, nbytes: int, loc: Loc) -> None:
         self._unchecked_bytes += nbytes
@@ -101,11 +115,24 @@ class State:
     def _undefined(self, dtype: DType) -> Array:
         return poison(dtype) if self.poison else np.zeros((), dtype.numpy)
 
+    def directions(self, kernel: Function) -> tuple[Direction, ...]:
+        """Directions of a kernel's parameters: as stated, else from what its body does.
+
+        Until the passes have run, a parameter that is written may not be marked so.
+        """
+        if kernel.name not in self._directions:
+            found = infer_directions(kernel, self.functions)
+            self._directions[kernel.name] = tuple(
+                [f if said is Direction.In else said for said, f in zip(kernel.directions, found)]
+            )
+        return self._directions[kernel.name]
+
     def contents(self, window: Window, loc: Loc) -> Array:
         """The memory of a window for the control program to read or write."""
         if not window.buffer.known:
             raise DependsOnTaskData(loc, window.name)
-        window.buffer.fill()
+        if window.buffer.data is None:
+            window.buffer.fill()
         return window.array
 
     def poison_tile(self, shape: Shape, dtype: DType) -> TileValue:
@@ -122,8 +149,6 @@ class State:
         """
         assert isinstance(result.type, TensorType)
         window = self._window(result.name, tile.data.shape, result.type.dtype, result.loc)
-        window.buffer.data = np.empty(window.buffer.nbytes, np.uint8)
-        window.buffer.known = True
         window.array[...] = tile.data
         return window
 

@@ -64,7 +64,8 @@ def _in_core_scope(low: Lowering, op: Op) -> Step:
     inputs = [v for v in free if is_tensor(v)] + [v for v in free if not is_tensor(v)]
     draft = Function("", FunctionKind.InCore, tuple(inputs), (), view.body, op.loc)
     no_dep = tuple([inputs.index(v) for v in values_in((op.args["no_dep"],)) if v in inputs])
-    submit = Submission(low, op, infer_directions(draft, state.functions), no_dep)
+    directions = infer_directions(draft, state.functions)
+    submit = Submission(low, op, yielded(view.body), directions, no_dep)
     submit.kernel = low.kernel_name(view.hint)
     taken = low.get(tuple(inputs))
     index = low.define(view.body.params)
@@ -74,12 +75,12 @@ def _in_core_scope(low: Lowering, op: Op) -> Step:
         body = Sketch(low, view.body, view.data_results).run
 
     def run(frame: Frame, blocks: int | None) -> Values:
-        if blocks is None or not state.execute:
+        if blocks is None:
             return body(frame)
         values: Values = ()
-        for _ in state.each_block(blocks):
+        for block in state.each_block(blocks if state.execute else 1):
             # `with pl.spmd(n)` has no index variable.
-            frame[index] = (state.block,) * len(view.body.params)
+            frame[index] = (block,) * len(view.body.params)
             values = body(frame)
         return values
 
@@ -108,7 +109,7 @@ def lower_call(low: Lowering, op: Op) -> Step:
     positions = op.args["no_dep"] or ()
     assert isinstance(positions, tuple)
     no_dep = tuple([p for p in positions if isinstance(p, int)])
-    submit = Submission(low, op, callee.directions, no_dep)
+    submit = Submission(low, op, callee.returned, state.directions(callee), no_dep)
     submit.kernel = callee.name
     sketch = CalleeSketch(state, callee, view.data_results)
     predicate = _predicate(low, op)
@@ -137,17 +138,30 @@ def lower_call(low: Lowering, op: Op) -> Step:
 class Submission:
     """What recording a task takes, once its scope or call has run.
 
-    A tile among its values is spilled: it goes to fresh global memory, which counts as one more
-    argument, written by the task.
+    A tile among its values (`returned` says which are) is spilled: it goes to fresh global memory,
+    which counts as one more argument, written by the task.
     """
 
     def __init__(
-        self, low: Lowering, op: Op, directions: tuple[Direction, ...], no_dep: tuple[int, ...]
+        self,
+        low: Lowering,
+        op: Op,
+        returned: Sequence[Arg],
+        directions: tuple[Direction, ...],
+        no_dep: tuple[int, ...],
     ) -> None:
         self.kernel = ""
         self.results = slice(0, 0)
         self._state = low.state
-        self._directions = directions
+        tiles = {
+            i: arg
+            for i, arg in enumerate(returned)
+            if isinstance(arg, Value) and isinstance(arg.type, TileType)
+        }
+        # A tile that is handed on twice is one buffer: that of its first place.
+        self._first = {i: returned.index(tile) for i, tile in tiles.items()}
+        self._spilled = list(dict.fromkeys(self._first.values()))
+        self._directions = (*directions, *(Direction.Out,) * len(self._spilled))
         self._no_dep = no_dep
         self._deps = low.get(op.args["deps"])
         count = op.args["count"]
@@ -168,19 +182,19 @@ class Submission:
         self, frame: Frame, arguments: Values, values: Values, blocks: int | None, ran: bool | None
     ) -> None:
         """Record the task and hand on its values."""
-        directions = self._directions
-        spilled = [i for i, v in enumerate(values) if type(v) is TileValue]
-        if spilled:
+        if self._spilled:
             in_memory = list(values)
-            for i in spilled:
-                in_memory[i] = self._state.spill(self._named[i], values[i])
+            for i in self._spilled:
+                if type(values[i]) is TileValue:
+                    in_memory[i] = self._state.spill(self._named[i], values[i])
+            for i, first in self._first.items():
+                in_memory[i] = in_memory[first]
             values = tuple(in_memory)
-            arguments = (*arguments, *[values[i] for i in spilled])
-            directions = (*directions, *(Direction.Out,) * len(spilled))
+            arguments = (*arguments, *[values[i] for i in self._spilled])
         index = self._state.submit(
             self.kernel,
             arguments,
-            directions,
+            self._directions,
             flat_deps(self._deps(frame)),
             self._no_dep,
             ran,
@@ -247,7 +261,7 @@ class Sketch:
             return self._low.get(arg)
         if isinstance(arg.type, TileType):
             shape, dtype, state = arg.type.shape, arg.type.dtype, self._low.state
-            return lambda _: state.written_by_task(result, shape, dtype)
+            return lambda _: state.unwritten(result, shape, dtype)
         if self._find(arg):
             return self._low.get(arg)
 

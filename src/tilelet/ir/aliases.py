@@ -204,9 +204,14 @@ def _call_accesses(call: CallView, functions: Mapping[str, Function]) -> Iterato
             yield v, Direction.In
 
 
-def infer_directions(fn: Function, functions: Mapping[str, Function]) -> tuple[Direction, ...]:
-    """Each parameter's direction: as declared, else from what the body does to its memory."""
-    aliases = Aliases(fn.body, functions)
+def infer_directions(
+    fn: Function, functions: Mapping[str, Function], aliases: Aliases | None = None
+) -> tuple[Direction, ...]:
+    """Each parameter's direction: as declared, else from what the body does to its memory.
+
+    `aliases` is the analysis of the body, if the caller has it already.
+    """
+    aliases = aliases or Aliases(fn.body, functions)
     read: set[Value] = set()
     written: set[Value] = set()
     for op in walk(fn.body):

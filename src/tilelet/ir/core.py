@@ -123,7 +123,7 @@ class Function:
     directions: tuple[Direction, ...]
     body: Block
     loc: Loc = UNKNOWN
-    attrs: Mapping[str, Any] = field(default_factory=dict)
+    attrs: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @property
     def returned(self) -> tuple[Arg, ...]:
@@ -139,7 +139,7 @@ class Program:
     name: str
     functions: Mapping[str, Function]
     entry: str
-    attrs: Mapping[str, Any] = field(default_factory=dict)
+    attrs: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @property
     def main(self) -> Function:
@@ -161,6 +161,11 @@ class Program:
         from tilelet.ir.printer import print_program
 
         return print_program(self)
+
+
+def returned_params(function: Function) -> tuple[int | None, ...]:
+    """For each returned value, the position of the parameter it is; None for a new value."""
+    return function.attrs["returns"]
 
 
 def values_in(args: Any) -> Iterator[Value]:

@@ -126,6 +126,7 @@ class _FunctionPrinter:
         self._lines: list[str] = []
         self._depth = 1
         self._without_header: set[Op] = set()
+        self._wrappers: list[Op] = []  # scopes around the current op that are printed transparently
         self._structural: Mapping[str, Callable[[Op], None]] = {
             "for": self._for,
             "while": self._while,
@@ -272,7 +273,9 @@ class _FunctionPrinter:
         target = self._define(view.index)
         if view.carried:
             target += f", {self._carried_target(view.carried)}"
-        self._emit(f"for {target} in pl.{view.kind}({', '.join(args)}):")
+        # The frontend unrolls at once; an unroll loop that is left in the IR runs like any other.
+        kind = "range" if view.kind == "unroll" else view.kind
+        self._emit(f"for {target} in pl.{kind}({', '.join(args)}):")
         if view.chunk is not None:
             self._note_implied_scope(view.body)
         self._indented(view.body, self._yield_into(op.results))
@@ -333,28 +336,34 @@ class _FunctionPrinter:
 
     def _if(self, op: Op) -> None:
         then, orelse = op.blocks
-        self._emit(f"if {self._arg(op.args['cond'])}:")
-        self._indented(then, self._yield_into(op.results))
-        names = [self._name_of[r] for r in op.results]
-        if not names and len(orelse.ops) == 1:
-            return
 
         def finish(values: tuple[Arg, ...]) -> None:
-            if names:
-                handed_on = ", ".join(self._arg(v) for v in values)
-                self._emit(f"{', '.join(names)} = pl.yield_({handed_on})")
+            # Both arms bind the same names; in name order, since their order means nothing.
+            names = [self._name_of.get(r) or self._define(r) for r in op.results]
+            pairs = sorted(zip(names, map(self._arg, values)))
+            if pairs:
+                targets, handed_on = (", ".join(part) for part in zip(*pairs))
+                self._emit(f"{targets} = pl.yield_({handed_on})")
 
-        self._emit("else:")
-        self._indented(orelse, finish)
+        self._emit(f"if {self._arg(op.args['cond'])}:")
+        self._indented(then, finish)
+        if op.results or len(orelse.ops) > 1:
+            self._emit("else:")
+            self._indented(orelse, finish)
 
     # Scopes
 
     def _scope(self, op: Op) -> None:
         view = ScopeView(op)
         finish = self._leak_into(view)
-        if op in self._without_header:
+        # As text, a chunked scope without chunk loops would be one task: no place for a scope.
+        if op in self._without_header or (
+            view.kind == "chunked" and not _has_chunk_loop(view.body)
+        ):
+            self._wrappers.append(op)
             self._ops(view.body)
             finish(yielded(view.body))
+            self._wrappers.pop()
             return
         self._emit(self._scope_header(op))
         self._depth += 1
@@ -401,20 +410,34 @@ class _FunctionPrinter:
         return f"{head} as {self._define(op.results[-1])}:" if view.has_task_id else f"{head}:"
 
     def _scope_keywords(self, op: Op) -> list[str]:
-        view = ScopeView(op)
+        args = self._with_wrappers(op)
         keywords: list[str] = []
-        optimizations = ["pl.auto_chunk"] if view.kind in ("auto", "chunked") else []
-        if op.args["split"] is not None:
-            optimizations.append(f"pl.split(pl.SplitMode.{op.args['split']})")
+        optimizations = ["pl.auto_chunk"] if args["kind"] in ("auto", "chunked") else []
+        if args["split"] is not None:
+            optimizations.append(f"pl.split(pl.SplitMode.{args['split']})")
         if optimizations:
             keywords.append(f"optimizations=[{', '.join(optimizations)}]")
-        if view.hint is not None:
-            keywords.append(f"name_hint={_string(view.hint)}")
-        if op.args["deps"]:
-            keywords.append(f"deps={self._arg(op.args['deps'])}")
-        if op.args["no_dep"]:
-            keywords.append(f"no_dep_args={self._arg(op.args['no_dep'])}")
-        return keywords + self._pairs(op.args["options"])
+        if args["hint"] is not None:
+            keywords.append(f"name_hint={self._arg(args['hint'])}")
+        if args["deps"]:
+            keywords.append(f"deps={self._arg(args['deps'])}")
+        if args["no_dep"]:
+            keywords.append(f"no_dep_args={self._arg(args['no_dep'])}")
+        return keywords + self._pairs(args["options"])
+
+    def _with_wrappers(self, op: Op) -> dict[str, Arg]:
+        """The scope's arguments, with what transparent scopes around it say about their tasks."""
+        args = dict(op.args)
+        if ScopeView(op).in_core:
+            for wrapper in reversed(self._wrappers):
+                for name in ("hint", "split"):
+                    args[name] = args[name] if args[name] is not None else wrapper.args[name]
+                for name in ("deps", "no_dep", "options"):
+                    own, outer = args[name], wrapper.args[name]
+                    assert isinstance(own, tuple)
+                    assert isinstance(outer, tuple)
+                    args[name] = (*own, *outer)
+        return args
 
     # Calls of kernels
 
@@ -464,6 +487,10 @@ class _FunctionPrinter:
             key, value = pair
             keywords.append(f"{key}={self._arg(value)}")
         return keywords
+
+
+def _has_chunk_loop(block: Block) -> bool:
+    return any(op.name == "for" and ForView(op).chunk is not None for op in walk(block))
 
 
 def _bound_args(op: Op, text: Callable[[Arg], str]) -> Iterator[str]:

@@ -182,10 +182,10 @@ def scatter_mask(dst: Shaped, src: Shaped, mask_pattern: MaskPattern | int | str
 # --- gather --------------------------------------------------------------------------------------
 
 _GATHER_FORMS = (
-    "gather(x, mask_pattern=P, output_dtype=None)",
-    "gather(x, dim=-1, index=I)",
-    "gather(x, index=I)",
-    "gather(x, kvalue=V, cmp_mode=C, out_cols=N)",
+    "pl.gather(x, mask_pattern=P, output_dtype=None)",
+    "pl.gather(x, dim=-1, index=I)",
+    "pl.gather(x, index=I)",
+    "pl.gather(x, kvalue=V, cmp_mode=C, out_cols=N)",
 )
 
 
@@ -315,8 +315,8 @@ def gather(
 # --- scatter -------------------------------------------------------------------------------------
 
 _SCATTER_FORMS = (
-    "scatter(x, dim=-1, index=I, src=S)",
-    "scatter(x, mask_pattern=P, dst=D)",
+    "pl.scatter(x, dim=-1, index=I, src=S)",
+    "pl.scatter(x, mask_pattern=P, dst=D)",
 )
 
 
@@ -679,7 +679,7 @@ def _infer_mrgsort(call: Call) -> infer.Types:
     lists = _lists(call.args)
     space = infer.vector_space(call, *lists)
     if (call["block_len"] is None) == (len(lists) == 1):
-        forms = ("mrgsort(x, block_len=B)", "mrgsort(a, b, c=None, d=None, exhausted=False)")
+        forms = ("pl.mrgsort(x, block_len=B)", "pl.mrgsort(a, b, c, d, exhausted=False)")
         raise NoSuchForm(call.loc, call.shown, forms)
     if len(lists) == 1:
         _check_runs(call, first)
@@ -742,9 +742,9 @@ def mrgsort(
 ) -> Shaped:
     """Merge sorted runs of (value, index) records. Two forms:
 
-    `mrgsort(x, block_len=B)`: each four adjacent runs of B columns of the one row become one
+    `mrgsort(src0, block_len=B)`: each four adjacent runs of B columns of the one row become one
         sorted run of 4 B. B is a multiple of 64 (what `pl.sort32` gives), the row one of 4 B
-    `mrgsort(a, b, c, d)`: two to four sorted lists become one. With `exhausted=True` the merge
+    `mrgsort(src0, src1, src2, src3)`: two to four sorted lists become one. With `exhausted=True` the merge
         stops when one list is used up; what follows is zero
 
     tmp: scratch tile of older code, not needed

@@ -82,21 +82,15 @@ def reduce_axis(op: str, shape: Shape, valid: Valid, axis: int) -> Valid:
 
 
 def product(operands: Operands, result_shape: Shape, args: Args) -> Valid:
-    """A matrix product: rows of `lhs`, columns of `rhs`, batches of both."""
-    lhs_shape, lhs = operands["lhs"]
-    rhs_shape, rhs = operands["rhs"]
+    """A matrix product: rows of `lhs`, columns of `rhs`. Batch axes must be wholly valid."""
+    for param in ("lhs", "rhs"):
+        shape, region = operands[param]
+        if region[:-2] != shape[:-2]:
+            raise RegionFault("matmul", region, shape)
+    lhs, rhs = operands["lhs"][1], operands["rhs"][1]
     rows = lhs[-1] if args.get("a_trans") else lhs[-2]
     columns = rhs[-2] if args.get("b_trans") else rhs[-1]
-    batch = result_shape[:-2]
-    regions = [
-        spread((1,) * (len(batch) + 2 - len(shape)) + shape[:-2], _ones(batch, v), batch)
-        for shape, v in ((lhs_shape, lhs), (rhs_shape, rhs))
-    ]
-    return (*map(min, zip(batch, *regions)), rows, columns)
-
-
-def _ones(batch: Shape, valid: Valid) -> Valid:
-    return (1,) * (len(batch) + 2 - len(valid)) + valid[:-2]
+    return (*result_shape[:-2], rows, columns)
 
 
 def accumulated(operands: Operands, result_shape: Shape, args: Args) -> Valid:

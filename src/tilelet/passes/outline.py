@@ -99,8 +99,8 @@ def _finish_kernel(fn: Function, functions: Mapping[str, Function]) -> _Kernel:
     if attrs.get("declared"):
         attrs["declared"] = (*attrs["declared"], *(None for _ in hidden))
     draft = replace(fn, params=params, body=body, attrs=attrs, kind=FunctionKind.InCore)
-    directions = infer_directions(draft, functions)
     aliases = Aliases(body, functions)
+    directions = infer_directions(draft, functions, aliases)
     latest = dict(stored)
     for v in values_in(results):
         whole = aliases.whole(v) if is_tensor(v) else None

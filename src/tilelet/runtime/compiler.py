@@ -19,11 +19,12 @@ from tilelet.runtime.rundir import RunDirectory
 def compile_program(
     program: Program, dump_dir: Path | None = None, config: RunConfig | None = None
 ) -> CompiledProgram:
-    """Run the passes. `dump_dir` receives one readable file per pass.
+    """Run the passes and verify the result. `dump_dir` receives one readable file per pass.
 
     Cautions that the frontend collected are shown, each once per process.
     """
     from tilelet.ir.dump import PassDumper
+    from tilelet.ir.verify import verify
     from tilelet.passes.pipeline import run_passes
 
     now = session.current()
@@ -32,7 +33,14 @@ def compile_program(
     dumper = PassDumper(dump_dir) if dump_dir else None
     if dumper:
         dumper.frontend(program)
-    return CompiledProgram(program, run_passes(program, after=dumper), config)
+
+    def dump(name: str, after: Program) -> None:
+        if dumper:
+            dumper(name, after)
+
+    passed = run_passes(program, after=dump)
+    verify(passed)
+    return CompiledProgram(program, passed, config)
 
 
 class CompiledProgram:

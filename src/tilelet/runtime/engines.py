@@ -30,7 +30,7 @@ class Engine(Protocol):
     """Runs the passed program on arrays, in place. `execute=False` only records the tasks."""
 
     def run(
-        self, program: Program, arguments: Mapping[str, Array | Any], execute: bool = True
+        self, program: Program, arguments: Mapping[str, Array | Any], *, execute: bool = True
     ) -> Execution: ...
 
 

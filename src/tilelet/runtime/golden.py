@@ -154,4 +154,4 @@ def _bytes(array: Array) -> Array:
 
 
 def _same_bits(a: Array, b: Array) -> bool:
-    return np.array_equal(*(_bytes(np.ascontiguousarray(x)) for x in (a, b)))
+    return np.array_equal(_bytes(np.ascontiguousarray(a)), _bytes(np.ascontiguousarray(b)))

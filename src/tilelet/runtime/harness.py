@@ -153,6 +153,7 @@ class Runner:
         counts = compiled.task_counts(needed)
         self.result.tasks = counts
         self.result.passed = True
+        self.result.was_executed = False
         reporting.show_tasks(compiled.name, counts)
 
     def _argument(self, param: Parameter, spec: Spec) -> Any:
@@ -330,7 +331,7 @@ def _may_steer(program: Program, param: Parameter) -> bool:
     Loop bounds and conditions come from scalars and integer tensors; float tensors, which are the
     big ones, matter only if the control program reads elements of one.
     """
-    if isinstance(param.type, ScalarType) or not param.type.dtype.is_float:
+    if not isinstance(param.type, TensorType) or not param.type.dtype.is_float:
         return True
     if any(not isinstance(d, int) for d in param.type.shape):
         return True
@@ -338,7 +339,7 @@ def _may_steer(program: Program, param: Parameter) -> bool:
         if function.kind is FunctionKind.InCore:
             continue
         for op in walk(function.body):
-            if op.spec.name.endswith("read") and any(
+            if op.name == "read" and any(
                 isinstance(r.type, ScalarType) and r.type.dtype.is_float for r in op.results
             ):
                 return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 
-from tilelet.diag.catalogue.cautions import ModelledDevice
+from tilelet.diag.catalogue.command import NoBoard
 from tilelet.diag.text import plural
 from tilelet.runtime import session
 from tilelet.runtime.config import DEFAULT_PLATFORM, RunConfig
@@ -23,7 +23,7 @@ def announce(config: RunConfig) -> None:
     now = session.current()
     platform = platform_of(config)
     if not platform.endswith("sim"):
-        now.report([ModelledDevice(platform).diagnostic])
+        now.report([NoBoard(platform).diagnostic])
     if config.board_records:
         now.say_once(f"note: only a board makes the records of {', '.join(config.board_records)}")
 

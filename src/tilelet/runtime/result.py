@@ -27,6 +27,7 @@ class RunResult:
         self.bench = bench
         self.validated = False  # whether any output was compared
         self.could_run = True  # False: the failure is not a mismatch
+        self.was_executed = True  # False: `tilelet tasks` only counted
         self.tasks: dict[str, int] = {}  # kernel -> number of tasks
         self.error_was_read = False
         self._error = error
@@ -45,6 +46,8 @@ class RunResult:
         self._error = text
 
     def __str__(self) -> str:
+        if self.passed and not self.was_executed:
+            return f"not executed: {sum(self.tasks.values()):,} tasks counted"
         time = f" ({self.execution_time:.2f}s)" if self.execution_time is not None else ""
         return f"PASS{time}" if self.passed else f"FAIL: {self.error}{time}"
 

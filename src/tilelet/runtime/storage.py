@@ -6,6 +6,7 @@ import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +23,7 @@ class BadFileError(Exception):
 
 def save_arrays(path: Path, arrays: Mapping[str, Array], mode: int = 0o644) -> Path:
     """Write all arrays to one file, which appears complete or not at all."""
-    contents: dict[str, Array] = {}
+    contents: dict[str, Any] = {}
     for name, array in arrays.items():
         contents[_BITS + name] = raw(np.ascontiguousarray(array))
         contents[_TYPE + name] = np.array(dtypes.from_numpy(array.dtype).name)

@@ -1,5 +1,7 @@
 """Late April 2026 style: the `golden` package, in/out state, a scalar, one-argument golden."""
 
+# ruff: noqa: B007, C408
+
 import pypto.language as pl
 
 

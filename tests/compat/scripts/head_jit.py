@@ -1,5 +1,7 @@
 """August 2026 style: `@pl.jit` with inlined helpers, subscripts, `run_jit`, comparators."""
 
+# ruff: noqa: C408
+
 import pypto.language as pl
 
 ROWS, COLS, TILE = 64, 128, 16

@@ -1,5 +1,6 @@
 """April 2026 style: a builder, `pypto.runtime`, a two-argument golden, terse console."""
 
+
 from __future__ import annotations
 
 import pypto.language as pl

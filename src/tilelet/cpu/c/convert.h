@@ -26,7 +26,15 @@ int tl_cast_tile(void *dst, int dst_type, int64_t ld_dst, const void *src, int s
 
 /* --- narrow floats to FP32: exact ------------------------------------------------------------- */
 
-TL_INLINE tl_u32x8 tl_u16_to_u32(tl_u16x8 x) { return __builtin_convertvector(x, tl_u32x8); }
+/* gcc 12 widens 16-bit lanes by four shuffles where one instruction does it. */
+TL_INLINE tl_u32x8 tl_u16_to_u32(tl_u16x8 x) {
+#if defined(__AVX2__) && __has_builtin(__builtin_ia32_pmovzxwd256)
+    return (tl_u32x8)__builtin_ia32_pmovzxwd256((tl_i16x8)x);
+#else
+    return __builtin_convertvector(x, tl_u32x8);
+#endif
+}
+
 TL_INLINE tl_u16x8 tl_u32_to_u16(tl_u32x8 x) { return __builtin_convertvector(x, tl_u16x8); }
 TL_INLINE tl_u32x8 tl_u8_to_u32(tl_u8x8 x) { return __builtin_convertvector(x, tl_u32x8); }
 TL_INLINE tl_u8x8 tl_u32_to_u8(tl_u32x8 x) { return __builtin_convertvector(x, tl_u8x8); }

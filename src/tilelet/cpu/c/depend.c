@@ -240,7 +240,8 @@ int tl_note(tl_buf *b, uint32_t use, int writes, uint64_t number, tl_is_done is_
         u->readers.count = 0; /* they come before the writer, which later tasks wait for */
         return 0;
     }
-    if (u->readers.count >= MANY_READERS) prune(&u->readers, is_done, rt);
+    uint32_t n = u->readers.count;
+    if (n >= MANY_READERS && (n & (n - 1)) == 0) prune(&u->readers, is_done, rt);
     return push(&u->readers, number);
 }
 

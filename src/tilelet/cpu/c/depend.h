@@ -34,7 +34,8 @@ struct tl_buf {
     tl_use *uses;
     uint32_t *table; /* hash of a use -> position + 1 */
     uint32_t table_size;
-    tl_buf *next; /* of the pool */
+    tl_buf *next;  /* in the pool */
+    tl_buf *older; /* among all temporaries */
 };
 
 /* Whether a task, given by its number, is done. */

@@ -86,9 +86,10 @@ typedef int (*tl_host_fn)(int64_t op, tl_win *tiles, const tl_word *scalars, int
 typedef struct {
     tl_win *windows;      /* the entry's tensors; `buf` is set by the run */
     const tl_word *scalars;
-    const int64_t *spans; /* first byte (relative to data) and size of each tensor's memory */
-    const uint8_t *readonly; /* whether no task writes the tensor */
-    int64_t window_count;
+    const int64_t *buffer_of; /* the buffer of each tensor: arrays that share memory share one */
+    char *const *bases;       /* first byte of each buffer */
+    const uint8_t *readonly;  /* whether no task writes the buffer */
+    int64_t window_count, buffer_count;
     int64_t threads;
     int64_t seed;         /* of a random schedule; negative: in order */
     int64_t memory;       /* bytes that temporaries may take */
@@ -114,7 +115,7 @@ int64_t tl_submit(tl_ctx *c, tl_task *t, int64_t blocks, const int64_t *deps, in
 int64_t tl_join(tl_ctx *c, int32_t kernel, const int64_t *deps, int64_t dep_count);
 /* Wait until everything that touches the window is done (or, unless `writing`, that writes it). */
 int tl_wait(tl_ctx *c, const tl_win *w, int writing);
-/* Fresh memory; every `unit` bytes are filled with `pattern`. */
+/* Fresh memory, filled with repetitions of `pattern`. */
 int tl_create(tl_ctx *c, int site, tl_win *out, const int64_t *shape, int rank, int itemsize,
               uint64_t pattern);
 void tl_retain(const tl_win *w);

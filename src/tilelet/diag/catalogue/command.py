@@ -201,3 +201,17 @@ class NotProvided(UserError):
             [Label(loc, "imported here")] if loc is not None else [],
             helps=did_you_mean(near(name, known)),
         )
+
+
+class NoBoard(Caution):
+    """A hardware platform was asked for, and the program runs on this CPU instead.
+
+    Results are real: the same program, with the same rounding. Nothing is said about the time that
+    the hardware would take. Platforms that end in `sim` run here too, without this note.
+    """
+
+    code = "W0703"
+    severity = "note"
+
+    def __init__(self, platform: str) -> None:
+        super().__init__(f"no `{platform}` board here: the program runs on this CPU")

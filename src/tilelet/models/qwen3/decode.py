@@ -54,8 +54,8 @@ def golden(s: DecodeShape) -> Callable[[dict[str, Array]], None]:
     def decode_layer(tensors: dict[str, Array]) -> None:
         x = reference.double(tensors["hidden_states"])
         normed = reference.bf16(reference.rmsnorm(x, tensors["input_rms_weight"], s.eps))
-        projections = [reference.matmul(normed, tensors[w]) for w in ("wq", "wk", "wv")]
-        attended = reference.bf16(attention_output(*projections, tensors, s))
+        q, k, v = (reference.matmul(normed, tensors[w]) for w in ("wq", "wk", "wv"))
+        attended = reference.bf16(attention_output(q, k, v, tensors, s))
         tensors["out"][:] = layer_output(attended, tensors, s.eps)
 
     return decode_layer

@@ -46,8 +46,8 @@ def specs(s: DecodeShape) -> list[TensorSpec]:
 
 def golden(s: DecodeShape) -> Callable[[dict[str, Array]], None]:
     def scope2(tensors: dict[str, Array]) -> None:
-        projections = [reference.double(tensors[f"{n}_proj"]) for n in ("q", "k", "v")]
-        tensors["attn_out"][:] = attention_output(*projections, tensors, s)
+        q, k, v = (reference.double(tensors[f"{n}_proj"]) for n in ("q", "k", "v"))
+        tensors["attn_out"][:] = attention_output(q, k, v, tensors, s)
 
     return scope2
 

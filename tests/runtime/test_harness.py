@@ -1,0 +1,295 @@
+"""`run` and its relatives on small programs, called from Python."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import tilelet.language as pl
+from tilelet.diag.catalogue.harness import (
+    ArgumentCount,
+    ArgumentMismatch,
+    DynamicDimConflict,
+    ReadOnlyOutput,
+    UnknownData,
+)
+from tilelet.diag.internal import InternalError
+from tilelet.runtime import RunConfig, ScalarSpec, TensorSpec, engines, run, run_jit, session
+from tilelet.runtime.session import Session
+
+
+@pl.program
+class AddToState:
+    @pl.function(type=pl.FunctionType.Opaque)
+    def main(
+        self,
+        x: pl.Tensor[[16, 32], pl.FP32],
+        state: pl.Tensor[[16, 32], pl.FP32],
+        out: pl.Tensor[[16, 32], pl.FP32],
+    ) -> pl.Tensor[[16, 32], pl.FP32]:
+        with pl.at(level=pl.Level.CORE_GROUP):
+            total = pl.add(pl.slice(x, [16, 32], [0, 0]), pl.slice(state, [16, 32], [0, 0]))
+            state = pl.assemble(state, total, [0, 0])
+            out = pl.assemble(out, pl.mul(total, 2.0), [0, 0])
+        return out  # noqa: RET504
+
+
+@pl.jit
+def scale(x: pl.Tensor[[16, 32], pl.FP32], y: pl.Out[pl.Tensor[[16, 32], pl.FP32]], factor: float):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        y[:, :] = pl.mul(x[:, :], factor)
+    return y
+
+
+ROWS = pl.dynamic("ROWS")
+
+
+@pl.jit
+def copy(x: pl.Tensor[[ROWS, 32], pl.FP32], y: pl.Out[pl.Tensor[[ROWS, 32], pl.FP32]]):
+    for r in pl.range(0, pl.tensor.dim(x, 0), 16):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            y[r : r + 16, :] = x[r : r + 16, :]
+    return y
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Run directories and the cache go to a folder of the test."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TILELET_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path
+
+
+def specs(state: Any = None, state_is_output: bool = True, dtype: Any = np.float32) -> list[Any]:
+    return [
+        TensorSpec("x", [16, 32], dtype, np.ones),
+        TensorSpec("state", [16, 32], dtype, state, is_output=state_is_output),
+        TensorSpec("out", [16, 32], dtype, is_output=True),
+    ]
+
+
+def golden(tensors: dict[str, np.ndarray]) -> None:
+    tensors["state"][:] = tensors["state"] + tensors["x"]
+    tensors["out"][:] = 2 * tensors["state"]
+
+
+def test_all_outputs_are_compared_with_in_out_state() -> None:
+    result = run(AddToState, specs(state=3.0), golden)
+    assert result.passed
+    assert result.validated
+    assert result.test_name == "AddToState"
+    assert result.tasks == {"main_incore_0": 1}
+    assert str(result).startswith("PASS (")
+
+
+def test_the_oldest_form_starts_outputs_at_zero(capsys: pytest.CaptureFixture[str]) -> None:
+    seen: dict[str, float] = {}
+
+    def old_golden(tensors: dict[str, np.ndarray], params: dict[str, Any]) -> None:
+        seen["state"] = float(tensors["state"].max())
+        golden(tensors)
+
+    result = run(program=AddToState, tensor_specs=specs(state=3.0), golden=old_golden)
+    assert result.passed
+    assert seen == {"state": 0.0}
+    assert "  state: PASS (512/512 elements matched)\n" in capsys.readouterr().out
+
+
+def test_every_way_to_pass_the_same_things() -> None:
+    config = RunConfig(rtol=1e-3)
+    assert run(AddToState, specs(), golden, config=config).passed
+    assert run(AddToState, specs(), config, golden).passed
+    assert run(AddToState, specs(), golden_fn=golden, rtol=1e-3).passed
+    assert run(program=AddToState, specs=tuple(specs()), golden_fn=golden).passed
+    assert run(AddToState, specs(), None, golden_fn=golden).passed
+
+
+def test_a_wrong_output_fails_with_a_report(elsewhere: Path) -> None:
+    def wrong(tensors: dict[str, np.ndarray]) -> None:
+        golden(tensors)
+        tensors["state"][3, 5] += 1
+
+    result = run(AddToState, specs(), wrong)
+    assert not result.passed
+    assert result.could_run
+    assert result.error is not None
+    assert result.error.startswith("Output(s) does not match golden: ['state']\n")
+    assert "[3, 5]: actual 1, golden 2" in result.error
+    assert str(result).startswith("FAIL: Output(s)")
+    (report,) = elsewhere.glob("build_output/AddToState_*/report/mismatch.txt")
+    assert "[3, 5]" in report.read_text()
+
+
+def test_nan_in_both_is_a_mismatch() -> None:
+    result = run(AddToState, specs(state=float("nan")), golden)
+    assert not result.passed
+    assert "512 NaN in actual, 512 NaN in golden" in str(result.error)
+
+
+def test_an_unmarked_output_is_compared_if_the_golden_writes_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def only_out(tensors: dict[str, np.ndarray]) -> None:
+        tensors["out"][:] = 2 * (tensors["state"] + tensors["x"])
+
+    def wrong_state(tensors: dict[str, np.ndarray]) -> None:
+        only_out(tensors)
+        tensors["state"][:] = 7
+
+    unmarked = specs(state=1.0, state_is_output=False)
+    assert run(AddToState, unmarked, only_out).passed
+    assert "'state' is written, but not by the golden: not compared" in capsys.readouterr().out
+    assert not run(AddToState, unmarked, wrong_state).passed
+
+
+def test_torch_specs_give_torch_goldens_and_comparators() -> None:
+    kinds: set[type] = set()
+
+    def torch_golden(tensors: dict[str, torch.Tensor]) -> None:
+        kinds.add(type(tensors["x"]))
+        tensors["state"] += tensors["x"]
+        tensors["out"][:] = 2 * tensors["state"]
+
+    def compare(actual: Any, expected: Any, *, inputs: Mapping[str, Any], **_: Any) -> Any:
+        kinds.add(type(inputs["x"]))
+        assert float(inputs["state"].max()) == 3.0  # as it was before the run
+        return bool(torch.equal(actual, expected)), ""
+
+    result = run(
+        AddToState,
+        specs(state=3.0, dtype=torch.float32),
+        torch_golden,
+        compare_fn={"out": compare},
+    )
+    assert result.passed, result.error
+    assert kinds == {torch.Tensor}
+
+
+def test_a_jit_function_with_a_scalar() -> None:
+    def scale_golden(tensors: dict[str, Any]) -> None:
+        tensors["y"][:] = tensors["x"] * tensors["factor"].item()
+
+    arguments = [
+        TensorSpec("x", [16, 32], pl.FP32, np.ones),
+        TensorSpec("y", [16, 32], pl.FP32, is_output=True),
+        ScalarSpec("factor", pl.FP32, 2.5),
+    ]
+    assert run_jit(scale, arguments, scale_golden).passed
+    assert run_jit(fn=scale, specs=list(reversed(arguments)), golden_fn=scale_golden).passed
+
+
+def test_two_runs_have_the_same_inputs() -> None:
+    drawn: list[np.ndarray] = []
+
+    def remember(tensors: dict[str, np.ndarray]) -> None:
+        drawn.append(tensors["x"].copy())
+        tensors["y"][:] = tensors["x"]
+
+    arguments = [
+        TensorSpec("x", [32, 32], pl.FP32, np.random.randn),
+        TensorSpec("y", [32, 32], pl.FP32, is_output=True),
+    ]
+    with session.active(Session(golden_cache=False)):
+        assert run(copy, arguments, remember).passed
+        assert run(copy, arguments, remember).passed
+    assert np.array_equal(*drawn)
+
+
+def test_without_a_golden_validation_is_said_to_be_skipped(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    result = run(AddToState, specs())
+    assert result.passed
+    assert not result.validated
+    assert "validation skipped: no golden" in capsys.readouterr().out
+
+
+def test_run_never_raises() -> None:
+    result = run(AddToState, [*specs()[:2]], golden)
+    assert not result.passed
+    assert not result.could_run
+    assert "no spec for the parameter `out`" in str(result.error)
+
+
+class Broken:
+    def run(self, program: Any, arguments: Any, *, execute: bool = True) -> Any:
+        raise InternalError("the wheels came off", function="main")
+
+
+def test_a_bug_in_tilelet_says_so_and_leaves_a_reproducer(
+    monkeypatch: pytest.MonkeyPatch, elsewhere: Path
+) -> None:
+    monkeypatch.setitem(engines._FACTORIES, "broken", Broken)
+    result = run(AddToState, specs(), golden, config=RunConfig(engine="broken"))
+    assert not result.passed
+    error = str(result.error)
+    assert error.startswith("internal error: the wheels came off")
+    assert "this is a bug in Tilelet" in error
+    (report,) = elsewhere.glob("build_output/AddToState_*/report/reproducer.txt")
+    text = report.read_text()
+    assert "class AddToState:" in text
+    assert "the wheels came off" in text
+
+
+def test_counting_needs_no_float_data() -> None:
+    with session.active(Session(count_only=True, quiet_diagnostics=True)):
+        result = run(AddToState, specs(state=lambda: pytest.fail("not needed")), golden)
+    assert result.passed
+    assert result.tasks == {"main_incore_0": 1}
+    assert str(result) == "not executed: 1 tasks counted"
+
+
+def test_direct_calls_write_into_their_arguments() -> None:
+    x = torch.randn(16, 32)
+    y = torch.zeros(16, 32)
+    assert scale(x, y, 3.0) is y
+    assert torch.equal(y, x * 3.0)
+    rows = np.ones((48, 32), np.float32)
+    assert np.array_equal(copy(rows, np.zeros_like(rows)), rows)
+
+
+def test_a_strided_output_is_written_in_place() -> None:
+    wide = torch.zeros(32, 16)
+    x = torch.randn(16, 32)
+    scale(x, wide.t(), 2.0)
+    assert torch.equal(wide.t(), x * 2.0)
+
+
+def test_left_out_outputs_are_made() -> None:
+    x = torch.randn(16, 32)
+    compiled = scale.compile(x, torch.zeros(16, 32), 2.0)
+    made = compiled(x)
+    assert isinstance(made, torch.Tensor)
+    assert torch.equal(made, x * 2.0)
+    rows = np.ones((32, 32), np.float32)
+    compiled = copy.compile(rows, rows)
+    assert np.array_equal(compiled(rows), rows)
+
+
+def test_mistakes_in_direct_calls() -> None:
+    x = np.zeros((16, 32), np.float32)
+    with pytest.raises(ArgumentCount):
+        scale()
+    with pytest.raises(ArgumentMismatch, match="shape"):
+        scale(x, np.zeros((16, 16), np.float32), 1.0)
+    with pytest.raises(ArgumentMismatch, match="dtype"):
+        scale(x.astype(np.float16), x, 1.0)
+    with pytest.raises(UnknownData, match="float64"):
+        scale(x.astype(np.float64), x, 1.0)
+    with pytest.raises(DynamicDimConflict):
+        copy(x, np.zeros((32, 32), np.float32))
+    locked = np.zeros((16, 32), np.float32)
+    locked.flags.writeable = False
+    with pytest.raises(ReadOnlyOutput):
+        scale(x, locked, 1.0)
+
+
+def test_a_program_is_compiled_once_per_signature() -> None:
+    x = np.zeros((16, 32), np.float32)
+    assert scale.compile(x, x, 2.0) is scale.compile(x, x, 2.0)
+    assert scale.compile(x, x, 2.0) is not scale.compile(x, x, 3.0)
