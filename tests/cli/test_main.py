@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -83,6 +84,18 @@ def test_explain(tilelet: Run) -> None:
     assert out.startswith("error[E0604]: spec mismatch\n")
     code, out, _ = tilelet("explain")
     assert "E0604  spec mismatch\n" in out
+
+
+def test_docs_are_written_and_checked(tilelet: Run) -> None:
+    assert tilelet("docs", "--check")[0] == 1
+    assert tilelet("docs", "--write")[0] == 0
+    assert sorted(p.name for p in Path("docs").iterdir()) == ["errors.md", "ops.md"]
+    assert tilelet("docs", "--check") == (0, "", "")
+    Path("docs/ops.md").write_text("old")
+    code, _, err = tilelet("docs", "--check")
+    assert code == 1
+    assert "docs/ops.md is not up to date" in err
+    assert "errors.md" not in err
 
 
 def test_the_script_is_main_and_gets_its_own_arguments(tilelet: Run) -> None:
@@ -218,6 +231,53 @@ def test_a_folder_of_data_called_golden_is_not_another_golden(tilelet: Run) -> N
     Path("golden").mkdir()
     script = write("from golden import TensorSpec\nraise SystemExit\n")
     assert tilelet("run", script) == (0, "", "")
+
+
+TWO_MISTAKES = """
+import tilelet.language as pl
+
+@pl.jit
+def kernel(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        a = pl.expp(x)
+        b = pl.sqroot(x)
+        out[:, :] = pl.exp(x)
+    return out
+
+kernel.specialize()
+"""
+
+
+def test_several_mistakes_in_every_format(tilelet: Run) -> None:
+    script = write(TWO_MISTAKES)
+    code, out, err = tilelet("run", script)
+    assert (code, out) == (3, "")
+    assert "--> script.py:7:" in err
+    assert "--> script.py:8:" in err
+    assert err.endswith("error: 2 errors\n")
+    code, out, _ = tilelet("run", "--format", "json", script)
+    assert code == 3
+    assert [d["labels"][0]["line"] for d in json.loads(out)["diagnostics"]] == [7, 8]
+    code, out, _ = tilelet("run", "--format", "sarif", script)
+    assert code == 3
+    assert len(json.loads(out)["runs"][0]["results"]) == 2
+
+
+def test_a_bug_in_tilelet_is_not_blamed_on_the_script(
+    tilelet: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tilelet.passes import pipeline
+
+    names: dict[str, Any] = {}
+    text = "def broken(program):\n    return {}['inside']\n"
+    exec(compile(text, pipeline.__file__, "exec"), names)
+    monkeypatch.setattr(pipeline, "PASSES", (names["broken"],))
+    script = write(TWO_MISTAKES.replace("expp", "exp").replace("sqroot", "sqrt"))
+    code, _, err = tilelet("run", script)
+    assert code == 3
+    assert err.startswith("internal error: KeyError: 'inside'\nthis is a bug in Tilelet")
+    (report,) = Path("build_output").glob("script_*/report/reproducer.txt")
+    assert "in broken" in report.read_text()
 
 
 def environment() -> dict[str, str]:

@@ -44,6 +44,16 @@ def test_an_alias_of_a_module_is_that_module() -> None:
 
 
 @pytest.mark.usefixtures("installed")
+def test_modules_inside_an_aliased_module_are_not_loaded_twice() -> None:
+    import tilelet.language.types
+
+    assert importlib.import_module("pypto.language.types") is tilelet.language.types
+    with pytest.raises(ModuleNotFoundError) as caught:
+        importlib.import_module("pypto.language.distributed")
+    assert caught.value.name == "pypto.language.distributed"
+
+
+@pytest.mark.usefixtures("installed")
 def test_submodules_are_reached_as_attributes() -> None:
     pypto = importlib.import_module("pypto")
     assert pypto.ir.pass_manager.OptimizationStrategy.Default.name == "Default"

@@ -242,7 +242,9 @@ out = TensorSpec("out", [16, 128], pl.FP32, is_output=True)
         ),
         ("run(kernel, [x, z], golden)", "spec `out` has dtype `pl.BF16`, the parameter `pl.FP32`"),
         ("run(kernel, [x, out], golden, rtol=-1)", "`rtol=-1` in the run configuration"),
-        ("run(kernel, [x, out], golden, tolerance=1)", "there is no `tolerance=`"),
+        ("run(kernel, golden_fn=golden)", "there is no list of specs"),
+        ("run(kernel, [x, out], 3)", "unexpected argument of type `int`"),
+        ("run(kernel, [x, out], golden, golden_fn=golden)", "`golden_fn` is given twice"),
         ("run(kernel, [x, out], golden, runtime_cfg={'plattform': 'a5'})", "`plattform`"),
         ("run(kernel, [x, out], golden_fn=3)", "the golden is a `int`"),
         ("run(kernel, [x, out], lambda t: None)", "wrote none of the outputs `out`"),
@@ -259,6 +261,13 @@ def test_mistakes_in_a_call_of_run(tilelet: Run, call: str, message: str) -> Non
     assert "error[E" in err
     assert "internal error" not in err
     assert "[RUN] FAIL" in out
+
+
+def test_a_platform_counts_although_the_script_reads_no_arguments(tilelet: Run) -> None:
+    script = write(MISTAKES + "run(kernel, [x, out], golden)")
+    assert "no `a2a3` board here" in tilelet("run", script, "-p", "a2a3")[2]
+    assert "no `a5` board here" in tilelet("run", script, "--platform=a5")[2]
+    assert tilelet("run", script, "-p", "a5sim")[2] == ""
 
 
 def test_a_fault_while_running_names_the_line(tilelet: Run) -> None:
@@ -285,6 +294,22 @@ def test_a_home_that_cannot_be_written_to(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tilelet.cli", "run", str(script)],
         env=environment(HOME=str(home), XDG_CACHE_HOME=str(home)),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "[RUN] PASS" in done.stdout
+
+
+def test_a_script_run_by_python_itself(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    text = MISTAKES + "import sys\nsys.exit(not run(kernel, [x, out], golden).passed)"
+    script.write_text("import tilelet.compat.pypto" + text)
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        env=environment(TILELET_CACHE_DIR=str(tmp_path / "cache")),
         cwd=tmp_path,
         capture_output=True,
         text=True,

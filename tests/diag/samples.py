@@ -273,6 +273,9 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     ops.NoSuchForm: lambda at: ops.NoSuchForm(
         at("pl.gather(x)"), "pl.gather", ["pl.gather(x, mask_pattern=P)", "pl.gather(x, index=I)"]
     ),
+    ops.WrongMemorySpace: lambda at: ops.WrongMemorySpace(
+        at("exp(«tile»)"), "pl.exp", "x", "Mat", ["Vec"], "move it there: `pl.move(x, pl.Mem.Vec)`"
+    ),
     # E04xx
     scopes.ComputeOutsideScope: lambda at: scopes.ComputeOutsideScope(at("pl.exp(x)"), "pl.exp"),
     scopes.NestedScope: lambda at: scopes.NestedScope(at("pl.at", 2), at("pl.at")),

@@ -319,3 +319,30 @@ def test_valid_shape_tail() -> None:
     result = run(Tail, x=X, n=np.array([10], np.int32), out=zeros(64, 1))
     np.testing.assert_array_equal(result["out"][:10, 0], X[:10, 99])
     assert np.all(np.isneginf(result["out"][10:]))
+
+
+@pl.jit
+def scalar_first(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        out[:] = pl.add(pl.sub(1.0, x), 2.0 - x)
+    return out
+
+
+def test_scalar_may_be_the_left_operand() -> None:
+    x = X[:16].copy()
+    result = run(scalar_first, x=x, out=zeros(16, 128))
+    np.testing.assert_array_equal(result["out"], (np.float32(1) - x) + (np.float32(2) - x))
+
+
+@pl.jit
+def early_reductions(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 1], pl.FP32]]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        t = x[:, :]
+        out[:] = pl.sub(pl.max(t, 1, keepdim=True), pl.min(t, axis=-1, keepdim=True))
+    return out
+
+
+def test_early_spelling_of_reductions() -> None:
+    x = X[:16].copy()
+    result = run(early_reductions, x=x, out=zeros(16, 1))
+    np.testing.assert_array_equal(result["out"][:, 0], x.max(axis=1) - x.min(axis=1))

@@ -20,16 +20,22 @@ from tilelet.ops.enums import CmpType
 
 
 def on_tiles(work, *arrays: np.ndarray, seed_valid: bool = False, **scalars: int):
-    """Run `work(scope, *tensors, *scalars)`; the spilled values of its tiles."""
+    """Run `work(scope, *tensors, *scalars)`; its tiles, with what they hold outside their regions."""
     b = Build()
     tensors = [
         b.param(f"x{i}", tensor(a.shape, dtypes.from_numpy(a.dtype))) for i, a in enumerate(arrays)
     ]
     numbers = [b.param(name, index()) for name in scalars]
-    results = b.scope(lambda s: work(s, *tensors, *numbers))
+    results = b.scope(lambda s: [whole(s, tile) for tile in work(s, *tensors, *numbers)])
     given = {f"x{i}": a for i, a in enumerate(arrays)} | scalars
     execution = run(b.program(*results), seed_valid=seed_valid, **given)
     return [w.array for w in execution.returned]
+
+
+def whole(s, tile):
+    """The tile marked valid everywhere: spilling stores only what is valid."""
+    rows, cols = tile.type.shape
+    return s.op("set_validshape", x=tile, rows=rows, cols=cols)
 
 
 def part(s, x, rows, cols):

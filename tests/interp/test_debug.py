@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+from bdb import BdbQuit
 
 import numpy as np
 import pytest
@@ -55,6 +56,15 @@ def test_a_hook_sees_the_values(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(seen) == 3
     np.testing.assert_array_equal(seen[0].tile, ramp(4, 8)[:2, :3])
     assert seen[0].n == 5
+
+
+def test_leaving_the_debugger_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def leave() -> None:
+        raise BdbQuit
+
+    monkeypatch.setattr(sys, "breakpointhook", leave)
+    with pytest.raises(BdbQuit):
+        run(program(), x=ramp(4, 8), n=5)
 
 
 def test_counting_does_not_stop(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
-
 from tests.ops.calls import Part, infer1, lines, number, region, run, tile
+
 from tilelet.diag.catalogue.ops import (
     BadArgument,
     BadAxis,
@@ -107,7 +107,8 @@ def test_expand_regions():
 
 
 @pytest.mark.parametrize(
-    ("name", "function"), [("max", np.max), ("min", np.min), ("argmax", np.argmax), ("argmin", np.argmin)]
+    ("name", "function"),
+    [("max", np.max), ("min", np.min), ("argmax", np.argmax), ("argmin", np.argmin)],
 )
 @pytest.mark.parametrize(("prefix", "axis", "shape"), [("row", 1, (8, 1)), ("col", 0, (1, 16))])
 def test_exact_reductions(name, function, prefix, axis, shape):
@@ -124,7 +125,9 @@ def test_exact_reductions(name, function, prefix, axis, shape):
 def test_sums_and_products(prefix, axis):
     x = f32(8, 40)
     exact = x.astype(np.float64)
-    np.testing.assert_allclose(run(f"{prefix}_sum", x).ravel(), exact.sum(axis), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        run(f"{prefix}_sum", x).ravel(), exact.sum(axis), rtol=1e-5, atol=1e-6
+    )
     np.testing.assert_allclose(run(f"{prefix}_prod", x).ravel(), exact.prod(axis), rtol=1e-5)
     whole = RNG.integers(-9, 9, (8, 40)).astype(np.int32)
     np.testing.assert_array_equal(run(f"{prefix}_sum", whole).ravel(), whole.sum(axis))

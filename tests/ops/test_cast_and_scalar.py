@@ -5,9 +5,9 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
-
 from tests.ops.calls import CALL, infer1, number, region, run, tile
 from tests.ops.calls import Part as PartOf
+
 from tilelet import dtypes
 from tilelet.diag.catalogue.ops import (
     BadArgument,

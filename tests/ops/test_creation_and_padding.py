@@ -7,8 +7,8 @@ import math
 import ml_dtypes
 import numpy as np
 import pytest
-
 from tests.ops.calls import Part, infer1, number, region, run, tensor, tile
+
 from tilelet import dtypes
 from tilelet.diag.catalogue.ops import (
     BadArgument,
@@ -75,7 +75,7 @@ def test_create_tensor_options():
         infer1("create_tensor", (4,), FP32, init_value=number(FP32), **make)
     with pytest.raises(ConstantOutOfRange):
         infer1("create_tensor", (4,), INT8, init_value=200, **make)
-    with pytest.raises(BadArgument, match="pl.full"):
+    with pytest.raises(BadArgument, match=r"pl\.full"):
         infer1("create_tensor", (4, 4), FP32, init_value=0)
     with pytest.raises(BadArgument):
         infer1("create_tensor", (4,), FP32, "NZ", **make)

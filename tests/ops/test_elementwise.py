@@ -5,8 +5,8 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
-
 from tests.ops.calls import Part, infer1, lines, number, region, run, tensor, tile
+
 from tilelet import dtypes
 from tilelet.diag.catalogue.ops import (
     BadArgument,
@@ -125,12 +125,14 @@ def test_integers_become_fp32_in_functions():
 
 
 def test_bits_are_integers():
-    with pytest.raises(DTypeNotAllowed, match="`pl.and_` does not work on `pl.FP32`"):
+    with pytest.raises(DTypeNotAllowed, match=r"`pl\.and_` does not work on `pl\.FP32`"):
         infer1("and_", tile(8, 8), tile(8, 8))
     with pytest.raises(DTypeNotAllowed):
         infer1("shl", tile(8, 8, dtype=dtypes.BOOL), 1)
     assert infer1("and_", tile(8, 8, dtype=dtypes.BOOL), tile(8, 8, dtype=dtypes.BOOL)).dtype
-    assert infer1("xor", tile(8, 8, dtype=INT32), tile(8, 8, dtype=INT32), tile(8, 8)).dtype is INT32
+    assert (
+        infer1("xor", tile(8, 8, dtype=INT32), tile(8, 8, dtype=INT32), tile(8, 8)).dtype is INT32
+    )
 
 
 def test_number_forms_take_numbers_only():

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
-
 from tests.ops.calls import Part, infer1, lines, number, region, run, tile
+
 from tilelet.diag.catalogue.ops import (
     AccumulatorMismatch,
     BadArgument,
@@ -169,9 +169,7 @@ def test_init_cond_ignores_the_accumulator():
 def test_bias_gemv_batch():
     a, b, bias = f32(16, 32), f32(32, 8), f32(1, 8)
     start = np.repeat(bias, 16, 0)
-    np.testing.assert_array_equal(
-        run("matmul_bias", a, b, bias), run("matmul_acc", start, a, b)
-    )
+    np.testing.assert_array_equal(run("matmul_bias", a, b, bias), run("matmul_acc", start, a, b))
     row = a[:1].copy()
     np.testing.assert_array_equal(run("gemv", row, b), run("matmul", row, b))
     np.testing.assert_array_equal(run("gemv_acc", bias, row, b), run("gemv_bias", row, b, bias))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
 from tests.ops.calls import Part, infer1, lines, number, region, run, tensor, tile
+
 from tilelet.diag.catalogue.ops import (
     BadArgument,
     BadAxis,
@@ -230,9 +230,7 @@ def test_atomic_assemble():
     with pytest.raises(BadArgument):
         infer1("assemble", out, tile(16, 128), (0, 0), "add")
     with pytest.raises(DTypeMismatch):
-        infer1(
-            "assemble", tensor(8, 8, dtype=BOOL), tile(8, 8, dtype=BOOL), (0, 0), AtomicType.Add
-        )
+        infer1("assemble", tensor(8, 8, dtype=BOOL), tile(8, 8, dtype=BOOL), (0, 0), AtomicType.Add)
 
 
 def test_assemble_into_a_tile():

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+import importlib
 import math
 import os
 import stat
+import sys
 import types
 from collections.abc import Callable
 from pathlib import Path
@@ -72,6 +75,50 @@ def test_the_key_changes_with_the_source_and_with_closures(tmp_path: Path) -> No
 
     assert key_of(builder(1)) != key_of(builder(2))
     assert key_of(builder(1)) == key_of(builder(1))
+
+
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    rows: int
+
+    def half(self) -> int:
+        return self.rows // 2
+
+
+def test_configuration_objects_are_hashed_by_their_fields() -> None:
+    def of(shape: Shape) -> Callable[..., None]:
+        def inner(t: dict[str, np.ndarray]) -> None:
+            t["out"][:] = shape.half()
+
+        return inner
+
+    assert key_of(of(Shape(4))) is not None
+    assert key_of(of(Shape(4))) == key_of(of(Shape(4)))
+    assert key_of(of(Shape(4))) != key_of(of(Shape(6)))
+
+
+def test_modules_count_with_their_text_their_constants_and_their_own_modules(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "cache_test_sizes.py").write_text("from typing import Any\nROWS = 4\n")
+    (tmp_path / "cache_test_maths.py").write_text(
+        "from __future__ import annotations\nimport cache_test_sizes\n"
+        "def go(t):\n    t['out'][:] = cache_test_sizes.ROWS\n"
+    )
+    maths = importlib.import_module("cache_test_maths")
+    sizes = importlib.import_module("cache_test_sizes")
+    golden = made("def golden(t):\n    maths.go(t)\n", tmp_path, maths=maths)
+    first = key_of(golden)
+    assert first is not None
+    monkeypatch.setattr(sizes, "ROWS", 5)
+    assert key_of(golden) not in (first, None)
+    monkeypatch.setattr(sizes, "ROWS", 4)
+    assert key_of(golden) == first
+    (tmp_path / "cache_test_sizes.py").write_text("from typing import Any\nROWS = 4  # still\n")
+    assert key_of(golden) not in (first, None)
+    for name in ("cache_test_maths", "cache_test_sizes"):
+        monkeypatch.delitem(sys.modules, name)
 
 
 def test_what_cannot_be_hashed_is_not_cached(tmp_path: Path) -> None:

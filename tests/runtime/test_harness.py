@@ -216,6 +216,15 @@ def test_run_never_raises() -> None:
     assert "no spec for the parameter `out`" in str(result.error)
 
 
+def test_sizes_beyond_memory_are_refused_before_anything_is_made() -> None:
+    huge = [
+        TensorSpec("x", [1 << 40, 32], pl.FP32, lambda: pytest.fail("made")),
+        TensorSpec("y", [1 << 40, 32], pl.FP32, is_output=True),
+    ]
+    result = run(copy, huge, golden)
+    assert "error[E0607]: `x` needs 384 TiB" in str(result.error)
+
+
 class Broken:
     def run(self, program: Any, arguments: Any, *, execute: bool = True) -> Any:
         raise InternalError("the wheels came off", function="main")

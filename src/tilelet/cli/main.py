@@ -100,6 +100,11 @@ def build_parser() -> argparse.ArgumentParser:
     run = _command(commands, "run", "run a script and report its verdict", _RUN_EPILOG)
     _add_script_options(run)
     run.add_argument("--engine", metavar="NAME", help="what executes programs (default: interp)")
+    run.add_argument(
+        "--seed-valid",
+        action="store_true",
+        help="lose `valid_shape` at the ops where the compilers of April 2026 lost it",
+    )
     run.add_argument("--save-data", action="store_true", help="keep inputs and goldens as .npz")
     run.add_argument(
         "--no-golden-cache", action="store_true", help="compute goldens even if nothing changed"

@@ -19,7 +19,15 @@ from tilelet.runtime.config import PLATFORMS
 from tilelet.runtime.session import Session
 
 # Options that people put after the script by mistake.
-_OWN_OPTIONS = ("--engine", "--format", "--build-dir", "--no-golden-cache", "--pypto", "--golden")
+_OWN_OPTIONS = (
+    "--engine",
+    "--format",
+    "--build-dir",
+    "--no-golden-cache",
+    "--seed-valid",
+    "--pypto",
+    "--golden",
+)
 
 
 def run_command(options: argparse.Namespace) -> int:
@@ -37,6 +45,7 @@ def run_command(options: argparse.Namespace) -> int:
         if now.engine not in engines.known():
             print(UnknownEngine(now.engine, engines.known()), file=sys.stderr)
             return 2
+        now.seed_valid = options.seed_valid
         now.save_data = options.save_data
         now.golden_cache = now.golden_cache and not options.no_golden_cache
     stdout = sys.stdout

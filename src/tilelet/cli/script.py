@@ -166,7 +166,9 @@ def _in_library(frame: traceback.FrameSummary) -> bool:
 
 
 def _is_ours(error: BaseException) -> bool:
-    """Whether an unexpected exception was raised by Tilelet's code rather than the user's."""
+    """Whether an unexpected exception is a bug of Tilelet rather than a mistake in the script."""
+    if isinstance(error, TypeError | ValueError):
+        return False  # what a wrong call of a function of ours raises
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if in_package(frame):
             return True

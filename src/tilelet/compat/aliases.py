@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import importlib.abc
 import importlib.machinery
+import importlib.util
 import sys
 import types
 from collections.abc import Callable, Sequence
@@ -111,21 +112,32 @@ class AliasFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             return None
         if fullname in self._roots:
             self._on_import(fullname)
-        if fullname not in NAMESPACES and fullname not in REAL:
-            return None
+        if fullname not in NAMESPACES and not _real_name(fullname):
+            # Not None: Python would look for it in the folders of the module behind the alias.
+            raise ModuleNotFoundError(f"No module named {fullname!r}", name=fullname)
         has_children = any(n.startswith(f"{fullname}.") for n in (*NAMESPACES, *REAL))
         return importlib.machinery.ModuleSpec(fullname, self, is_package=has_children)
 
     def exec_module(self, module: types.ModuleType) -> None:
         name = module.__name__
-        if name in REAL:
+        real = _real_name(name)
+        if real:
             # The import system hands out what is in `sys.modules` when this returns.
-            sys.modules[name] = importlib.import_module(REAL[name])
+            sys.modules[name] = importlib.import_module(real)
             return
         module.__doc__ = f"Tilelet's stand-in for `{name}`."
         if name == "golden":
             module.__dict__["__all__"] = names_of(name)
         module.__dict__["__getattr__"] = _lookup(name)
+
+
+def _real_name(alias: str) -> str | None:
+    """The module behind an alias (`pypto.language.types`: `tilelet.language.types`), if any."""
+    for prefix, real in REAL.items():
+        if alias == prefix or alias.startswith(f"{prefix}."):
+            name = real + alias.removeprefix(prefix)
+            return name if importlib.util.find_spec(name) else None
+    return None
 
 
 def _lookup(module: str) -> Callable[[str], object]:
@@ -160,7 +172,7 @@ def install(
 def uninstall() -> None:
     """Undo `install`: for running several scripts in one process."""
     sys.meta_path[:] = [f for f in sys.meta_path if not isinstance(f, AliasFinder)]
-    for name in [n for n in sys.modules if is_alias(n) or n in REAL]:
+    for name in [n for n in sys.modules if is_alias(n) or _is_real_alias(n)]:
         del sys.modules[name]
 
 
@@ -168,6 +180,10 @@ def is_alias(module: str) -> bool:
     """Whether a loaded module is one of ours under another name."""
     spec = getattr(sys.modules.get(module), "__spec__", None)
     return isinstance(getattr(spec, "loader", None), AliasFinder)
+
+
+def _is_real_alias(module: str) -> bool:
+    return any(module == prefix or module.startswith(f"{prefix}.") for prefix in REAL)
 
 
 def find_other(root: str) -> str | None:

@@ -32,6 +32,7 @@ from tilelet.frontend.bindings import (
     Binding,
     describe,
     is_kernel_value,
+    is_shaped,
     items_of,
 )
 from tilelet.frontend.context import Context, Style
@@ -67,7 +68,7 @@ def lower_call(ctx: Context, node: ast.Call) -> Binding:
     loc = ctx.loc(node)
     spec = spec_of(callee)
     if spec is not None:
-        return _call_op(ctx, spec, node)
+        return call_op(ctx, spec, node)
     marker = marker_calls.handler(callee)
     if marker is not None:
         return marker(ctx, node)
@@ -141,12 +142,14 @@ def _public_name(node: ast.Call) -> str:
     return ast.unparse(node.func).partition(".")[2] or ast.unparse(node.func)
 
 
-def _call_op(ctx: Context, spec: OpSpec, node: ast.Call) -> Binding:
+def call_op(ctx: Context, spec: OpSpec, node: ast.Call) -> Binding:
+    """An op call, with the argument expressions of `node`."""
     args, locs = bind(ctx, spec, node)
     loc = ctx.loc(node)
     first = next(iter(args.values()), None)
     scalar_form = REGISTRY.get(f"scalar.{spec.name}")
-    if scalar_form is not None and scalar_dtype(first) is not None:
+    on_scalars = scalar_dtype(first) is not None and not any(map(is_shaped, args.values()))
+    if scalar_form is not None and on_scalars:
         return _call_scalar_form(ctx, scalar_form, args, loc, locs)
     return emit_op(ctx, spec, args, loc, arg_locs=locs)
 
@@ -173,7 +176,7 @@ def _call_value_method(ctx: Context, method: ValueMethod, node: ast.Call) -> Bin
     spec = REGISTRY[method.name]
     receiver = node.func.value  # type: ignore[attr-defined]
     whole = ast.copy_location(ast.Call(node.func, [receiver, *node.args], node.keywords), node)
-    return _call_op(ctx, spec, whole)
+    return call_op(ctx, spec, whole)
 
 
 def _bind_dynamic(ctx: Context, tensor: Value, node: ast.Call) -> None:

@@ -18,7 +18,7 @@ from tilelet.diag.catalogue.python import (
 )
 from tilelet.diag.core import Loc
 from tilelet.dtypes import DType
-from tilelet.frontend import annotations, expressions, kernels
+from tilelet.frontend import annotations, calls, expressions, kernels
 from tilelet.frontend.bindings import (
     Binding,
     describe,
@@ -28,7 +28,7 @@ from tilelet.frontend.bindings import (
     items_of,
 )
 from tilelet.frontend.context import Context
-from tilelet.frontend.emitting import default_args, emit_op, emit_scalar, to_arg
+from tilelet.frontend.emitting import emit_scalar, to_arg
 from tilelet.ir.core import Arg, Const, Value
 from tilelet.ir.types import ArrayType, ScalarType, TensorType, TileType
 from tilelet.language import markers
@@ -68,7 +68,7 @@ def _extreme(name: str) -> Handler:
         loc = ctx.loc(node)
         values = [expressions.evaluate(ctx, a) for a in node.args]
         if values and is_shaped(values[0]):
-            return _reduction(ctx, name, values, node)
+            return _reduction(ctx, name, node)
         if len(values) < 2 or node.keywords:
             raise WrongArity(loc, name, len(values), 2, f"pl.{name}(a, b)")
         result = values[0]
@@ -84,31 +84,13 @@ def _extreme(name: str) -> Handler:
     return lower
 
 
-def _reduction(ctx: Context, name: str, values: list[Binding], node: ast.Call) -> Binding:
-    x = values[0]
-    assert isinstance(x, Value)
-    assert isinstance(x.type, (TensorType, TileType))
-    keywords = {k.arg: expressions.evaluate(ctx, k.value) for k in node.keywords}
-    axis = values[1] if len(values) > 1 else keywords.get("axis", -1)
-    rank = len(x.type.shape)
-    if not isinstance(axis, int) or axis % rank not in (rank - 1, rank - 2):
-        raise BadArgument(
-            ctx.loc(node),
-            name,
-            "axis",
-            describe(axis),
-            "the last axis or the one before",
-        )
-    spec = REGISTRY[("row_" if axis % rank == rank - 1 else "col_") + name]
-    first = next(iter(spec.signature.parameters))
-    return emit_op(ctx, spec, default_args(spec, **{first: x}), ctx.loc(node))
+def _reduction(ctx: Context, name: str, node: ast.Call) -> Binding:
+    """`pl.max(tile, axis, keepdim)`: the early form of `pl.row_max` and `pl.col_max`."""
+    return calls.call_op(ctx, REGISTRY[f"tile.{name}"], node)
 
 
 def _sum(ctx: Context, node: ast.Call) -> Binding:
-    values = [expressions.evaluate(ctx, a) for a in node.args]
-    if not values or not is_shaped(values[0]):
-        raise BadArgument(ctx.loc(node), "sum", "tile", "a scalar", "a tile")
-    return _reduction(ctx, "sum", values, node)
+    return _reduction(ctx, "sum", node)
 
 
 def _yield(ctx: Context, node: ast.Call) -> Binding:

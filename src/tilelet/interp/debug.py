@@ -39,7 +39,16 @@ def lower_breakpoint(low: Lowering, op: Op) -> Step:
 
 def has_debugger() -> bool:
     """Whether somebody can answer: a terminal, or a hook that was installed on purpose."""
-    return sys.breakpointhook is not sys.__breakpointhook__ or sys.stdin.isatty()
+    if sys.breakpointhook is not sys.__breakpointhook__:
+        return True
+    return sys.stdin is not None and not sys.stdin.closed and sys.stdin.isatty()
+
+
+def left_debugger(error: Exception) -> bool:
+    """Whether the user ended the run with the debugger's `quit`."""
+    from bdb import BdbQuit
+
+    return isinstance(error, BdbQuit)
 
 
 def inspect_kernel(v: SimpleNamespace, kernel_line: str) -> None:

@@ -22,6 +22,7 @@ from tilelet.interp import (  # noqa: F401
     system,
 )
 from tilelet.interp.binding import Argument, bind_arguments
+from tilelet.interp.debug import left_debugger
 from tilelet.interp.state import State
 from tilelet.interp.tasks import TaskStream
 from tilelet.ir.core import Program
@@ -76,6 +77,8 @@ class Interpreter:
         except (UserError, InternalError, MemoryError):
             raise
         except Exception as error:
+            if left_debugger(error):
+                raise
             problem = f"{type(error).__name__} in the interpreter: {error}"
             raise InternalError(problem, function=program.entry) from error
         return Execution(state.tasks, returned)

@@ -145,11 +145,12 @@ class State:
     def spill(self, result: Value, tile: TileValue) -> Window:
         """A tile that leaves its scope as `result`, in fresh global memory.
 
-        Memory has no valid region: outside the tile's it holds zeros, as the tile does.
+        Only the valid region is stored, as any store does; the rest was never written.
         """
         assert isinstance(result.type, TensorType)
-        window = self._window(result.name, tile.data.shape, result.type.dtype, result.loc)
-        window.array[...] = tile.data
+        window = self.fresh(result.name, tile.data.shape, result.type.dtype, result.loc)
+        valid = tuple(slice(0, v) for v in tile.valid)
+        window.array[valid] = tile.data[valid]
         return window
 
     def each_block(self, blocks: int) -> Iterator[int]:

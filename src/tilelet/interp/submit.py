@@ -59,14 +59,14 @@ def _grouping_scope(low: Lowering, op: Op) -> Step:
 
 def _in_core_scope(low: Lowering, op: Op) -> Step:
     view, state = ScopeView(op), low.state
-    free = free_values(view.body)
+    free = free_values(Block(view.body.params, view.body.ops[:-1]))
     # As the kernel that this scope will be: tensors, then scalars, then what is spilled.
     inputs = [v for v in free if is_tensor(v)] + [v for v in free if not is_tensor(v)]
     draft = Function("", FunctionKind.InCore, tuple(inputs), (), view.body, op.loc)
     no_dep = tuple([inputs.index(v) for v in values_in((op.args["no_dep"],)) if v in inputs])
     directions = infer_directions(draft, state.functions)
-    submit = Submission(low, op, yielded(view.body), directions, no_dep)
-    submit.kernel = low.kernel_name(view.hint)
+    kernel = low.kernel_name(view.hint)
+    submit = Submission(low, op, kernel, yielded(view.body), directions, no_dep)
     taken = low.get(tuple(inputs))
     index = low.define(view.body.params)
     if state.execute:
@@ -83,8 +83,6 @@ def _in_core_scope(low: Lowering, op: Op) -> Step:
             frame[index] = (block,) * len(view.body.params)
             values = body(frame)
         return values
-
-    submit.results = low.define(op.results)
 
     def step(frame: Frame) -> None:
         blocks = submit.block_count(frame)
@@ -109,11 +107,10 @@ def lower_call(low: Lowering, op: Op) -> Step:
     positions = op.args["no_dep"] or ()
     assert isinstance(positions, tuple)
     no_dep = tuple([p for p in positions if isinstance(p, int)])
-    submit = Submission(low, op, callee.returned, state.directions(callee), no_dep)
-    submit.kernel = callee.name
+    directions = state.directions(callee)
+    submit = Submission(low, op, callee.name, callee.returned, directions, no_dep)
     sketch = CalleeSketch(state, callee, view.data_results)
     predicate = _predicate(low, op)
-    submit.results = low.define(op.results)
 
     def run(arguments: Values, blocks: int | None, ran: bool | None) -> Values:
         if not state.execute or not ran:
@@ -146,12 +143,13 @@ class Submission:
         self,
         low: Lowering,
         op: Op,
+        kernel: str,
         returned: Sequence[Arg],
         directions: tuple[Direction, ...],
         no_dep: tuple[int, ...],
     ) -> None:
-        self.kernel = ""
-        self.results = slice(0, 0)
+        self._kernel = kernel
+        self._results = low.define(op.results)
         self._state = low.state
         tiles = {
             i: arg
@@ -192,7 +190,7 @@ class Submission:
             values = tuple(in_memory)
             arguments = (*arguments, *[values[i] for i in self._spilled])
         index = self._state.submit(
-            self.kernel,
+            self._kernel,
             arguments,
             self._directions,
             flat_deps(self._deps(frame)),
@@ -201,7 +199,7 @@ class Submission:
             blocks,
             self._loc,
         )
-        frame[self.results] = (*values, index) if self._has_id else values
+        frame[self._results] = (*values, index) if self._has_id else values
 
 
 def flat_deps(deps: Sequence[Any]) -> tuple[int, ...]:

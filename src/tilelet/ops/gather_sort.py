@@ -744,8 +744,8 @@ def mrgsort(
 
     `mrgsort(src0, block_len=B)`: each four adjacent runs of B columns of the one row become one
         sorted run of 4 B. B is a multiple of 64 (what `pl.sort32` gives), the row one of 4 B
-    `mrgsort(src0, src1, src2, src3)`: two to four sorted lists become one. With `exhausted=True` the merge
-        stops when one list is used up; what follows is zero
+    `mrgsort(src0, src1, src2, src3)`: two to four sorted lists become one. With
+        `exhausted=True` the merge stops when one list is used up; what follows is zero
 
     tmp: scratch tile of older code, not needed
     result: records, greatest value first, as `pl.sort32` orders them

@@ -307,7 +307,12 @@ def vector_space(call: Call, *params: str) -> Mem | None:
         space = arg.type.space
         if space not in (None, Mem.Vec, Mem.Acc):
             raise WrongMemorySpace(
-                call.at(param), call.shown, param, space.name, ["Vec"], "pl.move(x, pl.Mem.Vec)"
+                call.at(param),
+                call.shown,
+                param,
+                space.name,
+                ["Vec"],
+                "move it there: `pl.move(x, pl.Mem.Vec)`",
             )
         result = Mem.Vec if space else result
     return result

@@ -87,7 +87,7 @@ def _would_fit(operand: TileType, inner: int, transposed: bool) -> bool:
 def _check_space(call: Call, param: str, operand: TileType) -> None:
     if operand.space is not None and operand.space not in _REACHABLE[param]:
         names = [space.name for space in _REACHABLE[param]]
-        move = f"pl.move(..., pl.Mem.{names[0]})"
+        move = f"move it there: `pl.move(x, pl.Mem.{names[0]})`"
         raise WrongMemorySpace(
             call.at(param), call.shown, param, operand.space.name, names[:1], move
         )
@@ -131,7 +131,12 @@ def _infer_acc(call: Call) -> infer.Types:
     acc = infer.tile(call, "acc")
     if acc.space not in (None, Mem.Acc, Mem.Vec):
         raise WrongMemorySpace(
-            call.at("acc"), call.shown, "acc", acc.space.name, ["Acc"], "the result of `pl.matmul`"
+            call.at("acc"),
+            call.shown,
+            "acc",
+            acc.space.name,
+            ["Acc"],
+            "pass the result of `pl.matmul`",
         )
     wanted = TileType(shape, accumulated)
     if acc.shape != shape or acc.dtype is not accumulated:

@@ -8,27 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from tilelet.diag.catalogue.harness import BadConfig, BadRunCall
-from tilelet.diag.text import near
 from tilelet.runtime.config import RunConfig
-from tilelet.runtime.golden import Golden, takes_params
+from tilelet.runtime.golden import Golden, needs_params
 from tilelet.runtime.specs import ScalarSpec, Spec, TensorSpec
 
-OPTIONS = (
-    "specs",
-    "tensor_specs",
-    "golden",
-    "golden_fn",
-    "golden_data",
-    "config",
-    "compile_cfg",
-    "runtime_cfg",
-    "rtol",
-    "atol",
-    "compare_fn",
-    "compile_only",
-    "runtime_dir",
-    "save_data",
-)
 TOLERANCE = 1e-5  # absolute and relative, unless the script says otherwise
 
 
@@ -66,15 +49,14 @@ def is_spec_list(value: object) -> bool:
 
 def case_of(program: Any, args: Sequence[Any], named: Mapping[str, Any]) -> Case:
     """The case that `run(program, *args, **named)` means."""
-    for name in named:
-        if name not in OPTIONS:
-            raise BadRunCall(f"there is no `{name}=`", near(name, OPTIONS))
-    options = {name: value for name, value in named.items() if value is not None}
+    options = dict(named)
     _place_positional(args, options)
     specs = _one_of(options, "specs", "tensor_specs")
     if specs is None or not is_spec_list(specs):
         raise BadRunCall("there is no list of specs")
     is_seed = "tensor_specs" in options or "golden" in options
+    if "golden_fn" in options and "golden_fn" not in named:
+        is_seed = is_seed or needs_params(options["golden_fn"])
     golden = _one_of(options, "golden", "golden_fn")
     if golden is not None and not callable(golden):
         raise BadRunCall(f"the golden is a `{type(golden).__name__}`, not a function")
@@ -93,7 +75,7 @@ def case_of(program: Any, args: Sequence[Any], named: Mapping[str, Any]) -> Case
         atol=_tolerance("atol", options.get("atol", config.atol)),
         compare_fn=compare_fn,
         save_data=bool(options.get("save_data", False)),
-        is_seed=is_seed or (golden is not None and takes_params(golden)),
+        is_seed=is_seed,
     )
 
 

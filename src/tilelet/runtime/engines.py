@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from tilelet.diag.catalogue.command import UnknownEngine
 from tilelet.ir.core import Program
+from tilelet.runtime import session
 from tilelet.runtime.arrays import Array
 
 
@@ -56,7 +57,7 @@ def get(name: str) -> Engine:
 def _interpreter() -> Engine:
     from tilelet.interp.machine import Interpreter
 
-    return Interpreter()
+    return Interpreter(seed_valid=session.current().seed_valid)
 
 
 register("interp", _interpreter)

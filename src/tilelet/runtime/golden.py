@@ -27,13 +27,22 @@ _MARK = 0x5A
 
 
 def takes_params(golden: Golden) -> bool:
-    """Whether the golden has the older form `golden(tensors, params)`."""
+    """Whether the golden can be called in the older form `golden(tensors, params)`."""
+    return len(_positional(golden)) >= 2
+
+
+def needs_params(golden: Golden) -> bool:
+    """Whether the golden can only be called in the older form."""
+    return sum(p.default is p.empty for p in _positional(golden)) >= 2
+
+
+def _positional(function: Golden) -> list[inspect.Parameter]:
     try:
-        parameters = list(inspect.signature(golden).parameters.values())
+        parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
-        return False
-    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return sum(p.kind in positional for p in parameters) >= 2
+        return []
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return [p for p in parameters if p.kind in kinds]
 
 
 def golden_loc(golden: Golden) -> Loc | None:

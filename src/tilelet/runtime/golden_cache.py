@@ -32,6 +32,8 @@ from tilelet.runtime.session import current
 from tilelet.runtime.storage import BadFileError, load_arrays, save_arrays
 
 LIMIT = 2 << 30  # bytes kept; the oldest entries go first
+# Objects of these packages among a module's names say nothing that its text does not say.
+_STATELESS = ("__future__", "logging", "re", "tilelet", "types", "typing")
 _PLAIN = (int, float, bool, str, bytes, complex, type(None), type(...), range, slice)
 
 
@@ -186,7 +188,9 @@ class _Hasher:
     def _add_class(self, cls: type) -> None:
         self._add_source(cls)
         for member in vars(cls).values():
-            if isinstance(member, types.FunctionType) and member.__module__ == cls.__module__:
+            code = getattr(member, "__code__", None)
+            # Methods that a decorator generated come from elsewhere; the class's text decides them.
+            if code is not None and code.co_filename == inspect.getfile(cls):
                 self.add(member)
 
     def _add_source(self, thing: Any) -> None:
@@ -204,9 +208,16 @@ class _Hasher:
             self._digest.update(Path(module.__file__ or "").read_bytes())
         except OSError:
             raise _NotHashable from None
-        # What the module itself refers to may matter too.
-        public = {name: v for name, v in vars(module).items() if not name.startswith("__")}
-        self.add(public)
+        # Its text is not all: it may use other modules, and a script may change its constants.
+        for name, value in vars(module).items():
+            home = getattr(value, "__module__", None)
+            if name.startswith("__") or type(value).__module__.partition(".")[0] in _STATELESS:
+                continue
+            if isinstance(value, types.FunctionType | type) and home in sys.modules:
+                self.add(sys.modules[home])
+            else:
+                self._digest.update(name.encode())
+                self.add(value)
 
 
 def _names(code: types.CodeType) -> set[str]:
@@ -229,8 +240,10 @@ def _imports(code: types.CodeType) -> set[str]:
 
 def _is_library(module: str | None) -> bool:
     """Whether a module is Python's or an installed package's: its version stands for its text."""
-    top = (module or "").partition(".")[0]
-    if top == "tilelet" or top in sys.stdlib_module_names:
+    top, _, inside = (module or "").partition(".")
+    if top == "tilelet":
+        return not inside.startswith("models")  # programs with goldens, like a user's own
+    if top in sys.stdlib_module_names:
         return True
     loaded = sys.modules.get(top)
     spec = getattr(loaded, "__spec__", None) if loaded else _find(top)

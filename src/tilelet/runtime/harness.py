@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from tilelet.runtime.binding import (
 )
 from tilelet.runtime.bugs import bug_text
 from tilelet.runtime.calls import Case, case_of, is_spec_list
+from tilelet.runtime.comparators import Comparator
 from tilelet.runtime.compiler import (
     CompiledProgram,
     compile_program,
@@ -34,7 +35,7 @@ from tilelet.runtime.compiler import (
 )
 from tilelet.runtime.config import RunConfig
 from tilelet.runtime.console import Silent, Terse, Trace
-from tilelet.runtime.golden import compute_golden
+from tilelet.runtime.golden import Golden, compute_golden
 from tilelet.runtime.golden_cache import GoldenCache
 from tilelet.runtime.inputs import check_memory, initial_array
 from tilelet.runtime.progress import progress
@@ -44,21 +45,61 @@ from tilelet.runtime.storage import BadFileError, load_array
 from tilelet.runtime.validate import Judge, Judgement
 
 
-def run(program: Any, *args: Any, **options: Any) -> Any:
+def run(
+    program: Any,
+    *args: Any,
+    specs: Sequence[Spec] | None = None,
+    golden_fn: Golden | None = None,
+    golden_data: str | Path | None = None,
+    config: RunConfig | None = None,
+    compile_cfg: Mapping[str, Any] | None = None,
+    runtime_cfg: Mapping[str, Any] | None = None,
+    rtol: float | None = None,
+    atol: float | None = None,
+    compare_fn: Mapping[str, Comparator] | Comparator | None = None,
+    compile_only: bool = False,
+    runtime_dir: str | Path | None = None,
+    save_data: bool = False,
+    tensor_specs: Sequence[Spec] | None = None,
+    golden: Golden | None = None,
+) -> Any:
     """Run a program and compare its outputs with a golden.
 
-    `run(program, specs, golden_fn=None, golden_data=None, config=None, compile_cfg=None,
-    runtime_cfg=None, rtol=1e-5, atol=1e-5, compare_fn=None, compile_only=False, runtime_dir=None,
-    save_data=False)` gives a `RunResult` and raises nothing: what goes wrong is in `result.error`.
-    The names of older versions, `tensor_specs=` and `golden=`, mean the same.
+    `run(program, specs, golden_fn, ...)` gives a `RunResult` and raises nothing: what goes wrong is
+    in `result.error`. `tensor_specs` and `golden` are the older names of `specs` and `golden_fn`;
+    with them, outputs start as zeros whatever their `init_value` says.
 
     `run(program, *tensors, config=None)` runs on the tensors given, which receive the results, and
     gives the compiled program.
+
+    config, compile_cfg, runtime_cfg: settings, all of the same kind (see `RunConfig`)
+    rtol, atol: tolerances, 1e-5 unless given here or in `config`
+    compare_fn: a comparator for some outputs, by name, or one for all
+    golden_data: a folder with stored inputs and expected results, used instead of `golden_fn`
+    runtime_dir: an existing folder for what the run writes
+    save_data: keep inputs and expected results
     """
-    named = "specs" in options or "tensor_specs" in options
-    if not named and not any(is_spec_list(arg) and arg for arg in args):
-        return _run_direct(program, args, **options)
-    return _run_case(program, args, options)
+    options: dict[str, Any] = {
+        "specs": specs,
+        "golden_fn": golden_fn,
+        "golden_data": golden_data,
+        "config": config,
+        "compile_cfg": compile_cfg,
+        "runtime_cfg": runtime_cfg,
+        "rtol": rtol,
+        "atol": atol,
+        "compare_fn": compare_fn,
+        "compile_only": compile_only or None,
+        "runtime_dir": runtime_dir,
+        "save_data": save_data or None,
+        "tensor_specs": tensor_specs,
+        "golden": golden,
+    }
+    given = {name: value for name, value in options.items() if value is not None}
+    has_specs = "specs" in given or "tensor_specs" in given
+    if has_specs or any(is_spec_list(arg) and arg for arg in args) or set(given) - {"config"}:
+        return _run_case(program, args, given)
+    return _run_direct(program, args, config)
 
 
 def run_jit(fn: Any, *args: Any, **options: Any) -> RunResult:
@@ -66,7 +107,7 @@ def run_jit(fn: Any, *args: Any, **options: Any) -> RunResult:
     return run(fn, *args, **options)
 
 
-def _run_direct(program: Any, tensors: Sequence[Any], config: RunConfig | None = None) -> Any:
+def _run_direct(program: Any, tensors: Sequence[Any], config: RunConfig | None) -> Any:
     if not isinstance(program, Program):
         jit_call.call(program, tensors, config)
         return jit_call.compile(program, tensors, config)

@@ -26,6 +26,7 @@ class Session:
 
     count_only: bool = False  # `tilelet tasks`: count tasks, execute nothing
     engine: str = field(default_factory=lambda: os.environ.get("TILELET_ENGINE", DEFAULT_ENGINE))
+    seed_valid: bool = False  # track valid regions as the first compilers did
     platform: str | None = None  # what the script's own `-p` says
     dump_passes: bool = False
     save_data: bool = False

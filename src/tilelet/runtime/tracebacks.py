@@ -9,8 +9,9 @@ _PACKAGE = Path(__file__).resolve().parent.parent
 
 
 def in_package(frame: traceback.FrameSummary) -> bool:
-    """Whether a frame belongs to Tilelet."""
-    return Path(frame.filename).resolve().is_relative_to(_PACKAGE)
+    """Whether a frame belongs to Tilelet; its model programs count as a user's."""
+    path = Path(frame.filename).resolve()
+    return path.is_relative_to(_PACKAGE) and not path.is_relative_to(_PACKAGE / "models")
 
 
 def user_frames(error: BaseException) -> list[traceback.FrameSummary]:

@@ -1,6 +1,5 @@
 """April 2026 style: a builder, `pypto.runtime`, a two-argument golden, terse console."""
 
-
 from __future__ import annotations
 
 import pypto.language as pl

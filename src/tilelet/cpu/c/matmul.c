@@ -3,11 +3,12 @@
  * Vectors run over columns (n) and registers over rows (m), never over k, so each output element is
  * one lane of one register whose FMAs come in ascending k: blocking cannot change a bit.
  *
- * Loops, outside in: blocks of ROW_BLOCK rows; groups of GROUP columns; blocks of KC along k. In one
- * such block, A is converted to FP32 rows [row][KC]. Then for each panel of at most 3 vectors of
- * columns, passes of MR rows run down the block: the first pass reads B in its own type, converts it
- * in registers, and leaves it as an FP32 panel [k][width] in the L1 cache for the passes below, which
- * meanwhile prefetch the same columns of the next k-block.
+ * A product is a sequence of blocks: KC steps of k by a strip of STRIP columns, which is whole cache
+ * lines of B. A block of B is converted to FP32 panels [k][PANEL] once, and then met by every pass
+ * of at most MR rows of A. Weights come from memory, so the next block is always under way: each
+ * pass is followed by the conversion of a few rows of the next block, and by prefetches of the rows
+ * that come after the next pass. Few rows are in flight at a time, because rows of a
+ * wide matrix lie a power of two apart, or nearly, and fall into the same few sets of every cache.
  *
  * Integers go the same way: sums of 128 products of 8-bit integers are exact in FP32 (255^2 * 128 <
  * 2^24), each block's sum is then added in INT32. A transposed B is not transposed: C^T = B A^T is
@@ -18,9 +19,11 @@
 #define W (TL_VEC_BYTES / 4)
 #define KC 128
 #define ROW_BLOCK 256
-#define MAX_VECTORS 3
-#define PANEL_WIDTH (MAX_VECTORS * W)
-#define GROUP 384         /* columns of C per group: a multiple of every PANEL_WIDTH */
+#define PANEL (2 * W)
+#define STRIP 64
+#define PANELS (STRIP / PANEL)
+#define PANEL_PITCH (KC * PANEL + 16) /* floats; the odd line keeps panels out of each other's sets */
+#define GROUP 256         /* columns of C that stay in the cache while k runs */
 #define FLIPPED_GROUP 192 /* the same where C^T is held in scratch */
 
 /* Rows of one pass by vectors of columns. Accumulators, a row of the panel and one value of A fit
@@ -28,19 +31,18 @@
 #if TL_VEC_BYTES == 64 || defined(__aarch64__)
 #define MR1 16
 #define MR2 12
-#define MR3 8
+#define ROWS_OF_1(X) X(1, 1) X(2, 1) X(3, 1) X(4, 1) X(5, 1) X(6, 1) X(7, 1) X(8, 1) \
+    X(9, 1) X(10, 1) X(11, 1) X(12, 1) X(13, 1) X(14, 1) X(15, 1) X(16, 1)
+#define ROWS_OF_2(X) X(1, 2) X(2, 2) X(3, 2) X(4, 2) X(5, 2) X(6, 2) X(7, 2) X(8, 2) \
+    X(9, 2) X(10, 2) X(11, 2) X(12, 2)
 #else
 #define MR1 8
 #define MR2 6
-#define MR3 4
+#define ROWS_OF_1(X) X(1, 1) X(2, 1) X(3, 1) X(4, 1) X(5, 1) X(6, 1) X(7, 1) X(8, 1)
+#define ROWS_OF_2(X) X(1, 2) X(2, 2) X(3, 2) X(4, 2) X(5, 2) X(6, 2)
 #endif
-#define MAX_ROWS MR1
 
 typedef float vec __attribute__((vector_size(TL_VEC_BYTES)));
-#if TL_VEC_BYTES != 32
-typedef uint32_t vec_u32 __attribute__((vector_size(TL_VEC_BYTES)));
-typedef uint16_t vec_u16 __attribute__((vector_size(TL_VEC_BYTES / 2)));
-#endif
 
 TL_INLINE vec fma_vec(vec a, vec b, vec c) {
 #if defined(FP_FAST_FMAF) && __has_builtin(__builtin_elementwise_fma)
@@ -72,16 +74,6 @@ TL_INLINE vec load_vec(const void *p) {
     return v;
 }
 
-TL_INLINE vec load_bf16(const void *p) {
-#if TL_VEC_BYTES == 32
-    return tl_load_bf16(p);
-#else
-    vec_u16 half;
-    memcpy(&half, p, sizeof half);
-    return (vec)(__builtin_convertvector(half, vec_u32) << 16);
-#endif
-}
-
 TL_INLINE void store_vec(float *p, vec v) { memcpy(p, &v, sizeof v); }
 
 /* Keeps a value in a register: compilers would rather load it again for each use, and the loads
@@ -97,121 +89,74 @@ TL_INLINE vec held(vec v) {
 
 /* --- the kernels ------------------------------------------------------------------------------- */
 
-typedef enum { FROM_PANEL, FROM_BF16 } source;
-
-/* One pass: `rows` rows of A times a panel of B, for one block of k. */
+/* One pass: some rows of A times a panel of B, for one block of k. */
 typedef struct {
-    const float *a;    /* [rows][KC] */
-    const char *b;     /* row k of B at b + k * b_step; FP32 or BF16 by the source */
-    int64_t b_step;    /* bytes */
-    float *panel;      /* FROM_BF16 leaves B here as FP32 */
+    const float *a;     /* [rows][KC] */
+    const float *panel; /* [kc][PANEL] */
     const float *start; /* NULL: zeros */
     int64_t ld_start;
     float *c;
     int64_t ldc;
     int kc;
-    const char *ahead; /* memory to prefetch, ahead_step bytes every fourth k (every k if dense) */
-    int64_t ahead_step;
-    int dense;
 } pass;
 
-TL_INLINE void prefetch_columns(const char *p, int bytes) {
-    for (int offset = 0; offset < bytes; offset += 64) __builtin_prefetch(p + offset, 0, 2);
-}
-
 /* acc[r][j] += a[r][k] * b[k][j], all in registers. */
-TL_INLINE void step(vec acc[MAX_ROWS][MAX_VECTORS], const pass *p, const char *b, int k, int rows,
-                    int vectors, source from) {
-    vec row[MAX_VECTORS];
-#pragma GCC unroll 3
-    for (int j = 0; j < vectors; j++) {
-        if (from == FROM_BF16) {
-            row[j] = held(load_bf16(b + j * (W * 2)));
-            store_vec(p->panel + (k * vectors + j) * W, row[j]);
-        } else {
-            row[j] = held(load_vec(b + j * (W * 4)));
-        }
-    }
+TL_INLINE void step(vec acc[MR1][2], const float *a, const float *b, int rows, int vectors) {
+    vec row[2];
+#pragma GCC unroll 2
+    for (int j = 0; j < vectors; j++) row[j] = held(load_vec(b + j * W));
 #pragma GCC unroll 16
     for (int r = 0; r < rows; r++) {
-        float scalar = p->a[r * KC + k];
-        vec a = scalar - (vec){0};
-#pragma GCC unroll 3
-        for (int j = 0; j < vectors; j++) acc[r][j] = fma_vec(a, row[j], acc[r][j]);
+        vec value = a[r * KC] - (vec){0};
+#pragma GCC unroll 2
+        for (int j = 0; j < vectors; j++) acc[r][j] = fma_vec(value, row[j], acc[r][j]);
     }
 }
 
-TL_INLINE void run_pass(const pass *given, int rows, int vectors, source from) {
-    const pass local = *given, *p = &local;
-    vec acc[MAX_ROWS][MAX_VECTORS];
+TL_INLINE void run_pass(const pass *p, int rows, int vectors) {
+    vec acc[MR1][2];
 #pragma GCC unroll 16
     for (int r = 0; r < rows; r++) {
-#pragma GCC unroll 3
+#pragma GCC unroll 2
         for (int j = 0; j < vectors; j++)
             acc[r][j] = p->start ? load_vec(p->start + r * p->ld_start + j * W) : (vec){0};
     }
-    const int line_bytes = vectors * W * 2;
-    const char *b = p->b, *ahead = p->ahead;
-    int k = 0;
-    for (; k + 4 <= p->kc; k += 4) {
+    const float *a = p->a, *b = p->panel;
+    int k = p->kc;
+    for (; k >= 4; k -= 4) {
 #pragma GCC unroll 4
-        for (int i = 0; i < 4; i++) {
-            step(acc, p, b, k + i, rows, vectors, from);
-            b += p->b_step;
-        }
-        prefetch_columns(ahead, line_bytes);
-        ahead += p->ahead_step;
-        if (from == FROM_BF16 && p->dense) {
-            for (int i = 0; i < 3; i++, ahead += p->ahead_step)
-                prefetch_columns(ahead, line_bytes);
-        }
+        for (int i = 0; i < 4; i++) step(acc, a + i, b + i * PANEL, rows, vectors);
+        a += 4;
+        b += 4 * PANEL;
     }
-    for (; k < p->kc; k++, b += p->b_step) step(acc, p, b, k, rows, vectors, from);
+    for (; k > 0; k--, a++, b += PANEL) step(acc, a, b, rows, vectors);
 #pragma GCC unroll 16
     for (int r = 0; r < rows; r++) {
-#pragma GCC unroll 3
+#pragma GCC unroll 2
         for (int j = 0; j < vectors; j++) store_vec(p->c + r * p->ldc + j * W, acc[r][j]);
     }
 }
 
-/* X(rows, vectors) for every kernel there is. */
-#if MR1 == 16
-#define KERNELS(X)                                   \
-    X(16, 1) X(8, 1) X(4, 1) X(2, 1) X(1, 1)         \
-    X(12, 2) X(8, 2) X(4, 2) X(2, 2) X(1, 2)         \
-    X(8, 3) X(4, 3) X(2, 3) X(1, 3)
-#else
-#define KERNELS(X)                                   \
-    X(8, 1) X(4, 1) X(2, 1) X(1, 1)                  \
-    X(6, 2) X(4, 2) X(2, 2) X(1, 2)                  \
-    X(4, 3) X(2, 3) X(1, 3)
-#endif
-
-#define DEFINE_KERNEL(rows, vectors)                                                              \
-    static __attribute__((noinline)) void panel_##rows##x##vectors(const pass *p) {               \
-        run_pass(p, rows, vectors, FROM_PANEL);                                                   \
-    }                                                                                             \
-    static __attribute__((noinline)) void bf16_##rows##x##vectors(const pass *p) {                \
-        run_pass(p, rows, vectors, FROM_BF16);                                                    \
+#define DEFINE_KERNEL(rows, vectors)                                                \
+    static __attribute__((noinline)) void kernel_##rows##x##vectors(const pass *p) { \
+        run_pass(p, rows, vectors);                                                 \
     }
-KERNELS(DEFINE_KERNEL)
+ROWS_OF_1(DEFINE_KERNEL)
+ROWS_OF_2(DEFINE_KERNEL)
 
-static void run_kernel(const pass *p, int rows, int vectors, source from) {
-#define CASE(rows, vectors)                                                        \
-    case rows * 4 + vectors:                                                       \
-        from == FROM_BF16 ? bf16_##rows##x##vectors(p) : panel_##rows##x##vectors(p); \
-        break;
-    switch (rows * 4 + vectors) { KERNELS(CASE) }
-#undef CASE
+typedef void (*kernel)(const pass *);
+
+#define KERNEL_NAME(rows, vectors) kernel_##rows##x##vectors,
+static const kernel kernels_of_1[] = {ROWS_OF_1(KERNEL_NAME)};
+static const kernel kernels_of_2[] = {ROWS_OF_2(KERNEL_NAME)};
+
+static void run_kernel(const pass *p, int rows, int vectors) {
+    (vectors == 1 ? kernels_of_1 : kernels_of_2)[rows - 1](p);
 }
 
-/* How many rows the next pass takes of those left. */
-static int rows_of_pass(int64_t left, int vectors) {
-    static const int most[MAX_VECTORS + 1] = {0, MR1, MR2, MR3};
-    if (left >= most[vectors]) return most[vectors];
-    int rows = 8;
-    while (rows > left || rows > most[vectors]) rows /= 2;
-    return rows;
+static int passes_of(int64_t rows, int vectors) {
+    int most = vectors == 1 ? MR1 : MR2;
+    return (int)((rows + most - 1) / most);
 }
 
 /* --- operands to FP32 -------------------------------------------------------------------------- */
@@ -328,12 +273,21 @@ static void convert_transposed(float *dst, int64_t ld_dst, const char *src, int 
 
 typedef struct {
     float a[ROW_BLOCK * KC];
-    float panel[KC * PANEL_WIDTH];
-    float tile[MAX_ROWS * PANEL_WIDTH];
+    float panels[2][PANELS * PANEL_PITCH]; /* of this block, and of the next one */
+    float tile[MR1 * PANEL];
     float flipped[ROW_BLOCK * FLIPPED_GROUP];
 } workspace;
 
 _Static_assert(sizeof(workspace) <= TL_MATMUL_SCRATCH_BYTES, "TL_MATMUL_SCRATCH_BYTES too small");
+
+/* Steps of k by columns of B, and the panels they are converted to. */
+typedef struct {
+    int64_t k0, n0;
+    int kc, cols;
+    const char *b;     /* element (k0, n0) */
+    float *panels;
+    int converted;     /* rows done so far */
+} block;
 
 static const char *at(const void *base, int64_t elements, int type) {
     return (const char *)base + elements * element_size(type);
@@ -349,6 +303,66 @@ static int is_integer(const tl_matmul_args *x) {
     return x->a_type == TL_INT8 || x->a_type == TL_UINT8;
 }
 
+static block block_at(const tl_matmul_args *x, int64_t k0, int64_t n0, float *panels) {
+    return (block){.k0 = k0, .n0 = n0, .kc = (int)smaller(x->k - k0, KC),
+                   .cols = (int)smaller(x->n - n0, STRIP),
+                   .b = element(x->b, x->b_type, x->ldb, x->b_trans, k0, n0), .panels = panels};
+}
+
+/* The block after this one: next strip of the group, else next k, else next group. */
+static block block_after(const tl_matmul_args *x, const block *now, float *panels) {
+    int64_t group = now->n0 - now->n0 % GROUP, k0 = now->k0, n0 = now->n0 + STRIP;
+    if (n0 >= smaller(group + GROUP, x->n)) {
+        n0 = group;
+        k0 += KC;
+    }
+    if (k0 >= x->k) {
+        n0 = group + GROUP;
+        k0 = 0;
+    }
+    if (n0 >= x->n) return (block){0};
+    return block_at(x, k0, n0, panels);
+}
+
+/* Whole strips of BF16, the common case: two vectors of each panel, fully unrolled. */
+static void convert_bf16_strip(float *panels, const char *b, int64_t row_bytes, int rows) {
+    for (int k = 0; k < rows; k++, b += row_bytes, panels += PANEL) {
+#pragma GCC unroll 16
+        for (int c = 0; c < STRIP; c += 8) {
+            float *to = panels + c / PANEL * PANEL_PITCH + c % PANEL;
+            tl_store_f32(to, tl_load_bf16((const uint16_t *)b + c));
+        }
+    }
+}
+
+/* Converts rows of B to panels, up to row `until` of the block. */
+static void convert_block(const tl_matmul_args *x, block *to, int until) {
+    int rows = until - to->converted;
+    if (rows <= 0) return;
+    if (x->b_trans) { /* rows of the block are columns in memory: all at once */
+        rows = to->kc - to->converted;
+        for (int c = 0; c < to->cols; c += PANEL) {
+            int cols = (int)smaller(to->cols - c, PANEL);
+            convert_transposed(to->panels + c / PANEL * PANEL_PITCH, PANEL,
+                               at(to->b, c * x->ldb, x->b_type), x->b_type, x->ldb, cols, rows,
+                               (cols + W - 1) / W * W);
+        }
+    } else {
+        const char *b = at(to->b, to->converted * x->ldb, x->b_type);
+        float *panels = to->panels + to->converted * PANEL;
+        if (x->b_type == TL_BF16 && to->cols == STRIP) {
+            convert_bf16_strip(panels, b, x->ldb * 2, rows);
+        } else {
+            for (int c = 0; c < to->cols; c += PANEL) {
+                int cols = (int)smaller(to->cols - c, PANEL);
+                convert_rows(panels + c / PANEL * PANEL_PITCH, PANEL, at(b, c, x->b_type), x->b_type,
+                             x->ldb, rows, cols, (cols + W - 1) / W * W);
+            }
+        }
+    }
+    to->converted += rows;
+}
+
 /* Copies rows x cols 4-byte elements, zeros if src is NULL. */
 static void copy_rows(void *dst, int64_t ld_dst, const void *src, int64_t ld_src, int64_t rows,
                       int64_t cols) {
@@ -360,112 +374,89 @@ static void copy_rows(void *dst, int64_t ld_dst, const void *src, int64_t ld_src
 }
 
 /* c += tile, integers: the FP32 tile holds exact integers. */
-static void add_integers(uint32_t *c, int64_t ldc, const float *tile, int64_t ld_tile, int64_t rows,
-                         int64_t cols) {
+static void add_integers(uint32_t *c, int64_t ldc, const float *tile, int64_t rows, int64_t cols) {
     for (int64_t r = 0; r < rows; r++)
-        for (int64_t j = 0; j < cols; j++)
-            c[r * ldc + j] += (uint32_t)(int32_t)tile[r * ld_tile + j];
+        for (int64_t j = 0; j < cols; j++) c[r * ldc + j] += (uint32_t)(int32_t)tile[r * PANEL + j];
 }
 
 /* A pass whose tile of C is not whole vectors of floats: it runs on a copy. */
-static void run_on_copy(pass *p, int rows, int vectors, source from, int64_t cols, int integers,
-                        float *tile) {
+static void run_on_copy(const pass *p, int rows, int vectors, int cols, int integers, float *tile) {
     pass copy = *p;
     copy.c = tile;
-    copy.ldc = vectors * W;
-    if (integers) {
-        copy.start = NULL;
-    } else if (p->start) {
-        copy_rows(tile, copy.ldc, p->start, p->ld_start, rows, cols);
+    copy.ldc = copy.ld_start = PANEL;
+    copy.start = NULL;
+    if (!integers && p->start) {
+        copy_rows(tile, PANEL, p->start, p->ld_start, rows, cols);
         copy.start = tile;
-        copy.ld_start = copy.ldc;
     }
-    run_kernel(&copy, rows, vectors, from);
-    if (integers) add_integers((uint32_t *)p->c, p->ldc, tile, copy.ldc, rows, cols);
-    else copy_rows(p->c, p->ldc, tile, copy.ldc, rows, cols);
+    run_kernel(&copy, rows, vectors);
+    if (integers) add_integers((uint32_t *)p->c, p->ldc, tile, rows, cols);
+    else copy_rows(p->c, p->ldc, tile, PANEL, rows, cols);
 }
 
-/* The part of a product that one panel meets: rows m0.., columns n0.., one block of k. */
-typedef struct {
-    int64_t m0, rows, n0, k0;
-    int kc;
-    int next_kc; /* rows of B after this block whose prefetch is worth it */
-} block;
-
-/* Columns n0 .. n0 + cols of one block: all passes down its rows. */
-static void run_panel(const tl_matmul_args *x, const block *at_block, int64_t n0, int64_t cols,
-                      workspace *work) {
-    int vectors = (int)((cols + W - 1) / W);
-    int whole = cols == vectors * W;
-    int integers = is_integer(x);
-    int passes = 0;
-    for (int64_t r = 0; r < at_block->rows; r += rows_of_pass(at_block->rows - r, vectors)) passes++;
-
-    const char *b = element(x->b, x->b_type, x->ldb, x->b_trans, at_block->k0, n0);
-    int64_t row_bytes = x->ldb * element_size(x->b_type);
-    pass p = {.a = work->a, .b = (const char *)work->panel, .b_step = vectors * W * 4,
-              .panel = work->panel, .kc = at_block->kc, .ahead = b};
-    source from = FROM_PANEL;
-    if (!x->b_trans && whole && x->b_type == TL_BF16) {
-        from = FROM_BF16;
-        p.b = b;
-        p.b_step = row_bytes;
-    } else if (!x->b_trans && whole && x->b_type == TL_FP32 && passes == 1) {
-        p.b = b;
-        p.b_step = row_bytes;
-    } else if (x->b_trans) {
-        convert_transposed(work->panel, vectors * W, b, x->b_type, x->ldb, cols, at_block->kc,
-                           vectors * W);
-    } else {
-        convert_rows(work->panel, vectors * W, b, x->b_type, x->ldb, at_block->kc, cols,
-                     vectors * W);
+/* Converts the next `rows` rows of a block and prefetches as many after them. */
+static void convert_share(const tl_matmul_args *x, block *next, int rows) {
+    int from = next->converted + rows, until = (int)smaller(from + rows, next->kc);
+    if (!x->b_trans) {
+        int64_t row_bytes = x->ldb * element_size(x->b_type);
+        int line_bytes = next->cols * element_size(x->b_type);
+        const char *row = next->b + from * row_bytes;
+        for (int k = from; k < until; k++, row += row_bytes)
+            for (int offset = 0; offset < line_bytes; offset += 64)
+                __builtin_prefetch(row + offset, 0, 2);
     }
-    /* Rows of the next block are shared out between the passes, one for every fourth k. */
-    if (!x->b_trans && at_block->next_kc == at_block->kc) {
-        p.ahead = b + at_block->kc * row_bytes;
-        p.ahead_step = row_bytes;
-        p.dense = passes < 4;
-    }
-    int64_t ahead_per_pass = p.ahead_step * (at_block->kc / 4);
-    int first = at_block->k0 == 0;
-    for (int64_t r = 0; r < at_block->rows;) {
-        int rows = rows_of_pass(at_block->rows - r, vectors);
-        int64_t row = at_block->m0 + r;
-        p.a = work->a + r * KC;
-        p.c = (float *)x->c + row * x->ldc + n0;
-        p.ldc = x->ldc;
-        p.start = first ? (x->start ? (const float *)x->start + row * x->ld_start + n0 : NULL) : p.c;
-        p.ld_start = first ? x->ld_start : x->ldc;
-        if (integers && first) copy_rows(p.c, p.ldc, p.start, p.ld_start, rows, cols);
-        if (whole && !integers) run_kernel(&p, rows, vectors, from);
-        else run_on_copy(&p, rows, vectors, from, cols, integers, work->tile);
-        if (from == FROM_BF16) {
-            from = FROM_PANEL;
-            p.b = (const char *)work->panel;
-            p.b_step = vectors * W * 4;
+    convert_block(x, next, (int)smaller(from, next->kc));
+}
+
+/* All passes of rows m0 .. m0 + rows over one converted block; converts the next one meanwhile. */
+static void run_block(const tl_matmul_args *x, int64_t m0, int64_t rows, const block *now,
+                      block *next, workspace *work) {
+    int integers = is_integer(x), first = now->k0 == 0;
+    int panels = (now->cols + PANEL - 1) / PANEL;
+    int share = next->kc / (panels * passes_of(rows, 2)) + 1;
+    for (int c = 0; c < now->cols; c += PANEL) {
+        int cols = (int)smaller(now->cols - c, PANEL), vectors = (cols + W - 1) / W;
+        int64_t n0 = now->n0 + c;
+        int passes = passes_of(rows, vectors);
+        for (int64_t r = 0, left = passes; left > 0; left--) {
+            int pass_rows = (int)((rows - r + left - 1) / left);
+            int64_t row = m0 + r;
+            pass p = {.a = work->a + r * KC, .panel = now->panels + c / PANEL * PANEL_PITCH,
+                      .c = (float *)x->c + row * x->ldc + n0, .ldc = x->ldc, .kc = now->kc};
+            p.start = p.c;
+            p.ld_start = p.ldc;
+            if (first) {
+                p.start = x->start ? (const float *)x->start + row * x->ld_start + n0 : NULL;
+                p.ld_start = x->ld_start;
+                if (integers) copy_rows(p.c, p.ldc, p.start, p.ld_start, pass_rows, cols);
+            }
+            if (integers || cols != vectors * W)
+                run_on_copy(&p, pass_rows, vectors, cols, integers, work->tile);
+            else run_kernel(&p, pass_rows, vectors);
+            convert_share(x, next, share);
+            r += pass_rows;
         }
-        r += rows;
-        if (r / rows >= 4) p.ahead_step = 0; /* all of the next block is on its way */
-        p.ahead += ahead_per_pass;
-        if (p.ahead_step == 0) p.ahead = (const char *)p.a;
     }
+    convert_block(x, next, next->kc);
+}
+
+static void convert_a(const tl_matmul_args *x, int64_t m0, int64_t rows, const block *now,
+                      float *to) {
+    const char *a = element(x->a, x->a_type, x->lda, x->a_trans, m0, now->k0);
+    if (x->a_trans) convert_transposed(to, KC, a, x->a_type, x->lda, now->kc, rows, now->kc);
+    else convert_rows(to, KC, a, x->a_type, x->lda, rows, now->kc, now->kc);
 }
 
 static void run_blocks(const tl_matmul_args *x, workspace *work) {
     for (int64_t m0 = 0; m0 < x->m; m0 += ROW_BLOCK) {
         int64_t rows = smaller(x->m - m0, ROW_BLOCK);
-        for (int64_t group = 0; group < x->n; group += GROUP) {
-            int64_t group_end = smaller(group + GROUP, x->n);
-            for (int64_t k0 = 0; k0 < x->k; k0 += KC) {
-                int kc = (int)smaller(x->k - k0, KC);
-                block now = {.m0 = m0, .rows = rows, .k0 = k0, .kc = kc,
-                             .next_kc = (int)smaller(x->k - k0 - kc, KC)};
-                const char *a = element(x->a, x->a_type, x->lda, x->a_trans, m0, k0);
-                if (x->a_trans) convert_transposed(work->a, KC, a, x->a_type, x->lda, kc, rows, kc);
-                else convert_rows(work->a, KC, a, x->a_type, x->lda, rows, kc, kc);
-                for (int64_t n0 = group; n0 < group_end; n0 += PANEL_WIDTH)
-                    run_panel(x, &now, n0, smaller(group_end - n0, PANEL_WIDTH), work);
-            }
+        block now = block_at(x, 0, 0, work->panels[0]);
+        while (now.converted < now.kc) convert_share(x, &now, 16);
+        for (int which = 1; now.kc; which ^= 1) {
+            block next = block_after(x, &now, work->panels[which]);
+            if (now.n0 % GROUP == 0) convert_a(x, m0, rows, &now, work->a);
+            run_block(x, m0, rows, &now, &next, work);
+            now = next;
         }
     }
 }
@@ -526,7 +517,10 @@ void tl_matmul_gather(const tl_matmul_args *args, int64_t pieces, const void *co
     tl_matmul_args x = *args;
     if (pieces <= 0) x.k = 0;
     for (int64_t p = 0; p == 0 || p < pieces; p++) {
-        if (pieces > 0) x.a = a_pieces[p], x.b = b_pieces[p];
+        if (pieces > 0) {
+            x.a = a_pieces[p];
+            x.b = b_pieces[p];
+        }
         tl_matmul(&x, scratch);
         x.start = x.c;
         x.ld_start = x.ldc;

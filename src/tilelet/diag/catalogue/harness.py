@@ -430,11 +430,8 @@ class BadRunCall(UserError):
 
     code = "E0627"
 
-    def __init__(self, why: str, suggestions: Sequence[str] = ()) -> None:
+    def __init__(self, why: str) -> None:
         super().__init__(
             f"this call of `run` makes no sense: {why}",
-            helps=[
-                *did_you_mean(suggestions),
-                "write `run(program, specs, golden_fn=...)` or `run(program, *tensors)`",
-            ],
+            helps=["write `run(program, specs, golden_fn=...)` or `run(program, *tensors)`"],
         )

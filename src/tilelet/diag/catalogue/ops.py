@@ -621,12 +621,14 @@ class WrongMemorySpace(UserError):
     places the tiles.
     """
 
-    code = "E0330"
+    code = "E0325"
     example = """
         @pl.program
         class Program:
             @pl.function(type=pl.FunctionType.InCore)
-            def body(self, x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
+            def body(
+                self, x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]
+            ):
                 tile = pl.load(x, [0, 0], [16, 128], target_memory=pl.Mem.Mat)
                 out = pl.store(pl.exp(tile), [0, 0], out)
                 return out
