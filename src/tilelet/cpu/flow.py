@@ -75,7 +75,7 @@ class Carried:
         else:
             tile = k.tile(first)
             shape = tile.valid
-            self.slot = k.taken_over(first, self.value)
+            self.slot = k.taken_over(first, self.op.results[self.at])
             if self.slot is None:
                 self.slot = k.new_slot(self.value.name, t.dtype, count(t.shape))
                 k.materialised(tile, slot=self.slot)
@@ -224,7 +224,7 @@ def emit_for(k: KernelEmitter, op: Op) -> None:
     _plan_destinations(k, view.body, carried, view.carried)
     head = f"for (int64_t {turn} = 0, {turn}_end = {turns}; {turn} < {turn}_end; {turn}++, {index} = (int64_t)((uint64_t){index} + (uint64_t){step}))"
     with k.loop():
-        with k.out.block(head):
+        with k.out.block(head), k.inside():
             k.out.add("if (TL_CANCELLED(c)) return TL_STOPPED;")
             k.define(view.index, index)
             for c, param in zip(carried, view.carried):
@@ -245,7 +245,7 @@ def emit_while(k: KernelEmitter, op: Op) -> None:
     carried = [Carried(k, op, i, v, first) for i, (v, first) in enumerate(zip(body.params, init))]
     _plan_destinations(k, body, carried, body.params)
     with k.loop():
-        with k.out.block("for (;;)", op.loc):
+        with k.out.block("for (;;)", op.loc), k.inside():
             k.out.add("if (TL_CANCELLED(c)) return TL_STOPPED;")
             for c, tested in zip(carried, cond.params):
                 c.bind(tested)
@@ -265,9 +265,8 @@ def emit_while(k: KernelEmitter, op: Op) -> None:
 @emits("if")
 def emit_if(k: KernelEmitter, op: Op) -> None:
     joined = [Carried(k, op, i, v, None) for i, v in enumerate(op.results)]
-    settle_for_branches(k, op)
     for block, head in zip(op.blocks, (f"if ({k.scalar(op.args['cond'])})", "else")):
-        with k.out.block(head, op.loc):
+        with k.out.block(head, op.loc), k.inside():
             k.block(block)
             if block is op.blocks[0]:
                 _assume_regions(k, joined, yielded(block))
@@ -287,15 +286,6 @@ def _assume_regions(k: KernelEmitter, joined: Sequence[Carried], args: Sequence[
             raise Restart
         assert isinstance(j.form, Tile)
         j.form.valid = tile.valid
-
-
-def settle_for_branches(k: KernelEmitter, op: Op) -> None:
-    """What a branch would compute on the way, and others need as well, is computed before it."""
-    inside = {v for b in op.blocks for o in b.ops for v in o.operands}
-    for value in inside:
-        tile = k.values.get(value)
-        if isinstance(tile, Tile) and not isinstance(tile.form, Leaf):
-            k.settled(value)
 
 
 @emits("undef")

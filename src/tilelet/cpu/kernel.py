@@ -270,6 +270,13 @@ class KernelEmitter:
         for slot in used:
             slot.last = max(slot.last, self._clock)
 
+    @contextmanager
+    def inside(self) -> Iterator[None]:
+        """A block that may not be executed: what is known afterwards is what was known before."""
+        before = dict(self.values)
+        yield
+        self.values = before
+
     def slot_tile(self, slot: Slot, shape: tuple[int, ...], dtype: DType, valid: tuple[Dim, ...]) -> Tile:
         return Tile(shape, dtype, valid, Leaf(slot.name, dense_strides(shape), slot, is_zeroed=True))
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tilelet import dtypes
-from tilelet.runtime.arrays import Array, as_array, raw
+from tilelet.runtime.arrays import Array, raw
 
 # Member names are prefixed: an array called `file` must not collide with a parameter of `np.savez`.
 _BITS, _TYPE = "bits.", "dtype."
@@ -59,25 +59,24 @@ def save_array(path: Path, array: Array) -> Path:
 
 
 def load_array(folder: Path, name: str) -> Array | None:
-    """The array `name` of a data folder: `.npz` of ours, `.npy`, or a `.pt` tensor; None if absent.
+    """The array `name` of a data folder: `.npz` of ours or `.npy`; None if absent.
 
-    A `.pt` file is read by torch with `weights_only`, which refuses to run code from the file.
+    A `.pt` file is a pickle, and none is ever loaded: the message says how to convert it.
     """
     for suffix in (".npz", ".npy", ".pt"):
         path = folder / (name + suffix)
         if not path.is_file():
             continue
+        if suffix == ".pt":
+            how = f"np.save('{name}.npy', tensor.numpy())"
+            raise BadFileError(f"{path} is a pickle, which Tilelet does not load; save it by {how}")
         if suffix == ".npz":
             arrays = load_arrays(path)
             if "data" not in arrays:
                 raise BadFileError(f"{path}: holds {sorted(arrays)}, not `data`")
             return arrays["data"]
         try:
-            if suffix == ".npy":
-                return np.load(path, allow_pickle=False)
-            import torch
-
-            return as_array(torch.load(path, map_location="cpu", weights_only=True))
-        except Exception as error:  # as above, and torch's own
+            return np.load(path, allow_pickle=False)
+        except Exception as error:  # as above
             raise BadFileError(f"{path}: {error}") from error
     return None
