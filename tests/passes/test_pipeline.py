@@ -14,7 +14,17 @@ from tilelet.ir.verify import verify
 from tilelet.passes.pipeline import PASSES, run_passes
 
 ROWS, PART = 48, (8, 16)
-STEPS = ("compute", "pair", "assemble", "assemble", "assemble", "update", "export", "nested", "branch")
+STEPS = (
+    "compute",
+    "pair",
+    "assemble",
+    "assemble",
+    "assemble",
+    "update",
+    "export",
+    "nested",
+    "branch",
+)
 
 
 class Writer:

@@ -7,6 +7,7 @@ import contextlib
 import json
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from tilelet.cli.script import Outcome, Script
@@ -125,12 +126,20 @@ def _print_text(outcome: Outcome, now: Session, options: argparse.Namespace) -> 
             shown = render_all(outcome.errors, color, width=width, truncated=outcome.truncated)
         print(shown, file=sys.stderr)
     misplaced = [a for a in options.arguments if a.partition("=")[0] in _OWN_OPTIONS]
-    if outcome.code == 2 and misplaced:
+    if misplaced and (outcome.code == 2 or not _mentions(options.script, misplaced[0])):
         print(
             f"note: `{misplaced[0]}` is an option of `tilelet {options.command}`: "
             "put it before the script",
             file=sys.stderr,
         )
+
+
+def _mentions(script: str, option: str) -> bool:
+    """Whether the script's text knows the option, so that giving it to the script was meant."""
+    try:
+        return option.partition("=")[0] in Path(script).read_text(errors="replace")
+    except OSError:
+        return False
 
 
 def _json(now: Session) -> str:

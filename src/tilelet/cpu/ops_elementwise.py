@@ -130,13 +130,16 @@ def _divide(e: Element, a: str, b: str) -> str:
     return e.rounded(f"{a} / {b}") if e.is_float else f"ts_div_{e.suffix}({a}, {b})"
 
 
-def _function(name: str) -> Make:
-    """A function that exists for floats and for every integer type."""
+def _function(name: str, *, is_exact: bool = False) -> Make:
+    """A function that exists for floats and for every integer type.
+
+    is_exact: of values of a narrow float type it gives one again, so nothing has to be rounded
+    """
 
     def make(e: Element, *operands: str) -> str:
         suffix = "f32" if e.is_float else e.suffix
         text = f"ts_{name}_{suffix}({', '.join(operands)})"
-        return e.rounded(text) if e.is_float else text
+        return e.rounded(text) if e.is_float and not is_exact else text
 
     return make
 
@@ -152,8 +155,8 @@ _TWO: dict[str, Make] = {
     "div": _divide,
     "rem": _function("rem"),
     "fmod": _function("fmod"),
-    "maximum": _function("max"),
-    "minimum": _function("min"),
+    "maximum": _function("max", is_exact=True),
+    "minimum": _function("min", is_exact=True),
     "and_": _infix("&"),
     "or_": _infix("|"),
     "xor": _infix("^"),
@@ -202,8 +205,8 @@ def _reciprocal(e: Element, x: str) -> str:
 
 _ONE: dict[str, Make] = {
     "neg": _negate,
-    "abs": _function("abs"),
-    "relu": _function("relu"),
+    "abs": _function("abs", is_exact=True),
+    "relu": _function("relu", is_exact=True),
     "exp": _function("exp"),
     "log": _function("log"),
     "sin": _function("sin"),

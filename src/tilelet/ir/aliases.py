@@ -7,7 +7,7 @@ loops, joins, scopes and calls only hand a window on under another name.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import TypeGuard
 
@@ -55,27 +55,34 @@ class Aliases:
         end = self.end(value)
         return None if end in self._view_of else end
 
-    def same(self, value: Value) -> tuple[Value, ...]:
-        """The names that `value` takes its window from unchanged: one step back."""
-        return tuple(self._same.get(value, ()))
+    def names(self, value: Value) -> Iterator[Value]:
+        """`value` and all names that its window comes from unchanged, later ones first."""
+        return self._back(value, through_views=False)
 
     def _reach(self, value: Value, *, through_views: bool) -> list[Value]:
         """The ends of all chains of names back from `value`."""
+        return [
+            v
+            for v in self._back(value, through_views=through_views)
+            if v not in self._undefined and not self._sources(v, through_views=through_views)
+        ]
+
+    def _sources(self, value: Value, *, through_views: bool) -> Sequence[Value]:
+        sources = self._same.get(value, ())
+        if not sources and through_views and value in self._view_of:
+            return (self._view_of[value],)
+        return sources
+
+    def _back(self, value: Value, *, through_views: bool) -> Iterator[Value]:
         seen = {value}
         stack = [value]
-        ends: list[Value] = []
         while stack:
             v = stack.pop()
-            sources = self._same.get(v, ())
-            if not sources and through_views and v in self._view_of:
-                sources = (self._view_of[v],)
-            if not sources and v not in self._undefined:
-                ends.append(v)
-            for source in sources:
+            yield v
+            for source in self._sources(v, through_views=through_views):
                 if source not in seen:
                     seen.add(source)
                     stack.append(source)
-        return ends
 
     def _link(self, name: Value, *sources: Arg) -> None:
         if is_tensor(name):

@@ -26,7 +26,7 @@ from tilelet.ir.core import (
     walk,
 )
 from tilelet.ir.fold import constant_difference
-from tilelet.ir.rebuild import Builder, Rewriter
+from tilelet.ir.rebuild import Builder, Rewriter, defined_values
 from tilelet.ir.types import TensorType
 from tilelet.ir.views import CallView
 from tilelet.ops import structure
@@ -176,6 +176,7 @@ class _BlockAnalysis:
         self._block = block
         self._footprints = [plan.footprint(op) for op in block.ops]
         self._place = {r: i for i, op in enumerate(block.ops) for r in op.results}
+        self._nested = {v for op in block.ops for inner in op.blocks for v in defined_values(inner)}
 
     def alias(self, at: int) -> None:
         """Make the assemble at this position an alias, or raise why it cannot be one."""
@@ -264,14 +265,14 @@ class _BlockAnalysis:
                     raise _NoAliasError("the source is used again after it is assembled")
 
     def _earlier_name(self, value: Value, first: int) -> Value:
-        """A name for the same window as `value` that is defined before position `first`."""
-        end = self._aliases.end(value)
-        while self._place.get(value, -1) >= first:
-            sources = self._aliases.same(value)
-            if end is None or not sources:
-                raise _NoAliasError("the target does not exist yet when the source is filled")
-            value = sources[0]
-        return value
+        """A name for the same window as `value` that is visible before position `first`."""
+        if self._aliases.end(value) is not None:
+            for name in self._aliases.names(value):
+                if name not in self._nested and self._place.get(name, -1) < first:
+                    return name
+        elif self._place.get(value, -1) < first:
+            return value
+        raise _NoAliasError("the target does not exist yet when the source is filled")
 
     def _ops_to_hoist(self, offset: Sequence[Arg], first: int) -> list[int]:
         """Positions of the ops that compute the offset and stand at or after `first`."""

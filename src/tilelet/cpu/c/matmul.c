@@ -3,12 +3,14 @@
  * Vectors run over columns (n) and registers over rows (m), never over k, so each output element is
  * one lane of one register whose FMAs come in ascending k: blocking cannot change a bit.
  *
- * A product is a sequence of blocks: KC steps of k by a strip of STRIP columns, which is whole cache
- * lines of B. A block of B is converted to FP32 panels [k][PANEL] once, and then met by every pass
- * of at most MR rows of A. Weights come from memory, so the next block is always under way: each
- * pass is followed by the conversion of a few rows of the next block, and by prefetches of the rows
- * that come after the next pass. Few rows are in flight at a time, because rows of a
- * wide matrix lie a power of two apart, or nearly, and fall into the same few sets of every cache.
+ * Loops, outside in: ROW_BLOCK rows; groups of GROUP columns; KC steps of k, for which A is
+ * converted to FP32 rows; strips of STRIP columns, for which B is converted to FP32 panels
+ * [k][PANEL]; panels; passes of at most MR rows. So B is read once, in runs of a whole group's
+ * columns, and converted once for all rows.
+ *
+ * B usually comes from memory. While one block of KC steps is computed, the next one is prefetched
+ * into the L2 cache, some lines after each pass, row by row over the full width of the group: in a
+ * wide matrix every row is on a page of its own, and finding the page costs more than the line.
  *
  * Integers go the same way: sums of 128 products of 8-bit integers are exact in FP32 (255^2 * 128 <
  * 2^24), each block's sum is then added in INT32. A transposed B is not transposed: C^T = B A^T is
@@ -273,21 +275,12 @@ static void convert_transposed(float *dst, int64_t ld_dst, const char *src, int 
 
 typedef struct {
     float a[ROW_BLOCK * KC];
-    float panels[2][PANELS * PANEL_PITCH]; /* of this block, and of the next one */
+    float panels[PANELS * PANEL_PITCH];
     float tile[MR1 * PANEL];
     float flipped[ROW_BLOCK * FLIPPED_GROUP];
 } workspace;
 
 _Static_assert(sizeof(workspace) <= TL_MATMUL_SCRATCH_BYTES, "TL_MATMUL_SCRATCH_BYTES too small");
-
-/* Steps of k by columns of B, and the panels they are converted to. */
-typedef struct {
-    int64_t k0, n0;
-    int kc, cols;
-    const char *b;     /* element (k0, n0) */
-    float *panels;
-    int converted;     /* rows done so far */
-} block;
 
 static const char *at(const void *base, int64_t elements, int type) {
     return (const char *)base + elements * element_size(type);
@@ -303,30 +296,15 @@ static int is_integer(const tl_matmul_args *x) {
     return x->a_type == TL_INT8 || x->a_type == TL_UINT8;
 }
 
-static block block_at(const tl_matmul_args *x, int64_t k0, int64_t n0, float *panels) {
-    return (block){.k0 = k0, .n0 = n0, .kc = (int)smaller(x->k - k0, KC),
-                   .cols = (int)smaller(x->n - n0, STRIP),
-                   .b = element(x->b, x->b_type, x->ldb, x->b_trans, k0, n0), .panels = panels};
-}
+/* Part of a product: rows m0.. of C, columns n0.., one block of k. */
+typedef struct {
+    int64_t m0, rows, n0, k0;
+    int cols, kc;
+} block;
 
-/* The block after this one: next strip of the group, else next k, else next group. */
-static block block_after(const tl_matmul_args *x, const block *now, float *panels) {
-    int64_t group = now->n0 - now->n0 % GROUP, k0 = now->k0, n0 = now->n0 + STRIP;
-    if (n0 >= smaller(group + GROUP, x->n)) {
-        n0 = group;
-        k0 += KC;
-    }
-    if (k0 >= x->k) {
-        n0 = group + GROUP;
-        k0 = 0;
-    }
-    if (n0 >= x->n) return (block){0};
-    return block_at(x, k0, n0, panels);
-}
-
-/* Whole strips of BF16, the common case: two vectors of each panel, fully unrolled. */
-static void convert_bf16_strip(float *panels, const char *b, int64_t row_bytes, int rows) {
-    for (int k = 0; k < rows; k++, b += row_bytes, panels += PANEL) {
+/* Whole strips of BF16, the common case, fully unrolled. */
+static void convert_bf16_strip(float *panels, const char *b, int64_t row_bytes, int kc) {
+    for (int k = 0; k < kc; k++, b += row_bytes, panels += PANEL) {
 #pragma GCC unroll 16
         for (int c = 0; c < STRIP; c += 8) {
             float *to = panels + c / PANEL * PANEL_PITCH + c % PANEL;
@@ -335,32 +313,55 @@ static void convert_bf16_strip(float *panels, const char *b, int64_t row_bytes, 
     }
 }
 
-/* Converts rows of B to panels, up to row `until` of the block. */
-static void convert_block(const tl_matmul_args *x, block *to, int until) {
-    int rows = until - to->converted;
-    if (rows <= 0) return;
-    if (x->b_trans) { /* rows of the block are columns in memory: all at once */
-        rows = to->kc - to->converted;
-        for (int c = 0; c < to->cols; c += PANEL) {
-            int cols = (int)smaller(to->cols - c, PANEL);
-            convert_transposed(to->panels + c / PANEL * PANEL_PITCH, PANEL,
-                               at(to->b, c * x->ldb, x->b_type), x->b_type, x->ldb, cols, rows,
-                               (cols + W - 1) / W * W);
-        }
-    } else {
-        const char *b = at(to->b, to->converted * x->ldb, x->b_type);
-        float *panels = to->panels + to->converted * PANEL;
-        if (x->b_type == TL_BF16 && to->cols == STRIP) {
-            convert_bf16_strip(panels, b, x->ldb * 2, rows);
-        } else {
-            for (int c = 0; c < to->cols; c += PANEL) {
-                int cols = (int)smaller(to->cols - c, PANEL);
-                convert_rows(panels + c / PANEL * PANEL_PITCH, PANEL, at(b, c, x->b_type), x->b_type,
-                             x->ldb, rows, cols, (cols + W - 1) / W * W);
-            }
+/* The block's part of B as FP32 panels; columns are filled up to whole vectors. */
+static void convert_b(const tl_matmul_args *x, const block *now, float *panels) {
+    const char *b = element(x->b, x->b_type, x->ldb, x->b_trans, now->k0, now->n0);
+    if (x->b_type == TL_BF16 && !x->b_trans && now->cols == STRIP) {
+        convert_bf16_strip(panels, b, x->ldb * 2, now->kc);
+        return;
+    }
+    for (int c = 0; c < now->cols; c += PANEL, panels += PANEL_PITCH) {
+        int cols = (int)smaller(now->cols - c, PANEL), width = (cols + W - 1) / W * W;
+        const char *from = at(b, x->b_trans ? c * x->ldb : c, x->b_type);
+        if (x->b_trans)
+            convert_transposed(panels, PANEL, from, x->b_type, x->ldb, cols, now->kc, width);
+        else convert_rows(panels, PANEL, from, x->b_type, x->ldb, now->kc, cols, width);
+    }
+}
+
+static void convert_a(const tl_matmul_args *x, const block *now, float *to) {
+    const char *a = element(x->a, x->a_type, x->lda, x->a_trans, now->m0, now->k0);
+    if (x->a_trans) convert_transposed(to, KC, a, x->a_type, x->lda, now->kc, now->rows, now->kc);
+    else convert_rows(to, KC, a, x->a_type, x->lda, now->rows, now->kc, now->kc);
+}
+
+/* Lines of B to prefetch, row after row, and how many of them after each pass. */
+typedef struct {
+    const char *row;
+    int64_t row_bytes;
+    int rows_left, offset, width, lines_per_pass;
+} feed;
+
+/* Block `next` of B (kc == 0: there is none), spread over the passes of the block before it. */
+static feed feed_of(const tl_matmul_args *x, const block *next, int64_t passes) {
+    if (next->kc == 0 || x->b_trans) return (feed){0};
+    int size = element_size(x->b_type), width = next->cols * size;
+    int64_t lines = (int64_t)next->kc * ((width + 63) / 64);
+    return (feed){.row = element(x->b, x->b_type, x->ldb, 0, next->k0, next->n0),
+                  .row_bytes = x->ldb * size, .rows_left = next->kc, .width = width,
+                  .lines_per_pass = (int)((lines + passes - 1) / passes)};
+}
+
+static void prefetch_lines(feed *f, int lines) {
+    for (; lines > 0 && f->rows_left > 0; lines--) {
+        __builtin_prefetch(f->row + f->offset, 0, 2);
+        f->offset += 64;
+        if (f->offset >= f->width) {
+            f->offset = 0;
+            f->row += f->row_bytes;
+            f->rows_left--;
         }
     }
-    to->converted += rows;
 }
 
 /* Copies rows x cols 4-byte elements, zeros if src is NULL. */
@@ -394,68 +395,64 @@ static void run_on_copy(const pass *p, int rows, int vectors, int cols, int inte
     else copy_rows(p->c, p->ldc, tile, PANEL, rows, cols);
 }
 
-/* Converts the next `rows` rows of a block and prefetches as many after them. */
-static void convert_share(const tl_matmul_args *x, block *next, int rows) {
-    int from = next->converted + rows, until = (int)smaller(from + rows, next->kc);
-    if (!x->b_trans) {
-        int64_t row_bytes = x->ldb * element_size(x->b_type);
-        int line_bytes = next->cols * element_size(x->b_type);
-        const char *row = next->b + from * row_bytes;
-        for (int k = from; k < until; k++, row += row_bytes)
-            for (int offset = 0; offset < line_bytes; offset += 64)
-                __builtin_prefetch(row + offset, 0, 2);
-    }
-    convert_block(x, next, (int)smaller(from, next->kc));
-}
-
-/* All passes of rows m0 .. m0 + rows over one converted block; converts the next one meanwhile. */
-static void run_block(const tl_matmul_args *x, int64_t m0, int64_t rows, const block *now,
-                      block *next, workspace *work) {
+/* All passes over one strip whose B is in panels. */
+static void run_strip(const tl_matmul_args *x, const block *now, feed *ahead, workspace *work) {
     int integers = is_integer(x), first = now->k0 == 0;
-    int panels = (now->cols + PANEL - 1) / PANEL;
-    int share = next->kc / (panels * passes_of(rows, 2)) + 1;
     for (int c = 0; c < now->cols; c += PANEL) {
         int cols = (int)smaller(now->cols - c, PANEL), vectors = (cols + W - 1) / W;
         int64_t n0 = now->n0 + c;
-        int passes = passes_of(rows, vectors);
-        for (int64_t r = 0, left = passes; left > 0; left--) {
-            int pass_rows = (int)((rows - r + left - 1) / left);
-            int64_t row = m0 + r;
-            pass p = {.a = work->a + r * KC, .panel = now->panels + c / PANEL * PANEL_PITCH,
+        for (int64_t r = 0, left = passes_of(now->rows, vectors); left > 0; left--) {
+            int rows = (int)((now->rows - r + left - 1) / left);
+            int64_t row = now->m0 + r;
+            pass p = {.a = work->a + r * KC, .panel = work->panels + c / PANEL * PANEL_PITCH,
                       .c = (float *)x->c + row * x->ldc + n0, .ldc = x->ldc, .kc = now->kc};
             p.start = p.c;
             p.ld_start = p.ldc;
             if (first) {
                 p.start = x->start ? (const float *)x->start + row * x->ld_start + n0 : NULL;
                 p.ld_start = x->ld_start;
-                if (integers) copy_rows(p.c, p.ldc, p.start, p.ld_start, pass_rows, cols);
+                if (integers) copy_rows(p.c, p.ldc, p.start, p.ld_start, rows, cols);
             }
             if (integers || cols != vectors * W)
-                run_on_copy(&p, pass_rows, vectors, cols, integers, work->tile);
-            else run_kernel(&p, pass_rows, vectors);
-            convert_share(x, next, share);
-            r += pass_rows;
+                run_on_copy(&p, rows, vectors, cols, integers, work->tile);
+            else run_kernel(&p, rows, vectors);
+            prefetch_lines(ahead, ahead->lines_per_pass);
+            r += rows;
         }
     }
-    convert_block(x, next, next->kc);
 }
 
-static void convert_a(const tl_matmul_args *x, int64_t m0, int64_t rows, const block *now,
-                      float *to) {
-    const char *a = element(x->a, x->a_type, x->lda, x->a_trans, m0, now->k0);
-    if (x->a_trans) convert_transposed(to, KC, a, x->a_type, x->lda, now->kc, rows, now->kc);
-    else convert_rows(to, KC, a, x->a_type, x->lda, rows, now->kc, now->kc);
+/* One block of k over one group of columns; `next` is the block that will follow. */
+static void run_group(const tl_matmul_args *x, const block *group, const block *next,
+                      workspace *work) {
+    int64_t panels = (group->cols + PANEL - 1) / PANEL;
+    feed ahead = feed_of(x, next, panels * passes_of(group->rows, 2));
+    convert_a(x, group, work->a);
+    for (int c = 0; c < group->cols; c += STRIP) {
+        block strip = *group;
+        strip.n0 += c;
+        strip.cols = (int)smaller(group->cols - c, STRIP);
+        convert_b(x, &strip, work->panels);
+        run_strip(x, &strip, &ahead, work);
+    }
+}
+
+static block block_at(const tl_matmul_args *x, int64_t m0, int64_t n0, int64_t k0) {
+    if (n0 >= x->n) return (block){0};
+    return (block){.m0 = m0, .rows = smaller(x->m - m0, ROW_BLOCK), .n0 = n0, .k0 = k0,
+                   .cols = (int)smaller(x->n - n0, GROUP), .kc = (int)smaller(x->k - k0, KC)};
 }
 
 static void run_blocks(const tl_matmul_args *x, workspace *work) {
     for (int64_t m0 = 0; m0 < x->m; m0 += ROW_BLOCK) {
-        int64_t rows = smaller(x->m - m0, ROW_BLOCK);
-        block now = block_at(x, 0, 0, work->panels[0]);
-        while (now.converted < now.kc) convert_share(x, &now, 16);
-        for (int which = 1; now.kc; which ^= 1) {
-            block next = block_after(x, &now, work->panels[which]);
-            if (now.n0 % GROUP == 0) convert_a(x, m0, rows, &now, work->a);
-            run_block(x, m0, rows, &now, &next, work);
+        block now = block_at(x, m0, 0, 0);
+        feed cold = feed_of(x, &now, 1);
+        prefetch_lines(&cold, cold.lines_per_pass);
+        while (now.kc) {
+            int more_k = now.k0 + KC < x->k;
+            block next = more_k ? block_at(x, m0, now.n0, now.k0 + KC)
+                                : block_at(x, m0, now.n0 + GROUP, 0);
+            run_group(x, &now, &next, work);
             now = next;
         }
     }
