@@ -6,6 +6,7 @@ import pytest
 from tests.kernels import lowered, round_trip, run, task_counts
 
 import tilelet.language as pl
+from tilelet.interp.machine import Interpreter
 
 X = np.arange(64 * 128, dtype=np.float32).reshape(64, 128) / 100
 
@@ -346,3 +347,40 @@ def test_early_spelling_of_reductions() -> None:
     x = X[:16].copy()
     result = run(early_reductions, x=x, out=zeros(16, 1))
     np.testing.assert_array_equal(result["out"][:, 0], x.max(axis=1) - x.min(axis=1))
+
+
+@pl.jit.incore
+def bump(x: pl.Tensor, acc: pl.InOut[pl.Tensor]):
+    acc[:] = pl.add(acc, x)
+    return acc
+
+
+@pl.jit
+def submitted(
+    x: pl.Tensor[[16, 128], pl.FP32],
+    flags: pl.Tensor[[4], pl.INT32],
+    acc: pl.InOut[pl.Tensor[[16, 128], pl.FP32]],
+):
+    tids = pl.array.create(4, pl.TASK_ID)
+    for i in pl.range(4):
+        acc, tid = pl.submit(bump, pl.no_dep(x), acc, deps=[], predicate=(flags[i] > 0))
+        tids[i] = tid
+    with pl.at(level=pl.Level.CORE_GROUP, deps=[tids]) as last:
+        acc[:] = pl.mul(acc, 2.0)
+    with pl.manual_scope():
+        acc, final = pl.submit(bump, x, acc, deps=[last])
+    return acc
+
+
+def test_submit_with_predicates_and_dependencies() -> None:
+    x = X[:16].copy()
+    flags = np.array([1, 0, 3, -1], np.int32)
+    result = run(submitted, x=x, flags=flags, acc=zeros(16, 128))
+    np.testing.assert_array_equal(result["acc"], (x + x) * 2 + x)
+    program = lowered(submitted.specialize())
+    tasks = list(Interpreter().run(program, {"x": x, "flags": flags, "acc": zeros(16, 128)}).tasks)
+    assert [t.ran for t in tasks] == [True, False, True, False, True, True]
+    assert tasks[4].deps == (0, 1, 2, 3)
+    assert tasks[5].deps == (4,)
+    assert tasks[0].no_dep
+    round_trip(submitted.specialize())

@@ -384,7 +384,7 @@ def test_calls() -> None:
         (x,),
         call((x, 3), (y,)),
         call((x, y), (z, t), task_id=True, no_dep=(0,)),
-        call((x,), (), deps=(t,), predicate=(x, (0, 1), "gt", 0)),
+        call((x,), (), deps=(t,), predicate=(x, (0, 1), ">", 0)),
         call((x,), (value("w"),), count=8),
         call((x,), (value("t2", TASK_ID),), count=8, deps=(t,), task_id=True),
     )

@@ -84,8 +84,9 @@ def test_scalar_arithmetic_of_constants_emits_nothing():
     assert b.scalar("floordiv", -7, 2) == -3
     assert b.scalar("add", n, 0) is n
     assert b.ops == []
-    assert isinstance(b.scalar("add", n, 1), Value)
-    assert [op.name for op in b.ops] == ["scalar.add"]
+    for op, *operands in (("add", n, 1), ("sub", 0, n), ("floordiv", 1, n)):
+        assert b.scalar(op, *operands) is b.ops[-1].result
+    assert [op.name for op in b.ops] == ["scalar.add", "scalar.sub", "scalar.floordiv"]
 
 
 def test_folding_keeps_the_dtype():

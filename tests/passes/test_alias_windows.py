@@ -142,20 +142,34 @@ def test_neighbouring_windows_filled_together(second):
 
 
 def test_windows_of_windows():
-    """A part of a row, and the row itself a part of the output."""
+    """Parts of a row, the row a part of a block, the block a part of the output."""
     b = Source()
-    x, out = b.param("x", tensor([4, 32])), b.param("out", tensor([4, 32]))
+    x, out = b.param("x", tensor([8, 32])), b.param("out", tensor([8, 32]))
 
     def body(c: Source, i: Value, o: Value):
-        row = c.op("create_tensor", shape=[1, 32], dtype=FP32, result="row")
-        left = compute(c, x, [i, 0], shape=(1, 16))
-        right = compute(c, x, [i, 16], "neg", shape=(1, 16))
-        row = c.put(c.put(row, left, [0, 0]), right, [0, 16])
-        return [c.put(o, row, [i, 0])]
+        block = c.op("create_tensor", shape=[2, 32], dtype=FP32, result="block")
+        for k in range(2):
+            row = c.op("create_tensor", shape=[1, 32], dtype=FP32, result="row")
+            at = c.scalar("add", i, k)
+            left = compute(c, x, [at, 0], shape=(1, 16))
+            right = compute(c, x, [at, 16], "neg", shape=(1, 16))
+            row = c.put(c.put(row, left, [0, 0]), right, [0, 16])
+            block = c.put(block, row, [k, 0])
+        return [c.put(o, block, [i, 0])]
 
-    (done,) = b.loop([4], body, [out])
-    after = assert_alias(b.opaque(done), x=ramp(4, 32) / 99, out=zeros(4, 32))
+    (done,) = b.loop([0, 8, 2], body, [out])
+    after = assert_alias(b.opaque(done), x=ramp(8, 32) / 99, out=zeros(8, 32))
     assert count_ops(after, "create_tensor") == 0
+
+
+def test_two_parts_share_an_offset_that_moves_up():
+    b = Source()
+    n, x = b.param("n", index()), b.param("x", tensor([64, 16]))
+    k, v = b.param("k", tensor([64, 16])), b.param("v", tensor([64, 16]))
+    one, two = compute(b, x, [0, 0]), compute(b, x, [16, 0])
+    row = b.scalar("mul", n, 16)
+    before = b.opaque(b.put(k, one, [row, 0]), b.put(v, two, [row, 0]))
+    assert_alias(before, n=2, x=ramp(64, 16) / 999, k=zeros(64, 16), v=zeros(64, 16))
 
 
 def test_leading_unit_axes():
@@ -196,6 +210,20 @@ def test_only_one_of_two_branches_assembles():
     before = b.opaque(done)
     for n_value in (2, 3):
         assert_alias(before, n=n_value, **SMALL)
+
+
+def test_the_target_comes_out_of_a_branch():
+    """The joined name is younger than the filling; an older name of the same memory is used."""
+    b = Source()
+    n = b.param("n", index())
+    x, out = b.param("x", tensor([64, 16])), b.param("out", tensor([64, 16]))
+    part = compute(b, x, [0, 0])
+    (joined,) = b.if_(
+        b.scalar("lt", n, 3),
+        lambda _: [out],
+        lambda t: t.loop([2], lambda _c, _i, o: [o], [out]),
+    )
+    assert_alias(b.opaque(b.put(joined, part, [16, 0])), n=2, **SMALL)
 
 
 # Copies
@@ -262,7 +290,8 @@ def test_the_filling_task_stores_before_it_reads_the_target():
     assert_copies(blocks(body), "while the source is being filled", **SMALL)
 
 
-def test_windows_that_may_overlap():
+@pytest.mark.parametrize("known", [True, False])
+def test_windows_that_may_overlap(known: bool):
     b = Source()
     n = b.param("n", index())
     x, out = b.param("x", tensor([64, 16])), b.param("out", tensor([64, 16]))
@@ -274,7 +303,7 @@ def test_windows_that_may_overlap():
         return [s.put(one, tile, [0, 0]), s.put(two, s.op("neg", x=tile), [0, 0])]
 
     first, second = b.scope(fill)
-    done = b.put(b.put(out, first, [8, 0]), second, [n, 0])
+    done = b.put(b.put(out, first, [8, 0]), second, [16 if known else n, 0])
     assert_copies(b.opaque(done), "another part", n=0, **SMALL)
 
 

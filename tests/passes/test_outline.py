@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from tests.interp.build import FP32, index, kernel, ramp, run, tensor
-from tests.passes.build import Source, apply, count_ops, expected, same_results, text
+from tests.passes.build import Source, apply, count_ops, expected, results, same_results, text
 
 from tilelet.diag.catalogue.scopes import ScalarLeavesScope
 from tilelet.diag.catalogue.unsupported import UnsupportedConstruct
@@ -51,6 +51,22 @@ def test_a_spilled_value_goes_through_a_hidden_parameter():
         """)  # noqa: E501
     assert after.functions["main_incore_0"].directions == (IN, OUT, IN)
     same_results(before, after, x=ramp(64, 16) / 999, out=np.zeros((64, 16), np.float32))
+
+
+def test_only_the_valid_region_is_spilled():
+    """As any store does; the rest of the hidden tensor was never written."""
+    b = Source()
+    n = b.param("n", index())
+    x, out = b.param("x", tensor([8, 16])), b.param("out", tensor([8, 16]))
+    (y,) = b.scope(lambda s: [s.window(x, [8, 16], [0, 0], valid_shape=[n, 16])])
+    (done,) = b.scope(lambda s: [s.put(out, s.whole(y), [0, 0])])
+    before = b.opaque(done)
+    after = apply(before, outline)
+    arguments = {"n": 3, "x": ramp(8, 16), "out": np.zeros((8, 16), np.float32)}
+    same_results(before, after, **arguments)
+    got = results(after, **arguments)["out"]
+    np.testing.assert_array_equal(got[:3], ramp(8, 16)[:3])
+    assert np.isnan(got[3:]).all()
 
 
 def test_tensors_come_before_scalars_in_order_of_first_use():

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from tilelet.cpu import scalars
 from tilelet.cpu.elements import poison_pattern
+from tilelet.cpu.emitter import emit_division, emit_scalar, loop_head
 from tilelet.cpu.kernel import KernelEmitter, Restart, TensorRef, emits
 from tilelet.cpu.text import Dim
 from tilelet.cpu.tiles import Leaf, Slot, Tile, count, leaves
@@ -16,20 +17,8 @@ from tilelet.ir.views import ForView, yielded
 # --- scalars -------------------------------------------------------------------------------------
 
 
-@emits(*scalars.BINARY, *scalars.UNARY, "scalar.cast")
-def emit_scalar(k: KernelEmitter, op: Op) -> None:
-    text = scalars.scalar_expression(op, k.scalar)
-    k.define(op.result, k.variable(op.result.name, text, scalars.declared(op.result), op.loc))
-
-
-@emits(*scalars.DIVISIONS)
-def emit_division(k: KernelEmitter, op: Op) -> None:
-    symbol = "//" if op.name == "scalar.floordiv" else "%"
-    if not scalars.constant_of(op.args["rhs"]):
-        site = k.site(op, symbol)
-        k.out.add(f"if ({k.scalar(op.args['rhs'])} == 0) return tl_fail(c, TL_DIVISION, {site}, 0, 0, 0, 0);")
-    text = scalars.division_expression(op, k.scalar)
-    k.define(op.result, k.variable(op.result.name, text, scalars.declared(op.result), op.loc))
+emits(*scalars.BINARY, *scalars.UNARY, "scalar.cast")(emit_scalar)
+emits(*scalars.DIVISIONS)(emit_division)
 
 
 @emits("get_block_idx", "get_block_num", "get_subblock_idx")
@@ -211,18 +200,9 @@ def _plan_destinations(k: KernelEmitter, body: Block, carried: Sequence[Carried]
 def emit_for(k: KernelEmitter, op: Op) -> None:
     view = ForView(op)
     carried = [Carried(k, op, i, v, first) for i, (v, first) in enumerate(zip(view.carried, view.init))]
-    start, stop, step = (k.dim(b) for b in view.bounds)
-    if not isinstance(step, int):
-        site = k.site(op)
-        k.out.add(f"if ({step} == 0) return tl_fail(c, TL_STEP, {site}, 0, 0, 0, 0);")
-    elif step == 0:
-        k.out.add(f"return tl_fail(c, TL_STEP, {k.site(op)}, 0, 0, 0, 0);")
-    index, turn = k.name(view.index.name), k.name("turn")
-    trips = view.trip_count
-    turns = str(trips) if trips is not None else f"tl_trips({start}, {stop}, {step})"
-    k.out.add(f"int64_t {index} = {start};", op.loc)
+    index = k.name(view.index.name)
+    head = loop_head(k, op, view.bounds, index, view.trip_count)
     _plan_destinations(k, view.body, carried, view.carried)
-    head = f"for (int64_t {turn} = 0, {turn}_end = {turns}; {turn} < {turn}_end; {turn}++, {index} = (int64_t)((uint64_t){index} + (uint64_t){step}))"
     with k.loop():
         with k.out.block(head), k.inside():
             k.out.add("if (TL_CANCELLED(c)) return TL_STOPPED;")

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 
 from tilelet.cpu import scalars
 from tilelet.cpu.elements import element, word_field
+from tilelet.cpu.emitter import Emitter, HostOps
 from tilelet.cpu.scratch import pack
 from tilelet.cpu.sites import Sites
-from tilelet.cpu.text import Dim, Text, identifier, product, total
+from tilelet.cpu.text import Dim, identifier, product, total
 from tilelet.cpu.tiles import (
     Axis,
     Leaf,
@@ -24,10 +25,8 @@ from tilelet.cpu.tiles import (
     strides_in,
     uses_index,
 )
-from tilelet.diag.core import Loc
 from tilelet.diag.internal import InternalError
 from tilelet.dtypes import DType
-from tilelet.ir.aliases import Aliases
 from tilelet.ir.core import Arg, Block, Function, Op, Value, values_in, walk
 from tilelet.ir.types import ScalarType, TensorType, TileType
 
@@ -87,19 +86,7 @@ class KernelCode:
     scalars: tuple[int, ...]  # positions of its scalar parameters
 
 
-class HostOps:
-    """The ops that are left to Python, by number."""
-
-    def __init__(self) -> None:
-        self.ops: list[Op] = []
-
-    def number(self, op: Op) -> int:
-        if op not in self.ops:
-            self.ops.append(op)
-        return self.ops.index(op)
-
-
-class KernelEmitter:
+class KernelEmitter(Emitter):
     """Writes one kernel."""
 
     def __init__(
@@ -111,27 +98,9 @@ class KernelEmitter:
         *,
         full_windows: bool,
     ) -> None:
-        self.kernel = kernel
-        self.sites = sites
-        self.host = host
-        self.aliases = Aliases(kernel.body, functions)
+        super().__init__(kernel, functions, sites, host)
         self.full_windows = full_windows
         self.dynamic: set[tuple[Op, int]] = set()  # carried or joined values of changing region
-        self.uses = Counter(v for op in walk(kernel.body) for v in op.operands)
-        self.home: dict[Value, Block] = {}  # where a value is defined
-        self.user: dict[Value, Block] = {}  # where its last use stands
-        self._survey(kernel.body)
-
-    def _survey(self, block: Block) -> None:
-        for v in block.params:
-            self.home[v] = block
-        for op in block.ops:
-            for v in op.operands:
-                self.user[v] = block
-            for v in op.results:
-                self.home[v] = block
-            for inner in op.blocks:
-                self._survey(inner)
 
     def emit(self) -> KernelCode:
         """The kernel's text; begun again whenever a valid region turns out not to be constant."""
@@ -142,24 +111,22 @@ class KernelEmitter:
                 continue
 
     def _attempt(self) -> KernelCode:
-        self.out = Text()
-        self.values: dict[Value, Tile | TensorRef | str] = {}
+        self.begin_again()
         self.slots: list[Slot] = []
         self.loops: list[Loop] = []
         self.remaining = Counter(self.uses)
         self.carried: dict[Value, Slot] = {}  # memory of a tile that a loop carries
         self.destinations: dict[Value, Slot] = {}  # memory that a yielded value is meant for
-        self._names = 0
         self._clock = 0
         windows, numbers = self._parameters()
-        name = f"k_{identifier(self.kernel.name)}"
+        name = f"k_{identifier(self.function.name)}"
         with self.out.indented():
-            self.block(self.kernel.body)
+            self.block(self.function.body)
             self.out.add("return TL_OK;")
         nbytes = pack(self.slots)
         head = [
-            f"// kernel `{self.kernel.name}`",
-            f"static int {name}(tl_ctx *c, const tl_win *w, const tl_word *x) {{",
+            f"// kernel `{self.function.name}`",
+            f"int {name}(tl_ctx *c, const tl_win *w, const tl_word *x) {{",
             "    (void)c, (void)w, (void)x;",
         ]
         for s in self.slots:
@@ -171,7 +138,7 @@ class KernelEmitter:
     def _parameters(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         windows: list[int] = []
         numbers: list[int] = []
-        for at, p in enumerate(self.kernel.params):
+        for at, p in enumerate(self.function.params):
             if isinstance(p.type, TensorType):
                 extents = tuple(d if isinstance(d, int) else None for d in p.type.shape)
                 pointer = f"w_{identifier(p.name)}_{len(windows)}"
@@ -190,46 +157,6 @@ class KernelEmitter:
                 self.values[p] = name
                 numbers.append(at)
         return tuple(windows), tuple(numbers)
-
-    # --- names, scalars, faults ------------------------------------------------------------------
-
-    def name(self, hint: str) -> str:
-        self._names += 1
-        return f"{identifier(hint)}_{self._names}"
-
-    def scalar(self, arg: Arg) -> str:
-        """C text of a scalar argument."""
-        if isinstance(arg, Value):
-            found = self.values[arg]
-            assert isinstance(found, str)
-            return found
-        number = scalars.constant_of(arg)
-        assert number is not None
-        return scalars.constant_text(number)
-
-    def dim(self, arg: Arg) -> Dim:
-        """An integer argument: a number if it is one now."""
-        number = scalars.constant_of(arg)
-        return number if isinstance(number, int) and abs(number) < 1 << 31 else self.scalar(arg)
-
-    def dims(self, arg: Arg) -> list[Dim]:
-        return [self.dim(a) for a in (arg if isinstance(arg, tuple) else (arg,))]
-
-    def variable(self, hint: str, expression: Dim, c_type: str = "int64_t", loc: Loc | None = None) -> str:
-        """A new constant in C."""
-        name = self.name(hint)
-        self.out.add(f"const {c_type} {name} = {expression};", loc)
-        return name
-
-    def define(self, value: Value, form: Tile | TensorRef | str) -> None:
-        self.values[value] = form
-
-    def site(self, op: Op, name: str = "") -> int:
-        return self.sites.number(op.loc, op.name, name)
-
-    def check(self, call: str) -> None:
-        """Leave the kernel if `call` fails."""
-        self.out.add(f"if ({call}) return c->fault.kind;")
 
     # --- tiles and tensors -----------------------------------------------------------------------
 
@@ -269,13 +196,6 @@ class KernelEmitter:
         self._clock += 1
         for slot in used:
             slot.last = max(slot.last, self._clock)
-
-    @contextmanager
-    def inside(self) -> Iterator[None]:
-        """A block that may not be executed: what is known afterwards is what was known before."""
-        before = dict(self.values)
-        yield
-        self.values = before
 
     def slot_tile(self, slot: Slot, shape: tuple[int, ...], dtype: DType, valid: tuple[Dim, ...]) -> Tile:
         return Tile(shape, dtype, valid, Leaf(slot.name, dense_strides(shape), slot, is_zeroed=True))
@@ -405,7 +325,7 @@ class KernelEmitter:
             self._settle_loads(op)
         emitter = EMITTERS.get(op.name)
         if emitter is None:
-            raise InternalError("no C for this op", self.kernel.name, op.name, op.loc)
+            raise InternalError("no C for this op", self.function.name, op.name, op.loc)
         emitter(self, op)
         for v in op.operands:
             self.remaining[v] -= 1

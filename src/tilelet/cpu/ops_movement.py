@@ -311,7 +311,7 @@ def _slice_tile(k: KernelEmitter, op: Op) -> None:
     if not op.args["clamp"]:
         check_inside(k, op, starts, needed, x.shape, value.name)
     else:
-        check_inside(k, op, starts, [0] * len(sizes), [2**31] * len(sizes), value.name)
+        starts = _not_negative(k, op, starts, needed, x.shape, value.name)
     if limits is not None:
         for axis, (limit, size) in enumerate(zip(needed, sizes)):
             if not isinstance(limit, int):
@@ -330,6 +330,21 @@ def _slice_tile(k: KernelEmitter, op: Op) -> None:
     pointer_leaf = Leaf(pointer, leaf.strides, leaf.slot, leaf.window)
     tile = Tile(sizes, x.dtype, tuple(region), pointer_leaf)
     _finish_slice(k, op, tile, dropped_axes(op.args["drop_dims"], len(sizes)))
+
+
+def _not_negative(
+    k: KernelEmitter, op: Op, starts: list[Dim], sizes: Sequence[Dim], extents: Sequence[int], name: str
+) -> list[Dim]:
+    """Offsets of a window that may reach past the end, checked; those past the end are the end."""
+    checked: list[Dim] = []
+    for axis, (start, size, extent) in enumerate(zip(starts, sizes, extents)):
+        if isinstance(start, int) and start >= 0:
+            checked.append(min(start, extent))
+            continue
+        fail = f"tl_fail_window(c, {k.site(op, name)}, {axis}, {start}, {size}, {extent}, NULL)"
+        k.out.add(f"if ({start} < 0) return {fail};")
+        checked.append(k.variable("start", f"ts_min({start}, {extent})"))
+    return checked
 
 
 def _seen(valid: Dim, start: Dim, size: int, may_be_cut: bool) -> Dim:

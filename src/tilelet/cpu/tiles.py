@@ -78,8 +78,8 @@ class Tile:
 
     @property
     def is_dense(self) -> bool:
-        """Whether it lies in memory row by row without gaps."""
-        if not isinstance(self.form, Leaf):
+        """Whether it lies in scratch memory, row by row without gaps."""
+        if not isinstance(self.form, Leaf) or self.form.window is not None:
             return False
         dense = dense_strides(self.shape)
         return all(n == 1 or s == d for n, s, d in zip(self.shape, self.form.strides, dense))

@@ -38,6 +38,12 @@ def items_of(x: Binding) -> tuple[Binding, ...] | None:
     return tuple(cast("Sequence[Binding]", x)) if isinstance(x, (tuple, list)) else None
 
 
+def as_items(x: Binding) -> tuple[Binding, ...]:
+    """The items of a tuple or list; anything else as the only item."""
+    found = items_of(x)
+    return (x,) if found is None else found
+
+
 def is_scalar_constant(x: Binding) -> bool:
     return isinstance(x, (bool, int, float, Const))
 

@@ -15,7 +15,7 @@ from tilelet.diag.catalogue.names import DynamicDimMisuse, UnsupportedCapture
 from tilelet.diag.catalogue.scopes import ComputeOutsideScope, OnlyAtOrchestration, OnlyInScope
 from tilelet.diag.core import Loc
 from tilelet.dtypes import DType
-from tilelet.frontend.bindings import Binding, Poison, is_scalar_constant, items_of
+from tilelet.frontend.bindings import Binding, Poison, as_items, is_scalar_constant, items_of
 from tilelet.frontend.context import Context, finish_block
 from tilelet.ir.core import Arg, Const, Op, Value, scalar_dtype
 from tilelet.ir.types import ScalarType, SymDim, TensorType, TileType, Type
@@ -93,7 +93,7 @@ def _emit_outside_scope(
         ctx.sink.add(ImplicitScope(loc, spec.name))
     with ctx.nested(scope=loc) as ops:
         inner = emit_op(ctx, spec, args, loc, name, arg_locs)
-    values = items_of(inner) or (inner,)
+    values = as_items(inner)
     return emit_scope(ctx, "implied", ops, values if inner is not None else (), (), loc)
 
 

@@ -13,8 +13,8 @@ from tilelet.diag.core import Loc
 from tilelet.frontend import annotations, calls, expressions
 from tilelet.frontend.bindings import (
     Binding,
+    as_items,
     describe,
-    items_of,
 )
 from tilelet.frontend.context import Context
 from tilelet.frontend.emitting import spilled
@@ -188,7 +188,7 @@ def dependencies(ctx: Context, node: ast.expr) -> tuple[Arg, ...]:
         values = _comprehension(ctx, node)
     else:
         found = expressions.evaluate(ctx, node)
-        values = items_of(found) or (found,)
+        values = as_items(found)
     out: list[Arg] = []
     for value in values:
         if value is None:
@@ -229,12 +229,17 @@ def _comprehension(ctx: Context, node: ast.ListComp) -> tuple[Binding, ...]:
     return tuple(out)
 
 
+_SYMBOLS: dict[type[ast.cmpop], str] = {
+    ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=",
+}  # fmt: skip
+
+
 def _predicate(ctx: Context, node: ast.expr) -> Arg:
     """One comparison of a tensor element with an integer: (tensor, indices, comparison, number)."""
     loc = ctx.loc(node)
     if not isinstance(node, ast.Compare) or len(node.ops) != 1:
         raise BadPredicate(loc, "it must be one comparison")
-    comparison = expressions.COMPARE.get(type(node.ops[0]))
+    comparison = _SYMBOLS.get(type(node.ops[0]))
     number = expressions.evaluate(ctx, node.comparators[0])
     if comparison is None or not isinstance(number, int):
         raise BadPredicate(loc, "the right side must be an integer constant")

@@ -28,8 +28,8 @@ from tilelet.frontend import calls, expressions, joins, scopes, statements
 from tilelet.frontend.bindings import (
     Binding,
     Poison,
+    as_items,
     describe,
-    items_of,
 )
 from tilelet.frontend.context import Context, finish_block
 from tilelet.frontend.emitting import load, to_arg
@@ -135,7 +135,7 @@ def _loop_keyword(ctx: Context, keyword: ast.keyword, header: LoopHeader) -> Non
         raise LoopKeyword(ctx.loc(keyword), header.kind, name, sorted(KEYWORDS[header.kind]))
     value = expressions.evaluate(ctx, keyword.value)
     if name == "init_values":
-        header.init = items_of(value) or (value,)
+        header.init = as_items(value)
     elif name == "chunk" and value is not None:
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             what = str(value) if isinstance(value, int) else describe(value)

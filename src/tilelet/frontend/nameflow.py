@@ -30,13 +30,6 @@ def target_names(target: ast.expr) -> Names:
     return NONE
 
 
-def read_names(node: ast.AST | None) -> Names:
-    """Names an expression reads."""
-    if node is None:
-        return NONE
-    return frozenset(n.id for n in ast.walk(node) if isinstance(n, ast.Name))
-
-
 def yield_targets(s: ast.For) -> Names:
     """Names bound by the `pl.yield_` of a loop with `init_values`."""
     if not isinstance(s.iter, ast.Call) or all(k.arg != "init_values" for k in s.iter.keywords):
@@ -51,18 +44,16 @@ def yield_targets(s: ast.For) -> Names:
 
 
 class NameFlow:
-    """Stores and liveness of statement lists, remembered per list."""
+    """Stores and liveness of statement lists, remembered per node: blocks are asked about often."""
 
     def __init__(self, rebinds: Rebinds) -> None:
         self._rebinds = rebinds
-        self._stores: dict[int, Names] = {}
+        self._orders: dict[ast.stmt, list[str]] = {}
+        self._reads: dict[ast.expr, Names] = {}
 
     def stores(self, stmts: list[ast.stmt]) -> Names:
         """Names that some statement of the list (or inside it) binds."""
-        key = id(stmts)
-        if key not in self._stores:
-            self._stores[key] = frozenset().union(*(self._stored_by(s) for s in stmts))
-        return self._stores[key]
+        return frozenset(name for s in stmts for name in self._order_of(s))
 
     def stores_in_order(self, stmts: list[ast.stmt]) -> list[str]:
         """The stored names, in the order of their first store in the text."""
@@ -89,10 +80,23 @@ class NameFlow:
         points.reverse()
         return points
 
-    def _stored_by(self, s: ast.stmt) -> Names:
-        return frozenset(self._order_of(s))
+    def reads(self, node: ast.expr | None) -> Names:
+        """Names an expression reads."""
+        if node is None:
+            return NONE
+        found = self._reads.get(node)
+        if found is None:
+            found = frozenset(n.id for n in ast.walk(node) if isinstance(n, ast.Name))
+            self._reads[node] = found
+        return found
 
     def _order_of(self, s: ast.stmt) -> list[str]:
+        found = self._orders.get(s)
+        if found is None:
+            found = self._orders[s] = self._find_order(s)
+        return found
+
+    def _find_order(self, s: ast.stmt) -> list[str]:
         match s:
             case ast.Assign():
                 return [n for t in s.targets for n in sorted(target_names(t))]
@@ -117,36 +121,36 @@ class NameFlow:
     def _before(self, s: ast.stmt, live: Names) -> Names:
         match s:
             case ast.Assign():
-                reads = read_names(s.value)
+                reads = self.reads(s.value)
                 for t in s.targets:
                     if isinstance(t, ast.Subscript):
-                        reads |= read_names(t)
+                        reads |= self.reads(t)
                     else:
                         live -= target_names(t)
                 return live | reads
             case ast.AnnAssign():
-                return (live - target_names(s.target)) | read_names(s.value)
+                return (live - target_names(s.target)) | self.reads(s.value)
             case ast.AugAssign():
-                return live | read_names(s.value) | read_names(s.target)
+                return live | self.reads(s.value) | self.reads(s.target)
             case ast.For():
                 # A loop may run zero times, so it kills nothing; but what `pl.yield_` binds is
                 # defined after it in any case, by the initial values.
                 live -= yield_targets(s)
                 body = self.live_before(s.body, live) - target_names(s.target)
-                return live | body | read_names(s.iter)
+                return live | body | self.reads(s.iter)
             case ast.While():
-                return live | self.live_before(s.body, live) | read_names(s.test)
+                return live | self.live_before(s.body, live) | self.reads(s.test)
             case ast.If():
                 arms = self.live_before(s.body, live) | self.live_before(s.orelse, live)
-                return arms | read_names(s.test)
+                return arms | self.reads(s.test)
             case ast.With():
                 inside = live
                 for item in s.items:
                     if item.optional_vars:
                         inside -= target_names(item.optional_vars)
                 body = self.live_before(s.body, inside)
-                return body.union(*(read_names(i.context_expr) for i in s.items))
+                return body.union(*(self.reads(i.context_expr) for i in s.items))
             case ast.Return() | ast.Expr():
-                return live | read_names(s.value)
+                return live | self.reads(s.value)
             case _:
                 return live

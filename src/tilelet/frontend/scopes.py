@@ -24,9 +24,9 @@ from tilelet.frontend import calls, expressions, kernels, statements
 from tilelet.frontend.bindings import (
     Binding,
     Poison,
+    as_items,
     describe,
     is_shaped,
-    items_of,
 )
 from tilelet.frontend.context import Context
 from tilelet.frontend.emitting import emit_scope
@@ -156,7 +156,7 @@ def _keyword(ctx: Context, keyword: ast.keyword, scope: str, info: ScopeInfo) ->
             raise BadScopeArgument(loc, scope, name, describe(value), "an identifier in quotes")
         info.hint = value
     elif name == "no_dep_args":
-        info.no_dep = tuple(v for v in _items(value) if isinstance(v, Value))
+        info.no_dep = tuple(v for v in as_items(value) if isinstance(v, Value))
     elif name == "split":
         ctx.module.note_retired(RetiredSpelling(loc, "split=", "optimizations=[pl.split(...)]"))
         _set_split(info, value, scope, loc)
@@ -167,18 +167,13 @@ def _keyword(ctx: Context, keyword: ast.keyword, scope: str, info: ScopeInfo) ->
         if not isinstance(keyword.value, ast.List):
             what = describe(value)
             raise BadScopeArgument(loc, scope, name, what, "a literal list")
-        for entry in _items(value):
+        for entry in as_items(value):
             _optimization(info, entry, scope, loc)
     elif name == "dumps":
         ctx.sink.add(NoEffect(loc, "`dumps=`", "use `breakpoint()` or `pl.static_print`"))
     else:
         ctx.sink.add(NoEffect(loc, f"`{name}=`", "it only changes how the device schedules"))
         info.options.append((name, value))  # type: ignore[arg-type]
-
-
-def _items(value: Binding) -> tuple[Binding, ...]:
-    found = items_of(value)
-    return (value,) if found is None else found
 
 
 def _set_count(ctx: Context, info: ScopeInfo, node: ast.expr) -> None:
@@ -284,7 +279,7 @@ def _close(
         info.loc,
         **info.arguments(),  # type: ignore[arg-type]
     )
-    results = items_of(emitted) or (emitted,)
+    results = as_items(emitted)
     by_value = dict(zip(distinct, results, strict=False))
     for name, value in yields.items():
         result = by_value[value]

@@ -10,6 +10,7 @@ import ast
 import linecache
 import types
 from dataclasses import dataclass
+from functools import cached_property
 
 from tilelet.diag.catalogue.python import SourceUnavailable
 from tilelet.diag.core import Loc
@@ -22,6 +23,12 @@ class SourceFile:
     path: str
     text: str
     tree: ast.Module
+
+    @cached_property
+    def definitions(self) -> list[ast.FunctionDef | ast.ClassDef]:
+        """All functions and classes of the file, however deep."""
+        kinds = (ast.FunctionDef, ast.ClassDef)
+        return [node for node in ast.walk(self.tree) if isinstance(node, kinds)]
 
     def loc(self, node: ast.AST, caller: Loc | None = None) -> Loc:
         """The span of `node`, as `ast` has it."""
@@ -67,7 +74,7 @@ def find_function(function: types.FunctionType) -> tuple[SourceFile, ast.Functio
     code = function.__code__
     source = load_file(code.co_filename)
     if source is not None:
-        for node in ast.walk(source.tree):
+        for node in source.definitions:
             if isinstance(node, ast.FunctionDef) and node.name == function.__name__:
                 first = node.decorator_list[0].lineno if node.decorator_list else node.lineno
                 if code.co_firstlineno in (first, node.lineno):
@@ -81,7 +88,7 @@ def find_class(cls: type, frame_file: str, frame_line: int) -> tuple[SourceFile,
     if source is not None:
         candidates = [
             node
-            for node in ast.walk(source.tree)
+            for node in source.definitions
             if isinstance(node, ast.ClassDef) and node.name == cls.__name__
         ]
         for node in candidates:

@@ -56,7 +56,7 @@ class Aliases:
         return None if end in self._view_of else end
 
     def names(self, value: Value) -> Iterator[Value]:
-        """`value` and all names that its window comes from unchanged, later ones first."""
+        """`value` and all names that its window comes from unchanged."""
         return self._back(value, through_views=False)
 
     def _reach(self, value: Value, *, through_views: bool) -> list[Value]:

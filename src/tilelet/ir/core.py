@@ -27,7 +27,7 @@ class Value:
 
     __slots__ = ("loc", "name", "type")
 
-    def __init__(self, name: str, type: Type, loc: Loc = UNKNOWN) -> None:
+    def __init__(self, name: str, type: Type, loc: Loc = UNKNOWN) -> None:  # noqa: A002
         self.name = name
         self.type = type
         self.loc = loc
@@ -45,7 +45,8 @@ class Const:
 
 
 Scalar = Value | Const | int | float | bool
-Arg = Union[Value, Const, int, float, bool, str, None, DType, enum.Enum, tuple["Arg", ...]]
+# Recursive, so it cannot be written with `|` before Python 3.12.
+Arg = Union[Value, Const, int, float, bool, str, None, DType, enum.Enum, tuple["Arg", ...]]  # noqa: UP007
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -476,7 +476,7 @@ class _FunctionPrinter:
         tensor, indices, comparison, literal = predicate
         assert isinstance(indices, tuple)
         element = f"{self._arg(tensor)}[{', '.join(self._arg(i) for i in indices)}]"
-        return f"({element} {INFIX[f'scalar.{comparison}']} {self._arg(literal)})"
+        return f"({element} {comparison} {self._arg(literal)})"
 
     def _pairs(self, options: Arg) -> list[str]:
         """Further (key, value) pairs of a scope or a call, as keywords."""

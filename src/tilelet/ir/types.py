@@ -26,8 +26,6 @@ class Mem(enum.Enum):
     Bias = "Bias"
 
 
-
-
 @dataclass(frozen=True, eq=False)
 class SymDim:
     """A dimension known only when the program runs. Equal only to itself, whatever its name."""

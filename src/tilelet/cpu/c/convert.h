@@ -1,7 +1,6 @@
 /* Conversions between element types, as tilelet/numerics/casts.py: exact in every rounding mode.
  *
- * Eight lanes in registers for fused loops (always inlined: pass `mode` as a constant), and
- * tl_cast_tile (tile.c) for whole tiles and all pairs of types.
+ * Eight lanes in registers, for fused loops and matmul.c; always inlined: pass `mode` as a constant.
  */
 #ifndef TL_CONVERT_H
 #define TL_CONVERT_H
@@ -19,14 +18,9 @@ typedef enum {
 /* The numbers of tilelet.ops.enums.RoundMode. TL_NONE: TL_TRUNC for float -> int, else TL_RINT. */
 typedef enum { TL_NONE, TL_RINT, TL_ROUND, TL_FLOOR, TL_CEIL, TL_TRUNC, TL_ODD } tl_mode;
 
-/* dst[r][c] = src[r][c] converted; ld in elements. dst may be src if both types are equally wide.
- * Returns 0, or -1 for an unknown type or mode. */
-int tl_cast_tile(void *dst, int dst_type, int64_t ld_dst, const void *src, int src_type,
-                 int64_t ld_src, int64_t rows, int64_t cols, int mode);
-
 /* --- narrow floats to FP32: exact ------------------------------------------------------------- */
 
-/* gcc 12 widens 16-bit lanes by four shuffles where one instruction does it. */
+/* gcc 12 takes lanes apart one by one, or by four shuffles, where one instruction does it. */
 TL_INLINE tl_u32x8 tl_u16_to_u32(tl_u16x8 x) {
 #if defined(__AVX2__) && __has_builtin(__builtin_ia32_pmovzxwd256)
     return (tl_u32x8)__builtin_ia32_pmovzxwd256((tl_i16x8)x);
@@ -36,8 +30,23 @@ TL_INLINE tl_u32x8 tl_u16_to_u32(tl_u16x8 x) {
 }
 
 TL_INLINE tl_u16x8 tl_u32_to_u16(tl_u32x8 x) { return __builtin_convertvector(x, tl_u16x8); }
+TL_INLINE tl_u8x8 tl_u32_to_u8(tl_u32x8 x) {
+    return __builtin_convertvector(tl_u32_to_u16(x & 0xFF), tl_u8x8);
+}
+
+#if defined(__AVX2__) && __has_builtin(__builtin_ia32_pmovzxbd256)
+typedef char tl_bytes __attribute__((vector_size(16)));
+typedef int64_t tl_words __attribute__((vector_size(16)));
+TL_INLINE tl_u32x8 tl_u8_to_u32(tl_u8x8 x) {
+    return (tl_u32x8)__builtin_ia32_pmovzxbd256((tl_bytes)(tl_words){(int64_t)x, 0});
+}
+TL_INLINE tl_i32x8 tl_i8_to_i32(tl_i8x8 x) {
+    return (tl_i32x8)__builtin_ia32_pmovsxbd256((tl_bytes)(tl_words){(int64_t)x, 0});
+}
+#else
 TL_INLINE tl_u32x8 tl_u8_to_u32(tl_u8x8 x) { return __builtin_convertvector(x, tl_u32x8); }
-TL_INLINE tl_u8x8 tl_u32_to_u8(tl_u32x8 x) { return __builtin_convertvector(x, tl_u8x8); }
+TL_INLINE tl_i32x8 tl_i8_to_i32(tl_i8x8 x) { return __builtin_convertvector(x, tl_i32x8); }
+#endif
 
 TL_INLINE tl_f32x8 tl_bf16_to_f32(tl_u16x8 x) { return tl_as_f32(tl_u16_to_u32(x) << 16); }
 TL_INLINE tl_f32x8 tl_f16_to_f32(tl_u16x8 x);

@@ -30,6 +30,7 @@ struct tl_buf {
     int64_t bytes;
     int32_t references; /* atomic: the control program's, and one for each task under way */
     int32_t is_temporary, is_readonly;
+    int32_t name; /* site that says what it is called */
     uint32_t use_count, use_capacity;
     tl_use *uses;
     uint32_t *table; /* hash of a use -> position + 1 */

@@ -2,7 +2,7 @@
  *
  * As tilelet/numerics/elementwise.py and reductions.py: sqrt, div, recip and rsqrt are correctly
  * rounded, max and min know NaN and signed zeros, exp is at most 1 ulp from the correctly rounded
- * result, log, sin and cos are computed in double (they differ from it about once in 10^7). None
+ * result, log, sin and cos are computed in double (they differ from it about once in 10^5). None
  * depends on the ISA: every lane gives the same bits on every machine. Add, subtract, multiply and
  * divide are the vector operators `+ - * /`.
  *
@@ -12,18 +12,6 @@
 #define TL_ELEMENTWISE_H
 
 #include "convert.h"
-
-/* --- whole tiles (tile.c) ---------------------------------------------------------------------- */
-
-typedef enum { TL_SUM, TL_PROD, TL_MAX, TL_MIN, TL_ARGMAX, TL_ARGMIN } tl_reduction;
-
-/* dst[r][0] = reduction of src[r][0..cols-1]; dst rows are ld_dst apart and of `dtype` (INT32 for
- * the arg reductions). rows and cols at least 1. Returns 0, or -1 for an unknown type or op. */
-int tl_reduce_rows(void *dst, int64_t ld_dst, const void *src, int64_t ld_src, int dtype,
-                   int64_t rows, int64_t cols, int reduction);
-/* dst[0][c] = reduction of src[0..rows-1][c]. */
-int tl_reduce_cols(void *dst, const void *src, int64_t ld_src, int dtype, int64_t rows,
-                   int64_t cols, int reduction);
 
 /* --- arithmetic -------------------------------------------------------------------------------- */
 

@@ -173,16 +173,16 @@ static int element_size(int type) {
 }
 
 TL_INLINE tl_f32x8 tl_load_int8(const int8_t *p) {
-    return tl_i32_to_f32(__builtin_convertvector(tl_load_i8(p), tl_i32x8));
-}
-TL_INLINE tl_f32x8 tl_load_uint8(const uint8_t *p) {
-    return tl_i32_to_f32(__builtin_convertvector(tl_load_u8(p), tl_i32x8));
+    return tl_i32_to_f32(tl_i8_to_i32(tl_load_i8(p)));
 }
 TL_INLINE tl_f32x8 tl_loadn_int8(const int8_t *p, int n) {
-    return tl_i32_to_f32(__builtin_convertvector(tl_loadn_i8(p, n), tl_i32x8));
+    return tl_i32_to_f32(tl_i8_to_i32(tl_loadn_i8(p, n)));
+}
+TL_INLINE tl_f32x8 tl_load_uint8(const uint8_t *p) {
+    return tl_i32_to_f32(tl_as_i32(tl_u8_to_u32(tl_load_u8(p))));
 }
 TL_INLINE tl_f32x8 tl_loadn_uint8(const uint8_t *p, int n) {
-    return tl_i32_to_f32(__builtin_convertvector(tl_loadn_u8(p, n), tl_i32x8));
+    return tl_i32_to_f32(tl_as_i32(tl_u8_to_u32(tl_loadn_u8(p, n))));
 }
 
 /* X(tl_dtype, element type in memory, name of its loads) */

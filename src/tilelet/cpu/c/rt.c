@@ -170,12 +170,6 @@ static tl_buf *new_buffer(tl_rt *rt, int class) {
     return b;
 }
 
-static void fill(char *at, int64_t bytes, uint64_t pattern) {
-    int64_t whole = bytes / 8;
-    for (int64_t i = 0; i < whole; i++) memcpy(at + 8 * i, &pattern, 8);
-    memcpy(at + 8 * whole, &pattern, (size_t)(bytes - 8 * whole));
-}
-
 static int help(tl_ctx *c);
 static void wait_for_progress(tl_ctx *c, uint64_t finished_before);
 
@@ -212,7 +206,8 @@ int tl_create(tl_ctx *c, int site, tl_win *out, const int64_t *shape, int rank, 
         return tl_fail(c, TL_MEMORY, site, bytes, rt->args->memory - LOAD(rt->live_bytes), 0, 0);
     b->bytes = bytes;
     b->references = 1;
-    fill(b->base, bytes, pattern);
+    b->name = site;
+    tl_fill(b->base, bytes, pattern);
     out->data = b->base;
     out->buf = b;
     out->rank = rank;
@@ -522,6 +517,7 @@ static int prepare_context(tl_ctx *c, tl_rt *rt) {
     memset(c, 0, sizeof *c);
     c->rt = rt;
     c->blocks = 1;
+    c->cancel = rt->args->cancel;
     size_t scratch = ((size_t)rt->program->scratch_bytes + 2 * ALIGNMENT) & ~(size_t)(ALIGNMENT - 1);
     return posix_memalign((void **)&c->scratch, ALIGNMENT, scratch) ||
            posix_memalign(&c->matmul, ALIGNMENT, TL_MATMUL_SCRATCH_BYTES);
@@ -590,6 +586,7 @@ static tl_buf *bind_params(const tl_run_args *args) {
     for (int64_t i = 0; params && i < args->buffer_count; i++) {
         params[i].base = args->bases[i];
         params[i].is_readonly = args->readonly[i];
+        params[i].name = args->names[i];
     }
     for (int64_t i = 0; params && i < args->window_count; i++)
         args->windows[i].buf = &params[args->buffer_of[i]];

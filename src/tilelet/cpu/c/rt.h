@@ -53,6 +53,7 @@ enum {
 
 typedef struct {
     int32_t kind, site;
+    int32_t buffer; /* site that names the buffer it happened in; negative: none */
     uint64_t task;
     int64_t n[2 * TL_RANK + 4];
 } tl_fault;
@@ -63,6 +64,7 @@ typedef struct {
     char *scratch;  /* the tiles of the running kernel */
     void *matmul;   /* working memory of tl_matmul */
     int64_t block, blocks;
+    volatile int32_t *cancel;
     tl_fault fault;
 } tl_ctx;
 
@@ -88,6 +90,7 @@ typedef struct {
     const tl_word *scalars;
     const int64_t *buffer_of; /* the buffer of each tensor: arrays that share memory share one */
     char *const *bases;       /* first byte of each buffer */
+    const int32_t *names;     /* site that names each buffer */
     const uint8_t *readonly;  /* whether no task writes the buffer */
     int64_t window_count, buffer_count;
     int64_t threads;
@@ -129,6 +132,9 @@ int tl_call_host(tl_ctx *c, int site, int64_t op, tl_win *tiles, const tl_word *
 /* --- faults and windows: for kernels too -------------------------------------------------------- */
 
 int tl_fail(tl_ctx *c, int kind, int site, int64_t a, int64_t b, int64_t d, int64_t e);
+/* A window that is not inside `w` (NULL: inside a tile). */
+int tl_fail_window(tl_ctx *c, int site, int axis, int64_t start, int64_t size, int64_t extent,
+                   const tl_win *w);
 int tl_fail_region(tl_ctx *c, int site, const int64_t *valid, const int64_t *shape, int rank);
 
 /* The window of `shape` at `offset`; only `limits` (NULL: all) has to lie inside, or with `clamp`
@@ -148,10 +154,15 @@ int tl_reshape_valid(tl_ctx *c, int site, const int64_t *shape, const int64_t *v
 /* The region of a value after a box was written into it (`assemble`). */
 int tl_insert_valid(tl_ctx *c, int site, const int64_t *shape, const int64_t *target,
                     const int64_t *source, const int64_t *offset, int rank, int64_t *out);
-/* Whether two windows' memory may overlap (by address ranges). */
-int tl_overlap(const void *a, const int64_t *a_extent, const int64_t *a_stride, int64_t a_item,
-               const void *b, const int64_t *b_extent, const int64_t *b_stride, int64_t b_item,
-               int a_rank, int b_rank);
+/* Repetitions of eight bytes. */
+void tl_fill(void *memory, int64_t bytes, uint64_t pattern);
+/* The box `valid` between a dense tile of `shape` and strided memory. */
+void tl_copy_in(void *to, const void *from, const int64_t *shape, const int64_t *valid,
+                const int64_t *stride, int rank, int itemsize);
+void tl_copy_out(void *to, const void *from, const int64_t *shape, const int64_t *valid,
+                 const int64_t *stride, int rank, int itemsize);
+void tl_zero_outside(void *tile, const int64_t *shape, const int64_t *valid, int rank,
+                     int itemsize);
 
 static inline __attribute__((always_inline, unused)) int64_t tl_divide(int64_t a, int64_t b) {
     return b == -1 ? (int64_t)(0 - (uint64_t)a) : a / b;

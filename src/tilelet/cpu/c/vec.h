@@ -6,7 +6,7 @@
  * fixes an eight-lane order for sums. Only matmul.c uses the machine's own width, `TL_VEC_BYTES`.
  *
  * Flags that any file including this must be compiled with:
- *     -std=gnu11 -O2 -march=native -ffp-contract=off -fno-math-errno -fno-trapping-math
+ *     -std=gnu11 -O2 -march=native -ffp-contract=off -fno-math-errno -fno-trapping-math -Wno-psabi
  * and -lm at the link. Never -ffast-math. `-ffp-contract=off` is what keeps `a * b + c` two
  * roundings; where the contract wants one, `tl_fma*` says so.
  */

@@ -1,10 +1,12 @@
 /* Windows of global memory: every one is checked where it is made. The rules are those of
  * src/tilelet/interp/movement.py and src/tilelet/ops/valid.py. */
+#include "depend.h"
 #include "rt.h"
 
 int tl_fail(tl_ctx *c, int kind, int site, int64_t a, int64_t b, int64_t d, int64_t e) {
     c->fault.kind = kind;
     c->fault.site = site;
+    c->fault.buffer = -1;
     c->fault.n[0] = a;
     c->fault.n[1] = b;
     c->fault.n[2] = d;
@@ -21,11 +23,17 @@ int tl_fail_region(tl_ctx *c, int site, const int64_t *valid, const int64_t *sha
     return TL_REGION;
 }
 
+/* The message names the buffer that a window lies in. */
+static void name_buffer(tl_ctx *c, const tl_win *w) {
+    if (w && w->buf) c->fault.buffer = w->buf->name;
+}
+
 static int fail_shapes(tl_ctx *c, int kind, int site, const tl_win *w, const int64_t *shape,
                        int rank) {
     tl_fail(c, kind, site, w->rank, rank, 0, 0);
     for (int i = 0; i < w->rank; i++) c->fault.n[2 + i] = w->shape[i];
     for (int i = 0; i < rank; i++) c->fault.n[2 + w->rank + i] = shape[i];
+    name_buffer(c, w);
     return kind;
 }
 
@@ -48,7 +56,7 @@ int tl_slice(tl_ctx *c, int site, tl_win *out, const tl_win *w, const int64_t *o
         /* start + size > extent, without overflow */
         int outside = needed[i] > w->reach[i] || offset[i] > w->reach[i] - needed[i];
         if (offset[i] < 0 || shape[i] < 1 || (outside && !clamp))
-            return tl_fail(c, TL_WINDOW, site, i, offset[i], needed[i], w->reach[i]);
+            return tl_fail_window(c, site, i, offset[i], needed[i], w->reach[i], w);
     }
     tl_win result = *w;
     for (int i = 0; i < w->rank; i++) {
@@ -225,8 +233,11 @@ int tl_mark_valid(tl_ctx *c, int site, tl_win *w, int64_t rows, int64_t columns)
 int tl_element(tl_ctx *c, int site, const tl_win *w, const int64_t *indices, char **out) {
     char *at = w->data;
     for (int i = 0; i < w->rank; i++) {
-        if (indices[i] < 0 || indices[i] >= w->reach[i])
-            return tl_fail(c, TL_INDEX, site, i, indices[i], w->reach[i], 0);
+        if (indices[i] < 0 || indices[i] >= w->reach[i]) {
+            tl_fail(c, TL_INDEX, site, i, indices[i], w->reach[i], 0);
+            name_buffer(c, w);
+            return TL_INDEX;
+        }
         at += indices[i] * w->stride[i] * w->itemsize;
     }
     *out = at;
@@ -251,26 +262,88 @@ int tl_insert_valid(tl_ctx *c, int site, const int64_t *shape, const int64_t *ta
     return TL_OK;
 }
 
-static void address_range(const char *data, const int64_t *extent, const int64_t *stride,
-                          int64_t item, int rank, const char **low, const char **high) {
-    *low = *high = data;
-    for (int i = 0; i < rank; i++) {
-        int64_t reach = (extent[i] - 1) * stride[i] * item;
-        if (extent[i] < 1) {
-            *high = *low = data;
-            return;
-        }
-        if (reach > 0) *high += reach;
-        else *low += reach;
-    }
-    *high += item;
+int tl_fail_window(tl_ctx *c, int site, int axis, int64_t start, int64_t size, int64_t extent,
+                   const tl_win *w) {
+    tl_fail(c, TL_WINDOW, site, axis, start, size, extent);
+    name_buffer(c, w);
+    return TL_WINDOW;
 }
 
-int tl_overlap(const void *a, const int64_t *a_extent, const int64_t *a_stride, int64_t a_item,
-               const void *b, const int64_t *b_extent, const int64_t *b_stride, int64_t b_item,
-               int a_rank, int b_rank) {
-    const char *a_low, *a_high, *b_low, *b_high;
-    address_range(a, a_extent, a_stride, a_item, a_rank, &a_low, &a_high);
-    address_range(b, b_extent, b_stride, b_item, b_rank, &b_low, &b_high);
-    return a_low < b_high && b_low < a_high;
+/* --- copies ------------------------------------------------------------------------------------ */
+
+void tl_fill(void *memory, int64_t bytes, uint64_t pattern) {
+    char *at = memory;
+    if (pattern == 0) {
+        memset(at, 0, (size_t)bytes);
+        return;
+    }
+    int64_t whole = bytes / 8;
+    for (int64_t i = 0; i < whole; i++) memcpy(at + 8 * i, &pattern, 8);
+    memcpy(at + 8 * whole, &pattern, (size_t)(bytes - 8 * whole));
+}
+
+static void copy_row(char *to, int64_t to_step, const char *from, int64_t from_step, int64_t n,
+                     int itemsize) {
+    if (to_step == itemsize && from_step == itemsize) {
+        memcpy(to, from, (size_t)(n * itemsize));
+        return;
+    }
+    for (int64_t i = 0; i < n; i++, to += to_step, from += from_step)
+        switch (itemsize) {
+        case 1: *to = *from; break;
+        case 2: memcpy(to, from, 2); break;
+        case 4: memcpy(to, from, 4); break;
+        default: memcpy(to, from, 8); break;
+        }
+}
+
+static void copy_box(char *to, const int64_t *to_stride, const char *from,
+                     const int64_t *from_stride, const int64_t *box, int rank, int itemsize) {
+    if (rank == 0) {
+        copy_row(to, itemsize, from, itemsize, 1, itemsize);
+    } else if (rank == 1) {
+        copy_row(to, to_stride[0] * itemsize, from, from_stride[0] * itemsize, box[0], itemsize);
+    } else {
+        for (int64_t i = 0; i < box[0]; i++)
+            copy_box(to + i * to_stride[0] * itemsize, to_stride + 1,
+                     from + i * from_stride[0] * itemsize, from_stride + 1, box + 1, rank - 1,
+                     itemsize);
+    }
+}
+
+static void dense_strides(const int64_t *shape, int rank, int64_t *stride) {
+    int64_t step = 1;
+    for (int i = rank - 1; i >= 0; i--) {
+        stride[i] = step;
+        step *= shape[i];
+    }
+}
+
+void tl_copy_in(void *to, const void *from, const int64_t *shape, const int64_t *valid,
+                const int64_t *stride, int rank, int itemsize) {
+    int64_t dense[TL_RANK];
+    dense_strides(shape, rank, dense);
+    copy_box(to, dense, from, stride, valid, rank, itemsize);
+}
+
+void tl_copy_out(void *to, const void *from, const int64_t *shape, const int64_t *valid,
+                 const int64_t *stride, int rank, int itemsize) {
+    int64_t dense[TL_RANK];
+    dense_strides(shape, rank, dense);
+    copy_box(to, stride, from, dense, valid, rank, itemsize);
+}
+
+static void zero_outside(char *at, const int64_t *shape, const int64_t *valid,
+                         const int64_t *stride, int rank, int itemsize) {
+    int64_t step = stride[0] * itemsize;
+    memset(at + valid[0] * step, 0, (size_t)((shape[0] - valid[0]) * step));
+    for (int64_t i = 0; rank > 1 && i < valid[0]; i++)
+        zero_outside(at + i * step, shape + 1, valid + 1, stride + 1, rank - 1, itemsize);
+}
+
+void tl_zero_outside(void *tile, const int64_t *shape, const int64_t *valid, int rank,
+                     int itemsize) {
+    int64_t dense[TL_RANK];
+    dense_strides(shape, rank, dense);
+    zero_outside(tile, shape, valid, dense, rank, itemsize);
 }
