@@ -401,10 +401,6 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
         "a2a3sin", ["a2a3", "a2a3sim", "a5", "a5sim"]
     ),
     command.UnknownEngine: lambda at: command.UnknownEngine("interpr", ["interp"]),
-    command.NoCompiler: lambda at: command.NoCompiler(),
-    command.CompilerFailed: lambda at: command.CompilerFailed(
-        "/usr/bin/cc", "it ended with code 1", "cc1: fatal error: no space left on device\n"
-    ),
     command.NotProvided: lambda at: command.NotProvided(
         "pypto.runtime.RunConfg", known=["RunConfig", "run"]
     ),

@@ -93,7 +93,6 @@ def test_the_golden_notices_the_wrong_rmsnorm(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     result = decode.MODEL.run("baseline", switches={"rmsnorm_fault": True}, **SMALL)
-    assert result.validated
     assert not result.passed
     assert "out" in str(result.error)
 

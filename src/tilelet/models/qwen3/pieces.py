@@ -51,157 +51,38 @@ def make_rmsnorm(rows: int, hidden: int, k_chunk: int, eps: float, *, faulty: bo
     return rmsnorm
 
 
-def make_projection(rows: int, k_chunk: int, out_chunk: int, k_blocks: int, *, stage: int = 1):
-    """One `[rows, out_chunk]` block of `x @ w`, accumulated on chip over `k_blocks` chunks of K.
-
-    With `stage` above 1 the next chunks are loaded while one is multiplied.
-    """
-
-    @pl.inline
-    def first(x, w, row, column):
-        x_chunk = pl.slice(x, [rows, k_chunk], [row, 0])
-        w_chunk = pl.slice(w, [k_chunk, out_chunk], [0, column])
-        return pl.matmul(x_chunk, w_chunk, out_dtype=pl.FP32)
-
-    @pl.inline
-    def following(acc, x, w, row, column, k0):
-        x_chunk = pl.slice(x, [rows, k_chunk], [row, k0])
-        w_chunk = pl.slice(w, [k_chunk, out_chunk], [k0, column])
-        return pl.matmul_acc(acc, x_chunk, w_chunk)
+def make_projection(rows: int, k_chunk: int, out_chunk: int, k_blocks: int):
+    """One `[rows, out_chunk]` block of `x @ w`, accumulated on chip over `k_blocks` chunks of K."""
 
     @pl.inline
     def project(x, w, row, column):
-        acc = first(x, w, row, column)
-        for kb in pl.range(1, k_blocks):
-            acc = following(acc, x, w, row, column, kb * k_chunk)
-        return acc
-
-    @pl.inline
-    def project_pipelined(x, w, row, column):
-        acc = first(x, w, row, column)
-        for kb in pl.pipeline(1, k_blocks, stage=stage):
-            acc = following(acc, x, w, row, column, kb * k_chunk)
-        return acc
-
-    return project if stage == 1 else project_pipelined
-
-
-def make_two_projections(rows: int, k_chunk: int, out_chunk: int, k_blocks: int, stage: int):
-    """A block of `x @ w` and one of `x @ w2`: each chunk of `x` is loaded once for both."""
-
-    @pl.inline
-    def project_two(x, w, w2, row, column, column2):
         x_chunk = pl.slice(x, [rows, k_chunk], [row, 0])
         w_chunk = pl.slice(w, [k_chunk, out_chunk], [0, column])
         acc = pl.matmul(x_chunk, w_chunk, out_dtype=pl.FP32)
-        w2_chunk = pl.slice(w2, [k_chunk, out_chunk], [0, column2])
-        acc2 = pl.matmul(x_chunk, w2_chunk, out_dtype=pl.FP32)
-        for kb in pl.pipeline(1, k_blocks, stage=stage):
+        for kb in pl.range(1, k_blocks):
             k0 = kb * k_chunk
             x_chunk = pl.slice(x, [rows, k_chunk], [row, k0])
             w_chunk = pl.slice(w, [k_chunk, out_chunk], [k0, column])
             acc = pl.matmul_acc(acc, x_chunk, w_chunk)
-            w2_chunk = pl.slice(w2, [k_chunk, out_chunk], [k0, column2])
-            acc2 = pl.matmul_acc(acc2, x_chunk, w2_chunk)
-        return acc, acc2
+        return acc
 
-    return project_two
+    return project
 
 
-def make_split_projection(
-    rows: int, inner: int, outputs: int, split: int, k_chunk: int, out_chunk: int, stage: int
-):
-    """`x @ w` with the inner dimension cut into `split` parts: more, shorter, tasks.
-
-    The products of the parts come one below the other: `[split * rows, outputs]`, to be added up.
-    Each task depends only on its part of `x`, so the first can start before all of `x` is there.
-    """
-    PART = inner // split
-    if PART * split != inner or PART % k_chunk:
-        raise ValueError(f"{inner} cannot be cut into {split} parts of multiples of {k_chunk}")
-    project = make_projection(rows, k_chunk, out_chunk, PART // k_chunk, stage=stage)
-
-    @pl.inline
-    def split_projection(x, w, row):
-        parts = pl.create_tensor([split * rows, outputs], dtype=pl.FP32)
-        for part in pl.parallel(split):
-            x_part = pl.slice(x, [rows, PART], [row, part * PART])
-            for n0 in pl.parallel(0, outputs, out_chunk):
-                w_part = pl.slice(w, [PART, out_chunk], [part * PART, n0])
-                with pl.at(level=pl.Level.CORE_GROUP, name_hint="projection_part"):
-                    acc = project(x_part, w_part, 0, 0)
-                parts = pl.assemble(parts, acc, [part * rows, n0])
-        return parts
-
-    return split_projection
-
-
-def make_add_parts(rows: int, columns: int, split: int, stride: int):
-    """Adds a block of each part of a split projection; parts are `stride` rows apart."""
-
-    @pl.inline
-    def add_parts(total, parts, row, column):
-        for part in pl.range(split):
-            block = pl.slice(parts, [rows, columns], [row + part * stride, column])
-            total = pl.add(total, block)
-        return total
-
-    return add_parts
-
-
-def make_rope(half: int, rows: int = 1):
-    """RoPE by halves, of rows given as two halves `[R, half]`.
-
-    Tables are `[rows, 2 * half]`: one position for all rows, or one for each.
-    """
-    scale = pl.col_expand_mul if rows == 1 else pl.mul
+def make_rope(half: int):
+    """RoPE by halves, of rows given as two halves `[R, half]`; tables are `[1, 2 * half]`."""
 
     @pl.inline
     def rotate(lo, hi, cos, sin):
-        cos_lo = pl.slice(cos, [rows, half], [0, 0])
-        cos_hi = pl.slice(cos, [rows, half], [0, half])
-        sin_lo = pl.slice(sin, [rows, half], [0, 0])
-        sin_hi = pl.slice(sin, [rows, half], [0, half])
-        rotated_lo = pl.sub(scale(lo, cos_lo), scale(hi, sin_lo))
-        rotated_hi = pl.add(scale(hi, cos_hi), scale(lo, sin_hi))
+        cos_lo = pl.slice(cos, [1, half], [0, 0])
+        cos_hi = pl.slice(cos, [1, half], [0, half])
+        sin_lo = pl.slice(sin, [1, half], [0, 0])
+        sin_hi = pl.slice(sin, [1, half], [0, half])
+        rotated_lo = pl.sub(pl.col_expand_mul(lo, cos_lo), pl.col_expand_mul(hi, sin_lo))
+        rotated_hi = pl.add(pl.col_expand_mul(hi, cos_hi), pl.col_expand_mul(lo, sin_hi))
         return rotated_lo, rotated_hi
 
     return rotate
-
-
-def make_rope_heads(rows: int, half: int, table_rows: int = 1):
-    """RoPE of whole rows `[rows, 2 * half]`, a head or several of the same position each."""
-    rotate = make_rope(half, table_rows)
-
-    @pl.inline
-    def rotate_heads(x, cos, sin):
-        lo = pl.slice(x, [rows, half], [0, 0])
-        hi = pl.slice(x, [rows, half], [0, half])
-        rotated_lo, rotated_hi = rotate(lo, hi, cos, sin)
-        return pl.concat(rotated_lo, rotated_hi)
-
-    return rotate_heads
-
-
-def make_softmax_step():
-    """One block of online softmax.
-
-    Takes scaled scores `[R, S]` and the running maximum and sum `[R, 1]`. Gives the exponentials in
-    BF16 and the same numbers in FP32 (rounded before they are summed, so that the sum agrees with
-    what the second product sees), the factor by which what was summed so far shrinks, and the new
-    maximum and sum.
-    """
-
-    @pl.inline
-    def softmax_step(scores, mi, li):
-        mi_new = pl.maximum(mi, pl.row_max(scores))
-        alpha = pl.exp(pl.sub(mi, mi_new))
-        p = pl.cast(pl.exp(pl.row_expand_sub(scores, mi_new)), target_type=pl.BF16)
-        p_fp32 = pl.cast(p, target_type=pl.FP32)
-        li_new = pl.add(pl.mul(alpha, li), pl.row_sum(p_fp32))
-        return p, p_fp32, alpha, mi_new, li_new
-
-    return softmax_step
 
 
 def make_gated_silu():

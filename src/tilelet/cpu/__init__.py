@@ -1,1 +1,0 @@
-"""The native CPU engine: programs as C, compiled by the system's compiler (docs/adr/0002)."""
