@@ -330,3 +330,23 @@ def test_starting_imports_neither_torch_nor_rich(tmp_path: Path) -> None:
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
     assert time.perf_counter() - start < 5
+
+
+def test_distributed_programs_are_refused_by_name(tilelet: Run, tmp_path: Path) -> None:
+    (tmp_path / "k.py").write_text("import pypto.language.distributed as pld\n")
+    code, _, err = tilelet("run", "k.py")
+    assert code == 3
+    assert "error[E0802]: distributed op `pypto.language.distributed` is not supported" in err
+    assert "k.py:1" in err
+
+
+def test_a_mistake_outside_kernels_has_its_line(tilelet: Run) -> None:
+    text = "from golden import TensorSpec\nTensorSpec('x', [0, 4], 'float32')\n"
+    code, _, err = tilelet("run", write(text))
+    assert code == 3
+    assert "error[E0620]: `x` has shape `[0, 4]`" in err
+    assert "--> script.py:2:1" in err
+    code, _, err = tilelet("run", write("import pypto.language as pl\n\npl.exp(3)\n"))
+    assert code == 3
+    assert "error[E0120]: `pl.exp` called outside a kernel" in err
+    assert "--> script.py:3:1" in err

@@ -14,7 +14,9 @@ from tilelet.diag import Loc, UserError
 from tilelet.diag.catalogue import (
     cautions,
     command,
+    device,
     harness,
+    models,
     names,
     ops,
     python,
@@ -117,6 +119,7 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     python.CondNotFirst: lambda at: python.CondNotFirst(
         at("n1 = pl.yield_(n + 1)"), at("pl.while_(init_values=(0,))")
     ),
+    python.NestedTooDeeply: lambda at: python.NestedTooDeeply(Loc(FILE, 1, 0, 1, 4)),
     python.UnknownAttribute: lambda at: python.UnknownAttribute(
         at("CORE_GRUOP"), "pl.Level", "CORE_GRUOP", ["HOST", "CHIP", "CORE_GROUP"]
     ),
@@ -190,6 +193,9 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
         "read it with `pl.tensor.dim(x, axis)`",
     ),
     names.OutputNotWritten: lambda at: names.OutputNotWritten(at("out"), "out"),
+    names.UnsupportedParameter: lambda at: names.UnsupportedParameter(
+        at("2.0"), "scale", "use a name from outside the function instead"
+    ),
     names.ArgumentTypeMismatch: lambda at: names.ArgumentTypeMismatch(
         at("body(«x»)"),
         "body",
@@ -401,6 +407,10 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
         "a2a3sin", ["a2a3", "a2a3sim", "a5", "a5sim"]
     ),
     command.UnknownEngine: lambda at: command.UnknownEngine("interpr", ["interp"]),
+    command.NoCompiler: lambda at: command.NoCompiler(),
+    command.CompilerFailed: lambda at: command.CompilerFailed(
+        "/usr/bin/cc", "it ended with code 1", "cc1: fatal error: no space left on device\n"
+    ),
     command.NotProvided: lambda at: command.NotProvided(
         "pypto.runtime.RunConfg", known=["RunConfig", "run"]
     ),
@@ -433,6 +443,102 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     unsupported.UnsupportedKeyword: lambda at: unsupported.UnsupportedKeyword(
         at("c_matrix_nz=True"), "pl.matmul", "c_matrix_nz", "results are always row-major here"
     ),
+    # E09xx
+    device.UnknownMachine: lambda at: device.UnknownMachine("a3", ["a2a3", "a5"]),
+    device.MachineSyntax: lambda at: device.MachineSyntax(
+        "mine.toml", "Expected '=' after a key in a key/value pair (at line 3, column 7)"
+    ),
+    device.MachineFieldMissing: lambda at: device.MachineFieldMissing(
+        "mine.toml", "gm.hbm_gbs", "a number above 0"
+    ),
+    device.MachineFieldUnknown: lambda at: device.MachineFieldUnknown(
+        "mine.toml", "cores.clok_ghz", ["clock_ghz", "clusters", "vectors_per_cluster"]
+    ),
+    device.MachineFieldValue: lambda at: device.MachineFieldValue(
+        "mine.toml", "cores.clusters", -24, "a whole number of at least 1"
+    ),
+    device.MachineContradiction: lambda at: device.MachineContradiction(
+        "mine.toml", "buffers.Vec.usable", 262144, "buffers.Vec.bytes", 196608
+    ),
+    device.UnknownPeriod: lambda at: device.UnknownPeriod(
+        "2026-05", "a2a3", ["2026-04", "2026-06", "2026-07"]
+    ),
+    device.NoTasks: lambda at: device.NoTasks("Empty", at("def main")),
+    device.WindowDeadlock: lambda at: device.WindowDeadlock(20000, 16384, at("with pl.scope():")),
+    device.HeapDeadlock: lambda at: device.HeapDeadlock("partials", 1 << 31, 1 << 30),
+    device.OnChipOverflow: lambda at: device.OnChipOverflow(
+        "scale_incore_0",
+        "Vec",
+        "a2a3",
+        2 << 20,
+        184 << 10,
+        at("pl.exp(a)"),
+        [
+            device.Resident("a", at("x[0:64, 0:4096]"), "[64, 4096] FP32", 1 << 20),
+            device.Resident("exp", at("pl.exp(a)"), "[64, 4096] FP32", 1 << 20),
+        ],
+        ["`a` [4, 4096], `exp` [4, 4096], `mul` [4, 4096]: 128 KiB, 37.23 us for the same work"],
+    ),
+    device.UnalignedTile: lambda at: device.UnalignedTile(
+        "x", "[16, 12] FP32", 48, "a2a3", (16, 16), at("x[0:16, 0:12]")
+    ),
+    device.NonFractalTile: lambda at: device.NonFractalTile(
+        "q",
+        "[8, 128] BF16",
+        "rows",
+        8,
+        16,
+        (16, 128),
+        at("pl.matmul(q[0:8, 0:128], k[0:128, 0:64], out_dtype=pl.FP32)"),
+        at("q[0:8, 0:128]"),
+    ),
+    device.MatmulExtent: lambda at: device.MatmulExtent("K", 8192, 4095, at("pl.matmul")),
+    device.VectorDType: lambda at: device.VectorDType("add", "BF16", "a2a3", at("pl.add")),
+    device.BadProfile: lambda at: device.BadProfile("profile.json", "it lacks `kernels`"),
+    device.NothingToCompare: lambda at: device.NothingToCompare("kernel.py"),
+    # E10xx
+    models.NoModelConfig: lambda at: models.NoModelConfig("Qwen3-0.6B"),
+    models.BadModelConfig: lambda at: models.BadModelConfig("config.json", "byte 7 is not UTF-8"),
+    models.WrongArchitecture: lambda at: models.WrongArchitecture("config.json", "qwen3_moe"),
+    models.BadModelField: lambda at: models.BadModelField("head_dim", 127, "even"),
+    models.UnsupportedModelSetting: lambda at: models.UnsupportedModelSetting(
+        "rope_scaling", "yarn", "`default`: rope tables without scaling"
+    ),
+    models.UnknownPreset: lambda at: models.UnknownPreset("1.8B", ["0.6B", "1.7B", "4B"]),
+    models.NoWeights: lambda at: models.NoWeights("Qwen3-0.6B", ["pytorch_model.bin"]),
+    models.BadWeightFile: lambda at: models.BadWeightFile(
+        "model.safetensors", "its header claims 4294967296 bytes, the file holds 1200"
+    ),
+    models.BadWeightIndex: lambda at: models.BadWeightIndex(
+        "model.safetensors.index.json", "it has no `weight_map`"
+    ),
+    models.OutsideModelDirectory: lambda at: models.OutsideModelDirectory(
+        "model.safetensors.index.json", "../other\n/model.safetensors"
+    ),
+    models.MissingTensors: lambda at: models.MissingTensors(
+        [f"model.layers.3.mlp.{part}_proj.weight" for part in ("down", "gate", "up")]
+    ),
+    models.ExtraTensors: lambda at: models.ExtraTensors(
+        [f"model.layers.{i}.self_attn.q_proj.bias" for i in range(28)]
+    ),
+    models.WrongTensorShape: lambda at: models.WrongTensorShape(
+        "model.layers.0.self_attn.q_proj.weight", [1024, 1024], [2048, 1024]
+    ),
+    models.WrongTensorDType: lambda at: models.WrongTensorDType(
+        "model.layers.0.self_attn.q_proj.weight", "I8", ["BF16", "F16", "F32"]
+    ),
+    models.NoSuchLayer: lambda at: models.NoSuchLayer(28, 28),
+    models.WeightsMismatch: lambda at: models.WeightsMismatch(
+        1, "wq", "float32 [64, 128]", "bfloat16 [64, 128]"
+    ),
+    models.BadTile: lambda at: models.BadTile("k_chunk", 100, "a divisor of `hidden_size`, 1024"),
+    models.BadSequenceLength: lambda at: models.BadSequenceLength(2, 0),
+    models.SequenceTooLong: lambda at: models.SequenceTooLong(3, 257, 256, "the cache holds"),
+    models.WrongStep: lambda at: models.WrongStep(0, 9, 7),
+    models.NoFreePages: lambda at: models.NoFreePages(3, 1, 65536),
+    models.WrongStackInput: lambda at: models.WrongStackInput(
+        "hidden", "float32 [4, 1024]", "bfloat16 [4, 1024]"
+    ),
     # W0xxx
     cautions.RetiredSpelling: lambda at: cautions.RetiredSpelling(
         at("pl.incore()"), "pl.incore()", "pl.at(level=pl.Level.CORE_GROUP)"
@@ -440,7 +546,7 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     cautions.NoEffect: lambda at: cautions.NoEffect(
         at("allow_early_resolve=True"), "`allow_early_resolve=`", "it tunes the device scheduler"
     ),
-    cautions.LoopMayNotRun: lambda at: cautions.LoopMayNotRun(at("last", 2), "last", at("last")),
+    cautions.LoopMayNotRun: lambda at: cautions.LoopMayNotRun(at("pl.range(n)"), "last"),
     cautions.DirectionIgnored: lambda at: cautions.DirectionIgnored(at("pl.Out"), "x"),
     cautions.PromotedToTile: lambda at: cautions.PromotedToTile(at("x[3]"), (128,), (1, 128)),
     cautions.ImplicitScope: lambda at: cautions.ImplicitScope(at("pl.mul(x, 0.0)"), "pl.mul"),

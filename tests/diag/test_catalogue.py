@@ -22,6 +22,8 @@ AREAS = {
     "harness": "E06",
     "command": "E07",
     "unsupported": "E08",
+    "device": "E09",
+    "models": "E10",
 }
 each_class = pytest.mark.parametrize("cls", ALL, ids=[f"{c.code}-{c.__name__}" for c in ALL])
 
@@ -84,8 +86,8 @@ def test_example_is_a_program(cls: type[UserError]) -> None:
 
 @pytest.mark.parametrize("area_name", ["python", "names", "ops", "scopes", "windows"])
 def test_kernel_mistakes_have_examples(area_name: str) -> None:
-    without = [c.__name__ for c in ALL if area(c) == area_name and not c.example]
-    assert without in ([], ["SourceUnavailable"])
+    without = {c.__name__ for c in ALL if area(c) == area_name and not c.example}
+    assert without <= {"SourceUnavailable", "NestedTooDeeply"}
 
 
 def test_golden_folder_has_no_leftovers(request: pytest.FixtureRequest) -> None:

@@ -61,3 +61,10 @@ def test_jump_where_there_is_no_next_iteration(text: str) -> None:
     with pytest.raises(UserError) as caught:
         desugar_jumps(source.tree.body, source)
     assert caught.value.code == "E0112"
+
+
+def test_condition_is_not_looked_at_after_break() -> None:
+    text = (
+        "n = 0\nitems = [5, 6]\nwhile items[n] > 0:\n    n = n + 1\n    if n == 2:\n        break"
+    )
+    assert trace(f"{text}\nlog(n)", desugar=True) == [2]

@@ -74,3 +74,10 @@ def test_live_points_are_after_each_statement() -> None:
 def test_yielded_names_are_defined_after_their_loop() -> None:
     text = "for i, (a,) in r(n, init_values=(z,)):\n    b = pl.yield_(a)"
     assert live(text, "b") == {"r", "n", "z", "pl"}
+
+
+def test_lists_made_on_the_way_are_not_mixed_up() -> None:
+    # A list that is gone may leave its address to the next one.
+    names = flow()
+    statements = body("a = 1\nb = 2\nc = 3\nd = 4")
+    assert [set(names.stores([s])) for s in statements] == [{"a"}, {"b"}, {"c"}, {"d"}]

@@ -422,6 +422,13 @@ def test_memory_beyond_the_machines_is_refused_before_it_is_taken() -> None:
         run(b.program(), n=1 << 20)
 
 
+def test_tile_beyond_the_machines_memory_is_refused() -> None:
+    b = Build()
+    b.scope(lambda s: [s.op("full", shape=[1 << 20, 1 << 20], dtype=FP32, value=0.0, result="t")])
+    with pytest.raises(TooBig, match="`t` needs 4 TiB"):
+        run(b.program())
+
+
 def test_run_time_shape_must_be_positive() -> None:
     b = Build()
     n = b.param("n", index())

@@ -90,6 +90,7 @@ def test_the_report_shows_counts_worst_elements_norm_and_rows() -> None:
             "rtol=0.001, atol=0.001",
             "Relative L2 error: 0.02223; largest difference: 0.5",
             "Not finite: 1 NaN in actual",
+            "  memory of `pl.create_tensor` starts as NaN: write it (`pl.full`) before it is read",
             "Worst elements:",
             "  [2, 0]: actual nan, golden 8, difference nan (allowed 0.009)",
             "  [1, 2]: actual 6.5, golden 6, difference 0.5 (allowed 0.007)",
@@ -102,6 +103,15 @@ def test_the_report_shows_counts_worst_elements_norm_and_rows() -> None:
             "    golden [8, 9, 10, 11]",
         ]
     )
+
+
+def test_no_norm_is_claimed_if_nothing_is_a_number() -> None:
+    expected = np.ones((2, 2), np.float32)
+    actual = np.full_like(expected, np.nan)
+    found = compare.scan(actual, expected, 1e-3, 1e-3)
+    text = compare.failure_text("out", found, actual, expected)
+    assert "Relative L2" not in text
+    assert "Not finite: 4 NaN in actual" in text
 
 
 def test_other_shapes_are_not_compared() -> None:

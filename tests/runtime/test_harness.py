@@ -302,3 +302,11 @@ def test_a_program_is_compiled_once_per_signature() -> None:
     x = np.zeros((16, 32), np.float32)
     assert scale.compile(x, x, 2.0) is scale.compile(x, x, 2.0)
     assert scale.compile(x, x, 2.0) is not scale.compile(x, x, 3.0)
+
+
+def test_mistakes_in_the_call_point_at_the_script() -> None:
+    one_too_many = [*specs(), TensorSpec("more", [16, 32], np.float32)]
+    result = run(AddToState, one_too_many, golden_fn=golden)
+    assert "error[E0606]: spec `more` has no parameter" in str(result.error)
+    assert "result = run(AddToState, one_too_many, golden_fn=golden)" in str(result.error)
+    assert "in this call" in str(result.error)

@@ -23,7 +23,9 @@ def compile_found(path: str, names: Mapping[str, Any], now: Session) -> None:
     for program in programs:
         compiled = compile_program(program, dump_folder(run_directory(program.name)))
         if now.count_only:
-            reporting.show_tasks(program.name, _count(compiled))
+            arguments = _zeros(compiled)
+            tasks = compiled.run_tasks(arguments, execute=False)
+            reporting.show_recorded(program.name, compiled.program, tasks, arguments)
         else:
             kernels = plural(len(compiled.program.kernels), "kernel")
             print(f"{program.name}: compiled, {kernels}; {path} runs nothing by itself")
@@ -55,8 +57,8 @@ def _from_function(name: str, value: Any) -> Program | None:
     return made if isinstance(made, Program) else None
 
 
-def _count(compiled: CompiledProgram) -> dict[str, int]:
-    """Task counts with scalars and integer tensors of zeros: there are no inputs to take."""
+def _zeros(compiled: CompiledProgram) -> dict[str, Any]:
+    """Scalars and integer tensors of zeros: there are no inputs to take."""
     import numpy as np
 
     arguments: dict[str, Any] = {}
@@ -66,4 +68,4 @@ def _count(compiled: CompiledProgram) -> dict[str, int]:
         elif not parameter.type.dtype.is_float:
             shape = [d if isinstance(d, int) else 1 for d in parameter.type.shape]
             arguments[parameter.name] = np.zeros(shape, parameter.type.dtype.numpy)
-    return compiled.task_counts(arguments)
+    return arguments

@@ -22,6 +22,9 @@ examples:
   tilelet run kernel.py -p a2a3sim          run a script, its own options after its name
   tilelet run --dump-passes kernel.py       and write the program after every pass
   tilelet tasks kernel.py                   count its tasks without executing them
+  tilelet profile kernel.py -p a2a3         what an NPU would do with it, modelled
+  tilelet check kernel.py -p a2a3           whether its tiles fit on chip
+  tilelet compare before.py after.py        two programs, and why one is faster
   tilelet explain E0203                     what an error code means
 
 exit codes: 0 passed, 1 mismatch or finding, 2 wrong usage, 3 could not run
@@ -45,6 +48,36 @@ examples:
   tilelet tasks --format json kernel.py --batch 16
 
 The script runs as usual, but its kernels are only counted: results stay as they were.
+"""
+
+_PROFILE_EPILOG = """\
+examples:
+  tilelet profile kernel.py -p a2a3
+  tilelet profile kernel.py -p my.toml --period 2026-06
+  tilelet profile --platforms a2a3,a5 kernel.py --max-seq 4096
+  tilelet profile --format json qwen3/scope3:baseline > profile.json
+
+Nothing runs on a device, and no kernel runs here: the control program does, its tasks are recorded,
+and a model of the machine plays them. All figures are modelled. The run directory gets
+profile.json, report/ (memory plan, budget, hints) and dfx_outputs/ (a trace for Perfetto, records,
+dependencies). Exit code 1: the machine would refuse the program, see the errors.
+"""
+
+_CHECK_EPILOG = """\
+examples:
+  tilelet check kernel.py -p a2a3
+  tilelet check --memory kernel.py -p a5      with every tile's place and budget
+
+Only tiles count, never tensors in global memory. Exit code 1: there are findings.
+"""
+
+_COMPARE_EPILOG = """\
+examples:
+  tilelet compare before.py after.py
+  tilelet compare qwen3/scope3:baseline qwen3/scope3:tuned -p a2a3
+  tilelet compare "kernel.py --tile 64" "kernel.py --tile 128"
+  tilelet compare kernel.py --platforms a2a3,a5      the same as kernel.py@a2a3 kernel.py@a5
+  tilelet compare old/profile.json new/profile.json
 """
 
 _EXPLAIN_EPILOG = """\
@@ -115,6 +148,8 @@ def build_parser() -> argparse.ArgumentParser:
     _add_script_options(tasks)
     _add_script(tasks)
 
+    _add_device_commands(commands)
+
     explain = _command(commands, "explain", "explain an error code", _EXPLAIN_EPILOG)
     explain.add_argument("code", nargs="?", metavar="CODE", help="such as E0203")
 
@@ -156,13 +191,18 @@ def _add_script_options(parser: argparse.ArgumentParser) -> None:
         default=environment.get("TILELET_DUMP_PASSES", "0") not in ("", "0"),
         help="write the program after every pass to the run directory",
     )
+    _add_run_options(parser)
+
+
+def _add_run_options(parser: argparse.ArgumentParser) -> None:
+    """What decides how a script runs, whatever is asked about it."""
     parser.add_argument(
         "--build-dir", type=Path, metavar="DIR", help="folder of run directories (build_output)"
     )
     parser.add_argument(
         "--seed",
         type=int,
-        default=environment.get("TILELET_SEED", "0"),
+        default=os.environ.get("TILELET_SEED", "0"),
         help="draw other random inputs (default: 0)",
     )
     parser.add_argument(
@@ -177,6 +217,39 @@ def _add_script_options(parser: argparse.ArgumentParser) -> None:
         default="tilelet",
         help="what `import golden` means: Tilelet's, or the script's own (default: tilelet)",
     )
+
+
+def _add_device_commands(commands: argparse._SubParsersAction[Any]) -> None:
+    text = "model a script's time on an NPU, and say where it goes"
+    profile = _command(commands, "profile", text, _PROFILE_EPILOG)
+    _add_device_options(profile, ("text", "json"))
+    profile.add_argument(
+        "--no-files", dest="files", action="store_false", help="print the report, write nothing"
+    )
+    _add_script(profile)
+
+    check = _command(commands, "check", "check tiles against a machine's limits", _CHECK_EPILOG)
+    _add_device_options(check, _FORMATS)
+    check.add_argument(
+        "--memory", action="store_true", help="print the memory plan and the TILELET budget"
+    )
+    _add_script(check)
+
+    compare = _command(commands, "compare", "compare two modelled runs", _COMPARE_EPILOG)
+    _add_device_options(compare, ("text", "json"))
+    compare.add_argument("a", metavar="A", help="a script, a program's name, or a profile.json")
+    compare.add_argument("b", metavar="B", nargs="?", help="another, or the same with @machine")
+
+
+def _add_device_options(parser: argparse.ArgumentParser, formats: Sequence[str]) -> None:
+    machine = parser.add_mutually_exclusive_group()
+    machine.add_argument(
+        "-p", "--platform", metavar="NAME", help="a2a3 (default), a5, or a machine file (.toml)"
+    )
+    machine.add_argument("--platforms", metavar="A,B", help="several machines, side by side")
+    parser.add_argument("--period", help="runtime of that month: 2026-04, 2026-06 or 2026-07")
+    parser.add_argument("--format", choices=formats, default="text", help="of the answer")
+    _add_run_options(parser)
 
 
 def _add_script(parser: argparse.ArgumentParser) -> None:
@@ -207,6 +280,10 @@ def _dispatch(options: argparse.Namespace) -> int:
         from tilelet.cli.run import run_command
 
         return run_command(options)
+    if options.command in ("profile", "check", "compare"):
+        from tilelet.cli import profile
+
+        return getattr(profile, f"{options.command}_command")(options)
     if options.command == "explain":
         from tilelet.cli.pages import explain_command
 

@@ -50,11 +50,11 @@ def run_command(options: argparse.Namespace) -> int:
         now.save_data = options.save_data
         now.golden_cache = now.golden_cache and not options.no_golden_cache
     stdout = sys.stdout
-    with session.active(now), _output_apart(options.format), _stand_ins(options, now):
+    with session.active(now), _output_apart(options.format), stand_ins(options, now):
         outcome = Script(options.script, options.arguments).run(now)
         now.diagnostics += outcome.errors
         if options.format == "text":
-            _print_text(outcome, now, options)
+            print_problems(outcome, now, options)
     if options.format == "json":
         print(_json(now), file=stdout)
     elif options.format == "sarif":
@@ -88,7 +88,7 @@ def _output_apart(style: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _stand_ins(options: argparse.Namespace, now: Session) -> Iterator[None]:
+def stand_ins(options: argparse.Namespace, now: Session) -> Iterator[None]:
     """`pypto` and `golden` mean Tilelet's, unless the user chose the other ones."""
     switches = {"pypto": ("--pypto", "installed"), "golden": ("--golden", "script")}
     chosen = [root for root, (_, other) in switches.items() if getattr(options, root) != other]
@@ -107,7 +107,7 @@ def _stand_ins(options: argparse.Namespace, now: Session) -> Iterator[None]:
         aliases.uninstall()
 
 
-def _print_text(outcome: Outcome, now: Session, options: argparse.Namespace) -> None:
+def print_problems(outcome: Outcome, now: Session, options: argparse.Namespace) -> None:
     """Everything that the script has not shown itself."""
     for result in now.results:
         if not result.passed and not result.error_was_read:
@@ -158,4 +158,6 @@ def _json(now: Session) -> str:
         {"program": name, "total": sum(counts.values()), "kernels": counts}
         for name, counts in now.task_tables
     ]
+    if now.profiles:
+        document["profiles"] = [json.loads(profile.to_json()) for profile in now.profiles]
     return json.dumps(document, indent=2, ensure_ascii=False)

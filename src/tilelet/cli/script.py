@@ -21,13 +21,14 @@ from tilelet.diag.catalogue.command import (
     NotProvided,
     ScriptRaised,
 )
-from tilelet.diag.core import Diagnostic, Loc, UserError, UserErrors
+from tilelet.diag.catalogue.unsupported import DistributedOp
+from tilelet.diag.core import UNKNOWN, Diagnostic, Loc, UserError, UserErrors
 from tilelet.diag.internal import InternalError
 from tilelet.diag.text import near
 from tilelet.runtime.bugs import bug_text
 from tilelet.runtime.compiler import run_directory
 from tilelet.runtime.session import Session
-from tilelet.runtime.tracebacks import in_package, user_frames, user_traceback
+from tilelet.runtime.tracebacks import give_place, in_package, user_frames, user_traceback
 
 COULD_NOT_RUN = 3
 
@@ -116,6 +117,7 @@ class Script:
         if isinstance(error, UserErrors):
             return Outcome(COULD_NOT_RUN, list(error.diagnostics), error.truncated)
         if isinstance(error, UserError):
+            give_place(error)
             return Outcome(COULD_NOT_RUN, [error.diagnostic])
         if isinstance(error, ImportError):
             known = self._import_problem(error)
@@ -133,6 +135,8 @@ class Script:
         name = error.name or ""
         frame = _last_user_frame(error)
         loc = Loc(frame.filename, frame.lineno or 0) if frame else None
+        if name.startswith("pypto.language.distributed"):
+            return DistributedOp(loc or UNKNOWN, name)
         if name.partition(".")[0] in ROOTS:
             wanted = _imported_name(error) or name
             parent = wanted.rpartition(".")[0]

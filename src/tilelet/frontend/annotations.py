@@ -14,6 +14,7 @@ from tilelet.frontend.functions import KernelFunction
 from tilelet.ir.core import Direction
 from tilelet.ir.types import ArrayType, ScalarType, SymDim, TensorType, TileType, Type
 from tilelet.language import types as language_types
+from tilelet.ops.enums import TensorLayout
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,7 @@ class Parameter:
     type: Type | None  # None: comes from the call (`x: pl.Tensor` in a jit function)
     direction: Direction | None  # None: nothing said
     loc: Loc
+    layout: str | None = None  # a layout other than row-major, which only the device has
 
 
 def value_type(annotation: Any) -> Type | None:
@@ -98,7 +100,10 @@ def _parameter(function: KernelFunction, p: ast.arg, names: dict[str, object]) -
         for axis, d in enumerate(found.shape):
             if isinstance(d, int) and d <= 0:
                 raise ZeroSizeDim(where, f"parameter `{p.arg}`", found.shape, axis)
-    return Parameter(p.arg, found, direction, loc)
+    layout = getattr(annotation, "layout", TensorLayout.ND)
+    return Parameter(
+        p.arg, found, direction, loc, None if layout is TensorLayout.ND else layout.name
+    )
 
 
 def _evaluate(function: KernelFunction, p: ast.arg, names: dict[str, object], where: Loc) -> object:

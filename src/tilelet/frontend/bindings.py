@@ -127,6 +127,8 @@ class ValueFacts:
             self.written.add(self.storage[target])
 
     def linear_of(self, x: object) -> Linear | None:
+        if isinstance(x, Const):
+            x = x.value
         if isinstance(x, bool):
             return None
         if isinstance(x, int):

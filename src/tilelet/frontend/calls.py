@@ -26,10 +26,11 @@ from tilelet.diag.catalogue.python import (
     PythonRange,
     UnsupportedExpression,
 )
-from tilelet.diag.core import Loc
+from tilelet.diag.core import Loc, UserError
 from tilelet.frontend import expressions, kernels, marker_calls, statements
 from tilelet.frontend.bindings import (
     Binding,
+    ReportedError,
     describe,
     is_kernel_value,
     is_shaped,
@@ -41,6 +42,7 @@ from tilelet.frontend.functions import KernelFunction
 from tilelet.frontend.nameflow import NameFlow
 from tilelet.ir.core import Arg, Const, FunctionKind, Value, scalar_dtype
 from tilelet.ir.types import SymDim, TensorType
+from tilelet.language.docs import signature_text
 from tilelet.ops.registry import REGISTRY, OpSpec, spec_of
 
 
@@ -106,7 +108,7 @@ def bind(ctx: Context, spec: OpSpec, node: ast.Call) -> tuple[dict[str, Arg], di
     positional = [p for p in params if p.kind is not p.KEYWORD_ONLY]
     variadic = next((p for p in params if p.kind is p.VAR_POSITIONAL), None)
     if len(node.args) > len(positional) and variadic is None:
-        text = f"pl.{public}{spec.signature}"
+        text = signature_text(public, spec.signature)
         raise WrongArity(ctx.loc(node), public, len(node.args), _arity(params), text)
     for i, argument in enumerate(node.args):
         if isinstance(argument, ast.Starred):
@@ -129,7 +131,8 @@ def bind(ctx: Context, spec: OpSpec, node: ast.Call) -> tuple[dict[str, Arg], di
         locs[keyword.arg] = ctx.loc(keyword.value)
     for p in params:
         if p.name not in given and p.default is p.empty and p is not variadic:
-            raise MissingArgument(ctx.loc(node), public, p.name, f"pl.{public}{spec.signature}")
+            text = signature_text(public, spec.signature)
+            raise MissingArgument(ctx.loc(node), public, p.name, text)
     return default_args(spec, **given), locs
 
 
@@ -253,8 +256,11 @@ def _named_object(
     if not isinstance(target, ast.Name) or target.id in kernel_names:
         return None
     found = captured.get(target.id)
-    for part in reversed(parts):
-        found = getattr(found, part, None)
+    try:
+        for part in reversed(parts):
+            found = getattr(found, part, None)
+    except UserError:  # a name Tilelet knows and does not support: reported where it is lowered
+        return None
     return found
 
 
@@ -328,6 +334,8 @@ def inline(ctx: Context, function: KernelFunction, args: list[Binding], loc: Loc
         if isinstance(value, Value) and value not in kept and isinstance(value.type, TensorType):
             ctx.consumed.pop(value, None)
     if inner.returned is None:
+        if isinstance(function.body[-1], ast.Return) and function.body[-1].value is not None:
+            raise ReportedError  # a mistake in what it returns
         if function.kind is FunctionKind.Inline:
             raise InlineReturnsNothing(loc, function.name, function.loc())
         return None

@@ -61,8 +61,10 @@ class Context:
     chunk_ok: bool = False  # in an auto scope: loops may say `chunk=`
     scope_loc: Loc | None = None
     caller: Loc | None = None
-    # Values that were assembled into: reading them again is a mistake. value -> (where, new name)
-    consumed: dict[Value, tuple[Loc, str]] = field(default_factory=dict[Value, "tuple[Loc, str]"])
+    # Values that were assembled into: reading them again is a mistake. value -> (where, new value)
+    consumed: dict[Value, tuple[Loc, Value]] = field(
+        default_factory=dict[Value, "tuple[Loc, Value]"]
+    )
     # pl.dynamic symbols with a known meaning here: an int, or a Value read from a tensor.
     dims: dict[SymDim, Binding] = field(default_factory=dict[SymDim, Binding])
     # Output parameters by name, for the "rebound without a write" check.
@@ -106,8 +108,8 @@ class Context:
             if isinstance(found, Poison):
                 found.raise_at(loc)
             if isinstance(found, Value) and found in self.consumed:
-                where, new_name = self.consumed[found]
-                raise UsedAfterAssemble(loc, name, where, new_name)
+                where, new = self.consumed[found]
+                raise UsedAfterAssemble(loc, name, where, new.name)
             return found
         if name in self.captured:
             return self.captured[name]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import sys
-import types
 from collections.abc import Callable, Mapping
 from typing import Any, overload
 
@@ -13,7 +12,7 @@ from tilelet.diag.catalogue.python import BadDecorator
 from tilelet.diag.catalogue.unsupported import UnsupportedFunctionType
 from tilelet.diag.core import Loc
 from tilelet.frontend.context import Style
-from tilelet.frontend.functions import KernelFunction
+from tilelet.frontend.functions import KernelFunction, frame_names, here, is_plain
 from tilelet.frontend.jit import jit
 from tilelet.frontend.module import ModuleBuilder, as_entry, entry_of
 from tilelet.frontend.source import find_class
@@ -21,29 +20,6 @@ from tilelet.frontend.text import parse
 from tilelet.ir.core import SUPPORTED_KINDS, FunctionKind, Program
 
 __all__ = ["function", "inline", "jit", "parse", "program"]
-
-
-def _frame_names(depth: int) -> dict[str, object]:
-    """Names visible where a decorator is applied: locals of the frames it is nested in.
-
-    A method's decorator runs in the class body, whose own frame holds only the class; the
-    builder function around it holds the sizes.
-    """
-    frame: types.FrameType | None = sys._getframe(depth + 1)  # pyright: ignore[reportPrivateUsage]
-    layers: list[Mapping[str, Any]] = []
-    while frame is not None and frame.f_code.co_name != "<module>":
-        layers.append(frame.f_locals)
-        if not _is_class_body(frame):
-            break
-        frame = frame.f_back
-    names: dict[str, object] = {}
-    for layer in reversed(layers):
-        names.update(layer)
-    return names
-
-
-def _is_class_body(frame: types.FrameType) -> bool:
-    return "__qualname__" in frame.f_locals and "__module__" in frame.f_locals
 
 
 @overload
@@ -59,6 +35,7 @@ def function(
     type: FunctionKind = FunctionKind.Opaque,  # noqa: A002
     strict_ssa: bool = False,
     auto_scope: bool = True,  # noqa: ARG001
+    **options: object,
 ) -> Any:
     """A function of a program: `@pl.function` or `@pl.function(type=pl.FunctionType.InCore)`.
 
@@ -67,34 +44,36 @@ def function(
     into its callers. `strict_ssa=True` forbids rebinding a name. `auto_scope=False` only tells the
     device runtime not to place memory scopes by itself; results do not depend on it.
     """
-    frame_names = _frame_names(1)
+    visible, where = frame_names(1), here(1)
+    if options:
+        raise BadDecorator(where, "pl.function", f"it has no option `{next(iter(options))}`")
 
     def decorate(target: Callable[..., Any]) -> KernelFunction:
-        if not isinstance(target, types.FunctionType):
-            raise BadDecorator(_here(2), "pl.function", "it decorates functions")
+        if not is_plain(target):
+            raise BadDecorator(where, "pl.function", "it decorates plain functions")
         if type not in SUPPORTED_KINDS:
-            raise UnsupportedFunctionType(_here(2), type.name)
+            raise UnsupportedFunctionType(where, type.name)
         style = Style(
             implied=type is FunctionKind.Opaque,
             strict_ssa=strict_ssa,
             guards_outputs=type in (FunctionKind.Opaque, FunctionKind.Orchestration),
         )
-        return KernelFunction(target.__name__, type, style, python=target, frame_names=frame_names)
+        return KernelFunction(target.__name__, type, style, python=target, frame_names=visible)
 
     return decorate if python is None else decorate(python)
 
 
 def inline(python: Callable[..., Any]) -> Any:
     """A helper whose body is spliced into every caller. It must return a value."""
-    if not isinstance(python, types.FunctionType):
-        raise BadDecorator(_here(2), "pl.inline", "it decorates functions")
+    if not is_plain(python):
+        raise BadDecorator(here(1), "pl.inline", "it decorates plain functions")
     return KernelFunction(
         python.__name__,
         FunctionKind.Inline,
         Style(),
         generic=True,
         python=python,
-        frame_names=_frame_names(1),
+        frame_names=frame_names(1),
     )
 
 
@@ -105,10 +84,10 @@ def program(cls: Any) -> Program:
     one that no other method calls. Mistakes are reported here, where the class is defined.
     """
     if not isinstance(cls, type):
-        raise BadDecorator(_here(2), "pl.program", "it decorates classes")
+        raise BadDecorator(here(1), "pl.program", "it decorates classes")
     frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
     source, node = find_class(cls, frame.f_code.co_filename, frame.f_lineno)
-    names = _frame_names(1)
+    names = frame_names(1)
     seen: dict[str, Loc] = {}
     for member in node.body:
         if isinstance(member, ast.FunctionDef):
@@ -143,8 +122,3 @@ def build_program(name: str, methods: Mapping[str, KernelFunction], loc: Loc) ->
     in_text_order = {m: built.functions[m] for m in methods if m in built.functions}
     built = built.with_functions({**in_text_order, **built.functions})
     return as_entry(built.main, built)
-
-
-def _here(depth: int) -> Loc:
-    frame = sys._getframe(depth)  # pyright: ignore[reportPrivateUsage]
-    return Loc(frame.f_code.co_filename, frame.f_lineno, 0, frame.f_lineno, 0)

@@ -1,14 +1,18 @@
 """`break` and `continue` as flags, so that the IR needs only structured control flow.
 
     while c:                     stop = False
-        a                        while not stop and c:
-        if p:            =>          a
-            break                    if p:
-        b                                stop = True
-                                     if not stop:
-                                         b
+        a                        while not stop:
+        if p:            =>          if c:
+            break                        a
+        b                                if p:
+                                             stop = True
+                                         if not stop:
+                                             b
+                                     else:
+                                         stop = True
 
-A `for` loop keeps its trip count; its body is guarded by the flag instead.
+The condition is not looked at again after a `break`: it may have no meaning there. A `for` loop
+keeps its trip count; its body is guarded by the flag instead.
 """
 
 from __future__ import annotations
@@ -78,7 +82,7 @@ class _Jumps:
 
     def _loop(self, s: ast.For | ast.While) -> list[ast.stmt]:
         loop = _Loop(_kind(s), self._source.loc(s.iter if isinstance(s, ast.For) else s.test))
-        body = self.block(s.body, loop)
+        body: list[ast.stmt] = self.block(s.body, loop)
         before: list[ast.stmt] = []
         if loop.skip in loop.uses:
             body.insert(0, _assign(s, loop.skip, False))
@@ -87,11 +91,13 @@ class _Jumps:
         if isinstance(s, ast.For):
             if loop.stop in loop.uses:
                 body = [_if_not(s, loop.stop, body)]
-            return [*before, ast.copy_location(ast.For(s.target, s.iter, body, []), s)]
+            return [*before, ast.copy_location(ast.For(s.target, s.iter, body, s.orelse), s)]
         test = s.test
         if loop.stop in loop.uses:
-            test = _and_not(loop.stop, test)
-        return [*before, ast.copy_location(ast.While(test, body, []), s)]
+            guarded = ast.If(test, body, [_assign(s, loop.stop, True)])
+            body = [ast.copy_location(guarded, test)]
+            test = _not(s, loop.stop)
+        return [*before, ast.copy_location(ast.While(test, body, s.orelse), s)]
 
 
 def _kind(s: ast.For | ast.While) -> str:
@@ -125,13 +131,9 @@ def _guard(at: ast.stmt, loop: _Loop, body: list[ast.stmt]) -> ast.stmt:
 
 
 def _if_not(at: ast.stmt, flag: str, body: list[ast.stmt]) -> ast.stmt:
-    test = ast.UnaryOp(ast.Not(), ast.Name(flag, ast.Load()))
-    new = ast.copy_location(ast.If(test, body, []), at)
-    ast.fix_missing_locations(new)
-    return new
+    return ast.copy_location(ast.If(_not(at, flag), body, []), at)
 
 
-def _and_not(flag: str, test: ast.expr) -> ast.expr:
-    stopped = ast.UnaryOp(ast.Not(), ast.Name(flag, ast.Load()))
-    new = ast.copy_location(ast.BoolOp(ast.And(), [stopped, test]), test)
-    return ast.fix_missing_locations(new)
+def _not(at: ast.stmt, flag: str) -> ast.expr:
+    new = ast.UnaryOp(ast.Not(), ast.Name(flag, ast.Load()))
+    return ast.fix_missing_locations(ast.copy_location(new, at))

@@ -21,6 +21,7 @@ from tilelet.ir.core import Arg, Const, Op, Value, scalar_dtype
 from tilelet.ir.types import ScalarType, SymDim, TensorType, TileType, Type
 from tilelet.ops import structure
 from tilelet.ops.registry import REGISTRY, Call, Engine, OpSpec, Plane
+from tilelet.ops.scalar import as_number
 
 
 def to_arg(ctx: Context, x: Binding, loc: Loc, name: str = "") -> Arg:
@@ -167,7 +168,7 @@ def _note_effects(
         if isinstance(target, Value) and results:
             facts.note_same(results[0], target)
             facts.note_written(target)
-            ctx.consumed[target] = (loc, results[0].name)
+            ctx.consumed[target] = (loc, results[0])
 
 
 # --- scalars -------------------------------------------------------------------------------------
@@ -205,12 +206,28 @@ def emit_scalar(ctx: Context, operation: str, operands: tuple[Arg, ...], loc: Lo
     if simple is not None:
         return simple
     spec = REGISTRY[f"scalar.{operation}"]
+    if len(operands) == 2:
+        a, b = operands
+        operands = (_rounded_literal(a, b), _rounded_literal(b, a))
     args = dict(zip(spec.signature.parameters, operands, strict=False))
     result = emit_op(ctx, spec, args, loc, _scalar_name(operation, operands))
     assert isinstance(result, Value)
     if len(operands) == 2:
         ctx.facts.note_linear(result, operation, operands[0], operands[1])
     return result
+
+
+def _rounded_literal(x: Arg, other: Arg) -> Arg:
+    """A plain number beside a float scalar is a number of that type: `s == 0.1` can hold."""
+    dtype = scalar_dtype(other)
+    if isinstance(x, Const) and x.dtype.is_float:
+        return Const(as_number(x.value, x.dtype), x.dtype)
+    if isinstance(x, bool) or not isinstance(x, (int, float)) or dtype is None:
+        return x
+    if not dtype.is_float:
+        return as_number(x, dtypes.FP32) if isinstance(x, float) else x
+    rounded = as_number(x, dtype)
+    return x if rounded == x else rounded
 
 
 def _identity(operation: str, operands: tuple[Arg, ...]) -> Arg:

@@ -100,8 +100,14 @@ def attribute(ctx: Context, node: ast.Attribute) -> Binding:
     except AttributeError:
         pass
     if is_language:
-        raise UnknownOp(loc, name, close_names(node.attr, dir(base)))
-    raise UnknownAttribute(loc, node.attr, type(base).__name__, close_names(node.attr, dir(base)))
+        space = f"pl.{name}".removesuffix(node.attr)
+        known = [f"{space}{other}" for other in close_names(node.attr, dir(base))]
+        raise UnknownOp(loc, f"pl.{name}", known)
+    raise UnknownAttribute(loc, _owner(base), node.attr, close_names(node.attr, dir(base)))
+
+
+def _owner(x: Binding) -> str:
+    return x.__name__ if isinstance(x, (type, types.ModuleType)) else type(x).__name__
 
 
 def _dotted(node: ast.Attribute) -> str:
@@ -122,7 +128,7 @@ def _value_attribute(ctx: Context, value: Value, name: str, loc: Loc) -> Binding
             return calls.ValueMethod(value, name)
     elif name == "dtype":
         return value.type.dtype
-    raise UnknownAttribute(loc, name, str(value.type), ["shape", "dtype"])
+    raise UnknownAttribute(loc, str(value.type), name, ["shape", "dtype"])
 
 
 def dim_of(ctx: Context, value: Value, axis: int, dim: SymDim, loc: Loc) -> Binding:

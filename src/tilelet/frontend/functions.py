@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import ast
 import functools
+import inspect
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import CellType
-from typing import Any
+from types import CellType, FrameType, FunctionType
+from typing import Any, TypeGuard
 
+from tilelet.diag.catalogue.names import UnsupportedParameter
 from tilelet.diag.core import Loc
 from tilelet.frontend.context import Style
 from tilelet.frontend.desugar import desugar_jumps
@@ -58,11 +61,28 @@ class KernelFunction:
             stmts = stmts[1:]
         return desugar_jumps(list(stmts), self.source)
 
+    @functools.cached_property
+    def _parameters(self) -> list[ast.arg]:
+        """All parameters; an error if one is not simply passed by position."""
+        args = self.node.args
+        loc = self.source.loc
+        for starred, text in ((args.vararg, "*"), (args.kwarg, "**")):
+            if starred is not None:
+                raise UnsupportedParameter(loc(starred), f"{text}{starred.arg}", "list the tensors")
+        if args.kwonlyargs:
+            first = args.kwonlyargs[0]
+            raise UnsupportedParameter(loc(first), first.arg, "drop the `*` before it")
+        found = [*args.posonlyargs, *args.args]
+        if args.defaults:
+            name = found[-len(args.defaults)].arg
+            where = loc(args.defaults[0])
+            raise UnsupportedParameter(where, name, "use a name from outside the function instead")
+        return found
+
     @property
     def parameters(self) -> list[ast.arg]:
         """The parameters, `self` left out."""
-        found = [*self.node.args.posonlyargs, *self.node.args.args]
-        return found[1:] if self.is_method else found
+        return self._parameters[1:] if self.is_method else self._parameters
 
     def loc(self, caller: Loc | None = None) -> Loc:
         """The `def` line, without the body."""
@@ -89,3 +109,42 @@ def _is_bound(cell: CellType) -> bool:
     except ValueError:
         return False
     return True
+
+
+def is_plain(target: object) -> TypeGuard[FunctionType]:
+    """Whether a decorator can find the text of `target`: an ordinary `def`."""
+    return (
+        isinstance(target, FunctionType)
+        and target.__name__ != "<lambda>"
+        and not inspect.iscoroutinefunction(target)
+        and not inspect.isasyncgenfunction(target)
+    )
+
+
+def frame_names(depth: int) -> dict[str, object]:
+    """Names visible where a decorator is applied: locals of the frames it is nested in.
+
+    A method's decorator runs in the class body, whose own frame holds only the class; the
+    builder function around it holds the sizes. `depth` counts frames from the caller's.
+    """
+    frame: FrameType | None = sys._getframe(depth + 1)  # pyright: ignore[reportPrivateUsage]
+    layers: list[Mapping[str, Any]] = []
+    while frame is not None and frame.f_code.co_name != "<module>":
+        layers.append(frame.f_locals)
+        if not _is_class_body(frame):
+            break
+        frame = frame.f_back
+    names: dict[str, object] = {}
+    for layer in reversed(layers):
+        names.update(layer)
+    return names
+
+
+def _is_class_body(frame: FrameType) -> bool:
+    return "__qualname__" in frame.f_locals and "__module__" in frame.f_locals
+
+
+def here(depth: int) -> Loc:
+    """The line that runs in a frame, `depth` frames out from the caller's."""
+    frame = sys._getframe(depth + 1)  # pyright: ignore[reportPrivateUsage]
+    return Loc(frame.f_code.co_filename, frame.f_lineno, 0, frame.f_lineno, 0)

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import functools
-import types
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from tilelet import dtypes
-from tilelet.diag.catalogue.ops import WrongArity
+from tilelet.diag.catalogue.ops import DuplicateArgument, UnknownKeyword, WrongArity
+from tilelet.diag.catalogue.python import BadDecorator
 from tilelet.diag.catalogue.unsupported import ExternalKernel, UnsupportedConstruct
-from tilelet.diag.core import UNKNOWN
 from tilelet.frontend import annotations
 from tilelet.frontend.annotations import Parameter
 from tilelet.frontend.context import Style
-from tilelet.frontend.functions import KernelFunction
+from tilelet.frontend.functions import KernelFunction, frame_names, here, is_plain
 from tilelet.frontend.module import Constant, ModuleBuilder, as_entry
 from tilelet.ir.core import FunctionKind, Program
 from tilelet.ir.types import ScalarType, SymDim, TensorType, Type
@@ -71,20 +70,32 @@ class JitFunction:
             self._programs[key] = as_entry(built.main, built)
         return self._programs[key]
 
-    def __call__(self, *args: object, config: Any = None) -> Any:
+    def __call__(self, *args: object, config: Any = None, **named: object) -> Any:
         from tilelet.runtime import jit_call
 
-        return jit_call.call(self, args, config)
+        return jit_call.call(self, self._ordered(args, named), config)
 
-    def compile(self, *args: object, config: Any = None) -> Any:
+    def compile(self, *args: object, config: Any = None, **named: object) -> Any:
         from tilelet.runtime import jit_call
 
-        return jit_call.compile(self, args, config)
+        return jit_call.compile(self, self._ordered(args, named), config)
 
-    def lower(self, *args: object) -> Program:
+    def lower(self, *args: object, **named: object) -> Program:
         from tilelet.runtime import jit_call
 
-        return jit_call.lower(self, args)
+        return jit_call.lower(self, self._ordered(args, named))
+
+    def _ordered(self, args: tuple[object, ...], named: dict[str, object]) -> list[object]:
+        """The arguments of a call in the order of the parameters."""
+        names = [p.name for p in self.parameters]
+        given = dict(zip(names, args, strict=False))
+        for name, value in named.items():
+            if name not in names:
+                raise UnknownKeyword(self.kernel_function.loc(), self.name, name, names)
+            if name in given:
+                raise DuplicateArgument(self.kernel_function.loc(), self.name, name)
+            given[name] = value
+        return [*(given[n] for n in names if n in given), *args[len(names) :]]
 
 
 def _argument_type(p: Parameter, a: Any) -> Type:
@@ -126,44 +137,58 @@ class _Jit:
 
     def __call__(self, python: Callable[..., Any] | None = None, /, **options: object) -> Any:
         """A module-level control program, specialised on first call from its arguments."""
-        return _decorate(python, FunctionKind.Orchestration, options)
+        return _decorate("pl.jit", python, FunctionKind.Orchestration, options)
 
     def incore(self, python: Callable[..., Any] | None = None, /, **options: object) -> Any:
         """A kernel body: each call from a `@pl.jit` function is one task."""
-        return _decorate(python, FunctionKind.InCore, options)
+        return _decorate("pl.jit.incore", python, FunctionKind.InCore, options)
 
     def inline(self, python: Callable[..., Any] | None = None, /, **options: object) -> Any:
         """A helper spliced into its callers; parameters are aliases of the arguments."""
-        return _decorate(python, FunctionKind.Inline, options)
+        return _decorate("pl.jit.inline", python, FunctionKind.Inline, options)
 
     def opaque(self, python: Callable[..., Any] | None = None, /, **options: object) -> Any:
         """A control program that may also hold compute ops outside scopes."""
-        return _decorate(python, FunctionKind.Opaque, options)
+        return _decorate("pl.jit.opaque", python, FunctionKind.Opaque, options)
 
     def host(self, *_: object, **__: object) -> Any:
         """Host-side programs drive several chips; not supported."""
-        raise UnsupportedConstruct(UNKNOWN, "@pl.jit.host", "use one `@pl.jit` program per chip")
+        raise UnsupportedConstruct(here(1), "@pl.jit.host", "use one `@pl.jit` program per chip")
 
     def extern(self, *_: object, **__: object) -> Any:
         """External kernels are vendor binaries; not supported."""
-        raise ExternalKernel(UNKNOWN, "@pl.jit.extern")
+        raise ExternalKernel(here(1), "@pl.jit.extern")
 
 
 jit = _Jit()
 
 
+# `auto_scope` only tells the device runtime where to place memory scopes: no result changes.
+_OPTIONS = ("strict_ssa", "auto_scope")
+
+
 def _decorate(
-    python: Callable[..., Any] | None, kind: FunctionKind, options: dict[str, object]
+    name: str, python: Callable[..., Any] | None, kind: FunctionKind, options: dict[str, object]
 ) -> Any:
+    visible, where = frame_names(2), here(2)
+    for option in options:
+        if option not in _OPTIONS:
+            raise BadDecorator(where, name, f"it has no option `{option}`")
+
     def make(target: Callable[..., Any]) -> Any:
-        assert isinstance(target, types.FunctionType)
+        if not is_plain(target):
+            raise BadDecorator(where, name, "it decorates plain functions")
         style = Style(
             drops_axis=True,
             guards_outputs=kind is not FunctionKind.Inline,
             implied=kind is FunctionKind.Opaque,
             strict_ssa=bool(options.get("strict_ssa", False)),
         )
-        function = KernelFunction(target.__name__, kind, style, generic=True, python=target)
+        # A module-level function means its module's names, wherever it is decorated.
+        names = visible if "<locals>" in target.__qualname__ else {}
+        function = KernelFunction(
+            target.__name__, kind, style, generic=True, python=target, frame_names=names
+        )
         return function if kind is FunctionKind.Inline else JitFunction(function)
 
     return make if python is None else make(python)

@@ -18,6 +18,7 @@ from tilelet.frontend.context import Context
 from tilelet.frontend.emitting import load
 from tilelet.ir.core import Arg, Const, Op, Value, scalar_dtype
 from tilelet.ir.types import ScalarType, TensorType, TileType, Type
+from tilelet.ops.scalar import as_number
 
 
 def type_of(x: Binding) -> Type | None:
@@ -41,6 +42,8 @@ def same_binding(a: Binding, b: Binding) -> bool:
         return True
     if isinstance(a, (Value, Poison)) or isinstance(b, (Value, Poison)):
         return False
+    if isinstance(a, (float, Const)):
+        return type(a) is type(b) and repr(a) == repr(b)  # 0.0 == -0.0, but they are two numbers
     return type(a) is type(b) and a == b
 
 
@@ -89,7 +92,7 @@ def join(
     left, right = type_of(a), type_of(b)
     if left is not None and right is not None:
         if same_type(left, right):
-            return Joined(a, b, left)
+            return Joined(rounded(a, left), rounded(b, left), left)
         adapted = _adapt(ctx, then, left, other, right)
         if adapted is not None:
             return adapted
@@ -124,7 +127,14 @@ def fits_literal(x: Binding, t: ScalarType) -> bool:
 
 def retyped(x: Binding, t: ScalarType) -> Const:
     assert isinstance(x, (bool, int, float))
-    return Const(float(x) if t.dtype.is_float else x, t.dtype)
+    return Const(as_number(x, t.dtype) if t.dtype.is_float else x, t.dtype)
+
+
+def rounded(x: Arg, t: Type | None) -> Arg:
+    """A plain float that becomes a run-time scalar is a number of the scalar's type."""
+    if isinstance(x, float) and isinstance(t, ScalarType):
+        return as_number(x, t.dtype)
+    return x
 
 
 def loaded(ctx: Context, side: Side) -> Value:

@@ -10,14 +10,15 @@ from tilelet.diag.catalogue.names import ArgumentTypeMismatch
 from tilelet.diag.catalogue.ops import BadArgument
 from tilelet.diag.catalogue.scopes import BadDependency, BadPredicate, OnlyAtOrchestration
 from tilelet.diag.core import Loc
-from tilelet.frontend import annotations, calls, expressions
+from tilelet.frontend import annotations, calls, expressions, joins
 from tilelet.frontend.bindings import (
     Binding,
+    ReportedError,
     as_items,
     describe,
 )
 from tilelet.frontend.context import Context
-from tilelet.frontend.emitting import spilled
+from tilelet.frontend.emitting import default_args, emit_op, spilled
 from tilelet.frontend.functions import KernelFunction
 from tilelet.ir.core import (
     Arg,
@@ -31,6 +32,7 @@ from tilelet.ir.core import (
 from tilelet.ir.types import ArrayType, ScalarType, TensorType, Type
 from tilelet.language import markers
 from tilelet.ops import structure
+from tilelet.ops.registry import REGISTRY
 
 
 @dataclass(frozen=True)
@@ -66,8 +68,11 @@ def call_kernel(
         operands.append(calls.arg_of(ctx, value, inner or node))
     types = tuple(_operand_type(o) for o in operands)
     callee = ctx.module.kernel(function, types, loc)
-    for node, operand, param in zip(nodes, operands, callee.params, strict=True):
-        _check_operand(ctx.loc(node), function.name, operand, param)
+    if ctx.sink.errors and not callee.returned:
+        raise ReportedError  # what it returns is not known, because of a mistake in it
+    for i, (node, param) in enumerate(zip(nodes, callee.params, strict=True)):
+        _check_operand(ctx.loc(node), function.name, operands[i], param)
+        operands[i] = _converted(ctx, operands[i], param.type, ctx.loc(node))
     args: dict[str, Arg] = {
         "callee": callee.name, "operands": tuple(operands), "deps": launch.deps,
         "no_dep": tuple(no_dep), "predicate": launch.predicate, "count": launch.count,
@@ -127,6 +132,17 @@ def _check_operand(loc: Loc, function: str, operand: Arg, param: Value) -> None:
         raise ArgumentTypeMismatch(
             loc, function, param.name, str(operand.type), str(wanted), param.loc
         )
+
+
+def _converted(ctx: Context, operand: Arg, wanted: Type, loc: Loc) -> Arg:
+    """A number as the scalar type that the kernel declares."""
+    if not isinstance(wanted, ScalarType) or not isinstance(operand, Value):
+        return joins.rounded(operand, wanted)
+    if operand.type == wanted:
+        return operand
+    spec = REGISTRY["scalar.cast"]
+    args = default_args(spec, x=operand, target_type=wanted.dtype)
+    return emit_op(ctx, spec, args, loc, operand.name)  # type: ignore[return-value]
 
 
 def _no_dep_argument(ctx: Context, node: ast.expr) -> ast.expr | None:

@@ -14,6 +14,7 @@ from tilelet.diag.catalogue.python import (
     BadLoopTarget,
     CondNotFirst,
     PythonRange,
+    UnsupportedStatement,
     YieldMismatch,
 )
 from tilelet.diag.catalogue.scopes import (
@@ -86,9 +87,10 @@ def lower_for(ctx: Context, s: ast.For, live: Names) -> None:
     if kind is None or not isinstance(s.iter, ast.Call):
         if ast.unparse(s.iter).startswith("range(") and marker is None:
             raise PythonRange(ctx.loc(s.iter))
+        if isinstance(s.iter, ast.Call):
+            expressions.evaluate(ctx, s.iter.func)  # no such name, or one that is not supported
         raise BadLoopIterator(ctx.loc(s.iter), f"`{ast.unparse(s.iter)}`")
-    if s.orelse:
-        raise BadLoopTarget(ctx.loc(s.orelse[0]), "no `else` branch")
+    _check_no_else(ctx, s)
     if kind == "spmd":
         _lower_spmd(ctx, s, live)
         return
@@ -101,6 +103,12 @@ def lower_for(ctx: Context, s: ast.For, live: Names) -> None:
         _lower_chunked(ctx, s, header, live)
     else:
         _lower_counted(ctx, s, header, live)
+
+
+def _check_no_else(ctx: Context, s: ast.For | ast.While) -> None:
+    if s.orelse:
+        what, instead = "`else` of a loop", "set a flag in the loop and test it afterwards"
+        raise UnsupportedStatement(ctx.loc(s.orelse[0]), what, instead)
 
 
 def _parse_header(ctx: Context, node: ast.Call, kind: str) -> LoopHeader:
@@ -168,13 +176,28 @@ def _lower_unrolled(ctx: Context, s: ast.For, header: LoopHeader, live: Names) -
         raise NonConstantUnroll(header.loc, what)
     if not isinstance(s.target, ast.Name):
         raise BadLoopTarget(ctx.loc(s.target), "one name")
-    body_live = live | ctx.flow.live_before(s.body, live)
-    for index in range(header.start, header.stop, header.step):  # type: ignore[arg-type]
+    needed = _needed_after_copies(ctx, s.body, live, header.trips)
+    indices = range(header.start, header.stop, header.step)  # type: ignore[arg-type]
+    for index, still_needed in zip(indices, needed, strict=True):
         ctx.env[s.target.id] = index
-        statements.lower_block(ctx, s.body, body_live)
+        statements.lower_block(ctx, s.body, still_needed)
     if not header.trips:
         for name in ctx.flow.stores(s.body) - ctx.env.keys():
             ctx.env[name] = Poison(lambda use, n=name: UndefinedName(use, n))
+
+
+def _needed_after_copies(
+    ctx: Context, body: list[ast.stmt], live: Names, copies: int
+) -> list[Names]:
+    """For each copy of a body, what the next copy reads of it; for the last, what is read after."""
+    needed = [live]
+    while len(needed) < copies:
+        before = ctx.flow.live_before(body, needed[-1])
+        if before == needed[-1]:
+            break
+        needed.append(before)
+    missing = copies - len(needed)
+    return [needed[-1]] * missing + needed[:copies][::-1]
 
 
 def _lower_spmd(ctx: Context, s: ast.For, live: Names) -> None:
@@ -291,7 +314,9 @@ def _lower_counted(ctx: Context, s: ast.For, header: LoopHeader, live: Names) ->
         ctx, s.body, live, header, explicit_names, frozenset({index_name}), NONE
     )
     chunked = header.chunk is not None and not ctx.in_scope
+    # The index and explicitly carried names start anew in every iteration.
     live_inside = live | ctx.flow.live_before(s.body, live)
+    live_inside -= {index_name, *explicit_names}
     exposed = ctx.flow.live_before(s.body)
     while True:
         index = Value(index_name, INDEX, ctx.loc(s.target))
@@ -425,12 +450,12 @@ def _inits(ctx: Context, state: LoopState, header: LoopHeader) -> tuple[Arg, ...
             assert c.type is not None
             out.append(undefined(ctx, c.type, header.loc))
         else:
-            out.append(to_arg(ctx, c.init, c.init_loc))
+            out.append(joins.rounded(to_arg(ctx, c.init, c.init_loc), c.type))
     return tuple(out)
 
 
 def _yields(state: LoopState, ends: dict[str, Binding]) -> tuple[Arg, ...]:
-    return tuple(ends[c.name] for c in state.carried)  # type: ignore[misc]
+    return tuple(joins.rounded(ends[c.name], c.type) for c in state.carried)  # type: ignore[arg-type]
 
 
 def _finish(
@@ -494,8 +519,7 @@ def _is_yield(ctx: Context, s: ast.stmt) -> bool:
 
 
 def lower_while(ctx: Context, s: ast.While, live: Names) -> None:
-    if s.orelse:
-        raise BadLoopTarget(ctx.loc(s.orelse[0]), "no `else` branch")
+    _check_no_else(ctx, s)
     header = LoopHeader("while", ctx.loc(s.test))
     _lower_condition_loop(ctx, s, s.test, header, [], live)
 
@@ -518,7 +542,7 @@ def _lower_condition_loop(
 ) -> None:
     test_names = target_names(ast.Tuple([n for n in ast.walk(test) if isinstance(n, ast.Name)]))
     state, yield_names = _state(ctx, s.body, live, header, names, NONE, test_names)
-    live_inside = live | ctx.flow.live_before(s.body, live) | test_names
+    live_inside = (live | ctx.flow.live_before(s.body, live) | test_names) - frozenset(names)
     while True:
         state.fresh_params()
         ends, ops = _run_body(ctx, s, state, {}, live_inside, False, header)

@@ -8,11 +8,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeGuard
 
+from tilelet.diag.catalogue.cautions import NoEffect
 from tilelet.diag.catalogue.names import (
     DuplicateFunction,
     InlineRecursion,
     NoEntry,
     OutputNotWritten,
+    OutputRebound,
     ReturnMismatch,
     SeveralEntries,
 )
@@ -66,7 +68,7 @@ class ModuleBuilder:
     def method(self, name: str, loc: Loc) -> KernelFunction:
         found = self.methods.get(name)
         if found is None:
-            raise UnknownAttribute(loc, name, self.name, close_names(name, self.methods))
+            raise UnknownAttribute(loc, self.name, name, close_names(name, self.methods))
         return found
 
     def kernel(self, function: KernelFunction, types: tuple[Type, ...], loc: Loc) -> Function:
@@ -87,6 +89,10 @@ class ModuleBuilder:
     ) -> Function:
         """Lower one function, given argument types, with some parameters bound to constants."""
         params, env = _bind_parameters(function, given, constants or {})
+        for p in annotations.parameters(function):
+            if p.layout is not None:
+                why = "data is row-major everywhere; results do not depend on it"
+                self.sink.add(NoEffect(p.loc, f"layout `pl.{p.layout}` of `{p.name}`", why))
         ctx = Context(
             module=self,
             source=function.source,
@@ -197,8 +203,11 @@ def _close_function(
     if not ctx.sink.errors:
         returned = [to_arg(ctx, v, loc) for v in ctx.returned or ()]
         _check_returns(ctx, function, returned)
+        _check_returned_names(ctx, function, params)
+        # Printed programs were judged when they were written; passes drop writes that never run.
+        judged = function.given_source is not None
         for name_, output in ctx.outputs.items():
-            if output not in ctx.facts.written:
+            if output not in ctx.facts.written and not judged:
                 ctx.sink.add(OutputNotWritten(output.loc, name_))
     positions = {value: i for i, (value, _) in enumerate(params)}
     roots = tuple(positions.get(ctx.facts.root_of(v)) for v in returned)  # type: ignore[arg-type]
@@ -236,6 +245,24 @@ def _check_returns(ctx: Context, function: KernelFunction, returned: list[Arg]) 
             )
 
 
+def _check_returned_names(
+    ctx: Context, function: KernelFunction, params: list[tuple[Value, Direction | None]]
+) -> None:
+    """A control program returns tensors by name: its parameter's name must still mean it."""
+    last = function.body[-1] if function.body else None
+    if function.kind is FunctionKind.InCore or not isinstance(last, ast.Return):
+        return
+    parts = last.value.elts if isinstance(last.value, ast.Tuple) else [last.value]
+    tensors = {v.name: v for v, _ in params if isinstance(v.type, TensorType)}
+    for part in parts:
+        name = part.id if isinstance(part, ast.Name) else ""
+        value = ctx.env.get(name)
+        if name in tensors and isinstance(value, Value):
+            param = tensors[name]
+            if ctx.facts.root_of(value) is not param and param not in ctx.facts.written:
+                ctx.sink.add(OutputRebound(value.loc, name, param.loc))
+
+
 def _is_tuple(node: ast.expr) -> TypeGuard[ast.Subscript]:
     return isinstance(node, ast.Subscript) and ast.unparse(node.value) in (
         "tuple",
@@ -259,6 +286,8 @@ def entry_of(name: str, methods: Mapping[str, KernelFunction], loc: Loc) -> Kern
 def _uncalled(
     candidates: list[KernelFunction], methods: Mapping[str, KernelFunction]
 ) -> list[KernelFunction]:
+    if len(candidates) < 2:
+        return candidates  # the usual case, without reading all of the text once more
     called = {
         n.attr
         for m in methods.values()

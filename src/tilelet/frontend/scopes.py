@@ -102,6 +102,7 @@ def parse_header(ctx: Context, node: ast.Call) -> ScopeInfo:
     if isinstance(marker, Hashable):
         allowed = KEYWORDS.get(marker)
     if allowed is None:
+        expressions.evaluate(ctx, node.func)  # no such name, or one that is not supported
         raise NotAScope(loc)
     name: str = getattr(marker, "__name__", "")
     info = ScopeInfo(GROUPING.get(marker, "incore"), loc)  # type: ignore[arg-type]

@@ -15,6 +15,7 @@ from tilelet.diag.catalogue.names import (
 from tilelet.diag.catalogue.python import (
     BadAssignTarget,
     MisplacedReturn,
+    NestedTooDeeply,
     NonBoolCondition,
     UnpackCount,
     UnsupportedStatement,
@@ -95,9 +96,11 @@ def recovering(ctx: Context, stmts: list[ast.stmt], lower: Callable[[], object])
     """Run `lower`; report a mistake and poison the names it would have bound."""
     try:
         lower()
-    except (UserError, ReportedError) as problem:
+    except (UserError, ReportedError, RecursionError) as problem:
         if isinstance(problem, UserError):
             ctx.sink.add(problem)
+        elif isinstance(problem, RecursionError):
+            ctx.sink.add(NestedTooDeeply(ctx.loc(stmts[0])))
         for name in ctx.flow.stores(stmts):
             ctx.env[name] = Poison()
 

@@ -15,6 +15,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from tilelet.ir.core import Arg, Block, Const, Function, Op, Value, values_in
+from tilelet.ir.types import TileType
 from tilelet.ir.views import yielded
 
 if TYPE_CHECKING:
@@ -128,6 +129,9 @@ class Lowering:
         return BlockCode(steps, self.get(yielded(block)))
 
     def op(self, op: Op) -> Step:
+        for value in op.results:
+            if isinstance(value.type, TileType):
+                self.state.check_tile(value)
         return LOWERINGS.get(op.name, LOWERINGS[COMPUTE])(self, op)
 
 

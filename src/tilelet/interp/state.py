@@ -19,7 +19,7 @@ from tilelet.interp.memory import Array, Buffer, Shape, TileValue, Window, poiso
 from tilelet.interp.tasks import Task, TaskStream
 from tilelet.ir.aliases import infer_directions
 from tilelet.ir.core import Direction, Function, Value
-from tilelet.ir.types import TensorType
+from tilelet.ir.types import TensorType, TileType
 
 _CHECK_EVERY = 64 << 20
 """Bytes that may be allocated before free memory is looked at again."""
@@ -103,6 +103,13 @@ class State:
             return np.empty(nbytes, np.uint8)
         except MemoryError:
             raise TooBig(name, nbytes, available_memory() or 0, loc) from None
+
+    def check_tile(self, tile: Value) -> None:
+        """A tile that this machine cannot hold is found before anything runs."""
+        assert isinstance(tile.type, TileType)
+        nbytes = math.prod(tile.type.shape) * tile.type.dtype.itemsize
+        if self.execute and nbytes > _CHECK_EVERY:
+            self._check_memory(tile.name, nbytes, tile.loc)
 
     def _check_memory(self, name: str, nbytes: int, loc: Loc) -> None:
         self._unchecked_bytes += nbytes

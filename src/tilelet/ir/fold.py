@@ -31,8 +31,11 @@ def fold_scalar(spec: OpSpec, args: Sequence[Arg]) -> Arg | None:
         return _evaluated(spec, args)
     for position, neutral in _NEUTRAL.get(spec.name, {}).items():
         number, other = _number(args[position]), args[1 - position]
-        if number == neutral and _result_dtype(spec, args) is scalar_dtype(other):
-            return other
+        if number != neutral or _result_dtype(spec, args) is not scalar_dtype(other):
+            continue
+        if neutral == 0 and _result_dtype(spec, args).is_float:
+            continue  # -0.0 + 0.0 is 0.0
+        return other
     return None
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from tilelet.ir.aliases import has_effect
-from tilelet.ir.core import Block, Const, Function, Op, Program, Value
+from tilelet.ir.core import Arg, Block, Const, Function, Op, Program, Value
 from tilelet.ir.fold import fold_dim, fold_scalar
 from tilelet.ir.rebuild import Rewriter, substitute_all, with_args
 from tilelet.ir.views import ForView, ScopeView, yielded
@@ -27,7 +27,7 @@ def _simplified(fn: Function) -> Function:
 
 
 class _Fold(Rewriter):
-    """Forwards: constants, decided branches, loops that do not run, values that loops only pass."""
+    """Forwards: constants, decided branches, loops that do not run, values only passed on."""
 
     def rewrite(self, op: Op) -> Sequence[Op]:
         if op.spec is structure.FOR:
@@ -54,17 +54,35 @@ class _Fold(Rewriter):
                 if same:
                     self.mapping[carried] = self.mapping[result] = init
             op = _keep_carried(op, [not same for same in passed])
-        return (self.descend(op),)
+        done = ForView(self.descend(op))
+        if any(c is v for c, v in zip(done.carried, yielded(done.body))):
+            return self._for(done.op)  # a branch in the body turned out to change nothing
+        return (done.op,)
 
     def _if(self, op: Op) -> Sequence[Op]:
         cond = op.args["cond"]
         if isinstance(cond, Value):
-            return (self.descend(op),)
+            return (self._same_either_way(self.descend(op)),)
         truth = cond.value if isinstance(cond, Const) else cond
         block = op.blocks[0 if truth else 1]
         ops = self.ops(block.ops[:-1])
         self.mapping.update(zip(op.results, substitute_all(yielded(block), self.mapping)))
         return ops
+
+    def _same_either_way(self, branch: Op) -> Op:
+        """A branch without the results that both arms hand on alike."""
+        then, other = (yielded(block) for block in branch.blocks)
+        differ = [not _same(a, b) for a, b in zip(then, other)]
+        if all(differ):
+            return branch
+        for result, value, differs in zip(branch.results, then, differ):
+            if not differs:
+                self.mapping[result] = value
+        blocks = [
+            Block(b.params, (*b.ops[:-1], with_args(b.terminator, values=_pick(values, differ))))
+            for b, values in zip(branch.blocks, (then, other))
+        ]
+        return replace(branch, results=_pick(branch.results, differ), blocks=tuple(blocks))
 
 
 class _Sweep:
@@ -133,6 +151,13 @@ class _Sweep:
             return None
         task_id = op.results[len(wanted) :]
         return replace(op, results=(*_pick(scope.data_results, wanted), *task_id), blocks=(body,))
+
+
+def _same(a: Arg, b: Arg) -> bool:
+    """One value, or equal constants."""
+    if isinstance(a, Value) or isinstance(b, Value):
+        return a is b
+    return type(a) is type(b) and repr(a) == repr(b)  # 0.0 == -0.0, but they are two numbers
 
 
 def _is_empty(block: Block) -> bool:

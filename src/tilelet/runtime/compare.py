@@ -164,10 +164,10 @@ def failure_text(name: str, found: Differences, actual: Any, expected: Any) -> s
 
 def detail_lines(found: Differences, actual: Any, expected: Any) -> list[str]:
     """Norms, NaN and Inf counts, worst elements and first mismatching rows."""
-    lines = [
-        f"Relative L2 error: {found.relative_l2:.4g}; largest difference: {found.largest:.6g}",
-        *_special_lines(found),
-    ]
+    lines = _special_lines(found)
+    if max(found.nan_actual, found.nan_expected) < found.total:
+        norms = f"Relative L2 error: {found.relative_l2:.4g}"
+        lines.insert(0, f"{norms}; largest difference: {found.largest:.6g}")
     if found.worst:
         lines.append("Worst elements:")
         lines += [f"  {_element_text(found, element)}" for element in found.worst]
@@ -186,7 +186,12 @@ def _special_lines(found: Differences) -> list[str]:
         (found.inf_expected, "Inf", "golden"),
     ]
     shown = [f"{n} {what} in {where}" for n, what, where in counts if n]
-    return [f"Not finite: {', '.join(shown)}"] if shown else []
+    lines = [f"Not finite: {', '.join(shown)}"] if shown else []
+    if found.nan_actual and not found.nan_expected:
+        lines.append(
+            "  memory of `pl.create_tensor` starts as NaN: write it (`pl.full`) before it is read"
+        )
+    return lines
 
 
 def _element_text(found: Differences, element: Element) -> str:

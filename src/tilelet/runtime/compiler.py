@@ -76,9 +76,12 @@ class CompiledProgram:
             reporting.announce(settings)
         bound, written = bind_call(self.name, self.parameters, args)
         with progress(f"running {self.name}"):
-            counts = self.execute(bound, settings, execute=not now.count_only)
-        if now.count_only or settings.profiles:
-            reporting.show_tasks(self.name, counts, profiling=settings.profiles)
+            tasks = self.run_tasks(bound, settings, execute=not now.count_only)
+        if now.count_only:
+            reporting.show_recorded(self.name, self.program, tasks, bound)
+        elif settings.profiles:
+            directory = run_directory(self.name, settings)
+            reporting.show_profile(self.name, self.program, tasks, bound, settings, directory)
         results = tuple(written.values())
         return results[0] if len(results) == 1 else results or None
 
@@ -89,9 +92,21 @@ class CompiledProgram:
         execute: bool = True,
     ) -> dict[str, int]:
         """Run on arguments by name, in place; the number of tasks of each kernel."""
+        return self.run_tasks(arguments, config, execute).counts()
+
+    def run_tasks(
+        self,
+        arguments: Mapping[str, Array | Any],
+        config: RunConfig | None = None,
+        execute: bool = True,
+    ) -> engines.TaskCounter:
+        """Run on arguments by name, in place; the record of the tasks."""
+        if not execute and not session.current().records_tasks:
+            from tilelet.interp.tasks import TaskStream
+
+            return TaskStream()
         chosen = (config or self.config).engine or session.current().engine
-        execution = engines.get(chosen).run(self.program, arguments, execute=execute)
-        return execution.tasks.counts()
+        return engines.get(chosen).run(self.program, arguments, execute=execute).tasks
 
     def task_counts(self, arguments: Mapping[str, Array | Any]) -> dict[str, int]:
         """The number of tasks of each kernel, without executing any."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -42,6 +43,7 @@ from tilelet.runtime.progress import progress
 from tilelet.runtime.result import RunResult
 from tilelet.runtime.specs import ScalarSpec, Spec, TensorSpec
 from tilelet.runtime.storage import BadFileError, load_array
+from tilelet.runtime.tracebacks import give_place
 from tilelet.runtime.validate import Judge, Judgement
 
 
@@ -131,6 +133,8 @@ def _run_case(program: Any, args: Sequence[Any], options: dict[str, Any]) -> Run
         runner.run()
     except (UserError, UserErrors) as error:
         result.could_run = result.passed = False
+        if isinstance(error, UserError):
+            give_place(error, sys._getframe())
         found = error.diagnostics if isinstance(error, UserErrors) else [error.diagnostic]
         now.add_errors(found)
         result.error = str(error)
@@ -191,11 +195,11 @@ class Runner:
             for param in compiled.parameters
             if _may_steer(compiled.program, param)
         }
-        counts = compiled.task_counts(needed)
-        self.result.tasks = counts
+        tasks = compiled.run_tasks(needed, execute=False)
+        self.result.tasks = tasks.counts()
         self.result.passed = True
         self.result.was_executed = False
-        reporting.show_tasks(compiled.name, counts)
+        reporting.show_recorded(compiled.name, compiled.program, tasks, needed)
 
     def _argument(self, param: Parameter, spec: Spec) -> Any:
         if isinstance(spec, ScalarSpec):
@@ -218,10 +222,12 @@ class Runner:
         written = [p.name for p in compiled.parameters if p.is_written]
         arguments = {n: a.copy() if n in written else a for n, a in pristine.items()}
         with console.stage("runtime"), progress(f"running {compiled.name}"):
-            self.result.tasks = compiled.execute(arguments, case.config)
+            tasks = compiled.run_tasks(arguments, case.config)
+            self.result.tasks = tasks.counts()
         if case.config.profiles:
-            self.result.profile = {"tasks": dict(self.result.tasks)}
-            reporting.show_tasks(compiled.name, self.result.tasks, profiling=True)
+            self.result.profile = reporting.show_profile(
+                compiled.name, compiled.program, tasks, arguments, case.config, self.directory
+            )
         self._save(specs, tensors, expected)
         if not expected:
             self._skip("no golden" if expected is None else "no output to compare")

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from tilelet.diag.catalogue.command import NoBoard
+from tilelet.diag.core import UserError
+from tilelet.diag.render import render_line
 from tilelet.diag.text import plural
 from tilelet.runtime import session
 from tilelet.runtime.config import DEFAULT_PLATFORM, RunConfig
+from tilelet.runtime.progress import progress
 
-NO_MODEL = "profiling: the device model is not part of this version; task counts:"
+if TYPE_CHECKING:
+    from tilelet.device.modelled import Modelled
+    from tilelet.interp.tasks import TaskStream
+    from tilelet.ir.core import Program
+    from tilelet.runtime.rundir import RunDirectory
 
 
 def platform_of(config: RunConfig) -> str:
@@ -28,14 +36,72 @@ def announce(config: RunConfig) -> None:
         now.say_once(f"note: only a board makes the records of {', '.join(config.board_records)}")
 
 
-def show_tasks(name: str, counts: Mapping[str, int], profiling: bool = False) -> None:
-    """Print (or keep, for a machine format) the number of tasks of each kernel."""
+def show_recorded(name: str, program: Program, tasks: Any, arguments: Mapping[str, Any]) -> None:
+    """A run that only recorded its tasks: hand it on, or print how many each kernel has."""
     now = session.current()
-    now.task_tables.append((name, dict(counts)))
-    if now.quiet_diagnostics:
-        return
-    head = f"{NO_MODEL}\n" if profiling else ""
-    now.say_once(head + task_table(name, counts), sys.stdout)
+    now.task_tables.append((name, tasks.counts()))
+    if now.recorder is not None:
+        now.recorder(name, program, tasks, arguments)
+    elif not now.quiet_diagnostics:
+        now.say_once(task_table(name, tasks.counts()), sys.stdout)
+
+
+def show_profile(
+    name: str,
+    program: Program,
+    tasks: Any,
+    arguments: Mapping[str, Any],
+    config: RunConfig,
+    directory: RunDirectory,
+) -> dict[str, Any]:
+    """Model a run that asked for a profile, print the report, and write its files.
+
+    What the model cannot do must not stop a run that passed: it is said, and that is all.
+    """
+    from tilelet.device.machine import load_machine
+    from tilelet.device.modelled import Modelled, Recorded
+    from tilelet.device.tables import show
+
+    now = session.current()
+    now.task_tables.append((name, tasks.counts()))
+    result: dict[str, Any] = {"tasks": tasks.counts()}
+    platform = platform_of(config)
+    try:
+        recorded = Recorded(name, program, recorded_tasks(program, tasks, arguments), arguments)
+        modelled = Modelled(recorded, load_machine(platform))
+        with progress(f"modelling {name} on {platform}"):
+            profile = modelled.profile
+    except UserError as error:
+        now.report([error.diagnostic])
+        return result
+    now.profiles.append(profile)
+    if not now.quiet_diagnostics:
+        show(modelled.parts())
+        if not platform.endswith("sim"):
+            say_findings(modelled)
+    try:
+        modelled.write(directory.path)
+        now.say_once(f"note: modelled profile in {directory.root}")
+    except OSError as error:
+        now.say_once(f"note: no profile files: cannot write {error.filename}")
+    return {**result, "modelled": True, "machine": profile.machine, "total_us": profile.total_us}
+
+
+def say_findings(modelled: Modelled) -> None:
+    """One line for each thing that the machine would refuse."""
+    now = session.current()
+    for found in modelled.findings:
+        now.say_once(f"on {modelled.machine.name}: {render_line(found.diagnostic)}")
+
+
+def recorded_tasks(program: Program, tasks: Any, arguments: Mapping[str, Any]) -> TaskStream:
+    """The tasks with their arguments; recorded again if the engine only counted them."""
+    from tilelet.interp.machine import Interpreter
+    from tilelet.interp.tasks import TaskStream
+
+    if isinstance(tasks, TaskStream):
+        return tasks
+    return Interpreter().run(program, arguments, execute=False).tasks
 
 
 def task_table(name: str, counts: Mapping[str, int]) -> str:

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from tilelet.diag.core import Diagnostic
 from tilelet.diag.render import render_line, render_text, text_width, use_color
+from tilelet.ir.core import Program
 from tilelet.runtime.result import RunResult
 
 DEFAULT_ENGINE = "interp"
@@ -40,6 +41,10 @@ class Session:
     programs_seen: int = 0  # compiled or run, by whatever call
     diagnostics: list[Diagnostic] = field(default_factory=list)
     task_tables: list[tuple[str, dict[str, int]]] = field(default_factory=list)
+    profiles: list[Any] = field(default_factory=list)  # `device.profile.Profile`s
+    records_tasks: bool = True  # False: programs are only compiled, and the record stays empty
+    # Gets every recorded run (name, passed program, tasks, arguments) instead of a table.
+    recorder: Callable[[str, Program, Any, Mapping[str, Any]], None] | None = None
     _said: set[str] = field(default_factory=set)
 
     def say_once(self, text: str, stream: TextIO | None = None) -> None:

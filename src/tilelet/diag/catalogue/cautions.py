@@ -73,13 +73,10 @@ class LoopMayNotRun(Caution):
             return out
         """
 
-    def __init__(self, loc: Loc, name: str, def_loc: Loc | None = None) -> None:
-        labels = [Label(loc, "used here")]
-        if def_loc is not None:
-            labels.append(Label(def_loc, "bound only in the loop"))
+    def __init__(self, loop: Loc, name: str) -> None:
         super().__init__(
             f"`{name}` is undefined if the loop does not run",
-            labels,
+            [Label(loop, f"binds `{name}`, and may have no iterations")],
             helps=[f"bind `{name}` before the loop"],
         )
 

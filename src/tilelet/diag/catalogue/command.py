@@ -203,6 +203,44 @@ class NotProvided(UserError):
         )
 
 
+class NoCompiler(UserError):
+    """The native engine needs a C compiler, and none was found.
+
+    It compiles a program before it runs it. `$CC` is used if it is set, else `cc`, `gcc` or `clang`,
+    else the compiler of the `ziglang` package. The interpreter needs none, but is slow.
+    """
+
+    code = "E0713"
+
+    def __init__(self, chosen: str = "") -> None:
+        message = f"`$CC` is `{chosen}`, which is no working C compiler" if chosen else "no C compiler"
+        super().__init__(
+            message,
+            helps=[
+                "install one: `pip install tilelet[cc]`, or your system's `gcc` or `clang`",
+                "or run without: `--engine interp`",
+            ],
+        )
+
+
+class CompilerFailed(UserError):
+    """The C compiler could not compile the program.
+
+    Usual causes are a full disk, too little memory, or a compiler that was ended from outside. If
+    the compiler complains about the C text itself, that is a bug in Tilelet: please report it.
+    """
+
+    code = "E0714"
+
+    def __init__(self, compiler: str, why: str, output: str = "") -> None:
+        last = "\n".join(output.strip().splitlines()[-12:])
+        super().__init__(
+            f"the C compiler `{compiler}` failed: {why}",
+            notes=[last] if last else [],
+            helps=["or run without it: `--engine interp`"],
+        )
+
+
 class NoBoard(Caution):
     """A hardware platform was asked for, and the program runs on this CPU instead.
 

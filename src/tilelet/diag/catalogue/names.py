@@ -148,9 +148,7 @@ class DeclaredTypeDiffers(UserError):
                 return out
         """
 
-    def __init__(
-        self, loc: Loc, name: str, declared: str, declared_loc: Loc, found: str
-    ) -> None:
+    def __init__(self, loc: Loc, name: str, declared: str, declared_loc: Loc, found: str) -> None:
         super().__init__(
             f"`{name}` is declared with another type than its value has",
             [Label(loc, f"`{found}`"), Label(declared_loc, f"declared `{declared}`")],
@@ -597,4 +595,33 @@ class ArgumentTypeMismatch(UserError):
         super().__init__(
             f"argument `{param}` of `{function}` is `{got}`, expected `{expected}`",
             [Label(loc, f"this is `{got}`"), Label(param_loc, f"parameter is `{expected}`")],
+        )
+
+
+class UnsupportedParameter(UserError):
+    """A kernel function has a parameter that is not simply passed by position.
+
+    Calls pass every argument by position, and each is a tensor or scalar of the task. `*args`,
+    `**kwargs`, keyword-only parameters and default values have no meaning there; take constants
+    from the code around the function.
+    """
+
+    code = "E0223"
+    example = """
+        @pl.jit
+        def kernel(
+            x: pl.Tensor[[16, 128], pl.FP32],
+            out: pl.Out[pl.Tensor[[16, 128], pl.FP32]],
+            scale=2.0,
+        ):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                out[:] = pl.mul(x, scale)
+            return out
+        """
+
+    def __init__(self, loc: Loc, param: str, help: str) -> None:
+        super().__init__(
+            f"parameter `{param}` is not a plain one",
+            [Label(loc, "must be passed by position, without a default")],
+            helps=[help],
         )

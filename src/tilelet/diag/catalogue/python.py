@@ -546,3 +546,20 @@ class UnknownAttribute(UserError):
         super().__init__(
             f"`{owner}` has no attribute `{attribute}`", [Label(loc, "unknown")], helps=helps
         )
+
+
+class NestedTooDeeply(UserError):
+    """An expression has more levels than Python's stack can hold.
+
+    Text with hundreds of nested calls, or one sum of a thousand terms, is lowered level by level.
+    Bind parts of it to names, or write a loop.
+    """
+
+    code = "E0123"
+
+    def __init__(self, loc: Loc) -> None:
+        super().__init__(
+            "this statement is nested too deeply",
+            [Label(loc, "more levels than Python's stack holds")],
+            helps=["bind parts of it to names, or write a loop"],
+        )

@@ -1,0 +1,579 @@
+/* The event loop of the modelled device. `events.py` is the definition; this is the same, step by
+ * step and operation by operation, so that both give the same bits. Compile without contracting
+ * floating-point expressions. */
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NEVER 1e300
+#define IDLE 0
+#define STARTING 1
+#define RUNNING 2
+#define NO_WORK 3
+
+typedef struct {
+  int64_t clusters, vectors, threads, slots, window, heap, record_capacity;
+  double submit, submit_arg, dispatch, complete, head, tail, poll, hbm, l2_rate, l2_bytes;
+} Config;
+
+typedef struct {
+  int64_t tasks, nodes;
+  const int64_t *pred_count, *succ_ptr, *succ;
+  const int64_t *shape, *lanes, *blocks, *cost, *args, *held_until, *heap, *freed;
+  const double *hot, *cold, *read, *moved;
+  const int64_t *cell_ptr, *cell_base, *cell_rows, *cell_columns, *cell_pitch, *cell_writes;
+  const double *cell_share, *cell_asked, *cell_size;
+  int64_t cells;
+} Work;
+
+typedef struct {
+  int64_t *rec_task, *rec_core;
+  double *rec_dispatch, *rec_start, *rec_end, *rec_finish;
+  double *submitted, *ready, *finished, *hbm_read, *hbm_written;
+  int64_t *released_by;
+  double *thread_busy; /* per thread */
+  double *totals;      /* orchestrator end, window stall, heap stall, last activity */
+  int64_t *status;     /* records, error, task */
+} Result;
+
+typedef struct {
+  int state;
+  int64_t task, record;
+  double begin, left, rate, demand, traffic;
+  /* a block that waits at the busy core */
+  int64_t next_task, next_record;
+  double next_arrival;
+  /* blocks that ended and that no scheduler has seen yet */
+  int done;
+  int64_t done_task[2], done_record[2];
+  double done_visible[2];
+  int64_t lead; /* the AIC of the mixed block that this AIV takes part in, or -1 */
+} Unit;
+
+typedef struct {
+  const Config *c;
+  const Work *w;
+  Result *r;
+  int64_t cores;
+  int64_t *thread; /* of each core */
+  Unit *unit;
+  double now, *thread_free;
+  int64_t *unseen; /* blocks that ended and that this thread has not seen yet */
+  int64_t *pending, *blocks_left, *blocks_out;
+  unsigned char *complete, *touched;
+  double *block_bytes, *block_time;
+  int64_t *queue[3], head[3], tail[3];
+  int64_t records, done_tasks;
+  /* orchestrator */
+  int64_t next, oldest, heap_used;
+  double orch;
+  int blocked;
+  double blocked_since;
+  /* L2 */
+  double *stamp, *filled, *dirty, *arrived, inserted;
+  int64_t *fresh;
+  int64_t *stack;
+  int rates_stale;
+} Sim;
+
+static int64_t cluster_of(const Sim *s, int64_t core) {
+  return core < s->c->clusters ? core : (core - s->c->clusters) / s->c->vectors;
+}
+static int64_t aiv(const Sim *s, int64_t cluster, int64_t lane) {
+  return s->c->clusters + cluster * s->c->vectors + lane;
+}
+
+/* L2 and the time of a block */
+
+/* Who asks meanwhile for lines that this task brings in waits for them as well. */
+static void set_arrival(Sim *s, int64_t count, double at) {
+  for (int64_t i = 0; i < count; i++) s->arrived[s->fresh[i]] = at;
+}
+
+static void touch(Sim *s, int64_t task) {
+  const Work *w = s->w;
+  int64_t fresh = 0;
+  double missed = 0.0, written = 0.0, cold = 0.0;
+  for (int64_t a = w->cell_ptr[task]; a < w->cell_ptr[task + 1]; a++) {
+    double share = w->cell_share[a], asked = share * w->cell_asked[a];
+    double size = w->cell_size[a];
+    for (int64_t i = 0; i < w->cell_rows[a]; i++) {
+      int64_t first = w->cell_base[a] + i * w->cell_pitch[a];
+      for (int64_t cell = first; cell < first + w->cell_columns[a]; cell++) {
+        if (cell >= w->cells) continue;
+        if (!(s->stamp[cell] >= 0.0 && s->inserted - s->stamp[cell] < s->c->l2_bytes))
+          s->filled[cell] = s->dirty[cell] = 0.0;
+        int there = s->filled[cell] + share > size;
+        if (!there) {
+          s->inserted += share;
+          s->filled[cell] += share;
+          if (fresh < w->cells) s->fresh[fresh++] = cell;
+        }
+        if (w->cell_writes[a]) {
+          if (s->dirty[cell] + share <= size) {
+            written += share;
+            s->dirty[cell] += share;
+          }
+        } else if (!there) {
+          missed += share;
+          cold += asked;
+        } else if (s->now < s->arrived[cell]) {
+          cold += asked;
+        }
+        s->stamp[cell] = s->inserted;
+      }
+    }
+  }
+  double blocks = (double)w->blocks[task];
+  int64_t cost = w->cost[task];
+  double read = w->read[cost] * blocks;
+  double part = read > 0.0 ? cold / read : 0.0;
+  if (part > 1.0) part = 1.0;
+  s->r->hbm_read[task] = missed;
+  s->r->hbm_written[task] = written;
+  s->block_time[task] = w->hot[cost] + part * (w->cold[cost] - w->hot[cost]);
+  set_arrival(s, fresh, s->now + s->block_time[task]);
+  s->block_bytes[task] = (missed + written) / blocks;
+  s->touched[task] = 1;
+}
+
+static void set_rates(Sim *s) {
+  double wanted = 0.0, traffic = 0.0;
+  for (int64_t i = 0; i < s->cores; i++)
+    if (s->unit[i].state == RUNNING && s->unit[i].lead < 0) {
+      wanted += s->unit[i].demand;
+      traffic += s->unit[i].traffic;
+    }
+  double level = NEVER;
+  if (wanted > s->c->hbm) {
+    /* The level up to which every demand is met, such that all together use what there is. */
+    double low = 0.0, rest = s->c->hbm;
+    for (int round = 0; round < 64; round++) {
+      int64_t above = 0;
+      double used = 0.0;
+      for (int64_t i = 0; i < s->cores; i++)
+        if (s->unit[i].state == RUNNING && s->unit[i].lead < 0) {
+          if (s->unit[i].demand > low)
+            above++;
+          else
+            used += s->unit[i].demand;
+        }
+      if (above == 0) break;
+      level = (rest - used) / (double)above;
+      if (level <= low) break;
+      low = level;
+      int more = 0;
+      for (int64_t i = 0; i < s->cores; i++)
+        if (s->unit[i].state == RUNNING && s->unit[i].lead < 0 && s->unit[i].demand > 0.0 &&
+            s->unit[i].demand <= level)
+          more = 1;
+      if (!more) break;
+    }
+  }
+  double crowd = traffic > s->c->l2_rate ? s->c->l2_rate / traffic : 1.0;
+  for (int64_t i = 0; i < s->cores; i++) {
+    Unit *u = &s->unit[i];
+    if (u->state != RUNNING || u->lead >= 0) continue;
+    double rate = 1.0;
+    if (u->demand > level) rate = level / u->demand;
+    if (u->traffic > 0.0 && crowd < rate) rate = crowd;
+    u->rate = rate;
+  }
+  s->rates_stale = 0;
+}
+
+static void advance(Sim *s, double to) {
+  double passed = to - s->now;
+  if (passed > 0.0)
+    for (int64_t i = 0; i < s->cores; i++)
+      if (s->unit[i].state == RUNNING && s->unit[i].lead < 0)
+        s->unit[i].left -= passed * s->unit[i].rate;
+  s->now = to;
+}
+
+/* Cores */
+
+static void run_block(Sim *s, int64_t core) {
+  Unit *u = &s->unit[core];
+  int64_t task = u->task;
+  if (!s->touched[task]) touch(s, task);
+  double time = s->block_time[task];
+  u->state = RUNNING;
+  u->left = time;
+  u->demand = time > 0.0 ? s->block_bytes[task] / time : 0.0;
+  u->traffic = time > 0.0 ? s->w->moved[s->w->cost[task]] / time : 0.0;
+  s->rates_stale = 1;
+  int64_t members = s->w->shape[task] == 0 ? 1 + s->w->lanes[task] : 1;
+  for (int64_t i = 0; i < members; i++) s->r->rec_start[u->record + i] = s->now;
+}
+
+static void end_block(Sim *s, int64_t core) {
+  Unit *u = &s->unit[core];
+  int64_t thread = s->thread[core], task = u->task;
+  double busy = 0.0;
+  for (int64_t i = 0; i < s->cores; i++)
+    if (s->thread[i] == thread && s->unit[i].state != IDLE) busy += 1.0;
+  int64_t members = s->w->shape[task] == 0 ? 1 + s->w->lanes[task] : 1;
+  for (int64_t i = 0; i < members; i++) s->r->rec_end[u->record + i] = s->now;
+  u->done_task[u->done] = task;
+  u->done_record[u->done] = u->record;
+  u->done_visible[u->done] = s->now + s->c->tail + s->c->poll * busy * 0.5;
+  u->done++;
+  s->unseen[thread]++;
+  u->state = IDLE;
+  s->rates_stale = 1;
+  if (u->next_task >= 0) {
+    u->state = STARTING;
+    u->task = u->next_task;
+    u->record = u->next_record;
+    u->begin = u->next_arrival > s->now ? u->next_arrival : s->now;
+    u->next_task = -1;
+  }
+}
+
+/* A core that ran a block stays taken until a scheduler has seen its end. */
+static int is_idle(const Unit *u) { return u->state == IDLE && u->done == 0 && u->lead < 0; }
+
+static int64_t idle_core(const Sim *s, int64_t thread, int64_t task) {
+  int64_t shape = s->w->shape[task], vectors = s->c->vectors;
+  for (int64_t k = thread; k < s->c->clusters; k += s->c->threads) {
+    if (shape == 2) {
+      for (int64_t v = 0; v < vectors; v++)
+        if (is_idle(&s->unit[aiv(s, k, v)])) return aiv(s, k, v);
+      continue;
+    }
+    if (!is_idle(&s->unit[k])) continue;
+    int free = 1;
+    if (shape == 0)
+      for (int64_t v = 0; v < s->w->lanes[task]; v++)
+        if (!is_idle(&s->unit[aiv(s, k, v)])) free = 0;
+    if (free) return k;
+  }
+  return -1;
+}
+
+static int64_t waiting_core(const Sim *s, int64_t thread, int64_t task) {
+  int64_t shape = s->w->shape[task];
+  if (s->c->slots == 0 || shape == 0) return -1;
+  for (int64_t t = 0; t < s->c->threads; t++)
+    if (idle_core(s, t, task) >= 0) return -1;
+  for (int64_t i = shape == 1 ? 0 : s->c->clusters; i < (shape == 1 ? s->c->clusters : s->cores); i++) {
+    const Unit *u = &s->unit[i];
+    if (s->thread[i] == thread && u->lead < 0 && u->state != IDLE && u->next_task < 0 &&
+        u->done == 0 && s->w->shape[u->task] == shape)
+      return i;
+  }
+  return -1;
+}
+
+/* Tasks */
+
+static void push(Sim *s, int64_t task, double at) {
+  s->r->ready[task] = at;
+  int64_t shape = s->w->shape[task];
+  s->queue[shape][s->tail[shape]++] = task;
+}
+
+/* Everything that the completion of `first` makes ready, or completes in turn. */
+static void finish_node(Sim *s, int64_t first, double at) {
+  const Work *w = s->w;
+  int64_t depth = 0;
+  s->stack[depth++] = first;
+  while (depth > 0) {
+    int64_t node = s->stack[--depth];
+    s->complete[node] = 1;
+    if (node < w->tasks) {
+      s->r->finished[node] = at;
+      s->done_tasks++;
+    }
+    for (int64_t e = w->succ_ptr[node]; e < w->succ_ptr[node + 1]; e++) {
+      int64_t other = w->succ[e];
+      if (--s->pending[other] > 0) continue;
+      if (other >= w->tasks) {
+        s->stack[depth++] = other;
+      } else {
+        s->r->released_by[other] = first;
+        if (other < s->next) {
+          if (w->shape[other] == NO_WORK) {
+            s->r->ready[other] = at;
+            s->stack[depth++] = other;
+          } else {
+            push(s, other, at);
+          }
+        }
+      }
+    }
+  }
+}
+
+/* Slots and heap of tasks that are done, in the order of their submission. */
+static void reclaim(Sim *s) {
+  const Work *w = s->w;
+  while (s->oldest < s->next && s->complete[s->oldest] && w->held_until[s->oldest] < s->next)
+    s->heap_used -= w->freed[s->oldest++];
+}
+
+static int blocked_by(const Sim *s) {
+  if (s->next - s->oldest >= s->c->window) return 1;
+  if (s->heap_used + s->w->heap[s->next] > s->c->heap) return 2;
+  return 0;
+}
+
+static void plan_submit(Sim *s, double from) {
+  if (s->next >= s->w->tasks) {
+    s->orch = NEVER;
+    s->blocked = 0;
+    return;
+  }
+  reclaim(s);
+  s->blocked = blocked_by(s);
+  if (s->blocked) {
+    s->orch = NEVER;
+    s->blocked_since = from;
+  } else {
+    s->heap_used += s->w->heap[s->next];
+    s->orch = from + s->c->submit + s->c->submit_arg * (double)s->w->args[s->next];
+  }
+}
+
+static void submit(Sim *s) {
+  int64_t task = s->next++;
+  double at = s->now;
+  s->r->submitted[task] = at;
+  s->r->totals[0] = at;
+  if (s->pending[task] == 0) {
+    if (s->w->shape[task] == NO_WORK) {
+      s->r->ready[task] = at;
+      finish_node(s, task, at);
+    } else {
+      push(s, task, at);
+    }
+  }
+  plan_submit(s, at);
+}
+
+static void unblock(Sim *s, double at) {
+  if (!s->blocked) return;
+  int why = s->blocked;
+  double since = s->blocked_since;
+  plan_submit(s, at);
+  if (s->blocked)
+    s->blocked_since = since;
+  else
+    s->r->totals[why] += at - since;
+}
+
+static void dispatch(Sim *s, int64_t thread, int64_t shape, int64_t core, int waiting) {
+  int64_t task = s->queue[shape][s->head[shape]];
+  if (++s->blocks_out[task] == s->w->blocks[task]) s->head[shape]++;
+  double at = s->now + s->c->dispatch, begin = at + s->c->head;
+  s->thread_free[thread] = at;
+  s->r->thread_busy[thread] += s->c->dispatch;
+  int64_t members = shape == 0 ? 1 + s->w->lanes[task] : 1, record = s->records;
+  for (int64_t i = 0; i < members; i++) {
+    s->r->rec_task[record + i] = task;
+    s->r->rec_core[record + i] = i == 0 ? core : aiv(s, cluster_of(s, core), i - 1);
+    s->r->rec_dispatch[record + i] = at;
+    if (i > 0) s->unit[aiv(s, cluster_of(s, core), i - 1)].lead = core;
+  }
+  s->records += members;
+  Unit *u = &s->unit[core];
+  if (waiting) {
+    u->next_task = task;
+    u->next_record = record;
+    u->next_arrival = begin;
+  } else {
+    u->state = STARTING;
+    u->task = task;
+    u->record = record;
+    u->begin = begin;
+  }
+}
+
+static void retire(Sim *s, int64_t thread, int64_t core, int slot) {
+  Unit *u = &s->unit[core];
+  int64_t task = u->done_task[slot], record = u->done_record[slot];
+  if (slot == 0 && u->done == 2) {
+    u->done_task[0] = u->done_task[1];
+    u->done_record[0] = u->done_record[1];
+    u->done_visible[0] = u->done_visible[1];
+  }
+  u->done--;
+  s->unseen[thread]--;
+  double at = s->now + s->c->complete;
+  s->thread_free[thread] = at;
+  s->r->thread_busy[thread] += s->c->complete;
+  int64_t members = s->w->shape[task] == 0 ? 1 + s->w->lanes[task] : 1;
+  for (int64_t i = 0; i < members; i++) {
+    s->r->rec_finish[record + i] = s->now;
+    if (i > 0) s->unit[aiv(s, cluster_of(s, core), i - 1)].lead = -1;
+  }
+  if (at > s->r->totals[3]) s->r->totals[3] = at;
+  if (--s->blocks_left[task] == 0) {
+    finish_node(s, task, at);
+    unblock(s, at);
+  }
+}
+
+/* What a scheduler thread would do next, and when. */
+typedef struct {
+  double at;
+  int kind; /* 0 retire, 1 dispatch */
+  int64_t core, shape;
+  int slot;
+} Move;
+
+static Move plan(const Sim *s, int64_t thread) {
+  Move best = {NEVER, 0, -1, -1, 0};
+  double free = s->thread_free[thread];
+  for (int64_t i = 0; s->unseen[thread] && i < s->cores; i++) {
+    const Unit *u = &s->unit[i];
+    if (u->done == 0 || s->thread[i] != thread) continue;
+    for (int slot = 0; slot < u->done; slot++) {
+      double at = u->done_visible[slot] > free ? u->done_visible[slot] : free;
+      if (at < best.at) {
+        best.at = at;
+        best.core = i;
+        best.slot = slot;
+      }
+    }
+  }
+  for (int64_t shape = 0; shape < 3; shape++) {
+    if (s->head[shape] == s->tail[shape]) continue;
+    int64_t task = s->queue[shape][s->head[shape]];
+    double at = s->r->ready[task] > free ? s->r->ready[task] : free;
+    if (!(at < best.at)) continue;
+    int64_t core = idle_core(s, thread, task);
+    int waiting = 0;
+    if (core < 0) {
+      core = waiting_core(s, thread, task);
+      waiting = 1;
+    }
+    if (core < 0) continue;
+    best.at = at;
+    best.kind = 1;
+    best.core = core;
+    best.shape = shape;
+    best.slot = waiting;
+  }
+  return best;
+}
+
+static int step(Sim *s) {
+  if (s->rates_stale) set_rates(s);
+  double soonest = NEVER;
+  int64_t core = -1, actor = -1;
+  Move move = {NEVER, 0, -1, -1, 0};
+  for (int64_t i = 0; i < s->cores; i++) {
+    const Unit *u = &s->unit[i];
+    double at = NEVER;
+    if (u->lead >= 0) continue;
+    if (u->state == STARTING)
+      at = u->begin > s->now ? u->begin : s->now;
+    else if (u->state == RUNNING)
+      at = u->left > 0.0 ? s->now + u->left / u->rate : s->now;
+    if (at < soonest) {
+      soonest = at;
+      core = i;
+    }
+  }
+  for (int64_t t = 0; t < s->c->threads; t++) {
+    Move m = plan(s, t);
+    if (m.at < s->now) m.at = s->now;
+    if (m.at < soonest) {
+      soonest = m.at;
+      core = -1;
+      actor = t;
+      move = m;
+    }
+  }
+  if (s->orch < soonest) {
+    soonest = s->orch;
+    core = -1;
+    actor = s->c->threads;
+  }
+  if (soonest >= NEVER) return 0;
+  advance(s, soonest > s->now ? soonest : s->now);
+  if (core >= 0) {
+    if (s->unit[core].state == STARTING)
+      run_block(s, core);
+    else
+      end_block(s, core);
+  } else if (actor == s->c->threads) {
+    submit(s);
+  } else if (move.kind == 0) {
+    retire(s, actor, move.core, move.slot);
+  } else {
+    dispatch(s, actor, move.shape, move.core, move.slot);
+  }
+  return 1;
+}
+
+static void *zeros(int64_t count, size_t size) { return calloc((size_t)(count > 0 ? count : 1), size); }
+
+__attribute__((visibility("default"))) int tl_simulate(const Config *c, const Work *w, Result *r) {
+  Sim sim = {0}, *s = &sim;
+  s->c = c;
+  s->w = w;
+  s->r = r;
+  s->cores = c->clusters * (1 + c->vectors);
+  s->unit = zeros(s->cores, sizeof(Unit));
+  s->thread = zeros(s->cores, sizeof(int64_t));
+  s->thread_free = zeros(c->threads, sizeof(double));
+  s->unseen = zeros(c->threads, sizeof(int64_t));
+  s->pending = zeros(w->nodes, sizeof(int64_t));
+  s->blocks_left = zeros(w->tasks, sizeof(int64_t));
+  s->blocks_out = zeros(w->tasks, sizeof(int64_t));
+  s->complete = zeros(w->nodes, 1);
+  s->touched = zeros(w->tasks, 1);
+  s->block_bytes = zeros(w->tasks, sizeof(double));
+  s->block_time = zeros(w->tasks, sizeof(double));
+  s->stamp = zeros(w->cells, sizeof(double));
+  s->filled = zeros(w->cells, sizeof(double));
+  s->dirty = zeros(w->cells, sizeof(double));
+  s->arrived = zeros(w->cells, sizeof(double));
+  s->fresh = zeros(w->cells, sizeof(int64_t));
+  s->stack = zeros(w->nodes, sizeof(int64_t));
+  for (int i = 0; i < 3; i++) s->queue[i] = zeros(w->tasks, sizeof(int64_t));
+  int ok = s->unit && s->thread_free && s->unseen && s->pending && s->blocks_left && s->blocks_out &&
+           s->complete && s->thread && s->touched && s->block_bytes && s->block_time &&
+           s->stamp && s->filled && s->dirty && s->arrived && s->fresh && s->stack && s->queue[0] && s->queue[1] && s->queue[2];
+  if (ok) {
+    for (int64_t i = 0; i < s->cores; i++) {
+      s->thread[i] = cluster_of(s, i) % c->threads;
+      s->unit[i].lead = -1;
+      s->unit[i].next_task = -1;
+      s->unit[i].rate = 1.0;
+    }
+    for (int64_t i = 0; i < w->cells; i++) s->stamp[i] = -1.0;
+    memcpy(s->pending, w->pred_count, (size_t)w->nodes * sizeof(int64_t));
+    memcpy(s->blocks_left, w->blocks, (size_t)w->tasks * sizeof(int64_t));
+    for (int64_t i = 0; i < w->tasks; i++) r->released_by[i] = -1;
+    plan_submit(s, 0.0);
+    while (s->done_tasks < w->tasks && step(s)) {
+    }
+    r->status[0] = s->records;
+    r->status[1] = s->done_tasks == w->tasks ? 0 : (s->blocked ? s->blocked : 3);
+    r->status[2] = s->blocked == 1 ? s->oldest : s->next;
+  }
+  free(s->unit);
+  free(s->thread_free);
+  free(s->unseen);
+  free(s->pending);
+  free(s->blocks_left);
+  free(s->blocks_out);
+  free(s->complete);
+  free(s->thread);
+  free(s->touched);
+  free(s->block_bytes);
+  free(s->block_time);
+  free(s->stamp);
+  free(s->filled);
+  free(s->dirty);
+  free(s->arrived);
+  free(s->fresh);
+  free(s->stack);
+  for (int i = 0; i < 3; i++) free(s->queue[i]);
+  return ok ? 0 : 1;
+}

@@ -1,0 +1,548 @@
+"""The event loop of the modelled device: the definition, which `c/events.c` follows bit for bit.
+
+Actors: an orchestrator that submits tasks one after the other, scheduler threads that each own some
+clusters, and cores. A scheduler does one thing at a time: it retires a block whose end it can see,
+or hands a ready block to a core. Running blocks share global memory: whoever asks for less than an
+equal share gets it, the others share the rest.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+NEVER = 1e300
+IDLE, STARTING, RUNNING = 0, 1, 2
+MIX, AIC, AIV, NO_WORK = 0, 1, 2, 3
+
+
+@dataclass(frozen=True)
+class Config:
+    """Numbers of the machine and its runtime (microseconds, bytes per microsecond, bytes)."""
+
+    clusters: int
+    vectors: int
+    threads: int
+    slots: int
+    window: int
+    heap: int
+    submit: float
+    submit_arg: float
+    dispatch: float
+    complete: float
+    head: float
+    tail: float
+    poll: float
+    hbm: float
+    l2_rate: float
+    l2_bytes: float
+
+
+@dataclass(frozen=True)
+class Work:
+    """Tasks as arrays; see `stream.Stream`. hot, cold, read, moved are by cost number."""
+
+    pred_count: Any
+    succ_ptr: Any
+    succ: Any
+    shape: Any
+    lanes: Any
+    blocks: Any
+    cost: Any
+    args: Any
+    held_until: Any
+    heap: Any
+    freed: Any
+    hot: Any
+    cold: Any
+    read: Any
+    moved: Any
+    cell_ptr: Any
+    cell_base: Any
+    cell_rows: Any
+    cell_columns: Any
+    cell_pitch: Any
+    cell_writes: Any
+    cell_share: Any
+    cell_asked: Any
+    cell_size: Any
+    cells: int
+
+    @property
+    def tasks(self) -> int:
+        return len(self.shape)
+
+    @property
+    def nodes(self) -> int:
+        return len(self.pred_count)
+
+
+@dataclass
+class Outcome:
+    """What happened. Records are executions of a block on a core, in the order of dispatch.
+
+    error  0, or what the orchestrator waits for in vain: 1 the window, 2 the heap, 3 a cycle;
+           then `stuck` is the task concerned
+    """
+
+    rec_task: Any
+    rec_core: Any
+    rec_dispatch: Any
+    rec_start: Any
+    rec_end: Any
+    rec_finish: Any
+    submitted: Any
+    ready: Any
+    finished: Any
+    released_by: Any
+    hbm_read: Any
+    hbm_written: Any
+    thread_busy: Any
+    orchestrator_end: float
+    window_stall: float
+    heap_stall: float
+    last: float
+    error: int
+    stuck: int
+
+
+@dataclass
+class _Unit:
+    """A core: what it runs, what waits at it, what ended on it unseen, whom it helps."""
+
+    state: int = IDLE
+    task: int = 0
+    record: int = 0
+    begin: float = 0.0
+    left: float = 0.0
+    rate: float = 1.0
+    demand: float = 0.0
+    traffic: float = 0.0
+    waiting: tuple[int, int, float] | None = None
+    done: list[tuple[int, int, float]] = field(default_factory=list)
+    lead: int = -1
+
+    @property
+    def idle(self) -> bool:
+        return self.state == IDLE and not self.done and self.lead < 0
+
+
+def run_events(config: Config, work: Work) -> Outcome:
+    """Play all tasks through."""
+    return _Loop(config, work).run()
+
+
+class _Loop:
+    def __init__(self, config: Config, work: Work) -> None:
+        self.c, self.w = config, work
+        n = work.tasks
+        cores = config.clusters * (1 + config.vectors)
+        self.units = [_Unit() for _ in range(cores)]
+        self.thread = [self.cluster(i) % config.threads for i in range(cores)]
+        self.now = 0.0
+        self.thread_free = [0.0] * config.threads
+        self.thread_busy = [0.0] * config.threads
+        self.pending = [int(x) for x in work.pred_count]
+        self.blocks_left = [int(x) for x in work.blocks]
+        self.blocks_out = [0] * n
+        self.complete = [False] * work.nodes
+        self.block_time: dict[int, float] = {}
+        self.block_bytes = [0.0] * n
+        self.queues: list[deque[int]] = [deque(), deque(), deque()]
+        self.records: list[list[float]] = []
+        self.submitted, self.ready, self.finished = [0.0] * n, [0.0] * n, [0.0] * n
+        self.released_by = [-1] * n
+        self.hbm_read, self.hbm_written = [0.0] * n, [0.0] * n
+        self.done_tasks = 0
+        self.next = self.oldest = self.heap_used = 0
+        self.orch = NEVER
+        self.blocked = 0
+        self.blocked_since = 0.0
+        self.totals = [0.0] * 4
+        self.stamp = [-1.0] * work.cells
+        self.filled = [0.0] * work.cells
+        self.arrived = [0.0] * work.cells
+        self.dirty = [0.0] * work.cells
+        self.inserted = 0.0
+        self.rates_stale = False
+
+    def run(self) -> Outcome:
+        self.plan_submit(0.0)
+        while self.done_tasks < self.w.tasks and self.step():
+            pass
+        rec = np.array(self.records, np.float64).reshape(len(self.records), 6)
+        error = 0 if self.done_tasks == self.w.tasks else self.blocked or 3
+        return Outcome(
+            rec_task=rec[:, 0].astype(np.int64),
+            rec_core=rec[:, 1].astype(np.int64),
+            rec_dispatch=rec[:, 2].copy(),
+            rec_start=rec[:, 3].copy(),
+            rec_end=rec[:, 4].copy(),
+            rec_finish=rec[:, 5].copy(),
+            submitted=np.array(self.submitted),
+            ready=np.array(self.ready),
+            finished=np.array(self.finished),
+            released_by=np.array(self.released_by, np.int64),
+            hbm_read=np.array(self.hbm_read),
+            hbm_written=np.array(self.hbm_written),
+            thread_busy=np.array(self.thread_busy),
+            orchestrator_end=self.totals[0],
+            window_stall=self.totals[1],
+            heap_stall=self.totals[2],
+            last=self.totals[3],
+            error=error,
+            stuck=self.oldest if self.blocked == 1 else self.next,
+        )
+
+    # Places
+
+    def cluster(self, core: int) -> int:
+        if core < self.c.clusters:
+            return core
+        return (core - self.c.clusters) // self.c.vectors
+
+    def aiv(self, cluster: int, lane: int) -> int:
+        return self.c.clusters + cluster * self.c.vectors + lane
+
+    def members(self, task: int) -> int:
+        return 1 + int(self.w.lanes[task]) if self.w.shape[task] == MIX else 1
+
+    # Memory
+
+    def touch(self, task: int) -> None:
+        """What the task finds in L2 decides its time and its share of global memory."""
+        w = self.w
+        missed = written = cold = 0.0
+        filled_here: list[int] = []
+        for a in range(w.cell_ptr[task], w.cell_ptr[task + 1]):
+            share, writes = float(w.cell_share[a]), bool(w.cell_writes[a])
+            asked, size = share * float(w.cell_asked[a]), float(w.cell_size[a])
+            for i in range(w.cell_rows[a]):
+                first = int(w.cell_base[a] + i * w.cell_pitch[a])
+                for cell in range(first, first + int(w.cell_columns[a])):
+                    if cell >= w.cells:
+                        continue
+                    stamp = self.stamp[cell]
+                    if not (stamp >= 0.0 and self.inserted - stamp < self.c.l2_bytes):
+                        self.filled[cell] = self.dirty[cell] = 0.0
+                    there = self.filled[cell] + share > size
+                    if not there:
+                        self.inserted += share
+                        self.filled[cell] += share
+                        filled_here.append(cell)
+                    if writes:
+                        if self.dirty[cell] + share <= size:
+                            written += share
+                            self.dirty[cell] += share
+                    elif not there:
+                        missed += share
+                        cold += asked
+                    elif self.now < self.arrived[cell]:
+                        cold += asked
+                    self.stamp[cell] = self.inserted
+        blocks, cost = float(w.blocks[task]), w.cost[task]
+        read = float(w.read[cost]) * blocks
+        part = min(cold / read if read > 0.0 else 0.0, 1.0)
+        self.hbm_read[task], self.hbm_written[task] = missed, written
+        hot = float(w.hot[cost])
+        time = hot + part * (float(w.cold[cost]) - hot)
+        self.block_time[task] = time
+        # Who asks for the same lines meanwhile waits for them as well.
+        for cell in filled_here:
+            self.arrived[cell] = self.now + time
+        self.block_bytes[task] = (missed + written) / blocks
+
+    def running(self) -> list[_Unit]:
+        return [u for u in self.units if u.state == RUNNING and u.lead < 0]
+
+    def set_rates(self) -> None:
+        """Share global memory among the running blocks."""
+        running = self.running()
+        wanted = traffic = 0.0
+        for u in running:
+            wanted += u.demand
+            traffic += u.traffic
+        level = self.level(running) if wanted > self.c.hbm else NEVER
+        crowd = self.c.l2_rate / traffic if traffic > self.c.l2_rate else 1.0
+        for u in running:
+            rate = level / u.demand if u.demand > level else 1.0
+            if u.traffic > 0.0 and crowd < rate:
+                rate = crowd
+            u.rate = rate
+        self.rates_stale = False
+
+    def level(self, running: list[_Unit]) -> float:
+        """The rate up to which every demand is met, such that all together use what there is."""
+        low, level = 0.0, NEVER
+        for _ in range(64):
+            above, used = 0, 0.0
+            for u in running:
+                if u.demand > low:
+                    above += 1
+                else:
+                    used += u.demand
+            if above == 0:
+                break
+            level = (self.c.hbm - used) / float(above)
+            if level <= low:
+                break
+            low = level
+            if not any(0.0 < u.demand <= level for u in running):
+                break
+        return level
+
+    def advance(self, to: float) -> None:
+        passed = to - self.now
+        if passed > 0.0:
+            for u in self.running():
+                u.left -= passed * u.rate
+        self.now = to
+
+    # Cores
+
+    def run_block(self, core: int) -> None:
+        u = self.units[core]
+        task = u.task
+        if task not in self.block_time:
+            self.touch(task)
+        time = self.block_time[task]
+        u.state, u.left = RUNNING, time
+        u.demand = self.block_bytes[task] / time if time > 0.0 else 0.0
+        u.traffic = float(self.w.moved[self.w.cost[task]]) / time if time > 0.0 else 0.0
+        self.rates_stale = True
+        for i in range(self.members(task)):
+            self.records[u.record + i][3] = self.now
+
+    def end_block(self, core: int) -> None:
+        u = self.units[core]
+        thread, busy = self.thread[core], 0.0
+        for i, other in enumerate(self.units):
+            if self.thread[i] == thread and other.state != IDLE:
+                busy += 1.0
+        for i in range(self.members(u.task)):
+            self.records[u.record + i][4] = self.now
+        visible = self.now + self.c.tail + self.c.poll * busy * 0.5
+        u.done.append((u.task, u.record, visible))
+        u.state = IDLE
+        self.rates_stale = True
+        if u.waiting is not None:
+            u.state = STARTING
+            u.task, u.record, arrival = u.waiting
+            u.begin = max(arrival, self.now)
+            u.waiting = None
+
+    def idle_core(self, thread: int, task: int) -> int:
+        """A core of the thread that can take the block at once, or -1."""
+        shape = self.w.shape[task]
+        for k in range(thread, self.c.clusters, self.c.threads):
+            if shape == AIV:
+                for v in range(self.c.vectors):
+                    if self.units[self.aiv(k, v)].idle:
+                        return self.aiv(k, v)
+                continue
+            if not self.units[k].idle:
+                continue
+            lanes = self.w.lanes[task] if shape == MIX else 0
+            if all(self.units[self.aiv(k, v)].idle for v in range(lanes)):
+                return k
+        return -1
+
+    def waiting_core(self, thread: int, task: int) -> int:
+        """A busy core of the thread at which the block can wait, if no core anywhere is idle."""
+        shape = self.w.shape[task]
+        if self.c.slots == 0 or shape == MIX:
+            return -1
+        if any(self.idle_core(t, task) >= 0 for t in range(self.c.threads)):
+            return -1
+        first, end = (0, self.c.clusters) if shape == AIC else (self.c.clusters, len(self.units))
+        for i in range(first, end):
+            u = self.units[i]
+            busy = u.lead < 0 and u.state != IDLE and u.waiting is None and not u.done
+            if self.thread[i] == thread and busy and self.w.shape[u.task] == shape:
+                return i
+        return -1
+
+    # Tasks
+
+    def push(self, task: int, at: float) -> None:
+        self.ready[task] = at
+        self.queues[self.w.shape[task]].append(task)
+
+    def finish_node(self, first: int, at: float) -> None:
+        """Everything that a completion makes ready, or completes in turn."""
+        w = self.w
+        stack = [first]
+        while stack:
+            node = stack.pop()
+            self.complete[node] = True
+            if node < w.tasks:
+                self.finished[node] = at
+                self.done_tasks += 1
+            for other in w.succ[w.succ_ptr[node] : w.succ_ptr[node + 1]]:
+                other = int(other)
+                self.pending[other] -= 1
+                if self.pending[other] > 0:
+                    continue
+                if other >= w.tasks:
+                    stack.append(other)
+                    continue
+                self.released_by[other] = first
+                if other < self.next:
+                    if w.shape[other] == NO_WORK:
+                        self.ready[other] = at
+                        stack.append(other)
+                    else:
+                        self.push(other, at)
+
+    def reclaim(self) -> None:
+        """Slots and heap of tasks that are done, in the order of their submission."""
+        w = self.w
+        while (
+            self.oldest < self.next
+            and self.complete[self.oldest]
+            and w.held_until[self.oldest] < self.next
+        ):
+            self.heap_used -= int(w.freed[self.oldest])
+            self.oldest += 1
+
+    def plan_submit(self, at: float) -> None:
+        if self.next >= self.w.tasks:
+            self.orch, self.blocked = NEVER, 0
+            return
+        self.reclaim()
+        self.blocked = 0
+        if self.next - self.oldest >= self.c.window:
+            self.blocked = 1
+        elif self.heap_used + self.w.heap[self.next] > self.c.heap:
+            self.blocked = 2
+        if self.blocked:
+            self.orch, self.blocked_since = NEVER, at
+        else:
+            self.heap_used += int(self.w.heap[self.next])
+            cost = self.c.submit_arg * float(self.w.args[self.next])
+            self.orch = at + self.c.submit + cost
+
+    def submit(self) -> None:
+        task, at = self.next, self.now
+        self.next += 1
+        self.submitted[task] = self.totals[0] = at
+        if self.pending[task] == 0:
+            if self.w.shape[task] == NO_WORK:
+                self.ready[task] = at
+                self.finish_node(task, at)
+            else:
+                self.push(task, at)
+        self.plan_submit(at)
+
+    def unblock(self, at: float) -> None:
+        if not self.blocked:
+            return
+        why, since = self.blocked, self.blocked_since
+        self.plan_submit(at)
+        if self.blocked:
+            self.blocked_since = since
+        else:
+            self.totals[why] += at - since
+
+    # Schedulers
+
+    def dispatch(self, thread: int, shape: int, core: int, waiting: bool) -> None:
+        task = self.queues[shape][0]
+        self.blocks_out[task] += 1
+        if self.blocks_out[task] == self.w.blocks[task]:
+            self.queues[shape].popleft()
+        at = self.now + self.c.dispatch
+        begin = at + self.c.head
+        self.thread_free[thread] = at
+        self.thread_busy[thread] += self.c.dispatch
+        record = len(self.records)
+        for i in range(self.members(task)):
+            place = core if i == 0 else self.aiv(self.cluster(core), i - 1)
+            self.records.append([task, place, at, 0.0, 0.0, 0.0])
+            if i > 0:
+                self.units[place].lead = core
+        u = self.units[core]
+        if waiting:
+            u.waiting = (task, record, begin)
+        else:
+            u.state, u.task, u.record, u.begin = STARTING, task, record, begin
+
+    def retire(self, thread: int, core: int, slot: int) -> None:
+        task, record, _ = self.units[core].done.pop(slot)
+        at = self.now + self.c.complete
+        self.thread_free[thread] = at
+        self.thread_busy[thread] += self.c.complete
+        for i in range(self.members(task)):
+            self.records[record + i][5] = self.now
+            if i > 0:
+                self.units[self.aiv(self.cluster(core), i - 1)].lead = -1
+        self.totals[3] = max(self.totals[3], at)
+        self.blocks_left[task] -= 1
+        if self.blocks_left[task] == 0:
+            self.finish_node(task, at)
+            self.unblock(at)
+
+    def plan(self, thread: int) -> tuple[float, str, int, int, int]:
+        """What a scheduler would do next: (when, "retire" or "dispatch", core, shape, slot)."""
+        best = (NEVER, "retire", -1, -1, 0)
+        free = self.thread_free[thread]
+        for i, u in enumerate(self.units):
+            if self.thread[i] == thread:
+                for slot, (_, _, visible) in enumerate(u.done):
+                    at = max(visible, free)
+                    if at < best[0]:
+                        best = (at, "retire", i, -1, slot)
+        for shape in (MIX, AIC, AIV):
+            if not self.queues[shape]:
+                continue
+            task = self.queues[shape][0]
+            at = max(self.ready[task], free)
+            if not at < best[0]:
+                continue
+            core, waiting = self.idle_core(thread, task), 0
+            if core < 0:
+                core, waiting = self.waiting_core(thread, task), 1
+            if core >= 0:
+                best = (at, "dispatch", core, shape, waiting)
+        return best
+
+    def step(self) -> bool:
+        """Do what comes next; False if nothing can."""
+        if self.rates_stale:
+            self.set_rates()
+        soonest, core, actor = NEVER, -1, -1
+        move = (NEVER, "", -1, -1, 0)
+        for i, u in enumerate(self.units):
+            if u.lead >= 0 or u.state == IDLE:
+                continue
+            if u.state == STARTING:
+                at = max(u.begin, self.now)
+            else:
+                at = self.now + u.left / u.rate if u.left > 0.0 else self.now
+            if at < soonest:
+                soonest, core = at, i
+        for t in range(self.c.threads):
+            planned = self.plan(t)
+            at = max(planned[0], self.now)
+            if at < soonest:
+                soonest, core, actor, move = at, -1, t, planned
+        if self.orch < soonest:
+            soonest, core, actor = self.orch, -1, self.c.threads
+        if soonest >= NEVER:
+            return False
+        self.advance(max(soonest, self.now))
+        if core >= 0:
+            if self.units[core].state == STARTING:
+                self.run_block(core)
+            else:
+                self.end_block(core)
+        elif actor == self.c.threads:
+            self.submit()
+        elif move[1] == "retire":
+            self.retire(actor, move[2], move[4])
+        else:
+            self.dispatch(actor, move[3], move[2], bool(move[4]))
+        return True

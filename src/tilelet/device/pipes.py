@@ -1,0 +1,390 @@
+"""A kernel's steps through the in-order pipes of its cores: how long one execution takes.
+
+Each pipe does its steps in program order, one at a time. A step starts when its pipe is free, the
+scalar unit has issued it, what it reads has been written, and what it overwrites has been read (a
+tile with several buffers lets it run ahead by that many). Loops are followed until every iteration
+advances all pipes by the same time; the rest is multiplied.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tilelet.device.costs import step_cycles
+from tilelet.device.kernel import (
+    Bind,
+    Branch,
+    Core,
+    CubeWork,
+    DeviceKernel,
+    Loop,
+    Node,
+    Pipe,
+    Step,
+    Transfer,
+    walk_steps,
+)
+from tilelet.device.machine import Machine
+from tilelet.device.scalars import Number, Numbers
+from tilelet.ir.core import Op, Value, values_in
+
+PIPES = tuple((core, pipe) for core in Core for pipe in Pipe)
+UNKNOWN_TRIPS = 1
+"""Iterations assumed of a loop whose count is known to nobody."""
+
+MAX_FOLLOWED = 4096
+"""Iterations followed one by one, if they never settle."""
+
+
+@dataclass(frozen=True)
+class KernelCost:
+    """What one execution of a kernel costs on one machine.
+
+    exec_us       from the kernel's start to its end, everything it reads being in L2
+    cold_us       the same if nothing is
+    busy_us       how long each pipe works, by name: `{"AIC.CUBE": 1.2}`
+    read, written bytes moved from and to each parameter, by position
+    exchanged     bytes that AIC and AIV pass each other through GM
+    macs          multiply-adds of the cube, padding included
+    guessed       some trip count depended on data that was not at hand
+    """
+
+    exec_us: float
+    cold_us: float
+    busy_us: Mapping[str, float]
+    read: Mapping[int, int]
+    written: Mapping[int, int]
+    exchanged: int
+    macs: int
+    guessed: bool = False
+
+    @property
+    def read_bytes(self) -> int:
+        return sum(self.read.values())
+
+    @property
+    def written_bytes(self) -> int:
+        return sum(self.written.values())
+
+    @property
+    def bound(self) -> str:
+        """The busiest pipe, as "cube", "vector", "MTE" or "scalar"; "latency" if it idles a lot."""
+        name, busy = max(self.busy_us.items(), key=lambda item: item[1], default=("", 0.0))
+        if busy < 0.5 * self.exec_us:
+            return "latency"
+        pipe = name.rsplit(".", 1)[-1]
+        return {"CUBE": "cube", "VEC": "vector", "SCALAR": "scalar"}.get(pipe, "MTE")
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What an execution's cost depends on besides the kernel.
+
+    scalars  values of scalar parameters by position; others are unknown
+    strided  positions of tensor parameters whose rows have gaps between them
+    blocks   number of blocks of an spmd task; the cost is that of its first block
+    read     reads an element of a tensor parameter, for trip counts that depend on data
+    """
+
+    scalars: Mapping[int, Number] = field(default_factory=dict)
+    strided: frozenset[int] = frozenset()
+    blocks: int = 1
+    read: Callable[[int, tuple[int, ...]], Number | None] | None = None
+
+
+def kernel_cost(
+    kernel: DeviceKernel, machine: Machine, signature: Signature | None = None
+) -> KernelCost:
+    """Follow the kernel through its pipes."""
+    signature = signature or Signature()
+    hot = _Walk(kernel, machine, signature, cold=False)
+    cold = _Walk(kernel, machine, signature, cold=True)
+    us = machine.us
+    read = {p: round(v) for p, v in sorted(hot.read.items())}
+    written = {p: round(v) for p, v in sorted(hot.written.items())}
+    return KernelCost(
+        exec_us=us(hot.end),
+        cold_us=us(cold.end),
+        busy_us={
+            f"{core.value}.{pipe.value}": us(hot.times[_BUSY + i])
+            for i, (core, pipe) in enumerate(PIPES)
+            if hot.times[_BUSY + i]
+        },
+        read=read,
+        written=written,
+        exchanged=round(hot.exchanged),
+        macs=round(hot.macs),
+        guessed=hot.guessed,
+    )
+
+
+# Layout of `_Walk.times`: when each pipe is free, how long it has worked, when each core's scalar
+# unit is free, when the last store ends; then, for each buffer of each tile, when it has been
+# written and when it may be overwritten.
+_BUSY = len(PIPES)
+_SCALAR = 2 * len(PIPES)
+_LAST = _SCALAR + len(Core)
+_TILES = _LAST + 1
+_PIPE = {key: i for i, key in enumerate(PIPES)}
+_CORE = {core: i for i, core in enumerate(Core)}
+
+
+class _Walk:
+    def __init__(
+        self, kernel: DeviceKernel, machine: Machine, signature: Signature, *, cold: bool
+    ) -> None:
+        self.machine = machine
+        self.cold = cold
+        self.signature = signature
+        self.kernel = kernel
+        self.issue = machine.body.issue_cycles
+        self.sync = machine.body.sync_cycles
+        self.across = machine.body.exchange_cycles
+        self.first: list[int] = []
+        size = _TILES
+        for tile in kernel.tiles:
+            self.first.append(size)
+            size += 2 * tile.buffers
+        self.times = [0.0] * size
+        self.current = [0] * len(kernel.tiles)
+        self.writer: list[tuple[Core, Pipe] | None] = [None] * len(kernel.tiles)
+        self.read: dict[int, float] = {}
+        self.written: dict[int, float] = {}
+        self.exchanged = 0.0
+        self.macs = 0.0
+        self.guessed = False
+        self.params = {p: i for i, p in enumerate(kernel.function.params)}
+        given = {p: signature.scalars[i] for p, i in self.params.items() if i in signature.scalars}
+        self.numbers = Numbers(given, self._element, signature.blocks)
+        self._costs: dict[int, tuple[float, float]] = {}
+        self.nodes(kernel.body)
+        self.end = machine.body.start_cycles + max(*self.times[: len(PIPES)], self.times[_LAST])
+
+    def _element(self, op: Op) -> Number | None:
+        source, indices = op.args["x"], op.args["indices"]
+        position = self.params.get(source) if isinstance(source, Value) else None
+        if position is None or self.signature.read is None or not isinstance(indices, tuple):
+            return None
+        at = [self.numbers.get(i) for i in indices]
+        if any(i is None for i in at):
+            return None
+        return self.signature.read(position, tuple(at))
+
+    def nodes(self, nodes: Sequence[Node]) -> None:
+        for node in nodes:
+            if isinstance(node, Step):
+                self.step(node)
+            elif isinstance(node, Bind):
+                self.numbers.bind(node.op)
+            elif isinstance(node, Loop):
+                self.loop(node)
+            else:
+                self.branch(node)
+
+    def step(self, step: Step) -> None:
+        times, core = self.times, _CORE[step.core]
+        times[_SCALAR + core] += self.issue
+        start = times[_SCALAR + core]
+        if step.pipe is Pipe.SCALAR:
+            self.scalar_step(step, core)
+            return
+        me = (step.core, step.pipe)
+        pipe = _PIPE[me]
+        start = max(start, times[pipe])
+        for tile in step.reads:
+            at = self.first[tile] + 2 * self.current[tile]
+            start = max(start, times[at] + self.wait(self.writer[tile], me))
+        for tile in step.writes:
+            if tile not in step.reads and self.kernel.tiles[tile].buffers > 1:
+                self.current[tile] = (self.current[tile] + 1) % self.kernel.tiles[tile].buffers
+            at = self.first[tile] + 2 * self.current[tile]
+            start = max(start, times[at], times[at + 1])
+        busy, latency = self.cost(step)
+        end = start + busy
+        times[pipe] = end
+        times[_BUSY + pipe] += busy
+        for tile in step.reads:
+            at = self.first[tile] + 2 * self.current[tile] + 1
+            times[at] = max(times[at], end + self.sync)
+        done = end + latency
+        for tile in step.writes:
+            times[self.first[tile] + 2 * self.current[tile]] = done
+            self.writer[tile] = me
+        if not step.writes:
+            times[_LAST] = max(times[_LAST], done)
+        self.count(step)
+
+    def scalar_step(self, step: Step, core: int) -> None:
+        """The scalar unit waits for what it reads, and everything it issues later waits for it."""
+        times = self.times
+        start = times[_SCALAR + core]
+        for tile in step.reads:
+            at = self.first[tile] + 2 * self.current[tile]
+            start = max(start, times[at] + self.wait(self.writer[tile], (step.core, step.pipe)))
+        busy, _ = self.cost(step)
+        times[_SCALAR + core] = start + busy
+        times[_BUSY + _PIPE[step.core, step.pipe]] += busy
+        times[_LAST] = max(times[_LAST], start + busy)
+
+    def wait(self, writer: tuple[Core, Pipe] | None, me: tuple[Core, Pipe]) -> float:
+        if writer is None or writer == me:
+            return 0.0
+        return self.sync if writer[0] is me[0] else self.across
+
+    def cost(self, step: Step) -> tuple[float, float]:
+        found = self._costs.get(step.position)
+        if found is None:
+            work = step.work
+            strided = isinstance(work, Transfer) and work.param in self.signature.strided
+            found = step_cycles(step, self.machine, cold=self.cold, dense=not strided)
+            self._costs[step.position] = found
+        return found
+
+    def count(self, step: Step) -> None:
+        work = step.work
+        if isinstance(work, CubeWork):
+            self.macs += work.m * work.k * work.n
+        elif isinstance(work, Transfer):
+            if work.param is None:
+                if work.writes_gm:
+                    self.exchanged += work.nbytes
+                return
+            lanes = self.kernel.lanes if step.core is Core.AIV else 1
+            into = self.written if work.writes_gm else self.read
+            into[work.param] = into.get(work.param, 0.0) + work.nbytes * lanes
+
+    def branch(self, node: Branch) -> None:
+        cond = self.numbers.get(node.cond)
+        if cond is None:
+            self.guessed = True
+            cond = bool(node.then)
+        self.nodes(node.then if cond else node.orelse)
+        for result, then, orelse in node.joins:
+            self.numbers.values[result] = self.numbers.get(then if cond else orelse)
+
+    # Loops
+
+    def trips(self, loop: Loop) -> tuple[int, Number, Number]:
+        start, stop, step = (self.numbers.get(a) for a in (loop.start, loop.stop, loop.step))
+        if start is None or stop is None or not step:
+            self.guessed = True
+            return UNKNOWN_TRIPS, start or 0, step or 1
+        return max(0, math.ceil((stop - start) / step)), start, step
+
+    def loop(self, loop: Loop) -> None:
+        count, index, stride = self.trips(loop)
+        values = self.numbers.values
+        for carry in loop.carries:
+            values[carry.param] = self.numbers.get(carry.init)
+        steady = _is_steady(loop)
+        period = math.lcm(*{self.kernel.tiles[t].buffers for t in _tiles_in(loop)}, 1)
+        history: list[list[float]] = []
+        done = 0
+        while done < count:
+            if done % period == 0 and steady and count - done > period:
+                history.append(self.snapshot())
+                if len(history) > 2:
+                    history.pop(0)
+                    skipped = self.skip(history, (count - done - 1) // period)
+                    done += skipped * period
+                    index += skipped * period * stride
+            if done >= MAX_FOLLOWED and not steady:
+                self.skip_rest(done, count)
+                break
+            if loop.index is not None:
+                values[loop.index] = index
+            self.nodes(loop.body)
+            following = [self.numbers.get(c.following) for c in loop.carries]
+            for carry, value in zip(loop.carries, following):
+                values[carry.param] = value
+            done += 1
+            index += stride
+        for carry in loop.carries:
+            values[carry.result] = self.numbers.get(carry.param)
+
+    def snapshot(self) -> list[float]:
+        extra = [self.exchanged, self.macs]
+        extra += [v for _, v in sorted(self.read.items())]
+        extra += [v for _, v in sorted(self.written.items())]
+        return [*self.times, *extra]
+
+    def skip(self, history: list[list[float]], blocks: int) -> int:
+        """If the last two blocks of iterations advanced all times alike, jump over `blocks` more.
+
+        Times that no iteration touches stand still. Returns the number of blocks skipped.
+        """
+        before, after = history
+        if len(before) != len(after) or blocks < 1:
+            return 0
+        moved = [b - a for a, b in zip(before, after)]
+        clocks = {
+            round(d, 6)
+            for i, d in enumerate(moved[: len(self.times)])
+            if d and not _BUSY <= i < _SCALAR
+        }
+        scalar_units = [moved[_SCALAR + i] for i in range(len(Core))]
+        # The scalar unit may run ahead at a pace of its own without anyone waiting for it.
+        clocks -= {round(d, 6) for d in scalar_units if round(d, 6) < max(clocks, default=0)}
+        if len(clocks) > 1:
+            return 0
+        self.times = [t + d * blocks for t, d in zip(self.times, moved)]
+        counts = moved[len(self.times) :]
+        self.exchanged += counts[0] * blocks
+        self.macs += counts[1] * blocks
+        for i, key in enumerate(sorted(self.read)):
+            self.read[key] += counts[2 + i] * blocks
+        for i, key in enumerate(sorted(self.written)):
+            self.written[key] += counts[2 + len(self.read) + i] * blocks
+        return blocks
+
+    def skip_rest(self, done: int, count: int) -> None:
+        """Iterations that differ from each other: the rest takes its share of what was seen."""
+        factor = count / done
+        self.times = [t * factor for t in self.times]
+        self.exchanged *= factor
+        self.macs *= factor
+        for totals in (self.read, self.written):
+            for key in totals:
+                totals[key] *= factor
+
+
+def _tiles_in(loop: Loop) -> Iterator[int]:
+    for step in walk_steps(loop.body):
+        yield from step.reads
+        yield from step.writes
+
+
+def _is_steady(loop: Loop) -> bool:
+    """Whether all iterations do the same: no branch or inner trip count depends on which it is."""
+    varying: set[Value] = {c.param for c in loop.carries}
+    if loop.index is not None:
+        varying.add(loop.index)
+    return not _varies(loop.body, varying)
+
+
+def _varies(nodes: Sequence[Node], varying: set[Value]) -> bool:
+    for node in nodes:
+        if isinstance(node, Bind):
+            if node.op.name == "read" or any(v in varying for v in node.op.operands):
+                varying.update(node.op.results)
+        elif isinstance(node, Branch):
+            if _uses(node.cond, varying):
+                return True
+            if _varies(node.then, varying) or _varies(node.orelse, varying):
+                return True
+            varying.update(r for r, a, b in node.joins if _uses((a, b), varying))
+        elif isinstance(node, Loop):
+            if _uses((node.start, node.stop, node.step), varying):
+                return True
+            inner = varying | {c.param for c in node.carries if _uses(c.init, varying)}
+            if _varies(node.body, inner):
+                return True
+            varying.update(c.result for c in node.carries)
+    return False
+
+
+def _uses(arg: Any, varying: set[Value]) -> bool:
+    return any(v in varying for v in values_in((arg,)))

@@ -1,0 +1,254 @@
+"""The sizes of a Qwen3 model, from a Hugging Face `config.json` or a preset."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tilelet.diag.catalogue.models import (
+    BadModelConfig,
+    BadModelField,
+    NoModelConfig,
+    UnknownPreset,
+    UnsupportedModelSetting,
+    WrongArchitecture,
+)
+
+# Configurations are a few kilobytes; an index of a large model a few hundred.
+_LARGEST_JSON = 64 << 20
+_LARGEST_SIZE = 1 << 31
+_LARGEST_NUMBER = 1e30
+_DTYPES = ("bfloat16", "float16", "float32")
+
+
+@dataclass(frozen=True)
+class Qwen3Config:
+    """What the layer programs and the loader need to know of a model; names as in `config.json`."""
+
+    hidden_size: int
+    num_attention_heads: int
+    num_key_value_heads: int
+    intermediate_size: int
+    num_hidden_layers: int
+    head_dim: int = 128
+    vocab_size: int = 151936
+    max_position_embeddings: int = 40960
+    rope_theta: float = 1e6
+    rms_norm_eps: float = 1e-6
+    tie_word_embeddings: bool = False
+    torch_dtype: str = "bfloat16"
+
+    def __post_init__(self) -> None:
+        for name in _SIZES:
+            _check_size(name, getattr(self, name))
+        for name in ("rope_theta", "rms_norm_eps"):
+            value = getattr(self, name)
+            if not _is_number(value) or not 0 < value < _LARGEST_NUMBER:
+                raise BadModelField(name, value, "a positive number")
+        if not isinstance(self.tie_word_embeddings, bool):
+            raise BadModelField("tie_word_embeddings", self.tie_word_embeddings, "true or false")
+        if self.head_dim % 2:
+            raise BadModelField("head_dim", self.head_dim, "even")
+        if self.num_attention_heads % self.num_key_value_heads:
+            wanted = f"a multiple of `num_key_value_heads`, {self.num_key_value_heads}"
+            raise BadModelField("num_attention_heads", self.num_attention_heads, wanted)
+        if self.torch_dtype not in _DTYPES:
+            raise UnsupportedModelSetting("torch_dtype", self.torch_dtype, " or ".join(_DTYPES))
+
+    @property
+    def heads(self) -> int:
+        return self.num_attention_heads
+
+    @property
+    def kv_heads(self) -> int:
+        return self.num_key_value_heads
+
+    @property
+    def q_per_kv(self) -> int:
+        """Query heads that share one K/V head."""
+        return self.num_attention_heads // self.num_key_value_heads
+
+    @property
+    def q_width(self) -> int:
+        """Columns of all query heads; not the hidden size in general."""
+        return self.num_attention_heads * self.head_dim
+
+    @property
+    def kv_width(self) -> int:
+        return self.num_key_value_heads * self.head_dim
+
+    @property
+    def layer_parameters(self) -> int:
+        """Numbers in the weights of one layer."""
+        attention = 2 * self.hidden_size * (self.q_width + self.kv_width)
+        mlp = 3 * self.hidden_size * self.intermediate_size
+        return attention + mlp + 2 * self.hidden_size + 2 * self.head_dim
+
+    @property
+    def parameters(self) -> int:
+        """Numbers in all weights of the model; tied embeddings count once."""
+        embeddings = self.vocab_size * self.hidden_size * (1 if self.tie_word_embeddings else 2)
+        return self.num_hidden_layers * self.layer_parameters + self.hidden_size + embeddings
+
+    @staticmethod
+    def preset(name: str) -> Qwen3Config:
+        """A published model by its size: `Qwen3Config.preset("0.6B")`."""
+        sizes = {key.lower(): config for key, config in PRESETS.items()}
+        found = sizes.get(name.lower().removeprefix("qwen3-"))
+        if found is None:
+            raise UnknownPreset(name, list(PRESETS))
+        return found
+
+    @staticmethod
+    def read(directory: str | Path) -> Qwen3Config:
+        """The configuration of a model directory."""
+        folder = Path(directory)
+        if not folder.is_dir():
+            why = "it is a file" if folder.exists() else "there is no such directory"
+            raise NoModelConfig(str(directory), why)
+        path = folder / "config.json"
+        if not path.is_file():
+            raise NoModelConfig(str(directory))
+        return Qwen3Config.from_json(read_json_object(path), str(path))
+
+    @staticmethod
+    def from_json(fields: Mapping[str, Any], file: str = "config.json") -> Qwen3Config:
+        """The configuration in the fields of a `config.json`, of old and new versions."""
+        model_type = fields.get("model_type")
+        if model_type != "qwen3":
+            architectures = fields.get("architectures")
+            first = architectures[0] if isinstance(architectures, list) and architectures else "?"
+            raise WrongArchitecture(file, str(model_type or first))
+        _check_supported(fields)
+        known: dict[str, Any] = {}
+        for name in (*_SIZES, "rms_norm_eps", "tie_word_embeddings"):
+            if fields.get(name) is not None:
+                known[name] = fields[name]
+            elif name in _REQUIRED:
+                raise BadModelField(name, None, "a positive integer")
+        rope = _mapping(fields, "rope_parameters")
+        theta = rope.get("rope_theta", fields.get("rope_theta"))
+        if theta is None:
+            raise BadModelField("rope_theta", None, "a positive number")
+        dtype = fields.get("dtype", fields.get("torch_dtype"))
+        if dtype is not None:
+            known["torch_dtype"] = str(dtype).removeprefix("torch.")
+        return Qwen3Config(**known, rope_theta=theta)
+
+
+_REQUIRED = (
+    "hidden_size",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "intermediate_size",
+    "num_hidden_layers",
+)
+_SIZES = (*_REQUIRED, "head_dim", "vocab_size", "max_position_embeddings")
+
+
+def _check_size(name: str, value: object) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < _LARGEST_SIZE:
+        raise BadModelField(name, value, "a positive integer")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _mapping(fields: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """The field `name`, which is an object or absent."""
+    value = fields.get(name)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise BadModelField(name, value, "an object")
+    return value
+
+
+def _check_supported(fields: Mapping[str, Any]) -> None:
+    """Refuse settings that change what a layer computes."""
+    for name, supported in (
+        ("hidden_act", "silu"),
+        ("attention_bias", False),
+        ("use_sliding_window", False),
+        ("quantization_config", None),
+    ):
+        found = fields.get(name, supported)
+        if found != supported:
+            raise UnsupportedModelSetting(name, found, f"`{json.dumps(supported)}`")
+    for name in ("rope_parameters", "rope_scaling"):
+        rope = _mapping(fields, name)
+        kind = rope.get("rope_type", rope.get("type", "default"))
+        if kind != "default":
+            raise UnsupportedModelSetting(name, kind, "`default`: rope tables without scaling")
+
+
+def read_json_object(path: Path) -> dict[str, Any]:
+    """The JSON object in a file; anything else is an error that names the file."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(_LARGEST_JSON + 1)
+    except OSError as error:
+        raise BadModelConfig(str(path), error.strerror or str(error)) from error
+    if len(data) > _LARGEST_JSON:
+        raise BadModelConfig(str(path), "it is far too large")
+    try:
+        return parse_json_object(data)
+    except ValueError as error:
+        raise BadModelConfig(str(path), str(error)) from error
+
+
+def parse_json_object(data: bytes) -> dict[str, Any]:
+    """One JSON object in UTF-8 without duplicate keys; ValueError says what is wrong."""
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"byte {error.start} is not UTF-8") from error
+    try:
+        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"not JSON: {error.msg} at character {error.pos}") from error
+    except RecursionError as error:
+        raise ValueError("not JSON: nested too deeply") from error
+    if not isinstance(value, dict):
+        raise ValueError("its JSON is not an object")
+    return value
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"the key {key[:80]!a} stands there twice")
+        found[key] = value
+    return found
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def _published(
+    hidden: int, layers: int, heads: int, intermediate: int, *, tied: bool
+) -> Qwen3Config:
+    return Qwen3Config(
+        hidden_size=hidden,
+        num_attention_heads=heads,
+        num_key_value_heads=8,
+        intermediate_size=intermediate,
+        num_hidden_layers=layers,
+        tie_word_embeddings=tied,
+    )
+
+
+PRESETS = {
+    "0.6B": _published(1024, 28, 16, 3072, tied=True),
+    "1.7B": _published(2048, 28, 16, 6144, tied=True),
+    "4B": _published(2560, 36, 32, 9728, tied=True),
+    "8B": _published(4096, 36, 32, 12288, tied=False),
+    "14B": _published(5120, 40, 40, 17408, tied=False),
+    "32B": _published(5120, 64, 64, 25600, tied=False),
+}

@@ -1,0 +1,105 @@
+"""What decorators see and accept: names around a function, options, kinds of parameters."""
+
+import numpy as np
+import pytest
+from tests.kernels import run
+
+import tilelet.language as pl
+from tilelet.diag import UserError
+
+ROWS = 16
+X = np.arange(ROWS * 32, dtype=np.float32).reshape(ROWS, 32)
+
+
+def code_of(build) -> str:
+    with pytest.raises(UserError) as caught:
+        build()
+    return caught.value.diagnostic.code
+
+
+def build_jit(rows: int, columns: int, amount: float):
+    @pl.jit
+    def kernel(
+        x: pl.Tensor[[rows, columns], pl.FP32], out: pl.Out[pl.Tensor[[rows, columns], pl.FP32]]
+    ):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            out[:] = pl.add(x, amount)
+        return out
+
+    return kernel
+
+
+def test_jit_in_a_builder_sees_names_that_only_annotations_use() -> None:
+    result = run(build_jit(ROWS, 32, 1.0), x=X, out=np.zeros_like(X))
+    np.testing.assert_array_equal(result["out"], X + 1)
+
+
+def plain(x: pl.Tensor[[ROWS, 32], pl.FP32], out: pl.Out[pl.Tensor[[ROWS, 32], pl.FP32]]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        out[0:ROWS, :] = x
+    return out
+
+
+def test_a_module_level_function_keeps_its_modules_names() -> None:
+    ROWS = 4  # noqa: F841
+    result = run(pl.jit(plain), x=X, out=np.zeros_like(X))
+    np.testing.assert_array_equal(result["out"], X)
+
+
+def test_jit_takes_arguments_by_name() -> None:
+    kernel, out = build_jit(ROWS, 32, 1.0), np.zeros_like(X)
+    kernel(out=out, x=X)
+    np.testing.assert_array_equal(out, X + 1)
+    assert kernel.lower(X, out=out).name == "kernel"
+    assert code_of(lambda: kernel(X, ouput=out)) == "E0302"
+    assert code_of(lambda: kernel(X, out, x=X)) == "E0305"
+
+
+@pytest.mark.parametrize(
+    "decorate",
+    [pl.jit, pl.jit.incore, pl.jit.inline, pl.jit.opaque, pl.function, pl.inline],
+    ids=["jit", "jit.incore", "jit.inline", "jit.opaque", "function", "inline"],
+)
+def test_decorators_of_functions_refuse_a_class(decorate) -> None:
+    with pytest.raises(UserError) as caught:
+        decorate(type("NotAFunction", (), {}))
+    diagnostic = caught.value.diagnostic
+    assert diagnostic.code == "E0117"
+    assert diagnostic.labels[0].loc.file == __file__
+
+
+@pytest.mark.parametrize("decorate", [pl.jit, pl.jit.inline, pl.function, pl.inline])
+def test_only_plain_functions_have_a_text(decorate) -> None:
+    async def waits(x):
+        return x
+
+    for target in (waits, lambda x: x):
+        assert code_of(lambda target=target: decorate(target)) == "E0117"
+
+
+@pytest.mark.parametrize("decorate", [pl.jit, pl.jit.incore, pl.function])
+def test_unknown_options_are_not_ignored(decorate) -> None:
+    with pytest.raises(UserError, match="it has no option `fast`") as caught:
+        decorate(fast=True)
+    assert caught.value.diagnostic.labels[0].loc.file == __file__
+
+
+def test_only_plain_parameters() -> None:
+    @pl.jit
+    def starred(x: pl.Tensor, *rest):
+        return x
+
+    @pl.jit
+    def double_starred(x: pl.Tensor, **rest):
+        return x
+
+    @pl.jit
+    def keyword_only(x: pl.Tensor, *, scale):
+        return x
+
+    @pl.jit
+    def with_default(x: pl.Tensor, scale=2.0):
+        return x
+
+    for kernel in (starred, double_starred, keyword_only, with_default):
+        assert code_of(lambda kernel=kernel: kernel(X)) == "E0223"
