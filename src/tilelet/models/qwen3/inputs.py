@@ -1,9 +1,10 @@
 """Seeded inputs of the Qwen3 programs: the same numbers in every run.
 
 They are drawn so that a wrong kernel is seen: attention is peaked (scores spread by several
-units), norm weights differ from one, rope tables are real, contexts end on and beside tile
-boundaries. Outputs stay below one in magnitude: there one unit in the last place of BF16 is within
-the tolerance of a layer.
+units), in some heads so much that exponentials overflow unless the maximum is taken off; norm
+weights differ from one, rope tables are real, contexts end on and beside tile boundaries. Outputs
+and caches stay below one in magnitude: there one unit in the last place of BF16 is within the
+tolerance of a layer.
 """
 
 from __future__ import annotations
@@ -18,8 +19,12 @@ from tilelet.models.qwen3.reference import Array, rope_tables
 from tilelet.models.qwen3.shapes import DecodeShape
 from tilelet.runtime import TensorSpec
 
-# Standard deviation of queries and keys: scores then have its square.
-PEAK = 1.6
+# Standard deviations of keys, values and queries; scores have the product of keys and queries.
+KEY = 0.2
+VALUE = 0.2
+QUERY = 2.5 / KEY
+# The same of the queries of the first head of every K/V head.
+HOT_QUERY = 200 / KEY
 
 
 def _rng(name: str) -> np.random.Generator:
@@ -50,12 +55,40 @@ def weight(name: str, inputs: int, outputs: int, gain: float) -> TensorSpec:
     return TensorSpec(name, shape, pl.BF16, normal(name, shape, gain / inputs**0.5))
 
 
+def queries(name: str, rows: int, scale: float, s: DecodeShape) -> Callable[[], Array]:
+    """`[rows, hidden]`; the columns of each query head have its standard deviation x `scale`."""
+
+    def drawn() -> Array:
+        values = normal(name, (rows, s.hidden), QUERY * scale)()
+        first_heads = values.reshape(rows, s.kv_heads, -1)[:, :, : s.head_dim]
+        first_heads *= np.float32(HOT_QUERY / QUERY)
+        return values
+
+    return drawn
+
+
 def qkv_weights(s: DecodeShape) -> list[TensorSpec]:
+    square = (s.hidden, s.hidden)
     return [
-        weight("wq", s.hidden, s.hidden, PEAK),
-        weight("wk", s.hidden, s.kv_width, PEAK),
-        weight("wv", s.hidden, s.kv_width, 0.5),
+        TensorSpec("wq", square, pl.BF16, queries("wq", s.hidden, s.hidden**-0.5, s)),
+        weight("wk", s.hidden, s.kv_width, KEY),
+        weight("wv", s.hidden, s.kv_width, VALUE),
     ]
+
+
+def projections(s: DecodeShape) -> list[TensorSpec]:
+    """What `qkv_weights` make of normalised rows."""
+    kv = (s.batch, s.kv_width)
+    return [
+        TensorSpec("q_proj", (s.batch, s.hidden), pl.FP32, queries("q_proj", s.batch, 1.0, s)),
+        TensorSpec("k_proj", kv, pl.FP32, normal("k_proj", kv, KEY)),
+        TensorSpec("v_proj", kv, pl.FP32, normal("v_proj", kv, VALUE)),
+    ]
+
+
+def output_weight(s: DecodeShape) -> TensorSpec:
+    """Of about the weight of the residual, so that attention is seen in what the layer gives."""
+    return weight("wo", s.hidden, s.hidden, 1.0)
 
 
 def mlp_weights(s: DecodeShape) -> list[TensorSpec]:
@@ -71,7 +104,7 @@ def seq_lens(s: DecodeShape) -> TensorSpec:
 
     def lengths() -> Array:
         drawn = _rng("seq_lens").integers(1, s.max_seq + 1, s.batch)
-        edges = [s.max_seq, 1, s.seq_tile, s.seq_tile + 1, s.seq_tile - 1, s.max_seq - 1]
+        edges = [s.max_seq, s.seq_tile + 1, 1, s.seq_tile, s.seq_tile - 1, s.max_seq - 1]
         for i, edge in enumerate(edges[: s.batch]):
             drawn[i] = min(max(edge, 1), s.max_seq)
         return drawn.astype(np.int32)
@@ -91,6 +124,6 @@ def caches(s: DecodeShape) -> list[TensorSpec]:
     """K and V caches: read and updated in place, so they are compared as well."""
     shape = (s.cache_rows, s.head_dim)
     return [
-        TensorSpec("k_cache", shape, pl.BF16, normal("k_cache", shape, PEAK), is_output=True),
-        TensorSpec("v_cache", shape, pl.BF16, normal("v_cache", shape, 0.5), is_output=True),
+        TensorSpec("k_cache", shape, pl.BF16, normal("k_cache", shape, KEY), is_output=True),
+        TensorSpec("v_cache", shape, pl.BF16, normal("v_cache", shape, VALUE), is_output=True),
     ]

@@ -10,8 +10,16 @@ import tilelet.language as pl
 from tilelet.dtypes import DType
 
 
-def make_rmsnorm(rows: int, hidden: int, k_chunk: int, eps: float, *, faulty: bool = False):
-    """RMSNorm of `rows` rows, in two passes over the columns, `k_chunk` at a time.
+def make_rmsnorm(
+    rows: int,
+    hidden: int,
+    k_chunk: int,
+    eps: float,
+    *,
+    x_dtype: DType = pl.BF16,
+    faulty: bool = False,
+):
+    """RMSNorm of `rows` rows of `x_dtype`, in two passes over the columns, `k_chunk` at a time.
 
     `faulty` multiplies by mean(x^2) + eps instead of dividing by its square root: the mistake that
     a public program made together with its golden, kept to show that ours notices it.
@@ -24,25 +32,29 @@ def make_rmsnorm(rows: int, hidden: int, k_chunk: int, eps: float, *, faulty: bo
         return pl.recip(pl.sqrt(variance))
 
     @pl.inline
-    def unchanged(variance):
-        return variance
+    def widened(x):
+        return pl.cast(x, target_type=pl.FP32)
+
+    @pl.inline
+    def unchanged(x):
+        return x
 
     row_scale = unchanged if faulty else inverse_root
+    in_fp32 = unchanged if x_dtype is pl.FP32 else widened
 
     @pl.inline
     def rmsnorm(x, weight, out, row):
         """Normalise rows `row`... of `x` into `out` (BF16, from its row 0)."""
         square_sum = pl.full([1, rows], dtype=pl.FP32, value=0.0)
         for kb in pl.range(BLOCKS):
-            k0 = kb * k_chunk
-            x_chunk = pl.cast(pl.slice(x, [rows, k_chunk], [row, k0]), target_type=pl.FP32)
+            x_chunk = in_fp32(pl.slice(x, [rows, k_chunk], [row, kb * k_chunk]))
             chunk_sum = pl.row_sum(pl.mul(x_chunk, x_chunk))
             square_sum = pl.add(square_sum, pl.reshape(chunk_sum, [1, rows]))
         variance = pl.add(pl.mul(square_sum, HIDDEN_INV), eps)
         scale = pl.reshape(row_scale(variance), [rows, 1])
         for kb in pl.range(BLOCKS):
             k0 = kb * k_chunk
-            x_chunk = pl.cast(pl.slice(x, [rows, k_chunk], [row, k0]), target_type=pl.FP32)
+            x_chunk = in_fp32(pl.slice(x, [rows, k_chunk], [row, k0]))
             gamma = pl.slice(weight, [1, k_chunk], [0, k0])
             normed = pl.col_expand_mul(pl.row_expand_mul(x_chunk, scale), gamma)
             out = pl.assemble(out, pl.cast(normed, target_type=pl.BF16), [0, k0])
@@ -51,38 +63,184 @@ def make_rmsnorm(rows: int, hidden: int, k_chunk: int, eps: float, *, faulty: bo
     return rmsnorm
 
 
-def make_projection(rows: int, k_chunk: int, out_chunk: int, k_blocks: int):
-    """One `[rows, out_chunk]` block of `x @ w`, accumulated on chip over `k_blocks` chunks of K."""
+def make_projection(rows: int, k_chunk: int, out_chunk: int, k_blocks: int, *, stage: int = 1):
+    """One `[rows, out_chunk]` block of `x @ w`, accumulated on chip over `k_blocks` chunks of K.
+
+    With `stage` above 1 the next chunks are loaded while one is multiplied.
+    """
+
+    @pl.inline
+    def first(x, w, row, column):
+        x_chunk = pl.slice(x, [rows, k_chunk], [row, 0])
+        w_chunk = pl.slice(w, [k_chunk, out_chunk], [0, column])
+        return pl.matmul(x_chunk, w_chunk, out_dtype=pl.FP32)
+
+    @pl.inline
+    def following(acc, x, w, row, column, k0):
+        x_chunk = pl.slice(x, [rows, k_chunk], [row, k0])
+        w_chunk = pl.slice(w, [k_chunk, out_chunk], [k0, column])
+        return pl.matmul_acc(acc, x_chunk, w_chunk)
 
     @pl.inline
     def project(x, w, row, column):
+        acc = first(x, w, row, column)
+        for kb in pl.range(1, k_blocks):
+            acc = following(acc, x, w, row, column, kb * k_chunk)
+        return acc
+
+    @pl.inline
+    def project_pipelined(x, w, row, column):
+        acc = first(x, w, row, column)
+        for kb in pl.pipeline(1, k_blocks, stage=stage):
+            acc = following(acc, x, w, row, column, kb * k_chunk)
+        return acc
+
+    return project if stage == 1 else project_pipelined
+
+
+def make_two_projections(rows: int, k_chunk: int, out_chunk: int, k_blocks: int, stage: int):
+    """A block of `x @ w` and one of `x @ w2`: each chunk of `x` is loaded once for both."""
+
+    @pl.inline
+    def project_two(x, w, w2, row, column, column2):
         x_chunk = pl.slice(x, [rows, k_chunk], [row, 0])
         w_chunk = pl.slice(w, [k_chunk, out_chunk], [0, column])
         acc = pl.matmul(x_chunk, w_chunk, out_dtype=pl.FP32)
-        for kb in pl.range(1, k_blocks):
+        w2_chunk = pl.slice(w2, [k_chunk, out_chunk], [0, column2])
+        acc2 = pl.matmul(x_chunk, w2_chunk, out_dtype=pl.FP32)
+        for kb in pl.pipeline(1, k_blocks, stage=stage):
             k0 = kb * k_chunk
             x_chunk = pl.slice(x, [rows, k_chunk], [row, k0])
             w_chunk = pl.slice(w, [k_chunk, out_chunk], [k0, column])
             acc = pl.matmul_acc(acc, x_chunk, w_chunk)
-        return acc
+            w2_chunk = pl.slice(w2, [k_chunk, out_chunk], [k0, column2])
+            acc2 = pl.matmul_acc(acc2, x_chunk, w2_chunk)
+        return acc, acc2
 
-    return project
+    return project_two
 
 
-def make_rope(half: int):
-    """RoPE by halves, of rows given as two halves `[R, half]`; tables are `[1, 2 * half]`."""
+def make_split_projection(
+    name: str,
+    rows: int,
+    inner: int,
+    outputs: int,
+    split: int,
+    k_chunk: int,
+    out_chunk: int,
+    stage: int,
+):
+    """`x @ w` with the inner dimension cut into `split` parts: more, shorter, tasks.
+
+    The products of the parts come one below the other: `[split * rows, outputs]`, to be added up.
+    Each task depends only on its part of `x`, so the first can start before all of `x` is there.
+    """
+    PART = inner // split
+    if PART * split != inner or PART % k_chunk:
+        raise ValueError(f"{inner} cannot be cut into {split} parts of multiples of {k_chunk}")
+    project = make_projection(rows, k_chunk, out_chunk, PART // k_chunk, stage=stage)
+
+    @pl.inline
+    def split_projection(x, w, row):
+        parts = pl.create_tensor([split * rows, outputs], dtype=pl.FP32)
+        for part in pl.parallel(split):
+            x_part = pl.slice(x, [rows, PART], [row, part * PART])
+            for n0 in pl.parallel(0, outputs, out_chunk):
+                w_part = pl.slice(w, [PART, out_chunk], [part * PART, n0])
+                with pl.at(level=pl.Level.CORE_GROUP, name_hint=name):
+                    acc = project(x_part, w_part, 0, 0)
+                parts = pl.assemble(parts, acc, [part * rows, n0])
+        return parts
+
+    return split_projection
+
+
+def make_add_parts(rows: int, columns: int, split: int, stride: int):
+    """Adds a block of each part of a split projection; parts are `stride` rows apart."""
+
+    @pl.inline
+    def add_parts(total, parts, row, column):
+        for part in pl.range(split):
+            block = pl.slice(parts, [rows, columns], [row + part * stride, column])
+            total = pl.add(total, block)
+        return total
+
+    return add_parts
+
+
+def make_rope(half: int, rows: int = 1):
+    """RoPE by halves, of rows given as two halves `[R, half]`.
+
+    Tables are `[rows, 2 * half]`: one position for all rows, or one for each.
+    """
+    scale = pl.col_expand_mul if rows == 1 else pl.mul
 
     @pl.inline
     def rotate(lo, hi, cos, sin):
-        cos_lo = pl.slice(cos, [1, half], [0, 0])
-        cos_hi = pl.slice(cos, [1, half], [0, half])
-        sin_lo = pl.slice(sin, [1, half], [0, 0])
-        sin_hi = pl.slice(sin, [1, half], [0, half])
-        rotated_lo = pl.sub(pl.col_expand_mul(lo, cos_lo), pl.col_expand_mul(hi, sin_lo))
-        rotated_hi = pl.add(pl.col_expand_mul(hi, cos_hi), pl.col_expand_mul(lo, sin_hi))
+        cos_lo = pl.slice(cos, [rows, half], [0, 0])
+        cos_hi = pl.slice(cos, [rows, half], [0, half])
+        sin_lo = pl.slice(sin, [rows, half], [0, 0])
+        sin_hi = pl.slice(sin, [rows, half], [0, half])
+        rotated_lo = pl.sub(scale(lo, cos_lo), scale(hi, sin_lo))
+        rotated_hi = pl.add(scale(hi, cos_hi), scale(lo, sin_hi))
         return rotated_lo, rotated_hi
 
     return rotate
+
+
+def make_rope_heads(rows: int, half: int, table_rows: int = 1):
+    """RoPE of whole rows `[rows, 2 * half]`, a head or several of the same position each."""
+    rotate = make_rope(half, table_rows)
+
+    @pl.inline
+    def rotate_heads(x, cos, sin):
+        lo = pl.slice(x, [rows, half], [0, 0])
+        hi = pl.slice(x, [rows, half], [0, half])
+        rotated_lo, rotated_hi = rotate(lo, hi, cos, sin)
+        return pl.concat(rotated_lo, rotated_hi)
+
+    return rotate_heads
+
+
+def make_softmax_step():
+    """One block of online softmax.
+
+    Takes scaled scores `[R, S]` and the running maximum and sum `[R, 1]`. Gives the exponentials in
+    BF16 and the same numbers in FP32 (rounded before they are summed, so that the sum agrees with
+    what the second product sees), the factor by which what was summed so far shrinks, and the new
+    maximum and sum.
+    """
+
+    @pl.inline
+    def softmax_step(scores, mi, li):
+        mi_new = pl.maximum(mi, pl.row_max(scores))
+        alpha = pl.exp(pl.sub(mi, mi_new))
+        p = pl.cast(pl.exp(pl.row_expand_sub(scores, mi_new)), target_type=pl.BF16)
+        p_fp32 = pl.cast(p, target_type=pl.FP32)
+        li_new = pl.add(pl.mul(alpha, li), pl.row_sum(p_fp32))
+        return p, p_fp32, alpha, mi_new, li_new
+
+    return softmax_step
+
+
+def make_causal_bias(tokens: int, heads: int, keys: int):
+    """What to add to scores `[tokens * heads, keys]` so that no token sees a later one.
+
+    Row r belongs to token `r // heads`; the first token is `offset` keys after the first key. Zero
+    where the key may be seen; -1e30 per key beyond, which leaves nothing of an exponential.
+    """
+
+    @pl.inline
+    def causal_bias(offset):
+        token = pl.cast(pl.arange(offset, [1, tokens]), target_type=pl.FP32)
+        key = pl.cast(pl.arange(0, [1, keys]), target_type=pl.FP32)
+        token_rows = pl.full([tokens, heads], dtype=pl.FP32, value=0.0)
+        token_rows = pl.row_expand_add(token_rows, pl.reshape(token, [tokens, 1]))
+        key_rows = pl.col_expand(pl.full([tokens * heads, keys], dtype=pl.FP32, value=0.0), key)
+        ahead = pl.row_expand_sub(key_rows, pl.reshape(token_rows, [tokens * heads, 1]))
+        return pl.mul(pl.maximum(ahead, 0.0), -1e30)
+
+    return causal_bias
 
 
 def make_gated_silu():

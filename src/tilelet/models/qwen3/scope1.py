@@ -7,6 +7,18 @@ Versions, with their tasks at hidden 8192:
               1 + 128 + 32 = 161
   chunked     four blocks per task, K and V of a block together, longer chunks of K.
               1 + 32 + 4 = 37
+  split_accumulation
+              the cube multiplies each chunk of K into a buffer of partial products, and the vector
+              unit adds them up. For devices whose accumulator cannot stay on chip; here it moves
+              64 times the result through global memory.
+              1 + 256 + 32 = 289
+Alternatives to it, which keep the accumulator on chip:
+  wide        blocks of 256 columns, so that rows of the weights are 512 bytes long; loads overlap
+              the products; K and V share what they load; no task waits for another.
+              2 + 32 + 4 = 38
+  exchanged   the loop over K outside, over two blocks of columns inside: a chunk of the rows is
+              loaded once for 512 columns, and all tasks have work for the same time.
+              2 + 16 + 4 = 22
 """
 
 from __future__ import annotations
@@ -16,17 +28,21 @@ from typing import Any
 
 import tilelet.language as pl
 from tilelet.models.qwen3 import inputs, reference
-from tilelet.models.qwen3.pieces import make_projection, make_rmsnorm
+from tilelet.models.qwen3.pieces import make_projection, make_rmsnorm, make_two_projections
 from tilelet.models.qwen3.reference import Array
 from tilelet.models.qwen3.script import Model, main
 from tilelet.models.qwen3.shapes import DecodeShape
 from tilelet.runtime import TensorSpec
 
+# A [128, 256] block of a weight fills the cube's right buffer (64 KB).
+WIDE = {"k_chunk": 128, "q_out_chunk": 256, "kv_out_chunk": 256}
+OWN_SIZES = {"chunked": {"k_chunk": 512}, "wide": WIDE, "exchanged": WIDE}
+STAGES = 2
+
 
 def shape_for(variant: str, **sizes: Any) -> DecodeShape:
     """The sizes a variant is made for, with those in `sizes` changed."""
-    own = {"k_chunk": 512} if variant == "chunked" else {}
-    return DecodeShape(**{**own, **sizes})
+    return DecodeShape(**{**OWN_SIZES.get(variant, {}), **sizes})
 
 
 def specs(s: DecodeShape) -> list[TensorSpec]:
@@ -50,6 +66,23 @@ def golden(s: DecodeShape) -> Callable[[dict[str, Array]], None]:
     return scope1
 
 
+def make_row_tiles(s: DecodeShape, project_rows: Any):
+    """RMSNorm of a tile of rows in one task, then `project_rows`, for one tile after the other."""
+    BATCH, HIDDEN, BATCH_TILE = s.batch, s.hidden, s.batch_tile
+    rmsnorm = make_rmsnorm(BATCH_TILE, HIDDEN, s.k_chunk, s.eps)
+
+    @pl.inline
+    def row_tiles(hidden_states, input_rms_weight, wq, wk, wv, q_proj, k_proj, v_proj):
+        for b0 in pl.range(0, BATCH, BATCH_TILE):
+            normed = pl.create_tensor([BATCH_TILE, HIDDEN], dtype=pl.BF16)
+            with pl.incore():
+                normed = rmsnorm(hidden_states, input_rms_weight, normed, b0)
+            q_proj, k_proj, v_proj = project_rows(normed, wq, wk, wv, q_proj, k_proj, v_proj, b0)
+        return q_proj, k_proj, v_proj
+
+    return row_tiles
+
+
 def make_per_block(s: DecodeShape):
     BATCH_TILE, K_CHUNK, HIDDEN_BLOCKS = s.batch_tile, s.k_chunk, s.hidden_blocks
     Q_BLOCKS, Q_OUT_CHUNK = s.q_blocks, s.q_out_chunk
@@ -58,7 +91,7 @@ def make_per_block(s: DecodeShape):
     project_kv = make_projection(BATCH_TILE, K_CHUNK, KV_OUT_CHUNK, HIDDEN_BLOCKS)
 
     @pl.inline
-    def per_block(normed, wq, wk, wv, q_proj, k_proj, v_proj, b0):
+    def project_rows(normed, wq, wk, wv, q_proj, k_proj, v_proj, b0):
         for ob in pl.range(Q_BLOCKS):
             q0 = ob * Q_OUT_CHUNK
             with pl.incore():
@@ -74,7 +107,7 @@ def make_per_block(s: DecodeShape):
             v_proj = pl.assemble(v_proj, v_acc, [b0, kv0])
         return q_proj, k_proj, v_proj
 
-    return per_block
+    return make_row_tiles(s, project_rows)
 
 
 def make_chunked(s: DecodeShape):
@@ -85,7 +118,7 @@ def make_chunked(s: DecodeShape):
     project_kv = make_projection(BATCH_TILE, K_CHUNK, KV_OUT_CHUNK, HIDDEN_BLOCKS)
 
     @pl.inline
-    def chunked(normed, wq, wk, wv, q_proj, k_proj, v_proj, b0):
+    def project_rows(normed, wq, wk, wv, q_proj, k_proj, v_proj, b0):
         with pl.auto_incore():
             for ob in pl.parallel(0, Q_BLOCKS, chunk=4):
                 q0 = ob * Q_OUT_CHUNK
@@ -97,17 +130,166 @@ def make_chunked(s: DecodeShape):
                 v_proj = pl.assemble(v_proj, project_kv(normed, wv, 0, kv0), [b0, kv0])
         return q_proj, k_proj, v_proj
 
-    return chunked
+    return make_row_tiles(s, project_rows)
 
 
-VARIANTS = {"per_block": make_per_block, "chunked": make_chunked}
+def make_split_accumulation(s: DecodeShape):
+    BATCH, HIDDEN, KV_WIDTH, BATCH_TILE = s.batch, s.hidden, s.kv_width, s.batch_tile
+    K_CHUNK, HIDDEN_BLOCKS = s.k_chunk, s.hidden_blocks
+    Q_OUT_CHUNK, KV_OUT_CHUNK = s.q_out_chunk, s.kv_out_chunk
+    # Partial products of a tile of rows, one below the other.
+    PART_ROWS = HIDDEN_BLOCKS * BATCH_TILE
+    ALL_PART_ROWS = BATCH // BATCH_TILE * PART_ROWS
+    multiply_q, multiply_kv, sum_q, sum_kv = (
+        make(BATCH_TILE, K_CHUNK, width, HIDDEN_BLOCKS)
+        for make in (make_partial_products, make_partial_sum)
+        for width in (Q_OUT_CHUNK, KV_OUT_CHUNK)
+    )
+    normalise = make_normalise(s, BATCH_TILE, K_CHUNK)
+
+    @pl.inline
+    def split_accumulation(hidden_states, input_rms_weight, wq, wk, wv, q_proj, k_proj, v_proj):
+        q_partial = pl.create_tensor([ALL_PART_ROWS, HIDDEN], dtype=pl.FP32)
+        k_partial = pl.create_tensor([ALL_PART_ROWS, KV_WIDTH], dtype=pl.FP32)
+        v_partial = pl.create_tensor([ALL_PART_ROWS, KV_WIDTH], dtype=pl.FP32)
+        for b0 in pl.range(0, BATCH, BATCH_TILE):
+            part0 = b0 * HIDDEN_BLOCKS
+            normed = normalise(hidden_states, input_rms_weight, b0)
+            for q0 in pl.parallel(0, HIDDEN, Q_OUT_CHUNK):
+                q_part = pl.slice(q_partial, [PART_ROWS, Q_OUT_CHUNK], [part0, q0])
+                with pl.at(level=pl.Level.CORE_GROUP, name_hint="q_partial_products"):
+                    q_part = multiply_q(normed, wq, q_part, q0)
+                with pl.at(level=pl.Level.CORE_GROUP, name_hint="q_reduce"):
+                    q_sum = sum_q(q_part)
+                q_proj = pl.assemble(q_proj, q_sum, [b0, q0])
+            for kv0 in pl.parallel(0, KV_WIDTH, KV_OUT_CHUNK):
+                k_part = pl.slice(k_partial, [PART_ROWS, KV_OUT_CHUNK], [part0, kv0])
+                v_part = pl.slice(v_partial, [PART_ROWS, KV_OUT_CHUNK], [part0, kv0])
+                with pl.at(level=pl.Level.CORE_GROUP, name_hint="kv_partial_products"):
+                    k_part = multiply_kv(normed, wk, k_part, kv0)
+                    v_part = multiply_kv(normed, wv, v_part, kv0)
+                with pl.at(level=pl.Level.CORE_GROUP, name_hint="kv_reduce"):
+                    k_sum = sum_kv(k_part)
+                    v_sum = sum_kv(v_part)
+                k_proj = pl.assemble(k_proj, k_sum, [b0, kv0])
+                v_proj = pl.assemble(v_proj, v_sum, [b0, kv0])
+        return q_proj, k_proj, v_proj
+
+    return split_accumulation
+
+
+def make_partial_products(rows: int, k_chunk: int, out_chunk: int, k_blocks: int):
+    """The product of each chunk of K by itself, into `parts`, on the cube."""
+
+    @pl.inline
+    def multiply(x, w, parts, column):
+        for kb in pl.range(k_blocks):
+            x_chunk = pl.slice(x, [rows, k_chunk], [0, kb * k_chunk])
+            w_chunk = pl.slice(w, [k_chunk, out_chunk], [kb * k_chunk, column])
+            product = pl.matmul(x_chunk, w_chunk, out_dtype=pl.FP32)
+            parts = pl.assemble(parts, product, [kb * rows, 0])
+        return parts
+
+    return multiply
+
+
+def make_partial_sum(rows: int, k_chunk: int, out_chunk: int, k_blocks: int):
+    """The sum of all partial products, on the vector unit."""
+
+    @pl.inline
+    def add_up(parts):
+        total = pl.full([rows, out_chunk], dtype=pl.FP32, value=0.0)
+        for kb in pl.range(k_blocks):
+            total = pl.add(total, pl.slice(parts, [rows, out_chunk], [kb * rows, 0]))
+        return total
+
+    return add_up
+
+
+def make_normalise(s: DecodeShape, rows: int, columns: int):
+    """The input RMSNorm of one tile of rows, `rows` of them per task."""
+    HIDDEN, BATCH_TILE = s.hidden, s.batch_tile
+    rmsnorm = make_rmsnorm(rows, HIDDEN, columns, s.eps)
+
+    @pl.inline
+    def normalise(hidden_states, input_rms_weight, b0):
+        normed = pl.create_tensor([BATCH_TILE, HIDDEN], dtype=pl.BF16)
+        for r0 in pl.parallel(0, BATCH_TILE, rows):
+            part = pl.create_tensor([rows, HIDDEN], dtype=pl.BF16)
+            with pl.at(level=pl.Level.CORE_GROUP, name_hint="input_rmsnorm"):
+                part = rmsnorm(hidden_states, input_rms_weight, part, b0 + r0)
+            normed = pl.assemble(normed, part, [r0, 0])
+        return normed
+
+    return normalise
+
+
+def make_wide(s: DecodeShape):
+    BATCH, HIDDEN, KV_WIDTH, BATCH_TILE = s.batch, s.hidden, s.kv_width, s.batch_tile
+    Q_OUT_CHUNK, KV_OUT_CHUNK = s.q_out_chunk, s.kv_out_chunk
+    normalise = make_normalise(s, s.part("batch_tile", "norm_rows"), s.part("hidden", "norm_chunk"))
+    project_q = make_projection(BATCH_TILE, s.k_chunk, Q_OUT_CHUNK, s.hidden_blocks, stage=STAGES)
+    project_kv = make_two_projections(BATCH_TILE, s.k_chunk, KV_OUT_CHUNK, s.hidden_blocks, STAGES)
+
+    @pl.inline
+    def wide(hidden_states, input_rms_weight, wq, wk, wv, q_proj, k_proj, v_proj):
+        for b0 in pl.parallel(0, BATCH, BATCH_TILE):
+            normed = normalise(hidden_states, input_rms_weight, b0)
+            for kv0 in pl.parallel(0, KV_WIDTH, KV_OUT_CHUNK):
+                with pl.at(level=pl.Level.CORE_GROUP, name_hint="kv_projection"):
+                    k_acc, v_acc = project_kv(normed, wk, wv, 0, kv0, kv0)
+                k_proj = pl.assemble(k_proj, k_acc, [b0, kv0])
+                v_proj = pl.assemble(v_proj, v_acc, [b0, kv0])
+            for q0 in pl.parallel(0, HIDDEN, Q_OUT_CHUNK):
+                with pl.at(level=pl.Level.CORE_GROUP, name_hint="q_projection"):
+                    q_acc = project_q(normed, wq, 0, q0)
+                q_proj = pl.assemble(q_proj, q_acc, [b0, q0])
+        return q_proj, k_proj, v_proj
+
+    return wide
+
+
+def make_exchanged(s: DecodeShape):
+    BATCH, HIDDEN, KV_WIDTH, BATCH_TILE = s.batch, s.hidden, s.kv_width, s.batch_tile
+    Q_OUT_CHUNK, KV_OUT_CHUNK = s.q_out_chunk, s.kv_out_chunk
+    normalise = make_normalise(s, s.part("batch_tile", "norm_rows"), s.part("hidden", "norm_chunk"))
+    project_q, project_kv = (
+        make_two_projections(BATCH_TILE, s.k_chunk, width, s.hidden_blocks, STAGES)
+        for width in (Q_OUT_CHUNK, KV_OUT_CHUNK)
+    )
+
+    @pl.inline
+    def exchanged(hidden_states, input_rms_weight, wq, wk, wv, q_proj, k_proj, v_proj):
+        for b0 in pl.parallel(0, BATCH, BATCH_TILE):
+            normed = normalise(hidden_states, input_rms_weight, b0)
+            for kv0 in pl.parallel(0, KV_WIDTH, KV_OUT_CHUNK):
+                with pl.at(level=pl.Level.CORE_GROUP, name_hint="kv_projection"):
+                    k_acc, v_acc = project_kv(normed, wk, wv, 0, kv0, kv0)
+                k_proj = pl.assemble(k_proj, k_acc, [b0, kv0])
+                v_proj = pl.assemble(v_proj, v_acc, [b0, kv0])
+            for q0 in pl.parallel(0, HIDDEN, 2 * Q_OUT_CHUNK):
+                with pl.at(level=pl.Level.CORE_GROUP, name_hint="q_projection"):
+                    left, right = project_q(normed, wq, wq, 0, q0, q0 + Q_OUT_CHUNK)
+                q_proj = pl.assemble(q_proj, left, [b0, q0])
+                q_proj = pl.assemble(q_proj, right, [b0, q0 + Q_OUT_CHUNK])
+        return q_proj, k_proj, v_proj
+
+    return exchanged
+
+
+VARIANTS = {
+    "per_block": make_per_block,
+    "chunked": make_chunked,
+    "split_accumulation": make_split_accumulation,
+    "wide": make_wide,
+    "exchanged": make_exchanged,
+}
 
 
 def build_scope1(variant: str = "per_block", **sizes: Any):
     """The program, with any size of `DecodeShape` changed by name."""
     s = shape_for(variant, **sizes)
-    BATCH, HIDDEN, KV_WIDTH, BATCH_TILE = s.batch, s.hidden, s.kv_width, s.batch_tile
-    rmsnorm = make_rmsnorm(BATCH_TILE, HIDDEN, s.k_chunk, s.eps)
+    BATCH, HIDDEN, KV_WIDTH = s.batch, s.hidden, s.kv_width
     project_all = VARIANTS[variant](s)
 
     @pl.program
@@ -124,17 +306,31 @@ def build_scope1(variant: str = "per_block", **sizes: Any):
             k_proj: pl.Tensor[[BATCH, KV_WIDTH], pl.FP32],
             v_proj: pl.Tensor[[BATCH, KV_WIDTH], pl.FP32],
         ):
-            for b0 in pl.range(0, BATCH, BATCH_TILE):
-                normed = pl.create_tensor([BATCH_TILE, HIDDEN], dtype=pl.BF16)
-                with pl.incore():
-                    normed = rmsnorm(hidden_states, input_rms_weight, normed, b0)
-                q_proj, k_proj, v_proj = project_all(normed, wq, wk, wv, q_proj, k_proj, v_proj, b0)
+            q_proj, k_proj, v_proj = project_all(
+                hidden_states, input_rms_weight, wq, wk, wv, q_proj, k_proj, v_proj
+            )
             return q_proj, k_proj, v_proj
 
     return Qwen3Scope1
 
 
-MODEL = Model("scope1", tuple(VARIANTS), build_scope1, shape_for, specs, golden, tolerance=1e-3)
+MODEL = Model(
+    name="scope1",
+    about="input RMSNorm and Q/K/V projections of a decode layer",
+    variants={
+        "per_block": "one task per output block, K and V apart",
+        "chunked": "four blocks per task, K and V together",
+        "split_accumulation": "cube products into global memory, added up by the vector unit",
+        "wide": "accumulators on chip, rows of 512 bytes, loads overlapping products",
+        "exchanged": "as wide, with the loop over K outside the one over columns",
+    },
+    build=build_scope1,
+    shape_for=shape_for,
+    specs=specs,
+    golden=golden,
+    tolerance=1e-3,
+)
+
 
 if __name__ == "__main__":
     raise SystemExit(main(MODEL))

@@ -3,8 +3,12 @@
 Run it:   python -m tilelet.models.qwen3.scope2 --max-seq 512 -p a2a3sim
 
 Versions:
-  staged   as first written: four tasks per block of context, each handing its result to the next
-           through global memory; eight query heads are padded to sixteen cube rows.
+  staged         as first written: four tasks per block of context, each handing its result to the
+                 next through global memory; eight query heads are padded to sixteen cube rows.
+  fused          one task per sequence and K/V head: scores, exponentials and partial outputs never
+                 become tensors. Batch 16 with 8 K/V heads: 128 tasks, whatever the context.
+  padding_free   one task per sequence and two K/V heads, whose query heads share a tile: all
+                 sixteen rows are wanted. 64 tasks.
 """
 
 from __future__ import annotations
@@ -16,31 +20,33 @@ import numpy as np
 
 import tilelet.language as pl
 from tilelet.models.qwen3 import inputs, reference
-from tilelet.models.qwen3.pieces import make_rope
+from tilelet.models.qwen3.attention import (
+    make_cache_update,
+    make_one_kv_head,
+    make_staged_group,
+    make_two_kv_heads,
+)
 from tilelet.models.qwen3.reference import Array
 from tilelet.models.qwen3.script import Model, main
 from tilelet.models.qwen3.shapes import DecodeShape
 from tilelet.runtime import TensorSpec
 
-# Below every score; finite, so that the difference of two of them is no NaN.
-LOWEST = -1e30
+# Keys and values of two blocks must fit into the cube's L1 (512 KB): one in use, one being loaded.
+OWN_SIZES = {"fused": {"seq_tile": 512}, "padding_free": {"seq_tile": 256}}
 
 
 def shape_for(variant: str, **sizes: Any) -> DecodeShape:
     """The sizes a variant is made for, with those in `sizes` changed."""
-    return DecodeShape(**sizes)
+    return DecodeShape(**{**OWN_SIZES.get(variant, {}), **sizes})
 
 
 def specs(s: DecodeShape) -> list[TensorSpec]:
-    q, kv = (s.batch, s.hidden), (s.batch, s.kv_width)
     return [
-        TensorSpec("q_proj", q, pl.FP32, inputs.normal("q_proj", q, inputs.PEAK)),
-        TensorSpec("k_proj", kv, pl.FP32, inputs.normal("k_proj", kv, inputs.PEAK)),
-        TensorSpec("v_proj", kv, pl.FP32, inputs.normal("v_proj", kv, 0.5)),
+        *inputs.projections(s),
         inputs.seq_lens(s),
         *inputs.rope(s),
         *inputs.caches(s),
-        TensorSpec("attn_out", q, pl.BF16, is_output=True),
+        TensorSpec("attn_out", (s.batch, s.hidden), pl.BF16, is_output=True),
     ]
 
 
@@ -78,9 +84,9 @@ def attention_output(
 
 def make_staged(s: DecodeShape):
     BATCH, HIDDEN, KV_HEADS, MAX_SEQ = s.batch, s.hidden, s.kv_heads, s.max_seq
-    HEAD_DIM, HALF, SEQ_TILE = s.head_dim, s.head_dim // 2, s.seq_tile
+    HEAD_DIM, SEQ_TILE = s.head_dim, s.seq_tile
     Q_PER_KV, Q_GROUPS = s.q_per_kv, s.q_groups
-    rotate = make_rope(HALF)
+    update_cache = make_cache_update(s)
     attend_group = make_staged_group(s)
 
     @pl.inline
@@ -93,22 +99,10 @@ def make_staged(s: DecodeShape):
             sin = pl.slice(rope_sin, [1, HEAD_DIM], [pos, 0])
 
             for ki in pl.range(KV_HEADS):
-                kv_col = ki * HEAD_DIM
                 cache_row = b * KV_HEADS * MAX_SEQ + ki * MAX_SEQ + pos
-                with pl.incore():
-                    k_lo = pl.slice(k_proj, [1, HALF], [b, kv_col])
-                    k_hi = pl.slice(k_proj, [1, HALF], [b, kv_col + HALF])
-                    rot_lo, rot_hi = rotate(k_lo, k_hi, cos, sin)
-                    k_cache = pl.assemble(
-                        k_cache, pl.cast(rot_lo, target_type=pl.BF16), [cache_row, 0]
-                    )
-                    k_cache = pl.assemble(
-                        k_cache, pl.cast(rot_hi, target_type=pl.BF16), [cache_row, HALF]
-                    )
-                    v_row = pl.slice(v_proj, [1, HEAD_DIM], [b, kv_col])
-                    v_cache = pl.assemble(
-                        v_cache, pl.cast(v_row, target_type=pl.BF16), [cache_row, 0]
-                    )
+                k_cache, v_cache = update_cache(
+                    k_proj, v_proj, cos, sin, k_cache, v_cache, b, ki * HEAD_DIM, cache_row
+                )
 
             attn_row = pl.create_tensor([1, HIDDEN], dtype=pl.BF16)
             for gi in pl.parallel(0, KV_HEADS * Q_GROUPS):
@@ -125,87 +119,73 @@ def make_staged(s: DecodeShape):
     return staged
 
 
-def make_staged_group(s: DecodeShape):
-    """Attention of one group of query heads of one sequence."""
-    HEAD_DIM, HALF, SEQ_TILE = s.head_dim, s.head_dim // 2, s.seq_tile
-    Q_HEAD_BATCH, Q_HEAD_PAD = s.q_head_batch, s.q_head_pad
-    PAD_ROWS = Q_HEAD_PAD - Q_HEAD_BATCH
-    ATTN_SCALE = HEAD_DIM**-0.5
-    rotate = make_rope(HALF)
+def make_fused(s: DecodeShape):
+    HEAD_DIM, MAX_SEQ = s.head_dim, s.max_seq
+    attend = make_one_kv_head(s)
 
     @pl.inline
-    def attend_group(
-        q_proj, cos, sin, k_cache, v_cache, attn_row, b, first_head, cache_row0, ctx_len, ctx_blocks
-    ):
-        q_padded = pl.create_tensor([Q_HEAD_PAD, HEAD_DIM], dtype=pl.BF16)
-        with pl.incore():
-            for qi in pl.range(Q_HEAD_BATCH):
-                q_col = (first_head + qi) * HEAD_DIM
-                q_lo = pl.slice(q_proj, [1, HALF], [b, q_col])
-                q_hi = pl.slice(q_proj, [1, HALF], [b, q_col + HALF])
-                rot_lo, rot_hi = rotate(q_lo, q_hi, cos, sin)
-                q_padded = pl.assemble(q_padded, pl.cast(rot_lo, target_type=pl.BF16), [qi, 0])
-                q_padded = pl.assemble(q_padded, pl.cast(rot_hi, target_type=pl.BF16), [qi, HALF])
-            q_zero = pl.full([PAD_ROWS, HEAD_DIM], dtype=pl.FP32, value=0.0)
-            q_padded = pl.assemble(
-                q_padded, pl.cast(q_zero, target_type=pl.BF16), [Q_HEAD_BATCH, 0]
+    def attention_task(q_rows, k_new, v_new, cos, sin, k_cache, v_cache, head, pos):
+        k_rows = pl.slice(k_cache, [MAX_SEQ, HEAD_DIM], [head * MAX_SEQ, 0])
+        v_rows = pl.slice(v_cache, [MAX_SEQ, HEAD_DIM], [head * MAX_SEQ, 0])
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="decode_attention"):
+            context, k_rows, v_rows = attend(q_rows, k_new, v_new, cos, sin, k_rows, v_rows, pos)
+        return context
+
+    return make_attention_tasks(s, 1, attention_task)
+
+
+def make_padding_free(s: DecodeShape):
+    HEAD_DIM, MAX_SEQ = s.head_dim, s.max_seq
+    attend = make_two_kv_heads(s)
+
+    @pl.inline
+    def attention_task(q_rows, k_new, v_new, cos, sin, k_cache, v_cache, head, pos):
+        k_first = pl.slice(k_cache, [MAX_SEQ, HEAD_DIM], [head * MAX_SEQ, 0])
+        k_second = pl.slice(k_cache, [MAX_SEQ, HEAD_DIM], [(head + 1) * MAX_SEQ, 0])
+        v_first = pl.slice(v_cache, [MAX_SEQ, HEAD_DIM], [head * MAX_SEQ, 0])
+        v_second = pl.slice(v_cache, [MAX_SEQ, HEAD_DIM], [(head + 1) * MAX_SEQ, 0])
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="decode_attention"):
+            context, k_first, k_second, v_first, v_second = attend(
+                q_rows, k_new, v_new, cos, sin, k_first, k_second, v_first, v_second, pos
             )
-        with pl.incore():
-            oi = pl.full([Q_HEAD_BATCH, HEAD_DIM], dtype=pl.FP32, value=0.0)
-            li = pl.reshape(pl.full([1, Q_HEAD_BATCH], dtype=pl.FP32, value=0.0), [Q_HEAD_BATCH, 1])
-            mi = pl.reshape(
-                pl.full([1, Q_HEAD_BATCH], dtype=pl.FP32, value=LOWEST), [Q_HEAD_BATCH, 1]
-            )
+        return context
 
-        for sb in pl.range(ctx_blocks):
-            s0 = sb * SEQ_TILE
-            valid_len = pl.min(SEQ_TILE, ctx_len - s0)
-            row0 = cache_row0 + s0
-            raw_scores_pad = pl.create_tensor([Q_HEAD_PAD, SEQ_TILE], dtype=pl.FP32)
-            with pl.incore():
-                k_tile = pl.slice(k_cache, [SEQ_TILE, HEAD_DIM], [row0, 0])
-                raw = pl.matmul(q_padded, k_tile, b_trans=True, out_dtype=pl.FP32)
-                raw_scores_pad = pl.assemble(raw_scores_pad, raw, [0, 0])
-            exp_padded = pl.create_tensor([Q_HEAD_PAD, SEQ_TILE], dtype=pl.BF16)
-            with pl.incore():
-                known = pl.slice(
-                    raw_scores_pad, [Q_HEAD_BATCH, SEQ_TILE], [0, 0],
-                    valid_shape=[Q_HEAD_BATCH, valid_len],
-                )  # fmt: skip
-                scores = pl.mul(pl.fillpad(known, pad_value=pl.PadValue.min), ATTN_SCALE)
-                cur_mi = pl.row_max(scores)
-                exp_bf16 = pl.cast(pl.exp(pl.row_expand_sub(scores, cur_mi)), target_type=pl.BF16)
-                cur_li = pl.row_sum(pl.cast(exp_bf16, target_type=pl.FP32))
-                exp_padded = pl.assemble(exp_padded, exp_bf16, [0, 0])
-                exp_zero = pl.full([PAD_ROWS, SEQ_TILE], dtype=pl.FP32, value=0.0)
-                exp_padded = pl.assemble(
-                    exp_padded, pl.cast(exp_zero, target_type=pl.BF16), [Q_HEAD_BATCH, 0]
+    return make_attention_tasks(s, 2, attention_task)
+
+
+def make_attention_tasks(s: DecodeShape, kv_heads: int, attention_task: Any):
+    """One task per sequence and `kv_heads` K/V heads, each on its own windows of everything."""
+    BATCH, KV_HEADS, HEADS, HEAD_DIM = s.batch, s.kv_heads, s.heads, s.head_dim
+    Q_ROWS = kv_heads * s.q_per_kv
+    if KV_HEADS % kv_heads:
+        raise ValueError(f"kv_heads {KV_HEADS} is not a multiple of {kv_heads}")
+
+    @pl.inline
+    def attention(q_proj, k_proj, v_proj, seq_lens, rope_cos, rope_sin, k_cache, v_cache, attn_out):
+        q_heads = pl.reshape(q_proj, [BATCH * HEADS, HEAD_DIM])
+        k_heads = pl.reshape(k_proj, [BATCH * KV_HEADS, HEAD_DIM])
+        v_heads = pl.reshape(v_proj, [BATCH * KV_HEADS, HEAD_DIM])
+        out_heads = pl.reshape(attn_out, [BATCH * HEADS, HEAD_DIM])
+        for b in pl.parallel(BATCH):
+            pos = pl.read(seq_lens, [b]) - 1
+            cos = pl.slice(rope_cos, [1, HEAD_DIM], [pos, 0])
+            sin = pl.slice(rope_sin, [1, HEAD_DIM], [pos, 0])
+            for ki in pl.parallel(0, KV_HEADS, kv_heads):
+                head = b * KV_HEADS + ki
+                first_row = head // kv_heads * Q_ROWS
+                q_rows = pl.slice(q_heads, [Q_ROWS, HEAD_DIM], [first_row, 0])
+                k_new = pl.slice(k_heads, [kv_heads, HEAD_DIM], [head, 0])
+                v_new = pl.slice(v_heads, [kv_heads, HEAD_DIM], [head, 0])
+                context = attention_task(
+                    q_rows, k_new, v_new, cos, sin, k_cache, v_cache, head, pos
                 )
-            oi_tmp_pad = pl.create_tensor([Q_HEAD_PAD, HEAD_DIM], dtype=pl.FP32)
-            with pl.incore():
-                v_tile = pl.slice(v_cache, [SEQ_TILE, HEAD_DIM], [row0, 0])
-                oi_tmp_pad = pl.assemble(
-                    oi_tmp_pad, pl.matmul(exp_padded, v_tile, out_dtype=pl.FP32), [0, 0]
-                )
-            with pl.incore():
-                oi_tmp = pl.slice(oi_tmp_pad, [Q_HEAD_BATCH, HEAD_DIM], [0, 0])
-                mi_new = pl.maximum(mi, cur_mi)
-                alpha = pl.exp(pl.sub(mi, mi_new))
-                beta = pl.exp(pl.sub(cur_mi, mi_new))
-                li = pl.add(pl.mul(alpha, li), pl.mul(beta, cur_li))
-                oi = pl.add(pl.row_expand_mul(oi, alpha), pl.row_expand_mul(oi_tmp, beta))
-                mi = mi_new
+                out_heads = pl.assemble(out_heads, context, [first_row, 0])
+        return k_cache, v_cache, attn_out
 
-        with pl.incore():
-            context = pl.cast(pl.row_expand_div(oi, li), target_type=pl.BF16)
-            flat = pl.reshape(context, [1, Q_HEAD_BATCH * HEAD_DIM])
-            attn_row = pl.assemble(attn_row, flat, [0, first_head * HEAD_DIM])
-        return attn_row  # noqa: RET504 - a scope cannot hold the `return`
-
-    return attend_group
+    return attention
 
 
-VARIANTS = {"staged": make_staged}
+VARIANTS = {"staged": make_staged, "fused": make_fused, "padding_free": make_padding_free}
 
 
 def build_scope2(variant: str = "staged", **sizes: Any):
@@ -238,7 +218,21 @@ def build_scope2(variant: str = "staged", **sizes: Any):
     return Qwen3Scope2
 
 
-MODEL = Model("scope2", tuple(VARIANTS), build_scope2, shape_for, specs, golden, tolerance=3e-3)
+MODEL = Model(
+    name="scope2",
+    about="RoPE, cache update and attention of a decode layer",
+    variants={
+        "staged": "four tasks per block of context, results through global memory",
+        "fused": "one task per sequence and K/V head",
+        "padding_free": "one task per sequence and two K/V heads, no cube row wasted",
+    },
+    build=build_scope2,
+    shape_for=shape_for,
+    specs=specs,
+    golden=golden,
+    tolerance=3e-3,
+)
+
 
 if __name__ == "__main__":
     raise SystemExit(main(MODEL))

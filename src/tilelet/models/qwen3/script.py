@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,17 +19,23 @@ PLATFORMS = ("a2a3sim", "a2a3", "a5sim", "a5")
 class Model:
     """One program in its variants.
 
+    about says in one line what it is, variants the same of each variant; the first is the default.
     build(variant, **sizes) makes the program, shape_for(variant, **sizes) tells its sizes;
     specs(shape) are its inputs, golden(shape) computes what must come out.
     """
 
     name: str
-    variants: tuple[str, ...]
+    about: str
+    variants: Mapping[str, str]
     build: Callable[..., Any]
     shape_for: Callable[..., DecodeShape]
-    specs: Callable[[DecodeShape], list[TensorSpec]]
-    golden: Callable[[DecodeShape], Callable[[dict[str, Array]], None]]
+    specs: Callable[[Any], list[TensorSpec]]
+    golden: Callable[[Any], Callable[[dict[str, Array]], None]]
     tolerance: float
+
+    @property
+    def default(self) -> str:
+        return next(iter(self.variants))
 
     def run(
         self,
@@ -53,12 +59,12 @@ class Model:
 
 def main(model: Model, argv: Sequence[str] | None = None) -> int:
     """Run `model` as the command line says; every size is an option."""
-    parser = argparse.ArgumentParser(description=f"Qwen3 {model.name}")
-    parser.add_argument("--variant", choices=model.variants, default=model.variants[0])
+    parser = argparse.ArgumentParser(description=model.about)
+    parser.add_argument("--variant", choices=list(model.variants), default=model.default)
     parser.add_argument("-p", "--platform", choices=PLATFORMS, default=PLATFORMS[0])
     parser.add_argument("-d", "--device", type=int, default=0)
     parser.add_argument("--enable-profiling", action="store_true")
-    sizes = [f.name for f in dataclasses.fields(DecodeShape)]
+    sizes = [f.name for f in dataclasses.fields(model.shape_for(model.default))]
     for name in sizes:
         kind = float if name == "eps" else int
         parser.add_argument(f"--{name.replace('_', '-')}", type=kind)

@@ -1,4 +1,4 @@
-"""Sizes of a Qwen3 decode layer, and of the tiles it is cut into.
+"""Sizes of a Qwen3 layer, and of the tiles it is cut into.
 
 The defaults are Qwen3-32B as the programs of April 2026 use it: `hidden` is heads x head_dim, so
 that `wq` and `wo` are square. Tests pass smaller numbers; nothing may be a module constant.
@@ -31,6 +31,19 @@ class DecodeShape:
     q_head_batch: int = 8
     q_head_pad: int = 16
 
+    # Only the tuned variants look at these, and check them themselves.
+    # Rows and columns of an RMSNorm task: eight FP32 numbers are the smallest vector on chip.
+    norm_rows: int = 8
+    norm_chunk: int = 1024
+    # Hidden columns of a step of the projections that rotate at once.
+    rope_k_chunk: int = 256
+    # Parts that the inner dimension of the output and down projections is cut into, so that there
+    # are tasks enough for all cores.
+    out_split: int = 2
+    down_split: int = 4
+    # Columns of a task that adds the parts up.
+    sum_chunk: int = 512
+
     def __post_init__(self) -> None:
         for whole, part in (
             ("batch", "batch_tile"),
@@ -40,7 +53,18 @@ class DecodeShape:
             ("intermediate", "mlp_out_chunk"),
             ("max_seq", "seq_tile"),
         ):
-            _must_divide(whole, getattr(self, whole), part, getattr(self, part))
+            self.count(whole, part)
+
+    def count(self, whole: str, part: str) -> int:
+        """How many `part`s make a `whole`; both are names of sizes."""
+        sizes: tuple[int, int] = getattr(self, whole), getattr(self, part)
+        _must_divide(whole, sizes[0], part, sizes[1])
+        return sizes[0] // sizes[1]
+
+    def part(self, whole: str, part: str) -> int:
+        """The size `part`, which must divide the size `whole`."""
+        self.count(whole, part)
+        return getattr(self, part)
 
     @property
     def kv_width(self) -> int:
@@ -49,20 +73,23 @@ class DecodeShape:
     @property
     def heads(self) -> int:
         """Query heads: the April programs have as many as fit into `hidden`."""
-        _must_divide("hidden", self.hidden, "head_dim", self.head_dim)
-        return self.hidden // self.head_dim
+        return self.count("hidden", "head_dim")
 
     @property
     def q_per_kv(self) -> int:
         """Query heads that share one K/V head."""
-        _must_divide("heads", self.heads, "kv_heads", self.kv_heads)
-        return self.heads // self.kv_heads
+        return self.count("heads", "kv_heads")
 
     @property
     def q_groups(self) -> int:
         """Groups of `q_head_batch` query heads per K/V head."""
-        _must_divide("q_per_kv", self.q_per_kv, "q_head_batch", self.q_head_batch)
-        return self.q_per_kv // self.q_head_batch
+        return self.count("q_per_kv", "q_head_batch")
+
+    @property
+    def q_vector_rows(self) -> int:
+        """Rows of a group on the vector unit: its heads, in eights if padding gives them."""
+        eights = -(-self.q_head_batch // 8) * 8
+        return eights if eights < self.q_head_pad else self.q_head_batch
 
     @property
     def cache_rows(self) -> int:
@@ -84,6 +111,31 @@ class DecodeShape:
     @property
     def mlp_blocks(self) -> int:
         return self.intermediate // self.mlp_out_chunk
+
+
+@dataclass(frozen=True)
+class PrefillShape(DecodeShape):
+    """Sizes of a prefill layer, which works on tiles of tokens of one sequence.
+
+    tok_tile   tokens that are worked on together
+    tok_rows   rows of their tiles on chip: the cube wants sixteen or a multiple; rows that are no
+               tokens are not valid
+    attn_tile  tokens of a tile of queries (tuned), which has a row per token and query head
+    span       tokens for which all stages run before the next ones (tuned): each weight is read
+               once per span, and what the stages hand on is kept for so many tokens
+    """
+
+    tok_tile: int = 4
+    tok_rows: int = 16
+    attn_tile: int = 8
+    span: int = 512
+    q_head_batch: int = 4
+    batch_tile: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.tok_tile <= self.tok_rows:
+            raise ValueError(f"tok_tile {self.tok_tile} is not in 1..tok_rows {self.tok_rows}")
 
 
 def _must_divide(whole: str, whole_size: int, part: str, part_size: int) -> None:

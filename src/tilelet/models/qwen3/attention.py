@@ -1,0 +1,275 @@
+"""Attention of one new token over a K/V cache: the kernels that scope 2 and the decode layers use.
+
+  staged    four tasks per block of context, as first written
+  cached    one task per sequence and K/V head, nothing goes through global memory in between
+  one       the same, and the task rotates queries and key and updates the caches as well
+  two       the same for two K/V heads, whose query heads fill all rows of the cube's tiles
+
+The new token's key and value are not read back from the cache: `one` and `two` start their running
+maximum, sum and output from it, and walk over the cached context before it.
+"""
+
+from __future__ import annotations
+
+import tilelet.language as pl
+from tilelet.models.qwen3.pieces import make_rope, make_rope_heads, make_softmax_step
+from tilelet.models.qwen3.shapes import DecodeShape
+
+# Below every score; finite, so that the difference of two of them is no NaN.
+LOWEST = -1e30
+STAGES = 2
+
+
+def make_cache_update(s: DecodeShape):
+    """The new key, rotated, and value of one K/V head into their cache rows, in a task."""
+    HEAD_DIM, HALF = s.head_dim, s.head_dim // 2
+    rotate = make_rope(HALF)
+
+    @pl.inline
+    def update_cache(k_proj, v_proj, cos, sin, k_cache, v_cache, row, kv_col, cache_row):
+        with pl.incore():
+            k_lo = pl.slice(k_proj, [1, HALF], [row, kv_col])
+            k_hi = pl.slice(k_proj, [1, HALF], [row, kv_col + HALF])
+            rot_lo, rot_hi = rotate(k_lo, k_hi, cos, sin)
+            k_cache = pl.assemble(k_cache, pl.cast(rot_lo, target_type=pl.BF16), [cache_row, 0])
+            k_cache = pl.assemble(k_cache, pl.cast(rot_hi, target_type=pl.BF16), [cache_row, HALF])
+            v_row = pl.slice(v_proj, [1, HEAD_DIM], [row, kv_col])
+            v_cache = pl.assemble(v_cache, pl.cast(v_row, target_type=pl.BF16), [cache_row, 0])
+        return k_cache, v_cache
+
+    return update_cache
+
+
+def make_staged_group(s: DecodeShape):
+    """Attention of one group of query heads of one sequence."""
+    HEAD_DIM, HALF, SEQ_TILE = s.head_dim, s.head_dim // 2, s.seq_tile
+    Q_HEAD_BATCH, Q_HEAD_PAD = s.q_head_batch, s.q_head_pad
+    ROWS = s.q_vector_rows
+    ATTN_SCALE = HEAD_DIM**-0.5
+    rotate = make_rope(HALF)
+
+    @pl.inline
+    def all_rows(context):
+        return context
+
+    @pl.inline
+    def first_rows(context):
+        return pl.slice(context, [Q_HEAD_BATCH, HEAD_DIM], [0, 0])
+
+    heads_of = all_rows if ROWS == Q_HEAD_BATCH else first_rows
+
+    @pl.inline
+    def attend_group(
+        q_proj, cos, sin, k_cache, v_cache, attn_row, b, first_head, cache_row0, ctx_len, ctx_blocks
+    ):
+        q_padded = pl.create_tensor([Q_HEAD_PAD, HEAD_DIM], dtype=pl.BF16)
+        with pl.incore():
+            for qi in pl.range(Q_HEAD_BATCH):
+                q_col = (first_head + qi) * HEAD_DIM
+                q_lo = pl.slice(q_proj, [1, HALF], [b, q_col])
+                q_hi = pl.slice(q_proj, [1, HALF], [b, q_col + HALF])
+                rot_lo, rot_hi = rotate(q_lo, q_hi, cos, sin)
+                q_padded = pl.assemble(q_padded, pl.cast(rot_lo, target_type=pl.BF16), [qi, 0])
+                q_padded = pl.assemble(q_padded, pl.cast(rot_hi, target_type=pl.BF16), [qi, HALF])
+            q_zero = pl.full([Q_HEAD_PAD - Q_HEAD_BATCH, HEAD_DIM], dtype=pl.FP32, value=0.0)
+            q_padded = pl.assemble(
+                q_padded, pl.cast(q_zero, target_type=pl.BF16), [Q_HEAD_BATCH, 0]
+            )
+        with pl.incore():
+            oi = pl.full([ROWS, HEAD_DIM], dtype=pl.FP32, value=0.0)
+            li = pl.reshape(pl.full([1, ROWS], dtype=pl.FP32, value=0.0), [ROWS, 1])
+            mi = pl.reshape(pl.full([1, ROWS], dtype=pl.FP32, value=LOWEST), [ROWS, 1])
+
+        for sb in pl.range(ctx_blocks):
+            s0 = sb * SEQ_TILE
+            valid_len = pl.min(SEQ_TILE, ctx_len - s0)
+            row0 = cache_row0 + s0
+            raw_scores_pad = pl.create_tensor([Q_HEAD_PAD, SEQ_TILE], dtype=pl.FP32)
+            with pl.incore():
+                k_tile = pl.slice(
+                    k_cache, [SEQ_TILE, HEAD_DIM], [row0, 0], valid_shape=[valid_len, HEAD_DIM]
+                )
+                raw = pl.matmul(q_padded, k_tile, b_trans=True, out_dtype=pl.FP32)
+                raw_scores_pad = pl.assemble(raw_scores_pad, raw, [0, 0])
+            exp_padded = pl.create_tensor([Q_HEAD_PAD, SEQ_TILE], dtype=pl.BF16)
+            with pl.incore():
+                known = pl.slice(
+                    raw_scores_pad, [ROWS, SEQ_TILE], [0, 0], valid_shape=[ROWS, valid_len],
+                )  # fmt: skip
+                scores = pl.mul(pl.fillpad(known, pad_value=pl.PadValue.min), ATTN_SCALE)
+                cur_mi = pl.row_max(scores)
+                exp_bf16 = pl.cast(pl.exp(pl.row_expand_sub(scores, cur_mi)), target_type=pl.BF16)
+                cur_li = pl.row_sum(pl.cast(exp_bf16, target_type=pl.FP32))
+                exp_padded = pl.assemble(exp_padded, exp_bf16, [0, 0])
+                exp_zero = pl.full([Q_HEAD_PAD - ROWS, SEQ_TILE], dtype=pl.FP32, value=0.0)
+                exp_padded = pl.assemble(
+                    exp_padded, pl.cast(exp_zero, target_type=pl.BF16), [ROWS, 0]
+                )
+            oi_tmp_pad = pl.create_tensor([Q_HEAD_PAD, HEAD_DIM], dtype=pl.FP32)
+            with pl.incore():
+                v_tile = pl.slice(
+                    v_cache, [SEQ_TILE, HEAD_DIM], [row0, 0], valid_shape=[valid_len, HEAD_DIM]
+                )
+                oi_tmp_pad = pl.assemble(
+                    oi_tmp_pad, pl.matmul(exp_padded, v_tile, out_dtype=pl.FP32), [0, 0]
+                )
+            with pl.incore():
+                oi_tmp = pl.slice(oi_tmp_pad, [ROWS, HEAD_DIM], [0, 0])
+                mi_new = pl.maximum(mi, cur_mi)
+                alpha = pl.exp(pl.sub(mi, mi_new))
+                beta = pl.exp(pl.sub(cur_mi, mi_new))
+                li = pl.add(pl.mul(alpha, li), pl.mul(beta, cur_li))
+                oi = pl.add(pl.row_expand_mul(oi, alpha), pl.row_expand_mul(oi_tmp, beta))
+                mi = mi_new
+
+        with pl.incore():
+            context = pl.cast(pl.row_expand_div(oi, li), target_type=pl.BF16)
+            flat = pl.reshape(heads_of(context), [1, Q_HEAD_BATCH * HEAD_DIM])
+            attn_row = pl.assemble(attn_row, flat, [0, first_head * HEAD_DIM])
+        return attn_row  # noqa: RET504 - a scope cannot hold the `return`
+
+    return attend_group
+
+
+def make_context_walk(s: DecodeShape):
+    """Online softmax over the first `length` rows of one head's part of the caches."""
+    HEAD_DIM, SEQ_TILE, ATTN_SCALE = s.head_dim, s.seq_tile, s.head_dim**-0.5
+    softmax_step = make_softmax_step()
+
+    @pl.inline
+    def walk(q, k_rows, v_rows, length, mi, li, oi):
+        for s0 in pl.pipeline(0, length, SEQ_TILE, stage=STAGES):
+            known = pl.min(SEQ_TILE, length - s0)
+            k_tile = pl.slice(k_rows, [SEQ_TILE, HEAD_DIM], [s0, 0], valid_shape=[known, HEAD_DIM])
+            raw = pl.matmul(q, k_tile, b_trans=True, out_dtype=pl.FP32)
+            p, _, alpha, mi, li = softmax_step(pl.mul(raw, ATTN_SCALE), mi, li)
+            v_tile = pl.slice(v_rows, [SEQ_TILE, HEAD_DIM], [s0, 0], valid_shape=[known, HEAD_DIM])
+            update = pl.matmul(p, v_tile, out_dtype=pl.FP32)
+            oi = pl.add(pl.row_expand_mul(oi, alpha), update)
+        return mi, li, oi
+
+    return walk
+
+
+def make_cached_kv_head(s: DecodeShape):
+    """Attention of rotated query heads `[heads, head_dim]` BF16 over a cache that is up to date."""
+    HEADS, ROWS, HEAD_DIM = s.q_per_kv, s.q_head_pad, s.head_dim
+    walk = make_context_walk(s)
+
+    @pl.inline
+    def attend(q_rows, k_rows, v_rows, length):
+        pl.static_assert(HEADS <= ROWS, "the query heads of a K/V head must fit into one tile")
+        q = pl.slice(q_rows, [ROWS, HEAD_DIM], [0, 0], valid_shape=[HEADS, HEAD_DIM])
+        mi = pl.full([ROWS, 1], dtype=pl.FP32, value=LOWEST)
+        li = pl.full([ROWS, 1], dtype=pl.FP32, value=0.0)
+        oi = pl.full([ROWS, HEAD_DIM], dtype=pl.FP32, value=0.0)
+        mi, li, oi = walk(q, k_rows, v_rows, length, mi, li, oi)
+        context = pl.cast(pl.row_expand_div(oi, li), target_type=pl.BF16)
+        return pl.slice(context, [HEADS, HEAD_DIM], [0, 0])
+
+    return attend
+
+
+def make_one_kv_head(s: DecodeShape):
+    """Attention of the query heads of one K/V head; call it in a scope.
+
+    q_rows `[heads, head_dim]`, k_row and v_row `[1, head_dim]` are FP32 and not rotated yet;
+    k_rows and v_rows are the head's part of the caches, which get the new token.
+    """
+    HEADS, ROWS, HEAD_DIM = s.q_per_kv, s.q_head_pad, s.head_dim
+    ATTN_SCALE = s.head_dim**-0.5
+    rotate_q = make_rope_heads(ROWS, HEAD_DIM // 2)
+    rotate_k = make_rope_heads(1, HEAD_DIM // 2)
+    walk = make_context_walk(s)
+
+    @pl.inline
+    def attend(q_rows, k_row, v_row, cos, sin, k_rows, v_rows, pos):
+        pl.static_assert(HEADS <= ROWS, "the query heads of a K/V head must fit into one tile")
+        q_heads = pl.slice(q_rows, [ROWS, HEAD_DIM], [0, 0], valid_shape=[HEADS, HEAD_DIM])
+        q = pl.cast(rotate_q(q_heads, cos, sin), target_type=pl.BF16)
+        k_head = pl.slice(k_row, [1, HEAD_DIM], [0, 0])
+        k_new = pl.cast(rotate_k(k_head, cos, sin), target_type=pl.BF16)
+        v_new = pl.cast(v_row, target_type=pl.BF16)
+
+        q_fp32 = pl.cast(q, target_type=pl.FP32)
+        own = pl.row_sum(pl.col_expand_mul(q_fp32, pl.cast(k_new, target_type=pl.FP32)))
+        mi = pl.mul(own, ATTN_SCALE)
+        li = pl.full([ROWS, 1], dtype=pl.FP32, value=1.0)
+        oi = pl.col_expand(q_fp32, pl.cast(v_new, target_type=pl.FP32))
+        mi, li, oi = walk(q, k_rows, v_rows, pos, mi, li, oi)
+        k_rows = pl.assemble(k_rows, k_new, [pos, 0])
+        v_rows = pl.assemble(v_rows, v_new, [pos, 0])
+        context = pl.cast(pl.row_expand_div(oi, li), target_type=pl.BF16)
+        return pl.slice(context, [HEADS, HEAD_DIM], [0, 0]), k_rows, v_rows
+
+    return attend
+
+
+def make_two_kv_heads(s: DecodeShape):
+    """Attention of the query heads of two K/V heads; call it in a scope.
+
+    Arguments as for one head, with twice as many rows, and each head's part of a cache by itself.
+    In the upper half of the queries' tile are
+    those of the first K/V head, in the lower those of the second. A product of the upper half
+    (below it zeros) and one of the lower half (above it zeros) add up on the cube to a tile in
+    which every row is wanted.
+    """
+    HEADS, ROWS, HEAD_DIM = s.q_per_kv, 2 * s.q_per_kv, s.head_dim
+    SEQ_TILE, ATTN_SCALE = s.seq_tile, s.head_dim**-0.5
+    rotate_q = make_rope_heads(ROWS, HEAD_DIM // 2)
+    rotate_k = make_rope_heads(2, HEAD_DIM // 2)
+    softmax_step = make_softmax_step()
+
+    @pl.inline
+    def block(rows, s0, known):
+        return pl.slice(rows, [SEQ_TILE, HEAD_DIM], [s0, 0], valid_shape=[known, HEAD_DIM])
+
+    @pl.inline
+    def halves(x, upper, lower):
+        """The two halves of `x`, each with zeros in place of the other, in BF16."""
+        first = pl.cast(pl.row_expand_mul(x, upper), target_type=pl.BF16)
+        second = pl.cast(pl.row_expand_mul(x, lower), target_type=pl.BF16)
+        return first, second
+
+    @pl.inline
+    def spread(like, pair, upper, lower):
+        """The first row of `pair` in all rows of the upper half, the second in the lower."""
+        pair_fp32 = pl.cast(pair, target_type=pl.FP32)
+        first = pl.col_expand(like, pl.slice(pair_fp32, [1, HEAD_DIM], [0, 0]))
+        second = pl.col_expand(like, pl.slice(pair_fp32, [1, HEAD_DIM], [1, 0]))
+        return pl.add(pl.row_expand_mul(first, upper), pl.row_expand_mul(second, lower))
+
+    @pl.inline
+    def attend(q_rows, k_pair, v_pair, cos, sin, k_first, k_second, v_first, v_second, pos):
+        upper = pl.full([ROWS, 1], dtype=pl.FP32, value=0.0)
+        upper = pl.assemble(upper, pl.full([HEADS, 1], dtype=pl.FP32, value=1.0), [0, 0])
+        lower = pl.sub(pl.full([ROWS, 1], dtype=pl.FP32, value=1.0), upper)
+        q_heads = pl.slice(q_rows, [ROWS, HEAD_DIM], [0, 0])
+        q_bf16 = pl.cast(rotate_q(q_heads, cos, sin), target_type=pl.BF16)
+        q = pl.cast(q_bf16, target_type=pl.FP32)
+        q_upper, q_lower = halves(q, upper, lower)
+        k_heads = pl.slice(k_pair, [2, HEAD_DIM], [0, 0])
+        k_new = pl.cast(rotate_k(k_heads, cos, sin), target_type=pl.BF16)
+        v_new = pl.cast(v_pair, target_type=pl.BF16)
+
+        own = pl.row_sum(pl.mul(q, spread(q, k_new, upper, lower)))
+        mi = pl.mul(own, ATTN_SCALE)
+        li = pl.full([ROWS, 1], dtype=pl.FP32, value=1.0)
+        oi = spread(q, v_new, upper, lower)
+        for s0 in pl.pipeline(0, pos, SEQ_TILE, stage=STAGES):
+            known = pl.min(SEQ_TILE, pos - s0)
+            raw = pl.matmul(q_upper, block(k_first, s0, known), b_trans=True, out_dtype=pl.FP32)
+            raw = pl.matmul_acc(raw, q_lower, block(k_second, s0, known), b_trans=True)
+            _, p, alpha, mi, li = softmax_step(pl.mul(raw, ATTN_SCALE), mi, li)
+            p_upper, p_lower = halves(p, upper, lower)
+            update = pl.matmul(p_upper, block(v_first, s0, known), out_dtype=pl.FP32)
+            update = pl.matmul_acc(update, p_lower, block(v_second, s0, known))
+            oi = pl.add(pl.row_expand_mul(oi, alpha), update)
+        k_first = pl.assemble(k_first, pl.slice(k_new, [1, HEAD_DIM], [0, 0]), [pos, 0])
+        k_second = pl.assemble(k_second, pl.slice(k_new, [1, HEAD_DIM], [1, 0]), [pos, 0])
+        v_first = pl.assemble(v_first, pl.slice(v_new, [1, HEAD_DIM], [0, 0]), [pos, 0])
+        v_second = pl.assemble(v_second, pl.slice(v_new, [1, HEAD_DIM], [1, 0]), [pos, 0])
+        context = pl.cast(pl.row_expand_div(oi, li), target_type=pl.BF16)
+        return context, k_first, k_second, v_first, v_second
+
+    return attend
