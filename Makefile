@@ -1,4 +1,4 @@
-# make demo | test | check | docs | clean. Each works alone on a fresh clone.
+# make demo | test | check | docs | calibrate | clean. Each works alone on a fresh clone.
 
 PYTHON   ?= python3
 VENV     := .venv
@@ -13,7 +13,7 @@ INSTALLED     := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check docs format clean
+.PHONY: help demo test check docs calibrate format clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' Makefile
@@ -32,6 +32,9 @@ check: $(INSTALLED_DEV) ## formatting, lint, types, generated pages
 
 docs: $(INSTALLED_DEV) ## regenerate docs/ops.md and docs/errors.md
 	$(BIN)/tilelet docs --write
+
+calibrate: $(INSTALLED_DEV) ## compare the device model with published measurements
+	$(BIN)/python -m bench.calibration
 
 format: $(INSTALLED_DEV) ## format and fix what can be fixed safely
 	$(BIN)/ruff format .

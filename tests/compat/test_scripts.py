@@ -91,7 +91,9 @@ def test_profiling_flags_of_every_era_print_the_modelled_report(tilelet: Run) ->
         assert code == 0
         assert "Task Statistics by Function [modelled]" in out
         assert re.search(r"^TOTAL +\d+ +[0-9.]+ +[0-9.]+", out, re.MULTILINE)
-        assert re.search(r"^Total Test Time: [0-9.]+ us \(from earliest dispatch", out, re.MULTILINE)
+        assert re.search(
+            r"^Total Test Time: [0-9.]+ us \(from earliest dispatch", out, re.MULTILINE
+        )
 
 
 def test_the_golden_package(tilelet: Run) -> None:

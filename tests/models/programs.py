@@ -69,8 +69,6 @@ TINY_PREFILL = {
     "batch": 2,
     "batch_tile": 1,
     "max_seq": 16,
-    "kv_heads": 2,
-    "kv_out_chunk": 8,
     "seq_tile": 4,
     "span": 8,
     "tok_tile": 4,

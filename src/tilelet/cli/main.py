@@ -132,7 +132,11 @@ def build_parser() -> argparse.ArgumentParser:
 
     run = _command(commands, "run", "run a script and report its verdict", _RUN_EPILOG)
     _add_script_options(run)
-    run.add_argument("--engine", metavar="NAME", help="what executes programs (default: interp)")
+    run.add_argument(
+        "--engine",
+        metavar="NAME",
+        help="what executes programs: interp (default) or cpu (native code)",
+    )
     run.add_argument(
         "--seed-valid",
         action="store_true",
@@ -223,6 +227,11 @@ def _add_device_commands(commands: argparse._SubParsersAction[Any]) -> None:
     text = "model a script's time on an NPU, and say where it goes"
     profile = _command(commands, "profile", text, _PROFILE_EPILOG)
     _add_device_options(profile, ("text", "json"))
+    profile.add_argument(
+        "--execute",
+        action="store_true",
+        help="run the kernels too: for programs whose results decide their tasks",
+    )
     profile.add_argument(
         "--no-files", dest="files", action="store_false", help="print the report, write nothing"
     )

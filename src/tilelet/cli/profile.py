@@ -94,6 +94,12 @@ def _recording(
     several = after.take("--platforms") or options.platforms
     options.period = after.take("--period") or options.period
     options.format = after.take("--format") or options.format
+    if after.take_flag("--no-files"):
+        options.files = False
+    if after.take_flag("--execute"):
+        options.execute = True
+    if after.take_flag("--memory"):
+        options.memory = True
     machines = _machines(several or platform or DEFAULT_MACHINE)
     for machine in machines:
         machine.period(options.period)

@@ -46,7 +46,7 @@ def record(
     *,
     tasks: bool = True,
 ) -> Recording:
-    """Run `target` without executing any kernel; every program that it runs is recorded.
+    """Run `target`, without executing kernels unless asked to; all it runs is recorded.
 
     Without `tasks`, the control programs do not run either: their kernels are all that is wanted.
     """
@@ -59,7 +59,7 @@ def record(
         found.runs.append(Recorded(target if model else name, program, stream, given))
 
     now = Session(
-        count_only=True,
+        count_only=not getattr(options, "execute", False),
         build_dir=options.build_dir,
         seed=options.seed,
         platform=platform if platform in PLATFORMS else None,
@@ -131,6 +131,13 @@ class OptionsAfter:
                 del self.rest[i : i + (1 if equals else 2)]
             return value
         return None
+
+    def take_flag(self, name: str) -> bool:
+        """Whether an option without a value is there; it is removed."""
+        if name not in self.rest or name in self._text:
+            return False
+        self.rest.remove(name)
+        return True
 
     def _belongs_to_script(self, names: Sequence[str], value: str) -> bool:
         known = any(name in self._text for name in names if name.startswith("--"))

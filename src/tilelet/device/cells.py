@@ -12,9 +12,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tilelet.device.footprint import Footprint
 from tilelet.device.regions import Ints, Regions
+
+Floats = NDArray[np.float64]
 
 MOST_CELLS = 1 << 16
 MOST_COLUMNS = 256
@@ -88,31 +91,30 @@ class Cells:
         asked = np.concatenate(
             [np.full(len(p[0]), min(1.0, p[6].run / self._line)) for p in self._parts]
         )
-        sizes = self._regions.sizes
-        pitch = self._pitches(region, sizes)[buffer]
-        row0, row1 = first // pitch, (last - 1) // pitch
-        col0, col1 = first % pitch, (last - 1) % pitch
+        # Row to row of each buffer, then of each access; and so on.
+        pitches = self._pitches(region, self._regions.sizes)
+        pitch = pitches[buffer].astype(np.float64)
+        row0, row1 = _quotient(first, pitch), _quotient(last - 1, pitch)
+        col0, col1 = first - row0 * pitch, last - 1 - row1 * pitch
         ragged = col1 < col0
-        col0, col1 = np.where(ragged, 0, col0), np.where(ragged, pitch - 1, col1)
-        height, width = self._grid(buffer, row1 - row0 + 1, pitch, sizes)
-        cell_row0, cell_row1 = row0 // height, row1 // height
-        cell_col0, cell_col1 = col0 // width, col1 // width
-        per_row = -(-pitch // width)
-        base = self._bases(buffer, per_row, height, pitch, sizes)
-        rows, columns = cell_row1 - cell_row0 + 1, cell_col1 - cell_col0 + 1
-        line = self._line
+        col0, col1 = np.where(ragged, 0.0, col0), np.where(ragged, pitch - 1.0, col1)
+        grid = self._grid(buffer, row1 - row0 + 1.0, pitches.astype(np.float64))
+        height, width, per_row, base = (of_buffer[buffer] for of_buffer in grid)
+        cell_row, cell_col = _quotient(row0, height), _quotient(col0, width)
+        rows = _quotient(row1, height) - cell_row + 1.0
+        columns = _quotient(col1, width) - cell_col + 1.0
+        line = float(self._line)
         # Rows shorter than a line share it with their neighbours.
-        across = np.minimum((col1 // line - col0 // line + 1) * line, np.maximum(pitch, 1))
-        touched = np.minimum((row1 - row0 + 1) * across, np.maximum(wanted, line) * 8)
+        lines = _quotient(col1, line) - _quotient(col0, line) + 1.0
+        across = np.minimum(lines * line, pitch)
+        touched = np.minimum((row1 - row0 + 1.0) * across, np.maximum(wanted, line) * 8.0)
         order = np.argsort(task, kind="stable")
-        self.ptr = np.zeros(self._tasks + 1, np.int64)
-        np.add.at(self.ptr, task + 1, 1)
-        self.ptr = np.cumsum(self.ptr)
-        self.base = (base + cell_row0 * per_row + cell_col0)[order]
-        self.rows, self.columns = rows[order], columns[order]
-        self.pitch, self.writes = per_row[order], writes[order].astype(np.int64)
+        self.ptr = np.concatenate([[0], np.cumsum(np.bincount(task, minlength=self._tasks))])
+        self.base = (base + cell_row * per_row + cell_col)[order].astype(np.int64)
+        self.rows, self.columns = rows[order].astype(np.int64), columns[order].astype(np.int64)
+        self.pitch, self.writes = per_row[order].astype(np.int64), writes[order].astype(np.int64)
         self.asked = asked[order]
-        self.size = (height * width)[order].astype(np.float64)
+        self.size = (height * width)[order]
         self.share = (touched / (rows * columns))[order]
         self._parts = []
 
@@ -129,22 +131,29 @@ class Cells:
         pitch[known] = across[first[known]]
         return pitch
 
-    def _grid(self, buffer: Ints, tall: Ints, pitch: Ints, sizes: Ints) -> tuple[Ints, Ints]:
-        least = np.full(len(sizes), np.iinfo(np.int64).max)
+    def _grid(
+        self, buffer: Ints, tall: Floats, pitch: Floats
+    ) -> tuple[Floats, Floats, Floats, Floats]:
+        """For each buffer: a cell's rows and bytes across, cells per row, number of its first."""
+        sizes = self._regions.sizes.astype(np.float64)
+        line = float(self._line)
+        least = np.full(len(sizes), np.inf)
         np.minimum.at(least, buffer, tall)
-        rows = -(-sizes[buffer] // pitch)
-        width = -(-pitch // MOST_COLUMNS)
-        width = np.minimum(np.maximum(self._line, -(-width // self._line) * self._line), pitch)
-        most_rows = np.maximum(1, MOST_CELLS // -(-pitch // width))
-        return np.maximum(least[buffer], -(-rows // most_rows)), width
-
-    def _bases(self, buffer: Ints, per_row: Ints, height: Ints, pitch: Ints, sizes: Ints) -> Ints:
-        count = np.zeros(len(sizes), np.int64)
-        rows = -(-sizes[buffer] // pitch)
-        np.maximum.at(count, buffer, per_row * (-(-rows // height) + 1))
-        start = np.concatenate([[0], np.cumsum(count)])
+        rows = np.ceil(sizes / pitch)
+        width = np.ceil(np.ceil(pitch / MOST_COLUMNS) / line) * line
+        width = np.minimum(np.maximum(line, width), pitch)
+        per_row = np.ceil(pitch / width)
+        most_rows = np.maximum(1.0, _quotient(np.array(float(MOST_CELLS)), per_row))
+        height = np.maximum(np.minimum(least, rows), np.ceil(rows / most_rows))
+        count = per_row * (np.ceil(rows / height) + 1.0)
+        start = np.concatenate([[0.0], np.cumsum(count)])
         self.total = int(start[-1])
-        return start[:-1][buffer]
+        return height, width, per_row, start[:-1]
+
+
+def _quotient(a: Any, b: Any) -> Any:
+    """Whole quotients of whole numbers below 2**53: exact, and faster than integer division."""
+    return np.floor(a / b)
 
 
 def _scanned(first: Ints, last: Ints, amount: Ints) -> tuple[Ints, Ints]:

@@ -91,11 +91,22 @@ class Comparison:
         )
 
     def kernel_pairs(self) -> list[tuple[KernelRow | None, KernelRow | None]]:
-        """Kernels of both, matched by name and place in the source."""
-        mine = {(k.name, k.where): k for k in self.a.kernels}
-        theirs = {(k.name, k.where): k for k in self.b.kernels}
-        keys = dict.fromkeys((*mine, *theirs))
-        return [(mine.get(key), theirs.get(key)) for key in keys]
+        """Kernels of both, matched by name and place in the source.
+
+        Of two programs, kernels of one name match if they do about the same.
+        """
+        rest = {(k.name, k.where): k for k in self.b.kernels}
+        by_name = {k.name: k for k in self.b.kernels}
+        places = {(k.name, k.where) for k in self.a.kernels}
+        pairs: list[tuple[KernelRow | None, KernelRow | None]] = []
+        for a in self.a.kernels:
+            b = rest.get((a.name, a.where)) or by_name.get(a.name)
+            if b and b.where != a.where and ((b.name, b.where) in places or not _alike(a, b)):
+                b = None
+            if b:
+                rest.pop((b.name, b.where), None)
+            pairs.append((a, b))
+        return [*pairs, *((None, b) for b in rest.values())]
 
     # For people
 
@@ -216,6 +227,11 @@ class Comparison:
                 for a, b in self.kernel_pairs()
             ],
         }
+
+
+def _alike(a: KernelRow, b: KernelRow) -> bool:
+    """Whether kernels of two programs, called alike, also move about as much on the same cores."""
+    return a.cores == b.cores and a.moved <= 2 * b.moved and b.moved <= 2 * a.moved
 
 
 def _average(what: str) -> Callable[[Profile], float]:

@@ -430,12 +430,15 @@ class _Loop:
         self.next += 1
         self.submitted[task] = self.totals[0] = at
         if self.pending[task] == 0:
+            # What it waited for may be about to be retired.
+            if self.released_by[task] >= 0:
+                at = max(at, self.finished[self.released_by[task]])
             if self.w.shape[task] == NO_WORK:
                 self.ready[task] = at
                 self.finish_node(task, at)
             else:
                 self.push(task, at)
-        self.plan_submit(at)
+        self.plan_submit(self.now)
 
     def unblock(self, at: float) -> None:
         if not self.blocked:

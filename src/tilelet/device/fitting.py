@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tilelet.device.dims import Axis, Dims, resized, without_pipelining
-from tilelet.device.kernel import DeviceKernel, Loop, Node
+from tilelet.device.kernel import Branch, DeviceKernel, Loop, Node
 from tilelet.device.lowering import lower_kernel
 from tilelet.device.machine import Machine
 from tilelet.device.memory_plan import MemoryPlan, plan_memory
@@ -143,6 +143,6 @@ def _loops(nodes: tuple[Node, ...]) -> Iterator[Loop]:
         if isinstance(node, Loop):
             yield node
             yield from _loops(node.body)
-        elif hasattr(node, "then"):
+        elif isinstance(node, Branch):
             yield from _loops(node.then)
             yield from _loops(node.orelse)

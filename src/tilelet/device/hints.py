@@ -16,8 +16,9 @@ def row_hints(kernels: Iterable[DeviceKernel], machine: Machine) -> list[str]:
     for kernel in kernels:
         for step in kernel.walk():
             work = step.work
-            is_gm = isinstance(work, Transfer) and work.param is not None
-            if not is_gm or work.rows < 2 or work.row_bytes >= granule:
+            if not isinstance(work, Transfer) or work.param is None:
+                continue
+            if work.rows < 2 or work.row_bytes >= granule:
                 continue
             name = kernel.function.params[work.param].name
             where = f"{PurePath(step.loc.file).name}:{step.loc.line}"

@@ -7,8 +7,10 @@ group, column by column; a task costs about a microsecond here.
 from __future__ import annotations
 
 import gc
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -204,22 +206,19 @@ class _Builder:
         )
 
     def groups(self) -> list[Group]:
-        rows: dict[tuple[Any, ...], list[Task]] = {}
-        for task in self.tasks:
-            key = (task.kernel, id(task.loc), task.blocks, task.manual, task.ran, task.no_dep)
-            found = rows.get(key)
-            if found is None:
-                rows[key] = [task]
-            else:
-                found.append(task)
+        rows: dict[tuple[Any, ...], list[Task]] = defaultdict(list)
+        kinds = map(attrgetter("kernel", "blocks", "manual", "ran", "no_dep"), self.tasks)
+        places = map(id, map(attrgetter("loc"), self.tasks))
+        for task, kind, place in zip(self.tasks, kinds, places):
+            rows[place, kind].append(task)
         return [self.group(members) for members in rows.values()]
 
     def group(self, members: list[Task]) -> Group:
         first = members[0]
-        columns = list(zip(*[t.values for t in members]))
+        columns = list(zip(*map(attrgetter("values"), members)))
         tensors = tuple(i for i, v in enumerate(first.values) if isinstance(v, Window))
         regions = [self.table.number(columns[i]) for i in tensors]
-        indices = np.array([t.index for t in members], np.int64)
+        indices = np.fromiter(map(attrgetter("index"), members), np.int64, len(members))
         return Group(first.kernel, first, indices, columns, tensors, regions, first.blocks or 1)
 
     # Costs

@@ -107,7 +107,8 @@ class Trace:
 
     def _creators(self, task: int) -> set[int]:
         stream = self.timeline.stream
-        regions = stream.arg_region[stream.arg_ptr[task] : stream.arg_ptr[task + 1]]
+        span = slice(stream.arg_ptr[task], stream.arg_ptr[task + 1])
+        regions: list[int] = stream.arg_region[span].tolist()
         buffers = [stream.regions.buffer[r] for r in regions]
         return {self._first_user[b] for b in buffers if b in self._first_user}
 

@@ -77,7 +77,7 @@ class CompiledProgram:
         bound, written = bind_call(self.name, self.parameters, args)
         with progress(f"running {self.name}"):
             tasks = self.run_tasks(bound, settings, execute=not now.count_only)
-        if now.count_only:
+        if now.count_only or now.recorder:
             reporting.show_recorded(self.name, self.program, tasks, bound)
         elif settings.profiles:
             directory = run_directory(self.name, settings)

@@ -1,4 +1,4 @@
-"""What executes a compiled program. One engine now; others register themselves by name."""
+"""What executes a compiled program: the interpreter, or native code."""
 
 from __future__ import annotations
 
@@ -60,4 +60,13 @@ def _interpreter() -> Engine:
     return Interpreter(seed_valid=session.current().seed_valid)
 
 
+def _native() -> Engine:
+    if session.current().seed_valid:
+        return _interpreter()  # native code tracks valid regions one way only
+    from tilelet.cpu.engine import CpuEngine
+
+    return CpuEngine()
+
+
 register("interp", _interpreter)
+register("cpu", _native)

@@ -224,7 +224,9 @@ class Runner:
         with console.stage("runtime"), progress(f"running {compiled.name}"):
             tasks = compiled.run_tasks(arguments, case.config)
             self.result.tasks = tasks.counts()
-        if case.config.profiles:
+        if self.session.recorder:
+            reporting.show_recorded(compiled.name, compiled.program, tasks, arguments)
+        elif case.config.profiles:
             self.result.profile = reporting.show_profile(
                 compiled.name, compiled.program, tasks, arguments, case.config, self.directory
             )

@@ -37,11 +37,11 @@ def announce(config: RunConfig) -> None:
 
 
 def show_recorded(name: str, program: Program, tasks: Any, arguments: Mapping[str, Any]) -> None:
-    """A run that only recorded its tasks: hand it on, or print how many each kernel has."""
+    """A run whose tasks are all that is wanted: hand it on, or print how many each kernel has."""
     now = session.current()
     now.task_tables.append((name, tasks.counts()))
     if now.recorder is not None:
-        now.recorder(name, program, tasks, arguments)
+        now.recorder(name, program, recorded_tasks(program, tasks, arguments), arguments)
     elif not now.quiet_diagnostics:
         now.say_once(task_table(name, tasks.counts()), sys.stdout)
 

@@ -343,6 +343,9 @@ static void submit(Sim *s) {
   s->r->submitted[task] = at;
   s->r->totals[0] = at;
   if (s->pending[task] == 0) {
+    /* What it waited for may be about to be retired. */
+    int64_t producer = s->r->released_by[task];
+    if (producer >= 0 && s->r->finished[producer] > at) at = s->r->finished[producer];
     if (s->w->shape[task] == NO_WORK) {
       s->r->ready[task] = at;
       finish_node(s, task, at);
@@ -350,7 +353,7 @@ static void submit(Sim *s) {
       push(s, task, at);
     }
   }
-  plan_submit(s, at);
+  plan_submit(s, s->now);
 }
 
 static void unblock(Sim *s, double at) {

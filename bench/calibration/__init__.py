@@ -1,0 +1,1 @@
+"""Published measurements, the programs they were made with, and how the model fares on them."""

@@ -1,0 +1,55 @@
+/* Who uses which part of a buffer: from a task's argument windows to the tasks it must wait for.
+ *
+ * A buffer keeps one `use` for every distinct window that tasks under way have of it, with the last
+ * task that writes it and the tasks that have read it since. Which uses overlap is worked out once,
+ * when a use is new; a task then looks only at its own use and those that overlap it.
+ * Only the control thread works on this.
+ */
+#ifndef TL_DEPEND_H
+#define TL_DEPEND_H
+
+#include "rt.h"
+
+typedef struct {
+    uint64_t *items;
+    uint32_t count, capacity;
+} tl_list;
+
+typedef struct {
+    int64_t low, high; /* bytes from the buffer's start */
+    int32_t axes;      /* those longer than one element, by falling stride */
+    int64_t length[TL_RANK], step[TL_RANK]; /* step in bytes */
+    int32_t itemsize;
+    uint64_t writer;   /* number of the last task that writes it, from 1; 0: none */
+    tl_list readers;   /* numbers of the tasks that read it since */
+    tl_list overlapping; /* positions of other uses */
+} tl_use;
+
+struct tl_buf {
+    char *base;
+    int64_t bytes;
+    int32_t references; /* atomic: the control program's, and one for each task under way */
+    int32_t is_temporary, is_readonly;
+    int32_t name; /* site that says what it is called */
+    uint32_t use_count, use_capacity;
+    tl_use *uses;
+    uint32_t *table; /* hash of a use -> position + 1 */
+    uint32_t table_size;
+    tl_buf *next;  /* in the pool */
+    tl_buf *older; /* among all temporaries */
+};
+
+/* Whether a task, given by its number, is done. */
+typedef int (*tl_is_done)(void *rt, uint64_t task);
+/* Called for every task that the new one must wait for (perhaps several times). */
+typedef void (*tl_found)(void *rt, uint64_t task);
+
+/* The position of the use of window `w`; made if it is new. Negative: out of memory. */
+int64_t tl_use_of(tl_buf *b, const tl_win *w, tl_is_done is_done, void *rt);
+void tl_depend(tl_buf *b, uint32_t use, int writes, tl_found found, void *rt);
+/* Note that task `number` uses it. 0, or -1 if out of memory. */
+int tl_note(tl_buf *b, uint32_t use, int writes, uint64_t number, tl_is_done is_done, void *rt);
+void tl_forget_uses(tl_buf *b);
+void tl_free_uses(tl_buf *b);
+
+#endif

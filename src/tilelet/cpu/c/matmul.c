@@ -1,0 +1,576 @@
+/* Register-blocked matrix product; see matmul.h for the contract.
+ *
+ * Vectors run over columns (n) and registers over rows (m), never over k, so each output element is
+ * one lane of one register whose FMAs come in ascending k: blocking cannot change a bit.
+ *
+ * Loops, outside in: ROW_BLOCK rows; groups of GROUP columns; KC steps of k, for which A is
+ * converted to FP32 rows (with many rows, k before groups); strips of STRIP columns, for which B is
+ * converted to FP32 panels [k][PANEL]; panels; passes of at most MR rows. So B is read once, in runs
+ * of a whole group's columns, and converted once for all rows.
+ *
+ * B usually comes from memory. While one block of KC steps is computed, the next one is prefetched
+ * into the L2 cache by the passes, row by row over the full width of the group: in a wide matrix
+ * every row is on a page of its own, and finding the page costs more than the line.
+ *
+ * Integers go the same way: sums of 256 products of 8-bit integers are exact in FP32 (255^2 * 256 <
+ * 2^24), each block's sum is then added in INT32. A transposed B is not transposed: C^T = B A^T is
+ * computed instead, with B as the row operand, and C^T (which is small) transposed into place.
+ */
+#include "matmul.h"
+
+#define W (TL_VEC_BYTES / 4)
+#define KC 256 /* a multiple of CHUNK */
+#define ROW_BLOCK 256
+#define FEW_ROWS 48
+#define PANEL (2 * W)
+#define STRIP 64
+#define PANELS (STRIP / PANEL)
+#define PANEL_PITCH (KC * PANEL + 16) /* floats; one line more keeps panels in different sets */
+#define SLOTS 32 /* cache lines that a pass prefetches in CHUNK steps of k: one every fourth */
+#define CHUNK (4 * SLOTS)
+#define GROUP 1024        /* columns of C that stay in the cache while k runs, at most */
+#define FLIPPED_GROUP 192 /* the same where C^T is held in scratch */
+
+/* Rows of one pass by vectors of columns. Accumulators, a row of the panel and one value of A fit
+ * the registers; 8 accumulators or more hide the latency of two FMAs per cycle. */
+#if TL_VEC_BYTES == 64 || defined(__aarch64__)
+#define MR1 16
+#define MR2 12
+#define ROWS_OF_1(X) X(1, 1) X(2, 1) X(3, 1) X(4, 1) X(5, 1) X(6, 1) X(7, 1) X(8, 1) \
+    X(9, 1) X(10, 1) X(11, 1) X(12, 1) X(13, 1) X(14, 1) X(15, 1) X(16, 1)
+#define ROWS_OF_2(X) X(1, 2) X(2, 2) X(3, 2) X(4, 2) X(5, 2) X(6, 2) X(7, 2) X(8, 2) \
+    X(9, 2) X(10, 2) X(11, 2) X(12, 2)
+#else
+#define MR1 8
+#define MR2 6
+#define ROWS_OF_1(X) X(1, 1) X(2, 1) X(3, 1) X(4, 1) X(5, 1) X(6, 1) X(7, 1) X(8, 1)
+#define ROWS_OF_2(X) X(1, 2) X(2, 2) X(3, 2) X(4, 2) X(5, 2) X(6, 2)
+#endif
+
+typedef float vec __attribute__((vector_size(TL_VEC_BYTES)));
+
+TL_INLINE vec fma_vec(vec a, vec b, vec c) {
+#if TL_HAS_FMA && __has_builtin(__builtin_elementwise_fma)
+    return __builtin_elementwise_fma(a, b, c);
+#elif TL_VEC_BYTES == 64 && __has_builtin(__builtin_ia32_vfmaddps512_mask)
+    return __builtin_ia32_vfmaddps512_mask(a, b, c, (uint16_t)-1, 4);
+#elif TL_VEC_BYTES == 32 && defined(__FMA__) && __has_builtin(__builtin_ia32_vfmaddps256)
+    return __builtin_ia32_vfmaddps256(a, b, c);
+#elif TL_VEC_BYTES == 16 && defined(__FMA__) && __has_builtin(__builtin_ia32_vfmaddps)
+    return __builtin_ia32_vfmaddps(a, b, c);
+#elif defined(__aarch64__) && __has_builtin(__builtin_aarch64_fmav4sf)
+    return __builtin_aarch64_fmav4sf(a, b, c);
+#else
+    vec r;
+    for (int i = 0; i < W; i++) {
+#if TL_HAS_FMA
+        r[i] = __builtin_fmaf(a[i], b[i], c[i]);
+#else
+        r[i] = tl_fma_by_double(a[i], b[i], c[i]);
+#endif
+    }
+    return r;
+#endif
+}
+
+TL_INLINE vec load_vec(const void *p) {
+    vec v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+TL_INLINE void store_vec(float *p, vec v) { memcpy(p, &v, sizeof v); }
+
+/* Keeps a value in a register: compilers would rather load it again for each use, and the loads
+ * then limit the kernel. */
+TL_INLINE vec held(vec v) {
+#if defined(__x86_64__) || defined(__i386__)
+    __asm__("" : "+x"(v));
+#elif defined(__aarch64__)
+    __asm__("" : "+w"(v));
+#endif
+    return v;
+}
+
+/* --- the kernels ------------------------------------------------------------------------------- */
+
+/* One pass: some rows of A times a panel of B, for one block of k. */
+typedef struct {
+    const float *a;     /* [rows][KC] */
+    const float *panel; /* [kc][PANEL] */
+    const float *start; /* NULL: zeros */
+    int64_t ld_start;
+    float *c;
+    int64_t ldc;
+    int kc;
+    /* What to prefetch: in every CHUNK of k the lines at these SLOTS offsets from `ahead`, which
+     * then moves on by ahead_step. */
+    const char *ahead;
+    int64_t ahead_step;
+    const int64_t *ahead_lines;
+} pass;
+
+/* acc[r][j] += a[r][k] * b[k][j], all in registers. */
+TL_INLINE void step(vec acc[MR1][2], const float *a, const float *b, int rows, int vectors) {
+    vec row[2];
+#pragma GCC unroll 2
+    for (int j = 0; j < vectors; j++) row[j] = held(load_vec(b + j * W));
+#pragma GCC unroll 16
+    for (int r = 0; r < rows; r++) {
+        vec value = a[r * KC] - (vec){0};
+#pragma GCC unroll 2
+        for (int j = 0; j < vectors; j++) acc[r][j] = fma_vec(value, row[j], acc[r][j]);
+    }
+}
+
+TL_INLINE void run_pass(const pass *p, int rows, int vectors) {
+    vec acc[MR1][2];
+#pragma GCC unroll 16
+    for (int r = 0; r < rows; r++) {
+#pragma GCC unroll 2
+        for (int j = 0; j < vectors; j++)
+            acc[r][j] = p->start ? load_vec(p->start + r * p->ld_start + j * W) : (vec){0};
+    }
+    const float *a = p->a, *b = p->panel;
+    const char *ahead = p->ahead;
+    int k = p->kc;
+    for (; k >= CHUNK; k -= CHUNK, ahead += p->ahead_step) {
+        for (int slot = 0; slot < SLOTS; slot++, a += 4, b += 4 * PANEL) {
+#pragma GCC unroll 4
+            for (int i = 0; i < 4; i++) step(acc, a + i, b + i * PANEL, rows, vectors);
+            __builtin_prefetch(ahead + p->ahead_lines[slot], 0, 2);
+        }
+    }
+    for (; k > 0; k--, a++, b += PANEL) step(acc, a, b, rows, vectors);
+#pragma GCC unroll 16
+    for (int r = 0; r < rows; r++) {
+#pragma GCC unroll 2
+        for (int j = 0; j < vectors; j++) store_vec(p->c + r * p->ldc + j * W, acc[r][j]);
+    }
+}
+
+#define DEFINE_KERNEL(rows, vectors)                                                \
+    static __attribute__((noinline)) void kernel_##rows##x##vectors(const pass *p) { \
+        run_pass(p, rows, vectors);                                                 \
+    }
+ROWS_OF_1(DEFINE_KERNEL)
+ROWS_OF_2(DEFINE_KERNEL)
+
+typedef void (*kernel)(const pass *);
+
+#define KERNEL_NAME(rows, vectors) kernel_##rows##x##vectors,
+static const kernel kernels_of_1[] = {ROWS_OF_1(KERNEL_NAME)};
+static const kernel kernels_of_2[] = {ROWS_OF_2(KERNEL_NAME)};
+
+static void run_kernel(const pass *p, int rows, int vectors) {
+    if (vectors == 1) kernels_of_1[rows - 1](p);
+    else kernels_of_2[rows - 1](p);
+}
+
+static int passes_of(int64_t rows, int vectors) {
+    int most = vectors == 1 ? MR1 : MR2;
+    return (int)((rows + most - 1) / most);
+}
+
+/* --- operands to FP32 -------------------------------------------------------------------------- */
+
+static int element_size(int type) {
+    switch (type) {
+    case TL_FP32: return 4;
+    case TL_FP16:
+    case TL_BF16: return 2;
+    default: return 1;
+    }
+}
+
+TL_INLINE tl_f32x8 tl_load_int8(const int8_t *p) {
+    return tl_i32_to_f32(tl_i8_to_i32(tl_load_i8(p)));
+}
+TL_INLINE tl_f32x8 tl_loadn_int8(const int8_t *p, int n) {
+    return tl_i32_to_f32(tl_i8_to_i32(tl_loadn_i8(p, n)));
+}
+TL_INLINE tl_f32x8 tl_load_uint8(const uint8_t *p) {
+    return tl_i32_to_f32(tl_as_i32(tl_u8_to_u32(tl_load_u8(p))));
+}
+TL_INLINE tl_f32x8 tl_loadn_uint8(const uint8_t *p, int n) {
+    return tl_i32_to_f32(tl_as_i32(tl_u8_to_u32(tl_loadn_u8(p, n))));
+}
+
+/* X(tl_dtype, element type in memory, name of its loads) */
+#define OPERAND_TYPES(X)                   \
+    X(TL_FP32, float, f32)                 \
+    X(TL_BF16, uint16_t, bf16)             \
+    X(TL_FP16, uint16_t, f16)              \
+    X(TL_FP8E4M3FN, uint8_t, f8e4m3fn)     \
+    X(TL_FP8E5M2, uint8_t, f8e5m2)         \
+    X(TL_INT8, int8_t, int8)               \
+    X(TL_UINT8, uint8_t, uint8)
+
+/* dst[r][c] = src[r][c]; rows of dst are filled with zeros up to `width` (at least cols). */
+static void convert_rows(float *dst, int64_t ld_dst, const char *src, int type, int64_t ld_src,
+                         int64_t rows, int64_t cols, int64_t width) {
+#define CASE(dtype, elem, name)                                                            \
+    case dtype:                                                                            \
+        for (int64_t r = 0; r < rows; r++, dst += ld_dst) {                                \
+            const elem *from = (const elem *)src + r * ld_src;                             \
+            int64_t c = 0;                                                                 \
+            for (; c + 8 <= cols; c += 8) tl_store_f32(dst + c, tl_load_##name(from + c)); \
+            if (c < cols) {                                                                \
+                int n = (int)(width - c < 8 ? width - c : 8);                              \
+                tl_storen_f32(dst + c, tl_loadn_##name(from + c, (int)(cols - c)), n);     \
+                c += n;                                                                    \
+            }                                                                              \
+            for (; c < width; c++) dst[c] = 0;                                             \
+        }                                                                                  \
+        break;
+    switch (type) { OPERAND_TYPES(CASE) }
+#undef CASE
+}
+
+TL_INLINE void transpose8(tl_f32x8 x[8]) {
+    tl_f32x8 y[8], z[8];
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) {
+        y[2 * i] = __builtin_shufflevector(x[2 * i], x[2 * i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
+        y[2 * i + 1] = __builtin_shufflevector(x[2 * i], x[2 * i + 1], 2, 10, 3, 11, 6, 14, 7, 15);
+    }
+#pragma GCC unroll 2
+    for (int i = 0; i < 8; i += 4) {
+        z[i] = __builtin_shufflevector(y[i], y[i + 2], 0, 1, 8, 9, 4, 5, 12, 13);
+        z[i + 1] = __builtin_shufflevector(y[i], y[i + 2], 2, 3, 10, 11, 6, 7, 14, 15);
+        z[i + 2] = __builtin_shufflevector(y[i + 1], y[i + 3], 0, 1, 8, 9, 4, 5, 12, 13);
+        z[i + 3] = __builtin_shufflevector(y[i + 1], y[i + 3], 2, 3, 10, 11, 6, 7, 14, 15);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) {
+        x[i] = __builtin_shufflevector(z[i], z[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
+        x[i + 4] = __builtin_shufflevector(z[i], z[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
+    }
+}
+
+TL_INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* Loads of `rows` x `cols` elements (at most 8 x 8), transposed, stored as `cols` x `width`. */
+#define TRANSPOSE_FEW(elem, name, to, ld_to, from, ld_from, rows, cols, width)                   \
+    do {                                                                                         \
+        tl_f32x8 x[8] = {{0}};                                                                   \
+        for (int i = 0; i < (rows); i++) x[i] = tl_loadn_##name((from) + i * (ld_from), (cols)); \
+        transpose8(x);                                                                           \
+        for (int i = 0; i < (cols); i++) tl_storen_f32((to) + i * (ld_to), x[i], (width));       \
+    } while (0)
+
+#define TRANSPOSE_8X8(elem, name, to, ld_to, from, ld_from)                                      \
+    do {                                                                                         \
+        tl_f32x8 x[8];                                                                           \
+        _Pragma("GCC unroll 8") for (int i = 0; i < 8; i++)                                      \
+            x[i] = tl_load_##name((from) + i * (ld_from));                                       \
+        transpose8(x);                                                                           \
+        _Pragma("GCC unroll 8") for (int i = 0; i < 8; i++)                                      \
+            tl_store_f32((to) + i * (ld_to), x[i]);                                              \
+    } while (0)
+
+/* dst[c][r] = src[r][c]; rows of dst are filled with zeros up to `width` (at least rows). */
+static void convert_transposed(float *dst, int64_t ld_dst, const char *src, int type,
+                               int64_t ld_src, int64_t rows, int64_t cols, int64_t width) {
+#define CASE(dtype, elem, name)                                                                  \
+    case dtype:                                                                                  \
+        for (int64_t r = 0; r < width; r += 8) {                                                 \
+            int some_rows = (int)smaller(rows - r, 8), some_width = (int)smaller(width - r, 8);  \
+            for (int64_t c = 0; c < cols; c += 8) {                                              \
+                const elem *from = (const elem *)src + r * ld_src + c;                           \
+                float *to = dst + c * ld_dst + r;                                                \
+                int some_cols = (int)smaller(cols - c, 8);                                       \
+                if (some_rows == 8 && some_cols == 8)                                            \
+                    TRANSPOSE_8X8(elem, name, to, ld_dst, from, ld_src);                         \
+                else                                                                             \
+                    TRANSPOSE_FEW(elem, name, to, ld_dst, from, ld_src, some_rows, some_cols,    \
+                                  some_width);                                                   \
+            }                                                                                    \
+        }                                                                                        \
+        break;
+    switch (type) { OPERAND_TYPES(CASE) }
+#undef CASE
+}
+
+/* --- blocks ------------------------------------------------------------------------------------ */
+
+typedef struct {
+    float a[ROW_BLOCK * KC];
+    float panels[PANELS * PANEL_PITCH];
+    float tile[MR1 * PANEL];
+    float flipped[ROW_BLOCK * FLIPPED_GROUP];
+} workspace;
+
+_Static_assert(KC % CHUNK == 0 && KC <= 256, "KC must be whole chunks, and integer sums exact");
+_Static_assert(sizeof(workspace) <= TL_MATMUL_SCRATCH_BYTES, "TL_MATMUL_SCRATCH_BYTES too small");
+
+static const char *at(const void *base, int64_t elements, int type) {
+    return (const char *)base + elements * element_size(type);
+}
+
+/* Address of operand element (row, col), where col runs along the stored rows unless transposed. */
+static const char *element(const void *base, int type, int64_t ld, int transposed, int64_t row,
+                           int64_t col) {
+    return at(base, transposed ? col * ld + row : row * ld + col, type);
+}
+
+static int is_integer(const tl_matmul_args *x) {
+    return x->a_type == TL_INT8 || x->a_type == TL_UINT8;
+}
+
+/* Part of a product: rows m0.. of C, columns n0.., one block of k. */
+typedef struct {
+    int64_t m0, rows, n0, k0;
+    int cols, kc;
+} block;
+
+/* Whole strips of BF16, the common case, fully unrolled. */
+static void convert_bf16_strip(float *panels, const char *b, int64_t row_bytes, int kc) {
+    for (int k = 0; k < kc; k++, b += row_bytes, panels += PANEL) {
+#pragma GCC unroll 16
+        for (int c = 0; c < STRIP; c += 8) {
+            float *to = panels + c / PANEL * PANEL_PITCH + c % PANEL;
+            tl_store_f32(to, tl_load_bf16((const uint16_t *)b + c));
+        }
+    }
+}
+
+/* The block's part of B as FP32 panels; columns are filled up to whole vectors. */
+static void convert_b(const tl_matmul_args *x, const block *now, float *panels) {
+    const char *b = element(x->b, x->b_type, x->ldb, x->b_trans, now->k0, now->n0);
+    if (x->b_type == TL_BF16 && !x->b_trans && now->cols == STRIP) {
+        convert_bf16_strip(panels, b, x->ldb * 2, now->kc);
+        return;
+    }
+    for (int c = 0; c < now->cols; c += PANEL, panels += PANEL_PITCH) {
+        int cols = (int)smaller(now->cols - c, PANEL), width = (cols + W - 1) / W * W;
+        const char *from = at(b, x->b_trans ? c * x->ldb : c, x->b_type);
+        if (x->b_trans)
+            convert_transposed(panels, PANEL, from, x->b_type, x->ldb, cols, now->kc, width);
+        else convert_rows(panels, PANEL, from, x->b_type, x->ldb, now->kc, cols, width);
+    }
+}
+
+static void convert_a(const tl_matmul_args *x, const block *now, float *to) {
+    const char *a = element(x->a, x->a_type, x->lda, x->a_trans, now->m0, now->k0);
+    if (x->a_trans) convert_transposed(to, KC, a, x->a_type, x->lda, now->kc, now->rows, now->kc);
+    else convert_rows(to, KC, a, x->a_type, x->lda, now->rows, now->kc, now->kc);
+}
+
+/* Rows of B to prefetch, as many at once as SLOTS lines hold. */
+typedef struct {
+    const char *row;
+    int64_t row_bytes;
+    int rows_left, rows_at_once;
+    int64_t lines[SLOTS]; /* offsets from `row` */
+} feed;
+
+/* The rows of block `next` of B; none if there is no such block (kc == 0). */
+static feed feed_of(const tl_matmul_args *x, const block *next) {
+    feed f = {0};
+    if (next->kc == 0 || x->b_trans) return f;
+    int size = element_size(x->b_type), lines = (next->cols * size + 63) / 64;
+    f.row = element(x->b, x->b_type, x->ldb, 0, next->k0, next->n0);
+    f.row_bytes = x->ldb * size;
+    f.rows_left = next->kc;
+    f.rows_at_once = SLOTS / lines;
+    for (int i = 0; i < SLOTS; i++)
+        f.lines[i] = smaller(i / lines, f.rows_at_once - 1) * f.row_bytes + i % lines * 64;
+    return f;
+}
+
+/* Gives a pass the next rows; if none are left, its own panel. */
+static void feed_pass(feed *f, pass *p) {
+    static const int64_t nowhere[SLOTS];
+    p->ahead = (const char *)p->panel;
+    p->ahead_lines = nowhere;
+    if (f->rows_left <= 0) return;
+    p->ahead = f->row;
+    p->ahead_lines = f->lines;
+    p->ahead_step = f->rows_at_once * f->row_bytes;
+    f->row += p->kc / CHUNK * p->ahead_step;
+    f->rows_left -= p->kc / CHUNK * f->rows_at_once;
+}
+
+/* Prefetches whatever is left. */
+static void feed_rest(feed *f) {
+    for (; f->rows_left > 0; f->rows_left -= f->rows_at_once) {
+        for (int i = 0; i < SLOTS; i++) __builtin_prefetch(f->row + f->lines[i], 0, 2);
+        f->row += f->rows_at_once * f->row_bytes;
+    }
+}
+
+/* Copies rows x cols 4-byte elements, zeros if src is NULL. */
+static void copy_rows(void *dst, int64_t ld_dst, const void *src, int64_t ld_src, int64_t rows,
+                      int64_t cols) {
+    for (int64_t r = 0; r < rows; r++) {
+        char *to = (char *)dst + r * ld_dst * 4;
+        if (src) memmove(to, (const char *)src + r * ld_src * 4, (size_t)cols * 4);
+        else memset(to, 0, (size_t)cols * 4);
+    }
+}
+
+/* c += tile, integers: the FP32 tile holds exact integers. */
+static void add_integers(uint32_t *c, int64_t ldc, const float *tile, int64_t rows, int64_t cols) {
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t j = 0; j < cols; j++) c[r * ldc + j] += (uint32_t)(int32_t)tile[r * PANEL + j];
+}
+
+/* A pass whose tile of C is not whole vectors of floats: it runs on a copy. */
+static void run_on_copy(const pass *p, int rows, int vectors, int cols, int integers, float *tile) {
+    pass copy = *p;
+    copy.c = tile;
+    copy.ldc = copy.ld_start = PANEL;
+    copy.start = NULL;
+    if (!integers && p->start) {
+        copy_rows(tile, PANEL, p->start, p->ld_start, rows, cols);
+        copy.start = tile;
+    }
+    run_kernel(&copy, rows, vectors);
+    if (integers) add_integers((uint32_t *)p->c, p->ldc, tile, rows, cols);
+    else copy_rows(p->c, p->ldc, tile, PANEL, rows, cols);
+}
+
+/* All passes over one strip whose B is in panels. */
+static void run_strip(const tl_matmul_args *x, const block *now, feed *ahead, workspace *work) {
+    int integers = is_integer(x), first = now->k0 == 0;
+    for (int c = 0; c < now->cols; c += PANEL) {
+        int cols = (int)smaller(now->cols - c, PANEL), vectors = (cols + W - 1) / W;
+        int64_t n0 = now->n0 + c;
+        for (int64_t r = 0, left = passes_of(now->rows, vectors); left > 0; left--) {
+            int rows = (int)((now->rows - r + left - 1) / left);
+            int64_t row = now->m0 + r;
+            pass p = {.a = work->a + r * KC, .panel = work->panels + c / PANEL * PANEL_PITCH,
+                      .c = (float *)x->c + row * x->ldc + n0, .ldc = x->ldc, .kc = now->kc};
+            feed_pass(ahead, &p);
+            p.start = p.c;
+            p.ld_start = p.ldc;
+            if (first) {
+                p.start = x->start ? (const float *)x->start + row * x->ld_start + n0 : NULL;
+                p.ld_start = x->ld_start;
+                if (integers) copy_rows(p.c, p.ldc, p.start, p.ld_start, rows, cols);
+            }
+            if (integers || cols != vectors * W)
+                run_on_copy(&p, rows, vectors, cols, integers, work->tile);
+            else run_kernel(&p, rows, vectors);
+            r += rows;
+        }
+    }
+}
+
+/* One block of k over one group of columns; `next` is the block that will follow. */
+static void run_group(const tl_matmul_args *x, const block *group, const block *next,
+                      workspace *work) {
+    feed ahead = feed_of(x, next);
+    for (int c = 0; c < group->cols; c += STRIP) {
+        block strip = *group;
+        strip.n0 += c;
+        strip.cols = (int)smaller(group->cols - c, STRIP);
+        convert_b(x, &strip, work->panels);
+        run_strip(x, &strip, &ahead, work);
+    }
+    feed_rest(&ahead);
+}
+
+/* Columns of a group: a row of it in B is at most SLOTS lines. */
+static int64_t group_columns(const tl_matmul_args *x) {
+    return smaller(GROUP, SLOTS * 64 / element_size(x->b_type));
+}
+
+static block block_at(const tl_matmul_args *x, int64_t m0, int64_t n0, int64_t k0) {
+    if (n0 >= x->n || k0 >= x->k) return (block){0};
+    return (block){.m0 = m0, .rows = smaller(x->m - m0, ROW_BLOCK), .n0 = n0, .k0 = k0,
+                   .cols = (int)smaller(x->n - n0, group_columns(x)),
+                   .kc = (int)smaller(x->k - k0, KC)};
+}
+
+/* With few rows, k runs first, and a group of C stays in the cache. With many, columns do: A
+ * costs more to convert again for every group than C to pass through the cache for every k. */
+static block block_after(const tl_matmul_args *x, const block *now) {
+    int64_t right = now->n0 + now->cols, down = now->k0 + now->kc;
+    if (now->rows > FEW_ROWS)
+        return right < x->n ? block_at(x, now->m0, right, now->k0) : block_at(x, now->m0, 0, down);
+    return down < x->k ? block_at(x, now->m0, now->n0, down) : block_at(x, now->m0, right, 0);
+}
+
+static void run_blocks(const tl_matmul_args *x, workspace *work) {
+    for (int64_t m0 = 0; m0 < x->m; m0 += ROW_BLOCK) {
+        block now = block_at(x, m0, 0, 0);
+        feed cold = feed_of(x, &now);
+        feed_rest(&cold);
+        convert_a(x, &now, work->a);
+        for (;;) {
+            block next = block_after(x, &now);
+            run_group(x, &now, &next, work);
+            if (next.kc == 0) break;
+            if (next.k0 != now.k0 || next.n0 == 0) convert_a(x, &next, work->a);
+            now = next;
+        }
+    }
+}
+
+/* C^T = B A^T by blocks that fit the scratch, each transposed into C. */
+static void run_flipped(const tl_matmul_args *x, workspace *work) {
+    for (int64_t n0 = 0; n0 < x->n; n0 += ROW_BLOCK) {
+        for (int64_t m0 = 0; m0 < x->m; m0 += FLIPPED_GROUP) {
+            tl_matmul_args part = {
+                .a = at(x->b, n0 * x->ldb, x->b_type), .lda = x->ldb, .a_type = x->b_type,
+                .b = element(x->a, x->a_type, x->lda, x->a_trans, m0, 0), .ldb = x->lda,
+                .b_type = x->a_type, .b_trans = !x->a_trans,
+                .c = work->flipped, .m = smaller(x->n - n0, ROW_BLOCK),
+                .n = smaller(x->m - m0, FLIPPED_GROUP), .k = x->k,
+            };
+            part.ldc = part.ld_start = part.n;
+            float *c = (float *)x->c + m0 * x->ldc + n0;
+            if (x->start) {
+                const char *start = (const char *)x->start + (m0 * x->ld_start + n0) * 4;
+                convert_transposed(work->flipped, part.ldc, start, TL_FP32, x->ld_start, part.n,
+                                   part.m, part.n);
+                part.start = work->flipped;
+            }
+            run_blocks(&part, work);
+            convert_transposed(c, x->ldc, (const char *)work->flipped, TL_FP32, part.ldc, part.m,
+                               part.n, part.m);
+        }
+    }
+}
+
+void tl_matmul(const tl_matmul_args *x, void *scratch) {
+    if (x->m <= 0 || x->n <= 0) return;
+    if (x->k <= 0) copy_rows(x->c, x->ldc, x->start, x->ld_start, x->m, x->n);
+    else if (x->b_trans) run_flipped(x, scratch);
+    else run_blocks(x, scratch);
+}
+
+void tl_matmul_chain(const tl_matmul_args *args, int64_t pieces, int64_t a_step, int64_t b_step,
+                     void *scratch) {
+    tl_matmul_args x = *args;
+    int64_t a_whole = x.a_trans ? x.k * x.lda : x.k, b_whole = x.b_trans ? x.k : x.k * x.ldb;
+    if (a_step == a_whole && b_step == b_whole) {
+        x.k *= pieces;
+        pieces = 1;
+    }
+    if (pieces <= 0) x.k = 0;
+    for (int64_t p = 0; p == 0 || p < pieces; p++) {
+        tl_matmul(&x, scratch);
+        x.a = at(x.a, a_step, x.a_type);
+        x.b = at(x.b, b_step, x.b_type);
+        x.start = x.c;
+        x.ld_start = x.ldc;
+    }
+}
+
+void tl_matmul_gather(const tl_matmul_args *args, int64_t pieces, const void *const *a_pieces,
+                      const void *const *b_pieces, void *scratch) {
+    tl_matmul_args x = *args;
+    if (pieces <= 0) x.k = 0;
+    for (int64_t p = 0; p == 0 || p < pieces; p++) {
+        if (pieces > 0) {
+            x.a = a_pieces[p];
+            x.b = b_pieces[p];
+        }
+        tl_matmul(&x, scratch);
+        x.start = x.c;
+        x.ld_start = x.ldc;
+    }
+}

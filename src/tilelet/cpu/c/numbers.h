@@ -1,0 +1,267 @@
+/* Element types and arithmetic, bit for bit as src/tilelet/numerics defines them.
+ *
+ * Values of BF16, FP16 and the FP8 types are computed on as `float`; a result is rounded to its type
+ * after every op (`ts_round_*`). One element at a time, for generated loops: branch-free where it
+ * matters, so that the compiler vectorises the loops these are inlined into.
+ */
+#ifndef TL_NUMBERS_H
+#define TL_NUMBERS_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "convert.h" /* tl_mode */
+
+typedef uint16_t ts_bf16;
+typedef uint16_t ts_f16;
+typedef uint8_t ts_e4m3;
+typedef uint8_t ts_e5m2;
+typedef uint8_t ts_bool;
+
+TL_INLINE float ts_f32(uint32_t bits) {
+    float f;
+    memcpy(&f, &bits, 4);
+    return f;
+}
+
+TL_INLINE uint32_t ts_bits(float f) {
+    uint32_t bits;
+    memcpy(&bits, &f, 4);
+    return bits;
+}
+
+TL_INLINE int64_t ts_min(int64_t a, int64_t b) { return a < b ? a : b; }
+TL_INLINE int64_t ts_max(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* --- narrower floats to FP32: exact ------------------------------------------------------------ */
+
+TL_INLINE float ts_from_bf16(ts_bf16 h) { return ts_f32((uint32_t)h << 16); }
+
+/* The fields moved into place are the value times 2^-112: one exact product puts that right, also
+ * for subnormals. */
+TL_INLINE float ts_from_f16(ts_f16 h) {
+    uint32_t fields = (uint32_t)(h & 0x7fff) << 13;
+    uint32_t sign = (uint32_t)(h & 0x8000) << 16;
+    uint32_t finite = ts_bits(ts_f32(fields) * 0x1p112f);
+    return ts_f32(sign | (fields >= 0x0f800000 ? fields | 0x7f800000 : finite));
+}
+
+TL_INLINE float ts_from_e5m2(ts_e5m2 h) { return ts_from_f16((ts_f16)(h << 8)); }
+
+TL_INLINE float ts_from_e4m3(ts_e4m3 h) {
+    uint32_t fields = (uint32_t)(h & 0x7f) << 20;
+    uint32_t sign = (uint32_t)(h & 0x80) << 24;
+    uint32_t finite = ts_bits(ts_f32(fields) * 0x1p120f);
+    return ts_f32(sign | ((h & 0x7f) == 0x7f ? 0x7fc00000u : finite));
+}
+
+/* --- FP32 to narrower floats, in every mode ---------------------------------------------------- */
+
+/* `fixed >> shift` as the magnitude of a number of the given sign. */
+TL_INLINE uint32_t ts_shift(uint32_t fixed, uint32_t shift, uint32_t negative, int mode) {
+    uint32_t below_one = (1u << shift) - 1;
+    switch (mode) {
+    case TL_TRUNC: return fixed >> shift;
+    case TL_ODD: return (fixed >> shift) | ((fixed & below_one) != 0);
+    case TL_ROUND: return (fixed + ((1u << shift) >> 1)) >> shift;
+    case TL_RINT: return (fixed + (below_one >> 1) + (((fixed >> shift) & 1) & below_one)) >> shift;
+    case TL_FLOOR: return (fixed + (negative ? below_one : 0)) >> shift;
+    default: return (fixed + (negative ? 0 : below_one)) >> shift;
+    }
+}
+
+/* A float's code counts its values in order, so "the next value up" is code + 1, also across
+ * binades. All arguments but `bits` are constants where this is inlined. */
+TL_INLINE uint32_t ts_narrow(uint32_t bits, uint32_t mantissa, uint32_t bias, uint32_t max_code,
+                             uint32_t inf_code, uint32_t nan_code, uint32_t width, int mode) {
+    uint32_t negative = bits >> 31, magnitude = bits & 0x7fffffff;
+    uint32_t drop = 23 - mantissa, first_normal = 127 - bias + 1, code;
+    if (first_normal == 1) {
+        code = ts_shift(magnitude, drop, negative, mode);
+    } else {
+        uint32_t exponent = magnitude >> 23;
+        uint32_t significand = (magnitude & 0x7fffff) | (exponent ? 0x800000u : 0);
+        uint32_t shift = drop + first_normal - (exponent > 1 ? exponent : 1);
+        uint32_t fixed = magnitude - ((first_normal - 1) << 23);
+        uint32_t small = magnitude < (first_normal << 23);
+        shift = small ? (shift < 25 ? shift : 25) : drop;
+        code = ts_shift(small ? significand : fixed, shift, negative, mode);
+    }
+    int to_infinity = mode == TL_RINT || mode == TL_ROUND ||
+                      (mode == TL_FLOOR && negative) || (mode == TL_CEIL && !negative);
+    code = code > max_code ? (to_infinity ? inf_code : max_code) : code;
+    code = magnitude == 0x7f800000 ? inf_code : code;
+    code = magnitude > 0x7f800000 ? nan_code : code;
+    return code | negative << (width - 1);
+}
+
+TL_INLINE ts_bf16 ts_to_bf16(float f, int mode) {
+    return (ts_bf16)ts_narrow(ts_bits(f), 7, 127, 0x7f7f, 0x7f80, 0x7fc0, 16, mode);
+}
+TL_INLINE ts_f16 ts_to_f16(float f, int mode) {
+    return (ts_f16)ts_narrow(ts_bits(f), 10, 15, 0x7bff, 0x7c00, 0x7e00, 16, mode);
+}
+TL_INLINE ts_e4m3 ts_to_e4m3(float f, int mode) {
+    return (ts_e4m3)ts_narrow(ts_bits(f), 3, 7, 0x7e, 0x7e, 0x7f, 8, mode);
+}
+TL_INLINE ts_e5m2 ts_to_e5m2(float f, int mode) {
+    return (ts_e5m2)ts_narrow(ts_bits(f), 2, 15, 0x7b, 0x7c, 0x7e, 8, mode);
+}
+
+/* Of a value that the type holds already: no rounding left to do. */
+TL_INLINE ts_bf16 ts_as_bf16(float f) { return (ts_bf16)(ts_bits(f) >> 16); }
+
+TL_INLINE float ts_round_bf16(float f, int mode) { return ts_from_bf16(ts_to_bf16(f, mode)); }
+TL_INLINE float ts_round_f16(float f, int mode) { return ts_from_f16(ts_to_f16(f, mode)); }
+TL_INLINE float ts_round_e4m3(float f, int mode) { return ts_from_e4m3(ts_to_e4m3(f, mode)); }
+TL_INLINE float ts_round_e5m2(float f, int mode) { return ts_from_e5m2(ts_to_e5m2(f, mode)); }
+
+/* --- floats to integers and back --------------------------------------------------------------- */
+
+TL_INLINE float ts_integral(float x, int mode) {
+    switch (mode) {
+    case TL_RINT: return __builtin_rintf(x);
+    case TL_FLOOR: return __builtin_floorf(x);
+    case TL_CEIL: return __builtin_ceilf(x);
+    default: break;
+    }
+    float whole = __builtin_truncf(x), part = __builtin_fabsf(x - whole);
+    if (mode == TL_TRUNC) return whole;
+    float half = whole * 0.5f;
+    int step = mode == TL_ROUND ? part >= 0.5f : part > 0.0f && half == __builtin_truncf(half);
+    return step ? whole + __builtin_copysignf(1.0f, x) : whole;
+}
+
+/* `top` is the greatest float that the type holds. Adding 0 makes -0 to +0: without it gcc (12, -O3
+ * -fno-trapping-math) turns a conversion to an integer and back into `trunc`, which keeps -0. */
+#define TL_F32_TO_INT(name, type, lowest, highest, low, top)          \
+    TL_INLINE type ts_f32_to_##name(float x, int mode) {              \
+        float v = ts_integral(x, mode) + 0.0f;                        \
+        int inside = v >= (low) && v <= (top);                        \
+        type kept = (type)(inside ? v : 0.0f);                        \
+        return v > (top) ? (highest) : v < (low) ? (lowest) : kept;   \
+    }
+TL_F32_TO_INT(i8, int8_t, INT8_MIN, INT8_MAX, -0x1p7f, 127.0f)
+TL_F32_TO_INT(i16, int16_t, INT16_MIN, INT16_MAX, -0x1p15f, 32767.0f)
+TL_F32_TO_INT(i32, int32_t, INT32_MIN, INT32_MAX, -0x1p31f, 0x1.fffffep30f)
+TL_F32_TO_INT(i64, int64_t, INT64_MIN, INT64_MAX, -0x1p63f, 0x1.fffffep62f)
+TL_F32_TO_INT(u8, uint8_t, 0, UINT8_MAX, 0.0f, 255.0f)
+TL_F32_TO_INT(u16, uint16_t, 0, UINT16_MAX, 0.0f, 65535.0f)
+TL_F32_TO_INT(u32, uint32_t, 0, UINT32_MAX, 0.0f, 0x1.fffffep31f)
+TL_F32_TO_INT(u64, uint64_t, 0, UINT64_MAX, 0.0f, 0x1.fffffep63f)
+
+/* An integer, given as sign and magnitude, as FP32. */
+TL_INLINE float ts_int_to_f32(uint64_t magnitude, int negative, int mode) {
+    float result;
+    if (mode == TL_RINT || magnitude <= (1u << 24)) {
+        result = (float)magnitude;
+    } else {
+        int drop = 64 - __builtin_clzll(magnitude) - 24;
+        uint64_t below_one = ((uint64_t)1 << drop) - 1, kept = magnitude >> drop;
+        uint64_t rest = magnitude & below_one, half = (below_one >> 1) + 1;
+        int up;
+        switch (mode) {
+        case TL_ROUND: up = rest >= half; break;
+        case TL_FLOOR: up = negative && rest; break;
+        case TL_CEIL: up = !negative && rest; break;
+        case TL_ODD: up = rest && !(kept & 1); break;
+        default: up = 0; break;
+        }
+        /* kept has 24 bits; one more keeps it exact, as a power of two. */
+        result = (float)(kept + (uint64_t)up) * ts_f32((uint32_t)(127 + drop) << 23);
+    }
+    return negative ? -result : result;
+}
+
+TL_INLINE float ts_i64_to_f32(int64_t x, int mode) {
+    return ts_int_to_f32(x < 0 ? 0 - (uint64_t)x : (uint64_t)x, x < 0, mode);
+}
+TL_INLINE float ts_u64_to_f32(uint64_t x, int mode) { return ts_int_to_f32(x, 0, mode); }
+
+/* --- arithmetic -------------------------------------------------------------------------------- */
+
+TL_INLINE float ts_max_f32(float a, float b) {
+    float greater = a > b ? a : b;
+    /* Equal numbers have equal bits, except for two zeros: +0 is the greater one. */
+    greater = a == b ? ts_f32(ts_bits(a) & ts_bits(b)) : greater;
+    return a != a || b != b ? a + b : greater;
+}
+
+TL_INLINE float ts_min_f32(float a, float b) {
+    float smaller = a < b ? a : b;
+    smaller = a == b ? ts_f32(ts_bits(a) | ts_bits(b)) : smaller;
+    return a != a || b != b ? a + b : smaller;
+}
+
+TL_INLINE float ts_relu_f32(float x) { return x <= 0.0f ? 0.0f : x; }
+TL_INLINE float ts_rsqrt_f32(float x) { return (float)(1.0 / __builtin_sqrt((double)x)); }
+TL_INLINE float ts_sqrt_f32(float x) { return __builtin_sqrtf(x); }
+TL_INLINE float ts_abs_f32(float x) { return __builtin_fabsf(x); }
+TL_INLINE float ts_log_f32(float x) { return (float)log((double)x); }
+TL_INLINE float ts_sin_f32(float x) { return (float)sin((double)x); }
+TL_INLINE float ts_cos_f32(float x) { return (float)cos((double)x); }
+TL_INLINE float ts_fmod_f32(float a, float b) { return fmodf(a, b); }
+
+TL_INLINE float ts_rem_f32(float a, float b) {
+    float r = fmodf(a, b);
+    if (r == 0.0f) return __builtin_copysignf(0.0f, b);
+    return (r < 0.0f) != (b < 0.0f) ? r + b : r;
+}
+
+/* exp, at most 1 ulp off: x = n ln 2 + r, a polynomial of degree 6 in r, scaled by 2^n in two
+ * steps so that subnormal results are rounded only once. */
+TL_INLINE float ts_exp_f32(float x) {
+    float clamped = x < -104.0f ? -104.0f : x > 89.0f ? 89.0f : x;
+    float shifted = __builtin_fmaf(clamped, 0x1.715476p0f, 0x1.8p23f);
+    float n = shifted - 0x1.8p23f;
+    int32_t exponent = (int32_t)(ts_bits(shifted) - 0x4b400000u);
+    float r = __builtin_fmaf(n, -0x1.62e4p-1f, clamped);
+    r = __builtin_fmaf(n, -0x1.7f7d1cp-20f, r);
+    float p = 0x1.6850e4p-10f;
+    p = __builtin_fmaf(p, r, 0x1.123bccp-7f);
+    p = __builtin_fmaf(p, r, 0x1.555b98p-5f);
+    p = __builtin_fmaf(p, r, 0x1.55548ep-3f);
+    p = __builtin_fmaf(p, r, 0x1.fffff8p-2f);
+    p = __builtin_fmaf(p, r * r, r) + 1.0f;
+    int32_t first = exponent >> 1, second = exponent - first;
+    float result = p * ts_f32((uint32_t)(first + 127) << 23) * ts_f32((uint32_t)(second + 127) << 23);
+    return x != x ? x : result;
+}
+
+/* Integer division truncates, and gives 0 for a zero divisor; the lowest number / -1 wraps. */
+#define TL_INT_ARITHMETIC(name, type, is_signed)                                       \
+    TL_INLINE type ts_div_##name(type a, type b) {                                     \
+        if (b == 0) return 0;                                                          \
+        return (is_signed) && b == (type)-1 ? (type)(0 - (uint64_t)a) : (type)(a / b); \
+    }                                                                                  \
+    TL_INLINE type ts_fmod_##name(type a, type b) {                                    \
+        return b == 0 || ((is_signed) && b == (type)-1) ? 0 : (type)(a % b);           \
+    }                                                                                  \
+    TL_INLINE type ts_rem_##name(type a, type b) {                                     \
+        type r = ts_fmod_##name(a, b);                                                 \
+        return (is_signed) && r != 0 && (r < 0) != (b < 0) ? (type)(r + b) : r;        \
+    }                                                                                  \
+    TL_INLINE type ts_max_##name(type a, type b) { return a > b ? a : b; }             \
+    TL_INLINE type ts_min_##name(type a, type b) { return a < b ? a : b; }             \
+    TL_INLINE type ts_neg_##name(type a) { return (type)(0 - (uint64_t)a); }           \
+    TL_INLINE type ts_abs_##name(type a) { return a < 0 ? (type)(0 - (uint64_t)a) : a; } \
+    TL_INLINE type ts_relu_##name(type a) { return a <= 0 ? 0 : a; }                   \
+    TL_INLINE type ts_shl_##name(type a, type b) {                                     \
+        int inside = b >= 0 && b < (type)(8 * sizeof(type));                           \
+        return inside ? (type)((uint64_t)a << (inside ? b : 0)) : 0;                   \
+    }                                                                                  \
+    TL_INLINE type ts_shr_##name(type a, type b) {                                     \
+        int inside = b >= 0 && b < (type)(8 * sizeof(type));                           \
+        return inside ? (type)(a >> (inside ? b : 0)) : (type)(a < 0 ? -1 : 0);        \
+    }
+TL_INT_ARITHMETIC(i8, int8_t, 1)
+TL_INT_ARITHMETIC(i16, int16_t, 1)
+TL_INT_ARITHMETIC(i32, int32_t, 1)
+TL_INT_ARITHMETIC(i64, int64_t, 1)
+TL_INT_ARITHMETIC(u8, uint8_t, 0)
+TL_INT_ARITHMETIC(u16, uint16_t, 0)
+TL_INT_ARITHMETIC(u32, uint32_t, 0)
+TL_INT_ARITHMETIC(u64, uint64_t, 0)
+
+#endif

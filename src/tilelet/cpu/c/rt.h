@@ -1,0 +1,198 @@
+/* The task runtime: what generated programs are written against.
+ *
+ * A program is a control function and kernels. The control function runs on the calling thread and
+ * submits tasks: a kernel with windows of global memory and scalars. A task runs when every earlier
+ * task that it depends on is done: on its argument windows (read after write, write after write,
+ * write after read), or named explicitly. So results do not depend on threads or schedule.
+ *
+ * Functions that can fail return 0 or a fault kind; the fault itself is left in the context.
+ */
+#ifndef TL_RT_H
+#define TL_RT_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#define TL_RANK 6
+
+typedef struct tl_rt tl_rt;
+typedef struct tl_buf tl_buf;
+
+typedef union {
+    int64_t i;
+    uint64_t u;
+    double f;
+} tl_word;
+
+/* A strided box of a buffer. valid: the part that loads take; reach: the part for which memory
+ * exists, when the window overhangs its tensor. Both are `shape` otherwise. Strides in elements. */
+typedef struct {
+    char *data;
+    tl_buf *buf;
+    int32_t rank, itemsize;
+    int64_t shape[TL_RANK], stride[TL_RANK], valid[TL_RANK], reach[TL_RANK];
+} tl_win;
+
+enum {
+    TL_OK,
+    TL_STOPPED,  /* another task failed, or the run was cancelled */
+    TL_WINDOW,   /* n: axis, start, size, extent */
+    TL_VALID,    /* n: axis, valid extent, size */
+    TL_INDEX,    /* n: axis, index, extent */
+    TL_REGION,   /* n: rank, valid region..., shape... */
+    TL_DIVISION,
+    TL_BLOCKS,   /* n: count */
+    TL_STEP,
+    TL_EXTENT,   /* n: rank, axis, shape... */
+    TL_COUNT,    /* n: rank, new rank, shape..., new shape... */
+    TL_COPY,     /* n: as TL_COUNT */
+    TL_MEMORY,   /* n: bytes, available */
+    TL_HOST      /* raised by an op that runs in Python */
+};
+
+typedef struct {
+    int32_t kind, site;
+    int32_t buffer; /* site that names the buffer it happened in; negative: none */
+    uint64_t task;
+    int64_t n[2 * TL_RANK + 4];
+} tl_fault;
+
+/* What one thread works with. */
+typedef struct {
+    tl_rt *rt;
+    char *scratch;  /* the tiles of the running kernel */
+    void *matmul;   /* working memory of tl_matmul */
+    int64_t block, blocks;
+    volatile int32_t *cancel;
+    tl_fault fault;
+} tl_ctx;
+
+typedef struct {
+    int (*run)(tl_ctx *c, const tl_win *w, const tl_word *x);
+    const char *name;
+    int32_t windows, scalars;
+    const char *directions; /* one of r, w, b (both) for each window */
+    /* Cuts windows down to the part that a task with these scalars can touch; may be NULL. */
+    void (*footprint)(const tl_word *x, tl_win *f);
+} tl_kernel;
+
+typedef struct {
+    const tl_kernel *kernels;
+    int32_t kernel_count, max_windows, max_scalars;
+    int64_t scratch_bytes;
+    int (*control)(tl_ctx *c, const tl_win *w, const tl_word *x);
+} tl_program;
+
+/* An op that runs in Python: its number, windows of its operands and results, scalars. */
+typedef int (*tl_host_fn)(int64_t op, tl_win *tiles, const tl_word *scalars, int64_t block);
+
+typedef struct {
+    tl_win *windows;      /* the entry's tensors; `buf` is set by the run */
+    const tl_word *scalars;
+    const int64_t *buffer_of; /* the buffer of each tensor: arrays that share memory share one */
+    char *const *bases;       /* first byte of each buffer */
+    const int32_t *names;     /* site that names each buffer */
+    const uint8_t *readonly;  /* whether no task writes the buffer */
+    int64_t window_count, buffer_count;
+    int64_t threads;
+    int64_t seed;         /* of a random schedule; negative: in order */
+    int64_t memory;       /* bytes that temporaries may take */
+    volatile int32_t *cancel;
+    tl_host_fn host;
+    int64_t *counts;      /* tasks of each kernel, filled in */
+    tl_fault *fault;      /* filled in if the result is not 0 */
+} tl_run_args;
+
+int tl_run(const tl_program *program, const tl_run_args *args);
+
+/* --- for generated control code ---------------------------------------------------------------- */
+
+typedef struct tl_task tl_task;
+
+/* A task to be filled in, or NULL if the run is to stop. Waits while too many are under way. */
+tl_task *tl_begin(tl_ctx *c, int32_t kernel);
+tl_win *tl_task_windows(tl_task *t);
+tl_word *tl_task_scalars(tl_task *t);
+/* Submit it; `deps` are ids of tasks to wait for (negative ones are skipped). Gives its id. */
+int64_t tl_submit(tl_ctx *c, tl_task *t, int64_t blocks, const int64_t *deps, int64_t dep_count);
+/* A task that runs nothing (a join, or one whose predicate is false). */
+int64_t tl_join(tl_ctx *c, int32_t kernel, const int64_t *deps, int64_t dep_count);
+/* Wait until everything that touches the window is done (or, unless `writing`, that writes it). */
+int tl_wait(tl_ctx *c, const tl_win *w, int writing);
+/* Fresh memory, filled with repetitions of `pattern`. */
+int tl_create(tl_ctx *c, int site, tl_win *out, const int64_t *shape, int rank, int itemsize,
+              uint64_t pattern);
+void tl_retain(const tl_win *w);
+void tl_release(tl_ctx *c, const tl_win *w);
+/* As a variable that owns a reference: retain the new window, release the old one. */
+void tl_assign(tl_ctx *c, tl_win *variable, const tl_win *w);
+
+int tl_stopping(const tl_rt *rt);
+int tl_call_host(tl_ctx *c, int site, int64_t op, tl_win *tiles, const tl_word *scalars);
+
+/* --- faults and windows: for kernels too -------------------------------------------------------- */
+
+int tl_fail(tl_ctx *c, int kind, int site, int64_t a, int64_t b, int64_t d, int64_t e);
+/* A window that is not inside `w` (NULL: inside a tile). */
+int tl_fail_window(tl_ctx *c, int site, int axis, int64_t start, int64_t size, int64_t extent,
+                   const tl_win *w);
+int tl_fail_region(tl_ctx *c, int site, const int64_t *valid, const int64_t *shape, int rank);
+
+/* The window of `shape` at `offset`; only `limits` (NULL: all) has to lie inside, or with `clamp`
+ * not even that: it is cut. */
+int tl_slice(tl_ctx *c, int site, tl_win *out, const tl_win *w, const int64_t *offset,
+             const int64_t *shape, const int64_t *limits, int clamp);
+void tl_drop_axes(tl_win *w, uint32_t dropped);
+void tl_swap_axes(tl_win *w, int a, int b);
+int tl_reshape(tl_ctx *c, int site, tl_win *w, const int64_t *shape, int rank);
+int tl_reinterpret(tl_ctx *c, int site, tl_win *w, int itemsize, const int64_t *shape, int rank);
+int tl_mark_valid(tl_ctx *c, int site, tl_win *w, int64_t rows, int64_t columns);
+/* Address of one element, checked. */
+int tl_element(tl_ctx *c, int site, const tl_win *w, const int64_t *indices, char **out);
+/* The valid region of a reshaped value. */
+int tl_reshape_valid(tl_ctx *c, int site, const int64_t *shape, const int64_t *valid, int rank,
+                     const int64_t *new_shape, int64_t *new_valid, int new_rank);
+/* The region of a value after a box was written into it (`assemble`). */
+int tl_insert_valid(tl_ctx *c, int site, const int64_t *shape, const int64_t *target,
+                    const int64_t *source, const int64_t *offset, int rank, int64_t *out);
+/* Repetitions of eight bytes. */
+void tl_fill(void *memory, int64_t bytes, uint64_t pattern);
+/* The box `valid` between a dense tile of `shape` and strided memory. */
+void tl_copy_in(void *to, const void *from, const int64_t *shape, const int64_t *valid,
+                const int64_t *stride, int rank, int itemsize);
+void tl_copy_out(void *to, const void *from, const int64_t *shape, const int64_t *valid,
+                 const int64_t *stride, int rank, int itemsize);
+void tl_zero_outside(void *tile, const int64_t *shape, const int64_t *valid, int rank,
+                     int itemsize);
+
+/* For footprints: arithmetic that stops at the ends, and one axis of a window cut to [low, high). */
+static inline __attribute__((unused)) int64_t tl_sum(int64_t a, int64_t b) {
+    int64_t r;
+    return __builtin_add_overflow(a, b, &r) ? (a < 0 ? INT64_MIN + 1 : INT64_MAX) : r;
+}
+static inline __attribute__((unused)) int64_t tl_times(int64_t a, int64_t b) {
+    int64_t r;
+    return __builtin_mul_overflow(a, b, &r) ? ((a < 0) != (b < 0) ? INT64_MIN + 1 : INT64_MAX) : r;
+}
+static inline __attribute__((unused)) int64_t tl_least(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline __attribute__((unused)) int64_t tl_greatest(int64_t a, int64_t b) {
+    return a > b ? a : b;
+}
+static inline __attribute__((unused)) void tl_narrow_axis(tl_win *w, int axis, int64_t low,
+                                                          int64_t high) {
+    low = tl_greatest(low, 0);
+    high = tl_least(high, w->reach[axis]);
+    if (low >= high) return;
+    w->data += low * w->stride[axis] * w->itemsize;
+    w->reach[axis] = high - low;
+}
+
+static inline __attribute__((always_inline, unused)) int64_t tl_divide(int64_t a, int64_t b) {
+    return b == -1 ? (int64_t)(0 - (uint64_t)a) : a / b;
+}
+static inline __attribute__((always_inline, unused)) int64_t tl_remainder(int64_t a, int64_t b) {
+    return b == -1 ? 0 : a % b;
+}
+
+#endif

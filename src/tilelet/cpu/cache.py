@@ -1,0 +1,160 @@
+"""Compiled programs on disk: found by their key, checked, replaced whole, kept below a size.
+
+An entry is a folder `cpu/<key>` that appears by one rename, so readers and other writers see all of
+it or nothing. Its file `sums` holds the hash of every file; an entry that does not agree with it is
+thrown away and built again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import stat
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+SUMS = "sums"
+DRAFT = "new-"
+ABANDONED = 3600.0  # seconds after which a draft is what a killed process has left
+DEFAULT_CAP = 1 << 30
+Build = Callable[[Path], None]
+
+
+def cache_root() -> Path | None:
+    """The folder of compiled programs; None if caching is off or no private folder can be had."""
+    if os.environ.get("TILELET_NO_CACHE", "0") not in ("", "0"):
+        return None
+    chosen = os.environ.get("TILELET_CACHE_DIR")
+    base = Path(chosen) if chosen else _user_cache() / "tilelet"
+    root = base / "cpu"
+    try:
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return root if _is_private(root) else None
+    except OSError:
+        return None
+
+
+def _user_cache() -> Path:
+    chosen = os.environ.get("XDG_CACHE_HOME")
+    return Path(chosen) if chosen else Path.home() / ".cache"
+
+
+def _is_private(folder: Path) -> bool:
+    """Code that is loaded from here must be ours: nobody else may write to the folder."""
+    found = folder.stat()
+    if hasattr(os, "getuid") and found.st_uid != os.getuid():
+        return False
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        folder.chmod(0o700)
+    return True
+
+
+def size_cap() -> int:
+    """Bytes that all entries together may take (`TILELET_CACHE_MB`)."""
+    text = os.environ.get("TILELET_CACHE_MB", "")
+    return int(text) << 20 if text.isdigit() else DEFAULT_CAP
+
+
+@contextlib.contextmanager
+def entry(key: str, build: Build) -> Iterator[Path]:
+    """A folder with what `build` makes, from the cache if it is there.
+
+    Without a usable cache it is a temporary folder, which is gone afterwards.
+    """
+    root = cache_root()
+    if root is not None:
+        found = root / key
+        if _is_sound(found):
+            with contextlib.suppress(OSError):
+                os.utime(found)
+            yield found
+            return
+        made = _build_into(root, found, build)
+        if made is not None:
+            yield made
+            return
+    with tempfile.TemporaryDirectory(prefix="tilelet-") as folder:
+        build(Path(folder))
+        yield Path(folder)
+
+
+def _build_into(root: Path, place: Path, build: Build) -> Path | None:
+    """Build a new entry; None if the disk does not take it."""
+    try:
+        draft = Path(tempfile.mkdtemp(prefix=DRAFT, dir=root))
+    except OSError:
+        return None
+    try:
+        build(draft)
+        _write_sums(draft)
+        return _move(draft, place)
+    except OSError:
+        return None
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+        _trim(root, keep=place)
+
+
+def _move(draft: Path, place: Path) -> Path | None:
+    """Put the draft in its place, unless another process was faster."""
+    for _ in range(3):
+        try:
+            draft.rename(place)
+            return place
+        except OSError:
+            if _is_sound(place):
+                return place
+            # A damaged entry, or one that is just being removed.
+            shutil.rmtree(place, ignore_errors=True)
+    return None
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(p for p in folder.iterdir() if p.is_file() and p.name != SUMS)
+
+
+def _sums(folder: Path) -> str:
+    lines = [f"{hashlib.sha256(p.read_bytes()).hexdigest()}  {p.name}\n" for p in _files(folder)]
+    return "".join(lines)
+
+
+def _write_sums(folder: Path) -> None:
+    (folder / SUMS).write_text(_sums(folder), encoding="utf-8")
+
+
+def _is_sound(folder: Path) -> bool:
+    try:
+        return bool(_files(folder)) and (folder / SUMS).read_text(encoding="utf-8") == _sums(folder)
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def _trim(root: Path, keep: Path) -> None:
+    """Remove the entries that were not used for longest until the rest is below the cap."""
+    try:
+        entries = [(p.stat().st_mtime, _size(p), p) for p in root.iterdir() if p != keep]
+    except OSError:
+        return
+    newest_abandoned = time.time() - ABANDONED
+    drafts = [e for e in entries if e[2].name.startswith(DRAFT)]
+    for used, _, path in drafts:
+        if used < newest_abandoned:
+            shutil.rmtree(path, ignore_errors=True)
+    entries = [e for e in entries if e not in drafts]
+    left = sum(size for _, size, _ in entries) + _size(keep)
+    for _, size, path in sorted(entries):
+        if left <= size_cap():
+            return
+        shutil.rmtree(path, ignore_errors=True)
+        left -= size
+
+
+def _size(folder: Path) -> int:
+    try:
+        return sum(p.stat().st_size for p in folder.iterdir())
+    except OSError:
+        return 0

@@ -1,0 +1,672 @@
+"""The control program as C: loops, scalars, windows, and submitting tasks.
+
+A tensor is a `tl_win`; a value of C text is the expression of a pointer to one. Fresh memory is
+counted: the variable that made it holds one reference, given back after the last op that can see
+the memory, and so does every variable that a loop or branch assigns windows to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tilelet import dtypes
+from tilelet.cpu import scalars
+from tilelet.cpu.elements import element, poison_pattern, repeated, scalar_type, word_field
+from tilelet.cpu.emitter import Emitter, HostOps, emit_division, emit_scalar, loop_head
+from tilelet.cpu.ops_host import scalar_operands, shaped_operands
+from tilelet.cpu.sites import Sites
+from tilelet.cpu.text import array_text, identifier
+from tilelet.diag.internal import InternalError
+from tilelet.ir.core import (
+    Arg,
+    Block,
+    Direction,
+    Function,
+    FunctionKind,
+    Op,
+    Value,
+    walk,
+)
+from tilelet.ir.types import ArrayType, ScalarType, TensorType
+from tilelet.ir.views import CallView, ForView, ScopeView, yielded
+from tilelet.ops.reference import narrowed
+
+Emit = Callable[["ControlEmitter", Op], None]
+EMITTERS: dict[str, Emit] = {}
+
+
+def emits(*names: str) -> Callable[[Emit], Emit]:
+    def add(function: Emit) -> Emit:
+        for name in names:
+            EMITTERS[name] = function
+        return function
+
+    return add
+
+
+@dataclass(frozen=True)
+class KernelEntry:
+    """What a call has to know of a kernel: its number, and which arguments are windows."""
+
+    number: int
+    windows: tuple[int, ...]
+    scalars: tuple[int, ...]
+
+
+class ControlEmitter(Emitter):
+    """Writes one function of the control program."""
+
+    def __init__(
+        self,
+        function: Function,
+        functions: Mapping[str, Function],
+        sites: Sites,
+        host: HostOps,
+        kernels: Mapping[str, KernelEntry],
+    ) -> None:
+        super().__init__(function, functions, sites, host)
+        self.kernels = kernels
+        self._owned: dict[Value, str] = {}  # C names of memory made in the block, by root
+        self._visible_until = _last_sights(self)
+
+    def emit(self) -> list[str]:
+        self._parameters()
+        with self.out.indented():
+            self.block(self.function.body)
+            self._return(yielded(self.function.body))
+            self.out.add("return TL_OK;")
+        return [f"{signature(self.function)} {{", *self.out.lines, "}", ""]
+
+    def _parameters(self) -> None:
+        windows = numbers = 0
+        with self.out.indented():
+            self.out.add("(void)c, (void)w, (void)x, (void)rw, (void)rx;")
+            for p in self.function.params:
+                if isinstance(p.type, TensorType):
+                    self.define(p, self.variable(p.name, f"&w[{windows}]", "tl_win *"))
+                    windows += 1
+                else:
+                    assert isinstance(p.type, ScalarType)
+                    field = word_field(p.type.dtype)
+                    text = f"x[{numbers}].{field}"
+                    self.define(p, self.variable(p.name, text, scalars.declared(p)))
+                    numbers += 1
+                self.out.add(f"(void){self.values[p]};")
+
+    def _return(self, values: Sequence[Arg]) -> None:
+        windows = numbers = 0
+        for v in values:
+            if isinstance(v, Value) and isinstance(v.type, TensorType):
+                self.out.add(
+                    f"if (rw) rw[{windows}] = *{self.window(v)}, tl_retain(&rw[{windows}]);"
+                )
+                windows += 1
+            elif v is not None:
+                dtype = (
+                    v.type.dtype
+                    if isinstance(v, Value) and isinstance(v.type, ScalarType)
+                    else None
+                )
+                field = word_field(dtype) if dtype else ("f" if isinstance(v, float) else "i")
+                self.out.add(f"if (rx) rx[{numbers}].{field} = {self.scalar(v)};")
+                numbers += 1
+
+    def window(self, arg: Arg) -> str:
+        """C expression of a pointer to the window of a tensor."""
+        assert isinstance(arg, Value)
+        found = self.values[arg]
+        assert isinstance(found, str)
+        return found
+
+    def new_window(self, op: Op, start: str) -> str:
+        """A window variable for the op's result, which begins as `start`."""
+        name = self.name(op.result.name)
+        self.out.add(f"tl_win {name} = {start};", op.loc)
+        self.define(op.result, f"(&{name})")
+        return name
+
+    # --- blocks ----------------------------------------------------------------------------------
+
+    def block(self, block: Block) -> None:
+        """All ops but the terminator; memory is given back after the last op that sees it."""
+        for at, op in enumerate(block.ops[:-1]):
+            emitter = EMITTERS.get(op.name)
+            if emitter is None:
+                raise InternalError("no C for this op", self.function.name, op.name, op.loc)
+            emitter(self, op)
+            self._release(block, at)
+
+    def finish_block(self, block: Block) -> None:
+        """What the terminator was the last to see."""
+        self._release(block, len(block.ops) - 1)
+
+    def own(self, value: Value, name: str) -> None:
+        self._owned[value] = name
+
+    def _release(self, block: Block, at: int) -> None:
+        for value in self._visible_until.get((block, at), ()):
+            name = self._owned.pop(value, None)
+            if name is not None:
+                self.out.add(f"tl_release(c, &{name});")
+
+
+def _last_sights(e: Emitter) -> dict[tuple[Block, int], list[Value]]:
+    """For every root made in a block: the op there after which nobody can see it."""
+    last: dict[Value, tuple[Block, int]] = {}
+
+    def sweep(block: Block) -> None:
+        for at, op in enumerate(block.ops):
+            for inner in (op, *(o for b in op.blocks for o in walk(b))):
+                for v in (*inner.operands, *inner.results):
+                    for root in e.aliases.roots(v) if isinstance(v.type, TensorType) else ():
+                        if e.home.get(root) is block:
+                            last[root] = (block, at)
+            for inner_block in op.blocks:
+                sweep(inner_block)
+
+    sweep(e.function.body)
+    sights: dict[tuple[Block, int], list[Value]] = {}
+    for value, place in last.items():
+        sights.setdefault(place, []).append(value)
+    return sights
+
+
+def signature(fn: Function) -> str:
+    name = f"f_{identifier(fn.name)}"
+    return f"static int {name}(tl_ctx *c, tl_win *w, const tl_word *x, tl_win *rw, tl_word *rx)"
+
+
+# --- values that loops and branches hand on -------------------------------------------------------
+
+
+class Handed:
+    """One carried or joined value: a scalar variable, an array, or a window variable."""
+
+    def __init__(self, e: ControlEmitter, value: Value, first: Arg | None) -> None:
+        self.e, self.value = e, value
+        self.name = e.name(value.name)
+        self.is_name_only = False
+        type_ = value.type
+        if isinstance(type_, TensorType):
+            self._window(first)
+        elif isinstance(type_, ArrayType):
+            e.out.add(f"int64_t {self.name}[{type_.length}] = {{0}};")
+            self.text = self.name
+            if first is not None:
+                e.out.add(f"memcpy({self.name}, {e.values[first]}, sizeof {self.name});")  # type: ignore[index]
+        else:
+            start = "0" if first is None else handed_scalar(e, first)
+            e.out.add(f"{scalars.declared(value)} {self.name} = {start};")
+            self.text = self.name
+
+    def _window(self, first: Arg | None) -> None:
+        """If it is the same window in every iteration it needs no variable."""
+        e = self.e
+        end = e.aliases.end(self.value)
+        if end is not None and end in e.values:
+            self.is_name_only = True
+            self.text = e.window(end)
+            return
+        e.out.add(f"tl_win {self.name} = {{0}};")
+        self.text = f"(&{self.name})"
+        if first is not None:
+            e.out.add(f"tl_assign(c, &{self.name}, {e.window(first)});")
+
+    def bind(self, value: Value) -> None:
+        self.e.define(value, self.text)
+
+    @property
+    def owns(self) -> bool:
+        return isinstance(self.value.type, TensorType) and not self.is_name_only
+
+
+def handed_scalar(e: ControlEmitter, arg: Arg) -> str:
+    return "-1" if arg is None else e.scalar(arg)
+
+
+def assign(e: ControlEmitter, targets: Sequence[Handed], args: Sequence[Arg]) -> None:
+    """All targets get their new values at once: read all, then write all."""
+    writes: list[str] = []
+    for t, arg in zip(targets, args):
+        if t.is_name_only:
+            continue
+        copy = e.name("next")
+        if isinstance(t.value.type, TensorType):
+            e.out.add(f"tl_win {copy} = *{e.window(arg)};")
+            e.out.add(f"tl_retain(&{copy});")
+            writes += [f"tl_release(c, &{t.name});", f"{t.name} = {copy};"]
+        elif isinstance(t.value.type, ArrayType):
+            e.out.add(f"int64_t {copy}[{t.value.type.length}];")
+            e.out.add(f"memcpy({copy}, {e.values[arg]}, sizeof {copy});")  # type: ignore[index]
+            writes.append(f"memcpy({t.name}, {copy}, sizeof {copy});")
+        else:
+            e.out.add(f"const {scalars.declared(t.value)} {copy} = {handed_scalar(e, arg)};")
+            writes.append(f"{t.name} = {copy};")
+    for line in writes:
+        e.out.add(line)
+
+
+def _hand_on(e: ControlEmitter, handed: Sequence[Handed], results: Sequence[Value]) -> None:
+    for h, result in zip(handed, results):
+        h.bind(result)
+        if h.owns:
+            e.own(result, h.name)
+
+
+@emits("for")
+def emit_for(e: ControlEmitter, op: Op) -> None:
+    view = ForView(op)
+    handed = [Handed(e, v, first) for v, first in zip(view.carried, view.init)]
+    index = e.name(view.index.name)
+    head = loop_head(e, op, view.bounds, index, view.trip_count)
+    with e.out.block(head), e.inside():
+        e.out.add("if (TL_CANCELLED(c)) return TL_STOPPED;")
+        e.define(view.index, index)
+        for h, param in zip(handed, view.carried):
+            h.bind(param)
+        e.block(view.body)
+        assign(e, handed, yielded(view.body))
+        e.finish_block(view.body)
+    _hand_on(e, handed, op.results)
+
+
+@emits("while")
+def emit_while(e: ControlEmitter, op: Op) -> None:
+    cond, body = op.blocks
+    init = op.args["init"]
+    assert isinstance(init, tuple)
+    handed = [Handed(e, v, first) for v, first in zip(body.params, init)]
+    with e.out.block("for (;;)", op.loc), e.inside():
+        e.out.add("if (TL_CANCELLED(c)) return TL_STOPPED;")
+        for h, tested in zip(handed, cond.params):
+            h.bind(tested)
+        e.block(cond)
+        (holds,) = yielded(cond)
+        e.out.add(f"if (!{e.scalar(holds)}) break;")
+        for h, param in zip(handed, body.params):
+            h.bind(param)
+        e.block(body)
+        assign(e, handed, yielded(body))
+        e.finish_block(body)
+    _hand_on(e, handed, op.results)
+
+
+@emits("if")
+def emit_if(e: ControlEmitter, op: Op) -> None:
+    handed = [Handed(e, v, None) for v in op.results]
+    for block, head in zip(op.blocks, (f"if ({e.scalar(op.args['cond'])})", "else")):
+        with e.out.block(head, op.loc), e.inside():
+            e.block(block)
+            assign(e, handed, yielded(block))
+            e.finish_block(block)
+    _hand_on(e, handed, op.results)
+
+
+@emits("scope")
+def emit_scope(e: ControlEmitter, op: Op) -> None:
+    """Scopes that are left after outlining only group."""
+    view = ScopeView(op)
+    e.block(view.body)
+    for result, value in zip(op.results, yielded(view.body)):
+        e.define(result, e.values[value] if isinstance(value, Value) else handed_scalar(e, value))
+
+
+@emits("undef")
+def emit_undef(e: ControlEmitter, op: Op) -> None:
+    t = op.result.type
+    if isinstance(t, ScalarType):
+        e.define(op.result, e.variable(op.result.name, "0", scalars.declared(op.result)))
+    elif isinstance(t, ArrayType):
+        name = e.name(op.result.name)
+        e.out.add(f"const int64_t {name}[{t.length}] = {{0}};")
+        e.define(op.result, name)
+    else:
+        assert isinstance(t, TensorType)
+        # A dimension that is not known stands for a tensor that nobody may look at anyway.
+        shape = [d if isinstance(d, int) else 1 for d in t.shape]
+        _create(e, op, array_text(shape), len(shape), poison_pattern(t.dtype))
+
+
+# --- scalars and arrays ---------------------------------------------------------------------------
+
+emits(*scalars.BINARY, *scalars.UNARY, "scalar.cast")(emit_scalar)
+emits(*scalars.DIVISIONS)(emit_division)
+
+
+@emits("array.create")
+def emit_array_create(e: ControlEmitter, op: Op) -> None:
+    t = op.result.type
+    assert isinstance(t, ArrayType)
+    name = e.name(op.result.name)
+    entry = "-1" if t.dtype is dtypes.TASK_ID else "0"
+    e.out.add(f"int64_t {name}[{t.length}];", op.loc)
+    e.out.add(f"for (int i = 0; i < {t.length}; i++) {name}[i] = {entry};")
+    e.define(op.result, name)
+
+
+def _check_position(e: ControlEmitter, op: Op) -> str:
+    array = op.args["array"]
+    assert isinstance(array, Value) and isinstance(array.type, ArrayType)
+    at = e.scalar(op.args["index"])
+    fail = f"tl_fail(c, TL_INDEX, {e.site(op, array.name)}, 0, {at}, {array.type.length}, 0)"
+    e.out.add(f"if ({at} < 0 || {at} >= {array.type.length}) return {fail};")
+    return at
+
+
+@emits("array.get")
+def emit_array_get(e: ControlEmitter, op: Op) -> None:
+    at = _check_position(e, op)
+    text = f"{e.values[op.args['array']]}[{at}]"  # type: ignore[index]
+    e.define(op.result, e.variable(op.result.name, text, scalars.declared(op.result), op.loc))
+
+
+@emits("array.set")
+def emit_array_set(e: ControlEmitter, op: Op) -> None:
+    at = _check_position(e, op)
+    t = op.result.type
+    assert isinstance(t, ArrayType)
+    name = e.name(op.result.name)
+    e.out.add(f"int64_t {name}[{t.length}];", op.loc)
+    e.out.add(f"memcpy({name}, {e.values[op.args['array']]}, sizeof {name});")  # type: ignore[index]
+    e.out.add(f"{name}[{at}] = {handed_scalar(e, op.args['value'])};")
+    e.define(op.result, name)
+
+
+# --- memory and windows ---------------------------------------------------------------------------
+
+
+def _create(e: ControlEmitter, op: Op, shape: str, rank: int, pattern: int) -> None:
+    t = op.result.type
+    assert isinstance(t, TensorType)
+    name = e.new_window(op, "{0}")
+    site = e.site(op, op.result.name)
+    e.check(
+        f"tl_create(c, {site}, &{name}, {shape}, {rank}, {t.dtype.itemsize}, UINT64_C({pattern}))"
+    )
+    e.own(op.result, name)
+
+
+@emits("create_tensor")
+def emit_create(e: ControlEmitter, op: Op) -> None:
+    t = op.result.type
+    assert isinstance(t, TensorType)
+    value = scalars.constant_of(op.args["init_value"])
+    pattern = poison_pattern(t.dtype)
+    if value is not None:
+        pattern = repeated(np.asarray(narrowed(value, t.dtype), t.dtype.numpy).tobytes())
+    _create(e, op, array_text(e.dims(op.args["shape"])), len(t.shape), pattern)
+
+
+@emits("slice")
+def emit_slice(e: ControlEmitter, op: Op) -> None:
+    x = op.args["x"]
+    assert isinstance(x, Value)
+    name = e.new_window(op, "{0}")
+    limits = op.args["valid_shape"]
+    cut = "NULL" if limits is None else array_text(e.dims(limits))
+    e.check(
+        f"tl_slice(c, {e.site(op, x.name)}, &{name}, {e.window(x)}, {array_text(e.dims(op.args['offset']))}, "
+        f"{array_text(e.dims(op.args['shape']))}, {cut}, {int(bool(op.args['clamp']))})"
+    )
+    drop = op.args["drop_dims"]
+    if drop is not None:
+        assert isinstance(x.type, TensorType)
+        axes = drop if isinstance(drop, tuple) else (drop,)
+        mask = sum(1 << (a % len(x.type.shape)) for a in axes if isinstance(a, int))
+        e.out.add(f"tl_drop_axes(&{name}, {mask});")
+
+
+@emits("reshape")
+def emit_reshape(e: ControlEmitter, op: Op) -> None:
+    x = op.args["x"]
+    assert isinstance(x, Value)
+    name = e.new_window(op, f"*{e.window(x)}")
+    shape = e.dims(op.args["shape"])
+    e.check(f"tl_reshape(c, {e.site(op, 'reshape')}, &{name}, {array_text(shape)}, {len(shape)})")
+
+
+@emits("reinterpret_view")
+def emit_reinterpret(e: ControlEmitter, op: Op) -> None:
+    x, t = op.args["x"], op.result.type
+    assert isinstance(x, Value) and isinstance(t, TensorType)
+    name = e.new_window(op, f"*{e.window(x)}")
+    shape = [] if op.args["shape"] is None else e.dims(op.args["shape"])
+    given = array_text(shape) if shape else "NULL"
+    site = e.site(op, "reinterpret_view")
+    e.check(f"tl_reinterpret(c, {site}, &{name}, {t.dtype.itemsize}, {given}, {len(shape)})")
+
+
+@emits("transpose")
+def emit_transpose(e: ControlEmitter, op: Op) -> None:
+    x = op.args["x"]
+    assert isinstance(x, Value) and isinstance(x.type, TensorType)
+    rank = len(x.type.shape)
+    name = e.new_window(op, f"*{e.window(x)}")
+    a, b = op.args["axis1"], op.args["axis2"]
+    assert isinstance(a, int) and isinstance(b, int)
+    e.out.add(f"tl_swap_axes(&{name}, {a % rank}, {b % rank});")
+
+
+@emits("set_validshape")
+def emit_set_validshape(e: ControlEmitter, op: Op) -> None:
+    x = op.args["x"]
+    assert isinstance(x, Value)
+    name = e.new_window(op, f"*{e.window(x)}")
+    rows, columns = e.scalar(op.args["rows"]), e.scalar(op.args["cols"])
+    e.check(f"tl_mark_valid(c, {e.site(op, x.name)}, &{name}, {rows}, {columns})")
+
+
+@emits("tensor.dim")
+def emit_dim(e: ControlEmitter, op: Op) -> None:
+    x, axis = op.args["tensor"], op.args["axis"]
+    assert isinstance(x, Value) and isinstance(axis, int) and isinstance(x.type, TensorType)
+    text = f"{e.window(x)}->shape[{axis % len(x.type.shape)}]"
+    e.define(op.result, e.variable(op.result.name, text, loc=op.loc))
+
+
+# --- single elements ------------------------------------------------------------------------------
+
+
+def _address(e: ControlEmitter, op: Op, x: Value, indices: Arg, *, writing: bool) -> str:
+    """The address of an element, once everybody else is done with it."""
+    address = e.name("address")
+    at = e.dims(indices)
+    e.out.add(f"char *{address};")
+    e.check(f"tl_element(c, {e.site(op, x.name)}, {e.window(x)}, {array_text(at)}, &{address})")
+    e.out.add(f"if (tl_wait(c, {e.window(x)}, {int(writing)})) return TL_STOPPED;")
+    return address
+
+
+def _read(e: ControlEmitter, op: Op, x: Value, indices: Arg, hint: str) -> str:
+    assert isinstance(x.type, TensorType)
+    kind = element(x.type.dtype)
+    address = _address(e, op, x, indices, writing=False)
+    c_type = scalar_type(x.type.dtype)
+    number = kind.load(f"*(const {kind.memory} *){address}")
+    return e.variable(hint, f"({c_type})({number})", c_type, op.loc)
+
+
+@emits("read")
+def emit_read(e: ControlEmitter, op: Op) -> None:
+    x = op.args["x"]
+    assert isinstance(x, Value)
+    e.define(op.result, _read(e, op, x, op.args["indices"], op.result.name))
+
+
+@emits("write")
+def emit_write(e: ControlEmitter, op: Op) -> None:
+    x = op.args["x"]
+    assert isinstance(x, Value) and isinstance(x.type, TensorType)
+    kind = element(x.type.dtype)
+    address = _address(e, op, x, op.args["indices"], writing=True)
+    number = kind.store(kind.from_scalar(e.scalar(op.args["value"])))
+    e.out.add(f"*({kind.memory} *){address} = {number};", op.loc)
+    e.define(op.result, e.window(x))
+
+
+@emits("scatter_update")
+def emit_in_python(e: ControlEmitter, op: Op) -> None:
+    """An op on whole tensors, done by its reference once all of them are ready."""
+    windows = shaped_operands(op)
+    written = [op.args[p] for p in op.spec.writes]
+    for v in windows:
+        e.out.add(f"if (tl_wait(c, {e.window(v)}, {int(v in written)})) return TL_STOPPED;")
+    tiles, words = e.name("tiles"), e.name("words")
+    e.out.add(f"tl_win {tiles}[] = {{{', '.join('*' + e.window(v) for v in windows)}}};", op.loc)
+    numbers = [f"{{.i = {e.scalar(v)}}}" for v in scalar_operands(op)]
+    e.out.add(f"const tl_word {words}[] = {{{', '.join(numbers) or '{0}'}}};")
+    e.check(f"tl_call_host(c, {e.site(op)}, {e.host.number(op)}, {tiles}, {words})")
+    e.define(op.result, e.window(written[0]))
+
+
+# --- tasks ----------------------------------------------------------------------------------------
+
+
+def _dependencies(e: ControlEmitter, deps: Arg) -> tuple[str, str]:
+    """C texts of an array of task ids and of its length; ids that name no task are negative."""
+    entries: list[str] = []
+    for dep in deps if isinstance(deps, tuple) else (deps,):
+        if isinstance(dep, Value) and isinstance(dep.type, ArrayType):
+            entries += [f"{e.values[dep]}[{i}]" for i in range(dep.type.length)]
+        elif isinstance(dep, tuple):
+            raise InternalError("nested dependencies", e.function.name)
+        elif dep is not None:
+            entries.append(e.scalar(dep))
+    if not entries:
+        return "NULL", "0"
+    return array_text(entries), str(len(entries))
+
+
+@emits("system.task_dummy")
+def emit_join(e: ControlEmitter, op: Op) -> None:
+    ids, count = _dependencies(e, op.args["deps"])
+    name = e.variable(op.result.name, f"tl_join(c, -1, {ids}, {count})", loc=op.loc)
+    e.out.add(f"if ({name} < 0) return TL_STOPPED;")
+    e.define(op.result, name)
+
+
+@emits("system.task_invalid")
+def emit_no_task(e: ControlEmitter, op: Op) -> None:
+    e.define(op.result, e.variable(op.result.name, "-1"))
+
+
+_COMPARISONS = {"==", "!=", "<", "<=", ">", ">="}
+
+
+@emits("call")
+def emit_call(e: ControlEmitter, op: Op) -> None:
+    view = CallView(op)
+    callee = e.functions[view.callee]
+    if callee.kind is not FunctionKind.InCore:
+        _call_function(e, op, callee)
+        return
+    entry = e.kernels[callee.name]
+    count = op.args["count"]
+    blocks = "1" if count is None else e.scalar(count)
+    if count is not None:
+        e.out.add(
+            f"if ({blocks} < 1) return tl_fail(c, TL_BLOCKS, {e.site(op)}, {blocks}, 0, 0, 0);"
+        )
+    task = e.name("task")
+    e.out.add(f"int64_t {task};", op.loc)
+    ids, number = _dependencies(e, op.args["deps"] or ())
+    predicate = op.args["predicate"]
+    if predicate is None:
+        with e.out.block():
+            _submit(e, entry, view.operands, task, blocks, ids, number)
+    else:
+        with e.out.block(f"if ({_holds(e, op, predicate)})"):
+            _submit(e, entry, view.operands, task, blocks, ids, number)
+        with e.out.block("else"):
+            e.out.add(f"{task} = tl_join(c, {entry.number}, {ids}, {number});")
+            e.out.add(f"if ({task} < 0) return TL_STOPPED;")
+    outputs = [o for o, d in zip(view.operands, callee.directions) if d is not Direction.In]
+    for result, operand in zip(view.data_results, outputs):
+        e.define(result, e.window(operand))
+    if op.args["task_id"]:
+        e.define(op.results[-1], task)
+
+
+def _holds(e: ControlEmitter, op: Op, predicate: Arg) -> str:
+    assert isinstance(predicate, tuple)
+    tensor, indices, comparison, literal = predicate
+    assert isinstance(tensor, Value) and isinstance(comparison, str) and comparison in _COMPARISONS
+    return f"{_read(e, op, tensor, indices, 'predicate')} {comparison} {e.scalar(literal)}"
+
+
+def _submit(
+    e: ControlEmitter,
+    entry: KernelEntry,
+    operands: Sequence[Arg],
+    task: str,
+    blocks: str,
+    ids: str,
+    count: str,
+) -> None:
+    e.out.add(f"tl_task *t = tl_begin(c, {entry.number});")
+    e.out.add("if (!t) return TL_STOPPED;")
+    if entry.windows:
+        e.out.add("tl_win *a = tl_task_windows(t);")
+    for i, at in enumerate(entry.windows):
+        e.out.add(f"a[{i}] = *{e.window(operands[at])};")
+    if entry.scalars:
+        e.out.add("tl_word *s = tl_task_scalars(t);")
+    for i, at in enumerate(entry.scalars):
+        e.out.add(f"s[{i}].{_field(operands[at])} = {e.scalar(operands[at])};")
+    e.out.add(f"{task} = tl_submit(c, t, {blocks}, {ids}, {count});")
+
+
+def _field(arg: Arg) -> str:
+    if isinstance(arg, Value):
+        assert isinstance(arg.type, ScalarType)
+        return word_field(arg.type.dtype)
+    return "f" if isinstance(scalars.constant_of(arg), float) else "i"
+
+
+def _call_function(e: ControlEmitter, op: Op, callee: Function) -> None:
+    """A call of another control function: it runs here and now."""
+    operands = CallView(op).operands
+    tensors = [o for o, p in zip(operands, callee.params) if isinstance(p.type, TensorType)]
+    numbers = [o for o, p in zip(operands, callee.params) if not isinstance(p.type, TensorType)]
+    made = [r for r in op.results if isinstance(r.type, TensorType)]
+    given, words, windows, results = (e.name(n) for n in ("given", "words", "windows", "results"))
+    e.out.add(
+        f"tl_win {given}[] = {{{', '.join('*' + e.window(t) for t in tensors) or '{0}'}}};", op.loc
+    )
+    fields = [f"{{.{_field(n)} = {e.scalar(n)}}}" for n in numbers]
+    e.out.add(f"const tl_word {words}[] = {{{', '.join(fields) or '{0}'}}};")
+    e.out.add(f"tl_win {windows}[{len(made) + 1}];")
+    e.out.add(f"tl_word {results}[{len(op.results) + 1}];")
+    kind = e.name("kind")
+    e.out.add(
+        f"const int {kind} = f_{identifier(callee.name)}(c, {given}, {words}, {windows}, {results});"
+    )
+    e.out.add(f"if ({kind}) return {kind};")
+    number = 0
+    for r in op.results:
+        if isinstance(r.type, TensorType):
+            at = made.index(r)
+            name = e.name(r.name)
+            e.out.add(f"tl_win {name} = {windows}[{at}];")
+            e.define(r, f"(&{name})")
+            e.own(r, name)
+        else:
+            assert isinstance(r.type, ScalarType)
+            text = f"{results}[{number}].{word_field(r.type.dtype)}"
+            e.define(r, e.variable(r.name, text, scalars.declared(r)))
+            number += 1
+
+
+def has_partial_windows(functions: Sequence[Function]) -> bool:
+    """Whether the control program makes a window whose valid part is not all of it."""
+    for fn in functions:
+        for op in walk(fn.body):
+            if op.name == "set_validshape" and isinstance(op.result.type, TensorType):
+                return True
+            is_view = op.name == "slice" and isinstance(op.result.type, TensorType)
+            if is_view and (op.args["valid_shape"] is not None or op.args["clamp"]):
+                return True
+    return False

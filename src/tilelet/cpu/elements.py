@@ -1,0 +1,117 @@
+"""How each element type is stored and computed on in C.
+
+BF16, FP16 and FP8 values are computed on as `float`s that are values of the type; after an op whose
+result need not be one, `rounded` makes it one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tilelet import dtypes
+from tilelet.cpu.text import float_text, int_text
+from tilelet.dtypes import DType
+from tilelet.ops.reference import narrowed
+
+
+@dataclass(frozen=True)
+class Element:
+    """memory: C type in memory; number: C type that is computed on; suffix: of `ts_*` functions."""
+
+    dtype: DType
+    memory: str
+    number: str
+    suffix: str
+    enum: str  # `tl_dtype`
+
+    @property
+    def is_float(self) -> bool:
+        return self.dtype.is_float
+
+    @property
+    def is_narrow_float(self) -> bool:
+        return self.dtype.is_float and self.memory != "float"
+
+    def load(self, place: str) -> str:
+        return f"ts_from_{self.suffix}({place})" if self.is_narrow_float else place
+
+    def store(self, number: str) -> str:
+        """What is written to memory for `number`, which is a value of the type."""
+        if self.dtype is dtypes.BF16:
+            return f"ts_as_bf16({number})"
+        if self.is_narrow_float:
+            return f"ts_to_{self.suffix}({number}, TL_RINT)"
+        return number
+
+    def rounded(self, number: str, mode: str = "TL_RINT") -> str:
+        """An FP32 result as a value of the type."""
+        return f"ts_round_{self.suffix}({number}, {mode})" if self.is_narrow_float else number
+
+    def constant(self, value: float) -> str:
+        """A number as an element, as `numerics` would narrow it."""
+        element = narrowed(value, self.dtype)
+        if self.is_float:
+            return float_text(float(element.astype(np.float32)))
+        number = int(element)
+        text = int_text(number)
+        return text if self.dtype.bits <= 32 else f"(({self.number}){text})"
+
+    def from_scalar(self, scalar: str) -> str:
+        """A run-time scalar (an `int64_t`, `uint64_t`, `int` or `double` expression) as an element."""
+        if self.is_float:
+            return self.rounded(f"(float)(double)({scalar})")
+        if self.dtype is dtypes.BOOL:
+            return f"(({scalar}) != 0)"
+        return f"({self.number})({scalar})"
+
+
+def _integer(dtype: DType) -> Element:
+    sign = "i" if dtype.is_signed else "u"
+    c_type = f"{'' if dtype.is_signed else 'u'}int{dtype.bits}_t"
+    name = "INT64" if dtype is dtypes.INDEX else dtype.name
+    return Element(dtype, c_type, c_type, f"{sign}{dtype.bits}", f"TL_{name}")
+
+
+_ELEMENTS: dict[DType, Element] = {
+    dtypes.FP32: Element(dtypes.FP32, "float", "float", "f32", "TL_FP32"),
+    dtypes.BF16: Element(dtypes.BF16, "ts_bf16", "float", "bf16", "TL_BF16"),
+    dtypes.FP16: Element(dtypes.FP16, "ts_f16", "float", "f16", "TL_FP16"),
+    dtypes.FP8E4M3FN: Element(dtypes.FP8E4M3FN, "ts_e4m3", "float", "e4m3", "TL_FP8E4M3FN"),
+    dtypes.FP8E5M2: Element(dtypes.FP8E5M2, "ts_e5m2", "float", "e5m2", "TL_FP8E5M2"),
+    dtypes.BOOL: Element(dtypes.BOOL, "ts_bool", "uint8_t", "u8", "TL_BOOL"),
+}
+_ELEMENTS |= {d: _integer(d) for d in dtypes.ALL if d.kind in ("int", "uint", "index")}
+
+
+def element(dtype: DType) -> Element:
+    return _ELEMENTS[dtype]
+
+
+def scalar_type(dtype: DType) -> str:
+    """The C type of a scalar of this type."""
+    if dtype.is_float:
+        return "double"
+    if dtype is dtypes.UINT64:
+        return "uint64_t"
+    return "int" if dtype is dtypes.BOOL else "int64_t"
+
+
+def word_field(dtype: DType) -> str:
+    """The member of `tl_word` that holds a scalar of this type."""
+    if dtype.is_float:
+        return "f"
+    return "u" if dtype is dtypes.UINT64 else "i"
+
+
+def poison_pattern(dtype: DType) -> int:
+    """Eight bytes of memory that was never written, as `interp.memory` marks it."""
+    from tilelet.interp.memory import poison
+
+    return repeated(np.asarray(poison(dtype), dtype.numpy).tobytes())
+
+
+def repeated(item: bytes) -> int:
+    """The eight bytes that an element's bytes repeat to."""
+    return int.from_bytes((item * 8)[:8], "little")

@@ -1,0 +1,148 @@
+"""What writing a kernel and writing the control program have in common."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from tilelet.cpu import scalars
+from tilelet.cpu.sites import Sites
+from tilelet.cpu.text import Dim, Text, identifier
+from tilelet.diag.core import Loc
+from tilelet.ir.aliases import Aliases
+from tilelet.ir.core import Arg, Block, Function, Op, Value, walk
+
+
+class HostOps:
+    """The ops that are left to Python, by number."""
+
+    def __init__(self) -> None:
+        self.ops: list[Op] = []
+        self._numbers: dict[Op, int] = {}
+
+    def number(self, op: Op) -> int:
+        if op not in self._numbers:
+            self._numbers[op] = len(self.ops)
+            self.ops.append(op)
+        return self._numbers[op]
+
+
+class Emitter:
+    """Writes one function as C. `values` holds what each IR value is in C; scalars are texts."""
+
+    def __init__(
+        self, function: Function, functions: Mapping[str, Function], sites: Sites, host: HostOps
+    ) -> None:
+        self.function = function
+        self.functions = functions
+        self.sites = sites
+        self.host = host
+        self.aliases = Aliases(function.body, functions)
+        self.uses = Counter(v for op in walk(function.body) for v in op.operands)
+        self.home: dict[Value, Block] = {}  # where a value is defined
+        self.user: dict[Value, Block] = {}  # where its last use stands
+        self._survey(function.body)
+        self.out = Text()
+        self.values: dict[Value, Any] = {}
+        self._names = 0
+
+    def _survey(self, block: Block) -> None:
+        for v in block.params:
+            self.home[v] = block
+        for op in block.ops:
+            for v in op.operands:
+                self.user[v] = block
+            for v in op.results:
+                self.home[v] = block
+            for inner in op.blocks:
+                self._survey(inner)
+
+    def begin_again(self) -> None:
+        """Forget what was written."""
+        self.out = Text()
+        self.values = {}
+        self._names = 0
+
+    def name(self, hint: str) -> str:
+        self._names += 1
+        return f"{identifier(hint)}_{self._names}"
+
+    def define(self, value: Value, form: Any) -> None:
+        self.values[value] = form
+
+    def scalar(self, arg: Arg) -> str:
+        """C text of a scalar argument."""
+        if isinstance(arg, Value):
+            found = self.values[arg]
+            assert isinstance(found, str)
+            return found
+        number = scalars.constant_of(arg)
+        assert number is not None
+        return scalars.constant_text(number)
+
+    def dim(self, arg: Arg) -> Dim:
+        """An integer argument: a number if it is one now."""
+        number = scalars.constant_of(arg)
+        return number if isinstance(number, int) and abs(number) < 1 << 31 else self.scalar(arg)
+
+    def dims(self, arg: Arg) -> list[Dim]:
+        """A list of integers; a bare number is a list of one."""
+        return [self.dim(a) for a in (arg if isinstance(arg, tuple) else (arg,))]
+
+    def variable(
+        self, hint: str, expression: Dim, c_type: str = "int64_t", loc: Loc | None = None
+    ) -> str:
+        """A new constant in C."""
+        name = self.name(hint)
+        self.out.add(f"const {c_type} {name} = {expression};", loc)
+        return name
+
+    def site(self, op: Op, name: str = "") -> int:
+        return self.sites.number(op.loc, op.name, name)
+
+    def check(self, call: str) -> None:
+        """Leave the function if `call` fails."""
+        self.out.add(f"if ({call}) return c->fault.kind;")
+
+    @contextmanager
+    def inside(self) -> Iterator[None]:
+        """A block that may not be executed: what is known afterwards is what was known before."""
+        before = dict(self.values)
+        yield
+        self.values = before
+
+
+# --- scalars, which are the same everywhere -------------------------------------------------------
+
+
+def emit_scalar(e: Emitter, op: Op) -> None:
+    text = scalars.scalar_expression(op, e.scalar)
+    e.define(op.result, e.variable(op.result.name, text, scalars.declared(op.result), op.loc))
+
+
+def emit_division(e: Emitter, op: Op) -> None:
+    symbol = "//" if op.name == "scalar.floordiv" else "%"
+    if not scalars.constant_of(op.args["rhs"]):
+        fail = f"tl_fail(c, TL_DIVISION, {e.site(op, symbol)}, 0, 0, 0, 0)"
+        e.out.add(f"if ({e.scalar(op.args['rhs'])} == 0) return {fail};")
+    text = scalars.division_expression(op, e.scalar)
+    e.define(op.result, e.variable(op.result.name, text, scalars.declared(op.result), op.loc))
+
+
+def loop_head(
+    e: Emitter, op: Op, bounds: tuple[Arg, Arg, Arg], index: str, trips: int | None
+) -> str:
+    """Declares the index and gives the head of the C loop; a step of zero is refused."""
+    start, stop, step = (e.dim(b) for b in bounds)
+    if step == 0 or not isinstance(step, int):
+        fail = f"tl_fail(c, TL_STEP, {e.site(op)}, 0, 0, 0, 0)"
+        e.out.add(f"if ({step} == 0) return {fail};")
+    turn = e.name("turn")
+    turns = str(trips) if trips is not None else f"tl_trips({start}, {stop}, {step})"
+    e.out.add(f"int64_t {index} = {start};", op.loc)
+    advance = f"{index} = (int64_t)((uint64_t){index} + (uint64_t){step})"
+    return (
+        f"for (int64_t {turn} = 0, {turn}_end = {turns}; {turn} < {turn}_end; {turn}++, {advance})"
+    )

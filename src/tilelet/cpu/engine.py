@@ -1,0 +1,307 @@
+"""Running a program natively."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from tilelet.cpu import build, native, sites
+from tilelet.cpu.elements import word_field
+from tilelet.cpu.host import HostOp
+from tilelet.cpu.program import Compiled, emit_program
+from tilelet.diag.catalogue.harness import BadConfig, TooBig
+from tilelet.diag.internal import InternalError
+from tilelet.interp.binding import Argument, bind_arguments
+from tilelet.interp.machine import Interpreter
+from tilelet.interp.memory import Window
+from tilelet.interp.state import available_memory
+from tilelet.ir.aliases import infer_directions
+from tilelet.ir.core import Direction, Program, walk
+from tilelet.ir.types import ScalarType
+
+_POLL = 0.1  # seconds between looks at Ctrl-C while native code runs
+_KEPT_PROGRAMS = 32
+
+
+@dataclass(frozen=True)
+class TaskCounts:
+    """How many tasks of each kernel ran."""
+
+    _counts: Mapping[str, int]
+
+    def counts(self) -> dict[str, int]:
+        return dict(self._counts)
+
+    @property
+    def total(self) -> int:
+        return sum(self._counts.values())
+
+
+@dataclass(frozen=True)
+class Execution:
+    """What a run leaves behind, besides the arrays it wrote."""
+
+    tasks: Any
+    returned: tuple[Any, ...] = ()
+
+
+class NativeProgram:
+    """A program compiled and loaded."""
+
+    def __init__(self, program: Program, keep: Path | None = None) -> None:
+        self.program = program
+        self.code: Compiled = emit_program(program)
+        self._library = build.load(self.code.units, keep)
+        self._run, self._address = native.entry_point(self._library)
+        self._host = [HostOp(op) for op in self.code.host_ops]
+        # What no task writes needs no dependencies, whatever the signature says.
+        main = replace(program.main, attrs={})
+        found = infer_directions(main, program.functions)
+        self._written = [d is not Direction.In for d in found]
+
+    def run(self, arguments: Mapping[str, Argument], threads: int, seed: int) -> TaskCounts:
+        call = _Call(self, arguments, threads, seed)
+        kind = call.wait()
+        if kind == sites.OK:
+            counts = zip(self.code.kernels, call.counts)
+            return TaskCounts({name: n for name, n in counts if n})
+        raise self._error(kind, call)
+
+    def _error(self, kind: int, call: _Call) -> BaseException:
+        if kind == sites.STOPPED:
+            return KeyboardInterrupt()
+        fault = call.fault
+        if kind == sites.HOST:
+            return call.errors[fault.n[1] - 1]
+        if fault.site < 0:
+            return TooBig("the task runtime", 0, available_memory() or 0)
+        site = self.code.sites[fault.site]
+        if fault.buffer >= 0:
+            site = replace(site, name=self.code.sites[fault.buffer].name)
+        return sites.error_of(kind, site, list(fault.n))
+
+
+@dataclass
+class _Buffers:
+    """Memory of the arguments: arrays that share memory share a buffer."""
+
+    bases: list[int] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+    names: list[int] = field(default_factory=list)
+    is_written: list[bool] = field(default_factory=list)
+
+    def add(self, low: int, high: int, name: int, is_written: bool) -> None:
+        """One more range of addresses; those that it overlaps become one with it."""
+        keep: list[int] = []
+        for i in range(len(self.bases)):
+            if low < self.ends[i] and self.bases[i] < high:
+                low, high = min(low, self.bases[i]), max(high, self.ends[i])
+                is_written |= self.is_written[i]
+                name = min(name, self.names[i])
+            else:
+                keep.append(i)
+        for values in (self.bases, self.ends, self.names, self.is_written):
+            values[:] = [values[i] for i in keep]  # type: ignore[index]
+        self.bases.append(low)
+        self.ends.append(high)
+        self.names.append(name)
+        self.is_written.append(is_written)
+
+    def of(self, address: int) -> int:
+        for i, (low, high) in enumerate(zip(self.bases, self.ends)):
+            if low <= address < max(high, low + 1):
+                return i
+        raise InternalError("an argument has no memory")
+
+
+class _Call:
+    """One run: its arguments as `rt.h` wants them, and what comes back."""
+
+    def __init__(
+        self,
+        native_program: NativeProgram,
+        arguments: Mapping[str, Argument],
+        threads: int,
+        seed: int,
+    ) -> None:
+        self._native = native_program
+        program = native_program.program
+        self._bound = bind_arguments(program, arguments, execute=True)
+        self.errors: list[BaseException] = []
+        self.fault = native.Fault()
+        self._cancel = ctypes.c_int32(0)
+        self.counts = (ctypes.c_int64 * (len(native_program.code.kernels) + 1))()
+        self._callback = native.HostFunction(self._host)
+        self._result = sites.STOPPED
+        self._windows, self._words = self._split()
+        self._args = self._run_args(threads, seed)
+
+    def _split(self) -> tuple[Any, Any]:
+        program = self._native.program
+        windows = [v for v in self._bound if isinstance(v, Window)]
+        packed = (native.Win * (len(windows) + 1))()
+        for into, window in zip(packed, windows):
+            _pack(into, window)
+        numbers = [
+            (v, p) for v, p in zip(self._bound, program.main.params) if not isinstance(v, Window)
+        ]
+        words = (native.Word * (len(numbers) + 1))()
+        for word, (value, param) in zip(words, numbers):
+            assert isinstance(param.type, ScalarType)
+            setattr(word, word_field(param.type.dtype), value)
+        return packed, words
+
+    def _run_args(self, threads: int, seed: int) -> native.RunArgs:
+        buffers = _Buffers()
+        tensors = [i for i, v in enumerate(self._bound) if isinstance(v, Window)]
+        ranges = [_addresses(self._bound[i]) for i in tensors]
+        for i, (low, high) in zip(tensors, ranges):
+            buffers.add(low, high, i, self._native._written[i])
+        count = len(buffers.bases)
+        owners = [buffers.of(low) for low, _ in ranges]
+        available = available_memory()
+        return native.RunArgs(
+            windows=self._windows,
+            scalars=self._words,
+            buffer_of=(ctypes.c_int64 * (len(owners) + 1))(*owners),
+            bases=(ctypes.c_void_p * (count + 1))(*buffers.bases),
+            names=(ctypes.c_int32 * (count + 1))(*buffers.names),
+            readonly=(ctypes.c_uint8 * (count + 1))(*[not w for w in buffers.is_written]),
+            window_count=len(tensors),
+            buffer_count=count,
+            threads=threads,
+            seed=seed,
+            memory=available if available is not None else 1 << 62,
+            cancel=ctypes.pointer(self._cancel),
+            host=self._callback,
+            counts=self.counts,
+            fault=ctypes.pointer(self.fault),
+        )
+
+    def _host(self, op: int, windows: Any, words: Any, _: int) -> int:
+        """Called from native threads. The result is 0, or the number of the error from 1."""
+        try:
+            self._native._host[op].run(_Items(windows), _Items(words))
+        except BaseException as error:
+            self.errors.append(error)
+            return len(self.errors)
+        return 0
+
+    def _enter(self) -> None:
+        self._result = self._native._run(self._native._address, ctypes.byref(self._args))
+
+    def wait(self) -> int:
+        """Run it; Ctrl-C is noticed, and stops it, if this is the main thread."""
+        if threading.current_thread() is not threading.main_thread():
+            self._enter()
+            return self._result
+        thread = threading.Thread(target=self._enter, name="tilelet run", daemon=True)
+        thread.start()
+        try:
+            while thread.is_alive():
+                thread.join(_POLL)
+        except BaseException:
+            self._cancel.value = 1
+            with contextlib.suppress(BaseException):
+                thread.join()
+            raise
+        return self._result
+
+
+class _Items(Sequence[Any]):
+    """A C array of unknown length, as a sequence."""
+
+    def __init__(self, pointer: Any) -> None:
+        self._pointer = pointer
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return _Items(ctypes.pointer(self._pointer[index.start or 0]))
+        return self._pointer[index]
+
+    def __len__(self) -> int:
+        return 1 << 30
+
+
+def _pack(into: native.Win, window: Window) -> None:
+    assert window.buffer.data is not None
+    into.data = window.buffer.data.ctypes.data + window.offset * window.dtype.itemsize
+    into.rank, into.itemsize = len(window.shape), window.dtype.itemsize
+    for i, (extent, stride) in enumerate(zip(window.shape, window.strides)):
+        into.shape[i] = into.valid[i] = into.reach[i] = extent
+        into.stride[i] = stride
+
+
+def _addresses(window: Window) -> tuple[int, int]:
+    """First byte of the window's memory, and one past the last."""
+    assert window.buffer.data is not None
+    start = window.buffer.data.ctypes.data
+    return start, start + max(window.buffer.nbytes, 1)
+
+
+_programs: OrderedDict[int, NativeProgram] = OrderedDict()
+_lock = threading.Lock()
+
+
+def compiled(program: Program, keep: Path | None = None) -> NativeProgram:
+    """The native form of a program, compiled when it is first needed."""
+    with _lock:
+        found = _programs.get(id(program))
+        if found is None or found.program is not program or keep is not None:
+            found = NativeProgram(program, keep)
+            _programs[id(program)] = found
+            while len(_programs) > _KEPT_PROGRAMS:
+                _programs.popitem(last=False)
+        _programs.move_to_end(id(program))
+        return found
+
+
+def thread_count() -> int:
+    """`TILELET_THREADS`, else the number of cores this process may use."""
+    text = os.environ.get("TILELET_THREADS", "")
+    if not text:
+        return (
+            len(os.sched_getaffinity(0))
+            if hasattr(os, "sched_getaffinity")
+            else os.cpu_count() or 1
+        )
+    if not text.isdigit() or not 1 <= int(text) <= 1024:
+        raise BadConfig("TILELET_THREADS", text, "a number from 1 to 1024")
+    return int(text)
+
+
+def schedule_seed() -> int:
+    """`TILELET_SCHEDULE_SEED`: run ready tasks in a random order; -1 for program order."""
+    text = os.environ.get("TILELET_SCHEDULE_SEED", "")
+    return int(text) if text.isdigit() else -1
+
+
+@dataclass(frozen=True)
+class CpuEngine:
+    """Compiles programs to C and runs them on native threads.
+
+    keep_c  a folder that receives the C text
+    """
+
+    keep_c: Path | None = None
+
+    def run(
+        self, program: Program, arguments: Mapping[str, Argument], execute: bool = True
+    ) -> Execution:
+        """Run on arrays, in place. Counting alone, and programs with a breakpoint, are interpreted."""
+        if not execute or _stops_for_a_debugger(program):
+            done = Interpreter().run(program, arguments, execute=execute)
+            return Execution(done.tasks, done.returned)
+        native_program = compiled(program, self.keep_c)
+        return Execution(native_program.run(arguments, thread_count(), schedule_seed()))
+
+
+def _stops_for_a_debugger(program: Program) -> bool:
+    return any(op.name == "breakpoint" for f in program.functions.values() for op in walk(f.body))

@@ -1,0 +1,304 @@
+"""Control flow and scalars of a kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tilelet.cpu import scalars
+from tilelet.cpu.elements import poison_pattern
+from tilelet.cpu.emitter import emit_division, emit_scalar, loop_head
+from tilelet.cpu.kernel import KernelEmitter, Restart, TensorRef, emits
+from tilelet.cpu.text import Dim
+from tilelet.cpu.tiles import Leaf, Slot, Tile, count, leaves
+from tilelet.ir.core import Arg, Block, Op, Value
+from tilelet.ir.types import ScalarType, TensorType, TileType
+from tilelet.ir.views import ForView, yielded
+
+# --- scalars -------------------------------------------------------------------------------------
+
+
+emits(*scalars.BINARY, *scalars.UNARY, "scalar.cast")(emit_scalar)
+emits(*scalars.DIVISIONS)(emit_division)
+
+
+@emits("get_block_idx", "get_block_num", "get_subblock_idx")
+def emit_block_position(k: KernelEmitter, op: Op) -> None:
+    text = {"get_block_idx": "c->block", "get_block_num": "c->blocks", "get_subblock_idx": "0"}
+    k.define(op.result, k.variable(op.result.name, text[op.name], loc=op.loc))
+
+
+@emits("system.bar_v", "system.bar_m", "system.bar_all", "system.sync_src", "system.sync_dst")
+def emit_barrier(k: KernelEmitter, op: Op) -> None:
+    """Ops run one after the other: there is nothing to wait for."""
+
+
+# --- values that control flow hands on -----------------------------------------------------------
+
+
+class Carried:
+    """One value that a loop carries or an `if` joins: how it is kept in C.
+
+    A tile has its own scratch memory, and variables for the extents of its valid region unless
+    these are known to stay the same. A tensor that is always the same window is only a name.
+    """
+
+    def __init__(self, k: KernelEmitter, op: Op, at: int, value: Value, first: Arg | None) -> None:
+        self.k, self.op, self.at, self.value = k, op, at, value
+        self.slot: Slot | None = None
+        self.valid_names: list[str] = []
+        self.form: Tile | TensorRef | str = ""
+        if isinstance(value.type, TileType):
+            self._tile(first)
+        elif isinstance(value.type, ScalarType):
+            self.form = k.name(value.name)
+            start = k.scalar(first) if first is not None else "0"
+            k.out.add(f"{scalars.declared(value)} {self.form} = {start};")
+        else:
+            self._tensor(first)
+
+    def _tile(self, first: Arg | None) -> None:
+        k, t = self.k, self.k.tile_type(self.value)
+        shape: tuple[Dim, ...] = t.shape
+        if first is None:
+            self.slot = k.new_slot(self.value.name, t.dtype, count(t.shape))
+        else:
+            tile = k.tile(first)
+            shape = tile.valid
+            self.slot = k.taken_over(first, self.op.results[self.at])
+            if self.slot is None:
+                self.slot = k.new_slot(self.value.name, t.dtype, count(t.shape))
+                k.materialised(tile, slot=self.slot)
+        if (self.op, self.at) in k.dynamic or any(isinstance(v, str) for v in shape):
+            self.valid_names = [k.name("valid") for _ in t.shape]
+            for name, extent in zip(self.valid_names, shape):
+                k.out.add(f"int64_t {name} = {extent};")
+            shape = tuple(self.valid_names)
+        self.form = k.slot_tile(self.slot, t.shape, t.dtype, shape)
+        self._is_known = first is not None
+
+    def _tensor(self, first: Arg | None) -> None:
+        k = self.k
+        assert isinstance(self.value.type, TensorType)
+        end = k.aliases.end(self.value)
+        found = k.values.get(end) if end is not None else None
+        if isinstance(found, TensorRef):
+            self.form = found
+            return
+        name = k.name(self.value.name)
+        k.out.add(f"tl_win {name} = {{0}};")
+        extents = tuple(d if isinstance(d, int) else None for d in self.value.type.shape)
+        self.form = TensorRef(f"(&{name})", extents, k.full_windows)
+        self._window = name
+        if first is not None:
+            k.out.add(f"{name} = *{k.tensor(first).pointer};")
+
+    def bind(self, value: Value) -> None:
+        """Let `value` stand for it."""
+        self.k.define(value, self.form)
+        if self.slot is not None:
+            self.k.touch(self.slot)
+
+    def check_region(self, tile: Tile) -> None:
+        """A region that was taken for constant must be the one assumed."""
+        assert isinstance(self.form, Tile)
+        if not self.valid_names and tile.valid != self.form.valid:
+            self.k.dynamic.add((self.op, self.at))
+            raise Restart
+
+    def assign_scalar_or_window(self, arg: Arg) -> None:
+        if isinstance(self.form, str):
+            self.k.out.add(f"{self.form} = {self.k.scalar(arg)};")
+        elif isinstance(self.form, TensorRef) and hasattr(self, "_window"):
+            self.k.out.add(f"{self._window} = *{self.k.tensor(arg).pointer};")
+
+
+def assign(k: KernelEmitter, targets: Sequence[Carried], args: Sequence[Arg]) -> None:
+    """All targets get their new values at once."""
+    _assign_tiles(k, [(t, k.tile(a)) for t, a in zip(targets, args) if t.slot is not None])
+    others = [(t, a) for t, a in zip(targets, args) if t.slot is None]
+    if len(others) > 1:
+        _assign_through_copies(k, others)
+    else:
+        for target, arg in others:
+            target.assign_scalar_or_window(arg)
+
+
+def _assign_through_copies(k: KernelEmitter, pairs: Sequence[tuple[Carried, Arg]]) -> None:
+    """Scalars that may depend on each other: read all, then write all."""
+    copies: list[tuple[Carried, str]] = []
+    for target, arg in pairs:
+        if isinstance(target.form, str):
+            text = k.variable("next", k.scalar(arg), scalars.declared(target.value))
+            copies.append((target, text))
+        elif isinstance(target.form, TensorRef) and hasattr(target, "_window"):
+            text = k.variable("next", f"*{k.tensor(arg).pointer}", "tl_win")
+            copies.append((target, text))
+    for target, text in copies:
+        name = target.form if isinstance(target.form, str) else target._window
+        k.out.add(f"{name} = {text};")
+
+
+def _assign_tiles(k: KernelEmitter, pending: list[tuple[Carried, Tile]]) -> None:
+    for target, tile in pending:
+        target.check_region(tile)
+    regions = [
+        (name, k.variable("region", extent))
+        for target, tile in pending
+        for name, extent in zip(target.valid_names, tile.valid)
+        if name != extent
+    ]
+    pending = [(t, tile) for t, tile in pending if not _is_in_place(t, tile)]
+    while pending:
+        chosen = next((p for p in pending if _is_free(p, pending)), None)
+        if chosen is None:
+            # They exchange places: one waits in a copy.
+            target, tile = pending[0]
+            slot = k.new_slot("copy", tile.dtype, count(tile.shape))
+            pending[0] = (target, k.materialised(tile, slot=slot))
+            continue
+        target, tile = chosen
+        if _mixes_positions(target, tile):
+            tile = k.materialised(tile)
+        k.materialised(tile, slot=target.slot)
+        pending.remove(chosen)
+    for name, text in regions:
+        k.out.add(f"{name} = {text};")
+
+
+def _is_in_place(target: Carried, tile: Tile) -> bool:
+    return isinstance(tile.form, Leaf) and tile.form.slot is target.slot and tile.is_dense
+
+
+def _is_free(pair: tuple[Carried, Tile], pending: Sequence[tuple[Carried, Tile]]) -> bool:
+    """Whether no other pending value still reads the memory that this one is to replace."""
+    return not any(
+        leaf.slot is pair[0].slot
+        for other in pending
+        if other is not pair
+        for _, leaf in leaves(other[1])
+    )
+
+
+def _mixes_positions(target: Carried, tile: Tile) -> bool:
+    """Whether an element needs others of the memory it is to replace, so that order matters."""
+    return any(
+        leaf.slot is target.slot and not (part.is_dense and part.shape == tile.shape)
+        for part, leaf in leaves(tile)
+    )
+
+
+# --- loops and branches --------------------------------------------------------------------------
+
+
+def _plan_destinations(
+    k: KernelEmitter, body: Block, carried: Sequence[Carried], params: Sequence[Value]
+) -> None:
+    for target, param, arg in zip(carried, params, yielded(body)):
+        if target.slot is None:
+            continue
+        k.carried[param] = target.slot
+        if isinstance(arg, Value) and k.uses[arg] == 1 and k.home[arg] is body:
+            k.destinations[arg] = target.slot
+
+
+@emits("for")
+def emit_for(k: KernelEmitter, op: Op) -> None:
+    view = ForView(op)
+    carried = [
+        Carried(k, op, i, v, first) for i, (v, first) in enumerate(zip(view.carried, view.init))
+    ]
+    index = k.name(view.index.name)
+    head = loop_head(k, op, view.bounds, index, view.trip_count)
+    _plan_destinations(k, view.body, carried, view.carried)
+    with k.loop(op, view.body), k.out.block(head), k.inside():
+        k.out.add("if (TL_CANCELLED(c)) return TL_STOPPED;")
+        k.define(view.index, index)
+        for c, param in zip(carried, view.carried):
+            c.bind(param)
+        k.block(view.body)
+        assign(k, carried, yielded(view.body))
+        for c in carried:
+            c.bind(c.value)
+    for c, result in zip(carried, op.results):
+        c.bind(result)
+
+
+@emits("while")
+def emit_while(k: KernelEmitter, op: Op) -> None:
+    cond, body = op.blocks
+    init = op.args["init"]
+    assert isinstance(init, tuple)
+    carried = [Carried(k, op, i, v, first) for i, (v, first) in enumerate(zip(body.params, init))]
+    _plan_destinations(k, body, carried, body.params)
+    with k.loop(op, body), k.out.block("for (;;)", op.loc), k.inside():
+        k.out.add("if (TL_CANCELLED(c)) return TL_STOPPED;")
+        for c, tested in zip(carried, cond.params):
+            c.bind(tested)
+        k.block(cond)
+        (holds,) = yielded(cond)
+        k.out.add(f"if (!{k.scalar(holds)}) break;")
+        for c, param in zip(carried, body.params):
+            c.bind(param)
+        k.block(body)
+        assign(k, carried, yielded(body))
+        for c in carried:
+            c.bind(c.value)
+    for c, result in zip(carried, op.results):
+        c.bind(result)
+
+
+@emits("if")
+def emit_if(k: KernelEmitter, op: Op) -> None:
+    joined = [Carried(k, op, i, v, None) for i, v in enumerate(op.results)]
+    for block, head in zip(op.blocks, (f"if ({k.scalar(op.args['cond'])})", "else")):
+        with k.out.block(head, op.loc), k.inside():
+            k.block(block)
+            if block is op.blocks[0]:
+                _assume_regions(k, joined, yielded(block))
+            assign(k, joined, yielded(block))
+    for j, result in zip(joined, op.results):
+        j.bind(result)
+
+
+def _assume_regions(k: KernelEmitter, joined: Sequence[Carried], args: Sequence[Arg]) -> None:
+    """Until the other branch says otherwise, a joined tile has the first one's region."""
+    for j, arg in zip(joined, args):
+        if j.slot is None or j.valid_names:
+            continue
+        tile = k.tile(arg)
+        if any(isinstance(v, str) for v in tile.valid):
+            k.dynamic.add((j.op, j.at))
+            raise Restart
+        assert isinstance(j.form, Tile)
+        j.form.valid = tile.valid
+
+
+@emits("undef")
+def emit_undef(k: KernelEmitter, op: Op) -> None:
+    """A value that no path has defined: poison."""
+    value = op.result
+    if isinstance(value.type, ScalarType):
+        k.define(value, k.variable(value.name, "0", scalars.declared(value)))
+    elif isinstance(value.type, TileType):
+        k.define(value, poison_tile(k, value))
+    else:
+        assert isinstance(value.type, TensorType)
+        name = k.name(value.name)
+        k.out.add(f"const tl_win {name} = {{0}};")
+        extents = tuple(d if isinstance(d, int) else None for d in value.type.shape)
+        k.define(value, TensorRef(f"(&{name})", extents, False))
+
+
+@emits("create_tile", "create_tensor")
+def emit_create(k: KernelEmitter, op: Op) -> None:
+    if k.uses[op.result]:
+        k.define(op.result, poison_tile(k, op.result))
+
+
+def poison_tile(k: KernelEmitter, value: Value) -> Tile:
+    t = k.tile_type(value)
+    slot = k.new_slot(value.name, t.dtype, count(t.shape))
+    k.touch(slot)
+    nbytes = count(t.shape) * t.dtype.itemsize
+    k.out.add(f"tl_fill({slot.name}, {nbytes}, UINT64_C({poison_pattern(t.dtype)}));", value.loc)
+    return k.slot_tile(slot, t.shape, t.dtype, t.shape)

@@ -1,0 +1,168 @@
+"""Which part of each argument a task can touch, worked out when it is submitted.
+
+Scopes take whole tensors and slice them inside, so argument windows alone would put tasks in order
+that touch different parts. Where the offsets of all windows that a kernel takes of a parameter
+follow from its scalars and loop bounds, a small C function gives the box around them, by interval
+arithmetic. Anything else counts as all of the argument.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tilelet import dtypes
+from tilelet.cpu.scalars import constant_of
+from tilelet.cpu.text import identifier, int_text
+from tilelet.ir.aliases import Aliases, accesses
+from tilelet.ir.core import Arg, Function, Op, Value, walk
+from tilelet.ir.types import ScalarType, TensorType, TileType
+from tilelet.ir.views import ForView
+from tilelet.ops.movement import fitted
+
+_WIDE = (dtypes.INDEX, dtypes.INT64)
+
+
+class _Unknown(Exception):  # noqa: N818  (not an error)
+    """Not to be known before the kernel runs."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """C texts of the least and greatest value."""
+
+    low: str
+    high: str
+
+
+Box = list[tuple[Interval, int]]  # offset and size on every axis
+
+
+def footprint_lines(kernel: Function, functions: Mapping[str, Function]) -> tuple[str, list[str]]:
+    """Name and text of the function for a kernel; "NULL" and nothing if it would say nothing."""
+    finder = _Finder(kernel, functions)
+    found = {p: finder.boxes(p) for p in kernel.params if isinstance(p.type, TensorType)}
+    if not any(found.values()):
+        return "NULL", []
+    name = f"foot_{identifier(kernel.name)}"
+    lines = [f"static void {name}(const tl_word *x, tl_win *f) {{", "    (void)x;"]
+    for at, boxes in enumerate(found.values()):
+        if not boxes:
+            continue
+        for axis in range(len(boxes[0])):
+            lows = [b[axis][0].low for b in boxes]
+            highs = [f"tl_sum({b[axis][0].high}, {b[axis][1]})" for b in boxes]
+            low, high = _fold("tl_least", lows), _fold("tl_greatest", highs)
+            lines.append(f"    tl_narrow_axis(&f[{at}], {axis}, {low}, {high});")
+    return name, [*lines, "}", ""]
+
+
+def _fold(function: str, texts: list[str]) -> str:
+    result, *rest = dict.fromkeys(texts)
+    for text in rest:
+        result = f"{function}({result}, {text})"
+    return result
+
+
+class _Finder:
+    def __init__(self, kernel: Function, functions: Mapping[str, Function]) -> None:
+        self._kernel = kernel
+        self._functions = functions
+        self._aliases = Aliases(kernel.body, functions)
+        self._loop_of = {
+            ForView(op).index: ForView(op) for op in walk(kernel.body) if op.name == "for"
+        }
+        numbers = [p for p in kernel.params if not isinstance(p.type, TensorType)]
+        self._position = {p: i for i, p in enumerate(numbers)}
+
+    def boxes(self, param: Value) -> list[Box]:
+        """All windows that the kernel takes of `param`; none if they cannot be known."""
+        found: list[Box] = []
+        try:
+            for op in walk(self._kernel.body):
+                touched = [v for v, _ in accesses(op, self._functions)]
+                views = [v for v in op.operands if isinstance(v.type, TensorType) and op.spec.view]
+                for v in (*touched, *views):
+                    if param in self._aliases.roots(v) and op.name != "tensor.dim":
+                        if self._aliases.whole(v) is not param:
+                            raise _Unknown
+                        found.append(self._window(op, v))
+        except _Unknown:
+            return []
+        return found
+
+    def _window(self, op: Op, v: Value) -> Box:
+        assert isinstance(v.type, TensorType)
+        if op.name == "slice" and isinstance(op.result.type, TileType):
+            return self._box(op.args["offset"], op.args["shape"])
+        if op.name == "load":
+            return self._box(op.args["offsets"], op.args["shapes"])
+        if op.name in ("assemble", "store") and v is op.args[op.spec.writes[0]]:
+            source = op.args["source" if op.name == "assemble" else "tile"]
+            assert isinstance(source, Value) and isinstance(source.type, (TensorType, TileType))
+            offset = op.args["offset" if op.name == "assemble" else "offsets"]
+            return self._box(offset, fitted(source.type.shape, len(v.type.shape)) or ())
+        if op.name in ("read", "write"):
+            indices = op.args["indices"]
+            return self._box(indices, (1,) * len(v.type.shape))
+        raise _Unknown
+
+    def _box(self, offset: Arg, shape: Arg) -> Box:
+        starts = offset if isinstance(offset, tuple) else (offset,)
+        sizes = shape if isinstance(shape, tuple) else (shape,)
+        box: Box = []
+        for start, size in zip(starts, sizes):
+            if not isinstance(size, int):
+                raise _Unknown
+            box.append((self._interval(start), size))
+        return box
+
+    def _interval(self, arg: Arg) -> Interval:
+        number = constant_of(arg)
+        if isinstance(number, int):
+            return Interval(int_text(number), int_text(number))
+        if not isinstance(arg, Value) or not isinstance(arg.type, ScalarType):
+            raise _Unknown
+        if (
+            arg in self._position
+            and arg.type.dtype.is_integer
+            and arg.type.dtype is not dtypes.UINT64
+        ):
+            text = f"x[{self._position[arg]}].i"
+            return Interval(text, text)
+        if arg in self._loop_of:
+            return self._of_index(self._loop_of[arg])
+        op = self._aliases.definition.get(arg)
+        if op is None or arg.type.dtype not in _WIDE:
+            raise _Unknown
+        return self._of_op(op)
+
+    def _of_index(self, loop: ForView) -> Interval:
+        start, stop, step = loop.bounds
+        by = constant_of(step)
+        if not isinstance(by, int) or by == 0:
+            raise _Unknown
+        first, last = self._interval(start), self._interval(stop)
+        if by > 0:
+            return Interval(first.low, f"tl_greatest({first.low}, tl_sum({last.high}, -1))")
+        return Interval(f"tl_least({first.high}, tl_sum({last.low}, 1))", first.high)
+
+    def _of_op(self, op: Op) -> Interval:
+        if op.name not in ("scalar.add", "scalar.sub", "scalar.mul", "scalar.min", "scalar.max"):
+            raise _Unknown
+        a, b = self._interval(op.args["lhs"]), self._interval(op.args["rhs"])
+        if op.name == "scalar.add":
+            return Interval(f"tl_sum({a.low}, {b.low})", f"tl_sum({a.high}, {b.high})")
+        if op.name == "scalar.sub":
+            return Interval(f"tl_sum({a.low}, -({b.high}))", f"tl_sum({a.high}, -({b.low}))")
+        if op.name == "scalar.mul":
+            factor = constant_of(op.args["rhs"])
+            if not isinstance(factor, int):
+                a, factor = b, constant_of(op.args["lhs"])
+            if not isinstance(factor, int):
+                raise _Unknown
+            ends = (a.low, a.high) if factor >= 0 else (a.high, a.low)
+            low, high = (f"tl_times({end}, {int_text(factor)})" for end in ends)
+            return Interval(low, high)
+        function = "tl_least" if op.name == "scalar.min" else "tl_greatest"
+        return Interval(f"{function}({a.low}, {b.low})", f"{function}({a.high}, {b.high})")

@@ -1,0 +1,403 @@
+"""One kernel as a C function: values, scratch memory, control flow. Ops are in `ops_*.py`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from tilelet.cpu import scalars
+from tilelet.cpu.elements import element, word_field
+from tilelet.cpu.emitter import Emitter, HostOps
+from tilelet.cpu.scratch import pack
+from tilelet.cpu.sites import Sites
+from tilelet.cpu.text import Dim, array_text, identifier, product, total
+from tilelet.cpu.tiles import (
+    Axis,
+    Leaf,
+    Slot,
+    Tile,
+    count,
+    dense_strides,
+    leaves,
+    merged_axes,
+    strides_in,
+    uses_index,
+)
+from tilelet.diag.internal import InternalError
+from tilelet.dtypes import DType
+from tilelet.ir.core import Arg, Block, Function, Op, Value, values_in, walk
+from tilelet.ir.types import ScalarType, TensorType, TileType
+
+Emit = Callable[["KernelEmitter", Op], None]
+EMITTERS: dict[str, Emit] = {}
+"""What each op of a kernel becomes, by op name; filled by the modules `ops_*` and `flow`."""
+
+
+def emits(*names: str) -> Callable[[Emit], Emit]:
+    def add(function: Emit) -> Emit:
+        for name in names:
+            EMITTERS[name] = function
+        return function
+
+    return add
+
+
+class Restart(Exception):  # noqa: N818  (not an error)
+    """Something assumed about a value that is carried or joined does not hold: begin again."""
+
+
+@dataclass(frozen=True)
+class TensorRef:
+    """A window of global memory: C expression of a pointer to it.
+
+    extents  those known now; None where only the run knows
+    is_full  valid region and memory are certainly all of it
+    """
+
+    pointer: str
+    extents: tuple[int | None, ...]
+    is_full: bool
+
+    def extent(self, axis: int) -> Dim:
+        known = self.extents[axis]
+        return known if known is not None else f"{self.pointer}->shape[{axis}]"
+
+    def stride(self, axis: int) -> str:
+        return f"{self.pointer}->stride[{axis}]"
+
+
+@dataclass
+class Loop:
+    """A loop being written: slots from outside that it uses stay in use until its end.
+
+    body     its block, if that may put matrix products off until the loop ends
+    at_end   what has to be done right after it
+    """
+
+    body: Block | None = None
+    used: set[Slot] = field(default_factory=set)
+    at_end: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class KernelCode:
+    """A finished kernel."""
+
+    name: str  # of the C function
+    lines: list[str]
+    scratch: int
+    windows: tuple[int, ...]  # positions of its tensor parameters
+    scalars: tuple[int, ...]  # positions of its scalar parameters
+
+
+class KernelEmitter(Emitter):
+    """Writes one kernel."""
+
+    def __init__(
+        self,
+        kernel: Function,
+        functions: Mapping[str, Function],
+        sites: Sites,
+        host: HostOps,
+        *,
+        full_windows: bool,
+    ) -> None:
+        super().__init__(kernel, functions, sites, host)
+        self.full_windows = full_windows
+        self.dynamic: set[tuple[Op, int]] = set()  # carried or joined values of changing region
+
+    def emit(self) -> KernelCode:
+        """The kernel's text; begun again whenever a valid region turns out not to be constant."""
+        while True:
+            try:
+                return self._attempt()
+            except Restart:
+                continue
+
+    def _attempt(self) -> KernelCode:
+        self.begin_again()
+        self.slots: list[Slot] = []
+        self.declarations: list[str] = []
+        self.loops: list[Loop] = []
+        self.remaining = Counter(self.uses)
+        self.carried: dict[Value, Slot] = {}  # memory of a tile that a loop carries
+        self.destinations: dict[Value, Slot] = {}  # memory that a yielded value is meant for
+        self._clock = 0
+        windows, numbers = self._parameters()
+        name = f"k_{identifier(self.function.name)}"
+        with self.out.indented():
+            self.block(self.function.body)
+            self.out.add("return TL_OK;")
+        nbytes = pack(self.slots)
+        head = [
+            f"// kernel `{self.function.name}`",
+            f"int {name}(tl_ctx *c, const tl_win *w, const tl_word *x) {{",
+            "    (void)c, (void)w, (void)x;",
+        ]
+        for s in self.slots:
+            head.append(
+                f"    {s.c_type} *const {s.name} = ({s.c_type} *)(c->scratch + {s.offset});"
+            )
+            head.append(f"    (void){s.name};")
+        head += [f"    {line}" for line in self.declarations]
+        lines = [*head, *self.out.lines, "}", ""]
+        return KernelCode(name, lines, nbytes, windows, numbers)
+
+    def _parameters(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        windows: list[int] = []
+        numbers: list[int] = []
+        for at, p in enumerate(self.function.params):
+            if isinstance(p.type, TensorType):
+                extents = tuple(d if isinstance(d, int) else None for d in p.type.shape)
+                pointer = f"w_{identifier(p.name)}_{len(windows)}"
+                self.values[p] = TensorRef(pointer, extents, self.full_windows)
+                with self.out.indented():
+                    self.out.add(f"const tl_win *const {pointer} = &w[{len(windows)}];")
+                    self.out.add(f"(void){pointer};")
+                windows.append(at)
+            else:
+                assert isinstance(p.type, ScalarType)
+                field_name = word_field(p.type.dtype)
+                name = self.name(p.name)
+                with self.out.indented():
+                    self.out.add(
+                        f"const {scalars.declared(p)} {name} = x[{len(numbers)}].{field_name};"
+                    )
+                    self.out.add(f"(void){name};")
+                self.values[p] = name
+                numbers.append(at)
+        return tuple(windows), tuple(numbers)
+
+    # --- tiles and tensors -----------------------------------------------------------------------
+
+    def tile(self, arg: Arg) -> Tile:
+        assert isinstance(arg, Value)
+        found = self.values[arg]
+        assert isinstance(found, Tile)
+        return found
+
+    def tensor(self, arg: Arg) -> TensorRef:
+        assert isinstance(arg, Value)
+        found = self.values[arg]
+        assert isinstance(found, TensorRef)
+        return found
+
+    def new_slot(self, hint: str, dtype: DType, elements: int, c_type: str | None = None) -> Slot:
+        e = element(dtype)
+        nbytes = max(elements, 1) * (dtype.itemsize if c_type is None else 8)
+        slot = Slot(
+            self.name(f"t_{hint}"),
+            c_type or e.memory,
+            nbytes,
+            self._clock,
+            self._clock,
+            len(self.loops),
+        )
+        self.slots.append(slot)
+        return slot
+
+    def touch(self, slot: Slot) -> None:
+        """The slot is used here."""
+        slot.last = max(slot.last, self._clock)
+        for loop in self.loops[slot.depth :]:
+            loop.used.add(slot)
+
+    @contextmanager
+    def loop(self, op: Op, body: Block) -> Iterator[None]:
+        """A loop of the kernel (not one over the elements of a tile)."""
+        loop = Loop(None if self._writes_memory(op) else body)
+        self.loops.append(loop)
+        yield
+        self.loops.pop()
+        for line in loop.at_end:
+            self.out.add(line)
+        self._clock += 1
+        for slot in loop.used:
+            slot.last = max(slot.last, self._clock)
+
+    def slot_tile(
+        self, slot: Slot, shape: tuple[int, ...], dtype: DType, valid: tuple[Dim, ...]
+    ) -> Tile:
+        return Tile(
+            shape, dtype, valid, Leaf(slot.name, dense_strides(shape), slot, is_zeroed=True)
+        )
+
+    # --- evaluation ------------------------------------------------------------------------------
+
+    def element_text(
+        self, tile: Tile, root: Sequence[int], axes: Sequence[Axis], index: Sequence[str]
+    ) -> str:
+        """C text of one element, as a number; nodes get a line each."""
+        e = element(tile.dtype)
+        form = tile.form
+        if isinstance(form, Leaf):
+            if form.slot is not None:
+                self.touch(form.slot)
+            strides = strides_in(tile.shape, form.strides, root)
+            place = total([product(i, strides[a.last]) for a, i in zip(axes, index)])
+            return e.load(f"{form.pointer}[{place}]")
+        operands = [self.element_text(o, root, axes, index) for o in form.operands]
+        last = index[-1] if axes and axes[-1].last == len(root) - 1 else "0"
+        return self.variable("e", form.make(operands, last), e.number, form.loc)
+
+    @contextmanager
+    def nest(self, axes: Sequence[Axis], *, vector: bool = True) -> Iterator[list[str]]:
+        """Loops over `axes`; gives the names of the indices."""
+        names = [self.name("i") for _ in axes]
+        depth = 0
+        with self._nest(axes, names, depth, vector):
+            yield names
+
+    @contextmanager
+    def _nest(
+        self, axes: Sequence[Axis], names: list[str], depth: int, vector: bool
+    ) -> Iterator[None]:
+        if depth == len(axes):
+            yield
+            return
+        n = names[depth]
+        if vector and depth == len(axes) - 1:
+            self.out.add("TL_IVDEP")
+        with self.out.block(f"for (int64_t {n} = 0; {n} < {axes[depth].extent}; {n}++)"):
+            with self._nest(axes, names, depth + 1, vector):
+                yield
+
+    def axes_of(self, tile: Tile, *others: Sequence[Dim], merge: bool = True) -> list[Axis]:
+        """The loops that evaluate the valid part of `tile`; `others` are strides of memory written."""
+        strides = [strides_in(t.shape, leaf.strides, tile.shape) for t, leaf in leaves(tile)]
+        merge = merge and not uses_index(tile)
+        return merged_axes(tile.shape, tile.valid, [*others, *strides], merge=merge)
+
+    def evaluate(
+        self, tile: Tile, pointer: str, strides: Sequence[Dim], combine: str = "{}"
+    ) -> None:
+        """Write the valid part of `tile` to memory. `combine` is what is stored for an element."""
+        e = element(tile.dtype)
+        into = strides_in(tile.shape, strides, tile.shape)
+        axes = self.axes_of(tile, into)
+        with self.out.block(), self.nest(axes) as index:
+            number = self.element_text(tile, tile.shape, axes, index)
+            place = f"{pointer}[{total([product(i, into[a.last]) for a, i in zip(axes, index)])}]"
+            self.out.add(f"{place} = {e.store(combine.format(number, place=e.load(place)))};")
+
+    def clear_outside(
+        self,
+        tile_shape: tuple[int, ...],
+        valid: tuple[Dim, ...],
+        slot: Slot,
+        dtype: DType,
+        pattern: int = 0,
+    ) -> None:
+        """Before a slot is filled: its elements, if not all of them will be."""
+        if valid == tile_shape:
+            return
+        self.touch(slot)
+        partial = " || ".join(f"{v} != {n}" for v, n in zip(valid, tile_shape) if v != n)
+        nbytes = count(tile_shape) * dtype.itemsize
+        self.out.add(f"if ({partial}) tl_fill({slot.name}, {nbytes}, UINT64_C({pattern}));")
+
+    def zero_outside(
+        self, shape: tuple[int, ...], valid: tuple[Dim, ...], slot: Slot, dtype: DType
+    ) -> None:
+        """After a slot was filled: what lies outside the valid region, if anything does."""
+        if valid != shape:
+            self.out.add(
+                f"tl_zero_outside({slot.name}, {array_text(shape)}, {array_text(valid)}, "
+                f"{len(shape)}, {dtype.itemsize});"
+            )
+
+    def materialised(self, tile: Tile, hint: str = "tile", slot: Slot | None = None) -> Tile:
+        """The tile in scratch memory, dense, with zeros outside its valid region."""
+        form = tile.form
+        if slot is None and isinstance(form, Leaf) and tile.is_dense and form.slot is not None:
+            if form.is_zeroed or tile.is_full:
+                return tile
+        slot = slot or self.new_slot(hint, tile.dtype, count(tile.shape))
+        self.touch(slot)
+        self.evaluate(tile, slot.name, dense_strides(tile.shape))
+        # Not before: the slot may be what the tile is computed from.
+        self.zero_outside(tile.shape, tile.valid, slot, tile.dtype)
+        return self.slot_tile(slot, tile.shape, tile.dtype, tile.valid)
+
+    def settled(self, arg: Arg) -> Tile:
+        """The tile of a value, in scratch memory from now on."""
+        assert isinstance(arg, Value)
+        tile = self.materialised(self.tile(arg), arg.name)
+        self.values[arg] = tile
+        return tile
+
+    def readable(self, arg: Arg) -> Tile:
+        """The tile of a value in some memory, strided or not: a computation is carried out."""
+        tile = self.tile(arg)
+        return tile if isinstance(tile.form, Leaf) else self.settled(arg)
+
+    def result(self, op: Op, tile: Tile, *, lazy: bool = True) -> None:
+        """Bind the op's result; a computation is put off if its one user stands in the same block."""
+        value = op.result
+        if not self.uses[value]:
+            return
+        once = self.uses[value] == 1 and self.user[value] is self.home[value]
+        if isinstance(tile.form, Leaf) or (lazy and once):
+            self.values[value] = tile
+        else:
+            self.values[value] = self.materialised(tile, value.name)
+
+    def taken_over(self, arg: Arg, result: Value) -> Slot | None:
+        """The memory of an operand that nobody will look at again, for `result` to replace it there.
+
+        What a loop carries may be replaced only by what it carries on in the same place.
+        """
+        if (
+            not isinstance(arg, Value)
+            or self.uses[arg] != 1
+            or self.user[arg] is not self.home[arg]
+        ):
+            return None
+        tile = self.tile(arg)
+        slot = tile.form.slot if isinstance(tile.form, Leaf) else None
+        if slot is None or slot.is_shared or not tile.is_dense or not tile.leaf.is_zeroed:
+            return None
+        if arg in self.carried and self.destinations.get(result) is not slot:
+            return None
+        return slot
+
+    # --- blocks ----------------------------------------------------------------------------------
+
+    def block(self, block: Block) -> None:
+        """All ops but the terminator."""
+        for op in block.ops[:-1]:
+            self.op(op)
+
+    def op(self, op: Op) -> None:
+        self._clock += 1
+        if self._writes_memory(op):
+            self._settle_loads(op)
+        emitter = EMITTERS.get(op.name)
+        if emitter is None:
+            raise InternalError("no C for this op", self.function.name, op.name, op.loc)
+        emitter(self, op)
+        for v in op.operands:
+            self.remaining[v] -= 1
+
+    def _writes_memory(self, op: Op) -> bool:
+        nested = (o for b in op.blocks for o in walk(b))
+        return any(
+            isinstance(v.type, TensorType)
+            for o in (op, *nested)
+            for v in values_in(o.args[p] for p in o.spec.writes)
+        )
+
+    def _settle_loads(self, op: Op) -> None:
+        """Loads see memory as it was where they stand: copy what is needed after this op."""
+        own = Counter(op.operands) if not op.blocks else Counter()
+        for value, tile in list(self.values.items()):
+            if not isinstance(tile, Tile) or self.remaining[value] <= own[value]:
+                continue
+            if any(leaf.window is not None for _, leaf in leaves(tile)):
+                self.values[value] = self.materialised(tile, value.name)
+
+    def tile_type(self, value: Value) -> TileType:
+        assert isinstance(value.type, TileType)
+        return value.type

@@ -1,0 +1,81 @@
+"""The structures of `rt.h` for ctypes."""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import (
+    CFUNCTYPE,
+    POINTER,
+    Structure,
+    Union,
+    c_char_p,
+    c_double,
+    c_int,
+    c_int32,
+    c_int64,
+    c_uint8,
+    c_uint64,
+    c_void_p,
+)
+from typing import ClassVar
+
+RANK = 6
+
+
+class Word(Union):
+    _fields_: ClassVar = [("i", c_int64), ("u", c_uint64), ("f", c_double)]
+
+
+class Win(Structure):
+    _fields_: ClassVar = [
+        ("data", c_void_p),
+        ("buf", c_void_p),
+        ("rank", c_int32),
+        ("itemsize", c_int32),
+        ("shape", c_int64 * RANK),
+        ("stride", c_int64 * RANK),
+        ("valid", c_int64 * RANK),
+        ("reach", c_int64 * RANK),
+    ]
+
+
+class Fault(Structure):
+    _fields_: ClassVar = [
+        ("kind", c_int32),
+        ("site", c_int32),
+        ("buffer", c_int32),
+        ("task", c_uint64),
+        ("n", c_int64 * (2 * RANK + 4)),
+    ]
+
+
+HostFunction = CFUNCTYPE(c_int, c_int64, POINTER(Win), POINTER(Word), c_int64)
+
+
+class RunArgs(Structure):
+    _fields_: ClassVar = [
+        ("windows", POINTER(Win)),
+        ("scalars", POINTER(Word)),
+        ("buffer_of", POINTER(c_int64)),
+        ("bases", POINTER(c_void_p)),
+        ("names", POINTER(c_int32)),
+        ("readonly", POINTER(c_uint8)),
+        ("window_count", c_int64),
+        ("buffer_count", c_int64),
+        ("threads", c_int64),
+        ("seed", c_int64),
+        ("memory", c_int64),
+        ("cancel", POINTER(c_int32)),
+        ("host", HostFunction),
+        ("counts", POINTER(c_int64)),
+        ("fault", POINTER(Fault)),
+    ]
+
+
+def entry_point(library: ctypes.CDLL) -> tuple[ctypes._NamedFuncPointer, c_void_p]:
+    """`tl_run` and the address of the library's program."""
+    run = library.tl_run
+    run.argtypes = [c_void_p, POINTER(RunArgs)]
+    run.restype = c_int
+    program = c_void_p(ctypes.addressof(c_char_p.in_dll(library, "tl_main")))
+    return run, program

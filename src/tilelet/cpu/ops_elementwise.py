@@ -1,0 +1,404 @@
+"""Elementwise ops: arithmetic, functions, bits, comparison, selection, broadcasts, casts, constants.
+
+Each is one entry of a table: the C expression of an element from those of the operands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tilelet import dtypes
+from tilelet.cpu.elements import Element, element
+from tilelet.cpu.kernel import KernelEmitter, emits
+from tilelet.cpu.scalars import constant_of, saturated
+from tilelet.cpu.text import Dim, lesser
+from tilelet.cpu.tiles import Leaf, Node, Tile
+from tilelet.dtypes import DType
+from tilelet.ir.core import Arg, Op, Value
+from tilelet.ir.types import TileType
+from tilelet.numerics.casts import MODES
+from tilelet.ops.cast import mode_name
+from tilelet.ops.enums import CmpType
+from tilelet.ops.selection import comparison
+
+# --- valid regions -------------------------------------------------------------------------------
+
+
+def spread(tile: Tile, shape: Sequence[int]) -> tuple[Dim, ...]:
+    """The region of an operand after its axes of extent 1 were stretched to `shape`."""
+    missing = len(shape) - len(tile.shape)
+    region: list[Dim] = list(shape[:missing])
+    for extent, v, wanted in zip(tile.shape, tile.valid, shape[missing:]):
+        if extent == wanted:
+            region.append(v)
+        elif isinstance(v, int):
+            region.append(wanted if v else 0)
+        else:
+            region.append(f"({v} ? {wanted} : 0)")
+    return tuple(region)
+
+
+def meet(k: KernelEmitter, shape: tuple[int, ...], operands: Sequence[Tile]) -> tuple[Dim, ...]:
+    """The intersection of the operands' regions."""
+    region: list[Dim] = list(shape)
+    for tile in operands:
+        region = [
+            v if wanted == extent else wanted if v == extent else lesser(wanted, v)
+            for wanted, v, extent in zip(region, spread(tile, shape), shape)
+        ]
+    return tuple(named(k, v) for v in region)
+
+
+def named(k: KernelEmitter, v: Dim) -> Dim:
+    """A region's extent as a number or a plain name."""
+    return v if isinstance(v, int) or v.isidentifier() else k.variable("valid", v)
+
+
+# --- operands ------------------------------------------------------------------------------------
+
+
+def converted(tile: Tile, to: DType) -> Tile:
+    """A tile brought to the element type of the result."""
+    if tile.dtype is to or element(tile.dtype).memory == element(to).memory:
+        return tile
+    source = tile.dtype
+
+    def make(operands: Sequence[str], _: str) -> str:
+        return cast_text(operands[0], source, to, "rint")
+
+    return Tile(tile.shape, to, tile.valid, Node(make, (tile,)))
+
+
+def constant_tile(shape: tuple[int, ...], dtype: DType, text: str) -> Tile:
+    return Tile(shape, dtype, shape, Node(lambda _, __: text))
+
+
+def operand(k: KernelEmitter, arg: Arg, shape: tuple[int, ...], dtype: DType) -> Tile:
+    """An argument as an operand of a loop over `shape` on elements of `dtype`."""
+    number = constant_of(arg)
+    if number is not None:
+        return constant_tile(shape, dtype, element(dtype).constant(number))
+    assert isinstance(arg, Value)
+    if not isinstance(arg.type, TileType):
+        text = k.variable("s", element(dtype).from_scalar(k.scalar(arg)), element(dtype).number)
+        return constant_tile(shape, dtype, text)
+    tile = k.tile(arg)
+    if tile.shape != shape and not isinstance(tile.form, Leaf):
+        # Stretched: computed once, not once for each position.
+        tile = k.settled(arg)
+    return converted(tile, dtype)
+
+
+def tiles_of(op: Op, names: Sequence[str]) -> list[str]:
+    """Those of the parameters that are given tiles."""
+    found: list[str] = []
+    for name in names:
+        arg = op.args[name]
+        if isinstance(arg, Value) and isinstance(arg.type, TileType):
+            found.append(name)
+    return found
+
+
+Make = Callable[..., str]
+
+
+def elementwise(
+    k: KernelEmitter, op: Op, names: Sequence[str], make: Make, dtype: DType | None = None
+) -> None:
+    """The result of `make(element type, *operands)`, of operands brought to `dtype`."""
+    t = k.tile_type(op.result)
+    work = dtype or t.dtype
+    operands = [operand(k, op.args[n], t.shape, work) for n in names]
+    region = meet(k, t.shape, [k.tile(op.args[n]) for n in tiles_of(op, names)])
+    e = element(work)
+    node = Node(lambda texts, _: make(e, *texts), tuple(operands), op.loc)
+    k.result(op, Tile(t.shape, t.dtype, region, node))
+
+
+# --- arithmetic ----------------------------------------------------------------------------------
+
+
+def _infix(symbol: str) -> Make:
+    def make(e: Element, a: str, b: str) -> str:
+        text = f"{a} {symbol} {b}"
+        return e.rounded(text) if e.is_float else f"({e.number})({text})"
+
+    return make
+
+
+def _divide(e: Element, a: str, b: str) -> str:
+    return e.rounded(f"{a} / {b}") if e.is_float else f"ts_div_{e.suffix}({a}, {b})"
+
+
+def _function(name: str, *, is_exact: bool = False) -> Make:
+    """A function that exists for floats and for every integer type.
+
+    is_exact: of values of a narrow float type it gives one again, so nothing has to be rounded
+    """
+
+    def make(e: Element, *operands: str) -> str:
+        suffix = "f32" if e.is_float else e.suffix
+        text = f"ts_{name}_{suffix}({', '.join(operands)})"
+        return e.rounded(text) if e.is_float and not is_exact else text
+
+    return make
+
+
+def _expdif(e: Element, a: str, b: str) -> str:
+    return e.rounded(f"ts_exp_f32({e.rounded(f'{a} - {b}')})")
+
+
+_TWO: dict[str, Make] = {
+    "add": _infix("+"),
+    "sub": _infix("-"),
+    "mul": _infix("*"),
+    "div": _divide,
+    "rem": _function("rem"),
+    "fmod": _function("fmod"),
+    "maximum": _function("max", is_exact=True),
+    "minimum": _function("min", is_exact=True),
+    "and_": _infix("&"),
+    "or_": _infix("|"),
+    "xor": _infix("^"),
+    "shl": _function("shl"),
+    "shr": _function("shr"),
+}
+# Other names of the same ops.
+_SAME = {
+    "adds": "add", "subs": "sub", "muls": "mul", "divs": "div", "rems": "rem", "fmods": "fmod",
+    "maximums": "maximum", "minimums": "minimum", "maxs": "maximum", "mins": "minimum",
+    "ands": "and_", "ors": "or_", "xors": "xor", "shls": "shl", "shrs": "shr",
+}  # fmt: skip
+_EXPANDED: dict[str, Make] = {
+    "add": _TWO["add"],
+    "sub": _TWO["sub"],
+    "mul": _TWO["mul"],
+    "div": _TWO["div"],
+    "max": _TWO["maximum"],
+    "min": _TWO["minimum"],
+    "expdif": _expdif,
+}
+
+
+@emits(*_TWO, *_SAME)
+def emit_two(k: KernelEmitter, op: Op) -> None:
+    elementwise(k, op, ("lhs", "rhs"), _TWO[_SAME.get(op.name, op.name)])
+
+
+@emits(*(f"row_expand_{n}" for n in _EXPANDED), *(f"col_expand_{n}" for n in _EXPANDED))
+def emit_expanded(k: KernelEmitter, op: Op) -> None:
+    axis, _, name = op.name.split("_")
+    elementwise(k, op, ("x", f"{axis}_vec"), _EXPANDED[name])
+
+
+def _negate(e: Element, x: str) -> str:
+    return f"-{x}" if e.is_float else f"ts_neg_{e.suffix}({x})"
+
+
+def _invert(e: Element, x: str) -> str:
+    return f"!{x}" if e.dtype is dtypes.BOOL else f"({e.number})~{x}"
+
+
+def _reciprocal(e: Element, x: str) -> str:
+    return e.rounded(f"1.0f / {x}")
+
+
+_ONE: dict[str, Make] = {
+    "neg": _negate,
+    "abs": _function("abs", is_exact=True),
+    "relu": _function("relu", is_exact=True),
+    "exp": _function("exp"),
+    "log": _function("log"),
+    "sin": _function("sin"),
+    "cos": _function("cos"),
+    "sqrt": _function("sqrt"),
+    "rsqrt": _function("rsqrt"),
+    "recip": _reciprocal,
+    "not_": _invert,
+}
+
+
+@emits(*_ONE)
+def emit_one(k: KernelEmitter, op: Op) -> None:
+    # Functions of integers give FP32: the operand is converted by `rint` first.
+    elementwise(k, op, ("x",), _ONE[op.name])
+
+
+def _leaky(e: Element, x: str, slope: str) -> str:
+    return f"{x} > 0.0f ? {x} : {e.rounded(f'{x} * {slope}')}"
+
+
+@emits("lrelu", "prelu")
+def emit_leaky(k: KernelEmitter, op: Op) -> None:
+    elementwise(k, op, ("x", "slope"), _leaky)
+
+
+_THREE = {"addc": "add", "addsc": "add", "subc": "sub", "subsc": "sub"}
+
+
+@emits(*_THREE)
+def emit_three(k: KernelEmitter, op: Op) -> None:
+    first, add = _TWO[_THREE[op.name]], _TWO["add"]
+
+    def make(e: Element, a: str, b: str, third: str) -> str:
+        return add(e, f"({first(e, a, b)})", third)
+
+    elementwise(k, op, ("lhs", "rhs", "rhs2"), make)
+
+
+# --- comparison and selection --------------------------------------------------------------------
+
+_SYMBOLS = {
+    CmpType.EQ: "==",
+    CmpType.NE: "!=",
+    CmpType.LT: "<",
+    CmpType.LE: "<=",
+    CmpType.GT: ">",
+    CmpType.GE: ">=",
+}
+
+
+@emits("cmp", "cmps")
+def emit_cmp(k: KernelEmitter, op: Op) -> None:
+    t = k.tile_type(op.result)
+    kinds = [op.args[n].type.dtype for n in tiles_of(op, ("lhs", "rhs"))]  # type: ignore[union-attr]
+    work = kinds[0] if len(kinds) == 1 else dtypes.promote(*kinds)
+    symbol = _SYMBOLS[comparison(op.args["cmp_type"])]  # type: ignore[arg-type]
+    number = element(t.dtype).number
+    elementwise(k, op, ("lhs", "rhs"), lambda _, a, b: f"({number})({a} {symbol} {b})", work)
+
+
+@emits("sel", "sels")
+def emit_sel(k: KernelEmitter, op: Op) -> None:
+    chosen = ("lhs", "rhs") if op.name == "sel" else ("x", "scalar")
+    t = k.tile_type(op.result)
+    mask = k.tile(op.args["mask"])
+    if mask.shape != t.shape and not isinstance(mask.form, Leaf):
+        mask = k.settled(op.args["mask"])
+    operands = [mask, *(operand(k, op.args[n], t.shape, t.dtype) for n in chosen)]
+    given = [mask, *(k.tile(op.args[n]) for n in tiles_of(op, chosen))]
+
+    def make(texts: Sequence[str], _: str) -> str:
+        return f"{texts[0]} != 0 ? {texts[1]} : {texts[2]}"
+
+    region = meet(k, t.shape, given)
+    k.result(op, Tile(t.shape, t.dtype, region, Node(make, tuple(operands), op.loc)))
+
+
+# --- casts ---------------------------------------------------------------------------------------
+
+
+def _mode(mode: str, meaning_of_none: str) -> str:
+    return f"TL_{(meaning_of_none if mode == 'none' else mode).upper()}"
+
+
+def cast_text(x: str, source: DType, to: DType, mode: str) -> str:
+    """`x`, a number of type `source`, converted to `to`: the rules of `numerics/casts.py`."""
+    assert mode in MODES
+    into = element(to)
+    if to is dtypes.BOOL:
+        return f"({x} != 0)"
+    if source.is_float:
+        if to.is_float:
+            return into.rounded(x, _mode(mode, "rint"))
+        return f"ts_f32_to_{into.suffix}({x}, {_mode(mode, 'trunc')})"
+    if not to.is_float:
+        return saturated(x, source, to)
+    rounding = _mode(mode, "rint")
+    exact = (
+        source is dtypes.BOOL or source.bits <= 16 or (to is dtypes.FP32 and rounding == "TL_RINT")
+    )
+    if exact:
+        return into.rounded(f"(float){x}", rounding)
+    wide = "ts_i64_to_f32" if source.is_signed else "ts_u64_to_f32"
+    if to is dtypes.FP32:
+        return f"{wide}({x}, {rounding})"
+    # Rounding to odd first keeps what the second rounding has to know.
+    return into.rounded(f"{wide}({x}, TL_ODD)", rounding)
+
+
+@emits("cast")
+def emit_cast(k: KernelEmitter, op: Op) -> None:
+    x = k.tile(op.args["x"])
+    t = k.tile_type(op.result)
+    mode = mode_name(op.args["mode"])  # type: ignore[arg-type]
+    source = x.dtype
+
+    def make(texts: Sequence[str], _: str) -> str:
+        return cast_text(texts[0], source, t.dtype, mode)
+
+    k.result(op, Tile(t.shape, t.dtype, x.valid, Node(make, (x,), op.loc)))
+
+
+# --- constants and stretched vectors -------------------------------------------------------------
+
+
+@emits("full")
+def emit_full(k: KernelEmitter, op: Op) -> None:
+    t = k.tile_type(op.result)
+    number = constant_of(op.args["value"])
+    assert number is not None
+    k.result(op, constant_tile(t.shape, t.dtype, element(t.dtype).constant(number)))
+
+
+@emits("arange", "ci")
+def emit_ramp(k: KernelEmitter, op: Op) -> None:
+    t = k.tile_type(op.result)
+    start, c_type = k.scalar(op.args["start"]), element(t.dtype).number
+    sign = "-" if op.args["descending"] else "+"
+
+    def make(_: Sequence[str], index: str) -> str:
+        return f"({c_type})((uint64_t)({start}) {sign} (uint64_t)({index}))"
+
+    k.result(op, Tile(t.shape, t.dtype, t.shape, Node(make, (), op.loc, uses_index=True)))
+
+
+def _stretched(k: KernelEmitter, op: Op, source: Tile, given: Sequence[Tile]) -> None:
+    t = k.tile_type(op.result)
+    region = meet(k, t.shape, given)
+    node = Node(lambda texts, _: texts[0], (source,), op.loc)
+    k.result(op, Tile(t.shape, t.dtype, region, node))
+
+
+@emits("col_expand")
+def emit_col_expand(k: KernelEmitter, op: Op) -> None:
+    vector = k.readable(op.args["col_vec"])
+    _stretched(k, op, vector, [k.tile(op.args["target"]), vector])
+
+
+@emits("row_expand")
+def emit_row_expand(k: KernelEmitter, op: Op) -> None:
+    if op.args["row_vec"] is not None:
+        vector = k.readable(op.args["row_vec"])
+        _stretched(k, op, vector, [k.tile(op.args["target"]), vector])
+        return
+    whole = k.readable(op.args["target"])
+    column = Tile(
+        (*whole.shape[:-1], 1),
+        whole.dtype,
+        (*whole.valid[:-1], lesser(whole.valid[-1], 1)),
+        whole.form,
+    )
+    _stretched(k, op, column, [column])
+
+
+@emits("expand_clone")
+def emit_expand_clone(k: KernelEmitter, op: Op) -> None:
+    source = k.readable(op.args["src"])
+    _stretched(k, op, source, [source])
+
+
+@emits("expands")
+def emit_expands(k: KernelEmitter, op: Op) -> None:
+    t = k.tile_type(op.result)
+    filled = operand(k, op.args["scalar"], t.shape, t.dtype)
+    k.result(op, Tile(t.shape, t.dtype, k.tile(op.args["target"]).valid, filled.form))
+
+
+@emits("move")
+def emit_move(k: KernelEmitter, op: Op) -> None:
+    """Another on-chip memory makes no difference here: the same value."""
+    tile = k.tile(op.args["tile"])
+    if isinstance(tile.form, Leaf) and tile.form.slot is not None:
+        tile.form.slot.is_shared = True
+    k.result(op, tile)

@@ -1,0 +1,81 @@
+"""Ops that are left to Python: those that move elements by data, which are rare and not worth C.
+
+Generated code hands the operands to a callback, which applies the op's NumPy reference.
+"""
+
+from __future__ import annotations
+
+from tilelet.cpu.elements import word_field
+from tilelet.cpu.kernel import KernelEmitter, emits
+from tilelet.cpu.text import Dim
+from tilelet.cpu.tiles import Tile, count, dense_strides
+from tilelet.ir.core import Op, Value, values_in
+from tilelet.ir.types import ScalarType, TensorType, TileType
+
+HOST_OPS = (
+    "gather", "gather_mask", "gatherb", "mgather", "mscatter", "scatter", "scatter_mask",
+    "scatter_update", "sort32", "mrgsort", "col_argmax", "col_argmin",
+    "part_add", "part_mul", "part_max", "part_min",
+)  # fmt: skip
+
+
+def shaped_operands(op: Op) -> list[Value]:
+    """The tensors and tiles that the callback gets, in order; the results' tiles follow."""
+    return [v for v in values_in(op.args.values()) if isinstance(v.type, (TensorType, TileType))]
+
+
+def scalar_operands(op: Op) -> list[Value]:
+    return [v for v in values_in(op.args.values()) if isinstance(v.type, ScalarType)]
+
+
+@emits(*HOST_OPS)
+def emit_host(k: KernelEmitter, op: Op) -> None:
+    entries: list[str] = []
+    for v in shaped_operands(op):
+        if isinstance(v.type, TensorType):
+            entries.append(f"*{k.tensor(v).pointer}")
+        else:
+            tile = k.settled(v)
+            assert tile.leaf.slot is not None
+            k.touch(tile.leaf.slot)
+            entries.append(_window(tile))
+    made: list[tuple[Value, Tile]] = []
+    for v in op.results:
+        if isinstance(v.type, TileType):
+            slot = k.new_slot(v.name, v.type.dtype, count(v.type.shape))
+            k.touch(slot)
+            tile = k.slot_tile(slot, v.type.shape, v.type.dtype, v.type.shape)
+            made.append((v, tile))
+            entries.append(_window(tile))
+    tiles, words = k.name("tiles"), k.name("words")
+    k.out.add(f"tl_win {tiles}[] = {{{', '.join(entries)}}};", op.loc)
+    numbers = [
+        f"{{.{word_field(v.type.dtype)} = {k.scalar(v)}}}"
+        for v in scalar_operands(op)
+        if isinstance(v.type, ScalarType)
+    ]
+    k.out.add(f"const tl_word {words}[] = {{{', '.join(numbers) or '{0}'}}};")
+    k.check(f"tl_call_host(c, {k.site(op)}, {k.host.number(op)}, {tiles}, {words})")
+    first = len(entries) - len(made)
+    for i, (v, tile) in enumerate(made):
+        valid: list[Dim] = [
+            k.variable("valid", f"{tiles}[{first + i}].valid[{axis}]")
+            for axis in range(len(tile.shape))
+        ]
+        if k.uses[v]:
+            k.define(v, Tile(tile.shape, tile.dtype, tuple(valid), tile.form))
+    for v in op.results:
+        if isinstance(v.type, TensorType):
+            (written,) = op.spec.writes
+            k.define(v, k.tensor(op.args[written]))
+
+
+def _window(tile: Tile) -> str:
+    """A dense tile as a `tl_win`."""
+    shape = ", ".join(map(str, tile.shape))
+    strides = ", ".join(map(str, dense_strides(tile.shape)))
+    valid = ", ".join(map(str, tile.valid))
+    return (
+        f"{{(char *){tile.leaf.pointer}, NULL, {len(tile.shape)}, {tile.dtype.itemsize}, "
+        f"{{{shape}}}, {{{strides}}}, {{{valid}}}, {{{shape}}}}}"
+    )

@@ -1,0 +1,243 @@
+"""Matrix products: calls of `tl_matmul` (c/matmul.h), reading operands where they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilelet.cpu.elements import element
+from tilelet.cpu.kernel import KernelEmitter, emits
+from tilelet.cpu.ops_elementwise import named, spread
+from tilelet.cpu.ops_movement import replaced
+from tilelet.cpu.text import Dim, lesser, product, total
+from tilelet.cpu.tiles import Axis, Node, Slot, Tile, count, dense_strides, merged_axes, strides_in
+from tilelet.dtypes import FP32, INT8, INT32, UINT8, DType
+from tilelet.ir.core import Arg, Op
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A matrix in memory, rows `ld` elements apart.
+
+    is_swapped     the product takes its transpose
+    is_transposed  the same, as seen from what is stored: a transposed view is stored the other way
+    """
+
+    tile: Tile
+    ld: Dim
+    is_swapped: bool
+    is_transposed: bool
+
+    @property
+    def rows(self) -> Dim:
+        return self.tile.valid[-1 if self.is_swapped else -2]
+
+    @property
+    def columns(self) -> Dim:
+        return self.tile.valid[-2 if self.is_swapped else -1]
+
+
+def _operand(k: KernelEmitter, arg: Arg, swapped: bool) -> Operand:
+    """An operand as `tl_matmul` takes it: one of its two axes has stride 1."""
+    tile = k.readable(arg)
+    row, column = tile.leaf.strides[-2:]
+    if row == 1 and column != 1 and tile.shape[-1] != 1:
+        return Operand(tile, column, swapped, not swapped)
+    if column != 1 and tile.shape[-1] != 1:
+        tile = k.settled(arg)
+        row = tile.leaf.strides[-2]
+    return Operand(tile, row, swapped, swapped)
+
+
+def _accumulator(dtype: DType) -> DType:
+    return INT32 if dtype in (INT8, UINT8) else FP32
+
+
+def _batch_region(k: KernelEmitter, shape: tuple[int, ...], a: Tile, b: Tile) -> tuple[Dim, ...]:
+    batch = shape[:-2]
+    region: list[Dim] = list(batch)
+    for t in (a, b):
+        part = Tile(t.shape[:-2], t.dtype, t.valid[:-2], t.form)
+        region = [
+            v if w == n else (w if v == n else lesser(w, v))
+            for w, v, n in zip(region, spread(part, batch), batch)
+        ]
+    return tuple(named(k, v) for v in region)
+
+
+@emits("matmul", "gemv", "batch_matmul")
+def emit_matmul(k: KernelEmitter, op: Op) -> None:
+    t = k.tile_type(op.result)
+    a = _operand(k, op.args["lhs"], bool(op.args.get("a_trans")))
+    b = _operand(k, op.args["rhs"], bool(op.args.get("b_trans")))
+    region = (*_batch_region(k, t.shape, a.tile, b.tile), a.rows, b.columns)
+    total_type = _accumulator(a.tile.dtype)
+    slot = k.new_slot(op.result.name, total_type, count(t.shape))
+    k.clear_outside(t.shape, region, slot, total_type)
+    _multiply(k, op, a, b, slot, t.shape, region, "NULL")
+    result = k.slot_tile(slot, t.shape, total_type, region)
+    if total_type is not t.dtype:
+        e = element(t.dtype)
+        node = Node(lambda texts, _: e.rounded(texts[0]), (result,), op.loc)
+        result = Tile(t.shape, t.dtype, region, node)
+    k.result(op, result)
+
+
+@emits("matmul_acc", "gemv_acc")
+def emit_matmul_acc(k: KernelEmitter, op: Op) -> None:
+    t = k.tile_type(op.result)
+    acc = k.tile(op.args["acc"])
+    a = _operand(k, op.args["lhs"], bool(op.args.get("a_trans")))
+    b = _operand(k, op.args["rhs"], bool(op.args.get("b_trans")))
+    region = (*_batch_region(k, t.shape, a.tile, b.tile), a.rows, b.columns)
+    slot = replaced(k, op.args["acc"], op.result)
+    k.touch(slot)
+    condition = op.args.get("init_cond")
+    start = slot.name
+    holds = None if condition is None else k.scalar(condition)
+    if holds is not None:
+        start = f"({holds} ? NULL : {slot.name})"
+    region = tuple(
+        named(k, _continued(r, v, n, holds)) for r, v, n in zip(region, acc.valid, t.shape)
+    )
+    if _can_wait(k, op, a, b, slot, region):
+        _put_off(k, op, a, b, slot, t.shape, region)
+        k.result(op, k.slot_tile(slot, t.shape, t.dtype, region))
+        return
+    _multiply(k, op, a, b, slot, t.shape, region, start)
+    # What the accumulator had outside the product's region is no longer part of it.
+    k.zero_outside(t.shape, region, slot, t.dtype)
+    k.result(op, k.slot_tile(slot, t.shape, t.dtype, region))
+
+
+def _can_wait(
+    k: KernelEmitter, op: Op, a: Operand, b: Operand, slot: Slot, region: tuple[Dim, ...]
+) -> bool:
+    """Whether nobody looks at the accumulator, nor changes the operands, before the loop ends."""
+    body = k.loops[-1].body if k.loops else None
+    in_memory = all(o.tile.leaf.window is not None for o in (a, b))
+    return (
+        in_memory
+        and body is not None
+        and k.home[op.result] is body
+        and k.destinations.get(op.result) is slot
+        and op.args.get("init_cond") is None
+        and len(region) == 2
+        and k.tile_type(op.result).shape == region
+        and all(isinstance(n, int) for n in (a.columns, b.rows))
+    )
+
+
+def _put_off(
+    k: KernelEmitter,
+    op: Op,
+    a: Operand,
+    b: Operand,
+    slot: Slot,
+    shape: tuple[int, ...],
+    region: tuple[Dim, ...],
+) -> None:
+    """Note the product; the loop's products are run together, in long chains over k."""
+    batch = k.name("batch")
+    k.declarations.append(f"tl_batch {batch};")
+    k.declarations.append(f"{batch}.count = 0;")
+    items = f"{a.tile.dtype.itemsize}, {b.tile.dtype.itemsize}, c->matmul"
+    with k.out.block("", op.loc):
+        _describe(k, a, b, slot, shape, region, slot.name, [], [])
+        # A window without unit stride is copied to memory that the next turn uses again.
+        lasting = " && ".join(
+            f"(const void *){o.tile.leaf.pointer} != (const void *){o.tile.leaf.slot.name}"
+            for o in (a, b)
+            if o.tile.leaf.slot is not None
+        )
+        k.out.add(f"tl_batch_add(&{batch}, &product, {lasting or 1}, {items});")
+    k.loops[-1].at_end.append(f"tl_batch_flush(&{batch}, {items});")
+
+
+def _continued(product_extent: Dim, acc_extent: Dim, extent: int, starts_anew: str | None) -> Dim:
+    """What both the product and the accumulator have; the product's alone if it starts anew."""
+    if acc_extent in (extent, product_extent):
+        return product_extent
+    both = acc_extent if product_extent == extent else lesser(product_extent, acc_extent)
+    return both if starts_anew is None else f"({starts_anew} ? {product_extent} : {both})"
+
+
+@emits("matmul_bias", "gemv_bias")
+def emit_matmul_bias(k: KernelEmitter, op: Op) -> None:
+    t = k.tile_type(op.result)
+    bias = k.readable(op.args["bias"])
+    a, b = _operand(k, op.args["lhs"], False), _operand(k, op.args["rhs"], False)
+    region = (*_batch_region(k, t.shape, a.tile, b.tile), a.rows, b.columns)
+    slot = k.new_slot(op.result.name, t.dtype, count(t.shape))
+    k.touch(slot)
+    columns = named(k, lesser(bias.valid[-1], b.columns))
+    k.clear_outside(t.shape, (*region[:-1], str(columns)), slot, t.dtype)
+    stretched = Tile(
+        t.shape, t.dtype, (*region[:-1], columns), Node(lambda texts, _: texts[0], (bias,), op.loc)
+    )
+    k.evaluate(stretched, slot.name, dense_strides(t.shape))
+    _multiply(k, op, a, b, slot, t.shape, region, slot.name)
+    k.result(op, k.slot_tile(slot, t.shape, t.dtype, region))
+
+
+def _multiply(
+    k: KernelEmitter,
+    op: Op,
+    a: Operand,
+    b: Operand,
+    slot: Slot,
+    shape: tuple[int, ...],
+    region: tuple[Dim, ...],
+    start: str,
+) -> None:
+    """One call for each matrix of the batch."""
+    axes = merged_axes(shape[:-2], region[:-2], [], merge=False)
+    with k.out.block("", op.loc), k.nest(axes, vector=False) as index:
+        _describe(k, a, b, slot, shape, region, start, axes, index)
+        k.out.add("tl_matmul(&product, c->matmul);")
+
+
+def _describe(
+    k: KernelEmitter,
+    a: Operand,
+    b: Operand,
+    slot: Slot,
+    shape: tuple[int, ...],
+    region: tuple[Dim, ...],
+    start: str,
+    axes: list[Axis],
+    index: list[str],
+) -> None:
+    """Declares `product`: one matrix product of the batch that `axes` and `index` point at."""
+    k.touch(slot)
+    strides = dense_strides(shape)
+    at = total([product(i, strides[x.last]) for x, i in zip(axes, index)])
+    begin = start
+    if at != 0 and start != "NULL":
+        begin = f"{start} + {at}" if start == slot.name else f"({start} ? {start} + {at} : NULL)"
+    k.out.add("const tl_matmul_args product = {")
+    k.out.add(
+        f"    .a = {_matrix(k, a, shape, axes, index)}, .lda = {a.ld}, .a_trans = {int(a.is_transposed)},"
+    )
+    k.out.add(
+        f"    .b = {_matrix(k, b, shape, axes, index)}, .ldb = {b.ld}, .b_trans = {int(b.is_transposed)},"
+    )
+    k.out.add(
+        f"    .c = {slot.name} + {at}, .ldc = {shape[-1]}, .start = {begin}, .ld_start = {shape[-1]},"
+    )
+    k.out.add(f"    .m = {region[-2]}, .n = {region[-1]}, .k = {lesser(a.columns, b.rows)},")
+    k.out.add(
+        f"    .a_type = {element(a.tile.dtype).enum}, .b_type = {element(b.tile.dtype).enum}}};"
+    )
+
+
+def _matrix(
+    k: KernelEmitter, operand: Operand, shape: tuple[int, ...], axes: list[Axis], index: list[str]
+) -> str:
+    """Address of the operand's matrix for one element of the batch."""
+    tile = operand.tile
+    leaf = tile.leaf
+    if leaf.slot is not None:
+        k.touch(leaf.slot)
+    strides = strides_in(tile.shape[:-2], leaf.strides[:-2], shape[:-2])
+    at = total([product(i, strides[x.last]) for x, i in zip(axes, index)])
+    return leaf.pointer if at == 0 else f"{leaf.pointer} + {at}"

@@ -1,0 +1,143 @@
+"""Reductions along rows or columns, in the order that `numerics/reductions.py` fixes."""
+
+from __future__ import annotations
+
+from tilelet.cpu.elements import element
+from tilelet.cpu.kernel import KernelEmitter, emits
+from tilelet.cpu.text import Dim, array_text, product, total
+from tilelet.cpu.tiles import Axis, Leaf, Tile, count, dense_strides, merged_axes, strides_in
+from tilelet.dtypes import FP32
+from tilelet.ir.core import Op
+
+_NAMES = ("sum", "prod", "max", "min")
+_COMBINE = {
+    "sum": "{0} + {1}",
+    "prod": "{0} * {1}",
+    "max": "ts_max_{2}({0}, {1})",
+    "min": "ts_min_{2}({0}, {1})",
+}
+
+
+def _reduced_region(k: KernelEmitter, op: Op, x: Tile, axis: int, name: str) -> tuple[Dim, ...]:
+    """The region with `axis` reduced to 1; of no elements there is no sum or maximum."""
+    if not isinstance(x.valid[axis], int) or x.valid[axis] == 0:
+        others = [v for i, v in enumerate(x.valid) if i != axis and not (isinstance(v, int) and v)]
+        some = " && ".join([f"{x.valid[axis]} == 0", *(f"{v} != 0" for v in others)])
+        fail = f"tl_fail_region(c, {k.site(op, name)}, {array_text(x.valid)}, {array_text(x.shape)}, {len(x.shape)})"
+        k.out.add(f"if ({some}) return {fail};")
+    return tuple(1 if i == axis else v for i, v in enumerate(x.valid))
+
+
+@emits(*(f"row_{n}" for n in (*_NAMES, "argmax", "argmin")))
+def emit_row(k: KernelEmitter, op: Op) -> None:
+    _along_rows(k, op, op.name.removeprefix("row_"), op.name)
+
+
+@emits(*(f"col_{n}" for n in _NAMES))
+def emit_col(k: KernelEmitter, op: Op) -> None:
+    _along_columns(k, op, op.name.removeprefix("col_"), op.name)
+
+
+@emits("tile.sum", "tile.max", "tile.min")
+def emit_along_axis(k: KernelEmitter, op: Op) -> None:
+    name = op.name.removeprefix("tile.")
+    axis = op.args["axis"]
+    assert isinstance(axis, int)
+    (_along_rows if axis % 2 else _along_columns)(k, op, name, name)
+
+
+def _along_rows(k: KernelEmitter, op: Op, function: str, name: str) -> None:
+    x = k.tile(op.args["x"])
+    rank = len(x.shape)
+    e = element(x.dtype)
+    suffix = "f32" if e.is_float else e.suffix
+    region = _reduced_region(k, op, x, rank - 1, name)
+    result = _result_slot(k, op, x, region, rank - 1)
+    slot = result.leaf.slot
+    assert slot is not None
+    into = element(result.dtype)
+    k.touch(slot)
+    is_plain = (
+        isinstance(x.form, Leaf)
+        and not e.is_narrow_float
+        and (x.shape[-1] == 1 or x.form.strides[-1] == 1)
+    )
+    buffer = None if is_plain else k.new_slot("row", FP32 if e.is_float else x.dtype, x.shape[-1])
+    strides = dense_strides((*x.shape[:-1], 1))
+    axes = merged_axes(x.shape[:-1], x.valid[:-1], [], merge=False)
+    with k.out.block("", op.loc), k.nest(axes, vector=False) as index:
+        if buffer is None:
+            row = _row_pointer(k, x, axes, index)
+        else:
+            k.touch(buffer)
+            row = buffer.name
+            last = merged_axes(x.shape, x.valid, [], merge=False)[len(axes) :]
+            with k.nest(last) as column:
+                number = k.element_text(x, x.shape, [*axes, *last], [*index, *column])
+                k.out.add(f"{row}[{column[0] if column else 0}] = {number};")
+        number = f"ts_row_{function}_{suffix}({row}, {x.valid[-1]})"
+        if into.is_float:
+            number = into.rounded(number)
+        place = total([product(i, strides[a.last]) for a, i in zip(axes, index)])
+        k.out.add(f"{slot.name}[{place}] = {into.store(number)};")
+    k.result(op, result)
+
+
+def _row_pointer(k: KernelEmitter, x: Tile, axes: list[Axis], index: list[str]) -> str:
+    """The row of a tile in memory; its last axis must have stride 1."""
+    leaf = x.leaf
+    if leaf.slot is not None:
+        k.touch(leaf.slot)
+    strides = strides_in(x.shape, leaf.strides, x.shape)
+    return f"{leaf.pointer} + ({total([product(i, strides[a.last]) for a, i in zip(axes, index)])})"
+
+
+def _result_slot(k: KernelEmitter, op: Op, x: Tile, region: tuple[Dim, ...], axis: int) -> Tile:
+    """Memory for the result; an axis that does not stay has extent 1 anyway."""
+    t = k.tile_type(op.result)
+    if len(t.shape) != len(x.shape):
+        region = tuple(v for i, v in enumerate(region) if i != axis)
+    slot = k.new_slot(op.result.name, t.dtype, count(t.shape))
+    k.clear_outside(t.shape, region, slot, t.dtype)
+    return k.slot_tile(slot, t.shape, t.dtype, region)
+
+
+def _along_columns(k: KernelEmitter, op: Op, function: str, name: str) -> None:
+    x = k.tile(op.args["x"])
+    rank = len(x.shape)
+    e = element(x.dtype)
+    region = _reduced_region(k, op, x, rank - 2, name)
+    result = _result_slot(k, op, x, region, rank - 2)
+    slot = result.leaf.slot
+    assert slot is not None
+    k.touch(slot)
+    # Narrow floats are summed up in FP32 and rounded once, at the end.
+    sums = slot
+    if e.is_narrow_float:
+        sums = k.new_slot("sums", FP32, x.shape[-1])
+        k.touch(sums)
+    outer = merged_axes(x.shape[:-2], x.valid[:-2], [], merge=False)
+    inner = merged_axes(x.shape, x.valid, [], merge=False)
+    columns = [a for a in inner if a.last == rank - 1]
+    rows = [a for a in inner if a.last == rank - 2]
+    with k.out.block("", op.loc), k.nest(outer, vector=False) as index:
+        batch_strides = dense_strides((*x.shape[:-2], x.shape[-1]))
+        base = (
+            "0"
+            if e.is_narrow_float
+            else str(total([product(i, batch_strides[a.last]) for a, i in zip(outer, index)]))
+        )
+        with k.nest(rows, vector=False) as row, k.nest(columns) as column:
+            number = k.element_text(x, x.shape, [*outer, *rows, *columns], [*index, *row, *column])
+            place = f"{sums.name}[{total([base if base != '0' else 0, *column])}]"
+            suffix = "f32" if e.is_float else e.suffix
+            combined = _COMBINE[function].format(place, number, suffix)
+            first = f"{row[0]} == 0" if row else "1"
+            k.out.add(f"{place} = {first} ? {number} : ({e.number})({combined});")
+        if e.is_narrow_float:
+            with k.nest(columns) as column:
+                place = total([product(i, batch_strides[a.last]) for a, i in zip(outer, index)])
+                at = total([place, *column])
+                read = f"{sums.name}[{column[0] if column else 0}]"
+                k.out.add(f"{slot.name}[{at}] = {e.store(e.rounded(read))};")
+    k.result(op, result)

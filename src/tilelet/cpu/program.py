@@ -1,0 +1,143 @@
+"""A whole program as C: kernels, control functions, and the table that describes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+# Imported for their entries in the kernels' table of ops.
+from tilelet.cpu import (  # noqa: F401
+    flow,
+    ops_elementwise,
+    ops_host,
+    ops_matmul,
+    ops_movement,
+    ops_reduction,
+)
+from tilelet.cpu.control import ControlEmitter, KernelEntry, has_partial_windows, signature
+from tilelet.cpu.emitter import HostOps
+from tilelet.cpu.footprint import footprint_lines
+from tilelet.cpu.kernel import KernelCode, KernelEmitter
+from tilelet.cpu.native import RANK
+from tilelet.cpu.sites import Site, Sites
+from tilelet.cpu.text import identifier
+from tilelet.diag.catalogue.unsupported import UnsupportedConstruct
+from tilelet.ir.core import Direction, Function, FunctionKind, Op, Program, walk
+from tilelet.ir.types import TensorType, TileType
+from tilelet.ir.views import CallView
+
+_DIRECTIONS = {Direction.In: "r", Direction.Out: "w", Direction.InOut: "b"}
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """C text of a program, in parts that can be compiled side by side, and what belongs to it."""
+
+    units: list[str]
+    kernels: list[str]  # names, by number
+    sites: list[Site]
+    host_ops: list[Op]
+
+
+def emit_program(program: Program, parts: int = 2) -> Compiled:
+    """The program (after all passes) as C."""
+    _check_ranks(program)
+    sites, host = Sites(), HostOps()
+    for p in program.main.params:
+        sites.number(p.loc, "param", p.name)
+    control = [f for f in program.functions.values() if f.kind is not FunctionKind.InCore]
+    used = _called_kernels(program, control)
+    full = not has_partial_windows(control)
+    codes: list[tuple[Function, KernelCode]] = []
+    for kernel in used:
+        emitter = KernelEmitter(kernel, program.functions, sites, host, full_windows=full)
+        codes.append((kernel, emitter.emit()))
+    units = _kernel_units(codes, parts)
+    units[-1] += "\n" + _control_unit(program, control, codes, sites, host)
+    return Compiled(units, [f.name for f in used], sites.all(), host.ops)
+
+
+def _check_ranks(program: Program) -> None:
+    """Windows in C have room for `RANK` axes."""
+    for fn in program.functions.values():
+        values = [*fn.params, *(v for op in walk(fn.body) for v in op.results)]
+        for v in values:
+            if isinstance(v.type, (TensorType, TileType)) and len(v.type.shape) > RANK:
+                what = f"`{v.name}`, which has {len(v.type.shape)} axes,"
+                help_ = f"the native engine takes up to {RANK} axes; `--engine interp` takes any"
+                raise UnsupportedConstruct(v.loc, what, help_)
+
+
+def _called_kernels(program: Program, control: Sequence[Function]) -> list[Function]:
+    names: dict[str, None] = {}
+    for fn in control:
+        for op in walk(fn.body):
+            if op.name == "call":
+                names.setdefault(CallView(op).callee)
+    found = [program.functions[n] for n in names]
+    return [f for f in found if f.kind is FunctionKind.InCore]
+
+
+_HEAD = '#include "kernel.h"\n'
+
+
+def _kernel_units(codes: Sequence[tuple[Function, KernelCode]], parts: int) -> list[str]:
+    """The kernels in so many texts of similar length."""
+    bins: list[list[str]] = [[] for _ in range(max(1, min(parts, len(codes))))]
+    for _, code in sorted(codes, key=lambda c: -len(c[1].lines)):
+        min(bins, key=len).extend(code.lines)
+    return [_HEAD + "\n" + "\n".join(lines) for lines in bins]
+
+
+def _control_unit(
+    program: Program,
+    control: Sequence[Function],
+    codes: Sequence[tuple[Function, KernelCode]],
+    sites: Sites,
+    host: HostOps,
+) -> str:
+    entries = {
+        fn.name: KernelEntry(i, code.windows, code.scalars) for i, (fn, code) in enumerate(codes)
+    }
+    lines: list[str] = []
+    for _, code in codes:
+        lines.append(f"int {code.name}(tl_ctx *c, const tl_win *w, const tl_word *x);")
+    lines += [f"{signature(fn)};" for fn in control]
+    lines.append("")
+    for fn in control:
+        lines += ControlEmitter(fn, program.functions, sites, host, entries).emit()
+    feet: list[str] = []
+    for fn, _ in codes:
+        name, text = footprint_lines(fn, program.functions)
+        feet.append(name)
+        lines += text
+    lines += _tables(program, codes, feet)
+    return "\n".join(lines) + "\n"
+
+
+def _tables(
+    program: Program, codes: Sequence[tuple[Function, KernelCode]], feet: Sequence[str]
+) -> list[str]:
+    lines = ["static const tl_kernel kernels[] = {"]
+    for (fn, code), foot in zip(codes, feet):
+        directions = "".join(_DIRECTIONS[fn.directions[i]] for i in code.windows)
+        sizes = f"{len(code.windows)}, {len(code.scalars)}"
+        lines.append(
+            f'    {{{code.name}, "{identifier(fn.name)}", {sizes}, "{directions}", {foot}}},'
+        )
+    lines += ["    {0},", "};", ""]
+    entry = f"f_{identifier(program.main.name)}"
+    lines += [
+        "static int control(tl_ctx *c, const tl_win *w, const tl_word *x) {",
+        f"    return {entry}(c, (tl_win *)w, x, NULL, NULL);",
+        "}",
+        "",
+        '__attribute__((visibility("default"))) const tl_program tl_main = {',
+        f"    kernels, {len(codes)},",
+        f"    {max([len(c.windows) for _, c in codes], default=0)},",
+        f"    {max([len(c.scalars) for _, c in codes], default=0)},",
+        f"    {max([c.scratch for _, c in codes], default=0)},",
+        "    control,",
+        "};",
+    ]
+    return lines

@@ -1,0 +1,200 @@
+"""Scalar arithmetic in C, as `ops/scalar.py` defines it.
+
+Integers are 64 bits wide and wrapped to their type after each op; floats are doubles, rounded to
+their type after each op, which is what the reference does with Python's numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tilelet import dtypes
+from tilelet.cpu.elements import element, scalar_type
+from tilelet.cpu.text import double_text, int_text
+from tilelet.dtypes import DType
+from tilelet.ir.core import Arg, Const, Op, Value, scalar_dtype
+from tilelet.ir.types import ScalarType
+
+
+def constant_text(value: float | bool) -> str:
+    if isinstance(value, bool):
+        return str(int(value))
+    return double_text(value) if isinstance(value, float) else int_text(value)
+
+
+def constant_of(arg: Arg) -> int | float | bool | None:
+    """The number that a constant argument is; None for anything else."""
+    if isinstance(arg, Const):
+        return arg.value
+    return arg if isinstance(arg, (bool, int, float)) else None
+
+
+def as_type(number: str, dtype: DType) -> str:
+    """A C expression as a number of type `dtype`: integers wrap, floats round."""
+    if dtype is dtypes.BOOL:
+        return f"(({number}) != 0)"
+    if dtype is dtypes.FP32:
+        return f"(double)(float)({number})"
+    if dtype.is_float:
+        return f"(double){element(dtype).rounded(f'(float)({number})')}"
+    return f"({element(dtype).memory})({number})"
+
+
+def _wrapping(symbol: str) -> Callable[[str, str, DType, bool], str]:
+    def emit(a: str, b: str, result: DType, _: bool) -> str:
+        if result.is_float:
+            return as_type(f"{_real(a)} {symbol} {_real(b)}", result)
+        return as_type(f"(uint64_t)({a}) {symbol} (uint64_t)({b})", result)
+
+    return emit
+
+
+def _real(number: str) -> str:
+    return f"(double)({number})"
+
+
+def _compare(symbol: str) -> Callable[[str, str, DType, bool], str]:
+    def emit(a: str, b: str, _: DType, wide: bool) -> str:
+        if wide:
+            return f"((__int128)({a}) {symbol} (__int128)({b}))"
+        return f"(({a}) {symbol} ({b}))"
+
+    return emit
+
+
+def _extreme(symbol: str) -> Callable[[str, str, DType, bool], str]:
+    def emit(a: str, b: str, result: DType, wide: bool) -> str:
+        chosen = f"{_compare(symbol)(b, a, result, wide)} ? ({b}) : ({a})"
+        if result.is_float:
+            chosen = f"({a}) != ({a}) ? ({a}) : ({b}) != ({b}) ? ({b}) : {chosen}"
+        return as_type(chosen, result)
+
+    return emit
+
+
+def _shift(symbol: str) -> Callable[[str, str, DType, bool], str]:
+    def emit(a: str, b: str, result: DType, _: bool) -> str:
+        beyond = "0" if symbol == "<<" else f"(({a}) < 0 ? -1 : 0)"
+        left = f"(uint64_t)({a})" if symbol == "<<" else f"({a})"
+        return as_type(f"({b}) >= 0 && ({b}) < 64 ? {left} {symbol} ({b}) : {beyond}", result)
+
+    return emit
+
+
+def _logical(symbol: str) -> Callable[[str, str, DType, bool], str]:
+    def emit(a: str, b: str, _: DType, __: bool) -> str:
+        return f"(({a}) {symbol} ({b}))"
+
+    return emit
+
+
+def _true_division(a: str, b: str, result: DType, _: bool) -> str:
+    return as_type(f"(double)((float)({a}) / (float)({b}))", result)
+
+
+BINARY: dict[str, Callable[[str, str, DType, bool], str]] = {
+    "scalar.add": _wrapping("+"),
+    "scalar.sub": _wrapping("-"),
+    "scalar.mul": _wrapping("*"),
+    "scalar.eq": _compare("=="),
+    "scalar.ne": _compare("!="),
+    "scalar.lt": _compare("<"),
+    "scalar.le": _compare("<="),
+    "scalar.gt": _compare(">"),
+    "scalar.ge": _compare(">="),
+    "scalar.min": _extreme("<"),
+    "scalar.max": _extreme(">"),
+    "scalar.and": _logical("&"),
+    "scalar.or": _logical("|"),
+    "scalar.shl": _shift("<<"),
+    "scalar.shr": _shift(">>"),
+    "scalar.truediv": _true_division,
+}
+
+UNARY: dict[str, Callable[[str, DType], str]] = {
+    "scalar.neg": lambda x, d: as_type(f"-({x})" if d.is_float else f"0 - (uint64_t)({x})", d),
+    "scalar.pos": lambda x, d: as_type(f"{x}", d),
+    "scalar.invert": lambda x, d: as_type(f"~(uint64_t)({x})", d),
+    "scalar.not": lambda x, _: f"(!({x}))",
+}
+
+DIVISIONS = {"scalar.floordiv": "tl_divide", "scalar.mod": "tl_remainder"}
+
+SCALAR_OPS = frozenset({*BINARY, *UNARY, *DIVISIONS, "scalar.cast"})
+
+
+def is_wide(*args: Arg) -> bool:
+    """Whether 64-bit arithmetic with sign cannot hold all operands."""
+    for a in args:
+        number = constant_of(a)
+        if scalar_dtype(a) is dtypes.UINT64 or (isinstance(number, int) and number >= 1 << 63):
+            return True
+    return False
+
+
+def scalar_expression(op: Op, text: Callable[[Arg], str]) -> str:
+    """The C expression of a scalar op other than a division by an integer."""
+    assert isinstance(op.result.type, ScalarType)
+    dtype = op.result.type.dtype
+    if op.name in BINARY:
+        lhs, rhs = op.args["lhs"], op.args["rhs"]
+        return BINARY[op.name](text(lhs), text(rhs), dtype, is_wide(lhs, rhs))
+    if op.name in UNARY:
+        return UNARY[op.name](text(op.args["x"]), dtype)
+    return cast_expression(text(op.args["x"]), scalar_dtype(op.args["x"]) or dtype, dtype)
+
+
+def division_expression(op: Op, text: Callable[[Arg], str]) -> str:
+    """`//` or `%` of integers, the divisor known not to be zero."""
+    assert isinstance(op.result.type, ScalarType)
+    lhs, rhs = op.args["lhs"], op.args["rhs"]
+    if is_wide(lhs, rhs):
+        symbol = "/" if op.name == "scalar.floordiv" else "%"
+        number = f"(__int128)({text(lhs)}) {symbol} (__int128)({text(rhs)})"
+    else:
+        number = f"{DIVISIONS[op.name]}({text(lhs)}, {text(rhs)})"
+    return as_type(number, op.result.type.dtype)
+
+
+def cast_expression(x: str, source: DType, target: DType) -> str:
+    """`pl.cast` of a scalar, by the default mode."""
+    if target is dtypes.BOOL:
+        return f"(({x}) != 0)"
+    into = element(target)
+    if source.is_float:
+        if target.is_float:
+            return f"(double){into.rounded(f'(float)({x})', 'TL_ROUND')}"
+        return f"ts_f32_to_{into.suffix}((float)({x}), TL_ROUND)"
+    widened = "ts_u64_to_f32" if source is dtypes.UINT64 else "ts_i64_to_f32"
+    if target is dtypes.FP32:
+        return f"(double){widened}({x}, TL_ROUND)"
+    if target.is_float:
+        # Rounding to odd first keeps what the second rounding has to know.
+        return f"(double){into.rounded(f'{widened}({x}, TL_ODD)', 'TL_ROUND')}"
+    return saturated(x, source, target)
+
+
+def integer_range(dtype: DType) -> tuple[int, int]:
+    if dtype is dtypes.BOOL:
+        return 0, 1
+    if dtype.is_signed:
+        return -(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1
+    return 0, (1 << dtype.bits) - 1
+
+
+def saturated(x: str, source: DType, target: DType) -> str:
+    """An integer expression of type `source`, cut to the range of `target`."""
+    lowest, highest = integer_range(source)
+    low, high = integer_range(target)
+    number = f"({x})"
+    if low > lowest:
+        number = f"({number} < {int_text(low)} ? {int_text(low)} : {number})"
+    if high < highest:
+        number = f"({number} > {int_text(high)} ? {int_text(high)} : {number})"
+    return f"({element(target).memory}){number}"
+
+
+def declared(v: Value) -> str:
+    """The C type of a scalar value."""
+    assert isinstance(v.type, ScalarType)
+    return scalar_type(v.type.dtype)

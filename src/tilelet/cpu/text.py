@@ -1,0 +1,116 @@
+"""Writing C: indented lines, literals, names."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import PurePath
+
+from tilelet.diag.core import Loc
+
+Dim = int | str
+"""An extent or index: a number, or a C expression for one that is known only at run time."""
+
+
+class Text:
+    """Lines of C with their indentation."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self._depth = 0
+
+    def add(self, line: str, loc: Loc | None = None) -> None:
+        """One line; `loc` is the `pl` line it comes from, shown beside it."""
+        place = f"  // {place_text(loc)}" if loc is not None and loc.line else ""
+        self.lines.append("    " * self._depth + line + place)
+
+    @contextmanager
+    def block(self, head: str = "", loc: Loc | None = None) -> Iterator[None]:
+        """`head {` ... `}`"""
+        self.add(f"{head} {{".lstrip(), loc)
+        self._depth += 1
+        yield
+        self._depth -= 1
+        self.add("}")
+
+    @contextmanager
+    def indented(self) -> Iterator[None]:
+        self._depth += 1
+        yield
+        self._depth -= 1
+
+
+def place_text(loc: Loc) -> str:
+    """`file.py:12`: the file's name alone, so that equal programs give equal C anywhere."""
+    return f"{PurePath(loc.file).name}:{loc.line}".replace("\\", "/")
+
+
+def identifier(hint: str) -> str:
+    """`hint` with only what a C identifier may hold."""
+    name = re.sub(r"\W", "_", hint, flags=re.ASCII)
+    return name[:40] or "value"
+
+
+def double_text(value: float) -> str:
+    """A double constant, exact."""
+    if math.isnan(value):
+        return '__builtin_nan("")'
+    if math.isinf(value):
+        return "(-__builtin_inf())" if value < 0 else "__builtin_inf()"
+    text = value.hex()
+    return f"({text})" if text.startswith("-") else text
+
+
+def float_text(value: float) -> str:
+    """An FP32 constant; `value` must be one."""
+    if math.isnan(value):
+        return '__builtin_nanf("")'
+    if math.isinf(value):
+        return "(-__builtin_inff())" if value < 0 else "__builtin_inff()"
+    text = value.hex() + "f"
+    return f"({text})" if text.startswith("-") else text
+
+
+def int_text(value: int) -> str:
+    """An integer constant of any size up to 64 bits."""
+    if value == -(1 << 63):
+        return "INT64_MIN"
+    if value >= 1 << 63:
+        return f"UINT64_C({value})"
+    if -(1 << 31) < value < 1 << 31:
+        return str(value) if value >= 0 else f"({value})"
+    return f"INT64_C({value})" if value >= 0 else f"(-INT64_C({-value}))"
+
+
+def array_text(items: Sequence[Dim]) -> str:
+    """An unnamed array of extents or indices, to be passed to a function."""
+    return f"(int64_t[]){{{', '.join(map(str, items))}}}"
+
+
+def product(a: Dim, b: Dim) -> Dim:
+    if isinstance(a, int) and isinstance(b, int):
+        return a * b
+    if a == 0 or b == 0:
+        return 0
+    if a == 1:
+        return b
+    if b == 1:
+        return a
+    return f"{a} * {b}"
+
+
+def total(terms: Sequence[Dim]) -> Dim:
+    number = sum(t for t in terms if isinstance(t, int))
+    words = [t for t in terms if isinstance(t, str)]
+    if not words:
+        return number
+    return " + ".join([*words, str(number)] if number else words)
+
+
+def lesser(a: Dim, b: Dim) -> Dim:
+    """The smaller of two extents."""
+    if isinstance(a, int) and isinstance(b, int):
+        return min(a, b)
+    return a if a == b else f"ts_min({a}, {b})"

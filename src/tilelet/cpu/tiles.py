@@ -1,0 +1,157 @@
+"""What a tile is while a kernel is being written: memory, or a computation not yet written down.
+
+An elementwise op whose result is used once is not evaluated where it stands: it becomes a `Node`,
+and the loop of its one user computes it on the way. So a chain of ops is one loop, and no tile is
+written for what is between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from tilelet.cpu.text import Dim, product
+from tilelet.diag.core import Loc
+from tilelet.dtypes import DType
+
+
+@dataclass(eq=False)
+class Slot:
+    """Scratch memory of one tile; `first` and `last` say when it is in use.
+
+    is_shared  other values look at it under another shape: it must not be written again
+    """
+
+    name: str
+    c_type: str
+    nbytes: int
+    first: int
+    last: int
+    depth: int  # number of loops around the place where it was made
+    is_shared: bool = False
+    offset: int = 0
+
+
+@dataclass(eq=False)
+class Leaf:
+    """Elements in memory: `pointer[sum(index * stride)]`.
+
+    slot        the scratch memory, if it is there
+    window      C name of the window of global memory, if it is read from there directly
+    is_zeroed   what lies outside the valid region is zero in memory, too
+    """
+
+    pointer: str
+    strides: tuple[Dim, ...]
+    slot: Slot | None = None
+    window: str | None = None
+    is_zeroed: bool = False
+
+
+@dataclass(eq=False)
+class Node:
+    """An elementwise computation. `make` writes the C expression of one element from those of the
+    operands; `index` is the C name of the position along the last axis.
+    """
+
+    make: Callable[[Sequence[str], str], str]
+    operands: tuple[Tile, ...] = ()
+    loc: Loc | None = None
+    uses_index: bool = False
+
+
+@dataclass(eq=False)
+class Tile:
+    shape: tuple[int, ...]
+    dtype: DType
+    valid: tuple[Dim, ...]
+    form: Leaf | Node = field(repr=False)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether all of it is certainly valid."""
+        return self.valid == self.shape
+
+    @property
+    def leaf(self) -> Leaf:
+        assert isinstance(self.form, Leaf)
+        return self.form
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether it lies in scratch memory, row by row without gaps."""
+        if not isinstance(self.form, Leaf) or self.form.window is not None:
+            return False
+        dense = dense_strides(self.shape)
+        return all(n == 1 or s == d for n, s, d in zip(self.shape, self.form.strides, dense))
+
+
+def dense_strides(shape: Sequence[int]) -> tuple[int, ...]:
+    strides: list[int] = []
+    step = 1
+    for n in reversed(shape):
+        strides.append(step)
+        step *= n
+    return tuple(reversed(strides))
+
+
+def count(shape: Sequence[int]) -> int:
+    n = 1
+    for extent in shape:
+        n *= extent
+    return n
+
+
+def leaves(tile: Tile) -> Iterator[tuple[Tile, Leaf]]:
+    """Every piece of memory that evaluating `tile` reads."""
+    if isinstance(tile.form, Leaf):
+        yield tile, tile.form
+    else:
+        for operand in tile.form.operands:
+            yield from leaves(operand)
+
+
+def uses_index(tile: Tile) -> bool:
+    if isinstance(tile.form, Leaf):
+        return False
+    return tile.form.uses_index or any(uses_index(o) for o in tile.form.operands)
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One loop: `extent` iterations over the original axes up to and including `last`."""
+
+    last: int
+    extent: Dim
+    length: int  # the extent if everything is valid
+
+
+def strides_in(shape: Sequence[int], strides: Sequence[Dim], root: Sequence[int]) -> list[Dim]:
+    """Strides of an operand on the axes of the result: 0 where it is stretched or has no axis."""
+    missing = len(root) - len(shape)
+    return [0] * missing + [s if n > 1 else 0 for n, s in zip(shape, strides)]
+
+
+def merged_axes(
+    shape: Sequence[int], extents: Sequence[Dim], operands: Sequence[Sequence[Dim]], *, merge: bool
+) -> list[Axis]:
+    """The loops over a box: axes of length 1 left out, neighbours joined where all memory allows."""
+    axes: list[Axis] = []
+    for i, (length, extent) in enumerate(zip(shape, extents)):
+        if length == 1 and extent == 1:
+            continue
+        previous = axes[-1] if axes else None
+        joins = (
+            merge
+            and previous is not None
+            and extent == length
+            and all(s[previous.last] == product(s[i], length) for s in operands)
+        )
+        if previous is not None and joins:
+            wider = product(previous.extent, length)
+            axes[-1] = Axis(
+                i, f"({wider})" if isinstance(wider, str) else wider, previous.length * length
+            )
+        else:
+            axes.append(Axis(i, extent, length))
+    return axes

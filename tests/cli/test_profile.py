@@ -1,0 +1,326 @@
+"""`tilelet profile`, `check` and `compare`, and profiling flags of scripts."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tilelet.cli.main import main
+
+Run = Callable[..., tuple[int, str, str]]
+
+SOURCES = str(Path(__file__).parent.parent.parent / "src")
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": SOURCES}
+
+
+SCRIPT = """
+import argparse
+import numpy as np
+import tilelet.language as pl
+from tilelet.runtime import TensorSpec, run_jit
+
+parser = argparse.ArgumentParser()
+parser.add_argument("-p", "--platform", default="a2a3sim")
+parser.add_argument("--tile", type=int, default=16)
+parser.add_argument("--enable-profiling", action="store_true")
+args = parser.parse_args()
+TILE = args.tile
+
+@pl.jit
+def scale(x: pl.Tensor[[64, 2048], pl.FP32], y: pl.Out[pl.Tensor[[64, 2048], pl.FP32]]):
+    for r in pl.parallel(0, 64, TILE):
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="rows"):
+            a = x[r : r + TILE, :]
+            y[r : r + TILE, :] = pl.mul(a, pl.exp(a))
+    return y
+
+def golden(t):
+    t["y"][:] = t["x"] * np.exp(t["x"].astype(np.float64))
+
+SPECS = [
+    TensorSpec("x", [64, 2048], pl.FP32, 0.5),
+    TensorSpec("y", [64, 2048], pl.FP32, is_output=True),
+]
+result = run_jit(
+    scale,
+    SPECS,
+    golden_fn=golden,
+    rtol=1e-5,
+    atol=1e-5,
+    runtime_cfg={"platform": args.platform, "enable_profiling": args.enable_profiling},
+)
+print(result)
+"""
+
+
+STEERED = """
+import numpy as np
+import tilelet.language as pl
+
+@pl.jit
+def steered(n: pl.InOut[pl.Tensor[[1, 8], pl.INT32]], y: pl.InOut[pl.Tensor[[8, 8], pl.INT32]]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        n[:, :] = pl.add(n[:, :], 1)
+    for i in pl.range(pl.read(n, [0, 0])):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            y[i : i + 1, :] = pl.add(y[i : i + 1, :], 1)
+    return n, y
+
+steered(np.full((1, 8), 2, np.int32), np.zeros((8, 8), np.int32))
+"""
+
+
+@pytest.fixture
+def tilelet(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Run:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("TILELET_CACHE_DIR", str(tmp_path / "cache"))
+    Path("k.py").write_text(SCRIPT)
+
+    def call(*argv: str) -> tuple[int, str, str]:
+        try:
+            code = main(argv)
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return call
+
+
+def test_profile_prints_the_report_and_writes_its_files(tilelet: Run) -> None:
+    code, out, err = tilelet("profile", "k.py", "-p", "a2a3", "--tile", "8")
+    assert code == 0, err
+    assert re.search(r"^TOTAL +8 +[0-9.]+ +[0-9.]+", out, re.MULTILINE)
+    assert "Total Test Time: " in out
+    assert "On-chip memory (modelled)" in out
+    (folder,) = Path("build_output").iterdir()
+    files = {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()}
+    assert files == {
+        "profile.json",
+        "report/profile.txt",
+        "report/memory_after_AllocateMemoryAddr.txt",
+        "report/memory_map.txt",
+        "report/memory_map.json",
+        "report/budget.txt",
+        "report/perf_hints.log",
+        "dfx_outputs/merged_swimlane.json",
+        "dfx_outputs/chip_swimlane_records.json",
+        "dfx_outputs/deps.json",
+        "dfx_outputs/name_map.json",
+    }
+    for path in folder.rglob("*.json"):
+        json.loads(path.read_text())
+
+
+def test_nothing_is_executed(tilelet: Run) -> None:
+    _, out, err = tilelet("profile", "k.py", "--no-files", "--tile", "8")
+    assert "not executed: 8 tasks counted" in err
+    assert "PASS" not in out + err
+    assert not Path("build_output").exists()
+
+
+def test_results_can_decide_tasks(tilelet: Run) -> None:
+    Path("steered.py").write_text(STEERED)
+    code, out, err = tilelet("profile", "--no-files", "steered.py")
+    assert code == 3
+    assert "error[E0514]" in err
+    code, out, err = tilelet("profile", "--no-files", "--execute", "steered.py")
+    assert code == 0, err
+    assert re.search(r"^TOTAL +4 ", out, re.MULTILINE)
+
+
+def test_twice_the_same_bytes(tilelet: Run) -> None:
+    first, second = (tilelet("profile", "k.py", "--tile", "8") for _ in range(2))
+    assert first[1] == second[1]
+    one, two = sorted(Path("build_output").iterdir())
+    for path in one.rglob("*.*"):
+        assert path.read_bytes() == (two / path.relative_to(one)).read_bytes()
+
+
+def test_options_may_stand_on_either_side(tilelet: Run) -> None:
+    before = tilelet("profile", "--period", "2026-06", "-p", "a2a3", "k.py", "--tile", "8")
+    after = tilelet("profile", "k.py", "--tile", "8", "-p", "a2a3", "--period=2026-06")
+    assert before[:2] == after[:2]
+    assert "runtime of 2026-06" in after[1]
+
+
+def test_a_machine_of_ones_own(tilelet: Run) -> None:
+    Path("mine.toml").write_text('extends = "a2a3"\nname = "mine"\n[cores]\nclusters = 3\n')
+    code, out, err = tilelet("profile", "k.py", "--tile", "8", "-p", "mine.toml")
+    assert code == 0, err
+    assert "scale on mine" in out
+    assert "AIV busy (6 cores)" in out
+
+
+def test_two_machines_side_by_side(tilelet: Run) -> None:
+    code, out, err = tilelet("profile", "--platforms", "a2a3,a5", "k.py", "--tile", "8")
+    assert code == 0, err
+    assert out.count("Task Statistics by Function [modelled]") == 2
+    assert "Side by side [modelled]\n" in out
+    (folder,) = Path("build_output").iterdir()
+    assert sorted(p.name for p in folder.iterdir()) == ["a2a3", "a5"]
+
+
+def test_as_json(tilelet: Run) -> None:
+    code, out, _ = tilelet("profile", "--format", "json", "k.py", "--tile", "32")
+    assert code == 1
+    document = json.loads(out)
+    (profile,) = document["profiles"]
+    assert profile["modelled"] is True
+    assert profile["tasks"] == 2
+    assert [d["code"] for d in document["diagnostics"]] == ["E0911"]
+
+
+def test_profile_of_what_does_not_fit(tilelet: Run) -> None:
+    code, out, err = tilelet("profile", "k.py", "--tile", "32")
+    assert code == 1
+    assert "a2a3 would refuse this program (1 errors)" in out
+    assert "error[E0911]: kernel `rows` needs 512 KiB of Vec" in err
+    assert "k.py:" in err
+
+
+def test_check(tilelet: Run) -> None:
+    code, out, err = tilelet("check", "k.py", "-p", "a2a3", "--tile", "8")
+    assert (code, out) == (0, "scale on a2a3: 1 kernel checked, no problems\n")
+    assert "error" not in err
+    code, out, err = tilelet("check", "k.py", "-p", "a2a3")
+    assert code == 1
+    assert out == "scale on a2a3: 1 kernel checked, 1 problem\n"
+    assert "help: sizes that fit, fastest first (modelled):" in err
+    assert not Path("build_output").exists()
+
+
+def test_check_for_machines(tilelet: Run) -> None:
+    code, out, _ = tilelet("check", "--format", "json", "k.py")
+    assert code == 1
+    assert [d["code"] for d in json.loads(out)["diagnostics"]] == ["E0911"]
+    code, out, _ = tilelet("check", "--format", "sarif", "k.py")
+    assert code == 1
+    assert json.loads(out)["runs"][0]["results"][0]["ruleId"] == "E0911"
+
+
+def test_check_shows_the_memory_plan(tilelet: Run) -> None:
+    code, out, _ = tilelet("check", "--memory", "k.py", "--tile", "8")
+    assert code == 0
+    assert "Vec: 128 KiB of 184 KiB" in out
+    assert "32 TILELETs" in out
+
+
+def test_compare_two_programs(tilelet: Run) -> None:
+    code, out, err = tilelet("compare", "k.py --tile 1", "k.py --tile 8")
+    assert code == 0, err
+    assert re.search(r"tasks +64 +8 +0.12x", out)
+    assert "Largest causes, by the critical paths:" in out
+    assert re.search(r"^  1\. -[0-9.,]+ us  ", out, re.MULTILINE)
+
+
+def test_compare_two_machines(tilelet: Run) -> None:
+    both = tilelet("compare", "k.py", "--platforms", "a2a3,a5")
+    named = tilelet("compare", "k.py@a2a3", "k.py@a5")
+    assert both[0] == named[0] == 0
+    assert both[1] == named[1]
+    assert "B: scale on a5" in both[1]
+
+
+def test_compare_saved_profiles(tilelet: Run) -> None:
+    for tile in ("1", "8"):
+        tilelet("profile", "--build-dir", tile, "k.py", "--tile", tile)
+    a, b = (str(next(Path(tile).glob("*/profile.json"))) for tile in ("1", "8"))
+    code, out, err = tilelet("compare", "--format", "json", a, b)
+    assert code == 0, err
+    saved = json.loads(out)
+    live = json.loads(tilelet("compare", "--format", "json", "k.py --tile 1", "k.py --tile 8")[1])
+    assert (saved["a"], saved["b"]) == (live["a"], live["b"])
+    assert 1 <= len(saved["causes"]) <= 3
+
+
+def test_programs_that_ship_with_tilelet(tilelet: Run) -> None:
+    code, out, err = tilelet("profile", "--no-files", "qwen3/scope1:chunked")
+    assert code == 0, err
+    assert re.search(r"^TOTAL +37 ", out, re.MULTILINE)
+    assert "qwen3/scope1:chunked on a2a3" in out
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "message"),
+    [
+        (["profile"], 2, "required: SCRIPT"),
+        (["profile", "nope.py"], 3, "no file `nope.py`"),
+        (["profile", "qwen3/scope9"], 3, "no file `qwen3/scope9`"),
+        (["profile", "k.py", "-p", "a7"], 2, "no machine `a7`"),
+        (["profile", "k.py", "-p", "bad.toml"], 2, "machine file bad.toml is not valid TOML"),
+        (["profile", "k.py", "--period", "2020-01"], 2, "no runtime period `2020-01`"),
+        (["profile", "empty.py"], 3, "program `Empty` submits no task"),
+        (["profile", "broken.py"], 3, "error[E0604]"),
+        (["check", "broken.py"], 3, "error[E0604]"),
+        (["compare", "k.py"], 2, "nothing to compare `k.py` with"),
+        (["compare", "nope.json", "k.py"], 2, "no file `nope.json`"),
+        (["compare", "bad.json", "k.py"], 2, "bad.json is not a saved profile"),
+        (["compare", "k.py", "nope.py"], 3, "no file `nope.py`"),
+    ],
+)
+def test_what_can_be_wrong(tilelet: Run, argv: list[str], code: int, message: str) -> None:
+    Path("bad.toml").write_text("= 3\n")
+    Path("bad.json").write_text('{"version": 1}')
+    Path("broken.py").write_text(
+        SCRIPT.replace('TensorSpec("x", [64, 2048]', 'TensorSpec("x", [64]')
+    )
+    Path("empty.py").write_text(
+        "import tilelet.language as pl\n"
+        "@pl.program\nclass Empty:\n"
+        "    @pl.function(type=pl.FunctionType.Opaque)\n"
+        "    def main(self, x: pl.Tensor[[16, 128], pl.FP32]) -> pl.Tensor[[16, 128], pl.FP32]:\n"
+        "        return x\n"
+    )
+    got, out, err = tilelet(*argv)
+    assert message in err, err
+    assert (got, out) == (code, "")
+
+
+def test_a_profiling_run_prints_the_model_and_still_compares(tilelet: Run) -> None:
+    code, out, err = tilelet("run", "k.py", "--tile", "8", "-p", "a2a3", "--enable-profiling")
+    assert code == 0, err
+    assert "Total Test Time: " in out
+    assert "PASS" in out
+    assert "note: modelled profile in build_output" in err
+    assert list(Path("build_output").glob("*/profile.json"))
+
+
+@pytest.mark.parametrize(("platform", "said"), [("a2a3", True), ("a2a3sim", False)])
+def test_limits_are_said_only_for_a_board(tilelet: Run, platform: str, said: bool) -> None:
+    code, _, err = tilelet("run", "k.py", "-p", platform, "--enable-profiling")
+    assert code == 0
+    assert ("error[E0911]" in err) is said
+    assert "E0911" not in tilelet("run", "k.py", "-p", platform)[2]
+
+
+def test_a_run_in_json_has_its_profile(tilelet: Run) -> None:
+    code, out, _ = tilelet("run", "--format", "json", "k.py", "--tile", "8", "--enable-profiling")
+    assert code == 0
+    (profile,) = json.loads(out)["profiles"]
+    assert profile["tasks"] == 8
+
+
+@pytest.mark.usefixtures("tilelet")
+def test_other_commands_do_not_import_the_model() -> None:
+    text = (
+        "import sys; from tilelet.cli.main import main; main(['tasks', 'k.py']); "
+        "print([n for n in sys.modules if n.startswith('tilelet.device')])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", text], capture_output=True, text=True, check=True, env=environment()
+    )
+    assert done.stdout.splitlines()[-1] == "[]"

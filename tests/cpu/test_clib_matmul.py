@@ -1,0 +1,243 @@
+"""matmul.c against numerics/matmul.py, bit for bit."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.cpu.clib import BUILDS, CODES, Array, address, build, same_bits, special_fp32
+
+from tilelet.dtypes import BF16, FP8E4M3FN, FP8E5M2, FP16, FP32, INT8, UINT8, DType
+from tilelet.numerics import matmul
+
+SOURCE = """
+#include "matmul.c"
+const int64_t scratch_bytes = TL_MATMUL_SCRATCH_BYTES;
+"""
+
+FLOATS = (FP32, BF16, FP16, FP8E4M3FN, FP8E5M2)
+INTEGERS = (INT8, UINT8)
+
+
+class Arguments(ctypes.Structure):
+    """tl_matmul_args"""
+
+    _fields_ = (
+        ("a", ctypes.c_void_p), ("b", ctypes.c_void_p),
+        ("lda", ctypes.c_int64), ("ldb", ctypes.c_int64),
+        ("c", ctypes.c_void_p), ("ldc", ctypes.c_int64),
+        ("start", ctypes.c_void_p), ("ld_start", ctypes.c_int64),
+        ("m", ctypes.c_int64), ("n", ctypes.c_int64), ("k", ctypes.c_int64),
+        ("a_type", ctypes.c_uint8), ("b_type", ctypes.c_uint8),
+        ("a_trans", ctypes.c_uint8), ("b_trans", ctypes.c_uint8),
+    )  # fmt: skip
+
+
+def scratch(library: ctypes.CDLL) -> Array:
+    size = ctypes.c_int64.in_dll(library, "scratch_bytes").value
+    raw = np.full(size + 64, 0xFF, np.uint8)
+    offset = -raw.ctypes.data % 64
+    return raw[offset : offset + size]
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A matrix as a window of a wider one, possibly transposed in memory."""
+
+    window: Array
+    is_transposed: bool
+    dtype: DType
+
+    @property
+    def value(self) -> Array:
+        return np.ascontiguousarray(self.window.T if self.is_transposed else self.window)
+
+    @property
+    def ld(self) -> int:
+        return self.window.strides[0] // self.window.itemsize
+
+
+def stored(value: Array, dtype: DType, is_transposed: bool = False, pad: int = 0) -> Stored:
+    inner = value.T if is_transposed else value
+    wide = np.ones((inner.shape[0], inner.shape[1] + pad), dtype.numpy)
+    wide[:, pad // 2 : pad // 2 + inner.shape[1]] = inner
+    return Stored(wide[:, pad // 2 : pad // 2 + inner.shape[1]], is_transposed, dtype)
+
+
+def random_matrix(shape: tuple[int, int], dtype: DType, seed: int) -> Array:
+    rng = np.random.default_rng(seed)
+    if dtype in INTEGERS:
+        return rng.integers(0, 256, shape, dtype=np.uint8).view(dtype.numpy)
+    return rng.standard_normal(shape).astype(np.float32).astype(dtype.numpy)
+
+
+def arguments(a: Stored, b: Stored, c: Array, start: Array | None) -> Arguments:
+    k = a.window.shape[0 if a.is_transposed else 1]
+    return Arguments(
+        a=a.window.ctypes.data, b=b.window.ctypes.data, lda=a.ld, ldb=b.ld,
+        c=c.ctypes.data, ldc=c.strides[0] // 4,
+        start=None if start is None else start.ctypes.data,
+        ld_start=0 if start is None else start.strides[0] // 4,
+        m=c.shape[0], n=c.shape[1], k=k,
+        a_type=CODES[a.dtype], b_type=CODES[b.dtype],
+        a_trans=a.is_transposed, b_trans=b.is_transposed,
+    )  # fmt: skip
+
+
+def check(
+    a: Stored, b: Stored, start: Array | None, *, in_place: bool = False, flags: str = "native"
+) -> None:
+    """One call, against the contract; nothing around the result may change."""
+    library = build(SOURCE, BUILDS[flags])
+    want = matmul(a.value, b.value, None if start is None else np.ascontiguousarray(start))
+    around = np.full((want.shape[0] + 2, want.shape[1] + 5), 77, want.dtype)
+    c = around[1:-1, 2:-3]
+    if in_place:
+        assert start is not None
+        c[...] = start
+        start = c
+    working = scratch(library)
+    library.tl_matmul(ctypes.byref(arguments(a, b, c, start)), address(working))
+    assert same_bits(c, want)
+    c[...] = 77
+    assert np.all(around == 77)
+
+
+dimension = st.one_of(st.integers(1, 20), st.integers(1, 150))
+
+
+@settings(max_examples=120, deadline=None)
+@given(
+    m=dimension, n=dimension, k=st.integers(1, 300), dtype=st.sampled_from(FLOATS + INTEGERS),
+    a_trans=st.booleans(), b_trans=st.booleans(), pad=st.integers(0, 9),
+    begin=st.sampled_from(["zero", "start", "in place"]), seed=st.integers(0, 2**31),
+)  # fmt: skip
+def test_any_shape_type_and_transpose(
+    m: int, n: int, k: int, dtype: DType, a_trans: bool, b_trans: bool, pad: int, begin: str,
+    seed: int,
+) -> None:  # fmt: skip
+    a = stored(random_matrix((m, k), dtype, seed), dtype, a_trans, pad)
+    b = stored(random_matrix((k, n), dtype, seed + 1), dtype, b_trans, pad)
+    start = None
+    if begin != "zero":
+        kind = np.int32 if dtype in INTEGERS else np.float32
+        start = (random_matrix((m, n), FP32, seed + 2) * 1000).astype(kind)
+    check(a, b, start, in_place=begin == "in place")
+
+
+PAIRS = [*product(FLOATS, FLOATS), *product(INTEGERS, INTEGERS)]
+
+
+@pytest.mark.parametrize(("a_type", "b_type"), PAIRS, ids=str)
+def test_operands_of_two_types(a_type: DType, b_type: DType) -> None:
+    a, b = random_matrix((7, 40), a_type, 1), random_matrix((40, 33), b_type, 2)
+    for b_trans in (False, True):
+        check(stored(a, a_type), stored(b, b_type, b_trans), None)
+
+
+@pytest.mark.parametrize("shape", [(257, 140, 17), (3, 129, 530), (16, 512, 256), (40, 300, 260)])
+@pytest.mark.parametrize("b_trans", [False, True])
+def test_more_than_one_block_of_rows_columns_and_k(
+    shape: tuple[int, int, int], b_trans: bool
+) -> None:
+    m, k, n = shape
+    a, b = random_matrix((m, k), BF16, 3), random_matrix((k, n), BF16, 4)
+    check(stored(a, BF16), stored(b, BF16, b_trans, pad=8), None)
+
+
+@pytest.mark.parametrize("flags", BUILDS)
+@pytest.mark.parametrize("b_trans", [False, True])
+@pytest.mark.parametrize("dtype", [FP32, BF16, FP16], ids=str)
+def test_special_values(dtype: DType, b_trans: bool, flags: str) -> None:
+    """NaN, infinities, subnormals, overflow, signed zeros, in both builds."""
+    with np.errstate(all="ignore"):
+        a = special_fp32(11 * 37, 5).reshape(11, 37).astype(dtype.numpy)
+        b = special_fp32(37 * 29, 6).reshape(37, 29).astype(dtype.numpy)
+    a[:6, ::2], b[::2, :15] = 0, 1  # rows and columns that are not all NaN in the end
+    start = special_fp32(11 * 29, 7).reshape(11, 29).copy()
+    check(stored(a, dtype), stored(b, dtype, b_trans), start, flags=flags)
+
+
+@pytest.mark.parametrize("flags", BUILDS)
+def test_tiny_values_round_once(flags: str) -> None:
+    """Products and sums around the smallest normal number: one rounding each, no flushing."""
+    rng = np.random.default_rng(8)
+    a = (rng.standard_normal((9, 50)) * 2.0**-70).astype(np.float32)
+    b = (rng.standard_normal((50, 20)) * 2.0**-72).astype(np.float32)
+    start = (rng.standard_normal((9, 20)) * 2.0**-140).astype(np.float32)
+    check(stored(a, FP32), stored(b, FP32), start, flags=flags)
+
+
+@pytest.mark.parametrize("flags", BUILDS)
+def test_plain_and_wide_builds_agree_with_the_contract(flags: str) -> None:
+    for dtype in (FP32, BF16, INT8):
+        a, b = random_matrix((13, 150), dtype, 9), random_matrix((150, 75), dtype, 10)
+        check(stored(a, dtype), stored(b, dtype), None, flags=flags)
+        check(stored(a, dtype, is_transposed=True), stored(b, dtype, True), None, flags=flags)
+
+
+def test_integers_wrap() -> None:
+    a, b = np.full((2, 5), 255, np.uint8), np.full((5, 3), 255, np.uint8)
+    start = np.full((2, 3), 2**31 - 1, np.int32)
+    check(stored(a, UINT8), stored(b, UINT8), start)
+
+
+def test_no_k_copies_the_start() -> None:
+    library = build(SOURCE)
+    start, c = random_matrix((3, 5), FP32, 11), np.ones((3, 5), np.float32)
+    a, b = stored(np.ones((3, 0)), FP32, pad=1), stored(np.ones((0, 5)), FP32)
+    working = scratch(library)
+    library.tl_matmul(ctypes.byref(arguments(a, b, c, start)), address(working))
+    assert same_bits(c, start)
+    library.tl_matmul(ctypes.byref(arguments(a, b, c, None)), address(working))
+    assert same_bits(c, np.zeros_like(c))
+
+
+@pytest.mark.parametrize("b_trans", [False, True])
+def test_pieces_of_k_in_a_chain_change_nothing(b_trans: bool) -> None:
+    library = build(SOURCE)
+    m, n, k, piece = 6, 70, 240, 40
+    a = stored(random_matrix((m, k), BF16, 12), BF16)
+    b = stored(random_matrix((k, n), BF16, 13), BF16, b_trans)
+    want, working = matmul(a.value, b.value), scratch(library)
+    b_step = piece if b_trans else piece * n
+
+    def args(c: Array) -> Arguments:
+        whole = arguments(a, b, c, None)
+        whole.k = piece
+        return whole
+
+    chained, gathered = (np.zeros((m, n), np.float32) for _ in range(2))
+    steps = [ctypes.c_int64(v) for v in (k // piece, piece, b_step)]
+    library.tl_matmul_chain(ctypes.byref(args(chained)), *steps, address(working))
+    assert same_bits(chained, want)
+
+    starts = range(0, k, piece)
+    a_pieces = (ctypes.c_void_p * len(starts))(*(a.window.ctypes.data + 2 * s for s in starts))
+    b_pieces = (ctypes.c_void_p * len(starts))(
+        *(b.window.ctypes.data + 2 * (s // piece) * b_step for s in starts)
+    )
+    library.tl_matmul_gather(
+        ctypes.byref(args(gathered)), ctypes.c_int64(len(starts)), a_pieces, b_pieces,
+        address(working),
+    )  # fmt: skip
+    assert same_bits(gathered, want)
+
+
+def test_pieces_that_lie_apart() -> None:
+    """Every second block of k of a longer matrix."""
+    library = build(SOURCE)
+    a_whole, b_whole = random_matrix((5, 160), FP32, 14), random_matrix((160, 20), FP32, 15)
+    used = np.arange(160).reshape(4, 2, 20)[:, 0].ravel()
+    want = matmul(np.ascontiguousarray(a_whole[:, used]), np.ascontiguousarray(b_whole[used]))
+    a, b, c = stored(a_whole, FP32), stored(b_whole, FP32), np.zeros((5, 20), np.float32)
+    args, working = arguments(a, b, c, None), scratch(library)
+    args.k = 20
+    steps = [ctypes.c_int64(v) for v in (4, 40, 40 * 20)]
+    library.tl_matmul_chain(ctypes.byref(args), *steps, address(working))
+    assert same_bits(c, want)

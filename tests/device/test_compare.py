@@ -1,0 +1,106 @@
+"""Comparing modelled runs: figures, and causes that add up."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from tests.device.recorded import A2A3, A5, chain, many_rows, modelled
+
+import tilelet.language as pl
+from tilelet.device.compare import Comparison
+from tilelet.device.tables import as_text
+
+
+@pl.jit
+def coarse(
+    x: pl.Tensor[[400, 64], pl.FP32],
+    y: pl.Out[pl.Tensor[[400, 64], pl.FP32]],
+):
+    for r in pl.parallel(0, 400, 40):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            y[r : r + 40, :] = pl.mul(x[r : r + 40, :], 2.0)
+    return y
+
+
+def comparison(a, b) -> Comparison:
+    return Comparison(a.profile, b.profile)
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        lambda: (modelled(many_rows(400)), modelled(coarse)),
+        lambda: (modelled(chain), modelled(chain, A5)),
+        lambda: (modelled(chain), modelled(coarse)),
+    ],
+)
+def test_the_causes_add_up_to_the_difference(pair) -> None:
+    c = comparison(*pair())
+    assert sum(cause.us for cause in c.causes()) == pytest.approx(c.difference_us, abs=0.05)
+    sizes = [abs(cause.us) for cause in c.causes()]
+    assert sizes == sorted(sizes, reverse=True)
+
+
+def test_fewer_tasks_are_the_first_cause() -> None:
+    c = comparison(modelled(many_rows(400)), modelled(coarse))
+    assert c.difference_us < 0
+    text = c.why()
+    first = text.splitlines()[1]
+    assert "the orchestrator, which submits 10 instead of 400 tasks" in first
+    assert first.strip().startswith("1. -")
+    assert c.verdict().startswith("B is ")
+    assert text.count("\n  ") >= 3
+
+
+def test_the_table_has_both_sides_and_their_ratio() -> None:
+    c = comparison(modelled(many_rows(400)), modelled(coarse))
+    rows = {row[0]: row[1:] for row in c.table().rows}
+    assert rows["tasks"] == ("400", "10", "0.03x")
+    assert rows["GM bytes"] == ("204.8 KB", "204.8 KB", "1.00x")
+    assert rows["peak Vec"] == ("0.2 KB", "10.0 KB", "40.00x")
+
+
+def test_the_same_twice() -> None:
+    run = modelled(chain)
+    c = comparison(run, run)
+    assert c.causes() == []
+    assert c.why().startswith("Both take ")
+
+
+def test_two_machines_pair_their_kernels() -> None:
+    c = comparison(modelled(chain, A2A3), modelled(chain, A5))
+    assert all(a and b for a, b in c.kernel_pairs())
+    assert any("kernel `product`: " in cause.text for cause in c.causes())
+
+
+def test_different_work_is_pointed_out() -> None:
+    assert "not the same work" in comparison(modelled(chain), modelled(coarse)).why()
+    assert "not the same work" not in comparison(modelled(coarse), modelled(many_rows(400))).why()
+
+
+def test_more_traffic_is_named() -> None:
+    run = modelled(chain).profile
+    product = run.kernels[0]
+    worse = dataclasses.replace(
+        product, read=2 * product.read, path_us=product.path_us + 40, exec_us=product.exec_us + 160
+    )
+    slow = dataclasses.replace(
+        run,
+        total_us=run.total_us + 40,
+        kernels=(worse, *run.kernels[1:]),
+        path={**run.path, "exec": run.path["exec"] + 40},
+    )
+    cause = Comparison(run, slow).causes()[0]
+    assert cause.us == pytest.approx(40)
+    assert "; it moves 1.2 MB instead of 622.6 KB" in cause.text
+
+
+def test_as_data_and_as_text_agree() -> None:
+    c = comparison(modelled(many_rows(400)), modelled(coarse))
+    data = c.to_data()
+    assert data["a"]["tasks"] == 400
+    assert data["difference_us"] == pytest.approx(c.difference_us, abs=1e-3)
+    assert len(data["causes"]) <= 3
+    text = "\n".join(as_text(c.parts()))
+    assert all(cause["text"] in text for cause in data["causes"])

@@ -1,0 +1,166 @@
+"""Machine files: the built-in ones are sound, wrong ones are reported by field."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tilelet.device import load_machine, machine_names
+from tilelet.device.costs import VECTOR_COST
+from tilelet.device.machine import BUILT_IN, EVIDENCE, varied
+from tilelet.diag import UserError
+from tilelet.ir.types import Mem
+from tilelet.ops.registry import REGISTRY, Engine
+
+A2A3 = (BUILT_IN / "a2a3.toml").read_text(encoding="utf-8")
+
+
+def test_built_in_machines() -> None:
+    assert machine_names() == ["a2a3", "a5"]
+    a2a3, a5 = (load_machine(n) for n in machine_names())
+    assert (a2a3.cores.clusters, a2a3.cores.vectors) == (24, 48)
+    assert {s.name: m.usable // 1024 for s, m in a2a3.buffers.items()} == {
+        "Vec": 184,
+        "Mat": 512,
+        "Left": 64,
+        "Right": 64,
+        "Acc": 128,
+        "Bias": 1,
+    }
+    assert a5.buffers[Mem.Vec].usable == 240 * 1024
+    assert a5.buffers[Mem.Acc].usable == 256 * 1024
+    assert a5.buffers[Mem.Bias].usable == 4096
+    assert (a2a3.gm.granule, a5.gm.granule) == (512, 128)
+    assert a5.has_path("l0c_to_ub")
+    assert not a2a3.has_path("l0c_to_ub")
+    assert sorted(a2a3.runtime) == ["2026-04", "2026-06", "2026-07"]
+
+
+def test_the_simulators_name_means_the_machine() -> None:
+    assert load_machine("a2a3sim") is load_machine("a2a3")
+
+
+@pytest.mark.parametrize("name", ["a2a3", "a5"])
+def test_every_fitted_number_says_where_it_comes_from(name: str) -> None:
+    evidence = load_machine(name).evidence
+    for field in ("gm.efficiency", "paths.gm_to_l1.latency_cycles", "body.start_cycles"):
+        assert evidence[field].tag in EVIDENCE
+        assert evidence[field].source
+
+
+def test_every_vector_op_has_a_cost() -> None:
+    ops = {n for n, spec in REGISTRY.items() if spec.engine is Engine.VEC}
+    assert ops <= set(VECTOR_COST)
+    for name in machine_names():
+        assert set(VECTOR_COST.values()) <= set(load_machine(name).vector)
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "mine.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+WRONG = {
+    "missing": ("gm.hbm_gbs", 'hbm_gbs = { value = 1420, evidence = "D"', "# ", "E0903"),
+    "negative": ("cores.clusters", "clusters = { value = 24", "clusters = { value = -24", "E0905"),
+    "zero": ("cores.clock_ghz", "value = 1.85", "value = 0", "E0905"),
+    "a text": ("cube.fractal", "fractal = { value = 16", 'fractal = { value = "16"', "E0905"),
+    "not a number": (
+        "gm.efficiency",
+        "efficiency = { value = 0.74",
+        "efficiency = { value = nan",
+        "E0905",
+    ),
+    "a fraction": (
+        "cores.clusters",
+        "clusters = { value = 24",
+        "clusters = { value = 2.5",
+        "E0905",
+    ),
+    "too large a share": (
+        "gm.efficiency",
+        "efficiency = { value = 0.74",
+        "efficiency = { value = 1.1",
+        "E0905",
+    ),
+    "unknown evidence": (
+        "evidence",
+        'value = 24, evidence = "C"',
+        'value = 24, evidence = "X"',
+        "E0905",
+    ),
+    "unknown field": ("cores.clok", "[cores]", "[cores]\nclok = 1", "E0904"),
+    "unknown path": ("paths.gm_to_moon", "[cube]", "[paths.gm_to_moon]\n[cube]", "E0904"),
+    "unknown table": ("extra", "[cores]", "[extra]\n[cores]", "E0904"),
+    "usable over size": (
+        "buffers.Vec.usable",
+        "usable = 188416",
+        "usable = 288416",
+        "E0906",
+    ),
+    "cold faster than hot": (
+        "paths.gm_to_ub.cold_bytes_per_cycle",
+        "cold_bytes_per_cycle = { value = 32",
+        "cold_bytes_per_cycle = { value = 320",
+        "E0906",
+    ),
+    "more threads than clusters": (
+        "runtime.2026-04.threads",
+        "threads = { value = 3",
+        "threads = { value = 30",
+        "E0906",
+    ),
+    "unknown rule": ("runtime.2026-04.rule", 'rule = "kernel"', 'rule = "none"', "E0905"),
+    "unknown default period": (
+        "default_period",
+        'default_period = "2026-04"',
+        'default_period = "2025-01"',
+        "E0905",
+    ),
+    "no TOML": ("", "[cores]", "[cores", "E0902"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_a_wrong_file_is_reported_by_field(what: str, tmp_path: Path) -> None:
+    field, old, new, code = WRONG[what]
+    assert old in A2A3
+    with pytest.raises(UserError) as caught:
+        load_machine(written(tmp_path, A2A3.replace(old, new, 1)))
+    assert caught.value.code == code
+    assert field in caught.value.diagnostic.message or not field
+
+
+def test_unknown_machine() -> None:
+    with pytest.raises(UserError, match="a2a3") as caught:
+        load_machine("a2a4")
+    assert caught.value.code == "E0901"
+    with pytest.raises(UserError):
+        load_machine("nowhere/mine.toml")
+
+
+def test_unknown_period() -> None:
+    with pytest.raises(UserError, match="2026-06") as caught:
+        load_machine("a2a3").period("2026-05")
+    assert caught.value.code == "E0907"
+
+
+def test_a_file_may_extend_a_machine(tmp_path: Path) -> None:
+    text = 'extends = "a2a3"\nname = "half"\n[cores]\nclusters = 12\n'
+    half = load_machine(written(tmp_path, text))
+    assert half.name == "half"
+    assert half.cores.clusters == 12
+    assert half.cores.clock_ghz == load_machine("a2a3").cores.clock_ghz
+    with pytest.raises(UserError, match="extends"):
+        load_machine(written(tmp_path, 'extends = "b9"\n'))
+
+
+def test_varied_changes_only_what_it_is_told() -> None:
+    machine = load_machine("a2a3")
+    other = varied(machine, {"gm.efficiency": 0.5, "runtime.2026-04.dispatch_us": 9.0})
+    assert other.gm.efficiency == 0.5
+    assert other.period("2026-04").dispatch_us == 9.0
+    assert other.period("2026-06") == machine.period("2026-06")
+    assert machine.gm.efficiency != 0.5

@@ -1,0 +1,326 @@
+"""Where tiles lie, what does not fit, and what would."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.device.recorded import A2A3, A5, chain, modelled, passed
+
+import tilelet.language as pl
+from tilelet import dtypes
+from tilelet.device import Core, DeviceKernel, Pipe, Step, Tile, lower_kernel
+from tilelet.device.fitting import sizes_that_fit
+from tilelet.device.kernel import VectorWork
+from tilelet.device.limits import program_findings
+from tilelet.device.memory_plan import ALIGNMENT, plan_memory
+from tilelet.device.memory_report import budget_rows, memory_json, memory_map, memory_report
+from tilelet.diag.catalogue import device as catalogue
+from tilelet.diag.core import UserError
+from tilelet.ir.types import Mem
+from tilelet.models.registry import models
+
+KB = 1024
+
+
+def codes(found: list[UserError]) -> list[str]:
+    return [f.code for f in found]
+
+
+def kernel_of(steps: list[Step], tiles: list[Tile]) -> DeviceKernel:
+    function = passed(chain).kernels[0]
+    return DeviceKernel(function, tuple(steps), tuple(tiles), frozenset({Core.AIV}))
+
+
+@st.composite
+def lifetimes(draw: st.DrawFn) -> DeviceKernel:
+    """Tiles of random sizes and lifetimes, each touched at its first and last step."""
+    count = draw(st.integers(1, 12))
+    last = draw(st.integers(1, 30))
+    tiles: list[Tile] = []
+    touches: dict[int, list[int]] = {}
+    for i in range(count):
+        first = draw(st.integers(0, last))
+        end = draw(st.integers(first, last))
+        nbytes = draw(st.integers(1, 5000))
+        shape = (1, nbytes)
+        tiles.append(
+            Tile(i, f"t{i}", shape, dtypes.INT8, Mem.Vec, Core.AIV, nbytes, 1, (first, end))
+        )
+        for at in (first, end):
+            touches.setdefault(at, []).append(i)
+    steps = [
+        Step(at, Core.AIV, Pipe.VEC, "sort32", VectorWork("sort32", 1), tuple(ids))
+        for at, ids in sorted(touches.items())
+    ]
+    return kernel_of(steps, tiles)
+
+
+@given(lifetimes())
+def test_tiles_that_live_together_do_not_overlap(kernel: DeviceKernel) -> None:
+    (use,) = plan_memory(kernel, A2A3).spaces
+    assert use.peak <= use.used <= sum(p.nbytes for p in use.placements)
+    for i, a in enumerate(use.placements):
+        assert a.offset % ALIGNMENT == 0
+        assert a.end <= use.used
+        for b in use.placements[i + 1 :]:
+            together = a.tile.live[0] <= b.tile.live[1] and b.tile.live[0] <= a.tile.live[1]
+            assert not together or a.end <= b.offset or b.end <= a.offset
+    assert sum(p.nbytes for p in use.resident) == use.peak
+
+
+def test_an_elementwise_chain_needs_one_tile() -> None:
+    @pl.jit
+    def long(x: pl.Tensor[[16, 256], pl.FP32], y: pl.Out[pl.Tensor[[16, 256], pl.FP32]]):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            a = pl.exp(x[:, :])
+            b = pl.mul(a, 2.0)
+            c = pl.add(b, 1.0)
+            y[:, :] = pl.neg(c)
+        return y
+
+    (use,) = plan_memory(lower_kernel(passed(long).kernels[0], A2A3), A2A3).spaces
+    assert use.used == 16 * KB
+    assert [p.in_place for p in use.placements] == ["", "x", "a", "b", "c"]
+
+
+def test_big_tensors_in_global_memory_are_no_problem() -> None:
+    @pl.jit
+    def big(x: pl.Tensor[[16, 8192], pl.FP32], y: pl.Out[pl.Tensor[[16, 8192], pl.FP32]]):
+        resid = pl.create_tensor([16, 8192], dtype=pl.FP32)
+        for c in pl.parallel(0, 8192, 256):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                resid[:, c : c + 256] = pl.exp(x[:, c : c + 256])
+        for c in pl.parallel(0, 8192, 256):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                y[:, c : c + 256] = pl.neg(resid[:, c : c + 256])
+        return y
+
+    assert program_findings(passed(big), A2A3) == []
+
+
+def test_an_overflow_names_all_tiles_and_sizes_that_fit() -> None:
+    @pl.jit
+    def wide(x: pl.Tensor[[64, 4096], pl.FP32], y: pl.Out[pl.Tensor[[64, 4096], pl.FP32]]):
+        for r in pl.parallel(0, 64, 32):
+            with pl.at(level=pl.Level.CORE_GROUP, name_hint="scale"):
+                a = x[r : r + 32, :]
+                b = pl.exp(a)
+                y[r : r + 32, :] = pl.mul(a, b)
+        return y
+
+    program = passed(wide)
+    (found,) = program_findings(program, A2A3)
+    d = found.diagnostic
+    assert d.code == "E0911"
+    assert d.message == "kernel `scale` needs 1 MiB of Vec, `a2a3` has 184 KiB"
+    listed = d.notes[0].splitlines()
+    assert [line.split()[0] for line in listed[1:]] == ["a", "b"]
+    assert all("[32, 4096] FP32" in line and "512 KiB" in line for line in listed[1:])
+    assert [int(line.rsplit("line ", 1)[1]) for line in listed[1:]] == [
+        d.labels[1].loc.line,
+        d.labels[0].loc.line,
+    ]
+    fits = sizes_that_fit(lower_kernel(program.kernels[0], A2A3), A2A3, Mem.Vec)
+    assert [f.us for f in fits] == sorted(f.us for f in fits)
+    assert all(f.used <= 184 * KB for f in fits)
+    assert {f.change.partition(",")[0] for f in fits} == {"`a` [4", "`a` [32"}
+    assert "[4, 4096]" in d.helps[0]
+    # A machine with more memory takes larger tiles of the same kind.
+    (on_a5,) = program_findings(program, A5)
+    assert "`a5` has 240 KiB" in on_a5.diagnostic.message
+
+
+def test_a_suggested_size_really_fits() -> None:
+    def build(rows: int) -> Any:
+        @pl.jit
+        def norm(x: pl.Tensor[[64, 1024], pl.FP32], y: pl.Out[pl.Tensor[[64, 1024], pl.FP32]]):
+            for r in pl.parallel(0, 64, rows):
+                with pl.at(level=pl.Level.CORE_GROUP):
+                    a = x[r : r + rows, :]
+                    total = pl.row_sum(pl.mul(a, a))
+                    y[r : r + rows, :] = pl.row_expand_mul(a, total)
+            return y
+
+        return passed(norm)
+
+    (found,) = program_findings(build(64), A2A3)
+    assert "`a` [16, 1024]" in found.diagnostic.helps[0]
+    assert program_findings(build(16), A2A3) == []
+    assert codes(program_findings(build(32), A2A3)) == ["E0911"]
+    # 4 rows fit, but their sums are a column of 16 bytes.
+    assert codes(program_findings(build(4), A2A3)) == ["E0912"]
+
+
+def test_it_is_said_when_no_size_fits() -> None:
+    @pl.jit
+    def folded(x: pl.Tensor[[1, 131072], pl.FP32], y: pl.Out[pl.Tensor[[256, 512], pl.FP32]]):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            y[:, :] = pl.exp(pl.reshape(x[:, :], [256, 512]))
+        return y
+
+    (found,) = program_findings(passed(folded), A2A3)
+    assert found.diagnostic.helps == (
+        "no smaller size of the same kernel fits: split the scope in two",
+    )
+
+
+def test_less_pipelining_is_a_suggestion() -> None:
+    @pl.jit
+    def staged(x: pl.Tensor[[64, 4096], pl.FP32], y: pl.Out[pl.Tensor[[64, 4096], pl.FP32]]):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            for r in pl.pipeline(0, 64, 8, stage=2):
+                y[r : r + 8, :] = pl.exp(x[r : r + 8, :])
+        return y
+
+    (found,) = program_findings(passed(staged), A2A3)
+    assert "x 2 buffers" in found.diagnostic.notes[0]
+    assert "`pl.range`, not `pl.pipeline`: 128 KiB" in found.diagnostic.helps[0]
+
+
+def test_one_large_product_is_cut_but_an_accumulator_is_not() -> None:
+    def build(parts: int) -> Any:
+        depth = 64 // parts
+
+        @pl.jit
+        def product(
+            a: pl.Tensor[[256, 64], pl.FP16],
+            b: pl.Tensor[[64, 256], pl.FP16],
+            c: pl.Out[pl.Tensor[[256, 256], pl.FP32]],
+        ):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                acc = pl.matmul(a[:, 0:depth], b[0:depth, :], out_dtype=pl.FP32)
+                for k in pl.range(depth, 64, depth):
+                    acc = pl.matmul_acc(acc, a[:, k : k + depth], b[k : k + depth, :])
+                c[:, :] = acc
+            return c
+
+        return passed(product)
+
+    assert program_findings(build(1), A2A3) == []
+    (found,) = program_findings(build(2), A2A3)
+    assert "256 KiB of Acc, `a2a3` has 128 KiB" in found.diagnostic.message
+    assert program_findings(build(2), A5) == []
+
+
+@pytest.mark.parametrize(
+    "cls",
+    [
+        catalogue.OnChipOverflow,
+        catalogue.UnalignedTile,
+        catalogue.NonFractalTile,
+        catalogue.MatmulExtent,
+        catalogue.VectorDType,
+    ],
+)
+def test_catalogue_examples_make_their_mistake(cls: type[UserError], tmp_path: Path) -> None:
+    path = tmp_path / f"{cls.code}.py"
+    path.write_text("import tilelet.language as pl\n\n" + textwrap.dedent(cls.example))
+    spec = importlib.util.spec_from_file_location(cls.code, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    (kernel,) = [v for v in vars(module).values() if hasattr(v, "specialize")]
+    assert codes(program_findings(passed(kernel), A2A3)) == [cls.code]
+
+
+def test_bf16_arithmetic_is_for_a5() -> None:
+    @pl.jit
+    def double(x: pl.Tensor[[16, 128], pl.BF16], y: pl.Out[pl.Tensor[[16, 128], pl.BF16]]):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            wide = pl.cast(x[:, :], pl.FP32)
+            y[:, :] = pl.add(x[:, :], pl.cast(wide, pl.BF16))
+        return y
+
+    assert codes(program_findings(passed(double), A2A3)) == ["E0915"]
+    assert program_findings(passed(double), A5) == []
+
+
+def test_one_message_for_a_chain_of_narrow_tiles() -> None:
+    @pl.jit
+    def narrow(x: pl.Tensor[[16, 12], pl.FP32], y: pl.Out[pl.Tensor[[16, 12], pl.FP32]]):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            y[:, :] = pl.neg(pl.exp(x[:, :]))
+        return y
+
+    assert codes(program_findings(passed(narrow), A2A3)) == ["E0912"]
+
+
+@pytest.mark.parametrize("name", [f"{n}:{v}" for n, m in models().items() for v in m.variants])
+def test_no_false_alarm_on_programs_that_ran_on_boards(name: str) -> None:
+    model, _, variant = name.partition(":")
+    program = passed(models()[model].build(variant))
+    assert program_findings(program, A2A3) == []
+    assert program_findings(program, A5) == []
+
+
+# Files
+
+
+def test_files_say_the_same() -> None:
+    run = modelled(chain)
+    text = memory_report(run.plans, "a2a3")
+    lines = text.splitlines()
+    assert lines[:4] == [
+        "Memory usage (modelled)",
+        "Pass: AllocateMemoryAddr",
+        "Backend: a2a3",
+        "Compute functions: 2",
+    ]
+    assert lines[5] == "--- product (AIC) ---"
+    assert lines[6].replace(" ", "") == "Space|Used|Limit|Usage%|MemRefs"
+    table = {
+        line.split("|")[0].strip(): line.split("|")[2].strip() for line in lines if "KiB" in line
+    }
+    assert table == {
+        "Mat": "512 KiB",
+        "Left": "64 KiB",
+        "Right": "64 KiB",
+        "Acc": "128 KiB",
+        "Vec": "184 KiB",
+    }
+    data = json.loads(memory_json(run.plans, "a2a3"))
+    assert [k["kernel"] for k in data["kernels"]] == ["product", "activate"]
+    shown = memory_map(run.plans)
+    for kernel in data["kernels"]:
+        for space in kernel["spaces"]:
+            assert space["used"] == max(t["offset"] + t["bytes"] for t in space["tiles"])
+            for tile in space["tiles"]:
+                assert f"{tile['offset']:#x}" in shown
+
+
+def test_budget_in_tilelets_and_tiles() -> None:
+    @pl.jit
+    def budget(
+        a: pl.Tensor[[4, 128], pl.FP32],
+        b: pl.Tensor[[4, 64], pl.FP32],
+        c: pl.Tensor[[8, 128], pl.FP32],
+        q: pl.Tensor[[16, 128], pl.BF16],
+        w: pl.Tensor[[128, 64], pl.BF16],
+        out: pl.InOut[pl.Tensor[[16, 128], pl.FP32]],
+        prod: pl.Out[pl.Tensor[[16, 64], pl.FP32]],
+    ):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            out[0:4, :] = pl.exp(a[:, :])
+            out[0:4, 0:64] = pl.exp(b[:, :])
+            out[0:8, :] = pl.exp(c[:, :])
+        with pl.at(level=pl.Level.CORE_GROUP):
+            prod[:, :] = pl.matmul(q[:, :], w[:, :], out_dtype=pl.FP32)
+        return out, prod
+
+    rows = {r["tile"]: r for r in budget_rows(modelled(budget).kernels)}
+    shares = {name: (rows[name]["share"], rows[name]["unit"]) for name in "abcqw"}
+    assert shares == {
+        "a": (1.0, "TILELET"),
+        "b": (0.5, "TILELET"),
+        "c": (2.0, "TILELET"),
+        "q": (0.25, "TILE"),
+        "w": (1.0, "TILE"),
+    }

@@ -1,0 +1,126 @@
+"""Files for viewers: valid, complete, bounded, and always the same."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import pytest
+from tests.device.recorded import A2A3, chain, many_rows, modelled
+
+import tilelet.language as pl
+from tilelet.device import trace
+from tilelet.device.critical import critical_path
+from tilelet.device.trace import Trace
+
+
+def test_one_lane_per_core_and_all_executions() -> None:
+    timeline = modelled(chain).timeline
+    document = json.loads(Trace(timeline).chrome())
+    events = document["traceEvents"]
+    lanes = [e for e in events if e["name"] == "thread_name" and e["pid"] == trace.WORKER_VIEW]
+    assert len(lanes) == A2A3.cores.clusters + A2A3.cores.vectors
+    assert {lanes[0]["args"]["name"], lanes[-1]["args"]["name"]} == {"AIC 0", "AIV 47"}
+    slices = Counter((e["pid"], e["name"]) for e in events if e["ph"] == "X")
+    assert slices[trace.WORKER_VIEW, "product"] == slices[trace.WORKER_VIEW, "activate"] == 4
+    assert slices[trace.ORCHESTRATOR, "submit"] == 8
+    assert slices[trace.SCHEDULERS, "dispatch"] == slices[trace.SCHEDULERS, "complete"] == 8
+    assert document["otherData"]["thinned"] == ""
+    assert all(e["dur"] >= 0 for e in events if e["ph"] == "X")
+
+
+def test_arrows_join_producers_and_consumers() -> None:
+    timeline = modelled(chain).timeline
+    events = json.loads(Trace(timeline).chrome())["traceEvents"]
+    begins = {e["id"]: e for e in events if e["ph"] == "s"}
+    ends = {e["id"]: e for e in events if e["ph"] == "f"}
+    assert len(begins) == 4
+    assert begins.keys() == ends.keys()
+    assert all(begins[i]["ts"] < ends[i]["ts"] for i in begins)
+    # An arrow starts where a slice ends, on the same lane.
+    slices = [e for e in events if e["ph"] == "X" and e["pid"] == trace.WORKER_VIEW]
+    for e in begins.values():
+        assert any(
+            s["tid"] == e["tid"] and abs(s["ts"] + s["dur"] - e["ts"]) < 0.01 for s in slices
+        )
+
+
+def test_records_can_be_joined() -> None:
+    timeline = modelled(chain).timeline
+    document = json.loads(Trace(timeline).swimlane())
+    meta = document["metadata"]
+    assert meta["num_cores"] == len(meta["core_types"]) == len(meta["core_to_thread"]) == 72
+    cores = {(r["core_id"], r["reg_task_id"]): r for r in document["aicore_tasks"]}
+    runtime = {(r["core_id"], r["reg_task_id"]): r for r in document["aicpu_tasks"]}
+    assert len(cores) == len(runtime) == 8
+    for key, r in cores.items():
+        stamps = [runtime[key]["dispatch_cycles"], r["start_cycles"], r["end_cycles"]]
+        stamps.append(runtime[key]["finish_cycles"])
+        assert stamps == sorted(stamps)
+    finish = max(r["finish_cycles"] for r in runtime.values())
+    dispatch = min(r["dispatch_cycles"] for r in runtime.values())
+    us = (finish - dispatch) / meta["clock_freq_hz"] * 1e6
+    assert us == pytest.approx(timeline.total_us, abs=0.002)
+    assert len(document["aicpu_scheduler_phases"]) == timeline.runtime.threads
+    assert [p["submit_idx"] for p in document["aicpu_orchestrator_phases"]] == list(range(8))
+
+
+def test_the_graph_tells_kinds_of_edges() -> None:
+    @pl.jit
+    def explicit(
+        x: pl.Tensor[[16, 64], pl.FP32],
+        own: pl.InOut[pl.Tensor[[16, 64], pl.FP32]],
+        y: pl.Out[pl.Tensor[[16, 64], pl.FP32]],
+    ):
+        with pl.at(level=pl.Level.CORE_GROUP) as first:
+            made = pl.exp(x[:, :])
+        with pl.at(level=pl.Level.CORE_GROUP):
+            own[:, :] = pl.neg(made)
+        with pl.at(level=pl.Level.CORE_GROUP, deps=[first]):
+            y[:, :] = pl.neg(own[:, :])
+        return own, y
+
+    run = modelled(explicit)
+    graph = json.loads(Trace(run.timeline).deps())
+    kinds = {(e["from"], e["to"]): e["kind"] for e in graph["edges"]}
+    assert kinds == {(0, 1): "creator", (0, 2): "explicit", (1, 2): "tensormap"}
+    names = json.loads(Trace(run.timeline).name_map())
+    for task in graph["tasks"]:
+        aic, *vectors = task["kernel_ids"]
+        assert aic == -1
+        assert names[str(vectors[0])] == f"explicit_incore_{task['task_id']}"
+
+
+def test_a_mixed_kernel_has_two_functions() -> None:
+    @pl.jit
+    def mixed(
+        x: pl.Tensor[[16, 64], pl.FP32],
+        w: pl.Tensor[[64, 64], pl.FP32],
+        y: pl.Out[pl.Tensor[[16, 64], pl.FP32]],
+    ):
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="both"):
+            y[:, :] = pl.exp(pl.matmul(x[:, :], w[:, :], out_dtype=pl.FP32))
+        return y
+
+    run = modelled(mixed)
+    assert json.loads(Trace(run.timeline).name_map()) == {"0": "both_aic", "1": "both_aiv"}
+    assert [f.name for f in run.profile.functions] == ["both_aic", "both_aiv"]
+    assert run.profile.exchanged == 16 * 64 * 4
+
+
+def test_large_runs_are_thinned_and_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trace, "MOST_TASKS", 100)
+    monkeypatch.setattr(trace, "KEPT_TASKS", 40)
+    timeline = modelled(many_rows(400)).timeline
+    thin = Trace(timeline)
+    assert 20 <= len(thin.tasks) <= 60
+    last = int(timeline.task[critical_path(timeline).records[-1]])
+    assert last in thin.tasks
+    for text in (thin.chrome(), thin.swimlane(), thin.deps()):
+        assert f"thinned to {len(thin.tasks)} of 400 tasks" in text
+    slices = [e for e in json.loads(thin.chrome())["traceEvents"] if e["ph"] == "X"]
+    assert {e["args"]["task"] for e in slices} == set(thin.tasks)
+
+
+def test_the_same_run_gives_the_same_bytes() -> None:
+    assert Trace(modelled(chain).timeline).files() == Trace(modelled(chain).timeline).files()

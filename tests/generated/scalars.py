@@ -1,0 +1,214 @@
+"""Random scalars: integers that wrap and truncate, FP32 numbers, conditions, offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from tests.generated.core import Expr, GmT, Run, ScalarT, TileT, Writer
+from tests.generated.oracle import Tile
+
+_ARITHMETIC: dict[str, Callable[[int, int], int]] = {
+    "+": lambda a, b: a + b,
+    "-": lambda a, b: a - b,
+    "*": lambda a, b: a * b,
+}
+COMPARISONS: dict[str, Callable[[int, int], bool]] = {
+    "<": lambda a, b: a < b,
+    "<=": lambda a, b: a <= b,
+    ">": lambda a, b: a > b,
+    ">=": lambda a, b: a >= b,
+    "==": lambda a, b: a == b,
+    "!=": lambda a, b: a != b,
+}
+
+
+def wrapped(value: int, dtype: str) -> int:
+    bits = 32 if dtype == "INT32" else 64
+    return (value + (1 << (bits - 1))) % (1 << bits) - (1 << (bits - 1))
+
+
+class Scalars(Writer):
+    """Scalar expressions over the names in `self.env`."""
+
+    def __init__(self, choices: Any, style: str) -> None:
+        super().__init__(choices, style)
+        self.helpers: list[Any] = []
+        self.constants: dict[str, int] = {}
+        # Tiles placed by `pl.load` make products in Acc, which the cube unit cannot read again.
+        self.loads_by_hand = choices.chance(25)
+
+    def integer(self, depth: int = 2) -> Expr:
+        """An integer scalar of any size, wrapping in its type."""
+        names = self.names(lambda t: isinstance(t, ScalarT) and t.dtype in ("INDEX", "INT32"))
+        kind = self.choices.number(0, 8 if depth else 2)
+        if kind <= 1 and names:
+            return self._scalar_name(self.choices.pick(names))
+        if kind == 2 and self.constants:
+            return self._captured()
+        if kind <= 2 or not names:
+            number = self.choices.number(-9, 20)
+            return Expr(
+                str(number) if number >= 0 else f"({number})", lambda _: number, ScalarT("")
+            )
+        if kind == 8:
+            return self._element_read() or self.integer(depth - 1)
+        if kind == 7:
+            a, b = self.integer(depth - 1), self.integer(depth - 1)
+            name = self.choices.pick(("min", "max"))
+            choose: Callable[..., int] = min if name == "min" else max
+            return self._typed(f"pl.{name}({a.text}, {b.text})", a, b, choose)
+        if kind in (5, 6):
+            return self._division(depth)
+        a, b = self.integer(depth - 1), self.integer(depth - 1)
+        if kind == 3 and self.choices.chance(30):
+            amount = self.choices.number(0, 5)
+            if not a.type.dtype:
+                return a
+            symbol = self.choices.pick(("<<", ">>"))
+            by = Expr(str(amount), lambda _: amount, ScalarT(""))
+            shift = (lambda p, q: p << q) if symbol == "<<" else (lambda p, q: p >> q)
+            return self._typed(f"({a.text} {symbol} {amount})", a, by, shift)
+        symbol = self.choices.pick(("+", "-", "*"))
+        return self._typed(f"({a.text} {symbol} {b.text})", a, b, _ARITHMETIC[symbol])
+
+    def _typed(self, text: str, a: Expr, b: Expr, operation: Callable[[int, int], int]) -> Expr:
+        """A scalar op: a plain number takes the other's type; INDEX is wider than INT32."""
+        dtypes = {a.type.dtype, b.type.dtype} - {""}
+        if not dtypes:  # two plain numbers: Python's arithmetic
+            return Expr(text, lambda r: operation(a.value(r), b.value(r)), ScalarT(""))
+        dtype = "INDEX" if "INDEX" in dtypes else "INT32"
+        return Expr(
+            text, lambda r: wrapped(operation(a.value(r), b.value(r)), dtype), ScalarT(dtype)
+        )
+
+    def _division(self, depth: int) -> Expr:
+        """Run-time and kernel scalars divide towards zero, unlike captured Python numbers."""
+        a = self.integer(depth - 1)
+        divisor = self.choices.pick((2, 3, 7, -2, -5))
+        if not a.type.dtype:
+            return a
+        symbol = self.choices.pick(("//", "%"))
+        by = Expr(str(divisor), lambda _: divisor, ScalarT(""))
+        shown = str(divisor) if divisor > 0 else f"({divisor})"
+
+        def divide(p: int, q: int) -> int:
+            quotient = abs(p) // abs(q) * (1 if (p < 0) == (q < 0) else -1)
+            return quotient if symbol == "//" else p - q * quotient
+
+        return self._typed(f"({a.text} {symbol} {shown})", a, by, divide)
+
+    def _captured(self) -> Expr:
+        """An expression of captured constants alone, which Python evaluates (floor division)."""
+        name = self.choices.pick(list(self.constants))
+        value = self.constants[name]
+        symbol = self.choices.pick(("", "//", "%", "**"))
+        if not symbol:
+            return Expr(name, lambda _: value, ScalarT(""))
+        by = {"//": 2, "%": 5, "**": 2}[symbol]
+        found = {"//": value // 2, "%": value % 5, "**": value**2}[symbol]
+        return Expr(f"({name} {symbol} {by})", lambda _: found, ScalarT(""))
+
+    def _scalar_name(self, name: str) -> Expr:
+        found = self.env[name]
+        assert isinstance(found, ScalarT)
+        return Expr(name, lambda r: r.env[name], ScalarT(found.dtype))
+
+    def _element_read(self) -> Expr | None:
+        """One element of an INT32 tensor or tile."""
+        names = self.readable("INT32")
+        if not names:
+            return None
+        name = self.choices.pick(names)
+        text, at = self._element(name)
+        return Expr(text, lambda r: int(_data(r.env[name])[at(r)]), ScalarT("INT32"))
+
+    def readable(self, dtype: str) -> list[str]:
+        return self.names(
+            lambda t: isinstance(t, (TileT, GmT)) and t.dtype == dtype and len(t.shape) == 2
+        )
+
+    def _element(self, name: str) -> tuple[str, Callable[[Run], tuple[int, ...]]]:
+        found = self.env[name]
+        assert isinstance(found, (TileT, GmT))
+        offsets = [self.offset(extent - 1) for extent in found.shape]
+        inside = ", ".join(o.text for o in offsets)
+        form = self.choices.number(0, 1)
+        text = f"{name}[{inside}]" if form else f"pl.read({name}, [{inside}])"
+        return text, lambda r: tuple(o.value(r) for o in offsets)
+
+    def real(self) -> Expr:
+        """An FP32 scalar: a literal, or an element times a literal."""
+        names = self.readable("FP32")
+        literal = self.choices.pick((2.0, 0.5, -1.5, 0.1))
+        if not names or self.choices.chance(40):
+            return Expr(repr(literal), lambda _: np.float32(literal), ScalarT(""))
+        name = self.choices.pick(names)
+        text, at = self._element(name)
+
+        def element(r: Run) -> Any:
+            return np.float32(_data(r.env[name])[at(r)])
+
+        if self.choices.chance(50):
+            return Expr(text, element, ScalarT("FP32"))
+
+        def scaled(r: Run) -> Any:
+            with np.errstate(all="ignore"):
+                return element(r) * np.float32(literal)
+
+        return Expr(f"({text} * {literal!r})", scaled, ScalarT("FP32"))
+
+    def clamped(self, low: int, high: int, depth: int = 2) -> Expr:
+        """An integer expression that stays in [low, high], with a run-time value in it if any."""
+        inner = self.integer(depth)
+        if not inner.type.dtype:
+            names = self.names(lambda t: isinstance(t, ScalarT) and t.dtype == "INDEX")
+            if names:
+                a = self._scalar_name(self.choices.pick(names))
+                inner = self._typed(f"({a.text} + {inner.text})", a, inner, _ARITHMETIC["+"])
+        return Expr(
+            f"pl.min(pl.max({inner.text}, {low}), {high})",
+            lambda r: min(max(inner.value(r), low), high),
+            ScalarT(inner.type.dtype, low, high),
+        )
+
+    def offset(self, limit: int) -> Expr:
+        """A position in [0, limit]: a number or the name of a scalar."""
+        fitting = self.names(
+            lambda t: (
+                isinstance(t, ScalarT) and t.dtype == "INDEX" and t.low >= 0 and t.high <= limit
+            )
+        )
+        if fitting and self.choices.chance(60):
+            return self._scalar_name(self.choices.pick(fitting))
+        number = self.choices.number(0, limit)
+        return Expr(str(number), lambda _: number, ScalarT(""))
+
+    def condition(self) -> Expr:
+        """A BOOL that is not known when the kernel is compiled, if there is a run-time scalar."""
+        a, b = self.clamped(-50, 50), self.integer(1)
+        symbol = self.choices.pick(("<", "<=", ">", ">=", "==", "!="))
+        compare = COMPARISONS[symbol]
+        first = Expr(
+            f"{a.text} {symbol} {b.text}",
+            lambda r: compare(a.value(r), b.value(r)),
+            ScalarT("BOOL"),
+        )
+        form = self.choices.number(0, 5)
+        if form == 5:
+            return Expr(f"not ({first.text})", lambda r: not first.value(r), ScalarT("BOOL"))
+        if form == 4:
+            c = self.clamped(-9, 9, 1)
+            joined = self.choices.pick(("and", "or"))
+            both = (lambda p, q: p and q) if joined == "and" else (lambda p, q: p or q)
+            return Expr(
+                f"({first.text}) {joined} ({c.text} > 0)",
+                lambda r: both(first.value(r), c.value(r) > 0),
+                ScalarT("BOOL"),
+            )
+        return first
+
+
+def _data(x: Any) -> Any:
+    return x.data if isinstance(x, Tile) else x

@@ -1,0 +1,67 @@
+"""Generated kernels: interpreter against an independent oracle, at every stage of the pipeline.
+
+For each kernel: the result equals the oracle's bit for bit; no pass changes a bit; print -> parse
+-> print is a fixed point and the text means the same; there are as many tasks as the oracle counts,
+and a run that only records finds the same ones.
+
+TILELET_GENERATED=5000 makes that many kernels, other ones in every run.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from tests.generated.generator import FOCUSES, Kernel, kernels
+from tests.generated.harness import check
+
+WANTED = os.environ.get("TILELET_GENERATED")
+PER_FOCUS = int(WANTED or 310) // len(FOCUSES)
+
+# What each focus is there for; the kernels of a run must use all of it.
+CONSTRUCTS: dict[str, tuple[str, ...]] = {
+    "scopes": (
+        r"pl\.pipeline\(", r"pl\.unroll\(", r"pl\.while_\(", r"while ", r"break", r"continue",
+        r"init_values=", r"pl\.yield_\(", r"else:", r"pl\.matmul_acc\(", r"init_cond=", r"_trans=",
+        r"valid_shape=", r"pl\.fillpad\(", r"set_validshape", r"pl\.write\(", r"pl\.load\(",
+        r"pl\.store\(", r"mode='odd'", r"FP8E4M3FN", r"row_expand_", r"col_sum|col_max|col_prod",
+        r"row_sum", r"pl\.concat\(", r"pl\.transpose\(", r"\w+ \+= ", r"// \(-", r"C\d \*\* 2",
+        r"@pl\.jit\n", r"@pl\.program", r"clamp=True",
+    ),
+    "control": (
+        r"pl\.create_tensor\(", r"pl\.reshape\(", r"with pl\.incore", r"with pl\.auto_incore",
+        r"name_hint=", r"\n        for \w+ in pl\.range", r"\n    for \w+ in pl\.range",
+        r"pl\.parallel\(", r"init_values=\([a-z]+\d+,\)", r"\[\w+, \w+ : \w+ \+ \d+",
+    ),
+    "chunks": (r"chunk_policy=\"leading_full\"", r"chunk_policy=\"guarded\"", r", -1, chunk="),
+    "calls": (r"self\.kernel", r"@pl\.jit\.incore", r"@pl\.inline", r"@pl\.jit\.inline", r"Scalar"),
+    "spmd": (r"pl\.spmd\(",),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("focus", FOCUSES)
+def test_kernels(focus: str, tmp_path: Path) -> None:
+    passed: set[str] = set()
+
+    @settings(
+        max_examples=PER_FOCUS + PER_FOCUS // 4,  # a kernel that comes twice counts once
+        deadline=None,
+        database=None,
+        derandomize=WANTED is None,
+        suppress_health_check=list(HealthCheck),
+        phases=(Phase.generate, Phase.shrink),
+    )
+    @given(kernels(focus))
+    def every_kernel(kernel: Kernel) -> None:
+        if kernel.text not in passed and len(passed) < PER_FOCUS:
+            check(kernel, tmp_path)
+            passed.add(kernel.text)
+
+    every_kernel()
+    assert len(passed) == PER_FOCUS, "the generator repeats itself"
+    together = "\n".join(passed)
+    unused = [c for c in CONSTRUCTS[focus] if not re.search(c, together)]
+    assert not unused, f"the generator no longer makes {unused}"

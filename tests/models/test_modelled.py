@@ -1,0 +1,87 @@
+"""The Qwen3 programs at full size on the modelled device: they fit, and the fast ones are fast."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from tests.models.programs import every_program
+
+from tilelet.device import load_machine, machine_names, simulate
+from tilelet.device.limits import program_findings
+from tilelet.device.traffic import Bytes, traffic
+from tilelet.interp.machine import Interpreter
+from tilelet.models.qwen3 import decode
+from tilelet.models.registry import resolve
+from tilelet.passes.pipeline import run_passes
+from tilelet.runtime.inputs import initial_array
+
+BYTES_PER_US = 1e6  # 1.0 TB/s: what programs reach on an a2a3
+
+
+class Modelled(NamedTuple):
+    us: float
+    moved: Bytes
+
+
+@cache
+def modelled(name: str) -> Modelled:
+    """A program at its default size on an a2a3."""
+    model, variant = resolve(name)
+    program = run_passes(model.build(variant))
+    specs = model.specs(model.shape_for(variant))
+    lengths = {s.name: initial_array(s, zero=False) for s in specs if s.name == "seq_lens"}
+    recorded = Interpreter().run(program, lengths, execute=False)
+    timeline = simulate(recorded.tasks, program, load_machine("a2a3"))
+    return Modelled(timeline.total_us, traffic(timeline.stream).total)
+
+
+@every_program
+@pytest.mark.parametrize("machine", machine_names())
+def test_every_tile_fits(name: str, machine: str) -> None:
+    model, variant = resolve(name)
+    program = run_passes(model.build(variant))
+    findings = program_findings(program, load_machine(machine))
+    assert not findings, "\n\n".join(map(str, findings))
+
+
+@pytest.mark.parametrize(
+    "name", ["qwen3/scope1:wide", "qwen3/scope1:exchanged", "qwen3/scope3:tuned"]
+)
+def test_tuned_scopes_move_little_more_than_they_must(name: str) -> None:
+    moved = modelled(name).moved
+    assert moved.total <= 1.1 * moved.least
+
+
+def test_tuned_scope3_takes_less_than_half_of_the_refactored_one() -> None:
+    assert modelled("qwen3/scope3:tuned").us < modelled("qwen3/scope3:refactored").us / 2
+
+
+def test_scope1_keeps_accumulators_on_chip_for_a_reason() -> None:
+    split = modelled("qwen3/scope1:split_accumulation")
+    for name in ("qwen3/scope1:wide", "qwen3/scope1:exchanged"):
+        assert modelled(name).us < modelled("qwen3/scope1:chunked").us < split.us
+
+
+def test_attention_gets_faster_with_every_step() -> None:
+    staged, fused, padding_free = (
+        modelled(f"qwen3/scope2:{variant}").us for variant in ("staged", "fused", "padding_free")
+    )
+    assert padding_free < fused < staged / 10
+
+
+def test_optimised_decode_layer_is_near_the_bandwidth_bound() -> None:
+    optimised = modelled("qwen3/decode:optimised").us
+    assert optimised < modelled("qwen3/decode:baseline").us / 3
+    shape = decode.shape_for("optimised")
+    specs = {s.name: s for s in decode.specs(shape)}
+    weights = sum(
+        2 * int(np.prod(s.shape))
+        for n, s in specs.items()
+        if n.startswith("w") and len(s.shape) == 2
+    )
+    context = int(initial_array(specs["seq_lens"], zero=False).sum())
+    kv = context * shape.kv_width * 2 * 2
+    assert optimised < 1.5 * (weights + kv) / BYTES_PER_US
