@@ -350,3 +350,23 @@ def test_a_mistake_outside_kernels_has_its_line(tilelet: Run) -> None:
     assert code == 3
     assert "error[E0120]: `pl.exp` called outside a kernel" in err
     assert "--> script.py:3:1" in err
+
+
+def test_programs_are_listed_and_run_by_name(tilelet: Run) -> None:
+    code, out, _ = tilelet("list")
+    assert code == 0
+    assert "qwen3/scope3" in out
+    assert ":baseline" in out
+    sizes = ["--hidden", "256", "--intermediate", "256"]
+    code, out, _ = tilelet("run", "qwen3/scope3:refactored", *sizes)
+    assert code == 0
+    assert "elements matched" in out
+    code, out, _ = tilelet("tasks", "qwen3/scope3", "--variant", "baseline")
+    assert code == 0
+    assert "33,411" in out
+
+
+def test_an_unknown_program_gets_a_suggestion(tilelet: Run) -> None:
+    code, _, err = tilelet("run", "qwen3/scope4")
+    assert code == 3
+    assert "did you mean `qwen3/scope" in err

@@ -25,6 +25,8 @@ examples:
   tilelet profile kernel.py -p a2a3         what an NPU would do with it, modelled
   tilelet check kernel.py -p a2a3           whether its tiles fit on chip
   tilelet compare before.py after.py        two programs, and why one is faster
+  tilelet list                              programs that can be run by name
+  tilelet run qwen3/scope3 --variant tuned  one of them, with its own options
   tilelet explain E0203                     what an error code means
 
 exit codes: 0 passed, 1 mismatch or finding, 2 wrong usage, 3 could not run
@@ -163,6 +165,7 @@ def build_parser() -> argparse.ArgumentParser:
     what.add_argument("--check", action="store_true", help="compare the pages with the code")
     docs.add_argument("--dir", type=Path, default=Path("docs"), help="their folder (default: docs)")
 
+    _command(commands, "list", "list the programs that ship with Tilelet", "")
     _command(commands, "version", "print the version", "")
     return parser
 
@@ -301,5 +304,10 @@ def _dispatch(options: argparse.Namespace) -> int:
         from tilelet.cli.pages import docs_command
 
         return docs_command(options.dir, write=options.write)
+    if options.command == "list":
+        from tilelet.cli.models import list_models
+
+        print(list_models())
+        return 0
     print(f"tilelet {__version__}")
     return 0

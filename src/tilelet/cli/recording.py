@@ -10,14 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tilelet.cli.models import is_model, run_model
 from tilelet.cli.run import print_problems, stand_ins
-from tilelet.cli.script import COULD_NOT_RUN, Outcome, Script
-from tilelet.diag.catalogue.command import FileMissing
-from tilelet.diag.core import Diagnostic, UserError, UserErrors
-from tilelet.diag.text import near
+from tilelet.cli.script import Script
+from tilelet.diag.core import Diagnostic
 from tilelet.runtime import session
-from tilelet.runtime.bugs import bug_text
-from tilelet.runtime.compiler import run_directory
 from tilelet.runtime.config import PLATFORMS
 from tilelet.runtime.session import Session
 
@@ -53,7 +50,7 @@ def record(
     from tilelet.device.modelled import Recorded
 
     found = Recording()
-    model = _is_model(target)
+    model = is_model(target)
 
     def keep(name: str, program: Any, stream: Any, given: Mapping[str, Any]) -> None:
         found.runs.append(Recorded(target if model else name, program, stream, given))
@@ -71,7 +68,7 @@ def record(
     # Stdout is for the report alone.
     apart = contextlib.redirect_stdout(sys.stderr)
     with session.active(now), apart, stand_ins(options, now):
-        outcome = _run_model(target, arguments) if model else Script(target, arguments).run(now)
+        outcome = run_model(target, arguments) if model else Script(target, arguments).run(now)
         now.diagnostics += outcome.errors
         if options.format == "text":
             print_problems(outcome, now, options)
@@ -80,33 +77,13 @@ def record(
     return found
 
 
-def _is_model(target: str) -> bool:
-    """`qwen3/scope3:tuned`: a name, not a file."""
-    name = target.partition(":")[0]
-    return not Path(target).exists() and "/" in name and not name.endswith(".py")
-
-
-def _run_model(target: str, arguments: Sequence[str]) -> Outcome:
-    from tilelet.models import registry
-    from tilelet.models.qwen3.script import main
-
+def _text_of(target: str) -> str:
+    if is_model(target):
+        return "--platform"
     try:
-        model, variant = registry.resolve(target)
-    except registry.UnknownModelError as error:
-        names = [f"{n}:{v}" for n, m in registry.models().items() for v in m.variants]
-        close = near(target, names)
-        missing = FileMissing(target, close or [str(k) for k in error.known])
-        return Outcome(COULD_NOT_RUN, [missing.diagnostic])
-    try:
-        return Outcome(main(model, ["--variant", variant, *arguments]))
-    except SystemExit as stop:
-        return Outcome(stop.code if isinstance(stop.code, int) else 1)
-    except UserErrors as errors:
-        return Outcome(COULD_NOT_RUN, list(errors.diagnostics), errors.truncated)
-    except UserError as error:
-        return Outcome(COULD_NOT_RUN, [error.diagnostic])
-    except Exception as error:
-        return Outcome(COULD_NOT_RUN, bug=bug_text(error, target, run_directory(variant)))
+        return Path(target).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
 
 
 class OptionsAfter:
@@ -142,12 +119,3 @@ class OptionsAfter:
     def _belongs_to_script(self, names: Sequence[str], value: str) -> bool:
         known = any(name in self._text for name in names if name.startswith("--"))
         return known and ("--platform" not in names or value in PLATFORMS)
-
-
-def _text_of(target: str) -> str:
-    if _is_model(target):
-        return "--platform"
-    try:
-        return Path(target).read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tilelet.cli.models import is_model, run_model
 from tilelet.cli.script import Outcome, Script
 from tilelet.compat import aliases
 from tilelet.diag.catalogue.command import AnotherPypto, UnknownEngine
@@ -51,7 +52,11 @@ def run_command(options: argparse.Namespace) -> int:
         now.golden_cache = now.golden_cache and not options.no_golden_cache
     stdout = sys.stdout
     with session.active(now), _output_apart(options.format), stand_ins(options, now):
-        outcome = Script(options.script, options.arguments).run(now)
+        outcome = (
+            run_model(options.script, options.arguments)
+            if is_model(options.script)
+            else Script(options.script, options.arguments).run(now)
+        )
         now.diagnostics += outcome.errors
         if options.format == "text":
             print_problems(outcome, now, options)

@@ -87,8 +87,12 @@ def projections(s: DecodeShape) -> list[TensorSpec]:
 
 
 def output_weight(s: DecodeShape) -> TensorSpec:
-    """Of about the weight of the residual, so that attention is seen in what the layer gives."""
-    return weight("wo", s.hidden, s.hidden, 1.0)
+    """Large enough for attention to be seen in what the layer gives.
+
+    Not so large that a query which rounds the other way is: where two keys of a head with high
+    scores are nearly equal, that moves weight from one to the other.
+    """
+    return weight("wo", s.hidden, s.hidden, 0.3)
 
 
 def mlp_weights(s: DecodeShape) -> list[TensorSpec]:

@@ -47,10 +47,11 @@ def shape_for(variant: str, **sizes: Any) -> DecodeShape:
 
 
 def specs(s: DecodeShape) -> list[TensorSpec]:
+    widths = (("q", s.hidden), ("k", s.kv_width), ("v", s.kv_width))
     return [
         inputs.hidden_states(s),
         inputs.norm_weight("input_rms_weight", s),
-        *inputs.qkv_weights(s),
+        *(inputs.weight(f"w{n}", s.hidden, width, 1.0) for n, width in widths),
         TensorSpec("q_proj", (s.batch, s.hidden), pl.FP32, is_output=True),
         TensorSpec("k_proj", (s.batch, s.kv_width), pl.FP32, is_output=True),
         TensorSpec("v_proj", (s.batch, s.kv_width), pl.FP32, is_output=True),

@@ -1,0 +1,55 @@
+"""Programs that ship with Tilelet, run and listed by name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from tilelet.cli.script import COULD_NOT_RUN, Outcome
+from tilelet.diag.catalogue.command import FileMissing
+from tilelet.diag.core import UserError, UserErrors
+from tilelet.diag.text import near
+from tilelet.runtime.bugs import bug_text
+from tilelet.runtime.compiler import run_directory
+
+
+def list_models() -> str:
+    """Every program and its variants, one line each."""
+    from tilelet.models import registry
+
+    lines: list[str] = []
+    for name, model in registry.models().items():
+        lines.append(f"{name}  {model.about}")
+        width = max(map(len, model.variants))
+        lines += [f"  :{variant:<{width}}  {text}" for variant, text in model.variants.items()]
+    return "\n".join(lines)
+
+
+def is_model(target: str) -> bool:
+    """`qwen3/scope3:tuned`: a name, not a file."""
+    name = target.partition(":")[0]
+    return not Path(target).exists() and "/" in name and not name.endswith(".py")
+
+
+def run_model(target: str, arguments: Sequence[str]) -> Outcome:
+    """Run a program by name, with the options of its own script."""
+    from tilelet.models import registry
+    from tilelet.models.qwen3.script import main
+
+    try:
+        model, variant = registry.resolve(target)
+    except registry.UnknownModelError as error:
+        names = [f"{n}:{v}" for n, m in registry.models().items() for v in m.variants]
+        close = near(target, names)
+        missing = FileMissing(target, close or [str(k) for k in error.known])
+        return Outcome(COULD_NOT_RUN, [missing.diagnostic])
+    try:
+        return Outcome(main(model, ["--variant", variant, *arguments]))
+    except SystemExit as stop:
+        return Outcome(stop.code if isinstance(stop.code, int) else 1)
+    except UserErrors as errors:
+        return Outcome(COULD_NOT_RUN, list(errors.diagnostics), errors.truncated)
+    except UserError as error:
+        return Outcome(COULD_NOT_RUN, [error.diagnostic])
+    except Exception as error:
+        return Outcome(COULD_NOT_RUN, bug=bug_text(error, target, run_directory(variant)))
