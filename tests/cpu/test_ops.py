@@ -56,11 +56,10 @@ class Cases:
         self.task(lambda s, **tiles: s.op(op, **tiles, **rest), operands, op)
 
     def task(self, body: Make, operands: dict[str, Value], hint: str) -> None:
-        made: list[TileType] = []
         probe = Build(in_scope=True)
         results = body(probe, **{n: self.load(probe, v) for n, v in operands.items()})
-        for r in results if isinstance(results, tuple) else (results,):
-            made.append(r.type)
+        results = results if isinstance(results, tuple) else (results,)
+        made: list[TileType] = [r.type for r in results]
         outs = []
         for t in made:
             self._count += 1

@@ -20,7 +20,7 @@ from tilelet.ops.enums import CmpType
 
 
 def on_tiles(work, *arrays: np.ndarray, seed_valid: bool = False, **scalars: int):
-    """Run `work(scope, *tensors, *scalars)`; its tiles, with what they hold outside their regions."""
+    """Run `work(scope, *tensors, *scalars)`; its tiles, with what is outside their regions."""
     b = Build()
     tensors = [
         b.param(f"x{i}", tensor(a.shape, dtypes.from_numpy(a.dtype))) for i, a in enumerate(arrays)

@@ -36,7 +36,7 @@ class AddToState:
             total = pl.add(pl.slice(x, [16, 32], [0, 0]), pl.slice(state, [16, 32], [0, 0]))
             state = pl.assemble(state, total, [0, 0])
             out = pl.assemble(out, pl.mul(total, 2.0), [0, 0])
-        return out  # noqa: RET504
+        return out
 
 
 @pl.jit

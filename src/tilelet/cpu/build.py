@@ -56,7 +56,7 @@ def _key(compiler: Compiler, *parts: str) -> str:
 
 def _run(command: Sequence[str]) -> None:
     try:
-        done = subprocess.run(
+        done = subprocess.run(  # noqa: S603 - a list, no shell: the user's own compiler
             command, capture_output=True, text=True, errors="replace", timeout=_LONGEST, check=False
         )
     except subprocess.TimeoutExpired:

@@ -102,14 +102,13 @@ def _build_into(root: Path, place: Path, build: Build) -> Path | None:
 def _move(draft: Path, place: Path) -> Path | None:
     """Put the draft in its place, unless another process was faster."""
     for _ in range(3):
-        try:
+        with contextlib.suppress(OSError):
             draft.rename(place)
             return place
-        except OSError:
-            if _is_sound(place):
-                return place
-            # A damaged entry, or one that is just being removed.
-            shutil.rmtree(place, ignore_errors=True)
+        if _is_sound(place):
+            return place
+        # A damaged entry, or one that is just being removed.
+        shutil.rmtree(place, ignore_errors=True)
     return None
 
 

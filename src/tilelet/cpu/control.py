@@ -349,7 +349,8 @@ def emit_array_create(e: ControlEmitter, op: Op) -> None:
 
 def _check_position(e: ControlEmitter, op: Op) -> str:
     array = op.args["array"]
-    assert isinstance(array, Value) and isinstance(array.type, ArrayType)
+    assert isinstance(array, Value)
+    assert isinstance(array.type, ArrayType)
     at = e.scalar(op.args["index"])
     fail = f"tl_fail(c, TL_INDEX, {e.site(op, array.name)}, 0, {at}, {array.type.length}, 0)"
     e.out.add(f"if ({at} < 0 || {at} >= {array.type.length}) return {fail};")
@@ -408,7 +409,8 @@ def emit_slice(e: ControlEmitter, op: Op) -> None:
     limits = op.args["valid_shape"]
     cut = "NULL" if limits is None else array_text(e.dims(limits))
     e.check(
-        f"tl_slice(c, {e.site(op, x.name)}, &{name}, {e.window(x)}, {array_text(e.dims(op.args['offset']))}, "
+        f"tl_slice(c, {e.site(op, x.name)}, &{name}, {e.window(x)}, "
+        f"{array_text(e.dims(op.args['offset']))}, "
         f"{array_text(e.dims(op.args['shape']))}, {cut}, {int(bool(op.args['clamp']))})"
     )
     drop = op.args["drop_dims"]
@@ -431,7 +433,8 @@ def emit_reshape(e: ControlEmitter, op: Op) -> None:
 @emits("reinterpret_view")
 def emit_reinterpret(e: ControlEmitter, op: Op) -> None:
     x, t = op.args["x"], op.result.type
-    assert isinstance(x, Value) and isinstance(t, TensorType)
+    assert isinstance(x, Value)
+    assert isinstance(t, TensorType)
     name = e.new_window(op, f"*{e.window(x)}")
     shape = [] if op.args["shape"] is None else e.dims(op.args["shape"])
     given = array_text(shape) if shape else "NULL"
@@ -442,11 +445,13 @@ def emit_reinterpret(e: ControlEmitter, op: Op) -> None:
 @emits("transpose")
 def emit_transpose(e: ControlEmitter, op: Op) -> None:
     x = op.args["x"]
-    assert isinstance(x, Value) and isinstance(x.type, TensorType)
+    assert isinstance(x, Value)
+    assert isinstance(x.type, TensorType)
     rank = len(x.type.shape)
     name = e.new_window(op, f"*{e.window(x)}")
     a, b = op.args["axis1"], op.args["axis2"]
-    assert isinstance(a, int) and isinstance(b, int)
+    assert isinstance(a, int)
+    assert isinstance(b, int)
     e.out.add(f"tl_swap_axes(&{name}, {a % rank}, {b % rank});")
 
 
@@ -462,7 +467,9 @@ def emit_set_validshape(e: ControlEmitter, op: Op) -> None:
 @emits("tensor.dim")
 def emit_dim(e: ControlEmitter, op: Op) -> None:
     x, axis = op.args["tensor"], op.args["axis"]
-    assert isinstance(x, Value) and isinstance(axis, int) and isinstance(x.type, TensorType)
+    assert isinstance(x, Value)
+    assert isinstance(axis, int)
+    assert isinstance(x.type, TensorType)
     text = f"{e.window(x)}->shape[{axis % len(x.type.shape)}]"
     e.define(op.result, e.variable(op.result.name, text, loc=op.loc))
 
@@ -499,7 +506,8 @@ def emit_read(e: ControlEmitter, op: Op) -> None:
 @emits("write")
 def emit_write(e: ControlEmitter, op: Op) -> None:
     x = op.args["x"]
-    assert isinstance(x, Value) and isinstance(x.type, TensorType)
+    assert isinstance(x, Value)
+    assert isinstance(x.type, TensorType)
     kind = element(x.type.dtype)
     address = _address(e, op, x, op.args["indices"], writing=True)
     number = kind.store(kind.from_scalar(e.scalar(op.args["value"])))
@@ -593,7 +601,9 @@ def emit_call(e: ControlEmitter, op: Op) -> None:
 def _holds(e: ControlEmitter, op: Op, predicate: Arg) -> str:
     assert isinstance(predicate, tuple)
     tensor, indices, comparison, literal = predicate
-    assert isinstance(tensor, Value) and isinstance(comparison, str) and comparison in _COMPARISONS
+    assert isinstance(tensor, Value)
+    assert isinstance(comparison, str)
+    assert comparison in _COMPARISONS
     return f"{_read(e, op, tensor, indices, 'predicate')} {comparison} {e.scalar(literal)}"
 
 
@@ -642,7 +652,8 @@ def _call_function(e: ControlEmitter, op: Op, callee: Function) -> None:
     e.out.add(f"tl_word {results}[{len(op.results) + 1}];")
     kind = e.name("kind")
     e.out.add(
-        f"const int {kind} = f_{identifier(callee.name)}(c, {given}, {words}, {windows}, {results});"
+        f"const int {kind} = f_{identifier(callee.name)}"
+        f"(c, {given}, {words}, {windows}, {results});"
     )
     e.out.add(f"if ({kind}) return {kind};")
     number = 0

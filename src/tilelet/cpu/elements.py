@@ -59,7 +59,7 @@ class Element:
         return text if self.dtype.bits <= 32 else f"(({self.number}){text})"
 
     def from_scalar(self, scalar: str) -> str:
-        """A run-time scalar (an `int64_t`, `uint64_t`, `int` or `double` expression) as an element."""
+        """A run-time scalar (an `int64_t`, `uint64_t`, `int` or `double` in C) as an element."""
         if self.is_float:
             return self.rounded(f"(float)(double)({scalar})")
         if self.dtype is dtypes.BOOL:

@@ -295,7 +295,7 @@ class CpuEngine:
     def run(
         self, program: Program, arguments: Mapping[str, Argument], execute: bool = True
     ) -> Execution:
-        """Run on arrays, in place. Counting alone, and programs with a breakpoint, are interpreted."""
+        """Run on arrays in place. Counting alone and programs with a breakpoint are interpreted."""
         if not execute or _stops_for_a_debugger(program):
             done = Interpreter().run(program, arguments, execute=execute)
             return Execution(done.tasks, done.returned)

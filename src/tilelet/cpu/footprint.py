@@ -99,7 +99,8 @@ class _Finder:
             return self._box(op.args["offsets"], op.args["shapes"])
         if op.name in ("assemble", "store") and v is op.args[op.spec.writes[0]]:
             source = op.args["source" if op.name == "assemble" else "tile"]
-            assert isinstance(source, Value) and isinstance(source.type, (TensorType, TileType))
+            assert isinstance(source, Value)
+            assert isinstance(source.type, (TensorType, TileType))
             offset = op.args["offset" if op.name == "assemble" else "offsets"]
             return self._box(offset, fitted(source.type.shape, len(v.type.shape)) or ())
         if op.name in ("read", "write"):

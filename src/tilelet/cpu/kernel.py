@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from tilelet.cpu import scalars
@@ -111,10 +111,8 @@ class KernelEmitter(Emitter):
     def emit(self) -> KernelCode:
         """The kernel's text; begun again whenever a valid region turns out not to be constant."""
         while True:
-            try:
+            with suppress(Restart):
                 return self._attempt()
-            except Restart:
-                continue
 
     def _attempt(self) -> KernelCode:
         self.begin_again()
@@ -260,12 +258,14 @@ class KernelEmitter(Emitter):
         n = names[depth]
         if vector and depth == len(axes) - 1:
             self.out.add("TL_IVDEP")
-        with self.out.block(f"for (int64_t {n} = 0; {n} < {axes[depth].extent}; {n}++)"):
-            with self._nest(axes, names, depth + 1, vector):
-                yield
+        with (
+            self.out.block(f"for (int64_t {n} = 0; {n} < {axes[depth].extent}; {n}++)"),
+            self._nest(axes, names, depth + 1, vector),
+        ):
+            yield
 
     def axes_of(self, tile: Tile, *others: Sequence[Dim], merge: bool = True) -> list[Axis]:
-        """The loops that evaluate the valid part of `tile`; `others` are strides of memory written."""
+        """The loops that evaluate the valid part of `tile`; `others`: strides of memory written."""
         strides = [strides_in(t.shape, leaf.strides, tile.shape) for t, leaf in leaves(tile)]
         merge = merge and not uses_index(tile)
         return merged_axes(tile.shape, tile.valid, [*others, *strides], merge=merge)
@@ -311,9 +311,14 @@ class KernelEmitter(Emitter):
     def materialised(self, tile: Tile, hint: str = "tile", slot: Slot | None = None) -> Tile:
         """The tile in scratch memory, dense, with zeros outside its valid region."""
         form = tile.form
-        if slot is None and isinstance(form, Leaf) and tile.is_dense and form.slot is not None:
-            if form.is_zeroed or tile.is_full:
-                return tile
+        if (
+            slot is None
+            and isinstance(form, Leaf)
+            and tile.is_dense
+            and form.slot is not None
+            and (form.is_zeroed or tile.is_full)
+        ):
+            return tile
         slot = slot or self.new_slot(hint, tile.dtype, count(tile.shape))
         self.touch(slot)
         self.evaluate(tile, slot.name, dense_strides(tile.shape))
@@ -334,7 +339,7 @@ class KernelEmitter(Emitter):
         return tile if isinstance(tile.form, Leaf) else self.settled(arg)
 
     def result(self, op: Op, tile: Tile, *, lazy: bool = True) -> None:
-        """Bind the op's result; a computation is put off if its one user stands in the same block."""
+        """Bind the op's result; a computation is put off if its one user is in the same block."""
         value = op.result
         if not self.uses[value]:
             return
@@ -345,7 +350,7 @@ class KernelEmitter(Emitter):
             self.values[value] = self.materialised(tile, value.name)
 
     def taken_over(self, arg: Arg, result: Value) -> Slot | None:
-        """The memory of an operand that nobody will look at again, for `result` to replace it there.
+        """The memory of an operand that nobody looks at again, for `result` to replace it there.
 
         What a loop carries may be replaced only by what it carries on in the same place.
         """

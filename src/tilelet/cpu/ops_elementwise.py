@@ -1,4 +1,4 @@
-"""Elementwise ops: arithmetic, functions, bits, comparison, selection, broadcasts, casts, constants.
+"""Elementwise ops: arithmetic, functions, bits, comparison, selection, broadcast, cast, constants.
 
 Each is one entry of a table: the C expression of an element from those of the operands.
 """

@@ -216,13 +216,16 @@ def _describe(
         begin = f"{start} + {at}" if start == slot.name else f"({start} ? {start} + {at} : NULL)"
     k.out.add("const tl_matmul_args product = {")
     k.out.add(
-        f"    .a = {_matrix(k, a, shape, axes, index)}, .lda = {a.ld}, .a_trans = {int(a.is_transposed)},"
+        f"    .a = {_matrix(k, a, shape, axes, index)}, .lda = {a.ld}, "
+        f".a_trans = {int(a.is_transposed)},"
     )
     k.out.add(
-        f"    .b = {_matrix(k, b, shape, axes, index)}, .ldb = {b.ld}, .b_trans = {int(b.is_transposed)},"
+        f"    .b = {_matrix(k, b, shape, axes, index)}, .ldb = {b.ld}, "
+        f".b_trans = {int(b.is_transposed)},"
     )
     k.out.add(
-        f"    .c = {slot.name} + {at}, .ldc = {shape[-1]}, .start = {begin}, .ld_start = {shape[-1]},"
+        f"    .c = {slot.name} + {at}, .ldc = {shape[-1]}, "
+        f".start = {begin}, .ld_start = {shape[-1]},"
     )
     k.out.add(f"    .m = {region[-2]}, .n = {region[-1]}, .k = {lesser(a.columns, b.rows)},")
     k.out.add(

@@ -51,9 +51,12 @@ def check_inside(
 ) -> None:
     """A window that must lie inside; `window` is the C name of what it is a part of."""
     for axis, (start, size, extent) in enumerate(zip(starts, sizes, extents)):
-        if all(isinstance(n, int) for n in (start, size, extent)):
-            if start >= 0 and start + size <= extent:  # type: ignore[operator]
-                continue
+        if (
+            all(isinstance(n, int) for n in (start, size, extent))
+            and start >= 0  # type: ignore[operator]
+            and start + size <= extent  # type: ignore[operator]
+        ):
+            continue
         site = k.site(op, name)
         fail = f"tl_fail_window(c, {site}, {axis}, {start}, {size}, {extent}, {window})"
         k.out.add(f"if (tl_outside({start}, {size}, {extent})) return {fail};")
@@ -122,7 +125,8 @@ def loaded(
     """
     ref = k.tensor(op.args[source])
     value = op.args[source]
-    assert isinstance(value, Value) and isinstance(value.type, TensorType)
+    assert isinstance(value, Value)
+    assert isinstance(value.type, TensorType)
     dtype = value.type.dtype
     e = element(dtype)
     sizes = tuple(n for n in shape if isinstance(n, int))
@@ -149,8 +153,8 @@ def loaded(
         cut = array_text(limits) if limits is not None else "NULL"
         clamp = int(bool(op.args["clamp"]))
         k.check(
-            f"tl_slice(c, {k.site(op, value.name)}, &{window}, {ref.pointer}, {array_text(offset)}, "
-            f"{array_text(shape)}, {cut}, {clamp})"
+            f"tl_slice(c, {k.site(op, value.name)}, &{window}, {ref.pointer}, "
+            f"{array_text(offset)}, {array_text(shape)}, {cut}, {clamp})"
         )
         k.out.add(f"const {e.memory} *{pointer} = (const {e.memory} *){window}.data;")
         strides = tuple(f"{window}.stride[{i}]" for i in range(rank))
@@ -232,7 +236,8 @@ def store(k: KernelEmitter, op: Op, target: str, source: str, offset: str) -> No
     in the same buffer (or is exactly what is replaced); else by way of scratch memory.
     """
     ref, into = k.tensor(op.args[target]), op.args[target]
-    assert isinstance(into, Value) and isinstance(into.type, TensorType)
+    assert isinstance(into, Value)
+    assert isinstance(into.type, TensorType)
     dtype, rank = into.type.dtype, len(into.type.shape)
     if len(k.tile(op.args[source]).shape) != rank:
         k.readable(op.args[source])
@@ -331,7 +336,8 @@ def _insert(k: KernelEmitter, op: Op) -> None:
         k.out.add(f"int64_t {name}[{rank}];")
         k.check(
             f"tl_insert_valid(c, {k.site(op, 'assemble')}, {array_text(t.shape)}, "
-            f"{array_text(target.valid)}, {array_text(part.valid)}, {array_text(starts)}, {rank}, {name})"
+            f"{array_text(target.valid)}, {array_text(part.valid)}, "
+            f"{array_text(starts)}, {rank}, {name})"
         )
         valid = tuple(k.variable("valid", f"{name}[{i}]") for i in range(rank))
     strides = dense_strides(t.shape)
@@ -441,7 +447,8 @@ def emit_transpose(k: KernelEmitter, op: Op) -> None:
     x = k.readable(op.args["x"])
     rank = len(x.shape)
     a, b = op.args["axis1"], op.args["axis2"]
-    assert isinstance(a, int) and isinstance(b, int)
+    assert isinstance(a, int)
+    assert isinstance(b, int)
     if x.leaf.slot is not None:
         x.leaf.slot.is_shared = True
     k.result(op, swapped(x, a % rank, b % rank))
@@ -483,7 +490,10 @@ def emit_reinterpret(k: KernelEmitter, op: Op) -> None:
     valid: tuple[Dim, ...] = t.shape
     if not x.is_full:
         region = array_text(x.valid)
-        partial = f"tl_fail_region(c, {k.site(op, 'reinterpret_view')}, {region}, {array_text(x.shape)}, {len(x.shape)})"
+        partial = (
+            f"tl_fail_region(c, {k.site(op, 'reinterpret_view')}, {region}, "
+            f"{array_text(x.shape)}, {len(x.shape)})"
+        )
         is_full = " && ".join(f"{v} == {n}" for v, n in zip(x.valid, x.shape))
         if op.args["shape"] is not None:
             k.out.add(f"if (!({is_full})) return {partial};")
@@ -502,7 +512,8 @@ def _view_tensor(k: KernelEmitter, op: Op, function: str, shape: Arg) -> None:
     """A view of global memory inside a kernel."""
     ref = k.tensor(op.args["x"])
     value, t = op.args["x"], op.result.type
-    assert isinstance(value, Value) and isinstance(t, TensorType)
+    assert isinstance(value, Value)
+    assert isinstance(t, TensorType)
     name = k.name(op.result.name)
     k.out.add(f"tl_win {name} = *{ref.pointer};", op.loc)
     size = f"{t.dtype.itemsize}, " if function == "tl_reinterpret" else ""
@@ -591,7 +602,8 @@ def emit_set_validshape(k: KernelEmitter, op: Op) -> None:
 @emits("read")
 def emit_read(k: KernelEmitter, op: Op) -> None:
     value = op.args["x"]
-    assert isinstance(value, Value) and isinstance(value.type, (TensorType, TileType))
+    assert isinstance(value, Value)
+    assert isinstance(value.type, (TensorType, TileType))
     e = element(value.type.dtype)
     at = k.dims(items(op.args["indices"]))
     if is_tile(value):
@@ -608,7 +620,8 @@ def emit_read(k: KernelEmitter, op: Op) -> None:
         address = k.name("address")
         k.out.add(f"char *{address};")
         k.check(
-            f"tl_element(c, {k.site(op, value.name)}, {k.tensor(value).pointer}, {array_text(at)}, &{address})"
+            f"tl_element(c, {k.site(op, value.name)}, {k.tensor(value).pointer}, "
+            f"{array_text(at)}, &{address})"
         )
         source = f"*(const {e.memory} *){address}"
     c_type = scalar_type(value.type.dtype)
@@ -628,7 +641,8 @@ def _check_index(
 @emits("write")
 def emit_write(k: KernelEmitter, op: Op) -> None:
     value = op.args["x"]
-    assert isinstance(value, Value) and isinstance(value.type, (TensorType, TileType))
+    assert isinstance(value, Value)
+    assert isinstance(value.type, (TensorType, TileType))
     e = element(value.type.dtype)
     at = k.dims(items(op.args["indices"]))
     number = e.store(e.from_scalar(k.scalar(op.args["value"])))
@@ -650,8 +664,8 @@ def emit_write(k: KernelEmitter, op: Op) -> None:
         name = k.name("region")
         k.out.add(f"int64_t {name}[{rank}];")
         k.check(
-            f"tl_insert_valid(c, {k.site(op, 'assemble')}, {array_text(x.shape)}, {array_text(x.valid)}, "
-            f"{array_text([1] * rank)}, {array_text(at)}, {rank}, {name})"
+            f"tl_insert_valid(c, {k.site(op, 'assemble')}, {array_text(x.shape)}, "
+            f"{array_text(x.valid)}, {array_text([1] * rank)}, {array_text(at)}, {rank}, {name})"
         )
         valid = tuple(k.variable("valid", f"{name}[{i}]") for i in range(rank))
     slot = replaced(k, value, op.result)
@@ -669,7 +683,8 @@ def emit_write(k: KernelEmitter, op: Op) -> None:
 @emits("tensor.dim")
 def emit_dim(k: KernelEmitter, op: Op) -> None:
     value, axis = op.args["tensor"], op.args["axis"]
-    assert isinstance(value, Value) and isinstance(axis, int)
+    assert isinstance(value, Value)
+    assert isinstance(axis, int)
     if is_tile(value):
         extent: Dim = k.tile_type(value).shape[axis]
     else:

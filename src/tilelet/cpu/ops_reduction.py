@@ -23,7 +23,10 @@ def _reduced_region(k: KernelEmitter, op: Op, x: Tile, axis: int, name: str) -> 
     if not isinstance(x.valid[axis], int) or x.valid[axis] == 0:
         others = [v for i, v in enumerate(x.valid) if i != axis and not (isinstance(v, int) and v)]
         some = " && ".join([f"{x.valid[axis]} == 0", *(f"{v} != 0" for v in others)])
-        fail = f"tl_fail_region(c, {k.site(op, name)}, {array_text(x.valid)}, {array_text(x.shape)}, {len(x.shape)})"
+        fail = (
+            f"tl_fail_region(c, {k.site(op, name)}, {array_text(x.valid)}, "
+            f"{array_text(x.shape)}, {len(x.shape)})"
+        )
         k.out.add(f"if ({some}) return {fail};")
     return tuple(1 if i == axis else v for i, v in enumerate(x.valid))
 

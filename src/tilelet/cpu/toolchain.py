@@ -16,9 +16,9 @@ from pathlib import Path
 
 from tilelet.diag.catalogue.command import NoCompiler
 
-# No -ffast-math: results are defined bit for bit. -ffp-contract=off keeps `a * b + c` two roundings;
-# errno and floating-point traps are not part of any result. Scratch memory holds tiles of changing
-# types, and integer arithmetic wraps.
+# No -ffast-math: results are defined bit for bit. -ffp-contract=off keeps `a * b + c` two
+# roundings; errno and floating-point traps are not part of any result. Scratch memory holds tiles
+# of changing types, and integer arithmetic wraps.
 FLAGS = (
     "-std=gnu11",
     "-fPIC",
@@ -51,7 +51,7 @@ class Compiler:
 
 
 def find_compiler() -> Compiler:
-    """`$CC`, else `cc`, `gcc` or `clang`, else the `ziglang` package; `NoCompiler` if none works."""
+    """`$CC`, else `cc`, `gcc` or `clang`, else package `ziglang`; `NoCompiler` if none works."""
     return _find(os.environ.get("CC", ""), os.environ.get("PATH", ""))
 
 
@@ -72,7 +72,7 @@ def _find(chosen: str, _path: str) -> Compiler:
 
 def _version(command: list[str]) -> str | None:
     try:
-        done = subprocess.run(
+        done = subprocess.run(  # noqa: S603 - a list, no shell: the user's own compiler
             [*command, "--version"], capture_output=True, text=True, timeout=60, check=False
         )
     except (OSError, subprocess.SubprocessError):

@@ -18,8 +18,8 @@ scope   args kind (in-core: "incore", "auto", "spmd", "implied" = made by the fr
         results: one per yielded value (a yielded tile becomes a GM tensor: it is spilled; a
         yielded tensor is the same GM memory), then the task id if task_id
 call    args callee (function name), operands (tuple); deps, no_dep (tuple of operand positions),
-        predicate (None or (tensor, indices, comparison such as ">", literal)), count (spmd blocks or
-        None), options (tuple of further (key, value) pairs), task_id (bool)
+        predicate (None or (tensor, indices, comparison such as ">", literal)), count (spmd blocks
+        or None), options (tuple of further (key, value) pairs), task_id (bool)
         results: one per value the callee returns, then the task id if task_id. A result for
         which the callee returns one of its parameters is the same GM memory as that operand.
 yield   args values (tuple); ends a block

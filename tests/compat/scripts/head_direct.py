@@ -1,7 +1,5 @@
 """August 2026 style: kernels called with tensors, compiled programs reused, programs printed."""
 
-# ruff: noqa: RET504
-
 import pypto.language as pl
 import torch
 from pypto import ir

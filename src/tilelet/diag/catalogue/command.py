@@ -206,14 +206,16 @@ class NotProvided(UserError):
 class NoCompiler(UserError):
     """The native engine needs a C compiler, and none was found.
 
-    It compiles a program before it runs it. `$CC` is used if it is set, else `cc`, `gcc` or `clang`,
-    else the compiler of the `ziglang` package. The interpreter needs none, but is slow.
+    It compiles a program before it runs it. `$CC` is used if it is set, else `cc`, `gcc` or
+    `clang`, else the compiler of the `ziglang` package. The interpreter needs none, but is slow.
     """
 
     code = "E0713"
 
     def __init__(self, chosen: str = "") -> None:
-        message = f"`$CC` is `{chosen}`, which is no working C compiler" if chosen else "no C compiler"
+        message = (
+            f"`$CC` is `{chosen}`, which is no working C compiler" if chosen else "no C compiler"
+        )
         super().__init__(
             message,
             helps=[
