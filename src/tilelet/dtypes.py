@@ -39,12 +39,6 @@ class DType:
 
     __str__ = __repr__
 
-    def __hash__(self) -> int:
-        return hash(self.name)
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
-
     def __reduce__(self) -> tuple[object, ...]:
         return (by_name, (self.name,))
 

@@ -86,13 +86,22 @@ class RegionTable:
         distinct, first, inverse = np.unique(ids, return_index=True, return_inverse=True)
         by_object, by_key, layouts = self._by_object, self._by_key, self._layouts
         found = np.empty(len(distinct), np.int64)
+        # A column mostly repeats one layout: look it up only when it changes.
+        shape = strides = dtype = extent = how = None
         for i, (key, at) in enumerate(zip(distinct.tolist(), first.tolist())):
             number = by_object.get(key)
             if number is None:
                 w = column[at]
-                how = layouts.get((w.shape, w.strides, w.dtype, w.extent))
-                if how is None:
-                    how = self._add_layout(w)
+                if not (
+                    w.shape == shape
+                    and w.strides == strides
+                    and w.dtype is dtype
+                    and w.extent == extent
+                ):
+                    shape, strides, dtype, extent = w.shape, w.strides, w.dtype, w.extent
+                    how = layouts.get((shape, strides, dtype, extent))
+                    if how is None:
+                        how = self._add_layout(w)
                 full = (w.buffer.id, w.offset, how)
                 number = by_key.get(full)
                 if number is None:
