@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -69,11 +70,15 @@ class Regions:
         return np.array([b.nbytes for b in self.buffers], np.int64)
 
 
+_KIND = attrgetter("shape", "strides", "dtype", "extent")
+_BUFFER = attrgetter("buffer.id")
+_OFFSET = attrgetter("offset")
+
+
 class RegionTable:
     """Gives windows their numbers. The caller keeps all windows alive."""
 
     def __init__(self) -> None:
-        self._by_object: dict[int, int] = {}
         self._by_key: dict[tuple[Any, ...], int] = {}
         self._buffers: dict[int, Buffer] = {}
         self._layouts: dict[tuple[Any, ...], int] = {}
@@ -83,35 +88,25 @@ class RegionTable:
     def number(self, column: Sequence[Window]) -> Ints:
         """The numbers of a column of windows."""
         ids = np.fromiter(map(id, column), np.int64, len(column))
-        distinct, first, inverse = np.unique(ids, return_index=True, return_inverse=True)
-        by_object, by_key, layouts = self._by_object, self._by_key, self._layouts
-        found = np.empty(len(distinct), np.int64)
-        # A column mostly repeats one layout: look it up only when it changes.
-        shape = strides = dtype = extent = how = None
-        for i, (key, at) in enumerate(zip(distinct.tolist(), first.tolist())):
-            number = by_object.get(key)
-            if number is None:
-                w = column[at]
-                if not (
-                    w.shape == shape
-                    and w.strides == strides
-                    and w.dtype is dtype
-                    and w.extent == extent
-                ):
-                    shape, strides, dtype, extent = w.shape, w.strides, w.dtype, w.extent
-                    how = layouts.get((shape, strides, dtype, extent))
-                    if how is None:
-                        how = self._add_layout(w)
-                full = (w.buffer.id, w.offset, how)
-                number = by_key.get(full)
-                if number is None:
-                    number = by_key[full] = len(by_key)
-                    self._windows.append(w)
-                    if full[0] not in self._buffers:
-                        self._buffers[full[0]] = w.buffer
-                by_object[key] = number
-            found[i] = number
-        return found[inverse]
+        _, first, inverse = np.unique(ids, return_index=True, return_inverse=True)
+        windows = [column[i] for i in first.tolist()]
+        by_key, layouts = self._by_key, self._layouts
+        kinds = list(map(_KIND, windows))
+        for kind, window in zip(kinds, windows):
+            if kind not in layouts:
+                layouts[kind] = len(self._layout_list)
+                self._layout_list.append(layout_of(window))
+        how = map(layouts.__getitem__, kinds)
+        keys = list(zip(map(_BUFFER, windows), map(_OFFSET, windows), how))
+        known = len(by_key)
+        found = [by_key.setdefault(key, len(by_key)) for key in keys]
+        if len(by_key) > known:
+            # The first window of each new key stands for it.
+            named = dict(zip(reversed(keys), reversed(windows)))
+            for key in list(by_key)[known:]:
+                self._windows.append(named[key])
+                self._buffers.setdefault(key[0], named[key].buffer)
+        return np.array(found, np.int64)[inverse]
 
     def finish(self) -> Regions:
         keys = np.array(list(self._by_key), np.int64).reshape(len(self._by_key), 3)
@@ -125,12 +120,6 @@ class RegionTable:
             offset=keys[:, 1],
             layout=keys[:, 2],
         )
-
-    def _add_layout(self, window: Window) -> int:
-        key = (window.shape, window.strides, window.dtype, window.extent)
-        self._layouts[key] = len(self._layout_list)
-        self._layout_list.append(layout_of(window))
-        return self._layouts[key]
 
 
 def layout_of(window: Window) -> Layout:
