@@ -24,7 +24,7 @@ KEY = 0.2
 VALUE = 0.2
 QUERY = 2.5 / KEY
 # The same of the queries of the first head of every K/V head.
-HOT_QUERY = 200 / KEY
+HOT_QUERY = 120 / KEY
 
 
 def _rng(name: str) -> np.random.Generator:
