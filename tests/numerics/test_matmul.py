@@ -258,3 +258,11 @@ def test_wrong_operands_are_refused() -> None:
         matmul(a, b, np.zeros((2, 3), np.float32))
     with pytest.raises(ValueError, match="accumulator"):
         matmul(a, b, np.zeros((2, 4), np.float16))
+
+
+@pytest.mark.parametrize("dtype", [FP32, BF16, INT8])
+def test_an_empty_inner_extent_adds_nothing(dtype: DType) -> None:
+    a, b = np.zeros((4, 0), dtype.numpy), np.zeros((0, 3), dtype.numpy)
+    acc = np.full((4, 3), 7, np.int32 if dtype is INT8 else np.float32)
+    np.testing.assert_array_equal(matmul(a, b, acc), acc)
+    np.testing.assert_array_equal(matmul(a, b), np.zeros((4, 3)))

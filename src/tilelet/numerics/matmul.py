@@ -55,6 +55,8 @@ def matmul(a: Array, b: Array, acc: Array | None = None) -> Array:
         )
     _check_accumulator(acc, shape, np.float32)
     out = np.zeros(shape, np.float32) if acc is None else acc.astype(np.float32, order="C")
+    if not out.size or not a.shape[-1]:
+        return out  # nothing to add: a valid region may be empty
     _float_product(
         np.broadcast_to(a, (*batch, *a.shape[-2:])).reshape(-1, *a.shape[-2:]),
         np.broadcast_to(b, (*batch, *b.shape[-2:])).reshape(-1, *b.shape[-2:]),
