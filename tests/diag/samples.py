@@ -395,7 +395,6 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     command.FileMissing: lambda at: command.FileMissing("helo.py", ["hello.py"]),
     command.NotAScript: lambda at: command.NotAScript("weights.bin", "it is not UTF-8 text"),
     command.NoProgramFound: lambda at: command.NoProgramFound("script.py"),
-    command.SeveralPrograms: lambda at: command.SeveralPrograms("script.py", ["Add", "Mul"]),
     command.BadFlag: lambda at: command.BadFlag(
         "--formt", "there is no such flag", ["--format", "--program"]
     ),
@@ -554,5 +553,4 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
         at("pl.assemble(out, x, [0, 0])"), "its source is a parameter"
     ),
     cautions.ValidationSkipped: lambda at: cautions.ValidationSkipped("no golden was given"),
-    cautions.ModelledDevice: lambda at: cautions.ModelledDevice("a2a3"),
 }

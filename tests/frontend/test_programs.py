@@ -6,6 +6,7 @@ import pytest
 from tests.kernels import lowered, round_trip, run, task_counts
 
 import tilelet.language as pl
+from tilelet.diag import UserError
 from tilelet.interp.machine import Interpreter
 
 X = np.arange(64 * 128, dtype=np.float32).reshape(64, 128) / 100
@@ -384,3 +385,24 @@ def test_submit_with_predicates_and_dependencies() -> None:
     assert tasks[5].deps == (4,)
     assert tasks[0].no_dep
     round_trip(submitted.specialize())
+
+
+ROWS = pl.dynamic("ROWS")
+
+
+@pl.jit
+def dynamic_rows(x: pl.Tensor[[ROWS, 128], pl.FP32], out: pl.Out[pl.Tensor[[ROWS, 128], pl.FP32]]):
+    for r in pl.range(0, ROWS, 16):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            out[r : r + 16, :] = pl.mul(x[r : r + 16, :], 2.0)
+    return out
+
+
+def test_dynamic_dimension() -> None:
+    np.testing.assert_array_equal(run(dynamic_rows, x=X, out=zeros(64, 128))["out"], 2 * X)
+
+
+def test_a_dynamic_dimension_of_zero_is_refused() -> None:
+    with pytest.raises(UserError) as caught:
+        run(dynamic_rows, x=zeros(0, 128), out=zeros(0, 128))
+    assert caught.value.code == "E0311"

@@ -17,6 +17,7 @@ from tilelet.diag.catalogue.harness import (
     ReadOnlyOutput,
     UnknownData,
 )
+from tilelet.diag.catalogue.ops import ZeroSizeDim
 from tilelet.dtypes import DType
 from tilelet.interp.memory import Buffer, Window, limits_of, row_major, window_of_array
 from tilelet.ir.aliases import infer_directions
@@ -68,6 +69,9 @@ def _tensor(
     expected, got = shape_text(type_.shape), shape_text(given.shape)
     if len(given.shape) != len(type_.shape):
         raise ArgumentMismatch(param.name, "shape", got, expected, param.loc)
+    for axis, extent in enumerate(given.shape):
+        if extent == 0:
+            raise ZeroSizeDim(param.loc, f"argument `{param.name}`", given.shape, axis)
     for dim, extent in zip(type_.shape, given.shape):
         if isinstance(dim, SymDim):
             first, seen = extents.setdefault(dim, (param.name, extent))

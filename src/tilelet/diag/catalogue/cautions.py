@@ -193,18 +193,3 @@ class ValidationSkipped(Caution):
 
     def __init__(self, why: str) -> None:
         super().__init__(f"validation skipped: {why}")
-
-
-class ModelledDevice(Caution):
-    """A hardware platform was asked for and there is no board.
-
-    The program runs on this CPU, and times are those of the modelled device. Results are real.
-    """
-
-    code = "W0702"
-    severity = "note"
-
-    def __init__(self, platform: str) -> None:
-        super().__init__(
-            f"no `{platform}` board here: running on this CPU, device times are modelled"
-        )

@@ -49,21 +49,6 @@ class NoProgramFound(UserError):
         )
 
 
-class SeveralPrograms(UserError):
-    """The script defines several kernel programs and the command needs one.
-
-    Say which with `--program NAME`.
-    """
-
-    code = "E0704"
-
-    def __init__(self, path: str, names: Sequence[str]) -> None:
-        super().__init__(
-            f"`{path}` has {len(names)} programs: {ticked(names, 'and')}",
-            helps=[f"choose one, for example `--program {names[0]}`"],
-        )
-
-
 class BadFlag(UserError):
     """A flag of the command line is unknown or has a bad value.
 
