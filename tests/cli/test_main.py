@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -284,6 +285,15 @@ def environment() -> dict[str, str]:
     return os.environ | {"PYTHONPATH": str(ROOT / "src")}
 
 
+@pytest.fixture
+def heeds_ctrl_c() -> Iterator[None]:
+    """Where the tests run in the background it is ignored, and children would inherit that."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heeds_ctrl_c")
 def test_ctrl_c_is_one_line_and_130(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text("import time\nprint('ready', flush=True)\ntime.sleep(60)\n")

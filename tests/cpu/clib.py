@@ -24,7 +24,7 @@ Array = NDArray[Any]
 SOURCES = Path(tilelet.__file__).parent / "cpu" / "c"
 FLAGS = (
     "-std=gnu11", "-O2", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-Wno-psabi",
-    "-Wall", "-Wextra", "-Werror",
+    "-Wall", "-Wextra", "-Werror", "-Wno-type-limits",
 )  # fmt: skip
 
 # Name: flags. The plain one has neither FMA nor wide registers, so the fallbacks are what runs.

@@ -198,35 +198,27 @@ def test_no_k_copies_the_start() -> None:
     assert same_bits(c, np.zeros_like(c))
 
 
+class Product(ctypes.Structure):
+    """tl_product"""
+
+    _fields_ = (
+        ("args", Arguments), ("pieces", ctypes.c_int64),
+        ("a_step", ctypes.c_int64), ("b_step", ctypes.c_int64),
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize("b_trans", [False, True])
-def test_pieces_of_k_in_a_chain_change_nothing(b_trans: bool) -> None:
+def test_pieces_of_k_change_nothing(b_trans: bool) -> None:
     library = build(SOURCE)
     m, n, k, piece = 6, 70, 240, 40
     a = stored(random_matrix((m, k), BF16, 12), BF16)
     b = stored(random_matrix((k, n), BF16, 13), BF16, b_trans)
-    want, working = matmul(a.value, b.value), scratch(library)
-    b_step = piece if b_trans else piece * n
-
-    def args(c: Array) -> Arguments:
-        whole = arguments(a, b, c, None)
-        whole.k = piece
-        return whole
-
-    chained, gathered = (np.zeros((m, n), np.float32) for _ in range(2))
-    steps = [ctypes.c_int64(v) for v in (k // piece, piece, b_step)]
-    library.tl_matmul_chain(ctypes.byref(args(chained)), *steps, address(working))
-    assert same_bits(chained, want)
-
-    starts = range(0, k, piece)
-    a_pieces = (ctypes.c_void_p * len(starts))(*(a.window.ctypes.data + 2 * s for s in starts))
-    b_pieces = (ctypes.c_void_p * len(starts))(
-        *(b.window.ctypes.data + 2 * (s // piece) * b_step for s in starts)
-    )
-    library.tl_matmul_gather(
-        ctypes.byref(args(gathered)), ctypes.c_int64(len(starts)), a_pieces, b_pieces,
-        address(working),
-    )  # fmt: skip
-    assert same_bits(gathered, want)
+    c, working = np.zeros((m, n), np.float32), scratch(library)
+    args = arguments(a, b, c, None)
+    args.k = piece
+    pieces = Product(args, k // piece, 2 * piece, 2 * (piece if b_trans else piece * n))
+    library.tl_matmul_pieces(ctypes.byref(pieces), address(working))
+    assert same_bits(c, matmul(a.value, b.value))
 
 
 def test_pieces_that_lie_apart() -> None:
@@ -238,6 +230,43 @@ def test_pieces_that_lie_apart() -> None:
     a, b, c = stored(a_whole, FP32), stored(b_whole, FP32), np.zeros((5, 20), np.float32)
     args, working = arguments(a, b, c, None), scratch(library)
     args.k = 20
-    steps = [ctypes.c_int64(v) for v in (4, 40, 40 * 20)]
-    library.tl_matmul_chain(ctypes.byref(args), *steps, address(working))
+    library.tl_matmul_pieces(ctypes.byref(Product(args, 4, 4 * 40, 4 * 40 * 20)), address(working))
     assert same_bits(c, want)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    widths=st.lists(st.integers(1, 300), min_size=1, max_size=8),
+    rows=st.sampled_from([1, 6, 16, 64, 65]),
+    starts=st.booleans(),
+    gaps=st.sets(st.integers(1, 7)),
+    dtype=st.sampled_from([BF16, FP32, INT8]),
+    seed=st.integers(0, 1000),
+)
+def test_products_side_by_side(
+    widths: list[int], rows: int, starts: bool, gaps: set[int], dtype: DType, seed: int
+) -> None:
+    """Each gets its own result, whether its columns follow those before it or lie apart."""
+    library = build(SOURCE)
+    depth = 33
+    places = np.cumsum([0, *(w + (5 if i + 1 in gaps else 0) for i, w in enumerate(widths))])
+    a = stored(random_matrix((rows, depth), dtype, seed), dtype)
+    whole = random_matrix((depth, int(places[-1])), dtype, seed + 1)
+    result = np.int32 if dtype is INT8 else np.float32
+    rng = np.random.default_rng(seed)
+    products = (Product * len(widths))()
+    kept: list[Array] = []
+    wanted: list[Array] = []
+    for i, (at, width) in enumerate(zip(places, widths)):
+        b = Stored(whole[:, at : at + width], False, dtype)
+        c = np.zeros((rows, width), result)
+        start = rng.integers(-9, 9, (rows, width)).astype(result) if starts else None
+        products[i] = Product(arguments(a, b, c, start), 1, 0, 0)
+        kept += [c, *([start] if start is not None else [])]
+        wanted += [matmul(a.value, b.value, start), *([start] if start is not None else [])]
+    wide, working = np.empty(512 * 64, np.float32), scratch(library)
+    library.tl_matmul_side_by_side(
+        products, ctypes.c_int64(len(widths)), address(wide), address(working)
+    )
+    for got, want in zip(kept, wanted):
+        assert same_bits(got, want)

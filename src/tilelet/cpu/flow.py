@@ -66,6 +66,7 @@ class Carried:
             shape = tile.valid
             self.slot = k.taken_over(first, self.op.results[self.at])
             if self.slot is None:
+                run_unfinished(k, tile)
                 self.slot = k.new_slot(self.value.name, t.dtype, count(t.shape))
                 k.materialised(tile, slot=self.slot)
         if (self.op, self.at) in k.dynamic or any(isinstance(v, str) for v in shape):
@@ -110,6 +111,14 @@ class Carried:
             self.k.out.add(f"{self.form} = {self.k.scalar(arg)};")
         elif isinstance(self.form, TensorRef) and hasattr(self, "_window"):
             self.k.out.add(f"{self._window} = *{self.k.tensor(arg).pointer};")
+
+
+def run_unfinished(k: KernelEmitter, tile: Tile) -> None:
+    """A product that a loop was to continue is needed now."""
+    slot = tile.form.slot if isinstance(tile.form, Leaf) else None
+    product_ = k.unfinished.pop(slot, None) if slot is not None else None
+    if product_ is not None:
+        k.out.add(f"tl_run_product(&{product_.name}, c);")
 
 
 def assign(k: KernelEmitter, targets: Sequence[Carried], args: Sequence[Arg]) -> None:
@@ -210,6 +219,7 @@ def emit_for(k: KernelEmitter, op: Op) -> None:
     index = k.name(view.index.name)
     head = loop_head(k, op, view.bounds, index, view.trip_count)
     _plan_destinations(k, view.body, carried, view.carried)
+    before = k.out.here()
     with k.loop(op, view.body), k.out.block(head), k.inside():
         k.out.add("if (TL_CANCELLED(c)) return TL_STOPPED;")
         k.define(view.index, index)
@@ -219,6 +229,11 @@ def emit_for(k: KernelEmitter, op: Op) -> None:
         assign(k, carried, yielded(view.body))
         for c in carried:
             c.bind(c.value)
+    for c in carried:
+        # The loop did not continue this product after all: it had to be run before.
+        left = k.unfinished.pop(c.slot, None) if c.slot is not None else None
+        if left is not None:
+            k.out.insert(before, f"tl_run_product(&{left.name}, c);")
     for c, result in zip(carried, op.results):
         c.bind(result)
 

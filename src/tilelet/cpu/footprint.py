@@ -45,7 +45,10 @@ def footprint_lines(kernel: Function, functions: Mapping[str, Function]) -> tupl
     if not any(found.values()):
         return "NULL", []
     name = f"foot_{identifier(kernel.name)}"
-    lines = [f"static void {name}(const tl_word *x, tl_win *f) {{", "    (void)x;"]
+    lines = [
+        f"static void {name}(const tl_word *x, int64_t block, tl_win *f) {{",
+        "    (void)x, (void)block;",
+    ]
     for at, boxes in enumerate(found.values()):
         if not boxes:
             continue
@@ -134,6 +137,8 @@ class _Finder:
         if arg in self._loop_of:
             return self._of_index(self._loop_of[arg])
         op = self._aliases.definition.get(arg)
+        if op is not None and op.name == "get_block_idx":
+            return Interval("block", "block")
         if op is None or arg.type.dtype not in _WIDE:
             raise _Unknown
         return self._of_op(op)

@@ -12,7 +12,7 @@ from tilelet.cpu.elements import element, word_field
 from tilelet.cpu.emitter import Emitter, HostOps
 from tilelet.cpu.scratch import pack
 from tilelet.cpu.sites import Sites
-from tilelet.cpu.text import Dim, array_text, identifier, product, total
+from tilelet.cpu.text import Dim, Place, array_text, identifier, product, total
 from tilelet.cpu.tiles import (
     Axis,
     Leaf,
@@ -29,6 +29,19 @@ from tilelet.diag.internal import InternalError
 from tilelet.dtypes import DType
 from tilelet.ir.core import Arg, Block, Function, Op, Value, values_in, walk
 from tilelet.ir.types import ScalarType, TensorType, TileType
+from tilelet.ir.views import yielded
+
+SILENT = {
+    *scalars.BINARY,
+    *scalars.UNARY,
+    *scalars.DIVISIONS,
+    "scalar.cast",
+    "tensor.dim",
+    "get_block_idx",
+    "get_block_num",
+    "get_subblock_idx",
+}
+"""Ops that leave no trace but their value."""
 
 Emit = Callable[["KernelEmitter", Op], None]
 EMITTERS: dict[str, Emit] = {}
@@ -42,6 +55,30 @@ def emits(*names: str) -> Callable[[Emit], Emit]:
         return function
 
     return add
+
+
+PIECE = 1024  # elements of a long row that are worked on before the next ones
+MOST_PRODUCTS = 4  # that a kernel can hand over at once: TL_PRODUCTS
+
+
+def _is_silent(op: Op, products: set[Op]) -> bool:
+    """Whether `op` may as well run twice: scalars, views, loads; or is one of `products`."""
+    if op in products or op.name in SILENT:
+        return True
+    if op.name in ("slice", "load"):
+        return op.args.get("pad_value") is None and _is_view_of_tensor(op)
+    if op.name in ("for", "while", "if"):
+        tiles = [i for i, r in enumerate(op.results) if isinstance(r.type, TileType)]
+        made = {r for p in products for r in p.results}
+        carried = all(yielded(b)[i] in made for b in op.blocks[-1:] for i in tiles)
+        inner = all(_is_silent(o, products) for b in op.blocks for o in b.ops[:-1])
+        return inner and (not tiles or (op.name == "for" and carried))
+    return bool(op.spec.view) and _is_view_of_tensor(op)
+
+
+def _is_view_of_tensor(op: Op) -> bool:
+    source = op.operands[0]
+    return isinstance(source.type, TensorType)
 
 
 class Restart(Exception):  # noqa: N818  (not an error)
@@ -72,13 +109,35 @@ class TensorRef:
 class Loop:
     """A loop being written: slots from outside that it uses stay in use until its end.
 
-    body     its block, if that may put matrix products off until the loop ends
-    at_end   what has to be done right after it
+    body      its block, if that may put matrix products off until the loop ends
+    products  those it has put off
     """
 
     body: Block | None = None
     used: set[Slot] = field(default_factory=set)
-    at_end: list[str] = field(default_factory=list)
+    products: list[Product] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Company:
+    """Which tasks of a kernel are better run together: up to `most`, if A of their products (what
+    they touch of window `a`) is the same, and B (of window `b`) is `step` bytes further on.
+    """
+
+    most: int = 1
+    a: int = 0
+    b: int = 0
+    step: int = 0
+
+
+@dataclass(eq=False)
+class Product:
+    """A matrix product that is put off: its C variable, its result's memory, the ops it is of."""
+
+    name: str
+    slot: Slot
+    company: Company
+    ops: list[Op] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -90,6 +149,7 @@ class KernelCode:
     scratch: int
     windows: tuple[int, ...]  # positions of its tensor parameters
     scalars: tuple[int, ...]  # positions of its scalar parameters
+    company: Company
 
 
 class KernelEmitter(Emitter):
@@ -122,6 +182,10 @@ class KernelEmitter(Emitter):
         self.remaining = Counter(self.uses)
         self.carried: dict[Value, Slot] = {}  # memory of a tile that a loop carries
         self.destinations: dict[Value, Slot] = {}  # memory that a yielded value is meant for
+        self.unfinished: dict[Slot, Product] = {}  # products that the next loop may continue
+        self.company: Company | None = None  # what the kernel's first products allow
+        self._innermost: Place | None = None  # before the loop over elements being written
+        self.window_numbers: dict[str, int] = {}  # of the parameters, by C name
         self._clock = 0
         windows, numbers = self._parameters()
         name = f"k_{identifier(self.function.name)}"
@@ -141,7 +205,7 @@ class KernelEmitter(Emitter):
             head.append(f"    (void){s.name};")
         head += [f"    {line}" for line in self.declarations]
         lines = [*head, *self.out.lines, "}", ""]
-        return KernelCode(name, lines, nbytes, windows, numbers)
+        return KernelCode(name, lines, nbytes, windows, numbers, self.company or Company())
 
     def _parameters(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         windows: list[int] = []
@@ -150,6 +214,7 @@ class KernelEmitter(Emitter):
             if isinstance(p.type, TensorType):
                 extents = tuple(d if isinstance(d, int) else None for d in p.type.shape)
                 pointer = f"w_{identifier(p.name)}_{len(windows)}"
+                self.window_numbers[pointer] = len(windows)
                 self.values[p] = TensorRef(pointer, extents, self.full_windows)
                 with self.out.indented():
                     self.out.add(f"const tl_win *const {pointer} = &w[{len(windows)}];")
@@ -209,11 +274,40 @@ class KernelEmitter(Emitter):
         self.loops.append(loop)
         yield
         self.loops.pop()
-        for line in loop.at_end:
-            self.out.add(line)
+        if loop.products:
+            self.products_due(loop.products, op)
         self._clock += 1
         for slot in loop.used:
             slot.last = max(slot.last, self._clock)
+
+    # --- products that were put off --------------------------------------------------------------
+
+    def products_due(self, products: Sequence[Product], at: Op) -> None:
+        """Run products; here the kernel may be left and entered again if it has done nothing else.
+
+        `at` is the op that ends with them: a loop, or a product of its own.
+        """
+        names = [f"&{p.name}" for p in products]
+        if self._has_only(products, at):
+            self.company = products[0].company
+            for p in products:
+                p.slot.first = 0  # what is repeated on the way back here must not touch it
+            due = f"tl_products_due(c, (tl_product *const[]){{{', '.join(names)}}}, {len(names)})"
+            self.out.add(f"if ({due}) return TL_OK;")
+        else:
+            for name in names:
+                self.out.add(f"tl_run_product({name}, c);")
+
+    def _has_only(self, products: Sequence[Product], at: Op) -> bool:
+        """Whether all that the kernel does up to and including `at` is these products."""
+        body = self.function.body.ops
+        if self.company is not None or self.loops or len(products) > MOST_PRODUCTS:
+            return False
+        if at not in body:
+            return False
+        ops = {op for p in products for op in p.ops}
+        before = body[: body.index(at) + 1]
+        return all(_is_silent(o, ops) for o in before)
 
     def slot_tile(
         self, slot: Slot, shape: tuple[int, ...], dtype: DType, valid: tuple[Dim, ...]
@@ -235,7 +329,13 @@ class KernelEmitter(Emitter):
                 self.touch(form.slot)
             strides = strides_in(tile.shape, form.strides, root)
             place = total([product(i, strides[a.last]) for a, i in zip(axes, index)])
-            return e.load(f"{form.pointer}[{place}]")
+            number = e.load(f"{form.pointer}[{place}]")
+            if self._innermost is not None and strides[axes[-1].last] == 0:
+                # The same for the whole loop; compilers are not sure of that.
+                name = self.name("same")
+                self.out.insert(self._innermost, f"const {e.number} {name} = {number};")
+                return name
+            return number
         operands = [self.element_text(o, root, axes, index) for o in form.operands]
         last = index[-1] if axes and axes[-1].last == len(root) - 1 else "0"
         return self.variable("e", form.make(operands, last), e.number, form.loc)
@@ -256,6 +356,8 @@ class KernelEmitter(Emitter):
             yield
             return
         n = names[depth]
+        outside = self._innermost
+        self._innermost = self.out.here()
         if vector and depth == len(axes) - 1:
             self.out.add("TL_IVDEP")
         with (
@@ -263,12 +365,49 @@ class KernelEmitter(Emitter):
             self._nest(axes, names, depth + 1, vector),
         ):
             yield
+        self._innermost = outside
 
     def axes_of(self, tile: Tile, *others: Sequence[Dim], merge: bool = True) -> list[Axis]:
         """The loops that evaluate the valid part of `tile`; `others`: strides of memory written."""
         strides = [strides_in(t.shape, leaf.strides, tile.shape) for t, leaf in leaves(tile)]
         merge = merge and not uses_index(tile)
         return merged_axes(tile.shape, tile.valid, [*others, *strides], merge=merge)
+
+    @contextmanager
+    def pieces(self, axis: Axis, length: int) -> Iterator[tuple[str, str]]:
+        """A loop over an axis, `length` elements at a time: the start of each piece, its size."""
+        start = self.name("piece")
+        with self.out.block(
+            f"for (int64_t {start} = 0; {start} < {axis.extent}; {start} += {length})"
+        ):
+            yield start, self.variable("count", f"tl_least({length}, {axis.extent} - {start})")
+
+    def evaluate_past_caches(
+        self, tile: Tile, pointer: str, strides: Sequence[Dim], condition: str
+    ) -> None:
+        """As `evaluate`; where `condition` holds, results go to memory without passing the caches.
+
+        That is for tensors that no cache could hold until they are read.
+        """
+        e = element(tile.dtype)
+        into = strides_in(tile.shape, strides, tile.shape)
+        axes = self.axes_of(tile, into)
+        if not axes or axes[-1].length < 2 * PIECE or into[axes[-1].last] != 1:
+            self.evaluate(tile, pointer, strides)
+            return
+        outer, last = axes[:-1], axes[-1]
+        with self.out.block(), self.nest(outer, vector=False) as index:
+            self.out.add(f"_Alignas(64) {e.memory} near[{PIECE}];")
+            with self.pieces(last, PIECE) as (start, count_):
+                at = total([*(product(i, into[a.last]) for a, i in zip(outer, index)), start])
+                self.out.add(f"{e.memory} *const there = {pointer} + ({at});")
+                self.out.add(f"{e.memory} *const here = {condition} ? near : there;")
+                with self.nest([Axis(last.last, count_, PIECE)]) as column:
+                    position = self.variable("at", f"{start} + {column[0]}")
+                    number = self.element_text(tile, tile.shape, axes, [*index, position])
+                    self.out.add(f"here[{column[0]}] = {e.store(number)};")
+                size = f"{count_} * {tile.dtype.itemsize}"
+                self.out.add(f"if ({condition}) tl_stream(there, near, {size});")
 
     def evaluate(
         self, tile: Tile, pointer: str, strides: Sequence[Dim], combine: str = "{}"

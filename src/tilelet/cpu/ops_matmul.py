@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilelet.cpu.elements import element
-from tilelet.cpu.kernel import KernelEmitter, emits
+from tilelet.cpu.kernel import Company, KernelEmitter, Product, emits
 from tilelet.cpu.ops_elementwise import named, spread
 from tilelet.cpu.ops_movement import replaced
 from tilelet.cpu.text import Dim, lesser, product, total
 from tilelet.cpu.tiles import Axis, Node, Slot, Tile, count, dense_strides, merged_axes, strides_in
 from tilelet.dtypes import FP32, INT8, INT32, UINT8, DType
 from tilelet.ir.core import Arg, Op
+
+MOST_TOGETHER = 8  # tasks; as in rt.c
+WIDE_COLUMNS, WIDE_ROWS = 512, 64  # of products run together; as in matmul.h
 
 
 @dataclass(frozen=True)
@@ -73,8 +76,16 @@ def emit_matmul(k: KernelEmitter, op: Op) -> None:
     total_type = _accumulator(a.tile.dtype)
     slot = k.new_slot(op.result.name, total_type, count(t.shape))
     k.clear_outside(t.shape, region, slot, total_type)
-    _multiply(k, op, a, b, slot, t.shape, region, "NULL")
     result = k.slot_tile(slot, t.shape, total_type, region)
+    if _is_plain(a, b, t.shape, region):
+        product_ = _new_product(k, a, b, slot)
+        _add_piece(k, op, a, b, product_, t.shape, "NULL")
+        if total_type is t.dtype and _continues_in_loop(k, op):
+            k.unfinished[slot] = product_
+        else:
+            k.products_due([product_], op)
+    else:
+        _multiply(k, op, a, b, slot, t.shape, region, "NULL")
     if total_type is not t.dtype:
         e = element(t.dtype)
         node = Node(lambda texts, _: e.rounded(texts[0]), (result,), op.loc)
@@ -99,8 +110,10 @@ def emit_matmul_acc(k: KernelEmitter, op: Op) -> None:
     region = tuple(
         named(k, _continued(r, v, n, holds)) for r, v, n in zip(region, acc.valid, t.shape)
     )
-    if _can_wait(k, op, a, b, slot, region):
-        _put_off(k, op, a, b, slot, t.shape, region)
+    if condition is None and _is_plain(a, b, t.shape, region) and _can_wait(k, op, slot):
+        product_ = k.unfinished.pop(slot, None) or _new_product(k, a, b, slot)
+        _add_piece(k, op, a, b, product_, t.shape, slot.name)
+        k.loops[-1].products.append(product_)
         k.result(op, k.slot_tile(slot, t.shape, t.dtype, region))
         return
     _multiply(k, op, a, b, slot, t.shape, region, start)
@@ -109,48 +122,75 @@ def emit_matmul_acc(k: KernelEmitter, op: Op) -> None:
     k.result(op, k.slot_tile(slot, t.shape, t.dtype, region))
 
 
-def _can_wait(
-    k: KernelEmitter, op: Op, a: Operand, b: Operand, slot: Slot, region: tuple[Dim, ...]
-) -> bool:
-    """Whether nobody looks at the accumulator, nor changes the operands, before the loop ends."""
-    body = k.loops[-1].body if k.loops else None
-    in_memory = all(o.tile.leaf.window is not None for o in (a, b))
+# --- products that are put off -------------------------------------------------------------------
+
+
+def _is_plain(a: Operand, b: Operand, shape: tuple[int, ...], region: tuple[Dim, ...]) -> bool:
+    """A whole product of two matrices read from global memory."""
     return (
-        in_memory
-        and body is not None
-        and k.home[op.result] is body
-        and k.destinations.get(op.result) is slot
-        and op.args.get("init_cond") is None
-        and len(region) == 2
-        and k.tile_type(op.result).shape == region
+        len(shape) == 2
+        and shape == region
+        and all(o.tile.leaf.window is not None for o in (a, b))
         and all(isinstance(n, int) for n in (a.columns, b.rows))
     )
 
 
-def _put_off(
+def _can_wait(k: KernelEmitter, op: Op, slot: Slot) -> bool:
+    """Whether nobody looks at the accumulator, nor changes the operands, before the loop ends."""
+    body = k.loops[-1].body if k.loops else None
+    return body is not None and k.home[op.result] is body and k.destinations.get(op.result) is slot
+
+
+def _continues_in_loop(k: KernelEmitter, op: Op) -> bool:
+    """Whether the result's one use is the start of what a loop after it carries."""
+    users = [o for o in k.home[op.result].ops if op.result in o.operands]
+    return (
+        k.uses[op.result] == 1
+        and k.user[op.result] is k.home[op.result]
+        and [o.name for o in users] == ["for"]
+    )
+
+
+def _new_product(k: KernelEmitter, a: Operand, b: Operand, slot: Slot) -> Product:
+    name = k.name("product")
+    k.declarations.append(f"tl_product {name} = {{0}};")
+    return Product(name, slot, _company(k, a, b))
+
+
+def _company(k: KernelEmitter, a: Operand, b: Operand) -> Company:
+    windows = [k.window_numbers.get(o.tile.leaf.window or "") for o in (a, b)]
+    rows, columns = a.rows, b.columns
+    if None in windows or b.is_transposed:
+        return Company()
+    assert isinstance(rows, int)
+    assert isinstance(columns, int)
+    most = min(MOST_TOGETHER, WIDE_COLUMNS // columns)
+    if rows > WIDE_ROWS or most < 2:
+        return Company()
+    step = columns * b.tile.dtype.itemsize
+    return Company(most, windows[0] or 0, windows[1] or 0, step)
+
+
+def _add_piece(
     k: KernelEmitter,
     op: Op,
     a: Operand,
     b: Operand,
-    slot: Slot,
+    product_: Product,
     shape: tuple[int, ...],
-    region: tuple[Dim, ...],
+    start: str,
 ) -> None:
-    """Note the product; the loop's products are run together, in long chains over k."""
-    batch = k.name("batch")
-    k.declarations.append(f"tl_batch {batch};")
-    k.declarations.append(f"{batch}.count = 0;")
-    items = f"{a.tile.dtype.itemsize}, {b.tile.dtype.itemsize}, c->matmul"
+    """Note the product; pieces of one chain over k are run together."""
+    product_.ops.append(op)
     with k.out.block("", op.loc):
-        _describe(k, a, b, slot, shape, region, slot.name, [], [])
+        _describe(k, a, b, product_.slot, shape, shape, start, [], [])
         # A window without unit stride is copied to memory that the next turn uses again.
         lasting = " && ".join(
             f"(const void *){o.tile.leaf.pointer} != (const void *){o.tile.leaf.slot.name}"
             for o in (a, b)
             if o.tile.leaf.slot is not None
         )
-        k.out.add(f"tl_batch_add(&{batch}, &product, {lasting or 1}, {items});")
-    k.loops[-1].at_end.append(f"tl_batch_flush(&{batch}, {items});")
+        k.out.add(f"tl_add_piece(&{product_.name}, &product, {lasting or 1}, c);")
 
 
 def _continued(product_extent: Dim, acc_extent: Dim, extent: int, starts_anew: str | None) -> Dim:

@@ -273,7 +273,8 @@ def store(k: KernelEmitter, op: Op, target: str, source: str, offset: str) -> No
             sum_ = e.rounded("{place} + {}") if e.is_float else f"({e.number})({{place}} + {{}})"
             k.evaluate(tile, to, written, sum_)
         else:
-            k.evaluate(tile, to, written)
+            k.out.add(f"const int is_far = is_direct && tl_is_far({ref.pointer});")
+            k.evaluate_past_caches(tile, to, written, "is_far")
         k.out.add(
             f"if (!is_direct) tl_copy_out({there}, {to}, {array_text(tile.shape)}, "
             f"{array_text(tile.valid)}, {array_text(strides)}, {rank}, {dtype.itemsize});"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from tilelet.cpu.elements import element
-from tilelet.cpu.kernel import KernelEmitter, emits
+from tilelet.cpu.kernel import PIECE, KernelEmitter, emits
 from tilelet.cpu.text import Dim, array_text, product, total
 from tilelet.cpu.tiles import Axis, Leaf, Tile, count, dense_strides, merged_axes, strides_in
 from tilelet.dtypes import FP32
 from tilelet.ir.core import Op
 
 _NAMES = ("sum", "prod", "max", "min")
+_FOLDED = ("sum", "prod")
 _COMBINE = {
     "sum": "{0} + {1}",
     "prod": "{0} * {1}",
@@ -65,7 +66,9 @@ def _along_rows(k: KernelEmitter, op: Op, function: str, name: str) -> None:
         and not e.is_narrow_float
         and (x.shape[-1] == 1 or x.form.strides[-1] == 1)
     )
-    buffer = None if is_plain else k.new_slot("row", FP32 if e.is_float else x.dtype, x.shape[-1])
+    in_pieces = not is_plain and e.is_float and function in _FOLDED and x.shape[-1] > PIECE
+    length = PIECE if in_pieces else x.shape[-1]
+    buffer = None if is_plain else k.new_slot("row", FP32 if e.is_float else x.dtype, length)
     strides = dense_strides((*x.shape[:-1], 1))
     axes = merged_axes(x.shape[:-1], x.valid[:-1], [], merge=False)
     with k.out.block("", op.loc), k.nest(axes, vector=False) as index:
@@ -75,15 +78,39 @@ def _along_rows(k: KernelEmitter, op: Op, function: str, name: str) -> None:
             k.touch(buffer)
             row = buffer.name
             last = merged_axes(x.shape, x.valid, [], merge=False)[len(axes) :]
-            with k.nest(last) as column:
-                number = k.element_text(x, x.shape, [*axes, *last], [*index, *column])
-                k.out.add(f"{row}[{column[0] if column else 0}] = {number};")
-        number = f"ts_row_{function}_{suffix}({row}, {x.valid[-1]})"
+            if in_pieces:
+                _fold_pieces(k, x, function, row, axes, index, last[0])
+                number = f"ts_folded_{function}_f32(&folded, {row})"
+            else:
+                with k.nest(last) as column:
+                    number = k.element_text(x, x.shape, [*axes, *last], [*index, *column])
+                    k.out.add(f"{row}[{column[0] if column else 0}] = {number};")
+        if not in_pieces:
+            number = f"ts_row_{function}_{suffix}({row}, {x.valid[-1]})"
         if into.is_float:
             number = into.rounded(number)
         place = total([product(i, strides[a.last]) for a, i in zip(axes, index)])
         k.out.add(f"{slot.name}[{place}] = {into.store(number)};")
     k.result(op, result)
+
+
+def _fold_pieces(
+    k: KernelEmitter,
+    x: Tile,
+    function: str,
+    piece: str,
+    axes: list[Axis],
+    index: list[str],
+    last: Axis,
+) -> None:
+    """Compute a long row a piece at a time, so that it stays in the nearest cache."""
+    k.out.add("ts_fold folded = {0};")
+    with k.pieces(last, PIECE) as (start, count_):
+        with k.nest([Axis(last.last, count_, PIECE)]) as column:
+            at = k.variable("at", f"{start} + {column[0]}")
+            number = k.element_text(x, x.shape, [*axes, last], [*index, at])
+            k.out.add(f"{piece}[{column[0]}] = {number};")
+        k.out.add(f"ts_fold_{function}_f32(&folded, {piece}, {count_});")
 
 
 def _row_pointer(k: KernelEmitter, x: Tile, axes: list[Axis], index: list[str]) -> str:

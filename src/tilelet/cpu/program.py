@@ -122,8 +122,11 @@ def _tables(
     for (fn, code), foot in zip(codes, feet):
         directions = "".join(_DIRECTIONS[fn.directions[i]] for i in code.windows)
         sizes = f"{len(code.windows)}, {len(code.scalars)}"
+        company = code.company
+        together = f"{company.most}, {company.a}, {company.b}, {company.step}"
         lines.append(
-            f'    {{{code.name}, "{identifier(fn.name)}", {sizes}, "{directions}", {foot}}},'
+            f'    {{{code.name}, "{identifier(fn.name)}", {sizes}, "{directions}", {foot}, '
+            f"{together}, {code.scratch}}},"
         )
     lines += ["    {0},", "};", ""]
     entry = f"f_{identifier(program.main.name)}"
@@ -136,7 +139,7 @@ def _tables(
         f"    kernels, {len(codes)},",
         f"    {max([len(c.windows) for _, c in codes], default=0)},",
         f"    {max([len(c.scalars) for _, c in codes], default=0)},",
-        f"    {max([c.scratch for _, c in codes], default=0)},",
+        f"    {max([c.scratch * c.company.most for _, c in codes], default=0)},",
         "    control,",
         "};",
     ]

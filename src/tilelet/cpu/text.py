@@ -6,12 +6,21 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import PurePath
 
 from tilelet.diag.core import Loc
 
 Dim = int | str
 """An extent or index: a number, or a C expression for one that is known only at run time."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Between two lines of a text; good until something is inserted before it."""
+
+    at: int
+    depth: int
 
 
 class Text:
@@ -25,6 +34,14 @@ class Text:
         """One line; `loc` is the `pl` line it comes from, shown beside it."""
         place = f"  // {place_text(loc)}" if loc is not None and loc.line else ""
         self.lines.append("    " * self._depth + line + place)
+
+    def here(self) -> Place:
+        """The place of the next line, for `insert`."""
+        return Place(len(self.lines), self._depth)
+
+    def insert(self, place: Place, line: str) -> None:
+        """A line at an earlier place."""
+        self.lines.insert(place.at, "    " * place.depth + line)
 
     @contextmanager
     def block(self, head: str = "", loc: Loc | None = None) -> Iterator[None]:

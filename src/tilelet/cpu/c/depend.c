@@ -2,7 +2,13 @@
 
 #include <stdlib.h>
 
-enum { FEW_USES = 8, MANY_USES = 512, MANY_READERS = 32 };
+enum {
+    FEW_USES = 8,
+    MANY_USES = 512,   /* before finished ones are looked for */
+    MANY_READERS = 32,
+    MOST_CELLS = 16,   /* of one box; larger ones are listed apart */
+    CROWDED = 24       /* boxes in a cell that make it worth choosing smaller cells */
+};
 
 static int push(tl_list *list, uint64_t item) {
     if (list->count == list->capacity) {
@@ -56,15 +62,17 @@ static int same(const tl_use *a, const tl_use *b) {
 
 /* A use as a box in a grid whose axes are `steps` (each a multiple of the next, the last 1 byte):
  * start and length on each; 0 if it is no box there. */
-static int as_box(const tl_use *u, const int64_t *steps, int count, int64_t *start, int64_t *length) {
+static int as_box(const tl_use *u, const int64_t *steps, int count, int64_t *start,
+                  int64_t *length) {
     for (int i = 0; i < count; i++) length[i] = 1;
     length[count - 1] = u->itemsize;
-    for (int i = 0; i < u->axes; i++)
-        for (int k = 0; k < count; k++)
-            if (steps[k] == u->step[i]) {
-                if (length[k] != 1 && steps[k] != 1) return 0; /* two axes with one stride */
-                length[k] = u->length[i];
-            }
+    for (int i = 0; i < u->axes; i++) {
+        int k = 0;
+        while (k < count && steps[k] != u->step[i]) k++;
+        if (k == count) return 0;
+        if (length[k] != 1 && steps[k] != 1) return 0; /* two axes with one stride */
+        length[k] = u->length[i];
+    }
     int64_t rest = u->low;
     for (int i = 0; i < count; i++) {
         start[i] = rest / steps[i];
@@ -81,9 +89,20 @@ static int as_box(const tl_use *u, const int64_t *steps, int count, int64_t *sta
     return 1;
 }
 
+static int boxes_meet(const int64_t *a_start, const int64_t *a_length, const int64_t *b_start,
+                      const int64_t *b_length, int axes) {
+    for (int i = 0; i < axes; i++)
+        if (a_start[i] >= b_start[i] + b_length[i] || b_start[i] >= a_start[i] + a_length[i])
+            return 0;
+    return 1;
+}
+
 /* Whether two uses share a byte; true when in doubt. */
-static int meet(const tl_use *a, const tl_use *b) {
+static int meet(const tl_buf *buffer, const tl_use *a, const tl_use *b) {
     if (a->high <= b->low || b->high <= a->low) return 0;
+    if (a->is_box && b->is_box)
+        return boxes_meet(a->box_start, a->box_length, b->box_start, b->box_length,
+                          buffer->grid_axes);
     int64_t steps[2 * TL_RANK + 1];
     int count = 0, i = 0, k = 0;
     while (i < a->axes || k < b->axes) {
@@ -98,11 +117,139 @@ static int meet(const tl_use *a, const tl_use *b) {
     int64_t b_start[2 * TL_RANK + 1], b_length[2 * TL_RANK + 1];
     if (!as_box(a, steps, count, a_start, a_length) || !as_box(b, steps, count, b_start, b_length))
         return 1;
-    for (i = 0; i < count; i++)
-        if (a_start[i] >= b_start[i] + b_length[i] || b_start[i] >= a_start[i] + a_length[i])
-            return 0;
-    return 1;
+    return boxes_meet(a_start, a_length, b_start, b_length, count);
 }
+
+/* --- cells ------------------------------------------------------------------------------------- */
+
+void tl_set_grid(tl_buf *b, const tl_win *w) {
+    tl_use whole;
+    describe(b, w, &whole);
+    b->grid_axes = 0;
+    for (int i = 1; i < whole.axes; i++)
+        if (whole.step[i - 1] % whole.step[i]) return;
+    for (int i = 0; i < whole.axes; i++) b->grid_step[i] = whole.step[i];
+    b->grid_axes = whole.axes;
+    if (!whole.axes || whole.step[whole.axes - 1] != 1) b->grid_step[b->grid_axes++] = 1;
+}
+
+/* The cells that a box touches: first and last on each axis. How many, or 0 if too many. */
+static int cells_of(const tl_buf *b, const tl_use *u, int64_t *first, int64_t *last) {
+    int64_t count = 1;
+    if (!u->is_box) return 0;
+    for (int i = 0; i < b->grid_axes; i++) {
+        first[i] = u->box_start[i] / b->cells.size[i];
+        last[i] = (u->box_start[i] + u->box_length[i] - 1) / b->cells.size[i];
+        count *= last[i] - first[i] + 1;
+        if (count > MOST_CELLS) return 0;
+    }
+    return (int)count;
+}
+
+static uint64_t cell_hash(const int64_t *at, int axes) {
+    uint64_t h = 0;
+    for (int i = 0; i < axes; i++) h = (h ^ (uint64_t)at[i]) * 0x9e3779b97f4a7c15u;
+    return h ^ h >> 32;
+}
+
+/* The next cell of the box from `first` to `last`, as an odometer; 0 after the last one. */
+static int next_cell(int64_t *at, const int64_t *first, const int64_t *last, int axes) {
+    for (int i = axes - 1; i >= 0; i--) {
+        if (at[i]++ < last[i]) return 1;
+        at[i] = first[i];
+    }
+    return 0;
+}
+
+static int add_entry(tl_cells *c, uint64_t cell, uint32_t use) {
+    if (c->entry_count == c->entry_capacity) {
+        uint32_t capacity = c->entry_capacity ? 2 * c->entry_capacity : 64;
+        tl_cell_entry *entries = realloc(c->entries, capacity * sizeof *entries);
+        uint32_t *buckets = realloc(c->buckets, capacity * sizeof *buckets);
+        if (entries) c->entries = entries;
+        if (buckets) c->buckets = buckets;
+        if (!entries || !buckets) return -1;
+        c->entry_capacity = c->bucket_count = capacity;
+        memset(c->buckets, 0, capacity * sizeof *c->buckets);
+        for (uint32_t i = 0; i < c->entry_count; i++) {
+            uint32_t *bucket = &c->buckets[c->entries[i].cell & (capacity - 1)];
+            c->entries[i].next = *bucket;
+            *bucket = i + 1;
+        }
+    }
+    uint32_t *bucket = &c->buckets[cell & (c->bucket_count - 1)];
+    c->entries[c->entry_count] = (tl_cell_entry){.cell = cell, .use = use, .next = *bucket};
+    *bucket = ++c->entry_count;
+    return 0;
+}
+
+static int add_to_cells(tl_buf *b, uint32_t use) {
+    int64_t first[TL_GRID], last[TL_GRID], at[TL_GRID];
+    if (!cells_of(b, &b->uses[use], first, last)) return push(&b->cells.large, use);
+    memcpy(at, first, sizeof at);
+    do {
+        if (add_entry(&b->cells, cell_hash(at, b->grid_axes), use)) return -1;
+    } while (next_cell(at, first, last, b->grid_axes));
+    return 0;
+}
+
+/* All uses into cells of the size of `model`. */
+static int rebuild_cells(tl_buf *b, const tl_use *model) {
+    tl_cells *c = &b->cells;
+    if (model) memcpy(c->size, model->box_length, sizeof c->size);
+    c->crowded_at = b->use_count;
+    c->entry_count = 0;
+    c->large.count = 0;
+    if (c->buckets) memset(c->buckets, 0, c->bucket_count * sizeof *c->buckets);
+    for (uint32_t i = 0; i < b->use_count; i++)
+        if (add_to_cells(b, i)) return -1;
+    return 0;
+}
+
+/* Notes for a new use and another one that they overlap, if they do and it was not known yet. */
+static int compare(tl_buf *b, uint32_t new, uint32_t other) {
+    tl_use *u = &b->uses[other];
+    if (u->seen == b->searches) return 0;
+    u->seen = b->searches;
+    if (!meet(b, u, &b->uses[new])) return 0;
+    return push(&b->uses[new].overlapping, other) || push(&u->overlapping, new) ? -1 : 0;
+}
+
+/* Finds the uses that overlap the new one, the last of all, and puts it in its cells. */
+static int find_overlapping(tl_buf *b, uint32_t new) {
+    int64_t first[TL_GRID], last[TL_GRID], at[TL_GRID];
+    tl_cells *c = &b->cells;
+    b->searches++;
+    b->uses[new].seen = b->searches;
+    if (!new && b->uses[new].is_box) memcpy(c->size, b->uses[new].box_length, sizeof c->size);
+    int is_crowded = 0;
+    if (cells_of(b, &b->uses[new], first, last)) {
+        memcpy(at, first, sizeof at);
+        do {
+            uint64_t cell = cell_hash(at, b->grid_axes);
+            int met = 0;
+            for (uint32_t e = c->bucket_count ? c->buckets[cell & (c->bucket_count - 1)] : 0; e;
+                 e = c->entries[e - 1].next) {
+                if (c->entries[e - 1].cell != cell) continue;
+                if (compare(b, new, c->entries[e - 1].use)) return -1;
+                met++;
+            }
+            is_crowded |= met > CROWDED;
+        } while (next_cell(at, first, last, b->grid_axes));
+        for (uint32_t i = 0; i < c->large.count; i++)
+            if (compare(b, new, (uint32_t)c->large.items[i])) return -1;
+        is_crowded |= c->large.count > CROWDED;
+    } else {
+        for (uint32_t i = 0; i < new; i++)
+            if (compare(b, new, i)) return -1;
+        is_crowded = b->uses[new].is_box && new > CROWDED;
+    }
+    if (is_crowded && b->uses[new].is_box && new >= 2 * c->crowded_at)
+        return rebuild_cells(b, &b->uses[new]);
+    return add_to_cells(b, new);
+}
+
+/* --- finding a use ----------------------------------------------------------------------------- */
 
 static uint32_t hash_of(const tl_use *u) {
     uint64_t h = (uint64_t)u->low * 0x9e3779b97f4a7c15u ^ (uint64_t)u->high;
@@ -153,26 +300,31 @@ static void prune(tl_list *tasks, tl_is_done is_done, void *rt) {
     tasks->count = kept;
 }
 
+static void keep_mapped(tl_list *list, const uint32_t *moved_to) {
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < list->count; i++)
+        if (moved_to[list->items[i]]) list->items[kept++] = moved_to[list->items[i]] - 1;
+    list->count = kept;
+}
+
 /* Drop the uses of which no task is under way. */
 static int drop_finished(tl_buf *b, tl_is_done is_done, void *rt) {
-    uint32_t kept = 0;
+    uint32_t kept = 0, *moved_to = calloc(b->use_count, sizeof *moved_to); /* position + 1 */
+    if (!moved_to) return -1;
     for (uint32_t i = 0; i < b->use_count; i++) {
         tl_use u = b->uses[i];
         prune(&u.readers, is_done, rt);
         if (u.writer && is_done(rt, u.writer)) u.writer = 0;
         b->uses[i] = b->uses[kept]; /* keeps the memory of its lists */
         b->uses[kept] = u;
-        if (u.writer || u.readers.count) kept++;
+        if (u.writer || u.readers.count) moved_to[i] = ++kept;
     }
     for (uint32_t i = kept; i < b->use_count; i++) clear_use(&b->uses[i]);
+    for (uint32_t i = 0; i < kept; i++) keep_mapped(&b->uses[i].overlapping, moved_to);
+    free(moved_to);
     b->use_count = kept;
-    for (uint32_t i = 0; i < kept; i++) b->uses[i].overlapping.count = 0;
-    for (uint32_t i = 0; i < kept; i++)
-        for (uint32_t k = 0; k < i; k++)
-            if (meet(&b->uses[i], &b->uses[k]) &&
-                (push(&b->uses[i].overlapping, k) || push(&b->uses[k].overlapping, i)))
-                return -1;
-    return rebuild_table(b, b->table_size ? b->table_size : 32);
+    b->drop_at = kept > MANY_USES / 2 ? 2 * kept : MANY_USES;
+    return rebuild_cells(b, NULL) || rebuild_table(b, b->table_size ? b->table_size : 32) ? -1 : 0;
 }
 
 static int grow_uses(tl_buf *b) {
@@ -190,8 +342,7 @@ int64_t tl_use_of(tl_buf *b, const tl_win *w, tl_is_done is_done, void *rt) {
     describe(b, w, &u);
     int64_t found = find(b, &u);
     if (found >= 0) return found;
-    if (b->use_count >= MANY_USES && (b->use_count & (b->use_count - 1)) == 0 &&
-        drop_finished(b, is_done, rt))
+    if (b->use_count >= MANY_USES && b->use_count >= b->drop_at && drop_finished(b, is_done, rt))
         return -1;
     if (b->use_count == b->use_capacity && grow_uses(b)) return -1;
     uint32_t at = b->use_count;
@@ -200,11 +351,13 @@ int64_t tl_use_of(tl_buf *b, const tl_win *w, tl_is_done is_done, void *rt) {
     u.overlapping = place->overlapping;
     *place = u;
     clear_use(place);
-    for (uint32_t i = 0; i < at; i++)
-        if (meet(&b->uses[i], place) &&
-            (push(&place->overlapping, i) || push(&b->uses[i].overlapping, at)))
-            return -1;
+    place->is_box = b->grid_axes > 0 && u.high > u.low &&
+                    as_box(place, b->grid_step, b->grid_axes, place->box_start, place->box_length);
     b->use_count++;
+    if (find_overlapping(b, at)) {
+        b->use_count--;
+        return -1;
+    }
     if (b->use_count > FEW_USES) {
         uint32_t size = b->table_size ? b->table_size : 32;
         int fits = 2 * b->use_count <= size && b->use_count > FEW_USES + 1;
@@ -247,7 +400,8 @@ int tl_note(tl_buf *b, uint32_t use, int writes, uint64_t number, tl_is_done is_
 
 void tl_forget_uses(tl_buf *b) {
     for (uint32_t i = 0; i < b->use_count; i++) clear_use(&b->uses[i]);
-    b->use_count = 0;
+    b->use_count = b->drop_at = 0;
+    rebuild_cells(b, NULL); /* of no uses: takes no memory */
 }
 
 void tl_free_uses(tl_buf *b) {
@@ -255,6 +409,9 @@ void tl_free_uses(tl_buf *b) {
         free(b->uses[i].readers.items);
         free(b->uses[i].overlapping.items);
     }
+    free(b->cells.buckets);
+    free(b->cells.entries);
+    free(b->cells.large.items);
     free(b->uses);
     free(b->table);
 }

@@ -31,47 +31,67 @@ TL_INLINE int64_t tl_trips(int64_t start, int64_t stop, int64_t step) {
     return (int64_t)(((uint64_t)start - (uint64_t)stop - 1) / (0 - (uint64_t)step) + 1);
 }
 
-/* Products that continue one accumulator, put off to be run as one: a loop's matmul_acc. */
-enum { TL_BATCH = 64 };
-typedef struct {
-    tl_matmul_args args;
-    int64_t count;
-    const void *a[TL_BATCH], *b[TL_BATCH];
-} tl_batch;
-
-TL_INLINE int tl_is_even(const void *const *p, int64_t n) {
-    for (int64_t i = 2; i < n; i++)
-        if ((const char *)p[i] - (const char *)p[i - 1] != (const char *)p[1] - (const char *)p[0])
-            return 0;
-    return 1;
+/* A copy to memory that is not kept in the caches; `from` is aligned to 64 bytes. */
+static void __attribute__((noinline, unused)) tl_stream(void *to, const void *from, int64_t bytes) {
+#if defined(__AVX__) && __has_builtin(__builtin_ia32_movntps256)
+    int64_t head = (int64_t)(-(uintptr_t)to & 31), at;
+    if (head > bytes) head = bytes;
+    memcpy(to, from, (size_t)head);
+    for (at = head; at + 32 <= bytes; at += 32)
+        __builtin_ia32_movntps256((float *)((char *)to + at),
+                                  tl_load_f32((const float *)((const char *)from + at)));
+    memcpy((char *)to + at, (const char *)from + at, (size_t)(bytes - at));
+    __builtin_ia32_sfence(); /* before anybody is told that it is there */
+#else
+    memcpy(to, from, (size_t)bytes);
+#endif
 }
 
-static void __attribute__((noinline, unused)) tl_batch_flush(tl_batch *q, int64_t a_item,
-                                                             int64_t b_item, void *scratch) {
-    int64_t n = q->count;
-    q->count = 0;
-    if (n == 0) return;
-    q->args.a = q->a[0];
-    q->args.b = q->b[0];
-    if (n == 1) {
-        tl_matmul(&q->args, scratch);
-    } else if (tl_is_even(q->a, n) && tl_is_even(q->b, n)) {
-        int64_t a_step = ((const char *)q->a[1] - (const char *)q->a[0]) / a_item;
-        int64_t b_step = ((const char *)q->b[1] - (const char *)q->b[0]) / b_item;
-        tl_matmul_chain(&q->args, n, a_step, b_step, scratch);
+/* Whether `args` continues the product with one more piece of k, as far from the last piece as that
+ * was from the one before. */
+TL_INLINE int tl_is_next_piece(const tl_product *p, const tl_matmul_args *args, int64_t a_step,
+                               int64_t b_step) {
+    const tl_matmul_args *x = &p->args;
+    return x->lda == args->lda && x->ldb == args->ldb && x->k == args->k && x->m == args->m &&
+           x->n == args->n && (p->pieces == 1 || (a_step == p->a_step && b_step == p->b_step));
+}
+
+static void __attribute__((noinline, unused)) tl_run_product(tl_product *p, tl_ctx *c) {
+    if (p->pieces) tl_matmul_pieces(p, c->matmul);
+    p->pieces = 0;
+}
+
+/* A product that may be put off: all pieces of a loop's matmul_acc are run as one. `is_lasting`:
+ * both operands stay where they are until then. */
+TL_INLINE void tl_add_piece(tl_product *p, const tl_matmul_args *args, int is_lasting, tl_ctx *c) {
+    if (c->phase == TL_FINISH) return;
+    int64_t n = p->pieces - 1;
+    int64_t a_step = (intptr_t)args->a - (intptr_t)p->args.a - n * p->a_step;
+    int64_t b_step = (intptr_t)args->b - (intptr_t)p->args.b - n * p->b_step;
+    if (p->pieces && (!is_lasting || !tl_is_next_piece(p, args, a_step, b_step)))
+        tl_run_product(p, c);
+    if (!p->pieces) {
+        *p = (tl_product){.args = *args, .pieces = 1};
     } else {
-        tl_matmul_gather(&q->args, n, q->a, q->b, scratch);
+        p->a_step = a_step;
+        p->b_step = b_step;
+        p->pieces++;
     }
+    if (!is_lasting) tl_run_product(p, c);
 }
 
-/* `is_lasting`: both operands stay where they are until the batch is run. */
-TL_INLINE void tl_batch_add(tl_batch *q, const tl_matmul_args *args, int is_lasting,
-                            int64_t a_item, int64_t b_item, void *scratch) {
-    if (q->count == TL_BATCH || !is_lasting) tl_batch_flush(q, a_item, b_item, scratch);
-    q->args = *args;
-    q->a[q->count] = args->a;
-    q->b[q->count++] = args->b;
-    if (!is_lasting) tl_batch_flush(q, a_item, b_item, scratch);
+/* Where products that were put off are due. Nothing but products was computed before: a kernel is
+ * entered to collect them, and again to go on once they were run beside those of other tasks.
+ * Not 0: the kernel is to return. */
+TL_INLINE int tl_products_due(tl_ctx *c, tl_product *const *products, int count) {
+    for (int i = 0; i < count; i++) {
+        if (c->phase == TL_COLLECT) c->products[i] = *products[i];
+        else if (c->phase == TL_WHOLE) tl_run_product(products[i], c);
+    }
+    c->product_count = count;
+    int leaves = c->phase == TL_COLLECT;
+    c->phase = TL_WHOLE;
+    return leaves;
 }
 
 #endif

@@ -8,9 +8,11 @@
  * converted to FP32 panels [k][PANEL]; panels; passes of at most MR rows. So B is read once, in runs
  * of a whole group's columns, and converted once for all rows.
  *
- * B usually comes from memory. While one block of KC steps is computed, the next one is prefetched
- * into the L2 cache by the passes, row by row over the full width of the group: in a wide matrix
- * every row is on a page of its own, and finding the page costs more than the line.
+ * B usually comes from memory. While one block of KC steps is computed, the passes prefetch the next
+ * one into the L2 cache, row by row over the full width of the group (in a wide matrix every row is
+ * on a page of its own, and finding the page costs more than the line); and while one strip is
+ * computed they convert the next one, a row every four steps: loads, conversions and stores hide
+ * behind the FMAs.
  *
  * Integers go the same way: sums of 256 products of 8-bit integers are exact in FP32 (255^2 * 256 <
  * 2^24), each block's sum is then added in INT32. A transposed B is not transposed: C^T = B A^T is
@@ -20,15 +22,16 @@
 
 #define W (TL_VEC_BYTES / 4)
 #define KC 256 /* a multiple of CHUNK */
+#define A_PITCH (KC + 16) /* floats; one line more keeps rows in different sets of the L1 cache */
 #define ROW_BLOCK 256
 #define FEW_ROWS 48
 #define PANEL (2 * W)
-#define STRIP 64
+#define STRIP 32 /* columns; a line of BF16 */
 #define PANELS (STRIP / PANEL)
 #define PANEL_PITCH (KC * PANEL + 16) /* floats; one line more keeps panels in different sets */
 #define SLOTS 32 /* cache lines that a pass prefetches in CHUNK steps of k: one every fourth */
 #define CHUNK (4 * SLOTS)
-#define GROUP 1024        /* columns of C that stay in the cache while k runs, at most */
+#define GROUP 512         /* columns of C that stay in the cache while k runs, at most */
 #define FLIPPED_GROUP 192 /* the same where C^T is held in scratch */
 
 /* Rows of one pass by vectors of columns. Accumulators, a row of the panel and one value of A fit
@@ -96,7 +99,7 @@ TL_INLINE vec held(vec v) {
 
 /* One pass: some rows of A times a panel of B, for one block of k. */
 typedef struct {
-    const float *a;     /* [rows][KC] */
+    const float *a;     /* [rows][A_PITCH] */
     const float *panel; /* [kc][PANEL] */
     const float *start; /* NULL: zeros */
     int64_t ld_start;
@@ -108,7 +111,27 @@ typedef struct {
     const char *ahead;
     int64_t ahead_step;
     const int64_t *ahead_lines;
+    struct conversion *next;
 } pass;
+
+/* A strip of BF16 that is being converted to panels. */
+typedef struct conversion {
+    const char *from;
+    int64_t row_bytes;
+    float *to;
+    int rows_left;
+} conversion;
+
+TL_INLINE void convert_row(conversion *x) {
+#pragma GCC unroll 4
+    for (int c = 0; c < STRIP; c += 8)
+        tl_store_f32(x->to + c / PANEL * PANEL_PITCH + c % PANEL,
+                     tl_load_bf16((const uint16_t *)x->from + c));
+    x->from += x->row_bytes;
+    x->to += PANEL;
+    x->rows_left--;
+}
+
 
 /* acc[r][j] += a[r][k] * b[k][j], all in registers. */
 TL_INLINE void step(vec acc[MR1][2], const float *a, const float *b, int rows, int vectors) {
@@ -117,7 +140,7 @@ TL_INLINE void step(vec acc[MR1][2], const float *a, const float *b, int rows, i
     for (int j = 0; j < vectors; j++) row[j] = held(load_vec(b + j * W));
 #pragma GCC unroll 16
     for (int r = 0; r < rows; r++) {
-        vec value = a[r * KC] - (vec){0};
+        vec value = a[r * A_PITCH] - (vec){0};
 #pragma GCC unroll 2
         for (int j = 0; j < vectors; j++) acc[r][j] = fma_vec(value, row[j], acc[r][j]);
     }
@@ -134,13 +157,16 @@ TL_INLINE void run_pass(const pass *p, int rows, int vectors) {
     const float *a = p->a, *b = p->panel;
     const char *ahead = p->ahead;
     int k = p->kc;
+    conversion next = *p->next;
     for (; k >= CHUNK; k -= CHUNK, ahead += p->ahead_step) {
         for (int slot = 0; slot < SLOTS; slot++, a += 4, b += 4 * PANEL) {
 #pragma GCC unroll 4
             for (int i = 0; i < 4; i++) step(acc, a + i, b + i * PANEL, rows, vectors);
             __builtin_prefetch(ahead + p->ahead_lines[slot], 0, 2);
+            if (next.rows_left > 0) convert_row(&next);
         }
     }
+    *p->next = next;
     for (; k > 0; k--, a++, b += PANEL) step(acc, a, b, rows, vectors);
 #pragma GCC unroll 16
     for (int r = 0; r < rows; r++) {
@@ -295,8 +321,8 @@ static void convert_transposed(float *dst, int64_t ld_dst, const char *src, int 
 /* --- blocks ------------------------------------------------------------------------------------ */
 
 typedef struct {
-    float a[ROW_BLOCK * KC];
-    float panels[PANELS * PANEL_PITCH];
+    float a[ROW_BLOCK * A_PITCH];
+    float panels[2][PANELS * PANEL_PITCH];
     float tile[MR1 * PANEL];
     float flipped[ROW_BLOCK * FLIPPED_GROUP];
 } workspace;
@@ -324,24 +350,20 @@ typedef struct {
     int cols, kc;
 } block;
 
-/* Whole strips of BF16, the common case, fully unrolled. */
-static void convert_bf16_strip(float *panels, const char *b, int64_t row_bytes, int kc) {
-    for (int k = 0; k < kc; k++, b += row_bytes, panels += PANEL) {
-#pragma GCC unroll 16
-        for (int c = 0; c < STRIP; c += 8) {
-            float *to = panels + c / PANEL * PANEL_PITCH + c % PANEL;
-            tl_store_f32(to, tl_load_bf16((const uint16_t *)b + c));
-        }
-    }
+/* Whether a strip is converted while the one before it is computed. */
+static int is_converted_ahead(const tl_matmul_args *x, const block *strip) {
+    return x->b_type == TL_BF16 && !x->b_trans && strip->cols == STRIP && strip->kc > 0;
+}
+
+static conversion conversion_of(const tl_matmul_args *x, const block *strip, float *panels) {
+    if (!is_converted_ahead(x, strip)) return (conversion){0};
+    return (conversion){.from = element(x->b, x->b_type, x->ldb, 0, strip->k0, strip->n0),
+                        .row_bytes = x->ldb * 2, .to = panels, .rows_left = strip->kc};
 }
 
 /* The block's part of B as FP32 panels; columns are filled up to whole vectors. */
 static void convert_b(const tl_matmul_args *x, const block *now, float *panels) {
     const char *b = element(x->b, x->b_type, x->ldb, x->b_trans, now->k0, now->n0);
-    if (x->b_type == TL_BF16 && !x->b_trans && now->cols == STRIP) {
-        convert_bf16_strip(panels, b, x->ldb * 2, now->kc);
-        return;
-    }
     for (int c = 0; c < now->cols; c += PANEL, panels += PANEL_PITCH) {
         int cols = (int)smaller(now->cols - c, PANEL), width = (cols + W - 1) / W * W;
         const char *from = at(b, x->b_trans ? c * x->ldb : c, x->b_type);
@@ -353,8 +375,9 @@ static void convert_b(const tl_matmul_args *x, const block *now, float *panels) 
 
 static void convert_a(const tl_matmul_args *x, const block *now, float *to) {
     const char *a = element(x->a, x->a_type, x->lda, x->a_trans, now->m0, now->k0);
-    if (x->a_trans) convert_transposed(to, KC, a, x->a_type, x->lda, now->kc, now->rows, now->kc);
-    else convert_rows(to, KC, a, x->a_type, x->lda, now->rows, now->kc, now->kc);
+    if (x->a_trans)
+        convert_transposed(to, A_PITCH, a, x->a_type, x->lda, now->kc, now->rows, now->kc);
+    else convert_rows(to, A_PITCH, a, x->a_type, x->lda, now->rows, now->kc, now->kc);
 }
 
 /* Rows of B to prefetch, as many at once as SLOTS lines hold. */
@@ -431,8 +454,9 @@ static void run_on_copy(const pass *p, int rows, int vectors, int cols, int inte
     else copy_rows(p->c, p->ldc, tile, PANEL, rows, cols);
 }
 
-/* All passes over one strip whose B is in panels. */
-static void run_strip(const tl_matmul_args *x, const block *now, feed *ahead, workspace *work) {
+/* All passes over one strip whose B is in panels; `next` is converted on the way. */
+static void run_strip(const tl_matmul_args *x, const block *now, const float *panels, feed *ahead,
+                      conversion *next, workspace *work) {
     int integers = is_integer(x), first = now->k0 == 0;
     for (int c = 0; c < now->cols; c += PANEL) {
         int cols = (int)smaller(now->cols - c, PANEL), vectors = (cols + W - 1) / W;
@@ -440,7 +464,8 @@ static void run_strip(const tl_matmul_args *x, const block *now, feed *ahead, wo
         for (int64_t r = 0, left = passes_of(now->rows, vectors); left > 0; left--) {
             int rows = (int)((now->rows - r + left - 1) / left);
             int64_t row = now->m0 + r;
-            pass p = {.a = work->a + r * KC, .panel = work->panels + c / PANEL * PANEL_PITCH,
+            pass p = {.a = work->a + r * A_PITCH, .panel = panels + c / PANEL * PANEL_PITCH,
+                      .next = next,
                       .c = (float *)x->c + row * x->ldc + n0, .ldc = x->ldc, .kc = now->kc};
             feed_pass(ahead, &p);
             p.start = p.c;
@@ -458,16 +483,28 @@ static void run_strip(const tl_matmul_args *x, const block *now, feed *ahead, wo
     }
 }
 
-/* One block of k over one group of columns; `next` is the block that will follow. */
-static void run_group(const tl_matmul_args *x, const block *group, const block *next,
+static block strip_of(const block *group, int at) {
+    block strip = *group;
+    strip.n0 += at;
+    strip.cols = (int)smaller(group->cols - at, STRIP);
+    return strip;
+}
+
+/* One block of k over one group of columns; `after` is the block that will follow. The first strip
+ * is in work->panels[*ready]; in the end that of `after` is. */
+static void run_group(const tl_matmul_args *x, const block *group, const block *after, int *ready,
                       workspace *work) {
-    feed ahead = feed_of(x, next);
+    feed ahead = feed_of(x, after);
     for (int c = 0; c < group->cols; c += STRIP) {
-        block strip = *group;
-        strip.n0 += c;
-        strip.cols = (int)smaller(group->cols - c, STRIP);
-        convert_b(x, &strip, work->panels);
-        run_strip(x, &strip, &ahead, work);
+        int is_last = c + STRIP >= group->cols;
+        block now = strip_of(group, c);
+        block next = is_last ? strip_of(after, 0) : strip_of(group, c + STRIP);
+        float *panels = work->panels[*ready], *others = work->panels[!*ready];
+        conversion rest = conversion_of(x, &next, others);
+        run_strip(x, &now, panels, &ahead, &rest, work);
+        while (rest.rows_left > 0) convert_row(&rest);
+        if (next.kc > 0 && !is_converted_ahead(x, &next)) convert_b(x, &next, others);
+        *ready = !*ready;
     }
     feed_rest(&ahead);
 }
@@ -499,9 +536,12 @@ static void run_blocks(const tl_matmul_args *x, workspace *work) {
         feed cold = feed_of(x, &now);
         feed_rest(&cold);
         convert_a(x, &now, work->a);
+        int ready = 0;
+        block first = strip_of(&now, 0);
+        convert_b(x, &first, work->panels[ready]);
         for (;;) {
             block next = block_after(x, &now);
-            run_group(x, &now, &next, work);
+            run_group(x, &now, &next, &ready, work);
             if (next.kc == 0) break;
             if (next.k0 != now.k0 || next.n0 == 0) convert_a(x, &next, work->a);
             now = next;
@@ -542,35 +582,72 @@ void tl_matmul(const tl_matmul_args *x, void *scratch) {
     else run_blocks(x, scratch);
 }
 
-void tl_matmul_chain(const tl_matmul_args *args, int64_t pieces, int64_t a_step, int64_t b_step,
-                     void *scratch) {
-    tl_matmul_args x = *args;
-    int64_t a_whole = x.a_trans ? x.k * x.lda : x.k, b_whole = x.b_trans ? x.k : x.k * x.ldb;
-    if (a_step == a_whole && b_step == b_whole) {
+void tl_matmul_pieces(const tl_product *product, void *scratch) {
+    tl_matmul_args x = product->args;
+    int64_t a_whole = (x.a_trans ? x.k * x.lda : x.k) * element_size(x.a_type);
+    int64_t b_whole = (x.b_trans ? x.k : x.k * x.ldb) * element_size(x.b_type);
+    int64_t pieces = product->pieces;
+    if (pieces > 1 && product->a_step == a_whole && product->b_step == b_whole) {
         x.k *= pieces;
         pieces = 1;
     }
     if (pieces <= 0) x.k = 0;
     for (int64_t p = 0; p == 0 || p < pieces; p++) {
         tl_matmul(&x, scratch);
-        x.a = at(x.a, a_step, x.a_type);
-        x.b = at(x.b, b_step, x.b_type);
+        x.a = (const char *)x.a + product->a_step;
+        x.b = (const char *)x.b + product->b_step;
         x.start = x.c;
         x.ld_start = x.ldc;
     }
 }
 
-void tl_matmul_gather(const tl_matmul_args *args, int64_t pieces, const void *const *a_pieces,
-                      const void *const *b_pieces, void *scratch) {
-    tl_matmul_args x = *args;
-    if (pieces <= 0) x.k = 0;
-    for (int64_t p = 0; p == 0 || p < pieces; p++) {
-        if (pieces > 0) {
-            x.a = a_pieces[p];
-            x.b = b_pieces[p];
+/* --- several products side by side ------------------------------------------------------------- */
+
+/* Whether q's columns of B follow p's, and everything else is the same. */
+static int is_neighbour(const tl_product *p, const tl_product *q) {
+    const tl_matmul_args *x = &p->args, *y = &q->args;
+    return (const char *)y->b == at(x->b, x->n, x->b_type) && x->a == y->a && x->lda == y->lda &&
+           x->ldb == y->ldb && x->m == y->m && x->k == y->k && x->a_type == y->a_type &&
+           x->b_type == y->b_type && x->a_trans == y->a_trans && !x->b_trans && !y->b_trans &&
+           !x->start == !y->start && p->pieces == q->pieces && p->a_step == q->a_step &&
+           p->b_step == q->b_step;
+}
+
+/* `count` neighbours as one product whose C is `wide`. */
+static void run_wide(const tl_product *products, int64_t count, int64_t columns, float *wide,
+                     void *scratch) {
+    tl_product all = products[0];
+    all.args.c = wide;
+    all.args.n = all.args.ldc = columns;
+    int64_t rows = all.args.m, at_column = 0;
+    if (all.args.start) {
+        for (int64_t i = 0; i < count; i++) {
+            const tl_matmul_args *x = &products[i].args;
+            copy_rows(wide + at_column, columns, x->start, x->ld_start, rows, x->n);
+            at_column += x->n;
         }
-        tl_matmul(&x, scratch);
-        x.start = x.c;
-        x.ld_start = x.ldc;
+        all.args.start = wide;
+        all.args.ld_start = columns;
+    }
+    tl_matmul_pieces(&all, scratch);
+    at_column = 0;
+    for (int64_t i = 0; i < count; i++) {
+        const tl_matmul_args *x = &products[i].args;
+        copy_rows(x->c, x->ldc, wide + at_column, columns, rows, x->n);
+        at_column += x->n;
+    }
+}
+
+void tl_matmul_side_by_side(const tl_product *products, int64_t count, void *wide, void *scratch) {
+    for (int64_t i = 0, n; i < count; i += n) {
+        int64_t columns = products[i].args.n;
+        for (n = 1; i + n < count && products[i].args.m <= TL_WIDE_ROWS; n++) {
+            int64_t more = products[i + n].args.n;
+            if (columns + more > TL_WIDE_COLUMNS) break;
+            if (!is_neighbour(&products[i + n - 1], &products[i + n])) break;
+            columns += more;
+        }
+        if (n == 1) tl_matmul_pieces(&products[i], scratch);
+        else run_wide(products + i, n, columns, wide, scratch);
     }
 }

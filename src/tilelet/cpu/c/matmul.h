@@ -43,14 +43,23 @@ typedef struct {
 /* c = start + a b. */
 void tl_matmul(const tl_matmul_args *args, void *scratch);
 
-/* `pieces` products in one chain, for operands whose k-blocks are not equally spaced rows of one
- * matrix: piece p reads a + p * a_step and b + p * b_step (steps in elements; args->k is the length
- * of one piece). Evenly continuing pieces are run as one product. */
-void tl_matmul_chain(const tl_matmul_args *args, int64_t pieces, int64_t a_step, int64_t b_step,
-                     void *scratch);
+/* A product in pieces of k that continue each other: piece p reads args.a and args.b p times
+ * `a_step` and `b_step` bytes further on; args.k is the length of one piece. */
+typedef struct {
+    tl_matmul_args args;
+    int64_t pieces, a_step, b_step;
+} tl_product;
 
-/* As tl_matmul_chain with each piece at its own address (paged caches). */
-void tl_matmul_gather(const tl_matmul_args *args, int64_t pieces, const void *const *a_pieces,
-                      const void *const *b_pieces, void *scratch);
+/* One product; pieces that continue the same rows and columns evenly are run as one. */
+void tl_matmul_pieces(const tl_product *product, void *scratch);
+
+/* Columns and rows of C that products run together may have, and the bytes they need. */
+#define TL_WIDE_COLUMNS 512
+#define TL_WIDE_ROWS 64
+#define TL_WIDE_BYTES ((size_t)TL_WIDE_COLUMNS * TL_WIDE_ROWS * 4)
+
+/* Several products, each with its own C: where one's columns of B follow those of the one before
+ * it and all else is the same, they are run as one. `wide` is TL_WIDE_BYTES, aligned as scratch. */
+void tl_matmul_side_by_side(const tl_product *products, int64_t count, void *wide, void *scratch);
 
 #endif

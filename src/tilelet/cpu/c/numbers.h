@@ -97,6 +97,12 @@ TL_INLINE uint32_t ts_narrow(uint32_t bits, uint32_t mantissa, uint32_t bias, ui
 }
 
 TL_INLINE ts_bf16 ts_to_bf16(float f, int mode) {
+    if (mode == TL_RINT || mode == TL_ROUND) {
+        /* Rounding up the greatest finite number gives the code of infinity by itself. */
+        uint32_t bits = ts_bits(f), up = mode == TL_RINT ? 0x7fff + (bits >> 16 & 1) : 0x8000;
+        uint32_t nan = (bits >> 16 & 0x8000) | 0x7fc0;
+        return (ts_bf16)((bits & 0x7fffffff) > 0x7f800000 ? nan : (bits + up) >> 16);
+    }
     return (ts_bf16)ts_narrow(ts_bits(f), 7, 127, 0x7f7f, 0x7f80, 0x7fc0, 16, mode);
 }
 TL_INLINE ts_f16 ts_to_f16(float f, int mode) {
@@ -198,7 +204,6 @@ TL_INLINE float ts_relu_f32(float x) { return x <= 0.0f ? 0.0f : x; }
 TL_INLINE float ts_rsqrt_f32(float x) { return (float)(1.0 / __builtin_sqrt((double)x)); }
 TL_INLINE float ts_sqrt_f32(float x) { return __builtin_sqrtf(x); }
 TL_INLINE float ts_abs_f32(float x) { return __builtin_fabsf(x); }
-TL_INLINE float ts_log_f32(float x) { return (float)log((double)x); }
 TL_INLINE float ts_sin_f32(float x) { return (float)sin((double)x); }
 TL_INLINE float ts_cos_f32(float x) { return (float)cos((double)x); }
 TL_INLINE float ts_fmod_f32(float a, float b) { return fmodf(a, b); }
@@ -209,14 +214,12 @@ TL_INLINE float ts_rem_f32(float a, float b) {
     return (r < 0.0f) != (b < 0.0f) ? r + b : r;
 }
 
-/* exp, at most 1 ulp off: x = n ln 2 + r, a polynomial of degree 6 in r, scaled by 2^n in two
- * steps so that subnormal results are rounded only once. */
+/* exp, at most 1 ulp off: x = n ln 2 + r, a polynomial of degree 6 in r, scaled by 2^n. */
 TL_INLINE float ts_exp_f32(float x) {
-    float clamped = x < -104.0f ? -104.0f : x > 89.0f ? 89.0f : x;
-    float shifted = __builtin_fmaf(clamped, 0x1.715476p0f, 0x1.8p23f);
+    float low = -104.0f > x ? -104.0f : x; /* the result is 0 from there on */
+    float shifted = __builtin_fmaf(low, 0x1.715476p0f, 0x1.8p23f); /* its last bits are n */
     float n = shifted - 0x1.8p23f;
-    int32_t exponent = (int32_t)(ts_bits(shifted) - 0x4b400000u);
-    float r = __builtin_fmaf(n, -0x1.62e4p-1f, clamped);
+    float r = __builtin_fmaf(n, -0x1.62e4p-1f, low);
     r = __builtin_fmaf(n, -0x1.7f7d1cp-20f, r);
     float p = 0x1.6850e4p-10f;
     p = __builtin_fmaf(p, r, 0x1.123bccp-7f);
@@ -224,9 +227,39 @@ TL_INLINE float ts_exp_f32(float x) {
     p = __builtin_fmaf(p, r, 0x1.55548ep-3f);
     p = __builtin_fmaf(p, r, 0x1.fffff8p-2f);
     p = __builtin_fmaf(p, r * r, r) + 1.0f;
-    int32_t first = exponent >> 1, second = exponent - first;
-    float result = p * ts_f32((uint32_t)(first + 127) << 23) * ts_f32((uint32_t)(second + 127) << 23);
+    /* 2^n goes straight into the exponent. Small results are made 2^64 times too large first, so
+     * that they are rounded only once, by the product that makes them subnormal. */
+    uint32_t small = x < -86.0f ? 0xffffffffu : 0u;
+    float scaled = ts_f32(ts_bits(p) + (ts_bits(shifted) << 23) + (small & 64u << 23));
+    float result = scaled * ts_f32((small & 0x1f800000u) | (~small & 0x3f800000u));
+    result = x > 0x1.62e42ep6f ? __builtin_inff() : result;
     return x != x ? x : result;
+}
+
+/* log, at most 1 ulp off: x = 2^e m with m in [sqrt(1/2), sqrt(2)), log m by a polynomial in double
+ * whose error is 2^-38 of the result. */
+TL_INLINE float ts_log_f32(float x) {
+    int tiny = x < 0x1p-126f;
+    int32_t bits = (int32_t)ts_bits(tiny ? x * 0x1p24f : x);
+    int32_t exponent = (bits - 0x3f3504f3) >> 23;
+    double f = (double)ts_f32((uint32_t)(bits - (int32_t)((uint32_t)exponent << 23))) - 1.0;
+    double p = f * -0x1.827a940e44864p-5 + 0x1.7450fbf77bc18p-4;
+    p = p * f - 0x1.7eaf366ddb3dfp-4;
+    p = p * f + 0x1.72df5f43a0b36p-4;
+    p = p * f - 0x1.94a481a90569fp-4;
+    p = p * f + 0x1.c6c74537edb73p-4;
+    p = p * f - 0x1.0022d10053211p-3;
+    p = p * f + 0x1.2495b3ff17576p-3;
+    p = p * f - 0x1.555468681e9b4p-3;
+    p = p * f + 0x1.999982ba66962p-3;
+    p = p * f - 0x1.0000015fdf390p-2;
+    p = p * f + 0x1.5555556e75120p-2;
+    p = p * f - 0x1.fffffffecae59p-2;
+    p = p * f + 0x1.fffffffffbcb0p-1;
+    float result = (float)((double)(exponent - (tiny ? 24 : 0)) * 0x1.62e42fefa39efp-1 + p * f);
+    result = x == __builtin_inff() ? x : result;
+    result = x == 0.0f ? -__builtin_inff() : result;
+    return x >= 0.0f ? result : __builtin_nanf("");
 }
 
 /* Integer division truncates, and gives 0 for a zero divisor; the lowest number / -1 wraps. */

@@ -5,28 +5,53 @@
 
 #include "numbers.h"
 
-typedef float ts_lanes __attribute__((vector_size(32), aligned(4), may_alias));
-
 #define TL_FOLD_ROW(name, OP)                                                            \
-    TL_INLINE float ts_row_##name##_f32(const float *x, int64_t n) {                     \
+    static float __attribute__((noinline, unused)) ts_short_##name(const float *x, int64_t n) { \
         float lane[8];                                                                   \
-        int64_t lanes = n < 8 ? n : 8, k = 8;                                            \
-        if (n >= 8) {                                                                    \
-            ts_lanes folded = *(const ts_lanes *)x;                                      \
-            for (; k + 8 <= n; k += 8) folded = folded OP *(const ts_lanes *)(x + k);    \
-            memcpy(lane, &folded, 32);                                                   \
-            for (int64_t j = 0; k + j < n; j++) lane[j] = lane[j] OP x[k + j];           \
-        } else {                                                                         \
-            for (int64_t j = 0; j < n; j++) lane[j] = x[j];                              \
-        }                                                                                \
+        int64_t lanes = n;                                                               \
+        for (int64_t j = 0; j < n; j++) lane[j] = x[j];                                  \
         for (int64_t width = 4; width >= 1; width /= 2) {                                \
             for (int64_t j = 0; j + width < lanes; j++) lane[j] = lane[j] OP lane[j + width]; \
             lanes = lanes < width ? lanes : width;                                       \
         }                                                                                \
         return lane[0];                                                                  \
+    }                                                                                    \
+    TL_INLINE float ts_row_##name##_f32(const float *x, int64_t n) {                     \
+        if (n < 8) return ts_short_##name(x, n);                                         \
+        int64_t k = 8;                                                                   \
+        tl_f32x8 folded = tl_load_f32(x);                                                \
+        for (; k + 8 <= n; k += 8) folded = folded OP tl_load_f32(x + k);                \
+        float t[8];                                                                      \
+        tl_store_f32(t, folded);                                                         \
+        for (int j = 0; j < n - k; j++) t[j] = t[j] OP x[k + j];                         \
+        return ((t[0] OP t[4]) OP (t[2] OP t[6])) OP ((t[1] OP t[5]) OP (t[3] OP t[7])); \
     }
 TL_FOLD_ROW(sum, +)
 TL_FOLD_ROW(prod, *)
+
+/* The same for a row that is computed piece by piece, each but the last a multiple of eight. */
+typedef struct {
+    tl_f32x8 lanes;
+    int64_t count;
+} ts_fold;
+
+#define TL_FOLD_PIECES(name, OP)                                                         \
+    TL_INLINE void ts_fold_##name##_f32(ts_fold *f, const float *x, int64_t n) {         \
+        tl_f32x8 lanes = f->lanes;                                                       \
+        int64_t k = 0;                                                                   \
+        if (f->count == 0 && n >= 8) lanes = tl_load_f32(x), k = 8;                      \
+        for (; k + 8 <= n; k += 8) lanes = lanes OP tl_load_f32(x + k);                  \
+        for (int j = 0; j < n - k; j++) lanes[j] = lanes[j] OP x[k + j];                 \
+        f->lanes = lanes;                                                                \
+        f->count += n;                                                                   \
+    }                                                                                    \
+    TL_INLINE float ts_folded_##name##_f32(const ts_fold *f, const float *first) {       \
+        tl_f32x8 t = f->lanes;                                                           \
+        if (f->count < 8) return ts_short_##name(first, f->count);                       \
+        return ((t[0] OP t[4]) OP (t[2] OP t[6])) OP ((t[1] OP t[5]) OP (t[3] OP t[7])); \
+    }
+TL_FOLD_PIECES(sum, +)
+TL_FOLD_PIECES(prod, *)
 
 /* Signed integers in the order of the floats, -0 below +0. NaN is looked for on its own. */
 TL_INLINE int32_t ts_ordered(float x) {

@@ -1,70 +1,16 @@
-/* The task runtime. One lock guards the ready queue and the edges between tasks; dependencies are
- * worked out by the control thread alone (depend.c). Threads: the caller's, which runs the control
- * program and helps with tasks whenever it has to wait, and `threads - 1` workers. */
-#include "rt.h"
-
-#include <pthread.h>
+/* The task runtime. Threads: the caller's, which runs the control program and helps with tasks
+ * whenever it has to wait, and `threads - 1` workers. */
 #include <stdlib.h>
 
-#include "depend.h"
-#include "matmul.h"
+#include "state.h"
 
 enum {
-    UNDER_WAY = 1024,      /* tasks submitted and not done, at most; a power of two */
-    SPINS = 2000,          /* looks at the queue before a thread goes to sleep */
-    POOLED_BYTES = 64 << 20, /* dead temporaries kept for reuse */
-    SIZE_CLASSES = 256
-};
-#define NEVER UINT64_MAX
-#define ALIGNMENT 64
-
-typedef struct edge {
-    tl_task *to;
-    struct edge *next;
-} edge;
-
-struct tl_task {
-    uint64_t number; /* from 1 */
-    const tl_kernel *kernel; /* NULL: a join */
-    int64_t blocks;
-    int32_t pending; /* tasks it waits for */
-    int32_t is_done; /* atomic */
-    uint64_t mark;   /* the task that last looked at this one for a dependency */
-    edge *successors;
-    tl_win *windows;
-    tl_word *scalars;
-};
-
-struct tl_rt {
-    const tl_program *program;
-    const tl_run_args *args;
-    pthread_mutex_t lock;
-    pthread_cond_t work, progress;
-    int32_t sleepers, control_sleeps; /* waiting for `work`, for `progress` */
-    int32_t closing;                  /* no more tasks will come */
-    tl_task *tasks;                   /* UNDER_WAY of them, used in a ring */
-    uint64_t submitted;               /* tasks so far; control thread only */
-    uint64_t finished;                /* atomic */
-    tl_task **ready;                  /* a ring of UNDER_WAY */
-    uint64_t ready_head, ready_tail;  /* tail: atomic for those who spin */
-    edge *free_edges;
-    void *edge_blocks;                /* all memory of edges, chained */
-    tl_task **found;                  /* predecessors of the task being submitted */
-    uint32_t found_count;
-    tl_win *touched;                  /* what it touches of its arguments */
-    uint64_t stop_at; /* atomic: the first task known to have failed; later ones do not run */
-    tl_fault fault;   /* its fault */
-    uint64_t random;
-    tl_buf *pool[SIZE_CLASSES];       /* dead temporaries by size class */
-    tl_buf *empty;                    /* those whose memory was given back */
-    tl_buf *all;                      /* every temporary ever made, chained by `older` */
-    int64_t pooled_bytes, live_bytes;
+    FAR_BYTES = 64 << 20,
+    SPINS = 2000,    /* looks at the ready tasks before a thread goes to sleep */
+    MOST_TOGETHER = 8
 };
 
 /* --- small things ------------------------------------------------------------------------------ */
-
-#define LOAD(x) __atomic_load_n(&(x), __ATOMIC_ACQUIRE)
-#define STORE(x, v) __atomic_store_n(&(x), (v), __ATOMIC_RELEASE)
 
 static tl_task *task_of(tl_rt *rt, uint64_t number) {
     return &rt->tasks[number & (UNDER_WAY - 1)];
@@ -75,176 +21,9 @@ static int is_done(void *runtime, uint64_t number) {
     return t->number != number || LOAD(t->is_done);
 }
 
-static int cancelled(const tl_rt *rt) { return *rt->args->cancel != 0; }
-
 int tl_stopping(const tl_rt *rt) { return LOAD(rt->stop_at) != NEVER || cancelled(rt); }
 
-static uint64_t next_random(tl_rt *rt) {
-    rt->random ^= rt->random << 13;
-    rt->random ^= rt->random >> 7;
-    rt->random ^= rt->random << 17;
-    return rt->random;
-}
-
-/* --- memory ------------------------------------------------------------------------------------ */
-
-/* Eight classes for each power of two. */
-static int size_class(int64_t bytes) {
-    if (bytes <= 512) return 0;
-    int log = 63 - __builtin_clzll((uint64_t)(bytes - 1));
-    return (log - 9) * 8 + (int)((bytes - 1) >> (log - 3) & 7) + 1;
-}
-
-static int64_t class_bytes(int class) {
-    if (class == 0) return 512;
-    int log = (class - 1) / 8 + 9, part = (class - 1) % 8;
-    return ((int64_t)(part + 9)) << (log - 3);
-}
-
-
-/* With the lock held: a buffer nobody refers to any more. */
-static void to_pool(tl_rt *rt, tl_buf *b) {
-    int64_t bytes = class_bytes(size_class(b->bytes));
-    rt->live_bytes -= bytes;
-    tl_forget_uses(b);
-    tl_buf **list = &rt->pool[size_class(b->bytes)];
-    if (rt->pooled_bytes + bytes > POOLED_BYTES) {
-        free(b->base);
-        b->base = NULL;
-        list = &rt->empty;
-    } else {
-        rt->pooled_bytes += bytes;
-    }
-    b->next = *list;
-    *list = b;
-}
-
-static void drop_reference(tl_rt *rt, tl_buf *b, int locked) {
-    if (!b || !b->is_temporary || __atomic_sub_fetch(&b->references, 1, __ATOMIC_ACQ_REL)) return;
-    if (!locked) pthread_mutex_lock(&rt->lock);
-    to_pool(rt, b);
-    if (!locked) pthread_mutex_unlock(&rt->lock);
-}
-
-static void add_reference(tl_buf *b) {
-    if (b && b->is_temporary) __atomic_add_fetch(&b->references, 1, __ATOMIC_RELAXED);
-}
-
-void tl_retain(const tl_win *w) { add_reference(w->buf); }
-void tl_release(tl_ctx *c, const tl_win *w) { drop_reference(c->rt, w->buf, 0); }
-
-void tl_assign(tl_ctx *c, tl_win *variable, const tl_win *w) {
-    tl_buf *old = variable->buf;
-    add_reference(w->buf);
-    if (variable != w) *variable = *w;
-    drop_reference(c->rt, old, 0);
-}
-
-static tl_buf *from_pool(tl_rt *rt, int class) {
-    pthread_mutex_lock(&rt->lock);
-    tl_buf *b = rt->pool[class];
-    if (b) {
-        rt->pool[class] = b->next;
-        rt->pooled_bytes -= class_bytes(class);
-        rt->live_bytes += class_bytes(class);
-    }
-    pthread_mutex_unlock(&rt->lock);
-    return b;
-}
-
-static tl_buf *new_buffer(tl_rt *rt, int class) {
-    void *memory;
-    if (posix_memalign(&memory, ALIGNMENT, (size_t)class_bytes(class))) return NULL;
-    pthread_mutex_lock(&rt->lock);
-    tl_buf *b = rt->empty;
-    if (b) {
-        rt->empty = b->next;
-    } else if ((b = calloc(1, sizeof *b))) {
-        b->is_temporary = 1;
-        b->older = rt->all;
-        rt->all = b;
-    }
-    if (b) rt->live_bytes += class_bytes(class);
-    pthread_mutex_unlock(&rt->lock);
-    if (b) b->base = memory;
-    else free(memory);
-    return b;
-}
-
-static int help(tl_ctx *c);
-static void wait_for_progress(tl_ctx *c, uint64_t finished_before);
-
-int tl_create(tl_ctx *c, int site, tl_win *out, const int64_t *shape, int rank, int itemsize,
-              uint64_t pattern) {
-    tl_rt *rt = c->rt;
-    int64_t bytes = itemsize;
-    for (int i = 0; i < rank; i++) {
-        if (shape[i] < 1) {
-            tl_fail(c, TL_EXTENT, site, rank, i, 0, 0);
-            memcpy(&c->fault.n[2], shape, (size_t)rank * sizeof *shape);
-            return TL_EXTENT;
-        }
-        if (__builtin_mul_overflow(bytes, shape[i], &bytes)) bytes = INT64_MAX;
-    }
-    tl_buf *b = NULL;
-    if (bytes < INT64_MAX / 4) {
-        int class = size_class(bytes);
-        int64_t needed = class_bytes(class);
-        /* Tasks under way may be all that keeps memory in use. */
-        for (;;) {
-            uint64_t finished = LOAD(rt->finished);
-            if (LOAD(rt->live_bytes) + needed <= rt->args->memory || finished == rt->submitted)
-                break;
-            if (tl_stopping(rt)) return TL_STOPPED;
-            if (!help(c)) wait_for_progress(c, finished);
-        }
-        if (LOAD(rt->live_bytes) + needed <= rt->args->memory && class < SIZE_CLASSES) {
-            b = from_pool(rt, class);
-            if (!b) b = new_buffer(rt, class);
-        }
-    }
-    if (!b)
-        return tl_fail(c, TL_MEMORY, site, bytes, rt->args->memory - LOAD(rt->live_bytes), 0, 0);
-    b->bytes = bytes;
-    b->references = 1;
-    b->name = site;
-    tl_fill(b->base, bytes, pattern);
-    out->data = b->base;
-    out->buf = b;
-    out->rank = rank;
-    out->itemsize = itemsize;
-    int64_t step = 1;
-    for (int i = rank - 1; i >= 0; i--) {
-        out->shape[i] = out->valid[i] = out->reach[i] = shape[i];
-        out->stride[i] = step;
-        step *= shape[i];
-    }
-    return TL_OK;
-}
-
 /* --- running tasks ----------------------------------------------------------------------------- */
-
-static void push_ready(tl_rt *rt, tl_task *t) {
-    rt->ready[rt->ready_tail & (UNDER_WAY - 1)] = t;
-    STORE(rt->ready_tail, rt->ready_tail + 1);
-    if (rt->sleepers) pthread_cond_signal(&rt->work);
-    if (rt->control_sleeps) pthread_cond_signal(&rt->progress);
-}
-
-static tl_task *pop_ready(tl_rt *rt) {
-    if (rt->ready_head == rt->ready_tail) return NULL;
-    if (rt->args->seed >= 0) {
-        uint64_t waiting = rt->ready_tail - rt->ready_head;
-        uint64_t chosen = (rt->ready_head + next_random(rt) % waiting) & (UNDER_WAY - 1);
-        uint64_t first = rt->ready_head & (UNDER_WAY - 1);
-        tl_task *t = rt->ready[chosen];
-        rt->ready[chosen] = rt->ready[first];
-        rt->ready[first] = t;
-    }
-    tl_task *t = rt->ready[rt->ready_head & (UNDER_WAY - 1)];
-    STORE(rt->ready_head, rt->ready_head + 1);
-    return t;
-}
 
 /* With the lock held. Of several failures the earliest in program order is the one that counts,
  * because it is the one that would have come first without threads. */
@@ -256,28 +35,61 @@ static void note_fault(tl_rt *rt, const tl_fault *fault, uint64_t number) {
     }
 }
 
-static int run_task(tl_ctx *c, tl_task *t) {
-    tl_rt *rt = c->rt;
-    if (!t->kernel) return 0;
+/* Whether a task is not to run any more. */
+static int is_called_off(const tl_ctx *c, const tl_task *t) {
+    return cancelled(c->rt) || t->number > LOAD(c->rt->stop_at);
+}
+
+static int enter(tl_ctx *c, const tl_task *t, int phase) {
+    if (!t->kernel || is_called_off(c, t)) return 0;
+    c->phase = phase;
+    c->block = t->block;
     c->blocks = t->blocks;
-    for (c->block = 0; c->block < t->blocks; c->block++) {
-        if (cancelled(rt) || t->number > LOAD(rt->stop_at)) return 0;
-        int kind = t->kernel->run(c, t->windows, t->scalars);
-        if (kind == TL_STOPPED) return 0;
-        if (kind) return kind;
+    int kind = t->kernel->run(c, t->windows, t->scalars);
+    return kind == TL_STOPPED ? 0 : kind;
+}
+
+typedef struct {
+    int kind;
+    tl_fault fault;
+} outcome;
+
+static void note(outcome *o, int kind, const tl_ctx *c) {
+    o->kind = kind;
+    if (kind) o->fault = c->fault;
+}
+
+/* Tasks of one kernel: each up to its products; all products side by side; each to its end. */
+static void run_together(tl_ctx *c, tl_task *const *tasks, int count, outcome *outcomes) {
+    tl_product products[TL_PRODUCTS][MOST_TOGETHER];
+    int64_t counts[TL_PRODUCTS] = {0}, room = tasks[0]->kernel->scratch_bytes;
+    char *scratch = c->scratch;
+    int goes_on[MOST_TOGETHER];
+    for (int i = 0; i < count; i++) {
+        c->scratch = scratch + i * room;
+        c->product_count = 0;
+        note(&outcomes[i], enter(c, tasks[i], TL_COLLECT), c);
+        goes_on[i] = c->product_count > 0 && !outcomes[i].kind;
+        for (int p = 0; goes_on[i] && p < c->product_count; p++)
+            if (c->products[p].pieces) products[p][counts[p]++] = c->products[p];
     }
-    return 0;
+    for (int p = 0; p < TL_PRODUCTS; p++)
+        tl_matmul_side_by_side(products[p], counts[p], c->wide, c->matmul);
+    for (int i = 0; i < count; i++) {
+        c->scratch = scratch + i * room;
+        if (goes_on[i]) note(&outcomes[i], enter(c, tasks[i], TL_FINISH), c);
+    }
+    c->scratch = scratch;
 }
 
 /* With the lock held. */
-static void finish(tl_ctx *c, tl_task *t, int kind) {
-    tl_rt *rt = c->rt;
-    if (kind) note_fault(rt, &c->fault, t->number);
+static void finish(tl_rt *rt, tl_task *t, const outcome *o) {
+    if (o->kind) note_fault(rt, &o->fault, t->number);
     if (t->kernel)
-        for (int i = 0; i < t->kernel->windows; i++) drop_reference(rt, t->windows[i].buf, 1);
+        for (int i = 0; i < t->kernel->windows; i++) tl_drop_reference(rt, t->windows[i].buf, 1);
     for (edge *e = t->successors; e;) {
         edge *next = e->next;
-        if (--e->to->pending == 0) push_ready(rt, e->to);
+        if (--e->to->pending == 0) tl_push_ready(rt, e->to);
         e->next = rt->free_edges;
         rt->free_edges = e;
         e = next;
@@ -288,23 +100,28 @@ static void finish(tl_ctx *c, tl_task *t, int kind) {
     if (rt->control_sleeps) pthread_cond_signal(&rt->progress);
 }
 
-static void work(tl_ctx *c, tl_task *t) {
-    int kind = run_task(c, t);
-    pthread_mutex_lock(&c->rt->lock);
-    finish(c, t, kind);
+/* Takes tasks and runs them; with the lock held, which is let go meanwhile. 0 if none is ready. */
+static int work(tl_ctx *c) {
+    tl_rt *rt = c->rt;
+    tl_task *tasks[MOST_TOGETHER];
+    outcome outcomes[MOST_TOGETHER];
+    int count = tl_take_ready(rt, tasks, MOST_TOGETHER);
+    if (!count) return 0;
+    pthread_mutex_unlock(&rt->lock);
+    if (count == 1) note(&outcomes[0], enter(c, tasks[0], TL_WHOLE), c);
+    else run_together(c, tasks, count, outcomes);
+    pthread_mutex_lock(&rt->lock);
+    for (int i = 0; i < count; i++) finish(rt, tasks[i], &outcomes[i]);
+    return 1;
 }
 
-/* The control thread runs one task, if one is ready. */
-static int help(tl_ctx *c) {
+int tl_help(tl_ctx *c) {
     tl_rt *rt = c->rt;
-    if (LOAD(rt->ready_tail) == LOAD(rt->ready_head)) return 0;
+    if (LOAD(rt->ready.count) == 0) return 0;
     pthread_mutex_lock(&rt->lock);
-    tl_task *t = pop_ready(rt);
+    int has_worked = work(c);
     pthread_mutex_unlock(&rt->lock);
-    if (!t) return 0;
-    work(c, t);
-    pthread_mutex_unlock(&rt->lock);
-    return 1;
+    return has_worked;
 }
 
 static void relax(void) {
@@ -315,16 +132,14 @@ static void relax(void) {
 #endif
 }
 
-/* Until another task is done, or one is ready. */
-static void wait_for_progress(tl_ctx *c, uint64_t finished_before) {
+void tl_wait_for_progress(tl_ctx *c, uint64_t finished_before) {
     tl_rt *rt = c->rt;
     for (int i = 0; i < SPINS; i++) {
-        if (LOAD(rt->finished) != finished_before) return;
-        if (LOAD(rt->ready_tail) != LOAD(rt->ready_head)) return;
+        if (LOAD(rt->finished) != finished_before || LOAD(rt->ready.count) != 0) return;
         relax();
     }
     pthread_mutex_lock(&rt->lock);
-    while (rt->finished == finished_before && rt->ready_head == rt->ready_tail) {
+    while (rt->finished == finished_before && rt->ready.count == 0) {
         rt->control_sleeps = 1;
         pthread_cond_wait(&rt->progress, &rt->lock);
     }
@@ -337,17 +152,12 @@ static void *worker(void *context) {
     tl_rt *rt = c->rt;
     pthread_mutex_lock(&rt->lock);
     for (;;) {
-        tl_task *t = pop_ready(rt);
-        if (t) {
-            pthread_mutex_unlock(&rt->lock);
-            work(c, t);
-            continue;
-        }
+        if (work(c)) continue;
         if (rt->closing) break;
         pthread_mutex_unlock(&rt->lock);
-        for (int i = 0; i < SPINS && LOAD(rt->ready_tail) == LOAD(rt->ready_head); i++) relax();
+        for (int i = 0; i < SPINS && LOAD(rt->ready.count) == 0; i++) relax();
         pthread_mutex_lock(&rt->lock);
-        if (rt->ready_head == rt->ready_tail && !rt->closing) {
+        if (rt->ready.count == 0 && !rt->closing) {
             rt->sleepers++;
             pthread_cond_wait(&rt->work, &rt->lock);
             rt->sleepers--;
@@ -364,7 +174,7 @@ static int wait_task(tl_ctx *c, uint64_t number) {
     for (;;) {
         uint64_t finished = LOAD(rt->finished);
         if (is_done(rt, number)) return TL_OK;
-        if (!help(c)) wait_for_progress(c, finished);
+        if (!tl_help(c)) tl_wait_for_progress(c, finished);
     }
 }
 
@@ -376,8 +186,10 @@ static tl_task *next_task(tl_ctx *c) {
     t->number = ++rt->submitted;
     t->is_done = 0;
     t->pending = 0;
+    t->block = 0;
     t->blocks = 1;
     t->kernel = NULL;
+    t->b = NULL;
     rt->found_count = 0;
     return t;
 }
@@ -389,6 +201,8 @@ tl_task *tl_begin(tl_ctx *c, int32_t kernel) {
     c->rt->args->counts[kernel]++;
     return t;
 }
+
+int tl_is_far(const tl_win *w) { return w->buf && w->buf->bytes >= FAR_BYTES; }
 
 tl_win *tl_task_windows(tl_task *t) { return t->windows; }
 tl_word *tl_task_scalars(tl_task *t) { return t->scalars; }
@@ -435,15 +249,17 @@ static int64_t launch(tl_ctx *c, tl_task *t) {
             continue;
         }
         e->to = t;
-        e->next = before->successors;
-        before->successors = e;
+        e->next = NULL;
+        if (before->successors) before->last_successor->next = e;
+        else before->successors = e;
+        before->last_successor = e;
         t->pending++;
     }
     int64_t id = (int64_t)t->number - 1;
-    if (t->pending == 0) push_ready(rt, t);
-    int helps = rt->args->seed >= 0 && next_random(rt) % 4 == 0;
+    if (t->pending == 0) tl_push_ready(rt, t);
+    int helps = rt->args->seed >= 0 && tl_random(rt) % 4 == 0;
     pthread_mutex_unlock(&rt->lock);
-    if (helps) help(c);
+    if (helps) tl_help(c);
     return id;
 }
 
@@ -452,33 +268,72 @@ static void depend_on(tl_rt *rt, const int64_t *deps, int64_t count) {
         if (deps[i] >= 0 && (uint64_t)deps[i] + 1 < rt->submitted) found(rt, (uint64_t)deps[i] + 1);
 }
 
-int64_t tl_submit(tl_ctx *c, tl_task *t, int64_t blocks, const int64_t *deps, int64_t dep_count) {
+/* What the task touches of its arguments: whom it has to wait for. */
+static void find_dependencies(tl_ctx *c, tl_task *t) {
     tl_rt *rt = c->rt;
-    t->blocks = blocks;
-    depend_on(rt, deps, dep_count);
+    const tl_kernel *kernel = t->kernel;
     int out_of_memory = 0;
     const tl_win *touched = t->windows;
-    if (t->kernel->footprint) {
-        memcpy(rt->touched, t->windows, (size_t)t->kernel->windows * sizeof *rt->touched);
-        t->kernel->footprint(t->scalars, rt->touched);
+    if (kernel->footprint) {
+        memcpy(rt->touched, t->windows, (size_t)kernel->windows * sizeof *rt->touched);
+        kernel->footprint(t->scalars, t->block, rt->touched);
         touched = rt->touched;
     }
-    for (int i = 0; i < t->kernel->windows; i++) {
+    for (int i = 0; i < kernel->windows; i++) {
         tl_buf *b = t->windows[i].buf;
-        add_reference(b);
+        tl_add_reference(b);
         if (b->is_readonly) continue;
         int64_t use = tl_use_of(b, &touched[i], is_done, rt);
         if (use < 0) {
             out_of_memory = 1;
             continue;
         }
-        int writes = t->kernel->directions[i] != 'r';
+        int writes = kernel->directions[i] != 'r';
         tl_depend(b, (uint32_t)use, writes, found, rt);
         out_of_memory |= tl_note(b, (uint32_t)use, writes, t->number, is_done, rt);
+    }
+    if (kernel->together > 1) {
+        t->a = touched[kernel->a_window].data;
+        t->b = touched[kernel->b_window].data;
     }
     if (out_of_memory) /* what it waits for could not be written down: wait for everything */
         for (uint64_t n = t->number > UNDER_WAY ? t->number - UNDER_WAY + 1 : 1; n < t->number; n++)
             wait_task(c, n);
+}
+
+/* Every block is a task of its own: those that touch the same memory wait for each other in turn.
+ * The id is that of a join of them all. */
+static int64_t submit_blocks(tl_ctx *c, tl_task *t, int64_t blocks, const int64_t *deps,
+                             int64_t dep_count) {
+    tl_rt *rt = c->rt;
+    const tl_kernel *kernel = t->kernel;
+    uint64_t first = t->number;
+    memcpy(rt->of_blocks, t->windows, (size_t)kernel->windows * sizeof *t->windows);
+    memcpy(rt->of_blocks_scalars, t->scalars, (size_t)kernel->scalars * sizeof *t->scalars);
+    for (int64_t block = 0; block < blocks; block++) {
+        if (block > 0) {
+            t = next_task(c);
+            if (!t) return -1;
+            t->kernel = kernel;
+            memcpy(t->windows, rt->of_blocks, (size_t)kernel->windows * sizeof *t->windows);
+            memcpy(t->scalars, rt->of_blocks_scalars, (size_t)kernel->scalars * sizeof *t->scalars);
+        }
+        t->block = block;
+        t->blocks = blocks;
+        depend_on(rt, deps, dep_count);
+        find_dependencies(c, t);
+        launch(c, t);
+    }
+    t = next_task(c);
+    if (!t) return -1;
+    for (uint64_t n = first; n < t->number; n++) found(rt, n);
+    return launch(c, t);
+}
+
+int64_t tl_submit(tl_ctx *c, tl_task *t, int64_t blocks, const int64_t *deps, int64_t dep_count) {
+    if (blocks > 1) return submit_blocks(c, t, blocks, deps, dep_count);
+    depend_on(c->rt, deps, dep_count);
+    find_dependencies(c, t);
     return launch(c, t);
 }
 
@@ -525,14 +380,16 @@ static int prepare_context(tl_ctx *c, tl_rt *rt) {
     c->rt = rt;
     c->blocks = 1;
     c->cancel = rt->args->cancel;
-    size_t scratch = ((size_t)rt->program->scratch_bytes + 2 * ALIGNMENT) & ~(size_t)(ALIGNMENT - 1);
+    size_t scratch = ((size_t)rt->program->scratch_bytes + 2 * ALIGNMENT) / ALIGNMENT * ALIGNMENT;
     return posix_memalign((void **)&c->scratch, ALIGNMENT, scratch) ||
-           posix_memalign(&c->matmul, ALIGNMENT, TL_MATMUL_SCRATCH_BYTES);
+           posix_memalign(&c->matmul, ALIGNMENT, TL_MATMUL_SCRATCH_BYTES) ||
+           posix_memalign(&c->wide, ALIGNMENT, TL_WIDE_BYTES);
 }
 
 static void free_context(tl_ctx *c) {
     free(c->scratch);
     free(c->matmul);
+    free(c->wide);
 }
 
 static int prepare(tl_rt *rt, const tl_program *program, const tl_run_args *args) {
@@ -544,12 +401,15 @@ static int prepare(tl_rt *rt, const tl_program *program, const tl_run_args *args
     pthread_cond_init(&rt->work, NULL);
     pthread_cond_init(&rt->progress, NULL);
     rt->tasks = calloc(UNDER_WAY, sizeof *rt->tasks);
-    rt->ready = calloc(UNDER_WAY, sizeof *rt->ready);
     rt->found = calloc(UNDER_WAY, sizeof *rt->found);
     rt->touched = calloc((size_t)program->max_windows + 1, sizeof *rt->touched);
+    rt->of_blocks = calloc((size_t)program->max_windows + 1, sizeof *rt->of_blocks);
+    rt->of_blocks_scalars = calloc((size_t)program->max_scalars + 1, sizeof *rt->of_blocks_scalars);
     tl_win *windows = calloc((size_t)UNDER_WAY * (size_t)program->max_windows + 1, sizeof *windows);
-    tl_word *scalars = calloc((size_t)UNDER_WAY * (size_t)program->max_scalars + 1, sizeof *scalars);
-    if (!rt->tasks || !rt->ready || !rt->found || !rt->touched || !windows || !scalars) {
+    size_t words = (size_t)UNDER_WAY * (size_t)program->max_scalars + 1;
+    tl_word *scalars = calloc(words, sizeof *scalars);
+    if (!rt->tasks || !rt->found || !rt->touched || !rt->of_blocks || !rt->of_blocks_scalars ||
+        !windows || !scalars) {
         free(windows);
         free(scalars);
         return -1;
@@ -563,13 +423,7 @@ static int prepare(tl_rt *rt, const tl_program *program, const tl_run_args *args
 }
 
 static void clean_up(tl_rt *rt, tl_buf *params) {
-    for (tl_buf *b = rt->all; b;) {
-        tl_buf *older = b->older;
-        free(b->base);
-        tl_free_uses(b);
-        free(b);
-        b = older;
-    }
+    tl_free_buffers(rt);
     for (int64_t i = 0; params && i < rt->args->buffer_count; i++) tl_free_uses(&params[i]);
     for (void **block = rt->edge_blocks; block;) {
         void **next = *block;
@@ -582,9 +436,10 @@ static void clean_up(tl_rt *rt, tl_buf *params) {
         free(rt->tasks[0].scalars);
     }
     free(rt->tasks);
-    free(rt->ready);
     free(rt->found);
     free(rt->touched);
+    free(rt->of_blocks);
+    free(rt->of_blocks_scalars);
     pthread_mutex_destroy(&rt->lock);
     pthread_cond_destroy(&rt->work);
     pthread_cond_destroy(&rt->progress);
@@ -597,8 +452,14 @@ static tl_buf *bind_params(const tl_run_args *args) {
         params[i].is_readonly = args->readonly[i];
         params[i].name = args->names[i];
     }
-    for (int64_t i = 0; params && i < args->window_count; i++)
-        args->windows[i].buf = &params[args->buffer_of[i]];
+    for (int64_t i = 0; params && i < args->window_count; i++) {
+        tl_buf *b = &params[args->buffer_of[i]];
+        args->windows[i].buf = b;
+        if (!b->grid_axes) tl_set_grid(b, &args->windows[i]);
+        int64_t bytes = args->windows[i].itemsize;
+        for (int k = 0; k < args->windows[i].rank; k++) bytes *= args->windows[i].shape[k];
+        if (bytes > b->bytes) b->bytes = bytes;
+    }
     return params;
 }
 
@@ -608,7 +469,7 @@ static int run_control(tl_ctx *c) {
     tl_fault fault = c->fault;
     while (LOAD(rt->finished) != rt->submitted) {
         uint64_t finished = LOAD(rt->finished);
-        if (finished != rt->submitted && !help(c)) wait_for_progress(c, finished);
+        if (finished != rt->submitted && !tl_help(c)) tl_wait_for_progress(c, finished);
     }
     pthread_mutex_lock(&rt->lock);
     /* The control program's own fault came after every task it had submitted. */

@@ -14,6 +14,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "matmul.h"
+
 #define TL_RANK 6
 
 typedef struct tl_rt tl_rt;
@@ -58,13 +60,21 @@ typedef struct {
     int64_t n[2 * TL_RANK + 4];
 } tl_fault;
 
+/* How a kernel is entered: to run; or up to where its first products are due, to hand them over;
+ * or to go on from there, with those products in place. */
+enum { TL_WHOLE, TL_COLLECT, TL_FINISH };
+enum { TL_PRODUCTS = 4 };
+
 /* What one thread works with. */
 typedef struct {
     tl_rt *rt;
     char *scratch;  /* the tiles of the running kernel */
     void *matmul;   /* working memory of tl_matmul */
+    void *wide;     /* and of tl_matmul_side_by_side */
     int64_t block, blocks;
     volatile int32_t *cancel;
+    int32_t phase, product_count;
+    tl_product products[TL_PRODUCTS];
     tl_fault fault;
 } tl_ctx;
 
@@ -73,14 +83,20 @@ typedef struct {
     const char *name;
     int32_t windows, scalars;
     const char *directions; /* one of r, w, b (both) for each window */
-    /* Cuts windows down to the part that a task with these scalars can touch; may be NULL. */
-    void (*footprint)(const tl_word *x, tl_win *f);
+    /* Cuts windows down to the part that block `block` of a task with these scalars can touch; may
+     * be NULL. */
+    void (*footprint)(const tl_word *x, int64_t block, tl_win *f);
+    /* Tasks that are better run together, up to `together` of them (1: none): their products have
+     * the same A, and B `next_to` bytes further. A and B are what these windows touch first. */
+    int32_t together, a_window, b_window;
+    int64_t next_to;
+    int64_t scratch_bytes;
 } tl_kernel;
 
 typedef struct {
     const tl_kernel *kernels;
     int32_t kernel_count, max_windows, max_scalars;
-    int64_t scratch_bytes;
+    int64_t scratch_bytes; /* of a thread */
     int (*control)(tl_ctx *c, const tl_win *w, const tl_word *x);
 } tl_program;
 
@@ -129,6 +145,8 @@ void tl_release(tl_ctx *c, const tl_win *w);
 void tl_assign(tl_ctx *c, tl_win *variable, const tl_win *w);
 
 int tl_stopping(const tl_rt *rt);
+/* Whether the window's tensor is larger than any cache. */
+int tl_is_far(const tl_win *w);
 int tl_call_host(tl_ctx *c, int site, int64_t op, tl_win *tiles, const tl_word *scalars);
 
 /* --- faults and windows: for kernels too -------------------------------------------------------- */

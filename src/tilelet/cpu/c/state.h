@@ -1,0 +1,96 @@
+/* The state of a run, shared by the files of the runtime. One lock guards the ready tasks, the
+ * edges between tasks and the pool of memory; dependencies are worked out by the control thread
+ * alone (depend.c). */
+#ifndef TL_STATE_H
+#define TL_STATE_H
+
+#include <pthread.h>
+
+#include "depend.h"
+#include "rt.h"
+
+enum {
+    UNDER_WAY = 1024, /* tasks submitted and not done, at most; a power of two */
+    BUCKETS = 512,    /* of ready tasks by what they may be run together with; a power of two */
+    SIZE_CLASSES = 256
+};
+#define NEVER UINT64_MAX
+#define ALIGNMENT 64
+
+#define LOAD(x) __atomic_load_n(&(x), __ATOMIC_ACQUIRE)
+#define STORE(x, v) __atomic_store_n(&(x), (v), __ATOMIC_RELEASE)
+
+typedef struct edge {
+    tl_task *to;
+    struct edge *next;
+} edge;
+
+struct tl_task {
+    uint64_t number; /* from 1 */
+    const tl_kernel *kernel; /* NULL: a join */
+    int64_t block, blocks;
+    int32_t pending; /* tasks it waits for */
+    int32_t is_done; /* atomic */
+    uint64_t mark;   /* the task that last looked at this one for a dependency */
+    uint64_t place;  /* among the ready ones */
+    const char *a, *b; /* where the operands of its products begin, if it may have company */
+    tl_task *same_bucket;
+    edge *successors, *last_successor; /* in the order of submission */
+    tl_win *windows;
+    tl_word *scalars;
+};
+
+/* Tasks that can run, in the order in which they became ready: a ring, with gaps where tasks were
+ * taken out of turn. */
+typedef struct {
+    tl_task *ring[UNDER_WAY];
+    uint64_t head, tail; /* the head is no gap */
+    uint64_t count;      /* atomic for those who spin */
+    tl_task *buckets[BUCKETS];
+} tl_ready;
+
+struct tl_rt {
+    const tl_program *program;
+    const tl_run_args *args;
+    pthread_mutex_t lock;
+    pthread_cond_t work, progress;
+    int32_t sleepers, control_sleeps; /* waiting for `work`, for `progress` */
+    int32_t closing;                  /* no more tasks will come */
+    tl_task *tasks;                   /* UNDER_WAY of them, used in a ring */
+    uint64_t submitted;               /* tasks so far; control thread only */
+    uint64_t finished;                /* atomic */
+    tl_ready ready;
+    edge *free_edges;
+    void *edge_blocks;                /* all memory of edges, chained */
+    tl_task **found;                  /* predecessors of the task being submitted */
+    uint32_t found_count;
+    tl_win *touched;                  /* what it touches of its arguments */
+    tl_win *of_blocks;                /* arguments of the blocks being submitted */
+    tl_word *of_blocks_scalars;
+    uint64_t stop_at; /* atomic: the first task known to have failed; later ones do not run */
+    tl_fault fault;   /* its fault */
+    uint64_t random;
+    tl_buf *pool[SIZE_CLASSES];       /* dead temporaries by size class */
+    tl_buf *empty;                    /* those whose memory was given back */
+    tl_buf *all;                      /* every temporary ever made, chained by `older` */
+    int64_t pooled_bytes, live_bytes;
+};
+
+static inline int cancelled(const tl_rt *rt) { return *rt->args->cancel != 0; }
+
+/* buffers.c: references to temporaries; `locked` says whether the caller holds the lock. */
+void tl_add_reference(tl_buf *b);
+void tl_drop_reference(tl_rt *rt, tl_buf *b, int locked);
+void tl_free_buffers(tl_rt *rt);
+
+/* ready.c, all with the lock held. `tl_take_ready` gives up to `most` tasks that are best run
+ * together, the first of them in turn (or at random). */
+void tl_push_ready(tl_rt *rt, tl_task *t);
+int tl_take_ready(tl_rt *rt, tl_task **tasks, int most);
+uint64_t tl_random(tl_rt *rt);
+
+/* rt.c: one task, by the control thread, if one is ready; else wait until something has changed. */
+int tl_help(tl_ctx *c);
+void tl_wait_for_progress(tl_ctx *c, uint64_t finished_before);
+
+#endif
