@@ -221,7 +221,8 @@ static int find_overlapping(tl_buf *b, uint32_t new) {
     tl_cells *c = &b->cells;
     b->searches++;
     b->uses[new].seen = b->searches;
-    if (!new && b->uses[new].is_box) memcpy(c->size, b->uses[new].box_length, sizeof c->size);
+    if (b->uses[new].is_box && !c->size[0]) /* the first box sets the size */
+        memcpy(c->size, b->uses[new].box_length, sizeof c->size);
     int is_crowded = 0;
     if (cells_of(b, &b->uses[new], first, last)) {
         memcpy(at, first, sizeof at);
@@ -401,6 +402,7 @@ int tl_note(tl_buf *b, uint32_t use, int writes, uint64_t number, tl_is_done is_
 void tl_forget_uses(tl_buf *b) {
     for (uint32_t i = 0; i < b->use_count; i++) clear_use(&b->uses[i]);
     b->use_count = b->drop_at = 0;
+    memset(b->cells.size, 0, sizeof b->cells.size); /* the next tensor here may have other axes */
     rebuild_cells(b, NULL); /* of no uses: takes no memory */
 }
 
