@@ -1,11 +1,11 @@
-# make demo | test | check | docs | calibrate | clean. Each works alone on a fresh clone.
+# make demo | test | check | docs | story | bench | calibrate | clean. Each works alone on a fresh clone.
 
 PYTHON   ?= python3
 VENV     := .venv
 BIN      := $(VENV)/bin
 JOBS     ?= 2
 ARGS     ?=
-DEMO     ?= tilelet run examples/01_hello.py -p a2a3sim
+DEMO     ?= tilelet demo
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 # Stamps: reinstall only when pyproject.toml changed.
@@ -13,12 +13,12 @@ INSTALLED     := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check docs calibrate format clean
+.PHONY: help demo test check docs story bench calibrate format clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' Makefile
 
-demo: $(INSTALLED) ## run the main job
+demo: $(INSTALLED) ## a Qwen3-32B layer, as first written and optimised: checked and compared
 	$(BIN)/$(DEMO)
 
 test: $(INSTALLED_DEV) ## run all tests
@@ -32,6 +32,12 @@ check: $(INSTALLED_DEV) ## formatting, lint, types, generated pages
 
 docs: $(INSTALLED_DEV) ## regenerate docs/ops.md and docs/errors.md
 	$(BIN)/tilelet docs --write
+
+story: $(INSTALLED_DEV) ## measure the Qwen3 programs again, write docs/qwen3.md
+	$(BIN)/tilelet story --write $(ARGS)
+
+bench: $(INSTALLED_DEV) ## measure the native engine on this machine
+	$(BIN)/tilelet bench $(ARGS)
 
 calibrate: $(INSTALLED_DEV) ## compare the device model with published measurements
 	$(BIN)/python -m bench.calibration

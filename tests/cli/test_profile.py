@@ -80,6 +80,34 @@ steered(np.full((1, 8), 2, np.int32), np.zeros((8, 8), np.int32))
 """
 
 
+INSIDE = """
+import numpy as np
+import tilelet.language as pl
+from tilelet.runtime import TensorSpec, run_jit
+
+@pl.jit
+def inside(
+    votes: pl.Tensor[[1, 8], pl.FP32],
+    x: pl.Tensor[[64, 64], pl.FP32],
+    y: pl.Out[pl.Tensor[[64, 64], pl.FP32]],
+):
+    count = pl.create_tensor([1, 8], dtype=pl.INT32)
+    with pl.at(level=pl.Level.CORE_GROUP, name_hint="decide"):
+        count[:, :] = pl.cast(pl.add(votes[:, :], 2.0), pl.INT32)
+    with pl.at(level=pl.Level.CORE_GROUP, name_hint="work"):
+        n = pl.read(count, [0, 3])
+        for i in pl.range(n):
+            y[i * 8 : i * 8 + 8, :] = pl.exp(x[i * 8 : i * 8 + 8, :])
+    return y
+
+print(run_jit(inside, [
+    TensorSpec("votes", [1, 8], pl.FP32, 3.0),
+    TensorSpec("x", [64, 64], pl.FP32, 0.5),
+    TensorSpec("y", [64, 64], pl.FP32, is_output=True),
+]))
+"""
+
+
 @pytest.fixture
 def tilelet(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -140,6 +168,48 @@ def test_results_can_decide_tasks(tilelet: Run) -> None:
     code, out, err = tilelet("profile", "--no-files", "--execute", "steered.py")
     assert code == 0, err
     assert re.search(r"^TOTAL +4 ", out, re.MULTILINE)
+
+
+def test_loops_that_results_decide_are_counted(tilelet: Run) -> None:
+    """The task that decides is executed although nobody asked for it; its input is a spec's."""
+    Path("inside.py").write_text(INSIDE)
+    code, out, err = tilelet("profile", "--format", "json", "--no-files", "inside.py")
+    assert code == 0, err
+    (profile,) = json.loads(out)["profiles"]
+    assert profile["guesses"] == []
+    work = next(k for k in profile["kernels"] if k["name"] == "work")
+    assert work["written"] == 5 * 8 * 64 * 4
+    code, out, err = tilelet("profile", "--no-files", "--execute", "inside.py")
+    assert code == 0, err
+    assert "Guessed" not in out
+
+
+def test_a_task_that_fails_when_it_has_to_be_executed(tilelet: Run) -> None:
+    text = INSIDE.replace("[0, 3]", "[0, pl.read(count, [0, 3]) + 9]")
+    Path("inside.py").write_text(text)
+    code, _, err = tilelet("profile", "--no-files", "inside.py")
+    assert code == 3
+    assert "error[E0" in err
+    assert "14" in err
+
+
+def test_checking_counts_nothing(tilelet: Run) -> None:
+    code, out, err = tilelet("check", "k.py", "--tile", "8")
+    assert code == 0, err
+    assert "counted" not in out + err
+
+
+def test_a_machine_without_the_period_takes_its_nearest_beside_one_that_has_it(
+    tilelet: Run,
+) -> None:
+    both = ("profile", "--no-files", "--period", "2026-04", "--platforms", "a2a3,a5", "k.py")
+    code, out, err = tilelet(*both, "--tile", "8")
+    assert code == 0, err
+    assert "note: a5 has no runtime of 2026-04: that of 2026-06 is modelled" in err
+    assert "runtime of 2026-06" in out
+    alone = tilelet("profile", "--no-files", "--period", "2026-04", "-p", "a5", "k.py")
+    assert alone[0] == 2
+    assert "error[E0907]" in alone[2]
 
 
 def test_twice_the_same_bytes(tilelet: Run) -> None:

@@ -7,6 +7,19 @@ import pytest
 from tilelet.cpu import build
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--every-schedule",
+        action="store_true",
+        help="all generated kernels and 20 random schedules of all programs (minutes)",
+    )
+
+
+@pytest.fixture
+def every_schedule(request: pytest.FixtureRequest) -> bool:
+    return bool(request.config.getoption("--every-schedule", default=False))
+
+
 @pytest.fixture
 def compile_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     """For tests with hundreds of kernels. All others compile as users do: optimisers have bugs."""

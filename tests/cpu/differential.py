@@ -7,12 +7,14 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from tests.generated.harness import described
 
 from tilelet import dtypes
 from tilelet.cpu.engine import CpuEngine
 from tilelet.diag.core import UserError
 from tilelet.dtypes import DType
 from tilelet.interp.machine import Interpreter
+from tilelet.interp.tasks import TaskStream
 from tilelet.ir.core import Program
 from tilelet.passes.pipeline import run_passes
 
@@ -21,13 +23,13 @@ Arrays = dict[str, Any]
 
 def outcome(
     engine: Any, program: Program, arguments: Mapping[str, Any]
-) -> tuple[Arrays, str, dict]:
+) -> tuple[Arrays, str, TaskStream]:
     """What a run leaves: the arrays, the error's text, the tasks."""
     given = {n: copy.deepcopy(a) for n, a in arguments.items()}
     try:
-        tasks = engine.run(program, given).tasks.counts()
+        tasks = engine.run(program, given).tasks
     except UserError as error:
-        return {}, str(error), {}
+        return {}, str(error), TaskStream()
     return given, "", tasks
 
 
@@ -35,9 +37,9 @@ def agree(program: Program, *, ulp: int = 0, **arguments: Any) -> Arrays:
     """Run on both; the engine's arrays. With `ulp`, FP32 results may differ by so much."""
     lowered = run_passes(program)
     expected, wanted_error, wanted_tasks = outcome(Interpreter(), lowered, arguments)
-    found, error, tasks = outcome(CpuEngine(), lowered, arguments)
+    found, error, tasks = outcome(CpuEngine(records=True), lowered, arguments)
     assert error == wanted_error
-    assert tasks == wanted_tasks
+    assert described(tasks) == described(wanted_tasks)
     for name, array in expected.items():
         if isinstance(array, np.ndarray):
             assert_same(found[name], array, name, ulp)

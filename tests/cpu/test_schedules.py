@@ -2,16 +2,40 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Iterable
+from typing import Any
+
 import numpy as np
 import pytest
 from tests.cpu.differential import assert_same
 from tests.interp.build import Build, ramp, tensor
 
-from tilelet.cpu.engine import CpuEngine
+from tilelet.cpu.engine import compiled
 from tilelet.dtypes import INT32
 from tilelet.interp.machine import Interpreter
 from tilelet.ir.core import Program, Value
 from tilelet.passes.pipeline import run_passes
+
+THREADS = (1, 2, 4, 8)
+IN_ORDER = -1
+SEEDS = (IN_ORDER, *range(20))
+
+
+def check_schedules(
+    program: Program, arguments: dict[str, Any], schedules: Iterable[tuple[int, int]]
+) -> dict[str, Any]:
+    """Run with each number of threads and seed; all results are the same, and are given back."""
+    native = compiled(program)
+    expected = copy.deepcopy(arguments)
+    native.run(expected, 1, IN_ORDER)
+    for threads, seed in schedules:
+        given = copy.deepcopy(arguments)
+        native.run(given, threads, seed)
+        for name, array in expected.items():
+            if isinstance(array, np.ndarray):
+                assert_same(given[name], array, f"{name}, {threads} threads, seed {seed}")
+    return expected
 
 
 def _tangled() -> Program:
@@ -55,25 +79,12 @@ def _arguments() -> dict[str, np.ndarray]:
     return {"x": ramp(32, 16), "y": -ramp(32, 16), "z": ramp(32, 16) * 3, "order": order}
 
 
-@pytest.fixture(scope="module")
-def expected(tangled: Program) -> dict[str, np.ndarray]:
+@pytest.mark.parametrize("threads", THREADS)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_same_bits(tangled: Program, threads: int, seed: int) -> None:
+    expected = _arguments()
+    Interpreter().run(tangled, expected)
     given = _arguments()
-    Interpreter().run(tangled, given)
-    return given
-
-
-@pytest.mark.parametrize("threads", [1, 2, 4, 8])
-@pytest.mark.parametrize("seed", ["", *map(str, range(20))])
-def test_same_bits(
-    tangled: Program,
-    expected: dict[str, np.ndarray],
-    threads: int,
-    seed: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("TILELET_THREADS", str(threads))
-    monkeypatch.setenv("TILELET_SCHEDULE_SEED", seed)
-    given = _arguments()
-    CpuEngine().run(tangled, given)
+    compiled(tangled).run(given, threads, seed)
     for name, array in expected.items():
         assert_same(given[name], array, name)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import functools
+import sys
 import time
+from typing import Any
 
 import pytest
 from bench.calibration.fit import FREE, field_value
 from bench.calibration.rows import lines, recorded
+from tests.device import recording
 
 from tilelet.device import load_machine, native, simulate
 from tilelet.models.qwen3.scope3 import build_scope3
@@ -58,3 +61,28 @@ def test_modelling_takes_little_time(variant: str, seconds: float) -> None:
     start = time.process_time()
     simulate(tasks, program, A2A3)
     assert time.process_time() - start < seconds
+
+
+def test_tasks_are_handled_in_bulk() -> None:
+    """Six thousand tasks more make no more calls of Python functions."""
+    if native.library() is None:
+        pytest.skip("no C compiler")
+
+    def calls(tasks: int) -> int:
+        stream, program = recording.recorded(recording.elementwise(tasks))
+        count = 0
+
+        def note(frame: Any, event: str, arg: Any) -> None:
+            nonlocal count
+            count += event == "call"
+
+        before = sys.getprofile()
+        sys.setprofile(note)
+        try:
+            simulate(stream, program, A2A3)
+        finally:
+            sys.setprofile(before)
+        return count
+
+    calls(10)
+    assert calls(8000) - calls(2000) < 60

@@ -57,31 +57,40 @@ def works(draw) -> Work:
     flat = [c for task in cells for c in task]
     ints = lambda values: np.array(values, np.int64)  # noqa: E731
     heap = ints(draw(st.lists(st.sampled_from([0, 1024]), min_size=n, max_size=n)))
+    blocks = draw(st.lists(st.sampled_from([1, 1, 5]), min_size=n, max_size=n))
+    # All blocks of a task have one cost, or each has its own.
+    sizes = [draw(st.sampled_from([1, count])) for count in blocks]
+    costs = [draw(st.lists(st.integers(0, 2), min_size=k, max_size=k)) for k in sizes]
+    reads, moved = np.array([1000.0, 2000.0, 8000.0]), np.array([2000.0, 3000.0, 9000.0])
     return Work(
         pred_count=ints([len(p) for p in preds]),
         succ_ptr=np.cumsum([0, *[len(s) for s in succ]]),
         succ=ints([s for ss in succ for s in ss]),
         shape=ints(draw(st.lists(st.integers(0, 3), min_size=n, max_size=n))),
         lanes=ints(draw(st.lists(st.integers(1, 2), min_size=n, max_size=n))),
-        blocks=ints(draw(st.lists(st.sampled_from([1, 1, 5]), min_size=n, max_size=n))),
-        cost=ints(draw(st.lists(st.integers(0, 2), min_size=n, max_size=n))),
+        blocks=ints(blocks),
+        cost_ptr=np.cumsum([0, *[len(c) for c in costs]]),
+        cost=ints([c for task in costs for c in task]),
         args=ints([2] * n),
         held_until=np.arange(n),
         heap=heap,
         freed=heap,
         hot=np.array([1.0, 2.5, 20.0]),
         cold=np.array([1.5, 4.0, 31.0]),
-        read=np.array([1000.0, 2000.0, 8000.0]),
-        moved=np.array([2000.0, 3000.0, 9000.0]),
+        moved=moved,
+        read=np.array([sum(reads[c] for c in task) for task in costs]),
+        all_moved=np.array([sum(moved[c] for c in task) for task in costs]),
         cell_ptr=np.cumsum([0, *[len(c) for c in cells]]),
         cell_base=ints([c[0] for c in flat]),
         cell_rows=ints([1] * len(flat)),
         cell_columns=ints([2] * len(flat)),
-        cell_pitch=ints([8] * len(flat)),
-        cell_writes=ints([c[1] for c in flat]),
         cell_share=np.array([700.0] * len(flat)),
-        cell_asked=np.array([0.5] * len(flat)),
-        cell_size=np.array([700.0] * len(flat)),
+        cell_buffer=ints([0] * len(flat)),
+        cell_part=ints([c[1] for c in flat]),
+        buffer_pitch=ints([8]),
+        buffer_size=np.array([700.0]),
+        part_writes=ints([0, 1]),
+        part_asked=np.array([0.5, 0.5]),
         cells=10,
     )
 

@@ -13,9 +13,10 @@ from tests.device.recording import chain, elementwise, recorded
 import tilelet.language as pl
 from tilelet.device import load_machine, native, simulate
 from tilelet.device.graph import build_graph
-from tilelet.device.regions import RegionTable
+from tilelet.device.regions import regions_of
 from tilelet.dtypes import FP32
 from tilelet.interp.memory import Buffer, Window
+from tilelet.interp.regions import RegionTable
 
 A2A3 = load_machine("a2a3")
 
@@ -30,7 +31,7 @@ def random_stream(draw):
         rows, columns = draw(st.integers(1, 32 - row)), draw(st.integers(1, 64 - column))
         buffer = buffers[draw(st.integers(0, 1))]
         windows.append(Window(buffer, FP32, row * 64 + column, (rows, columns), (64, 1)))
-    numbers = table.number(windows)
+    numbers = [table.number(window) for window in windows]
     tasks = draw(
         st.lists(
             st.lists(st.tuples(st.sampled_from(numbers), st.integers(0, 3)), max_size=3),
@@ -51,7 +52,7 @@ def random_stream(draw):
         arg_flags=np.array([a[1] for a in flat], np.int64),
         dep_ptr=np.cumsum([0, *[len(d) for d in deps]]),
         deps=np.array([d for ds in deps for d in ds], np.int64),
-        regions=table.finish(),
+        regions=regions_of(table),
         windows=windows,
         numbers=numbers,
         tasks=tasks,
@@ -80,7 +81,7 @@ def test_edges_follow_the_rule(data) -> None:
     """Whoever looks up waits, perhaps through others, for every earlier overlapping writer."""
     stream = random_stream(data.draw)
     graph = build_graph(stream)
-    window = dict(zip(stream.numbers.tolist(), stream.windows))
+    window = dict(zip(stream.numbers, stream.windows))
     reach: list[set[int]] = []
     for task, arguments in enumerate(stream.tasks):
         waits = set(graph.producers(task))

@@ -410,6 +410,10 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     command.CompilerFailed: lambda at: command.CompilerFailed(
         "/usr/bin/cc", "it ended with code 1", "cc1: fatal error: no space left on device\n"
     ),
+    command.SanitizerNotLoaded: lambda at: command.SanitizerNotLoaded(
+        {"LD_PRELOAD": "/usr/lib/libasan.so", "ASAN_OPTIONS": "detect_leaks=0"}
+    ),
+    command.UnknownSection: lambda at: command.UnknownSection("matmull", ["matmul", "decode"]),
     command.NotProvided: lambda at: command.NotProvided(
         "pypto.runtime.RunConfg", known=["RunConfig", "run"]
     ),

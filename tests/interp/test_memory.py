@@ -15,6 +15,7 @@ from tilelet.interp.memory import (
     row_major,
     window_of_array,
 )
+from tilelet.interp.regions import RegionTable
 
 
 def dense(shape, dtype=FP32, name="x") -> Window:
@@ -101,12 +102,32 @@ def test_overhanging_window_shows_the_memory_there_is() -> None:
 
 def test_recorded_window_keeps_no_data() -> None:
     window = dense((4, 6)).slice((1, 0), (2, 6))
-    record = window.recorded()
+    table = RegionTable()
+    record = table.window(table.number(window))
     assert record.buffer.data is None
     assert record.buffer.id == window.buffer.id
     assert (record.offset, record.shape) == (window.offset, window.shape)
     assert record.overlaps(window)
-    assert window.recorded().buffer is record.buffer
+    assert table.window(table.number(window)).buffer is record.buffer
+
+
+def test_equal_windows_have_one_number() -> None:
+    whole, other = dense((4, 6)), dense((4, 6))
+    table = RegionTable()
+    assert [table.number(w) for w in (whole, other, whole)] == [0, 1, 0]
+    rows = [whole.slice((r, 0), (1, 6)) for r in (0, 1, 1)]
+    assert [table.number(w) for w in rows] == [2, 3, 3]
+    # All of it again, by another window and another tuple.
+    assert table.number(whole.slice((0, 0), (2 + 2, len("123456")))) == 0
+
+
+def test_windows_of_one_place_differ_by_what_loads_take() -> None:
+    whole = dense((4, 6))
+    table = RegionTable()
+    cut = whole.slice((0, 0), (4, 6))
+    cut.valid = (2, 6)
+    assert table.number(whole) != table.number(cut)
+    assert table.window(table.number(cut)).valid == (2, 6)
 
 
 boxes = st.tuples(st.integers(0, 4), st.integers(0, 6), st.integers(1, 5), st.integers(1, 7))

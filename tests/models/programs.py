@@ -9,7 +9,7 @@ import pytest
 from tilelet.models.registry import models
 
 # Two batch tiles, several blocks on every axis, remainders in every chunk loop.
-SMALL = {
+SMALL: dict[str, Any] = {
     "batch": 8,
     "hidden": 256,
     "kv_heads": 2,
@@ -22,6 +22,8 @@ SMALL = {
     "kv_out_chunk": 32,
     "mlp_out_chunk": 32,
     "seq_tile": 16,
+    "walk_tile": 16,
+    "wide_chunk": 32,
     "q_head_batch": 2,
     "q_head_pad": 4,
     "norm_rows": 2,
@@ -32,7 +34,7 @@ SMALL = {
 }
 # As few blocks as there can be with more than one on every axis. The term that keeps RMSNorm from
 # dividing by zero is large enough to be seen.
-TINY = {
+TINY: dict[str, Any] = {
     "batch": 4,
     "hidden": 64,
     "kv_heads": 4,
@@ -46,6 +48,8 @@ TINY = {
     "kv_out_chunk": 16,
     "mlp_out_chunk": 32,
     "seq_tile": 8,
+    "walk_tile": 8,
+    "wide_chunk": 16,
     "q_head_batch": 2,
     "q_head_pad": 4,
     "norm_rows": 2,
@@ -60,6 +64,7 @@ SMALL_PREFILL = {
     "batch_tile": 1,
     "max_seq": 32,
     "seq_tile": 8,
+    "walk_tile": 8,
     "span": 16,
     "tok_tile": 8,
     "tok_rows": 8,
@@ -70,6 +75,7 @@ TINY_PREFILL = {
     "batch_tile": 1,
     "max_seq": 16,
     "seq_tile": 4,
+    "walk_tile": 4,
     "span": 8,
     "tok_tile": 4,
     "tok_rows": 4,
@@ -78,6 +84,7 @@ TINY_PREFILL = {
 
 NAMES = [f"{name}:{variant}" for name, model in models().items() for variant in model.variants]
 every_program = pytest.mark.parametrize("name", NAMES)
+every_engine = pytest.mark.parametrize("engine", ["interp", "cpu"])
 
 
 def sizes_of(name: str, base: dict[str, Any]) -> dict[str, Any]:

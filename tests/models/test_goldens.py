@@ -12,15 +12,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from tests.models.corruption import Corruption, corrupted, corruptions
+from tests.models.corruption import Corruption, How, corrupted, corruptions
 from tests.models.programs import TINY, every_program, sizes_of
 
 from tilelet.diag.core import UserError
 from tilelet.diag.internal import InternalError
-from tilelet.interp.machine import Interpreter
 from tilelet.ir.core import Program
 from tilelet.models.registry import resolve
 from tilelet.passes.pipeline import run_passes
+from tilelet.runtime import engines
 from tilelet.runtime.compare import allclose
 from tilelet.runtime.inputs import initial_array
 
@@ -49,6 +49,8 @@ SCRATCH = "it chooses rows of a buffer that is filled again before each use"
 INVALID = "what it fills is outside the valid region, which later operations leave out"
 PADDING = "rows after the last token take part, and nothing reads what becomes of them"
 ONE_PART = "its second operand is zero: at this size, a tile is normalised by one task"
+HALF = "it keeps rounding away from whole numbers, and two heads divide without rounding"
+ORDER = "every sequence is still handed out once, only in another order"
 
 EQUIVALENT = (
     Excuse("full -> *: zeroed", "*value=0.0*", ZERO),
@@ -65,6 +67,8 @@ EQUIVALENT = (
     Excuse("scalar.sub -> length: dropped", "known = pl.min(*", PADDING),
     Excuse("scalar.mul -> part0: *", "part0 = b0 * *", SCRATCH),
     Excuse("scalar.add -> b0: dropped", "*b0 + r0*", ONE_PART),
+    Excuse("scalar.*", "if * // LENGTH_CLASS == LENGTH_CLASSES - 1 - shorter:", ORDER),
+    Excuse("add -> add: dropped", "quotient = pl.mul(pl.add(row, 0.5), 1.0 / heads)", HALF),
 )
 
 
@@ -86,9 +90,9 @@ class Case:
     def _copy(self) -> Arrays:
         return {name: array.copy() for name, array in self.inputs.items()}
 
-    def run(self, program: Program) -> Arrays:
+    def run(self, program: Program, engine: str = "interp") -> Arrays:
         arrays = self._copy()
-        Interpreter().run(program, arrays)
+        engines.get(engine).run(program, arrays)
         return arrays
 
     def passes(self, results: Arrays) -> bool:
@@ -128,9 +132,17 @@ def test_the_golden_notices_every_corrupted_operation(
 ) -> None:
     case = Case(name)
     assert case.passes(case.own)
-    everything = request.config.getoption("--every-corruption", default=False)
+    everything = bool(request.config.getoption("--every-corruption", default=False))
     tried = chosen(name, list(corruptions(case.program)), everything)
     verdicts = {c: case.verdict(c) for c in tried}
     wrong = [f"{c}: {v}" for c, v in verdicts.items() if v not in ("noticed", "equivalent")]
     assert not wrong, "\n".join(wrong)
     assert list(verdicts.values()).count("noticed") > len(tried) / 2
+
+
+@every_program
+def test_the_golden_notices_a_dropped_store_in_native_code_too(name: str) -> None:
+    case = Case(name)
+    stores = [c for c in corruptions(case.program) if c.op.name == "assemble"]
+    last = [c for c in stores if c.how is How.DROPPED][-1]
+    assert not case.passes(case.run(corrupted(case.program, last), "cpu"))

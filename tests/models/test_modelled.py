@@ -75,7 +75,7 @@ def test_attention_gets_faster_with_every_step() -> None:
 def test_optimised_decode_layer_is_near_the_bandwidth_bound() -> None:
     optimised = modelled("qwen3/decode:optimised").us
     assert optimised < modelled("qwen3/decode:baseline").us / 3
-    shape = decode.shape_for("optimised")
+    shape = decode.MODEL.shape_for("optimised")
     specs = {s.name: s for s in decode.specs(shape)}
     weights = sum(
         2 * int(np.prod(s.shape))

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.models.programs import SMALL, every_program, sizes_of
+from tests.models.programs import SMALL, every_engine, every_program, sizes_of
 
 import tilelet.language as pl
 from tilelet.diag.core import UserErrors
@@ -90,13 +90,15 @@ def test_prefill_reads_each_weight_once_per_span() -> None:
 
 
 @every_program
+@every_engine
 @pytest.mark.parametrize("platform", ["a2a3sim", "a5sim"])
 def test_reduced_size_passes_its_golden(
-    name: str, platform: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, platform: str, engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     model, variant = registry.resolve(name)
-    result = model.run(variant, runtime_cfg={"platform": platform}, **sizes_of(name, SMALL))
+    config = {"platform": platform, "engine": engine}
+    result = model.run(variant, runtime_cfg=config, **sizes_of(name, SMALL))
     assert result.passed, result.error
     assert result.validated
 
@@ -132,7 +134,7 @@ def test_the_golden_notices_the_wrong_rmsnorm(
 
 
 def test_only_the_baseline_has_the_wrong_rmsnorm() -> None:
-    with pytest.raises(ValueError, match="only the baseline has the RMSNorm fault"):
+    with pytest.raises(TypeError, match="rmsnorm_fault"):
         decode.build_decode("optimised", rmsnorm_fault=True)
 
 
@@ -148,7 +150,7 @@ def test_padding_of_a_prefill_is_never_touched() -> None:
     for variant in prefill.MODEL.variants:
         name = f"qwen3/prefill:{variant}"
         sizes = sizes_of(name, SMALL)
-        shape = prefill.shape_for(variant, **sizes)
+        shape = prefill.MODEL.shape_for(variant, **sizes)
         arrays = {s.name: np.array(initial_array(s, zero=False)) for s in prefill.specs(shape)}
         lengths = arrays["seq_lens"]
         caches = ("k_cache", "v_cache")
@@ -240,7 +242,7 @@ def test_programs_are_found_by_name() -> None:
     assert registry.find("qwen3/scope1", "wide") == (scope1.MODEL, "wide")
     for model in registry.models().values():
         assert "\n" not in model.about
-        assert all(text and "\n" not in text for text in model.variants.values())
+        assert all(v.about and "\n" not in v.about for v in model.variants.values())
 
 
 def test_unknown_names_say_what_there_is() -> None:

@@ -233,7 +233,7 @@ class Broken:
 def test_a_bug_in_tilelet_says_so_and_leaves_a_reproducer(
     monkeypatch: pytest.MonkeyPatch, elsewhere: Path
 ) -> None:
-    monkeypatch.setitem(engines._FACTORIES, "broken", Broken)
+    monkeypatch.setitem(engines._FACTORIES, "broken", lambda _: Broken())
     result = run(AddToState, specs(), golden, config=RunConfig(engine="broken"))
     assert not result.passed
     error = str(result.error)

@@ -25,8 +25,11 @@ examples:
   tilelet profile kernel.py -p a2a3         what an NPU would do with it, modelled
   tilelet check kernel.py -p a2a3           whether its tiles fit on chip
   tilelet compare before.py after.py        two programs, and why one is faster
+  tilelet demo                              a Qwen3 layer before and after, checked
   tilelet list                              programs that can be run by name
   tilelet run qwen3/scope3 --variant tuned  one of them, with its own options
+  tilelet doctor                            whether native runs have what they need here
+  tilelet bench                             how fast they are here
   tilelet explain E0203                     what an error code means
 
 exit codes: 0 passed, 1 mismatch or finding, 2 wrong usage, 3 could not run
@@ -37,11 +40,16 @@ examples:
   tilelet run kernel.py
   tilelet run kernel.py -p a2a3sim --max-seq
   tilelet run --engine interp --dump-passes kernel.py
+  tilelet run --keep-c kernel.py            and keep the C text it was compiled to
   tilelet run --format json kernel.py > report.json
 
 Options of Tilelet stand before SCRIPT; everything after it belongs to the script. The environment
 can set them too: TILELET_ENGINE, TILELET_FORMAT, TILELET_SEED, TILELET_DUMP_PASSES=1,
 TILELET_NO_CACHE=1, TILELET_BUILD_DIR, TILELET_CACHE_DIR.
+
+Programs are compiled to C; without a C compiler they are interpreted, which is slow.
+TILELET_THREADS sets the number of threads, TILELET_ISA=sse, avx2 or avx512 keeps to these
+instructions, and TILELET_SANITIZE=1 compiles with address and undefined-behaviour sanitizers.
 """
 
 _TASKS_EPILOG = """\
@@ -80,6 +88,48 @@ examples:
   tilelet compare "kernel.py --tile 64" "kernel.py --tile 128"
   tilelet compare kernel.py --platforms a2a3,a5      the same as kernel.py@a2a3 kernel.py@a5
   tilelet compare old/profile.json new/profile.json
+"""
+
+_DOCTOR_EPILOG = """\
+examples:
+  tilelet doctor
+  tilelet doctor --json
+
+Exit code 1: something that native runs need is broken.
+"""
+
+_BENCH_EPILOG = """\
+examples:
+  tilelet bench                      all of it: some ten minutes on two cores
+  tilelet bench matmul decode        two sections
+  tilelet bench --quick              small shapes: does it work?
+  tilelet bench --list               the sections
+  tilelet bench vector --json v.json
+
+Everything is measured in one run, the machine's peaks first and then again beside each figure.
+Exit code 1: something failed or gave wrong results; a figure out of reach is not an error.
+"""
+
+_DEMO_EPILOG = """\
+examples:
+  tilelet demo             the layer at the sizes of Qwen3-32B: a minute, 3 GB of memory
+  tilelet demo --quick     the same program at a fraction of the size
+
+One layer of Qwen3-32B, one new token for each of 16 sequences. `baseline` is the program as it was
+first written, `optimised` the same computation with its faults taken out. Both run natively, so a C
+compiler is needed, and all outputs, K/V caches too, are compared with a reference in double. The
+table shows tasks, bytes of global memory, time on the modelled NPU, and time on this CPU. What was
+wrong and what it cost, step by step, is told in docs/qwen3.md.
+"""
+
+_STORY_EPILOG = """\
+examples:
+  tilelet story --write                  measure everything, write docs/qwen3.md (minutes)
+  tilelet story --write --keep-cpu       only what is modelled (seconds)
+  tilelet story --check                  are its modelled figures what the code gives?
+  tilelet story --check --only scope1    of one program; several with commas
+
+CPU times differ from run to run, so they are not checked. Exit code 1: the page is not up to date.
 """
 
 _EXPLAIN_EPILOG = """\
@@ -137,8 +187,12 @@ def build_parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--engine",
         metavar="NAME",
-        help="what executes programs: interp (default) or cpu (native code)",
+        help="what executes programs: cpu (native code, the default) or interp (the interpreter)",
     )
+    run.add_argument(
+        "--keep-c", action="store_true", help="keep the C text of programs in the run directory"
+    )
+    run.add_argument("--keep-c-in", type=Path, metavar="DIR", help="keep it in this folder")
     run.add_argument(
         "--seed-valid",
         action="store_true",
@@ -156,6 +210,18 @@ def build_parser() -> argparse.ArgumentParser:
 
     _add_device_commands(commands)
 
+    text = "report the compiler, CPU and cache that native runs use"
+    doctor = _command(commands, "doctor", text, _DOCTOR_EPILOG)
+    doctor.add_argument("--json", action="store_true", help="for machines")
+
+    bench = _command(commands, "bench", "measure the native engine on this machine", _BENCH_EPILOG)
+    bench.add_argument("sections", nargs="*", metavar="SECTION", help="what to measure (all)")
+    bench.add_argument("--list", action="store_true", help="list the sections")
+    bench.add_argument("--quick", action="store_true", help="small shapes, few runs")
+    bench.add_argument(
+        "--json", type=Path, metavar="FILE", help="where the figures go (build_output/bench_*.json)"
+    )
+
     explain = _command(commands, "explain", "explain an error code", _EXPLAIN_EPILOG)
     explain.add_argument("code", nargs="?", metavar="CODE", help="such as E0203")
 
@@ -164,6 +230,28 @@ def build_parser() -> argparse.ArgumentParser:
     what.add_argument("--write", action="store_true", help="write the pages")
     what.add_argument("--check", action="store_true", help="compare the pages with the code")
     docs.add_argument("--dir", type=Path, default=Path("docs"), help="their folder (default: docs)")
+
+    text = "run the Qwen3 decode layer, as first written and optimised, and compare"
+    demo = _command(commands, "demo", text, _DEMO_EPILOG)
+    demo.add_argument("--quick", action="store_true", help="a small layer, in seconds")
+    demo.add_argument(
+        "-p",
+        "--platform",
+        metavar="NAME",
+        default="a2a3",
+        help="the modelled machine: a2a3 (default), a5, or a machine file (.toml)",
+    )
+
+    text = "generate the page about the Qwen3 programs, step by step"
+    story = _command(commands, "story", text, _STORY_EPILOG)
+    what = story.add_mutually_exclusive_group(required=True)
+    what.add_argument("--write", action="store_true", help="measure, and write page and plot")
+    what.add_argument("--check", action="store_true", help="compare page and plot with the code")
+    story.add_argument(
+        "--keep-cpu", action="store_true", help="with --write: keep the CPU times of the page"
+    )
+    story.add_argument("--only", metavar="A,B", default="", help="check these programs only")
+    story.add_argument("--dir", type=Path, default=Path("docs"), help="its folder (default: docs)")
 
     _command(commands, "list", "list the programs that ship with Tilelet", "")
     _command(commands, "version", "print the version", "")
@@ -274,6 +362,10 @@ def _add_script(parser: argparse.ArgumentParser) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of the `tilelet` command; the result is the exit code."""
     try:
+        if argv is None and os.environ.get("TILELET_SANITIZE"):
+            from tilelet.cpu import sanitize
+
+            sanitize.restart()
         options = build_parser().parse_args(argv)
         code = _dispatch(options)
         sys.stdout.flush()
@@ -285,6 +377,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
     return code
+
+
+def _use_one_blas_thread() -> None:
+    """Goldens have threads of their own. Those of BLAS wait for each other in every small product,
+    which takes ten times as long when the cores have other work, too. NumPy must not be loaded yet.
+    """
+    for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
 
 
 def _dispatch(options: argparse.Namespace) -> int:
@@ -304,6 +404,24 @@ def _dispatch(options: argparse.Namespace) -> int:
         from tilelet.cli.pages import docs_command
 
         return docs_command(options.dir, write=options.write)
+    if options.command == "doctor":
+        from tilelet.cli.doctor import doctor_command
+
+        return doctor_command(options)
+    if options.command == "bench":
+        from tilelet.cli.bench import bench_command
+
+        return bench_command(options)
+    if options.command == "demo":
+        _use_one_blas_thread()
+        from tilelet.cli.demo import demo_command
+
+        return demo_command(options)
+    if options.command == "story":
+        _use_one_blas_thread()
+        from tilelet.cli.story import story_command
+
+        return story_command(options)
     if options.command == "list":
         from tilelet.cli.models import list_models
 

@@ -21,7 +21,7 @@ def list_models() -> str:
     for name, model in registry.models().items():
         lines.append(f"{name}  {model.about}")
         width = max(map(len, model.variants))
-        lines += [f"  :{variant:<{width}}  {text}" for variant, text in model.variants.items()]
+        lines += [f"  :{name:<{width}}  {v.about}" for name, v in model.variants.items()]
     return "\n".join(lines)
 
 

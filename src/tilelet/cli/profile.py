@@ -16,6 +16,7 @@ from tilelet.diag.core import Diagnostic, UserError
 from tilelet.diag.machine import to_json, to_sarif
 from tilelet.diag.render import render_all, render_text, text_width, use_color
 from tilelet.diag.text import plural
+from tilelet.runtime import session
 from tilelet.runtime.bugs import bug_text
 from tilelet.runtime.progress import progress
 from tilelet.runtime.rundir import RunDirectory
@@ -50,14 +51,17 @@ def _guarded(options: argparse.Namespace, command: Any) -> int:
         return command(options)
     except UserError as error:
         _show_problems([error.diagnostic], options)
-        return COULD_NOT_RUN if error.code in _PROGRAM_PROBLEMS else WRONG_USAGE
+        asked = error.code.startswith(_USAGE) and error.code not in _PROGRAM_PROBLEMS
+        return WRONG_USAGE if asked else COULD_NOT_RUN
     except Exception as error:
         directory = RunDirectory(f"tilelet_{options.command}", root=options.build_dir)
         print(bug_text(error, None, directory), file=sys.stderr)
         return COULD_NOT_RUN
 
 
-# The device would hang, or there is nothing to model: what was asked for is all right.
+# Commands, machines and saved profiles. The device would hang, or there is nothing to model: what
+# was asked for is all right. So it is if a task fails that had to be executed.
+_USAGE = ("E07", "E09")
 _PROGRAM_PROBLEMS = ("E0908", "E0909", "E0910")
 
 
@@ -102,8 +106,21 @@ def _recording(
         options.memory = True
     machines = _machines(several or platform or DEFAULT_MACHINE)
     for machine in machines:
-        machine.period(options.period)
+        machine.period(_period(machine, options.period, machines))
     return machines, record(options.script, after.rest, options, platform, tasks=tasks)
+
+
+def _period(machine: Machine, asked: str | None, side_by_side: Sequence[Machine]) -> str | None:
+    """The runtime to model. A machine beside one that has it may take the nearest of its own."""
+    others = any(asked in other.runtime for other in side_by_side)
+    if asked is None or asked in machine.runtime or not others:
+        return asked
+    later = [period for period in sorted(machine.runtime) if period > asked]
+    nearest = later[0] if later else max(machine.runtime)
+    session.current().say_once(
+        f"note: {machine.name} has no runtime of {asked}: that of {nearest} is modelled"
+    )
+    return nearest
 
 
 # profile
@@ -116,7 +133,8 @@ def _profile(options: argparse.Namespace) -> int:
     if recording.code and not recording.runs:
         return _failed(recording, options)
     runs = [
-        [Modelled(run, machine, options.period) for machine in machines] for run in recording.runs
+        [Modelled(run, m, _period(m, options.period, machines)) for m in machines]
+        for run in recording.runs
     ]
     shown: set[str] = set()
     for same_run in runs:
@@ -225,7 +243,7 @@ def _compare(options: argparse.Namespace) -> int:
     for i in range(2):
         side = sides[min(i, len(sides) - 1)]
         machine = machines[min(i, len(machines) - 1)]
-        got = _side(side, machine, options)
+        got = _side(side, machine, machines, options)
         if isinstance(got, Recording):
             return _failed(got, options)
         profiles.append(got)
@@ -237,7 +255,9 @@ def _compare(options: argparse.Namespace) -> int:
     return 0
 
 
-def _side(text: str, machine: Machine, options: argparse.Namespace) -> Profile | Recording:
+def _side(
+    text: str, machine: Machine, machines: Sequence[Machine], options: argparse.Namespace
+) -> Profile | Recording:
     """`profile.json`, `k.py`, `k.py@a5`, `"k.py --variant tuned"`, `qwen3/scope3:tuned`."""
     from tilelet.device.modelled import Modelled
     from tilelet.device.profile import Profile
@@ -256,7 +276,8 @@ def _side(text: str, machine: Machine, options: argparse.Namespace) -> Profile |
         recording.code = recording.code or COULD_NOT_RUN
         return recording
     with progress(f"modelling {target} on {machine.name}"):
-        return Modelled(recording.runs[0], machine, options.period).profile
+        period = _period(machine, options.period, machines)
+        return Modelled(recording.runs[0], machine, period).profile
 
 
 def _read(path: str) -> str:

@@ -25,6 +25,8 @@ _OWN_OPTIONS = (
     "--engine",
     "--format",
     "--build-dir",
+    "--keep-c",
+    "--keep-c-in",
     "--no-golden-cache",
     "--seed-valid",
     "--pypto",
@@ -43,10 +45,12 @@ def run_command(options: argparse.Namespace) -> int:
         quiet_diagnostics=options.format != "text",
     )
     if options.command == "run":
-        now.engine = options.engine or now.engine
-        if now.engine not in engines.known():
-            print(UnknownEngine(now.engine, engines.known()), file=sys.stderr)
+        now.engine = options.engine
+        if now.chosen_engine not in (None, *engines.known()):
+            print(UnknownEngine(now.chosen_engine or "", engines.known()), file=sys.stderr)
             return 2
+        now.keep_c = options.keep_c or options.keep_c_in is not None
+        now.keep_c_in = options.keep_c_in
         now.seed_valid = options.seed_valid
         now.save_data = options.save_data
         now.golden_cache = now.golden_cache and not options.no_golden_cache

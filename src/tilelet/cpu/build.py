@@ -10,23 +10,16 @@ import contextlib
 import ctypes
 import functools
 import hashlib
-import shutil
+import os
 import signal
 import subprocess
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
-from tilelet.cpu import cache
-from tilelet.cpu.toolchain import (
-    FLAGS,
-    SANITIZE,
-    Compiler,
-    cpu_id,
-    find_compiler,
-    is_sanitizing,
-    machine_flags,
-)
+from tilelet.cpu import cache, sanitize
+from tilelet.cpu.toolchain import FLAGS, Compiler, cpu_id, find_compiler, machine_flags
 from tilelet.diag.catalogue.command import CompilerFailed
 
 SOURCES = Path(__file__).parent / "c"
@@ -47,88 +40,140 @@ def _source_hash() -> str:
     return digest.hexdigest()
 
 
-def _flags() -> tuple[str, ...]:
-    return (*FLAGS, *machine_flags(), *(SANITIZE if is_sanitizing() else ()))
+def _flags(compiler: Compiler) -> tuple[str, ...]:
+    more = sanitize.flags(compiler) if sanitize.is_on() else ()
+    return (*FLAGS, *machine_flags(), *more)
 
 
 def _key(compiler: Compiler, *parts: str) -> str:
-    text = "\0".join([compiler.name, compiler.version, cpu_id(), _source_hash(), *_flags(), *parts])
+    who = (compiler.name, compiler.version, cpu_id(), _source_hash())
+    text = "\0".join([*who, *_flags(compiler), *parts])
     return hashlib.sha256(text.encode()).hexdigest()[:40]
 
 
-def _run(command: Sequence[str]) -> None:
+class _Jobs:
+    """Compilers that run side by side."""
+
+    def __init__(self, compiler: Compiler) -> None:
+        self._compiler = compiler
+        self._pool = ThreadPoolExecutor(max_workers=64, thread_name_prefix="tilelet cc")
+        self._running: set[subprocess.Popen[str]] = set()
+        self._lock = threading.Lock()
+        self._given_up = False
+
+    def give_up(self) -> None:
+        """End the compilers that run, and start no more."""
+        with self._lock:
+            self._given_up = True
+            for process in self._running:
+                # Its whole group: what is called a compiler only starts the one that works.
+                with contextlib.suppress(OSError):
+                    os.killpg(process.pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def compile(self, sources: Sequence[Path], folder: Path, optimise: str) -> list[Future[Path]]:
+        """Start making an object of each source; they appear in `folder`."""
+        return [self._pool.submit(self._object, s, folder, optimise) for s in sources]
+
+    def link(self, objects: Sequence[Path], target: Path) -> None:
+        names = [str(o) for o in objects]
+        self._run("-shared", *names, "-lm", "-lpthread", "-o", str(target))
+
+    def _object(self, source: Path, folder: Path, optimise: str) -> Path:
+        target = folder / f"{source.stem}.o"
+        self._run(optimise, f"-I{SOURCES}", "-c", str(source), "-o", str(target))
+        return target
+
+    def _run(self, *arguments: str) -> None:
+        """The compiler with these arguments, to its end; `CompilerFailed` if it is a bad one."""
+        who = self._compiler.command[0]
+        try:
+            process = self._start([*self._compiler.command, *_flags(self._compiler), *arguments])
+            _, output = process.communicate(timeout=_LONGEST)
+        except subprocess.TimeoutExpired:
+            raise CompilerFailed(who, f"it took more than {_LONGEST:.0f} s") from None
+        except OSError as error:
+            raise CompilerFailed(who, error.strerror or str(error)) from None
+        with self._lock:
+            self._running.discard(process)
+        if process.returncode < 0:
+            name = signal.Signals(-process.returncode).name
+            raise CompilerFailed(who, f"it was ended by {name}", output)
+        if process.returncode:
+            raise CompilerFailed(who, f"it ended with code {process.returncode}", output)
+
+    def _start(self, command: Sequence[str]) -> subprocess.Popen[str]:
+        with self._lock:
+            if self._given_up:
+                raise CompilerFailed(command[0], "it was not waited for")
+            process = subprocess.Popen(  # noqa: S603 - a list, no shell: the user's own compiler
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+                errors="replace",
+                env=sanitize.without_preload(os.environ),
+                start_new_session=True,
+            )
+            self._running.add(process)
+            return process
+
+
+@contextlib.contextmanager
+def _jobs(compiler: Compiler) -> Iterator[_Jobs]:
+    """If one compiler fails, or Ctrl-C comes, the others are ended."""
+    jobs = _Jobs(compiler)
     try:
-        done = subprocess.run(  # noqa: S603 - a list, no shell: the user's own compiler
-            command, capture_output=True, text=True, errors="replace", timeout=_LONGEST, check=False
-        )
-    except subprocess.TimeoutExpired:
-        raise CompilerFailed(command[0], f"it took more than {_LONGEST:.0f} s") from None
-    except OSError as error:
-        raise CompilerFailed(command[0], error.strerror or str(error)) from None
-    if done.returncode < 0:
-        name = signal.Signals(-done.returncode).name
-        raise CompilerFailed(command[0], f"it was ended by {name}", done.stderr)
-    if done.returncode:
-        raise CompilerFailed(command[0], f"it ended with code {done.returncode}", done.stderr)
+        yield jobs
+    except BaseException:
+        jobs.give_up()
+        raise
+    finally:
+        jobs.close()
 
 
-def _object(compiler: Compiler, source: Path, target: Path, *flags: str) -> None:
-    command = [*compiler.command, *_flags(), *flags, f"-I{SOURCES}", "-c", str(source)]
-    _run([*command, "-o", str(target)])
-
-
-def _each(work: Sequence[tuple[Compiler, Path, Path, str]]) -> None:
-    with ThreadPoolExecutor(max_workers=max(1, len(work))) as pool:
-        for result in [pool.submit(_object, *item) for item in work]:
-            result.result()
-
-
-def _build_runtime(compiler: Compiler, folder: Path) -> None:
-    sources = sorted(SOURCES.glob("*.c"))
-    _each([(compiler, s, folder / f"{s.stem}.o", OPTIMISE_RUNTIME) for s in sources])
+def _runtime(jobs: _Jobs, folder: Path) -> None:
+    for made in jobs.compile(sorted(SOURCES.glob("*.c")), folder, OPTIMISE_RUNTIME):
+        made.result()
 
 
 def _build_program(compiler: Compiler, units: Sequence[str], folder: Path) -> None:
-    work: list[tuple[Compiler, Path, Path, str]] = []
-    for i, text in enumerate(units):
-        source = folder / f"unit{i}.c"
-        source.write_text(text, encoding="utf-8")
-        work.append((compiler, source, folder / f"unit{i}.o", OPTIMISE))
-    with ThreadPoolExecutor(max_workers=1) as beside, contextlib.ExitStack() as held:
+    sources = _write(units, folder)
+    key = f"runtime-{_key(compiler, OPTIMISE_RUNTIME)}"
+    with _jobs(compiler) as jobs:
         # The runtime, if it is not there yet, takes as long as the program: both at once.
-        runtime_entry = cache.entry(
-            f"runtime-{_key(compiler, OPTIMISE_RUNTIME)}", lambda f: _build_runtime(compiler, f)
-        )
-        runtime_ready = beside.submit(held.enter_context, runtime_entry)
-        _each(work)
-        runtime = runtime_ready.result()
-        objects = [str(w[2]) for w in work] + [str(p) for p in sorted(runtime.glob("*.o"))]
-        link = [*compiler.command, *_flags(), "-shared", *objects, "-lm", "-lpthread"]
-        _run([*link, "-o", str(folder / LIBRARY)])
-    for item in work:
-        item[2].unlink()
+        making = jobs.compile(sources, folder, OPTIMISE)
+        with cache.entry(key, lambda f: _runtime(jobs, f)) as runtime:
+            made = [m.result() for m in making]
+            jobs.link([*made, *sorted(runtime.glob("*.o"))], folder / LIBRARY)
+    for path in made:
+        path.unlink()
+
+
+def _write(units: Sequence[str], folder: Path) -> list[Path]:
+    paths = [folder / f"unit{i}.c" for i in range(len(units))]
+    for path, text in zip(paths, units):
+        path.write_text(text, encoding="utf-8")
+    return paths
 
 
 _loaded: dict[str, ctypes.CDLL] = {}
 
 
-def load(units: Sequence[str], keep: Path | None = None) -> ctypes.CDLL:
-    """The library of a program; compiled if no earlier run has left it. `keep` receives the C."""
-    if keep is not None:
-        keep.mkdir(parents=True, exist_ok=True)
-        for i, text in enumerate(units):
-            (keep / f"unit{i}.c").write_text(text, encoding="utf-8")
-        for header in SOURCES.glob("*.h"):
-            shutil.copy(header, keep)
+def load(units: Sequence[str]) -> ctypes.CDLL:
+    """The library of a program; compiled if no earlier run has left it."""
     compiler = find_compiler()
+    if sanitize.is_on():
+        sanitize.check_loaded(compiler)
     key = _key(compiler, OPTIMISE, *units)
     if key not in _loaded:
         with cache.entry(key, lambda folder: _build_program(compiler, units, folder)) as folder:
             try:
                 _loaded[key] = ctypes.CDLL(str(folder / LIBRARY))
             except OSError as error:
-                # A sanitizer's own library has to be there first: LD_PRELOAD it.
-                raise CompilerFailed(
-                    compiler.name, "its library does not load", str(error)
-                ) from None
+                why = "its library does not load"
+                raise CompilerFailed(compiler.name, why, str(error)) from None
     return _loaded[key]

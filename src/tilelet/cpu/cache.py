@@ -17,10 +17,15 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from tilelet.diag.catalogue.command import CannotWrite
+from tilelet.diag.core import UserError
+
 SUMS = "sums"
 DRAFT = "new-"
 ABANDONED = 3600.0  # seconds after which a draft is what a killed process has left
+IN_USE = 60.0  # seconds after its last use in which nobody takes an entry away
 DEFAULT_CAP = 1 << 30
+ROOM = 16 << 20  # bytes of disk that any build gets by with
 Build = Callable[[Path], None]
 
 
@@ -56,7 +61,7 @@ def _is_private(folder: Path) -> bool:
 def size_cap() -> int:
     """Bytes that all entries together may take (`TILELET_CACHE_MB`)."""
     text = os.environ.get("TILELET_CACHE_MB", "")
-    return int(text) << 20 if text.isdigit() else DEFAULT_CAP
+    return int(text) << 20 if text.isdecimal() else DEFAULT_CAP
 
 
 @contextlib.contextmanager
@@ -77,9 +82,29 @@ def entry(key: str, build: Build) -> Iterator[Path]:
         if made is not None:
             yield made
             return
-    with tempfile.TemporaryDirectory(prefix="tilelet-") as folder:
-        build(Path(folder))
+    with _temporary() as folder:
+        yield _built(folder, build)
+
+
+@contextlib.contextmanager
+def _temporary() -> Iterator[Path]:
+    """A folder for now; `CannotWrite` if there is no place for one."""
+    try:
+        folder = tempfile.mkdtemp(prefix="tilelet-")
+    except OSError as error:
+        raise CannotWrite("a temporary folder", error.strerror or str(error)) from None
+    try:
         yield Path(folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _built(folder: Path, build: Build) -> Path:
+    try:
+        build(folder)
+    except OSError as error:
+        raise CannotWrite(str(error.filename or folder), error.strerror or str(error)) from None
+    return folder
 
 
 def _build_into(root: Path, place: Path, build: Build) -> Path | None:
@@ -94,6 +119,10 @@ def _build_into(root: Path, place: Path, build: Build) -> Path | None:
         return _move(draft, place)
     except OSError:
         return None
+    except UserError:
+        if shutil.disk_usage(root).free < ROOM:
+            return None  # that is why the compiler failed
+        raise
     finally:
         shutil.rmtree(draft, ignore_errors=True)
         _trim(root, keep=place)
@@ -138,15 +167,15 @@ def _trim(root: Path, keep: Path) -> None:
         entries = [(p.stat().st_mtime, _size(p), p) for p in root.iterdir() if p != keep]
     except OSError:
         return
-    newest_abandoned = time.time() - ABANDONED
+    now = time.time()
     drafts = [e for e in entries if e[2].name.startswith(DRAFT)]
     for used, _, path in drafts:
-        if used < newest_abandoned:
+        if used < now - ABANDONED:
             shutil.rmtree(path, ignore_errors=True)
     entries = [e for e in entries if e not in drafts]
     left = sum(size for _, size, _ in entries) + _size(keep)
-    for _, size, path in sorted(entries):
-        if left <= size_cap():
+    for used, size, path in sorted(entries):
+        if left <= size_cap() or used > now - IN_USE:
             return
         shutil.rmtree(path, ignore_errors=True)
         left -= size

@@ -15,7 +15,7 @@ import numpy as np
 from tilelet import dtypes
 from tilelet.cpu import scalars
 from tilelet.cpu.elements import element, poison_pattern, repeated, scalar_type, word_field
-from tilelet.cpu.emitter import Emitter, HostOps, emit_division, emit_scalar, loop_head
+from tilelet.cpu.emitter import Emitter, OpNumbers, emit_division, emit_scalar, loop_head
 from tilelet.cpu.ops_host import scalar_operands, shaped_operands
 from tilelet.cpu.sites import Sites
 from tilelet.cpu.text import array_text, identifier
@@ -64,11 +64,13 @@ class ControlEmitter(Emitter):
         function: Function,
         functions: Mapping[str, Function],
         sites: Sites,
-        host: HostOps,
+        host: OpNumbers,
         kernels: Mapping[str, KernelEntry],
+        calls: OpNumbers,
     ) -> None:
         super().__init__(function, functions, sites, host)
         self.kernels = kernels
+        self.calls = calls
         self._owned: dict[Value, str] = {}  # C names of memory made in the block, by root
         self._visible_until = _last_sights(self)
 
@@ -309,7 +311,12 @@ def emit_if(e: ControlEmitter, op: Op) -> None:
 def emit_scope(e: ControlEmitter, op: Op) -> None:
     """Scopes that are left after outlining only group."""
     view = ScopeView(op)
+    is_manual = view.kind == "manual"
+    if is_manual:
+        e.out.add("c->manual++;")
     e.block(view.body)
+    if is_manual:
+        e.out.add("c->manual--;")
     for result, value in zip(op.results, yielded(view.body)):
         e.define(result, e.values[value] if isinstance(value, Value) else handed_scalar(e, value))
 
@@ -551,7 +558,8 @@ def _dependencies(e: ControlEmitter, deps: Arg) -> tuple[str, str]:
 @emits("system.task_dummy")
 def emit_join(e: ControlEmitter, op: Op) -> None:
     ids, count = _dependencies(e, op.args["deps"])
-    name = e.variable(op.result.name, f"tl_join(c, -1, {ids}, {count})", loc=op.loc)
+    call = e.calls.number(op)
+    name = e.variable(op.result.name, f"tl_join(c, {call}, {ids}, {count})", loc=op.loc)
     e.out.add(f"if ({name} < 0) return TL_STOPPED;")
     e.define(op.result, name)
 
@@ -573,7 +581,7 @@ def emit_call(e: ControlEmitter, op: Op) -> None:
         return
     entry = e.kernels[callee.name]
     count = op.args["count"]
-    blocks = "1" if count is None else e.scalar(count)
+    blocks = "0" if count is None else e.scalar(count)
     if count is not None:
         e.out.add(
             f"if ({blocks} < 1) return tl_fail(c, TL_BLOCKS, {e.site(op)}, {blocks}, 0, 0, 0);"
@@ -582,15 +590,12 @@ def emit_call(e: ControlEmitter, op: Op) -> None:
     e.out.add(f"int64_t {task};", op.loc)
     ids, number = _dependencies(e, op.args["deps"] or ())
     predicate = op.args["predicate"]
-    if predicate is None:
-        with e.out.block():
-            _submit(e, entry, view.operands, task, blocks, ids, number)
-    else:
-        with e.out.block(f"if ({_holds(e, op, predicate)})"):
-            _submit(e, entry, view.operands, task, blocks, ids, number)
-        with e.out.block("else"):
-            e.out.add(f"{task} = tl_join(c, {entry.number}, {ids}, {number});")
-            e.out.add(f"if ({task} < 0) return TL_STOPPED;")
+    submit = "tl_submit"
+    if predicate is not None:
+        submit = f"({_holds(e, op, predicate)} ? tl_submit : tl_skip)"
+    with e.out.block():
+        _fill_in(e, op, entry, view.operands)
+        e.out.add(f"{task} = {submit}(c, t, {blocks}, {ids}, {number});")
     outputs = [o for o, d in zip(view.operands, callee.directions) if d is not Direction.In]
     for result, operand in zip(view.data_results, outputs):
         e.define(result, e.window(operand))
@@ -607,16 +612,9 @@ def _holds(e: ControlEmitter, op: Op, predicate: Arg) -> str:
     return f"{_read(e, op, tensor, indices, 'predicate')} {comparison} {e.scalar(literal)}"
 
 
-def _submit(
-    e: ControlEmitter,
-    entry: KernelEntry,
-    operands: Sequence[Arg],
-    task: str,
-    blocks: str,
-    ids: str,
-    count: str,
-) -> None:
-    e.out.add(f"tl_task *t = tl_begin(c, {entry.number});")
+def _fill_in(e: ControlEmitter, op: Op, entry: KernelEntry, operands: Sequence[Arg]) -> None:
+    """Declares `t`, the task, with its arguments."""
+    e.out.add(f"tl_task *t = tl_begin(c, {entry.number}, {e.calls.number(op)});")
     e.out.add("if (!t) return TL_STOPPED;")
     if entry.windows:
         e.out.add("tl_win *a = tl_task_windows(t);")
@@ -626,7 +624,6 @@ def _submit(
         e.out.add("tl_word *s = tl_task_scalars(t);")
     for i, at in enumerate(entry.scalars):
         e.out.add(f"s[{i}].{_field(operands[at])} = {e.scalar(operands[at])};")
-    e.out.add(f"{task} = tl_submit(c, t, {blocks}, {ids}, {count});")
 
 
 def _field(arg: Arg) -> str:

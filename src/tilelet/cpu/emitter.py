@@ -15,8 +15,8 @@ from tilelet.ir.aliases import Aliases
 from tilelet.ir.core import Arg, Block, Function, Op, Value, walk
 
 
-class HostOps:
-    """The ops that are left to Python, by number."""
+class OpNumbers:
+    """Ops by number: those left to Python, or the places where tasks are submitted."""
 
     def __init__(self) -> None:
         self.ops: list[Op] = []
@@ -33,7 +33,7 @@ class Emitter:
     """Writes one function as C. `values` holds what each IR value is in C; scalars are texts."""
 
     def __init__(
-        self, function: Function, functions: Mapping[str, Function], sites: Sites, host: HostOps
+        self, function: Function, functions: Mapping[str, Function], sites: Sites, host: OpNumbers
     ) -> None:
         self.function = function
         self.functions = functions

@@ -7,7 +7,8 @@ import ctypes
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,19 +16,29 @@ from typing import Any
 from tilelet.cpu import build, native, sites
 from tilelet.cpu.elements import word_field
 from tilelet.cpu.host import HostOp
+from tilelet.cpu.keep import keep_text
 from tilelet.cpu.program import Compiled, emit_program
+from tilelet.cpu.record import task_stream
 from tilelet.diag.catalogue.harness import BadConfig, TooBig
 from tilelet.diag.internal import InternalError
 from tilelet.interp.binding import Argument, bind_arguments
 from tilelet.interp.machine import Interpreter
-from tilelet.interp.memory import Window
+from tilelet.interp.memory import Buffer, Window
 from tilelet.interp.state import available_memory
+from tilelet.interp.tasks import TaskStream
 from tilelet.ir.aliases import infer_directions
 from tilelet.ir.core import Direction, Program, walk
 from tilelet.ir.types import ScalarType
 
 _POLL = 0.1  # seconds between looks at Ctrl-C while native code runs
 _KEPT_PROGRAMS = 32
+
+# Something that shows a text, and the number of tasks so far, while a block runs.
+Progress = Callable[[str, Callable[[], int] | None], AbstractContextManager[Any]]
+
+
+def no_progress(_what: str, _count: Callable[[], int] | None) -> AbstractContextManager[Any]:
+    return nullcontext()
 
 
 @dataclass(frozen=True)
@@ -48,8 +59,7 @@ class TaskCounts:
 class Execution:
     """What a run leaves behind, besides the arrays it wrote."""
 
-    tasks: Any
-    returned: tuple[Any, ...] = ()
+    tasks: TaskCounts | TaskStream
 
 
 class NativeProgram:
@@ -58,7 +68,9 @@ class NativeProgram:
     def __init__(self, program: Program, keep: Path | None = None) -> None:
         self.program = program
         self.code: Compiled = emit_program(program)
-        self._library = build.load(self.code.units, keep)
+        if keep is not None:
+            keep_text(self.code.units, program, keep)
+        self._library = build.load(self.code.units)
         self._run, self._address = native.entry_point(self._library)
         self._host = [HostOp(op) for op in self.code.host_ops]
         # What no task writes needs no dependencies, whatever the signature says.
@@ -66,13 +78,30 @@ class NativeProgram:
         found = infer_directions(main, program.functions)
         self._written = [d is not Direction.In for d in found]
 
-    def run(self, arguments: Mapping[str, Argument], threads: int, seed: int) -> TaskCounts:
-        call = _Call(self, arguments, threads, seed)
-        kind = call.wait()
-        if kind == sites.OK:
-            counts = zip(self.code.kernels, call.counts)
-            return TaskCounts({name: n for name, n in counts if n})
-        raise self._error(kind, call)
+    def run(
+        self,
+        arguments: Mapping[str, Argument],
+        threads: int,
+        seed: int,
+        progress: Progress = no_progress,
+        *,
+        records: bool = False,
+    ) -> TaskCounts | TaskStream:
+        """The number of tasks, or with `records` all of them."""
+        call = _Call(self, arguments, threads, seed, records)
+        try:
+            with progress(f"running {self.program.name}", call.submitted):
+                kind = call.wait()
+            if kind != sites.OK:
+                raise self._error(kind, call)
+            if records and call.record.is_incomplete:
+                raise TooBig("the record of the tasks", 8 * call.record.count, 0)
+            if records:
+                return task_stream(call.record, self.program, self.code, call.buffers)
+        finally:
+            self._library.tl_free_record(ctypes.byref(call.record))
+        counts = zip(self.code.kernels, call.counts)
+        return TaskCounts({name: n for name, n in counts if n})
 
     def _error(self, kind: int, call: _Call) -> BaseException:
         if kind == sites.STOPPED:
@@ -130,8 +159,12 @@ class _Call:
         arguments: Mapping[str, Argument],
         threads: int,
         seed: int,
+        records: bool,
     ) -> None:
         self._native = native_program
+        self.record = native.Record()
+        self.buffers: dict[int, Buffer] = {}  # of the arguments, by number
+        self._records = records
         program = native_program.program
         self._bound = bind_arguments(program, arguments, execute=True)
         self.errors: list[BaseException] = []
@@ -140,6 +173,7 @@ class _Call:
         self.counts = (ctypes.c_int64 * (len(native_program.code.kernels) + 1))()
         self._callback = native.HostFunction(self._host)
         self._result = sites.STOPPED
+        self._done = threading.Event()
         self._windows, self._words = self._split()
         self._args = self._run_args(threads, seed)
 
@@ -166,6 +200,8 @@ class _Call:
             buffers.add(low, high, i, self._native._written[i])
         count = len(buffers.bases)
         owners = [buffers.of(low) for low, _ in ranges]
+        for i, owner in zip(tensors, owners):
+            self.buffers.setdefault(owner, self._bound[i].buffer)
         available = available_memory()
         return native.RunArgs(
             windows=self._windows,
@@ -182,6 +218,7 @@ class _Call:
             cancel=ctypes.pointer(self._cancel),
             host=self._callback,
             counts=self.counts,
+            record=ctypes.pointer(self.record) if self._records else None,
             fault=ctypes.pointer(self.fault),
         )
 
@@ -194,23 +231,32 @@ class _Call:
             return len(self.errors)
         return 0
 
+    def submitted(self) -> int:
+        """Tasks so far."""
+        return sum(self.counts)
+
     def _enter(self) -> None:
-        self._result = self._native._run(self._native._address, ctypes.byref(self._args))
+        try:
+            self._result = self._native._run(self._native._address, ctypes.byref(self._args))
+        finally:
+            self._done.set()
 
     def wait(self) -> int:
         """Run it; Ctrl-C is noticed, and stops it, if this is the main thread."""
         if threading.current_thread() is not threading.main_thread():
             self._enter()
             return self._result
-        thread = threading.Thread(target=self._enter, name="tilelet run", daemon=True)
-        thread.start()
+        # Not `join`: after Ctrl-C some Pythons take the thread for ended while it still runs.
+        threading.Thread(target=self._enter, name="tilelet run", daemon=True).start()
         try:
-            while thread.is_alive():
-                thread.join(_POLL)
+            while not self._done.wait(_POLL):
+                pass
         except BaseException:
             self._cancel.value = 1
-            with contextlib.suppress(BaseException):
-                thread.join()
+            # The arrays are the caller's again only when nobody writes to them any more.
+            while not self._done.is_set():
+                with contextlib.suppress(BaseException):
+                    self._done.wait()
             raise
         return self._result
 
@@ -246,21 +292,34 @@ def _addresses(window: Window) -> tuple[int, int]:
     return start, start + max(window.buffer.nbytes, 1)
 
 
-_programs: OrderedDict[int, NativeProgram] = OrderedDict()
+class _Slot:
+    """A program, and its native form once somebody has needed it."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self._lock = threading.Lock()
+        self._native: NativeProgram | None = None
+
+    def native(self, keep: Path | None) -> NativeProgram:
+        with self._lock:
+            if self._native is None or keep is not None:
+                self._native = NativeProgram(self.program, keep)
+            return self._native
+
+
+# By the identity of the program, which its slot keeps alive.
+_programs: OrderedDict[int, _Slot] = OrderedDict()
 _lock = threading.Lock()
 
 
 def compiled(program: Program, keep: Path | None = None) -> NativeProgram:
-    """The native form of a program, compiled when it is first needed."""
+    """The native form of a program, compiled when it is first needed. `keep` receives the C."""
     with _lock:
-        found = _programs.get(id(program))
-        if found is None or found.program is not program or keep is not None:
-            found = NativeProgram(program, keep)
-            _programs[id(program)] = found
-            while len(_programs) > _KEPT_PROGRAMS:
-                _programs.popitem(last=False)
+        slot = _programs.setdefault(id(program), _Slot(program))
         _programs.move_to_end(id(program))
-        return found
+        while len(_programs) > _KEPT_PROGRAMS:
+            _programs.popitem(last=False)
+    return slot.native(keep)
 
 
 def thread_count() -> int:
@@ -272,7 +331,7 @@ def thread_count() -> int:
             if hasattr(os, "sched_getaffinity")
             else os.cpu_count() or 1
         )
-    if not text.isdigit() or not 1 <= int(text) <= 1024:
+    if not text.isdecimal() or not 1 <= int(text) <= 1024:
         raise BadConfig("TILELET_THREADS", text, "a number from 1 to 1024")
     return int(text)
 
@@ -280,27 +339,38 @@ def thread_count() -> int:
 def schedule_seed() -> int:
     """`TILELET_SCHEDULE_SEED`: run ready tasks in a random order; -1 for program order."""
     text = os.environ.get("TILELET_SCHEDULE_SEED", "")
-    return int(text) if text.isdigit() else -1
+    if not text:
+        return -1
+    if not text.isdecimal() or int(text) >= 1 << 63:
+        raise BadConfig("TILELET_SCHEDULE_SEED", text, "a number from 0")
+    return int(text)
 
 
 @dataclass(frozen=True)
 class CpuEngine:
     """Compiles programs to C and runs them on native threads.
 
-    keep_c  a folder that receives the C text
+    keep_c    a folder that receives the C text
+    progress  shows what goes on
+    records   tasks are written down with their arguments, else only counted
     """
 
     keep_c: Path | None = None
+    progress: Progress = no_progress
+    records: bool = False
 
     def run(
-        self, program: Program, arguments: Mapping[str, Argument], execute: bool = True
+        self, program: Program, arguments: Mapping[str, Argument], *, execute: bool = True
     ) -> Execution:
         """Run on arrays in place. Counting alone and programs with a breakpoint are interpreted."""
         if not execute or _stops_for_a_debugger(program):
-            done = Interpreter().run(program, arguments, execute=execute)
-            return Execution(done.tasks, done.returned)
-        native_program = compiled(program, self.keep_c)
-        return Execution(native_program.run(arguments, thread_count(), schedule_seed()))
+            return Execution(Interpreter().run(program, arguments, execute=execute).tasks)
+        with self.progress(f"compiling {program.name}", None):
+            native_program = compiled(program, self.keep_c)
+        tasks = native_program.run(
+            arguments, thread_count(), schedule_seed(), self.progress, records=self.records
+        )
+        return Execution(tasks)
 
 
 def _stops_for_a_debugger(program: Program) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from tilelet.cpu import scalars
 from tilelet.cpu.elements import element, word_field
-from tilelet.cpu.emitter import Emitter, HostOps
+from tilelet.cpu.emitter import Emitter, OpNumbers
 from tilelet.cpu.scratch import pack
 from tilelet.cpu.sites import Sites
 from tilelet.cpu.text import Dim, Place, array_text, identifier, product, total
@@ -57,6 +57,7 @@ def emits(*names: str) -> Callable[[Emit], Emit]:
     return add
 
 
+WIDE_ELEMENT = 4  # bytes
 PIECE = 1024  # elements of a long row that are worked on before the next ones
 MOST_PRODUCTS = 4  # that a kernel can hand over at once: TL_PRODUCTS
 
@@ -150,6 +151,7 @@ class KernelCode:
     windows: tuple[int, ...]  # positions of its tensor parameters
     scalars: tuple[int, ...]  # positions of its scalar parameters
     company: Company
+    turns: int = 1  # calls that make a task
 
 
 class KernelEmitter(Emitter):
@@ -160,7 +162,7 @@ class KernelEmitter(Emitter):
         kernel: Function,
         functions: Mapping[str, Function],
         sites: Sites,
-        host: HostOps,
+        host: OpNumbers,
         *,
         full_windows: bool,
     ) -> None:
@@ -392,7 +394,9 @@ class KernelEmitter(Emitter):
         e = element(tile.dtype)
         into = strides_in(tile.shape, strides, tile.shape)
         axes = self.axes_of(tile, into)
-        if not axes or axes[-1].length < 2 * PIECE or into[axes[-1].last] != 1:
+        # Narrow elements take so little bandwidth that one more copy costs more than it saves.
+        is_wide = tile.dtype.itemsize >= WIDE_ELEMENT
+        if not is_wide or not axes or axes[-1].length < 2 * PIECE or into[axes[-1].last] != 1:
             self.evaluate(tile, pointer, strides)
             return
         outer, last = axes[:-1], axes[-1]

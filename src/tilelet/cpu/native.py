@@ -52,6 +52,15 @@ class Fault(Structure):
 HostFunction = CFUNCTYPE(c_int, c_int64, POINTER(Win), POINTER(Word), c_int64)
 
 
+class Record(Structure):
+    _fields_: ClassVar = [
+        ("words", POINTER(c_int64)),
+        ("count", c_int64),
+        ("capacity", c_int64),
+        ("is_incomplete", c_int32),
+    ]
+
+
 class RunArgs(Structure):
     _fields_: ClassVar = [
         ("windows", POINTER(Win)),
@@ -68,6 +77,7 @@ class RunArgs(Structure):
         ("cancel", POINTER(c_int32)),
         ("host", HostFunction),
         ("counts", POINTER(c_int64)),
+        ("record", POINTER(Record)),
         ("fault", POINTER(Fault)),
     ]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 # Imported for their entries in the kernels' table of ops.
 from tilelet.cpu import (  # noqa: F401
@@ -15,12 +15,13 @@ from tilelet.cpu import (  # noqa: F401
     ops_reduction,
 )
 from tilelet.cpu.control import ControlEmitter, KernelEntry, has_partial_windows, signature
-from tilelet.cpu.emitter import HostOps
+from tilelet.cpu.emitter import OpNumbers
 from tilelet.cpu.footprint import footprint_lines
 from tilelet.cpu.kernel import KernelCode, KernelEmitter
 from tilelet.cpu.native import RANK
 from tilelet.cpu.sites import Site, Sites
 from tilelet.cpu.text import identifier
+from tilelet.cpu.turns import one_turn
 from tilelet.diag.catalogue.unsupported import UnsupportedConstruct
 from tilelet.ir.core import Direction, Function, FunctionKind, Op, Program, walk
 from tilelet.ir.types import TensorType, TileType
@@ -37,12 +38,13 @@ class Compiled:
     kernels: list[str]  # names, by number
     sites: list[Site]
     host_ops: list[Op]
+    calls: list[Op]  # where tasks are submitted, by number
 
 
 def emit_program(program: Program, parts: int = 2) -> Compiled:
     """The program (after all passes) as C."""
     _check_ranks(program)
-    sites, host = Sites(), HostOps()
+    sites, host = Sites(), OpNumbers()
     for p in program.main.params:
         sites.number(p.loc, "param", p.name)
     control = [f for f in program.functions.values() if f.kind is not FunctionKind.InCore]
@@ -50,11 +52,13 @@ def emit_program(program: Program, parts: int = 2) -> Compiled:
     full = not has_partial_windows(control)
     codes: list[tuple[Function, KernelCode]] = []
     for kernel in used:
-        emitter = KernelEmitter(kernel, program.functions, sites, host, full_windows=full)
-        codes.append((kernel, emitter.emit()))
+        part, turns = one_turn(kernel, program)
+        emitter = KernelEmitter(part, program.functions, sites, host, full_windows=full)
+        codes.append((part, replace(emitter.emit(), turns=turns)))
     units = _kernel_units(codes, parts)
-    units[-1] += "\n" + _control_unit(program, control, codes, sites, host)
-    return Compiled(units, [f.name for f in used], sites.all(), host.ops)
+    calls = OpNumbers()
+    units[-1] += "\n" + _control_unit(program, control, codes, sites, host, calls)
+    return Compiled(units, [f.name for f in used], sites.all(), host.ops, calls.ops)
 
 
 def _check_ranks(program: Program) -> None:
@@ -94,7 +98,8 @@ def _control_unit(
     control: Sequence[Function],
     codes: Sequence[tuple[Function, KernelCode]],
     sites: Sites,
-    host: HostOps,
+    host: OpNumbers,
+    calls: OpNumbers,
 ) -> str:
     entries = {
         fn.name: KernelEntry(i, code.windows, code.scalars) for i, (fn, code) in enumerate(codes)
@@ -105,7 +110,7 @@ def _control_unit(
     lines += [f"{signature(fn)};" for fn in control]
     lines.append("")
     for fn in control:
-        lines += ControlEmitter(fn, program.functions, sites, host, entries).emit()
+        lines += ControlEmitter(fn, program.functions, sites, host, entries, calls).emit()
     feet: list[str] = []
     for fn, _ in codes:
         name, text = footprint_lines(fn, program.functions)
@@ -126,7 +131,7 @@ def _tables(
         together = f"{company.most}, {company.a}, {company.b}, {company.step}"
         lines.append(
             f'    {{{code.name}, "{identifier(fn.name)}", {sizes}, "{directions}", {foot}, '
-            f"{together}, {code.scratch}}},"
+            f"{together}, {code.scratch}, {code.turns}}},"
         )
     lines += ["    {0},", "};", ""]
     entry = f"f_{identifier(program.main.name)}"

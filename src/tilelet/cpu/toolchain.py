@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tilelet.diag.catalogue.command import NoCompiler
+from tilelet.diag.catalogue.harness import BadConfig
 
 # No -ffast-math: results are defined bit for bit. -ffp-contract=off keeps `a * b + c` two
 # roundings; errno and floating-point traps are not part of any result. Scratch memory holds tiles
@@ -31,7 +32,13 @@ FLAGS = (
     "-fwrapv",
     "-w",
 )
-SANITIZE = ("-fsanitize=address,undefined", "-fno-omit-frame-pointer", "-g")
+
+# Levels of x86-64 by the names of `TILELET_ISA`: the `-march` value, and what the CPU must have.
+_LEVELS = {
+    "sse": ("x86-64", ""),
+    "avx2": ("x86-64-v3", "avx2 fma f16c bmi1 bmi2 movbe"),
+    "avx512": ("x86-64-v4", "avx2 fma f16c bmi1 bmi2 movbe avx512f avx512bw avx512dq avx512vl"),
+}
 
 
 @dataclass(frozen=True)
@@ -47,7 +54,12 @@ class Compiler:
 
     @property
     def is_clang(self) -> bool:
-        return "clang" in self.version or "zig" in self.name
+        return "clang" in self.version
+
+    @property
+    def is_zig(self) -> bool:
+        """A clang, but with spellings of its own."""
+        return "zig" in self.name
 
 
 def find_compiler() -> Compiler:
@@ -81,25 +93,52 @@ def _version(command: list[str]) -> str | None:
 
 
 def machine_flags() -> tuple[str, ...]:
-    """Flags for all that this CPU can do."""
+    """Flags for all that this CPU can do, or for what `TILELET_ISA` allows of it."""
     machine = platform.machine().lower()
+    is_x86 = machine in ("x86_64", "amd64")
+    level = os.environ.get("TILELET_ISA") or "native"
+    if level != "native":
+        return (f"-march={_level(level, is_x86)}",)
     if machine in ("arm64", "aarch64"):
         return ("-mcpu=native",)
-    return ("-march=native",) if machine in ("x86_64", "amd64", "i686") else ()
+    return ("-march=native",) if is_x86 or machine == "i686" else ()
 
 
-def is_sanitizing() -> bool:
-    return os.environ.get("TILELET_SANITIZE", "0") not in ("", "0")
+def _level(name: str, is_x86: bool) -> str:
+    """The `-march` of a level; an error if this CPU would die of it."""
+    known = _LEVELS if is_x86 else {}
+    if name not in known:
+        raise BadConfig("TILELET_ISA", name, " or ".join([*known, "native"]))
+    march, needed = known[name]
+    has = _cpu_flags()
+    missing = [flag for flag in needed.split() if has and flag not in has]
+    if missing:
+        fits = [n for n, (_, flags) in known.items() if set(flags.split()) <= has]
+        why = f"{' or '.join([*fits, 'native'])}: this CPU has no {missing[0]}"
+        raise BadConfig("TILELET_ISA", name, why)
+    return march.replace("-", "_") if find_compiler().is_zig else march
+
+
+def _cpuinfo() -> list[str]:
+    """The lines of Linux about its CPUs; nothing elsewhere."""
+    try:
+        return Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
+
+
+@functools.lru_cache(maxsize=1)
+def _cpu_flags() -> frozenset[str]:
+    for line in _cpuinfo():
+        if line.startswith("flags"):
+            return frozenset(line.partition(":")[2].split())
+    return frozenset()
 
 
 @functools.lru_cache(maxsize=1)
 def cpu_id() -> str:
     """What this CPU is and can do, as a short text that differs between kinds of CPU."""
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        text = ""
     wanted = ("model name", "flags", "Features", "CPU implementer", "CPU part")
-    lines = sorted({line for line in text.splitlines() if line.startswith(wanted)})
+    lines = sorted({line for line in _cpuinfo() if line.startswith(wanted)})
     facts = [platform.machine(), platform.processor(), sys.platform, *lines]
     return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:16]

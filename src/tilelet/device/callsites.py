@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from tilelet.diag.core import Loc
 from tilelet.interp.memory import Buffer
-from tilelet.interp.tasks import Task, TaskStream
+from tilelet.interp.tasks import Task, TaskGroup, TaskStream
 from tilelet.ir.aliases import Aliases
 from tilelet.ir.core import Block, Direction, Op, Program, Value
 from tilelet.ir.views import CallView, ScopeView
@@ -55,11 +55,11 @@ class CallSites:
                 self._aliases = Aliases(function.body, program.functions)
                 self._visit(function.body, False, None, ())
 
-    def site(self, task: Task) -> Site | None:
+    def site(self, task: Task | TaskGroup) -> Site | None:
         return self._sites.get((task.kernel, id(task.loc)))
 
     def direction(
-        self, task: Task, position: int, direction: Direction, buffer: Buffer
+        self, task: TaskGroup, position: int, direction: Direction, buffer: Buffer
     ) -> Direction:
         """The direction with which the runtime sees an argument."""
         if direction is not Direction.Out or self.rule == "kernel":
@@ -79,20 +79,17 @@ class CallSites:
         until = np.arange(len(tasks), dtype=np.int64)
         if not any(site.scope for site in self._sites.values()):
             return until
-        first, previous = 0, None
-        for i, task in enumerate(tasks):
-            site = self.site(task)
-            if previous is not None and not _same_run(previous, site):
-                until[first:i] = np.where(previous.scope is not None, i - 1, until[first:i])
-                first = i
-            elif previous is None:
-                first = i
-            previous = site
-        if previous is not None and previous.scope is not None:
-            until[first:] = len(tasks) - 1
-        return until
+        sites = [self.site(group) for group in tasks.groups]
+        owners, _ = tasks.places()
+        # Whether a task continues the run of the one before it depends on their groups alone.
+        pairs, which = np.unique(owners[:-1] * len(sites) + owners[1:], return_inverse=True)
+        continues = [_same_run(sites[p // len(sites)], sites[p % len(sites)]) for p in pairs]
+        ends = np.flatnonzero(~np.array([*continues, False], np.bool_)[np.append(which, -1)])
+        last = ends[np.searchsorted(ends, until)]
+        scoped = np.array([site is not None and site.scope is not None for site in sites])
+        return np.where(scoped[owners], last, until)
 
-    def scope_loc(self, task: Task) -> Loc | None:
+    def scope_loc(self, task: Task | TaskGroup) -> Loc | None:
         site = self.site(task)
         return site.scope.loc if site is not None and site.scope is not None else None
 
@@ -136,8 +133,8 @@ class CallSites:
         self._sites[view.callee, id(op.loc)] = site
 
 
-def _same_run(before: Site, now: Site | None) -> bool:
+def _same_run(before: Site | None, now: Site | None) -> bool:
     """Whether two tasks that follow each other are in one execution of one runtime scope."""
-    if now is None or before.scope is not now.scope or now.scope is None:
+    if before is None or now is None or before.scope is not now.scope or now.scope is None:
         return False
     return now.order > before.order or any(loop in before.loops for loop in now.loops)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilelet.device.kernel import CubeWork, ScalarWork, Step, Transfer, VectorWork
+from tilelet.device.kernel import CubeWork, ScalarWork, Transfer, VectorWork, Work
 from tilelet.device.machine import Machine
 from tilelet.dtypes import DType
 
@@ -37,6 +37,7 @@ _BY_COST = {
     "trigonometric": "sin cos",
 }
 _PARTIAL_WRITES = ("ub_to_gm", "l1_to_gm")
+_THROUGH_L2 = ("gm_to_ub", "gm_to_l1", *_PARTIAL_WRITES)
 
 VECTOR_COST = {op: cost for cost, ops in _BY_COST.items() for op in ops.split()}
 """Which entry of a machine's `[vector.costs]` an op is charged by."""
@@ -45,15 +46,14 @@ COMPOSED = {"row_expand_expdif": 2, "col_expand_expdif": 2, "addc": 2, "subc": 2
 """Ops that are several instructions."""
 
 
-def step_cycles(
-    step: Step, machine: Machine, *, cold: bool = False, dense: bool = True
+def work_cycles(
+    work: Work, machine: Machine, *, cold: bool = False, dense: bool = True
 ) -> tuple[float, float]:
-    """How long the step keeps its pipe busy, and how much later its result is there.
+    """How long a step's work keeps its pipe busy, and how much later its result is there.
 
     cold   what it reads from GM is not in L2
     dense  the GM tensor it moves has no gaps between its rows
     """
-    work = step.work
     if isinstance(work, Transfer):
         return _transfer(work, machine, cold, dense)
     if isinstance(work, VectorWork):
@@ -73,9 +73,17 @@ def _transfer(work: Transfer, machine: Machine, cold: bool, dense: bool) -> tupl
     rows, run = (1, work.nbytes) if merged else (work.rows, work.row_bytes)
     if work.path in _PARTIAL_WRITES:
         # Writing part of a granule takes as long as writing all of it.
-        run = -(-run // machine.gm.granule) * machine.gm.granule
+        run = _whole(run, machine.gm.granule)
+    line = machine.gm.l2_line
+    if work.shares_lines and work.path in _THROUGH_L2 and work.row_bytes % line:
+        # L2 serves a line to one core after the other, whatever part of it each wants.
+        run = 2 * _whole(work.row_bytes, line)
     busy = path.fixed_cycles + rows * (path.row_cycles + run / rate)
     return busy, path.cold_latency_cycles if cold else path.latency_cycles
+
+
+def _whole(nbytes: int, step: int) -> int:
+    return -(-nbytes // step) * step
 
 
 def vector_cycles(work: VectorWork, machine: Machine) -> float:

@@ -43,7 +43,12 @@ class Config:
 
 @dataclass(frozen=True)
 class Work:
-    """Tasks as arrays; see `stream.Stream`. hot, cold, read, moved are by cost number."""
+    """Tasks as arrays; see `stream.Stream` and `cells.Cells`.
+
+    cost_ptr, cost  the costs of each task, flattened: one for all its blocks, or one for each
+    hot, cold, moved  by cost number: times, and bytes of a block
+    read, all_moved  by task: bytes of all its blocks
+    """
 
     pred_count: Any
     succ_ptr: Any
@@ -51,6 +56,7 @@ class Work:
     shape: Any
     lanes: Any
     blocks: Any
+    cost_ptr: Any
     cost: Any
     args: Any
     held_until: Any
@@ -58,17 +64,20 @@ class Work:
     freed: Any
     hot: Any
     cold: Any
-    read: Any
     moved: Any
+    read: Any
+    all_moved: Any
     cell_ptr: Any
     cell_base: Any
     cell_rows: Any
     cell_columns: Any
-    cell_pitch: Any
-    cell_writes: Any
     cell_share: Any
-    cell_asked: Any
-    cell_size: Any
+    cell_buffer: Any
+    cell_part: Any
+    buffer_pitch: Any
+    buffer_size: Any
+    part_writes: Any
+    part_asked: Any
     cells: int
 
     @property
@@ -115,13 +124,14 @@ class _Unit:
 
     state: int = IDLE
     task: int = 0
+    cost: int = 0
     record: int = 0
     begin: float = 0.0
     left: float = 0.0
     rate: float = 1.0
     demand: float = 0.0
     traffic: float = 0.0
-    waiting: tuple[int, int, float] | None = None
+    waiting: tuple[int, int, int, float] | None = None
     done: list[tuple[int, int, float]] = field(default_factory=list)
     lead: int = -1
 
@@ -149,8 +159,8 @@ class _Loop:
         self.blocks_left = [int(x) for x in work.blocks]
         self.blocks_out = [0] * n
         self.complete = [False] * work.nodes
-        self.block_time: dict[int, float] = {}
-        self.block_bytes = [0.0] * n
+        self.cold_part: dict[int, float] = {}
+        self.bytes = [0.0] * n
         self.queues: list[deque[int]] = [deque(), deque(), deque()]
         self.records: list[list[float]] = []
         self.submitted, self.ready, self.finished = [0.0] * n, [0.0] * n, [0.0] * n
@@ -210,18 +220,36 @@ class _Loop:
     def members(self, task: int) -> int:
         return 1 + int(self.w.lanes[task]) if self.w.shape[task] == MIX else 1
 
+    def cost_of(self, task: int, block: int) -> int:
+        first, end = self.w.cost_ptr[task], self.w.cost_ptr[task + 1]
+        return int(self.w.cost[first + (block if end - first > 1 else 0)])
+
     # Memory
 
-    def touch(self, task: int) -> None:
+    def time_of(self, task: int, cost: int) -> float:
+        """Time of a block: between that with everything in L2 and that with nothing."""
+        hot = float(self.w.hot[cost])
+        return hot + self.cold_part[task] * (float(self.w.cold[cost]) - hot)
+
+    def bytes_of(self, task: int, cost: int) -> float:
+        """A block's part of what its task has to move from and to memory."""
+        w = self.w
+        if w.cost_ptr[task + 1] - w.cost_ptr[task] == 1:
+            return self.bytes[task] / float(w.blocks[task])
+        everything = float(w.all_moved[task])
+        return self.bytes[task] * float(w.moved[cost]) / everything if everything > 0.0 else 0.0
+
+    def touch(self, task: int, cost: int) -> None:
         """What the task finds in L2 decides its time and its share of global memory."""
         w = self.w
         missed = written = cold = 0.0
         filled_here: list[int] = []
         for a in range(w.cell_ptr[task], w.cell_ptr[task + 1]):
-            share, writes = float(w.cell_share[a]), bool(w.cell_writes[a])
-            asked, size = share * float(w.cell_asked[a]), float(w.cell_size[a])
+            part, buffer = w.cell_part[a], w.cell_buffer[a]
+            share, writes = float(w.cell_share[a]), bool(w.part_writes[part])
+            asked, size = share * float(w.part_asked[part]), float(w.buffer_size[buffer])
             for i in range(w.cell_rows[a]):
-                first = int(w.cell_base[a] + i * w.cell_pitch[a])
+                first = int(w.cell_base[a] + i * w.buffer_pitch[buffer])
                 for cell in range(first, first + int(w.cell_columns[a])):
                     if cell >= w.cells:
                         continue
@@ -243,17 +271,14 @@ class _Loop:
                     elif self.now < self.arrived[cell]:
                         cold += asked
                     self.stamp[cell] = self.inserted
-        blocks, cost = float(w.blocks[task]), w.cost[task]
-        read = float(w.read[cost]) * blocks
-        part = min(cold / read if read > 0.0 else 0.0, 1.0)
+        read = float(w.read[task])
+        self.cold_part[task] = min(cold / read if read > 0.0 else 0.0, 1.0)
         self.hbm_read[task], self.hbm_written[task] = missed, written
-        hot = float(w.hot[cost])
-        time = hot + part * (float(w.cold[cost]) - hot)
-        self.block_time[task] = time
         # Who asks for the same lines meanwhile waits for them as well.
+        arrival = self.now + self.time_of(task, cost)
         for cell in filled_here:
-            self.arrived[cell] = self.now + time
-        self.block_bytes[task] = (missed + written) / blocks
+            self.arrived[cell] = arrival
+        self.bytes[task] = missed + written
 
     def running(self) -> list[_Unit]:
         return [u for u in self.units if u.state == RUNNING and u.lead < 0]
@@ -305,13 +330,13 @@ class _Loop:
 
     def run_block(self, core: int) -> None:
         u = self.units[core]
-        task = u.task
-        if task not in self.block_time:
-            self.touch(task)
-        time = self.block_time[task]
+        task, cost = u.task, u.cost
+        if task not in self.cold_part:
+            self.touch(task, cost)
+        time = self.time_of(task, cost)
         u.state, u.left = RUNNING, time
-        u.demand = self.block_bytes[task] / time if time > 0.0 else 0.0
-        u.traffic = float(self.w.moved[self.w.cost[task]]) / time if time > 0.0 else 0.0
+        u.demand = self.bytes_of(task, cost) / time if time > 0.0 else 0.0
+        u.traffic = float(self.w.moved[cost]) / time if time > 0.0 else 0.0
         self.rates_stale = True
         for i in range(self.members(task)):
             self.records[u.record + i][3] = self.now
@@ -330,7 +355,7 @@ class _Loop:
         self.rates_stale = True
         if u.waiting is not None:
             u.state = STARTING
-            u.task, u.record, arrival = u.waiting
+            u.task, u.cost, u.record, arrival = u.waiting
             u.begin = max(arrival, self.now)
             u.waiting = None
 
@@ -454,6 +479,7 @@ class _Loop:
 
     def dispatch(self, thread: int, shape: int, core: int, waiting: bool) -> None:
         task = self.queues[shape][0]
+        cost = self.cost_of(task, self.blocks_out[task])
         self.blocks_out[task] += 1
         if self.blocks_out[task] == self.w.blocks[task]:
             self.queues[shape].popleft()
@@ -469,9 +495,9 @@ class _Loop:
                 self.units[place].lead = core
         u = self.units[core]
         if waiting:
-            u.waiting = (task, record, begin)
+            u.waiting = (task, cost, record, begin)
         else:
-            u.state, u.task, u.record, u.begin = STARTING, task, record, begin
+            u.state, u.task, u.cost, u.record, u.begin = STARTING, task, cost, record, begin
 
     def retire(self, thread: int, core: int, slot: int) -> None:
         task, record, _ = self.units[core].done.pop(slot)

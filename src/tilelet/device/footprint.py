@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tilelet.device.kernel import Bind, Branch, DeviceKernel, Loop, Node, Step, Transfer
-from tilelet.device.scalars import Extents, Linear
+from tilelet.device.scalars import OF_BLOCK, Extents, Linear
 from tilelet.ir.core import Value, values_in
 
 
@@ -90,39 +90,54 @@ def _union(a: tuple[Linear, ...] | None, b: tuple[Linear, ...] | None) -> tuple[
     return tuple(merged)
 
 
-def control_params(kernel: DeviceKernel) -> tuple[frozenset[int], bool]:
-    """Positions of scalar parameters that decide trip counts or branches.
+@dataclass(frozen=True, slots=True)
+class Control:
+    """What decides trip counts, branches and sizes of transfers in a kernel.
 
-    The second value says whether elements of tensors do so, too.
+    params    positions of scalar parameters
+    by_block  the index of an spmd block does
+    by_data   something else does: elements of tensors, or the course of a `while`
     """
+
+    params: frozenset[int]
+    by_block: bool
+    by_data: bool
+
+
+def control(kernel: DeviceKernel) -> Control:
     feeds: dict[Value, set[Value]] = {}
     deciding: set[Value] = set()
-    reads: set[Value] = set()
+    blocks: set[Value] = set()
+    by_data = False
     for node in _walk(kernel.body):
         if isinstance(node, Bind):
             for result in node.op.results:
                 feeds.setdefault(result, set()).update(node.op.operands)
-                if node.op.name == "read":
-                    reads.add(result)
+                if node.op.name in OF_BLOCK:
+                    blocks.add(result)
         elif isinstance(node, Loop):
+            by_data = by_data or node.site is not None
             deciding.update(values_in((node.start, node.stop, node.step)))
             for carry in node.carries:
                 sources = set(values_in((carry.init, carry.following)))
                 feeds.setdefault(carry.param, set()).update(sources)
                 feeds.setdefault(carry.result, set()).update(sources)
         elif isinstance(node, Branch):
+            by_data = by_data or node.site is not None
             deciding.update(values_in((node.cond,)))
             for result, then, orelse in node.joins:
                 sources = set(values_in((then, orelse, node.cond)))
                 feeds.setdefault(result, set()).update(sources)
+        elif isinstance(node.work, Transfer):
+            deciding.update(values_in(node.work.steers))
     pending = list(deciding)
     while pending:
         for source in feeds.get(pending.pop(), ()):
             if source not in deciding:
                 deciding.add(source)
                 pending.append(source)
-    params = kernel.function.params
-    return frozenset(i for i, p in enumerate(params) if p in deciding), bool(deciding & reads)
+    params = frozenset(i for i, p in enumerate(kernel.function.params) if p in deciding)
+    return Control(params, bool(deciding & blocks), by_data)
 
 
 def _walk(nodes: Sequence[Node]) -> Iterator[Node]:

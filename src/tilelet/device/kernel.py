@@ -8,8 +8,9 @@ storage: all names of one value that the device keeps in one place are one `Tile
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tilelet.diag.core import UNKNOWN, Loc
 from tilelet.dtypes import DType
@@ -72,6 +73,11 @@ class Transfer:
     offset, box      window of that parameter: offsets (scalars) and extents in elements
     dense_if_whole   the runs merge into one if the parameter's memory is dense and the window
                      spans full rows
+    extents          of the box, as far as a load or store is told to take less of it; one entry
+                     per axis of `shape`, None: all of it
+    limits           extents of the parameter that a window may overhang, () if it may not
+    cut_to           what is left of `shape` after a cut, () if nothing was cut
+    shares_lines     another core moves the other half of every row at the same time
     """
 
     path: str
@@ -82,10 +88,39 @@ class Transfer:
     box: tuple[int, ...] = ()
     writes_gm: bool = False
     dense_if_whole: bool = False
+    shape: tuple[int, ...] = ()
+    extents: tuple[Arg, ...] = ()
+    limits: tuple[int, ...] = ()
+    cut_to: tuple[int, ...] = ()
+    shares_lines: bool = False
 
     @property
     def nbytes(self) -> int:
         return self.rows * self.row_bytes
+
+    @property
+    def steers(self) -> tuple[Arg, ...]:
+        """Scalars that decide how much is moved."""
+        return (*self.extents, *self.offset) if self.limits else self.extents
+
+    def cut(self, extents: tuple[int, ...]) -> Transfer:
+        """The transfer of a smaller box at the same place."""
+        if extents == self.shape:
+            return self
+        item = self.row_bytes // self.shape[-1]
+        same_rows = extents[-1:] == self.shape[-1:]
+        return replace(
+            self,
+            rows=math.prod(extents[:-1]),
+            row_bytes=extents[-1] * item,
+            dense_if_whole=self.dense_if_whole and same_rows,
+            cut_to=extents,
+        )
+
+    @property
+    def taken(self) -> tuple[int, ...]:
+        """Elements moved, per axis of `shape`."""
+        return self.cut_to or self.shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +184,8 @@ class Carry:
 class Loop:
     """A counted loop; `stages` > 1 if `pl.pipeline` asks for that many buffers.
 
-    A `while` has no bounds: `index`, `start`, `stop`, `step` are None.
+    A `while` has no bounds: `index` and `stop` are None. `site` is the number under which the
+    number of iterations is recorded if data decides it (see `interp.steering`).
     """
 
     body: tuple[Node, ...]
@@ -161,17 +197,22 @@ class Loop:
     carries: tuple[Carry, ...] = ()
     span: tuple[int, int] = (0, 0)
     loc: Loc = UNKNOWN
+    site: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """An `if` in the kernel; `joins` gives scalar results: (result, then, else)."""
+    """An `if` in the kernel; `joins` gives scalar results: (result, then, else).
+
+    `site` is as in `Loop`.
+    """
 
     cond: Arg
     then: tuple[Node, ...]
     orelse: tuple[Node, ...]
     joins: tuple[tuple[Value, Arg, Arg], ...] = ()
     loc: Loc = UNKNOWN
+    site: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,7 @@ from tilelet.device.storage import (
 )
 from tilelet.diag.core import Loc
 from tilelet.dtypes import DType
+from tilelet.interp.steering import sites
 from tilelet.ir.aliases import Aliases
 from tilelet.ir.core import Arg, Block, Function, Op, Value
 from tilelet.ir.types import Mem, ScalarType, TensorType, TileType
@@ -76,6 +77,8 @@ class _Lowering:
         self.storage = Storage(function)
         self.aliases = Aliases(function.body, {})
         self.params = {p: i for i, p in enumerate(function.params)}
+        self.sites = sites(function)
+        self.valid: dict[Value, tuple[Arg, ...]] = {}
         self.tiles: list[Tile] = []
         self.cores: set[Core] = set()
         self.position = 0
@@ -121,6 +124,7 @@ class _Lowering:
         elif op.name == "if":
             self.branch(op)
         elif op.spec.structural or op.name in VIEWS:
+            self.note_valid(op)
             return
         elif op.spec.engine is Engine.CUBE:
             self.product(op)
@@ -148,7 +152,18 @@ class _Lowering:
         a = op.args
         span = (first, self.position)
         self.add(
-            Loop(body, params[0], a["start"], a["stop"], a["step"], stages, carries, span, op.loc)
+            Loop(
+                body,
+                params[0],
+                a["start"],
+                a["stop"],
+                a["step"],
+                stages,
+                carries,
+                span,
+                op.loc,
+                self.sites.get(op),
+            )
         )
 
     def while_loop(self, op: Op) -> None:
@@ -156,7 +171,7 @@ class _Lowering:
         body = (*self.block(op.blocks[0]), *self.block(op.blocks[1]))
         carries = _carries(op, op.blocks[1].params, op.blocks[1])
         span = (first, self.position)
-        self.add(Loop(body, None, 0, None, 1, 1, carries, span, op.loc))
+        self.add(Loop(body, None, 0, None, 1, 1, carries, span, op.loc, self.sites.get(op)))
 
     def branch(self, op: Op) -> None:
         then, orelse = self.block(op.blocks[0]), self.block(op.blocks[1])
@@ -165,7 +180,7 @@ class _Lowering:
             for result, a, b in zip(op.results, yielded(op.blocks[0]), yielded(op.blocks[1]))
             if isinstance(result.type, ScalarType)
         )
-        self.add(Branch(op.args["cond"], then, orelse, joins, op.loc))
+        self.add(Branch(op.args["cond"], then, orelse, joins, op.loc, self.sites.get(op)))
 
     # Tiles
 
@@ -237,12 +252,15 @@ class _Lowering:
         for space in sorted(spaces, key=lambda s: s.name):
             target = self.tile_in(result, space)
             offset = op.args.get("offset", op.args.get("offsets", ()))
-            work = self.gm_window(_FROM_GM[space], source, offset, result.type.shape, gathered)
+            shape = _taken(op, result.type.shape)
+            work = self.gm_window(_FROM_GM[space], source, offset, shape, gathered)
+            work = self.shortened(work, _valid_args(op), bool(op.args.get("clamp")), source)
             core = core_of(space)
             if gathered:
                 self.step(core, Pipe.SCALAR, op.name, ScalarWork(-(-work.rows // 20)), loc=op.loc)
             self.step(core, Pipe.MTE2, "load", work, (), (target,), op.loc)
             self._copies[-1][result, space] = target
+        self.note_valid(op)
 
     def gm_window(
         self, path: str, tensor: Value, offset: Arg, shape: tuple[int, ...], scattered: bool = False
@@ -267,7 +285,45 @@ class _Lowering:
             box if exact and offsets else (),
             writes_gm=path.endswith("_to_gm"),
             dense_if_whole=whole_rows and not scattered,
+            shape=shape,
         )
+
+    # How much of a tile is valid: only that is loaded and stored
+
+    def shortened(
+        self, work: Transfer, valid: tuple[Arg, ...], clamped: bool, tensor: Value
+    ) -> Transfer:
+        """The transfer of as much of its box as is valid; what is known now is cut off now."""
+        assert isinstance(tensor.type, TensorType)
+        full = tensor.type.shape
+        limits = tuple(n for n in full if isinstance(n, int)) if clamped and work.box else ()
+        if len(limits) != len(work.shape):
+            limits = ()
+        if len(valid) != len(work.shape):
+            valid = ()
+        if valid and not limits and all(isinstance(v, int) for v in valid):
+            exact = tuple(v for v in valid if isinstance(v, int))
+            cut = work.cut(tuple(map(min, exact, work.shape)))
+            box = work.box[: len(work.box) - len(exact)] + exact if work.box else ()
+            return dataclasses.replace(cut, shape=exact, box=box, cut_to=())
+        return dataclasses.replace(work, extents=valid, limits=limits)
+
+    def note_valid(self, op: Op) -> None:
+        """Remember which part of the op's result is valid, if it is told or handed on."""
+        if not op.results or not is_tile(op.results[0]):
+            return
+        valid = _valid_args(op)
+        if op.name == "set_validshape":
+            valid = (op.args["rows"], op.args["cols"])
+        elif not valid and op.spec.group in _HANDS_ON_VALID:
+            result = op.results[0].type
+            for operand in op.operands:
+                same = is_tile(operand) and operand.type.shape == result.shape  # type: ignore[union-attr]
+                if same and operand in self.valid:
+                    valid = self.valid[operand]
+                    break
+        if valid:
+            self.valid[op.results[0]] = valid
 
     def store(self, op: Op) -> None:
         target = op.args[op.spec.writes[0]]
@@ -284,6 +340,7 @@ class _Lowering:
         offset = op.args.get("offset", op.args.get("offsets", ()))
         scattered = op.name in ("mscatter", "scatter_update")
         work = self.gm_window(path, target, offset, source.type.shape, scattered)
+        work = self.shortened(work, self.valid.get(source, ()), False, target)
         reads = tuple(dict.fromkeys([tile, *self.other_tiles(op, source)]))
         self.step(core_of(space), pipe, "store", work, reads, (), op.loc)
 
@@ -322,6 +379,7 @@ class _Lowering:
             count = math.prod(t.shape)
             if count * item > widest:
                 widest, rows = count * item, count // max(1, t.shape[-1])
+        self.note_valid(op)
         reads = [self.available(v, Mem.Vec, op.loc) for v in op.operands if is_tile(v)]
         writes = [self.home(r) for r in op.results if is_tile(r)]
         if any(self.tiles[w].space is not Mem.Vec for w in writes):
@@ -461,6 +519,28 @@ def _stored(op: Op) -> Arg:
     return op.args.get("source", op.args.get("tile", op.args.get("src")))
 
 
+_HANDS_ON_VALID = frozenset({"elementwise", "bitwise", "broadcast", "cast"})
+"""Groups of ops whose results are valid where their operands are."""
+
+
+def _valid_args(op: Op) -> tuple[Arg, ...]:
+    """How much of a window an op is told to take, per axis; () if it says nothing."""
+    for name in ("valid_shape", "valid_shapes"):
+        given = op.args.get(name)
+        if given is not None:
+            return given if isinstance(given, tuple) else (given,)
+    return ()
+
+
+def _taken(op: Op, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The window that a load takes, before axes are dropped or swapped."""
+    given = op.args.get("shape", op.args.get("shapes"))
+    fixed = isinstance(given, tuple) and all(isinstance(n, int) for n in given)
+    if not fixed or math.prod(given) != math.prod(shape):  # type: ignore[arg-type]
+        return shape
+    return tuple(n for n in given if isinstance(n, int))  # type: ignore[union-attr]
+
+
 def _accumulates(op: Op) -> bool:
     return "acc" in op.args
 
@@ -516,9 +596,13 @@ def _half_work(work: Work, by_rows: bool) -> Work:
         rows = max(1, work.rows // 2) if by_rows else work.rows
         return dataclasses.replace(work, nbytes=-(-work.nbytes // 2), rows=rows)
     if isinstance(work, Transfer):
+        # Which of the two gets less of a partly valid tile is not followed.
+        work = dataclasses.replace(work, extents=(), limits=())
         if by_rows and work.rows > 1:
             return dataclasses.replace(work, rows=-(-work.rows // 2))
-        if not by_rows:
+        if not by_rows and not (work.shape and work.shape[-1] % 2):
             half = -(-work.row_bytes // 2)
-            return dataclasses.replace(work, row_bytes=half, dense_if_whole=False)
+            return dataclasses.replace(
+                work, row_bytes=half, dense_if_whole=False, shares_lines=True
+            )
     return work

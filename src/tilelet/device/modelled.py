@@ -20,10 +20,10 @@ from tilelet.device.memory_report import (
     memory_report,
     memory_table,
 )
+from tilelet.device.pricing import CostCache
 from tilelet.device.profile import Profile, profile_of
 from tilelet.device.report import report_parts, report_text
 from tilelet.device.schedule import Timeline, simulate
-from tilelet.device.stream import CostCache
 from tilelet.device.tables import Table
 from tilelet.device.trace import Trace
 from tilelet.diag.core import UserError

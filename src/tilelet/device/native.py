@@ -1,4 +1,4 @@
-"""The event loop and the dependency rules in C: compiled once, kept, and called with arrays."""
+"""Cells, dependency rules and event loop in C: compiled once, kept, and called with arrays."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ctypes
 import functools
 import hashlib
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,17 @@ import numpy as np
 
 from tilelet.cpu import cache
 from tilelet.cpu.toolchain import FLAGS, Compiler, cpu_id, find_compiler, machine_flags
+from tilelet.device.cells import (
+    Cells,
+    Part,
+    empty_cells,
+    grid_of,
+    pitches,
+    rank_and_item,
+)
 from tilelet.device.events import Config, Outcome, Work
 from tilelet.device.graph import Graph
+from tilelet.device.regions import Regions
 from tilelet.device.stream import Stream
 from tilelet.diag.core import UserError
 
@@ -47,7 +56,7 @@ def library() -> ctypes.CDLL | None:
     try:
         with cache.entry(f"device-{key}", lambda folder: _build(compiler, folder)) as folder:
             return ctypes.CDLL(str(folder / LIBRARY))
-    except (OSError, subprocess.SubprocessError):
+    except (OSError, UserError, subprocess.SubprocessError):
         return None
 
 
@@ -77,9 +86,9 @@ _Work = _structure(
     _fields(
         "tasks nodes",
         "",
-        "pred_count succ_ptr succ shape lanes blocks cost args held_until heap freed "
-        "hot cold read moved cell_ptr cell_base cell_rows cell_columns cell_pitch cell_writes "
-        "cell_share cell_asked cell_size",
+        "pred_count succ_ptr succ shape lanes blocks cost_ptr cost args held_until heap freed "
+        "hot cold moved read all_moved cell_ptr cell_base cell_rows cell_columns cell_share "
+        "cell_buffer cell_part buffer_pitch buffer_size part_writes part_asked",
     )
     | {"cells": "i"},
 )
@@ -102,7 +111,27 @@ _Input = _structure(
 )
 _Output = _structure("Output", _fields("nodes edges", "", "ptr pred"))
 
-_FLOAT_FIELDS = frozenset({"hot", "cold", "read", "moved", "cell_share", "cell_asked", "cell_size"})
+_Part = _structure(
+    "Part",
+    _fields("count rank item known scanned", "", "tasks regions amount low high shift"),
+)
+_Accesses = _structure(
+    "Accesses",
+    _fields(
+        "parts tasks buffers",
+        "",
+        "part buffer offset layout rank_of dims_of shape strides pitch",
+    )
+    | {"line": "f"},
+)
+_Grid = _structure("Grid", _fields("", "", "height width per_row start"))
+_Placed = _structure("Placed", _fields("", "", "ptr base rows columns grid use share"))
+
+_FLOATS = frozenset(
+    {"hot", "cold", "moved", "read", "all_moved", "cell_share", "buffer_size", "part_asked"}
+)
+_SHORT = frozenset({"cell_rows", "cell_columns", "cell_buffer", "cell_part"})
+"""Arrays of doubles, and of 32-bit integers; the others have 64 bits."""
 
 
 def _pointer(array: Any) -> int:
@@ -122,7 +151,7 @@ def run_events_native(lib: ctypes.CDLL, config: Config, work: Work) -> Outcome:
     task_work = _Work(tasks=n, nodes=work.nodes, cells=work.cells)
     for name, kind in _Work._fields_:  # type: ignore[misc]
         if kind is ctypes.c_void_p:
-            wanted = np.float64 if name in _FLOAT_FIELDS else np.int64
+            wanted = np.float64 if name in _FLOATS else np.int32 if name in _SHORT else np.int64
             array = np.ascontiguousarray(getattr(work, name), wanted)
             keep.append(array)
             setattr(task_work, name, _pointer(array))
@@ -147,6 +176,72 @@ def run_events_native(lib: ctypes.CDLL, config: Config, work: Work) -> Outcome:
         error=error,
         stuck=stuck,
     )
+
+
+def build_cells_native(
+    lib: ctypes.CDLL, parts: Sequence[Part], regions: Regions, line: int, tasks: int
+) -> Cells:
+    """`cells.build_cells`, in C."""
+    pitch = pitches(parts, regions)
+    dims = [len(layout.shape) for layout in regions.layouts]
+    arrays = {
+        "buffer": regions.buffer,
+        "offset": regions.offset,
+        "layout": regions.layout,
+        "rank_of": np.array(dims, np.int64),
+        "dims_of": np.cumsum([0, *dims[:-1]]),
+        "shape": np.array([n for layout in regions.layouts for n in layout.shape], np.int64),
+        "strides": np.array([n for layout in regions.layouts for n in layout.strides], np.int64),
+        "pitch": pitch,
+    }
+    keep: list[Any] = []
+    given = _Accesses(
+        parts=len(parts),
+        tasks=tasks,
+        buffers=len(pitch),
+        part=ctypes.addressof(_part_array(parts, regions, keep)),
+        line=float(line),
+        **{k: _pointer(v) for k, v in arrays.items()},
+    )
+    least = np.full(len(pitch), np.inf)
+    lib.tl_cells_least(ctypes.byref(given), ctypes.c_void_p(_pointer(least)))
+    grid = grid_of(pitch, least, regions, line)
+    cells = empty_cells(parts, grid, line, tasks)
+    sides = {k: getattr(grid, k) for k in ("height", "width", "per_row", "start")}
+    placed = {k: getattr(cells, k) for k in ("ptr", "base", "rows", "columns", "share")}
+    placed |= {"grid": cells.buffer, "use": cells.part}
+    into = _Placed(**{k: _pointer(v) for k, v in placed.items()})
+    shape = _Grid(**{k: _pointer(v) for k, v in sides.items()})
+    if lib.tl_cells_place(ctypes.byref(given), ctypes.byref(shape), ctypes.byref(into)):
+        raise MemoryError("the modelled device found no memory for its caches")
+    return cells
+
+
+def _part_array(parts: Sequence[Part], regions: Regions, keep: list[Any]) -> Any:
+    """The parts as C sees them; what they point to is added to `keep`."""
+    every = (_Part * max(1, len(parts)))()
+    for into, part in zip(every, parts):
+        rank, item = rank_and_item(part, regions)
+        extents = part.touched.extents
+        known = extents is not None and len(extents) == rank
+        bounds = extents if known and extents else ()
+        arrays = {
+            "tasks": part.tasks,
+            "regions": part.regions,
+            "amount": part.amount,
+            "low": np.array([e.low for e in bounds], np.float64),
+            "high": np.array([e.high for e in bounds], np.float64),
+        }
+        shifts = [None if s is None else _pointer(s) for s in part.shifts[: len(bounds)]]
+        pointers = (ctypes.c_void_p * max(1, len(shifts)))(*shifts)
+        for name, array in arrays.items():
+            setattr(into, name, _pointer(array))
+        into.shift = ctypes.addressof(pointers)
+        into.count, into.rank, into.item = len(part.tasks), rank, item
+        into.known, into.scanned = known, extents is None
+        keep += [arrays, pointers]
+    keep.append(every)
+    return every
 
 
 def build_graph_native(lib: ctypes.CDLL, stream: Stream) -> Graph:

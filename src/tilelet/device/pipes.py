@@ -2,21 +2,20 @@
 
 Each pipe does its steps in program order, one at a time. A step starts when its pipe is free, the
 scalar unit has issued it, what it reads has been written, and what it overwrites has been read (a
-tile with several buffers lets it run ahead by that many). Loops are followed until every iteration
-advances all pipes by the same time; the rest is multiplied.
+tile with several buffers lets it run ahead by that many). Iterations that do the same are followed
+until each advances all pipes by the same time; the rest of them is multiplied.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from tilelet.device.costs import step_cycles
+from tilelet.device.costs import work_cycles
+from tilelet.device.course import Course, Signature
 from tilelet.device.kernel import (
     Bind,
-    Branch,
     Core,
     CubeWork,
     DeviceKernel,
@@ -25,16 +24,13 @@ from tilelet.device.kernel import (
     Pipe,
     Step,
     Transfer,
+    Work,
     walk_steps,
 )
 from tilelet.device.machine import Machine
-from tilelet.device.scalars import Number, Numbers
-from tilelet.ir.core import Op, Value, values_in
+from tilelet.diag.core import Loc
 
 PIPES = tuple((core, pipe) for core in Core for pipe in Pipe)
-UNKNOWN_TRIPS = 1
-"""Iterations assumed of a loop whose count is known to nobody."""
-
 MAX_FOLLOWED = 4096
 """Iterations followed one by one, if they never settle."""
 
@@ -49,7 +45,8 @@ class KernelCost:
     read, written bytes moved from and to each parameter, by position
     exchanged     bytes that AIC and AIV pass each other through GM
     macs          multiply-adds of the cube, padding included
-    guessed       some trip count depended on data that was not at hand
+    guesses       loops and branches that depend on data which was not at hand, and what is
+                  assumed of each
     """
 
     exec_us: float
@@ -59,7 +56,11 @@ class KernelCost:
     written: Mapping[int, int]
     exchanged: int
     macs: int
-    guessed: bool = False
+    guesses: tuple[tuple[Loc, str], ...] = ()
+
+    @property
+    def guessed(self) -> bool:
+        return bool(self.guesses)
 
     @property
     def read_bytes(self) -> int:
@@ -77,22 +78,6 @@ class KernelCost:
             return "latency"
         pipe = name.rsplit(".", 1)[-1]
         return {"CUBE": "cube", "VEC": "vector", "SCALAR": "scalar"}.get(pipe, "MTE")
-
-
-@dataclass(frozen=True)
-class Signature:
-    """What an execution's cost depends on besides the kernel.
-
-    scalars  values of scalar parameters by position; others are unknown
-    strided  positions of tensor parameters whose rows have gaps between them
-    blocks   number of blocks of an spmd task; the cost is that of its first block
-    read     reads an element of a tensor parameter, for trip counts that depend on data
-    """
-
-    scalars: Mapping[int, Number] = field(default_factory=dict)
-    strided: frozenset[int] = frozenset()
-    blocks: int = 1
-    read: Callable[[int, tuple[int, ...]], Number | None] | None = None
 
 
 def kernel_cost(
@@ -117,7 +102,7 @@ def kernel_cost(
         written=written,
         exchanged=round(hot.exchanged),
         macs=round(hot.macs),
-        guessed=hot.guessed,
+        guesses=tuple(hot.course.guesses.items()),
     )
 
 
@@ -155,34 +140,23 @@ class _Walk:
         self.written: dict[int, float] = {}
         self.exchanged = 0.0
         self.macs = 0.0
-        self.guessed = False
-        self.params = {p: i for i, p in enumerate(kernel.function.params)}
-        given = {p: signature.scalars[i] for p, i in self.params.items() if i in signature.scalars}
-        self.numbers = Numbers(given, self._element, signature.blocks)
-        self._costs: dict[int, tuple[float, float]] = {}
+        self.course = Course(kernel, signature)
+        self._costs: dict[tuple[int, tuple[int, ...]], tuple[float, float]] = {}
         self.nodes(kernel.body)
         self.end = machine.body.start_cycles + max(*self.times[: len(PIPES)], self.times[_LAST])
-
-    def _element(self, op: Op) -> Number | None:
-        source, indices = op.args["x"], op.args["indices"]
-        position = self.params.get(source) if isinstance(source, Value) else None
-        if position is None or self.signature.read is None or not isinstance(indices, tuple):
-            return None
-        at = [self.numbers.get(i) for i in indices]
-        if any(i is None for i in at):
-            return None
-        return self.signature.read(position, tuple(at))
 
     def nodes(self, nodes: Sequence[Node]) -> None:
         for node in nodes:
             if isinstance(node, Step):
                 self.step(node)
             elif isinstance(node, Bind):
-                self.numbers.bind(node.op)
+                self.course.numbers.bind(node.op)
             elif isinstance(node, Loop):
                 self.loop(node)
             else:
-                self.branch(node)
+                taken = self.course.takes(node)
+                self.nodes(node.then if taken else node.orelse)
+                self.course.join(node, taken)
 
     def step(self, step: Step) -> None:
         times, core = self.times, _CORE[step.core]
@@ -202,7 +176,8 @@ class _Walk:
                 self.current[tile] = (self.current[tile] + 1) % self.kernel.tiles[tile].buffers
             at = self.first[tile] + 2 * self.current[tile]
             start = max(start, times[at], times[at + 1])
-        busy, latency = self.cost(step)
+        work = self.course.sized(step.work)
+        busy, latency = self.cost(step, work)
         end = start + busy
         times[pipe] = end
         times[_BUSY + pipe] += busy
@@ -215,7 +190,7 @@ class _Walk:
             self.writer[tile] = me
         if not step.writes:
             times[_LAST] = max(times[_LAST], done)
-        self.count(step)
+        self.count(step, work)
 
     def scalar_step(self, step: Step, core: int) -> None:
         """The scalar unit waits for what it reads, and everything it issues later waits for it."""
@@ -224,7 +199,7 @@ class _Walk:
         for tile in step.reads:
             at = self.first[tile] + 2 * self.current[tile]
             start = max(start, times[at] + self.wait(self.writer[tile], (step.core, step.pipe)))
-        busy, _ = self.cost(step)
+        busy, _ = self.cost(step, step.work)
         times[_SCALAR + core] = start + busy
         times[_BUSY + _PIPE[step.core, step.pipe]] += busy
         times[_LAST] = max(times[_LAST], start + busy)
@@ -234,17 +209,17 @@ class _Walk:
             return 0.0
         return self.sync if writer[0] is me[0] else self.across
 
-    def cost(self, step: Step) -> tuple[float, float]:
-        found = self._costs.get(step.position)
+    def cost(self, step: Step, work: Work) -> tuple[float, float]:
+        # A cut transfer is told from others of its step by what is left of it.
+        key = (step.position, work.cut_to if isinstance(work, Transfer) else ())
+        found = self._costs.get(key)
         if found is None:
-            work = step.work
             strided = isinstance(work, Transfer) and work.param in self.signature.strided
-            found = step_cycles(step, self.machine, cold=self.cold, dense=not strided)
-            self._costs[step.position] = found
+            found = work_cycles(work, self.machine, cold=self.cold, dense=not strided)
+            self._costs[key] = found
         return found
 
-    def count(self, step: Step) -> None:
-        work = step.work
+    def count(self, step: Step, work: Work) -> None:
         if isinstance(work, CubeWork):
             self.macs += work.m * work.k * work.n
         elif isinstance(work, Transfer):
@@ -256,54 +231,41 @@ class _Walk:
             into = self.written if work.writes_gm else self.read
             into[work.param] = into.get(work.param, 0.0) + work.nbytes * lanes
 
-    def branch(self, node: Branch) -> None:
-        cond = self.numbers.get(node.cond)
-        if cond is None:
-            self.guessed = True
-            cond = bool(node.then)
-        self.nodes(node.then if cond else node.orelse)
-        for result, then, orelse in node.joins:
-            self.numbers.values[result] = self.numbers.get(then if cond else orelse)
-
     # Loops
 
-    def trips(self, loop: Loop) -> tuple[int, Number, Number]:
-        start, stop, step = (self.numbers.get(a) for a in (loop.start, loop.stop, loop.step))
-        if start is None or stop is None or not step:
-            self.guessed = True
-            return UNKNOWN_TRIPS, start or 0, step or 1
-        return max(0, math.ceil((stop - start) / step)), start, step
-
     def loop(self, loop: Loop) -> None:
-        count, index, stride = self.trips(loop)
-        values = self.numbers.values
-        for carry in loop.carries:
-            values[carry.param] = self.numbers.get(carry.init)
-        steady = _is_steady(loop)
+        course = self.course
+        count, index, stride = course.trips(loop)
+        course.enter(loop)
         period = math.lcm(*{self.kernel.tiles[t].buffers for t in _tiles_in(loop)}, 1)
         history: list[list[float]] = []
         done = 0
+        reached = dict(course.reached)
+        ends = course.runs(loop, min(count, MAX_FOLLOWED), count, index, stride)
         while done < count:
-            if done % period == 0 and steady and count - done > period:
+            if not ends:
+                self.skip_rest(done, count)
+                course.skip_rest(reached, count / done)
+                break
+            if done >= ends[0]:
+                # From here on iterations do something else.
+                ends.pop(0)
+                history.clear()
+                continue
+            if (done % period) == 0 and ends[0] - done > period:
                 history.append(self.snapshot())
                 if len(history) > 2:
                     history.pop(0)
-                    skipped = self.skip(history, (count - done - 1) // period)
-                    done += skipped * period
-                    index += skipped * period * stride
-            if done >= MAX_FOLLOWED and not steady:
-                self.skip_rest(done, count)
-                break
-            if loop.index is not None:
-                values[loop.index] = index
+                    skipped = self.skip(history, (ends[0] - done - 1) // period) * period
+                    course.skip(loop, skipped, index, stride)
+                    done += skipped
+                    index += skipped * stride
+            course.iterate(loop, index)
             self.nodes(loop.body)
-            following = [self.numbers.get(c.following) for c in loop.carries]
-            for carry, value in zip(loop.carries, following):
-                values[carry.param] = value
+            course.hand_on(loop)
             done += 1
             index += stride
-        for carry in loop.carries:
-            values[carry.result] = self.numbers.get(carry.param)
+        course.leave(loop)
 
     def snapshot(self) -> list[float]:
         extra = [self.exchanged, self.macs]
@@ -355,36 +317,3 @@ def _tiles_in(loop: Loop) -> Iterator[int]:
     for step in walk_steps(loop.body):
         yield from step.reads
         yield from step.writes
-
-
-def _is_steady(loop: Loop) -> bool:
-    """Whether all iterations do the same: no branch or inner trip count depends on which it is."""
-    varying: set[Value] = {c.param for c in loop.carries}
-    if loop.index is not None:
-        varying.add(loop.index)
-    return not _varies(loop.body, varying)
-
-
-def _varies(nodes: Sequence[Node], varying: set[Value]) -> bool:
-    for node in nodes:
-        if isinstance(node, Bind):
-            if node.op.name == "read" or any(v in varying for v in node.op.operands):
-                varying.update(node.op.results)
-        elif isinstance(node, Branch):
-            if _uses(node.cond, varying):
-                return True
-            if _varies(node.then, varying) or _varies(node.orelse, varying):
-                return True
-            varying.update(r for r, a, b in node.joins if _uses((a, b), varying))
-        elif isinstance(node, Loop):
-            if _uses((node.start, node.stop, node.step), varying):
-                return True
-            inner = varying | {c.param for c in node.carries if _uses(c.init, varying)}
-            if _varies(node.body, inner):
-                return True
-            varying.update(c.result for c in node.carries)
-    return False
-
-
-def _uses(arg: Any, varying: set[Value]) -> bool:
-    return any(v in varying for v in values_in((arg,)))

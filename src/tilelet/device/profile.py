@@ -105,6 +105,8 @@ class Profile:
     path         the critical path: what its time was spent on, in `critical.PARTS`
     hbm_read, hbm_written  bytes that missed L2
     busy         share of the time in which each kind of core ran kernels
+    findings     what the machine would refuse
+    guesses      what the model had to assume, and where
     """
 
     program: str
@@ -130,6 +132,7 @@ class Profile:
     peak_gflops: float
     limits: Mapping[str, int]
     findings: tuple[str, ...] = ()
+    guesses: tuple[str, ...] = ()
 
     @property
     def moved(self) -> int:
@@ -171,18 +174,21 @@ class Profile:
         if not isinstance(data, dict) or data.get("version") != VERSION:
             raise BadProfile(file, f"it does not say `version: {VERSION}`")
         fields = {f.name for f in dataclasses.fields(cls)}
-        missing = sorted(fields - set(data))
+        missing = sorted(fields - set(data) - _OPTIONAL)
         if missing:
             raise BadProfile(file, f"it lacks `{missing[0]}`")
         rows = {"functions": FunctionRow, "kernels": KernelRow, "tensors": TensorRow}
         try:
-            values = {name: _checked(name, data[name], cls) for name in fields}
+            values = {name: _checked(name, data[name], cls) for name in fields if name in data}
             for name, row in rows.items():
                 values[name] = tuple(_row(row, item) for item in data[name])
             return cls(**values)
         except (TypeError, ValueError, KeyError) as error:
             raise BadProfile(file, str(error)) from None
 
+
+_OPTIONAL = frozenset({"findings", "guesses"})
+"""Fields that a saved profile need not have."""
 
 _KINDS: dict[str, tuple[type, ...]] = {
     "str": (str,),
@@ -269,7 +275,17 @@ class _Summary:
             peak_gflops=self.peak_gflops(self.stream.kernels),
             limits={s.name: m.usable for s, m in machine.buffers.items()},
             findings=findings,
+            guesses=tuple(self.guesses()),
         )
+
+    def guesses(self) -> list[str]:
+        """What was assumed where a kernel depends on data that was not at hand."""
+        found: dict[str, None] = {}
+        for cost, kernel in zip(self.stream.costs, self.stream.cost_kernel):
+            for loc, assumed in cost.guesses:
+                name = self.stream.kernel_names[kernel]
+                found.setdefault(f"{_where(loc)}: data decides in `{name}`; {assumed}")
+        return sorted(found)
 
     def functions(self) -> list[FunctionRow]:
         t = self.timeline
@@ -337,9 +353,8 @@ class _Summary:
         return float((self.timeline.end[mine] - self.timeline.start[mine]).sum())
 
     def sum_of_costs(self, number: int, what: str) -> float:
-        mine = self.stream.kernel == number
         each = np.array([float(getattr(c, what)) for c in self.stream.costs])
-        return float((each[self.stream.cost[mine]] * self.stream.blocks[mine]).sum())
+        return float(self.stream.total(each)[self.stream.kernel == number].sum())
 
     def bound(self, number: int, exec_us: float) -> str:
         """The runtime, if handing out takes longer than running; GM, if that stretches the run."""
@@ -352,7 +367,7 @@ class _Summary:
         if exec_us > _STRETCHED * self.sum_of_costs(number, "exec_us"):
             return "GM"
         weights: dict[str, int] = {}
-        for cost, count in zip(*np.unique(self.stream.cost[mine], return_counts=True)):
+        for cost, count in zip(*np.unique(self.stream.first_cost[mine], return_counts=True)):
             name = self.stream.costs[int(cost)].bound
             weights[name] = weights.get(name, 0) + int(count)
         return max(sorted(weights), key=lambda name: weights[name], default="latency")

@@ -15,18 +15,29 @@ MOST_ROWS = 12
 
 def report_parts(profile: Profile) -> list[str | Table]:
     """The report, in the order in which it is read."""
-    return [
+    parts: list[str | Table] = [
         function_table(profile),
         path_table(profile),
         kernel_table(profile),
         tensor_table(profile),
         summary_table(profile),
     ]
+    if profile.guesses:
+        shown = _some(profile.guesses)
+        parts.append("\n".join(["Guessed, because the inputs that decide it are unknown:", *shown]))
+    return parts
 
 
 def report_text(profile: Profile) -> str:
     """The report as plain text."""
     return "\n\n".join(as_text(report_parts(profile))) + "\n"
+
+
+def _some(lines: Sequence[str]) -> list[str]:
+    """The first lines, indented, and how many more there are."""
+    more = len(lines) - MOST_ROWS
+    rest = [f"  and {more} more"] if more > 0 else []
+    return [*(f"  {line}" for line in lines[:MOST_ROWS]), *rest]
 
 
 # Per function

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilelet.ir.core import Arg, Const, Op, Value
+from tilelet.ir.types import ScalarType
 
 Number = int | float | bool
 BINARY: Mapping[str, Callable[[Any, Any], Any]] = {
@@ -43,15 +44,16 @@ UNARY: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
-class Numbers:
-    """Values of scalars during one execution of a kernel; `read` gives elements of tensors."""
+OF_BLOCK = ("get_block_idx", "get_subblock_idx")
+"""Ops that tell the blocks of a task from each other."""
 
-    def __init__(
-        self, values: Mapping[Value, Any], read: Callable[[Op], Number | None], blocks: int = 1
-    ) -> None:
+
+class Numbers:
+    """Values of scalars during one execution of a kernel, block `block` of `blocks`."""
+
+    def __init__(self, values: Mapping[Value, Any], block: int = 0, blocks: int = 1) -> None:
         self.values: dict[Value, Any] = dict(values)
-        self._read = read
-        self._of_block = {"get_block_idx": 0, "get_subblock_idx": 0, "get_block_num": blocks}
+        self._of_block = {"get_block_idx": block, "get_subblock_idx": 0, "get_block_num": blocks}
 
     def get(self, arg: Arg) -> Any:
         if isinstance(arg, Value):
@@ -76,9 +78,9 @@ class Numbers:
             x = self.get(op.args["x"])
             return None if x is None else UNARY[op.name](x)
         if op.name == "scalar.cast":
-            return self.get(op.args["x"])
-        if op.name == "read":
-            return self._read(op)
+            x, type_ = self.get(op.args["x"]), op.results[0].type
+            to_integer = isinstance(type_, ScalarType) and type_.dtype.is_integer
+            return int(x) if isinstance(x, float) and to_integer else x
         return self._of_block.get(op.name)
 
 

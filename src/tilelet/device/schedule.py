@@ -12,15 +12,17 @@ from numpy.typing import NDArray
 
 from tilelet.device import native
 from tilelet.device.callsites import CallSites
+from tilelet.device.cells import Cells, build_cells
 from tilelet.device.events import Config, Outcome, Work, run_events
 from tilelet.device.graph import Graph, build_graph
 from tilelet.device.kernel import DeviceKernel
 from tilelet.device.machine import Machine, Runtime
 from tilelet.device.pipes import KernelCost
-from tilelet.device.stream import CostCache, Stream, build_stream
+from tilelet.device.pricing import CostCache
+from tilelet.device.stream import Stream, build_stream
 from tilelet.diag.catalogue.device import HeapDeadlock, NoTasks, WindowDeadlock
 from tilelet.diag.internal import InternalError
-from tilelet.interp.memory import Window
+from tilelet.interp.replay import find_outcomes
 from tilelet.interp.tasks import TaskStream
 from tilelet.ir.core import Program
 
@@ -99,7 +101,8 @@ class Timeline:
         return self.stream.kernels[self.stream.kernel[task]]
 
     def cost_of(self, task: int) -> KernelCost:
-        return self.stream.costs[self.stream.cost[task]]
+        """The cost of a task's first block."""
+        return self.stream.costs[self.stream.first_cost[task]]
 
     def core_name(self, core: int) -> str:
         """`AIC 3`, `AIV 17`."""
@@ -141,11 +144,8 @@ class Timeline:
         spent = float((self.end[mine] - self.start[mine]).sum())
         latency = float((self.finish[mine] - self.dispatch[mine]).sum())
         costs = [self.cost_of(int(t)) for t in self.task[mine[:1]]]
-        alone = float(
-            np.array([c.exec_us for c in self.stream.costs])[
-                self.stream.cost[self.task[mine]]
-            ].sum()
-        )
+        each = self.stream.total(np.array([c.exec_us for c in self.stream.costs]))
+        alone = float((each / self.stream.blocks)[self.task[mine]].sum())
         if 2 * spent < latency:
             return "dispatch"
         return "GM" if spent > 1.25 * alone else costs[0].bound
@@ -182,7 +182,8 @@ def simulate(
     period     runtime of that month; by default the machine's own
     recording  with the cost that recording a profile has; without it for plain runs
     cache      costs of kernels, kept from one call to the next
-    inputs     arrays by parameter name, for loops whose trip count a tensor decides
+    inputs     arrays by parameter name, for loops whose trip count data decides, if the tasks were
+               only recorded: as many of them as it takes are executed
     reference  use the Python event loop, which is slow and defines the result
     """
     runtime = machine.period(period)
@@ -190,11 +191,14 @@ def simulate(
         raise NoTasks(program.name, program.main.loc)
     if cache is None or cache.machine is not machine:
         cache = CostCache(machine)
-    stream = build_stream(tasks, program, runtime, cache, _reader(inputs))
+    find_outcomes(program, tasks, inputs or {})
+    stream = build_stream(tasks, program, runtime, cache)
     lib = None if reference else native.library()
     graph = native.build_graph_native(lib, stream) if lib else build_graph(stream)
+    what = (stream.parts, stream.regions, machine.gm.l2_line, stream.count)
+    cells = native.build_cells_native(lib, *what) if lib else build_cells(*what)
     config = _config(machine, runtime, recording)
-    work = _work(stream, graph)
+    work = _work(stream, graph, cells)
     outcome = native.run_events_native(lib, config, work) if lib else run_events(config, work)
     if outcome.error:
         _explain(outcome, stream, program, runtime)
@@ -247,9 +251,9 @@ def _config(machine: Machine, runtime: Runtime, recording: bool) -> Config:
     )
 
 
-def _work(stream: Stream, graph: Graph) -> Work:
+def _work(stream: Stream, graph: Graph, cells: Cells) -> Work:
     succ_ptr, succ = graph.successors()
-    costs, cells = stream.costs, stream.cells
+    costs = stream.costs
     moved = [c.read_bytes + c.written_bytes + 2 * c.exchanged for c in costs]
     return Work(
         pred_count=np.diff(graph.ptr),
@@ -258,6 +262,7 @@ def _work(stream: Stream, graph: Graph) -> Work:
         shape=stream.shape,
         lanes=stream.lanes,
         blocks=stream.blocks,
+        cost_ptr=stream.cost_ptr,
         cost=stream.cost,
         args=np.diff(stream.arg_ptr),
         held_until=stream.held_until,
@@ -265,49 +270,36 @@ def _work(stream: Stream, graph: Graph) -> Work:
         freed=stream.freed,
         hot=np.array([c.exec_us for c in costs]),
         cold=np.array([c.cold_us for c in costs]),
-        read=np.array([float(c.read_bytes) for c in costs]),
         moved=np.array([float(m) for m in moved]),
+        read=stream.total(np.array([float(c.read_bytes) for c in costs])),
+        all_moved=stream.total(np.array([float(m) for m in moved])),
         cell_ptr=cells.ptr,
         cell_base=cells.base,
         cell_rows=cells.rows,
         cell_columns=cells.columns,
-        cell_pitch=cells.pitch,
-        cell_writes=cells.writes,
         cell_share=cells.share,
-        cell_asked=cells.asked,
-        cell_size=cells.size,
+        cell_buffer=cells.buffer,
+        cell_part=cells.part,
+        buffer_pitch=cells.pitch,
+        buffer_size=cells.size,
+        part_writes=cells.writes,
+        part_asked=cells.asked,
         cells=cells.total,
     )
 
 
 def _explain(outcome: Outcome, stream: Stream, program: Program, runtime: Runtime) -> None:
     task = stream.tasks[min(outcome.stuck, stream.count - 1)]
+    scope = CallSites(program, runtime.rule).scope_loc(task)
     if outcome.error == 1:
-        sites = CallSites(program, runtime.rule)
         held = int(stream.held_until[outcome.stuck]) - outcome.stuck + 1
         live = max(held, runtime.task_window + 1)
-        raise WindowDeadlock(live, runtime.task_window, sites.scope_loc(task) or task.loc)
+        raise WindowDeadlock(live, runtime.task_window, scope or task.loc)
     if outcome.error == 2:
         fresh = [w for w, _ in task.windows if w.buffer.origin == "temp"]
         name = max(fresh, key=lambda w: w.buffer.nbytes).name if fresh else task.kernel
         size = int(stream.heap[outcome.stuck])
-        raise HeapDeadlock(name, size, runtime.heap_bytes, task.loc)
+        raise HeapDeadlock(name, size, runtime.heap_bytes, task.loc, scope)
     raise InternalError(
         "the modelled device waits for a task that never comes", function=task.kernel
     )
-
-
-def _reader(inputs: Mapping[str, Any] | None) -> Any:
-    """Reads single elements of the entry's arguments."""
-    if not inputs:
-        return None
-
-    def read(window: Window, at: tuple[int, ...]) -> int | float | None:
-        array = inputs.get(window.buffer.name) if window.buffer.origin == "param" else None
-        if array is None:
-            return None
-        flat = np.asarray(array).reshape(-1)
-        position = window.offset + sum(i * s for i, s in zip(at, window.strides))
-        return flat[position].item() if 0 <= position < flat.size else None
-
-    return read

@@ -7,14 +7,15 @@ that the program makes for itself could, in the best case, stay on chip.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tilelet.device.footprint import Footprint, footprints
-from tilelet.device.stream import NO_WORK, Stream
-from tilelet.interp.memory import Window
+from tilelet.device.kernel import DeviceKernel
+from tilelet.device.stream import Group, Stream
+from tilelet.device.touched import Touched
 
 Ints = NDArray[np.int64]
 
@@ -78,7 +79,7 @@ class _Count:
         count = len(stream.regions.buffers)
         self.moved = {False: np.zeros(count, np.int64), True: np.zeros(count, np.int64)}
         self.boxes: dict[bool, list[Ints]] = {False: [], True: []}
-        self.sizes = np.array([b.nbytes for b in stream.regions.buffers], np.int64)
+        self.sizes = stream.regions.sizes
         self.pitch = _pitches(stream, self.sizes)
         self.kernels: dict[str, Bytes] = {}
         self.exchanged = 0
@@ -88,58 +89,44 @@ class _Count:
         for number, name in enumerate(stream.kernel_names):
             if stream.kernels[number] is not None:
                 self.kernel(number, name)
-        least = {w: self.distinct(boxes) for w, boxes in self.boxes.items()}
-        tensors: dict[tuple[str, str], list[int]] = {}
-        sizes: dict[tuple[str, str], int] = {}
-        for i, buffer in enumerate(stream.regions.buffers):
-            key = (buffer.name, buffer.origin)
-            sums = tensors.setdefault(key, [0, 0, 0, 0])
-            given = buffer.origin == "param"
-            sums[0] += int(self.moved[False][i])
-            sums[1] += int(self.moved[True][i])
-            sums[2] += int(least[False][i]) if given else 0
-            sums[3] += int(least[True][i]) if given else 0
-            sizes[key] = sizes.get(key, 0) + buffer.nbytes
-        by_name = {key: Bytes(*sums) for key, sums in tensors.items()}
+        least = {
+            w: np.minimum(self.distinct(boxes), self.moved[w]) for w, boxes in self.boxes.items()
+        }
+        given = ~stream.regions.fresh
+        columns = [*self.moved.values(), *(least[w] * given for w in self.moved), self.sizes]
+        keys: dict[tuple[str, str], int] = {}
+        of_buffer = np.array(
+            [keys.setdefault((b.name, b.origin), len(keys)) for b in stream.regions.buffers],
+            np.int64,
+        )
+        sums = np.zeros((len(columns), len(keys)), np.int64)
+        for into, column in zip(sums, columns):
+            np.add.at(into, of_buffer, column)
+        by_name = {key: Bytes(*sums[:4, i].tolist()) for key, i in keys.items()}
+        sizes = {key: int(sums[4, i]) for key, i in keys.items()}
         return Traffic(by_name, sizes, self.kernels, self.exchanged)
 
     def kernel(self, number: int, name: str) -> None:
         stream = self.stream
-        tasks = np.flatnonzero((stream.kernel == number) & (stream.shape != NO_WORK))
         view = stream.kernels[number]
-        if not len(tasks) or view is None:
+        groups = [g for g in stream.groups if g.kernel == name and g.tasks.ran is not False]
+        if not groups or view is None:
             return
-        cost, blocks = stream.cost[tasks], stream.blocks[tasks]
-        used = sorted(set(cost.tolist()))
-        self.exchanged += sum(
-            stream.costs[c].exchanged * int(blocks[cost == c].sum()) for c in used
-        )
-        values = [stream.tasks[i].values for i in tasks.tolist()]
-        tensors = [p for p, v in enumerate(values[0]) if isinstance(v, Window)]
         moved = {False: 0, True: 0}
-        for j, param in enumerate(tensors):
-            buffers = self.buffer_of[stream.arg_region[stream.arg_ptr[tasks] + j]]
-            for writes in (False, True):
-                each = np.zeros(len(stream.costs), np.int64)
-                for c in used:
-                    by_param = stream.costs[c].written if writes else stream.costs[c].read
-                    each[c] = by_param.get(param, 0)
-                nbytes = each[cost] * blocks
-                np.add.at(self.moved[writes], buffers, nbytes)
-                moved[writes] += int(nbytes.sum())
         boxes: dict[bool, list[Ints]] = {False: [], True: []}
-        for count in np.unique(blocks).tolist():
-            some = np.flatnonzero(blocks == count)
-            for touched in footprints(view, int(count)):
-                if touched.param in tensors:
-                    j = tensors.index(touched.param)
-                    regions = stream.arg_region[stream.arg_ptr[tasks[some]] + j]
-                    chosen = [values[i] for i in some.tolist()]
-                    boxes[touched.writes].append(self.rectangles(regions, chosen, touched))
+        for g in groups:
+            self.exchanged += int(g.total([c.exchanged for c in stream.costs]).sum())
+            for param, regions in zip(g.tensors, g.regions):
+                for writes in (False, True):
+                    nbytes = g.moved(stream.costs, param, writes)
+                    np.add.at(self.moved[writes], self.buffer_of[regions], nbytes)
+                    moved[writes] += int(nbytes.sum())
+            for writes, found in self.touched(g, view):
+                boxes[writes].append(found)
         for writes, found in boxes.items():
             self.boxes[writes] += found
         least = {w: int(self.distinct(found).sum()) for w, found in boxes.items()}
-        # A window that is not known before the task runs counts as a whole; never above the fact.
+        # What is not known counts as a whole window: never above the fact.
         self.kernels[name] = Bytes(
             moved[False],
             moved[True],
@@ -147,35 +134,71 @@ class _Count:
             min(least[True], moved[True]),
         )
 
-    def rectangles(
-        self, regions: Ints, values: list[tuple[object, ...]], touched: Footprint
-    ) -> Ints:
-        """Distinct (buffer, first row, past last row, first byte, past last byte) of the tasks."""
-        windows = self.stream.regions.windows
-        distinct, inverse = np.unique(regions, return_inverse=True)
-        rank = max(len(windows[r].shape) for r in distinct)
-        table = np.array([_columns(windows[r], rank) for r in distinct], np.int64)[inverse]
-        item = windows[distinct[0]].dtype.itemsize
-        offset, shape, strides = table[:, 0], table[:, 1 : 1 + rank], table[:, 1 + rank :]
-        low, high = np.zeros_like(shape), shape.copy()
-        if touched.extents is not None and len(touched.extents) == rank:
-            for axis, extent in enumerate(touched.extents):
-                shift = np.zeros(len(regions))
-                for position, factor in extent.coefficients:
-                    shift += factor * np.array([v[position] for v in values], np.float64)
-                low[:, axis] = np.clip(shift + extent.low, 0, shape[:, axis])
-                high[:, axis] = np.clip(shift + extent.high, low[:, axis], shape[:, axis])
-        empty = (high <= low).any(axis=1)
-        first = (offset + (low * strides).sum(1)) * item
-        last = (offset + ((high - 1) * strides).sum(1)) * item + item - 1
+    def touched(self, g: Group, kernel: DeviceKernel) -> Iterator[tuple[bool, Ints]]:
+        """Rectangles that the tasks of a group read and write."""
+        costs = np.broadcast_to(g.costs, (len(g.indices), g.blocks))
+        scalars = {p: np.array(g.tasks.scalar_column(p)) for p in g.tasks.others}
+        integers = {p: column for p, column in scalars.items() if column.dtype.kind == "i"}
+        every: dict[tuple[int, bool], list[Ints]] = {}
+        for cost in np.unique(costs).tolist():
+            task, block = np.nonzero(costs == cost)
+            of_class = {p: column[task] for p, column in integers.items()}
+            signature = self.stream.signatures[cost]
+            found = Touched(kernel, signature, of_class, block)
+            for (param, writes), boxes in found.boxes.items():
+                if param not in g.tensors:
+                    continue
+                regions = g.regions[g.tensors.index(param)][task]
+                into = every.setdefault((param, writes), [])
+                if boxes is None:
+                    # Not known before the task runs: it counts as a whole.
+                    rank = len(self.shape_of(regions[0]))
+                    into.append(_boxes(np.unique(regions), (0,) * rank, (_WHOLE,) * rank))
+                    continue
+                count = len(task)
+                into += [_boxes(regions, found.starts(box, count), box.extents) for box in boxes]
+        for (_, writes), parts in every.items():
+            if parts:
+                yield writes, self.rectangles(np.concatenate(parts))
+
+    def shape_of(self, region: int) -> tuple[int, ...]:
+        regions = self.stream.regions
+        return regions.layouts[regions.layout[region]].shape
+
+    def rectangles(self, boxes: Ints) -> Ints:
+        """Distinct (buffer, first row, past last row, first byte, past last byte) of boxes.
+
+        A row is a region, then where the box starts in it, then its extents.
+        """
+        every = self.stream.regions
+        regions, rank = boxes[:, 0], boxes.shape[1] // 2
+        used, which = np.unique(every.layout[regions], return_inverse=True)
+        layouts = [every.layouts[i] for i in used]
+        table = np.array([w.shape + w.strides for w in layouts], np.int64)[which]
+        shape, strides = table[:, :rank], table[:, rank:]
+        start, extents = boxes[:, 1 : 1 + rank], boxes[:, 1 + rank :]
+        low = np.clip(start, 0, shape)
+        high = np.clip(start + extents, low, shape)
+        inside = (high > low).all(axis=1)
+        rows = np.column_stack([regions, low, high, strides])[inside]
+        flat = _flattened(_unique_rows(rows), rank)
+        return self.placed(flat, rank, layouts[0].item)
+
+    def placed(self, rows: Ints, rank: int, item: int) -> Ints:
+        """Where boxes lie in their buffers: those of two axes are rectangles there."""
+        regions, low, high = rows[:, 0], rows[:, 1 : 1 + rank], rows[:, 1 + rank : 1 + 2 * rank]
+        strides = rows[:, 1 + 2 * rank :]
+        forward = strides > 0
+        offset = self.stream.regions.offset[regions]
+        first = (offset + (np.where(forward, low, high - 1) * strides).sum(1)) * item
+        last = (offset + (np.where(forward, high - 1, low) * strides).sum(1)) * item + item - 1
         buffers = self.buffer_of[regions]
         pitch = self.pitch[buffers]
         row0, row1 = first // pitch, last // pitch + 1
         col0, col1 = first % pitch, last % pitch + 1
         ragged = col1 <= col0
         col0, col1 = np.where(ragged, 0, col0), np.where(ragged, pitch, col1)
-        found = np.stack([buffers, row0, row1, col0, col1], axis=1)[~empty]
-        return _unique_rows(found)
+        return _unique_rows(np.stack([buffers, row0, row1, col0, col1], axis=1))
 
     def distinct(self, boxes: list[Ints]) -> Ints:
         """Bytes of each buffer that lie in any of the rectangles."""
@@ -192,11 +215,41 @@ class _Count:
         return np.minimum(covered, self.sizes)
 
 
-def _columns(window: Window, rank: int) -> tuple[int, ...]:
-    """Offset, shape and strides, with unit axes in front so that all windows have `rank` axes."""
-    missing = rank - len(window.shape)
-    shape, strides = (1,) * missing + window.shape, (0,) * missing + window.strides
-    return (window.offset, *shape, *strides)
+_WHOLE = 1 << 40
+"""An extent that no window has."""
+
+
+def _boxes(regions: Ints, starts: Sequence[Ints | int], extents: Sequence[int]) -> Ints:
+    """Boxes of one size, a row each; see `_Count.rectangles`."""
+    rows = np.empty((len(regions), 1 + 2 * len(extents)), np.int64)
+    rows[:, 0] = regions
+    for axis, (start, extent) in enumerate(zip(starts, extents)):
+        rows[:, 1 + axis] = start
+        rows[:, 1 + len(extents) + axis] = extent
+    return rows
+
+
+def _flattened(rows: Ints, rank: int) -> Ints:
+    """Boxes of more than two axes, cut along the outer ones where there are gaps between them.
+
+    A row is a region, then the low ends, high ends and strides of all axes.
+    """
+    for axis in range(rank - 2):
+        low, high = rows[:, 1 + axis], rows[:, 1 + rank + axis]
+        inner = slice(2 + rank + axis, 1 + 2 * rank)
+        below = rows[:, inner] - rows[:, 2 + axis : 1 + rank]
+        stride = rows[:, 1 + 2 * rank + axis]
+        dense = below.prod(1) == stride
+        times = np.where(dense, 1, high - low)
+        if times.sum() > LARGEST_GRID:
+            continue
+        which = np.repeat(np.arange(len(rows)), times)
+        step = np.arange(len(which)) - np.repeat(np.cumsum(times) - times, times)
+        rows = rows[which]
+        cut = ~dense[which]
+        rows[cut, 1 + axis] += step[cut]
+        rows[cut, 1 + rank + axis] = rows[cut, 1 + axis] + 1
+    return rows
 
 
 def _area(boxes: Ints) -> Ints:
@@ -227,12 +280,12 @@ def _unique_rows(rows: Ints) -> Ints:
 
 def _pitches(stream: Stream, sizes: Ints) -> Ints:
     """Bytes from row to row of each buffer, by the first of its windows that has rows."""
-    found: dict[int, int] = {}
-    for buffer, window in zip(stream.regions.buffer, stream.regions.windows):
-        if buffer not in found and len(window.shape) > 1 and window.strides[-2] > 0:
-            found[buffer] = window.strides[-2] * window.dtype.itemsize
+    regions = stream.regions
+    across = np.array(
+        [w.strides[-2] * w.item if len(w.shape) > 1 else 0 for w in regions.layouts], np.int64
+    )[regions.layout]
     pitch = np.maximum(sizes, 1)
-    if found:
-        at = np.array(list(found), np.int64)
-        pitch[at] = np.minimum(pitch[at], np.array(list(found.values()), np.int64))
+    rows = np.flatnonzero(across > 0)[::-1]
+    # Of several assignments the last one stays, which is that of the first window.
+    pitch[regions.buffer[rows]] = np.minimum(pitch[regions.buffer[rows]], across[rows])
     return pitch

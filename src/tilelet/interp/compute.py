@@ -215,7 +215,7 @@ def _memory_op(low: Lowering, op: Op) -> Step:
         memory: Window = frame[window]
         frame[result] = memory
         if not state.execute:
-            memory.buffer.known = False
+            state.changed_by_control(memory)
             return
         try:
             (contents,) = compute.arrays(*operands.read(frame))

@@ -45,7 +45,16 @@ def lower_for(low: Lowering, op: Op) -> Step:
             values = result(frame)
         frame[results] = values
 
-    return carrying if view.init else plain
+    step = carrying if view.init else plain
+    site, state = low.state.sites.get(op), low.state
+    if site is None:
+        return step
+
+    def noted(frame: Frame) -> None:
+        step(frame)
+        state.note(site, len(range(frame[start], frame[stop], frame[stride])))
+
+    return noted
 
 
 @lowers("while")
@@ -57,16 +66,21 @@ def lower_while(low: Lowering, op: Op) -> Step:
     params = low.define(body_block.params)
     body = low.block(body_block)
     results = low.define(op.results)
+    site, state = low.state.sites.get(op), low.state
 
     def step(frame: Frame) -> None:
         values = init(frame)
+        count = 0
         while True:
             frame[cond_params] = values
             if not cond.run(frame)[0]:
                 break
             frame[params] = values
             values = body.run(frame)
+            count += 1
         frame[results] = values
+        if site is not None:
+            state.note(site, count)
 
     return step
 
@@ -76,9 +90,12 @@ def lower_if(low: Lowering, op: Op) -> Step:
     cond = low.slot(op.args["cond"])
     then, orelse = (low.block(b) for b in op.blocks)
     results = low.define(op.results)
+    site, state = low.state.sites.get(op), low.state
 
     def step(frame: Frame) -> None:
         frame[results] = (then if frame[cond] else orelse).run(frame)
+        if site is not None:
+            state.note(site, 1 if frame[cond] else 0)
 
     return step
 

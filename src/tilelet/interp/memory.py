@@ -7,6 +7,7 @@ that nobody changes once it is made, with its valid region. Scalars are plain Py
 from __future__ import annotations
 
 import copy
+import functools
 import itertools
 import math
 from collections.abc import Sequence
@@ -30,12 +31,13 @@ class Buffer:
     """One allocation of global memory.
 
     data        its bytes. None while a run only records tasks and the control program itself has
-                not touched it; None in the record of a task (see `Window.recorded`)
+                not touched it; None in the record of a task (see `ghost`)
     origin      "param" (the caller's array) or "temp"
     known       whether the contents are what the program says: false when a task that was
                 recorded but not run would have written here
     initial     a scalar array: what every element is before the first write
     manual_dep  tasks are not ordered by their use of this buffer
+    region      number of its first window in the record of tasks, -1: none yet
     """
 
     __slots__ = (
@@ -48,6 +50,7 @@ class Buffer:
         "name",
         "nbytes",
         "origin",
+        "region",
     )
 
     def __init__(
@@ -68,6 +71,7 @@ class Buffer:
         self.known = data is not None or initial is not None
         self.initial = initial
         self.manual_dep = manual_dep
+        self.region = -1
         self._ghost: Buffer | None = None
 
     @property
@@ -97,9 +101,20 @@ class Window:
             None: all of it
     extent  the part for which memory exists, when the window overhangs its tensor
             (`clamp=True`, or a window whose valid part alone fits); None: all of it
+    region  its number in the record of tasks, -1: none yet
     """
 
-    __slots__ = ("_array", "buffer", "dtype", "extent", "offset", "shape", "strides", "valid")
+    __slots__ = (
+        "_array",
+        "buffer",
+        "dtype",
+        "extent",
+        "offset",
+        "region",
+        "shape",
+        "strides",
+        "valid",
+    )
 
     def __init__(
         self,
@@ -118,6 +133,7 @@ class Window:
         self.strides = strides
         self.valid = valid
         self.extent = extent
+        self.region = -1
         self._array: Array | None = None
 
     @property
@@ -175,20 +191,6 @@ class Window:
             swap(self.strides),
             None if self.valid is None else swap(self.valid),
             None if self.extent is None else swap(self.extent),
-        )
-
-    def recorded(self) -> Window:
-        """The window for the record of a task, which does not keep the data alive."""
-        if self.buffer.data is None:
-            return self
-        return Window(
-            self.buffer.ghost,
-            self.dtype,
-            self.offset,
-            self.shape,
-            self.strides,
-            self.valid,
-            self.extent,
         )
 
     def byte_range(self) -> tuple[int, int]:
@@ -250,6 +252,7 @@ def box(extent: Shape) -> tuple[slice, ...]:
     return tuple([slice(0, n) for n in extent])
 
 
+@functools.lru_cache(maxsize=4096)
 def row_major(shape: Shape) -> Shape:
     """Strides, in elements, of a dense array."""
     strides: list[int] = []

@@ -272,7 +272,7 @@ def _store(low: Lowering, op: Op, target: str, source: str, offset: str) -> Step
         window: Window = frame[stored]
         frame[result] = frame[into]
         if not state.execute:
-            frame[into].buffer.known = False
+            state.changed_by_control(frame[into])
             return
         region = window.valid or window.reach
         store_at(frame[into], window.array, region, offsets(frame), atomic, loc)
@@ -436,8 +436,13 @@ def lower_write(low: Lowering, op: Op) -> Step:
         window, indices = frame[x], at(frame)
         _check_index(indices, window.reach, window.name, loc)
         frame[result] = window
-        if state.execute or window.buffer.known:
+        if state.execute:
+            window.array[indices] = narrowed(frame[value], dtype)
+            return
+        known = window.buffer.known
+        if known:
             state.contents(window, loc)[indices] = narrowed(frame[value], dtype)
+        state.changed_by_control(window, known=known)
 
     def to_tile(frame: Frame) -> None:
         tile, indices = frame[x], at(frame)

@@ -12,13 +12,14 @@ import numpy as np
 
 from tilelet.diag.catalogue.harness import TooBig
 from tilelet.diag.catalogue.windows import DependsOnTaskData
-from tilelet.diag.core import Loc
+from tilelet.diag.core import UNKNOWN, Loc
 from tilelet.dtypes import DType
 from tilelet.interp.lowering import FunctionCode
 from tilelet.interp.memory import Array, Buffer, Shape, TileValue, Window, poison, row_major
-from tilelet.interp.tasks import Task, TaskStream
+from tilelet.interp.steering import Outcome, outcome_of, sites
+from tilelet.interp.tasks import TaskGroup, TaskStream
 from tilelet.ir.aliases import infer_directions
-from tilelet.ir.core import Direction, Function, Value
+from tilelet.ir.core import Direction, Function, FunctionKind, Op, Value
 from tilelet.ir.types import TensorType, TileType
 
 _CHECK_EVERY = 64 << 20
@@ -30,6 +31,7 @@ class State:
 
     block, blocks  index of the spmd block that is running, and the number of blocks
     manual_depth   number of `pl.manual_scope()`s around the current op
+    sites          ops of kernels that data decides, and their numbers (see `steering`)
     """
 
     def __init__(
@@ -48,17 +50,36 @@ class State:
         self.block = 0
         self.blocks = 1
         self.manual_depth = 0
+        self.sites: dict[Op, int] = {}
+        self._seen: dict[int, list[int]] = {}
+        self._outcomes: dict[Outcome, Outcome] = {}
         self._codes: dict[str, FunctionCode] = {}
         self._directions: dict[str, tuple[Direction, ...]] = {}
         self._poison_tiles: dict[tuple[Shape, DType], TileValue] = {}
+        self._undefined_elements: dict[DType, Array] = {}
         self._kernel_names = set(functions)
         self._unchecked_bytes = 0
 
     def code(self, name: str) -> FunctionCode:
         """The code of a function, made when it is first needed."""
         if name not in self._codes:
-            self._codes[name] = FunctionCode(self, self.functions[name])
+            function = self.functions[name]
+            if function.kind is FunctionKind.InCore:
+                self.sites.update(sites(function))
+            self._codes[name] = FunctionCode(self, function)
         return self._codes[name]
+
+    def note(self, site: int, value: int) -> None:
+        """Remember what happened at a site of the kernel that is running."""
+        self._seen.setdefault(site, []).append(value)
+
+    def outcome(self) -> Outcome:
+        """What happened at the sites of the kernel that has just run; then forget it."""
+        if not self._seen:
+            return ()
+        found = outcome_of(self._seen)
+        self._seen = {}
+        return self._outcomes.setdefault(found, found)
 
     def fresh(
         self,
@@ -94,10 +115,11 @@ class State:
 
     def _window(self, name: str, shape: Shape, dtype: DType, loc: Loc) -> Window:
         nbytes = math.prod(shape) * dtype.itemsize
-        data = self._memory(name, nbytes, loc) if self.execute else None
+        data = self.memory(name, nbytes, loc) if self.execute else None
         return Window(Buffer(name, nbytes, data), dtype, 0, shape, row_major(shape))
 
-    def _memory(self, name: str, nbytes: int, loc: Loc) -> Array:
+    def memory(self, name: str, nbytes: int, loc: Loc = UNKNOWN) -> Array:
+        """Bytes, unless this machine has not so many."""
         self._check_memory(name, nbytes, loc)
         try:
             return np.empty(nbytes, np.uint8)
@@ -120,7 +142,10 @@ class State:
                 raise TooBig(name, nbytes, available, loc)
 
     def _undefined(self, dtype: DType) -> Array:
-        return poison(dtype) if self.poison else np.zeros((), dtype.numpy)
+        if dtype not in self._undefined_elements:
+            element = poison(dtype) if self.poison else np.zeros((), dtype.numpy)
+            self._undefined_elements[dtype] = element
+        return self._undefined_elements[dtype]
 
     def directions(self, kernel: Function) -> tuple[Direction, ...]:
         """Directions of a kernel's parameters: as stated, else from what its body does.
@@ -141,6 +166,11 @@ class State:
         if window.buffer.data is None:
             window.buffer.fill()
         return window.array
+
+    def changed_by_control(self, window: Window, *, known: bool = False) -> None:
+        """The control program wrote to memory while tasks are only recorded: no task tells what."""
+        window.buffer.known = known
+        self.tasks.rewritten.add(window.buffer.id)
 
     def poison_tile(self, shape: Shape, dtype: DType) -> TileValue:
         """A tile whose contents are undefined. Tiles are never written to: one per type will do."""
@@ -168,6 +198,20 @@ class State:
             yield block
         self.block, self.blocks = 0, 1
 
+    def run_kernel(
+        self, name: str, arguments: Sequence[Any], blocks: int | None
+    ) -> tuple[tuple[Any, ...], tuple[Outcome, ...]]:
+        """Execute a kernel, block by block: its values, and what happened at its sites."""
+        code = self.code(name)
+        if blocks is None:
+            return code.run(arguments), (self.outcome(),)
+        values: tuple[Any, ...] = ()
+        outcomes: list[Outcome] = []
+        for _ in self.each_block(blocks):
+            values = code.run(arguments)
+            outcomes.append(self.outcome())
+        return values, tuple(outcomes)
+
     def unique_kernel_name(self, base: str) -> str:
         name, n = base, 0
         while name in self._kernel_names:
@@ -176,40 +220,12 @@ class State:
         self._kernel_names.add(name)
         return name
 
-    def submit(
-        self,
-        kernel: str,
-        values: Sequence[Any],
-        directions: tuple[Direction, ...],
-        deps: tuple[int, ...],
-        no_dep: tuple[int, ...],
-        ran: bool | None,
-        blocks: int | None,
-        loc: Loc,
-    ) -> int:
+    def submit(self, group: TaskGroup, values: Sequence[Any], deps: tuple[int, ...] = ()) -> int:
         """Record a task; the result is its id."""
-        index = len(self.tasks)
-        if self.execute:
-            values = [v.recorded() if type(v) is Window else v for v in values]
-        else:
-            for value, direction in zip(values, directions):
-                if direction is not Direction.In and type(value) is Window:
-                    value.buffer.known = False
-        self.tasks.append(
-            Task(
-                index,
-                kernel,
-                tuple(values),
-                directions,
-                deps,
-                no_dep,
-                ran,
-                blocks,
-                self.manual_depth > 0,
-                loc,
-            )
-        )
-        return index
+        if not self.execute:
+            for position in group.written:
+                values[position].buffer.known = False
+        return self.tasks.add(group, values, deps)
 
 
 def available_memory() -> int | None:

@@ -11,6 +11,8 @@ from tilelet.interp.lowering import Frame, Getter, Lowering, Step, lowers
 from tilelet.interp.memory import TileValue
 from tilelet.interp.movement import read_element
 from tilelet.interp.state import State
+from tilelet.interp.steering import Outcome
+from tilelet.interp.tasks import TaskGroup, picker
 from tilelet.ir.aliases import Aliases, infer_directions, is_tensor
 from tilelet.ir.core import (
     Arg,
@@ -112,22 +114,15 @@ def lower_call(low: Lowering, op: Op) -> Step:
     sketch = CalleeSketch(state, callee, view.data_results)
     predicate = _predicate(low, op)
 
-    def run(arguments: Values, blocks: int | None, ran: bool | None) -> Values:
-        if not state.execute or not ran:
-            return sketch.run(arguments)
-        code = state.code(callee.name)
-        if blocks is None:
-            return code.run(arguments)
-        values: Values = ()
-        for _ in state.each_block(blocks):
-            values = code.run(arguments)
-        return values
-
     def step(frame: Frame) -> None:
         arguments = operands(frame)
         blocks = submit.block_count(frame)
         ran = predicate(frame)
-        submit.finish(frame, arguments, run(arguments, blocks, ran), blocks, ran)
+        if state.execute and ran:
+            values, outcomes = state.run_kernel(callee.name, arguments, blocks)
+            submit.finish(frame, arguments, values, blocks, ran, outcomes)
+        else:
+            submit.finish(frame, arguments, sketch.run(arguments), blocks, ran)
 
     return step
 
@@ -165,6 +160,7 @@ class Submission:
         count = op.args["count"]
         self._count = None if count is None else low.slot(count)
         self._has_id = bool(op.args["task_id"])
+        self._group: TaskGroup | None = None
         self._named = op.results
         self._loc = op.loc
 
@@ -177,7 +173,13 @@ class Submission:
         return count
 
     def finish(
-        self, frame: Frame, arguments: Values, values: Values, blocks: int | None, ran: bool | None
+        self,
+        frame: Frame,
+        arguments: Values,
+        values: Values,
+        blocks: int | None,
+        ran: bool | None,
+        outcomes: tuple[Outcome, ...] = (),
     ) -> None:
         """Record the task and hand on its values."""
         if self._spilled:
@@ -189,17 +191,32 @@ class Submission:
                 in_memory[i] = in_memory[first]
             values = tuple(in_memory)
             arguments = (*arguments, *[values[i] for i in self._spilled])
-        index = self._state.submit(
-            self._kernel,
-            arguments,
-            self._directions,
-            flat_deps(self._deps(frame)),
-            self._no_dep,
-            ran,
-            blocks,
-            self._loc,
-        )
+        group = self._group_of(arguments, blocks, ran)
+        if any(outcomes):
+            group.outcomes[len(group)] = outcomes
+        index = self._state.submit(group, arguments, flat_deps(self._deps(frame)))
         frame[self._results] = (*values, index) if self._has_id else values
+
+    def _group_of(self, arguments: Values, blocks: int | None, ran: bool | None) -> TaskGroup:
+        """The group of a task: that of the task before it, but for rare changes."""
+        manual, group = self._state.manual_depth > 0, self._group
+        if (
+            group is None
+            or group.ran is not ran
+            or group.blocks != blocks
+            or group.manual is not manual
+        ):
+            group = self._group = self._state.tasks.group(
+                self._kernel,
+                arguments,
+                self._directions,
+                self._no_dep,
+                ran,
+                blocks,
+                manual,
+                self._loc,
+            )
+        return group
 
 
 def flat_deps(deps: Sequence[Any]) -> tuple[int, ...]:
@@ -294,14 +311,34 @@ class CalleeSketch:
     def __init__(self, state: State, callee: Function, results: Sequence[Value]) -> None:
         self._low = Lowering(state, callee)
         self._results = results
-        self._sketch: Sketch | None = None
-        self._params = slice(0, 0)
+        self._run: Callable[[Values], Values] | None = None
 
     def run(self, arguments: Values) -> Values:
+        if self._run is None:
+            self._run = self._parameters() or self._sketch()
+        return self._run(arguments)
+
+    def _parameters(self) -> Callable[[Values], Values] | None:
+        """The usual case: everything that the function returns is one of its parameters."""
         function = self._low.function
-        if self._sketch is None:
-            self._params = self._low.define(function.params)
-            self._sketch = Sketch(self._low, function.body, self._results)
-        frame = self._low.template.copy()
-        frame[self._params] = arguments
-        return self._sketch.run(frame)
+        at = {param: i for i, param in enumerate(function.params)}
+        aliases = Aliases(function.body, self._low.state.functions)
+        positions: list[int] = []
+        for arg in function.returned:
+            whole = aliases.whole(arg) if isinstance(arg, Value) and is_tensor(arg) else None
+            if whole not in at:
+                return None
+            positions.append(at[whole])
+        return picker(positions)
+
+    def _sketch(self) -> Callable[[Values], Values]:
+        low, function = self._low, self._low.function
+        params = low.define(function.params)
+        sketch = Sketch(low, function.body, self._results)
+
+        def run(arguments: Values) -> Values:
+            frame = low.template.copy()
+            frame[params] = arguments
+            return sketch.run(frame)
+
+        return run

@@ -55,7 +55,9 @@ def lower_task_dummy(low: Lowering, op: Op) -> Step:
     result = low.result(op)
 
     def step(frame: Frame) -> None:
-        frame[result] = state.submit("", (), (), flat_deps(deps(frame)), (), True, None, loc)
+        manual = state.manual_depth > 0
+        join = state.tasks.group("", (), (), (), True, None, manual, loc)
+        frame[result] = state.submit(join, (), flat_deps(deps(frame)))
 
     return step
 

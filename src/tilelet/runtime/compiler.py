@@ -55,6 +55,7 @@ class CompiledProgram:
         self.program = program  # after all passes
         self.parameters = parameters(program)
         self.config = config or RunConfig()
+        self._is_c_kept = False
 
     @property
     def name(self) -> str:
@@ -75,12 +76,12 @@ class CompiledProgram:
         if not now.count_only:
             reporting.announce(settings)
         bound, written = bind_call(self.name, self.parameters, args)
+        directory = run_directory(self.name, settings)
         with progress(f"running {self.name}"):
-            tasks = self.run_tasks(bound, settings, execute=not now.count_only)
+            tasks = self.run_tasks(bound, settings, not now.count_only, directory)
         if now.count_only or now.recorder:
             reporting.show_recorded(self.name, self.program, tasks, bound)
         elif settings.profiles:
-            directory = run_directory(self.name, settings)
             reporting.show_profile(self.name, self.program, tasks, bound, settings, directory)
         results = tuple(written.values())
         return results[0] if len(results) == 1 else results or None
@@ -99,14 +100,43 @@ class CompiledProgram:
         arguments: Mapping[str, Array | Any],
         config: RunConfig | None = None,
         execute: bool = True,
+        directory: RunDirectory | None = None,
     ) -> engines.TaskCounter:
-        """Run on arguments by name, in place; the record of the tasks."""
-        if not execute and not session.current().records_tasks:
+        """Run on arguments by name, in place; the record of the tasks.
+
+        Tasks are recorded with their arguments where somebody wants that, else only counted.
+        `directory` gets what `--keep-c` keeps.
+        """
+        now, settings = session.current(), config or self.config
+        if not execute and not now.records_tasks:
             from tilelet.interp.tasks import TaskStream
 
             return TaskStream()
-        chosen = (config or self.config).engine or session.current().engine
-        return engines.get(chosen).run(self.program, arguments, execute=execute).tasks
+        chosen = settings.engine
+        records = now.recorder is not None or settings.profiles
+        if not execute or (records and self._is_steered()):
+            chosen = "interp"
+        wishes = engines.Wishes(lambda: self._c_folder(directory), records)
+        return engines.get(chosen, wishes).run(self.program, arguments, execute=execute).tasks
+
+    def _is_steered(self) -> bool:
+        """Whether data decides what a kernel does, which only the interpreter writes down."""
+        from tilelet.interp.steering import sites
+
+        return any(sites(kernel) for kernel in self.program.kernels)
+
+    def _c_folder(self, directory: RunDirectory | None) -> Path | None:
+        """Where the C text goes, if it is to be kept: once for a program."""
+        now = session.current()
+        if not now.keep_c or directory is None or self._is_c_kept:
+            return None
+        self._is_c_kept = True
+        try:
+            folder = now.keep_c_in / self.name if now.keep_c_in else directory.path("c")
+        except OSError as error:
+            raise CannotWrite(str(error.filename), error.strerror or "") from error
+        now.say_once(f"note: the C text of {self.name} is in {folder}")
+        return folder
 
     def task_counts(self, arguments: Mapping[str, Array | Any]) -> dict[str, int]:
         """The number of tasks of each kernel, without executing any."""

@@ -1,14 +1,19 @@
-"""What executes a compiled program: the interpreter, or native code."""
+"""What executes a compiled program: native code, or the interpreter."""
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
-from tilelet.diag.catalogue.command import UnknownEngine
+from tilelet.diag.catalogue.command import NoCompiler, UnknownEngine
 from tilelet.ir.core import Program
 from tilelet.runtime import session
 from tilelet.runtime.arrays import Array
+from tilelet.runtime.progress import progress
 
 
 class TaskCounter(Protocol):
@@ -35,10 +40,23 @@ class Engine(Protocol):
     ) -> Execution: ...
 
 
-_FACTORIES: dict[str, Callable[[], Engine]] = {}
+@dataclass(frozen=True)
+class Wishes:
+    """What is wanted of a run besides its results.
+
+    c_folder  gives the folder for the C text, if that is to be kept; called if there is C text
+    records   the tasks with their arguments, not only their number
+    """
+
+    c_folder: Callable[[], Path | None] = lambda: None
+    records: bool = False
 
 
-def register(name: str, factory: Callable[[], Engine]) -> None:
+Factory = Callable[[Wishes], Engine]
+_FACTORIES: dict[str, Factory] = {}
+
+
+def register(name: str, factory: Factory) -> None:
     """Add an engine; `factory` is called, and may import, only when the engine is chosen."""
     _FACTORIES[name] = factory
 
@@ -47,25 +65,54 @@ def known() -> list[str]:
     return sorted(_FACTORIES)
 
 
-def get(name: str) -> Engine:
-    """A fresh engine; `UnknownEngine` if there is none of that name."""
-    if name not in _FACTORIES:
-        raise UnknownEngine(name, known())
-    return _FACTORIES[name]()
+def get(name: str | None = None, wishes: Wishes | None = None) -> Engine:
+    """A fresh engine; `UnknownEngine` if there is none of that name.
+
+    Without a name it is the session's, else the default, or the interpreter if there is no C
+    compiler. Who names `cpu` gets it, or `NoCompiler`.
+    """
+    now = session.current()
+    chosen = name or now.chosen_engine
+    if chosen is None:
+        chosen = "interp" if now.seed_valid or not _has_compiler() else session.DEFAULT_ENGINE
+    if chosen not in _FACTORIES:
+        raise UnknownEngine(chosen, known())
+    return _FACTORIES[chosen](wishes or Wishes())
 
 
-def _interpreter() -> Engine:
+_no_compiler_said = threading.Event()
+
+
+def _has_compiler() -> bool:
+    """Whether there is a C compiler; that there is none is said once."""
+    from tilelet.cpu.toolchain import find_compiler
+
+    try:
+        find_compiler()
+    except NoCompiler as error:
+        if not _no_compiler_said.is_set():
+            _no_compiler_said.set()
+            why, how = error.diagnostic.message, error.diagnostic.helps[0]
+            print(f"note: {why}: programs are interpreted; {how}", file=sys.stderr, flush=True)
+        return False
+    return True
+
+
+def _interpreter(_: Wishes) -> Engine:
     from tilelet.interp.machine import Interpreter
 
-    return Interpreter(seed_valid=session.current().seed_valid)
+    now = session.current()
+    if now.keep_c:
+        now.say_once("note: there is no C text to keep: programs are interpreted")
+    return Interpreter(seed_valid=now.seed_valid)
 
 
-def _native() -> Engine:
+def _native(wishes: Wishes) -> Engine:
     if session.current().seed_valid:
-        return _interpreter()  # native code tracks valid regions one way only
+        return _interpreter(wishes)  # native code tracks valid regions one way only
     from tilelet.cpu.engine import CpuEngine
 
-    return CpuEngine()
+    return CpuEngine(wishes.c_folder(), progress, wishes.records)
 
 
 register("interp", _interpreter)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -38,7 +39,7 @@ from tilelet.runtime.config import RunConfig
 from tilelet.runtime.console import Silent, Terse, Trace
 from tilelet.runtime.golden import Golden, compute_golden
 from tilelet.runtime.golden_cache import GoldenCache
-from tilelet.runtime.inputs import check_memory, initial_array
+from tilelet.runtime.inputs import MadeOnDemand, check_memory, initial_array
 from tilelet.runtime.progress import progress
 from tilelet.runtime.result import RunResult
 from tilelet.runtime.specs import ScalarSpec, Spec, TensorSpec
@@ -190,8 +191,12 @@ class Runner:
 
     def _count(self, compiled: CompiledProgram, specs: dict[str, Spec]) -> None:
         """`tilelet tasks`: the control program runs, no kernel does."""
+        makers = {
+            param.name: functools.partial(self._argument, param, specs[param.name])
+            for param in compiled.parameters
+        }
         needed = {
-            param.name: self._argument(param, specs[param.name])
+            param.name: makers[param.name]()
             for param in compiled.parameters
             if _may_steer(compiled.program, param)
         }
@@ -199,7 +204,8 @@ class Runner:
         self.result.tasks = tasks.counts()
         self.result.passed = True
         self.result.was_executed = False
-        reporting.show_recorded(compiled.name, compiled.program, tasks, needed)
+        arguments = MadeOnDemand(needed, makers)
+        reporting.show_recorded(compiled.name, compiled.program, tasks, arguments)
 
     def _argument(self, param: Parameter, spec: Spec) -> Any:
         if isinstance(spec, ScalarSpec):
@@ -222,7 +228,7 @@ class Runner:
         written = [p.name for p in compiled.parameters if p.is_written]
         arguments = {n: a.copy() if n in written else a for n, a in pristine.items()}
         with console.stage("runtime"), progress(f"running {compiled.name}"):
-            tasks = compiled.run_tasks(arguments, case.config)
+            tasks = compiled.run_tasks(arguments, case.config, directory=self.directory)
             self.result.tasks = tasks.counts()
         if self.session.recorder:
             reporting.show_recorded(compiled.name, compiled.program, tasks, arguments)

@@ -11,7 +11,7 @@ import inspect
 import random
 import traceback
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -144,3 +144,25 @@ def _narrowed(array: Array, spec: TensorSpec) -> Array:
         raise InitValueFailed(spec.name, f"elements of type `{array.dtype}` are not numbers")
     with np.errstate(over="ignore", invalid="ignore"):
         return np.array(array, dtype=spec.element.numpy, order="C", copy=True)
+
+
+class MadeOnDemand(Mapping[str, Any]):
+    """Arguments by name, some of which are made only when somebody looks at them."""
+
+    def __init__(self, made: Mapping[str, Any], makers: Mapping[str, Callable[[], Any]]) -> None:
+        self._made = dict(made)
+        self._makers = makers
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._made:
+            self._made[name] = self._makers[name]()
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._makers)
+
+    def __len__(self) -> int:
+        return len(self._makers)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._makers

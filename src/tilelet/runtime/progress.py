@@ -4,46 +4,104 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 DELAY = 2.0  # seconds before anything is shown
+_PERIOD = 0.1  # seconds between two looks at what is going on
+
+Count = Callable[[], int]
+
+
+@dataclass(eq=False)
+class _Activity:
+    """What is going on, and if somebody counts, how many tasks of it there were so far."""
+
+    what: str
+    count: Count | None
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.count():,} tasks" if self.count else self.what
+
+
+# Everything under way, the latest last; one display shows that.
+_activities: list[_Activity] = []
+_display: _Display | None = None
+_lock = threading.Lock()
 
 
 @contextmanager
-def progress(what: str) -> Iterator[None]:
-    """Show a spinner with `what` on a terminal, if the block takes more than two seconds.
+def progress(what: str, count: Count | None = None) -> Iterator[None]:
+    """Show `what` on a terminal, with the tasks so far, while the block runs.
 
-    A debugger needs the terminal for itself: `breakpoint()` ends the spinner.
+    Nothing is shown in the first two seconds of the outermost block. A block inside another takes
+    over its line. A debugger needs the terminal for itself: `breakpoint()` ends the line.
     """
     if not sys.stderr.isatty():
         yield
         return
-    done = threading.Event()
-    thread = threading.Thread(target=_spin, args=(what, done), daemon=True)
-    thread.start()
-
-    def stop() -> None:
-        done.set()
-        thread.join()
-
-    hook = sys.breakpointhook
-    sys.breakpointhook = lambda *args, **named: (stop(), hook(*args, **named))[1]
+    activity = _Activity(what, count)
+    _begin(activity)
     try:
         yield
     finally:
-        sys.breakpointhook = hook
-        stop()
+        _end(activity)
 
 
-def _spin(what: str, done: threading.Event) -> None:
-    if done.wait(DELAY):
-        return
-    from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+def _begin(activity: _Activity) -> None:
+    global _display  # noqa: PLW0603 - there is one terminal
+    with _lock:
+        _activities.append(activity)
+        if _display is None:
+            _display = _Display()
 
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    console = Console(file=sys.stderr)
-    with Progress(*columns, console=console, transient=True) as bar:
-        bar.add_task(what, total=None)
-        done.wait()
+
+def _end(activity: _Activity) -> None:
+    global _display  # noqa: PLW0603
+    with _lock:
+        _activities.remove(activity)
+        if not _activities and _display is not None:
+            _display.stop()
+            _display = None
+
+
+class _Display:
+    """The thread that writes the line."""
+
+    def __init__(self) -> None:
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._show, name="tilelet progress", daemon=True)
+        self._thread.start()
+        self._hook = sys.breakpointhook
+        sys.breakpointhook = self._stop_for_debugger
+
+    def stop(self) -> None:
+        sys.breakpointhook = self._hook
+        self._done.set()
+        self._thread.join()
+
+    def _stop_for_debugger(self, *args: object, **named: object) -> object:
+        self.stop()
+        return self._hook(*args, **named)
+
+    def _show(self) -> None:
+        if self._done.wait(DELAY):
+            return
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+        text = TextColumn("{task.description}", markup=False)
+        columns = (text, BarColumn(bar_width=20), TimeElapsedColumn())
+        console = Console(file=sys.stderr)
+        # How many tasks there will be is known only afterwards: the bar moves to and fro.
+        with Progress(*columns, console=console, transient=True) as bar:
+            line = bar.add_task(_latest(), total=None)
+            bar.tasks[0].start_time = bar.get_time() - DELAY
+            while not self._done.wait(_PERIOD):
+                bar.update(line, description=_latest())
+
+
+def _latest() -> str:
+    activities = _activities[-1:]  # a copy: others come and go
+    return str(activities[0]) if activities else ""

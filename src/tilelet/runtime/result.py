@@ -47,7 +47,9 @@ class RunResult:
 
     def __str__(self) -> str:
         if self.passed and not self.was_executed:
-            return f"not executed: {sum(self.tasks.values()):,} tasks counted"
+            # `tilelet check` does not even count.
+            counted = f": {sum(self.tasks.values()):,} tasks counted" if self.tasks else ""
+            return f"not executed{counted}"
         time = f" ({self.execution_time:.2f}s)" if self.execution_time is not None else ""
         return f"PASS{time}" if self.passed else f"FAIL: {self.error}{time}"
 

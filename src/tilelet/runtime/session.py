@@ -18,7 +18,12 @@ from tilelet.diag.render import render_line, render_text, text_width, use_color
 from tilelet.ir.core import Program
 from tilelet.runtime.result import RunResult
 
-DEFAULT_ENGINE = "interp"
+DEFAULT_ENGINE = "cpu"
+
+
+def is_on(variable: str) -> bool:
+    """Whether a variable of the environment is set, and not to 0."""
+    return os.environ.get(variable, "0") not in ("", "0")
 
 
 @dataclass
@@ -26,12 +31,14 @@ class Session:
     """Options of `tilelet run` and `tilelet tasks`, and the results so far."""
 
     count_only: bool = False  # `tilelet tasks`: count tasks, execute nothing
-    engine: str = field(default_factory=lambda: os.environ.get("TILELET_ENGINE", DEFAULT_ENGINE))
+    engine: str | None = None  # None: nobody has chosen one here
     seed_valid: bool = False  # track valid regions as the first compilers did
     platform: str | None = None  # what the script's own `-p` says
     dump_passes: bool = False
+    keep_c: bool = False  # keep the C text of programs, in `keep_c_in` or the run directory
+    keep_c_in: Path | None = None
     save_data: bool = False
-    golden_cache: bool = field(default_factory=lambda: "TILELET_NO_CACHE" not in os.environ)
+    golden_cache: bool = field(default_factory=lambda: not is_on("TILELET_NO_CACHE"))
     build_dir: Path | None = None
     seed: int = 0
     # Machine formats keep stdout for the document: messages are collected, not printed.
@@ -46,6 +53,11 @@ class Session:
     # Gets every recorded run (name, passed program, tasks, arguments) instead of a table.
     recorder: Callable[[str, Program, Any, Mapping[str, Any]], None] | None = None
     _said: set[str] = field(default_factory=set)
+
+    @property
+    def chosen_engine(self) -> str | None:
+        """What the command line or `TILELET_ENGINE` names; None if they leave it open."""
+        return self.engine or os.environ.get("TILELET_ENGINE") or None
 
     def say_once(self, text: str, stream: TextIO | None = None) -> None:
         """Print a line, unless this session printed it before."""

@@ -10,6 +10,8 @@ from tests.kernels import run
 from tests.models.real.files import config
 
 import tilelet.language as pl
+from tilelet.device import load_machine, machine_names
+from tilelet.device.limits import program_findings
 from tilelet.diag.catalogue.models import BadTile
 from tilelet.ir.core import Program
 from tilelet.ir.printer import print_program
@@ -112,6 +114,17 @@ def test_published_sizes_compile_and_count_their_tasks(name: str) -> None:
     attention = s.row_tile // s.query_tile * c.kv_heads
     assert sum(prefill.values()) == tiles * (per_tile + attention)
     assert s.query_tile * c.q_per_kv % 16 == 0, "whole cube rows"
+
+
+@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("page", [0, 128], ids=["contiguous", "paged"])
+@pytest.mark.parametrize("which", BUILD)
+def test_published_sizes_fit_on_every_machine(name: str, page: int, which: str) -> None:
+    s = LayerShape(Qwen3Config.preset(name), 16, 4096, page=page)
+    program = run_passes(BUILD[which](s))
+    for machine in machine_names():
+        findings = program_findings(program, load_machine(machine))
+        assert not findings, "\n\n".join(map(str, findings))
 
 
 @pytest.mark.parametrize(

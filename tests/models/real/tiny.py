@@ -18,7 +18,6 @@ import pytest
 
 from tilelet.models.qwen3.reference import Array
 from tilelet.models.qwen3.stack import LayerStack
-from tilelet.runtime import engines
 from tilelet.runtime.arrays import as_array
 
 torch = pytest.importorskip("torch")
@@ -26,13 +25,6 @@ transformers = pytest.importorskip("transformers")
 
 VOCABULARY = 96
 BOUND = {"float32": 1e-5, "bfloat16": 1e-2}
-every_engine = pytest.mark.parametrize(
-    "engine",
-    [
-        pytest.param(name, marks=pytest.mark.skipif(name not in engines.known(), reason="not here"))
-        for name in ("interp", "cpu")
-    ],
-)
 
 
 @dataclass(frozen=True)
@@ -91,13 +83,8 @@ class Tiny:
 USUAL = Sizes()
 
 
-@functools.cache
-def tiny(dtype: str, sizes: Sizes = USUAL, gain: float = 1.0) -> Tiny:
-    """A model with peaked attention and norms that are not one.
-
-    `gain` is the size of what a layer adds to its input, in proportion.
-    """
-    config = transformers.Qwen3Config(
+def _config(sizes: Sizes, **changes: Any) -> Any:
+    return transformers.Qwen3Config(
         hidden_size=sizes.hidden,
         num_attention_heads=sizes.heads,
         num_key_value_heads=sizes.kv_heads,
@@ -107,11 +94,36 @@ def tiny(dtype: str, sizes: Sizes = USUAL, gain: float = 1.0) -> Tiny:
         vocab_size=VOCABULARY,
         max_position_embeddings=512,
         rope_parameters={"rope_type": "default", "rope_theta": 1e6},
-        rms_norm_eps=1e-3,  # large enough to be seen
         attn_implementation="eager",
+        **changes,
     )
+
+
+def _saved(model: Any, dtype: str) -> Tiny:
+    model = model.to(getattr(torch, dtype)).eval()
+    directory = Path(tempfile.mkdtemp(prefix="tiny-qwen3-"))
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    model.save_pretrained(directory)
+    return Tiny(model, directory)
+
+
+@functools.cache
+def ordinary(dtype: str, sizes: Sizes = USUAL, seed: int = 0) -> Tiny:
+    """A model as `from_config` makes it, with all its defaults."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return _saved(transformers.AutoModelForCausalLM.from_config(_config(sizes)), dtype)
+
+
+@functools.cache
+def tiny(dtype: str, sizes: Sizes = USUAL, gain: float = 1.0) -> Tiny:
+    """A model with peaked attention and norms that are not one.
+
+    `gain` is the size of what a layer adds to its input, in proportion.
+    """
     generator = torch.Generator().manual_seed(7)
-    model = transformers.Qwen3ForCausalLM(config)
+    # The term under the root is large enough to be seen.
+    model = transformers.Qwen3ForCausalLM(_config(sizes, rms_norm_eps=1e-3))
     with torch.no_grad():
         for name, weight in model.named_parameters():
             if "norm" in name:
@@ -123,11 +135,7 @@ def tiny(dtype: str, sizes: Sizes = USUAL, gain: float = 1.0) -> Tiny:
                 adds = "o_proj" in name or "down_proj" in name
                 spread = (gain if adds else 1.0) / weight.shape[1] ** 0.5
                 weight.normal_(0, spread, generator=generator)
-    model = model.to(getattr(torch, dtype)).eval()
-    directory = Path(tempfile.mkdtemp(prefix="tiny-qwen3-"))
-    atexit.register(shutil.rmtree, directory, ignore_errors=True)
-    model.save_pretrained(directory)
-    return Tiny(model, directory)
+    return _saved(model, dtype)
 
 
 @functools.cache

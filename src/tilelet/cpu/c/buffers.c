@@ -127,6 +127,7 @@ int tl_create(tl_ctx *c, int site, tl_win *out, const int64_t *shape, int rank, 
     b->bytes = bytes;
     b->references = 1;
     b->name = site;
+    b->number = rt->buffers++;
     tl_fill(b->base, bytes, pattern);
     out->data = b->base;
     out->buf = b;

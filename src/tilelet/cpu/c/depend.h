@@ -54,6 +54,7 @@ struct tl_buf {
     int32_t references; /* atomic: the control program's, and one for each task under way */
     int32_t is_temporary, is_readonly;
     int32_t name; /* site that says what it is called */
+    int64_t number; /* among all buffers of the run, the arguments' first */
     int32_t grid_axes;          /* 0: no grid */
     int64_t grid_step[TL_GRID]; /* bytes, each a multiple of the next, the last 1 */
     uint32_t use_count, use_capacity, drop_at;

@@ -21,7 +21,8 @@
 #include "matmul.h"
 
 #define W (TL_VEC_BYTES / 4)
-#define KC 256 /* a multiple of CHUNK */
+#define KC 256
+#define UNROLL 4 /* steps of k, for each of which a line is prefetched and a row converted */
 #define A_PITCH (KC + 16) /* floats; one line more keeps rows in different sets of the L1 cache */
 #define ROW_BLOCK 256
 #define FEW_ROWS 48
@@ -29,8 +30,7 @@
 #define STRIP 32 /* columns; a line of BF16 */
 #define PANELS (STRIP / PANEL)
 #define PANEL_PITCH (KC * PANEL + 16) /* floats; one line more keeps panels in different sets */
-#define SLOTS 32 /* cache lines that a pass prefetches in CHUNK steps of k: one every fourth */
-#define CHUNK (4 * SLOTS)
+#define SLOTS 32 /* lines that are prefetched together: some rows of a group */
 #define GROUP 512         /* columns of C that stay in the cache while k runs, at most */
 #define FLIPPED_GROUP 192 /* the same where C^T is held in scratch */
 
@@ -106,13 +106,18 @@ typedef struct {
     float *c;
     int64_t ldc;
     int kc;
-    /* What to prefetch: in every CHUNK of k the lines at these SLOTS offsets from `ahead`, which
-     * then moves on by ahead_step. */
-    const char *ahead;
-    int64_t ahead_step;
-    const int64_t *ahead_lines;
+    struct feed *ahead;
     struct conversion *next;
 } pass;
+
+/* Rows of B to prefetch, as many at once as SLOTS lines hold. */
+typedef struct feed {
+    const char *row;
+    int64_t step; /* bytes from the first row of these to that of the next ones */
+    int slot;     /* the next line */
+    int left;     /* lines until all rows were prefetched */
+    int64_t lines[SLOTS]; /* offsets from `row` */
+} feed;
 
 /* A strip of BF16 that is being converted to panels. */
 typedef struct conversion {
@@ -155,17 +160,23 @@ TL_INLINE void run_pass(const pass *p, int rows, int vectors) {
             acc[r][j] = p->start ? load_vec(p->start + r * p->ld_start + j * W) : (vec){0};
     }
     const float *a = p->a, *b = p->panel;
-    const char *ahead = p->ahead;
-    int k = p->kc;
+    const char *ahead = p->ahead->row;
+    const int64_t *lines = p->ahead->lines;
+    int64_t step_ahead = p->ahead->step;
+    int k = p->kc, slot = p->ahead->slot;
     conversion next = *p->next;
-    for (; k >= CHUNK; k -= CHUNK, ahead += p->ahead_step) {
-        for (int slot = 0; slot < SLOTS; slot++, a += 4, b += 4 * PANEL) {
+    for (; k >= UNROLL; k -= UNROLL, a += UNROLL, b += UNROLL * PANEL) {
 #pragma GCC unroll 4
-            for (int i = 0; i < 4; i++) step(acc, a + i, b + i * PANEL, rows, vectors);
-            __builtin_prefetch(ahead + p->ahead_lines[slot], 0, 2);
-            if (next.rows_left > 0) convert_row(&next);
+        for (int i = 0; i < UNROLL; i++) step(acc, a + i, b + i * PANEL, rows, vectors);
+        __builtin_prefetch(ahead + lines[slot], 0, 2);
+        if (++slot == SLOTS) {
+            slot = 0;
+            ahead += step_ahead;
         }
+        if (next.rows_left > 0) convert_row(&next);
     }
+    p->ahead->row = ahead;
+    p->ahead->slot = slot;
     *p->next = next;
     for (; k > 0; k--, a++, b += PANEL) step(acc, a, b, rows, vectors);
 #pragma GCC unroll 16
@@ -327,7 +338,7 @@ typedef struct {
     float flipped[ROW_BLOCK * FLIPPED_GROUP];
 } workspace;
 
-_Static_assert(KC % CHUNK == 0 && KC <= 256, "KC must be whole chunks, and integer sums exact");
+_Static_assert(KC <= 256, "sums of products of 8-bit integers must be exact");
 _Static_assert(sizeof(workspace) <= TL_MATMUL_SCRATCH_BYTES, "TL_MATMUL_SCRATCH_BYTES too small");
 
 static const char *at(const void *base, int64_t elements, int type) {
@@ -380,46 +391,38 @@ static void convert_a(const tl_matmul_args *x, const block *now, float *to) {
     else convert_rows(to, A_PITCH, a, x->a_type, x->lda, now->rows, now->kc, now->kc);
 }
 
-/* Rows of B to prefetch, as many at once as SLOTS lines hold. */
-typedef struct {
-    const char *row;
-    int64_t row_bytes;
-    int rows_left, rows_at_once;
-    int64_t lines[SLOTS]; /* offsets from `row` */
-} feed;
-
 /* The rows of block `next` of B; none if there is no such block (kc == 0). */
-static feed feed_of(const tl_matmul_args *x, const block *next) {
-    feed f = {0};
-    if (next->kc == 0 || x->b_trans) return f;
-    int size = element_size(x->b_type), lines = (next->cols * size + 63) / 64;
-    f.row = element(x->b, x->b_type, x->ldb, 0, next->k0, next->n0);
-    f.row_bytes = x->ldb * size;
-    f.rows_left = next->kc;
-    f.rows_at_once = SLOTS / lines;
+static void feed_block(feed *f, const tl_matmul_args *x, const block *next) {
+    f->slot = f->left = 0;
+    if (next->kc == 0 || x->b_trans) return;
+    int size = element_size(x->b_type), in_row = (next->cols * size + 63) / 64;
+    int at_once = SLOTS / in_row;
+    int64_t row_bytes = x->ldb * size;
+    f->row = element(x->b, x->b_type, x->ldb, 0, next->k0, next->n0);
+    f->step = at_once * row_bytes;
+    f->left = (next->kc + at_once - 1) / at_once * SLOTS;
     for (int i = 0; i < SLOTS; i++)
-        f.lines[i] = smaller(i / lines, f.rows_at_once - 1) * f.row_bytes + i % lines * 64;
-    return f;
+        f->lines[i] = smaller(i / in_row, at_once - 1) * row_bytes + i % in_row * 64;
 }
 
-/* Gives a pass the next rows; if none are left, its own panel. */
-static void feed_pass(feed *f, pass *p) {
-    static const int64_t nowhere[SLOTS];
-    p->ahead = (const char *)p->panel;
-    p->ahead_lines = nowhere;
-    if (f->rows_left <= 0) return;
-    p->ahead = f->row;
-    p->ahead_lines = f->lines;
-    p->ahead_step = f->rows_at_once * f->row_bytes;
-    f->row += p->kc / CHUNK * p->ahead_step;
-    f->rows_left -= p->kc / CHUNK * f->rows_at_once;
+/* What a pass is given: the lines that are left, or one that is in the cache anyway. */
+static feed *feed_for(feed *f, feed *nothing, const pass *p) {
+    if (f->left <= 0) {
+        nothing->row = (const char *)p->panel;
+        return nothing;
+    }
+    f->left -= p->kc / UNROLL;
+    return f;
 }
 
 /* Prefetches whatever is left. */
 static void feed_rest(feed *f) {
-    for (; f->rows_left > 0; f->rows_left -= f->rows_at_once) {
-        for (int i = 0; i < SLOTS; i++) __builtin_prefetch(f->row + f->lines[i], 0, 2);
-        f->row += f->rows_at_once * f->row_bytes;
+    for (; f->left > 0; f->left--) {
+        __builtin_prefetch(f->row + f->lines[f->slot], 0, 2);
+        if (++f->slot == SLOTS) {
+            f->slot = 0;
+            f->row += f->step;
+        }
     }
 }
 
@@ -458,6 +461,7 @@ static void run_on_copy(const pass *p, int rows, int vectors, int cols, int inte
 static void run_strip(const tl_matmul_args *x, const block *now, const float *panels, feed *ahead,
                       conversion *next, workspace *work) {
     int integers = is_integer(x), first = now->k0 == 0;
+    feed nothing = {0};
     for (int c = 0; c < now->cols; c += PANEL) {
         int cols = (int)smaller(now->cols - c, PANEL), vectors = (cols + W - 1) / W;
         int64_t n0 = now->n0 + c;
@@ -467,7 +471,7 @@ static void run_strip(const tl_matmul_args *x, const block *now, const float *pa
             pass p = {.a = work->a + r * A_PITCH, .panel = panels + c / PANEL * PANEL_PITCH,
                       .next = next,
                       .c = (float *)x->c + row * x->ldc + n0, .ldc = x->ldc, .kc = now->kc};
-            feed_pass(ahead, &p);
+            p.ahead = feed_for(ahead, &nothing, &p);
             p.start = p.c;
             p.ld_start = p.ldc;
             if (first) {
@@ -494,7 +498,8 @@ static block strip_of(const block *group, int at) {
  * is in work->panels[*ready]; in the end that of `after` is. */
 static void run_group(const tl_matmul_args *x, const block *group, const block *after, int *ready,
                       workspace *work) {
-    feed ahead = feed_of(x, after);
+    feed ahead;
+    feed_block(&ahead, x, after);
     for (int c = 0; c < group->cols; c += STRIP) {
         int is_last = c + STRIP >= group->cols;
         block now = strip_of(group, c);
@@ -533,7 +538,8 @@ static block block_after(const tl_matmul_args *x, const block *now) {
 static void run_blocks(const tl_matmul_args *x, workspace *work) {
     for (int64_t m0 = 0; m0 < x->m; m0 += ROW_BLOCK) {
         block now = block_at(x, m0, 0, 0);
-        feed cold = feed_of(x, &now);
+        feed cold;
+        feed_block(&cold, x, &now);
         feed_rest(&cold);
         convert_a(x, &now, work->a);
         int ready = 0;

@@ -194,9 +194,10 @@ static tl_task *next_task(tl_ctx *c) {
     return t;
 }
 
-tl_task *tl_begin(tl_ctx *c, int32_t kernel) {
+tl_task *tl_begin(tl_ctx *c, int32_t kernel, int32_t call) {
     tl_task *t = next_task(c);
     if (!t) return NULL;
+    t->call = call;
     t->kernel = &c->rt->program->kernels[kernel];
     c->rt->args->counts[kernel]++;
     return t;
@@ -330,17 +331,30 @@ static int64_t submit_blocks(tl_ctx *c, tl_task *t, int64_t blocks, const int64_
     return launch(c, t);
 }
 
+static int64_t id_of(const tl_task *t) { return (int64_t)t->number - 1; }
+
 int64_t tl_submit(tl_ctx *c, tl_task *t, int64_t blocks, const int64_t *deps, int64_t dep_count) {
-    if (blocks > 1) return submit_blocks(c, t, blocks, deps, dep_count);
+    int64_t parts = blocks ? blocks : t->kernel->turns;
+    int64_t id = id_of(t) + (parts > 1 ? parts : 0); /* that of the join, if there are parts */
+    tl_note_task(c, t, t->kernel, 1, id, blocks, deps, dep_count);
+    if (parts > 1) return submit_blocks(c, t, parts, deps, dep_count);
     depend_on(c->rt, deps, dep_count);
     find_dependencies(c, t);
     return launch(c, t);
 }
 
-int64_t tl_join(tl_ctx *c, int32_t kernel, const int64_t *deps, int64_t dep_count) {
+int64_t tl_skip(tl_ctx *c, tl_task *t, int64_t blocks, const int64_t *deps, int64_t dep_count) {
+    tl_note_task(c, t, t->kernel, 0, id_of(t), blocks, deps, dep_count);
+    t->kernel = NULL;
+    depend_on(c->rt, deps, dep_count);
+    return launch(c, t);
+}
+
+int64_t tl_join(tl_ctx *c, int32_t call, const int64_t *deps, int64_t dep_count) {
     tl_task *t = next_task(c);
     if (!t) return -1;
-    if (kernel >= 0) c->rt->args->counts[kernel]++;
+    t->call = call;
+    tl_note_task(c, t, NULL, 1, id_of(t), 0, deps, dep_count);
     depend_on(c->rt, deps, dep_count);
     return launch(c, t);
 }
@@ -396,6 +410,7 @@ static int prepare(tl_rt *rt, const tl_program *program, const tl_run_args *args
     rt->program = program;
     rt->args = args;
     rt->stop_at = NEVER;
+    rt->buffers = args->buffer_count;
     rt->random = (uint64_t)args->seed * 0x9e3779b97f4a7c15u + 0x2545f4914f6cdd1du;
     pthread_mutex_init(&rt->lock, NULL);
     pthread_cond_init(&rt->work, NULL);
@@ -451,6 +466,7 @@ static tl_buf *bind_params(const tl_run_args *args) {
         params[i].base = args->bases[i];
         params[i].is_readonly = args->readonly[i];
         params[i].name = args->names[i];
+        params[i].number = i;
     }
     for (int64_t i = 0; params && i < args->window_count; i++) {
         tl_buf *b = &params[args->buffer_of[i]];

@@ -73,6 +73,7 @@ typedef struct {
     void *wide;     /* and of tl_matmul_side_by_side */
     int64_t block, blocks;
     volatile int32_t *cancel;
+    int32_t manual; /* scopes around the control program's place where dependencies are explicit */
     int32_t phase, product_count;
     tl_product products[TL_PRODUCTS];
     tl_fault fault;
@@ -91,6 +92,7 @@ typedef struct {
     int32_t together, a_window, b_window;
     int64_t next_to;
     int64_t scratch_bytes;
+    int32_t turns; /* a task that is no spmd task is so many blocks (1: just itself) */
 } tl_kernel;
 
 typedef struct {
@@ -102,6 +104,16 @@ typedef struct {
 
 /* An op that runs in Python: its number, windows of its operands and results, scalars. */
 typedef int (*tl_host_fn)(int64_t op, tl_win *tiles, const tl_word *scalars, int64_t block);
+
+/* All that was submitted, task after task, as words. Of each: the call, its id, whether it runs,
+ * the blocks (0: no spmd task), whether it stands in a manual scope, how many ids it names, these
+ * ids; of each window the buffer, its size, the site that names it, the first byte, rank, shape,
+ * strides, valid and existing part; the scalars. */
+typedef struct {
+    int64_t *words;
+    int64_t count, capacity;
+    int32_t is_incomplete; /* there was no memory for more */
+} tl_record;
 
 typedef struct {
     tl_win *windows;      /* the entry's tensors; `buf` is set by the run */
@@ -117,6 +129,7 @@ typedef struct {
     volatile int32_t *cancel;
     tl_host_fn host;
     int64_t *counts;      /* tasks of each kernel, filled in */
+    tl_record *record;    /* filled in unless it is NULL */
     tl_fault *fault;      /* filled in if the result is not 0 */
 } tl_run_args;
 
@@ -126,14 +139,18 @@ int tl_run(const tl_program *program, const tl_run_args *args);
 
 typedef struct tl_task tl_task;
 
-/* A task to be filled in, or NULL if the run is to stop. Waits while too many are under way. */
-tl_task *tl_begin(tl_ctx *c, int32_t kernel);
+/* A task to be filled in, or NULL if the run is to stop. Waits while too many are under way. `call`
+ * is the number of the place in the program. */
+tl_task *tl_begin(tl_ctx *c, int32_t kernel, int32_t call);
 tl_win *tl_task_windows(tl_task *t);
 tl_word *tl_task_scalars(tl_task *t);
-/* Submit it; `deps` are ids of tasks to wait for (negative ones are skipped). Gives its id. */
+/* Submit it, with a number of blocks if it is an spmd task (else 0); `deps` are ids of tasks to wait
+ * for (negative ones are skipped). Gives its id. */
 int64_t tl_submit(tl_ctx *c, tl_task *t, int64_t blocks, const int64_t *deps, int64_t dep_count);
-/* A task that runs nothing (a join, or one whose predicate is false). */
-int64_t tl_join(tl_ctx *c, int32_t kernel, const int64_t *deps, int64_t dep_count);
+/* The same for a task whose predicate is false: it only waits. */
+int64_t tl_skip(tl_ctx *c, tl_task *t, int64_t blocks, const int64_t *deps, int64_t dep_count);
+/* A task that is nothing but a join of others. Negative if the run is to stop. */
+int64_t tl_join(tl_ctx *c, int32_t call, const int64_t *deps, int64_t dep_count);
 /* Wait until everything that touches the window is done (or, unless `writing`, that writes it). */
 int tl_wait(tl_ctx *c, const tl_win *w, int writing);
 /* Fresh memory, filled with repetitions of `pattern`. */

@@ -29,6 +29,7 @@ struct tl_task {
     uint64_t number; /* from 1 */
     const tl_kernel *kernel; /* NULL: a join */
     int64_t block, blocks;
+    int32_t call;    /* where it was submitted */
     int32_t pending; /* tasks it waits for */
     int32_t is_done; /* atomic */
     uint64_t mark;   /* the task that last looked at this one for a dependency */
@@ -74,6 +75,7 @@ struct tl_rt {
     tl_buf *empty;                    /* those whose memory was given back */
     tl_buf *all;                      /* every temporary ever made, chained by `older` */
     int64_t pooled_bytes, live_bytes;
+    int64_t buffers; /* made so far, those of the arguments included */
 };
 
 static inline int cancelled(const tl_rt *rt) { return *rt->args->cancel != 0; }
@@ -88,6 +90,10 @@ void tl_free_buffers(tl_rt *rt);
 void tl_push_ready(tl_rt *rt, tl_task *t);
 int tl_take_ready(tl_rt *rt, tl_task **tasks, int most);
 uint64_t tl_random(tl_rt *rt);
+
+/* record.c: writes a task down, if that is wanted. */
+void tl_note_task(tl_ctx *c, const tl_task *t, const tl_kernel *kernel, int is_run, int64_t id,
+                  int64_t blocks, const int64_t *deps, int64_t dep_count);
 
 /* rt.c: one task, by the control thread, if one is ready; else wait until something has changed. */
 int tl_help(tl_ctx *c);

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tilelet.diag.core import Caution, Label, Loc, UserError
 from tilelet.diag.text import did_you_mean, near, ticked
@@ -158,7 +158,7 @@ class AnotherPypto(Caution):
 class UnknownEngine(UserError):
     """The engine given with `--engine`, `TILELET_ENGINE` or `RunConfig(engine=...)` does not exist.
 
-    An engine executes a compiled program. `interp` is the reference interpreter.
+    An engine executes a compiled program: `cpu` as native code, `interp` by interpreting it.
     """
 
     code = "E0711"
@@ -225,6 +225,38 @@ class CompilerFailed(UserError):
             f"the C compiler `{compiler}` failed: {why}",
             notes=[last] if last else [],
             helps=["or run without it: `--engine interp`"],
+        )
+
+
+class SanitizerNotLoaded(UserError):
+    """`TILELET_SANITIZE=1` is set, but Python has started without the address sanitizer.
+
+    Its library must be the first that a process loads. The command `tilelet` sees to that itself;
+    where Python is started in another way, the environment has to.
+    """
+
+    code = "E0716"
+
+    def __init__(self, variables: Mapping[str, str]) -> None:
+        settings = " ".join(f"{name}={value}" for name, value in variables.items())
+        super().__init__(
+            "the address sanitizer is not loaded",
+            helps=[f"start Python with `{settings}`", "or run the script with `tilelet run`"],
+        )
+
+
+class UnknownSection(UserError):
+    """`tilelet bench` was asked for a section that it does not have.
+
+    `tilelet bench --list` names them all. Without a name, all sections are measured.
+    """
+
+    code = "E0715"
+
+    def __init__(self, section: str, known: Sequence[str]) -> None:
+        super().__init__(
+            f"the bench has no section `{section}`",
+            helps=[*did_you_mean(near(section, known)), f"sections are {ticked(known, 'and')}"],
         )
 
 

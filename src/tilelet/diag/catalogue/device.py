@@ -9,7 +9,6 @@ from tilelet.diag.core import Label, Loc, UserError
 from tilelet.diag.text import (
     did_you_mean,
     near,
-    optional,
     plural,
     shape_text,
     size_text,
@@ -195,12 +194,27 @@ class HeapDeadlock(UserError):
 
     code = "E0910"
 
-    def __init__(self, tensor: str, nbytes: int, heap: int, loc: Loc | None = None) -> None:
+    def __init__(
+        self,
+        tensor: str,
+        nbytes: int,
+        heap: int,
+        loc: Loc | None = None,
+        scope: Loc | None = None,
+    ) -> None:
+        labels = [Label(loc, "the task that needs it")] if loc else []
+        if scope:
+            labels.append(Label(scope, "keeps the tensors of its tasks until it ends"))
         super().__init__(
             f"no room for `{tensor}` ({size_text(nbytes)}) in the runtime's heap "
             f"({size_text(heap)})",
-            [Label(loc, "the task that needs it")] if loc else [],
-            notes=optional("nothing that is running will free enough"),
+            labels,
+            notes=["nothing that is running will free enough"],
+            helps=[
+                "put the scope inside the loop, so that memory is freed earlier"
+                if scope
+                else "create smaller tensors, or fewer of them at once"
+            ],
         )
 
 

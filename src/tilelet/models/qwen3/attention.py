@@ -12,12 +12,15 @@ maximum, sum and output from it, and walk over the cached context before it.
 from __future__ import annotations
 
 import tilelet.language as pl
+from tilelet.dtypes import DType
 from tilelet.models.qwen3.pieces import make_rope, make_rope_heads, make_softmax_step
 from tilelet.models.qwen3.shapes import DecodeShape
 
 # Below every score; finite, so that the difference of two of them is no NaN.
 LOWEST = -1e30
 STAGES = 2
+# `walk_tile` where a task has one K/V head, not two.
+ONE_HEAD_TILE = 512
 
 
 def make_cache_update(s: DecodeShape):
@@ -131,21 +134,57 @@ def make_staged_group(s: DecodeShape):
     return attend_group
 
 
+def make_scaled_scores(tile: int, head_dim: int):
+    """Scores of queries against `keys` rows of a cache from `row` on, in a block of `tile`."""
+    ATTN_SCALE = head_dim**-0.5
+
+    @pl.inline
+    def scaled_scores(q, k_rows, row, keys):
+        k_tile = pl.slice(k_rows, [tile, head_dim], [row, 0], valid_shape=[keys, head_dim])
+        return pl.mul(pl.matmul(q, k_tile, b_trans=True, out_dtype=pl.FP32), ATTN_SCALE)
+
+    return scaled_scores
+
+
+def make_absorb(tile: int, head_dim: int, dtype: DType = pl.BF16, mode: str = "round"):
+    """Takes a block of scores, and the values that belong to it, into the running softmax."""
+    softmax_step = make_softmax_step(dtype, mode)
+
+    @pl.inline
+    def absorb(scores, v_rows, row, keys, mi, li, oi):
+        p, _, alpha, mi_new, li_new = softmax_step(scores, mi, li)
+        v_tile = pl.slice(v_rows, [tile, head_dim], [row, 0], valid_shape=[keys, head_dim])
+        update = pl.matmul(p, v_tile, out_dtype=pl.FP32)
+        return mi_new, li_new, pl.add(pl.row_expand_mul(oi, alpha), update)
+
+    return absorb
+
+
+def make_nothing_absorbed(rows: int, head_dim: int):
+    """Running maximum, sum and output of a softmax before its first block."""
+
+    @pl.inline
+    def nothing_absorbed():
+        mi = pl.full([rows, 1], dtype=pl.FP32, value=LOWEST)
+        li = pl.full([rows, 1], dtype=pl.FP32, value=0.0)
+        oi = pl.full([rows, head_dim], dtype=pl.FP32, value=0.0)
+        return mi, li, oi
+
+    return nothing_absorbed
+
+
 def make_context_walk(s: DecodeShape):
     """Online softmax over the first `length` rows of one head's part of the caches."""
-    HEAD_DIM, SEQ_TILE, ATTN_SCALE = s.head_dim, s.seq_tile, s.head_dim**-0.5
-    softmax_step = make_softmax_step()
+    TILE = s.part("max_seq", "walk_tile")
+    scaled_scores = make_scaled_scores(TILE, s.head_dim)
+    absorb = make_absorb(TILE, s.head_dim)
 
     @pl.inline
     def walk(q, k_rows, v_rows, length, mi, li, oi):
-        for s0 in pl.pipeline(0, length, SEQ_TILE, stage=STAGES):
-            known = pl.min(SEQ_TILE, length - s0)
-            k_tile = pl.slice(k_rows, [SEQ_TILE, HEAD_DIM], [s0, 0], valid_shape=[known, HEAD_DIM])
-            raw = pl.matmul(q, k_tile, b_trans=True, out_dtype=pl.FP32)
-            p, _, alpha, mi, li = softmax_step(pl.mul(raw, ATTN_SCALE), mi, li)
-            v_tile = pl.slice(v_rows, [SEQ_TILE, HEAD_DIM], [s0, 0], valid_shape=[known, HEAD_DIM])
-            update = pl.matmul(p, v_tile, out_dtype=pl.FP32)
-            oi = pl.add(pl.row_expand_mul(oi, alpha), update)
+        for s0 in pl.pipeline(0, length, TILE, stage=STAGES):
+            known = pl.min(TILE, length - s0)
+            scores = scaled_scores(q, k_rows, s0, known)
+            mi, li, oi = absorb(scores, v_rows, s0, known, mi, li, oi)
         return mi, li, oi
 
     return walk
@@ -154,15 +193,14 @@ def make_context_walk(s: DecodeShape):
 def make_cached_kv_head(s: DecodeShape):
     """Attention of rotated query heads `[heads, head_dim]` BF16 over a cache that is up to date."""
     HEADS, ROWS, HEAD_DIM = s.q_per_kv, s.q_head_pad, s.head_dim
+    nothing_absorbed = make_nothing_absorbed(ROWS, HEAD_DIM)
     walk = make_context_walk(s)
 
     @pl.inline
     def attend(q_rows, k_rows, v_rows, length):
         pl.static_assert(HEADS <= ROWS, "the query heads of a K/V head must fit into one tile")
         q = pl.slice(q_rows, [ROWS, HEAD_DIM], [0, 0], valid_shape=[HEADS, HEAD_DIM])
-        mi = pl.full([ROWS, 1], dtype=pl.FP32, value=LOWEST)
-        li = pl.full([ROWS, 1], dtype=pl.FP32, value=0.0)
-        oi = pl.full([ROWS, HEAD_DIM], dtype=pl.FP32, value=0.0)
+        mi, li, oi = nothing_absorbed()
         mi, li, oi = walk(q, k_rows, v_rows, length, mi, li, oi)
         context = pl.cast(pl.row_expand_div(oi, li), target_type=pl.BF16)
         return pl.slice(context, [HEADS, HEAD_DIM], [0, 0])
@@ -209,20 +247,19 @@ def make_two_kv_heads(s: DecodeShape):
     """Attention of the query heads of two K/V heads; call it in a scope.
 
     Arguments as for one head, with twice as many rows, and each head's part of a cache by itself.
-    In the upper half of the queries' tile are
-    those of the first K/V head, in the lower those of the second. A product of the upper half
-    (below it zeros) and one of the lower half (above it zeros) add up on the cube to a tile in
-    which every row is wanted.
+    In the upper half of the queries' tile are those of the first K/V head, in the lower those of
+    the second. A product of the upper half (below it zeros) and one of the lower half (above it
+    zeros) add up on the cube to a tile in which every row is wanted.
     """
     HEADS, ROWS, HEAD_DIM = s.q_per_kv, 2 * s.q_per_kv, s.head_dim
-    SEQ_TILE, ATTN_SCALE = s.seq_tile, s.head_dim**-0.5
+    TILE, ATTN_SCALE = s.part("max_seq", "walk_tile"), s.head_dim**-0.5
     rotate_q = make_rope_heads(ROWS, HEAD_DIM // 2)
     rotate_k = make_rope_heads(2, HEAD_DIM // 2)
     softmax_step = make_softmax_step()
 
     @pl.inline
     def block(rows, s0, known):
-        return pl.slice(rows, [SEQ_TILE, HEAD_DIM], [s0, 0], valid_shape=[known, HEAD_DIM])
+        return pl.slice(rows, [TILE, HEAD_DIM], [s0, 0], valid_shape=[known, HEAD_DIM])
 
     @pl.inline
     def halves(x, upper, lower):
@@ -256,8 +293,8 @@ def make_two_kv_heads(s: DecodeShape):
         mi = pl.mul(own, ATTN_SCALE)
         li = pl.full([ROWS, 1], dtype=pl.FP32, value=1.0)
         oi = spread(q, v_new, upper, lower)
-        for s0 in pl.pipeline(0, pos, SEQ_TILE, stage=STAGES):
-            known = pl.min(SEQ_TILE, pos - s0)
+        for s0 in pl.pipeline(0, pos, TILE, stage=STAGES):
+            known = pl.min(TILE, pos - s0)
             raw = pl.matmul(q_upper, block(k_first, s0, known), b_trans=True, out_dtype=pl.FP32)
             raw = pl.matmul_acc(raw, q_lower, block(k_second, s0, known), b_trans=True)
             _, p, alpha, mi, li = softmax_step(pl.mul(raw, ATTN_SCALE), mi, li)

@@ -11,7 +11,9 @@ Versions:
              memory; half of the cube rows padding; gate and up each loading the same rows; a
              docstring that names a constant of long ago. `rmsnorm_fault=True` adds the wrong
              RMSNorm, which changes results.
-  optimised  none of that: the tuned versions of the three scopes. 396 tasks
+  tuned_mlp, tuned_attention
+             steps on the way: the baseline with the tuned version of scope 3, and of scope 2 too.
+  optimised  none of the faults: the tuned versions of all three scopes. 396 tasks
   fused_qk_rope
              queries and keys are rotated, and the caches updated, by the tasks that project them,
              so that attention starts from rotated queries and there are no tensors of plain
@@ -26,47 +28,30 @@ from typing import Any
 import tilelet.language as pl
 from tilelet.dtypes import DType
 from tilelet.models.qwen3 import inputs, reference
-from tilelet.models.qwen3.attention import make_cached_kv_head
+from tilelet.models.qwen3.attention import ONE_HEAD_TILE, make_cached_kv_head
+from tilelet.models.qwen3.layer import layer_program, layer_specs
 from tilelet.models.qwen3.pieces import (
-    make_gated_silu,
     make_projection,
     make_rmsnorm,
     make_rope_heads,
     make_two_projections,
 )
 from tilelet.models.qwen3.reference import Array
-from tilelet.models.qwen3.scope1 import WIDE, make_exchanged, make_normalise
+from tilelet.models.qwen3.scope1 import make_exchanged, make_normalise
 from tilelet.models.qwen3.scope2 import attention_output, make_padding_free, make_staged
-from tilelet.models.qwen3.scope3 import layer_output, make_attention_residual, make_tuned
-from tilelet.models.qwen3.script import Model, main
-from tilelet.models.qwen3.shapes import DecodeShape
+from tilelet.models.qwen3.scope3 import (
+    layer_output,
+    make_attention_residual,
+    make_mlp_block,
+    make_tuned,
+)
+from tilelet.models.qwen3.script import Model, Variant, main
+from tilelet.models.qwen3.shapes import LENGTH_CLASSES, DecodeShape
 from tilelet.runtime import TensorSpec
-
-FAST = {**WIDE, "mlp_out_chunk": 256}
-OWN_SIZES = {
-    "optimised": {**FAST, "seq_tile": 256},
-    "fused_qk_rope": {**FAST, "kv_out_chunk": 128, "seq_tile": 512},
-}
-
-
-def shape_for(variant: str, **sizes: Any) -> DecodeShape:
-    """The sizes a variant is made for, with those in `sizes` changed."""
-    return DecodeShape(**{**OWN_SIZES.get(variant, {}), **sizes})
 
 
 def specs(s: DecodeShape) -> list[TensorSpec]:
-    return [
-        inputs.hidden_states(s),
-        inputs.norm_weight("input_rms_weight", s),
-        *inputs.qkv_weights(s),
-        inputs.seq_lens(s),
-        *inputs.rope(s),
-        *inputs.caches(s),
-        inputs.output_weight(s),
-        inputs.norm_weight("post_rms_weight", s),
-        *inputs.mlp_weights(s),
-        TensorSpec("out", (s.batch, s.hidden), pl.BF16, is_output=True),
-    ]
+    return layer_specs(inputs.hidden_states(s), s)
 
 
 def golden(s: DecodeShape) -> Callable[[dict[str, Array]], None]:
@@ -110,7 +95,7 @@ def make_adding_projection(rows: int, k_chunk: int, out_chunk: int, k_blocks: in
     return project
 
 
-def make_projections(s: DecodeShape, rmsnorm_fault: bool):
+def make_zeroed_projections(s: DecodeShape, rmsnorm_fault: bool = False):
     """Scope 1: the input RMSNorm and the three projections of all rows."""
     BATCH, HIDDEN, BATCH_TILE, K_CHUNK = s.batch, s.hidden, s.batch_tile, s.k_chunk
     Q_BLOCKS, Q_OUT_CHUNK = s.q_blocks, s.q_out_chunk
@@ -118,17 +103,16 @@ def make_projections(s: DecodeShape, rmsnorm_fault: bool):
     rmsnorm = make_rmsnorm(BATCH_TILE, HIDDEN, K_CHUNK, s.eps, faulty=rmsnorm_fault)
     zero_q = make_sequential_zero(BATCH_TILE, Q_OUT_CHUNK, Q_BLOCKS, pl.FP32)
     zero_kv = make_sequential_zero(BATCH_TILE, KV_OUT_CHUNK, KV_BLOCKS, pl.FP32)
-    zero_out = make_sequential_zero(BATCH_TILE, Q_OUT_CHUNK, Q_BLOCKS, pl.BF16)
     project_q = make_adding_projection(BATCH_TILE, K_CHUNK, Q_OUT_CHUNK, s.hidden_blocks)
     project_kv = make_adding_projection(BATCH_TILE, K_CHUNK, KV_OUT_CHUNK, s.hidden_blocks)
 
     @pl.inline
-    def projections(hidden_states, input_rms_weight, wq, wk, wv, q_proj, k_proj, v_proj, attn_out):
+    def projections(hidden_states, input_rms_weight, wq, wk, wv, q_proj, k_proj, v_proj):
+        """Queries, keys and values of all sequences, in tiles of BATCH_TILE=4 rows."""
         for b0 in pl.range(0, BATCH, BATCH_TILE):
             q_proj = zero_q(q_proj, b0)
             k_proj = zero_kv(k_proj, b0)
             v_proj = zero_kv(v_proj, b0)
-            attn_out = zero_out(attn_out, b0)
 
             normed_tile = pl.create_tensor([BATCH_TILE, HIDDEN], dtype=pl.BF16)
             with pl.incore():
@@ -143,9 +127,27 @@ def make_projections(s: DecodeShape, rmsnorm_fault: bool):
                     k_proj = pl.assemble(k_proj, project_kv(normed_tile, wk, 0, kv0), [b0, kv0])
                 with pl.incore():
                     v_proj = pl.assemble(v_proj, project_kv(normed_tile, wv, 0, kv0), [b0, kv0])
-        return q_proj, k_proj, v_proj, attn_out
+        return q_proj, k_proj, v_proj
 
     return projections
+
+
+def make_zeroed_attention(s: DecodeShape):
+    """Scope 2 as first written, with zeros first for an output that is written in full."""
+    BATCH, BATCH_TILE = s.batch, s.batch_tile
+    zero_out = make_sequential_zero(BATCH_TILE, s.q_out_chunk, s.q_blocks, pl.BF16)
+    staged = make_staged(s)
+
+    @pl.inline
+    def attend(q_proj, k_proj, v_proj, seq_lens, rope_cos, rope_sin, k_cache, v_cache, attn_out):
+        for b0 in pl.range(0, BATCH, BATCH_TILE):
+            attn_out = zero_out(attn_out, b0)
+        k_cache, v_cache, attn_out = staged(
+            q_proj, k_proj, v_proj, seq_lens, rope_cos, rope_sin, k_cache, v_cache, attn_out
+        )
+        return k_cache, v_cache, attn_out
+
+    return attend
 
 
 def make_feed_forward(s: DecodeShape, rmsnorm_fault: bool):
@@ -157,8 +159,7 @@ def make_feed_forward(s: DecodeShape, rmsnorm_fault: bool):
         BATCH_TILE, HIDDEN, K_CHUNK, s.eps, x_dtype=pl.FP32, faulty=rmsnorm_fault
     )
     zero_down = make_sequential_zero(BATCH_TILE, K_CHUNK, HIDDEN_BLOCKS, pl.FP32)
-    project_mlp = make_projection(BATCH_TILE, K_CHUNK, MLP_OUT_CHUNK, HIDDEN_BLOCKS)
-    gated_silu = make_gated_silu()
+    activate = make_mlp_block(s)
 
     @pl.inline
     def feed_forward(attn_out, hidden_states, wo, post_rms_weight, w_gate, w_up, w_down, out, b0):
@@ -171,12 +172,7 @@ def make_feed_forward(s: DecodeShape, rmsnorm_fault: bool):
 
         for ob in pl.range(MLP_BLOCKS):
             m0 = ob * MLP_OUT_CHUNK
-            with pl.incore():
-                gate_acc = project_mlp(post_norm, w_gate, 0, m0)
-            with pl.incore():
-                up_acc = project_mlp(post_norm, w_up, 0, m0)
-            with pl.incore():
-                mlp_chunk = gated_silu(gate_acc, up_acc)
+            mlp_chunk = activate(post_norm, w_gate, w_up, m0)
             with pl.auto_incore():
                 for db in pl.parallel(0, HIDDEN_BLOCKS, chunk=4):
                     d0 = db * K_CHUNK
@@ -197,50 +193,16 @@ def make_feed_forward(s: DecodeShape, rmsnorm_fault: bool):
     return feed_forward
 
 
-def make_baseline(s: DecodeShape, rmsnorm_fault: bool):
-    BATCH, HIDDEN, KV_WIDTH, BATCH_TILE = s.batch, s.hidden, s.kv_width, s.batch_tile
-    projections = make_projections(s, rmsnorm_fault)
-    attend = make_staged(s)
-    feed_forward = make_feed_forward(s, rmsnorm_fault)
+def make_layer(s: DecodeShape, project_all: Any, attend: Any, feed_forward: Any):
+    """The three scopes one after the other; what is between them are tensors.
 
-    @pl.inline
-    def baseline(
-        hidden_states, input_rms_weight, wq, wk, wv, seq_lens, rope_cos, rope_sin, k_cache, v_cache,
-        wo, post_rms_weight, w_gate, w_up, w_down, out,
-    ):  # fmt: skip
-        """One layer for one new token of every sequence, in tiles of BATCH_TILE=4 rows."""
-        q_proj = pl.create_tensor([BATCH, HIDDEN], dtype=pl.FP32)
-        k_proj = pl.create_tensor([BATCH, KV_WIDTH], dtype=pl.FP32)
-        v_proj = pl.create_tensor([BATCH, KV_WIDTH], dtype=pl.FP32)
-        attn_out = pl.create_tensor([BATCH, HIDDEN], dtype=pl.BF16)
-        q_proj, k_proj, v_proj, attn_out = projections(
-            hidden_states, input_rms_weight, wq, wk, wv, q_proj, k_proj, v_proj, attn_out
-        )
-        k_cache, v_cache, attn_out = attend(
-            q_proj, k_proj, v_proj, seq_lens, rope_cos, rope_sin, k_cache, v_cache, attn_out
-        )
-        for b0 in pl.range(0, BATCH, BATCH_TILE):
-            out = feed_forward(
-                attn_out, hidden_states, wo, post_rms_weight, w_gate, w_up, w_down, out, b0
-            )
-        return out
-
-    return baseline
-
-
-def make_optimised(s: DecodeShape):
-    """The tuned versions of the three scopes, one after the other.
-
-    Every task works on windows of its own, so that what does not depend on one another overlaps
-    also across scopes: attention of some heads starts when their projections are there.
+    If every task of a scope works on windows of its own, what does not depend on one another
+    overlaps also across scopes: attention of some heads starts when their projections are there.
     """
     BATCH, HIDDEN, KV_WIDTH, BATCH_TILE = s.batch, s.hidden, s.kv_width, s.batch_tile
-    project_all = make_exchanged(s)
-    attend = make_padding_free(s)
-    feed_forward = make_tuned(s)
 
     @pl.inline
-    def optimised(
+    def layer(
         hidden_states, input_rms_weight, wq, wk, wv, seq_lens, rope_cos, rope_sin, k_cache, v_cache,
         wo, post_rms_weight, w_gate, w_up, w_down, out,
     ):  # fmt: skip
@@ -260,16 +222,49 @@ def make_optimised(s: DecodeShape):
             )
         return out
 
-    return optimised
+    return layer
+
+
+def make_baseline(s: DecodeShape, *, rmsnorm_fault: bool = False):
+    return make_layer(
+        s,
+        make_zeroed_projections(s, rmsnorm_fault),
+        make_zeroed_attention(s),
+        make_feed_forward(s, rmsnorm_fault),
+    )
+
+
+def make_tuned_mlp(s: DecodeShape):
+    return make_layer(s, make_zeroed_projections(s), make_zeroed_attention(s), make_tuned(s))
+
+
+def make_tuned_attention(s: DecodeShape):
+    return make_layer(s, make_zeroed_projections(s), make_padding_free(s), make_tuned(s))
+
+
+def make_optimised(s: DecodeShape):
+    return make_layer(s, make_exchanged(s), make_padding_free(s), make_tuned(s))
 
 
 def make_fused_qk_rope(s: DecodeShape):
     BATCH, HIDDEN, HEADS, KV_HEADS = s.batch, s.hidden, s.heads, s.kv_heads
     HEAD_DIM, MAX_SEQ, GROUP = s.head_dim, s.max_seq, s.q_per_kv
-    BATCH_TILE = s.batch_tile
+    BATCH_TILE, LENGTH_CLASS = s.batch_tile, s.length_class
     project_and_rotate = make_rotated_projections(s)
     attend = make_cached_kv_head(s)
     feed_forward = make_tuned(s)
+
+    @pl.inline
+    def attend_sequence(q_heads, k_cache, v_cache, out_heads, b, ctx_len):
+        for ki in pl.parallel(KV_HEADS):
+            head = b * KV_HEADS + ki
+            q_rows = pl.slice(q_heads, [GROUP, HEAD_DIM], [head * GROUP, 0])
+            k_rows = pl.slice(k_cache, [MAX_SEQ, HEAD_DIM], [head * MAX_SEQ, 0])
+            v_rows = pl.slice(v_cache, [MAX_SEQ, HEAD_DIM], [head * MAX_SEQ, 0])
+            with pl.at(level=pl.Level.CORE_GROUP, name_hint="decode_attention"):
+                context = attend(q_rows, k_rows, v_rows, ctx_len)
+            out_heads = pl.assemble(out_heads, context, [head * GROUP, 0])
+        return out_heads
 
     @pl.inline
     def fused_qk_rope(
@@ -286,16 +281,11 @@ def make_fused_qk_rope(s: DecodeShape):
         q_heads = pl.reshape(q_rotated, [BATCH * HEADS, HEAD_DIM])
         attn_out = pl.create_tensor([BATCH, HIDDEN], dtype=pl.BF16)
         out_heads = pl.reshape(attn_out, [BATCH * HEADS, HEAD_DIM])
-        for b in pl.parallel(BATCH):
-            ctx_len = pl.read(seq_lens, [b])
-            for ki in pl.parallel(KV_HEADS):
-                head = b * KV_HEADS + ki
-                q_rows = pl.slice(q_heads, [GROUP, HEAD_DIM], [head * GROUP, 0])
-                k_rows = pl.slice(k_cache, [MAX_SEQ, HEAD_DIM], [head * MAX_SEQ, 0])
-                v_rows = pl.slice(v_cache, [MAX_SEQ, HEAD_DIM], [head * MAX_SEQ, 0])
-                with pl.at(level=pl.Level.CORE_GROUP, name_hint="decode_attention"):
-                    context = attend(q_rows, k_rows, v_rows, ctx_len)
-                out_heads = pl.assemble(out_heads, context, [head * GROUP, 0])
+        for shorter in pl.parallel(LENGTH_CLASSES):
+            for b in pl.parallel(BATCH):
+                ctx_len = pl.read(seq_lens, [b])
+                if (ctx_len - 1) // LENGTH_CLASS == LENGTH_CLASSES - 1 - shorter:
+                    out_heads = attend_sequence(q_heads, k_cache, v_cache, out_heads, b, ctx_len)
 
         for b0 in pl.range(0, BATCH, BATCH_TILE):
             out = feed_forward(
@@ -373,71 +363,33 @@ def make_table_rows(s: DecodeShape):
     return gather_rows
 
 
-VARIANTS = {
-    "baseline": make_baseline,
-    "optimised": make_optimised,
-    "fused_qk_rope": make_fused_qk_rope,
-}
-
-
-def build_decode(variant: str = "baseline", *, rmsnorm_fault: bool = False, **sizes: Any):
-    """The program, with any size of `DecodeShape` changed by name."""
-    s = shape_for(variant, **sizes)
-    BATCH, HIDDEN, KV_WIDTH, INTERMEDIATE = s.batch, s.hidden, s.kv_width, s.intermediate
-    MAX_SEQ, HEAD_DIM, CACHE_ROWS = s.max_seq, s.head_dim, s.cache_rows
-    if variant == "baseline":
-        layer = make_baseline(s, rmsnorm_fault)
-    elif rmsnorm_fault:
-        raise ValueError(f"only the baseline has the RMSNorm fault, not {variant}")
-    else:
-        layer = VARIANTS[variant](s)
-
-    @pl.program
-    class Qwen3Decode:
-        @pl.function(type=pl.FunctionType.Opaque)
-        def decode_layer(
-            self,
-            hidden_states: pl.Tensor[[BATCH, HIDDEN], pl.BF16],
-            input_rms_weight: pl.Tensor[[1, HIDDEN], pl.FP32],
-            wq: pl.Tensor[[HIDDEN, HIDDEN], pl.BF16],
-            wk: pl.Tensor[[HIDDEN, KV_WIDTH], pl.BF16],
-            wv: pl.Tensor[[HIDDEN, KV_WIDTH], pl.BF16],
-            seq_lens: pl.Tensor[[BATCH], pl.INT32],
-            rope_cos: pl.Tensor[[MAX_SEQ, HEAD_DIM], pl.FP32],
-            rope_sin: pl.Tensor[[MAX_SEQ, HEAD_DIM], pl.FP32],
-            k_cache: pl.Tensor[[CACHE_ROWS, HEAD_DIM], pl.BF16],
-            v_cache: pl.Tensor[[CACHE_ROWS, HEAD_DIM], pl.BF16],
-            wo: pl.Tensor[[HIDDEN, HIDDEN], pl.BF16],
-            post_rms_weight: pl.Tensor[[1, HIDDEN], pl.FP32],
-            w_gate: pl.Tensor[[HIDDEN, INTERMEDIATE], pl.BF16],
-            w_up: pl.Tensor[[HIDDEN, INTERMEDIATE], pl.BF16],
-            w_down: pl.Tensor[[INTERMEDIATE, HIDDEN], pl.BF16],
-            out: pl.Tensor[[BATCH, HIDDEN], pl.BF16],
-        ) -> pl.Tensor[[BATCH, HIDDEN], pl.BF16]:
-            """One layer for one new token of every sequence."""
-            out = layer(
-                hidden_states, input_rms_weight, wq, wk, wv, seq_lens, rope_cos, rope_sin,
-                k_cache, v_cache, wo, post_rms_weight, w_gate, w_up, w_down, out,
-            )  # fmt: skip
-            return out  # noqa: RET504 - the assignment says that `out` was written
-
-    return Qwen3Decode
+def program(s: DecodeShape, layer: Any):
+    return layer_program("Qwen3Decode", [s.batch, s.hidden], s, layer)
 
 
 MODEL = Model(
     name="decode",
     about="a whole decode layer: one new token of every sequence",
     variants={
-        "baseline": "as first written, with twelve faults for the tools to find",
-        "optimised": "the tuned scopes, overlapping",
-        "fused_qk_rope": "RoPE and cache update in the tasks that project",
+        "baseline": Variant(
+            "as first written, with twelve faults for the tools to find", make_baseline
+        ),
+        "tuned_mlp": Variant("the baseline with tuned scope 3", make_tuned_mlp),
+        "tuned_attention": Variant("the same with tuned scope 2", make_tuned_attention),
+        "optimised": Variant("the tuned scopes, overlapping", make_optimised),
+        "fused_qk_rope": Variant(
+            "RoPE and cache update in the tasks that project",
+            make_fused_qk_rope,
+            {"kv_out_chunk": 128, "walk_tile": ONE_HEAD_TILE},
+        ),
     },
-    build=build_decode,
-    shape_for=shape_for,
+    program=program,
     specs=specs,
     golden=golden,
     tolerance=3e-3,
+    switches={"rmsnorm_fault": "RMSNorm as wrong as a public program had it; results change"},
 )
+build_decode = MODEL.build
 
 
 if __name__ == "__main__":

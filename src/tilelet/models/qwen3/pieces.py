@@ -10,6 +10,39 @@ import tilelet.language as pl
 from tilelet.dtypes import DType
 
 
+def make_rms_scale(columns: int, eps: float, *, faulty: bool = False):
+    """What RMSNorm multiplies a row with, from the sum of the squares of its `columns` numbers.
+
+    `faulty` leaves it at mean(x^2) + eps instead of the reciprocal of its square root: the mistake
+    that a public program made together with its golden, kept to show that ours notices it.
+    """
+    COLUMNS_INV = 1.0 / columns
+
+    @pl.inline
+    def rms_scale(square_sum):
+        return pl.recip(pl.sqrt(pl.add(pl.mul(square_sum, COLUMNS_INV), eps)))
+
+    @pl.inline
+    def variance(square_sum):
+        return pl.add(pl.mul(square_sum, COLUMNS_INV), eps)
+
+    return variance if faulty else rms_scale
+
+
+def make_load(rows: int, columns: int, dtype: DType = pl.BF16):
+    """A `[rows, columns]` window of `x`, which is of `dtype`, in FP32."""
+
+    @pl.inline
+    def widened(x, row, column):
+        return pl.cast(pl.slice(x, [rows, columns], [row, column]), target_type=pl.FP32)
+
+    @pl.inline
+    def unchanged(x, row, column):
+        return pl.slice(x, [rows, columns], [row, column])
+
+    return unchanged if dtype is pl.FP32 else widened
+
+
 def make_rmsnorm(
     rows: int,
     hidden: int,
@@ -17,47 +50,32 @@ def make_rmsnorm(
     eps: float,
     *,
     x_dtype: DType = pl.BF16,
+    dtype: DType = pl.BF16,
+    mode: str = "round",
     faulty: bool = False,
 ):
     """RMSNorm of `rows` rows of `x_dtype`, in two passes over the columns, `k_chunk` at a time.
 
-    `faulty` multiplies by mean(x^2) + eps instead of dividing by its square root: the mistake that
-    a public program made together with its golden, kept to show that ours notices it.
+    The result is rounded to `dtype` in the given mode; `faulty` as for `make_rms_scale`.
     """
     BLOCKS = hidden // k_chunk
-    HIDDEN_INV = 1.0 / hidden
-
-    @pl.inline
-    def inverse_root(variance):
-        return pl.recip(pl.sqrt(variance))
-
-    @pl.inline
-    def widened(x):
-        return pl.cast(x, target_type=pl.FP32)
-
-    @pl.inline
-    def unchanged(x):
-        return x
-
-    row_scale = unchanged if faulty else inverse_root
-    in_fp32 = unchanged if x_dtype is pl.FP32 else widened
+    load = make_load(rows, k_chunk, x_dtype)
+    row_scale = make_rms_scale(hidden, eps, faulty=faulty)
 
     @pl.inline
     def rmsnorm(x, weight, out, row):
-        """Normalise rows `row`... of `x` into `out` (BF16, from its row 0)."""
+        """Normalise rows `row`... of `x` into `out`, from its row 0."""
         square_sum = pl.full([1, rows], dtype=pl.FP32, value=0.0)
         for kb in pl.range(BLOCKS):
-            x_chunk = in_fp32(pl.slice(x, [rows, k_chunk], [row, kb * k_chunk]))
+            x_chunk = load(x, row, kb * k_chunk)
             chunk_sum = pl.row_sum(pl.mul(x_chunk, x_chunk))
             square_sum = pl.add(square_sum, pl.reshape(chunk_sum, [1, rows]))
-        variance = pl.add(pl.mul(square_sum, HIDDEN_INV), eps)
-        scale = pl.reshape(row_scale(variance), [rows, 1])
+        scale = pl.reshape(row_scale(square_sum), [rows, 1])
         for kb in pl.range(BLOCKS):
             k0 = kb * k_chunk
-            x_chunk = in_fp32(pl.slice(x, [rows, k_chunk], [row, k0]))
             gamma = pl.slice(weight, [1, k_chunk], [0, k0])
-            normed = pl.col_expand_mul(pl.row_expand_mul(x_chunk, scale), gamma)
-            out = pl.assemble(out, pl.cast(normed, target_type=pl.BF16), [0, k0])
+            normed = pl.col_expand_mul(pl.row_expand_mul(load(x, row, k0), scale), gamma)
+            out = pl.assemble(out, pl.cast(normed, target_type=dtype, mode=mode), [0, k0])
         return out
 
     return rmsnorm
@@ -202,20 +220,20 @@ def make_rope_heads(rows: int, half: int, table_rows: int = 1):
     return rotate_heads
 
 
-def make_softmax_step():
+def make_softmax_step(dtype: DType = pl.BF16, mode: str = "round"):
     """One block of online softmax.
 
     Takes scaled scores `[R, S]` and the running maximum and sum `[R, 1]`. Gives the exponentials in
-    BF16 and the same numbers in FP32 (rounded before they are summed, so that the sum agrees with
-    what the second product sees), the factor by which what was summed so far shrinks, and the new
-    maximum and sum.
+    `dtype` and the same numbers in FP32 (rounded before they are summed, so that the sum agrees
+    with what the second product sees), the factor by which what was summed so far shrinks, and the
+    new maximum and sum.
     """
 
     @pl.inline
     def softmax_step(scores, mi, li):
         mi_new = pl.maximum(mi, pl.row_max(scores))
         alpha = pl.exp(pl.sub(mi, mi_new))
-        p = pl.cast(pl.exp(pl.row_expand_sub(scores, mi_new)), target_type=pl.BF16)
+        p = pl.cast(pl.exp(pl.row_expand_sub(scores, mi_new)), target_type=dtype, mode=mode)
         p_fp32 = pl.cast(p, target_type=pl.FP32)
         li_new = pl.add(pl.mul(alpha, li), pl.row_sum(p_fp32))
         return p, p_fp32, alpha, mi_new, li_new
@@ -229,27 +247,29 @@ def make_causal_bias(tokens: int, heads: int, keys: int):
     Row r belongs to token `r // heads`; the first token is `offset` keys after the first key. Zero
     where the key may be seen; -1e30 per key beyond, which leaves nothing of an exponential.
     """
+    ROWS = tokens * heads
 
     @pl.inline
     def causal_bias(offset):
-        token = pl.cast(pl.arange(offset, [1, tokens]), target_type=pl.FP32)
-        key = pl.cast(pl.arange(0, [1, keys]), target_type=pl.FP32)
-        token_rows = pl.full([tokens, heads], dtype=pl.FP32, value=0.0)
-        token_rows = pl.row_expand_add(token_rows, pl.reshape(token, [tokens, 1]))
-        key_rows = pl.col_expand(pl.full([tokens * heads, keys], dtype=pl.FP32, value=0.0), key)
-        ahead = pl.row_expand_sub(key_rows, pl.reshape(token_rows, [tokens * heads, 1]))
+        row = pl.cast(pl.arange(0, [1, ROWS]), target_type=pl.FP32)
+        # Half a row further on, no rounding can reach a whole number.
+        quotient = pl.mul(pl.add(row, 0.5), 1.0 / heads)
+        token = pl.cast(pl.cast(quotient, pl.INT32, mode="floor"), target_type=pl.FP32)
+        key = pl.cast(pl.arange(0 - offset, [1, keys]), target_type=pl.FP32)
+        key_rows = pl.col_expand(pl.full([ROWS, keys], dtype=pl.FP32, value=0.0), key)
+        ahead = pl.row_expand_sub(key_rows, pl.reshape(token, [ROWS, 1]))
         return pl.mul(pl.maximum(ahead, 0.0), -1e30)
 
     return causal_bias
 
 
-def make_gated_silu():
-    """`silu(gate) * up`, rounded to BF16."""
+def make_gated_silu(dtype: DType = pl.BF16, mode: str = "round"):
+    """`silu(gate) * up`, rounded to `dtype`."""
 
     @pl.inline
     def gated_silu(gate, up):
         sigmoid = pl.recip(pl.add(pl.exp(pl.neg(gate)), 1.0))
-        return pl.cast(pl.mul(pl.mul(gate, sigmoid), up), target_type=pl.BF16)
+        return pl.cast(pl.mul(pl.mul(gate, sigmoid), up), target_type=dtype, mode=mode)
 
     return gated_silu
 

@@ -24,48 +24,32 @@ import numpy as np
 import tilelet.language as pl
 from tilelet.models.qwen3 import inputs, reference
 from tilelet.models.qwen3.attention import make_cache_update, make_staged_group
+from tilelet.models.qwen3.layer import layer_program, layer_specs
 from tilelet.models.qwen3.pieces import make_gated_silu, make_projection, make_rmsnorm
 from tilelet.models.qwen3.prefill_tuned import make_tuned
 from tilelet.models.qwen3.reference import Array
 from tilelet.models.qwen3.scope3 import layer_output
-from tilelet.models.qwen3.script import Model, main
+from tilelet.models.qwen3.script import Model, Variant, main
 from tilelet.models.qwen3.shapes import PrefillShape
 from tilelet.runtime import TensorSpec
 
-OWN_SIZES = {
-    # The cube's accumulators (128 KB) hold one [128, 256] block, or two of [128, 128].
-    "tuned": {
-        "tok_tile": 128,
-        "tok_rows": 128,
-        "norm_rows": 16,
-        "q_out_chunk": 256,
-        "kv_out_chunk": 128,
-        "mlp_out_chunk": 128,
-        "seq_tile": 128,
-        "q_head_batch": 8,
-    },
+# The cube's accumulators (128 KB) hold one [128, 256] block, or two of [128, 128].
+TUNED_SIZES = {
+    "tok_tile": 128,
+    "tok_rows": 128,
+    "norm_rows": 16,
+    "q_out_chunk": 256,
+    "kv_out_chunk": 128,
+    "mlp_out_chunk": 128,
+    "walk_tile": 128,
+    "q_head_batch": 8,
 }
-
-
-def shape_for(variant: str, **sizes: Any) -> PrefillShape:
-    """The sizes a variant is made for, with those in `sizes` changed."""
-    return PrefillShape(**{**OWN_SIZES.get(variant, {}), **sizes})
 
 
 def specs(s: PrefillShape) -> list[TensorSpec]:
     tokens = (s.batch, s.max_seq, s.hidden)
-    return [
-        TensorSpec("hidden_states", tokens, pl.BF16, inputs.uniform("tokens", tokens, -0.4, 0.4)),
-        inputs.norm_weight("input_rms_weight", s),
-        *inputs.qkv_weights(s),
-        inputs.seq_lens(s),
-        *inputs.rope(s),
-        *inputs.caches(s),
-        inputs.output_weight(s),
-        inputs.norm_weight("post_rms_weight", s),
-        *inputs.mlp_weights(s),
-        TensorSpec("out", tokens, pl.BF16, is_output=True),
-    ]
+    drawn = inputs.uniform("tokens", tokens, -0.4, 0.4)
+    return layer_specs(TensorSpec("hidden_states", tokens, pl.BF16, drawn), s)
 
 
 def golden(s: PrefillShape) -> Callable[[dict[str, Array]], None]:
@@ -249,61 +233,26 @@ def make_token_feed_forward(s: PrefillShape):
     return feed_forward
 
 
-VARIANTS = {"april": make_april, "tuned": make_tuned}
-
-
-def build_prefill(variant: str = "april", **sizes: Any):
-    """The program, with any size of `PrefillShape` changed by name."""
-    s = shape_for(variant, **sizes)
-    BATCH, HIDDEN, KV_WIDTH, INTERMEDIATE = s.batch, s.hidden, s.kv_width, s.intermediate
-    MAX_SEQ, HEAD_DIM, CACHE_ROWS = s.max_seq, s.head_dim, s.cache_rows
-    layer = VARIANTS[variant](s)
-
-    @pl.program
-    class Qwen3Prefill:
-        @pl.function(type=pl.FunctionType.Opaque)
-        def prefill_layer(
-            self,
-            hidden_states: pl.Tensor[[BATCH, MAX_SEQ, HIDDEN], pl.BF16],
-            input_rms_weight: pl.Tensor[[1, HIDDEN], pl.FP32],
-            wq: pl.Tensor[[HIDDEN, HIDDEN], pl.BF16],
-            wk: pl.Tensor[[HIDDEN, KV_WIDTH], pl.BF16],
-            wv: pl.Tensor[[HIDDEN, KV_WIDTH], pl.BF16],
-            seq_lens: pl.Tensor[[BATCH], pl.INT32],
-            rope_cos: pl.Tensor[[MAX_SEQ, HEAD_DIM], pl.FP32],
-            rope_sin: pl.Tensor[[MAX_SEQ, HEAD_DIM], pl.FP32],
-            k_cache: pl.Tensor[[CACHE_ROWS, HEAD_DIM], pl.BF16],
-            v_cache: pl.Tensor[[CACHE_ROWS, HEAD_DIM], pl.BF16],
-            wo: pl.Tensor[[HIDDEN, HIDDEN], pl.BF16],
-            post_rms_weight: pl.Tensor[[1, HIDDEN], pl.FP32],
-            w_gate: pl.Tensor[[HIDDEN, INTERMEDIATE], pl.BF16],
-            w_up: pl.Tensor[[HIDDEN, INTERMEDIATE], pl.BF16],
-            w_down: pl.Tensor[[INTERMEDIATE, HIDDEN], pl.BF16],
-            out: pl.Tensor[[BATCH, MAX_SEQ, HIDDEN], pl.BF16],
-        ) -> pl.Tensor[[BATCH, MAX_SEQ, HIDDEN], pl.BF16]:
-            """One layer for all tokens of every sequence."""
-            out = layer(
-                hidden_states, input_rms_weight, wq, wk, wv, seq_lens, rope_cos, rope_sin,
-                k_cache, v_cache, wo, post_rms_weight, w_gate, w_up, w_down, out,
-            )  # fmt: skip
-            return out  # noqa: RET504 - the assignment says that `out` was written
-
-    return Qwen3Prefill
+def program(s: PrefillShape, layer: Any):
+    return layer_program("Qwen3Prefill", [s.batch, s.max_seq, s.hidden], s, layer)
 
 
 MODEL = Model(
     name="prefill",
     about="a whole prefill layer: all tokens of ragged sequences",
     variants={
-        "april": "four tokens at a time, attention token by token",
-        "tuned": "stage by stage over spans of tokens, attention on tiles",
+        "april": Variant("four tokens at a time, attention token by token", make_april),
+        "tuned": Variant(
+            "stage by stage over spans of tokens, attention on tiles", make_tuned, TUNED_SIZES
+        ),
     },
-    build=build_prefill,
-    shape_for=shape_for,
+    program=program,
     specs=specs,
     golden=golden,
     tolerance=3e-3,
+    shape=PrefillShape,
 )
+build_prefill = MODEL.build
 
 
 if __name__ == "__main__":

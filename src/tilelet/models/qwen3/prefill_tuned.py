@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import tilelet.language as pl
 from tilelet.dtypes import DType
+from tilelet.models.qwen3.attention import (
+    make_absorb,
+    make_nothing_absorbed,
+    make_scaled_scores,
+)
 from tilelet.models.qwen3.pieces import (
     make_causal_bias,
     make_gated_silu,
     make_projection,
     make_rmsnorm,
     make_rope_heads,
-    make_softmax_step,
     make_two_projections,
 )
 from tilelet.models.qwen3.shapes import PrefillShape
@@ -190,35 +194,22 @@ def make_causal_tile(s: PrefillShape):
     Keys before the block that holds `pos` are seen by all rows. Tiles of tokens do not cross the
     border of a block, so that one block is left, and needs the mask.
     """
-    TILE, GROUP, HEAD_DIM = s.attn_tile, s.q_per_kv, s.head_dim
-    SEQ_TILE, ROWS, ATTN_SCALE = s.seq_tile, s.attn_tile * s.q_per_kv, s.head_dim**-0.5
-    s.count("seq_tile", "attn_tile")
-    causal_bias = make_causal_bias(TILE, GROUP, SEQ_TILE)
-    softmax_step = make_softmax_step()
-
-    @pl.inline
-    def scaled_scores(q, k_rows, s0, keys):
-        k_tile = pl.slice(k_rows, [SEQ_TILE, HEAD_DIM], [s0, 0], valid_shape=[keys, HEAD_DIM])
-        return pl.mul(pl.matmul(q, k_tile, b_trans=True, out_dtype=pl.FP32), ATTN_SCALE)
-
-    @pl.inline
-    def absorb(scores, v_rows, s0, keys, mi, li, oi):
-        p, _, alpha, mi_new, li_new = softmax_step(scores, mi, li)
-        v_tile = pl.slice(v_rows, [SEQ_TILE, HEAD_DIM], [s0, 0], valid_shape=[keys, HEAD_DIM])
-        update = pl.matmul(p, v_tile, out_dtype=pl.FP32)
-        return mi_new, li_new, pl.add(pl.row_expand_mul(oi, alpha), update)
+    TILE, GROUP, HEAD_DIM = s.part("walk_tile", "attn_tile"), s.q_per_kv, s.head_dim
+    WALK_TILE, ROWS = s.part("max_seq", "walk_tile"), TILE * GROUP
+    causal_bias = make_causal_bias(TILE, GROUP, WALK_TILE)
+    scaled_scores = make_scaled_scores(WALK_TILE, HEAD_DIM)
+    absorb = make_absorb(WALK_TILE, HEAD_DIM)
+    nothing_absorbed = make_nothing_absorbed(ROWS, HEAD_DIM)
 
     @pl.inline
     def attend_tile(q_rows, k_rows, v_rows, pos, tokens):
         q_heads = pl.slice(q_rows, [TILE, GROUP, HEAD_DIM], [0, 0, 0])
         q = pl.reshape(q_heads, [ROWS, HEAD_DIM])
-        mi = pl.full([ROWS, 1], dtype=pl.FP32, value=-1e30)
-        li = pl.full([ROWS, 1], dtype=pl.FP32, value=0.0)
-        oi = pl.full([ROWS, HEAD_DIM], dtype=pl.FP32, value=0.0)
-        last = pos // SEQ_TILE * SEQ_TILE
-        for s0 in pl.pipeline(0, last, SEQ_TILE, stage=STAGES):
-            scores = scaled_scores(q, k_rows, s0, SEQ_TILE)
-            mi, li, oi = absorb(scores, v_rows, s0, SEQ_TILE, mi, li, oi)
+        mi, li, oi = nothing_absorbed()
+        last = pos // WALK_TILE * WALK_TILE
+        for s0 in pl.pipeline(0, last, WALK_TILE, stage=STAGES):
+            scores = scaled_scores(q, k_rows, s0, WALK_TILE)
+            mi, li, oi = absorb(scores, v_rows, s0, WALK_TILE, mi, li, oi)
         keys = pos - last + tokens
         masked = pl.add(scaled_scores(q, k_rows, last, keys), causal_bias(pos - last))
         mi, li, oi = absorb(masked, v_rows, last, keys, mi, li, oi)

@@ -31,19 +31,11 @@ import tilelet.language as pl
 from tilelet.models.qwen3 import inputs, reference
 from tilelet.models.qwen3.pieces import make_projection, make_rmsnorm, make_two_projections
 from tilelet.models.qwen3.reference import Array
-from tilelet.models.qwen3.script import Model, main
+from tilelet.models.qwen3.script import Model, Variant, main
 from tilelet.models.qwen3.shapes import DecodeShape
 from tilelet.runtime import TensorSpec
 
-# A [128, 256] block of a weight fills the cube's right buffer (64 KB).
-WIDE = {"k_chunk": 128, "q_out_chunk": 256, "kv_out_chunk": 256}
-OWN_SIZES = {"chunked": {"k_chunk": 512}, "wide": WIDE, "exchanged": WIDE}
 STAGES = 2
-
-
-def shape_for(variant: str, **sizes: Any) -> DecodeShape:
-    """The sizes a variant is made for, with those in `sizes` changed."""
-    return DecodeShape(**{**OWN_SIZES.get(variant, {}), **sizes})
 
 
 def specs(s: DecodeShape) -> list[TensorSpec]:
@@ -85,12 +77,18 @@ def make_row_tiles(s: DecodeShape, project_rows: Any):
     return row_tiles
 
 
+def make_block_projections(s: DecodeShape):
+    """A block of the Q projection, and one of the K or V projection."""
+    return (
+        make_projection(s.batch_tile, s.k_chunk, width, s.hidden_blocks)
+        for width in (s.q_out_chunk, s.kv_out_chunk)
+    )
+
+
 def make_per_block(s: DecodeShape):
-    BATCH_TILE, K_CHUNK, HIDDEN_BLOCKS = s.batch_tile, s.k_chunk, s.hidden_blocks
     Q_BLOCKS, Q_OUT_CHUNK = s.q_blocks, s.q_out_chunk
     KV_BLOCKS, KV_OUT_CHUNK = s.kv_blocks, s.kv_out_chunk
-    project_q = make_projection(BATCH_TILE, K_CHUNK, Q_OUT_CHUNK, HIDDEN_BLOCKS)
-    project_kv = make_projection(BATCH_TILE, K_CHUNK, KV_OUT_CHUNK, HIDDEN_BLOCKS)
+    project_q, project_kv = make_block_projections(s)
 
     @pl.inline
     def project_rows(normed, wq, wk, wv, q_proj, k_proj, v_proj, b0):
@@ -113,11 +111,9 @@ def make_per_block(s: DecodeShape):
 
 
 def make_chunked(s: DecodeShape):
-    BATCH_TILE, K_CHUNK, HIDDEN_BLOCKS = s.batch_tile, s.k_chunk, s.hidden_blocks
     Q_BLOCKS, Q_OUT_CHUNK = s.q_blocks, s.q_out_chunk
     KV_BLOCKS, KV_OUT_CHUNK = s.kv_blocks, s.kv_out_chunk
-    project_q = make_projection(BATCH_TILE, K_CHUNK, Q_OUT_CHUNK, HIDDEN_BLOCKS)
-    project_kv = make_projection(BATCH_TILE, K_CHUNK, KV_OUT_CHUNK, HIDDEN_BLOCKS)
+    project_q, project_kv = make_block_projections(s)
 
     @pl.inline
     def project_rows(normed, wq, wk, wv, q_proj, k_proj, v_proj, b0):
@@ -226,23 +222,36 @@ def make_normalise(s: DecodeShape, rows: int, columns: int):
     return normalise
 
 
+def make_wide_kv(s: DecodeShape):
+    """The K and V projections of a tile of rows: a task makes a block of both."""
+    KV_WIDTH, KV_CHUNK = s.kv_width, s.part("kv_width", "wide_chunk")
+    project_two = make_two_projections(s.batch_tile, s.k_chunk, KV_CHUNK, s.hidden_blocks, STAGES)
+
+    @pl.inline
+    def project_kv(normed, wk, wv, k_proj, v_proj, b0):
+        for kv0 in pl.parallel(0, KV_WIDTH, KV_CHUNK):
+            with pl.at(level=pl.Level.CORE_GROUP, name_hint="kv_projection"):
+                k_acc, v_acc = project_two(normed, wk, wv, 0, kv0, kv0)
+            k_proj = pl.assemble(k_proj, k_acc, [b0, kv0])
+            v_proj = pl.assemble(v_proj, v_acc, [b0, kv0])
+        return k_proj, v_proj
+
+    return project_kv
+
+
 def make_wide(s: DecodeShape):
-    BATCH, HIDDEN, KV_WIDTH, BATCH_TILE = s.batch, s.hidden, s.kv_width, s.batch_tile
-    Q_OUT_CHUNK, KV_OUT_CHUNK = s.q_out_chunk, s.kv_out_chunk
+    BATCH, HIDDEN, BATCH_TILE = s.batch, s.hidden, s.batch_tile
+    Q_CHUNK = s.part("hidden", "wide_chunk")
     normalise = make_normalise(s, s.part("batch_tile", "norm_rows"), s.part("hidden", "norm_chunk"))
-    project_q = make_projection(BATCH_TILE, s.k_chunk, Q_OUT_CHUNK, s.hidden_blocks, stage=STAGES)
-    project_kv = make_two_projections(BATCH_TILE, s.k_chunk, KV_OUT_CHUNK, s.hidden_blocks, STAGES)
+    project_q = make_projection(BATCH_TILE, s.k_chunk, Q_CHUNK, s.hidden_blocks, stage=STAGES)
+    project_kv = make_wide_kv(s)
 
     @pl.inline
     def wide(hidden_states, input_rms_weight, wq, wk, wv, q_proj, k_proj, v_proj):
         for b0 in pl.parallel(0, BATCH, BATCH_TILE):
             normed = normalise(hidden_states, input_rms_weight, b0)
-            for kv0 in pl.parallel(0, KV_WIDTH, KV_OUT_CHUNK):
-                with pl.at(level=pl.Level.CORE_GROUP, name_hint="kv_projection"):
-                    k_acc, v_acc = project_kv(normed, wk, wv, 0, kv0, kv0)
-                k_proj = pl.assemble(k_proj, k_acc, [b0, kv0])
-                v_proj = pl.assemble(v_proj, v_acc, [b0, kv0])
-            for q0 in pl.parallel(0, HIDDEN, Q_OUT_CHUNK):
+            k_proj, v_proj = project_kv(normed, wk, wv, k_proj, v_proj, b0)
+            for q0 in pl.parallel(0, HIDDEN, Q_CHUNK):
                 with pl.at(level=pl.Level.CORE_GROUP, name_hint="q_projection"):
                     q_acc = project_q(normed, wq, 0, q0)
                 q_proj = pl.assemble(q_proj, q_acc, [b0, q0])
@@ -252,47 +261,29 @@ def make_wide(s: DecodeShape):
 
 
 def make_exchanged(s: DecodeShape):
-    BATCH, HIDDEN, KV_WIDTH, BATCH_TILE = s.batch, s.hidden, s.kv_width, s.batch_tile
-    Q_OUT_CHUNK, KV_OUT_CHUNK = s.q_out_chunk, s.kv_out_chunk
+    BATCH, HIDDEN, BATCH_TILE = s.batch, s.hidden, s.batch_tile
+    Q_CHUNK = s.part("hidden", "wide_chunk")
     normalise = make_normalise(s, s.part("batch_tile", "norm_rows"), s.part("hidden", "norm_chunk"))
-    project_q, project_kv = (
-        make_two_projections(BATCH_TILE, s.k_chunk, width, s.hidden_blocks, STAGES)
-        for width in (Q_OUT_CHUNK, KV_OUT_CHUNK)
-    )
+    project_q = make_two_projections(BATCH_TILE, s.k_chunk, Q_CHUNK, s.hidden_blocks, STAGES)
+    project_kv = make_wide_kv(s)
 
     @pl.inline
     def exchanged(hidden_states, input_rms_weight, wq, wk, wv, q_proj, k_proj, v_proj):
         for b0 in pl.parallel(0, BATCH, BATCH_TILE):
             normed = normalise(hidden_states, input_rms_weight, b0)
-            for kv0 in pl.parallel(0, KV_WIDTH, KV_OUT_CHUNK):
-                with pl.at(level=pl.Level.CORE_GROUP, name_hint="kv_projection"):
-                    k_acc, v_acc = project_kv(normed, wk, wv, 0, kv0, kv0)
-                k_proj = pl.assemble(k_proj, k_acc, [b0, kv0])
-                v_proj = pl.assemble(v_proj, v_acc, [b0, kv0])
-            for q0 in pl.parallel(0, HIDDEN, 2 * Q_OUT_CHUNK):
+            k_proj, v_proj = project_kv(normed, wk, wv, k_proj, v_proj, b0)
+            for q0 in pl.parallel(0, HIDDEN, 2 * Q_CHUNK):
                 with pl.at(level=pl.Level.CORE_GROUP, name_hint="q_projection"):
-                    left, right = project_q(normed, wq, wq, 0, q0, q0 + Q_OUT_CHUNK)
+                    left, right = project_q(normed, wq, wq, 0, q0, q0 + Q_CHUNK)
                 q_proj = pl.assemble(q_proj, left, [b0, q0])
-                q_proj = pl.assemble(q_proj, right, [b0, q0 + Q_OUT_CHUNK])
+                q_proj = pl.assemble(q_proj, right, [b0, q0 + Q_CHUNK])
         return q_proj, k_proj, v_proj
 
     return exchanged
 
 
-VARIANTS = {
-    "per_block": make_per_block,
-    "chunked": make_chunked,
-    "split_accumulation": make_split_accumulation,
-    "wide": make_wide,
-    "exchanged": make_exchanged,
-}
-
-
-def build_scope1(variant: str = "per_block", **sizes: Any):
-    """The program, with any size of `DecodeShape` changed by name."""
-    s = shape_for(variant, **sizes)
+def program(s: DecodeShape, project_all: Any):
     BATCH, HIDDEN, KV_WIDTH = s.batch, s.hidden, s.kv_width
-    project_all = VARIANTS[variant](s)
 
     @pl.program
     class Qwen3Scope1:
@@ -320,18 +311,26 @@ MODEL = Model(
     name="scope1",
     about="input RMSNorm and Q/K/V projections of a decode layer",
     variants={
-        "per_block": "one task per output block, K and V apart",
-        "chunked": "four blocks per task, K and V together",
-        "split_accumulation": "cube products into global memory, added up by the vector unit",
-        "wide": "accumulators on chip, rows of 512 bytes, loads overlapping products",
-        "exchanged": "as wide, with the loop over K outside the one over columns",
+        "per_block": Variant("one task per output block, K and V apart", make_per_block),
+        "chunked": Variant(
+            "four blocks per task, K and V together", make_chunked, {"k_chunk": 512}
+        ),
+        "split_accumulation": Variant(
+            "cube products into global memory, added up by the vector unit", make_split_accumulation
+        ),
+        "wide": Variant(
+            "accumulators on chip, rows of 512 bytes, loads overlapping products", make_wide
+        ),
+        "exchanged": Variant(
+            "as wide, with the loop over K outside the one over columns", make_exchanged
+        ),
     },
-    build=build_scope1,
-    shape_for=shape_for,
+    program=program,
     specs=specs,
     golden=golden,
     tolerance=1e-3,
 )
+build_scope1 = MODEL.build
 
 
 if __name__ == "__main__":

@@ -6,7 +6,8 @@ Versions:
   staged         as first written: four tasks per block of context, each handing its result to the
                  next through global memory; eight query heads are padded to sixteen cube rows.
   fused          one task per sequence and K/V head: scores, exponentials and partial outputs never
-                 become tensors. Batch 16 with 8 K/V heads: 128 tasks, whatever the context.
+                 become tensors; long contexts are handed out first. Batch 16 with 8 K/V heads: 128
+                 tasks, whatever the context.
   padding_free   one task per sequence and two K/V heads, whose query heads share a tile: all
                  sixteen rows are wanted. 64 tasks.
 """
@@ -21,23 +22,16 @@ import numpy as np
 import tilelet.language as pl
 from tilelet.models.qwen3 import inputs, reference
 from tilelet.models.qwen3.attention import (
+    ONE_HEAD_TILE,
     make_cache_update,
     make_one_kv_head,
     make_staged_group,
     make_two_kv_heads,
 )
 from tilelet.models.qwen3.reference import Array
-from tilelet.models.qwen3.script import Model, main
-from tilelet.models.qwen3.shapes import DecodeShape
+from tilelet.models.qwen3.script import Model, Variant, main
+from tilelet.models.qwen3.shapes import LENGTH_CLASSES, DecodeShape
 from tilelet.runtime import TensorSpec
-
-# Keys and values of two blocks must fit into the cube's L1 (512 KB): one in use, one being loaded.
-OWN_SIZES = {"fused": {"seq_tile": 512}, "padding_free": {"seq_tile": 256}}
-
-
-def shape_for(variant: str, **sizes: Any) -> DecodeShape:
-    """The sizes a variant is made for, with those in `sizes` changed."""
-    return DecodeShape(**{**OWN_SIZES.get(variant, {}), **sizes})
 
 
 def specs(s: DecodeShape) -> list[TensorSpec]:
@@ -154,11 +148,27 @@ def make_padding_free(s: DecodeShape):
 
 
 def make_attention_tasks(s: DecodeShape, kv_heads: int, attention_task: Any):
-    """One task per sequence and `kv_heads` K/V heads, each on its own windows of everything."""
+    """One task per sequence and `kv_heads` K/V heads, each on its own windows of everything.
+
+    Long contexts come first: a long task that starts last leaves the other cores without work.
+    """
     BATCH, KV_HEADS, HEADS, HEAD_DIM = s.batch, s.kv_heads, s.heads, s.head_dim
+    LENGTH_CLASS = s.length_class
     Q_ROWS = kv_heads * s.q_per_kv
     if KV_HEADS % kv_heads:
         raise ValueError(f"kv_heads {KV_HEADS} is not a multiple of {kv_heads}")
+
+    @pl.inline
+    def attend_sequence(q_heads, k_heads, v_heads, cos, sin, k_cache, v_cache, out_heads, b, pos):
+        for ki in pl.parallel(0, KV_HEADS, kv_heads):
+            head = b * KV_HEADS + ki
+            first_row = head // kv_heads * Q_ROWS
+            q_rows = pl.slice(q_heads, [Q_ROWS, HEAD_DIM], [first_row, 0])
+            k_new = pl.slice(k_heads, [kv_heads, HEAD_DIM], [head, 0])
+            v_new = pl.slice(v_heads, [kv_heads, HEAD_DIM], [head, 0])
+            context = attention_task(q_rows, k_new, v_new, cos, sin, k_cache, v_cache, head, pos)
+            out_heads = pl.assemble(out_heads, context, [first_row, 0])
+        return out_heads
 
     @pl.inline
     def attention(q_proj, k_proj, v_proj, seq_lens, rope_cos, rope_sin, k_cache, v_cache, attn_out):
@@ -166,34 +176,23 @@ def make_attention_tasks(s: DecodeShape, kv_heads: int, attention_task: Any):
         k_heads = pl.reshape(k_proj, [BATCH * KV_HEADS, HEAD_DIM])
         v_heads = pl.reshape(v_proj, [BATCH * KV_HEADS, HEAD_DIM])
         out_heads = pl.reshape(attn_out, [BATCH * HEADS, HEAD_DIM])
-        for b in pl.parallel(BATCH):
-            pos = pl.read(seq_lens, [b]) - 1
-            cos = pl.slice(rope_cos, [1, HEAD_DIM], [pos, 0])
-            sin = pl.slice(rope_sin, [1, HEAD_DIM], [pos, 0])
-            for ki in pl.parallel(0, KV_HEADS, kv_heads):
-                head = b * KV_HEADS + ki
-                first_row = head // kv_heads * Q_ROWS
-                q_rows = pl.slice(q_heads, [Q_ROWS, HEAD_DIM], [first_row, 0])
-                k_new = pl.slice(k_heads, [kv_heads, HEAD_DIM], [head, 0])
-                v_new = pl.slice(v_heads, [kv_heads, HEAD_DIM], [head, 0])
-                context = attention_task(
-                    q_rows, k_new, v_new, cos, sin, k_cache, v_cache, head, pos
-                )
-                out_heads = pl.assemble(out_heads, context, [first_row, 0])
+        for shorter in pl.parallel(LENGTH_CLASSES):
+            for b in pl.parallel(BATCH):
+                pos = pl.read(seq_lens, [b]) - 1
+                if pos // LENGTH_CLASS == LENGTH_CLASSES - 1 - shorter:
+                    cos = pl.slice(rope_cos, [1, HEAD_DIM], [pos, 0])
+                    sin = pl.slice(rope_sin, [1, HEAD_DIM], [pos, 0])
+                    out_heads = attend_sequence(
+                        q_heads, k_heads, v_heads, cos, sin, k_cache, v_cache, out_heads, b, pos
+                    )
         return k_cache, v_cache, attn_out
 
     return attention
 
 
-VARIANTS = {"staged": make_staged, "fused": make_fused, "padding_free": make_padding_free}
-
-
-def build_scope2(variant: str = "staged", **sizes: Any):
-    """The program, with any size of `DecodeShape` changed by name."""
-    s = shape_for(variant, **sizes)
+def program(s: DecodeShape, attend: Any):
     BATCH, HIDDEN, KV_WIDTH = s.batch, s.hidden, s.kv_width
     MAX_SEQ, HEAD_DIM, CACHE_ROWS = s.max_seq, s.head_dim, s.cache_rows
-    attend = VARIANTS[variant](s)
 
     @pl.program
     class Qwen3Scope2:
@@ -222,16 +221,22 @@ MODEL = Model(
     name="scope2",
     about="RoPE, cache update and attention of a decode layer",
     variants={
-        "staged": "four tasks per block of context, results through global memory",
-        "fused": "one task per sequence and K/V head",
-        "padding_free": "one task per sequence and two K/V heads, no cube row wasted",
+        "staged": Variant(
+            "four tasks per block of context, results through global memory", make_staged
+        ),
+        "fused": Variant(
+            "one task per sequence and K/V head", make_fused, {"walk_tile": ONE_HEAD_TILE}
+        ),
+        "padding_free": Variant(
+            "one task per sequence and two K/V heads, no cube row wasted", make_padding_free
+        ),
     },
-    build=build_scope2,
-    shape_for=shape_for,
+    program=program,
     specs=specs,
     golden=golden,
     tolerance=3e-3,
 )
+build_scope2 = MODEL.build
 
 
 if __name__ == "__main__":

@@ -33,21 +33,11 @@ from tilelet.models.qwen3.pieces import (
     make_zero_fill,
 )
 from tilelet.models.qwen3.reference import Array
-from tilelet.models.qwen3.script import Model, main
+from tilelet.models.qwen3.script import Model, Variant, main
 from tilelet.models.qwen3.shapes import DecodeShape
 from tilelet.runtime import TensorSpec
 
 STAGES = 2
-OWN_SIZES = {
-    "baseline": {"hidden": 5120},
-    # A [128, 256] block of a weight fills the cube's right buffer (64 KB).
-    "tuned": {"k_chunk": 128, "q_out_chunk": 256, "mlp_out_chunk": 256},
-}
-
-
-def shape_for(variant: str, **sizes: Any) -> DecodeShape:
-    """The sizes a variant is made for, with those in `sizes` changed."""
-    return DecodeShape(**{**OWN_SIZES.get(variant, {}), **sizes})
 
 
 def specs(s: DecodeShape) -> list[TensorSpec]:
@@ -86,8 +76,7 @@ def make_baseline(s: DecodeShape):
     HIDDEN_BLOCKS, MLP_BLOCKS = s.hidden_blocks, s.mlp_blocks
     attention_residual = make_attention_residual(s)
     rmsnorm = make_rmsnorm(BATCH_TILE, HIDDEN, K_CHUNK, s.eps, x_dtype=pl.FP32)
-    project_mlp = make_projection(BATCH_TILE, K_CHUNK, MLP_OUT_CHUNK, HIDDEN_BLOCKS)
-    gated_silu = make_gated_silu()
+    activate = make_mlp_block(s)
 
     @pl.inline
     def baseline(attn_out, hidden_states, wo, post_rms_weight, w_gate, w_up, w_down, out, b0):
@@ -103,12 +92,7 @@ def make_baseline(s: DecodeShape):
 
         for ob in pl.range(MLP_BLOCKS):
             m0 = ob * MLP_OUT_CHUNK
-            with pl.incore():
-                gate_acc = project_mlp(post_norm, w_gate, 0, m0)
-            with pl.incore():
-                up_acc = project_mlp(post_norm, w_up, 0, m0)
-            with pl.incore():
-                mlp_chunk = gated_silu(gate_acc, up_acc)
+            mlp_chunk = activate(post_norm, w_gate, w_up, m0)
             for db in pl.range(HIDDEN_BLOCKS):
                 d0 = db * K_CHUNK
                 with pl.incore():
@@ -128,6 +112,24 @@ def make_baseline(s: DecodeShape):
         return out
 
     return baseline
+
+
+def make_mlp_block(s: DecodeShape):
+    """One block of the MLP's activations as first written: gate, up and SiLU in a task each."""
+    project_mlp = make_projection(s.batch_tile, s.k_chunk, s.mlp_out_chunk, s.hidden_blocks)
+    gated_silu = make_gated_silu()
+
+    @pl.inline
+    def activate(post_norm, w_gate, w_up, m0):
+        with pl.incore():
+            gate_acc = project_mlp(post_norm, w_gate, 0, m0)
+        with pl.incore():
+            up_acc = project_mlp(post_norm, w_up, 0, m0)
+        with pl.incore():
+            mlp_chunk = gated_silu(gate_acc, up_acc)
+        return mlp_chunk  # noqa: RET504 - a scope cannot hold the `return`
+
+    return activate
 
 
 def make_attention_residual(s: DecodeShape):
@@ -210,13 +212,13 @@ def make_refactored(s: DecodeShape):
 
 def make_tuned(s: DecodeShape):
     HIDDEN, INTERMEDIATE, BATCH_TILE, K_CHUNK = s.hidden, s.intermediate, s.batch_tile, s.k_chunk
-    OUT_CHUNK, MLP_OUT_CHUNK = s.q_out_chunk, s.mlp_out_chunk
+    OUT_CHUNK, MLP_CHUNK = s.part("hidden", "wide_chunk"), s.part("intermediate", "wide_chunk")
     SUM_CHUNK = s.part("hidden", "sum_chunk")
     project_out = make_split_projection(
         "out_projection", BATCH_TILE, HIDDEN, HIDDEN, s.out_split, K_CHUNK, OUT_CHUNK, STAGES
     )
     add_residual_and_norm = make_residual_norm(s)
-    project_mlp = make_two_projections(BATCH_TILE, K_CHUNK, MLP_OUT_CHUNK, s.hidden_blocks, STAGES)
+    project_mlp = make_two_projections(BATCH_TILE, K_CHUNK, MLP_CHUNK, s.hidden_blocks, STAGES)
     gated_silu = make_gated_silu()
     project_down = make_split_projection(
         "down_projection",
@@ -236,7 +238,7 @@ def make_tuned(s: DecodeShape):
         resid1, post_norm = add_residual_and_norm(out_parts, hidden_states, post_rms_weight, b0)
 
         mlp = pl.create_tensor([BATCH_TILE, INTERMEDIATE], dtype=pl.BF16)
-        for m0 in pl.parallel(0, INTERMEDIATE, MLP_OUT_CHUNK):
+        for m0 in pl.parallel(0, INTERMEDIATE, MLP_CHUNK):
             with pl.at(level=pl.Level.CORE_GROUP, name_hint="gate_up_silu"):
                 gate, up = project_mlp(post_norm, w_gate, w_up, 0, m0, m0)
                 activation = gated_silu(gate, up)
@@ -280,14 +282,8 @@ def make_residual_norm(s: DecodeShape):
     return add_residual_and_norm
 
 
-VARIANTS = {"baseline": make_baseline, "refactored": make_refactored, "tuned": make_tuned}
-
-
-def build_scope3(variant: str = "baseline", **sizes: Any):
-    """The program, with any size of `DecodeShape` changed by name."""
-    s = shape_for(variant, **sizes)
+def program(s: DecodeShape, scope3_rows: Any):
     BATCH, HIDDEN, INTERMEDIATE, BATCH_TILE = s.batch, s.hidden, s.intermediate, s.batch_tile
-    scope3_rows = VARIANTS[variant](s)
 
     @pl.program
     class Qwen3Scope3:
@@ -316,16 +312,24 @@ MODEL = Model(
     name="scope3",
     about="output projection, residual, RMSNorm and MLP of a decode layer",
     variants={
-        "baseline": "down projection added up in global memory, block by block",
-        "refactored": "one chain of products per block of the down projection",
-        "tuned": "wide blocks, fused gate/up/SiLU, no zero fills, work for all cores",
+        "baseline": Variant(
+            "down projection added up in global memory, block by block",
+            make_baseline,
+            {"hidden": 5120},
+        ),
+        "refactored": Variant(
+            "one chain of products per block of the down projection", make_refactored
+        ),
+        "tuned": Variant(
+            "wide blocks, fused gate/up/SiLU, no zero fills, work for all cores", make_tuned
+        ),
     },
-    build=build_scope3,
-    shape_for=shape_for,
+    program=program,
     specs=specs,
     golden=golden,
     tolerance=3e-3,
 )
+build_scope3 = MODEL.build
 
 
 if __name__ == "__main__":

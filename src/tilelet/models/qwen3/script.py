@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from tilelet.ir.core import Program
 from tilelet.models.qwen3.reference import Array
 from tilelet.models.qwen3.shapes import DecodeShape
 from tilelet.runtime import RunResult, TensorSpec, run
@@ -16,26 +17,53 @@ PLATFORMS = ("a2a3sim", "a2a3", "a5sim", "a5")
 
 
 @dataclass(frozen=True)
-class Model:
-    """One program in its variants.
+class Variant:
+    """One way to write a program.
 
-    about says in one line what it is, variants the same of each variant; the first is the default.
-    build(variant, **sizes) makes the program, shape_for(variant, **sizes) tells its sizes;
-    specs(shape) are its inputs, golden(shape) computes what must come out.
+    about  says in one line what it is
+    make   makes, from the sizes, the inline function that the program consists of
+    sizes  those it is made for, where they are not the usual ones
+    """
+
+    about: str
+    make: Callable[..., Any]
+    sizes: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True)
+class Model:
+    """One program in its variants, the first of which is the default.
+
+    about           says in one line what it is
+    program         puts what a variant makes into a program with the right parameters
+    specs, golden   inputs of these sizes, and what must come out; the same for all variants
+    switches        what changes the program but no size, with a line about each
     """
 
     name: str
     about: str
-    variants: Mapping[str, str]
-    build: Callable[..., Any]
-    shape_for: Callable[..., DecodeShape]
+    variants: Mapping[str, Variant]
+    program: Callable[[Any, Any], Program]
     specs: Callable[[Any], list[TensorSpec]]
     golden: Callable[[Any], Callable[[dict[str, Array]], None]]
     tolerance: float
+    shape: type[DecodeShape] = DecodeShape
+    switches: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def default(self) -> str:
         return next(iter(self.variants))
+
+    def shape_for(self, variant: str, **sizes: Any) -> Any:
+        """The sizes that a variant is made for, with those in `sizes` changed."""
+        return self.shape(**{**self.variants[variant].sizes, **sizes})
+
+    def build(self, variant: str | None = None, **settings: Any) -> Program:
+        """The program, with sizes changed and switches set by name."""
+        chosen = variant or self.default
+        switches = {name: settings.pop(name) for name in self.switches if name in settings}
+        s = self.shape_for(chosen, **settings)
+        return self.program(s, self.variants[chosen].make(s, **switches))
 
     def run(
         self,
@@ -45,7 +73,7 @@ class Model:
         switches: dict[str, Any] | None = None,
         **sizes: Any,
     ) -> RunResult:
-        """Build, run and compare. `switches` go to `build` only: they change no size."""
+        """Build, run and compare."""
         shape = self.shape_for(variant, **sizes)
         return run(
             self.build(variant, **(switches or {}), **sizes),
@@ -58,23 +86,26 @@ class Model:
 
 
 def main(model: Model, argv: Sequence[str] | None = None) -> int:
-    """Run `model` as the command line says; every size is an option."""
+    """Run `model` as the command line says; every size and every switch is an option."""
     parser = argparse.ArgumentParser(description=model.about)
     parser.add_argument("--variant", choices=list(model.variants), default=model.default)
     parser.add_argument("-p", "--platform", choices=PLATFORMS, default=PLATFORMS[0])
     parser.add_argument("-d", "--device", type=int, default=0)
     parser.add_argument("--enable-profiling", action="store_true")
-    sizes = [f.name for f in dataclasses.fields(model.shape_for(model.default))]
+    for name, text in model.switches.items():
+        parser.add_argument(f"--{name.replace('_', '-')}", action="store_true", help=text)
+    sizes = [f.name for f in dataclasses.fields(model.shape)]
     for name in sizes:
         kind = float if name == "eps" else int
         parser.add_argument(f"--{name.replace('_', '-')}", type=kind)
     args = parser.parse_args(argv)
     changed = {n: getattr(args, n) for n in sizes if getattr(args, n) is not None}
+    switches = {n: True for n in model.switches if getattr(args, n)}
     config = {
         "platform": args.platform,
         "device_id": args.device,
         "enable_profiling": args.enable_profiling,
     }
-    result = model.run(args.variant, runtime_cfg=config, **changed)
+    result = model.run(args.variant, runtime_cfg=config, switches=switches, **changed)
     print(result)
     return 0 if result.passed else 1

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+# Classes of contexts that are handed out one after the other, the longest first.
+LENGTH_CLASSES = 8
+
 
 @dataclass(frozen=True)
 class DecodeShape:
@@ -32,6 +35,12 @@ class DecodeShape:
     q_head_pad: int = 16
 
     # Only the tuned variants look at these, and check them themselves.
+    # Columns of a block of a projection: a [128, 256] block of a weight fills the cube's right
+    # buffer (64 KB), and its rows are 512 bytes, the shortest that global memory moves well.
+    wide_chunk: int = 256
+    # Keys of a block of attention: keys and values of two blocks, one in use and one being loaded,
+    # must fit into the cube's L1 (512 KB).
+    walk_tile: int = 256
     # Rows and columns of an RMSNorm task: eight FP32 numbers are the smallest vector on chip.
     norm_rows: int = 8
     norm_chunk: int = 1024
@@ -95,6 +104,11 @@ class DecodeShape:
     def cache_rows(self) -> int:
         """Rows of a K/V cache: row = (sequence * kv_heads + kv_head) * max_seq + position."""
         return self.batch * self.kv_heads * self.max_seq
+
+    @property
+    def length_class(self) -> int:
+        """Positions by which the contexts of one class may differ."""
+        return -(-self.max_seq // LENGTH_CLASSES)
 
     @property
     def hidden_blocks(self) -> int:

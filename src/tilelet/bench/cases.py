@@ -1,0 +1,147 @@
+"""Programs with their data and the work they do: what the engine is timed on."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from tilelet.bench import programs
+from tilelet.bench.data import Data
+from tilelet.bench.machine import Machine
+from tilelet.cpu import engine
+from tilelet.models import registry
+from tilelet.models.qwen3.shapes import DecodeShape
+from tilelet.runtime.arrays import Array
+from tilelet.runtime.compiler import CompiledProgram, compile_program
+from tilelet.runtime.config import RunConfig
+from tilelet.runtime.engines import TaskCounter
+
+BF16 = np.dtype(ml_dtypes.bfloat16)
+FP32 = np.dtype(np.float32)
+_CONFIG = RunConfig(engine="cpu")
+
+
+@dataclass(frozen=True)
+class Work:
+    """Useful operations of a run, and bytes that it has to read or write at least once."""
+
+    flops: float
+    nbytes: float
+
+
+@dataclass
+class Case:
+    """One program, compiled, on its arguments.
+
+    label  what the row is called; name and sizes are what `programs.build` wants
+    """
+
+    label: str
+    name: str
+    sizes: dict[str, Any]
+    arguments: dict[str, Array]
+    work: Work
+    compiled: CompiledProgram = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.compiled = compile_program(programs.build(self.name, self.sizes))
+
+    def run(self) -> int:
+        """One run with as many threads as the environment says; the number of tasks."""
+        return self.compiled.run_tasks(self.arguments, _CONFIG).total
+
+    def run_alone(self) -> None:
+        """One run on one thread."""
+        with one_thread():
+            self.run()
+
+    def runtime_alone(self, machine: Machine) -> Callable[[], TaskCounter]:
+        """A function that runs the program with kernels that do nothing."""
+        native = copy.copy(engine.compiled(self.compiled.program))
+        empty = machine.empty_program(native._address.value or 0)
+        native._address = type(native._address)(empty.address)
+
+        def run() -> TaskCounter:
+            tasks = native.run(self.arguments, engine.thread_count(), engine.schedule_seed())
+            assert empty.address  # the copy must live as long as it is run
+            return tasks
+
+        return run
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    before = os.environ.get("TILELET_THREADS")
+    os.environ["TILELET_THREADS"] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["TILELET_THREADS"]
+        else:
+            os.environ["TILELET_THREADS"] = before
+
+
+def model_case(data: Data, label: str, name: str, sizes: dict[str, Any]) -> Case:
+    """A program of the models, on full contexts."""
+    model, variant = registry.resolve(name)
+    shape = model.shape_for(variant, **sizes)
+    arguments = data.arguments(model.specs(shape), shape.max_seq)
+    work = Work(_model_flops(model.name, shape), _touched(arguments))
+    return Case(label, name, sizes, arguments, work)
+
+
+def _model_flops(model: str, s: DecodeShape) -> float:
+    """Products only, as if every sequence were full: what they add up to is what costs."""
+    qkv = s.hidden * (s.hidden + 2 * s.kv_width)
+    rest = s.hidden * s.hidden + 3 * s.hidden * s.intermediate
+    # Scores and outputs: two products over each position that a query sees.
+    seen = 2 * s.heads * s.head_dim * s.batch * s.max_seq
+    if model == "prefill":
+        causal = seen * (s.max_seq + 1) / 2
+        return 2 * (s.batch * s.max_seq * (qkv + rest) + causal)
+    parts = {
+        "scope1": s.batch * qkv,
+        "scope2": seen,
+        "scope3": s.batch * rest,
+        "decode": s.batch * (qkv + rest) + seen,
+    }
+    return 2.0 * parts[model]
+
+
+def _touched(arguments: dict[str, Array]) -> float:
+    """All arguments once, except the tables of RoPE, of which a run reads a few rows."""
+    return float(sum(a.nbytes for name, a in arguments.items() if not name.startswith("rope_")))
+
+
+def matmul_case(data: Data, rows: int, inner: int, columns: int, row_tile: int = 16) -> Case:
+    """A plain product, as a program of its own."""
+    arguments = {
+        "x": data.normal("x", (rows, inner), BF16),
+        "w": data.normal("w", (inner, columns), BF16, inner**-0.5),
+        "out": data.normal("out", (rows, columns), FP32, 0.0),
+    }
+    work = Work(2.0 * rows * inner * columns, _touched(arguments))
+    sizes = {"rows": rows, "inner": inner, "columns": columns, "row_tile": row_tile}
+    return Case(f"[{rows},{inner}]x[{inner},{columns}]", "bench/matmul", sizes, arguments, work)
+
+
+def vector_case(data: Data, op: str, rows: int, columns: int) -> Case:
+    """One of the programs that only move memory."""
+    shape = (rows, columns)
+    arguments = {"x": data.normal("x", shape, FP32)}
+    if op == "add":
+        arguments["y"] = data.normal("y", shape, FP32)
+    if op == "rmsnorm":
+        arguments["weight"] = data.normal("weight", (1, columns), FP32)
+    arguments["out"] = data.normal("out", shape, BF16 if op == "cast" else FP32, 0.0)
+    work = Work(0.0, _touched(arguments))
+    sizes = {"rows": rows, "columns": columns}
+    return Case(f"{op} [{rows},{columns}]", f"bench/{op}", sizes, arguments, work)

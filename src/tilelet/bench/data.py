@@ -1,0 +1,89 @@
+"""Arrays of the bench: made fast, and used again by every case that wants one of that name."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilelet.diag.text import size_text
+from tilelet.interp.state import available_memory
+from tilelet.runtime.arrays import Array
+from tilelet.runtime.inputs import initial_array
+from tilelet.runtime.specs import TensorSpec
+
+_LINE = 64  # bytes: arrays start where a cache line does, as those of other libraries do
+_PATTERN = 1 << 20  # numbers that are drawn; large arrays repeat them
+_DRAWN = 8 << 20  # bytes: smaller arrays get the data that their program's harness draws
+_USABLE = 0.9  # of the memory that is free
+_WEIGHT_STD = 0.01  # sums over some thousand inputs of variance one are about as large
+_CACHE_STD = 0.2
+
+
+class Data:
+    """Memory by name. A smaller array of the same name is a part of it."""
+
+    def __init__(self) -> None:
+        rng = np.random.default_rng(0)
+        self._pattern = rng.standard_normal(_PATTERN, dtype=np.float32)
+        self._arrays: dict[str, tuple[tuple[Any, float], Array]] = {}
+
+    def normal(self, name: str, shape: Sequence[int], dtype: Any, std: float = 1.0) -> Array:
+        """Normal numbers with that standard deviation; zeros if it is 0."""
+        count = math.prod(shape)
+        kind = (np.dtype(dtype), std)
+        known, flat = self._arrays.get(name, (None, np.empty(0)))
+        if known != kind or flat.size < count:
+            self._arrays.pop(name, None)
+            del flat  # before the new one is made
+            _check_memory(name, count * kind[0].itemsize)
+            flat = _aligned(count, kind[0])
+            self._fill(flat, std)
+            self._arrays[name] = (kind, flat)
+        return flat[:count].reshape(tuple(shape))
+
+    def _fill(self, flat: Array, std: float) -> None:
+        pattern = (self._pattern * np.float32(std)).astype(flat.dtype)
+        for start in range(0, flat.size, _PATTERN):
+            part = flat[start : start + _PATTERN]
+            part[:] = pattern[: part.size]
+
+    def arguments(self, specs: Sequence[TensorSpec], context: int) -> dict[str, Array]:
+        """Arguments of a program of the models; every sequence has `context` positions."""
+        return {spec.name: self._argument(spec, context) for spec in specs}
+
+    def _argument(self, spec: TensorSpec, context: int) -> Array:
+        dtype = spec.element.numpy
+        if spec.name == "seq_lens":
+            return np.full(spec.shape, context, dtype)
+        if spec.init_value is not None and spec.nbytes < _DRAWN:
+            return initial_array(spec)
+        return self.normal(spec.name, spec.shape, dtype, _std(spec))
+
+    def clear(self) -> None:
+        """Give all memory back."""
+        self._arrays.clear()
+
+
+def _std(spec: TensorSpec) -> float:
+    """The same for all weights, so that they can use each other's memory; outputs are zeros."""
+    if spec.init_value is None:
+        return 0.0
+    if spec.name.endswith("_cache"):
+        return _CACHE_STD
+    return _WEIGHT_STD if spec.name.startswith("w") else 1.0
+
+
+def _check_memory(name: str, nbytes: int) -> None:
+    """Memory that is promised but not there ends the process: better to leave the case out."""
+    available = available_memory()
+    if available is not None and nbytes > _USABLE * available:
+        raise MemoryError(f"`{name}` needs {size_text(nbytes)}, {size_text(available)} are free")
+
+
+def _aligned(count: int, dtype: np.dtype[Any]) -> Array:
+    raw = np.empty(count * dtype.itemsize + _LINE, np.uint8)
+    start = -raw.ctypes.data % _LINE
+    return raw[start : start + count * dtype.itemsize].view(dtype)

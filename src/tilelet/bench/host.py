@@ -1,0 +1,234 @@
+"""What this machine is and what Tilelet finds on it: facts for `doctor` and for the bench."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import stat
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from tilelet.cpu import cache
+from tilelet.cpu.toolchain import FLAGS, Compiler, machine_flags
+from tilelet.diag.catalogue.command import CompilerFailed
+
+PROBE = Path(__file__).parent / "probe.c"
+_PATIENCE = 120.0  # seconds for the compiler; a new zig builds its own library first
+
+# Every variable of the environment that changes what Tilelet does.
+VARIABLES = {
+    "TILELET_BUILD_DIR": "folder of run directories",
+    "TILELET_CACHE_DIR": "folder of compiled programs and goldens",
+    "TILELET_CACHE_MB": "size that compiled programs may take",
+    "TILELET_DUMP_PASSES": "write the program after every pass",
+    "TILELET_ENGINE": "what executes programs",
+    "TILELET_FORMAT": "of messages: text, json or sarif",
+    "TILELET_ISA": "instructions that native code may use",
+    "TILELET_NO_CACHE": "keep nothing on disk",
+    "TILELET_SANITIZE": "build with sanitizers",
+    "TILELET_SCHEDULE_SEED": "run ready tasks in a random order",
+    "TILELET_SEED": "draw other random inputs",
+    "TILELET_THREADS": "threads of the native engine",
+}
+PACKAGES = ("numpy", "ml_dtypes", "rich", "torch", "transformers", "safetensors", "ziglang", "jax")
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a compiler builds for with the engine's flags."""
+
+    isa: str
+    vector_bytes: int
+    has_fma: bool
+
+
+def probe_compiler(compiler: Compiler) -> Target:
+    """Compile and run a tiny program; `CompilerFailed` if either does not work."""
+    with tempfile.TemporaryDirectory(prefix="tilelet-") as folder:
+        program = Path(folder, "probe")
+        flags = (*FLAGS, *machine_flags())
+        run_checked(compiler, [*compiler.command, *flags, str(PROBE), "-o", str(program)])
+        text = run_checked(compiler, [str(program)])
+    isa, width, fma = text.split()
+    return Target(isa, int(width), fma == "1")
+
+
+def run_checked(compiler: Compiler, command: list[str]) -> str:
+    """What a command prints: a compiler's, or that of a program it made; `CompilerFailed`."""
+    try:
+        done = subprocess.run(  # noqa: S603 - a list, no shell: the user's own compiler
+            command,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_PATIENCE,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise CompilerFailed(compiler.name, f"a tiny program: {error}") from None
+    if done.returncode:
+        what = "a tiny program did not run" if len(command) == 1 else "it refuses a tiny program"
+        raise CompilerFailed(compiler.name, f"{what} (code {done.returncode})", done.stderr)
+    return done.stdout
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def cpu_name() -> str:
+    """The CPU's own name, or else its architecture."""
+    for line in _read("/proc/cpuinfo").splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() == "model name":
+            return value.strip()
+    return platform.processor() or platform.machine()
+
+
+def cpu_isas() -> list[str]:
+    """Vector instruction sets of this CPU, the widest first, by the names of probe.c."""
+    if platform.machine().lower() in ("arm64", "aarch64"):
+        return ["NEON"]
+    names = {"avx512f": "AVX-512", "avx2": "AVX2", "avx": "AVX", "sse2": "SSE2"}
+    for line in _read("/proc/cpuinfo").splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() == "flags":
+            return [isa for flag, isa in names.items() if flag in value.split()]
+    return []
+
+
+@dataclass(frozen=True)
+class Cores:
+    """How many cores there are, this process may use, and its control group pays for."""
+
+    present: int
+    usable: int
+    quota: float | None
+
+
+def cores() -> Cores:
+    present = os.cpu_count() or 1
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else present
+    return Cores(present, usable, _cpu_quota())
+
+
+def _cpu_quota() -> float | None:
+    """Cores' worth of time that the control group allows; None if it sets no limit."""
+    newer = _read("/sys/fs/cgroup/cpu.max").split()
+    older = [_read(f"/sys/fs/cgroup/cpu/cpu.cfs_{n}_us").strip() for n in ("quota", "period")]
+    for pair in (newer, older):
+        if len(pair) == 2 and pair[0].isdigit() and pair[1].isdigit() and int(pair[1]):
+            return int(pair[0]) / int(pair[1])
+    return None
+
+
+@dataclass(frozen=True)
+class Busy:
+    """Processor seconds since the start: of the whole machine, and of this process and its own."""
+
+    everything: float
+    ours: float
+
+    def others_since(self, before: Busy) -> float:
+        """Processor seconds that other work took in the meantime."""
+        everything = self.everything - before.everything
+        return max(0.0, everything - (self.ours - before.ours))
+
+
+def busy() -> Busy | None:
+    """None if this system does not say."""
+    first = _read("/proc/stat").split("\n")[0].split()
+    if len(first) < 9 or first[0] != "cpu":
+        return None
+    user, nice, system, _idle, _io, irq, soft_irq, stolen = map(int, first[1:9])
+    ticks = user + nice + system + irq + soft_irq + stolen
+    times = os.times()
+    ours = times.user + times.system + times.children_user + times.children_system
+    return Busy(ticks / os.sysconf("SC_CLK_TCK"), ours)
+
+
+def huge_pages() -> str:
+    """The setting of transparent huge pages: `always`, `madvise`, `never`, or `` if unknown."""
+    for word in _read("/sys/kernel/mm/transparent_hugepage/enabled").split():
+        if word.startswith("["):
+            return word.strip("[]")
+    return ""
+
+
+@dataclass(frozen=True)
+class CacheFacts:
+    """The cache of compiled programs; `folder` is None if there is none, and `why` says why."""
+
+    folder: Path | None
+    why: str = ""
+    entries: int = 0
+    size: int = 0
+    cap: int = 0
+    mode: str = ""
+    is_writable: bool = False
+
+
+def cache_facts() -> CacheFacts:
+    root = cache.cache_root()
+    if root is None:
+        is_off = os.environ.get("TILELET_NO_CACHE", "0") not in ("", "0")
+        return CacheFacts(None, "`TILELET_NO_CACHE` turns it off" if is_off else _unusable())
+    files = [path for path in root.rglob("*") if path.is_file()]
+    return CacheFacts(
+        folder=root,
+        entries=sum(1 for path in root.iterdir() if path.is_dir()),
+        size=sum(_size(path) for path in files),
+        cap=cache.size_cap(),
+        mode=stat.filemode(root.stat().st_mode),
+        is_writable=_is_writable(root),
+    )
+
+
+def _unusable() -> str:
+    chosen = os.environ.get("TILELET_CACHE_DIR")
+    where = f"`{chosen}`" if chosen else "the user's cache folder"
+    return f"{where} cannot be made, or belongs to somebody else"
+
+
+def _size(path: Path) -> int:
+    """Bytes of a file, which another process may just have removed."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _is_writable(folder: Path) -> bool:
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False
+
+
+def package_versions() -> dict[str, str | None]:
+    """Versions of the packages that Tilelet can use; None for those that are not there."""
+    return {name: _version(name) for name in PACKAGES}
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def settings() -> dict[str, str]:
+    """Variables of the environment that are set and have to do with Tilelet."""
+    also = ("CC", "XDG_CACHE_HOME")
+    return {
+        name: value
+        for name, value in sorted(os.environ.items())
+        if name.startswith("TILELET_") or name in also
+    }

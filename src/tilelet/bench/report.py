@@ -1,0 +1,213 @@
+"""What was measured: rows of figures, the reach of each, and how they are shown and saved."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tilelet import __version__
+from tilelet.device.tables import Table, byte_text, number
+from tilelet.diag.catalogue.command import CannotWrite
+
+_QUIET = 0.05  # share of the machine that other work may take before it is mentioned
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A kind of number: the head of its column, and how it is written."""
+
+    head: str
+    text: Callable[[float], str]
+
+
+def time_text(seconds: float) -> str:
+    if seconds < 1e-3:
+        return f"{seconds * 1e6:.0f} us"
+    if seconds < 1:
+        return f"{seconds * 1e3:.1f} ms"
+    return f"{seconds:.2f} s"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:.2f}x" if ratio < 100 else f"{ratio:.0f}x"
+
+
+def _whole(value: float) -> str:
+    return number(value, 0)
+
+
+# Those of the first group stand in a section's table, those of the second in that of the engine.
+SPEED = {
+    "seconds": Figure("time", time_text),
+    "gflops": Figure("GFLOP/s", _whole),
+    "fma_share": Figure("of FMA peak", _percent),
+    "fma_share_by_processor_time": Figure("by CPU time", _percent),
+    "gigabytes": Figure("GB/s", lambda v: number(v, 1)),
+    "read_share": Figure("of reading", _percent),
+    "copy_share": Figure("of copying", _percent),
+    "ours_is_faster": Figure("ours is faster", _times),
+    "mismatched": Figure("mismatches", _whole),
+}
+ENGINE = {
+    "tasks": Figure("tasks", _whole),
+    "runtime_seconds": Figure("runtime", time_text),
+    "runtime_per_task": Figure("per task", lambda v: f"{v * 1e6:.2f} us"),
+    "cold_seconds": Figure("compile", time_text),
+    "warm_seconds": Figure("warm start", time_text),
+    "extra_bytes": Figure("more memory", byte_text),
+    "scaling": Figure("threads", _times),
+}
+FIGURES = {**SPEED, **ENGINE}
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What a figure is to reach."""
+
+    figure: str
+    target: float
+    is_upper: bool = False  # the figure may be at most the target
+
+    @property
+    def text(self) -> str:
+        sign = "<=" if self.is_upper else ">="
+        return f"{sign} {FIGURES[self.figure].text(self.target)}"
+
+    def is_met(self, value: float) -> bool:
+        return value <= self.target if self.is_upper else value >= self.target
+
+
+@dataclass
+class Row:
+    """One line: a form of some work, its figures by name, and what they are to reach."""
+
+    section: str
+    name: str
+    figures: dict[str, float] = field(default_factory=dict[str, float])
+    goals: list[Goal] = field(default_factory=list[Goal])
+    note: str = ""
+    failed: bool = False
+
+    def reach(self, figures: Sequence[str]) -> str:
+        """Whether the goals about these figures are met, in a few words."""
+        return ", ".join(
+            f"{goal.text} {verdict(goal, self.figures[goal.figure])}"
+            for goal in self.goals
+            if goal.figure in figures and goal.figure in self.figures
+        )
+
+
+def verdict(goal: Goal, value: float) -> str:
+    return "met" if goal.is_met(value) else "NOT met"
+
+
+@dataclass
+class Report:
+    """All rows so far."""
+
+    machine: dict[str, Any] = field(default_factory=dict[str, Any])
+    options: dict[str, Any] = field(default_factory=dict[str, Any])
+    rows: list[Row] = field(default_factory=list[Row])
+    # The share of the machine that other work took while a section was measured.
+    other_work: dict[str, float] = field(default_factory=dict[str, float])
+    interrupted: bool = False
+    began: float = field(default_factory=time.time)
+
+    @property
+    def failed(self) -> bool:
+        """Whether something did not run, or gave wrong results."""
+        return any(row.failed for row in self.rows)
+
+    def section_table(self, section: str) -> Table | None:
+        """Times and rates of one section."""
+        rows = [row for row in self.rows if row.section == section]
+        table = _table(section, rows, SPEED, with_notes=True)
+        others = self.other_work.get(section, 0.0)
+        if table and others > _QUIET:
+            took = f"other work took {_percent(others)} of this machine meanwhile"
+            table.notes.append(f"{took}: these times are too long")
+        return table
+
+    def engine_table(self) -> Table | None:
+        """Costs of the engine, of all sections."""
+        rows = [row for row in self.rows if any(name in row.figures for name in ENGINE)]
+        return _table("engine", rows, ENGINE, with_notes=False)
+
+    def reach_table(self) -> Table | None:
+        """How many goals are met, and those that are not, with what was measured."""
+        table = Table("", ["", "figure", "measured", "target"], left=2)
+        count = 0
+        for row in self.rows:
+            for goal in row.goals:
+                value = row.figures.get(goal.figure)
+                count += value is not None
+                if value is not None and not goal.is_met(value):
+                    figure = FIGURES[goal.figure]
+                    table.rows.append([row.name, figure.head, figure.text(value), goal.text])
+        missed = len(table.rows)
+        table.title = f"reach: {count - missed} of {count} met" + ("; not met:" if missed else "")
+        return table if count else None
+
+    def document(self) -> dict[str, Any]:
+        """All of it, for machines."""
+        rows = [
+            {
+                **asdict(row),
+                "figures": {n: v for n, v in row.figures.items() if math.isfinite(v)},
+                "goals": [
+                    {**asdict(goal), "met": goal.is_met(row.figures[goal.figure])}
+                    for goal in row.goals
+                    if goal.figure in row.figures
+                ],
+            }
+            for row in self.rows
+        ]
+        return {
+            "tilelet": __version__,
+            "machine": self.machine,
+            "options": self.options,
+            "other_work": self.other_work,
+            "interrupted": self.interrupted,
+            "seconds": time.time() - self.began,
+            "rows": rows,
+        }
+
+    def save(self, path: Path) -> None:
+        text = json.dumps(self.document(), indent=2) + "\n"
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise CannotWrite(str(path), error.strerror or str(error)) from error
+
+
+def _table(
+    title: str, rows: Sequence[Row], figures: dict[str, Figure], with_notes: bool
+) -> Table | None:
+    """Columns for the figures that some row has; then the reach, and notes if wanted."""
+    if not rows:
+        return None
+    shown = [name for name in figures if any(name in row.figures for row in rows)]
+    heads = ["", *(figures[name].head for name in shown)]
+    cells = [[row.name, *_texts(row, shown)] for row in rows]
+    reaches = [row.reach(list(figures)) for row in rows]
+    if any(reaches):
+        heads.append("reach")
+        cells = [[*line, reach] for line, reach in zip(cells, reaches)]
+    if with_notes and any(row.note for row in rows):
+        heads.append("note")
+        cells = [[*line, row.note] for line, row in zip(cells, rows)]
+    return Table(title, heads, list(cells))
+
+
+def _texts(row: Row, names: Sequence[str]) -> list[str]:
+    return [FIGURES[n].text(row.figures[n]) if n in row.figures else "" for n in names]

@@ -1,0 +1,191 @@
+"""One run of the bench: what it measures with, and how a case becomes rows."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from types import MappingProxyType
+from typing import Any
+
+from tilelet.bench import host, startup
+from tilelet.bench.cases import Case
+from tilelet.bench.data import Data
+from tilelet.bench.machine import Machine
+from tilelet.bench.report import Goal, Report, Row
+from tilelet.bench.timing import Effort, Form, Missing, Timing, extra_memory, in_turn, once
+from tilelet.cpu.engine import thread_count
+from tilelet.cpu.toolchain import find_compiler
+from tilelet.diag.core import UserError, UserErrors
+
+_RUNTIME_RUNS = 5
+_MANY_TASKS = 1000  # with fewer, the cost of a run hides that of a task
+_NO_GOALS: Mapping[str, Goal] = MappingProxyType({})
+ONE_THREAD = "one thread"
+
+# What the engine is to reach everywhere; sections add their own.
+MEMORY = Goal("extra_bytes", 200e6, is_upper=True)
+
+
+class Bench:
+    """Machine, data and rows of one run. `say` is told what is being measured."""
+
+    def __init__(self, report: Report, is_quick: bool, say: Callable[[str], None]) -> None:
+        self.report = report
+        self.is_quick = is_quick
+        self.say = say
+        self.threads = thread_count()
+        self.data = Data()
+        self.effort = Effort(2, 2.0, fewest=1) if is_quick else Effort(7, 20.0)
+        self.section = ""
+        say("what this machine can do")
+        self.machine = Machine(self.threads, 16 if is_quick else 128)
+        report.machine = self._machine_facts()
+
+    def _machine_facts(self) -> dict[str, Any]:
+        compiler = find_compiler()
+        peaks = self.machine.measure()
+        return {
+            "cpu": host.cpu_name(),
+            "cores": asdict(host.cores()),
+            "threads": self.threads,
+            "compiler": f"{compiler.name}: {compiler.version}",
+            "huge_pages": host.huge_pages(),
+            "packages": host.package_versions(),
+            "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
+            "fma_peak": peaks.flops,
+            "read_bandwidth": peaks.read,
+            "copy_bandwidth": peaks.copy,
+        }
+
+    def run(self, section: str, work: Callable[[Bench], None]) -> None:
+        """Measure one section; its data is given back."""
+        self.section = section
+        before, begin = host.busy(), time.perf_counter()
+        try:
+            work(self)
+        finally:
+            self.data.clear()
+            after, seconds = host.busy(), time.perf_counter() - begin
+            if before and after:
+                others = after.others_since(before) / (seconds * host.cores().present)
+                self.report.other_work[section] = others
+
+    def add(self, name: str, note: str = "", **more: Any) -> Row:
+        row = Row(self.section, name, note=note, **more)
+        self.report.rows.append(row)
+        return row
+
+    @contextmanager
+    def guard(self, name: str) -> Iterator[None]:
+        """A case that cannot be measured becomes a row that says why."""
+        try:
+            yield
+        except MemoryError as error:
+            self.add(name, f"left out: {str(error) or 'not enough memory'}")
+        except UserError as error:
+            self.add(name, f"failed: {error.diagnostic.message}", failed=True)
+        except UserErrors as errors:
+            self.add(name, f"failed: {errors.diagnostics[0].message}", failed=True)
+        except Exception as error:
+            print("".join(traceback.format_exception(error)), file=sys.stderr)
+            first = str(error).strip().split("\n")[0]
+            self.add(name, f"failed: {type(error).__name__}: {first}", failed=True)
+
+    def measure(
+        self,
+        cases: Sequence[Case],
+        goals: Sequence[Goal] = (),
+        others: Sequence[Form | Missing] = (),
+        other_goals: Mapping[str, Goal] = _NO_GOALS,
+        effort: Effort | None = None,
+    ) -> None:
+        """Rows of our programs, which do the same work, and of the other forms of it."""
+        names = ", ".join(case.label for case in cases)
+        self.say(f"{self.section}: {names}")
+        forms = [Form(case.label, case.run) for case in cases]
+        alone = [Form(f"{c.label}, {ONE_THREAD}", c.run_alone) for c in cases if self.threads > 1]
+        present = [form for form in others if isinstance(form, Form)]
+        timings = in_turn([*forms, *alone, *present], self.machine, effort or self.effort)
+        for case in cases:
+            row = self.add(case.label, goals=self._goals(*goals, MEMORY))
+            self._speed(row, case, timings[case.label])
+            single = timings.get(f"{case.label}, {ONE_THREAD}")
+            if single:
+                row.figures["scaling"] = _ratio(single, timings[case.label])
+            self._costs(row, case)
+        # The last of ours is the one that the others are compared with.
+        reference, work = timings[cases[-1].label], cases[-1]
+        for form in others:
+            row = self.add(form.name, form.note)
+            if form.name in timings:
+                self._speed(row, work, timings[form.name])
+                row.figures["ours_is_faster"] = _ratio(timings[form.name], reference)
+            if form.name in other_goals:
+                row.goals = self._goals(other_goals[form.name])
+
+    def _goals(self, *goals: Goal) -> list[Goal]:
+        """Small shapes say nothing about what is reached; two threads are what gains are about."""
+        if self.is_quick:
+            return []
+        return [goal for goal in goals if goal.figure != "scaling" or self.threads == 2]
+
+    def _speed(self, row: Row, case: Case, timing: Timing) -> None:
+        """Times and rates of one form of the case's work."""
+        work, seconds = case.work, timing.seconds
+        row.figures["seconds"] = seconds
+        row.figures["processor_seconds"] = timing.processor_seconds
+        row.figures["runs"] = len(timing.times)
+        if work.flops:
+            row.figures["flops"] = work.flops
+            row.figures["gflops"] = work.flops / seconds / 1e9
+            row.figures["fma_share"] = timing.share(work.flops, lambda p: p.flops)
+            row.figures["fma_share_by_processor_time"] = timing.processor_share(
+                work.flops, self.threads
+            )
+        else:
+            row.figures["copy_share"] = timing.share(work.nbytes, lambda p: p.copy)
+        row.figures["nbytes"] = work.nbytes
+        row.figures["gigabytes"] = work.nbytes / seconds / 1e9
+        row.figures["read_share"] = timing.share(work.nbytes, lambda p: p.read)
+
+    def _costs(self, row: Row, case: Case) -> None:
+        """What the engine takes besides the kernels' own time."""
+        tasks = case.run()
+        runtime = Form("", case.runtime_alone(self.machine))
+        runs = [once(runtime).clock for _ in range(_RUNTIME_RUNS)]
+        row.figures["tasks"] = tasks
+        row.figures["runtime_seconds"] = statistics.median(runs)
+        if tasks >= _MANY_TASKS:
+            row.figures["runtime_per_task"] = row.figures["runtime_seconds"] / tasks
+        extra = extra_memory(case.run)
+        if extra is not None:
+            row.figures["extra_bytes"] = extra
+        if not self.is_quick:
+            self.say(f"{self.section}: compiling {case.label}")
+            found = startup.measure(case.name, case.sizes)
+            row.figures["cold_seconds"] = found.cold
+            row.figures["warm_seconds"] = found.warm
+            row.figures["import_seconds"] = found.import_seconds
+
+
+def _ratio(slow: Timing, fast: Timing) -> float:
+    """How many times as long the first takes, from runs beside each other."""
+    pairs = zip(slow.times, fast.times)
+    return statistics.median(s.clock / f.clock for s, f in pairs)
+
+
+def machine_text(facts: dict[str, Any]) -> str:
+    """The line above all tables."""
+    load = facts["load"]
+    busy = f"; other work is running (load {load:.1f})" if load and load > 0.5 else ""
+    return (
+        f"{facts['cpu']}, {facts['threads']} threads: FMA peak {facts['fma_peak'] / 1e9:.0f} "
+        f"GFLOP/s, reading {facts['read_bandwidth'] / 1e9:.1f} GB/s, "
+        f"copying {facts['copy_bandwidth'] / 1e9:.1f} GB/s{busy}"
+    )

@@ -1,0 +1,80 @@
+"""How long it takes until a program can run: with nothing compiled before, and once more.
+
+Run in processes of their own, because a process keeps what it has loaded:
+`python -m tilelet.bench.startup qwen3/decode:optimised '{"hidden": 5120}'` prints seconds as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_WARM_STARTS = 3
+
+
+@dataclass(frozen=True)
+class Startup:
+    """Seconds from the program's Python text to code that can be called, after the imports."""
+
+    cold: float
+    warm: float
+    import_seconds: float
+
+
+def measure(name: str, sizes: dict[str, Any]) -> Startup:
+    """Compile with an empty cache, then start again from the cache that this filled."""
+    with tempfile.TemporaryDirectory(prefix="tilelet-") as folder:
+        cold = _child(name, sizes, folder)
+        warm = [_child(name, sizes, folder) for _ in range(_WARM_STARTS)]
+    return Startup(
+        cold=cold["total"],
+        warm=statistics.median(w["total"] for w in warm),
+        import_seconds=statistics.median(w["import"] for w in warm),
+    )
+
+
+def _child(name: str, sizes: dict[str, Any], cache: str) -> dict[str, float]:
+    package_root = str(Path(__file__).resolve().parents[2])
+    paths = [package_root, *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {**os.environ, "TILELET_CACHE_DIR": cache, "PYTHONPATH": os.pathsep.join(paths)}
+    environment.pop("TILELET_NO_CACHE", None)
+    command = [sys.executable, "-m", "tilelet.bench.startup", name, json.dumps(sizes)]
+    done = subprocess.run(  # noqa: S603 - this Python, no shell
+        command, env=environment, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise RuntimeError(done.stderr.strip().rsplit("\n", 1)[-1] or "the process was ended")
+    return json.loads(done.stdout)
+
+
+def main(name: str, sizes: str) -> None:
+    """Print seconds for the imports, and for each step from text to native code."""
+    begin = time.perf_counter()
+    from tilelet.bench.programs import build
+    from tilelet.cpu.engine import compiled
+    from tilelet.runtime import session
+    from tilelet.runtime.compiler import compile_program
+
+    marks = [time.perf_counter()]
+    with session.active(session.Session(quiet_diagnostics=True)):
+        program = build(name, json.loads(sizes))
+        marks.append(time.perf_counter())
+        passed = compile_program(program)
+        marks.append(time.perf_counter())
+        compiled(passed.program)
+        marks.append(time.perf_counter())
+    steps = zip(("frontend", "passes", "native"), marks, marks[1:])
+    found = {step: end - start for step, start, end in steps}
+    print(json.dumps({"import": marks[0] - begin, **found, "total": marks[-1] - marks[0]}))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

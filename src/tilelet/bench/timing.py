@@ -1,0 +1,144 @@
+"""Timing several forms of the same work in turn, so that noise hits all of them."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tilelet.bench.machine import Machine, Peaks
+
+# Seconds. Threads of other libraries wait busily for a while after their work.
+_PAUSE = 0.2
+
+
+@dataclass(frozen=True)
+class Seconds:
+    """By the clock, and of processor time."""
+
+    clock: float
+    processor: float
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long to measure: so many rounds, fewer if they take more than so many seconds."""
+
+    rounds: int
+    seconds: float
+    fewest: int = 3
+
+
+@dataclass(frozen=True)
+class Form:
+    """One way to do the work. A foreign one belongs to a library with threads of its own.
+
+    part  the share of the work that a run does, if the whole takes too long
+    note  what is to be said about it
+    """
+
+    name: str
+    run: Callable[[], object]
+    is_foreign: bool = False
+    part: float = 1.0
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A form that cannot be measured here, and why."""
+
+    name: str
+    note: str
+
+
+@dataclass
+class Timing:
+    """All runs of one form, and the machine's peaks around each."""
+
+    times: list[Seconds] = field(default_factory=list["Seconds"])
+    peaks: list[Peaks] = field(default_factory=list["Peaks"])
+
+    @property
+    def seconds(self) -> float:
+        return statistics.median(t.clock for t in self.times)
+
+    @property
+    def processor_seconds(self) -> float:
+        return statistics.median(t.processor for t in self.times)
+
+    def share(self, amount: float, of: Callable[[Peaks], float]) -> float:
+        """Median over the runs: the rate of `amount` per run, as a share of the peak `of`."""
+        pairs = zip(self.times, self.peaks)
+        return statistics.median(amount / t.clock / of(peaks) for t, peaks in pairs)
+
+    def processor_share(self, flops: float, threads: int) -> float:
+        """The same of operations, by the processor time of each thread: what other work on the
+        machine took away does not count, but waiting does.
+        """
+        pairs = zip(self.times, self.peaks)
+        return statistics.median(flops * threads / t.processor / p.flops for t, p in pairs)
+
+
+def once(form: Form) -> Seconds:
+    """One run; a part of the work is scaled to the whole."""
+    clock, processor = time.perf_counter(), time.process_time()
+    form.run()
+    clock, processor = time.perf_counter() - clock, time.process_time() - processor
+    return Seconds(clock / form.part, processor / form.part)
+
+
+def in_turn(forms: Sequence[Form], machine: Machine, effort: Effort) -> dict[str, Timing]:
+    """The timings of all forms by name: rounds in which each runs once, after one to warm up."""
+    timings = {form.name: Timing() for form in forms}
+    begin = time.perf_counter()
+    for form in forms:
+        form.run()
+    warm_up = time.perf_counter() - begin
+    before = machine.probe()
+    for i in range(effort.rounds):
+        if i >= _fewest(effort, warm_up) and time.perf_counter() - begin > effort.seconds:
+            break
+        found = {}
+        for form in forms:
+            found[form.name] = once(form)
+            if form.is_foreign:
+                time.sleep(_PAUSE)
+        after = machine.probe()
+        for name, seconds in found.items():
+            timings[name].times.append(seconds)
+            timings[name].peaks.append(before.better_of(after))
+        before = after
+    return timings
+
+
+def _fewest(effort: Effort, warm_up: float) -> int:
+    """Rounds that take longer than all of the effort are run once."""
+    return 1 if warm_up > effort.seconds else min(effort.fewest, effort.rounds)
+
+
+def extra_memory(run: Callable[[], object]) -> int | None:
+    """Bytes that the process needs more while `run` runs than before; None if nobody counts."""
+    status, reset = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+    try:
+        reset.write_text("5", encoding="ascii")  # the peak starts anew
+        before = _kilobytes(status.read_text(encoding="ascii"), "VmRSS")
+        run()
+        after = _kilobytes(status.read_text(encoding="ascii"), "VmHWM")
+    except OSError:
+        return None
+    if before is None or after is None:
+        return None
+    return max(0, after - before) * 1024
+
+
+def _kilobytes(status: str, key: str) -> int | None:
+    for line in status.splitlines():
+        name, _, value = line.partition(":")
+        if name == key:
+            return int(value.split()[0])
+    return None

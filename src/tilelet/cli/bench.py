@@ -1,0 +1,121 @@
+"""`tilelet bench`: measure the native engine against this machine and against other libraries."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tilelet.bench.report import Report
+from tilelet.bench.runner import Bench, machine_text
+from tilelet.bench.sections import SECTIONS
+from tilelet.device.tables import Table, show
+from tilelet.diag.catalogue.command import CannotWrite, UnknownSection
+from tilelet.diag.core import UserError
+from tilelet.diag.render import render_text, text_width, use_color
+from tilelet.runtime import session
+from tilelet.runtime.rundir import build_root
+
+FAILED, WRONG_USAGE, COULD_NOT_RUN, INTERRUPTED = 1, 2, 3, 130
+
+
+def bench_command(options: argparse.Namespace) -> int:
+    """Measure what was asked for; 1 if something failed or gave wrong results."""
+    if options.list:
+        width = max(map(len, SECTIONS))
+        print("\n".join(f"{name:<{width}}  {s.about}" for name, s in SECTIONS.items()))
+        return 0
+    try:
+        chosen = _chosen(options.sections)
+        report = Report(options={"sections": chosen, "quick": options.quick})
+        path = options.json or _default_path()
+        report.save(path)  # so that a path that cannot be written is found before, not after
+        _measure(report, chosen, options.quick)
+        _show_all(report)
+        report.save(path)
+    except UserError as error:
+        width = text_width(sys.stderr)
+        print(render_text(error.diagnostic, use_color(sys.stderr), width=width), file=sys.stderr)
+        return WRONG_USAGE if isinstance(error, UnknownSection | CannotWrite) else COULD_NOT_RUN
+    print(f"\nsaved as {path}")
+    if report.interrupted:
+        return INTERRUPTED
+    return FAILED if report.failed else 0
+
+
+def _chosen(asked: Sequence[str]) -> list[str]:
+    """The sections asked for, in their own order; all of them if none is named."""
+    for name in asked:
+        if name not in SECTIONS:
+            raise UnknownSection(name, list(SECTIONS))
+    return [name for name in SECTIONS if not asked or name in asked]
+
+
+def _default_path() -> Path:
+    return build_root() / time.strftime("bench_%Y%m%d_%H%M%S.json")
+
+
+def _measure(report: Report, chosen: Sequence[str], is_quick: bool) -> None:
+    """All sections; Ctrl-C ends it, and leaves what was measured until then."""
+    now = session.Session(engine="cpu", quiet_diagnostics=True)
+    progress, left = Progress(), list(chosen)
+    progress.start()
+    with session.active(now):
+        try:
+            bench = Bench(report, is_quick, progress.say)
+            progress.print(machine_text(report.machine))
+            while left:
+                bench.run(left[0], SECTIONS[left[0]].run)
+                progress.print(report.section_table(left.pop(0)))
+        except KeyboardInterrupt:
+            report.interrupted = True
+            progress.print("interrupted: there is what was measured so far")
+            if left:
+                progress.print(report.section_table(left[0]))
+        finally:
+            progress.stop()
+
+
+def _show_all(report: Report) -> None:
+    tables = [report.engine_table(), report.reach_table()]
+    print()
+    show([table if table.rows else table.title for table in tables if table is not None])
+
+
+class Progress:
+    """What is being measured: a moving line on a terminal, one line each elsewhere."""
+
+    def __init__(self) -> None:
+        self._status: Any = None
+        if sys.stderr.isatty():
+            from rich.console import Console
+
+            self._status = Console(file=sys.stderr).status("")
+
+    def start(self) -> None:
+        if self._status:
+            self._status.start()
+
+    def stop(self) -> None:
+        if self._status:
+            self._status.stop()
+
+    def say(self, text: str) -> None:
+        if self._status:
+            from rich.markup import escape
+
+            self._status.update(escape(text))
+        else:
+            print(f"{text} ...", file=sys.stderr, flush=True)
+
+    def print(self, part: str | Table | None) -> None:
+        """A text or table for stdout, beside which nothing moves."""
+        if part is None:
+            return
+        self.stop()
+        show([part])
+        print(flush=True)
+        self.start()

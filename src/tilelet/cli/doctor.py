@@ -1,0 +1,198 @@
+"""`tilelet doctor`: what native runs need, and whether it is here."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from tilelet import __version__
+from tilelet.bench import host
+from tilelet.cpu.engine import thread_count
+from tilelet.cpu.toolchain import find_compiler, machine_flags
+from tilelet.diag.core import UserError
+from tilelet.diag.text import near, plural, size_text, ticked
+from tilelet.runtime import engines, session
+
+OK, NOTE, BROKEN = "ok", "note", "broken"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One topic: its state, a line about it, what to do, and the facts for machines."""
+
+    topic: str
+    state: str
+    text: str
+    helps: tuple[str, ...] = ()
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+def doctor_command(options: argparse.Namespace) -> int:
+    """Print all checks; 1 if something that runs need is broken."""
+    checks = [check() for check in _CHECKS]
+    is_sound = all(check.state != BROKEN for check in checks)
+    if options.json:
+        document = {"sound": is_sound, "checks": [asdict(check) for check in checks]}
+        print(json.dumps(document, indent=2))
+    else:
+        print(_text(checks))
+    return 0 if is_sound else 1
+
+
+def _text(checks: Iterable[Check]) -> str:
+    checks = list(checks)
+    width = max(len(check.topic) for check in checks)
+    lines: list[str] = []
+    for check in checks:
+        first, *more = check.text.splitlines()
+        indent = " " * (len(BROKEN) + width + 4)
+        lines.append(f"{check.state:<{len(BROKEN)}}  {check.topic:<{width}}  {first}")
+        lines += [f"{indent}{line}" for line in more]
+        lines += [f"{indent}help: {text}" for text in check.helps]
+    broken = [check.topic for check in checks if check.state == BROKEN]
+    verdict = f"broken: {', '.join(broken)}" if broken else "everything that runs need is here"
+    return "\n".join([*lines, "", verdict])
+
+
+def _failed(topic: str, error: UserError) -> Check:
+    found = error.diagnostic
+    return Check(
+        topic,
+        BROKEN,
+        "\n".join([found.message, *found.notes]),
+        found.helps,
+        {"code": found.code},
+    )
+
+
+def _versions() -> Check:
+    text = (
+        f"tilelet {__version__}, Python {platform.python_version()} ({sys.executable}), "
+        f"{platform.system()} {platform.machine()}"
+    )
+    facts = {
+        "tilelet": __version__,
+        "python": platform.python_version(),
+        "executable": sys.executable,
+        "system": platform.system(),
+        "machine": platform.machine(),
+    }
+    return Check("versions", OK, text, facts=facts)
+
+
+def _compiler() -> Check:
+    """Which compiler there is, and whether what it makes runs here."""
+    try:
+        compiler = find_compiler()
+        target = host.probe_compiler(compiler)
+    except UserError as error:
+        return _failed("compiler", error)
+    flags = " ".join(machine_flags()) or "no flags for this CPU"
+    fma = "FMA" if target.has_fma else "no FMA"
+    text = (
+        f"{compiler.name}: {compiler.version}\n"
+        f"works; builds for {target.isa}, {fma}, vectors of {target.vector_bytes} bytes ({flags})"
+    )
+    facts = {"command": list(compiler.command), "version": compiler.version, **asdict(target)}
+    widest = host.cpu_isas()[:1]
+    if widest and widest[0] != target.isa:
+        return Check("compiler", NOTE, f"{text}\nthis CPU has {widest[0]}", facts=facts)
+    return Check("compiler", OK, text, facts=facts)
+
+
+def _cpu() -> Check:
+    isas = host.cpu_isas()
+    text = f"{host.cpu_name()}: {', '.join(isas) or 'vector instructions unknown'}"
+    return Check("CPU", OK, text, facts={"name": host.cpu_name(), "isas": isas})
+
+
+def _cores() -> Check:
+    found = host.cores()
+    try:
+        threads = thread_count()
+    except UserError as error:
+        return _failed("cores", error)
+    text = f"{found.usable} usable of {found.present}; {plural(threads, 'thread')}"
+    facts = {**asdict(found), "threads": threads}
+    limit = found.usable if found.quota is None else min(found.usable, found.quota)
+    if threads > limit:
+        text += f", more than the {limit:g} cores this process gets"
+        helps = (f"`TILELET_THREADS={max(1, int(limit))}` may be faster",)
+        return Check("cores", NOTE, text, helps, facts)
+    return Check("cores", OK, text, facts=facts)
+
+
+def _engine() -> Check:
+    known = engines.known()
+    chosen = session.Session().chosen_engine or session.DEFAULT_ENGINE
+    if chosen not in known:
+        text = f"`TILELET_ENGINE` is `{chosen}`, which does not exist"
+        return Check("engine", BROKEN, text, (f"engines are {ticked(known, 'and')}",))
+    return Check("engine", OK, f"{chosen} by default", facts={"default": chosen, "known": known})
+
+
+def _environment() -> Check:
+    found = host.settings()
+    lines = [f"{name}={value}" for name, value in found.items()]
+    odd = [name for name in found if name.startswith("TILELET_") and name not in host.VARIABLES]
+    helps: list[str] = []
+    for name in odd:
+        close = near(name, host.VARIABLES)
+        meant = f": did you mean `{close[0]}`?" if close else ""
+        helps.append(f"`{name}` means nothing{meant}")
+    text = "\n".join(lines) or "no variable of Tilelet's is set"
+    return Check("environment", NOTE if odd else OK, text, tuple(helps), {"variables": found})
+
+
+def _cache() -> Check:
+    found = host.cache_facts()
+    facts = {**asdict(found), "folder": str(found.folder) if found.folder else None}
+    helps = ("programs are compiled again in every run; set `TILELET_CACHE_DIR`",)
+    if found.folder is None:
+        return Check("cache", NOTE, f"none: {found.why}", helps, facts)
+    text = (
+        f"{found.folder} ({found.mode})\n{plural(found.entries, 'entry', 'entries')}, "
+        f"{size_text(found.size)} of {size_text(found.cap)}"
+    )
+    if not found.is_writable:
+        return Check("cache", NOTE, f"{text}; not writable", helps, facts)
+    return Check("cache", OK, f"{text}; writable", facts=facts)
+
+
+def _packages() -> Check:
+    found = host.package_versions()
+    there = [f"{name} {version}" for name, version in found.items() if version]
+    missing = [name for name, version in found.items() if not version]
+    text = ", ".join(there)
+    if missing:
+        text += f"\nnot installed, and not needed: {', '.join(missing)}"
+    return Check("packages", OK, text, facts={"versions": found})
+
+
+def _huge_pages() -> Check:
+    setting = host.huge_pages()
+    facts = {"setting": setting}
+    if setting in ("always", "madvise"):
+        return Check("huge pages", OK, f"transparent, `{setting}`", facts=facts)
+    if setting == "never":
+        text = "transparent huge pages are off: large weights are read more slowly"
+        return Check("huge pages", NOTE, text, facts=facts)
+    return Check("huge pages", OK, "this system does not say", facts=facts)
+
+
+_CHECKS: tuple[Callable[[], Check], ...] = (
+    _versions,
+    _compiler,
+    _cpu,
+    _cores,
+    _engine,
+    _environment,
+    _cache,
+    _packages,
+    _huge_pages,
+)

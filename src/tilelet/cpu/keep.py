@@ -1,0 +1,45 @@
+"""`--keep-c`: the C text of a program for people to read."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from tilelet.cpu.build import SOURCES
+from tilelet.cpu.text import place_text
+from tilelet.diag.catalogue.command import CannotWrite
+from tilelet.diag.source import read_line
+from tilelet.ir.core import Program, walk
+
+_PLACE = re.compile(r"// (?P<place>\S+:\d+)$", re.MULTILINE)
+
+
+def keep_text(units: Sequence[str], program: Program, folder: Path) -> None:
+    """Write the C text, each place with its line, and the headers that it includes."""
+    lines = _source_lines(program)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for i, text in enumerate(units):
+            (folder / f"unit{i}.c").write_text(_with_lines(text, lines), encoding="utf-8")
+        for header in SOURCES.glob("*.h"):
+            shutil.copy(header, folder)
+    except OSError as error:
+        raise CannotWrite(str(error.filename), error.strerror or "") from error
+
+
+def _source_lines(program: Program) -> dict[str, str]:
+    """The program's lines by their places."""
+    places = {op.loc for f in program.functions.values() for op in walk(f.body)}
+    found = {place_text(loc): read_line(loc.file, loc.line) for loc in places}
+    return {place: line.strip() for place, line in found.items() if line}
+
+
+def _with_lines(text: str, lines: dict[str, str]) -> str:
+    def add(match: re.Match[str]) -> str:
+        # A comment that ends in a backslash would go on in the next line.
+        line = lines.get(match["place"], "").rstrip("\\")
+        return f"{match.group()}: {line}" if line else match.group()
+
+    return _PLACE.sub(add, text)

@@ -1,0 +1,116 @@
+"""From the runtime's record of a run to a `TaskStream`: the same as the interpreter's."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tilelet.cpu.elements import word_field
+from tilelet.cpu.native import Record, Word
+from tilelet.cpu.program import Compiled
+from tilelet.interp.memory import Buffer, Window
+from tilelet.interp.tasks import TaskStream
+from tilelet.ir.aliases import infer_directions
+from tilelet.ir.core import Direction, Function, Op, Program
+from tilelet.ir.types import ScalarType, TensorType
+from tilelet.ir.views import CallView
+
+
+def task_stream(
+    record: Record, program: Program, code: Compiled, buffers: Mapping[int, Buffer]
+) -> TaskStream:
+    """The tasks of a run; `buffers` are those of the arguments, by number."""
+    reader = _Reader(program, code, buffers)
+    words = np.ctypeslib.as_array(record.words, (record.count,)) if record.count else []
+    reader.read([int(w) for w in words])
+    return reader.stream
+
+
+class _Reader:
+    def __init__(self, program: Program, code: Compiled, buffers: Mapping[int, Buffer]) -> None:
+        self.stream = TaskStream()
+        self._program = program
+        self._code = code
+        self._buffers = {number: b.ghost for number, b in buffers.items()}
+        self._calls = [_Call(op, program) for op in code.calls]
+        self._index_of: dict[int, int] = {}  # task ids of the runtime
+
+    def read(self, words: Sequence[int]) -> None:
+        at = 0
+        while at < len(words):
+            at = self._task(words, at)
+
+    def _task(self, words: Sequence[int], at: int) -> int:
+        number, task_id, is_run, blocks, is_manual, dep_count = words[at : at + 6]
+        at += 6
+        call = self._calls[number]
+        named = [self._index_of[d] for d in words[at : at + dep_count] if d >= 0]
+        at += dep_count
+        values: list[Any] = [None] * len(call.params)
+        for i in call.tensors:
+            values[i], at = self._window(words, at, call.params[i])
+        for i in call.scalars:
+            values[i] = _number(words[at], call.params[i])
+            at += 1
+        group = self.stream.group(
+            call.kernel,
+            values,
+            call.directions,
+            call.no_dep,
+            bool(is_run),
+            blocks or None,
+            bool(is_manual),
+            call.op.loc,
+        )
+        index = self.stream.add(group, values, tuple(dict.fromkeys(named)))
+        self._index_of[task_id] = index
+        return at
+
+    def _window(self, words: Sequence[int], at: int, type_: TensorType) -> tuple[Window, int]:
+        number, nbytes, site, first_byte, rank = words[at : at + 5]
+        at += 5
+        parts = [tuple(words[at + i * rank : at + (i + 1) * rank]) for i in range(4)]
+        shape, strides, valid, extent = parts
+        if number not in self._buffers:
+            self._buffers[number] = Buffer(self._code.sites[site].name, nbytes).ghost
+        window = Window(
+            self._buffers[number],
+            type_.dtype,
+            first_byte // type_.dtype.itemsize,
+            shape,
+            strides,
+            valid if valid != shape else None,
+            extent if extent != shape else None,
+        )
+        return window, at + 4 * rank
+
+
+class _Call:
+    """A place where tasks are submitted: a call of a kernel, or a join."""
+
+    def __init__(self, op: Op, program: Program) -> None:
+        self.op = op
+        callee: Function | None = None
+        if op.name == "call":
+            callee = program.functions[CallView(op).callee]
+        self.kernel = callee.name if callee else ""
+        self.params: list[Any] = [p.type for p in callee.params] if callee else []
+        self.tensors = [i for i, t in enumerate(self.params) if isinstance(t, TensorType)]
+        self.scalars = [i for i, t in enumerate(self.params) if not isinstance(t, TensorType)]
+        self.directions: tuple[Direction, ...] = ()
+        self.no_dep: tuple[int, ...] = ()
+        if callee:
+            found = infer_directions(callee, program.functions)
+            said = zip(callee.directions, found)
+            self.directions = tuple(f if s is Direction.In else s for s, f in said)
+            positions = op.args["no_dep"] or ()
+            assert isinstance(positions, tuple)
+            self.no_dep = tuple(p for p in positions if isinstance(p, int))
+
+
+def _number(word: int, type_: ScalarType) -> int | float | bool:
+    number = getattr(Word.from_buffer_copy(ctypes.c_int64(word)), word_field(type_.dtype))
+    return bool(number) if type_.dtype.kind == "bool" else number

@@ -1,0 +1,242 @@
+"""What data decides in the kernels of a run that was only recorded.
+
+The tasks that decide, and the tasks whose results they look at, are executed afterwards, in their
+order and as few as possible; of the kernels that decide, only the deciding part. The caller's
+arrays stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilelet.diag.catalogue.harness import TooBig
+from tilelet.interp.lowering import FunctionCode
+from tilelet.interp.memory import Buffer, TileValue, Window, poison, window_of_array
+from tilelet.interp.state import State
+from tilelet.interp.steering import Decision, Outcome, decision, sites
+from tilelet.interp.tasks import TaskGroup, TaskStream
+from tilelet.ir.core import Direction, Program
+
+Ints = NDArray[np.int64]
+
+
+def find_outcomes(program: Program, tasks: TaskStream, inputs: Mapping[str, Any]) -> None:
+    """Add what can be found out to the groups of `tasks`; `inputs` are arrays by parameter name."""
+    steered = {f.name for f in program.kernels if sites(f)}
+    wanted = [
+        (index, group, row)
+        for group in tasks.groups
+        if group.kernel in steered and group.ran is not False
+        for row, index in enumerate(group.indices)
+        if row not in group.outcomes
+    ]
+    if not wanted:
+        return
+    # All in one order: a task must not see what later tasks write.
+    replay = _Replay(program, tasks, inputs)
+    with np.errstate(all="ignore"):
+        for index, group, row in sorted(wanted, key=lambda entry: entry[0]):
+            try:
+                found = replay.outcomes(index)
+            except (_UnknownContentsError, TooBig, MemoryError):
+                continue
+            if any(found):
+                group.outcomes[row] = found
+
+
+class _UnknownContentsError(Exception):
+    """Something that would have to be read was not given, or is not in the record."""
+
+
+class _Replay:
+    def __init__(self, program: Program, tasks: TaskStream, inputs: Mapping[str, Any]) -> None:
+        self.program = program
+        self.tasks = tasks
+        self.inputs = inputs
+        self.state = State(program.functions, execute=True, poison=True, seed_valid=False)
+        self._executed: dict[int, tuple[Outcome, ...]] = {}
+        self._failed: set[int] = set()
+        self._memory: dict[int, Buffer] = {}
+        self._own: set[int] = set()
+        self._deciding: dict[str, tuple[Decision, FunctionCode] | None] = {}
+        self._uses = _Uses(tasks)
+
+    def outcomes(self, index: int) -> tuple[Outcome, ...]:
+        """What happens at the sites of a task, block by block."""
+        group, row = self._place(index)
+        known = self._decision(group.kernel)
+        if known is None:
+            self._execute_all({index, *self._uses.needed_by(index, self._executed)})
+            return self._executed[index]
+        part, code = known
+        regions = {p: group.regions[self._at(group, row, p)] for p in part.reads}
+        self._execute_all(self._uses.writers(index, regions.values(), self._executed))
+        for region in regions.values():
+            self._buffer(region)
+        arguments = self._arguments(group, row)
+        found: list[Outcome] = []
+        for _ in self.state.each_block(group.blocks or 1):
+            code.run(arguments)
+            found.append(self.state.outcome())
+        return tuple(found)
+
+    def _place(self, index: int) -> tuple[TaskGroup, int]:
+        owners, rows = self.tasks.places()
+        return self.tasks.groups[owners[index]], int(rows[index])
+
+    def _at(self, group: TaskGroup, row: int, position: int) -> int:
+        return row * len(group.tensors) + group.tensors.index(position)
+
+    def _decision(self, kernel: str) -> tuple[Decision, FunctionCode] | None:
+        if kernel not in self._deciding:
+            part = decision(self.program.functions[kernel])
+            if part is not None:
+                self.state.sites.update(part.sites)
+                self._deciding[kernel] = part, FunctionCode(self.state, part.function)
+            else:
+                self._deciding[kernel] = None
+        return self._deciding[kernel]
+
+    # Tasks
+
+    def _execute_all(self, indices: set[int]) -> None:
+        for index in sorted(indices):
+            if index not in self._executed:
+                self._execute(index)
+
+    def _execute(self, index: int) -> None:
+        group, row = self._place(index)
+        if index in self._failed or group.ran is None:
+            raise _UnknownContentsError
+        # Unless it runs to its end, what it was to write is not known.
+        self._failed.add(index)
+        if group.kernel and group.ran:
+            for position in group.tensors:
+                region = group.regions[self._at(group, row, position)]
+                self._buffer(region, group.directions[position])
+            arguments = self._arguments(group, row)
+            params = len(self.program.functions[group.kernel].params)
+            values, found = self.state.run_kernel(group.kernel, arguments[:params], group.blocks)
+            _spill(values, arguments[params:])
+            self._executed[index] = found
+        else:
+            self._executed[index] = ()
+        self._failed.remove(index)
+
+    def _arguments(self, group: TaskGroup, row: int) -> list[Any]:
+        values: list[Any] = list(self.tasks[group.indices[row]].values)
+        for position in group.tensors:
+            window: Window = values[position]
+            region = group.regions[self._at(group, row, position)]
+            window.buffer = self._memory.get(self.tasks.regions.buffer[region], window.buffer)
+        return values
+
+    # Memory
+
+    def _buffer(self, region: int, direction: Direction = Direction.In) -> None:
+        """Have the memory of a window, and if it is to be written, memory of our own."""
+        number = self.tasks.regions.buffer[region]
+        if number not in self._memory:
+            self._memory[number] = self._fetched(number, region, direction)
+        if direction is not Direction.In and number not in self._own:
+            buffer = self._memory[number]
+            assert buffer.data is not None
+            buffer.data = buffer.data.copy()
+            self._own.add(number)
+
+    def _fetched(self, number: int, region: int, direction: Direction) -> Buffer:
+        """The memory as it was before the first task."""
+        recorded = self.tasks.regions.buffers[number]
+        dtype = self.tasks.regions.window(region).dtype
+        if recorded.id in self.tasks.rewritten:
+            raise _UnknownContentsError
+        if recorded.origin == "param" and recorded.name in self.inputs:
+            array = np.asarray(self.inputs[recorded.name])
+            return window_of_array(recorded.name, array, dtype).buffer
+        if recorded.origin == "param" and direction is not Direction.Out:
+            raise _UnknownContentsError
+        initial = poison(dtype) if recorded.initial is None else recorded.initial
+        made = Buffer(recorded.name, recorded.nbytes, initial=initial)
+        made.data = self.state.memory(recorded.name, recorded.nbytes)
+        made.fill()
+        self._own.add(number)
+        return made
+
+
+def _spill(values: Sequence[Any], windows: Sequence[Window]) -> None:
+    """Tiles that a kernel hands on are stored in windows of their own; see `Submission`."""
+    tiles = list({id(v): v for v in values if type(v) is TileValue}.values())
+    for tile, window in zip(tiles, windows):
+        valid = tuple(slice(0, n) for n in tile.valid)
+        window.array[valid] = tile.data[valid]
+
+
+class _Uses:
+    """Who uses which window: for each buffer its uses in the order of tasks."""
+
+    def __init__(self, tasks: TaskStream) -> None:
+        self._regions = tasks.regions
+        self._windows: dict[int, Window] = {}
+        task, region, writes = ([np.zeros(0, np.int64)] for _ in range(3))
+        for group in tasks.groups:
+            count = len(group)
+            for position, column in zip(group.tensors, group.region_columns()):
+                task.append(np.array(group.indices, np.int64))
+                region.append(column)
+                writes.append(np.full(count, position in group.written, np.int64))
+        buffer_of = np.array(tasks.regions.buffer, np.int64)
+        task, region, writes = (np.concatenate(parts) for parts in (task, region, writes))
+        order = np.lexsort((task, buffer_of[region]))
+        self._task, self._region, self._writes = task[order], region[order], writes[order]
+        self._start = np.searchsorted(
+            buffer_of[self._region], np.arange(len(tasks.regions.buffers) + 1)
+        )
+        self._by_task = np.argsort(self._task, kind="stable")
+        self._task_start = np.searchsorted(self._task[self._by_task], np.arange(len(tasks) + 1))
+
+    def writers(self, index: int, regions: Any, done: Mapping[int, Any]) -> set[int]:
+        """All that must have run before task `index` may read these windows."""
+        needs = [(region, index, False) for region in regions]
+        return self._closure(needs, done)
+
+    def needed_by(self, index: int, done: Mapping[int, Any]) -> set[int]:
+        """All that must have run before task `index` may run."""
+        return self._closure(self._needs(index), done)
+
+    def _needs(self, index: int) -> list[tuple[int, int, bool]]:
+        mine = self._by_task[self._task_start[index] : self._task_start[index + 1]]
+        return [(int(self._region[u]), index, bool(self._writes[u])) for u in mine]
+
+    def _closure(self, needs: list[tuple[int, int, bool]], done: Mapping[int, Any]) -> set[int]:
+        found: set[int] = set()
+        while needs:
+            region, before, writes = needs.pop()
+            for task in self._conflicts(region, before, writes):
+                if task not in done and task not in found:
+                    found.add(task)
+                    needs += self._needs(task)
+        return found
+
+    def _conflicts(self, region: int, before: int, writes: bool) -> list[int]:
+        """Tasks before `before` that use the window, one of the two writing."""
+        buffer = self._regions.buffer[region]
+        first, end = self._start[buffer], self._start[buffer + 1]
+        end = first + int(np.searchsorted(self._task[first:end], before))
+        uses = np.arange(first, end)
+        if not writes:
+            uses = uses[self._writes[first:end] > 0]
+        others = self._region[uses]
+        meeting = [r for r in np.unique(others).tolist() if self._meet(region, r)]
+        return self._task[uses[np.isin(others, meeting)]].tolist()
+
+    def _meet(self, a: int, b: int) -> bool:
+        return a == b or self._window(a).overlaps(self._window(b))
+
+    def _window(self, region: int) -> Window:
+        if region not in self._windows:
+            self._windows[region] = self._regions.window(region)
+        return self._windows[region]

@@ -1,0 +1,113 @@
+"""Variants of a program measured: against a golden, in tasks and bytes, modelled and on the CPU."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from tilelet.device.machine import load_machine
+from tilelet.device.modelled import Modelled, Recorded
+from tilelet.device.profile import Profile
+from tilelet.diag.catalogue.harness import TooBig
+from tilelet.interp.machine import Interpreter
+from tilelet.interp.state import available_memory
+from tilelet.models.qwen3.reference import Array
+from tilelet.models.qwen3.script import Model
+from tilelet.runtime.compiler import CompiledProgram, compile_program
+from tilelet.runtime.config import RunConfig
+from tilelet.runtime.inputs import initial_array
+from tilelet.runtime.validate import Judge, Judgement
+
+ENGINE = RunConfig(engine="cpu")
+# Runs that are timed: so many, but no more after so many seconds.
+ROUNDS, ENOUGH = 3, 10.0
+
+
+class Data:
+    """Inputs of a program at one size, and what must come out of it."""
+
+    def __init__(self, model: Model, sizes: Mapping[str, Any]) -> None:
+        """Draws the inputs; `TooBig` if there is not enough memory for them."""
+        self._model = model
+        self._shape = model.shape_for(model.default, **sizes)
+        specs = model.specs(self._shape)
+        self.outputs = [spec.name for spec in specs if spec.is_output]
+        self.nbytes = sum(spec.nbytes for spec in specs)
+        # Outputs exist for the golden and for a run too, and drawing the largest takes two copies.
+        needed = self.nbytes + 2 * sum(spec.nbytes for spec in specs if spec.is_output)
+        needed += 2 * max(spec.nbytes for spec in specs)
+        available = available_memory()
+        if available is not None and needed > available:
+            raise TooBig(f"{model.name}: all arguments together", needed, available)
+        self.arrays = {spec.name: initial_array(spec) for spec in specs}
+        self.expected: dict[str, Array] = {}
+
+    def fresh(self) -> dict[str, Array]:
+        """All arguments; those that a run writes are copies."""
+        return {n: a.copy() if n in self.outputs else a for n, a in self.arrays.items()}
+
+    def solve(self) -> None:
+        """Compute the golden."""
+        tensors = self.fresh()
+        self._model.golden(self._shape)(tensors)
+        self.expected = {name: tensors[name] for name in self.outputs}
+
+    def judge(self, results: Mapping[str, Array]) -> list[Judgement]:
+        """Every output against the golden's."""
+        tolerance = self._model.tolerance
+        return Judge(tolerance, tolerance, {}).judge_all(results, self.expected, self.arrays)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A variant on the CPU: the median time of a run, and a verdict on each output."""
+
+    milliseconds: float
+    judgements: list[Judgement]
+
+    @property
+    def passed(self) -> bool:
+        return all(j.ok for j in self.judgements)
+
+
+class Measured:
+    """A variant of a program. Everything is computed when it is asked for."""
+
+    def __init__(self, model: Model, variant: str, sizes: Mapping[str, Any]) -> None:
+        self.name = f"{model.name}:{variant}"
+        self._model = model
+        self._variant = variant
+        self._sizes = sizes
+
+    @cached_property
+    def compiled(self) -> CompiledProgram:
+        return compile_program(self._model.build(self._variant, **self._sizes))
+
+    @cached_property
+    def _recorded(self) -> Recorded:
+        """The tasks. Lengths decide them; the large inputs do not."""
+        shape = self._model.shape_for(self._variant, **self._sizes)
+        specs = self._model.specs(shape)
+        given = {s.name: initial_array(s) for s in specs if not s.element.is_float}
+        program = self.compiled.program
+        tasks = Interpreter().run(program, given, execute=False).tasks
+        return Recorded(self.name, program, tasks, given)
+
+    def profile(self, machine: str) -> Profile:
+        """On a modelled machine."""
+        return Modelled(self._recorded, load_machine(machine)).profile
+
+    def run(self, data: Data) -> Run:
+        """Run natively; the first run, for which the C compiler works, does not count."""
+        arguments = data.fresh()
+        self.compiled.run_tasks(arguments, ENGINE)
+        times: list[float] = []
+        while len(times) < ROUNDS and sum(times) < ENOUGH:
+            begin = time.perf_counter()
+            self.compiled.run_tasks(arguments, ENGINE)
+            times.append(time.perf_counter() - begin)
+        return Run(1e3 * statistics.median(times), data.judge(arguments))

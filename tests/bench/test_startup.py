@@ -1,0 +1,20 @@
+"""Cold and warm starts."""
+
+from __future__ import annotations
+
+import pytest
+
+from tilelet.bench import startup
+
+
+def test_a_second_start_finds_what_the_first_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(startup, "_WARM_STARTS", 1)
+    monkeypatch.setenv("TILELET_NO_CACHE", "1")  # the measurement has a cache of its own
+    found = startup.measure("bench/add", {"rows": 8, "columns": 8})
+    assert 0 < found.warm < found.cold
+    assert found.import_seconds > 0
+
+
+def test_a_program_that_cannot_be_built_is_an_error() -> None:
+    with pytest.raises(RuntimeError, match="unexpected keyword"):
+        startup.measure("bench/add", {"length": 8})
