@@ -9,15 +9,15 @@ from tilelet.cpu import build
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--every-schedule",
+        "--thorough",
         action="store_true",
-        help="all generated kernels and 20 random schedules of all programs (minutes)",
+        help="all generated kernels, 20 random schedules of all programs, sanitizers (minutes)",
     )
 
 
 @pytest.fixture
-def every_schedule(request: pytest.FixtureRequest) -> bool:
-    return bool(request.config.getoption("--every-schedule", default=False))
+def thorough(request: pytest.FixtureRequest) -> bool:
+    return bool(request.config.getoption("--thorough", default=False))
 
 
 @pytest.fixture

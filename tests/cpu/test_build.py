@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +20,7 @@ from tests.interp.build import Build, index, ramp, tensor
 
 from tilelet.cpu import build, cache, engine
 from tilelet.cpu.engine import CpuEngine
-from tilelet.diag.catalogue.command import CompilerFailed, NoCompiler
+from tilelet.diag.catalogue.command import CannotWrite, CompilerFailed, NoCompiler
 from tilelet.ir.core import Program
 from tilelet.passes.pipeline import run_passes
 
@@ -31,14 +35,38 @@ def fresh_program() -> Program:
     return run_passes(b.program())
 
 
+@pytest.fixture(scope="session")
+def runtime(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache entry with the runtime, which takes long to compile."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TILELET_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        patch.delenv("TILELET_NO_CACHE", raising=False)
+        assert runs(fresh_program())
+        root = cache.cache_root()
+        assert root is not None
+        return next(root.glob("runtime-*"))
+
+
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache of its own, with nothing loaded yet."""
-    monkeypatch.setenv("TILELET_CACHE_DIR", str(tmp_path / "cache"))
+def folder(tmp_path: Path, runtime: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache of its own, with the runtime in it, and nothing loaded yet."""
+    use_cache(tmp_path / "cache", monkeypatch)
+    shutil.copytree(runtime, tmp_path / "cache" / "cpu" / runtime.name)
+    (tmp_path / "cache" / "cpu").chmod(0o700)
+    return tmp_path / "cache" / "cpu"
+
+
+def use_cache(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILELET_CACHE_DIR", str(folder))
     monkeypatch.delenv("TILELET_NO_CACHE", raising=False)
     monkeypatch.setattr(build, "_loaded", {})
     engine._programs.clear()
-    return tmp_path / "cache" / "cpu"
+
+
+@pytest.fixture
+def quick_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it has to be compiled each time."""
+    monkeypatch.setattr(build, "OPTIMISE_RUNTIME", "-O0")
 
 
 def runs(program: Program) -> bool:
@@ -86,7 +114,7 @@ def test_compiler_fails(
     monkeypatch.setenv("CC", _fake_compiler(tmp_path, what))
     with pytest.raises(CompilerFailed, match=message):
         runs(fresh_program())
-    assert not [p for p in folder.iterdir() if p.name.startswith("new-")]
+    assert not [p for p in _entries(folder) if p.name.startswith(cache.DRAFT)]
 
 
 def test_entries_are_found_again_and_private(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,29 +142,133 @@ def test_damaged_entries_are_built_again(
     assert again(program, monkeypatch)
 
 
+@pytest.mark.usefixtures("quick_runtime")
 def test_cache_off(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TILELET_NO_CACHE", "1")
+    before = sorted(folder.iterdir())
     assert runs(fresh_program())
-    assert not folder.exists()
+    assert sorted(folder.iterdir()) == before
 
 
-def test_cache_where_a_file_is(
-    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("quick_runtime")
+def test_cache_where_a_file_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
-    monkeypatch.setenv("TILELET_CACHE_DIR", str(tmp_path / "file"))
+    use_cache(tmp_path / "file", monkeypatch)
     assert runs(fresh_program())
+
+
+@contextlib.contextmanager
+def small_disk(place: Path, options: str) -> Iterator[Path]:
+    """A file system in memory; only root may make one."""
+    place.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(place)]
+    if shutil.which("mount") is None or subprocess.run(command, check=False).returncode:
+        pytest.skip("file systems cannot be mounted here")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", str(place)], check=True)
+
+
+@contextlib.contextmanager
+def read_only(place: Path) -> Iterator[Path]:
+    """A folder that nobody can write to: not even root, if this is root."""
+    if os.getuid() == 0:
+        with small_disk(place, "ro,mode=755") as folder:
+            yield folder
+    else:
+        place.mkdir(mode=0o500)
+        yield place
+        place.chmod(0o700)
+
+
+@pytest.mark.usefixtures("quick_runtime")
+@pytest.mark.parametrize("variable", ["TILELET_CACHE_DIR", "XDG_CACHE_HOME", "HOME"])
+def test_a_cache_that_cannot_be_written(
+    variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The program is compiled in a temporary folder."""
+    use_cache(tmp_path, monkeypatch)
+    for name in ("TILELET_CACHE_DIR", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    with read_only(tmp_path / "locked") as locked:
+        monkeypatch.setenv(variable, str(locked))
+        assert runs(fresh_program())
+        assert not list(locked.iterdir())
+
+
+@pytest.mark.usefixtures("quick_runtime")
+def test_a_user_without_a_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    use_cache(tmp_path, monkeypatch)
+    for name in ("TILELET_CACHE_DIR", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+
+    def nowhere() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", nowhere)
+    assert cache.cache_root() is None
+    assert runs(fresh_program())
+
+
+@pytest.mark.usefixtures("quick_runtime")
+@pytest.mark.parametrize("room", ["16k", "256k"])  # for the C text, for some of the objects
+def test_a_full_disk(room: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cache's: the program is compiled elsewhere. The temporary folder's too: an error."""
+    with small_disk(tmp_path / "disk", f"size={room},mode=700") as disk:
+        use_cache(disk / "cache", monkeypatch)
+        assert runs(fresh_program())
+        assert not [p for p in _entries(disk / "cache" / "cpu") if p.name.startswith("new-")]
+        monkeypatch.setattr(tempfile, "tempdir", str(disk))
+        with pytest.raises((CompilerFailed, CannotWrite), match=r"(?i)no space left|E0709"):
+            runs(fresh_program())
+
+
+def test_no_place_for_a_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    use_cache(tmp_path, monkeypatch)
+    monkeypatch.setenv("TILELET_NO_CACHE", "1")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
+    with pytest.raises(CannotWrite, match="a temporary folder"):
+        runs(fresh_program())
+
+
+def test_a_library_that_does_not_load(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: str) -> None:
+        raise OSError("failed to map segment")
+
+    monkeypatch.setattr(build.ctypes, "CDLL", refuse)
+    with pytest.raises(CompilerFailed, match="failed to map segment"):
+        runs(fresh_program())
+
+
+def _entries(folder: Path) -> list[Path]:
+    return [p for p in folder.iterdir() if p.is_dir()]
 
 
 def test_size_cap(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TILELET_CACHE_MB", "0")
+    monkeypatch.setattr(cache, "TRIM_EVERY", -1.0)
     assert runs(fresh_program())
     assert runs(fresh_program())
     # Another process may just be about to load what was used a moment ago.
-    assert len(list(folder.iterdir())) == 3
+    assert len(_entries(folder)) == 3
     monkeypatch.setattr(cache, "IN_USE", -1.0)
     assert runs(fresh_program())
-    assert len(list(folder.iterdir())) == 1
+    assert len(_entries(folder)) == 1
+
+
+def test_all_entries_are_looked_at_now_and_then(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TILELET_CACHE_MB", "0")
+    monkeypatch.setattr(cache, "IN_USE", -1.0)
+    assert runs(fresh_program())
+    assert runs(fresh_program())
+    assert len(_entries(folder)) > 1
+    long_ago = 1e9
+    os.utime(folder / cache.STAMP, (long_ago, long_ago))
+    assert runs(fresh_program())
+    assert len(_entries(folder)) == 1
 
 
 _WORKER = """
@@ -190,6 +322,30 @@ def test_ctrl_c_stops_a_kernel() -> None:
     timer.start()
     with pytest.raises(KeyboardInterrupt):
         CpuEngine().run(program, {"x": ramp(64, 64), "n": 2**40})
+
+
+@pytest.mark.usefixtures("heeds_ctrl_c")
+def test_ctrl_c_ends_compilers(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And all that they have started; Ctrl-C may be meant for Python alone."""
+    ticks = tmp_path / "ticks"
+    what = f"sh -c 'for i in $(seq 1000); do echo >> {ticks}; sleep 0.05; done'"
+    monkeypatch.setenv("CC", _fake_compiler(tmp_path, what))
+
+    def interrupt() -> None:
+        while not ticks.exists():
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    with pytest.raises(KeyboardInterrupt):
+        runs(fresh_program())
+    done = ticks.stat().st_size
+    assert done < 1000, "it was waited for"
+    time.sleep(0.5)
+    assert ticks.stat().st_size == done, "it still runs"
+    assert not [p for p in _entries(folder) if p.name.startswith(cache.DRAFT)]
 
 
 def test_two_programs_at_once() -> None:

@@ -1,6 +1,6 @@
 """Generated programs of all kinds: engine = interpreter, and one result for all schedules.
 
-`pytest tests/cpu --every-schedule` takes 300 of them through 24 schedules each, the default run a
+`pytest tests/cpu --thorough` takes 300 of them through 24 schedules each, the default run a
 few through a few. They are those of tests/generated, drawn from a seed.
 """
 
@@ -32,7 +32,7 @@ def kernel_of(focus: str, number: int) -> Kernel:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "number" in metafunc.fixturenames:
-        wanted = ALL if metafunc.config.getoption("--every-schedule", default=False) else FEW
+        wanted = ALL if metafunc.config.getoption("--thorough", default=False) else FEW
         metafunc.parametrize("number", range(wanted))
 
 
@@ -40,7 +40,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def test_generated_programs(
     focus: str,
     number: int,
-    every_schedule: bool,
+    thorough: bool,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -51,7 +51,7 @@ def test_generated_programs(
     expected = copy.deepcopy(arguments)
     Interpreter().run(program, expected)
     schedules = [(t, IN_ORDER) for t in THREADS] + [(2 + s % 3, s) for s in SEEDS[1:]]
-    found = check_schedules(program, arguments, schedules if every_schedule else schedules[1:8])
+    found = check_schedules(program, arguments, schedules if thorough else schedules[1:8])
     compare(found, expected, f"the interpreter\n{kernel.text}")
 
 

@@ -59,12 +59,12 @@ def test_real_layers_agree(which: str, both: str) -> None:
 
 
 @every_program
-def test_models_have_one_result(name: str, every_schedule: bool) -> None:
-    """For any number of threads and any order of tasks; `--every-schedule` for more of them."""
+def test_models_have_one_result(name: str, thorough: bool) -> None:
+    """For any number of threads and any order of tasks; `--thorough` for more of them."""
     model, variant = registry.resolve(name)
     sizes = sizes_of(name, SMALL)
     program = run_passes(model.build(variant, **sizes))
     specs = model.specs(model.shape_for(variant, **sizes))
     given: dict[str, Any] = {spec.name: initial_array(spec) for spec in specs}
-    seeds = SEEDS if every_schedule else SEEDS[:3]
+    seeds = SEEDS if thorough else SEEDS[:3]
     check_schedules(program, given, [(t, s) for t in THREADS for s in seeds])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import ctypes
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -65,8 +66,8 @@ class Case:
     def runtime_alone(self, machine: Machine) -> Callable[[], TaskCounter]:
         """A function that runs the program with kernels that do nothing."""
         native = copy.copy(engine.compiled(self.compiled.program))
-        empty = machine.empty_program(native._address.value or 0)
-        native._address = type(native._address)(empty.address)
+        empty = machine.empty_program(ctypes.addressof(native._table))
+        native._table = type(native._table).from_address(empty.address)
 
         def run() -> TaskCounter:
             tasks = native.run(self.arguments, engine.thread_count(), engine.schedule_seed())

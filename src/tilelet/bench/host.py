@@ -179,7 +179,8 @@ def cache_facts() -> CacheFacts:
     if root is None:
         is_off = os.environ.get("TILELET_NO_CACHE", "0") not in ("", "0")
         return CacheFacts(None, "`TILELET_NO_CACHE` turns it off" if is_off else _unusable())
-    files = [path for path in root.rglob("*") if path.is_file()]
+    # Not `rglob`, which fails if another process takes an entry away meanwhile.
+    files = [Path(folder, name) for folder, _, names in os.walk(root) for name in names]
     return CacheFacts(
         folder=root,
         entries=sum(1 for path in root.iterdir() if path.is_dir()),

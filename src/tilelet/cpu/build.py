@@ -98,11 +98,8 @@ class _Jobs:
             raise CompilerFailed(who, error.strerror or str(error)) from None
         with self._lock:
             self._running.discard(process)
-        if process.returncode < 0:
-            name = signal.Signals(-process.returncode).name
-            raise CompilerFailed(who, f"it was ended by {name}", output)
         if process.returncode:
-            raise CompilerFailed(who, f"it ended with code {process.returncode}", output)
+            raise CompilerFailed(who, _ending(process.returncode), output)
 
     def _start(self, command: Sequence[str]) -> subprocess.Popen[str]:
         with self._lock:
@@ -124,15 +121,19 @@ class _Jobs:
 
 @contextlib.contextmanager
 def _jobs(compiler: Compiler) -> Iterator[_Jobs]:
-    """If one compiler fails, or Ctrl-C comes, the others are ended."""
+    """Compilers that still run at the end of the block, after Ctrl-C or an error, are ended."""
     jobs = _Jobs(compiler)
     try:
         yield jobs
-    except BaseException:
-        jobs.give_up()
-        raise
     finally:
+        jobs.give_up()
         jobs.close()
+
+
+def _ending(code: int) -> str:
+    if code > 0:
+        return f"it ended with code {code}"
+    return f"it was ended by {signal.Signals(-code).name}"
 
 
 def _runtime(jobs: _Jobs, folder: Path) -> None:

@@ -23,6 +23,8 @@ from tilelet.diag.core import UserError
 SUMS = "sums"
 DRAFT = "new-"
 ABANDONED = 3600.0  # seconds after which a draft is what a killed process has left
+TRIM_EVERY = 300.0  # seconds between two looks at all entries, which may be thousands
+STAMP = "trimmed"  # a file: when somebody looked last
 IN_USE = 60.0  # seconds after its last use in which nobody takes an entry away
 DEFAULT_CAP = 1 << 30
 ROOM = 16 << 20  # bytes of disk that any build gets by with
@@ -33,13 +35,12 @@ def cache_root() -> Path | None:
     """The folder of compiled programs; None if caching is off or no private folder can be had."""
     if os.environ.get("TILELET_NO_CACHE", "0") not in ("", "0"):
         return None
-    chosen = os.environ.get("TILELET_CACHE_DIR")
-    base = Path(chosen) if chosen else _user_cache() / "tilelet"
-    root = base / "cpu"
     try:
+        chosen = os.environ.get("TILELET_CACHE_DIR")
+        root = (Path(chosen) if chosen else _user_cache() / "tilelet") / "cpu"
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
         return root if _is_private(root) else None
-    except OSError:
+    except (OSError, RuntimeError):  # the latter: nobody knows where this user's home is
         return None
 
 
@@ -116,7 +117,9 @@ def _build_into(root: Path, place: Path, build: Build) -> Path | None:
     try:
         build(draft)
         _write_sums(draft)
-        return _move(draft, place)
+        made = _move(draft, place)
+        _trim(root, keep=place)
+        return made
     except OSError:
         return None
     except UserError:
@@ -125,7 +128,6 @@ def _build_into(root: Path, place: Path, build: Build) -> Path | None:
         raise
     finally:
         shutil.rmtree(draft, ignore_errors=True)
-        _trim(root, keep=place)
 
 
 def _move(draft: Path, place: Path) -> Path | None:
@@ -163,11 +165,15 @@ def _is_sound(folder: Path) -> bool:
 
 def _trim(root: Path, keep: Path) -> None:
     """Remove the entries that were not used for longest until the rest is below the cap."""
+    now, stamp = time.time(), root / STAMP
     try:
-        entries = [(p.stat().st_mtime, _size(p), p) for p in root.iterdir() if p != keep]
+        if stamp.exists() and stamp.stat().st_mtime > now - TRIM_EVERY:
+            return
+        stamp.touch()
+        folders = [p for p in root.iterdir() if p.is_dir() and p != keep]
+        entries = [(p.stat().st_mtime, _size(p), p) for p in folders]
     except OSError:
         return
-    now = time.time()
     drafts = [e for e in entries if e[2].name.startswith(DRAFT)]
     for used, _, path in drafts:
         if used < now - ABANDONED:

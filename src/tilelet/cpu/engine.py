@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import math
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from tilelet.cpu import build, native, sites
 from tilelet.cpu.elements import word_field
@@ -20,17 +23,20 @@ from tilelet.cpu.keep import keep_text
 from tilelet.cpu.program import Compiled, emit_program
 from tilelet.cpu.record import task_stream
 from tilelet.diag.catalogue.harness import BadConfig, TooBig
+from tilelet.diag.core import Loc
 from tilelet.diag.internal import InternalError
+from tilelet.interp.available import available_memory
 from tilelet.interp.binding import Argument, bind_arguments
 from tilelet.interp.machine import Interpreter
 from tilelet.interp.memory import Buffer, Window
-from tilelet.interp.state import available_memory
 from tilelet.interp.tasks import TaskStream
 from tilelet.ir.aliases import infer_directions
 from tilelet.ir.core import Direction, Program, walk
-from tilelet.ir.types import ScalarType
+from tilelet.ir.types import ScalarType, TileType
 
 _POLL = 0.1  # seconds between looks at Ctrl-C while native code runs
+_PATIENCE = 0.15  # seconds that a run may take to stop after Ctrl-C
+_THREAD_BYTES = 1 << 20  # what a thread needs besides the tiles of its kernel, roughly
 _KEPT_PROGRAMS = 32
 
 # Something that shows a text, and the number of tasks so far, while a block runs.
@@ -71,7 +77,7 @@ class NativeProgram:
         if keep is not None:
             keep_text(self.code.units, program, keep)
         self._library = build.load(self.code.units)
-        self._run, self._address = native.entry_point(self._library)
+        self._run, self._table = native.entry_point(self._library)
         self._host = [HostOp(op) for op in self.code.host_ops]
         # What no task writes needs no dependencies, whatever the signature says.
         main = replace(program.main, attrs={})
@@ -88,33 +94,65 @@ class NativeProgram:
         records: bool = False,
     ) -> TaskCounts | TaskStream:
         """The number of tasks, or with `records` all of them."""
-        call = _Call(self, arguments, threads, seed, records)
+        threads, memory = self._room(threads)
+        call = _Call(self, arguments, threads, seed, records, memory)
         try:
             with progress(f"running {self.program.name}", call.submitted):
                 kind = call.wait()
             if kind != sites.OK:
-                raise self._error(kind, call)
+                raise self._error(kind, call, threads)
             if records and call.record.is_incomplete:
                 raise TooBig("the record of the tasks", 8 * call.record.count, 0)
             if records:
                 return task_stream(call.record, self.program, self.code, call.buffers)
         finally:
-            self._library.tl_free_record(ctypes.byref(call.record))
+            if call.has_ended:  # else an op of it still runs, after Ctrl-C
+                self._library.tl_free_record(ctypes.byref(call.record))
         counts = zip(self.code.kernels, call.counts)
         return TaskCounts({name: n for name, n in counts if n})
 
-    def _error(self, kind: int, call: _Call) -> BaseException:
+    def enter(self, args: native.RunArgs) -> int:
+        """Run in native code; the kind of fault, or 0."""
+        return self._run(ctypes.byref(self._table), ctypes.byref(args))
+
+    def _room(self, threads: int) -> tuple[int, int]:
+        """As many of the threads as there is memory for, and bytes for temporaries beside them.
+
+        A tile that this machine cannot hold is found before anything runs.
+        """
+        available = available_memory()
+        if available is None:
+            return threads, 1 << 62
+        of_thread = self._table.scratch_bytes + _THREAD_BYTES
+        threads = min(threads, max(1, available // of_thread))
+        if self._table.scratch_bytes > available:
+            nbytes, name, loc = max(_tiles(self.program), key=lambda tile: tile[0])
+            raise TooBig(name, max(nbytes, self._table.scratch_bytes), available, loc)
+        return threads, max(0, available - threads * of_thread)
+
+    def _error(self, kind: int, call: _Call, threads: int) -> BaseException:
         if kind == sites.STOPPED:
             return KeyboardInterrupt()
         fault = call.fault
         if kind == sites.HOST:
             return call.errors[fault.n[1] - 1]
         if fault.site < 0:
-            return TooBig("the task runtime", 0, available_memory() or 0)
+            needed = threads * (self._table.scratch_bytes + _THREAD_BYTES)
+            return TooBig("the threads of the run", needed, available_memory() or 0)
         site = self.code.sites[fault.site]
         if fault.buffer >= 0:
             site = replace(site, name=self.code.sites[fault.buffer].name)
         return sites.error_of(kind, site, list(fault.n))
+
+
+def _tiles(program: Program) -> Iterator[tuple[int, str, Loc]]:
+    """The size, name and place of every tile."""
+    for kernel in program.kernels:
+        for op in walk(kernel.body):
+            for value in op.results:
+                if isinstance(value.type, TileType):
+                    nbytes = math.prod(value.type.shape) * value.type.dtype.itemsize
+                    yield nbytes, value.name, op.loc
 
 
 @dataclass
@@ -160,6 +198,7 @@ class _Call:
         threads: int,
         seed: int,
         records: bool,
+        memory: int,
     ) -> None:
         self._native = native_program
         self.record = native.Record()
@@ -175,7 +214,7 @@ class _Call:
         self._result = sites.STOPPED
         self._done = threading.Event()
         self._windows, self._words = self._split()
-        self._args = self._run_args(threads, seed)
+        self._args = self._run_args(threads, seed, memory)
 
     def _split(self) -> tuple[Any, Any]:
         program = self._native.program
@@ -192,7 +231,7 @@ class _Call:
             setattr(word, word_field(param.type.dtype), value)
         return packed, words
 
-    def _run_args(self, threads: int, seed: int) -> native.RunArgs:
+    def _run_args(self, threads: int, seed: int, memory: int) -> native.RunArgs:
         buffers = _Buffers()
         tensors = [i for i, v in enumerate(self._bound) if isinstance(v, Window)]
         ranges = [_addresses(self._bound[i]) for i in tensors]
@@ -202,7 +241,6 @@ class _Call:
         owners = [buffers.of(low) for low, _ in ranges]
         for i, owner in zip(tensors, owners):
             self.buffers.setdefault(owner, self._bound[i].buffer)
-        available = available_memory()
         return native.RunArgs(
             windows=self._windows,
             scalars=self._words,
@@ -214,7 +252,7 @@ class _Call:
             buffer_count=count,
             threads=threads,
             seed=seed,
-            memory=available if available is not None else 1 << 62,
+            memory=memory,
             cancel=ctypes.pointer(self._cancel),
             host=self._callback,
             counts=self.counts,
@@ -228,8 +266,12 @@ class _Call:
             self._native._host[op].run(_Items(windows), _Items(words))
         except BaseException as error:
             self.errors.append(error)
-            return len(self.errors)
+            return next(i for i, e in enumerate(self.errors, 1) if e is error)
         return 0
+
+    @property
+    def has_ended(self) -> bool:
+        return self._done.is_set()
 
     def submitted(self) -> int:
         """Tasks so far."""
@@ -237,7 +279,7 @@ class _Call:
 
     def _enter(self) -> None:
         try:
-            self._result = self._native._run(self._native._address, ctypes.byref(self._args))
+            self._result = self._native.enter(self._args)
         finally:
             self._done.set()
 
@@ -253,10 +295,10 @@ class _Call:
                 pass
         except BaseException:
             self._cancel.value = 1
-            # The arrays are the caller's again only when nobody writes to them any more.
-            while not self._done.is_set():
-                with contextlib.suppress(BaseException):
-                    self._done.wait()
+            # Tasks look at `cancel` between ops. An op on a huge tile ends by itself later; what it
+            # works with stays alive until then.
+            with contextlib.suppress(BaseException):
+                self._done.wait(_PATIENCE)
             raise
         return self._result
 
@@ -362,8 +404,12 @@ class CpuEngine:
     def run(
         self, program: Program, arguments: Mapping[str, Argument], *, execute: bool = True
     ) -> Execution:
-        """Run on arrays in place. Counting alone and programs with a breakpoint are interpreted."""
-        if not execute or _stops_for_a_debugger(program):
+        """Run on arrays in place. Counting alone and programs with a breakpoint are interpreted.
+
+        So are programs on arrays whose elements do not begin at multiples of their size: compilers
+        rely on that.
+        """
+        if not execute or _stops_for_a_debugger(program) or not _are_aligned(arguments):
             return Execution(Interpreter().run(program, arguments, execute=execute).tasks)
         with self.progress(f"compiling {program.name}", None):
             native_program = compiled(program, self.keep_c)
@@ -375,3 +421,7 @@ class CpuEngine:
 
 def _stops_for_a_debugger(program: Program) -> bool:
     return any(op.name == "breakpoint" for f in program.functions.values() for op in walk(f.body))
+
+
+def _are_aligned(arguments: Mapping[str, Argument]) -> bool:
+    return all(a.flags.aligned for a in arguments.values() if isinstance(a, np.ndarray))

@@ -59,6 +59,7 @@ def emits(*names: str) -> Callable[[Emit], Emit]:
 
 WIDE_ELEMENT = 4  # bytes
 PIECE = 1024  # elements of a long row that are worked on before the next ones
+DEEPEST = 100  # ops in a row that become one expression
 MOST_PRODUCTS = 4  # that a kernel can hand over at once: TL_PRODUCTS
 
 
@@ -487,7 +488,7 @@ class KernelEmitter(Emitter):
         if not self.uses[value]:
             return
         once = self.uses[value] == 1 and self.user[value] is self.home[value]
-        if isinstance(tile.form, Leaf) or (lazy and once):
+        if isinstance(tile.form, Leaf) or (lazy and once and tile.form.depth < DEEPEST):
             self.values[value] = tile
         else:
             self.values[value] = self.materialised(tile, value.name)

@@ -8,7 +8,6 @@ from ctypes import (
     POINTER,
     Structure,
     Union,
-    c_char_p,
     c_double,
     c_int,
     c_int32,
@@ -82,10 +81,22 @@ class RunArgs(Structure):
     ]
 
 
-def entry_point(library: ctypes.CDLL) -> tuple[ctypes._NamedFuncPointer, c_void_p]:
-    """`tl_run` and the address of the library's program."""
+class ProgramTable(Structure):
+    """`tl_program`: what a library says about its program."""
+
+    _fields_: ClassVar = [
+        ("kernels", c_void_p),
+        ("kernel_count", c_int32),
+        ("max_windows", c_int32),
+        ("max_scalars", c_int32),
+        ("scratch_bytes", c_int64),
+        ("control", c_void_p),
+    ]
+
+
+def entry_point(library: ctypes.CDLL) -> tuple[ctypes._NamedFuncPointer, ProgramTable]:
+    """`tl_run`, and the library's program."""
     run = library.tl_run
-    run.argtypes = [c_void_p, POINTER(RunArgs)]
+    run.argtypes = [POINTER(ProgramTable), POINTER(RunArgs)]
     run.restype = c_int
-    program = c_void_p(ctypes.addressof(c_char_p.in_dll(library, "tl_main")))
-    return run, program
+    return run, ProgramTable.in_dll(library, "tl_main")

@@ -59,6 +59,10 @@ class Node:
     loc: Loc | None = None
     uses_index: bool = False
 
+    def __post_init__(self) -> None:
+        below = [o.form.depth for o in self.operands if isinstance(o.form, Node)]
+        self.depth: int = 1 + max(below, default=0)
+
 
 @dataclass(eq=False)
 class Tile:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +12,7 @@ from tilelet.diag.catalogue.harness import TooBig
 from tilelet.diag.catalogue.windows import DependsOnTaskData
 from tilelet.diag.core import UNKNOWN, Loc
 from tilelet.dtypes import DType
+from tilelet.interp.available import available_memory
 from tilelet.interp.lowering import FunctionCode
 from tilelet.interp.memory import Array, Buffer, Shape, TileValue, Window, poison, row_major
 from tilelet.interp.steering import Outcome, outcome_of, sites
@@ -226,22 +225,3 @@ class State:
             for position in group.written:
                 values[position].buffer.known = False
         return self.tasks.add(group, values, deps)
-
-
-def available_memory() -> int | None:
-    """Bytes that can be allocated without swapping; None if this system does not say."""
-    try:
-        text = Path("/proc/meminfo").read_text(encoding="ascii")
-    except OSError:
-        return _physical_memory()
-    for line in text.splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) * 1024
-    return _physical_memory()
-
-
-def _physical_memory() -> int | None:
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return None

@@ -23,7 +23,8 @@ from tilelet.diag.text import shape_text
 from tilelet.dtypes import DType
 from tilelet.ir.core import Direction, Program
 from tilelet.ir.types import ScalarType, SymDim, TensorType
-from tilelet.runtime.arrays import Array, as_array, dtype_of, is_array
+from tilelet.runtime.arrays import Array, as_array, dtype_of, is_array, is_tensor
+from tilelet.runtime.dlpack import from_dlpack, speaks_dlpack
 from tilelet.runtime.specs import ScalarSpec, Spec, TensorSpec
 
 
@@ -168,17 +169,18 @@ def bind_call(
     given = params if len(args) == len(params) else inputs
     if len(args) != len(given):
         raise ArgumentCount(kernel, len(args), [p.name for p in params], params[0].loc)
-    check_arguments(given, args)
+    seen = [adopted(param, arg) for param, arg in zip(given, args)]
+    check_arguments(given, seen)
     dims = Dims()
     bound: dict[str, Array | Any] = {}
     written: dict[str, Any] = {}
-    for param, arg in zip(given, args):
-        bound[param.name] = bind_one(param, arg)
+    for param, arg, plain in zip(given, args, seen):
+        bound[param.name] = bind_one(param, plain)
         if isinstance(param.type, TensorType):
             dims.fits(param.name, bound[param.name].shape, param.type.shape)
             if param.is_written:
                 written[param.name] = arg
-    wants_torch = any(not isinstance(a, np.ndarray) and is_array(a) for a in args)
+    wants_torch = any(is_tensor(a) for a in args)
     for param in params:
         if param.name not in bound:
             written[param.name] = _made_output(kernel, params, param, dims, len(args), wants_torch)
@@ -197,6 +199,16 @@ def _made_output(
         raise ArgumentCount(kernel, got, [p.name for p in params], param.loc)
     array = np.zeros(shape, param.type.dtype.numpy)
     return as_tensor(array) if torch else array
+
+
+def adopted(param: Parameter, arg: Any) -> Any:
+    """An argument; that of a library which only speaks DLPack as an array of the same memory."""
+    if is_array(arg) or not speaks_dlpack(arg) or isinstance(arg, np.generic):
+        return arg
+    try:
+        return from_dlpack(arg)
+    except TypeError as error:
+        raise UnknownData(param.name, f"`{type(arg).__name__}`, {error}") from None
 
 
 def bind_one(param: Parameter, arg: Any) -> Array | Any:

@@ -11,7 +11,7 @@ from tilelet.diag.catalogue.harness import ArgumentCount
 from tilelet.ir.core import Program
 from tilelet.ir.types import TensorType
 from tilelet.runtime.arrays import is_array
-from tilelet.runtime.binding import check_arguments, jit_parameters
+from tilelet.runtime.binding import adopted, check_arguments, jit_parameters
 from tilelet.runtime.compiler import (
     CompiledProgram,
     compile_program,
@@ -44,9 +44,11 @@ def compile(  # noqa: A001
 
 def _examples(jit_fn: Any, args: Sequence[Any]) -> list[Any]:
     """The arguments that decide the specialisation, with `pl.Out` ones added if left out."""
-    plain = [a.item() if _is_number(a) else a for a in args]
     params = jit_parameters(jit_fn)
     left_out = [p for p in params if p.is_pure_output]
+    named = params if len(args) == len(params) else [p for p in params if p not in left_out]
+    seen = [adopted(p, a) for p, a in zip(named, args)] if len(args) == len(named) else args
+    plain = [a.item() if _is_number(a) else a for a in seen]
     if len(plain) == len(params) - len(left_out) and all(_is_static(p.type) for p in left_out):
         values = iter(plain)
         plain = [example(p.type) if p in left_out else next(values) for p in params]

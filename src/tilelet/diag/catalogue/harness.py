@@ -274,8 +274,9 @@ class DynamicDimConflict(UserError):
 class UnknownData(UserError):
     """An array's element type has no counterpart in the language, or the object is not an array.
 
-    Accepted are NumPy arrays and torch tensors of float32, float16, bfloat16, 8-bit floats, bool
-    and the signed and unsigned integers of 8 to 64 bits.
+    Accepted are NumPy arrays, torch tensors, and objects of other libraries that speak DLPack, all
+    in the memory of the CPU, of float32, float16, bfloat16, 8-bit floats, bool and the signed and
+    unsigned integers of 8 to 64 bits.
     """
 
     code = "E0615"

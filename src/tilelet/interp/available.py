@@ -1,0 +1,63 @@
+"""How much memory there is for programs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+_GROUPS = Path("/sys/fs/cgroup")
+# The limit of this process's control group, what it uses, and its statistics: of both versions.
+_GROUP_FILES = (
+    ("memory.max", "memory.current", "memory.stat"),
+    (
+        "memory/memory.limit_in_bytes",
+        "memory/memory.usage_in_bytes",
+        "memory/memory.stat",
+    ),
+)
+
+
+def available_memory() -> int | None:
+    """Bytes that can be allocated without swapping; None if this system does not say.
+
+    In a container that is what its limit leaves: to ask for more ends the process.
+    """
+    known = [n for n in (_of_the_machine(), _of_the_group()) if n is not None]
+    return min(known, default=None)
+
+
+def _of_the_machine() -> int | None:
+    found = _named(_read(Path("/proc/meminfo")), "MemAvailable:")
+    if found is not None:
+        return found * 1024
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return None
+
+
+def _of_the_group() -> int | None:
+    """What the limit of the control group leaves; None if there is none."""
+    for names in _GROUP_FILES:
+        limit, used, statistics = (_read(_GROUPS / name).strip() for name in names)
+        if limit.isdecimal() and used.isdecimal():
+            # Files that were read a while ago are counted as used, but make room.
+            cached = _named(statistics, "inactive_file") or 0
+            return max(0, int(limit) - int(used) + cached)
+    return None
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return ""
+
+
+def _named(text: str, name: str) -> int | None:
+    """The number after a name at the beginning of a line."""
+    for line in text.splitlines():
+        words = line.split()
+        if len(words) > 1 and words[0] == name and words[1].isdecimal():
+            return int(words[1])
+    return None

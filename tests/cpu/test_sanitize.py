@@ -1,0 +1,128 @@
+"""`TILELET_SANITIZE=1`: what has to be set, and that mistakes in C are found."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tilelet.cpu import build, engine, sanitize
+from tilelet.cpu.toolchain import Compiler, find_compiler
+from tilelet.diag.catalogue.command import CompilerFailed, SanitizerNotLoaded
+
+ROOT = Path(__file__).parents[2]
+GCC, CLANG = Compiler(("gcc",), "gcc 12"), Compiler(("clang",), "clang version 14")
+
+
+@pytest.fixture
+def gcc() -> Compiler:
+    compiler = find_compiler()
+    try:
+        sanitize.library(compiler)
+    except CompilerFailed:
+        pytest.skip("the compiler has no address sanitizer")
+    return compiler
+
+
+def test_flags(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILELET_SANITIZE", "0")
+    plain = build._flags(GCC)
+    assert not any("sanitize" in flag for flag in plain)
+    monkeypatch.setenv("TILELET_SANITIZE", "1")
+    assert "-fsanitize=address,undefined" in build._flags(GCC)
+    assert "-shared-libasan" in build._flags(CLANG)
+    assert build._key(GCC, "text") != build._key(CLANG, "text")
+
+
+def test_a_python_that_started_without_it(gcc: Compiler, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error that says what to set; to load the program would end the process."""
+    from tests.cpu.test_build import fresh_program
+
+    if sanitize.is_loaded():
+        pytest.skip("these tests run with the sanitizer")
+    monkeypatch.setenv("TILELET_SANITIZE", "1")
+    with pytest.raises(SanitizerNotLoaded, match="LD_PRELOAD=/"):
+        engine.compiled(fresh_program())
+
+
+def test_a_compiler_without_it(tmp_path: Path) -> None:
+    script = tmp_path / "cc"
+    script.write_text("#!/bin/sh\necho libasan.so\n")  # its answer if there is no such file
+    script.chmod(0o755)
+    with pytest.raises(CompilerFailed, match="it has no address sanitizer"):
+        sanitize.library(Compiler((str(script),), "small 1.0"))
+
+
+def test_the_command_starts_again_with_it(gcc: Compiler, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[tuple[str, list[str], dict[str, str]]] = []
+    monkeypatch.setattr(os, "execve", lambda *what: started.append(what))
+    monkeypatch.setattr(sanitize, "is_loaded", lambda: False)
+    monkeypatch.setenv("UBSAN_OPTIONS", "halt_on_error=1")
+    monkeypatch.setenv("LD_PRELOAD", "other.so")
+    monkeypatch.setattr(sys, "orig_argv", ["python", "-m", "tilelet.cli", "run", "k.py"])
+    monkeypatch.setenv("TILELET_SANITIZE", "0")
+    sanitize.restart()
+    assert not started
+    monkeypatch.setenv("TILELET_SANITIZE", "1")
+    sanitize.restart()
+    ((program, arguments, environment),) = started
+    assert (program, arguments[1:]) == (sys.executable, ["-m", "tilelet.cli", "run", "k.py"])
+    assert environment["LD_PRELOAD"] == f"{sanitize.library(gcc)} other.so"
+    assert environment["ASAN_OPTIONS"] == "detect_leaks=0"
+    assert environment["UBSAN_OPTIONS"] == "halt_on_error=1"
+    assert "LD_PRELOAD" not in sanitize.without_preload(environment)
+    monkeypatch.setattr(sanitize, "is_loaded", lambda: True)
+    sanitize.restart()
+    assert len(started) == 1
+
+
+_SPOILED = """
+import sys
+from tests.cpu.test_build import fresh_program
+from tests.interp.build import ramp
+from tilelet.cpu import engine
+
+right = engine.emit_program
+
+def wrong(program):
+    code = right(program)
+    mark = "(void)c, (void)w, (void)x;"
+    assert mark in code.units[0]
+    code.units[0] = code.units[0].replace(mark, mark + sys.argv[1], 1)
+    return code
+
+engine.emit_program = wrong
+engine.CpuEngine().run(fresh_program(), {"x": ramp(4, 8)})
+print("ran")
+"""
+
+
+@pytest.mark.parametrize(
+    ("mistake", "message"),
+    [
+        ("", None),
+        ("((volatile char *)w[0].data)[4 * 8 * 4] = 1;", "heap-buffer-overflow"),
+        ("volatile int far = 40; volatile int r = 1 << far;", "shift exponent 40 is too large"),
+    ],
+)
+def test_mistakes_are_found(
+    mistake: str, message: str | None, gcc: Compiler, thorough: bool, tmp_path: Path
+) -> None:
+    if not thorough:
+        pytest.skip("compiling the runtime with sanitizers takes half a minute: --thorough")
+    script = tmp_path / "spoiled.py"
+    script.write_text(_SPOILED)
+    paths = f"{ROOT / 'src'}{os.pathsep}{ROOT}"
+    wanted = {"TILELET_SANITIZE": "1", "PYTHONPATH": paths, **sanitize.environment(gcc)}
+    done = subprocess.run(
+        [sys.executable, str(script), mistake],
+        env={**os.environ, **wanted}, cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if message is None:
+        assert (done.returncode, done.stdout, done.stderr) == (0, "ran\n", "")
+    else:
+        assert message in done.stderr
+        assert "k_main_incore_0" in done.stderr
