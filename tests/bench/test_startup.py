@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tilelet.bench import startup
@@ -13,6 +15,15 @@ def test_a_second_start_finds_what_the_first_compiled(monkeypatch: pytest.Monkey
     found = startup.measure("bench/add", {"rows": 8, "columns": 8})
     assert 0 < found.warm < found.cold
     assert found.import_seconds > 0
+
+
+def test_bytecode_is_kept_with_the_compiled_programs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    startup._child("bench/add", {"rows": 8, "columns": 8}, str(tmp_path))
+    kept = {path.name.split(".")[0] for path in (tmp_path / "bytecode").rglob("*.pyc")}
+    assert {"programs", "pipeline"} <= kept  # modules of ours, needed at once and later
 
 
 def test_a_program_that_cannot_be_built_is_an_error() -> None:

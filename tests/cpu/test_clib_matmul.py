@@ -31,7 +31,9 @@ class Arguments(ctypes.Structure):
         ("a", ctypes.c_void_p), ("b", ctypes.c_void_p),
         ("lda", ctypes.c_int64), ("ldb", ctypes.c_int64),
         ("c", ctypes.c_void_p), ("ldc", ctypes.c_int64),
+        ("parts", ctypes.c_void_p), ("part_columns", ctypes.c_int64),
         ("start", ctypes.c_void_p), ("ld_start", ctypes.c_int64),
+        ("then", ctypes.c_void_p),
         ("m", ctypes.c_int64), ("n", ctypes.c_int64), ("k", ctypes.c_int64),
         ("a_type", ctypes.c_uint8), ("b_type", ctypes.c_uint8),
         ("a_trans", ctypes.c_uint8), ("b_trans", ctypes.c_uint8),
@@ -234,39 +236,56 @@ def test_pieces_that_lie_apart() -> None:
     assert same_bits(c, want)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
-    widths=st.lists(st.integers(1, 300), min_size=1, max_size=8),
+    width=st.sampled_from([16, 32, 48, 64, 160, 7, 33]),
+    count=st.integers(1, 11),
+    odd_one=st.integers(-1, 10),
     rows=st.sampled_from([1, 6, 16, 64, 65]),
-    starts=st.booleans(),
+    start=st.sampled_from(["zeros", "in place", "elsewhere"]),
     gaps=st.sets(st.integers(1, 7)),
+    pieces=st.integers(1, 3),
     dtype=st.sampled_from([BF16, FP32, INT8]),
+    reads_ahead=st.booleans(),
     seed=st.integers(0, 1000),
 )
 def test_products_side_by_side(
-    widths: list[int], rows: int, starts: bool, gaps: set[int], dtype: DType, seed: int
+    width: int,
+    count: int,
+    odd_one: int,
+    rows: int,
+    start: str,
+    gaps: set[int],
+    pieces: int,
+    dtype: DType,
+    reads_ahead: bool,
+    seed: int,
 ) -> None:
     """Each gets its own result, whether its columns follow those before it or lie apart."""
     library = build(SOURCE)
-    depth = 33
+    depth = 33 * pieces
+    widths = [width + (9 if i == odd_one else 0) for i in range(count)]
     places = np.cumsum([0, *(w + (5 if i + 1 in gaps else 0) for i, w in enumerate(widths))])
     a = stored(random_matrix((rows, depth), dtype, seed), dtype)
     whole = random_matrix((depth, int(places[-1])), dtype, seed + 1)
     result = np.int32 if dtype is INT8 else np.float32
     rng = np.random.default_rng(seed)
-    products = (Product * len(widths))()
+    products = (Product * count)()
     kept: list[Array] = []
     wanted: list[Array] = []
-    for i, (at, width) in enumerate(zip(places, widths)):
-        b = Stored(whole[:, at : at + width], False, dtype)
-        c = np.zeros((rows, width), result)
-        start = rng.integers(-9, 9, (rows, width)).astype(result) if starts else None
-        products[i] = Product(arguments(a, b, c, start), 1, 0, 0)
-        kept += [c, *([start] if start is not None else [])]
-        wanted += [matmul(a.value, b.value, start), *([start] if start is not None else [])]
-    wide, working = np.empty(512 * 64, np.float32), scratch(library)
-    library.tl_matmul_side_by_side(
-        products, ctypes.c_int64(len(widths)), address(wide), address(working)
-    )
+    for i, (at, n) in enumerate(zip(places, widths)):
+        b = Stored(whole[:, at : at + n], False, dtype)
+        first = rng.integers(-9, 9, (rows, n)).astype(result)
+        c = first.copy()
+        begin = {"zeros": None, "in place": c, "elsewhere": first}[start]
+        args = arguments(a, b, c, begin)
+        args.k = depth // pieces
+        steps = (dtype.itemsize * args.k, dtype.itemsize * args.k * args.ldb)
+        products[i] = Product(args, pieces, *steps)
+        kept += [c, first]
+        wanted += [matmul(a.value, b.value, None if begin is None else first), first.copy()]
+    working = scratch(library)
+    then = address(whole) if reads_ahead else None
+    library.tl_matmul_side_by_side(products, ctypes.c_int64(count), then, address(working))
     for got, want in zip(kept, wanted):
         assert same_bits(got, want)

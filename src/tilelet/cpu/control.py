@@ -15,7 +15,14 @@ import numpy as np
 from tilelet import dtypes
 from tilelet.cpu import scalars
 from tilelet.cpu.elements import element, poison_pattern, repeated, scalar_type, word_field
-from tilelet.cpu.emitter import Emitter, OpNumbers, emit_division, emit_scalar, loop_head
+from tilelet.cpu.emitter import (
+    Emitter,
+    OpNumbers,
+    emit_division,
+    emit_scalar,
+    first_use,
+    loop_head,
+)
 from tilelet.cpu.ops_host import scalar_operands, shaped_operands
 from tilelet.cpu.sites import Sites
 from tilelet.cpu.text import array_text, identifier
@@ -49,11 +56,14 @@ def emits(*names: str) -> Callable[[Emit], Emit]:
 
 @dataclass(frozen=True)
 class KernelEntry:
-    """What a call has to know of a kernel: its number, and which arguments are windows."""
+    """What a call has to know of a kernel: its number, which arguments are windows, and of which
+    of them it writes every element before it does anything else with them.
+    """
 
     number: int
     windows: tuple[int, ...]
     scalars: tuple[int, ...]
+    fills: frozenset[int]
 
 
 class ControlEmitter(Emitter):
@@ -391,10 +401,32 @@ def _create(e: ControlEmitter, op: Op, shape: str, rank: int, pattern: int) -> N
     assert isinstance(t, TensorType)
     name = e.new_window(op, "{0}")
     site = e.site(op, op.result.name)
-    e.check(
-        f"tl_create(c, {site}, &{name}, {shape}, {rank}, {t.dtype.itemsize}, UINT64_C({pattern}))"
-    )
+    memory = f"c, {site}, &{name}, {shape}, {rank}, {t.dtype.itemsize}"
+    if _is_filled_at_once(e, op):
+        e.check(f"tl_allocate({memory})")
+    else:
+        e.check(f"tl_create({memory}, UINT64_C({pattern}))")
     e.own(op.result, name)
+
+
+def _is_filled_at_once(e: ControlEmitter, op: Op) -> bool:
+    """Whether the tensor's first use is a task that certainly runs and writes all of it."""
+    made = op.result
+    use = first_use(e.home[made], made)
+    if use is None or use.name != "call":
+        return False
+    view = CallView(use)
+    callee = e.functions[view.callee]
+    if callee.kind is not FunctionKind.InCore or view.operands.count(made) != 1:
+        return False
+    at = view.operands.index(made)
+    return (
+        at in e.kernels[callee.name].fills
+        and callee.directions[at] is Direction.Out
+        and callee.params[at].type == made.type
+        and use.args["count"] is None
+        and use.args["predicate"] is None
+    )
 
 
 @emits("create_tensor")

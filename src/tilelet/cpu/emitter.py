@@ -29,6 +29,14 @@ class OpNumbers:
         return self._numbers[op]
 
 
+def first_use(block: Block, value: Value) -> Op | None:
+    """The first op of the block that uses a value, itself or in a block inside it."""
+    for op in block.ops:
+        if value in op.operands or any(value in o.operands for b in op.blocks for o in walk(b)):
+            return op
+    return None
+
+
 class Emitter:
     """Writes one function as C. `values` holds what each IR value is in C; scalars are texts."""
 

@@ -36,6 +36,7 @@ class Interval:
 
 
 Box = list[tuple[Interval, int]]  # offset and size on every axis
+Touch = tuple[Op, Value]
 
 
 def footprint_lines(kernel: Function, functions: Mapping[str, Function]) -> tuple[str, list[str]]:
@@ -70,32 +71,41 @@ def _fold(function: str, texts: list[str]) -> str:
 class _Finder:
     def __init__(self, kernel: Function, functions: Mapping[str, Function]) -> None:
         self._kernel = kernel
-        self._functions = functions
         self._aliases = Aliases(kernel.body, functions)
         self._loop_of = {
             ForView(op).index: ForView(op) for op in walk(kernel.body) if op.name == "for"
         }
         numbers = [p for p in kernel.params if not isinstance(p.type, TensorType)]
         self._position = {p: i for i, p in enumerate(numbers)}
+        self._touched = self._find_touched(functions)
+
+    def _find_touched(self, functions: Mapping[str, Function]) -> dict[Value, list[Touch]]:
+        """For each buffer, the ops that touch it, in order, and the name each knows it by."""
+        found: dict[Value, list[Touch]] = {}
+        for op in walk(self._kernel.body):
+            if op.name == "tensor.dim":
+                continue
+            names = [v for v, _ in accesses(op, functions)]
+            if op.spec.view:
+                names += [v for v in op.operands if isinstance(v.type, TensorType)]
+            for v in names:
+                for root in self._aliases.roots(v):
+                    found.setdefault(root, []).append((op, v))
+        return found
 
     def boxes(self, param: Value) -> list[Box]:
         """All windows that the kernel takes of `param`; none if they cannot be known."""
-        found: list[Box] = []
+        touched = self._touched.get(param, [])
         try:
-            for op in walk(self._kernel.body):
-                touched = [v for v, _ in accesses(op, self._functions)]
-                views = [v for v in op.operands if isinstance(v.type, TensorType) and op.spec.view]
-                for v in (*touched, *views):
-                    if param in self._aliases.roots(v) and op.name != "tensor.dim":
-                        if self._aliases.whole(v) is not param:
-                            raise _Unknown
-                        found.append(self._window(op, v))
+            return [self._window(op, v, param) for op, v in touched]
         except _Unknown:
             return []
-        return found
 
-    def _window(self, op: Op, v: Value) -> Box:
+    def _window(self, op: Op, v: Value, param: Value) -> Box:
+        """The part of `param` that `op` touches under the name `v`."""
         assert isinstance(v.type, TensorType)
+        if self._aliases.whole(v) is not param:
+            raise _Unknown
         if op.name == "slice" and isinstance(op.result.type, TileType):
             return self._box(op.args["offset"], op.args["shape"])
         if op.name == "load":

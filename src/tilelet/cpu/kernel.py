@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from tilelet.cpu import scalars
 from tilelet.cpu.elements import element, word_field
-from tilelet.cpu.emitter import Emitter, OpNumbers
+from tilelet.cpu.emitter import Emitter, OpNumbers, first_use
 from tilelet.cpu.scratch import pack
 from tilelet.cpu.sites import Sites
 from tilelet.cpu.text import Dim, Place, array_text, identifier, product, total
@@ -152,6 +152,7 @@ class KernelCode:
     windows: tuple[int, ...]  # positions of its tensor parameters
     scalars: tuple[int, ...]  # positions of its scalar parameters
     company: Company
+    fills: frozenset[int]  # positions of tensors whose first use here writes every element
     turns: int = 1  # calls that make a task
 
 
@@ -189,6 +190,7 @@ class KernelEmitter(Emitter):
         self.company: Company | None = None  # what the kernel's first products allow
         self._innermost: Place | None = None  # before the loop over elements being written
         self.window_numbers: dict[str, int] = {}  # of the parameters, by C name
+        self._fills: set[int] = set()
         self._clock = 0
         windows, numbers = self._parameters()
         name = f"k_{identifier(self.function.name)}"
@@ -208,7 +210,8 @@ class KernelEmitter(Emitter):
             head.append(f"    (void){s.name};")
         head += [f"    {line}" for line in self.declarations]
         lines = [*head, *self.out.lines, "}", ""]
-        return KernelCode(name, lines, nbytes, windows, numbers, self.company or Company())
+        company = self.company or Company()
+        return KernelCode(name, lines, nbytes, windows, numbers, company, frozenset(self._fills))
 
     def _parameters(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         windows: list[int] = []
@@ -235,6 +238,11 @@ class KernelEmitter(Emitter):
                 self.values[p] = name
                 numbers.append(at)
         return tuple(windows), tuple(numbers)
+
+    def note_whole_store(self, op: Op, tensor: Value) -> None:
+        """The op writes every element of a tensor; of a parameter, perhaps as its first use."""
+        if tensor in self.function.params and first_use(self.function.body, tensor) is op:
+            self._fills.add(self.function.params.index(tensor))
 
     # --- tiles and tensors -----------------------------------------------------------------------
 

@@ -13,8 +13,9 @@ from tilelet.cpu.tiles import Axis, Node, Slot, Tile, count, dense_strides, merg
 from tilelet.dtypes import FP32, INT8, INT32, UINT8, DType
 from tilelet.ir.core import Arg, Op
 
-MOST_TOGETHER = 8  # tasks; as in rt.c
-WIDE_COLUMNS, WIDE_ROWS = 512, 64  # of products run together; as in matmul.h
+MOST_TOGETHER = 8  # tasks; as TL_SIDE_BY_SIDE in matmul.h
+WIDE_COLUMNS = 512  # that products run together are to have: GROUP in matmul.c
+FEW_ROWS = 64  # with more of them, reading B takes a small part of the time
 
 
 @dataclass(frozen=True)
@@ -165,7 +166,7 @@ def _company(k: KernelEmitter, a: Operand, b: Operand) -> Company:
     assert isinstance(rows, int)
     assert isinstance(columns, int)
     most = min(MOST_TOGETHER, WIDE_COLUMNS // columns)
-    if rows > WIDE_ROWS or most < 2:
+    if rows > FEW_ROWS or most < 2:
         return Company()
     step = columns * b.tile.dtype.itemsize
     return Company(most, windows[0] or 0, windows[1] or 0, step)

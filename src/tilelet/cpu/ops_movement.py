@@ -275,6 +275,8 @@ def store(k: KernelEmitter, op: Op, target: str, source: str, offset: str) -> No
         else:
             k.out.add(f"const int is_far = is_direct && tl_is_far({ref.pointer});")
             k.evaluate_past_caches(tile, to, written, "is_far")
+            if ref.is_full and tile.is_full and tile.shape == into.type.shape:
+                k.note_whole_store(op, into)  # it fits, so its offset is 0
         k.out.add(
             f"if (!is_direct) tl_copy_out({there}, {to}, {array_text(tile.shape)}, "
             f"{array_text(tile.valid)}, {array_text(strides)}, {rank}, {dtype.itemsize});"

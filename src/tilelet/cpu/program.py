@@ -102,7 +102,8 @@ def _control_unit(
     calls: OpNumbers,
 ) -> str:
     entries = {
-        fn.name: KernelEntry(i, code.windows, code.scalars) for i, (fn, code) in enumerate(codes)
+        fn.name: KernelEntry(i, code.windows, code.scalars, _fills(code))
+        for i, (fn, code) in enumerate(codes)
     }
     lines: list[str] = []
     for _, code in codes:
@@ -118,6 +119,11 @@ def _control_unit(
         lines += text
     lines += _tables(program, codes, feet)
     return "\n".join(lines) + "\n"
+
+
+def _fills(code: KernelCode) -> frozenset[int]:
+    """What a task fills; one turn of several may fill what it sees, but that is not all."""
+    return code.fills if code.turns == 1 else frozenset()
 
 
 def _tables(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Iterator, Sequence
@@ -61,12 +62,20 @@ class Text:
 
 def place_text(loc: Loc) -> str:
     """`file.py:12`: the file's name alone, so that equal programs give equal C anywhere."""
-    return f"{PurePath(loc.file).name}:{loc.line}".replace("\\", "/")
+    return f"{_file_name(loc.file)}:{loc.line}"
+
+
+@functools.lru_cache
+def _file_name(path: str) -> str:
+    return PurePath(path).name.replace("\\", "/")
+
+
+_NOT_IN_WORDS = re.compile(r"\W", flags=re.ASCII)
 
 
 def identifier(hint: str) -> str:
     """`hint` with only what a C identifier may hold."""
-    name = re.sub(r"\W", "_", hint, flags=re.ASCII)
+    name = _NOT_IN_WORDS.sub("_", hint)
     return name[:40] or "value"
 
 

@@ -140,5 +140,5 @@ def cpu_id() -> str:
     """What this CPU is and can do, as a short text that differs between kinds of CPU."""
     wanted = ("model name", "flags", "Features", "CPU implementer", "CPU part")
     lines = sorted({line for line in _cpuinfo() if line.startswith(wanted)})
-    facts = [platform.machine(), platform.processor(), sys.platform, *lines]
+    facts = [platform.machine(), sys.platform, *lines]
     return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:16]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
-import inspect
+import functools
 import types
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
@@ -40,6 +40,7 @@ from tilelet.frontend.context import Context, Style
 from tilelet.frontend.emitting import default_args, emit_op, to_arg
 from tilelet.frontend.functions import KernelFunction
 from tilelet.frontend.nameflow import NameFlow
+from tilelet.frontend.source import nodes_in, spelling, statements_in
 from tilelet.ir.core import Arg, Const, FunctionKind, Value, scalar_dtype
 from tilelet.ir.types import SymDim, TensorType
 from tilelet.language.docs import signature_text
@@ -95,54 +96,72 @@ def as_kernel_function(x: object) -> KernelFunction | None:
 # --- ops -----------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class _Parameters:
+    """The signature of an op, as a call needs it. `variadic` is the position of `*name`."""
+
+    positional: tuple[str, ...]
+    variadic: int | None
+    named: tuple[str, ...]
+    required: tuple[str, ...]
+    arity: int | str
+
+
+@functools.cache
+def _parameters(spec: OpSpec) -> _Parameters:
+    params = list(spec.signature.parameters.values())
+    positional = [p for p in params if p.kind is not p.KEYWORD_ONLY]
+    variadic = [i for i, p in enumerate(positional) if p.kind is p.VAR_POSITIONAL]
+    named = [p for p in params if p.kind is not p.VAR_POSITIONAL]
+    needed = sum(1 for p in params if p.default is p.empty)
+    return _Parameters(
+        positional=tuple(p.name for p in positional),
+        variadic=variadic[0] if variadic else None,
+        named=tuple(p.name for p in named),
+        required=tuple(p.name for p in named if p.default is p.empty),
+        arity=needed if needed == len(params) else f"{needed} to {len(params)} arguments",
+    )
+
+
 def bind(ctx: Context, spec: OpSpec, node: ast.Call) -> tuple[dict[str, Arg], dict[str, Loc]]:
     """Arguments of an op call by parameter name, with their places."""
-    params = list(spec.signature.parameters.values())
+    params = _parameters(spec)
     public = _public_name(node)
-
-    def value_of(n: ast.expr) -> Arg:
-        return expressions.evaluate_arg(ctx, n)
-
     given: dict[str, Arg] = {}
     locs: dict[str, Loc] = {}
-    positional = [p for p in params if p.kind is not p.KEYWORD_ONLY]
-    variadic = next((p for p in params if p.kind is p.VAR_POSITIONAL), None)
-    if len(node.args) > len(positional) and variadic is None:
+    if len(node.args) > len(params.positional) and params.variadic is None:
         text = signature_text(public, spec.signature)
-        raise WrongArity(ctx.loc(node), public, len(node.args), _arity(params), text)
+        raise WrongArity(ctx.loc(node), public, len(node.args), params.arity, text)
     for i, argument in enumerate(node.args):
         if isinstance(argument, ast.Starred):
             raise UnsupportedExpression(ctx.loc(argument), "`*` unpacking", "list the arguments")
-        if variadic is not None and i >= positional.index(variadic):
-            rest = given.setdefault(variadic.name, ())
+        value = expressions.evaluate_arg(ctx, argument)
+        if params.variadic is not None and i >= params.variadic:
+            name = params.positional[params.variadic]
+            rest = given.setdefault(name, ())
             assert isinstance(rest, tuple)
-            given[variadic.name] = (*rest, value_of(argument))
+            given[name] = (*rest, value)
             continue
-        given[positional[i].name] = value_of(argument)
-        locs[positional[i].name] = ctx.loc(argument)
-    names = [p.name for p in params if p is not variadic]
+        given[params.positional[i]] = value
+        locs[params.positional[i]] = ctx.loc(argument)
     for keyword in node.keywords:
-        at = ctx.loc(keyword)
-        if keyword.arg is None or keyword.arg not in names:
-            raise UnknownKeyword(at, public, keyword.arg or "**", names)
+        if keyword.arg is None or keyword.arg not in params.named:
+            unknown = keyword.arg or "**"
+            raise UnknownKeyword(ctx.loc(keyword), public, unknown, list(params.named))
         if keyword.arg in given:
-            raise DuplicateArgument(at, public, keyword.arg)
-        given[keyword.arg] = value_of(keyword.value)
+            raise DuplicateArgument(ctx.loc(keyword), public, keyword.arg)
+        given[keyword.arg] = expressions.evaluate_arg(ctx, keyword.value)
         locs[keyword.arg] = ctx.loc(keyword.value)
-    for p in params:
-        if p.name not in given and p.default is p.empty and p is not variadic:
+    for name in params.required:
+        if name not in given:
             text = signature_text(public, spec.signature)
-            raise MissingArgument(ctx.loc(node), public, p.name, text)
+            raise MissingArgument(ctx.loc(node), public, name, text)
     return default_args(spec, **given), locs
 
 
-def _arity(params: list[inspect.Parameter]) -> int | str:
-    required = sum(1 for p in params if p.default is p.empty)
-    return required if required == len(params) else f"{required} to {len(params)} arguments"
-
-
 def _public_name(node: ast.Call) -> str:
-    return ast.unparse(node.func).partition(".")[2] or ast.unparse(node.func)
+    name = spelling(node.func)
+    return name.partition(".")[2] or name
 
 
 def call_op(ctx: Context, spec: OpSpec, node: ast.Call) -> Binding:
@@ -215,7 +234,7 @@ def _call_python(ctx: Context, callee: object, node: ast.Call) -> Binding:
     loc = ctx.loc(node)
     if callee is range:
         raise PythonRange(loc)
-    name = ast.unparse(node.func)
+    name = spelling(node.func)
     if not callable(callee):
         raise NotCallable(loc, name, type(callee).__name__)
     args: list[Binding] = [expressions.evaluate(ctx, a) for a in node.args]
@@ -233,7 +252,7 @@ def _call_python(ctx: Context, callee: object, node: ast.Call) -> Binding:
 
 def mentions_ops(ctx: Context, node: ast.AST) -> bool:
     """Whether the text calls something that exists only in kernels."""
-    for n in ast.walk(node):
+    for n in nodes_in(node):
         if isinstance(n, ast.Call):
             callee = static_callee(ctx, n)
             if spec_of(callee) or marker_calls.handler(callee) or as_kernel_function(callee):
@@ -268,11 +287,10 @@ def computes(function: KernelFunction) -> bool:
     """Whether a helper computes on tiles outside any scope of its own: its caller needs one."""
     if function.kind is not FunctionKind.Inline:
         return False
-    captured = function.captured()
-    nodes = [n for s in function.body for n in ast.walk(s)]
-    if any(isinstance(n, ast.With) for n in nodes):
+    if any(isinstance(s, ast.With) for s in statements_in(function.body)):
         return False
-    for n in nodes:
+    captured = function.captured()
+    for n in (n for s in function.body for n in nodes_in(s)):
         if isinstance(n, ast.Call):
             callee = _named_object(n.func, captured, ())
             spec, inner = spec_of(callee), as_kernel_function(callee)
@@ -350,7 +368,7 @@ def _caution_directions(ctx: Context, function: KernelFunction) -> None:
     for p in function.parameters:
         if isinstance(p.annotation, ast.Subscript):
             head = p.annotation.value
-            name = head.attr if isinstance(head, ast.Attribute) else ast.unparse(head)
+            name = head.attr if isinstance(head, ast.Attribute) else spelling(head)
             if function.kind is FunctionKind.Inline and name in ("Out", "InOut"):
                 at = function.source.loc(p.annotation)
                 ctx.sink.add(DirectionIgnored(at, p.arg))
@@ -361,4 +379,4 @@ def arguments(ctx: Context, nodes: list[ast.expr]) -> list[Binding]:
 
 
 def arg_of(ctx: Context, x: Binding, node: ast.expr) -> Arg:
-    return to_arg(ctx, x, ctx.loc(node), ast.unparse(node) if isinstance(node, ast.Name) else "")
+    return to_arg(ctx, x, ctx.loc(node), node.id if isinstance(node, ast.Name) else "")

@@ -101,21 +101,22 @@ class Context:
             for name, value in saved.items():
                 setattr(self, name, value)
 
-    def lookup(self, name: str, loc: Loc) -> Binding:
-        """What `name` stands for at `loc`; an error if nothing, or if it must not be read."""
+    def lookup(self, node: ast.Name) -> Binding:
+        """What a name stands for; an error if nothing, or if it must not be read."""
+        name = node.id
         if name in self.env:
             found = self.env[name]
             if isinstance(found, Poison):
-                found.raise_at(loc)
+                found.raise_at(self.loc(node))
             if isinstance(found, Value) and found in self.consumed:
                 where, new = self.consumed[found]
-                raise UsedAfterAssemble(loc, name, where, new.name)
+                raise UsedAfterAssemble(self.loc(node), name, where, new.name)
             return found
         if name in self.captured:
             return self.captured[name]
         if hasattr(builtins, name):
             return getattr(builtins, name)
-        raise UndefinedName(loc, name, close_names(name, [*self.env, *self.captured]))
+        raise UndefinedName(self.loc(node), name, close_names(name, [*self.env, *self.captured]))
 
     def emit(
         self,

@@ -22,14 +22,14 @@ import itertools
 
 from tilelet.diag.catalogue.python import MisplacedJump
 from tilelet.diag.core import Loc
-from tilelet.frontend.source import SourceFile
+from tilelet.frontend.source import SourceFile, statements_in
 
 _serial = itertools.count()
 
 
 def desugar_jumps(stmts: list[ast.stmt], source: SourceFile) -> list[ast.stmt]:
     """The same statements without `break` and `continue`; unchanged if there are none."""
-    if not any(isinstance(n, (ast.Break, ast.Continue)) for s in stmts for n in ast.walk(s)):
+    if not any(isinstance(s, (ast.Break, ast.Continue)) for s in statements_in(stmts)):
         return stmts
     return _Jumps(source).block(stmts, None)
 

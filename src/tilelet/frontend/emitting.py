@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import enum
+import functools
 import operator
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 import numpy as np
 
@@ -24,11 +25,16 @@ from tilelet.ops.registry import REGISTRY, Call, Engine, OpSpec, Plane
 from tilelet.ops.scalar import as_number
 
 
+def is_arg(x: Binding) -> TypeGuard[Arg]:
+    """Whether a binding is an op argument as it is (a tuple may be one, too)."""
+    return x is None or isinstance(x, (Value, Const, bool, int, float, str, DType, enum.Enum))
+
+
 def to_arg(ctx: Context, x: Binding, loc: Loc, name: str = "") -> Arg:
     """A binding as an op argument; an error if it is a Python object ops do not take."""
     if isinstance(x, Poison):
         x.raise_at(loc)
-    if x is None or isinstance(x, (Value, Const, bool, int, float, str, DType, enum.Enum)):
+    if is_arg(x):
         return x
     items = items_of(x)
     if items is not None:
@@ -150,10 +156,12 @@ def load(ctx: Context, tensor: Value, loc: Loc) -> Value:
 
 def default_args(spec: OpSpec, **given: Arg) -> dict[str, Arg]:
     """Arguments of `spec` in signature order, defaults filled in."""
-    return {
-        p.name: given.get(p.name, p.default)  # type: ignore[misc]
-        for p in spec.signature.parameters.values()
-    }
+    return {name: given.get(name, default) for name, default in _defaults(spec)}
+
+
+@functools.cache
+def _defaults(spec: OpSpec) -> tuple[tuple[str, Any], ...]:
+    return tuple((p.name, p.default) for p in spec.signature.parameters.values())
 
 
 def _note_effects(

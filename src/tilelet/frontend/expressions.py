@@ -22,7 +22,16 @@ from tilelet.frontend.bindings import (
     is_shaped,
 )
 from tilelet.frontend.context import Context, close_names
-from tilelet.frontend.emitting import default_args, emit_op, emit_scalar, fold, to_arg, truncated
+from tilelet.frontend.emitting import (
+    default_args,
+    emit_op,
+    emit_scalar,
+    fold,
+    is_arg,
+    to_arg,
+    truncated,
+)
+from tilelet.frontend.source import spelling
 from tilelet.ir.core import Arg, Const, Value
 from tilelet.ir.types import SymDim, TensorType, TileType
 from tilelet.language import unsupported
@@ -52,7 +61,7 @@ def evaluate(ctx: Context, node: ast.expr) -> Binding:
         case ast.Constant():
             return node.value
         case ast.Name():
-            return ctx.lookup(node.id, ctx.loc(node))
+            return ctx.lookup(node)
         case ast.Attribute():
             return attribute(ctx, node)
         case ast.Call():
@@ -77,11 +86,12 @@ def evaluate(ctx: Context, node: ast.expr) -> Binding:
 
 def evaluate_arg(ctx: Context, node: ast.expr) -> Arg:
     """An expression as an op argument."""
-    return to_arg(ctx, evaluate(ctx, node), ctx.loc(node), _spelling(node))
+    found = evaluate(ctx, node)
+    return found if is_arg(found) else to_arg(ctx, found, ctx.loc(node), _spelling(node))
 
 
 def _spelling(node: ast.expr) -> str:
-    return ast.unparse(node) if isinstance(node, (ast.Name, ast.Attribute)) else ""
+    return spelling(node) if isinstance(node, (ast.Name, ast.Attribute)) else ""
 
 
 def attribute(ctx: Context, node: ast.Attribute) -> Binding:
@@ -112,7 +122,7 @@ def _owner(x: Binding) -> str:
 
 def _dotted(node: ast.Attribute) -> str:
     """`pl.tile.foo` as "tile.foo": the spelling without the module's alias."""
-    return ast.unparse(node).partition(".")[2]
+    return spelling(node).partition(".")[2]
 
 
 def _value_attribute(ctx: Context, value: Value, name: str, loc: Loc) -> Binding:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable
 
+from tilelet.frontend.source import nodes_in
+
 Names = frozenset[str]
 NONE: Names = frozenset()
 
@@ -86,7 +88,7 @@ class NameFlow:
             return NONE
         found = self._reads.get(node)
         if found is None:
-            found = frozenset(n.id for n in ast.walk(node) if isinstance(n, ast.Name))
+            found = frozenset([n.id for n in nodes_in(node) if isinstance(n, ast.Name)])
             self._reads[node] = found
         return found
 

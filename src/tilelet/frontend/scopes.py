@@ -31,6 +31,7 @@ from tilelet.frontend.bindings import (
 from tilelet.frontend.context import Context
 from tilelet.frontend.emitting import emit_scope
 from tilelet.frontend.nameflow import Names
+from tilelet.frontend.source import nodes_in, statements_in
 from tilelet.ir.core import Arg, Op, Value, scalar_dtype
 from tilelet.ir.types import INDEX, ScalarType, TileType
 from tilelet.language import enums, markers
@@ -335,7 +336,7 @@ def chunk_keyword(s: ast.stmt) -> ast.keyword | None:
 
 
 def has_chunk_loop(stmts: list[ast.stmt]) -> bool:
-    return any(chunk_keyword(n) for s in stmts for n in ast.walk(s) if isinstance(n, ast.stmt))
+    return any(chunk_keyword(s) for s in statements_in(stmts))
 
 
 def lower_control_block(ctx: Context, stmts: list[ast.stmt], live_out: Names) -> None:
@@ -373,15 +374,15 @@ def _belongs_in_scope(ctx: Context, s: ast.stmt, made: set[str]) -> bool:
     if not (ctx.style.implied or ctx.in_chunked):
         return False
     if isinstance(s, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr)):
-        return any(_computes(ctx, n, made) for n in ast.walk(s))
+        return any(_computes(ctx, n, made) for n in nodes_in(s))
     if not ctx.in_chunked or not isinstance(s, (ast.For, ast.While, ast.If)):
         return False
     # In an auto scope, a loop or branch without chunk loops goes into a scope whole.
-    inner = [n for n in ast.walk(s) if isinstance(n, ast.With)]
-    if inner or has_chunk_loop([s]):
+    has_scope = any(isinstance(inner, ast.With) for inner in statements_in([s]))
+    if has_scope or has_chunk_loop([s]):
         return False
     made = made | ctx.flow.stores([s])
-    return any(_computes(ctx, n, made) for n in ast.walk(s))
+    return any(_computes(ctx, n, made) for n in nodes_in(s))
 
 
 def _computes(ctx: Context, node: ast.AST, made: set[str] | Names) -> bool:

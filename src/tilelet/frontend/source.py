@@ -1,53 +1,160 @@
 """Finding the AST of a decorated function or class, with exact places in its file.
 
-The whole file is parsed (once) and the node looked up by its first line, so spans are the file's
-own: nothing is dedented or re-indented.
+Only the lines of the definition are parsed, with empty lines before them, so spans are the file's
+own: nothing is dedented or re-indented. Where it is not certain which lines these are, the whole
+file is parsed and the definition looked up by its first line.
 """
 
 from __future__ import annotations
 
 import ast
+import contextlib
 import linecache
 import types
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any, cast
 
 from tilelet.diag.catalogue.python import SourceUnavailable
 from tilelet.diag.core import Loc
 
+Definition = ast.FunctionDef | ast.ClassDef
+
+
+def statements_in(stmts: Iterable[ast.AST]) -> Iterator[ast.stmt]:
+    """All statements of a list and inside them, however deep, outer before inner."""
+    for s in stmts:
+        if isinstance(s, ast.stmt):
+            yield s
+        for name in ("body", "orelse", "handlers", "finalbody", "cases"):
+            inner = getattr(s, name, None)
+            if inner:
+                yield from statements_in(inner)
+
+
+def nodes_in(node: ast.AST) -> Iterator[ast.AST]:
+    """`node` and all nodes inside it, as `ast.walk` but in no certain order, without operators."""
+    stack = [node]
+    while stack:
+        n = stack.pop()
+        yield n
+        if isinstance(n, (ast.Name, ast.Constant)):
+            continue  # nothing inside: half of all nodes
+        for name in n._fields:
+            child = getattr(n, name, None)
+            if isinstance(child, list):
+                items = cast("list[object]", child)
+                stack.extend([c for c in items if isinstance(c, ast.AST)])
+            elif isinstance(child, ast.AST) and child._fields:
+                stack.append(child)
+
+
+def spelling(node: ast.expr) -> str:
+    """An expression as text. Names, with dots or without, are what is asked for most."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute) and isinstance(node.value, (ast.Name, ast.Attribute)):
+        return f"{spelling(node.value)}.{node.attr}"
+    return ast.unparse(node)
+
 
 @dataclass
 class SourceFile:
-    """One parsed Python file (or text given to `pl.parse`)."""
+    """One Python file (or text given to `pl.parse`)."""
 
     path: str
     text: str
-    tree: ast.Module
+    _by_line: dict[int, Definition] = field(default_factory=dict[int, Definition])
 
     @cached_property
-    def definitions(self) -> list[ast.FunctionDef | ast.ClassDef]:
-        """All functions and classes of the file, however deep."""
-        kinds = (ast.FunctionDef, ast.ClassDef)
-        return [node for node in ast.walk(self.tree) if isinstance(node, kinds)]
+    def tree(self) -> ast.Module:
+        """The whole text; `SyntaxError` if it is not Python."""
+        return ast.parse(self.text, filename=self.path)
+
+    @cached_property
+    def definitions(self) -> list[Definition]:
+        """All functions and classes, however deep; none if the text is not Python."""
+        try:
+            return _definitions(self.tree.body)
+        except SyntaxError:
+            return []
+
+    def definitions_at(self, line: int) -> Iterator[Definition]:
+        """The one that begins at `line` (a decorator's, if it has one); then those of the file."""
+        if line not in self._by_line:
+            self._parse_block(line)
+        if line in self._by_line:
+            yield self._by_line[line]
+        yield from self.definitions
+
+    def _parse_block(self, line: int) -> None:
+        """Enter the definition that begins at `line`, and those inside it, if it can be cut out."""
+        with contextlib.suppress(SyntaxError):
+            parsed = ast.parse(_indented_block(self._lines, line), filename=self.path)
+            for found in _definitions(parsed.body):
+                self._by_line.setdefault(_first_line(found), found)
+
+    @cached_property
+    def _lines(self) -> list[str]:
+        """As Python counts them; none if some could end or be indented by other characters."""
+        return [] if "\r" in self.text or "\f" in self.text else self.text.split("\n")
 
     def loc(self, node: ast.AST, caller: Loc | None = None) -> Loc:
         """The span of `node`, as `ast` has it."""
-        line: int = getattr(node, "lineno", 0)
-        return Loc(
-            self.path,
-            line,
-            getattr(node, "col_offset", 0),
-            getattr(node, "end_lineno", None) or line,
-            getattr(node, "end_col_offset", None) or 0,
-            caller,
-        )
+        at: Any = node
+        try:
+            end_line, end_col = at.end_lineno or at.lineno, at.end_col_offset or 0
+            return Loc(self.path, at.lineno, at.col_offset, end_line, end_col, caller)
+        except AttributeError:  # some kinds of node have no place
+            return Loc(self.path, 0, caller=caller)
+
+
+def _definitions(stmts: Iterable[ast.stmt]) -> list[Definition]:
+    return [s for s in statements_in(stmts) if isinstance(s, (ast.FunctionDef, ast.ClassDef))]
+
+
+def _first_line(node: Definition) -> int:
+    return min([node.lineno, *(d.lineno for d in node.decorator_list)])
+
+
+_INDENTATION = " \t"
+
+
+def _indented_block(lines: list[str], first: int) -> str:
+    """The definition that begins at line `first`, with lines before it that only count.
+
+    It ends before the next line that begins a statement and is not indented more. If that line
+    only looks so, inside a string, brackets or a continued line, then these are open at the end,
+    which Python does not accept: text that can be parsed is complete.
+    """
+    if not 0 < first <= len(lines):
+        return ""
+    indent = _indent(lines[first - 1])
+    is_header = True
+    for end in range(first - 1, len(lines)):
+        line = lines[end].lstrip(_INDENTATION)
+        if not line or line[0] in "#)]}" or _indent(lines[end]) > indent:
+            continue
+        if not is_header:
+            break
+        is_header = line[0] == "@"
+    else:
+        end = len(lines)
+    before = ["if True:"] if indent else []
+    empty = [""] * (first - 1 - len(before))
+    return "\n".join([*empty, *before, *lines[first - 1 : end]])
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip(_INDENTATION))
 
 
 _files: dict[str, SourceFile] = {}
 
 
 def load_file(path: str) -> SourceFile | None:
-    """The parsed file behind a code object's file name; None if its text cannot be had."""
+    """The file behind a code object's file name; None if its text cannot be had."""
     linecache.checkcache(path)
     text = "".join(linecache.getlines(path))
     if not text:
@@ -55,18 +162,16 @@ def load_file(path: str) -> SourceFile | None:
     known = _files.get(path)
     if known is not None and known.text == text:
         return known
-    try:
-        parsed = SourceFile(path, text, ast.parse(text, filename=path))
-    except SyntaxError:
-        return None
-    _files[path] = parsed
-    return parsed
+    _files[path] = SourceFile(path, text)
+    return _files[path]
 
 
 def from_text(text: str, name: str) -> SourceFile:
-    """Source given as a string; registered so that messages can quote it."""
+    """Source given as a string, which must be Python; registered so that messages can quote it."""
     linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
-    return SourceFile(name, text, ast.parse(text, filename=name))
+    source = SourceFile(name, text)
+    _ = source.tree
+    return source
 
 
 def find_function(function: types.FunctionType) -> tuple[SourceFile, ast.FunctionDef]:
@@ -74,11 +179,11 @@ def find_function(function: types.FunctionType) -> tuple[SourceFile, ast.Functio
     code = function.__code__
     source = load_file(code.co_filename)
     if source is not None:
-        for node in source.definitions:
-            if isinstance(node, ast.FunctionDef) and node.name == function.__name__:
-                first = node.decorator_list[0].lineno if node.decorator_list else node.lineno
-                if code.co_firstlineno in (first, node.lineno):
-                    return source, node
+        line, name = code.co_firstlineno, function.__name__
+        for node in source.definitions_at(line):
+            begins_here = line in (_first_line(node), node.lineno)
+            if isinstance(node, ast.FunctionDef) and node.name == name and begins_here:
+                return source, node
     raise SourceUnavailable(function.__qualname__, code.co_filename)
 
 
@@ -86,13 +191,8 @@ def find_class(cls: type, frame_file: str, frame_line: int) -> tuple[SourceFile,
     """The AST of a class being decorated in the frame at `frame_line` of `frame_file`."""
     source = load_file(frame_file)
     if source is not None:
-        candidates = [
-            node
-            for node in source.definitions
-            if isinstance(node, ast.ClassDef) and node.name == cls.__name__
-        ]
-        for node in candidates:
-            first = min([d.lineno for d in node.decorator_list] + [node.lineno])
-            if first <= frame_line <= (node.end_lineno or node.lineno):
+        for node in source.definitions_at(frame_line):
+            is_here = _first_line(node) <= frame_line <= (node.end_lineno or node.lineno)
+            if isinstance(node, ast.ClassDef) and node.name == cls.__name__ and is_here:
                 return source, node
     raise SourceUnavailable(cls.__qualname__, frame_file)

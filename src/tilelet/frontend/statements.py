@@ -59,7 +59,7 @@ def lower_body(ctx: Context, body: list[ast.stmt]) -> None:
     live: Names = NONE
     if isinstance(last, ast.Return):
         stmts = stmts[:-1]
-        live = frozenset(n.id for n in ast.walk(last) if isinstance(n, ast.Name))
+        live = ctx.flow.reads(last.value)
     lower_block(ctx, stmts, live)
     if isinstance(last, ast.Return):
         recovering(ctx, [last], lambda: _return(ctx, last))
@@ -204,7 +204,7 @@ def _augmented(ctx: Context, s: ast.AugAssign) -> None:
     if not isinstance(s.target, ast.Name):
         raise BadAssignTarget(ctx.loc(s.target), "a window with an operator; read, compute, write")
     operation = expressions.BINARY.get(type(s.op))
-    old = ctx.lookup(s.target.id, ctx.loc(s.target))
+    old = ctx.lookup(s.target)
     new = expressions.binary(ctx, operation, old, expressions.evaluate(ctx, s.value), s)
     assign(ctx, s.target, new, s, fresh=True)
 

@@ -90,6 +90,17 @@ class Aliases:
             into.extend(s for s in sources if is_tensor(s))
 
     def _collect(self, op: Op) -> None:
+        if op.spec.structural:
+            self._collect_structural(op)
+        elif op.spec.writes:
+            for result, param in zip(op.results, op.spec.writes):
+                self._link(result, op.args[param])
+        elif op.spec.view and op.results and is_tensor(op.results[0]):
+            source = op.args[op.spec.view]
+            if is_tensor(source):
+                self._view_of[op.results[0]] = source
+
+    def _collect_structural(self, op: Op) -> None:
         if op.name in ("for", "while"):
             self._collect_loop(op)
         elif op.name in ("if", "scope"):
@@ -99,13 +110,6 @@ class Aliases:
             self._collect_call(CallView(op))
         elif op.name == "undef":
             self._undefined.update(op.results)
-        elif op.spec.writes:
-            for result, param in zip(op.results, op.spec.writes):
-                self._link(result, op.args[param])
-        elif op.spec.view and op.results and is_tensor(op.results[0]):
-            source = op.args[op.spec.view]
-            if is_tensor(source):
-                self._view_of[op.results[0]] = source
 
     def _collect_loop(self, op: Op) -> None:
         """A carried value is the initial one, or what the iteration before handed on."""
@@ -153,7 +157,9 @@ def accesses(op: Op, functions: Mapping[str, Function]) -> Iterator[Access]:
     spec = op.spec
     if op.name == "call":
         yield from _call_accesses(CallView(op), functions)
-    elif not spec.structural and op.name not in SHAPE_ONLY:
+    elif spec.structural or op.name in SHAPE_ONLY:
+        return
+    elif any(map(is_tensor, op.operands)):  # most ops of a kernel have only tiles
         views = bool(spec.view) and bool(op.results) and is_tensor(op.results[0])
         for param, arg in op.args.items():
             if param in spec.writes:

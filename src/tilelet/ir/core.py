@@ -9,7 +9,7 @@ passes make new ones (`ir/rebuild.py`).
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Union
 
@@ -58,6 +58,7 @@ class Op:
     results: tuple[Value, ...] = ()
     blocks: tuple[Block, ...] = ()
     loc: Loc = UNKNOWN
+    _operands: tuple[Value, ...] | None = field(default=None, init=False, repr=False)
 
     @property
     def name(self) -> str:
@@ -66,7 +67,11 @@ class Op:
     @property
     def operands(self) -> tuple[Value, ...]:
         """Every Value among the arguments, in parameter order (with repeats)."""
-        return tuple(values_in(self.args.values()))
+        found = self._operands
+        if found is None:  # every pass asks, and the answer never changes
+            found = tuple(values_in(self.args.values()))
+            object.__setattr__(self, "_operands", found)
+        return found
 
     @property
     def result(self) -> Value:
@@ -169,13 +174,15 @@ def returned_params(function: Function) -> tuple[int | None, ...]:
     return function.attrs["returns"]
 
 
-def values_in(args: Any) -> Iterator[Value]:
+def values_in(args: Iterable[Arg]) -> list[Value]:
     """The Values in a (nested) collection of arguments."""
+    found: list[Value] = []
     for a in args:
         if isinstance(a, Value):
-            yield a
+            found.append(a)
         elif isinstance(a, tuple):
-            yield from values_in(a)
+            found.extend(values_in(a))
+    return found
 
 
 def walk(block: Block) -> Iterator[Op]:

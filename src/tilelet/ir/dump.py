@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from tilelet.ir.core import Program
-from tilelet.ir.printer import print_program
 
 
 class PassDumper:
@@ -32,5 +31,5 @@ class PassDumper:
     def _write(self, name: str, program: Program) -> Path:
         self.directory.mkdir(parents=True, exist_ok=True)
         path = self.directory / name
-        path.write_text(print_program(program), encoding="utf-8")
+        path.write_text(program.as_python(), encoding="utf-8")
         return path

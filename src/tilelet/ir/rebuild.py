@@ -39,17 +39,15 @@ def substitute_all(args: Iterable[Arg], mapping: Mapping[Value, Arg]) -> tuple[A
 
 def with_operands(op: Op, mapping: Mapping[Value, Arg]) -> Op:
     """`op` with its own arguments mapped (not those of the ops in its blocks)."""
-    args: dict[str, Arg] = {}
-    changed = False
-    for name, arg in op.args.items():
-        new = args[name] = substitute(arg, mapping)
-        changed = changed or new is not arg
-    return replace(op, args=args) if changed else op
+    if mapping.keys().isdisjoint(op.operands):
+        return op
+    args = {name: substitute(arg, mapping) for name, arg in op.args.items()}
+    return Op(op.spec, args, op.results, op.blocks, op.loc)
 
 
 def with_args(op: Op, **changes: Arg) -> Op:
     """`op` with some arguments replaced."""
-    return replace(op, args={**op.args, **changes})
+    return Op(op.spec, {**op.args, **changes}, op.results, op.blocks, op.loc)
 
 
 def fresh(value: Value, name: str | None = None) -> Value:
@@ -271,7 +269,8 @@ class Rewriter:
         """`op` with its blocks rebuilt."""
         if not op.blocks:
             return op
-        return replace(op, blocks=tuple([self.block(b) for b in op.blocks]))
+        blocks = tuple([self.block(b) for b in op.blocks])
+        return Op(op.spec, op.args, op.results, blocks, op.loc)
 
     def block(self, block: Block) -> Block:
         return Block(block.params, tuple(self.ops(block.ops)))

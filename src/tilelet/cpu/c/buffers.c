@@ -93,8 +93,7 @@ static tl_buf *new_buffer(tl_rt *rt, int class) {
     return b;
 }
 
-int tl_create(tl_ctx *c, int site, tl_win *out, const int64_t *shape, int rank, int itemsize,
-              uint64_t pattern) {
+int tl_allocate(tl_ctx *c, int site, tl_win *out, const int64_t *shape, int rank, int itemsize) {
     tl_rt *rt = c->rt;
     int64_t bytes = itemsize;
     for (int i = 0; i < rank; i++) {
@@ -128,7 +127,6 @@ int tl_create(tl_ctx *c, int site, tl_win *out, const int64_t *shape, int rank, 
     b->references = 1;
     b->name = site;
     b->number = rt->buffers++;
-    tl_fill(b->base, bytes, pattern);
     out->data = b->base;
     out->buf = b;
     out->rank = rank;
@@ -141,6 +139,13 @@ int tl_create(tl_ctx *c, int site, tl_win *out, const int64_t *shape, int rank, 
     }
     tl_set_grid(b, out);
     return TL_OK;
+}
+
+int tl_create(tl_ctx *c, int site, tl_win *out, const int64_t *shape, int rank, int itemsize,
+              uint64_t pattern) {
+    int kind = tl_allocate(c, site, out, shape, rank, itemsize);
+    if (!kind) tl_fill(out->data, out->buf->bytes, pattern);
+    return kind;
 }
 
 void tl_free_buffers(tl_rt *rt) {

@@ -457,6 +457,12 @@ static void run_on_copy(const pass *p, int rows, int vectors, int cols, int inte
     else copy_rows(p->c, p->ldc, tile, PANEL, rows, cols);
 }
 
+/* Where C has its element (row, column). */
+static float *place_in_c(const tl_matmul_args *x, int64_t row, int64_t column) {
+    if (!x->parts) return (float *)x->c + row * x->ldc + column;
+    return (float *)x->parts[column / x->part_columns] + row * x->ldc + column % x->part_columns;
+}
+
 /* All passes over one strip whose B is in panels; `next` is converted on the way. */
 static void run_strip(const tl_matmul_args *x, const block *now, const float *panels, feed *ahead,
                       conversion *next, workspace *work) {
@@ -469,12 +475,11 @@ static void run_strip(const tl_matmul_args *x, const block *now, const float *pa
             int rows = (int)((now->rows - r + left - 1) / left);
             int64_t row = now->m0 + r;
             pass p = {.a = work->a + r * A_PITCH, .panel = panels + c / PANEL * PANEL_PITCH,
-                      .next = next,
-                      .c = (float *)x->c + row * x->ldc + n0, .ldc = x->ldc, .kc = now->kc};
+                      .next = next, .c = place_in_c(x, row, n0), .ldc = x->ldc, .kc = now->kc};
             p.ahead = feed_for(ahead, &nothing, &p);
             p.start = p.c;
             p.ld_start = p.ldc;
-            if (first) {
+            if (first && x->start != x->c) {
                 p.start = x->start ? (const float *)x->start + row * x->ld_start + n0 : NULL;
                 p.ld_start = x->ld_start;
                 if (integers) copy_rows(p.c, p.ldc, p.start, p.ld_start, rows, cols);
@@ -494,12 +499,33 @@ static block strip_of(const block *group, int at) {
     return strip;
 }
 
+/* Columns of a group: a row of it in B is at most SLOTS lines. */
+static int64_t group_columns(const tl_matmul_args *x) {
+    return smaller(GROUP, SLOTS * 64 / element_size(x->b_type));
+}
+
+static block block_at(const tl_matmul_args *x, int64_t m0, int64_t n0, int64_t k0) {
+    if (n0 >= x->n || k0 >= x->k) return (block){0};
+    return (block){.m0 = m0, .rows = smaller(x->m - m0, ROW_BLOCK), .n0 = n0, .k0 = k0,
+                   .cols = (int)smaller(x->n - n0, group_columns(x)),
+                   .kc = (int)smaller(x->k - k0, KC)};
+}
+
+/* The first block of the product that will be next. */
+static void feed_next_product(feed *f, const tl_matmul_args *x) {
+    tl_matmul_args next = *x;
+    next.b = x->then;
+    block first = block_at(&next, 0, 0, 0);
+    feed_block(f, &next, &first);
+}
+
 /* One block of k over one group of columns; `after` is the block that will follow. The first strip
  * is in work->panels[*ready]; in the end that of `after` is. */
 static void run_group(const tl_matmul_args *x, const block *group, const block *after, int *ready,
                       workspace *work) {
     feed ahead;
-    feed_block(&ahead, x, after);
+    if (after->kc == 0 && x->then) feed_next_product(&ahead, x);
+    else feed_block(&ahead, x, after);
     for (int c = 0; c < group->cols; c += STRIP) {
         int is_last = c + STRIP >= group->cols;
         block now = strip_of(group, c);
@@ -512,18 +538,6 @@ static void run_group(const tl_matmul_args *x, const block *group, const block *
         *ready = !*ready;
     }
     feed_rest(&ahead);
-}
-
-/* Columns of a group: a row of it in B is at most SLOTS lines. */
-static int64_t group_columns(const tl_matmul_args *x) {
-    return smaller(GROUP, SLOTS * 64 / element_size(x->b_type));
-}
-
-static block block_at(const tl_matmul_args *x, int64_t m0, int64_t n0, int64_t k0) {
-    if (n0 >= x->n || k0 >= x->k) return (block){0};
-    return (block){.m0 = m0, .rows = smaller(x->m - m0, ROW_BLOCK), .n0 = n0, .k0 = k0,
-                   .cols = (int)smaller(x->n - n0, group_columns(x)),
-                   .kc = (int)smaller(x->k - k0, KC)};
 }
 
 /* With few rows, k runs first, and a group of C stays in the cache. With many, columns do: A
@@ -599,9 +613,11 @@ void tl_matmul_pieces(const tl_product *product, void *scratch) {
     }
     if (pieces <= 0) x.k = 0;
     for (int64_t p = 0; p == 0 || p < pieces; p++) {
+        const char *next = (const char *)x.b + product->b_step;
+        x.then = p + 1 < pieces ? next : product->args.then;
         tl_matmul(&x, scratch);
         x.a = (const char *)x.a + product->a_step;
-        x.b = (const char *)x.b + product->b_step;
+        x.b = next;
         x.start = x.c;
         x.ld_start = x.ldc;
     }
@@ -613,47 +629,36 @@ void tl_matmul_pieces(const tl_product *product, void *scratch) {
 static int is_neighbour(const tl_product *p, const tl_product *q) {
     const tl_matmul_args *x = &p->args, *y = &q->args;
     return (const char *)y->b == at(x->b, x->n, x->b_type) && x->a == y->a && x->lda == y->lda &&
-           x->ldb == y->ldb && x->m == y->m && x->k == y->k && x->a_type == y->a_type &&
-           x->b_type == y->b_type && x->a_trans == y->a_trans && !x->b_trans && !y->b_trans &&
-           !x->start == !y->start && p->pieces == q->pieces && p->a_step == q->a_step &&
-           p->b_step == q->b_step;
+           x->ldb == y->ldb && x->ldc == y->ldc && x->m == y->m && x->n == y->n && x->k == y->k &&
+           x->a_type == y->a_type && x->b_type == y->b_type && x->a_trans == y->a_trans &&
+           !x->b_trans && !y->b_trans && x->start == (y->start == y->c ? x->c : y->start) &&
+           p->pieces == q->pieces && p->a_step == q->a_step && p->b_step == q->b_step;
 }
 
-/* `count` neighbours as one product whose C is `wide`. */
-static void run_wide(const tl_product *products, int64_t count, int64_t columns, float *wide,
-                     void *scratch) {
-    tl_product all = products[0];
-    all.args.c = wide;
-    all.args.n = all.args.ldc = columns;
-    int64_t rows = all.args.m, at_column = 0;
-    if (all.args.start) {
-        for (int64_t i = 0; i < count; i++) {
-            const tl_matmul_args *x = &products[i].args;
-            copy_rows(wide + at_column, columns, x->start, x->ld_start, rows, x->n);
-            at_column += x->n;
-        }
-        all.args.start = wide;
-        all.args.ld_start = columns;
-    }
-    tl_matmul_pieces(&all, scratch);
-    at_column = 0;
-    for (int64_t i = 0; i < count; i++) {
-        const tl_matmul_args *x = &products[i].args;
-        copy_rows(x->c, x->ldc, wide + at_column, columns, rows, x->n);
-        at_column += x->n;
-    }
+/* Whether the product may be the first of several that are run as one. */
+static int is_sociable(const tl_product *p) {
+    const tl_matmul_args *x = &p->args;
+    return x->n % PANEL == 0 && x->k > 0 && p->pieces > 0 && (!x->start || x->start == x->c);
 }
 
-void tl_matmul_side_by_side(const tl_product *products, int64_t count, void *wide, void *scratch) {
+void tl_matmul_side_by_side(const tl_product *products, int64_t count, const void *then,
+                            void *scratch) {
     for (int64_t i = 0, n; i < count; i += n) {
-        int64_t columns = products[i].args.n;
-        for (n = 1; i + n < count && products[i].args.m <= TL_WIDE_ROWS; n++) {
-            int64_t more = products[i + n].args.n;
-            if (columns + more > TL_WIDE_COLUMNS) break;
-            if (!is_neighbour(&products[i + n - 1], &products[i + n])) break;
-            columns += more;
+        void *parts[TL_SIDE_BY_SIDE] = {products[i].args.c};
+        n = 1;
+        if (is_sociable(&products[i]))
+            while (i + n < count && n < TL_SIDE_BY_SIDE &&
+                   is_neighbour(&products[i + n - 1], &products[i + n])) {
+                parts[n] = products[i + n].args.c;
+                n++;
+            }
+        tl_product all = products[i];
+        all.args.then = i + n < count ? products[i + n].args.b : then;
+        if (n > 1) {
+            all.args.parts = parts;
+            all.args.part_columns = all.args.n;
+            all.args.n *= n;
         }
-        if (n == 1) tl_matmul_pieces(&products[i], scratch);
-        else run_wide(products + i, n, columns, wide, scratch);
+        tl_matmul_pieces(&all, scratch);
     }
 }

@@ -28,10 +28,16 @@ typedef struct {
      * overlap a or b. */
     void *c;
     int64_t ldc;
+    /* C in several memories, `part_columns` wide each (whole panels) and all with rows ldc apart;
+     * the first is `c`. NULL: it is all in `c`. The chains then start at NULL or at `c`. */
+    void *const *parts;
+    int64_t part_columns;
     /* Where the chains start: NULL for +0; else [m][n] of the result's type, rows ld_start apart.
      * May be `c` itself (with ld_start == ldc): matmul_acc in place. */
     const void *start;
     int64_t ld_start;
+    /* B of the product that will be next, if that is known and it has the same shape: read ahead. */
+    const void *then;
     int64_t m, n, k; /* may be 0: k == 0 copies `start` (or writes zeros) */
     uint8_t a_type, b_type; /* tl_dtype: two floats of any kinds, or two of INT8/UINT8 */
     uint8_t a_trans, b_trans;
@@ -53,13 +59,12 @@ typedef struct {
 /* One product; pieces that continue the same rows and columns evenly are run as one. */
 void tl_matmul_pieces(const tl_product *product, void *scratch);
 
-/* Columns and rows of C that products run together may have, and the bytes they need. */
-#define TL_WIDE_COLUMNS 512
-#define TL_WIDE_ROWS 64
-#define TL_WIDE_BYTES ((size_t)TL_WIDE_COLUMNS * TL_WIDE_ROWS * 4)
+enum { TL_SIDE_BY_SIDE = 8 }; /* products that are run as one, at most */
 
 /* Several products, each with its own C: where one's columns of B follow those of the one before
- * it and all else is the same, they are run as one. `wide` is TL_WIDE_BYTES, aligned as scratch. */
-void tl_matmul_side_by_side(const tl_product *products, int64_t count, void *wide, void *scratch);
+ * it and all else is the same, they are run as one. `then` is the B of the next ones, as in
+ * tl_matmul_args. */
+void tl_matmul_side_by_side(const tl_product *products, int64_t count, const void *then,
+                            void *scratch);
 
 #endif

@@ -1,5 +1,10 @@
-/* The ready tasks: in turn, at random, or several that read neighbouring columns of one matrix. */
+/* The ready tasks: in turn, at random, or several that read neighbouring columns of one matrix.
+ *
+ * A task that is better run with its neighbours lets others go first until they are all there. It
+ * cannot be put off for long: no more than UNDER_WAY tasks are on their way. */
 #include "state.h"
+
+enum { LOOK_AHEAD = 64 }; /* tasks */
 
 uint64_t tl_random(tl_rt *rt) {
     rt->random ^= rt->random << 13;
@@ -13,34 +18,72 @@ static tl_task **bucket_of(tl_ready *ready, const tl_kernel *kernel, const char 
     return &ready->buckets[key * 0x9e3779b97f4a7c15u >> 40 & (BUCKETS - 1)];
 }
 
-void tl_push_ready(tl_rt *rt, tl_task *t) {
-    tl_ready *ready = &rt->ready;
-    if (ready->tail - ready->head == UNDER_WAY) {
+static tl_task *find(tl_ready *ready, const tl_task *like, const char *b) {
+    tl_task *t = *bucket_of(ready, like->kernel, b);
+    while (t && (t->b != b || t->a != like->a || t->kernel != like->kernel)) t = t->same_bucket;
+    return t;
+}
+
+static void add(tl_queue *q, tl_task *t) {
+    if (q->tail - q->head == UNDER_WAY) {
         /* Full of gaps: close them. */
-        uint64_t to = ready->head;
-        for (uint64_t from = ready->head; from != ready->tail; from++) {
-            tl_task *moved = ready->ring[from & (UNDER_WAY - 1)];
+        uint64_t to = q->head;
+        for (uint64_t from = q->head; from != q->tail; from++) {
+            tl_task *moved = q->ring[from & (UNDER_WAY - 1)];
             if (!moved) continue;
             moved->place = to;
-            ready->ring[to++ & (UNDER_WAY - 1)] = moved;
+            q->ring[to++ & (UNDER_WAY - 1)] = moved;
         }
-        ready->tail = to;
+        q->tail = to;
     }
-    t->place = ready->tail++;
-    ready->ring[t->place & (UNDER_WAY - 1)] = t;
+    t->queue = q;
+    t->place = q->tail++;
+    q->ring[t->place & (UNDER_WAY - 1)] = t;
+    q->count++;
+}
+
+static void drop(tl_task *t) {
+    tl_queue *q = t->queue;
+    q->ring[t->place & (UNDER_WAY - 1)] = NULL;
+    while (q->head != q->tail && !q->ring[q->head & (UNDER_WAY - 1)]) q->head++;
+    q->count--;
+}
+
+static tl_task *find_patient(tl_ready *ready, const tl_task *like, const char *b) {
+    tl_task *t = find(ready, like, b);
+    return t && t->queue == &ready->patient ? t : NULL;
+}
+
+/* With a new task its company may be complete: they wait no longer. */
+static void gather(tl_ready *ready, const tl_task *t) {
+    tl_task *company[TL_SIDE_BY_SIDE], *other;
+    int64_t step = t->kernel->next_to;
+    const char *b = t->b;
+    int count = 0, most = t->kernel->together;
+    for (int i = 1; i < most && find_patient(ready, t, b - step); i++) b -= step;
+    for (; count < most && (other = find_patient(ready, t, b)); b += step) company[count++] = other;
+    for (int i = 0; count == most && i < count; i++) {
+        drop(company[i]);
+        add(&ready->prompt, company[i]);
+    }
+}
+
+void tl_push_ready(tl_rt *rt, tl_task *t) {
+    tl_ready *ready = &rt->ready;
+    add(t->b ? &ready->patient : &ready->prompt, t);
     STORE(ready->count, ready->count + 1);
     if (t->b) {
         tl_task **bucket = bucket_of(ready, t->kernel, t->b);
         t->same_bucket = *bucket;
         *bucket = t;
+        gather(ready, t);
     }
     if (rt->sleepers) pthread_cond_signal(&rt->work);
     if (rt->control_sleeps) pthread_cond_signal(&rt->progress);
 }
 
 static void take(tl_ready *ready, tl_task *t) {
-    ready->ring[t->place & (UNDER_WAY - 1)] = NULL;
-    while (ready->head != ready->tail && !ready->ring[ready->head & (UNDER_WAY - 1)]) ready->head++;
+    drop(t);
     STORE(ready->count, ready->count - 1);
     if (!t->b) return;
     tl_task **at = bucket_of(ready, t->kernel, t->b);
@@ -48,24 +91,30 @@ static void take(tl_ready *ready, tl_task *t) {
     *at = t->same_bucket;
 }
 
-/* A ready task whose products continue those of `t` to the right. */
-static tl_task *neighbour_of(tl_ready *ready, const tl_task *t) {
-    const char *b = t->b + t->kernel->next_to;
-    tl_task *other = *bucket_of(ready, t->kernel, b);
-    while (other && (other->b != b || other->a != t->a || other->kernel != t->kernel))
-        other = other->same_bucket;
-    return other;
-}
-
 static tl_task *first_of(tl_rt *rt) {
     tl_ready *ready = &rt->ready;
-    uint64_t at = ready->head;
+    tl_queue *q = ready->prompt.count ? &ready->prompt : &ready->patient;
+    uint64_t at = q->head;
     if (rt->args->seed >= 0) {
-        at += tl_random(rt) % (ready->tail - ready->head);
-        while (!ready->ring[at & (UNDER_WAY - 1)])
-            if (++at == ready->tail) at = ready->head;
+        if (tl_random(rt) % ready->count >= q->count) q = &ready->patient;
+        at = q->head + tl_random(rt) % (q->tail - q->head);
+        while (!q->ring[at & (UNDER_WAY - 1)])
+            if (++at == q->tail) at = q->head;
     }
-    return ready->ring[at & (UNDER_WAY - 1)];
+    return q->ring[at & (UNDER_WAY - 1)];
+}
+
+const char *tl_next_b(const tl_rt *rt, const tl_kernel *kernel) {
+    const tl_queue *q = rt->ready.prompt.count ? &rt->ready.prompt : &rt->ready.patient;
+    for (uint64_t i = 0; i < LOOK_AHEAD && q->head + i < q->tail; i++) {
+        const tl_task *t = q->ring[(q->head + i) & (UNDER_WAY - 1)];
+        if (t && t->kernel == kernel) return t->b;
+    }
+    return NULL;
+}
+
+int tl_only_patient(const tl_rt *rt) {
+    return rt->ready.count && rt->ready.count == rt->ready.patient.count;
 }
 
 int tl_take_ready(tl_rt *rt, tl_task **tasks, int most) {
@@ -81,7 +130,7 @@ int tl_take_ready(tl_rt *rt, tl_task **tasks, int most) {
         take(ready, t);
         tasks[count++] = t;
         if (!t->b || count >= t->kernel->together) break;
-        t = neighbour_of(ready, t);
+        t = find(ready, t, t->b + t->kernel->next_to);
     } while (t && count < most);
     return count;
 }

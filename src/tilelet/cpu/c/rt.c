@@ -6,8 +6,7 @@
 
 enum {
     FAR_BYTES = 64 << 20,
-    SPINS = 2000,    /* looks at the ready tasks before a thread goes to sleep */
-    MOST_TOGETHER = 8
+    SPINS = 2000     /* looks at the ready tasks before a thread goes to sleep */
 };
 
 /* --- small things ------------------------------------------------------------------------------ */
@@ -59,12 +58,14 @@ static void note(outcome *o, int kind, const tl_ctx *c) {
     if (kind) o->fault = c->fault;
 }
 
-/* Tasks of one kernel: each up to its products; all products side by side; each to its end. */
-static void run_together(tl_ctx *c, tl_task *const *tasks, int count, outcome *outcomes) {
-    tl_product products[TL_PRODUCTS][MOST_TOGETHER];
+/* Tasks of one kernel: each up to its products; all products side by side; each to its end. `then`
+ * is what the tasks after them will multiply by. */
+static void run_together(tl_ctx *c, tl_task *const *tasks, int count, const char *then,
+                         outcome *outcomes) {
+    tl_product products[TL_PRODUCTS][TL_SIDE_BY_SIDE];
     int64_t counts[TL_PRODUCTS] = {0}, room = tasks[0]->kernel->scratch_bytes;
     char *scratch = c->scratch;
-    int goes_on[MOST_TOGETHER];
+    int goes_on[TL_SIDE_BY_SIDE];
     for (int i = 0; i < count; i++) {
         c->scratch = scratch + i * room;
         c->product_count = 0;
@@ -73,8 +74,11 @@ static void run_together(tl_ctx *c, tl_task *const *tasks, int count, outcome *o
         for (int p = 0; goes_on[i] && p < c->product_count; p++)
             if (c->products[p].pieces) products[p][counts[p]++] = c->products[p];
     }
-    for (int p = 0; p < TL_PRODUCTS; p++)
-        tl_matmul_side_by_side(products[p], counts[p], c->wide, c->matmul);
+    for (int p = 0; p < TL_PRODUCTS; p++) {
+        int is_last = p + 1 == TL_PRODUCTS || !counts[p + 1];
+        const void *after = is_last ? then : products[p + 1][0].args.b;
+        tl_matmul_side_by_side(products[p], counts[p], after, c->matmul);
+    }
     for (int i = 0; i < count; i++) {
         c->scratch = scratch + i * room;
         if (goes_on[i]) note(&outcomes[i], enter(c, tasks[i], TL_FINISH), c);
@@ -103,13 +107,14 @@ static void finish(tl_rt *rt, tl_task *t, const outcome *o) {
 /* Takes tasks and runs them; with the lock held, which is let go meanwhile. 0 if none is ready. */
 static int work(tl_ctx *c) {
     tl_rt *rt = c->rt;
-    tl_task *tasks[MOST_TOGETHER];
-    outcome outcomes[MOST_TOGETHER];
-    int count = tl_take_ready(rt, tasks, MOST_TOGETHER);
+    tl_task *tasks[TL_SIDE_BY_SIDE];
+    outcome outcomes[TL_SIDE_BY_SIDE];
+    int count = tl_take_ready(rt, tasks, TL_SIDE_BY_SIDE);
     if (!count) return 0;
+    const char *then = tl_next_b(rt, tasks[0]->kernel);
     pthread_mutex_unlock(&rt->lock);
-    if (count == 1) note(&outcomes[0], enter(c, tasks[0], TL_WHOLE), c);
-    else run_together(c, tasks, count, outcomes);
+    if (!tasks[0]->b) note(&outcomes[0], enter(c, tasks[0], TL_WHOLE), c);
+    else run_together(c, tasks, count, then, outcomes);
     pthread_mutex_lock(&rt->lock);
     for (int i = 0; i < count; i++) finish(rt, tasks[i], &outcomes[i]);
     return 1;
@@ -118,9 +123,11 @@ static int work(tl_ctx *c) {
 int tl_help(tl_ctx *c) {
     tl_rt *rt = c->rt;
     if (LOAD(rt->ready.count) == 0) return 0;
+    STORE(rt->is_submitting, 0);
     pthread_mutex_lock(&rt->lock);
     int has_worked = work(c);
     pthread_mutex_unlock(&rt->lock);
+    STORE(rt->is_submitting, 1);
     return has_worked;
 }
 
@@ -134,17 +141,33 @@ static void relax(void) {
 
 void tl_wait_for_progress(tl_ctx *c, uint64_t finished_before) {
     tl_rt *rt = c->rt;
-    for (int i = 0; i < SPINS; i++) {
-        if (LOAD(rt->finished) != finished_before || LOAD(rt->ready.count) != 0) return;
+    STORE(rt->is_submitting, 0);
+    int is_over = 0;
+    for (int i = 0; i < SPINS && !is_over; i++) {
+        is_over = LOAD(rt->finished) != finished_before || LOAD(rt->ready.count) != 0;
         relax();
     }
-    pthread_mutex_lock(&rt->lock);
-    while (rt->finished == finished_before && rt->ready.count == 0) {
-        rt->control_sleeps = 1;
-        pthread_cond_wait(&rt->progress, &rt->lock);
+    if (!is_over) {
+        pthread_mutex_lock(&rt->lock);
+        while (rt->finished == finished_before && rt->ready.count == 0) {
+            rt->control_sleeps = 1;
+            pthread_cond_wait(&rt->progress, &rt->lock);
+        }
+        rt->control_sleeps = 0;
+        pthread_mutex_unlock(&rt->lock);
     }
-    rt->control_sleeps = 0;
+    STORE(rt->is_submitting, 1);
+}
+
+/* With the lock held, which is let go meanwhile. A task that is better run in company waits a
+ * little for it, if more tasks are about to come: they come in a fraction of its time. */
+static void wait_for_company(tl_rt *rt) {
+    uint64_t enough = TL_SIDE_BY_SIDE * (uint64_t)rt->args->threads;
+    if (!tl_only_patient(rt) || rt->ready.count >= enough || !LOAD(rt->is_submitting)) return;
     pthread_mutex_unlock(&rt->lock);
+    for (int i = 0; i < SPINS && LOAD(rt->is_submitting) && LOAD(rt->ready.count) < enough; i++)
+        relax();
+    pthread_mutex_lock(&rt->lock);
 }
 
 static void *worker(void *context) {
@@ -152,6 +175,7 @@ static void *worker(void *context) {
     tl_rt *rt = c->rt;
     pthread_mutex_lock(&rt->lock);
     for (;;) {
+        wait_for_company(rt);
         if (work(c)) continue;
         if (rt->closing) break;
         pthread_mutex_unlock(&rt->lock);
@@ -396,20 +420,19 @@ static int prepare_context(tl_ctx *c, tl_rt *rt) {
     c->cancel = rt->args->cancel;
     size_t scratch = ((size_t)rt->program->scratch_bytes + 2 * ALIGNMENT) / ALIGNMENT * ALIGNMENT;
     return posix_memalign((void **)&c->scratch, ALIGNMENT, scratch) ||
-           posix_memalign(&c->matmul, ALIGNMENT, TL_MATMUL_SCRATCH_BYTES) ||
-           posix_memalign(&c->wide, ALIGNMENT, TL_WIDE_BYTES);
+           posix_memalign(&c->matmul, ALIGNMENT, TL_MATMUL_SCRATCH_BYTES);
 }
 
 static void free_context(tl_ctx *c) {
     free(c->scratch);
     free(c->matmul);
-    free(c->wide);
 }
 
 static int prepare(tl_rt *rt, const tl_program *program, const tl_run_args *args) {
     rt->program = program;
     rt->args = args;
     rt->stop_at = NEVER;
+    rt->is_submitting = 1;
     rt->buffers = args->buffer_count;
     rt->random = (uint64_t)args->seed * 0x9e3779b97f4a7c15u + 0x2545f4914f6cdd1du;
     pthread_mutex_init(&rt->lock, NULL);
@@ -483,6 +506,7 @@ static int run_control(tl_ctx *c) {
     tl_rt *rt = c->rt;
     int kind = rt->program->control(c, rt->args->windows, rt->args->scalars);
     tl_fault fault = c->fault;
+    STORE(rt->is_submitting, 0);
     while (LOAD(rt->finished) != rt->submitted) {
         uint64_t finished = LOAD(rt->finished);
         if (finished != rt->submitted && !tl_help(c)) tl_wait_for_progress(c, finished);

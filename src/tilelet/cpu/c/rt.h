@@ -70,7 +70,6 @@ typedef struct {
     tl_rt *rt;
     char *scratch;  /* the tiles of the running kernel */
     void *matmul;   /* working memory of tl_matmul */
-    void *wide;     /* and of tl_matmul_side_by_side */
     int64_t block, blocks;
     volatile int32_t *cancel;
     int32_t manual; /* scopes around the control program's place where dependencies are explicit */
@@ -153,7 +152,8 @@ int64_t tl_skip(tl_ctx *c, tl_task *t, int64_t blocks, const int64_t *deps, int6
 int64_t tl_join(tl_ctx *c, int32_t call, const int64_t *deps, int64_t dep_count);
 /* Wait until everything that touches the window is done (or, unless `writing`, that writes it). */
 int tl_wait(tl_ctx *c, const tl_win *w, int writing);
-/* Fresh memory, filled with repetitions of `pattern`. */
+/* Fresh memory, for a task that writes all of it; or filled with repetitions of `pattern`. */
+int tl_allocate(tl_ctx *c, int site, tl_win *out, const int64_t *shape, int rank, int itemsize);
 int tl_create(tl_ctx *c, int site, tl_win *out, const int64_t *shape, int rank, int itemsize,
               uint64_t pattern);
 void tl_retain(const tl_win *w);

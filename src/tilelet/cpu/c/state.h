@@ -33,7 +33,8 @@ struct tl_task {
     int32_t pending; /* tasks it waits for */
     int32_t is_done; /* atomic */
     uint64_t mark;   /* the task that last looked at this one for a dependency */
-    uint64_t place;  /* among the ready ones */
+    struct tl_queue *queue; /* of ready tasks, and its place there */
+    uint64_t place;
     const char *a, *b; /* where the operands of its products begin, if it may have company */
     tl_task *same_bucket;
     edge *successors, *last_successor; /* in the order of submission */
@@ -41,12 +42,17 @@ struct tl_task {
     tl_word *scalars;
 };
 
-/* Tasks that can run, in the order in which they became ready: a ring, with gaps where tasks were
- * taken out of turn. */
-typedef struct {
+/* A ring of tasks, with gaps where tasks were taken out of turn. */
+typedef struct tl_queue {
     tl_task *ring[UNDER_WAY];
     uint64_t head, tail; /* the head is no gap */
-    uint64_t count;      /* atomic for those who spin */
+    uint64_t count;
+} tl_queue;
+
+/* Tasks that can run, in the order in which they became ready. */
+typedef struct {
+    tl_queue prompt, patient; /* those that wait for company are patient */
+    uint64_t count;           /* of both; atomic for those who spin */
     tl_task *buckets[BUCKETS];
 } tl_ready;
 
@@ -57,6 +63,7 @@ struct tl_rt {
     pthread_cond_t work, progress;
     int32_t sleepers, control_sleeps; /* waiting for `work`, for `progress` */
     int32_t closing;                  /* no more tasks will come */
+    int32_t is_submitting;            /* atomic: the control program runs, more may come soon */
     tl_task *tasks;                   /* UNDER_WAY of them, used in a ring */
     uint64_t submitted;               /* tasks so far; control thread only */
     uint64_t finished;                /* atomic */
@@ -86,9 +93,13 @@ void tl_drop_reference(tl_rt *rt, tl_buf *b, int locked);
 void tl_free_buffers(tl_rt *rt);
 
 /* ready.c, all with the lock held. `tl_take_ready` gives up to `most` tasks that are best run
- * together, the first of them in turn (or at random). */
+ * together, the first of them in turn (or at random); `tl_only_patient` says whether all that
+ * are ready wait for company. */
 void tl_push_ready(tl_rt *rt, tl_task *t);
 int tl_take_ready(tl_rt *rt, tl_task **tasks, int most);
+int tl_only_patient(const tl_rt *rt);
+/* What the next task in turn multiplies by, if it is one of this kernel. */
+const char *tl_next_b(const tl_rt *rt, const tl_kernel *kernel);
 uint64_t tl_random(tl_rt *rt);
 
 /* record.c: writes a task down, if that is wanted. */
