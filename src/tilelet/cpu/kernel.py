@@ -57,8 +57,7 @@ def emits(*names: str) -> Callable[[Emit], Emit]:
     return add
 
 
-WIDE_ELEMENT = 4  # bytes
-PIECE = 1024  # elements of a long row that are worked on before the next ones
+PIECE = 256  # elements of a long row that are worked on before the next ones
 DEEPEST = 100  # ops in a row that become one expression
 MOST_PRODUCTS = 4  # that a kernel can hand over at once: TL_PRODUCTS
 
@@ -403,9 +402,7 @@ class KernelEmitter(Emitter):
         e = element(tile.dtype)
         into = strides_in(tile.shape, strides, tile.shape)
         axes = self.axes_of(tile, into)
-        # Narrow elements take so little bandwidth that one more copy costs more than it saves.
-        is_wide = tile.dtype.itemsize >= WIDE_ELEMENT
-        if not is_wide or not axes or axes[-1].length < 2 * PIECE or into[axes[-1].last] != 1:
+        if not axes or axes[-1].length < 2 * PIECE or into[axes[-1].last] != 1:
             self.evaluate(tile, pointer, strides)
             return
         outer, last = axes[:-1], axes[-1]
@@ -421,6 +418,7 @@ class KernelEmitter(Emitter):
                     self.out.add(f"here[{column[0]}] = {e.store(number)};")
                 size = f"{count_} * {tile.dtype.itemsize}"
                 self.out.add(f"if ({condition}) tl_stream(there, near, {size});")
+        self.out.add(f"if ({condition}) tl_streamed();")
 
     def evaluate(
         self, tile: Tile, pointer: str, strides: Sequence[Dim], combine: str = "{}"

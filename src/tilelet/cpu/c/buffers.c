@@ -38,9 +38,9 @@ static void to_pool(tl_rt *rt, tl_buf *b) {
 
 void tl_drop_reference(tl_rt *rt, tl_buf *b, int locked) {
     if (!b || !b->is_temporary || __atomic_sub_fetch(&b->references, 1, __ATOMIC_ACQ_REL)) return;
-    if (!locked) pthread_mutex_lock(&rt->lock);
+    if (!locked) lock(rt);
     to_pool(rt, b);
-    if (!locked) pthread_mutex_unlock(&rt->lock);
+    if (!locked) unlock(rt);
 }
 
 void tl_add_reference(tl_buf *b) {
@@ -58,14 +58,14 @@ void tl_assign(tl_ctx *c, tl_win *variable, const tl_win *w) {
 }
 
 static tl_buf *from_pool(tl_rt *rt, int class) {
-    pthread_mutex_lock(&rt->lock);
+    lock(rt);
     tl_buf *b = rt->pool[class];
     if (b) {
         rt->pool[class] = b->next;
         rt->pooled_bytes -= class_bytes(class);
         rt->live_bytes += class_bytes(class);
     }
-    pthread_mutex_unlock(&rt->lock);
+    unlock(rt);
     return b;
 }
 
@@ -77,7 +77,7 @@ static tl_buf *new_buffer(tl_rt *rt, int class) {
     /* Rows of a wide matrix are pages apart: with small pages each costs a walk of the table. */
     if (bytes >= HUGE_PAGE) madvise(memory, bytes, MADV_HUGEPAGE);
 #endif
-    pthread_mutex_lock(&rt->lock);
+    lock(rt);
     tl_buf *b = rt->empty;
     if (b) {
         rt->empty = b->next;
@@ -87,7 +87,7 @@ static tl_buf *new_buffer(tl_rt *rt, int class) {
         rt->all = b;
     }
     if (b) rt->live_bytes += class_bytes(class);
-    pthread_mutex_unlock(&rt->lock);
+    unlock(rt);
     if (b) b->base = memory;
     else free(memory);
     return b;

@@ -31,7 +31,8 @@ TL_INLINE int64_t tl_trips(int64_t start, int64_t stop, int64_t step) {
     return (int64_t)(((uint64_t)start - (uint64_t)stop - 1) / (0 - (uint64_t)step) + 1);
 }
 
-/* A copy to memory that is not kept in the caches; `from` is aligned to 64 bytes. */
+/* A copy to memory that is not kept in the caches; `from` is aligned to 64 bytes. `tl_streamed` is
+ * due before other threads are told that it is there. */
 static void __attribute__((noinline, unused)) tl_stream(void *to, const void *from, int64_t bytes) {
 #if defined(__AVX__) && __has_builtin(__builtin_ia32_movntps256)
     int64_t head = (int64_t)(-(uintptr_t)to & 31), at;
@@ -41,9 +42,13 @@ static void __attribute__((noinline, unused)) tl_stream(void *to, const void *fr
         __builtin_ia32_movntps256((float *)((char *)to + at),
                                   tl_load_f32((const float *)((const char *)from + at)));
     memcpy((char *)to + at, (const char *)from + at, (size_t)(bytes - at));
-    __builtin_ia32_sfence(); /* before anybody is told that it is there */
 #else
     memcpy(to, from, (size_t)bytes);
+#endif
+}
+TL_INLINE void tl_streamed(void) {
+#if defined(__AVX__) && __has_builtin(__builtin_ia32_movntps256)
+    __builtin_ia32_sfence(); /* it waits for the memory: once for many copies */
 #endif
 }
 

@@ -457,6 +457,9 @@ static void run_on_copy(const pass *p, int rows, int vectors, int cols, int inte
     else copy_rows(p->c, p->ldc, tile, PANEL, rows, cols);
 }
 
+/* With one panel of B every row of A is used in one pass only: it is converted just before. */
+static int is_converted_by_pass(const tl_matmul_args *x) { return x->n <= PANEL; }
+
 /* Where C has its element (row, column). */
 static float *place_in_c(const tl_matmul_args *x, int64_t row, int64_t column) {
     if (!x->parts) return (float *)x->c + row * x->ldc + column;
@@ -476,6 +479,11 @@ static void run_strip(const tl_matmul_args *x, const block *now, const float *pa
             int64_t row = now->m0 + r;
             pass p = {.a = work->a + r * A_PITCH, .panel = panels + c / PANEL * PANEL_PITCH,
                       .next = next, .c = place_in_c(x, row, n0), .ldc = x->ldc, .kc = now->kc};
+            if (is_converted_by_pass(x)) {
+                block few = {.m0 = row, .rows = rows, .k0 = now->k0, .kc = now->kc};
+                convert_a(x, &few, work->a);
+                p.a = work->a;
+            }
             p.ahead = feed_for(ahead, &nothing, &p);
             p.start = p.c;
             p.ld_start = p.ldc;
@@ -555,7 +563,7 @@ static void run_blocks(const tl_matmul_args *x, workspace *work) {
         feed cold;
         feed_block(&cold, x, &now);
         feed_rest(&cold);
-        convert_a(x, &now, work->a);
+        if (!is_converted_by_pass(x)) convert_a(x, &now, work->a);
         int ready = 0;
         block first = strip_of(&now, 0);
         convert_b(x, &first, work->panels[ready]);
@@ -563,7 +571,8 @@ static void run_blocks(const tl_matmul_args *x, workspace *work) {
             block next = block_after(x, &now);
             run_group(x, &now, &next, &ready, work);
             if (next.kc == 0) break;
-            if (next.k0 != now.k0 || next.n0 == 0) convert_a(x, &next, work->a);
+            int is_new = next.k0 != now.k0 || next.n0 == 0;
+            if (is_new && !is_converted_by_pass(x)) convert_a(x, &next, work->a);
             now = next;
         }
     }

@@ -1,5 +1,7 @@
 /* The task runtime. Threads: the caller's, which runs the control program and helps with tasks
  * whenever it has to wait, and `threads - 1` workers. */
+#define _GNU_SOURCE
+#include <sched.h>
 #include <stdlib.h>
 
 #include "state.h"
@@ -112,10 +114,10 @@ static int work(tl_ctx *c) {
     int count = tl_take_ready(rt, tasks, TL_SIDE_BY_SIDE);
     if (!count) return 0;
     const char *then = tl_next_b(rt, tasks[0]->kernel);
-    pthread_mutex_unlock(&rt->lock);
+    unlock(rt);
     if (!tasks[0]->b) note(&outcomes[0], enter(c, tasks[0], TL_WHOLE), c);
     else run_together(c, tasks, count, then, outcomes);
-    pthread_mutex_lock(&rt->lock);
+    lock(rt);
     for (int i = 0; i < count; i++) finish(rt, tasks[i], &outcomes[i]);
     return 1;
 }
@@ -124,19 +126,11 @@ int tl_help(tl_ctx *c) {
     tl_rt *rt = c->rt;
     if (LOAD(rt->ready.count) == 0) return 0;
     STORE(rt->is_submitting, 0);
-    pthread_mutex_lock(&rt->lock);
+    lock(rt);
     int has_worked = work(c);
-    pthread_mutex_unlock(&rt->lock);
+    unlock(rt);
     STORE(rt->is_submitting, 1);
     return has_worked;
-}
-
-static void relax(void) {
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#else
-    __asm__ volatile("" ::: "memory");
-#endif
 }
 
 void tl_wait_for_progress(tl_ctx *c, uint64_t finished_before) {
@@ -148,46 +142,61 @@ void tl_wait_for_progress(tl_ctx *c, uint64_t finished_before) {
         relax();
     }
     if (!is_over) {
-        pthread_mutex_lock(&rt->lock);
+        lock(rt);
         while (rt->finished == finished_before && rt->ready.count == 0) {
             rt->control_sleeps = 1;
             pthread_cond_wait(&rt->progress, &rt->lock);
         }
         rt->control_sleeps = 0;
-        pthread_mutex_unlock(&rt->lock);
+        unlock(rt);
     }
     STORE(rt->is_submitting, 1);
 }
+
+/* A new thread is often put on the processor of the one that made it, and waits there for some
+ * milliseconds until it is moved. So it is made to start on another, and then let go. */
+#ifdef CPU_CLR
+static void start_elsewhere(const cpu_set_t *processors, pthread_attr_t *attributes) {
+    cpu_set_t others = *processors;
+    int here = sched_getcpu();
+    if (here < 0 || here >= CPU_SETSIZE) return;
+    CPU_CLR(here, &others);
+    if (CPU_COUNT(&others)) pthread_attr_setaffinity_np(attributes, sizeof others, &others);
+}
+#endif
 
 /* With the lock held, which is let go meanwhile. A task that is better run in company waits a
  * little for it, if more tasks are about to come: they come in a fraction of its time. */
 static void wait_for_company(tl_rt *rt) {
     uint64_t enough = TL_SIDE_BY_SIDE * (uint64_t)rt->args->threads;
     if (!tl_only_patient(rt) || rt->ready.count >= enough || !LOAD(rt->is_submitting)) return;
-    pthread_mutex_unlock(&rt->lock);
+    unlock(rt);
     for (int i = 0; i < SPINS && LOAD(rt->is_submitting) && LOAD(rt->ready.count) < enough; i++)
         relax();
-    pthread_mutex_lock(&rt->lock);
+    lock(rt);
 }
 
 static void *worker(void *context) {
     tl_ctx *c = context;
     tl_rt *rt = c->rt;
-    pthread_mutex_lock(&rt->lock);
+#ifdef CPU_CLR
+    if (rt->processors) sched_setaffinity(0, sizeof(cpu_set_t), rt->processors);
+#endif
+    lock(rt);
     for (;;) {
         wait_for_company(rt);
         if (work(c)) continue;
         if (rt->closing) break;
-        pthread_mutex_unlock(&rt->lock);
+        unlock(rt);
         for (int i = 0; i < SPINS && LOAD(rt->ready.count) == 0; i++) relax();
-        pthread_mutex_lock(&rt->lock);
+        lock(rt);
         if (rt->ready.count == 0 && !rt->closing) {
             rt->sleepers++;
             pthread_cond_wait(&rt->work, &rt->lock);
             rt->sleepers--;
         }
     }
-    pthread_mutex_unlock(&rt->lock);
+    unlock(rt);
     return NULL;
 }
 
@@ -262,15 +271,15 @@ static edge *new_edge(tl_rt *rt) {
 /* Hand the task over to the threads. Without memory for its edges it waits here instead. */
 static int64_t launch(tl_ctx *c, tl_task *t) {
     tl_rt *rt = c->rt;
-    pthread_mutex_lock(&rt->lock);
+    lock(rt);
     for (uint32_t i = 0; i < rt->found_count; i++) {
         tl_task *before = rt->found[i];
         if (before->is_done) continue;
         edge *e = new_edge(rt);
         if (!e) {
-            pthread_mutex_unlock(&rt->lock);
+            unlock(rt);
             wait_task(c, before->number);
-            pthread_mutex_lock(&rt->lock);
+            lock(rt);
             continue;
         }
         e->to = t;
@@ -283,7 +292,7 @@ static int64_t launch(tl_ctx *c, tl_task *t) {
     int64_t id = (int64_t)t->number - 1;
     if (t->pending == 0) tl_push_ready(rt, t);
     int helps = rt->args->seed >= 0 && tl_random(rt) % 4 == 0;
-    pthread_mutex_unlock(&rt->lock);
+    unlock(rt);
     if (helps) tl_help(c);
     return id;
 }
@@ -469,6 +478,7 @@ static void clean_up(tl_rt *rt, tl_buf *params) {
         block = next;
     }
     free(params);
+    free(rt->processors);
     if (rt->tasks) {
         free(rt->tasks[0].windows);
         free(rt->tasks[0].scalars);
@@ -511,15 +521,33 @@ static int run_control(tl_ctx *c) {
         uint64_t finished = LOAD(rt->finished);
         if (finished != rt->submitted && !tl_help(c)) tl_wait_for_progress(c, finished);
     }
-    pthread_mutex_lock(&rt->lock);
+    lock(rt);
     /* The control program's own fault came after every task it had submitted. */
     if (kind && kind != TL_STOPPED) note_fault(rt, &fault, rt->submitted + 1);
-    pthread_mutex_unlock(&rt->lock);
+    unlock(rt);
     if (rt->stop_at != NEVER) {
         *rt->args->fault = rt->fault;
         return rt->fault.kind;
     }
     return cancelled(rt) ? TL_STOPPED : TL_OK;
+}
+
+/* If the system gives fewer threads, fewer do the work. */
+static int64_t start_workers(tl_rt *rt, pthread_t *workers, tl_ctx *contexts, int64_t count) {
+    int64_t started = 0;
+    if (count == 0) return 0;
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+#ifdef CPU_CLR
+    rt->processors = malloc(sizeof(cpu_set_t));
+    if (rt->processors && !sched_getaffinity(0, sizeof(cpu_set_t), rt->processors))
+        start_elsewhere(rt->processors, &attributes);
+#endif
+    while (started < count &&
+           !pthread_create(&workers[started], &attributes, worker, &contexts[started + 1]))
+        started++;
+    pthread_attr_destroy(&attributes);
+    return started;
 }
 
 __attribute__((visibility("default"))) int tl_run(const tl_program *program,
@@ -538,14 +566,12 @@ __attribute__((visibility("default"))) int tl_run(const tl_program *program,
         args->fault->kind = TL_MEMORY;
         args->fault->site = -1;
     } else {
-        /* If the system gives fewer threads, fewer do the work. */
-        for (; started < threads - 1; started++)
-            if (pthread_create(&workers[started], NULL, worker, &contexts[started + 1])) break;
+        started = start_workers(&rt, workers, contexts, threads - 1);
         result = run_control(&contexts[0]);
-        pthread_mutex_lock(&rt.lock);
+        lock(&rt);
         rt.closing = 1;
         pthread_cond_broadcast(&rt.work);
-        pthread_mutex_unlock(&rt.lock);
+        unlock(&rt);
         for (int64_t i = 0; i < started; i++) pthread_join(workers[i], NULL);
     }
     for (int64_t i = 0; contexts && i < threads; i++) free_context(&contexts[i]);

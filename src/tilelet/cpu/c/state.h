@@ -12,7 +12,8 @@
 enum {
     UNDER_WAY = 1024, /* tasks submitted and not done, at most; a power of two */
     BUCKETS = 512,    /* of ready tasks by what they may be run together with; a power of two */
-    SIZE_CLASSES = 256
+    SIZE_CLASSES = 256,
+    LOCK_SPINS = 200
 };
 #define NEVER UINT64_MAX
 #define ALIGNMENT 64
@@ -78,12 +79,31 @@ struct tl_rt {
     uint64_t stop_at; /* atomic: the first task known to have failed; later ones do not run */
     tl_fault fault;   /* its fault */
     uint64_t random;
+    void *processors; /* that threads may run on: a cpu_set_t, or NULL */
     tl_buf *pool[SIZE_CLASSES];       /* dead temporaries by size class */
     tl_buf *empty;                    /* those whose memory was given back */
     tl_buf *all;                      /* every temporary ever made, chained by `older` */
     int64_t pooled_bytes, live_bytes;
     int64_t buffers; /* made so far, those of the arguments included */
 };
+
+static inline void relax(void) {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#else
+    __asm__ volatile("" ::: "memory");
+#endif
+}
+
+/* The lock is held for a fraction of a microsecond at a time: to sleep would take far longer. */
+static inline void lock(tl_rt *rt) {
+    for (int i = 0; i < LOCK_SPINS; i++) {
+        if (pthread_mutex_trylock(&rt->lock) == 0) return;
+        relax();
+    }
+    pthread_mutex_lock(&rt->lock);
+}
+static inline void unlock(tl_rt *rt) { pthread_mutex_unlock(&rt->lock); }
 
 static inline int cancelled(const tl_rt *rt) { return *rt->args->cancel != 0; }
 

@@ -1,0 +1,164 @@
+"""ready.c: the order in which ready tasks are taken, and which are taken together."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+from tests.cpu.clib import build
+
+TOGETHER, STEP = 4, 128
+
+SOURCE = f"""
+#include <stdlib.h>
+#include "ready.c"
+static const tl_kernel plain = {{.name = "plain", .together = 1}};
+static const tl_kernel narrow = {{.name = "narrow", .together = {TOGETHER}, .next_to = {STEP}}};
+
+tl_rt *new_queue(int64_t seed, int64_t threads) {{
+    tl_rt *rt = calloc(1, sizeof *rt);
+    tl_run_args *args = calloc(1, sizeof *args);
+    args->seed = seed, args->threads = threads;
+    rt->args = args, rt->random = 12345 + (uint64_t)seed;
+    rt->tasks = calloc(UNDER_WAY, sizeof *rt->tasks);
+    return rt;
+}}
+/* Task `number`: of the narrow kernel, with B at `column`; or of the plain one (negative). */
+void push(tl_rt *rt, int64_t number, int64_t column) {{
+    tl_task *t = &rt->tasks[number & (UNDER_WAY - 1)];
+    t->number = (uint64_t)number;
+    t->kernel = column < 0 ? &plain : &narrow;
+    t->b = column < 0 ? NULL : (const char *)(4096 + column * {STEP});
+    tl_push_ready(rt, t);
+}}
+int take_some(tl_rt *rt, int64_t *numbers) {{
+    tl_task *tasks[TL_SIDE_BY_SIDE];
+    int count = tl_take_ready(rt, tasks, TL_SIDE_BY_SIDE);
+    for (int i = 0; i < count; i++) numbers[i] = (int64_t)tasks[i]->number;
+    return count;
+}}
+int64_t next_column(const tl_rt *rt) {{
+    const char *b = tl_next_b(rt, &narrow);
+    return b ? (b - (const char *)4096) / {STEP} : -1;
+}}
+void free_queue(tl_rt *rt) {{
+    free(rt->tasks);
+    free((void *)rt->args);
+    free(rt);
+}}
+"""
+
+PLAIN = -1
+
+
+class Queue:
+    def __init__(self, seed: int, threads: int) -> None:
+        self._library = build(SOURCE)
+        self._library.new_queue.restype = ctypes.c_void_p
+        self._library.next_column.restype = ctypes.c_int64
+        made = self._library.new_queue(ctypes.c_int64(seed), ctypes.c_int64(threads))
+        self._at = ctypes.c_void_p(made)
+
+    def push(self, number: int, column: int = PLAIN) -> None:
+        self._library.push(self._at, ctypes.c_int64(number), ctypes.c_int64(column))
+
+    def take(self) -> list[int]:
+        numbers = (ctypes.c_int64 * 8)()
+        count = self._library.take_some(self._at, numbers)
+        return list(numbers[:count])
+
+    def next_column(self) -> int:
+        return self._library.next_column(self._at)
+
+    def close(self) -> None:
+        self._library.free_queue(self._at)
+
+
+@contextmanager
+def queue(seed: int = -1, threads: int = 1) -> Iterator[Queue]:
+    made = Queue(seed, threads)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def test_plain_tasks_come_in_turn() -> None:
+    with queue() as q:
+        for n in (3, 1, 2):
+            q.push(n)
+        assert [q.take(), q.take(), q.take(), q.take()] == [[3], [1], [2], []]
+
+
+def test_a_narrow_task_lets_others_go_first_until_its_company_is_there() -> None:
+    with queue() as q:
+        q.push(1, column=0)
+        q.push(2)
+        assert q.take() == [2]
+        for n, column in ((3, 2), (4, 1), (5, 3)):
+            q.push(n, column)
+        q.push(6)
+        assert q.take() == [1, 4, 3, 5]  # by columns
+        assert q.take() == [6]
+
+
+def test_a_company_that_stays_incomplete_is_run_when_nothing_else_is_ready() -> None:
+    with queue() as q:
+        q.push(1, column=7)
+        q.push(2, column=8)
+        q.push(3)
+        assert [q.take(), q.take(), q.take()] == [[3], [1, 2], []]
+
+
+def test_what_is_left_of_a_long_row_waits_for_more() -> None:
+    with queue() as q:
+        for n in range(6):
+            q.push(n, column=n)
+        q.push(9)
+        assert [q.take(), q.take(), q.take()] == [[0, 1, 2, 3], [9], [4, 5]]
+
+
+def test_every_thread_gets_its_share() -> None:
+    with queue(threads=2) as q:
+        for n in range(4):
+            q.push(n, column=n)
+        assert [q.take(), q.take(), q.take()] == [[0, 1], [2], [3]]
+
+
+def test_what_the_next_task_multiplies_by() -> None:
+    with queue() as q:
+        assert q.next_column() == -1
+        q.push(1)
+        for n in range(TOGETHER):
+            q.push(2 + n, column=40 + n)
+        assert q.next_column() == 40
+        q.take()
+        q.take()
+        assert q.next_column() == -1
+
+
+@pytest.mark.parametrize("seed", [-1, 1, 2, 3])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_every_task_is_taken_once(seed: int, threads: int) -> None:
+    """Also when the rings are full of gaps, and whatever is taken out of turn."""
+    rng = np.random.default_rng(seed + 10)
+    waiting: set[int] = set()
+    number = 0
+    with queue(seed, threads) as q:
+        for _ in range(4000):
+            # The slots of tasks under way are a ring: no number may meet one 1024 older.
+            if len(waiting) < 700 and (not waiting or number - min(waiting) < 1000):
+                number += 1
+                waiting.add(number)
+                q.push(number, PLAIN if rng.random() < 0.5 else int(rng.integers(60)))
+            if rng.random() < 0.45 or number - min(waiting) >= 1000:
+                taken = q.take()
+                assert taken
+                assert waiting.issuperset(taken)
+                waiting.difference_update(taken)
+        while waiting:
+            waiting.difference_update(q.take())
+        assert q.take() == []
