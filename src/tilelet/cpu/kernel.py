@@ -26,7 +26,7 @@ from tilelet.cpu.tiles import (
     uses_index,
 )
 from tilelet.diag.internal import InternalError
-from tilelet.dtypes import DType
+from tilelet.dtypes import FP32, DType
 from tilelet.ir.core import Arg, Block, Function, Op, Value, values_in, walk
 from tilelet.ir.types import ScalarType, TensorType, TileType
 from tilelet.ir.views import yielded
@@ -58,6 +58,7 @@ def emits(*names: str) -> Callable[[Emit], Emit]:
 
 
 PIECE = 256  # elements of a long row that are worked on before the next ones
+ROW_REDUCTIONS = ("row_sum", "row_prod", "row_max", "row_min")
 DEEPEST = 100  # ops in a row that become one expression
 MOST_PRODUCTS = 4  # that a kernel can hand over at once: TL_PRODUCTS
 
@@ -472,6 +473,10 @@ class KernelEmitter(Emitter):
         slot = slot or self.new_slot(hint, tile.dtype, count(tile.shape))
         self.touch(slot)
         self.evaluate(tile, slot.name, dense_strides(tile.shape))
+        return self.written(tile, slot)
+
+    def written(self, tile: Tile, slot: Slot) -> Tile:
+        """The tile whose valid part has just been written to a slot."""
         # Not before: the slot may be what the tile is computed from.
         self.zero_outside(tile.shape, tile.valid, slot, tile.dtype)
         return self.slot_tile(slot, tile.shape, tile.dtype, tile.valid)
@@ -489,15 +494,28 @@ class KernelEmitter(Emitter):
         return tile if isinstance(tile.form, Leaf) else self.settled(arg)
 
     def result(self, op: Op, tile: Tile, *, lazy: bool = True) -> None:
-        """Bind the op's result; a computation is put off if its one user is in the same block."""
+        """Bind the op's result; a computation is put off if its one user is in the same block, or
+        if the first one can carry it out.
+        """
         value = op.result
         if not self.uses[value]:
             return
         once = self.uses[value] == 1 and self.user[value] is self.home[value]
-        if isinstance(tile.form, Leaf) or (lazy and once and tile.form.depth < DEEPEST):
+        waits = lazy and (once or self._is_reduced_first(value))
+        if isinstance(tile.form, Leaf) or (waits and tile.form.depth < DEEPEST):
             self.values[value] = tile
         else:
             self.values[value] = self.materialised(tile, value.name)
+
+    def _is_reduced_first(self, value: Value) -> bool:
+        """Whether the first use is a reduction of rows, which are best reduced as they are made."""
+        use = first_use(self.home[value], value)
+        return (
+            use is not None
+            and use.name in ROW_REDUCTIONS
+            and use.args["x"] is value
+            and self.tile_type(value).dtype is FP32
+        )
 
     def taken_over(self, arg: Arg, result: Value) -> Slot | None:
         """The memory of an operand that nobody looks at again, for `result` to replace it there.

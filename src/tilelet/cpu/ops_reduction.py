@@ -5,9 +5,9 @@ from __future__ import annotations
 from tilelet.cpu.elements import element
 from tilelet.cpu.kernel import PIECE, KernelEmitter, emits
 from tilelet.cpu.text import Dim, array_text, product, total
-from tilelet.cpu.tiles import Axis, Leaf, Tile, count, dense_strides, merged_axes, strides_in
+from tilelet.cpu.tiles import Axis, Leaf, Slot, Tile, count, dense_strides, merged_axes, strides_in
 from tilelet.dtypes import FP32
-from tilelet.ir.core import Op
+from tilelet.ir.core import Op, Value
 
 _NAMES = ("sum", "prod", "max", "min")
 _FOLDED = ("sum", "prod")
@@ -67,19 +67,20 @@ def _along_rows(k: KernelEmitter, op: Op, function: str, name: str) -> None:
         and (x.shape[-1] == 1 or x.form.strides[-1] == 1)
     )
     in_pieces = not is_plain and e.is_float and function in _FOLDED and x.shape[-1] > PIECE
-    length = PIECE if in_pieces else x.shape[-1]
-    buffer = None if is_plain else k.new_slot("row", FP32 if e.is_float else x.dtype, length)
+    kept = _kept_slot(k, op, x)
+    length = 0 if is_plain or kept else PIECE if in_pieces else x.shape[-1]
+    buffer = k.new_slot("row", FP32 if e.is_float else x.dtype, length)
+    k.touch(buffer)
     strides = dense_strides((*x.shape[:-1], 1))
     axes = merged_axes(x.shape[:-1], x.valid[:-1], [], merge=False)
     with k.out.block("", op.loc), k.nest(axes, vector=False) as index:
-        if buffer is None:
+        if is_plain:
             row = _row_pointer(k, x, axes, index)
         else:
-            k.touch(buffer)
-            row = buffer.name
+            row = _new_row(k, x, kept, axes, index) if kept is not None else buffer.name
             last = merged_axes(x.shape, x.valid, [], merge=False)[len(axes) :]
             if in_pieces:
-                _fold_pieces(k, x, function, row, axes, index, last[0])
+                _fold_pieces(k, x, function, row, axes, index, last[0], is_kept=kept is not None)
                 number = f"ts_folded_{function}_f32(&folded, {row})"
             else:
                 with k.nest(last) as column:
@@ -91,7 +92,29 @@ def _along_rows(k: KernelEmitter, op: Op, function: str, name: str) -> None:
             number = into.rounded(number)
         place = total([product(i, strides[a.last]) for a, i in zip(axes, index)])
         k.out.add(f"{slot.name}[{place}] = {into.store(number)};")
+    if kept is not None:
+        k.define(op.operands[0], k.written(x, kept))
     k.result(op, result)
+
+
+def _kept_slot(k: KernelEmitter, op: Op, x: Tile) -> Slot | None:
+    """Memory for all of a tile that is computed here, if it is needed again."""
+    arg = op.args["x"]
+    assert isinstance(arg, Value)
+    if isinstance(x.form, Leaf) or k.remaining[arg] == 1 or x.dtype is not FP32:
+        return None
+    slot = k.new_slot(arg.name, x.dtype, count(x.shape))
+    k.touch(slot)
+    return slot
+
+
+def _new_row(k: KernelEmitter, x: Tile, slot: Slot, axes: list[Axis], index: list[str]) -> str:
+    """Where a row of the tile is to be written."""
+    strides = dense_strides(x.shape)
+    start = total([product(i, strides[a.last]) for a, i in zip(axes, index)])
+    name = k.name("row")
+    k.out.add(f"float *const {name} = {slot.name} + ({start});")
+    return name
 
 
 def _fold_pieces(
@@ -102,10 +125,17 @@ def _fold_pieces(
     axes: list[Axis],
     index: list[str],
     last: Axis,
+    *,
+    is_kept: bool,
 ) -> None:
-    """Compute a long row a piece at a time, so that it stays in the nearest cache."""
+    """Compute a long row a piece at a time, so that it stays in the nearest cache. Unless the row
+    is kept, the pieces follow each other at the same place.
+    """
     k.out.add("ts_fold folded = {0};")
     with k.pieces(last, PIECE) as (start, count_):
+        if is_kept:
+            row, piece = piece, k.name("now")
+            k.out.add(f"float *const {piece} = {row} + {start};")
         with k.nest([Axis(last.last, count_, PIECE)]) as column:
             at = k.variable("at", f"{start} + {column[0]}")
             number = k.element_text(x, x.shape, [*axes, last], [*index, at])
