@@ -134,12 +134,36 @@ class Company:
 
 @dataclass(eq=False)
 class Product:
-    """A matrix product that is put off: its C variable, its result's memory, the ops it is of."""
+    """A matrix product that is put off.
+
+    name    its C variable
+    slot    its result's memory, a tile of `shape`
+    ops     what it is a product of
+    region  C variables that will hold the region of the result, if that is not all of it
+    """
 
     name: str
     slot: Slot
+    shape: tuple[int, ...]
     company: Company
     ops: list[Op] = field(default_factory=list)
+    region: tuple[str, ...] = ()
+
+    def note_region(self, k: KernelEmitter, region: tuple[Dim, ...]) -> None:
+        """From here on the result has this region."""
+        if region == self.shape:
+            return
+        if not self.region:
+            self.region = tuple(k.name("part") for _ in region)
+            for name, extent in zip(self.region, self.shape):
+                k.declarations.append(f"int64_t {name} = {extent};")
+        for name, extent in zip(self.region, region):
+            k.out.add(f"{name} = {extent};")
+
+    def finish(self, k: KernelEmitter) -> None:
+        """It has been run."""
+        if self.region:
+            k.zero_outside(self.shape, self.region, self.slot, FP32)
 
 
 @dataclass(frozen=True)
@@ -308,6 +332,8 @@ class KernelEmitter(Emitter):
         else:
             for name in names:
                 self.out.add(f"tl_run_product({name}, c);")
+        for p in products:
+            p.finish(self)
 
     def _has_only(self, products: Sequence[Product], at: Op) -> bool:
         """Whether all that the kernel does up to and including `at` is these products."""

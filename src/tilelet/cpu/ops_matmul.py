@@ -78,10 +78,11 @@ def emit_matmul(k: KernelEmitter, op: Op) -> None:
     slot = k.new_slot(op.result.name, total_type, count(t.shape))
     k.clear_outside(t.shape, region, slot, total_type)
     result = k.slot_tile(slot, t.shape, total_type, region)
-    if _is_plain(a, b, t.shape, region):
-        product_ = _new_product(k, a, b, slot)
-        _add_piece(k, op, a, b, product_, t.shape, "NULL")
-        if total_type is t.dtype and _continues_in_loop(k, op):
+    goes_on = total_type is t.dtype and _continues_in_loop(k, op)
+    if _is_of_windows(a, b) and (goes_on or _is_whole(a, b, t.shape, region)):
+        product_ = _new_product(k, a, b, slot, t.shape, region)
+        _add_piece(k, op, a, b, product_, region, "NULL")
+        if goes_on:
             k.unfinished[slot] = product_
         else:
             k.products_due([product_], op)
@@ -111,9 +112,10 @@ def emit_matmul_acc(k: KernelEmitter, op: Op) -> None:
     region = tuple(
         named(k, _continued(r, v, n, holds)) for r, v, n in zip(region, acc.valid, t.shape)
     )
-    if condition is None and _is_plain(a, b, t.shape, region) and _can_wait(k, op, slot):
-        product_ = k.unfinished.pop(slot, None) or _new_product(k, a, b, slot)
-        _add_piece(k, op, a, b, product_, t.shape, slot.name)
+    if condition is None and _is_of_windows(a, b) and _can_wait(k, op, slot):
+        product_ = k.unfinished.pop(slot, None) or _new_product(k, a, b, slot, t.shape, region)
+        _add_piece(k, op, a, b, product_, region, slot.name)
+        product_.note_region(k, region)
         k.loops[-1].products.append(product_)
         k.result(op, k.slot_tile(slot, t.shape, t.dtype, region))
         return
@@ -126,14 +128,13 @@ def emit_matmul_acc(k: KernelEmitter, op: Op) -> None:
 # --- products that are put off -------------------------------------------------------------------
 
 
-def _is_plain(a: Operand, b: Operand, shape: tuple[int, ...], region: tuple[Dim, ...]) -> bool:
-    """A whole product of two matrices read from global memory."""
-    return (
-        len(shape) == 2
-        and shape == region
-        and all(o.tile.leaf.window is not None for o in (a, b))
-        and all(isinstance(n, int) for n in (a.columns, b.rows))
-    )
+def _is_of_windows(a: Operand, b: Operand) -> bool:
+    """A product of two matrices read from global memory."""
+    return all(len(o.tile.shape) == 2 and o.tile.leaf.window is not None for o in (a, b))
+
+
+def _is_whole(a: Operand, b: Operand, shape: tuple[int, ...], region: tuple[Dim, ...]) -> bool:
+    return shape == region and all(isinstance(n, int) for n in (a.columns, b.rows))
 
 
 def _can_wait(k: KernelEmitter, op: Op, slot: Slot) -> bool:
@@ -152,10 +153,18 @@ def _continues_in_loop(k: KernelEmitter, op: Op) -> bool:
     )
 
 
-def _new_product(k: KernelEmitter, a: Operand, b: Operand, slot: Slot) -> Product:
+def _new_product(
+    k: KernelEmitter,
+    a: Operand,
+    b: Operand,
+    slot: Slot,
+    shape: tuple[int, ...],
+    region: tuple[Dim, ...],
+) -> Product:
     name = k.name("product")
     k.declarations.append(f"tl_product {name} = {{0}};")
-    return Product(name, slot, _company(k, a, b))
+    company = _company(k, a, b) if _is_whole(a, b, shape, region) else Company()
+    return Product(name, slot, shape, company)
 
 
 def _company(k: KernelEmitter, a: Operand, b: Operand) -> Company:
@@ -178,13 +187,13 @@ def _add_piece(
     a: Operand,
     b: Operand,
     product_: Product,
-    shape: tuple[int, ...],
+    region: tuple[Dim, ...],
     start: str,
 ) -> None:
     """Note the product; pieces of one chain over k are run together."""
     product_.ops.append(op)
     with k.out.block("", op.loc):
-        _describe(k, a, b, product_.slot, shape, shape, start, [], [])
+        _describe(k, a, b, product_.slot, product_.shape, region, start, [], [])
         # A window without unit stride is copied to memory that the next turn uses again.
         lasting = " && ".join(
             f"(const void *){o.tile.leaf.pointer} != (const void *){o.tile.leaf.slot.name}"
