@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sysconfig
 import traceback
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from types import FrameType
 from tilelet.diag.core import Label, Loc, UserError
 
 _PACKAGE = Path(__file__).resolve().parent.parent
+_PYTHON = Path(sysconfig.get_path("stdlib")).resolve()
 
 
 def in_package(frame: traceback.FrameSummary) -> bool:
@@ -36,10 +38,10 @@ def give_place(error: UserError, frame: FrameType | None = None) -> None:
     """
     if error.diagnostic.labels:
         return
-    frames = [f for f in user_frames(error) if _has_text(f)]
+    frames = [f for f in user_frames(error) if _is_of_user(f)]
     if not frames and frame is not None:
         stack = traceback.extract_stack(frame)
-        frames = [f for f in stack if not in_package(f) and _has_text(f)]
+        frames = [f for f in stack if not in_package(f) and _is_of_user(f)]
     if not frames:
         return
     at = frames[-1]
@@ -50,6 +52,11 @@ def give_place(error: UserError, frame: FrameType | None = None) -> None:
     error.diagnostic = replace(error.diagnostic, labels=(Label(loc, "in this call"),))
 
 
-def _has_text(frame: traceback.FrameSummary) -> bool:
-    """Whether a frame is code somebody wrote, not made by `dataclasses` or the import system."""
-    return bool(frame.line)
+def _is_of_user(frame: traceback.FrameSummary) -> bool:
+    """Whether a frame is code a user wrote.
+
+    Not of Python's own library, and not made by `dataclasses` or the import system.
+    """
+    path = Path(frame.filename).resolve()
+    is_python = path.is_relative_to(_PYTHON) and "site-packages" not in path.parts
+    return bool(frame.line) and not is_python
