@@ -20,6 +20,7 @@ from tests.interp.build import Build, index, ramp, tensor
 
 from tilelet.cpu import build, cache, engine
 from tilelet.cpu.engine import CpuEngine
+from tilelet.cpu.toolchain import find_compiler
 from tilelet.diag.catalogue.command import CannotWrite, CompilerFailed, NoCompiler
 from tilelet.ir.core import Program
 from tilelet.passes.pipeline import run_passes
@@ -104,9 +105,19 @@ def _fake_compiler(tmp_path: Path, what: str) -> str:
     return str(script)
 
 
+def test_chosen_compiler_with_half_a_quote(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", "gcc '-m64")
+    with pytest.raises(NoCompiler, match="gcc '-m64"):
+        find_compiler()
+
+
 @pytest.mark.parametrize(
     ("what", "message"),
-    [("echo no space left >&2; exit 1", "code 1"), ("kill -9 $$", "SIGKILL")],
+    [
+        ("echo no space left >&2; exit 1", "code 1"),
+        ("kill -9 $$", "SIGKILL"),
+        ("exit 0", r"it wrote no \w+\.o"),
+    ],
 )
 def test_compiler_fails(
     what: str, message: str, tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
@@ -115,6 +126,16 @@ def test_compiler_fails(
     with pytest.raises(CompilerFailed, match=message):
         runs(fresh_program())
     assert not [p for p in _entries(folder) if p.name.startswith(cache.DRAFT)]
+
+
+def test_a_system_that_gives_no_threads(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What they would have done is done one after the other."""
+
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    assert runs(fresh_program())
 
 
 def test_entries_are_found_again_and_private(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

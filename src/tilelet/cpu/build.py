@@ -15,7 +15,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from pathlib import Path
 
 from tilelet.cpu import cache, sanitize
@@ -56,7 +56,7 @@ class _Jobs:
 
     def __init__(self, compiler: Compiler) -> None:
         self._compiler = compiler
-        self._pool = ThreadPoolExecutor(max_workers=64, thread_name_prefix="tilelet cc")
+        self._threads: list[threading.Thread] = []
         self._running: set[subprocess.Popen[str]] = set()
         self._lock = threading.Lock()
         self._given_up = False
@@ -71,24 +71,44 @@ class _Jobs:
                     os.killpg(process.pid, signal.SIGKILL)
 
     def close(self) -> None:
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        for thread in self._threads:
+            thread.join()
 
     def compile(self, sources: Sequence[Path], folder: Path, optimise: str) -> list[Future[Path]]:
         """Start making an object of each source; they appear in `folder`."""
-        return [self._pool.submit(self._object, s, folder, optimise) for s in sources]
+        return [self._side_by_side(s, folder, optimise) for s in sources]
+
+    def _side_by_side(self, source: Path, folder: Path, optimise: str) -> Future[Path]:
+        made: Future[Path] = Future()
+
+        def make() -> None:
+            try:
+                made.set_result(self._object(source, folder, optimise))
+            except BaseException as error:
+                made.set_exception(error)
+
+        thread = threading.Thread(target=make, name="tilelet cc")
+        try:
+            thread.start()
+        except RuntimeError:  # the system gives no more threads: one after the other
+            made.set_result(self._object(source, folder, optimise))
+        else:
+            self._threads.append(thread)
+        return made
 
     def link(self, objects: Sequence[Path], target: Path) -> None:
         names = [str(o) for o in objects]
-        self._run("-shared", *names, "-lm", "-lpthread", "-o", str(target))
+        self._make(target, "-shared", *names, "-lm", "-lpthread")
 
     def _object(self, source: Path, folder: Path, optimise: str) -> Path:
         target = folder / f"{source.stem}.o"
-        self._run(optimise, f"-I{SOURCES}", "-c", str(source), "-o", str(target))
+        self._make(target, optimise, f"-I{SOURCES}", "-c", str(source))
         return target
 
-    def _run(self, *arguments: str) -> None:
+    def _make(self, target: Path, *arguments: str) -> None:
         """The compiler with these arguments, to its end; `CompilerFailed` if it is a bad one."""
         who = self._compiler.command[0]
+        arguments = (*arguments, "-o", str(target))
         try:
             process = self._start([*self._compiler.command, *_flags(self._compiler), *arguments])
             _, output = process.communicate(timeout=_LONGEST)
@@ -100,6 +120,8 @@ class _Jobs:
             self._running.discard(process)
         if process.returncode:
             raise CompilerFailed(who, _ending(process.returncode), output)
+        if not target.exists():
+            raise CompilerFailed(who, f"it wrote no {target.name}", output)
 
     def _start(self, command: Sequence[str]) -> subprocess.Popen[str]:
         with self._lock:

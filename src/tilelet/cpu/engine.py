@@ -289,8 +289,12 @@ class _Call:
             self._enter()
             return self._result
         # Not `join`: after Ctrl-C some Pythons take the thread for ended while it still runs.
-        threading.Thread(target=self._enter, name="tilelet run", daemon=True).start()
+        thread = threading.Thread(target=self._enter, name="tilelet run", daemon=True)
         try:
+            try:
+                thread.start()
+            except RuntimeError:  # the system gives no thread: Ctrl-C has to wait
+                self._enter()
             while not self._done.wait(_POLL):
                 pass
         except BaseException:

@@ -69,7 +69,10 @@ def find_compiler() -> Compiler:
 
 @functools.lru_cache(maxsize=8)
 def _find(chosen: str, _path: str) -> Compiler:
-    candidates = [shlex.split(chosen)] if chosen.strip() else [["cc"], ["gcc"], ["clang"]]
+    try:
+        candidates = [shlex.split(chosen)] if chosen.strip() else [["cc"], ["gcc"], ["clang"]]
+    except ValueError:  # a quote that does not end
+        raise NoCompiler(chosen.strip()) from None
     if not chosen.strip() and importlib.util.find_spec("ziglang") is not None:
         candidates.append([sys.executable, "-m", "ziglang", "cc"])
     for command in candidates:
