@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from tests.interp.build import Build, index, kernel, ramp, tensor
 
 from tilelet.cpu import engine
 from tilelet.cpu.engine import CpuEngine
+from tilelet.cpu.toolchain import find_compiler
 from tilelet.dtypes import FP32, INT32, INT64
 from tilelet.ir.core import Direction, Program, Value
 from tilelet.passes.pipeline import run_passes
@@ -167,21 +169,63 @@ print("lives")
 """
 
 
+def _python(folder: Path, text: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """A script in a process of its own."""
+    script = folder / "script.py"
+    script.write_text(text)
+    paths = f"{ROOT / 'src'}{os.pathsep}{ROOT}"
+    return subprocess.run(
+        [sys.executable, str(script)],
+        env={**os.environ, "PYTHONPATH": paths, **variables},
+        cwd=ROOT, capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+
+
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="limits of Linux")
 def test_memory_that_the_system_refuses(tmp_path: Path) -> None:
     """More than is allowed, though the machine has it: of a temporary, and of the threads."""
-    script = tmp_path / "little_memory.py"
-    script.write_text(_LITTLE_MEMORY)
-    env = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
-    done = subprocess.run(
-        [sys.executable, str(script)],
-        env=env, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120,
-    )  # fmt: skip
+    done = _python(tmp_path, _LITTLE_MEMORY)
     assert done.returncode == 0, done.stderr
     assert "`create_tensor` needs 1 GiB" in done.stdout
     assert "kernel.py:" in done.stdout
     assert "`the threads of the run` needs" in done.stdout
     assert done.stdout.endswith("lives\n")
+
+
+_MANY_PROCESSORS = """
+#define _GNU_SOURCE
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+int sched_getaffinity(pid_t who, size_t bytes, cpu_set_t *set) {
+    if (bytes != sizeof *set) return (int)syscall(SYS_sched_getaffinity, who, bytes, set) < 0;
+    errno = EINVAL;
+    return -1;
+}
+int sched_setaffinity(pid_t who, size_t bytes, const cpu_set_t *set) { abort(); }
+"""
+_TWO_THREADS = """
+from tests.cpu.test_build import fresh_program
+from tests.interp.build import ramp
+from tilelet.cpu.engine import compiled
+
+compiled(fresh_program()).run({"x": ramp(4, 8)}, 2, -1)
+print("lives")
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="what is replaced is glibc's")
+def test_more_processors_than_a_set_has_room_for(tmp_path: Path) -> None:
+    """Threads stay where the system puts them."""
+    (tmp_path / "many.c").write_text(_MANY_PROCESSORS)
+    library = tmp_path / "many.so"
+    shared = [*find_compiler().command, "-shared", "-fPIC", "-o", str(library)]
+    subprocess.run([*shared, str(tmp_path / "many.c")], check=True)
+    done = _python(tmp_path, _TWO_THREADS, LD_PRELOAD=str(library))
+    assert (done.returncode, done.stdout) == (0, "lives\n"), done.stderr
 
 
 def _chain(length: int) -> Program:

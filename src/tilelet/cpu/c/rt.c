@@ -154,8 +154,9 @@ void tl_wait_for_progress(tl_ctx *c, uint64_t finished_before) {
 }
 
 /* A new thread is often put on the processor of the one that made it, and waits there for some
- * milliseconds until it is moved. So it is made to start on another, and then let go. */
-#ifdef CPU_CLR
+ * milliseconds until it is moved. So it is made to start on another, and then let go. Other C
+ * libraries than glibc have no such attribute of a thread. */
+#ifdef __GLIBC__
 static void start_elsewhere(const cpu_set_t *processors, pthread_attr_t *attributes) {
     cpu_set_t others = *processors;
     int here = sched_getcpu();
@@ -179,7 +180,7 @@ static void wait_for_company(tl_rt *rt) {
 static void *worker(void *context) {
     tl_ctx *c = context;
     tl_rt *rt = c->rt;
-#ifdef CPU_CLR
+#ifdef __GLIBC__
     if (rt->processors) sched_setaffinity(0, sizeof(cpu_set_t), rt->processors);
 #endif
     lock(rt);
@@ -538,10 +539,14 @@ static int64_t start_workers(tl_rt *rt, pthread_t *workers, tl_ctx *contexts, in
     if (count == 0) return 0;
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
-#ifdef CPU_CLR
-    rt->processors = malloc(sizeof(cpu_set_t));
-    if (rt->processors && !sched_getaffinity(0, sizeof(cpu_set_t), rt->processors))
-        start_elsewhere(rt->processors, &attributes);
+#ifdef __GLIBC__
+    cpu_set_t *processors = malloc(sizeof *processors);
+    if (processors && sched_getaffinity(0, sizeof *processors, processors)) {
+        free(processors); /* there are more processors than such a set can name */
+        processors = NULL;
+    }
+    if (processors) start_elsewhere(processors, &attributes);
+    rt->processors = processors;
 #endif
     while (started < count &&
            !pthread_create(&workers[started], &attributes, worker, &contexts[started + 1]))
