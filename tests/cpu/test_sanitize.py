@@ -1,8 +1,10 @@
-"""`TILELET_SANITIZE=1`: what has to be set, and that mistakes in C are found."""
+"""Sanitizers: what `TILELET_SANITIZE=1` needs, and that mistakes in C are found."""
 
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -126,3 +128,42 @@ def test_mistakes_are_found(
     else:
         assert message in done.stderr
         assert "k_main_incore_0" in done.stderr
+
+
+_TANGLED = """
+from tests.cpu.test_schedules import _arguments, _tangled
+from tilelet.cpu.engine import compiled
+
+program = compiled(_tangled())
+for seed in range(-1, 8):
+    program.run(_arguments(), 4, seed)
+print("ran")
+"""
+
+
+def _thread_sanitizer(compiler: Compiler) -> str:
+    command = [*compiler.command, "-print-file-name=libtsan.so"]
+    found = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    if not Path(found).is_absolute() or shutil.which("setarch") is None:
+        pytest.skip("the compiler has no thread sanitizer, or the system cannot run it")
+    return found
+
+
+def test_threads_do_not_race(gcc: Compiler, thorough: bool, tmp_path: Path) -> None:
+    if not thorough:
+        pytest.skip("compiling the runtime with a sanitizer takes long: --thorough")
+    if sanitize.is_loaded():
+        pytest.skip("one sanitizer at a time")
+    script = tmp_path / "tangled.py"
+    script.write_text(_TANGLED)
+    wanted = {
+        "CC": shlex.join([*gcc.command, "-fsanitize=thread", "-g"]),
+        "LD_PRELOAD": _thread_sanitizer(gcc),
+        "TSAN_OPTIONS": "ignore_noninstrumented_modules=1",  # Python is one
+        "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
+    }
+    done = subprocess.run(  # it knows where things are in memory: no random addresses
+        ["setarch", "-R", sys.executable, str(script)],
+        env={**os.environ, **wanted}, cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ran\n", "")

@@ -22,7 +22,7 @@ static int64_t class_bytes(int class) {
 /* With the lock held: a buffer nobody refers to any more. */
 static void to_pool(tl_rt *rt, tl_buf *b) {
     int64_t bytes = class_bytes(size_class(b->bytes));
-    rt->live_bytes -= bytes;
+    STORE(rt->live_bytes, rt->live_bytes - bytes);
     tl_forget_uses(b);
     tl_buf **list = &rt->pool[size_class(b->bytes)];
     if (rt->pooled_bytes + bytes > POOLED_BYTES) {
@@ -63,7 +63,7 @@ static tl_buf *from_pool(tl_rt *rt, int class) {
     if (b) {
         rt->pool[class] = b->next;
         rt->pooled_bytes -= class_bytes(class);
-        rt->live_bytes += class_bytes(class);
+        STORE(rt->live_bytes, rt->live_bytes + class_bytes(class));
     }
     unlock(rt);
     return b;
@@ -86,7 +86,7 @@ static tl_buf *new_buffer(tl_rt *rt, int class) {
         b->older = rt->all;
         rt->all = b;
     }
-    if (b) rt->live_bytes += class_bytes(class);
+    if (b) STORE(rt->live_bytes, rt->live_bytes + class_bytes(class));
     unlock(rt);
     if (b) b->base = memory;
     else free(memory);

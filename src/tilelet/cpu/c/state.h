@@ -83,7 +83,8 @@ struct tl_rt {
     tl_buf *pool[SIZE_CLASSES];       /* dead temporaries by size class */
     tl_buf *empty;                    /* those whose memory was given back */
     tl_buf *all;                      /* every temporary ever made, chained by `older` */
-    int64_t pooled_bytes, live_bytes;
+    int64_t pooled_bytes;
+    int64_t live_bytes; /* atomic: written with the lock held, read without */
     int64_t buffers; /* made so far, those of the arguments included */
 };
 
