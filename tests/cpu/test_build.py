@@ -100,7 +100,7 @@ def test_chosen_compiler_does_not_exist(monkeypatch: pytest.MonkeyPatch, folder:
 
 def _fake_compiler(tmp_path: Path, what: str) -> str:
     script = tmp_path / "fakecc"
-    script.write_text(f'#!/bin/sh\ncase "$1" in --version) echo fake 1.0; exit 0;; esac\n{what}\n')
+    script.write_text(f'#!/bin/sh\ncase "$*" in *--version) echo fake 1.0; exit 0;; esac\n{what}\n')
     script.chmod(0o755)
     return str(script)
 
@@ -242,6 +242,16 @@ def test_a_full_disk(room: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         assert not [p for p in _entries(disk / "cache" / "cpu") if p.name.startswith("new-")]
         monkeypatch.setattr(tempfile, "tempdir", str(disk))
         with pytest.raises((CompilerFailed, CannotWrite), match=r"(?i)no space left|E0709"):
+            runs(fresh_program())
+
+
+def test_a_compiler_that_does_not_say_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of `ziglang` just aborts on a full disk. The message names it, not only its Python."""
+    monkeypatch.setenv("CC", f"{_fake_compiler(tmp_path, 'kill -6 $$')} -m64")
+    with small_disk(tmp_path / "disk", "size=64k,mode=700") as disk:
+        use_cache(disk / "cache", monkeypatch)
+        monkeypatch.setattr(tempfile, "tempdir", str(disk))
+        with pytest.raises(CompilerFailed, match=r"fakecc -m64` failed: .* no space left: \d+ KiB"):
             runs(fresh_program())
 
 

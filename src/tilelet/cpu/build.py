@@ -11,6 +11,7 @@ import ctypes
 import functools
 import hashlib
 import os
+import shutil
 import signal
 import subprocess
 import threading
@@ -107,7 +108,7 @@ class _Jobs:
 
     def _make(self, target: Path, *arguments: str) -> None:
         """The compiler with these arguments, to its end; `CompilerFailed` if it is a bad one."""
-        who = self._compiler.command[0]
+        who = self._compiler.name
         arguments = (*arguments, "-o", str(target))
         try:
             process = self._start([*self._compiler.command, *_flags(self._compiler), *arguments])
@@ -119,14 +120,14 @@ class _Jobs:
         with self._lock:
             self._running.discard(process)
         if process.returncode:
-            raise CompilerFailed(who, _ending(process.returncode), output)
+            raise CompilerFailed(who, _ending(process.returncode) + _room(target), output)
         if not target.exists():
             raise CompilerFailed(who, f"it wrote no {target.name}", output)
 
     def _start(self, command: Sequence[str]) -> subprocess.Popen[str]:
         with self._lock:
             if self._given_up:
-                raise CompilerFailed(command[0], "it was not waited for")
+                raise CompilerFailed(self._compiler.name, "it was not waited for")
             process = subprocess.Popen(  # noqa: S603 - a list, no shell: the user's own compiler
                 command,
                 stdin=subprocess.DEVNULL,
@@ -156,6 +157,12 @@ def _ending(code: int) -> str:
     if code > 0:
         return f"it ended with code {code}"
     return f"it was ended by {signal.Signals(-code).name}"
+
+
+def _room(target: Path) -> str:
+    """What to say about the disk, if little is left of it: not every compiler does."""
+    free = shutil.disk_usage(target.parent).free
+    return f"; perhaps no space left: {free >> 10} KiB are free" if free < cache.ROOM else ""
 
 
 def _runtime(jobs: _Jobs, folder: Path) -> None:
