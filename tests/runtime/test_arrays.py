@@ -24,6 +24,11 @@ def test_a_tensor_and_its_array_are_the_same_memory(dtype: dtypes.DType) -> None
     assert float(tensor[1, 2]) == 0.0
 
 
+def test_what_is_a_dtype() -> None:
+    assert all(arrays.is_dtype(d) for d in (dtypes.BF16, np.int8, np.dtype("f4"), torch.half, int))
+    assert not any(arrays.is_dtype(d) for d in ("float32", 4, list, list[int]))
+
+
 def test_a_transposed_tensor_is_seen_without_copying() -> None:
     tensor = torch.arange(6, dtype=torch.bfloat16).reshape(2, 3).t()
     view = arrays.as_array(tensor)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_origin
 
 from tilelet.diag.catalogue.names import BadAnnotation, MissingAnnotation, ScalarOutput
 from tilelet.diag.catalogue.ops import ZeroSizeDim
@@ -89,8 +89,9 @@ def _parameter(function: KernelFunction, p: ast.arg, names: dict[str, object]) -
         return Parameter(p.arg, None, direction, loc)
     found = value_type(annotation)
     if found is None:
-        if function.generic and isinstance(annotation, type):
-            return Parameter(p.arg, None, direction, loc)  # a plain `int`, `float` or `bool`
+        # A plain `int`, `float` or `bool`; Python 3.10 takes `list[int]` for a type, too.
+        if function.generic and isinstance(annotation, type) and get_origin(annotation) is None:
+            return Parameter(p.arg, None, direction, loc)
         raise BadAnnotation(
             where, p.arg, f"`{ast.unparse(p.annotation)}` is not a type of the language"
         )

@@ -7,7 +7,7 @@ torch is loaded already.
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import Any, get_origin
 
 import numpy as np
 
@@ -74,7 +74,9 @@ def is_dtype(value: object) -> bool:
     """Whether `value` is a dtype object (not a string, not a number)."""
     if isinstance(value, DType | np.dtype) or is_torch_dtype(value):
         return True
-    return isinstance(value, type) and issubclass(value, np.generic | bool | int | float)
+    if not isinstance(value, type) or get_origin(value) is not None:  # `list[int]`, in Python 3.10
+        return False
+    return issubclass(value, np.generic | bool | int | float)
 
 
 def as_array(value: Any) -> Array:
