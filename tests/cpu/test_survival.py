@@ -189,6 +189,8 @@ def test_memory_that_the_system_refuses(tmp_path: Path) -> None:
     assert "`create_tensor` needs 1 GiB" in done.stdout
     assert "kernel.py:" in done.stdout
     assert "`the threads of the run` needs" in done.stdout
+    assert "set `TILELET_THREADS` to a smaller number" in done.stdout
+    assert done.stdout.count("the system does not give them: see `ulimit -v`") == 2
     assert done.stdout.endswith("lives\n")
 
 

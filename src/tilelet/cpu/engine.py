@@ -138,7 +138,8 @@ class NativeProgram:
             return call.errors[fault.n[1] - 1]
         if fault.site < 0:
             needed = threads * (self._table.scratch_bytes + _THREAD_BYTES)
-            return TooBig("the threads of the run", needed, available_memory() or 0)
+            fewer = "set `TILELET_THREADS` to a smaller number"
+            return TooBig("the threads of the run", needed, available_memory() or 0, help=fewer)
         site = self.code.sites[fault.site]
         if fault.buffer >= 0:
             site = replace(site, name=self.code.sites[fault.buffer].name)

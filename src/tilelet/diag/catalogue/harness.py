@@ -153,11 +153,20 @@ class TooBig(UserError):
 
     code = "E0607"
 
-    def __init__(self, name: str, size: int, available: int, loc: Loc | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        size: int,
+        available: int,
+        loc: Loc | None = None,
+        help: str = "run with smaller dimensions",
+    ) -> None:
+        is_refused = size <= available
         super().__init__(
             f"`{name}` needs {size_text(size)}, {size_text(available)} are free",
             _param(loc, size_text(size)),
-            helps=["run with smaller dimensions"],
+            notes=["the system does not give them: see `ulimit -v`"] if is_refused else [],
+            helps=[help],
         )
 
 
