@@ -73,7 +73,7 @@ def test_the_command_starts_again_with_it(gcc: Compiler, monkeypatch: pytest.Mon
     ((program, arguments, environment),) = started
     assert (program, arguments[1:]) == (sys.executable, ["-m", "tilelet.cli", "run", "k.py"])
     assert environment["LD_PRELOAD"] == f"{sanitize.library(gcc)} other.so"
-    assert environment["ASAN_OPTIONS"] == "detect_leaks=0"
+    assert environment["ASAN_OPTIONS"] == "detect_leaks=0:allocator_may_return_null=1"
     assert environment["UBSAN_OPTIONS"] == "halt_on_error=1"
     assert "LD_PRELOAD" not in sanitize.without_preload(environment)
     monkeypatch.setattr(sanitize, "is_loaded", lambda: True)

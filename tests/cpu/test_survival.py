@@ -13,7 +13,7 @@ import pytest
 from tests.cpu.differential import agree, outcome
 from tests.interp.build import Build, index, kernel, ramp, tensor
 
-from tilelet.cpu import engine
+from tilelet.cpu import engine, sanitize
 from tilelet.cpu.engine import CpuEngine
 from tilelet.cpu.toolchain import find_compiler
 from tilelet.dtypes import FP32, INT32, INT64
@@ -222,6 +222,8 @@ print("lives")
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="what is replaced is glibc's")
 def test_more_processors_than_a_set_has_room_for(tmp_path: Path) -> None:
     """Threads stay where the system puts them."""
+    if sanitize.is_loaded():
+        pytest.skip("the sanitizer has to be the first library")
     (tmp_path / "many.c").write_text(_MANY_PROCESSORS)
     library = tmp_path / "many.so"
     shared = [*find_compiler().command, "-shared", "-fPIC", "-o", str(library)]

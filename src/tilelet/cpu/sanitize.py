@@ -19,8 +19,12 @@ from tilelet.cpu.toolchain import Compiler, find_compiler
 from tilelet.diag.catalogue.command import CompilerFailed, SanitizerNotLoaded
 
 _FLAGS = ("-fsanitize=address,undefined", "-fno-omit-frame-pointer", "-g")
-# What the sanitizers are told unless the user says otherwise: Python itself never frees all.
-_OPTIONS = {"ASAN_OPTIONS": "detect_leaks=0", "UBSAN_OPTIONS": "print_stacktrace=1"}
+# What the sanitizers are told unless the user says otherwise: Python itself never frees all, and
+# memory that cannot be had is an error with a place, as without them.
+_OPTIONS = {
+    "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1",
+    "UBSAN_OPTIONS": "print_stacktrace=1",
+}
 
 
 def is_on() -> bool:
