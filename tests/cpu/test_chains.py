@@ -98,3 +98,120 @@ def test_they_are_one_product(first: bool) -> None:
     text = "".join(emit_program(run_passes(PROGRAMS[FP32, first, False])).units)
     assert "tl_matmul(&product" not in text
     assert text.count("tl_run_product(") == 1
+
+
+# --- what must not be put off --------------------------------------------------------------------
+
+
+def _left(s: Build, x: Value, at: Any, **limits: Any) -> Value:
+    return s.window(x, [ROWS, PIECE], [0, at], **limits)
+
+
+def _right(s: Build, w: Value, at: Any) -> Value:
+    return s.window(w, [PIECE, COLUMNS], [at, 0])
+
+
+def _operands(b: Build) -> tuple[Value, Value, Value]:
+    depth = PIECE * PIECES
+    x, w = b.param("x", tensor([ROWS, depth])), b.param("w", tensor([depth, COLUMNS]))
+    return x, w, b.param("out", tensor([ROWS, COLUMNS]))
+
+
+def _matrices() -> dict[str, Any]:
+    arguments = _arguments(FP32, [[0] * 3] * PIECES, 0)
+    return {name: arguments[name] for name in ("x", "w", "out")}
+
+
+def test_a_cut_product_beside_a_whole_one() -> None:
+    """Tasks with the whole one may be run together; the other is there once they go on."""
+    b = Build()
+    x, w, out = _operands(b)
+    other = b.param("other", tensor([ROWS, COLUMNS]))
+
+    def body(s: Build) -> list[Value]:
+        def turn(t: Build, i: Value, whole: Value, cut: Value) -> list[Value]:
+            at = t.op("scalar.mul", lhs=i, rhs=PIECE)
+            right, few = _right(t, w, at), _left(t, x, at, valid_shape=[5, PIECE])
+            return [
+                t.op("matmul_acc", acc=whole, lhs=_left(t, x, at), rhs=right),
+                t.op("matmul_acc", acc=cut, lhs=few, rhs=right),
+            ]
+
+        lefts = _left(s, x, 0), _left(s, x, 0, valid_shape=[5, PIECE])
+        start = [s.op("matmul", lhs=a, rhs=_right(s, w, 0), out_dtype=FP32) for a in lefts]
+        whole, cut = s.for_(PIECES, turn, start, start=1)
+        return [s.put(out, whole, [0, 0]), s.put(other, cut, [0, 0])]
+
+    b.scope(body)
+    agree(b.program(), **_matrices(), other=np.zeros((ROWS, COLUMNS), np.float32))
+
+
+def test_a_chain_without_turns_after_a_cut_one() -> None:
+    """The second time nothing is cut, because nothing is added."""
+    b = Build()
+    x, w, out = _operands(b)
+    turns = b.param("turns", tensor([2], INT32))
+
+    def body(s: Build) -> list[Value]:
+        def piece(t: Build, i: Value, acc: Value) -> list[Value]:
+            at = t.op("scalar.mul", lhs=i, rhs=PIECE)
+            rows = t.op("read", x=turns, indices=[0])
+            left = _left(t, x, at, valid_shape=[rows, PIECE])
+            return [t.op("matmul_acc", acc=acc, lhs=left, rhs=_right(t, w, at))]
+
+        def chain(t: Build, i: Value, _: Value) -> list[Value]:
+            acc = t.op("full", shape=[ROWS, COLUMNS], dtype=FP32, value=0.5)
+            return list(t.for_(t.op("read", x=turns, indices=[i]), piece, [acc]))
+
+        nothing = s.op("full", shape=[ROWS, COLUMNS], dtype=FP32, value=0.0)
+        (last,) = s.for_(2, chain, [nothing])
+        return [s.put(out, last, [0, 0])]
+
+    b.scope(body)
+    found = agree(b.program(), **_matrices(), turns=np.array([3, 0], np.int32))
+    assert (found["out"] == 0.5).all()
+
+
+def test_a_store_before_the_chain_goes_on() -> None:
+    """The first product has read what the store replaces."""
+    b = Build()
+    x, w, out = _operands(b)
+
+    def body(s: Build) -> list[Value]:
+        acc = s.op("matmul", lhs=_left(s, x, 0), rhs=_right(s, w, 0), out_dtype=FP32)
+        twos = s.op("full", shape=[PIECE, COLUMNS], dtype=FP32, value=2.0)
+        stored = s.put(w, twos, [0, 0])
+
+        def turn(t: Build, i: Value, acc: Value) -> list[Value]:
+            at = t.op("scalar.mul", lhs=i, rhs=PIECE)
+            return [t.op("matmul_acc", acc=acc, lhs=_left(t, x, at), rhs=_right(t, stored, at))]
+
+        (acc,) = s.for_(PIECES, turn, [acc], start=1)
+        return [s.put(out, acc, [0, 0]), stored]
+
+    b.scope(body)
+    agree(b.program(), **_matrices())
+
+
+def test_a_condition_that_looks_at_the_product() -> None:
+    b = Build()
+    x, w, out = _operands(b)
+
+    def body(s: Build) -> list[Value]:
+        def small(t: Build, i: Value, acc: Value) -> list[Value]:
+            is_small = t.op("scalar.lt", lhs=t.op("read", x=acc, indices=[0, 0]), rhs=40.0)
+            return [t.op("scalar.and", lhs=is_small, rhs=t.op("scalar.lt", lhs=i, rhs=9))]
+
+        def turn(t: Build, i: Value, acc: Value) -> list[Value]:
+            more = t.op("matmul_acc", acc=acc, lhs=_left(t, x, 0), rhs=_right(t, w, 0))
+            return [t.op("scalar.add", lhs=i, rhs=1), more]
+
+        acc = s.op("full", shape=[ROWS, COLUMNS], dtype=FP32, value=0.0)
+        zero = s.op("scalar.add", lhs=s.op("get_block_idx"), rhs=0)
+        _, acc = s.while_(small, turn, [zero, acc])
+        return [s.put(out, acc, [0, 0])]
+
+    b.scope(body)
+    ones = {name: np.ones_like(a) for name, a in _matrices().items()}
+    found = agree(b.program(), **ones)
+    assert (found["out"] == 48).all()

@@ -66,7 +66,7 @@ class Carried:
             shape = tile.valid
             self.slot = k.taken_over(first, self.op.results[self.at])
             if self.slot is None:
-                run_unfinished(k, tile)
+                k.run_unfinished(tile.form.slot if isinstance(tile.form, Leaf) else None)
                 self.slot = k.new_slot(self.value.name, t.dtype, count(t.shape))
                 k.materialised(tile, slot=self.slot)
         if (self.op, self.at) in k.dynamic or any(isinstance(v, str) for v in shape):
@@ -111,14 +111,6 @@ class Carried:
             self.k.out.add(f"{self.form} = {self.k.scalar(arg)};")
         elif isinstance(self.form, TensorRef) and hasattr(self, "_window"):
             self.k.out.add(f"{self._window} = *{self.k.tensor(arg).pointer};")
-
-
-def run_unfinished(k: KernelEmitter, tile: Tile) -> None:
-    """A product that a loop was to continue is needed now."""
-    slot = tile.form.slot if isinstance(tile.form, Leaf) else None
-    product_ = k.unfinished.pop(slot, None) if slot is not None else None
-    if product_ is not None:
-        k.out.add(f"tl_run_product(&{product_.name}, c);")
 
 
 def assign(k: KernelEmitter, targets: Sequence[Carried], args: Sequence[Arg]) -> None:
@@ -245,7 +237,8 @@ def emit_while(k: KernelEmitter, op: Op) -> None:
     assert isinstance(init, tuple)
     carried = [Carried(k, op, i, v, first) for i, (v, first) in enumerate(zip(body.params, init))]
     _plan_destinations(k, body, carried, body.params)
-    with k.loop(op, body), k.out.block("for (;;)", op.loc), k.inside():
+    is_seen = any(k.uses[p] for p in cond.params if isinstance(p.type, TileType))
+    with k.loop(op, None if is_seen else body), k.out.block("for (;;)", op.loc), k.inside():
         k.out.add("if (TL_CANCELLED(c)) return TL_STOPPED;")
         for c, tested in zip(carried, cond.params):
             c.bind(tested)

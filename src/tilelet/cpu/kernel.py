@@ -161,9 +161,11 @@ class Product:
             k.out.add(f"{name} = {extent};")
 
     def finish(self, k: KernelEmitter) -> None:
-        """It has been run."""
+        """It has been run; the next time, the loop may make no turn that says its region."""
         if self.region:
             k.zero_outside(self.shape, self.region, self.slot, FP32)
+            for name, extent in zip(self.region, self.shape):
+                k.out.add(f"{name} = {extent};")
 
 
 @dataclass(frozen=True)
@@ -303,8 +305,10 @@ class KernelEmitter(Emitter):
             loop.used.add(slot)
 
     @contextmanager
-    def loop(self, op: Op, body: Block) -> Iterator[None]:
-        """A loop of the kernel (not one over the elements of a tile)."""
+    def loop(self, op: Op, body: Block | None) -> Iterator[None]:
+        """A loop of the kernel (not one over the elements of a tile). `body`: as in `Loop`, as far
+        as the caller can say.
+        """
         loop = Loop(None if self._writes_memory(op) else body)
         self.loops.append(loop)
         yield
@@ -335,10 +339,21 @@ class KernelEmitter(Emitter):
         for p in products:
             p.finish(self)
 
+    def run_unfinished(self, slot: Slot | None) -> None:
+        """A product that a loop was to continue is needed now, or what it reads will change."""
+        product_ = self.unfinished.pop(slot, None) if slot is not None else None
+        if product_ is not None:
+            self.out.add(f"tl_run_product(&{product_.name}, c);")
+
     def _has_only(self, products: Sequence[Product], at: Op) -> bool:
-        """Whether all that the kernel does up to and including `at` is these products."""
+        """Whether all that the kernel does up to and including `at` is these products.
+
+        A product of cut windows is not all: what lies outside is cleared before it.
+        """
         body = self.function.body.ops
         if self.company is not None or self.loops or len(products) > MOST_PRODUCTS:
+            return False
+        if any(p.region for p in products):
             return False
         if at not in body:
             return False
@@ -573,6 +588,8 @@ class KernelEmitter(Emitter):
         self._clock += 1
         if self._writes_memory(op):
             self._settle_loads(op)
+            for slot in list(self.unfinished):
+                self.run_unfinished(slot)
         emitter = EMITTERS.get(op.name)
         if emitter is None:
             raise InternalError("no C for this op", self.function.name, op.name, op.loc)
