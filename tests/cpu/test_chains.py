@@ -215,3 +215,34 @@ def test_a_condition_that_looks_at_the_product() -> None:
     ones = {name: np.ones_like(a) for name, a in _matrices().items()}
     found = agree(b.program(), **ones)
     assert (found["out"] == 48).all()
+
+
+@pytest.mark.parametrize("outer", [0, 2])
+@pytest.mark.parametrize("is_inner_reached", [False, True])
+def test_a_product_before_nested_loops(outer: int, is_inner_reached: bool) -> None:
+    """The inner loop continues it, but may never be reached."""
+    b = Build()
+    x, w, out = _operands(b)
+    turns = b.param("turns", tensor([2], INT32))
+
+    def body(s: Build) -> list[Value]:
+        def piece(t: Build, i: Value, acc: Value) -> list[Value]:
+            at = t.op("scalar.mul", lhs=i, rhs=PIECE)
+            return [t.op("matmul_acc", acc=acc, lhs=_left(t, x, at), rhs=_right(t, w, at))]
+
+        def always(t: Build, _: Value, acc: Value) -> list[Value]:
+            return list(t.for_(PIECES, piece, [acc], start=1))
+
+        def perhaps(t: Build, _: Value, acc: Value) -> list[Value]:
+            reached = t.op("scalar.gt", lhs=t.op("read", x=turns, indices=[1]), rhs=0)
+            twice = t.op("mul", lhs=acc, rhs=2.0)
+            return list(t.if_(reached, lambda u: always(u, _, acc), lambda _: [twice]))
+
+        def chain(inner: Any) -> Value:
+            acc = s.op("matmul", lhs=_left(s, x, 0), rhs=_right(s, w, 0), out_dtype=FP32)
+            return s.for_(s.op("read", x=turns, indices=[0]), inner, [acc])[0]
+
+        return [s.put(out, s.op("sub", lhs=chain(always), rhs=chain(perhaps)), [0, 0])]
+
+    b.scope(body)
+    agree(b.program(), **_matrices(), turns=np.array([outer, is_inner_reached], np.int32))

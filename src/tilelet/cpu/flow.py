@@ -212,7 +212,10 @@ def emit_for(k: KernelEmitter, op: Op) -> None:
     head = loop_head(k, op, view.bounds, index, view.trip_count)
     _plan_destinations(k, view.body, carried, view.carried)
     before = k.out.here()
-    with k.loop(op, view.body), k.out.block(head), k.inside():
+    with k.loop(op, view.body) as loop, k.out.block(head), k.inside():
+        for c in carried:
+            if c.slot is not None and c.slot in k.unfinished:
+                loop.started[c.slot] = k.unfinished.pop(c.slot)
         k.out.add("if (TL_CANCELLED(c)) return TL_STOPPED;")
         k.define(view.index, index)
         for c, param in zip(carried, view.carried):
@@ -221,11 +224,10 @@ def emit_for(k: KernelEmitter, op: Op) -> None:
         assign(k, carried, yielded(view.body))
         for c in carried:
             c.bind(c.value)
-    for c in carried:
-        # The loop did not continue this product after all: it had to be run before.
-        left = k.unfinished.pop(c.slot, None) if c.slot is not None else None
-        if left is not None:
-            k.out.insert(before, f"tl_run_product(&{left.name}, c);")
+    for left in loop.started.values():
+        # The loop did not continue this product after all: it had to be run before. (A loop inside
+        # it must not either: that one may never be reached.)
+        k.out.insert(before, f"tl_run_product(&{left.name}, c);")
     for c, result in zip(carried, op.results):
         c.bind(result)
 

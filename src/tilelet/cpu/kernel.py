@@ -113,11 +113,13 @@ class Loop:
 
     body      its block, if that may put matrix products off until the loop ends
     products  those it has put off
+    started   those begun before it, of what it carries, that it has not continued so far
     """
 
     body: Block | None = None
     used: set[Slot] = field(default_factory=set)
     products: list[Product] = field(default_factory=list)
+    started: dict[Slot, Product] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -305,13 +307,13 @@ class KernelEmitter(Emitter):
             loop.used.add(slot)
 
     @contextmanager
-    def loop(self, op: Op, body: Block | None) -> Iterator[None]:
+    def loop(self, op: Op, body: Block | None) -> Iterator[Loop]:
         """A loop of the kernel (not one over the elements of a tile). `body`: as in `Loop`, as far
         as the caller can say.
         """
         loop = Loop(None if self._writes_memory(op) else body)
         self.loops.append(loop)
-        yield
+        yield loop
         self.loops.pop()
         if loop.products:
             self.products_due(loop.products, op)

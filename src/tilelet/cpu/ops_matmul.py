@@ -113,7 +113,9 @@ def emit_matmul_acc(k: KernelEmitter, op: Op) -> None:
         named(k, _continued(r, v, n, holds)) for r, v, n in zip(region, acc.valid, t.shape)
     )
     if condition is None and _is_of_windows(a, b) and _can_wait(k, op, slot):
-        product_ = k.unfinished.pop(slot, None) or _new_product(k, a, b, slot, t.shape, region)
+        product_ = k.loops[-1].started.pop(slot, None) or _new_product(
+            k, a, b, slot, t.shape, region
+        )
         _add_piece(k, op, a, b, product_, region, slot.name)
         product_.note_region(k, region)
         k.loops[-1].products.append(product_)
