@@ -23,7 +23,7 @@ from tilelet.runtime.validate import Judge, Judgement
 
 ENGINE = RunConfig(engine="cpu")
 # Runs that are timed: so many, but no more after so many seconds.
-ROUNDS, ENOUGH = 7, 10.0
+ROUNDS, ENOUGH = 20, 10.0
 
 
 class Data:
