@@ -328,7 +328,7 @@ def test_settings_that_make_no_sense(
 ) -> None:
     monkeypatch.setenv(f"TILELET_{name}", value)
     x = np.ones((8, 16), np.float32)
-    with pytest.raises(BadConfig, match=f"TILELET_{name}={value}"):
+    with pytest.raises(BadConfig, match=f"TILELET_{name}={value}` in the environment"):
         twice(x, x.copy())
 
 

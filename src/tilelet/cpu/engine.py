@@ -379,7 +379,7 @@ def thread_count() -> int:
             else os.cpu_count() or 1
         )
     if not text.isdecimal() or not 1 <= int(text) <= 1024:
-        raise BadConfig("TILELET_THREADS", text, "a number from 1 to 1024")
+        raise BadConfig("TILELET_THREADS", text, "a number from 1 to 1024", "environment")
     return int(text)
 
 
@@ -389,7 +389,7 @@ def schedule_seed() -> int:
     if not text:
         return -1
     if not text.isdecimal() or int(text) >= 1 << 63:
-        raise BadConfig("TILELET_SCHEDULE_SEED", text, "a number from 0")
+        raise BadConfig("TILELET_SCHEDULE_SEED", text, "a number from 0", "environment")
     return int(text)
 
 

@@ -111,14 +111,14 @@ def _level(name: str, is_x86: bool) -> str:
     """The `-march` of a level; an error if this CPU would die of it."""
     known = _LEVELS if is_x86 else {}
     if name not in known:
-        raise BadConfig("TILELET_ISA", name, " or ".join([*known, "native"]))
+        raise BadConfig("TILELET_ISA", name, " or ".join([*known, "native"]), "environment")
     march, needed = known[name]
     has = _cpu_flags()
     missing = [flag for flag in needed.split() if has and flag not in has]
     if missing:
         fits = [n for n, (_, flags) in known.items() if set(flags.split()) <= has]
         why = f"{' or '.join([*fits, 'native'])}: this CPU has no {missing[0]}"
-        raise BadConfig("TILELET_ISA", name, why)
+        raise BadConfig("TILELET_ISA", name, why, "environment")
     return march.replace("-", "_") if find_compiler().is_zig else march
 
 

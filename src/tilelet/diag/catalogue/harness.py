@@ -253,15 +253,17 @@ class GoldenDataMissing(UserError):
 
 
 class BadConfig(UserError):
-    """A field of a run configuration has a value that makes no sense.
+    """A field of a run configuration, or an environment variable, has a value that makes no sense.
 
     The message says what is expected.
     """
 
     code = "E0613"
 
-    def __init__(self, field: str, got: object, expected: str) -> None:
-        super().__init__(f"`{field}={got}` in the run configuration, expected {expected}")
+    def __init__(
+        self, field: str, got: object, expected: str, where: str = "run configuration"
+    ) -> None:
+        super().__init__(f"`{field}={got}` in the {where}, expected {expected}")
 
 
 class DynamicDimConflict(UserError):
