@@ -165,7 +165,7 @@ class Product:
     def finish(self, k: KernelEmitter) -> None:
         """It has been run; the next time, the loop may make no turn that says its region."""
         if self.region:
-            k.zero_outside(self.shape, self.region, self.slot, FP32)
+            k.zero_outside(self.shape, self.region, self.slot, FP32)  # or INT32: as large
             for name, extent in zip(self.region, self.shape):
                 k.out.add(f"{name} = {extent};")
 

@@ -68,16 +68,16 @@ def _along_rows(k: KernelEmitter, op: Op, function: str, name: str) -> None:
     )
     in_pieces = not is_plain and e.is_float and function in _FOLDED and x.shape[-1] > PIECE
     kept = _kept_slot(k, op, x)
-    length = 0 if is_plain or kept else PIECE if in_pieces else x.shape[-1]
-    buffer = k.new_slot("row", FP32 if e.is_float else x.dtype, length)
-    k.touch(buffer)
     strides = dense_strides((*x.shape[:-1], 1))
     axes = merged_axes(x.shape[:-1], x.valid[:-1], [], merge=False)
     with k.out.block("", op.loc), k.nest(axes, vector=False) as index:
         if is_plain:
             row = _row_pointer(k, x, axes, index)
         else:
-            row = _new_row(k, x, kept, axes, index) if kept is not None else buffer.name
+            if kept is not None:
+                row = _new_row(k, x, kept, axes, index)
+            else:
+                row = _row_buffer(k, x, PIECE if in_pieces else x.shape[-1])
             last = merged_axes(x.shape, x.valid, [], merge=False)[len(axes) :]
             if in_pieces:
                 _fold_pieces(k, x, function, row, axes, index, last[0], is_kept=kept is not None)
@@ -106,6 +106,13 @@ def _kept_slot(k: KernelEmitter, op: Op, x: Tile) -> Slot | None:
     slot = k.new_slot(arg.name, x.dtype, count(x.shape))
     k.touch(slot)
     return slot
+
+
+def _row_buffer(k: KernelEmitter, x: Tile, length: int) -> str:
+    """Memory for one row, or a piece of one, that nobody needs again."""
+    slot = k.new_slot("row", FP32 if element(x.dtype).is_float else x.dtype, length)
+    k.touch(slot)
+    return slot.name
 
 
 def _new_row(k: KernelEmitter, x: Tile, slot: Slot, axes: list[Axis], index: list[str]) -> str:

@@ -125,16 +125,18 @@ static int work(tl_ctx *c) {
 int tl_help(tl_ctx *c) {
     tl_rt *rt = c->rt;
     if (LOAD(rt->ready.count) == 0) return 0;
+    int32_t goes_on = rt->is_submitting; /* not once the control program has ended */
     STORE(rt->is_submitting, 0);
     lock(rt);
     int has_worked = work(c);
     unlock(rt);
-    STORE(rt->is_submitting, 1);
+    STORE(rt->is_submitting, goes_on);
     return has_worked;
 }
 
 void tl_wait_for_progress(tl_ctx *c, uint64_t finished_before) {
     tl_rt *rt = c->rt;
+    int32_t goes_on = rt->is_submitting;
     STORE(rt->is_submitting, 0);
     int is_over = 0;
     for (int i = 0; i < SPINS && !is_over; i++) {
@@ -150,7 +152,7 @@ void tl_wait_for_progress(tl_ctx *c, uint64_t finished_before) {
         rt->control_sleeps = 0;
         unlock(rt);
     }
-    STORE(rt->is_submitting, 1);
+    STORE(rt->is_submitting, goes_on);
 }
 
 /* A new thread is often put on the processor of the one that made it, and waits there for some
