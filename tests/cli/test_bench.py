@@ -3,40 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.cli.conftest import Run
 
 from tilelet.bench import sections
 from tilelet.bench.cases import vector_case
 from tilelet.bench.runner import Bench
 from tilelet.bench.sections import SECTIONS, Section
-from tilelet.cli.main import main
-
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def tilelet(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Run:
+def tilelet(command_line: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """`tilelet("bench", ...)` in an empty folder, with two small sections: `add` and `stop`."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("TILELET_BUILD_DIR", raising=False)
     monkeypatch.setitem(SECTIONS, "add", Section("a small sum", add))
     monkeypatch.setitem(SECTIONS, "stop", Section("Ctrl-C after one row", stop))
     monkeypatch.setitem(SECTIONS, "wrong", Section("a case that fails", wrong))
-
-    def call(*argv: str) -> tuple[int, str, str]:
-        try:
-            code = main(argv)
-        except SystemExit as stopped:
-            code = int(stopped.code or 0)
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return call
+    return command_line
 
 
 def add(bench: Bench) -> None:

@@ -8,37 +8,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cli.conftest import Run
 
 from tilelet import __version__
-from tilelet.cli.main import main
 
 ROOT = Path(__file__).parent.parent.parent
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def tilelet(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Run:
-    """`tilelet("run", "x.py")` in an empty folder: exit code, stdout, stderr."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("NO_COLOR", "1")
-    monkeypatch.setenv("TILELET_CACHE_DIR", str(tmp_path / "cache"))
-
-    def call(*argv: str) -> tuple[int, str, str]:
-        try:
-            code = main(argv)
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return call
 
 
 def write(text: str, name: str = "script.py") -> str:

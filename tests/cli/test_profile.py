@@ -7,14 +7,10 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from tilelet.cli.main import main
-
-Run = Callable[..., tuple[int, str, str]]
+from tests.cli.conftest import Run
 
 SOURCES = str(Path(__file__).parent.parent.parent / "src")
 
@@ -108,24 +104,9 @@ print(run_jit(inside, [
 """
 
 
-@pytest.fixture
-def tilelet(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Run:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("NO_COLOR", "1")
-    monkeypatch.setenv("TILELET_CACHE_DIR", str(tmp_path / "cache"))
+@pytest.fixture(autouse=True)
+def script(tilelet: Run) -> None:
     Path("k.py").write_text(SCRIPT)
-
-    def call(*argv: str) -> tuple[int, str, str]:
-        try:
-            code = main(argv)
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return call
 
 
 def test_profile_prints_the_report_and_writes_its_files(tilelet: Run) -> None:

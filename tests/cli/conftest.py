@@ -1,0 +1,36 @@
+"""The command line, called as a function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tilelet.cli.main import main
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def command_line(capsys: pytest.CaptureFixture[str]) -> Run:
+    """`command_line("run", "x.py")`: exit code, stdout, stderr."""
+
+    def call(*argv: str) -> tuple[int, str, str]:
+        try:
+            code = main(argv)
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return call
+
+
+@pytest.fixture
+def tilelet(command_line: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """The same in an empty folder, with a cache of its own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("TILELET_CACHE_DIR", str(tmp_path / "cache"))
+    return command_line
