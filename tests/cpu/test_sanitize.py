@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tilelet.cpu import build, engine, sanitize
-from tilelet.cpu.toolchain import Compiler, find_compiler
 from tilelet.diag.catalogue.command import CompilerFailed, SanitizerNotLoaded
+from tilelet.native.toolchain import Compiler, find_compiler
 
 ROOT = Path(__file__).parents[2]
 GCC, CLANG = Compiler(("gcc",), "gcc 12"), Compiler(("clang",), "clang version 14")

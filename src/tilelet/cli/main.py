@@ -419,7 +419,7 @@ def _dispatch(options: argparse.Namespace) -> int:
         return demo_command(options)
     if options.command == "story":
         _use_one_blas_thread()
-        from tilelet.cli.story import story_command
+        from tilelet.cli.walkthrough import story_command
 
         return story_command(options)
     if options.command == "list":

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tilelet.cli.recording import OptionsAfter, Recording, record
 from tilelet.diag.catalogue.device import BadProfile, NothingToCompare
 from tilelet.diag.core import Diagnostic, UserError
-from tilelet.diag.machine import to_json, to_sarif
+from tilelet.diag.formats import to_json, to_sarif
 from tilelet.diag.render import render_all, render_text, text_width, use_color
 from tilelet.diag.text import plural
 from tilelet.runtime import session
@@ -22,9 +22,9 @@ from tilelet.runtime.progress import progress
 from tilelet.runtime.rundir import RunDirectory
 
 if TYPE_CHECKING:
-    from tilelet.device.machine import Machine
-    from tilelet.device.modelled import Modelled
-    from tilelet.device.profile import Profile
+    from tilelet.device.machine.description import Machine
+    from tilelet.device.report.profile import Profile
+    from tilelet.device.run import Modelled
 
 DEFAULT_MACHINE = "a2a3"
 FINDINGS, WRONG_USAGE, COULD_NOT_RUN = 1, 2, 3
@@ -84,7 +84,7 @@ def _print_findings(found: Sequence[Diagnostic]) -> None:
 
 
 def _machines(names: str) -> list[Machine]:
-    from tilelet.device.machine import load_machine
+    from tilelet.device.machine.description import load_machine
 
     return [load_machine(name.strip()) for name in names.split(",") if name.strip()]
 
@@ -127,7 +127,7 @@ def _period(machine: Machine, asked: str | None, side_by_side: Sequence[Machine]
 
 
 def _profile(options: argparse.Namespace) -> int:
-    from tilelet.device.modelled import Modelled
+    from tilelet.device.run import Modelled
 
     machines, recording = _recording(options)
     if recording.code and not recording.runs:
@@ -166,15 +166,15 @@ def _failed(recording: Recording, options: argparse.Namespace) -> int:
 
 
 def _show_profile(modelled: Modelled) -> None:
-    from tilelet.device.tables import show
+    from tilelet.diag.tables import show
 
     show(modelled.parts())
     print(flush=True)
 
 
 def _show_side_by_side(same_run: Sequence[Modelled]) -> None:
-    from tilelet.device.report import side_by_side
-    from tilelet.device.tables import show
+    from tilelet.device.report.text import side_by_side
+    from tilelet.diag.tables import show
 
     show([side_by_side([m.profile for m in same_run])])
 
@@ -202,9 +202,9 @@ def _findings(modelled: Iterable[Modelled]) -> list[Diagnostic]:
 
 
 def _check(options: argparse.Namespace) -> int:
-    from tilelet.device.memory_report import budget_table, memory_map, memory_table
-    from tilelet.device.modelled import Modelled
-    from tilelet.device.tables import show
+    from tilelet.device.memory.report import budget_table, memory_map, memory_table
+    from tilelet.device.run import Modelled
+    from tilelet.diag.tables import show
 
     machines, recording = _recording(options, tasks=False)
     if recording.code and not recording.runs:
@@ -232,8 +232,8 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _compare(options: argparse.Namespace) -> int:
-    from tilelet.device.compare import Comparison
-    from tilelet.device.tables import show
+    from tilelet.device.report.compare import Comparison
+    from tilelet.diag.tables import show
 
     machines = _machines(options.platforms or options.platform or DEFAULT_MACHINE)
     sides = [options.a, *([options.b] if options.b else [])]
@@ -259,8 +259,8 @@ def _side(
     text: str, machine: Machine, machines: Sequence[Machine], options: argparse.Namespace
 ) -> Profile | Recording:
     """`profile.json`, `k.py`, `k.py@a5`, `"k.py --variant tuned"`, `qwen3/scope3:tuned`."""
-    from tilelet.device.modelled import Modelled
-    from tilelet.device.profile import Profile
+    from tilelet.device.report.profile import Profile
+    from tilelet.device.run import Modelled
 
     try:
         target, *arguments = shlex.split(text) or [text]
