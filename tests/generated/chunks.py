@@ -90,7 +90,9 @@ class Chunks(Scopes):
         rows = extents[0] * height
         columns = (extents[1] if depth == 2 else 1) * width
         dtype = self.choices.pick(("FP32", "INT32", "BF16"))
-        out = self.sink((rows, columns), dtype)
+        sums = dtype != "BF16" and self.choices.chance(40)
+        out = self.parameter("r", (rows, columns), dtype, "InOut" if sums else "Out")
+        self._sums = sums
         before = dict(self.env)
         nest: list[Step] = []
         self._nest(levels, indices, 0, out, (height, width), dtype, nest)
@@ -136,7 +138,10 @@ class Chunks(Scopes):
                 self.env[name] = ScalarT("INDEX", 0, high * size)
             if len(offsets) == 1:
                 offsets.append(self.zero())
-            source = self.tile(shape, dtype, 2)
+            if self._sums:
+                source = self.sum_of(out, offsets, shape, dtype)
+            else:
+                source = self.tile(shape, dtype, 2)
             extents = [high + 1 for _, _, (_, high), _ in levels] + [1]
             full_shape = (extents[0] * shape[0], extents[1] * shape[1])
             self.env[out] = GmT(full_shape, dtype, writable=True)

@@ -56,14 +56,17 @@ class Statements(Expressions):
             self.bind, self.bind, self.rebind, self.rebind, self.bind_scalar, self.rebind_scalar,
             self.store, self.insert, self.mark_valid, self.write_element, self.bind_part,
         ]  # fmt: skip
-        nested: list[Callable[[int], Any]] = [
-            self.for_loop, self.branch, self.explicit_loop, self.while_loop, self.explicit_branch,
-            self.explicit_while, self.accumulate,
-        ]  # fmt: skip
         if nesting > 0 and self.choices.chance(35):
-            self.choices.pick(nested)(nesting - 1)
+            self.choices.pick(self.nested())(nesting - 1)
         else:
             self.choices.pick(simple)()
+
+    def nested(self) -> list[Callable[[int], None]]:
+        """Statements that hold others."""
+        return [
+            self.for_loop, self.branch, self.explicit_loop, self.while_loop, self.explicit_branch,
+            self.explicit_while,
+        ]  # fmt: skip
 
     # --- bindings --------------------------------------------------------------------------------
 
@@ -432,40 +435,6 @@ class Statements(Expressions):
         self.steps.append(step)
         self.env = {n: t for n, t in self.env.items() if n in before} | dict(zip(out, types))
         self.env[ended] = ScalarT("INDEX", 0, limit)
-
-    def accumulate(self, nesting: int) -> None:
-        """A product over K in steps: `matmul` first, then `matmul_acc`, chosen by a branch."""
-        if self.loads_by_hand:
-            return
-        rows, columns = self.choices.pick((4, 8, 3)), self.choices.pick((8, 4, 5))
-        step_k, trips = self.choices.pick((4, 2)), self.choices.number(1, 3)
-        dtype = self.choices.pick(("BF16", "FP32", "FP16", "INT8"))
-        total = "INT32" if dtype == "INT8" else "FP32"
-        a, b = (self.fresh("a"), self.fresh("b"))
-        first = self.tile((rows, step_k * trips), dtype, 1, full=True)
-        second = self.tile((step_k * trips, columns), dtype, 1, full=True)
-        for name, value in ((a, first), (b, second)):
-            self.assign(name, self.on_chip(value), value.type)
-        acc, k = self.fresh("acc"), self.fresh("i")
-        span = f"{k} : {k} + {step_k}"
-        self.line(f"{acc} = pl.create_tensor([{rows}, {columns}], pl.{total})")
-        conditional = self.choices.chance(40)
-        with self.block(f"for {k} in pl.range(0, {step_k * trips}, {step_k}):"):
-            if conditional:
-                self.line(
-                    f"{acc} = pl.matmul_acc({acc}, {a}[:, {span}], {b}[{span}, :], "
-                    f"init_cond={k} == 0)"
-                )
-            else:
-                out = "" if total == "INT32" else ", out_dtype=pl.FP32"
-                with self.block(f"if {k} == 0:"):
-                    self.line(f"{acc} = pl.matmul({a}[:, {span}], {b}[{span}, :]{out})")
-                with self.block("else:"):
-                    self.line(f"{acc} = pl.matmul_acc({acc}, {a}[:, {span}], {b}[{span}, :])")
-        self.steps.append(
-            lambda r: r.env.update({acc: oracle.whole(oracle.matmul(r.env[a].data, r.env[b].data))})
-        )
-        self.env[acc] = TileT((rows, columns), total)
 
     # --- branches --------------------------------------------------------------------------------
 
