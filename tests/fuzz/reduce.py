@@ -1,0 +1,106 @@
+"""The smallest program that still fails: by its tape, then by its lines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from tests.fuzz.cases import Case
+
+# Which of some cases fails in the same way as the one that is reduced; None if none of them does.
+Fails = Callable[[Sequence[Case]], int | None]
+TOGETHER = 12  # candidates that are compiled and run at once
+ROUNDS = 60
+
+
+def reduced(case: Case, fails: Fails) -> Case:
+    """A case that fails in the same way, of which no part can be left out."""
+    if case.is_generated:
+        case = _descend(case, _shorter_tapes, fails)
+        text = case.as_text()
+        if fails([text]) is None:
+            return case
+        case = text
+    return _descend(case, _shorter_texts, fails)
+
+
+def _descend(case: Case, candidates: Callable[[Case], Iterator[Case]], fails: Fails) -> Case:
+    for _ in range(ROUNDS):
+        smaller = _first(candidates(case), fails)
+        if smaller is None:
+            return case
+        case = smaller
+    return case
+
+
+def _first(candidates: Iterator[Case], fails: Fails) -> Case | None:
+    """The first candidate that fails, tried a few at a time."""
+    some: list[Case] = []
+    for case in candidates:
+        some.append(case)
+        if len(some) == TOGETHER:
+            found = fails(some)
+            if found is not None:
+                return some[found]
+            some = []
+    found = fails(some) if some else None
+    return None if found is None else some[found]
+
+
+def _sizes(length: int) -> Iterator[int]:
+    size = length // 2
+    while size:
+        yield size
+        size //= 2
+
+
+def _shorter_tapes(case: Case) -> Iterator[Case]:
+    """Without the end, without a piece, with a piece of zeros (the simplest choices)."""
+    tape = bytes.fromhex(case.tape).rstrip(b"\0")
+    seen = {case.kernel().text}
+
+    def smaller(new: bytes) -> Iterator[Case]:
+        candidate = replace(case, tape=new.hex())
+        text = candidate.kernel().text
+        if text not in seen and len(text) < len(case.kernel().text):
+            seen.add(text)
+            yield candidate
+
+    for size in _sizes(len(tape) * 2):
+        if size < len(tape):
+            yield from smaller(tape[:-size])
+    for size in _sizes(len(tape) * 2):
+        for at in range(0, len(tape), size):
+            yield from smaller(tape[:at] + tape[at + size :])
+            yield from smaller(tape[:at] + bytes(min(size, len(tape) - at)) + tape[at + size :])
+
+
+def _shorter_texts(case: Case) -> Iterator[Case]:
+    """Without a statement and what is in it, without its head alone, without a parameter."""
+    lines = case.text.split("\n")
+    for at, line in enumerate(lines):
+        end = _end_of(lines, at)
+        if line.strip() and not line.lstrip().startswith(("def ", "class ", "import ", "@")):
+            yield replace(case, text="\n".join(lines[:at] + lines[end:]))
+            if end > at + 1:
+                inside = [inner[4:] for inner in lines[at + 1 : end]]
+                yield replace(case, text="\n".join(lines[:at] + inside + lines[end:]))
+    for name, *_ in case.params:
+        without = re.sub(rf"\b{name}: [^:]*\](?:, (?=\w+: )|(?=\):))", "", case.text, count=1)
+        kept = tuple(p for p in case.params if p[0] != name)
+        if without != case.text:
+            yield replace(case, text=without.replace(", ):", "):"), params=kept)
+
+
+def _end_of(lines: list[str], at: int) -> int:
+    """After the last line that is indented deeper than line `at`."""
+    depth = _depth(lines[at])
+    end = at + 1
+    while end < len(lines) and lines[end].strip() and _depth(lines[end]) > depth:
+        end += 1
+    return end
+
+
+def _depth(line: str) -> int:
+    return len(line) - len(line.lstrip())
