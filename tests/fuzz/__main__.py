@@ -108,14 +108,17 @@ class Run:
         print(f"{verdict.kind}: {verdict.detail}\n\n{text}", flush=True)
 
 
-def replay(path: Path, environment: dict[str, str]) -> int:
+def replay(path: Path, run: Run) -> int:
+    """Judge a case that was kept, and reduce it if it fails."""
     case = Case.from_json(json.loads(path.read_text()))
-    pool = Pool(1, environment)
+    pool = Pool(1, run.environment)
     try:
         (verdict,) = judged(pool, [case])
+        print(f"{case.kernel().text}\n{verdict.kind}: {verdict.detail}")
+        if verdict.is_failure:
+            run.reduce(pool, case, verdict)
     finally:
         pool.close()
-    print(f"{case.kernel().text}\n{verdict.kind}: {verdict.detail}")
     return int(verdict.is_failure)
 
 
@@ -127,15 +130,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--focus", choices=FOCUSES, default="", help="else all of them")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--output", default="build_output", help="where the run directory is made")
-    parser.add_argument("--cache", default="", help="of compiled programs; else in the run directory")
+    parser.add_argument(
+        "--cache", default="", help="of compiled programs; else in the run directory"
+    )
     parser.add_argument("--replay", type=Path, metavar="FILE", help="judge one case again")
     options = parser.parse_args(arguments)
-    if options.replay:
-        return replay(options.replay, {})
     if options.seed is None:
         options.seed = secrets.randbelow(1 << 31)
-    print(f"SEED={options.seed}", flush=True)
     run = Run(options)
+    if options.replay:
+        return replay(options.replay, run)
+    print(f"SEED={options.seed}", flush=True)
     run.search()
     print(run.so_far())
     for signature, count in run.alike.most_common():

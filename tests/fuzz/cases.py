@@ -41,7 +41,9 @@ class Case:
         """The program; without an oracle, if it is given by its text."""
         if self.is_generated:
             return make(Choices(bytes.fromhex(self.tape)), self.focus)
-        params = tuple(Param(n, tuple(s), d, "", seed, nasty) for n, s, d, seed, nasty in self.params)
+        params = tuple(
+            Param(n, tuple(s), d, "", seed, nasty) for n, s, d, seed, nasty in self.params
+        )
         return Kernel(self.text, self.style, params, ())
 
     def as_text(self) -> Case:

@@ -143,7 +143,7 @@ _SPOILT: tuple[Callable[[Any], Any], ...] = (
     lambda a: a.reshape(-1), lambda a: a.tolist(), lambda a: None, lambda a: "text", lambda a: 7,
     lambda a: np.float64(1), lambda a: a.astype(np.float64), lambda a: a.astype(np.complex64),
     lambda a: a.astype(object), lambda a: np.broadcast_to(a[:1], a.shape),
-    lambda a: a.astype(a.dtype.newbyteorder(">")) if a.dtype.kind in "if" else a.astype("U3"),
+    lambda a: a.astype(">i4"), lambda a: a.astype(np.float32).astype(">f4"),
     lambda a: np.ma.masked_array(a, mask=True), lambda a: memoryview(a.astype(np.float32)),
     lambda a: np.array(["x"]), lambda a: a.astype(dtypes.INT8.numpy), lambda a: a[..., :1],
 )  # fmt: skip

@@ -19,6 +19,7 @@ from tests.fuzz.verdict import Verdict
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 120.0  # seconds without an answer
+SHORT = 20.0  # of a text that may have an endless loop, before Ctrl-C
 GRACE = 30.0  # seconds to answer Ctrl-C
 BATCHES = 60  # after so many a new process takes over: libraries are never unloaded
 
@@ -54,7 +55,8 @@ class _Worker:
         return [(unjudged, self.optimise)] if unjudged else []
 
     def heard(self) -> None:
-        self.deadline = time.monotonic() + PATIENCE
+        may_loop = self.at >= 0 and not self.cases[self.at].is_generated
+        self.deadline = time.monotonic() + (SHORT if may_loop else PATIENCE)
         self.interrupted = False
 
 
@@ -62,7 +64,10 @@ class Pool:
     """`judge(batches)` hands out batches and gives back verdicts as they come."""
 
     def __init__(
-        self, jobs: int, environment: dict[str, str] | None = None, module: str = "tests.fuzz.worker"
+        self,
+        jobs: int,
+        environment: dict[str, str] | None = None,
+        module: str = "tests.fuzz.worker",
     ) -> None:
         self._jobs = jobs
         self._module = module
@@ -74,9 +79,7 @@ class Pool:
         for worker in list(self._workers):
             self._end(worker)
 
-    def judge(
-        self, batches: Iterator[tuple[list[Case], str]]
-    ) -> Iterator[tuple[Case, Verdict]]:
+    def judge(self, batches: Iterator[tuple[list[Case], str]]) -> Iterator[tuple[Case, Verdict]]:
         again: list[tuple[list[Case], str]] = []
 
         def following() -> tuple[list[Case], str] | None:
@@ -144,7 +147,6 @@ class Pool:
             return self._late(worker)
         if not said:
             return self._died(worker)
-        worker.heard()
         *lines, worker.rest = (worker.rest + said).split(b"\n")
         found: list[tuple[Case, Verdict]] = []
         for line in lines:
@@ -152,6 +154,7 @@ class Pool:
             if what == "ended":
                 return found, True
             worker.at = number
+            worker.heard()
             if what == "is":
                 worker.judged.add(number)
                 found.append((worker.cases[number], Verdict(*shown)))
@@ -173,9 +176,7 @@ class Pool:
             return self._blamed(worker, Verdict("hang", f"no answer; ended by Ctrl-C, {how}"))
         return self._blamed(worker, Verdict("crash", how))
 
-    def _blamed(
-        self, worker: _Worker, verdict: Verdict
-    ) -> tuple[list[tuple[Case, Verdict]], bool]:
+    def _blamed(self, worker: _Worker, verdict: Verdict) -> tuple[list[tuple[Case, Verdict]], bool]:
         """The case it was at, if it was at one; all of them were compiled together else."""
         with contextlib.suppress(OSError):
             os.killpg(worker.process.pid, signal.SIGKILL)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
@@ -12,40 +14,39 @@ from tests.fuzz.cases import Case
 Fails = Callable[[Sequence[Case]], int | None]
 TOGETHER = 12  # candidates that are compiled and run at once
 ROUNDS = 60
+SECONDS = 300.0  # for one case; what is smallest by then is shown
 
 
-def reduced(case: Case, fails: Fails) -> Case:
-    """A case that fails in the same way, of which no part can be left out."""
+def reduced(case: Case, fails: Fails, seconds: float = SECONDS) -> Case:
+    """A case that fails in the same way; if time allows, no part of it can be left out."""
+    until = time.monotonic() + seconds
     if case.is_generated:
-        case = _descend(case, _shorter_tapes, fails)
+        case = _descend(case, _shorter_tapes, fails, until)
         text = case.as_text()
         if fails([text]) is None:
             return case
         case = text
-    return _descend(case, _shorter_texts, fails)
+    return _descend(case, _shorter_texts, fails, until)
 
 
-def _descend(case: Case, candidates: Callable[[Case], Iterator[Case]], fails: Fails) -> Case:
+def _descend(
+    case: Case, candidates: Callable[[Case], Iterator[Case]], fails: Fails, until: float
+) -> Case:
     for _ in range(ROUNDS):
-        smaller = _first(candidates(case), fails)
+        smaller = _first(candidates(case), fails, until)
         if smaller is None:
             return case
         case = smaller
     return case
 
 
-def _first(candidates: Iterator[Case], fails: Fails) -> Case | None:
+def _first(candidates: Iterator[Case], fails: Fails, until: float) -> Case | None:
     """The first candidate that fails, tried a few at a time."""
-    some: list[Case] = []
-    for case in candidates:
-        some.append(case)
-        if len(some) == TOGETHER:
-            found = fails(some)
-            if found is not None:
-                return some[found]
-            some = []
-    found = fails(some) if some else None
-    return None if found is None else some[found]
+    while time.monotonic() < until and (some := list(itertools.islice(candidates, TOGETHER))):
+        found = fails(some)
+        if found is not None:
+            return some[found]
+    return None
 
 
 def _sizes(length: int) -> Iterator[int]:

@@ -46,7 +46,10 @@ class Verdict:
     def signature(self) -> str:
         """The same for failures that look the same."""
         lines = self.detail.strip().splitlines() or [""]
-        line = lines[-1] if self.kind == "internal" else lines[0]
+        raised = [
+            line for line in lines if re.match(r"[\w.]+(?:Error|Exception|internal error)\b", line)
+        ]
+        line = raised[-1] if raised else lines[0]
         return f"{self.kind}: {re.sub(r'[0-9]+', '#', line)[:100]}"
 
 
@@ -162,7 +165,9 @@ def finish(p: Prepared, native: NativeProgram) -> Verdict:
         try:
             verdict = _same(p, found, f"{threads} threads, order {order}")
         except AssertionError as problem:
-            return Verdict("wrong", f"the native engine, {threads} threads, order {order}: {problem}")
+            return Verdict(
+                "wrong", f"the native engine, {threads} threads, order {order}: {problem}"
+            )
         if verdict is not None:
             return verdict
     return Verdict("right" if not isinstance(p.expected, str) else "rejected")
@@ -204,6 +209,8 @@ def judge_all(cases: list[Case], folder: Path, optimise: str) -> Iterator[tuple[
             found = prepare(case, folder)
         except KeyboardInterrupt:
             found = _long(case, "interpreted")
+        except Exception:
+            found = Verdict("internal", traceback.format_exc())
         if isinstance(found, Verdict):
             yield i, "is", found
         else:

@@ -281,7 +281,9 @@ class Accumulators(Statements):
         rows, columns = chain.shape
         self.emit(
             f"{chain.acc} = pl.create_tensor([{rows}, {columns}], pl.{chain.total})",
-            lambda r: r.env.update({chain.acc: oracle.whole(np.zeros(chain.shape, NUMPY[chain.total]))}),
+            lambda r: r.env.update(
+                {chain.acc: oracle.whole(np.zeros(chain.shape, NUMPY[chain.total]))}
+            ),
         )
         cut = self.choices.number(0, rows - 1)
         for low, high in ((0, cut), (cut, rows)) if cut else ((0, rows),):
@@ -390,9 +392,7 @@ class Accumulators(Statements):
             TileT(chain.shape, chain.total, left.full and right.full),
         )
 
-    def _add(
-        self, chain: Chain, k: Expr, may_restart: bool = True, restart: str = ""
-    ) -> None:
+    def _add(self, chain: Chain, k: Expr, may_restart: bool = True, restart: str = "") -> None:
         """`acc = pl.matmul_acc(acc, ...)`, here and there with `init_cond`."""
         left, right, flags = self._pieces(chain, k)
         again: Expr | None = None

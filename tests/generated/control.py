@@ -115,6 +115,8 @@ class Control(Chunks, Memory):
             for _ in range(count):
                 shape, dtype = (self.choices.pick(DIMS), 8), self.choices.pick(("FP32", "INT32"))
                 value = self.fresh_tile(shape, dtype)
+                if "pl.reshape(" in value.text:  # of a window with gaps: no view of it
+                    value = self.full(shape, dtype)
                 if "pl." not in value.text or value.text.startswith(("pl.slice", "pl.load")):
                     value = negated(value)
                 self.assign(self.fresh("t"), value, TileT(shape, dtype))
