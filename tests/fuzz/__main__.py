@@ -31,7 +31,7 @@ ALIKE = 1  # failures that look the same are reduced so many times
 class Run:
     """One call of the target."""
 
-    def __init__(self, options: argparse.Namespace) -> None:
+    def __init__(self, options: argparse.Namespace, worker: str) -> None:
         self.seed = options.seed
         self.focus = options.focus
         self.folder = Path(options.output) / f"fuzz_{self.seed}"
@@ -46,6 +46,7 @@ class Run:
         # One thread of NumPy: two processes on two cores, not eight threads.
         self.environment = {"TILELET_CACHE_DIR": cache, "OMP_NUM_THREADS": "1"}
         self.jobs = options.jobs
+        self.worker = worker
 
     def batches(self) -> Iterator[tuple[list[Case], str]]:
         number = 0
@@ -56,7 +57,7 @@ class Run:
             number += count
 
     def search(self) -> None:
-        pool = Pool(self.jobs, self.environment)
+        pool = Pool(self.jobs, self.environment, self.worker)
         shown = self.begun
         try:
             for case, verdict in pool.judge(self.batches()):
@@ -85,7 +86,7 @@ class Run:
         return f"{seconds:.0f} s: {total} cases, {total / seconds:.1f} a second: {shown}"
 
     def reduce_all(self) -> None:
-        pool = Pool(1, self.environment)
+        pool = Pool(1, self.environment, self.worker)
         try:
             for case, verdict in self.failures:
                 self.reduce(pool, case, verdict)
@@ -111,7 +112,7 @@ class Run:
 def replay(path: Path, run: Run) -> int:
     """Judge a case that was kept, and reduce it if it fails."""
     case = Case.from_json(json.loads(path.read_text()))
-    pool = Pool(1, run.environment)
+    pool = Pool(1, run.environment, run.worker)
     try:
         (verdict,) = judged(pool, [case])
         print(f"{case.kernel().text}\n{verdict.kind}: {verdict.detail}")
@@ -122,7 +123,7 @@ def replay(path: Path, run: Run) -> int:
     return int(verdict.is_failure)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None, worker: str = "tests.fuzz.worker") -> int:
     parser = argparse.ArgumentParser("make fuzz", description=__doc__)
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--seed", type=int, help="else a new one, which is printed")
@@ -137,7 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.seed is None:
         options.seed = secrets.randbelow(1 << 31)
-    run = Run(options)
+    run = Run(options, worker)
     if options.replay:
         return replay(options.replay, run)
     print(f"SEED={options.seed}", flush=True)

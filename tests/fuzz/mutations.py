@@ -93,7 +93,7 @@ _EDITS: tuple[Edit, ...] = (
     _token(r" (?:[-+*/%]|//|<|>|==) ", lambda _, rng: f" {_one_of(_OPERATORS)('', rng)} "),
     _token(r"pl\.(?:FP32|BF16|FP16|U?INT\d+)", _one_of(_DTYPES)),
     _token(r"pl\.[a-z_]+(?=\()", _one_of(tuple(f"pl.{name}" for name in sorted(REGISTRY)))),
-    _token(r"\w+=", _one_of(("stage=", "chunk=", "dtype=", "valid_shape=", "nonsense=", "init_cond="))),
+    _token(r"\w+=", _one_of(("stage=", "chunk=", "valid_shape=", "nonsense=", "init_cond="))),
     _token(r", [^,()\[\]]+(?=[,)\]])", lambda old, rng: "" if rng.random() < 0.5 else old + old),
     _delete, _repeat, _swap, _shift, _insert, _insert, _another_name, _another_name, _deepen,
 )  # fmt: skip

@@ -18,8 +18,8 @@ from tests.fuzz.cases import Case
 from tests.fuzz.verdict import Verdict
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 120.0  # seconds without an answer
-SHORT = 20.0  # of a text that may have an endless loop, before Ctrl-C
+PATIENCE = 120.0  # seconds without an answer, before Ctrl-C
+SHORT = 20.0  # the same for texts, which may have an endless loop
 GRACE = 30.0  # seconds to answer Ctrl-C
 BATCHES = 60  # after so many a new process takes over: libraries are never unloaded
 
@@ -74,6 +74,7 @@ class Pool:
         self._environment = {**os.environ, **(environment or {})}
         self._selector = selectors.DefaultSelector()
         self._workers: set[_Worker] = set()
+        self._idle: list[_Worker] = []
 
     def close(self) -> None:
         for worker in list(self._workers):
@@ -86,10 +87,10 @@ class Pool:
             return again.pop() if again else next(batches, None)
 
         busy = 0
-        idle = [self._start() for _ in range(self._jobs)]
         while True:
-            while idle and (batch := following()) is not None:
-                idle.pop().give(*batch)
+            while busy < self._jobs and (batch := following()) is not None:
+                worker = self._idle.pop() if self._idle else self._start()
+                worker.give(*batch)
                 busy += 1
             if not busy:
                 break
@@ -100,12 +101,10 @@ class Pool:
                     continue
                 busy -= 1
                 again += worker.left_over()
-                is_spent = worker.process.poll() is not None or not worker.left
-                if is_spent:
+                if worker.process.poll() is not None or not worker.left:
                     self._end(worker)
-                idle.append(self._start() if is_spent else worker)
-        for worker in idle:
-            self._end(worker)
+                else:
+                    self._idle.append(worker)
 
     def _start(self) -> _Worker:
         command = [sys.executable, "-m", self._module]

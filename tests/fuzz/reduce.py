@@ -12,8 +12,7 @@ from tests.fuzz.cases import Case
 
 # Which of some cases fails in the same way as the one that is reduced; None if none of them does.
 Fails = Callable[[Sequence[Case]], int | None]
-TOGETHER = 12  # candidates that are compiled and run at once
-ROUNDS = 60
+FEWEST, MOST = 3, 12  # candidates that are compiled and run at once
 SECONDS = 300.0  # for one case; what is smallest by then is shown
 
 
@@ -32,20 +31,29 @@ def reduced(case: Case, fails: Fails, seconds: float = SECONDS) -> Case:
 def _descend(
     case: Case, candidates: Callable[[Case], Iterator[Case]], fails: Fails, until: float
 ) -> Case:
-    for _ in range(ROUNDS):
-        smaller = _first(candidates(case), fails, until)
-        if smaller is None:
-            return case
-        case = smaller
+    """Take candidates that fail, going on where the last one was, until a whole pass has none."""
+    position, has_changed = 0, False
+    while time.monotonic() < until:
+        left = itertools.islice(candidates(case), position, None)
+        found = _first(left, fails, until)
+        if found is not None:
+            position, case, has_changed = position + found[0], found[1], True
+        elif has_changed and position:
+            position, has_changed = 0, False
+        else:
+            break
     return case
 
 
-def _first(candidates: Iterator[Case], fails: Fails, until: float) -> Case | None:
-    """The first candidate that fails, tried a few at a time."""
-    while time.monotonic() < until and (some := list(itertools.islice(candidates, TOGETHER))):
+def _first(candidates: Iterator[Case], fails: Fails, until: float) -> tuple[int, Case] | None:
+    """The first candidate that fails, and how many do not; they are tried some at a time."""
+    tried, together = 0, FEWEST
+    while time.monotonic() < until and (some := list(itertools.islice(candidates, together))):
         found = fails(some)
         if found is not None:
-            return some[found]
+            return tried + found, some[found]
+        tried += len(some)
+        together = min(2 * together, MOST)
     return None
 
 
@@ -59,12 +67,13 @@ def _sizes(length: int) -> Iterator[int]:
 def _shorter_tapes(case: Case) -> Iterator[Case]:
     """Without the end, without a piece, with a piece of zeros (the simplest choices)."""
     tape = bytes.fromhex(case.tape).rstrip(b"\0")
-    seen = {case.kernel().text}
+    now = case.kernel().text
+    seen = {now}
 
     def smaller(new: bytes) -> Iterator[Case]:
         candidate = replace(case, tape=new.hex())
         text = candidate.kernel().text
-        if text not in seen and len(text) < len(case.kernel().text):
+        if text not in seen and len(text) < len(now):
             seen.add(text)
             yield candidate
 
@@ -81,10 +90,11 @@ def _shorter_texts(case: Case) -> Iterator[Case]:
     """Without a statement and what is in it, without its head alone, without a parameter."""
     lines = case.text.split("\n")
     for at, line in enumerate(lines):
-        end = _end_of(lines, at)
-        if line.strip() and not line.lstrip().startswith(("def ", "class ", "import ", "@")):
+        is_function = line.lstrip().startswith("@")
+        end = _end_of(lines, at + is_function)
+        if line.strip() and not line.lstrip().startswith(("def ", "class ", "import ")):
             yield replace(case, text="\n".join(lines[:at] + lines[end:]))
-            if end > at + 1:
+            if end > at + 1 and not is_function:
                 inside = [inner[4:] for inner in lines[at + 1 : end]]
                 yield replace(case, text="\n".join(lines[:at] + inside + lines[end:]))
     for name, *_ in case.params:

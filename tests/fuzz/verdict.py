@@ -33,7 +33,7 @@ FAILURES = ("wrong", "refused", "internal", "crash", "hang")
 
 @dataclass(frozen=True)
 class Verdict:
-    """kind: one of `FAILURES`, else "right", "rejected" (a user's error) or "long" (Ctrl-C works)."""
+    """kind: one of `FAILURES`; else "right", "rejected" (a user's error), "long" (till Ctrl-C)."""
 
     kind: str
     detail: str = ""
@@ -161,24 +161,28 @@ def finish(p: Prepared, native: NativeProgram) -> Verdict:
     rng = np.random.default_rng(len(p.kernel.text))
     orders = [(1, -1), *((threads, int(rng.integers(1 << 30))) for threads in (2, 4))]
     for threads, order in orders:
-        found = _outcome(lambda given: _counted(p, native.run(given, threads, order)), p.arguments)
+        how = f"{threads} threads, order {order}"
         try:
-            verdict = _same(p, found, f"{threads} threads, order {order}")
+            verdict = _same(p, _outcome(_counting(p, native, threads, order), p.arguments))
         except AssertionError as problem:
-            return Verdict(
-                "wrong", f"the native engine, {threads} threads, order {order}: {problem}"
-            )
+            return Verdict("wrong", f"the native engine, {how}: {problem}")
         if verdict is not None:
             return verdict
     return Verdict("right" if not isinstance(p.expected, str) else "rejected")
 
 
-def _counted(p: Prepared, counts: Any) -> None:
-    if p.tasks is not None and counts.total not in p.tasks:
-        raise AssertionError(f"{counts.total} tasks, not {p.tasks}")
+def _counting(
+    p: Prepared, native: NativeProgram, threads: int, order: int
+) -> Callable[[Any], None]:
+    def run(given: Any) -> None:
+        counts = native.run(given, threads, order)
+        if p.tasks is not None and counts.total not in p.tasks:
+            raise AssertionError(f"{counts.total} tasks, not {p.tasks}")
+
+    return run
 
 
-def _same(p: Prepared, found: Any, how: str) -> Verdict | None:
+def _same(p: Prepared, found: Any) -> Verdict | None:
     if isinstance(found, AssertionError):
         raise found
     if isinstance(found, Exception):

@@ -238,11 +238,11 @@ class Accumulators(Statements):
         self.assign(chain.acc, filled, chain.type)
         return chain
 
-    def _start_marked(self, chain: Chain) -> Chain | None:
-        names = self.tiles(lambda t: t.full and (t.shape, t.dtype) == (chain.shape, chain.total))
-        if not names:
-            return None
-        name = self.choices.pick(names)
+    def _start_marked(self, chain: Chain) -> Chain:
+        """A tile of which a part counts."""
+        name = self.fresh("t")
+        value = self.computed(self.tile(chain.shape, chain.total, 1, full=True))
+        self.assign(name, self.on_chip(value), value.type)
         rows, columns = (self.clamped(1, d, 1) for d in chain.shape)
 
         def value(r: Run) -> Tile:
@@ -317,6 +317,7 @@ class Accumulators(Statements):
         name = self.choices.pick(names)
         found = replace(chain, full=chain.full and self.env[name].full)  # type: ignore[union-attr]
         self.assign(chain.acc, Expr(name, lambda r: r.env[name], found.type), found.type)
+        self.shared |= {chain.acc, name}
         return found
 
     def _start_unset(self, chain: Chain) -> Chain:
@@ -488,7 +489,7 @@ class Accumulators(Statements):
         self.steps.append(lambda r: run_steps(start if first.value(r) else more, r))
 
     def _loop(self, chains: list[Chain], nesting: int) -> None:
-        """`for k in pl.range(0, depth, step)`; the end may be known at run time, or be the start."""
+        """`for k in pl.range(0, depth, step)`; its end may be known at run time, or be 0."""
         kind = self.choices.pick(("range", "range", "pipeline", "unroll"))
         step, depth = chains[0].step, chains[0].depth
         text, indices = f"0, {depth}, {step}", lambda _: range(0, depth, step)
@@ -647,12 +648,13 @@ class Accumulators(Statements):
 
     def _copy_name(self, chain: Chain) -> None:
         """Another name for the sum so far, which must not change with it."""
-        now = self._now(chain)
-        self.assign(self.fresh("t"), now, now.type)
+        now, name = self._now(chain), self.fresh("t")
+        self.assign(name, now, now.type)
+        self.shared |= {chain.acc, name}
 
     def _insert_into(self, chain: Chain) -> None:
         """One element of the sum is replaced."""
-        if not self._now(chain).full:
+        if not self._now(chain).full or chain.acc in self.shared:
             return self._change(chain)
         i, j = (self.choices.number(0, d - 1) for d in chain.shape)
         text, constant = self.constant_for(chain.total)

@@ -55,10 +55,11 @@ class Control(Chunks, Memory):
             self.choices.pick(simple)()
 
     def control_loop(self, nesting: int) -> None:
-        text, indices, (low, high) = self.bounds()
+        may_skip = self.choices.chance(20)
+        text, indices, (low, high) = self.late_bounds() if may_skip else self.bounds()
         index = self.fresh("i")
         before = dict(self.env)
-        kind = self.choices.pick(("range", "range", "unroll"))
+        kind = "range" if may_skip else self.choices.pick(("range", "range", "unroll"))
         kind = "range" if not text[0].isdigit() else kind
         jumps = kind == "range" and self.choices.chance(20)
         with self.block(f"for {index} in pl.{kind}({text}):") as steps:
@@ -68,7 +69,7 @@ class Control(Chunks, Memory):
                 self.jump()
                 self.control_body(1, nesting)
         self.steps.append(looping(index, indices, steps))
-        self._after_loop(before, index, jumps)
+        self._after_loop(before, index, jumps or may_skip)
 
     def control_while(self, nesting: int) -> None:
         counter, limit = self.fresh("w"), self.choices.number(0, 2)
