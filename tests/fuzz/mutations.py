@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+import tilelet.ops  # noqa: F401 - the registry is filled by it
 from tilelet import dtypes
-from tilelet.ops.registry import REGISTRY
+from tilelet.ir.spec import REGISTRY
 
 _NUMBERS = (
     "0", "1", "-1", "2", "7", "16", "17", "255", "2**31 - 1", "2**31", "-(2**31)", "2**32",

@@ -21,7 +21,7 @@ from tests.generated.harness import compare, compile_text
 
 from tilelet.cpu.engine import NativeProgram
 from tilelet.diag.core import UserError, UserErrors
-from tilelet.interp.machine import Interpreter
+from tilelet.interp.interpreter import Interpreter
 from tilelet.ir.core import Program
 from tilelet.ir.verify import verify
 from tilelet.passes.pipeline import run_passes
