@@ -104,12 +104,15 @@ def mutated(text: str, rng: np.random.Generator) -> str:
     """The text with one to three edits in the bodies of its functions."""
     lines = text.split("\n")
     start = 1 + max(i for i, line in enumerate(lines) if line.lstrip().startswith("def main("))
-    head, body = lines[:start], lines[start:]
+    head, body = lines[:start], "\n".join(lines[start:]).rstrip().split("\n")
+    indent = body[0][: len(body[0]) - len(body[0].lstrip())]
     for _ in range(int(rng.integers(1, 4))):
         edit = _EDITS[int(rng.integers(len(_EDITS)))]
         edit(body, int(rng.integers(len(body))), rng)
         body = body or [""]
-    return "\n".join([*head, *body])
+    # What is not in the function is Python's business.
+    inside = [line if line.startswith(indent) else indent + line.lstrip() for line in body]
+    return "\n".join([*head, *inside, ""])
 
 
 # --- arguments -----------------------------------------------------------------------------------

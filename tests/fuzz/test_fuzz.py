@@ -75,6 +75,8 @@ def test_texts_are_changed_in_their_bodies_only() -> None:
     changed = {mutated(text, np.random.default_rng(i)) for i in range(50)}
     assert len(changed) > 40
     assert all(new.startswith(head) for new in changed)
+    bodies = [new[len(head) :].split("\n")[1:] for new in changed]
+    assert all(not line or line.startswith("    ") for body in bodies for line in body)
 
 
 def test_arguments_are_spoilt_without_a_mistake_of_our_own() -> None:

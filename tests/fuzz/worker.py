@@ -14,6 +14,7 @@ from tests.fuzz.verdict import Verdict, judge_all
 
 
 def main() -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored
     # The pipe is for answers alone: whatever a program prints goes nowhere.
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -29,5 +30,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     main()
