@@ -20,7 +20,7 @@ from tilelet.frontend.bindings import Binding, Poison, as_items, is_scalar_const
 from tilelet.frontend.context import Context, finish_block
 from tilelet.ir import structure
 from tilelet.ir.core import Arg, Const, Op, Value, scalar_dtype
-from tilelet.ir.spec import REGISTRY, Call, Engine, OpSpec, Plane
+from tilelet.ir.spec import REGISTRY, Call, Engine, OpSpec, Plane, expand
 from tilelet.ir.types import ScalarType, SymDim, TensorType, TileType, Type
 from tilelet.ops.scalar import as_number
 
@@ -76,6 +76,8 @@ def emit_op(
     if ctx.in_scope:
         args = {p: _on_chip(ctx, a, loc) if spec.wants_tile(p) else a for p, a in args.items()}
     types = spec.infer(Call(spec.name, args, ctx.in_scope, loc, arg_locs or {}))
+    if spec.expands is not None:
+        return expand(spec, args, lambda inner, given: emit_op(ctx, inner, given, loc))
     results = ctx.emit(spec, args, types, loc, (name,) if name else ())
     _note_effects(ctx, spec, args, results, loc)
     if not results:
