@@ -113,10 +113,10 @@ def call(operands: tuple[Any, ...], results: tuple[Value, ...], **args: Any) -> 
     return Op(structure.CALL, full | args, results)
 
 
-def function(params: tuple[Value, ...], *ops: Op, out: tuple[Any, ...] = (), **attrs: Any):
+def function(params: tuple[Value, ...], *ops: Op, out: tuple[Any, ...] = (), declared: Any = ()):
     body = Block((), (*ops, Op(structure.RETURN, {"values": out})))
     directions = tuple(Direction.In for _ in params)
-    return Function("main", FunctionKind.Opaque, params, directions, body, attrs=attrs)
+    return Function("main", FunctionKind.Opaque, params, directions, body, declared=declared)
 
 
 def body_of(fn: Function) -> str:

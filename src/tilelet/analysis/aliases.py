@@ -228,9 +228,8 @@ def infer_directions(
                 read |= aliases.roots(value)
             if how is not Direction.In:
                 written |= aliases.roots(value)
-    declared = fn.attrs.get("declared") or (None,) * len(fn.params)
     return tuple(
-        said or _direction(p in read, p in written) for p, said in zip(fn.params, declared)
+        said or _direction(p in read, p in written) for p, said in zip(fn.params, fn.declarations)
     )
 
 

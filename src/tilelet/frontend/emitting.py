@@ -113,20 +113,24 @@ def emit_scope(
     values: tuple[Arg, ...],
     params: tuple[Value, ...],
     loc: Loc,
+    names: Mapping[Arg, str] | None = None,
     **options: Arg,
 ) -> Binding:
-    """Close a scope around `ops`; gives its result(s): tiles become GM tensors."""
+    """Close a scope around `ops`; gives its result(s): tiles become GM tensors.
+
+    `names` says what values are called outside, if not what they are called inside.
+    """
     args: dict[str, Arg] = {
         "kind": kind, "hint": None, "split": None, "count": None, "deps": (), "no_dep": (),
         "options": (), "task_id": False,
     }  # fmt: skip
     args.update(options)
     types = tuple(spilled(v.type) for v in values if isinstance(v, Value))
-    names = tuple(v.name for v in values if isinstance(v, Value))
+    outside = tuple((names or {}).get(v, v.name) for v in values if isinstance(v, Value))
     if args["task_id"]:
-        types, names = (*types, ScalarType(dtypes.TASK_ID)), (*names, "tid")
+        types, outside = (*types, ScalarType(dtypes.TASK_ID)), (*outside, "tid")
     block = finish_block(ops, params, values, loc)
-    results = ctx.emit(structure.SCOPE, args, types, loc, names, (block,))
+    results = ctx.emit(structure.SCOPE, args, types, loc, outside, (block,))
     for result, inner in zip(results, values, strict=False):
         ctx.facts.note_same(result, inner)
     return results[0] if len(results) == 1 else (results or None)

@@ -279,15 +279,13 @@ def _close(
         distinct,
         params,
         info.loc,
-        **info.arguments(),  # type: ignore[arg-type]
+        {value: name for name, value in yields.items()},
+        **info.arguments(),
     )
     results = as_items(emitted)
     by_value = dict(zip(distinct, results, strict=False))
     for name, value in yields.items():
-        result = by_value[value]
-        assert isinstance(result, Value)
-        result.name = name
-        ctx.env[name] = result
+        ctx.env[name] = by_value[value]
     return results[-1] if info.task_id else None
 
 

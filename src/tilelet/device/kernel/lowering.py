@@ -53,8 +53,7 @@ def lower_kernel(function: Function, machine: Machine) -> DeviceKernel:
     lowering = _Lowering(function, machine)
     body = lowering.block(function.body)
     cores = frozenset(lowering.cores) or frozenset({Core.AIV})
-    split = function.attrs.get("split")
-    mixed_and_split = len(cores) > 1 and split not in (None, "NONE")
+    mixed_and_split = len(cores) > 1 and function.split not in (None, "NONE")
     tiles = with_live_ranges(lowering.tiles, body)
     kernel = DeviceKernel(
         function=function,
@@ -62,7 +61,7 @@ def lower_kernel(function: Function, machine: Machine) -> DeviceKernel:
         tiles=tiles,
         cores=cores,
         lanes=2 if mixed_and_split else 1,
-        split=str(split) if mixed_and_split else None,
+        split=function.split if mixed_and_split else None,
         steps=lowering.position,
     )
     return _halved(kernel) if mixed_and_split else kernel
