@@ -23,6 +23,7 @@ from tilelet.device.memory.report import budget_rows, memory_json, memory_map, m
 from tilelet.device.memory.retile import sizes_that_fit
 from tilelet.diag.catalogue import device as catalogue
 from tilelet.diag.core import UserError
+from tilelet.ir.spec import Cost
 from tilelet.ir.types import Mem
 from tilelet.models.registry import models
 
@@ -56,7 +57,7 @@ def lifetimes(draw: st.DrawFn) -> DeviceKernel:
         for at in (first, end):
             touches.setdefault(at, []).append(i)
     steps = [
-        Step(at, Core.AIV, Pipe.VEC, "sort32", VectorWork("sort32", 1), tuple(ids))
+        Step(at, Core.AIV, Pipe.VEC, "sort32", VectorWork(Cost.SORT, 1), tuple(ids))
         for at, ids in sorted(touches.items())
     ]
     return kernel_of(steps, tiles)

@@ -50,9 +50,9 @@ def codes_of(text: str, folder: Path) -> set[str]:
     found: set[str] = set()
     try:
         for program in compile_example(text, folder):
-            found |= {d.code for d in program.attrs["cautions"]}
+            found |= {d.code for d in program.cautions}
             compiled = run_passes(program)
-            found |= {d.code for d in compiled.attrs["cautions"]}
+            found |= {d.code for d in compiled.cautions}
             for stage in (program, compiled):
                 Interpreter().run(stage, zero_arguments(stage))
             Interpreter().run(compiled, zero_arguments(compiled), execute=False)

@@ -279,7 +279,7 @@ def test_implied_scope_outside_any_scope() -> None:
     result = run(Implied, x=X[:16].copy(), out=zeros(16, 128))
     np.testing.assert_array_equal(result["out"], X[:16] * 2 + 1)
     assert sum(task_counts(Implied, result).values()) == 2
-    assert [d.code for d in Implied.attrs["cautions"] if d.severity == "warning"]
+    assert [d.code for d in Implied.cautions if d.severity == "warning"]
 
 
 def test_assemble_in_control_program_is_a_window() -> None:

@@ -155,7 +155,7 @@ class P:
             out = pl.assemble(out, pl.exp(x), [0, 0])
         return out
 """)
-    (caution,) = program.attrs["cautions"]
+    (caution,) = program.cautions
     assert caution.code == "W0102"
     assert caution.message == "layout `pl.DN` of `x` has no effect here"
 

@@ -72,7 +72,7 @@ def test_what_is_declared_stands():
     y = b.param("y", tensor([16, 16]))
     b.op("write", x=y, indices=[0, 0], value=1.0)
     program = b.opaque(y)
-    main = replace(program.main, attrs={"declared": (OUT, INOUT)})
+    main = replace(program.main, declared=(OUT, INOUT))
     program = program.with_functions({"main": main})
     assert directions(program).main.directions == (OUT, INOUT)
 

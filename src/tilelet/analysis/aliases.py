@@ -12,6 +12,7 @@ from collections.abc import Set as AbstractSet
 from typing import TypeGuard
 
 from tilelet.ir.core import Arg, Block, Direction, Function, Op, Value, values_in, walk
+from tilelet.ir.spec import Trait
 from tilelet.ir.types import TensorType
 from tilelet.ir.views import CallView, yielded
 
@@ -157,7 +158,7 @@ def accesses(op: Op, functions: Mapping[str, Function]) -> Iterator[Access]:
     spec = op.spec
     if op.name == "call":
         yield from _call_accesses(CallView(op), functions)
-    elif spec.structural or op.name in SHAPE_ONLY:
+    elif spec.structural or Trait.SHAPE_ONLY in spec.traits:
         return
     elif any(map(is_tensor, op.operands)):  # most ops of a kernel have only tiles
         views = bool(spec.view) and bool(op.results) and is_tensor(op.results[0])
@@ -173,17 +174,11 @@ def accesses(op: Op, functions: Mapping[str, Function]) -> Iterator[Access]:
                     yield v, how
 
 
-SHAPE_ONLY = frozenset({"tensor.dim"})
-
-
 def has_effect(op: Op) -> bool:
     """Whether a non-structural op does more than give its results."""
-    if not op.results or op.name in TASKS:
+    if not op.results or Trait.SUBMITS in op.spec.traits:
         return True
     return any(is_tensor(op.args.get(param)) for param in op.spec.writes)
-
-
-TASKS = frozenset({"system.task_dummy"})
 
 
 def is_repeatable(op: Op, written: AbstractSet[Value], aliases: Aliases) -> bool:
@@ -198,7 +193,7 @@ def is_repeatable(op: Op, written: AbstractSet[Value], aliases: Aliases) -> bool
     if op.name == "read":
         tensor = op.args["x"]
         return is_tensor(tensor) and aliases.roots(tensor).isdisjoint(written)
-    return op.spec.group == "scalar" or op.name in SHAPE_ONLY
+    return bool(op.spec.traits & (Trait.SCALAR | Trait.SHAPE_ONLY))
 
 
 def _accumulates(op: Op) -> bool:
@@ -233,9 +228,8 @@ def infer_directions(
                 read |= aliases.roots(value)
             if how is not Direction.In:
                 written |= aliases.roots(value)
-    declared = fn.attrs.get("declared") or (None,) * len(fn.params)
     return tuple(
-        said or _direction(p in read, p in written) for p, said in zip(fn.params, declared)
+        said or _direction(p in read, p in written) for p, said in zip(fn.params, fn.declarations)
     )
 
 

@@ -11,14 +11,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tilelet.analysis.aliases import Aliases
-from tilelet.cpu.kernel import SILENT
+from tilelet.cpu.kernel import RECOMPUTABLE
 from tilelet.ir.core import Block, Function, Op, Program, Value, walk
 from tilelet.ir.rebuild import Builder, clone_ops, return_op, substitute, substitute_all
+from tilelet.ir.spec import Trait
 from tilelet.ir.types import TensorType
 from tilelet.ir.views import CallView, ForView, yielded
 
 MOST_TURNS = 64
-PRODUCTS = ("matmul", "matmul_acc")
 
 
 def one_turn(kernel: Function, program: Program) -> tuple[Function, int]:
@@ -48,13 +48,13 @@ def one_turn(kernel: Function, program: Program) -> tuple[Function, int]:
 
 def _is_loop_of_products(op: Op) -> bool:
     turns = ForView(op).trip_count
-    has_product = any(o.name in PRODUCTS for o in walk(op.blocks[0]))
+    has_product = any(Trait.GEMM in o.spec.traits for o in walk(op.blocks[0]))
     return turns is not None and 2 <= turns <= MOST_TURNS and has_product
 
 
 def _is_repeatable(op: Op) -> bool:
     """Whether an op before the loop may be run again for every turn: it only computes a scalar."""
-    return op.name in SILENT
+    return bool(op.spec.traits & RECOMPUTABLE)
 
 
 def _carries_same_memory(
@@ -73,8 +73,7 @@ def _carries_same_memory(
 
 def _has_blocks(kernel: Function, program: Program) -> bool:
     """Whether the kernel knows of blocks, or is called with a number of them."""
-    names = ("get_block_idx", "get_block_num", "get_subblock_idx")
-    if any(o.name in names for o in walk(kernel.body)):
+    if any(Trait.OF_BLOCK in o.spec.traits for o in walk(kernel.body)):
         return True
     calls = [o for f in program.functions.values() for o in walk(f.body) if o.name == "call"]
     return any(CallView(o).callee == kernel.name and o.args["count"] is not None for o in calls)

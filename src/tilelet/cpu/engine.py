@@ -80,7 +80,7 @@ class NativeProgram:
         self._run, self._table = native.entry_point(self._library)
         self._host = [HostOp(op) for op in self.code.host_ops]
         # What no task writes needs no dependencies, whatever the signature says.
-        main = replace(program.main, attrs={})
+        main = replace(program.main, declared=())
         found = infer_directions(main, program.functions)
         self._written = [d is not Direction.In for d in found]
 

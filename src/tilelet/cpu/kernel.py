@@ -29,24 +29,19 @@ from tilelet.cpu.tiles import (
 from tilelet.diag.internal import InternalError
 from tilelet.dtypes import FP32, DType
 from tilelet.ir.core import Arg, Block, Function, Op, Value, values_in, walk
+from tilelet.ir.spec import Trait
 from tilelet.ir.types import ScalarType, TensorType, TileType
 from tilelet.ir.views import yielded
 
-SILENT = {
-    *scalars.BINARY,
-    *scalars.UNARY,
-    *scalars.DIVISIONS,
-    "scalar.cast",
-    "tensor.dim",
-    "get_block_idx",
-    "get_block_num",
-    "get_subblock_idx",
-}
-"""Ops that leave no trace but their value."""
+RECOMPUTABLE = Trait.SCALAR | Trait.OF_BLOCK | Trait.SHAPE_ONLY
+"""Ops that leave no trace but their value: they may as well run twice."""
 
 Emit = Callable[["KernelEmitter", Op], None]
 EMITTERS: dict[str, Emit] = {}
 """What each op of a kernel becomes, by op name; filled by the modules `ops_*` and `flow`."""
+
+BY_REFERENCE = "<reference>"
+"""The entry for ops that have none of their own: the host applies their reference."""
 
 
 def emits(*names: str) -> Callable[[Emit], Emit]:
@@ -59,7 +54,6 @@ def emits(*names: str) -> Callable[[Emit], Emit]:
 
 
 PIECE = 256  # elements of a long row that are worked on before the next ones
-ROW_REDUCTIONS = ("row_sum", "row_prod", "row_max", "row_min")
 DEEPEST = 100  # ops in a row that become one expression
 MOST_PRODUCTS = 4  # that a kernel can hand over at once: TL_PRODUCTS
 RESULT_FIELD = ".c = "  # begins the line of a product's description that names its memory
@@ -67,9 +61,9 @@ RESULT_FIELD = ".c = "  # begins the line of a product's description that names 
 
 def _is_silent(op: Op, products: set[Op]) -> bool:
     """Whether `op` may as well run twice: scalars, views, loads; or is one of `products`."""
-    if op in products or op.name in SILENT:
+    if op in products or op.spec.traits & RECOMPUTABLE:
         return True
-    if op.name in ("slice", "load"):
+    if op.spec.is_window_load:
         return op.args.get("pad_value") is None and _is_view_of_tensor(op)
     if op.name in ("for", "while", "if"):
         tiles = [i for i, r in enumerate(op.results) if isinstance(r.type, TileType)]
@@ -575,7 +569,8 @@ class KernelEmitter(Emitter):
         use = first_use(self.home[value], value)
         return (
             use is not None
-            and use.name in ROW_REDUCTIONS
+            and use.spec.reduces == -1
+            and Trait.FOLD in use.spec.traits
             and use.args["x"] is value
             and self.tile_type(value).dtype is FP32
         )
@@ -612,7 +607,7 @@ class KernelEmitter(Emitter):
             self._settle_loads(op)
             for slot in list(self.unfinished):
                 self.run_unfinished(slot)
-        emitter = EMITTERS.get(op.name)
+        emitter = EMITTERS.get(op.name) or EMITTERS.get(BY_REFERENCE if op.spec.reference else "")
         if emitter is None:
             raise InternalError("no C for this op", self.function.name, op.name, op.loc)
         emitter(self, op)

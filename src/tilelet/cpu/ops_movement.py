@@ -574,7 +574,7 @@ def filled(k: KernelEmitter, tile: Tile, pad: Arg, shape: tuple[int, ...], hint:
     return k.slot_tile(slot, shape, tile.dtype, shape)
 
 
-@emits("fillpad", "fillpad_inplace", "fillpad_expand")
+@emits("fillpad", "fillpad_expand")
 def emit_fillpad(k: KernelEmitter, op: Op) -> None:
     t = k.tile_type(op.result)
     tile = filled(k, k.tile(op.args["x"]), op.args["pad_value"], t.shape, op.result.name)

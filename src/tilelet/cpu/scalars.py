@@ -120,8 +120,6 @@ UNARY: dict[str, Callable[[str, DType], str]] = {
 
 DIVISIONS = {"scalar.floordiv": "tl_divide", "scalar.mod": "tl_remainder"}
 
-SCALAR_OPS = frozenset({*BINARY, *UNARY, *DIVISIONS, "scalar.cast"})
-
 
 def is_wide(*args: Arg) -> bool:
     """Whether 64-bit arithmetic with sign cannot hold all operands."""

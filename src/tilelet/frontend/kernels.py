@@ -27,7 +27,6 @@ from tilelet.ir.core import (
     Function,
     FunctionKind,
     Value,
-    returned_params,
     scalar_dtype,
 )
 from tilelet.ir.spec import REGISTRY
@@ -98,7 +97,7 @@ def _results(callee: Function, operands: list[Arg]) -> tuple[list[Type], list[Ar
     """Types of what the callee returns, and the operand each one is (None: a new tensor)."""
     types: list[Type] = []
     roots: list[Arg] = []
-    for value, index in zip(callee.returned, returned_params(callee), strict=True):
+    for value, index in zip(callee.returned, callee.returns, strict=True):
         operand = operands[index] if index is not None else None
         roots.append(operand)
         if isinstance(operand, Value):

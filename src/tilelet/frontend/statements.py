@@ -176,7 +176,7 @@ def _bind_name(ctx: Context, target: ast.Name, value: Binding, at: ast.stmt, fre
         made = [op for op in ctx.ops[-1:] if op.name == "create_tensor" and fresh]
         raise (OutputShadowed if made else OutputRebound)(ctx.loc(at), name, output.loc)
     if fresh and isinstance(value, Value) and ctx.ops and value in ctx.ops[-1].results:
-        value.name = name
+        value = ctx.named(value, name)
     ctx.env[name] = value
 
 

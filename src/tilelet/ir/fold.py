@@ -9,7 +9,7 @@ from tilelet.diag.core import UNKNOWN, Loc, UserError
 from tilelet.dtypes import DType
 from tilelet.ir.core import Arg, Const, Op, Value, scalar_dtype
 from tilelet.ir.faults import Fault
-from tilelet.ir.spec import Call, OpSpec
+from tilelet.ir.spec import Call, OpSpec, Trait
 from tilelet.ir.types import ScalarType, TensorType, TileType
 
 # What leaves the other operand unchanged, by its position.
@@ -42,7 +42,7 @@ def evaluate(
 
 def fold_scalar(spec: OpSpec, args: Sequence[Arg]) -> Arg | None:
     """What a scalar op gives, if that is known: a constant, or one of its operands."""
-    if spec.group != "scalar":
+    if Trait.SCALAR not in spec.traits:
         return None
     if not any(isinstance(a, Value) for a in args):
         return _evaluated(spec, args)

@@ -29,19 +29,12 @@ undef   a value that no path has defined yet: poison
 
 from __future__ import annotations
 
-from tilelet.ir.spec import Call, OpSpec, register
-from tilelet.ir.types import Type
-
-
-def _typed_by_builder(_: Call) -> tuple[Type, ...]:
-    """Structural ops get their result types from their blocks, set by whoever builds them."""
-    return ()
+from tilelet.ir.spec import OpSpec, register
 
 
 def _structural(name: str, terminator: bool = False) -> OpSpec:
-    return register(
-        OpSpec(name, _typed_by_builder, structural=True, terminator=terminator, group="structure")
-    )
+    """A structural op; its result types come from its blocks, set by whoever builds it."""
+    return register(OpSpec(name, structural=True, terminator=terminator, section="structure"))
 
 
 FOR = _structural("for")

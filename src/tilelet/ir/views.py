@@ -71,6 +71,10 @@ class ScopeView:
         return self.op.args["hint"]  # type: ignore[return-value]
 
     @property
+    def split(self) -> str | None:
+        return self.op.args["split"]  # type: ignore[return-value]
+
+    @property
     def body(self) -> Block:
         return self.op.blocks[0]
 

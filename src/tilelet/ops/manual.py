@@ -15,7 +15,7 @@ _INTRODUCTION = """\
 The last line of an entry says what runs it, where it may stand, and since when it exists: SEED and
 APR are the spring of 2026, HEAD is later; all work together."""
 
-_GROUPS = (
+_SECTIONS = (
     "creation",
     "movement",
     "padding",
@@ -40,29 +40,29 @@ def ops_markdown() -> str:
         _INTRODUCTION,
         _index(),
     ]
-    for group in _GROUPS:
-        title, _, text = _module_doc(group).partition("\n\n")
-        parts.append(f"## {_heading(group)}")
+    for section in _SECTIONS:
+        title, _, text = _module_doc(section).partition("\n\n")
+        parts.append(f"## {_heading(section)}")
         parts.append(_flat(title) if not text else f"{_flat(title)}\n\n{text}")
-        if group == "scalar":
-            parts.append(_scalar_table(_members(group)))
+        if section == "scalar":
+            parts.append(_scalar_table(_members(section)))
         else:
-            parts.extend(_entry(spec) for spec in _members(group))
+            parts.extend(_entry(spec) for spec in _members(section))
     parts.append("## Loops, scopes and task control")
     parts.extend(_marker(name) for name in markers.__all__ if callable(getattr(markers, name)))
     return "\n\n".join(parts) + "\n"
 
 
-def _heading(group: str) -> str:
-    return group.replace("_", " and ").capitalize()
+def _heading(section: str) -> str:
+    return section.replace("_", " and ").capitalize()
 
 
-def _members(group: str) -> list[OpSpec]:
-    return [spec for spec in REGISTRY.values() if spec.group == group]
+def _members(section: str) -> list[OpSpec]:
+    return [spec for spec in REGISTRY.values() if spec.section == section]
 
 
-def _module_doc(group: str) -> str:
-    return inspect.cleandoc(sys.modules[f"{ops.__name__}.{group}"].__doc__ or "")
+def _module_doc(section: str) -> str:
+    return inspect.cleandoc(sys.modules[f"{ops.__name__}.{section}"].__doc__ or "")
 
 
 def _flat(text: str) -> str:
@@ -71,9 +71,9 @@ def _flat(text: str) -> str:
 
 def _index() -> str:
     rows = ["| group | ops |", "|---|---|"]
-    for group in _GROUPS[:-1]:
-        names = ", ".join(f"[{s.name}](#{_anchor(s)})" for s in _members(group))
-        rows.append(f"| {_heading(group)} | {names} |")
+    for section in _SECTIONS[:-1]:
+        names = ", ".join(f"[{s.name}](#{_anchor(s)})" for s in _members(section))
+        rows.append(f"| {_heading(section)} | {names} |")
     return "\n".join(rows)
 
 

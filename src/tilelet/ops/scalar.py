@@ -20,7 +20,7 @@ from tilelet.diag.catalogue.ops import CastUnsupported, OperandKind
 from tilelet.dtypes import BOOL, FP32, TASK_ID, DType
 from tilelet.ir.core import Arg, Const, Value, scalar_dtype
 from tilelet.ir.faults import DivisionFault
-from tilelet.ir.spec import Call, Engine, Infer, OpSpec, Plane, register
+from tilelet.ir.spec import Call, Engine, Infer, OpSpec, Plane, Trait, register
 from tilelet.ir.types import ScalarType, Type
 from tilelet.ops import infer
 from tilelet.ops.cast import check_mode, mode_name
@@ -233,12 +233,13 @@ def _define(name: str, doc: str, rule: Infer, operation: Operation, shape: Any =
             rule,
             engine=Engine.SCALAR,
             plane=Plane.BOTH,
+            traits=Trait.SCALAR,
             reference=operation,
             takes_result_type=True,
             on_chip=(),
             signature=inspect.signature(shape),
             doc=doc,
-            group="scalar",
+            section="scalar",
         )
     )
 

@@ -42,9 +42,7 @@ def alias_windows(program: Program) -> Program:
             plan = _Plan(fn, functions)
             plan.block(fn.body)
             functions[fn.name] = _Apply(plan, functions, notes).function(fn)
-    cautions = (*program.attrs.get("cautions", ()), *notes)
-    attrs = {**program.attrs, "cautions": cautions}
-    return replace(program, functions=functions, attrs=attrs)
+    return replace(program, functions=functions, cautions=(*program.cautions, *notes))
 
 
 def _is_assemble(op: Op) -> bool:

@@ -64,7 +64,6 @@ def _emit_call(
         (Direction.In, Direction.Out, *(Direction.In for _ in scalars)),
         Block((), (*kernel.ops, return_op((written,), b.loc))),
         b.loc,
-        {"scope": "copy"},
     )
     result = fresh(target)
     b.add(call_op(name, operands, (result,), b.loc))

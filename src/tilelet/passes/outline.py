@@ -95,10 +95,8 @@ def _finish_kernel(fn: Function, functions: Mapping[str, Function]) -> _Kernel:
     params = (*fn.params, *hidden.values())
     ops = (*fn.body.ops[:-1], *store.ops, return_op((), fn.body.terminator.loc))
     body = Block((), ops)
-    attrs = dict(fn.attrs)
-    if attrs.get("declared"):
-        attrs["declared"] = (*attrs["declared"], *(None for _ in hidden))
-    draft = replace(fn, params=params, body=body, attrs=attrs, kind=FunctionKind.InCore)
+    declared = (*fn.declared, *(None for _ in hidden)) if fn.declared else ()
+    draft = replace(fn, params=params, body=body, declared=declared, kind=FunctionKind.InCore)
     aliases = Aliases(body, functions)
     directions = infer_directions(draft, functions, aliases)
     latest = dict(stored)
@@ -166,7 +164,6 @@ class _Outliner(Rewriter):
             (index,) = body.params
             inside[index] = start.emit("get_block_idx", result=index.name)
         ops = (*start.ops, *Rewriter(inside).ops(body.ops))
-        attrs = {"origin": self._name, "scope": scope.kind, "split": op.args["split"]}
         draft = Function(
             self._fresh_name(scope.hint),
             FunctionKind.InCore,
@@ -174,7 +171,7 @@ class _Outliner(Rewriter):
             (Direction.In,) * len(params),
             Block((), ops),
             op.loc,
-            attrs,
+            split=scope.split,
         )
         return _finish_kernel(draft, self._functions)
 

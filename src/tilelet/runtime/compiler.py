@@ -29,7 +29,7 @@ def compile_program(
 
     now = session.current()
     now.programs_seen += 1
-    now.report(program.attrs.get("cautions", ()))
+    now.report(program.cautions)
     dumper = PassDumper(dump_dir) if dump_dir else None
     if dumper:
         dumper.frontend(program)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from tilelet.analysis.aliases import Aliases, accesses, has_effect
 from tilelet.ir.core import Arg, Block, Direction, Function, Op, Value, values_in, walk
+from tilelet.ir.spec import Trait
 from tilelet.ir.types import ScalarType
 from tilelet.ir.views import yielded
 
@@ -24,8 +25,6 @@ A value is a number of iterations, or 1 or 0 for a condition that was true or fa
 """
 
 MOST_KEPT = 64
-
-_OF_BLOCK = frozenset({"get_block_idx", "get_block_num", "get_subblock_idx"})
 
 
 def sites(function: Function) -> dict[Op, int]:
@@ -63,7 +62,7 @@ class _Unknown:
                 for result, *given in zip(op.results, *(yielded(b) for b in op.blocks)):
                     self._mark((result,), self._any(op.args["cond"], *given))
             elif not op.spec.structural:
-                follows = op.name.startswith("scalar.") or op.name in _OF_BLOCK
+                follows = op.spec.traits & (Trait.SCALAR | Trait.OF_BLOCK)
                 scalars = [r for r in op.results if isinstance(r.type, ScalarType)]
                 self._mark(scalars, not follows or self._any(*op.operands))
             for inner in op.blocks:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from operator import attrgetter, itemgetter
 from typing import Any
 
@@ -25,14 +26,12 @@ NO_TASK = -1
 """The task id that stands for no task: waiting for it waits for nothing."""
 
 
-class Task:
-    """One execution of an in-core scope or kernel.
+@dataclass(frozen=True, slots=True)
+class TaskKind:
+    """What the tasks of one call have in common.
 
-    index       position in the stream; this is the value of the task's id
     kernel      name of the kernel; "" for a join (`task_dummy`), which runs nothing
-    values      the arguments in parameter order: windows (without their data) and scalars
     directions  one per argument; scalars are In
-    deps        indices of the tasks named in `deps=`
     no_dep      positions of arguments left out of dependency tracking
     ran         False if its predicate was false: it retired without running. None if that is
                 unknown, because the run only recorded tasks and the predicate reads their data
@@ -41,42 +40,70 @@ class Task:
     loc         the scope or call
     """
 
-    __slots__ = (
-        "blocks",
-        "deps",
-        "directions",
-        "index",
-        "kernel",
-        "loc",
-        "manual",
-        "no_dep",
-        "ran",
-        "values",
-    )
+    kernel: str
+    directions: tuple[Direction, ...] = ()
+    no_dep: tuple[int, ...] = ()
+    ran: bool | None = True
+    blocks: int | None = None
+    manual: bool = False
+    loc: Loc = UNKNOWN
+
+
+class _OfKind:
+    """Gives the fields of a `TaskKind` to what has one."""
+
+    __slots__ = ("kind",)
+
+    def __init__(self, kind: TaskKind) -> None:
+        self.kind = kind
+
+    @property
+    def kernel(self) -> str:
+        return self.kind.kernel
+
+    @property
+    def directions(self) -> tuple[Direction, ...]:
+        return self.kind.directions
+
+    @property
+    def no_dep(self) -> tuple[int, ...]:
+        return self.kind.no_dep
+
+    @property
+    def ran(self) -> bool | None:
+        return self.kind.ran
+
+    @property
+    def blocks(self) -> int | None:
+        return self.kind.blocks
+
+    @property
+    def manual(self) -> bool:
+        return self.kind.manual
+
+    @property
+    def loc(self) -> Loc:
+        return self.kind.loc
+
+
+class Task(_OfKind):
+    """One execution of an in-core scope or kernel.
+
+    kind    what it has in common with others
+    index   position in the stream; this is the value of the task's id
+    values  the arguments in parameter order: windows (without their data) and scalars
+    deps    indices of the tasks named in `deps=`
+    """
+
+    __slots__ = ("deps", "index", "values")
 
     def __init__(
-        self,
-        index: int,
-        kernel: str,
-        values: tuple[Any, ...] = (),
-        directions: tuple[Direction, ...] = (),
-        deps: tuple[int, ...] = (),
-        no_dep: tuple[int, ...] = (),
-        ran: bool | None = True,
-        blocks: int | None = None,
-        manual: bool = False,
-        loc: Loc = UNKNOWN,
+        self, kind: TaskKind, index: int, values: tuple[Any, ...], deps: tuple[int, ...] = ()
     ) -> None:
+        super().__init__(kind)
         self.index = index
-        self.kernel = kernel
         self.values = values
-        self.directions = directions
         self.deps = deps
-        self.no_dep = no_dep
-        self.ran = ran
-        self.blocks = blocks
-        self.manual = manual
-        self.loc = loc
 
     @property
     def args(self) -> tuple[tuple[Any, Direction], ...]:
@@ -92,58 +119,35 @@ class Task:
         return f"<task {self.index}: {self.kernel or 'join'}>"
 
 
-class TaskGroup:
+class TaskGroup(_OfKind):
     """Tasks of one call that differ in their arguments and explicit dependencies only.
 
-    kernel .. loc  as in `Task`
-    tensors        positions of the arguments that are windows, `others` of those that are not
-    indices        positions of the tasks in the stream, ascending
-    regions        numbers of the windows (see `RegionTable`), task by task
-    scalars        the other arguments, task by task
-    outcomes       by place in the group: what happened where data decides, block by block; tasks
-                   of which that is not known, or whose kernel has no such place, are left out
+    kind      what they have in common
+    tensors   positions of the arguments that are windows, `others` of those that are not
+    indices   positions of the tasks in the stream, ascending
+    regions   numbers of the windows (see `RegionTable`), task by task
+    scalars   the other arguments, task by task
+    outcomes  by place in the group: what happened where data decides, block by block; tasks of
+              which that is not known, or whose kernel has no such place, are left out
     """
 
     __slots__ = (
-        "blocks",
-        "directions",
         "indices",
-        "kernel",
-        "loc",
-        "manual",
-        "no_dep",
         "others",
         "outcomes",
         "pick_scalars",
         "pick_windows",
-        "ran",
         "regions",
         "scalars",
         "tensors",
         "written",
     )
 
-    def __init__(
-        self,
-        kernel: str,
-        values: Sequence[Any],
-        directions: tuple[Direction, ...],
-        no_dep: tuple[int, ...],
-        ran: bool | None,
-        blocks: int | None,
-        manual: bool,
-        loc: Loc,
-    ) -> None:
-        self.kernel = kernel
-        self.directions = directions
-        self.no_dep = no_dep
-        self.ran = ran
-        self.blocks = blocks
-        self.manual = manual
-        self.loc = loc
+    def __init__(self, kind: TaskKind, values: Sequence[Any]) -> None:
+        super().__init__(kind)
         self.tensors = tuple([i for i, v in enumerate(values) if type(v) is Window])
         self.others = tuple([i for i in range(len(values)) if i not in self.tensors])
-        self.written = tuple([i for i in self.tensors if directions[i] is not Direction.In])
+        self.written = tuple([i for i in self.tensors if kind.directions[i] is not Direction.In])
         self.pick_windows = picker(self.tensors)
         self.pick_scalars = picker(self.others)
         self.indices = array("q")
@@ -197,25 +201,15 @@ class TaskStream:
         self._by_kind: dict[tuple[Any, ...], TaskGroup] = {}
         self._places: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
 
-    def group(
-        self,
-        kernel: str,
-        values: Sequence[Any],
-        directions: tuple[Direction, ...],
-        no_dep: tuple[int, ...],
-        ran: bool | None,
-        blocks: int | None,
-        manual: bool,
-        loc: Loc,
-    ) -> TaskGroup:
+    def group(self, kind: TaskKind, values: Sequence[Any]) -> TaskGroup:
         """Where tasks of this kind belong; `values` are the arguments of one of them."""
         # The group keeps its place, so that the identity stays its own.
-        kind = (kernel, id(loc), no_dep, ran, blocks, manual)
-        if kind not in self._by_kind:
-            group = TaskGroup(kernel, values, directions, no_dep, ran, blocks, manual, loc)
-            self._by_kind[kind] = group
+        key = (kind.kernel, id(kind.loc), kind.no_dep, kind.ran, kind.blocks, kind.manual)
+        if key not in self._by_kind:
+            group = TaskGroup(kind, values)
+            self._by_kind[key] = group
             self.groups.append(group)
-        return self._by_kind[kind]
+        return self._by_kind[key]
 
     def add(self, group: TaskGroup, values: Sequence[Any], deps: tuple[int, ...] = ()) -> int:
         """Record a task; the result is its index."""
@@ -280,15 +274,4 @@ class TaskStream:
             values[position] = self.regions.window(group.regions[j])
         for j, position in enumerate(group.others, row * len(group.others)):
             values[position] = group.scalars[j]
-        return Task(
-            index,
-            group.kernel,
-            tuple(values),
-            group.directions,
-            self.deps.get(index, ()),
-            group.no_dep,
-            group.ran,
-            group.blocks,
-            group.manual,
-            group.loc,
-        )
+        return Task(group.kind, index, tuple(values), self.deps.get(index, ()))

@@ -6,44 +6,8 @@ from tilelet.device.kernel.view import CubeWork, ScalarWork, Transfer, VectorWor
 from tilelet.device.machine.description import Machine
 from tilelet.dtypes import DType
 
-_BY_COST = {
-    "add": "add sub maximum minimum part_add part_max part_min",
-    "mul": "mul part_mul",
-    "div": "div divs recip rem rems fmod fmods",
-    "exp": "exp",
-    "log": "log",
-    "sqrt": "sqrt",
-    "rsqrt": "rsqrt",
-    "relu": "relu lrelu",
-    "muls": "muls neg",
-    "adds": "adds subs maximums minimums maxs mins shls shrs",
-    "abs": "abs",
-    "copy": "copy full expands slice assemble concat fillpad fillpad_inplace fillpad_expand "
-    "create_tile create_tensor arange ci move expand_clone",
-    "cast": "cast",
-    "select": "sel sels prelu",
-    "compare": "cmp cmps",
-    "logic": "and_ ands or_ ors xor xors not_ shl shr",
-    "row_reduce": "row_sum row_max row_min row_prod row_argmax row_argmin "
-    "tile.sum tile.max tile.min",
-    "col_reduce": "col_sum col_max col_min col_prod col_argmax col_argmin",
-    "broadcast": "row_expand row_expand_add row_expand_sub row_expand_mul row_expand_div "
-    "row_expand_max row_expand_min row_expand_expdif col_expand col_expand_add "
-    "col_expand_sub col_expand_mul col_expand_div col_expand_max col_expand_min "
-    "col_expand_expdif addc subc addsc subsc",
-    "transpose": "transpose",
-    "gather": "gather gather_mask gatherb scatter scatter_mask",
-    "sort": "sort32 mrgsort",
-    "trigonometric": "sin cos",
-}
 _PARTIAL_WRITES = ("ub_to_gm", "l1_to_gm")
 _THROUGH_L2 = ("gm_to_ub", "gm_to_l1", *_PARTIAL_WRITES)
-
-VECTOR_COST = {op: cost for cost, ops in _BY_COST.items() for op in ops.split()}
-"""Which entry of a machine's `[vector.costs]` an op is charged by."""
-
-COMPOSED = {"row_expand_expdif": 2, "col_expand_expdif": 2, "addc": 2, "subc": 2}
-"""Ops that are several instructions."""
 
 
 def work_cycles(
@@ -87,9 +51,9 @@ def _whole(nbytes: int, step: int) -> int:
 
 
 def vector_cycles(work: VectorWork, machine: Machine) -> float:
-    cost = machine.vector.get(VECTOR_COST.get(work.op, "default"), machine.vector["default"])
+    cost = machine.vector.get(work.cost.value, machine.vector["default"])
     repeats = -(-work.nbytes // machine.vector_repeat)
-    return COMPOSED.get(work.op, 1) * (cost.slope * repeats + cost.constant)
+    return cost.slope * repeats + cost.constant
 
 
 def cube_cycles(work: CubeWork, machine: Machine) -> float:

@@ -9,8 +9,6 @@ from tilelet.analysis.aliases import Aliases
 from tilelet.device.kernel.liveness import with_live_ranges
 from tilelet.device.kernel.storage import (
     CUBE_OPERANDS,
-    LOADS,
-    VIEWS,
     Storage,
     is_gm,
     is_tile,
@@ -38,7 +36,7 @@ from tilelet.device.machine.description import Machine
 from tilelet.diag.core import Loc
 from tilelet.dtypes import DType
 from tilelet.ir.core import Arg, Block, Function, Op, Value
-from tilelet.ir.spec import Engine
+from tilelet.ir.spec import Cost, Engine, Trait
 from tilelet.ir.types import Mem, ScalarType, TensorType, TileType
 from tilelet.ir.views import yielded
 from tilelet.tasks.control_points import sites
@@ -55,8 +53,7 @@ def lower_kernel(function: Function, machine: Machine) -> DeviceKernel:
     lowering = _Lowering(function, machine)
     body = lowering.block(function.body)
     cores = frozenset(lowering.cores) or frozenset({Core.AIV})
-    split = function.attrs.get("split")
-    mixed_and_split = len(cores) > 1 and split not in (None, "NONE")
+    mixed_and_split = len(cores) > 1 and function.split not in (None, "NONE")
     tiles = with_live_ranges(lowering.tiles, body)
     kernel = DeviceKernel(
         function=function,
@@ -64,7 +61,7 @@ def lower_kernel(function: Function, machine: Machine) -> DeviceKernel:
         tiles=tiles,
         cores=cores,
         lanes=2 if mixed_and_split else 1,
-        split=str(split) if mixed_and_split else None,
+        split=function.split if mixed_and_split else None,
         steps=lowering.position,
     )
     return _halved(kernel) if mixed_and_split else kernel
@@ -123,12 +120,12 @@ class _Lowering:
             self.while_loop(op)
         elif op.name == "if":
             self.branch(op)
-        elif op.spec.structural or op.name in VIEWS:
+        elif op.spec.structural or Trait.TILE_VIEW in op.spec.traits:
             self.note_valid(op)
             return
         elif op.spec.engine is Engine.CUBE:
             self.product(op)
-        elif op.name in LOADS and is_gm(_source(op)):
+        elif Trait.LOAD in op.spec.traits and is_gm(_source(op)):
             self.load(op)
         elif op.spec.writes and is_gm(op.args[op.spec.writes[0]]):
             self.store(op)
@@ -248,7 +245,7 @@ class _Lowering:
         spaces = {self.storage.home(result)} | (self.storage.wanted(result) & {Mem.Mat, Mem.Vec})
         if self.storage.home(result) in (Mem.Left, Mem.Right, Mem.Acc, Mem.Bias):
             spaces = {Mem.Mat}
-        gathered = op.name == "mgather"
+        gathered = Trait.BY_INDEX in op.spec.traits
         for space in sorted(spaces, key=lambda s: s.name):
             target = self.tile_in(result, space)
             offset = op.args.get("offset", op.args.get("offsets", ()))
@@ -315,7 +312,7 @@ class _Lowering:
         valid = _valid_args(op)
         if op.name == "set_validshape":
             valid = (op.args["rows"], op.args["cols"])
-        elif not valid and op.spec.group in _HANDS_ON_VALID:
+        elif not valid and Trait.KEEPS_VALID in op.spec.traits:
             result = op.results[0].type
             for operand in op.operands:
                 same = is_tile(operand) and operand.type.shape == result.shape  # type: ignore[union-attr]
@@ -338,7 +335,7 @@ class _Lowering:
         space = self.tiles[tile].space
         path, pipe = _TO_GM[space]
         offset = op.args.get("offset", op.args.get("offsets", ()))
-        scattered = op.name in ("mscatter", "scatter_update")
+        scattered = Trait.BY_INDEX in op.spec.traits
         work = self.gm_window(path, target, offset, source.type.shape, scattered)
         work = self.shortened(work, self.valid.get(source, ()), False, target)
         reads = tuple(dict.fromkeys([tile, *self.other_tiles(op, source)]))
@@ -366,7 +363,7 @@ class _Lowering:
     def copying(self, value: Value) -> VectorWork:
         assert isinstance(value.type, TileType)
         rows, row_bytes = _rows(value.type.shape, value.type.dtype)
-        return VectorWork("copy", rows * row_bytes, rows)
+        return VectorWork(Cost.COPY, rows * row_bytes, rows)
 
     def vector(self, op: Op) -> None:
         widest = 0
@@ -385,7 +382,7 @@ class _Lowering:
         if any(self.tiles[w].space is not Mem.Vec for w in writes):
             # Setting an accumulator to zero is a flag of the first product.
             return
-        work = VectorWork(op.name, widest, rows)
+        work = VectorWork(op.spec.cost, widest, rows)
         self.step(
             Core.AIV, Pipe.VEC, op.name, work, tuple(dict.fromkeys(reads)), tuple(writes), op.loc
         )
@@ -517,10 +514,6 @@ def _source(op: Op) -> Arg:
 
 def _stored(op: Op) -> Arg:
     return op.args.get("source", op.args.get("tile", op.args.get("src")))
-
-
-_HANDS_ON_VALID = frozenset({"elementwise", "bitwise", "broadcast", "cast"})
-"""Groups of ops whose results are valid where their operands are."""
 
 
 def _valid_args(op: Op) -> tuple[Arg, ...]:

@@ -12,18 +12,11 @@ from typing import TypeGuard
 
 from tilelet.dtypes import DType
 from tilelet.ir.core import Arg, Function, Op, Value, walk
-from tilelet.ir.spec import Engine
+from tilelet.ir.spec import Engine, Trait
 from tilelet.ir.types import Mem, TensorType, TileType
 from tilelet.ir.views import yielded
 
-VIEWS = frozenset({"reshape", "set_validshape", "reinterpret_view"})
-"""Tile ops that do no work: another name for the same storage."""
-
-IN_PLACE = {"matmul_acc": "acc", "gemv_acc": "acc", "assemble": "target"}
-"""Tile ops whose result takes the place of an operand."""
-
 CUBE_OPERANDS = {"lhs": Mem.Left, "rhs": Mem.Right, "bias": Mem.Bias}
-LOADS = frozenset({"slice", "load", "mgather"})
 
 
 def is_tile(arg: object) -> TypeGuard[Value]:
@@ -87,7 +80,7 @@ class Storage:
         for result in op.results:
             if is_tile(result):
                 self._note_producer(op, result)
-        if op.spec.structural or op.name in VIEWS:
+        if op.spec.structural or Trait.TILE_VIEW in op.spec.traits:
             return
         for param, arg in op.args.items():
             if is_tile(arg):
@@ -105,7 +98,7 @@ class Storage:
             made_by.add("cube")
         elif self._is_load(op):
             made_by.add("load")
-        elif not (op.spec.structural or op.name in VIEWS or op.name in _CREATIONS):
+        elif not (op.spec.structural or op.spec.traits & (Trait.TILE_VIEW | Trait.CREATION)):
             made_by.add("vector")
 
     @staticmethod
@@ -113,19 +106,13 @@ class Storage:
         """A window of GM is loaded; a transpose of one is part of its load."""
         if op.name == "transpose":
             return is_gm(op.args["x"])
-        return op.name in LOADS and any(is_gm(a) for a in op.args.values())
+        return Trait.LOAD in op.spec.traits and any(is_gm(a) for a in op.args.values())
 
     @staticmethod
     def _want(op: Op, param: str) -> Mem | None:
         if op.spec.engine is Engine.CUBE:
             return Mem.Mat if param in CUBE_OPERANDS else None
-        if op.name in ("assemble", "store", "move"):
-            # A store takes a tile from where it is.
-            return None
-        return Mem.Vec
-
-
-_CREATIONS = frozenset({"create_tile", "create_tensor", "full", "undef"})
+        return None if Trait.ANY_MEMORY in op.spec.traits else Mem.Vec
 
 
 def _same_storage(op: Op) -> Iterator[tuple[Arg, Arg]]:
@@ -143,10 +130,10 @@ def _same_storage(op: Op) -> Iterator[tuple[Arg, Arg]]:
         for result, *values in zip(op.results, *(yielded(b) for b in op.blocks)):
             for value in values:
                 yield result, value
-    elif op.name in VIEWS and op.results:
+    elif Trait.TILE_VIEW in op.spec.traits and op.results:
         yield op.results[0], op.args["x"]
-    elif op.name in IN_PLACE and op.results:
-        yield op.results[0], op.args[IN_PLACE[op.name]]
+    elif op.spec.replaces is not None and op.results:
+        yield op.results[0], op.args[op.spec.replaces]
 
 
 def padded_bytes(shape: tuple[int, ...], dtype: DType, space: Mem, fractal: int) -> int:

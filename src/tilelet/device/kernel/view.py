@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from tilelet.diag.core import UNKNOWN, Loc
 from tilelet.dtypes import DType
 from tilelet.ir.core import Arg, Function, Op, Value
+from tilelet.ir.spec import Cost
 from tilelet.ir.types import Mem
 
 
@@ -127,7 +128,7 @@ class Transfer:
 class VectorWork:
     """One vector op over `nbytes` bytes, which lie in `rows` rows."""
 
-    op: str
+    cost: Cost
     nbytes: int
     rows: int = 1
 

@@ -8,14 +8,11 @@ from dataclasses import replace
 
 from tilelet.device.kernel.storage import is_tile
 from tilelet.ir.core import Arg, Block, Function, Op, Value, walk
-from tilelet.ir.spec import Engine
+from tilelet.ir.spec import Engine, Trait
 from tilelet.ir.types import TileType
 from tilelet.ir.views import yielded
 
 Axis = tuple[Value, int]
-
-_SAME_SHAPE_GROUPS = ("elementwise", "bitwise", "broadcast", "cast", "padding", "selection")
-_FREE = ("slice", "load", "create_tensor", "create_tile", "full", "undef")
 
 
 class Dims:
@@ -65,11 +62,11 @@ class Dims:
             self._structure(op)
         elif op.spec.engine is Engine.CUBE:
             self._product(op)
-        elif op.spec.group in _SAME_SHAPE_GROUPS:
+        elif Trait.ELEMENTWISE in op.spec.traits:
             for v in op.operands:
                 self._tie_equal(v, op.results[0], freeze=False)
-        elif op.spec.group == "reduction":
-            self._reduction(op)
+        elif op.spec.reduces is not None:
+            self._reduction(op, op.spec.reduces)
         elif op.name in ("reshape", "transpose", "move"):
             self._view(op)
         elif op.name in ("slice", "assemble") and is_tile(_whole(op)):
@@ -77,7 +74,7 @@ class Dims:
             self._tie_equal(part, whole, freeze=True)
             if op.name == "assemble" and op.results:
                 self._tie_equal(op.results[0], whole, freeze=True)
-        elif not (op.spec.structural or op.name in _FREE or op.spec.writes or not op.results):
+        elif not (op.spec.structural or _is_free(op) or op.spec.writes or not op.results):
             self._freeze(*tiles)
 
     def _enter(self, value: Value) -> None:
@@ -147,14 +144,12 @@ class Dims:
         self.reduced.update(((lhs, k), (rhs, k2)))
         self._tie_equal(op.args.get("acc"), result, freeze=True)
 
-    def _reduction(self, op: Op) -> None:
+    def _reduction(self, op: Op, along: int) -> None:
         x = op.args["x"]
         assert isinstance(x, Value)
         for other in (*op.results, op.args.get("tmp_tile")):
             self._tie_equal(x, other, freeze=False)
-        rank = len(_shape(x))
-        along = rank - 2 if op.name.startswith("col_") else rank - 1
-        self.reduced.add((x, along))
+        self.reduced.add((x, len(_shape(x)) + along))
 
     def _view(self, op: Op) -> None:
         x, result = op.args.get("x", op.args.get("tile")), op.results[0]
@@ -180,6 +175,11 @@ class Dims:
 def _shape(value: Value) -> tuple[int, ...]:
     assert isinstance(value.type, TileType)
     return value.type.shape
+
+
+def _is_free(op: Op) -> bool:
+    """Whether a tile of any shape could be had from the op."""
+    return op.spec.is_window_load or Trait.CREATION in op.spec.traits
 
 
 def _whole(op: Op) -> Arg:

@@ -23,7 +23,7 @@ from tilelet.diag.catalogue.device import (
 from tilelet.diag.core import Loc, UserError
 from tilelet.diag.text import shape_text, size_text
 from tilelet.ir.core import Function, Op, Program, Value, walk
-from tilelet.ir.spec import Engine
+from tilelet.ir.spec import Engine, Trait
 from tilelet.ir.types import TileType
 
 BLOCK = 32
@@ -31,9 +31,6 @@ BLOCK = 32
 
 LARGEST_EXTENT = 4095
 """Of rows, inner dimension and columns of one product."""
-
-_ARITHMETIC = ("elementwise", "broadcast", "reduction", "selection")
-_MOVES_ONLY = frozenset({"row_expand", "col_expand", "expands", "expand_clone"})
 
 
 def program_findings(program: Program, machine: Machine) -> list[UserError]:
@@ -97,7 +94,7 @@ def shape_findings(function: Function, machine: Machine) -> Iterator[UserError]:
     for op in ops:
         if op.spec.engine is Engine.CUBE:
             yield from _product(op, machine)
-        elif _computes(op) and not _takes_bf16(machine):
+        elif Trait.ARITHMETIC in op.spec.traits and not _takes_bf16(machine):
             yield from _bf16(op, machine)
         for value in op.results:
             if is_tile(value) and value not in for_cube and not op.spec.structural:
@@ -157,7 +154,7 @@ def _product(op: Op, machine: Machine) -> Iterator[UserError]:
 def _fractals(operand: Value, op: Op, machine: Machine) -> Iterator[UserError]:
     t = operand.type
     assert isinstance(t, TileType)
-    if op.name.startswith("gemv") and t.shape[-2] == 1:
+    if Trait.ONE_ROW in op.spec.traits and t.shape[-2] == 1:
         return
     rows, columns = machine.cube.fractal, max(1, machine.cube.k_bytes // t.dtype.itemsize)
     padded = (*t.shape[:-2], round_up(t.shape[-2], rows), round_up(t.shape[-1], columns))
@@ -168,12 +165,6 @@ def _fractals(operand: Value, op: Op, machine: Machine) -> Iterator[UserError]:
                 operand.name, _tile_text(t), what, t.shape[axis], multiple, padded, op.loc, loc
             )
             return
-
-
-def _computes(op: Op) -> bool:
-    return (
-        op.spec.engine is Engine.VEC and op.spec.group in _ARITHMETIC and op.name not in _MOVES_ONLY
-    )
 
 
 def _takes_bf16(machine: Machine) -> bool:

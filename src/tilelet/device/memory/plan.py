@@ -14,13 +14,11 @@ from typing import Any
 from tilelet.device.kernel.view import CubeWork, DeviceKernel, Pipe, Step, Tile
 from tilelet.device.machine.description import SPACES, Machine
 from tilelet.diag.core import UNKNOWN, Loc
-from tilelet.ir.spec import REGISTRY
+from tilelet.ir.spec import REGISTRY, Trait
 from tilelet.ir.types import Mem
 
 ALIGNMENT = 32
 """Every tile starts at a multiple of this many bytes."""
-
-_NOT_IN_PLACE = frozenset({"recip", "sin", "cos", "prelu", "row_expand", "col_expand"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,13 +123,8 @@ def _in_place(tiles: Sequence[Tile], steps: Iterable[Step]) -> dict[int, int]:
 
 
 def _may_overwrite(op: str) -> bool:
-    """Whether the op reads each element before it writes the one in its place."""
     spec = REGISTRY.get(op)
-    return (
-        spec is not None
-        and spec.group in ("elementwise", "bitwise", "broadcast", "cast")
-        and op not in _NOT_IN_PLACE
-    )
+    return spec is not None and Trait.IN_PLACE in spec.traits
 
 
 def _pieces(tiles: Iterable[Tile], steps: Sequence[Step], limit: int) -> dict[int, tuple[int, int]]:
