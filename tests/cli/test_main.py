@@ -40,13 +40,16 @@ def test_version(tilelet: Run) -> None:
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        ([], "required: COMMAND"),
-        (["fly"], "invalid choice: 'fly'"),
+        ([], "no command is named"),
+        (["fly"], "no command `fly`"),
         (["run"], "required: SCRIPT"),
         (["run", "--engin", "interp", "x.py"], "did you mean `--engine`?"),
         (["run", "--engine", "warp", "x.py"], "unknown engine `warp`"),
-        (["run", "--seed", "many", "x.py"], "invalid int value: 'many'"),
-        (["run", "--format", "xml", "x.py"], "invalid choice: 'xml'"),
+        (["run", "--seed", "many", "x.py"], "`--seed`: `many` is not a whole number"),
+        (
+            ["run", "--format", "xml", "x.py"],
+            "`--format`: `xml` is none of `text`, `json` and `sarif`",
+        ),
         (["explain", "E0000"], "no code `E0000`"),
         (["docs"], "one of the arguments --write --check is required"),
     ],

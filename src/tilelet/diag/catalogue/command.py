@@ -50,15 +50,16 @@ class NoProgramFound(UserError):
 
 
 class BadFlag(UserError):
-    """A flag of the command line is unknown or has a bad value.
+    """An option or argument of the command line is unknown, missing, or has a bad value.
 
-    `tilelet COMMAND --help` lists the flags. Flags of the script itself go after the script's name.
+    `tilelet COMMAND --help` lists them. Options of the script itself go after the script's name. A
+    variable of the environment that stands for an option may have the same values.
     """
 
     code = "E0705"
 
-    def __init__(self, flag: str, why: str, known: Sequence[str] = ()) -> None:
-        super().__init__(f"flag `{flag}`: {why}", helps=did_you_mean(near(flag, known)))
+    def __init__(self, message: str, helps: Sequence[str] = ()) -> None:
+        super().__init__(message, helps=helps)
 
 
 class ScriptRaised(UserError):
@@ -257,6 +258,21 @@ class UnknownSection(UserError):
         super().__init__(
             f"the bench has no section `{section}`",
             helps=[*did_you_mean(near(section, known)), f"sections are {ticked(known, 'and')}"],
+        )
+
+
+class UnknownExample(UserError):
+    """`tilelet examples` was asked for an example that it does not have.
+
+    `tilelet examples` names them all. Both `softmax` and `03_softmax` will do.
+    """
+
+    code = "E0717"
+
+    def __init__(self, name: str, known: Sequence[str]) -> None:
+        super().__init__(
+            f"no example `{name}`",
+            helps=[*did_you_mean(near(name, known)), f"examples are {ticked(known, 'and')}"],
         )
 
 

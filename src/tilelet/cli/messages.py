@@ -1,0 +1,29 @@
+"""Diagnostics on the terminal, or as the document that a machine reads."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from tilelet.diag.core import Diagnostic
+from tilelet.diag.machine import to_json, to_sarif
+from tilelet.diag.render import render_all, render_text, text_width, use_color
+
+
+def show_problems(found: Sequence[Diagnostic], style: str) -> None:
+    """The whole answer of a command that could not do its work."""
+    if style == "json":
+        print(to_json(found))
+    elif style == "sarif":
+        print(to_sarif(found))
+    else:
+        print_findings(found)
+
+
+def print_findings(found: Sequence[Diagnostic], truncated: bool = False) -> None:
+    """Messages with their source; several are counted at the end."""
+    color, width = use_color(sys.stderr), text_width(sys.stderr)
+    if len(found) == 1:
+        print(render_text(found[0], color, width=width), file=sys.stderr)
+    elif found:
+        print(render_all(found, color, width=width, truncated=truncated), file=sys.stderr)
