@@ -47,7 +47,7 @@ def _run(argv: Sequence[str]) -> int:
         from tilelet.cli.messages import show_problems
 
         problems = error.diagnostics if isinstance(error, UserErrors) else [error.diagnostic]
-        show_problems(problems, getattr(found, "format", "text"))
+        show_problems(problems, getattr(found, "format", "text"), getattr(found, "script", ""))
         if isinstance(error, UserErrors):
             return exit_codes.COULD_NOT_RUN
         return exit_codes.of_error(error)

@@ -6,16 +6,17 @@ import sys
 from collections.abc import Sequence
 
 from tilelet.diag.core import Diagnostic
-from tilelet.diag.machine import to_json, to_sarif
+from tilelet.diag.machine import to_json
 from tilelet.diag.render import render_all, render_text, text_width, use_color
+from tilelet.diag.sarif import to_sarif
 
 
-def show_problems(found: Sequence[Diagnostic], style: str) -> None:
-    """The whole answer of a command that could not do its work."""
+def show_problems(found: Sequence[Diagnostic], style: str, script: str = "") -> None:
+    """The whole answer of a command that could not do its work with `script`."""
     if style == "json":
         print(to_json(found))
     elif style == "sarif":
-        print(to_sarif(found))
+        print(to_sarif(found, script=script))
     else:
         print_findings(found)
 

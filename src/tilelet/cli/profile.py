@@ -17,7 +17,8 @@ from tilelet.cli.target import Target
 from tilelet.diag.catalogue.command import CannotWrite, FileMissing
 from tilelet.diag.catalogue.device import BadProfile, NothingToCompare
 from tilelet.diag.core import Diagnostic
-from tilelet.diag.machine import to_json, to_sarif
+from tilelet.diag.machine import to_json
+from tilelet.diag.sarif import to_sarif
 from tilelet.diag.text import plural
 from tilelet.runtime import session
 from tilelet.runtime.progress import progress
@@ -87,7 +88,7 @@ def profile_command(options: DeviceOptions) -> int:
     if options.format == "text":
         print_findings(found)
     elif options.format == "sarif":
-        print(to_sarif([*recording.diagnostics, *found]))
+        print(to_sarif([*recording.diagnostics, *found], script=options.target.name))
     else:
         document = json.loads(to_json([*recording.diagnostics, *found]))
         document["profiles"] = [json.loads(m.profile.to_json()) for m in every]
@@ -97,7 +98,7 @@ def profile_command(options: DeviceOptions) -> int:
 
 def _failed(recording: Recording, options: DeviceOptions) -> int:
     if options.format != "text":
-        show_problems(recording.diagnostics, options.format)
+        show_problems(recording.diagnostics, options.format, options.target.name)
     return recording.code
 
 
@@ -155,7 +156,7 @@ def check_command(options: DeviceOptions) -> int:
     if options.format == "json":
         print(to_json([*recording.diagnostics, *found]))
     elif options.format == "sarif":
-        print(to_sarif([*recording.diagnostics, *found]))
+        print(to_sarif([*recording.diagnostics, *found], script=options.target.name))
     else:
         print_findings(found)
         for m in every:

@@ -15,8 +15,9 @@ from tilelet.cli.script import Outcome
 from tilelet.cli.target import Target
 from tilelet.compat import aliases
 from tilelet.diag.catalogue.command import AnotherPypto, UnknownEngine
-from tilelet.diag.machine import to_json, to_sarif
+from tilelet.diag.machine import to_json
 from tilelet.diag.render import render_line
+from tilelet.diag.sarif import to_sarif
 from tilelet.runtime import engines, session
 from tilelet.runtime.config import PLATFORMS
 from tilelet.runtime.session import Session
@@ -51,7 +52,7 @@ def run_command(options: RunOptions) -> int:
     if options.format == "json":
         print(_json(now), file=stdout)
     elif options.format == "sarif":
-        print(to_sarif(now.diagnostics), file=stdout)
+        print(to_sarif(now.diagnostics, script=options.target.name), file=stdout)
     return exit_codes.of_script(outcome, now)
 
 
