@@ -12,6 +12,7 @@ from tilelet.bench.report import Report
 from tilelet.bench.runner import Bench, machine_text
 from tilelet.bench.sections import SECTIONS
 from tilelet.cli import exit_codes
+from tilelet.cli.messages import print_text
 from tilelet.device.tables import Table, show
 from tilelet.diag.catalogue.command import UnknownSection
 from tilelet.runtime import session
@@ -21,7 +22,7 @@ from tilelet.runtime.rundir import build_root
 def list_sections() -> int:
     """What can be measured."""
     width = max(map(len, SECTIONS))
-    print("\n".join(f"{name:<{width}}  {s.about}" for name, s in SECTIONS.items()))
+    print_text("\n".join(f"{name:<{width}}  {s.about}" for name, s in SECTIONS.items()))
     return exit_codes.PASSED
 
 

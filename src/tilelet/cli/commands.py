@@ -358,9 +358,10 @@ def _examples(_: Parser, found: Namespace) -> int:
 
 
 def _list(_: Parser, __: Namespace) -> int:
+    from tilelet.cli.messages import print_text
     from tilelet.cli.models import list_models
 
-    print(list_models())
+    print_text(list_models())
     return exit_codes.PASSED
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from tilelet import __version__
 from tilelet.bench import host
 from tilelet.cli import exit_codes
+from tilelet.cli.messages import print_text
 from tilelet.cpu.engine import thread_count
 from tilelet.cpu.toolchain import find_compiler, machine_flags
 from tilelet.diag.core import UserError
@@ -40,7 +41,7 @@ def doctor_command(as_json: bool) -> int:
         document = {"sound": is_sound, "checks": [asdict(check) for check in checks]}
         print(json.dumps(document, indent=2))
     else:
-        print(_text(checks))
+        print_text(_text(checks))
     return exit_codes.of_findings(not is_sound)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tilelet.cli import exit_codes
+from tilelet.cli.messages import print_text
 from tilelet.cli.pages import write_page
 from tilelet.diag.catalogue.command import UnknownExample
 
@@ -22,10 +23,13 @@ def examples_command(names: Sequence[str], folder: Path | None) -> int:
     chosen = [_find(name, known) for name in names] or known
     if folder is None:
         width = max(len(path.stem) for path in chosen)
-        for path in chosen:
-            print(f"{path.stem:<{width}}  {_about(path)}")
+        lines = [f"{path.stem:<{width}}  {_about(path)}" for path in chosen]
         if not names:
-            print("\n`tilelet examples --copy DIR` copies them; `tilelet run DIR/01_hello.py`")
+            lines += [
+                "",
+                "`tilelet examples --copy DIR` copies them; `tilelet run DIR/01_hello.py`",
+            ]
+        print_text("\n".join(lines))
         return exit_codes.PASSED
     for path in chosen:
         target = folder / path.name

@@ -9,6 +9,7 @@ from tilelet.diag.core import Diagnostic
 from tilelet.diag.machine import to_json
 from tilelet.diag.render import render_all, render_text, text_width, use_color
 from tilelet.diag.sarif import to_sarif
+from tilelet.diag.text import wrapped
 
 
 def show_problems(found: Sequence[Diagnostic], style: str, script: str = "") -> None:
@@ -19,6 +20,11 @@ def show_problems(found: Sequence[Diagnostic], style: str, script: str = "") -> 
         print(to_sarif(found, script=script))
     else:
         print_findings(found)
+
+
+def print_text(text: str) -> None:
+    """A text on stdout, within the width of a terminal."""
+    print(wrapped(text, text_width(sys.stdout)) if sys.stdout.isatty() else text)
 
 
 def print_findings(found: Sequence[Diagnostic], truncated: bool = False) -> None:

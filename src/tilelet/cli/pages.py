@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from tilelet.cli import exit_codes
+from tilelet.cli.messages import print_text
 from tilelet.diag.catalogue import classes, describe, errors_markdown, explain
 from tilelet.diag.catalogue.command import CannotWrite
 
@@ -14,10 +15,9 @@ from tilelet.diag.catalogue.command import CannotWrite
 def explain_command(code: str | None) -> int:
     """Print what a code means, or all codes."""
     if code is None:
-        for known, cls in classes().items():
-            print(f"{known}  {describe(cls).title}")
+        print_text("\n".join(f"{known}  {describe(cls).title}" for known, cls in classes().items()))
     else:
-        print(explain(code))
+        print_text(explain(code))
     return exit_codes.PASSED
 
 

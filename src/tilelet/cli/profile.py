@@ -142,7 +142,7 @@ def _findings(modelled: Iterable[Modelled]) -> list[Diagnostic]:
 
 def check_command(options: DeviceOptions) -> int:
     """Memory and shape checks only; 1 if there is a finding."""
-    from tilelet.device.memory_report import budget_table, memory_map, memory_table
+    from tilelet.device.memory_report import budget_table, memory_map_parts, memory_table
     from tilelet.device.modelled import Modelled
     from tilelet.device.tables import show
 
@@ -161,7 +161,7 @@ def check_command(options: DeviceOptions) -> int:
         print_findings(found)
         for m in every:
             if options.memory:
-                show([memory_map(m.plans).rstrip(), memory_table(m.plans), budget_table(m.kernels)])
+                show([*memory_map_parts(m.plans), memory_table(m.plans), budget_table(m.kernels)])
             kernels = plural(len(m.kernels), "kernel")
             problems = plural(len(m.findings), "problem") if m.findings else "no problems"
             print(f"{m.run.name} on {m.machine.name}: {kernels} checked, {problems}")

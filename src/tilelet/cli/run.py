@@ -16,7 +16,7 @@ from tilelet.cli.target import Target
 from tilelet.compat import aliases
 from tilelet.diag.catalogue.command import AnotherPypto, UnknownEngine
 from tilelet.diag.machine import to_json
-from tilelet.diag.render import render_line
+from tilelet.diag.render import render_line, use_color
 from tilelet.diag.sarif import to_sarif
 from tilelet.runtime import engines, session
 from tilelet.runtime.config import PLATFORMS
@@ -97,7 +97,7 @@ def print_problems(outcome: Outcome, now: Session, options: ScriptOptions, targe
     if outcome.bug:
         print(outcome.bug, file=sys.stderr)
     if outcome.errors and outcome.traceback:
-        print(render_line(outcome.errors[0]), file=sys.stderr)
+        print(render_line(outcome.errors[0], use_color(sys.stderr)), file=sys.stderr)
     else:
         print_findings(outcome.errors, outcome.truncated)
     names = [argument.partition("=")[0] for argument in target.arguments]

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from tilelet.cli.exit_codes import WRONG_USAGE
 from tilelet.diag.catalogue.command import BadFlag
 from tilelet.diag.render import render_text, text_width, use_color
-from tilelet.diag.text import did_you_mean, near, ticked
+from tilelet.diag.text import did_you_mean, near, ticked, wrapped
 
 
 class Parser(argparse.ArgumentParser):
@@ -35,6 +35,10 @@ class Parser(argparse.ArgumentParser):
     @property
     def own_actions(self) -> list[argparse.Action]:
         return list(self._actions)
+
+    def format_help(self) -> str:
+        text = super().format_help()
+        return f"{wrapped(text, text_width(sys.stdout))}\n" if sys.stdout.isatty() else text
 
     def parse(
         self, argv: Sequence[str], before: argparse.Namespace | None = None

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
+from tilelet.diag.canvas import paint
 from tilelet.diag.core import Diagnostic
 from tilelet.diag.render import render_line, render_text, text_width, use_color
 from tilelet.ir.core import Program
@@ -63,7 +64,10 @@ class Session:
         """Print a line, unless this session printed it before."""
         if text not in self._said:
             self._said.add(text)
-            print(text, file=stream or sys.stderr, flush=True)
+            out = stream or sys.stderr
+            if text.startswith("note: "):
+                text = paint("note", "note", use_color(out)) + text.removeprefix("note")
+            print(text, file=out, flush=True)
 
     def report(self, diagnostics: Iterable[Diagnostic]) -> None:
         """Show cautions, each once: notes in one line, warnings with their source."""
@@ -74,7 +78,7 @@ class Session:
             if self.quiet_diagnostics:
                 continue
             if diagnostic.severity == "note":
-                print(render_line(diagnostic), file=sys.stderr, flush=True)
+                print(render_line(diagnostic, use_color(sys.stderr)), file=sys.stderr, flush=True)
             else:
                 color = use_color(sys.stderr)
                 text = render_text(diagnostic, color, width=text_width(sys.stderr))
