@@ -158,7 +158,7 @@ def kernel_table(profile: Profile) -> Table:
         table.notes.append(f"and {hidden} more kernels with less time")
     table.notes.append(
         "bound: what limits it; of least: bytes against touching each byte once; "
-        "of roof: against what the cubes or global memory allow"
+        "of roof: against what all cubes or global memory allow while it runs"
     )
     return table
 
