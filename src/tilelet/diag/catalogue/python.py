@@ -275,11 +275,11 @@ class NotCallable(UserError):
             return out
         """
 
-    def __init__(self, loc: Loc, name: str, type_name: str) -> None:
+    def __init__(self, loc: Loc, name: str, type_name: str, instead: str = "") -> None:
         super().__init__(
             f"`{name}` cannot be called in a kernel",
             [Label(loc, f"this is a Python `{type_name}`")],
-            helps=["decorate a helper that takes kernel values with `@pl.jit.inline`"],
+            helps=[instead or "decorate a helper that takes kernel values with `@pl.jit.inline`"],
         )
 
 
@@ -538,10 +538,12 @@ class UnknownAttribute(UserError):
             return out
         """
 
-    def __init__(self, loc: Loc, owner: str, attribute: str, known: Sequence[str]) -> None:
+    def __init__(
+        self, loc: Loc, owner: str, attribute: str, known: Sequence[str], instead: str = ""
+    ) -> None:
         close = near(attribute, known)
-        helps = did_you_mean(close)
-        if not close and known:
+        helps = [instead] if instead else did_you_mean(close)
+        if not helps and known:
             helps = [f"it has {ticked(known[:8], 'and')}"]
         super().__init__(
             f"`{owner}` has no attribute `{attribute}`", [Label(loc, "unknown")], helps=helps
