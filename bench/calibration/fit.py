@@ -18,7 +18,7 @@ from bench.calibration.rows import Line
 from numpy.typing import NDArray
 
 from tilelet.device import Machine
-from tilelet.device.machine import varied
+from tilelet.device.machine.description import varied
 
 Floats = NDArray[np.float64]
 

@@ -15,13 +15,13 @@ from typing import Any
 from bench.calibration import programs
 
 from tilelet.device import Machine, Timeline, simulate
-from tilelet.device.machine import varied
-from tilelet.interp.machine import Interpreter
-from tilelet.interp.tasks import TaskStream
+from tilelet.device.machine.description import varied
+from tilelet.interp.interpreter import Interpreter
 from tilelet.ir.core import Program
 from tilelet.models.qwen3.scope1 import build_scope1
 from tilelet.models.qwen3.scope3 import build_scope3
 from tilelet.passes.pipeline import run_passes
+from tilelet.tasks.stream import TaskStream
 
 PUBLISHED = {
     row["id"]: row for row in json.loads(Path(__file__).with_name("rows.json").read_text())

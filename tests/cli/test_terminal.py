@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tilelet.device.tables import Table, WideTable, show
+from tilelet.diag.tables import Table, WideTable, show
 
 ROOT = Path(__file__).parents[2]
 ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")

@@ -17,7 +17,7 @@ from tests.generated.core import Choices
 from tests.generated.generator import FOCUSES, TAPE, Kernel, make
 from tests.generated.harness import compare, compile_text
 
-from tilelet.interp.machine import Interpreter
+from tilelet.interp.interpreter import Interpreter
 from tilelet.passes.pipeline import run_passes
 
 ALL, FEW = 60, 5  # kernels of each focus

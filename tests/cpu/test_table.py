@@ -5,7 +5,7 @@ from __future__ import annotations
 import tilelet.ops  # noqa: F401
 from tilelet.cpu import control, kernel, program  # noqa: F401
 from tilelet.cpu.ops_host import HOST_OPS
-from tilelet.ops.registry import REGISTRY, Plane
+from tilelet.ir.spec import REGISTRY, Plane
 
 # Ends of blocks, which their owners write; calls inside kernels, which are inlined before; and
 # breakpoints, with which a program is interpreted.

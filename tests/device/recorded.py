@@ -6,8 +6,8 @@ from typing import Any
 
 import tilelet.language as pl
 from tilelet.device import load_machine
-from tilelet.device.modelled import Modelled, Recorded
-from tilelet.interp.machine import Interpreter
+from tilelet.device.run import Modelled, Recorded
+from tilelet.interp.interpreter import Interpreter
 from tilelet.ir.core import Program
 from tilelet.passes.pipeline import run_passes
 

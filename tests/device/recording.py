@@ -6,10 +6,10 @@ from typing import Any
 
 import tilelet.language as pl
 from tilelet.device import DeviceKernel, Machine, lower_kernel
-from tilelet.interp.machine import Interpreter
-from tilelet.interp.tasks import TaskStream
+from tilelet.interp.interpreter import Interpreter
 from tilelet.ir.core import Program
 from tilelet.passes.pipeline import run_passes
+from tilelet.tasks.stream import TaskStream
 
 
 def recorded(program: Program, **arguments: Any) -> tuple[TaskStream, Program]:

@@ -10,14 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.device.recording import elementwise, projection, recorded
 
-from tilelet.device import load_machine, native, simulate
-from tilelet.device.cells import Cells, Part, build_cells
-from tilelet.device.footprint import Footprint
-from tilelet.device.regions import Regions, regions_of
-from tilelet.device.scalars import Linear
+from tilelet.device import load_machine, simulate
+from tilelet.device.kernel.footprint import Footprint
+from tilelet.device.kernel.scalars import Linear
+from tilelet.device.schedule import native
+from tilelet.device.schedule.l2_cells import Cells, Part, build_cells
+from tilelet.device.schedule.region_arrays import Regions, regions_of
 from tilelet.dtypes import BF16, FP32
-from tilelet.interp.memory import Buffer, Window, row_major
-from tilelet.interp.regions import RegionTable
+from tilelet.tasks.regions import RegionTable
+from tilelet.tasks.window import Buffer, Window, row_major
 
 LINE = 512
 

@@ -8,8 +8,8 @@ import pytest
 from tests.device.recorded import A2A3, A5, chain, many_rows, modelled
 
 import tilelet.language as pl
-from tilelet.device.compare import Comparison
-from tilelet.device.tables import as_text
+from tilelet.device.report.compare import Comparison
+from tilelet.diag.tables import as_text
 
 
 @pl.jit
@@ -148,7 +148,7 @@ def test_each_kernel_is_in_one_pair_and_the_likest_go_together() -> None:
 def test_profiles_saved_without_structure_can_still_be_compared() -> None:
     import json
 
-    from tilelet.device.profile import Profile
+    from tilelet.device.report.profile import Profile
 
     data = json.loads(modelled(chain).profile.to_json())
     for kernel in data["kernels"]:

@@ -8,9 +8,10 @@ from tests.device.recording import recorded
 from tests.interp.test_replay import CASES, COLUMNS, ROWS, arrays
 
 import tilelet.language as pl
-from tilelet.device import kernel_cost, load_machine, lower_kernel, pipes, simulate
-from tilelet.device.profile import profile_of
-from tilelet.interp.machine import Interpreter
+from tilelet.device import kernel_cost, load_machine, lower_kernel, simulate
+from tilelet.device.kernel import pipes
+from tilelet.device.report.profile import profile_of
+from tilelet.interp.interpreter import Interpreter
 from tilelet.passes.pipeline import run_passes
 
 A2A3 = load_machine("a2a3")

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from tilelet.device import load_machine, machine_names
-from tilelet.device.costs import VECTOR_COST
-from tilelet.device.machine import BUILT_IN, EVIDENCE, varied
+from tilelet.device.kernel.costs import VECTOR_COST
+from tilelet.device.machine.description import BUILT_IN, EVIDENCE, varied
 from tilelet.diag import UserError
+from tilelet.ir.spec import REGISTRY, Engine
 from tilelet.ir.types import Mem
-from tilelet.ops.registry import REGISTRY, Engine
 
 A2A3 = (BUILT_IN / "a2a3.toml").read_text(encoding="utf-8")
 

@@ -7,8 +7,9 @@ import pytest
 from tests.device.recording import elementwise, mixed, only_kernel, projection, recorded
 
 import tilelet.language as pl
-from tilelet.device import Core, kernel_cost, load_machine, pipes, simulate
-from tilelet.device.machine import varied
+from tilelet.device import Core, kernel_cost, load_machine, simulate
+from tilelet.device.kernel import pipes
+from tilelet.device.machine.description import varied
 
 A2A3 = load_machine("a2a3")
 

@@ -8,8 +8,8 @@ from tests.device.recording import recorded
 
 import tilelet.language as pl
 from tilelet.device import load_machine, simulate
-from tilelet.device.touched import Box, Sum, _merged
-from tilelet.device.traffic import Bytes, traffic
+from tilelet.device.kernel.exact_footprint import Box, Sum, _merged
+from tilelet.device.report.traffic import Bytes, traffic
 
 A2A3 = load_machine("a2a3")
 HEAD = 64

@@ -11,9 +11,9 @@ from tests.kernels import zero_arguments
 from tilelet.diag import UserError, UserErrors
 from tilelet.diag.catalogue import classes
 from tilelet.frontend.jit import JitFunction
-from tilelet.frontend.text import parse
-from tilelet.interp.machine import Interpreter
+from tilelet.interp.interpreter import Interpreter
 from tilelet.ir.core import Program
+from tilelet.language.text import parse
 from tilelet.passes.pipeline import run_passes
 
 HEADER = "import tilelet.language as pl\n\n"

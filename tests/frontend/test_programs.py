@@ -7,7 +7,7 @@ from tests.kernels import lowered, round_trip, run, task_counts
 
 import tilelet.language as pl
 from tilelet.diag import UserError
-from tilelet.interp.machine import Interpreter
+from tilelet.interp.interpreter import Interpreter
 
 X = np.arange(64 * 128, dtype=np.float32).reshape(64, 128) / 100
 

@@ -5,7 +5,7 @@ import pytest
 import tilelet.language as pl
 from tilelet.diag import UserError, UserErrors
 from tilelet.diag.core import Diagnostic
-from tilelet.frontend.text import parse
+from tilelet.language.text import parse
 
 HEADER = """
 import tilelet.language as pl

@@ -18,7 +18,8 @@ import tilelet.ops  # noqa: F401
 from tilelet import dtypes
 from tilelet.diag.core import Loc
 from tilelet.dtypes import DType
-from tilelet.interp.machine import Execution, Interpreter
+from tilelet.interp.interpreter import Execution, Interpreter
+from tilelet.ir import structure
 from tilelet.ir.core import (
     Arg,
     Block,
@@ -29,9 +30,8 @@ from tilelet.ir.core import (
     Program,
     Value,
 )
+from tilelet.ir.spec import REGISTRY, Call
 from tilelet.ir.types import ArrayType, ScalarType, TensorType, TileType, Type
-from tilelet.ops import structure
-from tilelet.ops.registry import REGISTRY, Call
 
 FP32 = dtypes.FP32
 _lines = itertools.count(1)

@@ -12,6 +12,7 @@ import pytest
 
 import tilelet.language as pl
 from tilelet import dtypes
+from tilelet.ir import structure
 from tilelet.ir.core import (
     Block,
     Const,
@@ -30,9 +31,8 @@ from tilelet.ir.printer import (
     print_program,
     public_name,
 )
+from tilelet.ir.spec import REGISTRY, OpSpec, spec_of
 from tilelet.ir.types import BOOL, INDEX, TASK_ID, SymDim, TensorType, TileType
-from tilelet.ops import structure
-from tilelet.ops.registry import REGISTRY, OpSpec, spec_of
 from tilelet.passes.pipeline import run_passes
 
 X = TensorType((16, 128), dtypes.FP32)

@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 
 from tilelet.ir.core import Direction, Function, FunctionKind, Op, Program, Value, walk
 from tilelet.ir.rebuild import Rewriter, bind
+from tilelet.ir.spec import REGISTRY
 from tilelet.ir.types import ScalarType, TensorType, TileType
 from tilelet.ir.views import CallView
-from tilelet.ops.registry import REGISTRY
 
 FULL = REGISTRY["full"]
 

@@ -11,8 +11,8 @@ from tilelet import dtypes
 from tilelet.diag.core import Loc
 from tilelet.dtypes import DType
 from tilelet.ir.core import Arg, Value
+from tilelet.ir.spec import REGISTRY, Call, OpSpec
 from tilelet.ir.types import Mem, ScalarType, SymDim, TensorType, TileType, Type
-from tilelet.ops.registry import REGISTRY, Call, OpSpec
 
 CALL = Loc("kernel.py", 1, 0, 1, 40)
 

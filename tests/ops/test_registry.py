@@ -9,7 +9,7 @@ import pytest
 
 import tilelet.language as pl
 from tilelet.diag.catalogue.python import OpOutsideKernel
-from tilelet.ops.registry import REGISTRY, Engine, Plane, spec_of
+from tilelet.ir.spec import REGISTRY, Engine, Plane, spec_of
 
 FUNCTIONS = [s for s in REGISTRY.values() if not s.structural and s.group != "scalar"]
 HIDDEN = {"breakpoint"}  # Python's own name in a kernel

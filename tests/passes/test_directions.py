@@ -8,9 +8,9 @@ from tests.interp.build import FP32, kernel, tensor
 from tests.passes.build import Source, apply
 
 from tilelet.ir.core import Direction, Value
-from tilelet.ops.enums import AtomicType
 from tilelet.passes.directions import directions
 from tilelet.passes.outline import outline
+from tilelet.syntax.enums import AtomicType
 
 IN, OUT, INOUT = Direction.In, Direction.Out, Direction.InOut
 

@@ -13,8 +13,8 @@ from tilelet.bench.runner import Bench, machine_text
 from tilelet.bench.sections import SECTIONS
 from tilelet.cli import exit_codes
 from tilelet.cli.messages import print_text
-from tilelet.device.tables import Table, show
 from tilelet.diag.catalogue.command import UnknownSection
+from tilelet.diag.tables import Table, show
 from tilelet.runtime import session
 from tilelet.runtime.rundir import build_root
 

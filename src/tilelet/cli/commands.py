@@ -412,7 +412,7 @@ def _add_story(parser: Parser) -> None:
 
 def _story(parser: Parser, found: Namespace) -> int:
     _use_one_blas_thread()
-    from tilelet.cli import story
+    from tilelet.cli import walkthrough as story
 
     names = [name for name in found.only.split(",") if name]
     unknown = [name for name in names if name not in story.PROGRAMS]

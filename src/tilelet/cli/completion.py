@@ -87,13 +87,13 @@ def _values(action: argparse.Action) -> Values:
 
 
 def _machines() -> tuple[str, ...]:
-    from tilelet.device.machine import machine_names
+    from tilelet.device.machine.description import machine_names
 
     return tuple(machine_names())
 
 
 def _periods() -> tuple[str, ...]:
-    from tilelet.device.machine import load_machine
+    from tilelet.device.machine.description import load_machine
 
     return tuple(sorted({p for name in _machines() for p in load_machine(name).runtime}))
 

@@ -14,9 +14,9 @@ from tilelet.bench import host
 from tilelet.cli import exit_codes
 from tilelet.cli.messages import print_text
 from tilelet.cpu.engine import thread_count
-from tilelet.cpu.toolchain import find_compiler, machine_flags
 from tilelet.diag.core import UserError
 from tilelet.diag.text import near, plural, size_text, ticked
+from tilelet.native.toolchain import find_compiler, machine_flags
 from tilelet.runtime import engines, session
 
 OK, NOTE, BROKEN = "ok", "note", "broken"

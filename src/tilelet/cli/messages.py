@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from tilelet.diag.core import Diagnostic
-from tilelet.diag.machine import to_json
+from tilelet.diag.formats import to_json
 from tilelet.diag.render import render_all, render_text, text_width, use_color
 from tilelet.diag.sarif import to_sarif
 from tilelet.diag.text import wrapped

@@ -17,7 +17,7 @@ from tilelet.cli.target import Target
 from tilelet.diag.catalogue.command import CannotWrite, FileMissing
 from tilelet.diag.catalogue.device import BadProfile, NothingToCompare
 from tilelet.diag.core import Diagnostic
-from tilelet.diag.machine import to_json
+from tilelet.diag.formats import to_json
 from tilelet.diag.sarif import to_sarif
 from tilelet.diag.text import plural
 from tilelet.runtime import session
@@ -25,13 +25,13 @@ from tilelet.runtime.progress import progress
 from tilelet.runtime.rundir import RunDirectory
 
 if TYPE_CHECKING:
-    from tilelet.device.machine import Machine
-    from tilelet.device.modelled import Modelled
-    from tilelet.device.profile import Profile
+    from tilelet.device.machine.description import Machine
+    from tilelet.device.report.profile import Profile
+    from tilelet.device.run import Modelled
 
 
 def _machines(names: Iterable[str]) -> list[Machine]:
-    from tilelet.device.machine import load_machine
+    from tilelet.device.machine.description import load_machine
 
     return [load_machine(name) for name in names]
 
@@ -62,7 +62,7 @@ def _period(machine: Machine, asked: str | None, side_by_side: Sequence[Machine]
 
 def profile_command(options: DeviceOptions) -> int:
     """Model every program that the target runs; 1 if a machine would refuse one of them."""
-    from tilelet.device.modelled import Modelled
+    from tilelet.device.run import Modelled
 
     machines, recording = _recording(options)
     if recording.code and not recording.runs:
@@ -103,15 +103,15 @@ def _failed(recording: Recording, options: DeviceOptions) -> int:
 
 
 def _show_profile(modelled: Modelled) -> None:
-    from tilelet.device.tables import show
+    from tilelet.diag.tables import show
 
     show(modelled.parts())
     print(flush=True)
 
 
 def _show_side_by_side(same_run: Sequence[Modelled]) -> None:
-    from tilelet.device.report import side_by_side
-    from tilelet.device.tables import show
+    from tilelet.device.report.text import side_by_side
+    from tilelet.diag.tables import show
 
     show([side_by_side([m.profile for m in same_run])])
 
@@ -142,9 +142,9 @@ def _findings(modelled: Iterable[Modelled]) -> list[Diagnostic]:
 
 def check_command(options: DeviceOptions) -> int:
     """Memory and shape checks only; 1 if there is a finding."""
-    from tilelet.device.memory_report import budget_table, memory_map_parts, memory_table
-    from tilelet.device.modelled import Modelled
-    from tilelet.device.tables import show
+    from tilelet.device.memory.report import budget_table, memory_map_parts, memory_table
+    from tilelet.device.run import Modelled
+    from tilelet.diag.tables import show
 
     machines, recording = _recording(options, tasks=False)
     if recording.code and not recording.runs:
@@ -173,8 +173,8 @@ def check_command(options: DeviceOptions) -> int:
 
 def compare_command(options: CompareOptions) -> int:
     """Two programs, machines or saved profiles."""
-    from tilelet.device.compare import Comparison
-    from tilelet.device.tables import show
+    from tilelet.device.report.compare import Comparison
+    from tilelet.diag.tables import show
 
     machines = _machines(options.machines)
     sides = [options.a, *([options.b] if options.b else [])]
@@ -200,8 +200,8 @@ def _side(
     text: str, machine: Machine, machines: Sequence[Machine], options: DeviceOptions
 ) -> Profile | Recording:
     """`profile.json`, `k.py`, `k.py@a5`, `"k.py --variant tuned"`, `qwen3/scope3:tuned`."""
-    from tilelet.device.modelled import Modelled
-    from tilelet.device.profile import Profile
+    from tilelet.device.report.profile import Profile
+    from tilelet.device.run import Modelled
 
     try:
         target, *arguments = shlex.split(text) or [text]

@@ -18,7 +18,7 @@ from tilelet.runtime.config import PLATFORMS
 from tilelet.runtime.session import Session
 
 if TYPE_CHECKING:
-    from tilelet.device.modelled import Recorded
+    from tilelet.device.run import Recorded
 
 
 @dataclass
@@ -45,7 +45,7 @@ def record(
 
     Without `tasks`, the control programs do not run either: their kernels are all that is wanted.
     """
-    from tilelet.device.modelled import Recorded
+    from tilelet.device.run import Recorded
 
     found = Recording()
 

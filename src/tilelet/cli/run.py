@@ -15,7 +15,7 @@ from tilelet.cli.script import Outcome
 from tilelet.cli.target import Target
 from tilelet.compat import aliases
 from tilelet.diag.catalogue.command import AnotherPypto, UnknownEngine
-from tilelet.diag.machine import to_json
+from tilelet.diag.formats import to_json
 from tilelet.diag.render import render_line, use_color
 from tilelet.diag.sarif import to_sarif
 from tilelet.runtime import engines, session

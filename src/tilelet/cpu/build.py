@@ -19,9 +19,10 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 
-from tilelet.cpu import cache, sanitize
-from tilelet.cpu.toolchain import FLAGS, Compiler, cpu_id, find_compiler, machine_flags
+from tilelet.cpu import sanitize
 from tilelet.diag.catalogue.command import CompilerFailed
+from tilelet.native import cache
+from tilelet.native.toolchain import FLAGS, Compiler, cpu_id, find_compiler, machine_flags
 
 SOURCES = Path(__file__).parent / "c"
 LIBRARY = "program.so"

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tilelet import dtypes
+from tilelet.analysis.aliases import Aliases, accesses
 from tilelet.cpu.scalars import constant_of
 from tilelet.cpu.text import identifier, int_text
-from tilelet.ir.aliases import Aliases, accesses
 from tilelet.ir.core import Arg, Function, Op, Value, walk
 from tilelet.ir.types import ScalarType, TensorType, TileType
 from tilelet.ir.views import ForView

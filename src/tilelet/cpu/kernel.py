@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -61,6 +62,7 @@ PIECE = 256  # elements of a long row that are worked on before the next ones
 ROW_REDUCTIONS = ("row_sum", "row_prod", "row_max", "row_min")
 DEEPEST = 100  # ops in a row that become one expression
 MOST_PRODUCTS = 4  # that a kernel can hand over at once: TL_PRODUCTS
+RESULT_FIELD = ".c = "  # begins the line of a product's description that names its memory
 
 
 def _is_silent(op: Op, products: set[Op]) -> bool:
@@ -140,6 +142,7 @@ class Product:
 
     name    its C variable
     slot    its result's memory, a tile of `shape`
+    is_new  it begins with a `matmul`: what its memory held before does not count
     ops     what it is a product of
     region  C variables that will hold the region of the result, if that is not all of it
     """
@@ -148,6 +151,7 @@ class Product:
     slot: Slot
     shape: tuple[int, ...]
     company: Company
+    is_new: bool
     ops: list[Op] = field(default_factory=list)
     region: tuple[str, ...] = ()
 
@@ -330,6 +334,7 @@ class KernelEmitter(Emitter):
         """
         names = [f"&{p.name}" for p in products]
         if self._has_only(products, at):
+            self._check_untouched(products)
             self.company = products[0].company
             for p in products:
                 p.slot.first = 0  # what is repeated on the way back here must not touch it
@@ -341,6 +346,20 @@ class KernelEmitter(Emitter):
         for p in products:
             p.finish(self)
 
+    def _check_untouched(self, products: Sequence[Product]) -> None:
+        """What is repeated when the kernel is entered again must not touch the products' memory,
+        where by then the results are: only their descriptions may name it.
+        """
+        for p in products:
+            name = re.compile(rf"\b{p.slot.name}\b")
+            for line in self.out.lines:
+                if name.search(line) and not line.lstrip().startswith(RESULT_FIELD):
+                    raise InternalError(
+                        "a kernel that is entered again touches its product",
+                        self.function.name,
+                        line.strip(),
+                    )
+
     def run_unfinished(self, slot: Slot | None) -> None:
         """A product that a loop was to continue is needed now, or what it reads will change."""
         product_ = self.unfinished.pop(slot, None) if slot is not None else None
@@ -350,12 +369,13 @@ class KernelEmitter(Emitter):
     def _has_only(self, products: Sequence[Product], at: Op) -> bool:
         """Whether all that the kernel does up to and including `at` is these products.
 
-        A product of cut windows is not all: what lies outside is cleared before it.
+        A product of cut windows is not all: what lies outside is cleared before it. Nor is one that
+        goes on from a tile: filling its memory with that tile is no op, but is repeated like one.
         """
         body = self.function.body.ops
         if self.company is not None or self.loops or len(products) > MOST_PRODUCTS:
             return False
-        if any(p.region for p in products):
+        if any(p.region or not p.is_new for p in products):
             return False
         if at not in body:
             return False

@@ -18,8 +18,8 @@ from tilelet.ir.core import Arg, Op, Value
 from tilelet.ir.types import TileType
 from tilelet.numerics.casts import MODES
 from tilelet.ops.cast import mode_name
-from tilelet.ops.enums import CmpType
 from tilelet.ops.selection import comparison
+from tilelet.syntax.enums import CmpType
 
 # --- valid regions -------------------------------------------------------------------------------
 

@@ -13,9 +13,9 @@ from tilelet.cpu.text import Dim, array_text, lesser, product, total
 from tilelet.cpu.tiles import Leaf, Node, Slot, Tile, count, dense_strides, leaves
 from tilelet.ir.core import Arg, Op, Value
 from tilelet.ir.types import TensorType, TileType
-from tilelet.ops.enums import AtomicType
 from tilelet.ops.movement import fitted
 from tilelet.ops.padding import pad_element
+from tilelet.syntax.enums import AtomicType
 
 
 def is_tile(arg: Arg) -> bool:

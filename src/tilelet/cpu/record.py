@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
+from tilelet.analysis.aliases import infer_directions
 from tilelet.cpu.elements import word_field
 from tilelet.cpu.native import Record, Word
 from tilelet.cpu.program import Compiled
-from tilelet.interp.memory import Buffer, Window
-from tilelet.interp.tasks import TaskStream
-from tilelet.ir.aliases import infer_directions
 from tilelet.ir.core import Direction, Function, Op, Program
 from tilelet.ir.types import ScalarType, TensorType
 from tilelet.ir.views import CallView
+from tilelet.tasks.stream import TaskStream
+from tilelet.tasks.window import Buffer, Window
 
 
 def task_stream(

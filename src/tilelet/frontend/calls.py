@@ -9,7 +9,6 @@ import types
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from tilelet import language
 from tilelet.diag.catalogue.cautions import DirectionIgnored
 from tilelet.diag.catalogue.names import InlineRecursion, InlineReturnsNothing
 from tilelet.diag.catalogue.ops import (
@@ -42,10 +41,10 @@ from tilelet.frontend.functions import KernelFunction
 from tilelet.frontend.nameflow import NameFlow
 from tilelet.frontend.source import nodes_in, spelling, statements_in
 from tilelet.ir.core import Arg, Const, FunctionKind, Value, scalar_dtype
+from tilelet.ir.spec import REGISTRY, OpSpec, spec_of
 from tilelet.ir.types import SymDim, TensorType
-from tilelet.language.docs import signature_text
-from tilelet.language.equivalents import equivalent
-from tilelet.ops.registry import REGISTRY, OpSpec, spec_of
+from tilelet.ops.equivalents import equivalent
+from tilelet.ops.manual import signature_text
 
 
 class SelfReference:
@@ -64,7 +63,7 @@ class ValueMethod:
 
 
 def is_language(module: types.ModuleType) -> bool:
-    return module is language or module.__name__.startswith("tilelet.")
+    return module.__name__.startswith("tilelet.")
 
 
 def lower_call(ctx: Context, node: ast.Call) -> Binding:

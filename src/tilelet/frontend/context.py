@@ -15,10 +15,10 @@ from tilelet.diag.text import near
 from tilelet.frontend.bindings import Binding, Poison, ValueFacts
 from tilelet.frontend.nameflow import NameFlow
 from tilelet.frontend.source import SourceFile
+from tilelet.ir import structure
 from tilelet.ir.core import Arg, Block, Op, Value
+from tilelet.ir.spec import OpSpec
 from tilelet.ir.types import SymDim, Type
-from tilelet.ops import structure
-from tilelet.ops.registry import OpSpec
 
 if TYPE_CHECKING:
     from tilelet.frontend.module import ModuleBuilder

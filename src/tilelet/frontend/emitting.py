@@ -18,10 +18,10 @@ from tilelet.diag.core import Loc
 from tilelet.dtypes import DType
 from tilelet.frontend.bindings import Binding, Poison, as_items, is_scalar_constant, items_of
 from tilelet.frontend.context import Context, finish_block
+from tilelet.ir import structure
 from tilelet.ir.core import Arg, Const, Op, Value, scalar_dtype
+from tilelet.ir.spec import REGISTRY, Call, Engine, OpSpec, Plane
 from tilelet.ir.types import ScalarType, SymDim, TensorType, TileType, Type
-from tilelet.ops import structure
-from tilelet.ops.registry import REGISTRY, Call, Engine, OpSpec, Plane
 from tilelet.ops.scalar import as_number
 
 

@@ -33,10 +33,10 @@ from tilelet.frontend.emitting import (
 )
 from tilelet.frontend.source import spelling
 from tilelet.ir.core import Arg, Const, Value
+from tilelet.ir.spec import REGISTRY
 from tilelet.ir.types import SymDim, TensorType, TileType
-from tilelet.language import unsupported
-from tilelet.language.equivalents import equivalent
-from tilelet.ops.registry import REGISTRY
+from tilelet.ops.equivalents import equivalent
+from tilelet.syntax import unsupported
 
 BINARY: dict[type[ast.operator], str] = {
     ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "truediv", ast.FloorDiv: "floordiv",

@@ -20,6 +20,7 @@ from tilelet.frontend.bindings import (
 from tilelet.frontend.context import Context
 from tilelet.frontend.emitting import default_args, emit_op, spilled
 from tilelet.frontend.functions import KernelFunction
+from tilelet.ir import structure
 from tilelet.ir.core import (
     Arg,
     Direction,
@@ -29,10 +30,9 @@ from tilelet.ir.core import (
     returned_params,
     scalar_dtype,
 )
+from tilelet.ir.spec import REGISTRY
 from tilelet.ir.types import ArrayType, ScalarType, TensorType, Type
-from tilelet.language import markers
-from tilelet.ops import structure
-from tilelet.ops.registry import REGISTRY
+from tilelet.syntax import markers
 
 
 @dataclass(frozen=True)

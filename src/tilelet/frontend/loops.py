@@ -36,10 +36,10 @@ from tilelet.frontend.context import Context, finish_block
 from tilelet.frontend.emitting import load, to_arg
 from tilelet.frontend.marker_calls import undefined
 from tilelet.frontend.nameflow import NONE, Names, target_names
+from tilelet.ir import structure
 from tilelet.ir.core import Arg, Block, Op, Value, scalar_dtype
 from tilelet.ir.types import INDEX, ScalarType, TensorType, TileType, Type
-from tilelet.language import markers
-from tilelet.ops import structure
+from tilelet.syntax import markers
 
 KINDS: dict[object, str] = {
     markers.range: "range",

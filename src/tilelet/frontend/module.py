@@ -28,6 +28,7 @@ from tilelet.frontend.context import Context, close_names
 from tilelet.frontend.emitting import spilled, to_arg
 from tilelet.frontend.functions import KernelFunction
 from tilelet.frontend.nameflow import NameFlow
+from tilelet.ir import structure
 from tilelet.ir.core import (
     Arg,
     Block,
@@ -40,7 +41,6 @@ from tilelet.ir.core import (
     returned_params,
 )
 from tilelet.ir.types import ScalarType, SymDim, TensorType, TileType, Type
-from tilelet.ops import structure
 
 Constant = int | float | bool
 

@@ -33,9 +33,9 @@ from tilelet.frontend.emitting import emit_scope
 from tilelet.frontend.nameflow import Names
 from tilelet.frontend.source import nodes_in, statements_in
 from tilelet.ir.core import Arg, Op, Value, scalar_dtype
+from tilelet.ir.spec import spec_of
 from tilelet.ir.types import INDEX, ScalarType, TileType
-from tilelet.language import enums, markers
-from tilelet.ops.registry import spec_of
+from tilelet.syntax import enums, markers
 
 GROUPING = {
     markers.cluster: "cluster",

@@ -31,10 +31,10 @@ from tilelet.frontend.bindings import (
 )
 from tilelet.frontend.context import Context, finish_block
 from tilelet.frontend.nameflow import NONE, Names
+from tilelet.ir import structure
 from tilelet.ir.core import Const, Op, Value, scalar_dtype
+from tilelet.ir.spec import spec_of
 from tilelet.ir.types import TileType, Type
-from tilelet.ops import structure
-from tilelet.ops.registry import spec_of
 
 _STATEMENTS: dict[type[ast.stmt], tuple[str, str]] = {
     ast.Try: ("`try`", "check sizes before the kernel; kernels do not raise"),

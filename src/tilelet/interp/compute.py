@@ -9,10 +9,10 @@ import numpy as np
 from tilelet.diag.core import UserError
 from tilelet.diag.internal import InternalError
 from tilelet.interp.lowering import COMPUTE, Frame, Getter, Lowering, Step, lowers
-from tilelet.interp.memory import Array, Shape, TileValue, Window, box
 from tilelet.ir.core import Op, Value
+from tilelet.ir.faults import Fault
 from tilelet.ir.types import ScalarType, TensorType, TileType
-from tilelet.ops.faults import Fault
+from tilelet.tasks.window import Array, Shape, TileValue, Window, box
 
 # The ops whose region the compilers of spring 2026 tracked; binary ones took the left operand's.
 SEED_TRACKED = frozenset(

@@ -8,9 +8,9 @@ from typing import Any
 
 from tilelet.interp.compute import lower_scalar
 from tilelet.interp.lowering import Frame, Lowering, Step, lowers
-from tilelet.interp.memory import limits_of
 from tilelet.ir.core import Op, scalar_dtype
 from tilelet.ir.types import ScalarType
+from tilelet.tasks.window import limits_of
 
 _ON_INTEGERS: Mapping[str, Callable[[Any, Any], Any]] = {
     "scalar.add": operator.add,

@@ -6,14 +6,11 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from tilelet.analysis.aliases import Aliases, infer_directions, is_tensor
 from tilelet.diag.catalogue.windows import BlockCount, DependsOnTaskData
 from tilelet.interp.lowering import Frame, Getter, Lowering, Step, lowers
-from tilelet.interp.memory import TileValue
 from tilelet.interp.movement import read_element
 from tilelet.interp.state import State
-from tilelet.interp.steering import Outcome
-from tilelet.interp.tasks import TaskGroup, picker
-from tilelet.ir.aliases import Aliases, infer_directions, is_tensor
 from tilelet.ir.core import (
     Arg,
     Block,
@@ -27,6 +24,9 @@ from tilelet.ir.core import (
 from tilelet.ir.rebuild import free_values
 from tilelet.ir.types import ScalarType, TileType
 from tilelet.ir.views import CallView, ScopeView, yielded
+from tilelet.tasks.control_points import Outcome
+from tilelet.tasks.stream import TaskGroup, picker
+from tilelet.tasks.window import TileValue
 
 Values = tuple[Any, ...]
 

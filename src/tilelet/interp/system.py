@@ -6,9 +6,9 @@ from tilelet import dtypes
 from tilelet.diag.catalogue.windows import IndexOutOfRange
 from tilelet.interp.lowering import Frame, Lowering, Step, lowers
 from tilelet.interp.submit import flat_deps
-from tilelet.interp.tasks import NO_TASK
 from tilelet.ir.core import Op, Value
 from tilelet.ir.types import ArrayType
+from tilelet.tasks.stream import NO_TASK
 
 
 @lowers("array.create")

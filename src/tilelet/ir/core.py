@@ -19,7 +19,7 @@ from tilelet.dtypes import DType
 from tilelet.ir.types import ScalarType, Type
 
 if TYPE_CHECKING:
-    from tilelet.ops.registry import OpSpec
+    from tilelet.ir.spec import OpSpec
 
 
 class Value:

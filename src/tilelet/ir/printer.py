@@ -28,9 +28,9 @@ from tilelet.ir.core import (
     Value,
     walk,
 )
+from tilelet.ir.spec import OpSpec
 from tilelet.ir.types import ArrayType, Dim, ScalarType, SymDim, TensorType, TileType, Type
 from tilelet.ir.views import CallView, ForView, ScopeView, yielded
-from tilelet.ops.registry import OpSpec
 
 HEADER = "import tilelet.language as pl"
 

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import replace
 
 from tilelet.diag.core import UNKNOWN, Loc
+from tilelet.ir import structure
 from tilelet.ir.core import Arg, Block, Function, Op, Value, scalar_dtype, walk
 from tilelet.ir.fold import fold_scalar
+from tilelet.ir.spec import REGISTRY, Call, OpSpec
 from tilelet.ir.types import INDEX, ScalarType, Type
-from tilelet.ops import structure
-from tilelet.ops.registry import REGISTRY, Call, OpSpec
 
 ValueMap = MutableMapping[Value, Arg]
 """What each old Value is to be replaced by; Values that are not in it stay."""

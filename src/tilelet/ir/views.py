@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilelet.ir import structure
 from tilelet.ir.core import Arg, Block, Op, Scalar, Value
-from tilelet.ops import structure
 
 
 @dataclass(frozen=True, slots=True)

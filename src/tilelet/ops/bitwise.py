@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 from tilelet import numerics
+from tilelet.ir.spec import Engine, Plane, op
 from tilelet.ops import infer, valid
 from tilelet.ops.annotations import Number, Shaped
 from tilelet.ops.infer import BITS, INTEGERS
 from tilelet.ops.reference import of_one, of_two
-from tilelet.ops.registry import Engine, Plane, op
 
 __all__ = [
     "and_",

@@ -15,12 +15,12 @@ import numpy as np
 
 from tilelet import numerics
 from tilelet.diag.catalogue.ops import ShapeMismatch
+from tilelet.ir.spec import Call, Engine, Plane, Shape, Valid, op
 from tilelet.ir.types import TileType
 from tilelet.numerics.casts import Array
 from tilelet.ops import infer, valid
 from tilelet.ops.annotations import Number, Shaped
 from tilelet.ops.reference import expdif, narrowed, of_two
-from tilelet.ops.registry import Call, Engine, Plane, Shape, Valid, op
 from tilelet.ops.valid import Args, Operands
 
 __all__ = [

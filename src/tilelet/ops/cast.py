@@ -8,12 +8,12 @@ from __future__ import annotations
 from tilelet import dtypes, numerics
 from tilelet.diag.catalogue.ops import BadChoice, CastUnsupported
 from tilelet.dtypes import DType
+from tilelet.ir.spec import Call, Engine, Plane, op
 from tilelet.ir.types import TileType
 from tilelet.numerics.casts import MODES, Array
 from tilelet.ops import infer, valid
 from tilelet.ops.annotations import Shaped
-from tilelet.ops.enums import RoundMode
-from tilelet.ops.registry import Call, Engine, Plane, op
+from tilelet.syntax.enums import RoundMode
 
 __all__ = ["cast"]
 

@@ -14,16 +14,16 @@ from tilelet import dtypes
 from tilelet.diag.catalogue.ops import BadArgument, NotConstant
 from tilelet.dtypes import DType
 from tilelet.ir.core import Value
+from tilelet.ir.spec import Call, Engine, Plane, op
 from tilelet.ir.types import Mem, TensorType, TileType, Type
 from tilelet.numerics.casts import Array
 from tilelet.ops import infer, valid
 from tilelet.ops.annotations import Int, Ints
-from tilelet.ops.enums import TensorLayout
 from tilelet.ops.reference import narrowed
-from tilelet.ops.registry import Call, Engine, Plane, op
+from tilelet.syntax.enums import TensorLayout
 
 if TYPE_CHECKING:
-    from tilelet.language.types import Tensor, Tile
+    from tilelet.syntax.types import Tensor, Tile
 
 __all__ = ["arange", "ci", "create_tensor", "create_tile", "full"]
 

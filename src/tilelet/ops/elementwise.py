@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tilelet import numerics
+from tilelet.ir.spec import Call, Engine, Plane, op
 from tilelet.ir.types import TileType
 from tilelet.numerics.casts import Array
 from tilelet.numerics.elementwise import widen
@@ -21,7 +22,6 @@ from tilelet.ops import infer, valid
 from tilelet.ops.annotations import Number, Shaped
 from tilelet.ops.infer import FLOATS, NUMBERS, ORDERED
 from tilelet.ops.reference import matched, narrowed, of_one, of_two
-from tilelet.ops.registry import Call, Engine, Plane, op
 
 if TYPE_CHECKING:
     pass

@@ -24,19 +24,19 @@ from tilelet.diag.catalogue.ops import (
 )
 from tilelet.dtypes import FP16, FP32, INT16, INT32, INT64, UINT16, UINT32, DType
 from tilelet.ir.core import Arg
-from tilelet.ir.types import Mem, ShapedType, SymDim, TileType
+from tilelet.ir.faults import IndexFault, RegionFault
+from tilelet.ir.spec import Call, Engine, Plane, Shape, Valid, op
+from tilelet.ir.types import Mem, ShapedType, SymDim, TileType, shapes_agree
 from tilelet.numerics import MASK_PATTERNS
 from tilelet.numerics.casts import Array
 from tilelet.ops import infer, valid
 from tilelet.ops.annotations import Number, Shaped
-from tilelet.ops.enums import CmpType, MaskPattern
-from tilelet.ops.faults import IndexFault, RegionFault
-from tilelet.ops.registry import Call, Engine, Plane, Shape, Valid, op
 from tilelet.ops.selection import check_comparison, cmp_mask
 from tilelet.ops.valid import Args, Operands
+from tilelet.syntax.enums import CmpType, MaskPattern
 
 if TYPE_CHECKING:
-    from tilelet.language.types import Tensor, Tile
+    from tilelet.syntax.types import Tensor, Tile
 
 __all__ = [
     "gather",
@@ -407,7 +407,7 @@ def _infer_scatter_update(call: Call) -> infer.Types:
     count = infer.count_of(index.shape)
     rows = index.shape if rank == 4 else (SymDim("rows") if count is None else count,)
     wanted = (*rows, *target.shape[2 if rank == 4 else 1 :])
-    if not infer.shapes_agree(src.shape, wanted):
+    if not shapes_agree(src.shape, wanted):
         why = "`src` has one row of `input` for each entry of `index`"
         raise ShapeMismatch(
             call.shown, call.at("src"), src.shape, call.at("index"), index.shape, why

@@ -28,6 +28,7 @@ from tilelet.diag.catalogue.ops import (
 )
 from tilelet.dtypes import BF16, FP16, FP32, DType
 from tilelet.ir.core import Arg, Const, Value, scalar_dtype
+from tilelet.ir.spec import Call
 from tilelet.ir.types import (
     Dim,
     Mem,
@@ -38,8 +39,8 @@ from tilelet.ir.types import (
     TileType,
     Type,
     shape_text,
+    shapes_agree,
 )
-from tilelet.ops.registry import Call
 
 Types = tuple[Type, ...]
 
@@ -269,29 +270,6 @@ def count_of(shape: Sequence[Dim]) -> int | None:
     """The number of elements; None if it is known only at run time."""
     extents = [d for d in shape if isinstance(d, int)]
     return math.prod(extents) if len(extents) == len(shape) else None
-
-
-def dims_agree(a: Dim, b: Dim) -> bool:
-    """Whether two extents may be equal: symbols are compared when the program runs."""
-    return a == b or isinstance(a, SymDim) or isinstance(b, SymDim)
-
-
-def shapes_agree(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
-    return len(a) == len(b) and all(map(dims_agree, a, b))
-
-
-def types_agree(a: Type, b: Type) -> bool:
-    """Whether a value of one type can stand for the other.
-
-    Run-time extents are compared when the program runs, and a tile that is not placed yet may be
-    anywhere.
-    """
-    if isinstance(a, TileType) and isinstance(b, TileType):
-        placed = a.space is b.space or a.space is None or b.space is None
-        return placed and a.shape == b.shape and a.dtype is b.dtype
-    if isinstance(a, TensorType) and isinstance(b, TensorType):
-        return a.dtype is b.dtype and shapes_agree(a.shape, b.shape)
-    return a == b
 
 
 # --- the usual type rules ------------------------------------------------------------------------

@@ -31,17 +31,17 @@ from tilelet.diag.catalogue.scopes import OnlyInScope
 from tilelet.diag.catalogue.windows import IndexOutOfRange, WindowOutOfRange, WrongIndexCount
 from tilelet.dtypes import BF16, FP16, FP32, DType
 from tilelet.ir.core import Arg, Value
+from tilelet.ir.spec import Call, Engine, Plane, Shape, Valid, op
 from tilelet.ir.types import INDEX, Dim, Mem, ShapedType, TensorType, TileType, with_shape
 from tilelet.numerics.casts import Array
 from tilelet.ops import infer, valid
 from tilelet.ops.annotations import Int, Ints, Number, Shaped
-from tilelet.ops.enums import AtomicType, PadValue
 from tilelet.ops.padding import check_pad, check_valid_extent, padded
-from tilelet.ops.registry import Call, Engine, Plane, Shape, Valid, op
 from tilelet.ops.valid import Args, Operands
+from tilelet.syntax.enums import AtomicType, PadValue
 
 if TYPE_CHECKING:
-    from tilelet.language.types import Scalar, Tensor, Tile
+    from tilelet.syntax.types import Scalar, Tensor, Tile
 
 __all__ = [
     "assemble",

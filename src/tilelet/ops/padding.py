@@ -15,13 +15,13 @@ from tilelet.diag.catalogue.ops import BadChoice, ShapeMismatch
 from tilelet.diag.catalogue.windows import ValidShapeTooLarge
 from tilelet.dtypes import BOOL, FP8E4M3FN, DType
 from tilelet.ir.core import Arg, Value
+from tilelet.ir.spec import Call, Engine, Plane, Shape, Valid, op
 from tilelet.ir.types import Dim, TileType
 from tilelet.numerics.casts import Array
 from tilelet.ops import infer, valid
 from tilelet.ops.annotations import Int, Ints, Shaped
-from tilelet.ops.enums import PadValue
-from tilelet.ops.registry import Call, Engine, Plane, Shape, Valid, op
 from tilelet.ops.valid import Args, Operands
+from tilelet.syntax.enums import PadValue
 
 __all__ = ["fillpad", "fillpad_expand", "fillpad_inplace", "set_validshape"]
 

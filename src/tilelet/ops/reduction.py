@@ -12,12 +12,12 @@ import numpy as np
 
 from tilelet import dtypes, numerics
 from tilelet.dtypes import DType
+from tilelet.ir.spec import Call, Engine, Plane, Shape, Valid, ValidRule, op
 from tilelet.ir.types import TileType
 from tilelet.numerics.casts import Array
 from tilelet.ops import infer, valid
 from tilelet.ops.annotations import Shaped
 from tilelet.ops.infer import NUMBERS
-from tilelet.ops.registry import Call, Engine, Plane, Shape, Valid, ValidRule, op
 from tilelet.ops.valid import Args, Operands
 
 __all__ = [

@@ -10,40 +10,24 @@ from __future__ import annotations
 import inspect
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from tilelet import dtypes, numerics
 from tilelet.diag.catalogue.ops import CastUnsupported, OperandKind
-from tilelet.diag.core import UNKNOWN, Loc
 from tilelet.dtypes import BOOL, FP32, TASK_ID, DType
 from tilelet.ir.core import Arg, Const, Value, scalar_dtype
+from tilelet.ir.faults import DivisionFault
+from tilelet.ir.spec import Call, Engine, Infer, OpSpec, Plane, register
 from tilelet.ir.types import ScalarType, Type
 from tilelet.ops import infer
 from tilelet.ops.cast import check_mode, mode_name
-from tilelet.ops.faults import DivisionFault, Fault
 from tilelet.ops.reference import narrowed, wrapped
-from tilelet.ops.registry import Call, Engine, Infer, OpSpec, Plane, register
 
 Number = int | float | bool
 Operation = Callable[..., Any]
-
-
-def fold(
-    spec: OpSpec, values: Sequence[Number], result: DType, loc: Loc = UNKNOWN
-) -> int | float | bool:
-    """The value of a scalar op of these operands as a number of type `result`.
-
-    Raises the catalogue's error at `loc` where there is none (integer division by zero).
-    """
-    assert spec.reference is not None
-    names = spec.signature.parameters
-    try:
-        return spec.reference(**dict(zip(names, values)), result_type=ScalarType(result))
-    except Fault as fault:
-        raise fault.error(loc) from None
 
 
 def as_number(value: Number, dtype: DType) -> Number:

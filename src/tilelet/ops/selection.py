@@ -11,18 +11,18 @@ import numpy as np
 
 from tilelet import numerics
 from tilelet.diag.catalogue.ops import BadChoice
+from tilelet.ir.spec import Call, Engine, Plane, op
 from tilelet.ir.types import TileType
 from tilelet.numerics.casts import Array
 from tilelet.numerics.elementwise import widen
 from tilelet.ops import infer, valid
 from tilelet.ops.annotations import Number, Shaped
-from tilelet.ops.enums import CmpType
 from tilelet.ops.infer import ORDERED
 from tilelet.ops.reference import matched
-from tilelet.ops.registry import Call, Engine, Plane, op
+from tilelet.syntax.enums import CmpType
 
 if TYPE_CHECKING:
-    from tilelet.language.types import Tile
+    from tilelet.syntax.types import Tile
 
 __all__ = [
     "cmp",

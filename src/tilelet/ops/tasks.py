@@ -12,17 +12,17 @@ from tilelet.diag.catalogue.scopes import BadDependency
 from tilelet.diag.catalogue.windows import IndexOutOfRange
 from tilelet.dtypes import DType
 from tilelet.ir.core import Arg, Value
+from tilelet.ir.spec import Call, Engine, Plane, op
 from tilelet.ir.types import INDEX, TASK_ID, ArrayType, ScalarType
 from tilelet.ops import infer
 from tilelet.ops.annotations import Int, Number
-from tilelet.ops.enums import PipeType
 from tilelet.ops.infer import INTEGERS
-from tilelet.ops.registry import Call, Engine, Plane, op
+from tilelet.syntax.enums import PipeType
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tilelet.language.types import Array, Scalar
+    from tilelet.syntax.types import Array, Scalar
 
 __all__ = [
     "bar_all",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilelet.ir.aliases import is_tensor
+from tilelet.analysis.aliases import is_tensor
 from tilelet.ir.core import Arg, Block, Direction, Function, FunctionKind, Op, Value
 from tilelet.ir.rebuild import (
     Builder,

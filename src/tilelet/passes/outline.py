@@ -12,10 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from tilelet.analysis.aliases import Aliases, infer_directions, is_repeatable, is_tensor
 from tilelet.diag.catalogue.scopes import ScalarLeavesScope
 from tilelet.diag.catalogue.unsupported import UnsupportedConstruct
 from tilelet.diag.core import Loc
-from tilelet.ir.aliases import Aliases, infer_directions, is_repeatable, is_tensor
+from tilelet.ir import structure
 from tilelet.ir.core import (
     Arg,
     Block,
@@ -40,7 +41,6 @@ from tilelet.ir.rebuild import (
 )
 from tilelet.ir.types import ScalarType, TensorType, TileType
 from tilelet.ir.views import CallView, ScopeView, yielded
-from tilelet.ops import structure
 
 
 def outline(program: Program) -> Program:

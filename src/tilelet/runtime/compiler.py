@@ -109,7 +109,7 @@ class CompiledProgram:
         """
         now, settings = session.current(), config or self.config
         if not execute and not now.records_tasks:
-            from tilelet.interp.tasks import TaskStream
+            from tilelet.tasks.stream import TaskStream
 
             return TaskStream()
         chosen = settings.engine
@@ -121,7 +121,7 @@ class CompiledProgram:
 
     def _is_steered(self) -> bool:
         """Whether data decides what a kernel does, which only the interpreter writes down."""
-        from tilelet.interp.steering import sites
+        from tilelet.tasks.control_points import sites
 
         return any(sites(kernel) for kernel in self.program.kernels)
 

@@ -15,10 +15,10 @@ from tilelet.runtime.config import DEFAULT_PLATFORM, RunConfig
 from tilelet.runtime.progress import progress
 
 if TYPE_CHECKING:
-    from tilelet.device.modelled import Modelled
-    from tilelet.interp.tasks import TaskStream
+    from tilelet.device.run import Modelled
     from tilelet.ir.core import Program
     from tilelet.runtime.rundir import RunDirectory
+    from tilelet.tasks.stream import TaskStream
 
 
 def platform_of(config: RunConfig) -> str:
@@ -58,9 +58,9 @@ def show_profile(
 
     What the model cannot do must not stop a run that passed: it is said, and that is all.
     """
-    from tilelet.device.machine import load_machine
-    from tilelet.device.modelled import Modelled, Recorded
-    from tilelet.device.tables import show
+    from tilelet.device.machine.description import load_machine
+    from tilelet.device.run import Modelled, Recorded
+    from tilelet.diag.tables import show
 
     now = session.current()
     now.task_tables.append((name, tasks.counts()))
@@ -96,8 +96,8 @@ def say_findings(modelled: Modelled) -> None:
 
 def recorded_tasks(program: Program, tasks: Any, arguments: Mapping[str, Any]) -> TaskStream:
     """The tasks with their arguments; recorded again if the engine only counted them."""
-    from tilelet.interp.machine import Interpreter
-    from tilelet.interp.tasks import TaskStream
+    from tilelet.interp.interpreter import Interpreter
+    from tilelet.tasks.stream import TaskStream
 
     if isinstance(tasks, TaskStream):
         return tasks

@@ -1,0 +1,56 @@
+"""Structural ops: control flow, scopes, calls. They have blocks and no user-visible function.
+
+Arguments, blocks and results of each:
+
+for     args start, stop, step, init (tuple); kind ("range", "parallel", "pipeline", "unroll"),
+        chunk (int or None), policy ("leading_full" or "guarded"), stage (int or None)
+        block: params (index, *carried), ends in yield(values=next carried); results: carried
+while   args init; blocks: cond (params carried; ends in yield of one BOOL), body (params carried;
+        ends in yield); results: carried
+if      args cond; blocks: then, else (no params, end in yield); results: joined values
+scope   args kind (in-core: "incore", "auto", "spmd", "implied" = made by the frontend; grouping
+        control-plane ops only: "chunked", "manual", "cluster", "runtime"), hint (name hint or
+        None), split (SplitMode name or None),
+        count (spmd: number of blocks, else None), deps (tuple of task ids), no_dep (tuple of
+        Values passed without dependency tracking), options (tuple of further (key, value) pairs),
+        task_id (bool: the last result is the task's id)
+        block: params (block index,) for spmd, else (); ends in yield(values)
+        results: one per yielded value (a yielded tile becomes a GM tensor: it is spilled; a
+        yielded tensor is the same GM memory), then the task id if task_id
+call    args callee (function name), operands (tuple); deps, no_dep (tuple of operand positions),
+        predicate (None or (tensor, indices, comparison such as ">", literal)), count (spmd blocks
+        or None), options (tuple of further (key, value) pairs), task_id (bool)
+        results: one per value the callee returns, then the task id if task_id. A result for
+        which the callee returns one of its parameters is the same GM memory as that operand.
+yield   args values (tuple); ends a block
+return  args values (tuple); ends a function body
+undef   a value that no path has defined yet: poison
+"""
+
+from __future__ import annotations
+
+from tilelet.ir.spec import Call, OpSpec, register
+from tilelet.ir.types import Type
+
+
+def _typed_by_builder(_: Call) -> tuple[Type, ...]:
+    """Structural ops get their result types from their blocks, set by whoever builds them."""
+    return ()
+
+
+def _structural(name: str, terminator: bool = False) -> OpSpec:
+    return register(
+        OpSpec(name, _typed_by_builder, structural=True, terminator=terminator, group="structure")
+    )
+
+
+FOR = _structural("for")
+WHILE = _structural("while")
+IF = _structural("if")
+SCOPE = _structural("scope")
+CALL = _structural("call")
+YIELD = _structural("yield", terminator=True)
+RETURN = _structural("return", terminator=True)
+UNDEF = _structural("undef")
+
+IN_CORE_KINDS = frozenset({"incore", "auto", "spmd", "implied"})
