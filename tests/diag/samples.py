@@ -419,7 +419,7 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
         "pypto.runtime.RunConfg", known=["RunConfig", "run"]
     ),
     command.AnotherPypto: lambda at: command.AnotherPypto(
-        "golden", "scripts/golden", "Tilelet's `golden`", "tilelet run --own golden script.py"
+        "golden", "scripts/golden", "Tilelet's `golden`", "--golden script"
     ),
     command.NoBoard: lambda at: command.NoBoard("a2a3"),
     # E08xx

@@ -72,7 +72,7 @@ class Session:
     def report(self, diagnostics: Iterable[Diagnostic]) -> None:
         """Show cautions, each once: notes in one line, warnings with their source."""
         for diagnostic in diagnostics:
-            if diagnostic in self.diagnostics:
+            if any(_same(diagnostic, seen) for seen in self.diagnostics):
                 continue
             self.diagnostics.append(diagnostic)
             if self.quiet_diagnostics:
@@ -94,6 +94,13 @@ class Session:
         if any(not r.could_run for r in self.results):
             return 3
         return int(any(not r.passed for r in self.results))
+
+
+def _same(a: Diagnostic, b: Diagnostic) -> bool:
+    """Whether one of them is enough: a note says the same of all lines of a file."""
+    if a.severity != "note" or a.loc is None or b.loc is None:
+        return a == b
+    return (a.code, a.message, a.loc.file) == (b.code, b.message, b.loc.file)
 
 
 _default = Session()

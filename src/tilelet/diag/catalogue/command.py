@@ -42,10 +42,18 @@ class NoProgramFound(UserError):
 
     code = "E0703"
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, why_not: Mapping[str, str] | None = None) -> None:
+        """`why_not`: what the script does define, and why it cannot be compiled as it is."""
+        if not why_not:
+            super().__init__(
+                f"no program in `{path}`",
+                helps=["define a `@pl.program` class or a `@pl.jit` function at module level"],
+            )
+            return
         super().__init__(
-            f"no program in `{path}`",
-            helps=["define a `@pl.program` class or a `@pl.jit` function at module level"],
+            f"`{path}` runs nothing, and nothing in it can be compiled as it is",
+            notes=[f"`{name}` {why}" for name, why in why_not.items()],
+            helps=["call it in the script, or give all its parameters types or defaults"],
         )
 
 
@@ -206,7 +214,7 @@ class NoCompiler(UserError):
             message,
             helps=[
                 "install one: `pip install tilelet[cc]`, or your system's `gcc` or `clang`",
-                "or run without: `--engine interp`",
+                "or run without: `tilelet run --engine interp`",
             ],
         )
 
@@ -225,7 +233,7 @@ class CompilerFailed(UserError):
         super().__init__(
             f"the C compiler `{compiler}` failed: {why}",
             notes=[last] if last else [],
-            helps=["or run without it: `--engine interp`"],
+            helps=["or run without it: `tilelet run --engine interp`"],
         )
 
 

@@ -446,7 +446,16 @@ class UnpackCount(UserError):
             return out
         """
 
-    def __init__(self, loc: Loc, names: int, value_loc: Loc, values: int) -> None:
+    def __init__(self, loc: Loc, names: int, value_loc: Loc, values: int | None) -> None:
+        """`values`: how many; None if it is one that has no parts."""
+        if values is None:
+            super().__init__(
+                f"cannot unpack one value into {'a tuple of ' if names == 1 else ''}"
+                f"{plural(names, 'name')}",
+                [Label(loc, plural(names, "name")), Label(value_loc, "one value, not a tuple")],
+                helps=["assign it to a single name, without a comma or parentheses"],
+            )
+            return
         super().__init__(
             f"cannot unpack {plural(values, 'value')} into {plural(names, 'name')}",
             [Label(loc, plural(names, "name")), Label(value_loc, plural(values, "value"))],
