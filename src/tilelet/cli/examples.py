@@ -51,7 +51,9 @@ def _files() -> list[Path]:
     if (tree.parent / "pyproject.toml").is_file():
         return sorted(tree.glob("[0-9]*.py"))
     installed = importlib.metadata.files("tilelet") or []
-    return sorted(Path(str(f.locate())).resolve() for f in installed if FOLDER in f.as_posix())
+    # Installers also put compiled files beside them.
+    ours = [f for f in installed if f.suffix == ".py" and f.parent.as_posix().endswith(FOLDER)]
+    return sorted(Path(str(f.locate())).resolve() for f in ours)
 
 
 def _find(name: str, known: Sequence[Path]) -> Path:
