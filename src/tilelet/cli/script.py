@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tilelet.cli.discover import compile_found
+from tilelet.cli.exit_codes import COULD_NOT_RUN
 from tilelet.compat.aliases import ROOTS, names_of
 from tilelet.diag.catalogue.command import (
     FileMissing,
@@ -29,8 +30,6 @@ from tilelet.runtime.bugs import bug_text
 from tilelet.runtime.compiler import run_directory
 from tilelet.runtime.session import Session
 from tilelet.runtime.tracebacks import give_place, in_package, user_frames, user_traceback
-
-COULD_NOT_RUN = 3
 
 
 @dataclass

@@ -406,6 +406,12 @@ class CpuEngine:
     progress: Progress = no_progress
     records: bool = False
 
+    def prepare(self, program: Program) -> None:
+        """Compile, so that `run` has only to run."""
+        if not _stops_for_a_debugger(program):
+            with self.progress(f"compiling {program.name}", None):
+                compiled(program, self.keep_c)
+
     def run(
         self, program: Program, arguments: Mapping[str, Argument], *, execute: bool = True
     ) -> Execution:

@@ -43,6 +43,7 @@ from tilelet.frontend.source import nodes_in, spelling, statements_in
 from tilelet.ir.core import Arg, Const, FunctionKind, Value, scalar_dtype
 from tilelet.ir.spec import REGISTRY, OpSpec, spec_of
 from tilelet.ir.types import SymDim, TensorType
+from tilelet.ops.equivalents import equivalent
 from tilelet.ops.manual import signature_text
 
 
@@ -242,11 +243,19 @@ def _call_python(ctx: Context, callee: object, node: ast.Call) -> Binding:
         items = items_of(args[0]) if callee is len else None
         if items is not None:
             return len(items)
-        raise NotCallable(loc, name, type(callee).__name__)
+        raise NotCallable(loc, name, type(callee).__name__, _instead(callee, name))
     try:
         return callee(*args, **kwargs)
     except Exception as problem:
         raise CompileTimeFailed(loc, problem) from None
+
+
+def _instead(callee: object, name: str) -> str:
+    """What to write for a function of Python or another library; a user's own has no such thing."""
+    module = (getattr(callee, "__module__", None) or "builtins").partition(".")[0]
+    if isinstance(callee, types.FunctionType) and module not in ("torch", "numpy", "triton"):
+        return ""
+    return equivalent(name)
 
 
 def mentions_ops(ctx: Context, node: ast.AST) -> bool:

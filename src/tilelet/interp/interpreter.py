@@ -65,6 +65,9 @@ class Interpreter:
 
     seed_valid: bool = False
 
+    def prepare(self, program: Program) -> None:
+        """There is nothing to do before a run."""
+
     def run(
         self,
         program: Program,

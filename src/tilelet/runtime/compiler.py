@@ -112,12 +112,24 @@ class CompiledProgram:
             from tilelet.tasks.stream import TaskStream
 
             return TaskStream()
+        engine = self._engine(settings, execute, directory)
+        return engine.run(self.program, arguments, execute=execute).tasks
+
+    def prepare(
+        self, config: RunConfig | None = None, directory: RunDirectory | None = None
+    ) -> None:
+        """Do all that `run_tasks` would have to do before it runs: compile the C text."""
+        self._engine(config or self.config, True, directory).prepare(self.program)
+
+    def _engine(
+        self, settings: RunConfig, execute: bool, directory: RunDirectory | None
+    ) -> engines.Engine:
         chosen = settings.engine
-        records = now.recorder is not None or settings.profiles
+        records = session.current().recorder is not None or settings.profiles
         if not execute or (records and self._is_steered()):
             chosen = "interp"
         wishes = engines.Wishes(lambda: self._c_folder(directory), records)
-        return engines.get(chosen, wishes).run(self.program, arguments, execute=execute).tasks
+        return engines.get(chosen, wishes)
 
     def _is_steered(self) -> bool:
         """Whether data decides what a kernel does, which only the interpreter writes down."""

@@ -35,6 +35,8 @@ class Execution(Protocol):
 class Engine(Protocol):
     """Runs the passed program on arrays, in place. `execute=False` only records the tasks."""
 
+    def prepare(self, program: Program) -> None: ...
+
     def run(
         self, program: Program, arguments: Mapping[str, Array | Any], *, execute: bool = True
     ) -> Execution: ...

@@ -166,6 +166,8 @@ class Runner:
         case, console = self.case, self.console
         with console.stage("compile"):
             compiled, specs = self._compile()
+            if not self.session.count_only and not case.config.stops_after_compile:
+                compiled.prepare(case.config, self.directory)
         if self.session.count_only:
             self._count(compiled, specs)
             return

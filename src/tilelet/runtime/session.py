@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
+from tilelet.diag.canvas import paint
 from tilelet.diag.core import Diagnostic
 from tilelet.diag.render import render_line, render_text, text_width, use_color
 from tilelet.ir.core import Program
@@ -63,18 +64,21 @@ class Session:
         """Print a line, unless this session printed it before."""
         if text not in self._said:
             self._said.add(text)
-            print(text, file=stream or sys.stderr, flush=True)
+            out = stream or sys.stderr
+            if text.startswith("note: "):
+                text = paint("note", "note", use_color(out)) + text.removeprefix("note")
+            print(text, file=out, flush=True)
 
     def report(self, diagnostics: Iterable[Diagnostic]) -> None:
         """Show cautions, each once: notes in one line, warnings with their source."""
         for diagnostic in diagnostics:
-            if diagnostic in self.diagnostics:
+            if any(_same(diagnostic, seen) for seen in self.diagnostics):
                 continue
             self.diagnostics.append(diagnostic)
             if self.quiet_diagnostics:
                 continue
             if diagnostic.severity == "note":
-                print(render_line(diagnostic), file=sys.stderr, flush=True)
+                print(render_line(diagnostic, use_color(sys.stderr)), file=sys.stderr, flush=True)
             else:
                 color = use_color(sys.stderr)
                 text = render_text(diagnostic, color, width=text_width(sys.stderr))
@@ -90,6 +94,13 @@ class Session:
         if any(not r.could_run for r in self.results):
             return 3
         return int(any(not r.passed for r in self.results))
+
+
+def _same(a: Diagnostic, b: Diagnostic) -> bool:
+    """Whether one of them is enough: a note says the same of all lines of a file."""
+    if a.severity != "note" or a.loc is None or b.loc is None:
+        return a == b
+    return (a.code, a.message, a.loc.file) == (b.code, b.message, b.loc.file)
 
 
 _default = Session()

@@ -275,11 +275,11 @@ class NotCallable(UserError):
             return out
         """
 
-    def __init__(self, loc: Loc, name: str, type_name: str) -> None:
+    def __init__(self, loc: Loc, name: str, type_name: str, instead: str = "") -> None:
         super().__init__(
             f"`{name}` cannot be called in a kernel",
             [Label(loc, f"this is a Python `{type_name}`")],
-            helps=["decorate a helper that takes kernel values with `@pl.jit.inline`"],
+            helps=[instead or "decorate a helper that takes kernel values with `@pl.jit.inline`"],
         )
 
 
@@ -446,7 +446,16 @@ class UnpackCount(UserError):
             return out
         """
 
-    def __init__(self, loc: Loc, names: int, value_loc: Loc, values: int) -> None:
+    def __init__(self, loc: Loc, names: int, value_loc: Loc, values: int | None) -> None:
+        """`values`: how many; None if it is one that has no parts."""
+        if values is None:
+            super().__init__(
+                f"cannot unpack one value into {'a tuple of ' if names == 1 else ''}"
+                f"{plural(names, 'name')}",
+                [Label(loc, plural(names, "name")), Label(value_loc, "one value, not a tuple")],
+                helps=["assign it to a single name, without a comma or parentheses"],
+            )
+            return
         super().__init__(
             f"cannot unpack {plural(values, 'value')} into {plural(names, 'name')}",
             [Label(loc, plural(names, "name")), Label(value_loc, plural(values, "value"))],
@@ -538,10 +547,12 @@ class UnknownAttribute(UserError):
             return out
         """
 
-    def __init__(self, loc: Loc, owner: str, attribute: str, known: Sequence[str]) -> None:
+    def __init__(
+        self, loc: Loc, owner: str, attribute: str, known: Sequence[str], instead: str = ""
+    ) -> None:
         close = near(attribute, known)
-        helps = did_you_mean(close)
-        if not close and known:
+        helps = [instead] if instead else did_you_mean(close)
+        if not helps and known:
             helps = [f"it has {ticked(known[:8], 'and')}"]
         super().__init__(
             f"`{owner}` has no attribute `{attribute}`", [Label(loc, "unknown")], helps=helps
