@@ -294,7 +294,7 @@ def test_short_runs_of_tasks_that_wait_for_each_other():
 
     @pl.jit
     def chain(x: pl.InOut[pl.Tensor[[4, 8], pl.FP32]], n: pl.Scalar[pl.INDEX]):
-        for i in pl.range(n):
+        for _ in pl.range(n):
             for r in pl.range(4):
                 with pl.at(level=pl.Level.CORE_GROUP):
                     x[r : r + 1, :] = pl.add(pl.mul(x[r : r + 1, :], 2.0), 1.0)

@@ -12,27 +12,27 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tilelet.analysis.aliases import infer_directions
 from tilelet.cpu import build, native, sites
 from tilelet.cpu.elements import word_field
-from tilelet.cpu.host import HostOp
 from tilelet.cpu.keep import keep_text
 from tilelet.cpu.program import Compiled, emit_program
-from tilelet.cpu.record import task_stream
 from tilelet.diag.catalogue.harness import BadConfig, TooBig
 from tilelet.diag.core import Loc
 from tilelet.diag.internal import InternalError
-from tilelet.interp.interpreter import Interpreter
 from tilelet.ir.core import Direction, Program, walk
 from tilelet.ir.types import ScalarType, TileType
 from tilelet.native.memory import available_memory
 from tilelet.tasks.arguments import Argument, bind_arguments
 from tilelet.tasks.stream import TaskStream
 from tilelet.tasks.window import Buffer, Window
+
+if TYPE_CHECKING:
+    from tilelet.cpu.host import HostOp
 
 _POLL = 0.1  # seconds between looks at Ctrl-C while native code runs
 _PATIENCE = 0.15  # seconds that a run may take to stop after Ctrl-C
@@ -78,7 +78,11 @@ class NativeProgram:
             keep_text(self.code.units, program, keep)
         self._library = build.load(self.code.units)
         self._run, self._run_here, self._table = native.entry_points(self._library)
-        self._host = [HostOp(op) for op in self.code.host_ops]
+        self._host: list[HostOp] = []
+        if self.code.host_ops:
+            from tilelet.cpu.host import HostOp
+
+            self._host = [HostOp(op) for op in self.code.host_ops]
         # What no task writes needs no dependencies, whatever the signature says.
         main = replace(program.main, attrs={})
         found = infer_directions(main, program.functions)
@@ -104,6 +108,8 @@ class NativeProgram:
             if records and call.record.is_incomplete:
                 raise TooBig("the record of the tasks", 8 * call.record.count, 0)
             if records:
+                from tilelet.cpu.record import task_stream
+
                 return task_stream(call.record, self.program, self.code, call.buffers)
         finally:
             if call.has_ended:  # else an op of it still runs, after Ctrl-C
@@ -423,6 +429,8 @@ class CpuEngine:
         rely on that.
         """
         if not execute or stops_for_a_debugger(program) or not _are_aligned(arguments):
+            from tilelet.interp.machine import Interpreter
+
             return Execution(Interpreter().run(program, arguments, execute=execute).tasks)
         with self.progress(f"compiling {program.name}", None):
             native_program = compiled(program, self.keep_c)

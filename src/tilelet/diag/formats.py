@@ -22,7 +22,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from urllib.parse import quote
 
 from tilelet import __version__
 from tilelet.diag.core import Diagnostic, Label, Loc
@@ -158,4 +157,8 @@ def _location(loc: Loc, text: str, sources: SourceReader) -> dict[str, object]:
 
 def _uri(file: str) -> str:
     path = Path(display_path(file))
-    return path.as_uri() if path.is_absolute() else quote(path.as_posix())
+    if path.is_absolute():
+        return path.as_uri()
+    from urllib.parse import quote
+
+    return quote(path.as_posix())

@@ -19,7 +19,7 @@ import numpy as np
 
 from tilelet.diag.catalogue.harness import InitValueFailed, TooBig
 from tilelet.diag.core import UserError
-from tilelet.interp.state import available_memory
+from tilelet.interp.available import available_memory
 from tilelet.runtime.arrays import Array, as_array, is_array, loaded_torch
 from tilelet.runtime.session import current
 from tilelet.runtime.specs import Spec, TensorSpec
