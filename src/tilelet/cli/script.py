@@ -7,6 +7,7 @@ import sys
 import sysconfig
 import traceback
 import types
+from bdb import BdbQuit
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -31,6 +32,7 @@ from tilelet.runtime.session import Session
 from tilelet.runtime.tracebacks import give_place, in_package, user_frames, user_traceback
 
 COULD_NOT_RUN = 3
+LEFT = 130  # by the user, as after Ctrl-C
 
 
 @dataclass
@@ -114,6 +116,9 @@ class Script:
         return Outcome(1)
 
     def _failed(self, error: BaseException, now: Session) -> Outcome:
+        if isinstance(error, BdbQuit):
+            print("the run was ended in the debugger", file=sys.stderr)
+            return Outcome(LEFT)
         if isinstance(error, UserErrors):
             return Outcome(COULD_NOT_RUN, list(error.diagnostics), error.truncated)
         if isinstance(error, UserError):

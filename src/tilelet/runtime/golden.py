@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from bdb import BdbQuit
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -100,6 +101,8 @@ def _call(
                 returned = golden(tensors, {name: value.item() for name, value in scalars.items()})
             else:
                 returned = golden(tensors)
+    except BdbQuit:
+        raise
     except Exception as error:
         raise GoldenRaised(user_traceback(error), golden_loc(golden)) from error
     tensors |= _by_name(returned, outputs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 import time
+from bdb import BdbQuit
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -120,7 +121,7 @@ def _run_direct(program: Any, tensors: Sequence[Any], config: RunConfig | None) 
 
 
 def _run_case(program: Any, args: Sequence[Any], options: dict[str, Any]) -> RunResult:
-    """Nothing but Ctrl-C leaves this function as an exception."""
+    """Nothing but Ctrl-C and a debugger's `quit` leaves this function as an exception."""
     start = time.perf_counter()
     now = session.current()
     result = RunResult(passed=False, test_name=getattr(program, "name", "program"))
@@ -142,6 +143,8 @@ def _run_case(program: Any, args: Sequence[Any], options: dict[str, Any]) -> Run
     except MemoryError:
         result.could_run = result.passed = False
         result.error = "out of memory"
+    except BdbQuit:
+        raise
     except Exception as error:
         result.could_run = result.passed = False
         directory = runner.directory if runner else run_directory(result.test_name)
