@@ -5,6 +5,7 @@ scores minus infinity, so that they count for nothing.
 """
 
 import argparse
+from typing import Any
 
 import numpy as np
 
@@ -49,7 +50,7 @@ def attention(
     return out
 
 
-def golden(tensors):
+def golden(tensors: dict[str, Any]):
     q, k, v = (tensors[n].astype(np.float64) for n in ("q", "k_pool", "v_pool"))
     for b in range(BATCH):
         rows = np.add.outer(tensors["block_table"][b] * PAGE, np.arange(PAGE)).ravel()
