@@ -73,6 +73,11 @@ NZ = TensorLayout.NZ
 DN = TensorLayout.DN
 
 
+from tilelet.diag.uncaught import install as _show_messages_alone
+
+_show_messages_alone()
+
+
 def __getattr__(name: str) -> object:
     """A name that is not offered: say so at the line, if it is one Tilelet knows of."""
     import sys
