@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tilelet.ops.registry import REGISTRY
+from tilelet.ir.spec import REGISTRY
 
 ROOT = Path(__file__).parents[2]
 pytest.importorskip("pyright")

@@ -26,10 +26,10 @@ from tilelet.diag.catalogue.unsupported import DistributedOp
 from tilelet.diag.core import UNKNOWN, Diagnostic, Loc, UserError, UserErrors
 from tilelet.diag.internal import InternalError
 from tilelet.diag.text import near
+from tilelet.diag.tracebacks import give_place, in_package, user_frames, user_traceback
 from tilelet.runtime.bugs import bug_text
 from tilelet.runtime.compiler import run_directory
 from tilelet.runtime.session import Session
-from tilelet.runtime.tracebacks import give_place, in_package, user_frames, user_traceback
 
 COULD_NOT_RUN = 3
 LEFT = 130  # by the user, as after Ctrl-C

@@ -429,7 +429,7 @@ class CpuEngine:
         rely on that.
         """
         if not execute or stops_for_a_debugger(program) or not _are_aligned(arguments):
-            from tilelet.interp.machine import Interpreter
+            from tilelet.interp.interpreter import Interpreter
 
             return Execution(Interpreter().run(program, arguments, execute=execute).tasks)
         with self.progress(f"compiling {program.name}", None):

@@ -28,10 +28,10 @@ from tilelet.cpu.engine import (
     schedule_seed,
     thread_count,
 )
-from tilelet.interp.binding import scalar_value
-from tilelet.interp.memory import Window
 from tilelet.ir.core import Value
 from tilelet.ir.types import ScalarType
+from tilelet.tasks.arguments import scalar_value
+from tilelet.tasks.window import Window
 
 # Nanoseconds. A run that takes no longer on one thread takes longer on several: these are started.
 _SHORT = 300_000

@@ -28,7 +28,7 @@ def _show(kind: type[BaseException], error: BaseException, traceback: TracebackT
 
 def message_of(error: UserError | UserErrors) -> str:
     """The message; if it names no line of a kernel, with the line that led to it."""
-    from tilelet.runtime.tracebacks import give_place
+    from tilelet.diag.tracebacks import give_place
 
     if isinstance(error, UserError):
         give_place(error)

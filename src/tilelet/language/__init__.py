@@ -5,7 +5,7 @@ something only in the text of a kernel, which is parsed and never executed.
 """
 
 # Names of this package are its surface: `as` tells type checkers that they are for others.
-# ruff: noqa: F401, F403, I001
+# ruff: noqa: E402, F401, F403, I001
 from tilelet.dtypes import (
     BF16 as BF16,
     BOOL as BOOL,

@@ -16,9 +16,9 @@ from tilelet.diag.catalogue.harness import (
     GoldenWroteNothing,
 )
 from tilelet.diag.core import Loc
+from tilelet.diag.tracebacks import user_traceback
 from tilelet.runtime.arrays import Array, as_array, as_tensor, is_array, is_tensor
 from tilelet.runtime.inputs import seeded
-from tilelet.runtime.tracebacks import user_traceback
 
 Golden = Callable[..., Any]
 Scalar = np.generic

@@ -16,6 +16,7 @@ from tilelet.diag.catalogue.cautions import ValidationSkipped
 from tilelet.diag.catalogue.command import CannotWrite
 from tilelet.diag.catalogue.harness import BadDataFile, GoldenDataMissing, OutputMismatch
 from tilelet.diag.core import UserError, UserErrors
+from tilelet.diag.tracebacks import give_place
 from tilelet.ir.core import FunctionKind, Program, walk
 from tilelet.ir.types import ScalarType, TensorType
 from tilelet.runtime import jit_call, reporting, session
@@ -45,7 +46,6 @@ from tilelet.runtime.progress import progress
 from tilelet.runtime.result import RunResult
 from tilelet.runtime.specs import ScalarSpec, Spec, TensorSpec
 from tilelet.runtime.storage import BadFileError, load_array
-from tilelet.runtime.tracebacks import give_place
 from tilelet.runtime.validate import Judge, Judgement
 
 

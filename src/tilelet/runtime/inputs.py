@@ -20,7 +20,7 @@ import numpy as np
 
 from tilelet.diag.catalogue.harness import InitValueFailed, TooBig
 from tilelet.diag.core import UserError
-from tilelet.interp.available import available_memory
+from tilelet.native.memory import available_memory
 from tilelet.runtime.arrays import Array, as_array, is_array, loaded_torch
 from tilelet.runtime.session import current
 from tilelet.runtime.specs import Spec, TensorSpec
