@@ -15,7 +15,7 @@ from tilelet.ir.types import ScalarType, TensorType, TileType
 HOST_OPS = (
     "gather", "gather_mask", "gatherb", "mgather", "mscatter", "scatter", "scatter_mask",
     "scatter_update", "sort32", "mrgsort", "col_argmax", "col_argmin",
-    "part_add", "part_mul", "part_max", "part_min",
+    "part_add", "part_mul", "part_max", "part_min", "dump",
 )  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,29 @@ def lower_breakpoint(low: Lowering, op: Op) -> Step:
             print(summary(values, loc), file=sys.stderr)
 
     return step
+
+
+@lowers("dump")
+def lower_dump(low: Lowering, op: Op) -> Step:
+    names = op.args["names"]
+    assert isinstance(names, tuple)
+    get, loc, state = low.get(op.args["values"]), op.loc, low.state
+
+    def step(frame: Frame) -> None:
+        if state.execute:
+            dump([str(n) for n in names], [shown(v) for v in get(frame)], loc)
+
+    return step
+
+
+def dump(names: Sequence[str], values: Sequence[Any], loc: Loc) -> None:
+    """Print what `pl.dump` was given, in one piece: others may print at the same time."""
+    lines = [f"{loc}:"]
+    for name, value in zip(names, values):
+        text = _array_text(value) if isinstance(value, np.ndarray) else repr(value)
+        lines.append(f"  {value}" if isinstance(value, str) else f"  {name} = {text}")
+    sys.stdout.write("\n".join(lines) + "\n")
+    sys.stdout.flush()
 
 
 def shown(value: Any) -> Any:
