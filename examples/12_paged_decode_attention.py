@@ -1,7 +1,6 @@
 """Decode attention over a paged cache; a block table says where each page of a sequence lies.
 
-The last page may be partly full: `valid_shape` loads what is there, `fillpad` makes the missing
-scores minus infinity, so that they count for nothing.
+The last page may be partly full: `valid_shape` loads what is there, `fillpad` adds minus infinity.
 """
 
 import argparse

@@ -18,7 +18,7 @@ from tilelet.bench.timing import Seconds
 from tilelet.cpu.build import SOURCES
 from tilelet.native.toolchain import FLAGS, find_compiler, machine_flags
 
-_SOURCE = Path(__file__).parent / "machine.c"
+_SOURCE = Path(__file__).parent / "peaks.c"
 _FMA_STEPS = 2_000_000  # some milliseconds
 _COLD_RUNS = 5
 

@@ -22,6 +22,8 @@ from tilelet.diag.catalogue.command import CannotWrite
 from tilelet.runtime import session
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from tilelet.device.machine.description import Machine
     from tilelet.device.report.profile import Profile as Figures
     from tilelet.device.run import Modelled
@@ -99,7 +101,7 @@ class Profile(AbstractContextManager["Profile"]):
         self.runs: list[Run] = []
         self.result: Any = None
 
-    def __enter__(self) -> Profile:
+    def __enter__(self) -> Self:
         # Of the session in force everything stays, but that its runs are written down here, too.
         now = replace(session.current(), recorder=self._keep, task_tables=[], count_only=False)
         self._stack.enter_context(session.active(now))
