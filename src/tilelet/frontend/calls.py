@@ -224,7 +224,12 @@ def _bind_dynamic(ctx: Context, tensor: Value, node: ast.Call) -> None:
 
 
 def _breakpoint(ctx: Context, loc: Loc) -> None:
-    visible = {n: v for n, v in ctx.env.items() if isinstance(v, Value) and v not in ctx.consumed}
+    visible: dict[str, Arg] = {}
+    for name, value in ctx.env.items():
+        if isinstance(value, Value) and value in ctx.consumed:
+            continue
+        if isinstance(value, (Value, Const, bool, int, float)):
+            visible[name] = value
     args: dict[str, Arg] = {"values": tuple(visible.values()), "names": tuple(visible)}
     emit_op(ctx, REGISTRY["breakpoint"], args, loc)
 

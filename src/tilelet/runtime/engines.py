@@ -100,6 +100,15 @@ def _has_compiler() -> bool:
     return True
 
 
+def runs_natively(program: Program) -> bool:
+    """Whether programs are run natively here unless somebody wants another engine, and this one."""
+    if not _has_compiler():
+        return False
+    from tilelet.cpu.engine import stops_for_a_debugger
+
+    return not stops_for_a_debugger(program)
+
+
 def _interpreter(_: Wishes) -> Engine:
     from tilelet.interp.interpreter import Interpreter
 

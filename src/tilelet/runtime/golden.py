@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from bdb import BdbQuit
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -15,9 +16,9 @@ from tilelet.diag.catalogue.harness import (
     GoldenWroteNothing,
 )
 from tilelet.diag.core import Loc
+from tilelet.diag.tracebacks import user_traceback
 from tilelet.runtime.arrays import Array, as_array, as_tensor, is_array, is_tensor
 from tilelet.runtime.inputs import seeded
-from tilelet.runtime.tracebacks import user_traceback
 
 Golden = Callable[..., Any]
 Scalar = np.generic
@@ -100,6 +101,8 @@ def _call(
                 returned = golden(tensors, {name: value.item() for name, value in scalars.items()})
             else:
                 returned = golden(tensors)
+    except BdbQuit:
+        raise
     except Exception as error:
         raise GoldenRaised(user_traceback(error), golden_loc(golden)) from error
     tensors |= _by_name(returned, outputs)

@@ -22,6 +22,12 @@ from tilelet.runtime.result import RunResult
 DEFAULT_ENGINE = "cpu"
 
 
+def environment_wants_only_results() -> bool:
+    """As `Session.wants_only_results`: whether no variable asks for another way to run."""
+    get = os.environ.get
+    return get("TILELET_ENGINE") in (None, "", DEFAULT_ENGINE) and not get("TILELET_SCHEDULE_SEED")
+
+
 def is_on(variable: str) -> bool:
     """Whether a variable of the environment is set, and not to 0."""
     return os.environ.get(variable, "0") not in ("", "0")
@@ -59,6 +65,15 @@ class Session:
     def chosen_engine(self) -> str | None:
         """What the command line or `TILELET_ENGINE` names; None if they leave it open."""
         return self.engine or os.environ.get("TILELET_ENGINE") or None
+
+    @property
+    def wants_only_results(self) -> bool:
+        """Whether programs are just to be run, by the engine that does so fastest."""
+        return (
+            not (self.count_only or self.seed_valid or self.dump_passes or self.keep_c)
+            and self.recorder is None
+            and self.engine in (None, DEFAULT_ENGINE)
+        )
 
     def say_once(self, text: str, stream: TextIO | None = None) -> None:
         """Print a line, unless this session printed it before."""

@@ -459,7 +459,7 @@ def structure_of(kernel: DeviceKernel) -> dict[str, int]:
         if isinstance(work, CubeWork):
             found[f"matmul {work.dtype.name}"] += 1
         elif isinstance(work, VectorWork):
-            found[work.op] += 1
+            found[step.what] += 1
         elif isinstance(work, Transfer) and work.param is not None:
             found[f"{'writes' if work.writes_gm else 'reads'} {names[work.param]}"] += 1
     return dict(sorted(found.items()))

@@ -166,19 +166,28 @@ class NonBoolCondition(UserError):
         )
 
 
+def _keeps_none(file: str) -> str:
+    """Why the text behind a file name cannot be had."""
+    return {
+        "<stdin>": "Python does not keep what it reads at a prompt (before 3.13) or from a pipe",
+        "<string>": "Python does not keep a string that it executes",
+    }.get(file, file)
+
+
 class SourceUnavailable(UserError):
     """The source text of a kernel cannot be read.
 
-    A kernel is parsed from its source file, so it cannot be defined in an interactive prompt that
-    keeps no source, nor made by `exec` of a string. Put it in a file or a notebook cell, or give
-    its text to `pl.parse`.
+    A kernel is parsed from its source text. Files, notebook cells, the prompt of Python 3.13 and
+    later, and a script that Python reads from a file as its standard input (`python < file`) all
+    keep it. The prompt of older Pythons, a pipe and `exec` of a string do not: put the kernel in a
+    file or a notebook cell, or give its text to `pl.parse`.
     """
 
     code = "E0107"
 
     def __init__(self, function: str, why: str) -> None:
         super().__init__(
-            f"no source text for `{function}`: {why}",
+            f"no source text for `{function}`: {_keeps_none(why)}",
             helps=["define it in a file or a notebook cell, or pass its text to `pl.parse`"],
         )
 
