@@ -28,6 +28,7 @@ from tilelet.diag.internal import InternalError
 from tilelet.diag.text import near
 from tilelet.runtime.bugs import bug_text
 from tilelet.runtime.compiler import run_directory
+from tilelet.runtime.seeds import repeatable
 from tilelet.runtime.session import Session
 from tilelet.runtime.tracebacks import give_place, in_package, user_frames, user_traceback
 
@@ -61,7 +62,7 @@ class Script:
             return Outcome(COULD_NOT_RUN, [error.diagnostic])
         except (SyntaxError, ValueError) as error:
             return self._raised(error)
-        with self._as_main() as module:
+        with repeatable(now.seed), self._as_main() as module:
             try:
                 exec(code, module.__dict__)  # noqa: S102
                 if not now.programs_seen and not now.results:
