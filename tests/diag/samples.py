@@ -547,6 +547,9 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     cautions.RetiredSpelling: lambda at: cautions.RetiredSpelling(
         at("pl.incore()"), "pl.incore()", "pl.at(level=pl.Level.CORE_GROUP)"
     ),
+    cautions.ClearedByArithmetic: lambda at: cautions.ClearedByArithmetic(
+        at("pl.mul(acc, 0.0)"), "mul"
+    ),
     cautions.NoEffect: lambda at: cautions.NoEffect(
         at("allow_early_resolve=True"), "`allow_early_resolve=`", "it tunes the device scheduler"
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 from tests.everywhere import run
 
@@ -85,3 +86,135 @@ def two_kernels_with_long_names(x: pl.Tensor, out: pl.Out[pl.Tensor]):
 def test_names_that_differ_late_are_different() -> None:
     result = run(two_kernels_with_long_names, x=X, out=zeros(16, 16))["out"]
     np.testing.assert_array_equal(result, X + np.repeat([1, 2], 8)[:, None].astype(np.float32))
+
+
+# --- memory that was never written ----------------------------------------------------------------
+
+
+@pl.jit
+def clears_by_arithmetic(x: pl.Tensor, out: pl.Out[pl.Tensor], others: pl.Out[pl.Tensor]):
+    scratch = pl.create_tensor([16, 16], pl.FP32)
+    for r in pl.parallel(0, 16, 8):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            part = pl.mul(pl.slice(scratch, [8, 16], [r, 0]), 0.0)
+            scratch[r : r + 8, :] = part
+    with pl.at(level=pl.Level.CORE_GROUP):
+        acc = pl.create_tensor([16, 16], pl.FP32)
+        acc = pl.sub(acc, acc)
+        out[:, :] = pl.add(pl.add(acc, scratch), x)
+    with pl.at(level=pl.Level.CORE_GROUP):
+        tile = pl.create_tensor([16, 16], pl.FP32)
+        # Neither a computed NaN, nor another factor, nor another value.
+        others[0:16, :] = pl.mul(pl.add(tile, 1.0), 0.0)
+        others[16:32, :] = pl.mul(tile, 1.0)
+        others[32:48, :] = pl.sub(tile, x)
+    return out
+
+
+def test_only_clearing_hides_undefined_memory() -> None:
+    result = run(clears_by_arithmetic, x=X, out=zeros(16, 16), others=zeros(48, 16))
+    np.testing.assert_array_equal(result["out"], X)
+    assert np.isnan(result["others"]).all()
+
+
+@pl.jit
+def clears_narrow_floats(out: pl.Out[pl.Tensor], half: pl.Out[pl.Tensor]):
+    scratch = pl.create_tensor([16, 16], pl.BF16)
+    with pl.at(level=pl.Level.CORE_GROUP):
+        out[:, :] = pl.mul(scratch, 0.0)
+        half[:, :] = pl.mul(0, pl.create_tensor([16, 16], pl.FP16))
+    return out
+
+
+def test_clearing_narrow_floats() -> None:
+    ones = np.ones((16, 16), np.float16)
+    result = run(clears_narrow_floats, out=ones.astype(ml_dtypes.bfloat16), half=ones)
+    assert not result["out"].astype(np.float32).any()
+    assert not result["half"].any()
+
+
+def test_clearing_is_noted_once() -> None:
+    arrays = [zeros(16, 16), zeros(16, 16), zeros(48, 16)]
+    cautions = clears_by_arithmetic.specialize(*arrays).attrs["cautions"]
+    assert [c.code for c in cautions if c.code == "W0103"] == ["W0103"] * 2
+
+
+# --- helpers without a result ---------------------------------------------------------------------
+
+
+@pl.jit.inline
+def adds_to_rows(x: pl.Tensor, out: pl.Tensor, first: pl.INDEX):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        out[first : first + 8, :] = pl.add(x[first : first + 8, :], 1.0)
+
+
+@pl.jit
+def calls_for_effect(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+    for r in pl.range(0, 16, 8):
+        adds_to_rows(x, out, r)
+    return out
+
+
+def test_a_helper_may_return_nothing() -> None:
+    result = run(calls_for_effect, x=X, out=zeros(16, 16))["out"]
+    np.testing.assert_array_equal(result, X + 1)
+
+
+# --- outputs under other names --------------------------------------------------------------------
+
+
+@pl.jit
+def rebinds_a_view_of_itself(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+    for r in pl.range(0, 16, 8):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            out[r : r + 8, :] = pl.add(x[r : r + 8, :], 1.0)
+    out = pl.reshape(pl.reshape(out, [256]), [16, 16])
+    with pl.at(level=pl.Level.CORE_GROUP):
+        out[0:8, :] = pl.mul(x[0:8, :], 2.0)
+    return out
+
+
+def test_an_output_may_become_a_view_of_itself() -> None:
+    result = run(rebinds_a_view_of_itself, x=X, out=zeros(16, 16))["out"]
+    np.testing.assert_array_equal(result, np.concatenate([X[:8] * 2, X[8:] + 1]))
+
+
+# --- one value in a tuple -------------------------------------------------------------------------
+
+
+@pl.jit
+def unpacks_one_value(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        start = pl.full([16, 16], pl.FP32, 1.0)
+        for i, (acc,) in pl.range(3, init_values=(start,)):
+            (total,) = pl.yield_(pl.add(acc, x))
+        out[:, :] = total
+    return out
+
+
+def test_a_tuple_of_one_name_takes_one_value() -> None:
+    result = run(unpacks_one_value, x=X, out=zeros(16, 16))["out"]
+    np.testing.assert_array_equal(result, 1 + X + X + X)
+
+
+# --- windows at products of run-time values -------------------------------------------------------
+
+
+@pl.jit
+def windows_at_products(n: pl.Tensor, x: pl.Tensor, out: pl.Out[pl.Tensor]):
+    step = pl.cast(pl.read(n, [0]), pl.INDEX)
+    for i in pl.range(3):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            out[i * step : i * step + 1, :] = x[(i + 1) * step : i * step + step + 1, :]
+            row = pl.min(i * step, 12)
+            out[row + 1 : row + 2, :] = x[pl.min(i * step, 12) : 1 + row, :]
+    return out
+
+
+def test_windows_at_products() -> None:
+    n = np.array([4, 0, 0, 0, 0, 0, 0, 0], np.int32)
+    expected = zeros(16, 16)
+    for i in range(3):
+        expected[i * 4], expected[i * 4 + 1] = X[i * 4 + 4], X[i * 4]
+    result = run(windows_at_products, n=n, x=X, out=zeros(16, 16))["out"]
+    np.testing.assert_array_equal(result, expected)

@@ -66,7 +66,8 @@ def is_language(module: types.ModuleType) -> bool:
     return module.__name__.startswith("tilelet.")
 
 
-def lower_call(ctx: Context, node: ast.Call) -> Binding:
+def lower_call(ctx: Context, node: ast.Call, is_statement: bool = False) -> Binding:
+    """A call; as a statement of its own it need not have a result."""
     callee = expressions.evaluate(ctx, node.func)
     loc = ctx.loc(node)
     spec = spec_of(callee)
@@ -76,10 +77,11 @@ def lower_call(ctx: Context, node: ast.Call) -> Binding:
     if marker is not None:
         return marker(ctx, node)
     if isinstance(callee, MethodReference):
-        return kernels.call_function(ctx, ctx.module.method(callee.name, loc), node)
+        function = ctx.module.method(callee.name, loc)
+        return kernels.call_function(ctx, function, node, is_statement)
     function = as_kernel_function(callee)
     if function is not None:
-        return kernels.call_function(ctx, function, node)
+        return kernels.call_function(ctx, function, node, is_statement)
     if isinstance(callee, ValueMethod):
         return _call_value_method(ctx, callee, node)
     if callee is builtins.breakpoint:
@@ -186,7 +188,10 @@ def _call_scalar_form(
         number = values[0].value if isinstance(values[0], Const) else values[0]
         dtype = values[1]
         return Const(float(number) if dtype.is_float else int(number), dtype)  # type: ignore[union-attr, arg-type]
-    return emit_op(ctx, spec, dict(zip(names, values, strict=False)), loc, arg_locs=locs)
+    result = emit_op(ctx, spec, dict(zip(names, values, strict=False)), loc, arg_locs=locs)
+    if isinstance(result, Value):
+        ctx.facts.note_scalar(result, spec.name.removeprefix("scalar."), values[:1])
+    return result
 
 
 # --- values, Python ------------------------------------------------------------------------------
@@ -325,7 +330,13 @@ def positional_arguments(ctx: Context, function: KernelFunction, node: ast.Call)
     return list(node.args)
 
 
-def inline(ctx: Context, function: KernelFunction, args: list[Binding], loc: Loc) -> Binding:
+def inline(
+    ctx: Context,
+    function: KernelFunction,
+    args: list[Binding],
+    loc: Loc,
+    is_statement: bool = False,
+) -> Binding:
     """Splice the function's body in here; its parameters are aliases of the arguments."""
     stack = ctx.module.inline_stack
     if function in stack:
@@ -362,7 +373,7 @@ def inline(ctx: Context, function: KernelFunction, args: list[Binding], loc: Loc
     if inner.returned is None:
         if isinstance(function.body[-1], ast.Return) and function.body[-1].value is not None:
             raise ReportedError  # a mistake in what it returns
-        if function.kind is FunctionKind.Inline:
+        if function.kind is FunctionKind.Inline and not is_statement:
             raise InlineReturnsNothing(loc, function.name, function.loc())
         return None
     return inner.returned[0] if len(inner.returned) == 1 else inner.returned

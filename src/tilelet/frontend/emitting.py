@@ -11,7 +11,7 @@ from typing import Any, TypeGuard, cast
 import numpy as np
 
 from tilelet import dtypes
-from tilelet.diag.catalogue.cautions import ImplicitScope
+from tilelet.diag.catalogue.cautions import ClearedByArithmetic, ImplicitScope
 from tilelet.diag.catalogue.names import DynamicDimMisuse, UnsupportedCapture
 from tilelet.diag.catalogue.scopes import ComputeOutsideScope, OnlyAtOrchestration, OnlyInScope
 from tilelet.diag.core import Loc
@@ -22,6 +22,7 @@ from tilelet.ir import structure
 from tilelet.ir.core import Arg, Const, Op, Value, scalar_dtype
 from tilelet.ir.spec import REGISTRY, Call, Engine, OpSpec, Plane, expand
 from tilelet.ir.types import ScalarType, SymDim, TensorType, TileType, Type
+from tilelet.ops.clearing import cleared_operand
 from tilelet.ops.scalar import OPERATIONS, as_number
 
 
@@ -177,12 +178,29 @@ def _note_effects(
     facts = ctx.facts
     if spec.view is not None and results:
         facts.note_view(results[0], args[spec.view])
+    if spec.name in ("tensor.dim", "get_block_idx", "get_block_num", "get_subblock_idx"):
+        facts.note_constant(results[0], (spec.name, *args.values()))
+    _note_undefined(ctx, spec, args, results, loc)
     for param in spec.writes:
         target = args[param]
         if isinstance(target, Value) and results:
             facts.note_same(results[0], target)
             facts.note_written(target)
             ctx.consumed[target] = (loc, results[0])
+
+
+def _note_undefined(
+    ctx: Context, spec: OpSpec, args: Mapping[str, Arg], results: tuple[Value, ...], loc: Loc
+) -> None:
+    """Memory that nobody has written yet; clearing it by arithmetic gets a note."""
+    undefined = ctx.facts.undefined
+    if spec.name in ("create_tensor", "create_tile") and args.get("init_value") is None:
+        undefined.update(results)
+    if results and (spec.name == "load" or spec.view is not None):
+        ctx.facts.note_undefined(results[0], args[spec.view or "tensor"])
+    cleared = cleared_operand(ctx.ops[-1])
+    if cleared is not None and args[cleared] in undefined:
+        ctx.module.note_retired(ClearedByArithmetic(loc, spec.name))
 
 
 # --- scalars -------------------------------------------------------------------------------------
@@ -225,8 +243,7 @@ def emit_scalar(ctx: Context, operation: str, operands: tuple[Arg, ...], loc: Lo
     args = dict(zip(spec.signature.parameters, operands, strict=False))
     result = emit_op(ctx, spec, args, loc, _scalar_name(operation, operands))
     assert isinstance(result, Value)
-    if len(operands) == 2:
-        ctx.facts.note_affine(result, operation, operands[0], operands[1])
+    ctx.facts.note_scalar(result, operation, operands)
     return result
 
 

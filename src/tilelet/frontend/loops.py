@@ -350,6 +350,7 @@ def _run_body(
             ctx.env[c.name] = c.param if c.param is not None else c.init
             if c.param is not None:
                 ctx.facts.note_same(c.param, c.init)
+                ctx.facts.note_undefined(c.param, c.init)
         if header.init is not None:
             ctx.loop_yield = []
         errors_before = len(ctx.sink.errors)

@@ -274,7 +274,7 @@ def _check_returned_names(
         value = ctx.env.get(name)
         if name in tensors and isinstance(value, Value):
             param = tensors[name]
-            if ctx.facts.root_of(value) is not param and param not in ctx.facts.written:
+            if ctx.facts.storage_of(value) is not param and param not in ctx.facts.written:
                 ctx.sink.add(OutputRebound(value.loc, name, param.loc))
 
 
