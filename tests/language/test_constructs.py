@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ml_dtypes
 import numpy as np
+import pytest
 from tests.everywhere import run
 
 import tilelet.language as pl
+from tilelet.diag.core import UserErrors
 
 X = np.arange(256, dtype=np.float32).reshape(16, 16) / 8 - 10
 
@@ -186,7 +188,7 @@ def test_an_output_may_become_a_view_of_itself() -> None:
 def unpacks_one_value(x: pl.Tensor, out: pl.Out[pl.Tensor]):
     with pl.at(level=pl.Level.CORE_GROUP):
         start = pl.full([16, 16], pl.FP32, 1.0)
-        for i, (acc,) in pl.range(3, init_values=(start,)):
+        for _, (acc,) in pl.range(3, init_values=(start,)):
             (total,) = pl.yield_(pl.add(acc, x))
         out[:, :] = total
     return out
@@ -218,3 +220,40 @@ def test_windows_at_products() -> None:
         expected[i * 4], expected[i * 4 + 1] = X[i * 4 + 4], X[i * 4]
     result = run(windows_at_products, n=n, x=X, out=zeros(16, 16))["out"]
     np.testing.assert_array_equal(result, expected)
+
+
+# --- sources that are larger than the window, but not valid outside it ---------------------------
+
+
+@pl.jit
+def stores_the_valid_part(n: pl.Tensor, x: pl.Tensor, out: pl.Out[pl.Tensor]):
+    rows = pl.cast(pl.read(n, [0]), pl.INDEX)
+    with pl.at(level=pl.Level.CORE_GROUP):
+        wide = pl.slice(x, [8, 16], [0, 0], valid_shape=[8, 4])
+        out[0:8, 0:4] = pl.abs(pl.add(wide, 1.0))
+        out[8:16, 4:8] = pl.set_validshape(pl.mul(x[0:8, :], 2.0), 8, 4)
+        tail = pl.slice(x, [8, 16], [8, 0], valid_shape=[rows, 16])
+        out[16 : 16 + rows, :] = pl.neg(tail)
+    return out
+
+
+def test_a_source_may_be_larger_where_it_is_not_valid() -> None:
+    n = np.array([3, 0, 0, 0, 0, 0, 0, 0], np.int32)
+    expected = zeros(24, 16)
+    expected[0:8, 0:4] = np.abs(X[0:8, 0:4] + 1)
+    expected[8:16, 4:8] = X[0:8, 0:4] * 2
+    expected[16:19] = -X[8:11]
+    result = run(stores_the_valid_part, n=n, x=X, out=zeros(24, 16))["out"]
+    np.testing.assert_array_equal(result, expected)
+
+
+@pl.jit
+def stores_too_much(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        out[0:8, 0:4] = pl.slice(x, [8, 16], [0, 0], valid_shape=[8, 8])
+    return out
+
+
+def test_a_source_that_is_valid_outside_the_window_is_refused() -> None:
+    with pytest.raises(UserErrors, match="E0306"):
+        stores_too_much.specialize(X, zeros(16, 16))

@@ -103,6 +103,10 @@ class ValueFacts:
     storage: dict[Value, Value] = field(default_factory=dict[Value, Value])
     # Parameters that some op or kernel call writes, in whole or in part.
     written: set[Value] = field(default_factory=set[Value])
+    # Valid regions that the text states, of tiles that may be larger.
+    regions: dict[Value, tuple[object, ...]] = field(
+        default_factory=dict[Value, "tuple[object, ...]"]
+    )
     # Memory that was made here and not written since, and windows and loads of it.
     undefined: set[Value] = field(default_factory=set[Value])
 
@@ -125,6 +129,13 @@ class ValueFacts:
         """If `old` was never written, then `new` was not either."""
         if isinstance(old, Value) and old in self.undefined:
             self.undefined.add(new)
+
+    def region_is(self, x: Value, sizes: Sequence[object]) -> bool:
+        """Whether the text says that the valid region of `x` has these extents."""
+        region = self.regions.get(x)
+        if region is None or len(region) != len(sizes):
+            return False
+        return all(self.difference(v, s) == 0 for v, s in zip(region, sizes, strict=True))
 
     def note_written(self, target: object) -> None:
         if isinstance(target, Value) and target in self.storage:

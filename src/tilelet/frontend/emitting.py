@@ -180,6 +180,7 @@ def _note_effects(
         facts.note_view(results[0], args[spec.view])
     if spec.name in ("tensor.dim", "get_block_idx", "get_block_num", "get_subblock_idx"):
         facts.note_constant(results[0], (spec.name, *args.values()))
+    _note_region(ctx, spec, args, results)
     _note_undefined(ctx, spec, args, results, loc)
     for param in spec.writes:
         target = args[param]
@@ -187,6 +188,24 @@ def _note_effects(
             facts.note_same(results[0], target)
             facts.note_written(target)
             ctx.consumed[target] = (loc, results[0])
+
+
+def _note_region(
+    ctx: Context, spec: OpSpec, args: Mapping[str, Arg], results: tuple[Value, ...]
+) -> None:
+    """The valid region of a tile, where the text states it or it stays that of an operand."""
+    if not results or not isinstance(results[0].type, TileType) or spec.valid is None:
+        return
+    stated = args.get("valid_shape") or args.get("valid_shapes")
+    if spec.name == "set_validshape":
+        stated = (args["rows"], args["cols"])
+    if isinstance(stated, tuple) and len(stated) == len(results[0].type.shape):
+        ctx.facts.regions[results[0]] = stated
+    elif spec.group in ("elementwise", "bitwise", "cast", "broadcast"):
+        for arg in args.values():
+            region = ctx.facts.regions.get(arg) if isinstance(arg, Value) else None
+            if region is not None and arg.type.shape == results[0].type.shape:  # type: ignore[union-attr]
+                ctx.facts.regions[results[0]] = region
 
 
 def _note_undefined(
