@@ -257,3 +257,39 @@ def stores_too_much(x: pl.Tensor, out: pl.Out[pl.Tensor]):
 def test_a_source_that_is_valid_outside_the_window_is_refused() -> None:
     with pytest.raises(UserErrors, match="E0306"):
         stores_too_much.specialize(X, zeros(16, 16))
+
+
+# --- vectors with tiles of higher rank ------------------------------------------------------------
+
+
+@pl.jit
+def expands_over_many_axes(
+    x: pl.Tensor, rows: pl.Tensor, columns: pl.Tensor, out: pl.Out[pl.Tensor]
+):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        tile = pl.slice(x, [2, 1, 8, 16], [0, 0, 0, 0])
+        tile = pl.row_expand_mul(tile, pl.slice(rows, [16, 1], [0, 0]))
+        out[:, :, :, :] = pl.col_expand_add(tile, pl.slice(columns, [1, 16], [0, 0]))
+    return out
+
+
+def test_vectors_with_tiles_of_higher_rank() -> None:
+    rows, columns = X[:, :1].copy(), X[:1].copy()
+    x = X.reshape(2, 1, 8, 16)
+    out = run(expands_over_many_axes, x=x, rows=rows, columns=columns, out=zeros(2, 1, 8, 16))
+    np.testing.assert_array_equal(out["out"].reshape(16, 16), X * rows + columns)
+
+
+# --- descriptions of loops ------------------------------------------------------------------------
+
+
+@pl.jit
+def describes_its_loop(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+    for r in pl.parallel(0, 16, 8, attrs={"loop_origin": pl.LoopOrigin.ChunkOuter}):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            out[r : r + 8, :] = pl.neg(x[r : r + 8, :])
+    return out
+
+
+def test_a_loop_may_be_described() -> None:
+    np.testing.assert_array_equal(run(describes_its_loop, x=X, out=zeros(16, 16))["out"], -X)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import math
 import operator
 from collections.abc import Callable, Mapping
 from typing import Any, TypeGuard, cast
@@ -76,6 +77,7 @@ def emit_op(
         raise OnlyAtOrchestration(loc, f"pl.{spec.name}", ctx.scope_loc)
     if ctx.in_scope:
         args = {p: _on_chip(ctx, a, loc) if spec.wants_tile(p) else a for p, a in args.items()}
+        args = _with_fitting_vector(ctx, spec, args, loc)
     types = spec.infer(Call(spec.name, args, ctx.in_scope, loc, arg_locs or {}))
     if spec.expands is not None:
         return expand(spec, args, lambda inner, given: emit_op(ctx, inner, given, loc))
@@ -84,6 +86,30 @@ def emit_op(
     if not results:
         return None
     return results[0] if len(results) == 1 else results
+
+
+def _with_fitting_vector(
+    ctx: Context, spec: OpSpec, args: Mapping[str, Arg], loc: Loc
+) -> Mapping[str, Arg]:
+    """The vector of `row_expand_*` or `col_expand_*` with the rank of the tile it goes with.
+
+    A tile of higher rank has as many rows as its leading axes together: `[2, 8, 64]` has 16.
+    """
+    name = "row_vec" if "row_vec" in args else "col_vec"
+    x, vector = args.get("x"), args.get(name)
+    if not isinstance(x, Value) or not isinstance(vector, Value) or spec.group != "broadcast":
+        return args
+    if not isinstance(x.type, TileType) or not isinstance(vector.type, TileType):
+        return args
+    rows, columns = x.type.shape[:-1], x.type.shape[-1]
+    wanted = (*rows, 1) if name == "row_vec" else (*(1 for _ in rows), columns)
+    given = vector.type.shape
+    at = -1 if name == "row_vec" else -2
+    fits = math.prod(given) == math.prod(wanted) and len(given) > 1 and given[at] == 1
+    if given == wanted or len(given) == len(wanted) or not fits:
+        return args
+    reshape = default_args(REGISTRY["reshape"], x=vector, shape=wanted)
+    return {**args, name: emit_op(ctx, REGISTRY["reshape"], reshape, loc, vector.name)}
 
 
 def _emit_outside_scope(

@@ -51,10 +51,11 @@ _ROW_AXIS, _COL_AXIS = -1, -2
 def _check_vector(
     call: Call, x: str, tile: TileType, vec: str, vector: TileType, axis: int
 ) -> None:
-    """`vector` must be `tile` with `axis` of extent 1."""
+    """`vector` must be `tile` with `axis` of extent 1; one for all columns may be alone."""
     infer.at_least_2d(call, x, tile)
     wanted = tuple(1 if i - len(tile.shape) == axis else d for i, d in enumerate(tile.shape))
-    if vector.shape != wanted:
+    alone = (*(1 for _ in tile.shape[:-1]), tile.shape[-1])
+    if vector.shape != wanted and not (axis == _COL_AXIS and vector.shape == alone):
         why = f"`{vec}` must have shape `[{', '.join(map(str, wanted))}]`"
         raise ShapeMismatch(call.shown, call.at(x), tile.shape, call.at(vec), vector.shape, why)
 
