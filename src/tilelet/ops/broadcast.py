@@ -54,8 +54,8 @@ def _check_vector(
     """`vector` must be `tile` with `axis` of extent 1; one for all columns may be alone."""
     infer.at_least_2d(call, x, tile)
     wanted = tuple(1 if i - len(tile.shape) == axis else d for i, d in enumerate(tile.shape))
-    alone = (*(1 for _ in tile.shape[:-1]), tile.shape[-1])
-    if vector.shape != wanted and not (axis == _COL_AXIS and vector.shape == alone):
+    fits = infer.stretches(vector.shape, tile.shape) and vector.shape[axis] == 1
+    if vector.shape != wanted and not (axis == _COL_AXIS and fits):
         why = f"`{vec}` must have shape `[{', '.join(map(str, wanted))}]`"
         raise ShapeMismatch(call.shown, call.at(x), tile.shape, call.at(vec), vector.shape, why)
 
