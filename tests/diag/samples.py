@@ -108,6 +108,7 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
         at("64 // BLOCKS"), ZeroDivisionError("integer division or modulo by zero")
     ),
     python.InvalidSyntax: lambda at: python.InvalidSyntax(at("("), "'(' was never closed"),
+    python.NotOneProgram: lambda at: python.NotOneProgram(at("limit = 2 * 8"), "2 functions"),
     python.BadDecorator: lambda at: python.BadDecorator(
         at("@pl.program"), "pl.program", "it decorates a class", "use `@pl.jit` on a function"
     ),

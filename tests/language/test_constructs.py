@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import ml_dtypes
 import numpy as np
 import pytest
 from tests.everywhere import run
 
 import tilelet.language as pl
+from tilelet.compat.surface import deserialize, serialize
 from tilelet.diag.core import UserErrors
 
 X = np.arange(256, dtype=np.float32).reshape(16, 16) / 8 - 10
@@ -293,3 +296,32 @@ def describes_its_loop(x: pl.Tensor, out: pl.Out[pl.Tensor]):
 
 def test_a_loop_may_be_described() -> None:
     np.testing.assert_array_equal(run(describes_its_loop, x=X, out=zeros(16, 16))["out"], -X)
+
+
+# --- program text ---------------------------------------------------------------------------------
+
+ONE_FUNCTION = """
+@pl.function
+def doubled(x: pl.Tensor[[64], pl.FP32]) -> pl.Tensor[[64], pl.FP32]:
+    y: pl.Tensor[[64], pl.FP32] = pl.mul(x, 2.0)
+    return y
+"""
+
+
+def test_one_function_can_be_parsed(tmp_path: Path) -> None:
+    file = tmp_path / "doubled.py"
+    file.write_text("import tilelet.language as pl\n" + ONE_FUNCTION)
+    for function in (pl.parse(ONE_FUNCTION), pl.loads(file)):
+        assert function.name == "doubled"
+        assert [str(t) for t in function.return_types] == ["pl.Tensor[[64], pl.FP32]"]
+        assert "pl.mul" in function.as_python()
+        assert deserialize(serialize(function)).as_python() == function.as_python()
+
+
+def test_text_that_is_not_one_program() -> None:
+    with pytest.raises(ValueError, match="2 functions"):
+        pl.parse(ONE_FUNCTION + ONE_FUNCTION.replace("doubled", "again"))
+    with pytest.raises(ValueError, match="E0124"):
+        pl.parse("x = 42\ny = x + 1")
+    with pytest.raises(SyntaxError):
+        pl.parse("def kernel(:")

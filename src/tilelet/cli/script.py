@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tilelet.cli.discover import compile_found
 from tilelet.cli.exit_codes import COULD_NOT_RUN
-from tilelet.compat.aliases import ROOTS, names_of
+from tilelet.compat.aliases import ROOTS, is_alias, names_of
 from tilelet.diag.catalogue.command import (
     FileMissing,
     MissingModule,
@@ -119,6 +119,9 @@ class Script:
         if isinstance(error, UserError):
             give_place(error)
             return Outcome(COULD_NOT_RUN, [error.diagnostic])
+        if isinstance(error, AttributeError) and is_alias(getattr(error.obj, "__name__", "")):
+            missing = self._missing_name(error)
+            return Outcome(COULD_NOT_RUN, [missing.diagnostic])
         if isinstance(error, ImportError):
             known = self._import_problem(error)
             if known is not None:
@@ -144,6 +147,13 @@ class Script:
         if isinstance(error, ModuleNotFoundError) and name == "torch":
             return MissingModule("torch", f"`{self.path}`", "torch")
         return None
+
+    def _missing_name(self, error: AttributeError) -> UserError:
+        """`pypto.x.y` of something that Tilelet's stand-in does not have."""
+        frame = _last_user_frame(error)
+        loc = Loc(frame.filename, frame.lineno or 0) if frame else None
+        module = error.obj.__name__
+        return NotProvided(f"{module}.{error.name}", loc, names_of(module))
 
     def _raised(self, error: BaseException) -> Outcome:
         """Any other exception is the script's own: its traceback, without Tilelet's frames."""

@@ -27,7 +27,7 @@ from tilelet.dtypes import (
 from tilelet.dtypes import DType as DataType
 from tilelet.frontend.decorators import function, inline, jit, program
 from tilelet.language import array, system, tensor, tile
-from tilelet.language.text import parse
+from tilelet.language.text import loads, parse
 from tilelet.ops.bitwise import *
 from tilelet.ops.broadcast import *
 from tilelet.ops.cast import *
