@@ -325,3 +325,57 @@ def test_text_that_is_not_one_program() -> None:
         pl.parse("x = 42\ny = x + 1")
     with pytest.raises(SyntaxError):
         pl.parse("def kernel(:")
+
+
+# --- calls that stand for several ops -------------------------------------------------------------
+
+
+@pl.jit
+def makes_memory_with_a_region(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+    part = pl.create_tensor([16, 16], pl.FP32, valid_shape=[8, 16])
+    with pl.at(level=pl.Level.CORE_GROUP):
+        part[0:8, :] = pl.neg(x[0:8, :])
+    with pl.at(level=pl.Level.CORE_GROUP):
+        out[:, :] = pl.fillpad(pl.slice(part, [16, 16], [0, 0]), pad_value=pl.PadValue.zero)
+    return out
+
+
+def test_memory_may_be_made_with_a_region() -> None:
+    result = run(makes_memory_with_a_region, x=X, out=zeros(16, 16) + 1)["out"]
+    np.testing.assert_array_equal(result, np.concatenate([-X[:8], zeros(8, 16)]))
+
+
+@pl.jit.incore
+def clones(x: pl.Tensor, y: pl.Out[pl.Tensor]):
+    return pl.expand_clone(x, y)
+
+
+@pl.jit
+def clones_into_a_tensor(x: pl.Tensor, y: pl.Out[pl.Tensor]):
+    y = clones(x, y)
+    return y
+
+
+def test_a_clone_writes_its_target() -> None:
+    x = X.reshape(2, 1, 8, 16)[:, 0, :1]
+    result = run(clones_into_a_tensor, x=x.copy(), y=zeros(2, 8, 16))["y"]
+    np.testing.assert_array_equal(result, np.broadcast_to(x, (2, 8, 16)))
+
+
+@pl.jit
+def takes_windows_of_lower_rank(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+    for i in pl.range(2):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            a = pl.slice(x, [8, 16], [i, 1, 0, 0])
+            b = pl.load(x, [i, 0, 0, 0], [8, 16], valid_shape=[4, 16])
+            out[i * 8 : i * 8 + 8, :] = a
+            out = pl.store(b, [i * 8, 0], out)
+    return out
+
+
+def test_windows_of_lower_rank() -> None:
+    x = np.arange(2 * 2 * 8 * 16, dtype=np.float32).reshape(2, 2, 8, 16)
+    expected = x[:, 1].copy()
+    expected[:, :4] = x[:, 0, :4]
+    result = run(takes_windows_of_lower_rank, x=x, out=zeros(16, 16))["out"]
+    np.testing.assert_array_equal(result, expected.reshape(16, 16))

@@ -39,6 +39,7 @@ from tilelet.frontend.context import Context, Style
 from tilelet.frontend.emitting import default_args, emit_op, to_arg
 from tilelet.frontend.functions import KernelFunction
 from tilelet.frontend.nameflow import NameFlow
+from tilelet.frontend.shorthands import shorthand
 from tilelet.frontend.source import nodes_in, spelling, statements_in
 from tilelet.ir.core import Arg, Const, FunctionKind, Value, scalar_dtype
 from tilelet.ir.spec import REGISTRY, OpSpec, spec_of
@@ -175,6 +176,9 @@ def call_op(ctx: Context, spec: OpSpec, node: ast.Call) -> Binding:
     on_scalars = scalar_dtype(first) is not None and not any(map(is_shaped, args.values()))
     if scalar_form is not None and on_scalars:
         return _call_scalar_form(ctx, scalar_form, args, loc, locs)
+    several = shorthand(spec.name, args)
+    if several is not None:
+        return several(ctx, args, loc, locs)
     return emit_op(ctx, spec, args, loc, arg_locs=locs)
 
 

@@ -399,8 +399,9 @@ def _expand_clone(src: Array, target: Array) -> Array:
 def expand_clone(src: Shaped, target: Shaped) -> Shaped:
     """`src` repeated along its axes of extent 1 until it has the shape of `target`.
 
-    src: extents of 1 or those of `target`, same rank and dtype; target: gives the shape only
-    result: `target`'s shape; `target` is not changed
+    src: extents of 1 or those of `target`, same rank and dtype
+    target: a tile, which only gives the shape, or a tensor, which is written
+    result: a tile of `target`'s shape, or the tensor under its new name
 
     Example: `heads = pl.expand_clone(one_head, all_heads)`
     """
