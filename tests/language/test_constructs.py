@@ -379,3 +379,26 @@ def test_windows_of_lower_rank() -> None:
     expected[:, :4] = x[:, 0, :4]
     result = run(takes_windows_of_lower_rank, x=x, out=zeros(16, 16))["out"]
     np.testing.assert_array_equal(result, expected.reshape(16, 16))
+
+
+# --- one text under two decorators ----------------------------------------------------------------
+
+
+@pl.jit.inline
+def negated(x: pl.Tensor):
+    return pl.neg(x)
+
+
+inlined = pl.inline(negated._func)
+
+
+@pl.jit
+def uses_both(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        out[:, :] = inlined(negated(x))
+    return out
+
+
+def test_a_function_can_be_decorated_again() -> None:
+    np.testing.assert_array_equal(run(uses_both, x=X, out=zeros(16, 16))["out"], X)
+    assert uses_both._func.__name__ == "uses_both"

@@ -152,7 +152,7 @@ class Script:
         """`pypto.x.y` of something that Tilelet's stand-in does not have."""
         frame = _last_user_frame(error)
         loc = Loc(frame.filename, frame.lineno or 0) if frame else None
-        module = error.obj.__name__
+        module = str(getattr(error.obj, "__name__", ""))
         return NotProvided(f"{module}.{error.name}", loc, names_of(module))
 
     def _raised(self, error: BaseException) -> Outcome:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from tilelet.diag.core import Loc
 from tilelet.frontend.bindings import Binding
 from tilelet.frontend.context import Context
-from tilelet.frontend.emitting import default_args, emit_op
+from tilelet.frontend.emitting import default_args, emit_op, to_arg
 from tilelet.ir.core import Arg, Value
 from tilelet.ir.types import TensorType, TileType
 from tilelet.ops.registry import REGISTRY
@@ -52,10 +52,12 @@ def _clone_into(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> 
     target = args["target"]
     assert isinstance(target, Value)
     assert isinstance(target.type, TensorType)
-    shape = target.type.shape
+    shape: Arg = tuple(to_arg(ctx, d, loc) for d in target.type.shape)
     like = _emit(ctx, "create_tensor", loc, locs, shape=shape, dtype=target.type.dtype)
     tile = _emit(ctx, "expand_clone", loc, locs, src=args["src"], target=like)
-    return _emit(ctx, "assemble", loc, locs, target=target, source=tile, offset=(0,) * len(shape))
+    return _emit(
+        ctx, "assemble", loc, locs, target=target, source=tile, offset=(0,) * len(target.type.shape)
+    )
 
 
 # --- windows of lower rank ------------------------------------------------------------------------
