@@ -9,9 +9,9 @@ import numpy as np
 from tests import kernels
 
 from tilelet.cpu.engine import CpuEngine
-from tilelet.device.machine import load_machine
-from tilelet.device.modelled import Modelled, Recorded
-from tilelet.interp.machine import Interpreter
+from tilelet.device.machine.description import load_machine
+from tilelet.device.run import Modelled, Recorded
+from tilelet.interp.interpreter import Interpreter
 
 
 def run(program: Any, **arguments: Any) -> dict[str, Any]:

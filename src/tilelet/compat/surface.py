@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from tilelet import __version__, dtypes
-from tilelet.frontend.text import parse
 from tilelet.ir.core import Function, Program
+from tilelet.language.text import parse
 from tilelet.runtime.compiler import (
     CompiledProgram,
     compile_program,

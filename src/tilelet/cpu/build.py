@@ -22,9 +22,9 @@ from pathlib import Path
 
 from tilelet.cpu import sanitize
 from tilelet.diag.catalogue.command import CompilerFailed
+from tilelet.diag.internal import InternalError
 from tilelet.native import cache
 from tilelet.native.toolchain import FLAGS, Compiler, cpu_id, find_compiler, machine_flags
-from tilelet.diag.internal import InternalError
 
 SOURCES = Path(__file__).parent / "c"
 LIBRARY = "program.so"

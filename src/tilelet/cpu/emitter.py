@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from tilelet.analysis.aliases import Aliases
 from tilelet import dtypes
+from tilelet.analysis.aliases import Aliases
 from tilelet.cpu import scalars
 from tilelet.cpu.sites import Sites
 from tilelet.cpu.text import Dim, Text, identifier

@@ -9,8 +9,8 @@ from tilelet.frontend.bindings import Binding
 from tilelet.frontend.context import Context
 from tilelet.frontend.emitting import default_args, emit_op, to_arg
 from tilelet.ir.core import Arg, Value
+from tilelet.ir.spec import REGISTRY
 from tilelet.ir.types import TensorType, TileType
-from tilelet.ops.registry import REGISTRY
 
 Locs = Mapping[str, Loc]
 Shorthand = Callable[[Context, Mapping[str, Arg], Loc, Locs], Binding]
