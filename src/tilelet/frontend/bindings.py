@@ -101,6 +101,8 @@ class ValueFacts:
     root: dict[Value, Value] = field(default_factory=dict[Value, Value])
     # The parameter in whose memory a value lies: as `root`, and through windows.
     storage: dict[Value, Value] = field(default_factory=dict[Value, Value])
+    # Parameters that the signature declares to be written.
+    outputs: set[Value] = field(default_factory=set[Value])
     # Parameters that some op or kernel call writes, in whole or in part.
     written: set[Value] = field(default_factory=set[Value])
     # Valid regions that the text states, of tiles that may be larger.

@@ -176,7 +176,7 @@ def call_op(ctx: Context, spec: OpSpec, node: ast.Call) -> Binding:
     on_scalars = scalar_dtype(first) is not None and not any(map(is_shaped, args.values()))
     if scalar_form is not None and on_scalars:
         return _call_scalar_form(ctx, scalar_form, args, loc, locs)
-    several = shorthand(spec.name, args)
+    several = shorthand(ctx, spec.name, args)
     if several is not None:
         return several(ctx, args, loc, locs)
     return emit_op(ctx, spec, args, loc, arg_locs=locs)

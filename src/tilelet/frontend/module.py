@@ -174,9 +174,11 @@ def _bind_parameters(
 
 def _facts(params: list[tuple[Value, Direction | None]]) -> ValueFacts:
     facts = ValueFacts()
-    for value, _ in params:
+    for value, direction in params:
         if isinstance(value.type, TensorType):
             facts.add_parameter(value)
+            if direction in (Direction.Out, Direction.InOut):
+                facts.outputs.add(value)
     return facts
 
 

@@ -16,19 +16,15 @@ Locs = Mapping[str, Loc]
 Shorthand = Callable[[Context, Mapping[str, Arg], Loc, Locs], Binding]
 
 
-def shorthand(name: str, args: Mapping[str, Arg]) -> Shorthand | None:
+def shorthand(ctx: Context, name: str, args: Mapping[str, Arg]) -> Shorthand | None:
     """How to lower a call with these arguments, if it is one of several ops."""
     if name == "create_tensor" and args["valid_shape"] is not None:
         return _create_with_region
-    if name == "expand_clone" and _is_tensor(args["target"]):
+    if name == "expand_clone" and ctx.facts.storage_of(args["target"]) in ctx.facts.outputs:
         return _clone_into
     if name in _WINDOWS and _lacks_axes(args, *_WINDOWS[name]):
         return _narrow_slice if name == "slice" else _narrow_load
     return None
-
-
-def _is_tensor(arg: Arg) -> bool:
-    return isinstance(arg, Value) and isinstance(arg.type, TensorType)
 
 
 def _emit(ctx: Context, name: str, loc: Loc, locs: Locs | None = None, **args: Arg) -> Value:
@@ -48,7 +44,7 @@ def _create_with_region(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: L
 
 
 def _clone_into(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> Binding:
-    """`expand_clone(x, y)` of a tensor `y` writes it."""
+    """`expand_clone(x, y)` of an output `y` writes it."""
     target = args["target"]
     assert isinstance(target, Value)
     assert isinstance(target.type, TensorType)

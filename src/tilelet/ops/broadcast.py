@@ -400,8 +400,8 @@ def expand_clone(src: Shaped, target: Shaped) -> Shaped:
     """`src` repeated along its axes of extent 1 until it has the shape of `target`.
 
     src: extents of 1 or those of `target`, same rank and dtype
-    target: a tile, which only gives the shape, or a tensor, which is written
-    result: a tile of `target`'s shape, or the tensor under its new name
+    target: gives the shape; a parameter that is declared an output is written
+    result: a tile of `target`'s shape, or that output under its new name
 
     Example: `heads = pl.expand_clone(one_head, all_heads)`
     """
