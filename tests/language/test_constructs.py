@@ -402,3 +402,41 @@ def uses_both(x: pl.Tensor, out: pl.Out[pl.Tensor]):
 def test_a_function_can_be_decorated_again() -> None:
     np.testing.assert_array_equal(run(uses_both, x=X, out=zeros(16, 16))["out"], X)
     assert uses_both._func.__name__ == "uses_both"
+
+
+# --- extents that are computed --------------------------------------------------------------------
+
+ROWS = pl.dynamic("ROWS")
+TWICE = ROWS * 2
+
+
+@pl.jit
+def doubles_its_rows(
+    x: pl.Tensor[[ROWS, 16], pl.FP32], out: pl.Out[pl.Tensor[[ROWS * 2, 16], pl.FP32]]
+):
+    for i in pl.range(0, TWICE, 8):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            out[i : i + 8, :] = pl.add(x[i // 16 * 8 : i // 16 * 8 + 8, :], 1.0)
+    return out
+
+
+def test_an_extent_may_be_computed() -> None:
+    expected = np.repeat(X.reshape(2, 1, 8, 16), 2, axis=1).reshape(32, 16) + 1
+    np.testing.assert_array_equal(run(doubles_its_rows, x=X, out=zeros(32, 16))["out"], expected)
+
+
+@pl.jit
+def makes_memory_of_computed_rows(
+    x: pl.Tensor[[ROWS, 16], pl.FP32], out: pl.Out[pl.Tensor[[ROWS, 16], pl.FP32]]
+):
+    scratch = pl.create_tensor([TWICE, 16], pl.FP32)
+    with pl.at(level=pl.Level.CORE_GROUP):
+        scratch[16:32, :] = pl.neg(x[0:16, :])
+    with pl.at(level=pl.Level.CORE_GROUP):
+        out[0:16, :] = pl.slice(scratch, [16, 16], [16, 0])
+    return out
+
+
+def test_a_computed_extent_without_a_parameter() -> None:
+    result = run(makes_memory_of_computed_rows, x=X, out=zeros(16, 16))["out"]
+    np.testing.assert_array_equal(result, -X)

@@ -22,7 +22,7 @@ from tilelet.frontend.context import Context, finish_block
 from tilelet.ir import structure
 from tilelet.ir.core import Arg, Const, Op, Value, scalar_dtype
 from tilelet.ir.spec import REGISTRY, Call, Engine, OpSpec, Plane, expand
-from tilelet.ir.types import ScalarType, SymDim, TensorType, TileType, Type
+from tilelet.ir.types import ComputedDim, ScalarType, SymDim, TensorType, TileType, Type
 from tilelet.ops.clearing import cleared_operand
 from tilelet.ops.scalar import OPERATIONS, as_number
 
@@ -51,6 +51,9 @@ def to_arg(ctx: Context, x: Binding, loc: Loc, name: str = "") -> Arg:
 def resolve_dim(ctx: Context, dim: SymDim, loc: Loc) -> Arg:
     """A `pl.dynamic` symbol in a body: its extent here, as a constant or a scalar."""
     found = ctx.dims.get(dim)
+    if found is None and isinstance(dim, ComputedDim):
+        sides = (to_arg(ctx, dim.left, loc), to_arg(ctx, dim.right, loc))
+        return to_arg(ctx, emit_scalar(ctx, dim.operation, sides, loc), loc)
     if found is None:
         raise DynamicDimMisuse(
             loc, dim.name, "no parameter has this dimension", "read a dimension with `x.shape`"
