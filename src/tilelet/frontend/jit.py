@@ -55,6 +55,11 @@ class JitFunction:
         return self.kernel_function.name
 
     @property
+    def _func(self) -> Any:
+        """The plain function: scripts hand it to another decorator."""
+        return self.kernel_function.python
+
+    @property
     def parameters(self) -> list[Parameter]:
         return self.variant().parameters
 

@@ -37,7 +37,7 @@ from tilelet.language import (
     tensor as tensor,
     tile as tile,
 )
-from tilelet.language.text import parse as parse
+from tilelet.language.text import loads as loads, parse as parse
 from tilelet.ops.bitwise import *
 from tilelet.ops.broadcast import *
 from tilelet.ops.cast import *
