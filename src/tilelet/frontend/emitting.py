@@ -100,7 +100,7 @@ def _with_fitting_vector(
     """
     name = "row_vec" if "row_vec" in args else "col_vec"
     x, vector = args.get("x"), args.get(name)
-    if not isinstance(x, Value) or not isinstance(vector, Value) or spec.group != "broadcast":
+    if not isinstance(x, Value) or not isinstance(vector, Value):
         return args
     if not isinstance(x.type, TileType) or not isinstance(vector.type, TileType):
         return args
@@ -230,7 +230,7 @@ def _note_region(
         stated = (args["rows"], args["cols"])
     if isinstance(stated, tuple) and len(stated) == len(results[0].type.shape):
         ctx.facts.regions[results[0]] = stated
-    elif spec.group in ("elementwise", "bitwise", "cast", "broadcast"):
+    elif Trait.KEEPS_VALID in spec.traits:
         for arg in args.values():
             region = ctx.facts.regions.get(arg) if isinstance(arg, Value) else None
             if region is not None and arg.type.shape == results[0].type.shape:  # type: ignore[union-attr]
