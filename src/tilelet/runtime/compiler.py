@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tilelet.diag.catalogue.command import CannotWrite
 from tilelet.ir.core import Program
@@ -18,11 +18,16 @@ from tilelet.runtime.warm_calls import NOT_WARM, WarmCalls
 
 if TYPE_CHECKING:
     from tilelet.cpu.prepared import PreparedCalls
-    from tilelet.frontend.jit import JitFunction
+
+
+class Specializable(Protocol):
+    """A `@pl.jit` function."""
+
+    def specialize(self) -> Program: ...
 
 
 def compile_program(
-    program: Program | JitFunction, dump_dir: Path | None = None, config: RunConfig | None = None
+    program: Program | Specializable, dump_dir: Path | None = None, config: RunConfig | None = None
 ) -> CompiledProgram:
     """Run the passes and verify the result. `dump_dir` receives one readable file per pass.
 
