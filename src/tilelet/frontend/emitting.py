@@ -21,7 +21,7 @@ from tilelet.frontend.bindings import Binding, Poison, as_items, is_scalar_const
 from tilelet.frontend.context import Context, finish_block
 from tilelet.ir import structure
 from tilelet.ir.core import Arg, Const, Op, Value, scalar_dtype
-from tilelet.ir.spec import REGISTRY, Call, Engine, OpSpec, Plane, expand
+from tilelet.ir.spec import REGISTRY, Call, Engine, OpSpec, Plane, Trait, expand
 from tilelet.ir.types import ComputedDim, ScalarType, SymDim, TensorType, TileType, Type
 from tilelet.ops.clearing import cleared_operand
 from tilelet.ops.scalar import OPERATIONS, as_number
@@ -80,7 +80,7 @@ def emit_op(
         raise OnlyAtOrchestration(loc, f"pl.{spec.name}", ctx.scope_loc)
     if ctx.in_scope:
         args = {p: _on_chip(ctx, a, loc) if spec.wants_tile(p) else a for p, a in args.items()}
-        args = _with_fitting_vector(ctx, spec, args, loc)
+        args = _with_fitting_vector(ctx, args, loc)
     types = spec.infer(Call(spec.name, args, ctx.in_scope, loc, arg_locs or {}))
     if spec.expands is not None:
         return expand(spec, args, lambda inner, given: emit_op(ctx, inner, given, loc))
@@ -91,16 +91,14 @@ def emit_op(
     return results[0] if len(results) == 1 else results
 
 
-def _with_fitting_vector(
-    ctx: Context, spec: OpSpec, args: Mapping[str, Arg], loc: Loc
-) -> Mapping[str, Arg]:
+def _with_fitting_vector(ctx: Context, args: Mapping[str, Arg], loc: Loc) -> Mapping[str, Arg]:
     """The vector of `row_expand_*` or `col_expand_*` with the rank of the tile it goes with.
 
     A tile of higher rank has as many rows as its leading axes together: `[2, 8, 64]` has 16.
     """
     name = "row_vec" if "row_vec" in args else "col_vec"
     x, vector = args.get("x"), args.get(name)
-    if not isinstance(x, Value) or not isinstance(vector, Value) or spec.group != "broadcast":
+    if not isinstance(x, Value) or not isinstance(vector, Value):
         return args
     if not isinstance(x.type, TileType) or not isinstance(vector.type, TileType):
         return args
@@ -230,7 +228,7 @@ def _note_region(
         stated = (args["rows"], args["cols"])
     if isinstance(stated, tuple) and len(stated) == len(results[0].type.shape):
         ctx.facts.regions[results[0]] = stated
-    elif spec.group in ("elementwise", "bitwise", "cast", "broadcast"):
+    elif Trait.KEEPS_VALID in spec.traits:
         for arg in args.values():
             region = ctx.facts.regions.get(arg) if isinstance(arg, Value) else None
             if region is not None and arg.type.shape == results[0].type.shape:  # type: ignore[union-attr]
