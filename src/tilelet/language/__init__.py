@@ -31,6 +31,7 @@ from tilelet.frontend.decorators import (
     jit as jit,
     program as program,
 )
+from tilelet.frontend.jit import Runner, run_by
 from tilelet.language import (
     array as array,
     system as system,
@@ -76,6 +77,15 @@ DN = TensorLayout.DN
 from tilelet.diag.uncaught import install as _show_messages_alone
 
 _show_messages_alone()
+
+
+def _runtime() -> Runner:
+    from tilelet.runtime import jit_call
+
+    return jit_call
+
+
+run_by(_runtime)
 
 
 def __getattr__(name: str) -> object:
