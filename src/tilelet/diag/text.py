@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Iterable, Sequence
+
+_SHOWN_BITS = 200  # integers up to here are written in full
 
 
 def near(name: str, candidates: Iterable[str], limit: int = 3) -> list[str]:
@@ -37,6 +40,14 @@ def shape_text(shape: Iterable[object]) -> str:
 def plural(count: int, noun: str, many: str = "") -> str:
     """`1 error`, `2 errors`; `many` for nouns that do not just take an s."""
     return f"1 {noun}" if count == 1 else f"{count} {many or noun + 's'}"
+
+
+def integer_text(number: int) -> str:
+    """An integer in a message: Python itself refuses to write those of thousands of digits."""
+    if number.bit_length() <= _SHOWN_BITS:
+        return str(number)
+    sign = "-" if number < 0 else ""
+    return f"{sign}10^{round(number.bit_length() * math.log10(2))} or so"
 
 
 def size_text(count: int) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import enum
 import functools
 import operator
-from collections.abc import Callable, Mapping
-from typing import Any, TypeGuard, cast
+from collections.abc import Callable, Mapping, Sized
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from tilelet.frontend.bindings import Binding, Poison, as_items, is_scalar_const
 from tilelet.frontend.context import Context, finish_block
 from tilelet.ir.core import Arg, Const, Op, Value, scalar_dtype
 from tilelet.ir.types import ScalarType, SymDim, TensorType, TileType, Type
-from tilelet.ops import structure
+from tilelet.ops import infer, structure
 from tilelet.ops.registry import REGISTRY, Call, Engine, OpSpec, Plane
 from tilelet.ops.scalar import as_number
 
@@ -34,16 +34,23 @@ def to_arg(ctx: Context, x: Binding, loc: Loc, name: str = "") -> Arg:
     """A binding as an op argument; an error if it is a Python object ops do not take."""
     if isinstance(x, Poison):
         x.raise_at(loc)
+    if isinstance(x, int):
+        check_width(x, loc)
     if is_arg(x):
         return x
     items = items_of(x)
     if items is not None:
         return tuple(to_arg(ctx, item, loc, name) for item in items)
     if isinstance(x, np.generic):
-        return cast("int | float | bool", x.item())
+        return to_arg(ctx, x.item(), loc, name)
     if isinstance(x, SymDim):
         return resolve_dim(ctx, x, loc)
     raise UnsupportedCapture(loc, name or "this value", type(x).__name__)
+
+
+def check_width(x: int, loc: Loc) -> None:
+    """No number of a program has more than 64 bits, whatever type it meets."""
+    infer.check_constant(x, dtypes.INT64 if x < 0 else dtypes.UINT64, loc)
 
 
 def resolve_dim(ctx: Context, dim: SymDim, loc: Loc) -> Arg:
@@ -193,9 +200,28 @@ _FOLD: dict[str, Callable[..., Binding]] = {
 }  # fmt: skip
 
 
+# What a compile-time number, text or list may grow to: `9 ** 9 ** 9` would never be done.
+_MOST_BITS, _MOST_ITEMS = 1 << 16, 1 << 20
+
+
 def fold(operation: str, *values: Binding) -> Binding:
-    """The operation on compile-time Python objects, as Python does it."""
+    """The operation on compile-time Python objects, as Python does it; `OverflowError` if huge."""
+    if len(values) == 2 and _is_huge(operation, *values):
+        raise OverflowError("the result is too large to be of use in a kernel")
     return _FOLD[operation](*values)
+
+
+def _is_huge(operation: str, a: Binding, b: Binding) -> bool:
+    if operation == "mul" and not isinstance(b, int):
+        a, b = b, a
+    if not isinstance(b, int) or b <= 0:
+        return False
+    if isinstance(a, int):
+        size = a.bit_length()
+        grown = size * b if size > 1 else 1
+        bits = {"pow": grown, "shl": size + b, "mul": size + b.bit_length()}
+        return bits.get(operation, 0) > _MOST_BITS
+    return operation == "mul" and isinstance(a, Sized) and len(a) * b > _MOST_ITEMS
 
 
 def truncated(operation: str, a: int, b: int) -> int:
@@ -215,6 +241,7 @@ def emit_scalar(ctx: Context, operation: str, operands: tuple[Arg, ...], loc: Lo
         return simple
     spec = REGISTRY[f"scalar.{operation}"]
     if len(operands) == 2:
+        check_literals(operation, operands, loc)
         a, b = operands
         operands = (_rounded_literal(a, b), _rounded_literal(b, a))
     args = dict(zip(spec.signature.parameters, operands, strict=False))
@@ -223,6 +250,22 @@ def emit_scalar(ctx: Context, operation: str, operands: tuple[Arg, ...], loc: Lo
     if len(operands) == 2:
         ctx.facts.note_linear(result, operation, operands[0], operands[1])
     return result
+
+
+def check_literals(operation: str, operands: tuple[Arg, ...], loc: Loc) -> None:
+    """A plain integer beside a run-time scalar must be a number of the scalar's type."""
+    if len(operands) != 2:
+        return
+    a, b = operands
+    count = dtypes.INDEX if operation in ("shl", "shr") else scalar_dtype(a)
+    for x, dtype in ((a, scalar_dtype(b)), (b, count)):
+        if isinstance(x, int) and not isinstance(x, bool) and dtype is not None:
+            check_literal(x, dtype, loc)
+
+
+def check_literal(x: int, dtype: DType, loc: Loc) -> None:
+    """A plain integer that becomes a number of type `dtype`."""
+    infer.check_constant(x, dtype if dtype.is_integer else dtypes.INDEX, loc)
 
 
 def _rounded_literal(x: Arg, other: Arg) -> Arg:

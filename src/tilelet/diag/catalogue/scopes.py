@@ -192,7 +192,7 @@ class NotAScope(UserError):
 
 
 class BadChunk(UserError):
-    """The chunk size of a loop is not a positive constant, or its policy is unknown.
+    """The chunk size of a loop is not a positive constant, is too large, or its policy is unknown.
 
     The loop is cut at compile time into an outer and an inner loop of `chunk` iterations. Policies
     are `leading_full` (full chunks and a remainder) and `guarded` (a check in each iteration).
@@ -210,9 +210,10 @@ class BadChunk(UserError):
                 return out
         """
 
-    def __init__(self, loc: Loc, got: str) -> None:
+    def __init__(self, loc: Loc, got: str, most: int) -> None:
         super().__init__(
-            f"chunk is {got}, expected a positive constant", [Label(loc, "cannot split the loop")]
+            f"chunk is {got}, expected a constant from 1 to {most}",
+            [Label(loc, "cannot split the loop")],
         )
 
 
