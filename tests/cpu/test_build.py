@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from tests.interp.build import Build, index, ramp, tensor
 
-from tilelet.cpu import build, cache, engine
+from tilelet.cpu import build, cache, engine, private
 from tilelet.cpu.engine import CpuEngine
 from tilelet.cpu.toolchain import find_compiler
 from tilelet.diag.catalogue.command import CannotWrite, CompilerFailed, NoCompiler
@@ -52,9 +52,10 @@ def runtime(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def folder(tmp_path: Path, runtime: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache of its own, with the runtime in it, and nothing loaded yet."""
     use_cache(tmp_path / "cache", monkeypatch)
-    shutil.copytree(runtime, tmp_path / "cache" / "cpu" / runtime.name)
-    (tmp_path / "cache" / "cpu").chmod(0o700)
-    return tmp_path / "cache" / "cpu"
+    root = private.make_folder(tmp_path / "cache" / "cpu")
+    shutil.copytree(runtime, root / runtime.name)
+    shutil.copy(runtime.parent / private.KEY, root)  # a seal is worth nothing without its key
+    return root
 
 
 def use_cache(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,7 +147,7 @@ def test_entries_are_found_again_and_private(folder: Path, monkeypatch: pytest.M
     assert again(program, monkeypatch)
 
 
-@pytest.mark.parametrize("damage", ["cut", "empty", "no sums"])
+@pytest.mark.parametrize("damage", ["cut", "empty", "no seal"])
 def test_damaged_entries_are_built_again(
     damage: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,8 +156,8 @@ def test_damaged_entries_are_built_again(
     for entry in folder.iterdir():
         library = entry / build.LIBRARY
         if library.exists():
-            if damage == "no sums":
-                (entry / cache.SUMS).unlink()
+            if damage == "no seal":
+                (entry / cache.SEAL).unlink()
             else:
                 library.unlink()  # the loaded library keeps its own file
                 library.write_bytes(b"" if damage == "empty" else b"\x7fELF")

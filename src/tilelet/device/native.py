@@ -54,9 +54,12 @@ def library() -> ctypes.CDLL | None:
     parts = (compiler.name, compiler.version, cpu_id(), *FLAGS, *machine_flags())
     key = hashlib.sha256(text + "\0".join(parts).encode()).hexdigest()[:40]
     try:
-        with cache.entry(f"device-{key}", lambda folder: _build(compiler, folder)) as folder:
-            return ctypes.CDLL(str(folder / LIBRARY))
-    except (OSError, UserError, subprocess.SubprocessError):
+        return cache.use(
+            f"device-{key}",
+            lambda folder: _build(compiler, folder),
+            lambda made: made.load(LIBRARY, "tl_simulate", "tl_graph", "tl_cells_place"),
+        )
+    except (OSError, UserError, subprocess.SubprocessError, cache.UnusableError):
         return None
 
 
