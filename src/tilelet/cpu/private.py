@@ -120,7 +120,7 @@ def _make_key(path: Path) -> None:
         draft.unlink(missing_ok=True)
 
 
-def digest(key: bytes, parts: Iterable[bytes]) -> str:
+def digest(key: bytes, parts: Iterable[bytes | memoryview]) -> str:
     """A digest of the parts that nobody can make who does not know the key."""
     sums = b"".join(hashlib.sha256(part).digest() for part in parts)
     return hmac.new(key, sums, hashlib.sha256).hexdigest()
