@@ -15,7 +15,7 @@ from tilelet.bench import host
 from tilelet.cpu.engine import thread_count
 from tilelet.cpu.toolchain import find_compiler, machine_flags
 from tilelet.diag.core import UserError
-from tilelet.diag.text import near, plural, size_text, ticked
+from tilelet.diag.text import near, plural, printable, size_text, ticked
 from tilelet.runtime import engines, session
 
 OK, NOTE, BROKEN = "ok", "note", "broken"
@@ -56,7 +56,7 @@ def _text(checks: Iterable[Check]) -> str:
         lines += [f"{indent}help: {text}" for text in check.helps]
     broken = [check.topic for check in checks if check.state == BROKEN]
     verdict = f"broken: {', '.join(broken)}" if broken else "everything that runs need is here"
-    return "\n".join([*lines, "", verdict])
+    return printable("\n".join([*lines, "", verdict]))
 
 
 def _failed(topic: str, error: UserError) -> Check:

@@ -151,8 +151,10 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         from tilelet.diag.catalogue.command import BadFlag
         from tilelet.diag.render import render_text, use_color
+        from tilelet.diag.text import printable
 
         self.print_usage(sys.stderr)
+        message = printable(message)
         named = re.search(r"(?<!\w)--?[\w-]+", message)
         if named is None:
             self.exit(2, f"error: {message}\n")

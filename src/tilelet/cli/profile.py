@@ -15,11 +15,11 @@ from tilelet.diag.catalogue.device import BadProfile, NothingToCompare
 from tilelet.diag.core import Diagnostic, UserError
 from tilelet.diag.machine import to_json, to_sarif
 from tilelet.diag.render import render_all, render_text, text_width, use_color
-from tilelet.diag.text import plural
+from tilelet.diag.text import plural, printable
 from tilelet.runtime import session
 from tilelet.runtime.bugs import bug_text
 from tilelet.runtime.progress import progress
-from tilelet.runtime.rundir import RunDirectory
+from tilelet.runtime.rundir import RunDirectory, file_name
 
 if TYPE_CHECKING:
     from tilelet.device.machine import Machine
@@ -185,12 +185,13 @@ def _write(same_run: Sequence[Modelled], options: argparse.Namespace) -> None:
 
     try:
         for modelled in same_run:
-            folder = (modelled.machine.name,) if len(same_run) > 1 else ()
+            folder = (file_name(modelled.machine.name),) if len(same_run) > 1 else ()
             modelled.write(lambda *parts, folder=folder: directory.path(*folder, *parts))
     except OSError as error:
-        print(f"note: no files: cannot write {error.filename}", file=sys.stderr)
+        print(printable(f"note: no files: cannot write {error.filename}"), file=sys.stderr)
         return
-    print(f"note: profile.json, report/ and dfx_outputs/ in {directory.root}", file=sys.stderr)
+    text = f"note: profile.json, report/ and dfx_outputs/ in {directory.root}"
+    print(printable(text), file=sys.stderr)
 
 
 def _findings(modelled: Iterable[Modelled]) -> list[Diagnostic]:
@@ -224,7 +225,8 @@ def _check(options: argparse.Namespace) -> int:
                 show([memory_map(m.plans).rstrip(), memory_table(m.plans), budget_table(m.kernels)])
             kernels = plural(len(m.kernels), "kernel")
             problems = plural(len(m.findings), "problem") if m.findings else "no problems"
-            print(f"{m.run.name} on {m.machine.name}: {kernels} checked, {problems}")
+            text = f"{m.run.name} on {m.machine.name}: {kernels} checked, {problems}"
+            print(printable(text))
     return FINDINGS if found else recording.code
 
 

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TextIO
 
+from tilelet.diag.text import printable
+
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
@@ -23,15 +25,13 @@ class Table:
 
     def text(self) -> str:
         """Columns two spaces apart, a rule under the heads; no trailing blanks."""
-        widths = [
-            max(len(str(row[i])) for row in (self.heads, *self.rows))
-            for i in range(len(self.heads))
-        ]
-        lines = [self.title] if self.title else []
-        lines.append(self._line(self.heads, widths))
+        heads, *rows = [[printable(str(cell)) for cell in row] for row in (self.heads, *self.rows)]
+        widths = [max(len(row[i]) for row in (heads, *rows)) for i in range(len(heads))]
+        lines = [printable(self.title)] if self.title else []
+        lines.append(self._line(heads, widths))
         lines.append("  " + "  ".join("-" * w for w in widths))
-        lines += [self._line(row, widths) for row in self.rows]
-        lines += [f"  {note}" for note in self.notes]
+        lines += [self._line(row, widths) for row in rows]
+        lines += [f"  {printable(note)}" for note in self.notes]
         return "\n".join(lines)
 
     def _line(self, row: Sequence[str], widths: Sequence[int]) -> str:
@@ -43,8 +43,11 @@ class Table:
 
     def rich(self) -> RichTable:
         from rich import box
-        from rich.markup import escape
+        from rich.markup import escape as without_markup
         from rich.table import Table as RichTable
+
+        def escape(text: str) -> str:
+            return without_markup(printable(text))
 
         shown = RichTable(
             title=escape(self.title),
@@ -73,12 +76,12 @@ def show(parts: Sequence[str | Table], stream: TextIO | None = None) -> None:
         if isinstance(part, Table):
             console.print(part.rich())
         else:
-            console.print(part, markup=False, soft_wrap=True)
+            console.print(printable(part), markup=False, soft_wrap=True)
             console.print()
 
 
 def as_text(parts: Sequence[str | Table]) -> list[str]:
-    return [p.text() if isinstance(p, Table) else p for p in parts]
+    return [p.text() if isinstance(p, Table) else printable(p) for p in parts]
 
 
 def number(value: float, digits: int = 2) -> str:

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 from collections.abc import Iterable, Sequence
 
+# All but tab and line feed; then what is not seen, or changes where the rest is seen.
+_CONTROL = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f"
+    "\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
+)
 _SHOWN_BITS = 200  # integers up to here are written in full
 
 
@@ -40,6 +46,15 @@ def shape_text(shape: Iterable[object]) -> str:
 def plural(count: int, noun: str, many: str = "") -> str:
     """`1 error`, `2 errors`; `many` for nouns that do not just take an s."""
     return f"1 {noun}" if count == 1 else f"{count} {many or noun + 's'}"
+
+
+def printable(text: str) -> str:
+    """A text with its control characters spelled out: names may hold any, and terminals obey them.
+
+    So are those that change the direction of writing, and halves of characters, which no stream
+    takes.
+    """
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def integer_text(number: int) -> str:

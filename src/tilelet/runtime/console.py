@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from tilelet.diag.text import printable
 from tilelet.runtime.specs import TensorSpec
 
 
@@ -17,7 +18,7 @@ class Trace:
     """One line per stage and output, each marked `[RUN]`."""
 
     def say(self, text: str) -> None:
-        print(f"[RUN] {text}", flush=True)
+        print(f"[RUN] {printable(text)}", flush=True)
 
     def detail(self, text: str) -> None:
         self.say(f"  {text}")
@@ -54,7 +55,7 @@ class Terse(Trace):
     """Only the verdict of each output and of the whole."""
 
     def say(self, text: str) -> None:
-        print(text, flush=True)
+        print(printable(text), flush=True)
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:  # noqa: ARG002

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from tilelet.diag.text import printable
+
 DELAY = 2.0  # seconds before anything is shown
 _PERIOD = 0.1  # seconds between two looks at what is going on
 
@@ -22,7 +24,8 @@ class _Activity:
     count: Count | None
 
     def __str__(self) -> str:
-        return f"{self.what}: {self.count():,} tasks" if self.count else self.what
+        what = printable(self.what)
+        return f"{what}: {self.count():,} tasks" if self.count else what
 
 
 # Everything under way, the latest last; one display shows that.

@@ -15,6 +15,7 @@ from typing import Any, TextIO
 
 from tilelet.diag.core import Diagnostic
 from tilelet.diag.render import render_line, render_text, text_width, use_color
+from tilelet.diag.text import printable
 from tilelet.ir.core import Program
 from tilelet.runtime.result import RunResult
 
@@ -63,7 +64,7 @@ class Session:
         """Print a line, unless this session printed it before."""
         if text not in self._said:
             self._said.add(text)
-            print(text, file=stream or sys.stderr, flush=True)
+            print(printable(text), file=stream or sys.stderr, flush=True)
 
     def report(self, diagnostics: Iterable[Diagnostic]) -> None:
         """Show cautions, each once: notes in one line, warnings with their source."""
