@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from tilelet import __version__
+from tilelet.cli import output
 
 # What a process leaves behind after SIGPIPE and SIGINT, by convention.
 BROKEN_PIPE, INTERRUPTED = 141, 130
+COULD_NOT_RUN = 3
 
 _FORMATS = ("text", "json", "sarif")
 
@@ -363,6 +365,12 @@ def _add_script(parser: argparse.ArgumentParser) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of the `tilelet` command; the result is the exit code."""
+    output.open_closed_streams()
+    with output.watched():
+        return _guarded(argv)
+
+
+def _guarded(argv: Sequence[str] | None) -> int:
     try:
         if argv is None and os.environ.get("TILELET_SANITIZE"):
             from tilelet.cpu import sanitize
@@ -376,8 +384,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return INTERRUPTED
     except BrokenPipeError:
         # Whoever read our output is gone: nothing to say, and nothing left to flush.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        output.discard()
         return BROKEN_PIPE
+    except OSError as error:
+        if not output.failed_by(error):
+            raise
+        output.say_failed(error)
+        return COULD_NOT_RUN
     return code
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tilelet.cli import output
 from tilelet.cli.recording import OptionsAfter, Recording, record
 from tilelet.diag.catalogue.device import BadProfile, NothingToCompare
 from tilelet.diag.core import Diagnostic, UserError
@@ -54,6 +55,8 @@ def _guarded(options: argparse.Namespace, command: Any) -> int:
         asked = error.code.startswith(_USAGE) and error.code not in _PROGRAM_PROBLEMS
         return WRONG_USAGE if asked else COULD_NOT_RUN
     except Exception as error:
+        if output.failed_by(error):
+            raise
         directory = RunDirectory(f"tilelet_{options.command}", root=options.build_dir)
         print(bug_text(error, None, directory), file=sys.stderr)
         return COULD_NOT_RUN
@@ -286,6 +289,8 @@ def _read(path: str) -> str:
     from tilelet.diag.catalogue.command import FileMissing
 
     try:
+        if Path(path).is_fifo():
+            raise BadProfile(path, "it is a pipe")
         return Path(path).read_text(encoding="utf-8")
     except FileNotFoundError:
         raise FileMissing(path, []) from None

@@ -38,6 +38,7 @@ _POLL = 0.1  # seconds between looks at Ctrl-C while native code runs
 _PATIENCE = 0.15  # seconds that a run may take to stop after Ctrl-C
 _THREAD_BYTES = 1 << 20  # what a thread needs besides the tiles of its kernel, roughly
 _KEPT_PROGRAMS = 32
+_DIGITS = 100  # of a number in the environment; Python refuses to read thousands
 
 # Something that shows a text, and the number of tasks so far, while a block runs.
 Progress = Callable[[str, Callable[[], int] | None], AbstractContextManager[Any]]
@@ -378,7 +379,7 @@ def thread_count() -> int:
             if hasattr(os, "sched_getaffinity")
             else os.cpu_count() or 1
         )
-    if not text.isdecimal() or not 1 <= int(text) <= 1024:
+    if not text.isdecimal() or len(text) > _DIGITS or not 1 <= int(text) <= 1024:
         raise BadConfig("TILELET_THREADS", text, "a number from 1 to 1024", "environment")
     return int(text)
 
@@ -388,7 +389,7 @@ def schedule_seed() -> int:
     text = os.environ.get("TILELET_SCHEDULE_SEED", "")
     if not text:
         return -1
-    if not text.isdecimal() or int(text) >= 1 << 63:
+    if not text.isdecimal() or len(text) > _DIGITS or int(text) >= 1 << 63:
         raise BadConfig("TILELET_SCHEDULE_SEED", text, "a number from 0", "environment")
     return int(text)
 
