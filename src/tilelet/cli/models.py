@@ -28,7 +28,12 @@ def list_models() -> str:
 def is_model(target: str) -> bool:
     """`qwen3/scope3:tuned`: a name, not a file."""
     name = target.partition(":")[0]
-    return not Path(target).exists() and "/" in name and not name.endswith(".py")
+    if "/" not in name or name.endswith(".py"):
+        return False
+    try:
+        return not Path(target).exists()
+    except OSError:  # too long for a file; and for a name
+        return False
 
 
 def run_model(target: str, arguments: Sequence[str]) -> Outcome:

@@ -20,7 +20,15 @@ from concurrent.futures import Future
 from pathlib import Path
 
 from tilelet.cpu import cache, sanitize
-from tilelet.cpu.toolchain import FLAGS, Compiler, cpu_id, find_compiler, machine_flags
+from tilelet.cpu.toolchain import (
+    FLAGS,
+    Compiler,
+    cpu_id,
+    find_compiler,
+    kill,
+    machine_flags,
+    stopped_when_terminated,
+)
 from tilelet.diag.catalogue.command import CompilerFailed
 
 SOURCES = Path(__file__).parent / "c"
@@ -67,9 +75,7 @@ class _Jobs:
         with self._lock:
             self._given_up = True
             for process in self._running:
-                # Its whole group: what is called a compiler only starts the one that works.
-                with contextlib.suppress(OSError):
-                    os.killpg(process.pid, signal.SIGKILL)
+                kill(process)
 
     def close(self) -> None:
         for thread in self._threads:
@@ -219,11 +225,12 @@ def load(units: Sequence[str]) -> ctypes.CDLL:
     key = _key(compiler, OPTIMISE, *units)
     if key not in _loaded:
         try:
-            _loaded[key] = cache.use(
-                key,
-                lambda folder: _build_program(compiler, units, folder),
-                lambda made: made.load(LIBRARY, "tl_run", "tl_main", lasting=sanitize.is_on()),
-            )
+            with stopped_when_terminated():
+                _loaded[key] = cache.use(
+                    key,
+                    lambda folder: _build_program(compiler, units, folder),
+                    lambda made: made.load(LIBRARY, "tl_run", "tl_main", lasting=sanitize.is_on()),
+                )
         except cache.UnusableError as error:
             why = "its library does not load"
             raise CompilerFailed(compiler.name, why, str(error)) from None

@@ -354,10 +354,25 @@ class _Slot:
                 self._native = NativeProgram(self.program, keep)
             return self._native
 
+    def renew_lock(self) -> None:
+        self._lock = threading.Lock()
+
 
 # By the identity of the program, which its slot keeps alive.
 _programs: OrderedDict[int, _Slot] = OrderedDict()
 _lock = threading.Lock()
+
+
+def _in_forked_child() -> None:
+    """Only the thread that forked goes on: locks of others would never be free again."""
+    global _lock  # noqa: PLW0603
+    _lock = threading.Lock()
+    for slot in _programs.values():
+        slot.renew_lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_forked_child)
 
 
 def compiled(program: Program, keep: Path | None = None) -> NativeProgram:

@@ -13,7 +13,15 @@ from typing import Any
 import numpy as np
 
 from tilelet.cpu import cache
-from tilelet.cpu.toolchain import FLAGS, Compiler, cpu_id, find_compiler, machine_flags
+from tilelet.cpu.toolchain import (
+    FLAGS,
+    Compiler,
+    cpu_id,
+    find_compiler,
+    machine_flags,
+    run_compiler,
+    stopped_when_terminated,
+)
 from tilelet.device.cells import (
     Cells,
     Part,
@@ -35,12 +43,7 @@ LIBRARY = "device.so"
 def _build(compiler: Compiler, folder: Path) -> None:
     sources = [str(p) for p in sorted(SOURCES.glob("*.c"))]
     flags = [*FLAGS, *machine_flags(), "-O2", "-shared"]
-    subprocess.run(  # noqa: S603 - a compiler found by `find_compiler`, no text from outside
-        [*compiler.command, *flags, *sources, "-o", str(folder / LIBRARY)],
-        check=True,
-        capture_output=True,
-        timeout=600,
-    )
+    run_compiler([*compiler.command, *flags, *sources, "-o", str(folder / LIBRARY)], seconds=600)
 
 
 @functools.lru_cache(maxsize=1)
@@ -54,11 +57,12 @@ def library() -> ctypes.CDLL | None:
     parts = (compiler.name, compiler.version, cpu_id(), *FLAGS, *machine_flags())
     key = hashlib.sha256(text + "\0".join(parts).encode()).hexdigest()[:40]
     try:
-        return cache.use(
-            f"device-{key}",
-            lambda folder: _build(compiler, folder),
-            lambda made: made.load(LIBRARY, "tl_simulate", "tl_graph", "tl_cells_place"),
-        )
+        with stopped_when_terminated():
+            return cache.use(
+                f"device-{key}",
+                lambda folder: _build(compiler, folder),
+                lambda made: made.load(LIBRARY, "tl_simulate", "tl_graph", "tl_cells_place"),
+            )
     except (OSError, UserError, subprocess.SubprocessError, cache.UnusableError):
         return None
 
