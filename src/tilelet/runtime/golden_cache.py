@@ -144,7 +144,10 @@ class _Hasher:
         if isinstance(value, _PLAIN) or is_dtype(value):
             self._digest.update(repr(value).encode())
         elif is_array(value):
-            array = np.ascontiguousarray(as_array(value))
+            try:
+                array = np.ascontiguousarray(as_array(value))
+            except TypeError:  # a tensor without plain memory
+                raise _NotHashable from None
             self._digest.update(f"{array.dtype} {array.shape}".encode())
             self._digest.update(raw(array).data)
         elif id(value) not in self._seen:

@@ -73,7 +73,7 @@ def _end(activity: _Activity) -> None:
 
 def _in_forked_child() -> None:
     """What goes on belongs to the parent, whose thread writes the line; so may the lock."""
-    global _display, _lock  # noqa: PLW0603
+    global _display, _lock
     _lock, _display = threading.Lock(), None
     _activities.clear()
 
