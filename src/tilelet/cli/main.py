@@ -6,12 +6,12 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 from tilelet import __version__
-from tilelet.cli import output
+from tilelet.cli import interrupt, output
 
 # What a process leaves behind after SIGPIPE and SIGINT, by convention.
 BROKEN_PIPE, INTERRUPTED = 141, 130
@@ -366,7 +366,7 @@ def _add_script(parser: argparse.ArgumentParser) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of the `tilelet` command; the result is the exit code."""
     output.open_closed_streams()
-    with output.watched():
+    with output.watched(), interrupt.noticed():
         return _guarded(argv)
 
 
@@ -377,9 +377,13 @@ def _guarded(argv: Sequence[str] | None) -> int:
 
             sanitize.restart()
         options = build_parser().parse_args(argv)
-        code = _dispatch(options)
+        with interrupt.deferred():
+            command = _command_of(options)
+        code = command()
         sys.stdout.flush()
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, ImportError, SyntaxError, SystemError) as error:
+        if not interrupt.explains(error):
+            raise
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
@@ -402,45 +406,50 @@ def _use_one_blas_thread() -> None:
         os.environ.setdefault(name, "1")
 
 
-def _dispatch(options: argparse.Namespace) -> int:
+def _command_of(options: argparse.Namespace) -> Callable[[], int]:
+    """What the chosen command does, with the modules that it needs imported."""
     if options.command in ("run", "tasks"):
         from tilelet.cli.run import run_command
 
-        return run_command(options)
+        return lambda: run_command(options)
     if options.command in ("profile", "check", "compare"):
         from tilelet.cli import profile
 
-        return getattr(profile, f"{options.command}_command")(options)
+        command = getattr(profile, f"{options.command}_command")
+        return lambda: command(options)
     if options.command == "explain":
         from tilelet.cli.pages import explain_command
 
-        return explain_command(options.code)
+        return lambda: explain_command(options.code)
     if options.command == "docs":
         from tilelet.cli.pages import docs_command
 
-        return docs_command(options.dir, write=options.write)
+        return lambda: docs_command(options.dir, write=options.write)
     if options.command == "doctor":
         from tilelet.cli.doctor import doctor_command
 
-        return doctor_command(options)
+        return lambda: doctor_command(options)
     if options.command == "bench":
         from tilelet.cli.bench import bench_command
 
-        return bench_command(options)
+        return lambda: bench_command(options)
     if options.command == "demo":
         _use_one_blas_thread()
         from tilelet.cli.demo import demo_command
 
-        return demo_command(options)
+        return lambda: demo_command(options)
     if options.command == "story":
         _use_one_blas_thread()
         from tilelet.cli.story import story_command
 
-        return story_command(options)
+        return lambda: story_command(options)
     if options.command == "list":
         from tilelet.cli.models import list_models
 
-        print(list_models())
-        return 0
-    print(f"tilelet {__version__}")
+        return lambda: _say(list_models())
+    return lambda: _say(f"tilelet {__version__}")
+
+
+def _say(text: str) -> int:
+    print(text)
     return 0

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tilelet.cli import output
+from tilelet.cli import interrupt, output
 from tilelet.cli.recording import OptionsAfter, Recording, record
 from tilelet.diag.catalogue.device import BadProfile, NothingToCompare
 from tilelet.diag.core import Diagnostic, UserError
@@ -55,7 +55,7 @@ def _guarded(options: argparse.Namespace, command: Any) -> int:
         asked = error.code.startswith(_USAGE) and error.code not in _PROGRAM_PROBLEMS
         return WRONG_USAGE if asked else COULD_NOT_RUN
     except Exception as error:
-        if output.failed_by(error):
+        if output.failed_by(error) or interrupt.explains(error):
             raise
         directory = RunDirectory(f"tilelet_{options.command}", root=options.build_dir)
         print(bug_text(error, None, directory), file=sys.stderr)

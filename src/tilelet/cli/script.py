@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tilelet.cli import output
+from tilelet.cli import interrupt, output
 from tilelet.cli.discover import compile_found
 from tilelet.compat.aliases import ROOTS, names_of
 from tilelet.diag.catalogue.command import (
@@ -128,7 +128,7 @@ class Script:
             known = self._import_problem(error)
             if known is not None:
                 return Outcome(COULD_NOT_RUN, [known.diagnostic])
-        if output.failed_by(error):
+        if output.failed_by(error) or interrupt.explains(error):
             raise error
         if isinstance(error, RecursionError) and _is_ours(error):
             return Outcome(COULD_NOT_RUN, [NestedTooDeeply(Loc(self.file, 0)).diagnostic])
