@@ -148,6 +148,14 @@ def test_chunks_have_a_bound(chunk: int) -> None:
     assert mistake(*lines).code == "E0408"
 
 
+def test_copies_of_loop_bodies_have_a_bound() -> None:
+    """Loops inside each other multiply; one after the other they add up."""
+    inner = ("    for j in pl.unroll(1000):", "        m = i + j")
+    assert mistake("for i in pl.unroll(1000):", *inner).code == "E0418"
+    assert mistake("for i in pl.unroll(2 ** 62):", "    m = i").code == "E0418"
+    parse(source("for i in pl.unroll(100):", "    for j in pl.unroll(100):", "        m = i + j"))
+
+
 def test_loops_to_the_ends_of_the_index_type() -> None:
     """Their number of iterations has more than 63 bits, and the last step would overflow."""
     lines: list[str] = []

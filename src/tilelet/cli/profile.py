@@ -54,6 +54,9 @@ def _guarded(options: argparse.Namespace, command: Any) -> int:
         _show_problems([error.diagnostic], options)
         asked = error.code.startswith(_USAGE) and error.code not in _PROGRAM_PROBLEMS
         return WRONG_USAGE if asked else COULD_NOT_RUN
+    except MemoryError:
+        print("out of memory", file=sys.stderr)
+        return COULD_NOT_RUN
     except Exception as error:
         if output.failed_by(error) or interrupt.explains(error):
             raise

@@ -130,6 +130,9 @@ class Script:
                 return Outcome(COULD_NOT_RUN, [known.diagnostic])
         if output.failed_by(error) or interrupt.explains(error):
             raise error
+        if isinstance(error, MemoryError):
+            print("out of memory", file=sys.stderr)
+            return Outcome(COULD_NOT_RUN)
         if isinstance(error, RecursionError) and _is_ours(error):
             return Outcome(COULD_NOT_RUN, [NestedTooDeeply(Loc(self.file, 0)).diagnostic])
         if isinstance(error, InternalError) or _is_ours(error):

@@ -23,6 +23,7 @@ from tilelet.diag.catalogue.scopes import (
     ChunkOutsideAutoScope,
     LoopKeyword,
     NonConstantUnroll,
+    TooManyCopies,
     ZeroStep,
 )
 from tilelet.diag.core import Loc
@@ -59,7 +60,7 @@ KEYWORDS: dict[str, frozenset[str]] = {
     "while": frozenset({"init_values"}),
 }
 POLICIES = ("leading_full", "guarded")
-MAX_UNROLL = 100_000
+MAX_UNROLL = 100_000  # copies of loop bodies in one program, with those inside others
 MAX_CHUNK = 1 << 20  # iterations of one task: more of them are a task that never ends
 
 
@@ -178,9 +179,11 @@ def _loop_keyword(ctx: Context, keyword: ast.keyword, header: LoopHeader) -> Non
 
 def _lower_unrolled(ctx: Context, s: ast.For, header: LoopHeader, live: Names) -> None:
     """The body once per index, which is a compile-time number in each copy."""
-    if header.trips is None or header.trips > MAX_UNROLL:
-        what = "its bounds" if header.trips is None else f"{header.trips} iterations"
-        raise NonConstantUnroll(header.loc, what)
+    if header.trips is None:
+        raise NonConstantUnroll(header.loc)
+    ctx.module.copies += header.trips
+    if ctx.module.copies > MAX_UNROLL:
+        raise TooManyCopies(header.loc, header.trips, ctx.module.copies, MAX_UNROLL)
     if not isinstance(s.target, ast.Name):
         raise BadLoopTarget(ctx.loc(s.target), "one name")
     needed = _needed_after_copies(ctx, s.body, live, header.trips)
