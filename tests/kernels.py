@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from tilelet.frontend.text import parse
-from tilelet.interp.machine import Interpreter
+from tilelet.interp.interpreter import Interpreter
 from tilelet.ir.core import Program
 from tilelet.ir.printer import print_program
 from tilelet.ir.types import TensorType
 from tilelet.ir.verify import verify
+from tilelet.language.text import parse
 from tilelet.passes.pipeline import run_passes
 
 

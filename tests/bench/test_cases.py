@@ -12,7 +12,7 @@ from tilelet.bench import data as data_module
 from tilelet.bench import programs
 from tilelet.bench.cases import BF16, FP32, matmul_case, model_case, one_thread, vector_case
 from tilelet.bench.data import Data
-from tilelet.bench.machine import Machine
+from tilelet.bench.peaks import Machine
 from tilelet.bench.sizes import SMALL, SMALL_PREFILL
 
 Array = np.ndarray[Any, Any]

@@ -11,7 +11,7 @@ import pytest
 
 from tilelet.bench import timing as timing_module
 from tilelet.bench.host import Busy, busy
-from tilelet.bench.machine import Machine, Peaks
+from tilelet.bench.peaks import Machine, Peaks
 from tilelet.bench.timing import Effort, Form, Seconds, Timing, extra_memory, in_turn, once
 
 

@@ -45,9 +45,9 @@ def test_an_alias_of_a_module_is_that_module() -> None:
 
 @pytest.mark.usefixtures("installed")
 def test_modules_inside_an_aliased_module_are_not_loaded_twice() -> None:
-    import tilelet.language.types
+    import tilelet.language.tile
 
-    assert importlib.import_module("pypto.language.types") is tilelet.language.types
+    assert importlib.import_module("pypto.language.tile") is tilelet.language.tile
     with pytest.raises(ModuleNotFoundError) as caught:
         importlib.import_module("pypto.language.distributed")
     assert caught.value.name == "pypto.language.distributed"

@@ -13,7 +13,7 @@ from tests.cpu.clib import address, build
 from tests.cpu.differential import assert_same
 
 from tilelet.cpu.engine import CpuEngine, Execution
-from tilelet.interp.machine import Interpreter
+from tilelet.interp.interpreter import Interpreter
 from tilelet.ir.core import Program
 from tilelet.numerics import elementwise
 from tilelet.runtime import engines

@@ -13,10 +13,10 @@ from tilelet import dtypes
 from tilelet.cpu.engine import CpuEngine
 from tilelet.diag.core import UserError
 from tilelet.dtypes import DType
-from tilelet.interp.machine import Interpreter
-from tilelet.interp.tasks import TaskStream
+from tilelet.interp.interpreter import Interpreter
 from tilelet.ir.core import Program
 from tilelet.passes.pipeline import run_passes
+from tilelet.tasks.stream import TaskStream
 
 Arrays = dict[str, Any]
 

@@ -18,11 +18,12 @@ import numpy as np
 import pytest
 from tests.interp.build import Build, index, ramp, tensor
 
-from tilelet.cpu import build, cache, engine, private
+from tilelet.cpu import build, engine
 from tilelet.cpu.engine import CpuEngine
-from tilelet.cpu.toolchain import find_compiler
 from tilelet.diag.catalogue.command import CannotWrite, CompilerFailed, NoCompiler
 from tilelet.ir.core import Program
+from tilelet.native import cache, private
+from tilelet.native.toolchain import find_compiler
 from tilelet.passes.pipeline import run_passes
 
 _number = iter(range(1000, 10**6))

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from tests.cpu.differential import agree, numbers
 from tests.interp.build import Build, tensor
 
+from tilelet.cpu.kernel import Product
 from tilelet.cpu.program import emit_program
+from tilelet.diag.internal import InternalError
 from tilelet.dtypes import BF16, FP32, INT32, DType
 from tilelet.ir.core import Program, Value
 from tilelet.passes.pipeline import run_passes
@@ -246,3 +248,56 @@ def test_a_product_before_nested_loops(outer: int, is_inner_reached: bool) -> No
 
     b.scope(body)
     agree(b.program(), **_matrices(), turns=np.array([outer, is_inner_reached], np.int32))
+
+
+# --- chains that go on from a tile ---------------------------------------------------------------
+
+
+def _from_tile(start: str) -> Program:
+    """out += x @ w in pieces, going on from a tile that stands in memory before the loop."""
+    b = Build()
+    x, w, out = _operands(b)
+    other = b.param("other", tensor([ROWS, COLUMNS]))
+    spilled: list[Value] = []
+    if start == "spilled":
+        spilled += b.scope(
+            lambda s: [s.op("add", lhs=s.window(out, [ROWS, COLUMNS], [0, 0]), rhs=1.0)]
+        )
+
+    def body(s: Build) -> list[Value]:
+        def turn(t: Build, i: Value, acc: Value) -> list[Value]:
+            at = t.op("scalar.mul", lhs=i, rhs=PIECE)
+            return [t.op("matmul_acc", acc=acc, lhs=_left(t, x, at), rhs=_right(t, w, at))]
+
+        def two(t: Build, i: Value, acc: Value, second: Value) -> list[Value]:
+            return [*turn(t, i, acc), *turn(t, i, second)]
+
+        source = {"other": other, "spilled": spilled[0] if spilled else out}.get(start, out)
+        acc = s.window(source, [ROWS, COLUMNS], [0, 0])
+        if start == "two":
+            fresh = s.op("matmul", lhs=_left(s, x, 0), rhs=_right(s, w, 0), out_dtype=FP32)
+            acc, second = s.for_(PIECES, two, [acc, fresh])
+            return [s.put(out, acc, [0, 0]), s.put(other, second, [0, 0])]
+        (acc,) = s.for_(PIECES, turn, [acc])
+        return [s.put(out, acc, [0, 0])]
+
+    b.scope(body)
+    return b.program()
+
+
+@pytest.mark.parametrize("start", ["out", "other", "spilled", "two"])
+def test_a_chain_that_goes_on_from_a_tile(start: str) -> None:
+    """The kernel is not left for its products: filling the accumulator would be repeated."""
+    other = numbers(FP32, ROWS, COLUMNS, seed=5, special=False)
+    agree(_from_tile(start), **_matrices(), other=other)
+    assert "tl_products_due" not in "".join(emit_program(run_passes(_from_tile(start))).units)
+
+
+def _believe_all_are_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Product, "is_new", property(lambda _: True, lambda *_: None), raising=False)
+
+
+def test_the_emitter_notices_what_would_be_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    _believe_all_are_new(monkeypatch)
+    with pytest.raises(InternalError, match="entered again touches its product"):
+        emit_program(run_passes(_from_tile("out")))

@@ -121,7 +121,7 @@ def test_arguments_that_share_memory() -> None:
 
     b.for_(40, turn)
     from tilelet.cpu.engine import CpuEngine
-    from tilelet.interp.machine import Interpreter
+    from tilelet.interp.interpreter import Interpreter
     from tilelet.passes.pipeline import run_passes
 
     program = run_passes(b.program())

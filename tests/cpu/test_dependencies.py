@@ -12,10 +12,10 @@ from tests.cpu.test_schedules import IN_ORDER, check_schedules
 from tests.interp.build import Build, index, kernel, ramp, tensor
 
 from tilelet.dtypes import FP32, INT32
-from tilelet.interp.machine import Interpreter
+from tilelet.interp.interpreter import Interpreter
 from tilelet.ir.core import Direction, Function, Program, Value
-from tilelet.ops.enums import AtomicType
 from tilelet.passes.pipeline import run_passes
+from tilelet.syntax.enums import AtomicType
 
 SCHEDULES = [(t, s) for t in (1, 2, 4, 8) for s in (IN_ORDER, 0, 1, 2, 3, 4)]
 ROWS = 64

@@ -1,6 +1,6 @@
 """Generated programs of all kinds: engine = interpreter, and one result for all schedules.
 
-`pytest tests/cpu --thorough` takes 300 of them through 24 schedules each, the default run a
+`pytest tests/cpu --thorough` takes 60 of each kind through 24 schedules each, the default run a
 few through a few. They are those of tests/generated, drawn from a seed.
 """
 
@@ -17,7 +17,7 @@ from tests.generated.core import Choices
 from tests.generated.generator import FOCUSES, TAPE, Kernel, make
 from tests.generated.harness import compare, compile_text
 
-from tilelet.interp.machine import Interpreter
+from tilelet.interp.interpreter import Interpreter
 from tilelet.passes.pipeline import run_passes
 
 ALL, FEW = 60, 5  # kernels of each focus

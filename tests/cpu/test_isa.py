@@ -11,12 +11,13 @@ from tests.cpu.differential import assert_same, numbers
 from tests.cpu.test_ops import Cases
 from tests.models.programs import TINY, sizes_of
 
-from tilelet.cpu import engine, toolchain
+from tilelet.cpu import engine
 from tilelet.cpu.engine import CpuEngine
 from tilelet.diag.catalogue.harness import BadConfig
 from tilelet.dtypes import BF16, FP16, FP32, INT8, INT32
 from tilelet.ir.core import Program
 from tilelet.models import registry
+from tilelet.native import toolchain
 from tilelet.passes.pipeline import run_passes
 from tilelet.runtime.inputs import initial_array
 

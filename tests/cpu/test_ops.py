@@ -364,13 +364,13 @@ def test_gather_and_sort() -> None:
 
 
 def _takes(names: tuple[str, ...], op: str) -> bool:
-    from tilelet.ops.registry import REGISTRY
+    from tilelet.ir.spec import REGISTRY
 
     return set(names) <= set(REGISTRY[op].signature.parameters)
 
 
 def _sort_args(x: Value, number: Value) -> dict[str, Value]:
-    from tilelet.ops.registry import REGISTRY
+    from tilelet.ir.spec import REGISTRY
 
     names = list(REGISTRY["sort32"].signature.parameters)
     return {names[0]: x, names[1]: number}

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tilelet.cpu import cache, private
-from tilelet.cpu.toolchain import find_compiler
+from tilelet.native import cache, private
+from tilelet.native.toolchain import find_compiler
 
 MARK = "mark.txt"
 

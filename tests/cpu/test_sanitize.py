@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tilelet.cpu import build, engine, sanitize
-from tilelet.cpu.toolchain import Compiler, find_compiler
 from tilelet.diag.catalogue.command import CompilerFailed, SanitizerNotLoaded
+from tilelet.native.toolchain import Compiler, find_compiler
 
 ROOT = Path(__file__).parents[2]
 GCC, CLANG = Compiler(("gcc",), "gcc 12"), Compiler(("clang",), "clang version 14")
@@ -102,6 +102,19 @@ print("ran")
 """
 
 
+def _run_sanitized(
+    text: str, compiler: Compiler, folder: Path, *arguments: str
+) -> subprocess.CompletedProcess[str]:
+    script = folder / "script.py"
+    script.write_text(text)
+    paths = f"{ROOT / 'src'}{os.pathsep}{ROOT}"
+    wanted = {"TILELET_SANITIZE": "1", "PYTHONPATH": paths, **sanitize.environment(compiler)}
+    return subprocess.run(
+        [sys.executable, str(script), *arguments],
+        env={**os.environ, **wanted}, cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("mistake", "message"),
     [
@@ -115,19 +128,37 @@ def test_mistakes_are_found(
 ) -> None:
     if not thorough:
         pytest.skip("compiling the runtime with sanitizers takes half a minute: --thorough")
-    script = tmp_path / "spoiled.py"
-    script.write_text(_SPOILED)
-    paths = f"{ROOT / 'src'}{os.pathsep}{ROOT}"
-    wanted = {"TILELET_SANITIZE": "1", "PYTHONPATH": paths, **sanitize.environment(gcc)}
-    done = subprocess.run(
-        [sys.executable, str(script), mistake],
-        env={**os.environ, **wanted}, cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = _run_sanitized(_SPOILED, gcc, tmp_path, mistake)
     if message is None:
         assert (done.returncode, done.stdout, done.stderr) == (0, "ran\n", "")
     else:
         assert message in done.stderr
         assert "k_main_incore_0" in done.stderr
+
+
+_LOST_PRODUCT = """
+from tests.cpu.test_chains import _from_tile, _matrices
+from tilelet.cpu.engine import CpuEngine
+from tilelet.cpu.kernel import KernelEmitter, Product
+from tilelet.passes.pipeline import run_passes
+
+Product.is_new = property(lambda _: True, lambda *_: None)
+KernelEmitter._check_untouched = lambda *_: None
+other = _matrices()["out"]
+CpuEngine().run(run_passes(_from_tile("out")), {**_matrices(), "other": other})
+print("ran")
+"""
+
+
+def test_a_repeated_fill_of_a_product_is_found(
+    gcc: Compiler, thorough: bool, tmp_path: Path
+) -> None:
+    """The products' memory is guarded while a kernel repeats its way to where they are due."""
+    if not thorough:
+        pytest.skip("compiling the runtime with sanitizers takes half a minute: --thorough")
+    done = _run_sanitized(_LOST_PRODUCT, gcc, tmp_path)
+    assert "use-after-poison" in done.stderr
+    assert done.stdout == ""
 
 
 _TANGLED = """

@@ -13,7 +13,7 @@ from tests.interp.build import Build, ramp, tensor
 
 from tilelet.cpu.engine import compiled
 from tilelet.dtypes import INT32
-from tilelet.interp.machine import Interpreter
+from tilelet.interp.interpreter import Interpreter
 from tilelet.ir.core import Program, Value
 from tilelet.passes.pipeline import run_passes
 

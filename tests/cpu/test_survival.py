@@ -15,9 +15,9 @@ from tests.interp.build import Build, index, kernel, ramp, tensor
 
 from tilelet.cpu import engine, sanitize
 from tilelet.cpu.engine import CpuEngine
-from tilelet.cpu.toolchain import find_compiler
 from tilelet.dtypes import FP32, INT32, INT64
 from tilelet.ir.core import Direction, Program, Value
+from tilelet.native.toolchain import find_compiler
 from tilelet.passes.pipeline import run_passes
 
 ROOT = Path(__file__).parents[2]

@@ -15,7 +15,7 @@ from tilelet.cpu.engine import compiled
 from tilelet.cpu.program import emit_program
 from tilelet.diag.core import UserError
 from tilelet.dtypes import BF16, FP32, INT32, DType
-from tilelet.interp.machine import Interpreter
+from tilelet.interp.interpreter import Interpreter
 from tilelet.ir.core import Program, Value
 from tilelet.passes.pipeline import run_passes
 

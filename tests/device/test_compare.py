@@ -8,8 +8,8 @@ import pytest
 from tests.device.recorded import A2A3, A5, chain, many_rows, modelled
 
 import tilelet.language as pl
-from tilelet.device.compare import Comparison
-from tilelet.device.tables import as_text
+from tilelet.device.report.compare import Comparison
+from tilelet.diag.tables import as_text
 
 
 @pl.jit

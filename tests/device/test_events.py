@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from tests.device.recording import chain, elementwise, held, mixed, projection, recorded
 
 import tilelet.language as pl
-from tilelet.device import load_machine, native, simulate
-from tilelet.device.events import Config, Outcome, Work, run_events
-from tilelet.device.machine import varied
-from tilelet.device.schedule import Timeline
+from tilelet.device import load_machine, simulate
+from tilelet.device.machine.description import varied
+from tilelet.device.schedule.events import Config, Outcome, Work, run_events
+from tilelet.device.schedule.simulate import Timeline, native
 from tilelet.diag import UserError
 
 A2A3 = load_machine("a2a3")

@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 from tests.device.recording import chain, elementwise, recorded
 
 import tilelet.language as pl
-from tilelet.device import load_machine, native, simulate
-from tilelet.device.graph import build_graph
-from tilelet.device.regions import regions_of
+from tilelet.device import load_machine, simulate
+from tilelet.device.schedule import native
+from tilelet.device.schedule.graph import build_graph
+from tilelet.device.schedule.region_arrays import regions_of
 from tilelet.dtypes import FP32
-from tilelet.interp.memory import Buffer, Window
-from tilelet.interp.regions import RegionTable
+from tilelet.tasks.regions import RegionTable
+from tilelet.tasks.window import Buffer, Window
 
 A2A3 = load_machine("a2a3")
 

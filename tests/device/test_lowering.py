@@ -6,7 +6,7 @@ from tests.device.recording import elementwise, mixed, only_kernel, projection
 
 import tilelet.language as pl
 from tilelet.device import Core, Loop, Pipe, load_machine
-from tilelet.device.kernel import CubeWork, Transfer, walk_steps
+from tilelet.device.kernel.view import CubeWork, Transfer, walk_steps
 from tilelet.dtypes import BF16, FP32
 from tilelet.ir.types import Mem
 

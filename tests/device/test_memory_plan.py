@@ -16,13 +16,14 @@ from tests.device.recorded import A2A3, A5, chain, modelled, passed
 import tilelet.language as pl
 from tilelet import dtypes
 from tilelet.device import Core, DeviceKernel, Pipe, Step, Tile, lower_kernel
-from tilelet.device.fitting import sizes_that_fit
-from tilelet.device.kernel import VectorWork
-from tilelet.device.limits import program_findings
-from tilelet.device.memory_plan import ALIGNMENT, plan_memory
-from tilelet.device.memory_report import budget_rows, memory_json, memory_map, memory_report
+from tilelet.device.kernel.view import VectorWork
+from tilelet.device.memory.limits import program_findings
+from tilelet.device.memory.plan import ALIGNMENT, plan_memory
+from tilelet.device.memory.report import budget_rows, memory_json, memory_map, memory_report
+from tilelet.device.memory.retile import sizes_that_fit
 from tilelet.diag.catalogue import device as catalogue
 from tilelet.diag.core import UserError
+from tilelet.ir.spec import Cost
 from tilelet.ir.types import Mem
 from tilelet.models.registry import models
 
@@ -56,7 +57,7 @@ def lifetimes(draw: st.DrawFn) -> DeviceKernel:
         for at in (first, end):
             touches.setdefault(at, []).append(i)
     steps = [
-        Step(at, Core.AIV, Pipe.VEC, "sort32", VectorWork("sort32", 1), tuple(ids))
+        Step(at, Core.AIV, Pipe.VEC, "sort32", VectorWork(Cost.SORT, 1), tuple(ids))
         for at, ids in sorted(touches.items())
     ]
     return kernel_of(steps, tiles)

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from tests.device.recorded import A2A3, A5, chain, many_rows, modelled
 
 import tilelet.language as pl
-from tilelet.device.critical import critical_path
-from tilelet.device.profile import FunctionRow, KernelRow, Profile, TensorRow
-from tilelet.device.report import function_table, report_parts, report_text, side_by_side
-from tilelet.device.tables import Table, byte_text, show
-from tilelet.device.traffic import _union
+from tilelet.device.report.critical import critical_path
+from tilelet.device.report.profile import FunctionRow, KernelRow, Profile, TensorRow
+from tilelet.device.report.text import function_table, report_parts, report_text, side_by_side
+from tilelet.device.report.traffic import _union
 from tilelet.diag.catalogue.device import BadProfile
+from tilelet.diag.tables import Table, byte_text, show
 
 # What other programs read the report with.
 MAKESPAN = re.compile(r"Total Test Time:\s*([0-9.]+)\s*us")

@@ -9,9 +9,9 @@ import pytest
 from tests.device.recorded import A2A3, chain, many_rows, modelled
 
 import tilelet.language as pl
-from tilelet.device import trace
-from tilelet.device.critical import critical_path
-from tilelet.device.trace import Trace
+from tilelet.device.report import trace
+from tilelet.device.report.critical import critical_path
+from tilelet.device.report.trace import Trace
 
 
 def test_one_lane_per_core_and_all_executions() -> None:

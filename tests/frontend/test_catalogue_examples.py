@@ -11,9 +11,9 @@ from tests.kernels import zero_arguments
 from tilelet.diag import UserError, UserErrors
 from tilelet.diag.catalogue import classes
 from tilelet.frontend.jit import JitFunction
-from tilelet.frontend.text import parse
-from tilelet.interp.machine import Interpreter
+from tilelet.interp.interpreter import Interpreter
 from tilelet.ir.core import Program
+from tilelet.language.text import parse
 from tilelet.passes.pipeline import run_passes
 
 HEADER = "import tilelet.language as pl\n\n"
@@ -50,9 +50,9 @@ def codes_of(text: str, folder: Path) -> set[str]:
     found: set[str] = set()
     try:
         for program in compile_example(text, folder):
-            found |= {d.code for d in program.attrs["cautions"]}
+            found |= {d.code for d in program.cautions}
             compiled = run_passes(program)
-            found |= {d.code for d in compiled.attrs["cautions"]}
+            found |= {d.code for d in compiled.cautions}
             for stage in (program, compiled):
                 Interpreter().run(stage, zero_arguments(stage))
             Interpreter().run(compiled, zero_arguments(compiled), execute=False)

@@ -7,7 +7,7 @@ from tests.kernels import lowered, round_trip, run, task_counts
 
 import tilelet.language as pl
 from tilelet.diag import UserError
-from tilelet.interp.machine import Interpreter
+from tilelet.interp.interpreter import Interpreter
 
 X = np.arange(64 * 128, dtype=np.float32).reshape(64, 128) / 100
 
@@ -279,7 +279,7 @@ def test_implied_scope_outside_any_scope() -> None:
     result = run(Implied, x=X[:16].copy(), out=zeros(16, 128))
     np.testing.assert_array_equal(result["out"], X[:16] * 2 + 1)
     assert sum(task_counts(Implied, result).values()) == 2
-    assert [d.code for d in Implied.attrs["cautions"] if d.severity == "warning"]
+    assert [d.code for d in Implied.cautions if d.severity == "warning"]
 
 
 def test_assemble_in_control_program_is_a_window() -> None:

@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 from tests.generated.generator import Kernel
 
-from tilelet.frontend.text import parse
-from tilelet.interp.machine import Interpreter
-from tilelet.interp.memory import Window
-from tilelet.interp.tasks import Task, TaskStream
+from tilelet.interp.interpreter import Interpreter
 from tilelet.ir.core import Program
 from tilelet.ir.printer import print_program
 from tilelet.ir.verify import verify
+from tilelet.language.text import parse
 from tilelet.passes.pipeline import PASSES
+from tilelet.tasks.stream import Task, TaskStream
+from tilelet.tasks.window import Window
 
 _serial = itertools.count()
 

@@ -15,10 +15,10 @@ from tests.generated import harness
 from tests.generated.core import Choices
 from tests.generated.generator import FOCUSES, TAPE, Kernel, make
 
-from tilelet.interp.tasks import TaskStream
 from tilelet.ir.core import Program
 from tilelet.ir.rebuild import Rewriter
-from tilelet.ops.registry import REGISTRY
+from tilelet.ir.spec import REGISTRY
+from tilelet.tasks.stream import TaskStream
 
 
 def some_kernels(using: str) -> Iterator[Kernel]:

@@ -9,7 +9,7 @@ run(b.program(y), x=array)
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,8 @@ import tilelet.ops  # noqa: F401
 from tilelet import dtypes
 from tilelet.diag.core import Loc
 from tilelet.dtypes import DType
-from tilelet.interp.machine import Execution, Interpreter
+from tilelet.interp.interpreter import Execution, Interpreter
+from tilelet.ir import structure
 from tilelet.ir.core import (
     Arg,
     Block,
@@ -29,9 +30,8 @@ from tilelet.ir.core import (
     Program,
     Value,
 )
+from tilelet.ir.spec import REGISTRY, Call, OpSpec, bind, expand
 from tilelet.ir.types import ArrayType, ScalarType, TensorType, TileType, Type
-from tilelet.ops import structure
-from tilelet.ops.registry import REGISTRY, Call
 
 FP32 = dtypes.FP32
 _lines = itertools.count(1)
@@ -72,11 +72,14 @@ class Build:
     def op(self, op_name: str, *, result: str = "", **named: Any) -> Any:
         """Append an op by name; its defaults and types come from its own definition."""
         spec = REGISTRY[op_name]
-        bound = spec.signature.bind(**named)
-        bound.apply_defaults()
-        args = {k: _listed(v) for k, v in bound.arguments.items()}
-        types = spec.infer(Call(op_name, args, self.in_scope))
-        name = result or op_name.rsplit(".", 1)[-1]
+        return self._op(spec, bind(spec, **named), result)
+
+    def _op(self, spec: OpSpec, given: Mapping[str, Any], result: str = "") -> Any:
+        args = {k: _listed(v) for k, v in given.items()}
+        types = spec.infer(Call(spec.name, args, self.in_scope))
+        if spec.expands is not None:
+            return expand(spec, args, self._op)
+        name = result or spec.name.rsplit(".", 1)[-1]
         op = self.add(spec, args, [Value(name, t) for t in types])
         return op.results[0] if len(op.results) == 1 else op.results
 

@@ -9,10 +9,10 @@ from tests.interp.build import FP32, Build, index, kernel, ramp, run, tensor
 from tilelet import dtypes
 from tilelet.diag.catalogue.scopes import ZeroStep
 from tilelet.diag.catalogue.windows import BlockCount, DependsOnTaskData, IndexOutOfRange
-from tilelet.interp.memory import Window
-from tilelet.interp.tasks import NO_TASK
 from tilelet.ir.core import Direction, FunctionKind, Program, Value
 from tilelet.ir.types import ArrayType, ScalarType, TileType
+from tilelet.tasks.stream import NO_TASK
+from tilelet.tasks.window import Window
 
 
 def counted(program: Program, **arguments) -> dict[str, int]:

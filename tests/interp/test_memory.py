@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from tilelet import dtypes
 from tilelet.dtypes import BF16, BOOL, FP32, INT8, INT32
-from tilelet.interp.memory import (
+from tilelet.tasks.regions import RegionTable
+from tilelet.tasks.window import (
     Buffer,
     TileValue,
     Window,
@@ -15,7 +16,6 @@ from tilelet.interp.memory import (
     row_major,
     window_of_array,
 )
-from tilelet.interp.regions import RegionTable
 
 
 def dense(shape, dtype=FP32, name="x") -> Window:

@@ -21,7 +21,7 @@ from tilelet.diag.catalogue.windows import (
 from tilelet.dtypes import BF16
 from tilelet.ir.core import Program
 from tilelet.ir.types import Mem
-from tilelet.ops.enums import AtomicType, PadValue
+from tilelet.syntax.enums import AtomicType, PadValue
 
 
 def zeros(*shape: int) -> np.ndarray:
@@ -405,7 +405,7 @@ def test_fresh_memory_is_poison() -> None:
 
 
 def test_undefined_memory_can_be_zero() -> None:
-    from tilelet.interp.machine import Interpreter
+    from tilelet.interp.interpreter import Interpreter
 
     b = Build()
     x = b.op("create_tensor", shape=[2, 8], dtype=FP32)

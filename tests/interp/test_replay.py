@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import tilelet.language as pl
-from tilelet.interp.machine import Interpreter
+from tilelet.interp.interpreter import Interpreter
 from tilelet.interp.replay import find_outcomes
-from tilelet.interp.steering import MOST_KEPT, decision, outcome_of, sites
-from tilelet.interp.tasks import TaskStream
 from tilelet.ir.core import Program
 from tilelet.passes.pipeline import run_passes
+from tilelet.tasks.control_points import MOST_KEPT, decision, outcome_of, sites
+from tilelet.tasks.stream import TaskStream
 
 ROWS, COLUMNS, MOST = 16, 64, 8
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 import tilelet.language as pl
-from tilelet.interp.machine import Interpreter
-from tilelet.interp.memory import Window
-from tilelet.interp.tasks import TaskStream
+from tilelet.interp.interpreter import Interpreter
 from tilelet.passes.pipeline import run_passes
+from tilelet.tasks.stream import TaskStream
+from tilelet.tasks.window import Window
 
 
 @pl.program

@@ -5,9 +5,9 @@ from __future__ import annotations
 from tests.interp.build import FP32, index, kernel, tensor
 from tests.passes.build import Source
 
-from tilelet.ir.aliases import Aliases, accesses, has_effect, infer_directions
+from tilelet.analysis.aliases import Aliases, accesses, has_effect, infer_directions
 from tilelet.ir.core import Direction, Value, walk
-from tilelet.ops.enums import AtomicType
+from tilelet.syntax.enums import AtomicType
 
 SHAPE = [16, 16]
 

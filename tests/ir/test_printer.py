@@ -12,6 +12,7 @@ import pytest
 
 import tilelet.language as pl
 from tilelet import dtypes
+from tilelet.ir import structure
 from tilelet.ir.core import (
     Block,
     Const,
@@ -30,9 +31,8 @@ from tilelet.ir.printer import (
     print_program,
     public_name,
 )
+from tilelet.ir.spec import REGISTRY, OpSpec, Trait, spec_of
 from tilelet.ir.types import BOOL, INDEX, TASK_ID, SymDim, TensorType, TileType
-from tilelet.ops import structure
-from tilelet.ops.registry import REGISTRY, OpSpec, spec_of
 from tilelet.passes.pipeline import run_passes
 
 X = TensorType((16, 128), dtypes.FP32)
@@ -113,10 +113,10 @@ def call(operands: tuple[Any, ...], results: tuple[Value, ...], **args: Any) -> 
     return Op(structure.CALL, full | args, results)
 
 
-def function(params: tuple[Value, ...], *ops: Op, out: tuple[Any, ...] = (), **attrs: Any):
+def function(params: tuple[Value, ...], *ops: Op, out: tuple[Any, ...] = (), declared: Any = ()):
     body = Block((), (*ops, Op(structure.RETURN, {"values": out})))
     directions = tuple(Direction.In for _ in params)
-    return Function("main", FunctionKind.Opaque, params, directions, body, attrs=attrs)
+    return Function("main", FunctionKind.Opaque, params, directions, body, declared=declared)
 
 
 def body_of(fn: Function) -> str:
@@ -447,7 +447,7 @@ def test_chunked_scope_without_chunk_loops_hands_its_options_to_its_scopes() -> 
 
 def test_every_op_is_called_by_a_name_that_the_language_has() -> None:
     for op in REGISTRY.values():
-        if op.structural or op.name.startswith("scalar.") or op.name == "breakpoint":
+        if op.structural or Trait.SCALAR in op.traits or op.name == "breakpoint":
             continue
         found: Any = pl
         for part in public_name(op).split(".")[1:]:

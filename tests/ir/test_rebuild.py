@@ -6,8 +6,8 @@ from tests.interp.build import index, tensor
 from tests.passes.build import Source
 
 from tilelet import dtypes
+from tilelet.analysis.affine import constant_difference
 from tilelet.ir.core import Block, Const, Op, Value, walk
-from tilelet.ir.fold import constant_difference
 from tilelet.ir.rebuild import (
     Builder,
     Rewriter,

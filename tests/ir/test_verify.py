@@ -12,10 +12,10 @@ from tests.passes.build import Source
 from tilelet import dtypes
 from tilelet.diag.core import Loc
 from tilelet.diag.internal import InternalError
+from tilelet.ir import structure
 from tilelet.ir.core import Block, Direction, Op, Program, Value
 from tilelet.ir.types import BOOL, Mem, ScalarType, TileType
 from tilelet.ir.verify import verify
-from tilelet.ops import structure
 
 
 def sample() -> Program:

@@ -20,10 +20,10 @@ from tilelet.diag.catalogue.unsupported import (
 )
 from tilelet.diag.core import Loc
 from tilelet.ir.core import Const, Direction, FunctionKind
+from tilelet.ir.spec import REGISTRY
 from tilelet.ir.types import Mem, SymDim
-from tilelet.language import markers, types, unsupported
-from tilelet.language.docs import ops_markdown
-from tilelet.ops.registry import REGISTRY
+from tilelet.ops.manual import ops_markdown
+from tilelet.syntax import markers, types, unsupported
 
 LOC = Loc("kernel.py", 1)
 

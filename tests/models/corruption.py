@@ -14,10 +14,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tilelet.ir.core import Direction, Function, FunctionKind, Op, Program, Value, walk
-from tilelet.ir.rebuild import Rewriter, bind
+from tilelet.ir.rebuild import Rewriter
+from tilelet.ir.spec import REGISTRY, bind
 from tilelet.ir.types import ScalarType, TensorType, TileType
 from tilelet.ir.views import CallView
-from tilelet.ops.registry import REGISTRY
 
 FULL = REGISTRY["full"]
 

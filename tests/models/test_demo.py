@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from tilelet.cli.main import main
-from tilelet.cpu import toolchain
 from tilelet.diag.catalogue.command import NoCompiler
 from tilelet.models import measure
 from tilelet.models.qwen3 import decode
 from tilelet.models.qwen3.shapes import DecodeShape
+from tilelet.native import toolchain
 
 Output = pytest.CaptureFixture[str]
 

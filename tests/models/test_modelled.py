@@ -10,9 +10,9 @@ import pytest
 from tests.models.programs import every_program
 
 from tilelet.device import load_machine, machine_names, simulate
-from tilelet.device.limits import program_findings
-from tilelet.device.traffic import Bytes, traffic
-from tilelet.interp.machine import Interpreter
+from tilelet.device.memory.limits import program_findings
+from tilelet.device.report.traffic import Bytes, traffic
+from tilelet.interp.interpreter import Interpreter
 from tilelet.models.qwen3 import decode
 from tilelet.models.registry import resolve
 from tilelet.passes.pipeline import run_passes

@@ -13,7 +13,7 @@ from tests.models.programs import SMALL, every_engine, every_program, sizes_of
 import tilelet.language as pl
 from tilelet.diag.catalogue.models import BadTile
 from tilelet.diag.core import UserErrors
-from tilelet.interp.machine import Interpreter
+from tilelet.interp.interpreter import Interpreter
 from tilelet.ir.core import walk
 from tilelet.ir.printer import print_program
 from tilelet.models import registry

@@ -11,8 +11,8 @@ import pytest
 
 from tilelet.cli.main import main
 from tilelet.models import registry
-from tilelet.models.qwen3.story import page
-from tilelet.models.qwen3.story.plot import Group, Line, Plot
+from tilelet.models.qwen3.walkthrough import page
+from tilelet.models.qwen3.walkthrough.plot import Group, Line, Plot
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
 CHEAP = "scope1,scope2"  # the others take seconds each

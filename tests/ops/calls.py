@@ -11,8 +11,9 @@ from tilelet import dtypes
 from tilelet.diag.core import Loc
 from tilelet.dtypes import DType
 from tilelet.ir.core import Arg, Value
+from tilelet.ir.rebuild import Builder
+from tilelet.ir.spec import REGISTRY, Call, OpSpec, bind
 from tilelet.ir.types import Mem, ScalarType, SymDim, TensorType, TileType, Type
-from tilelet.ops.registry import REGISTRY, Call, OpSpec
 
 CALL = Loc("kernel.py", 1, 0, 1, 40)
 
@@ -29,18 +30,17 @@ def number(dtype: DType = dtypes.INDEX, name: str = "n") -> Value:
     return Value(name, ScalarType(dtype))
 
 
-def bind(spec: OpSpec, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    bound = spec.signature.bind(*args, **kwargs)
-    bound.apply_defaults()
-    return dict(bound.arguments)
-
-
 def infer(name: str, *args: Arg, in_scope: bool = True, **kwargs: Arg) -> tuple[Type, ...]:
     """Result types of a call; argument number i has the span of line 10 + i."""
     spec = REGISTRY[name]
-    bound = bind(spec, args, kwargs)
+    bound = bind(spec, *args, **kwargs)
     locs = {p: Loc("kernel.py", 10 + i, 0, 10 + i, 5) for i, p in enumerate(bound)}
-    return spec.infer(Call(name, bound, in_scope, CALL, locs))
+    types = spec.infer(Call(name, bound, in_scope, CALL, locs))
+    if spec.expands is None:
+        return types
+    made = Builder(CALL, in_scope=in_scope).emit(name, *args, **kwargs).type
+    assert types == (made,)
+    return types
 
 
 def infer1(name: str, *args: Arg, in_scope: bool = True, **kwargs: Arg) -> Type:
@@ -87,8 +87,13 @@ def region(name: str, *args: Any, **kwargs: Any) -> tuple[int, ...]:
 
 
 def run_with_region(name: str, *args: Any, **kwargs: Any) -> list[tuple[Any, tuple[int, ...]]]:
-    spec = REGISTRY[name]
-    bound = bind(spec, args, kwargs)
+    return _run_with_region(REGISTRY[name], bind(REGISTRY[name], *args, **kwargs))
+
+
+def _run_with_region(spec: OpSpec, bound: Mapping[str, Any]) -> list[tuple[Any, tuple[int, ...]]]:
+    if spec.expands is not None:
+        return _run_composition(spec, bound)
+    name = spec.name
     types = spec.infer(Call(name, {p: as_value(a) for p, a in bound.items()}, True))
     operands = {}
     plain = {}
@@ -116,6 +121,20 @@ def run_with_region(name: str, *args: Any, **kwargs: Any) -> list[tuple[Any, tup
     return [
         (finish(spec, array, t, valid), valid) for array, t, valid in zip(arrays, types, regions)
     ]
+
+
+def _run_composition(spec: OpSpec, bound: Mapping[str, Any]) -> list[tuple[Any, tuple[int, ...]]]:
+    """The results of the ops that a composition stands for, one after the other."""
+    values = {param: as_value(arg) for param, arg in bound.items()}
+    known = {v: bound[param] for param, v in values.items() if isinstance(v, Value)}
+    builder = Builder(CALL, in_scope=True)
+    results: list[tuple[Any, tuple[int, ...]]] = []
+    builder.emit(spec.name, **values)
+    for op in builder.ops:
+        given = {p: known[a] if isinstance(a, Value) else a for p, a in op.args.items()}
+        results = _run_with_region(op.spec, given)
+        known |= {v: Part(data, *valid) for v, (data, valid) in zip(op.results, results)}
+    return results
 
 
 def finish(spec: OpSpec, array: Any, t: TileType, valid: tuple[int, ...]) -> Any:

@@ -17,8 +17,8 @@ from tilelet.diag.catalogue.ops import (
     ShapeMismatch,
 )
 from tilelet.dtypes import BF16, BOOL, FP32, INT32
+from tilelet.ir.faults import RegionFault
 from tilelet.ir.types import TileType
-from tilelet.ops.faults import RegionFault
 
 RNG = np.random.default_rng(11)
 EXPAND = {

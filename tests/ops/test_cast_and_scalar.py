@@ -18,10 +18,10 @@ from tilelet.diag.catalogue.ops import (
 from tilelet.diag.catalogue.windows import DivisionByZero
 from tilelet.dtypes import BF16, BOOL, FP16, FP32, INDEX, INT8, INT32, INT64, TASK_ID, UINT8
 from tilelet.ir.core import Const
+from tilelet.ir.fold import evaluate as fold
+from tilelet.ir.spec import REGISTRY
 from tilelet.ir.types import ScalarType, TileType
-from tilelet.ops.enums import RoundMode
-from tilelet.ops.registry import REGISTRY
-from tilelet.ops.scalar import fold
+from tilelet.syntax.enums import RoundMode
 
 # --- cast ----------------------------------------------------------------------------------------
 

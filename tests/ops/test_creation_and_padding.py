@@ -23,10 +23,9 @@ from tilelet.diag.catalogue.ops import (
 from tilelet.diag.catalogue.windows import ValidShapeTooLarge
 from tilelet.dtypes import BF16, BOOL, FP8E4M3FN, FP16, FP32, INT8, INT16, INT32, TASK_ID, UINT32
 from tilelet.ir.core import Const
-from tilelet.ir.types import Mem, SymDim, TensorType, TileType
-from tilelet.ops.enums import PadValue, TensorLayout
-from tilelet.ops.faults import ValidTooLargeFault
-from tilelet.ops.infer import types_agree
+from tilelet.ir.faults import ValidTooLargeFault
+from tilelet.ir.types import Mem, SymDim, TensorType, TileType, types_agree
+from tilelet.syntax.enums import PadValue, TensorLayout
 
 # --- creation ------------------------------------------------------------------------------------
 
@@ -202,7 +201,7 @@ def test_region_given_at_run_time_is_checked():
 
 
 def rule_with_rows(rows: int) -> tuple[int, ...]:
-    from tilelet.ops.registry import REGISTRY
+    from tilelet.ir.spec import REGISTRY
 
     rule = REGISTRY["set_validshape"].valid
     assert rule is not None

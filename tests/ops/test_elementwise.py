@@ -19,9 +19,9 @@ from tilelet.diag.catalogue.ops import (
     WrongMemorySpace,
 )
 from tilelet.ir.core import Const
+from tilelet.ir.faults import RegionFault
 from tilelet.ir.types import Mem, TileType
-from tilelet.ops.enums import CmpType
-from tilelet.ops.faults import RegionFault
+from tilelet.syntax.enums import CmpType
 
 BF16, FP16, FP32 = dtypes.BF16, dtypes.FP16, dtypes.FP32
 INT8, INT16, INT32, UINT8 = dtypes.INT8, dtypes.INT16, dtypes.INT32, dtypes.UINT8

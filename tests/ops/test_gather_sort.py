@@ -18,10 +18,10 @@ from tilelet.diag.catalogue.ops import (
     SortGeometry,
 )
 from tilelet.dtypes import BF16, FP16, FP32, INT16, INT32, UINT32
+from tilelet.ir.faults import IndexFault, RegionFault
+from tilelet.ir.spec import REGISTRY
 from tilelet.ir.types import Mem, TensorType, TileType
-from tilelet.ops.enums import CmpType, MaskPattern
-from tilelet.ops.faults import IndexFault, RegionFault
-from tilelet.ops.registry import REGISTRY
+from tilelet.syntax.enums import CmpType, MaskPattern
 
 RNG = np.random.default_rng(17)
 

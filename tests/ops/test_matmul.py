@@ -20,8 +20,8 @@ from tilelet.diag.catalogue.ops import (
 )
 from tilelet.diag.catalogue.unsupported import UnsupportedKeyword
 from tilelet.dtypes import BF16, BOOL, FP8E4M3FN, FP16, FP32, INT8, INT32
+from tilelet.ir.faults import RegionFault
 from tilelet.ir.types import Mem, TileType
-from tilelet.ops.faults import RegionFault
 
 RNG = np.random.default_rng(3)
 

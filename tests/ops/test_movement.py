@@ -27,10 +27,10 @@ from tilelet.diag.catalogue.windows import (
     WrongIndexCount,
 )
 from tilelet.dtypes import BF16, BOOL, FP16, FP32, INDEX, INT16, INT32, INT64, TASK_ID
+from tilelet.ir.faults import RegionFault
+from tilelet.ir.spec import REGISTRY
 from tilelet.ir.types import Mem, ScalarType, SymDim, TensorType, TileType
-from tilelet.ops.enums import AtomicType, PadValue
-from tilelet.ops.faults import RegionFault
-from tilelet.ops.registry import REGISTRY
+from tilelet.syntax.enums import AtomicType, PadValue
 
 M = SymDim("M")
 RNG = np.random.default_rng(5)

@@ -9,9 +9,9 @@ import pytest
 
 import tilelet.language as pl
 from tilelet.diag.catalogue.python import OpOutsideKernel
-from tilelet.ops.registry import REGISTRY, Engine, Plane, spec_of
+from tilelet.ir.spec import REGISTRY, Engine, Plane, Trait, spec_of
 
-FUNCTIONS = [s for s in REGISTRY.values() if not s.structural and s.group != "scalar"]
+FUNCTIONS = [s for s in REGISTRY.values() if not s.structural and Trait.SCALAR not in s.traits]
 HIDDEN = {"breakpoint"}  # Python's own name in a kernel
 
 
@@ -50,14 +50,17 @@ def test_pl_offers_every_op(spec):
 @pytest.mark.parametrize("spec", FUNCTIONS, ids=lambda s: s.name)
 def test_compute_ops_have_reference_and_valid_rule(spec):
     memory = {"load", "store", "create_tile", "get_block_idx", "get_block_num", "get_subblock_idx"}
-    if spec.plane is Plane.SCOPE and spec.name not in memory and "system" not in spec.name:
+    if spec.expands is not None:
+        assert spec.reference is None
+        assert spec.valid is None
+    elif spec.plane is Plane.SCOPE and spec.name not in memory and "system" not in spec.name:
         assert spec.reference is not None
         assert spec.valid is not None or spec.writes
 
 
 @pytest.mark.parametrize("spec", FUNCTIONS, ids=lambda s: s.name)
 def test_named_parameters_exist(spec):
-    names = [*(spec.on_chip or ()), *spec.writes, *([spec.view] if spec.view else [])]
+    names = [*(spec.on_chip or ()), *spec.writes, *filter(None, [spec.view, spec.replaces])]
     assert set(names) <= set(spec.signature.parameters)
 
 

@@ -16,11 +16,10 @@ from tilelet.diag.catalogue.windows import (
 from tilelet.diag.core import Loc
 from tilelet.dtypes import BF16, FP32, INDEX, INT8, INT32, TASK_ID
 from tilelet.ir.core import Value
-from tilelet.ir.types import ArrayType, Mem, ScalarType, SymDim, TensorType, TileType
-from tilelet.ops.enums import PipeType
-from tilelet.ops.faults import DivisionFault, IndexFault, RegionFault, ValidTooLargeFault
-from tilelet.ops.infer import types_agree
-from tilelet.ops.registry import REGISTRY, Engine, OpSpec, Plane, register, spec_of
+from tilelet.ir.faults import DivisionFault, IndexFault, RegionFault, ValidTooLargeFault
+from tilelet.ir.spec import REGISTRY, Engine, OpSpec, Plane, register, spec_of
+from tilelet.ir.types import ArrayType, Mem, ScalarType, SymDim, TensorType, TileType, types_agree
+from tilelet.syntax.enums import PipeType
 
 
 def array(length: int = 4, dtype=INT32) -> Value:

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from tests.interp.build import Body, Build, index, run
 
+from tilelet.ir import structure
 from tilelet.ir.core import Block, Function, FunctionKind, Program, Value, walk
 from tilelet.ir.printer import print_function
 from tilelet.ir.verify import verify
 from tilelet.ir.views import ForView, ScopeView
-from tilelet.ops import structure
 
 
 class Source(Build):

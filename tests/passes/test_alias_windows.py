@@ -24,7 +24,7 @@ def aliased(program: Program) -> Program:
 def assert_alias(before: Program, **arguments) -> Program:
     """No assemble is left, no task copies, and the results are the same."""
     after = aliased(before)
-    assert copies(after) == 0, after.attrs["cautions"]
+    assert copies(after) == 0, after.cautions
     assert count_ops(after, "assemble") == 0
     same_results(before, after, **arguments)
     return after
@@ -34,8 +34,8 @@ def assert_copies(before: Program, why: str, number: int = 1, **arguments) -> Pr
     after = aliased(before)
     assert copies(after) == number
     assert count_ops(after, "assemble") == 0
-    assert why in after.attrs["cautions"][0].notes[0]
-    assert {c.code for c in after.attrs["cautions"]} == {"W0402"}
+    assert why in after.cautions[0].notes[0]
+    assert {c.code for c in after.cautions} == {"W0402"}
     same_results(before, after, **arguments)
     return after
 

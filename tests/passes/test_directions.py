@@ -8,9 +8,9 @@ from tests.interp.build import FP32, kernel, tensor
 from tests.passes.build import Source, apply
 
 from tilelet.ir.core import Direction, Value
-from tilelet.ops.enums import AtomicType
 from tilelet.passes.directions import directions
 from tilelet.passes.outline import outline
+from tilelet.syntax.enums import AtomicType
 
 IN, OUT, INOUT = Direction.In, Direction.Out, Direction.InOut
 
@@ -72,7 +72,7 @@ def test_what_is_declared_stands():
     y = b.param("y", tensor([16, 16]))
     b.op("write", x=y, indices=[0, 0], value=1.0)
     program = b.opaque(y)
-    main = replace(program.main, attrs={"declared": (OUT, INOUT)})
+    main = replace(program.main, declared=(OUT, INOUT))
     program = program.with_functions({"main": main})
     assert directions(program).main.directions == (OUT, INOUT)
 

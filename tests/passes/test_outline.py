@@ -288,7 +288,7 @@ def test_declared_directions_stand():
     k = kernel()
     x, out = k.param("x", tensor([4, 16])), k.param("out", tensor([4, 16]))
     k.put(out, k.op("add", lhs=k.whole(x), rhs=k.whole(out)), [0, 0])
-    fn = replace(k.function("work"), attrs={"declared": (None, OUT)})
+    fn = replace(k.function("work"), declared=(None, OUT))
     b = Source()
     p, q = b.param("p", tensor([4, 16])), b.param("q", tensor([4, 16]))
     b.call(fn, [p, q])

@@ -164,7 +164,7 @@ def test_tasks_of_a_projection(chunked: bool, tasks: int):
     assert want.any()
     np.testing.assert_array_equal(results(after, **arguments)["out"], want)
     assert len(run(after, **arguments).tasks) == tasks
-    assert after.attrs["cautions"] == ()
+    assert after.cautions == ()
 
 
 def test_a_hook_sees_the_program_after_each_pass():

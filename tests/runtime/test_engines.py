@@ -12,16 +12,16 @@ import torch
 
 import tilelet.language as pl
 from tilelet.cpu import engine as cpu
-from tilelet.cpu import toolchain
 from tilelet.diag.catalogue.command import NoCompiler, UnknownEngine
 from tilelet.diag.catalogue.harness import BadConfig, ReadOnlyOutput, UnknownData
 from tilelet.dtypes import DType
-from tilelet.interp.machine import Interpreter
-from tilelet.interp.tasks import TaskStream
+from tilelet.interp.interpreter import Interpreter
+from tilelet.native import toolchain
 from tilelet.runtime import RunConfig, TensorSpec, engines, run, session
 from tilelet.runtime.arrays import as_array, as_tensor
 from tilelet.runtime.compiler import compile_program
 from tilelet.runtime.session import Session
+from tilelet.tasks.stream import TaskStream
 
 
 @pl.jit

@@ -17,7 +17,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tilelet.cpu.cache import user_folder
+from tilelet.native.cache import user_folder
 from tilelet.runtime import golden_cache
 from tilelet.runtime.golden_cache import GoldenCache
 from tilelet.runtime.storage import save_arrays

@@ -11,10 +11,10 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from tilelet.cpu import cache
-from tilelet.cpu.private import NotPrivateError
-from tilelet.cpu.toolchain import FLAGS, Compiler, machine_flags
 from tilelet.diag.catalogue.command import CompilerFailed
+from tilelet.native import cache
+from tilelet.native.private import NotPrivateError
+from tilelet.native.toolchain import FLAGS, Compiler, machine_flags
 
 PROBE = Path(__file__).parent / "probe.c"
 _PATIENCE = 120.0  # seconds for the compiler; a new zig builds its own library first

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from tilelet import __version__
-from tilelet.device.tables import Table, byte_text, number
 from tilelet.diag.catalogue.command import CannotWrite
+from tilelet.diag.tables import Table, byte_text, number
 
 _QUIET = 0.05  # share of the machine that other work may take before it is mentioned
 

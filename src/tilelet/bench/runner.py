@@ -16,12 +16,12 @@ from typing import Any
 from tilelet.bench import host, startup
 from tilelet.bench.cases import Case
 from tilelet.bench.data import Data
-from tilelet.bench.machine import Machine
+from tilelet.bench.peaks import Machine
 from tilelet.bench.report import Goal, Report, Row
 from tilelet.bench.timing import Effort, Form, Missing, Timing, extra_memory, in_turn, once
 from tilelet.cpu.engine import thread_count
-from tilelet.cpu.toolchain import find_compiler
 from tilelet.diag.core import UserError, UserErrors
+from tilelet.native.toolchain import find_compiler
 
 _RUNTIME_RUNS = 5
 _MANY_TASKS = 1000  # with fewer, the cost of a run hides that of a task

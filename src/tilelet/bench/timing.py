@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tilelet.bench.machine import Machine, Peaks
+    from tilelet.bench.peaks import Machine, Peaks
 
 # Seconds. Threads of other libraries wait busily for a while after their work.
 _PAUSE = 0.2

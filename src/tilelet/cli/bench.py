@@ -12,10 +12,10 @@ from typing import Any
 from tilelet.bench.report import Report
 from tilelet.bench.runner import Bench, machine_text
 from tilelet.bench.sections import SECTIONS
-from tilelet.device.tables import Table, show
 from tilelet.diag.catalogue.command import CannotWrite, UnknownSection
 from tilelet.diag.core import UserError
 from tilelet.diag.render import render_text, text_width, use_color
+from tilelet.diag.tables import Table, show
 from tilelet.runtime import session
 from tilelet.runtime.rundir import build_root
 

@@ -8,10 +8,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tilelet.device.profile import Profile
-from tilelet.device.tables import Table, byte_text, number, show, times
+from tilelet.device.report.profile import Profile
 from tilelet.diag.core import UserError
 from tilelet.diag.render import render_text, text_width, use_color
+from tilelet.diag.tables import Table, byte_text, number, show, times
 from tilelet.models.measure import Data, Measured, Run
 from tilelet.models.qwen3 import decode
 from tilelet.models.qwen3.shapes import DecodeShape
@@ -36,8 +36,8 @@ def demo_command(options: argparse.Namespace) -> int:
 
 
 def _demo(platform: str, sizes: dict[str, int]) -> int:
-    from tilelet.cpu.toolchain import find_compiler
-    from tilelet.device.machine import load_machine
+    from tilelet.device.machine.description import load_machine
+    from tilelet.native.toolchain import find_compiler
 
     machine = load_machine(platform).name
     find_compiler()  # before anything that takes long

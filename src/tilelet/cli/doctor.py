@@ -13,9 +13,9 @@ from typing import Any
 from tilelet import __version__
 from tilelet.bench import host
 from tilelet.cpu.engine import thread_count
-from tilelet.cpu.toolchain import find_compiler, machine_flags
 from tilelet.diag.core import UserError
 from tilelet.diag.text import near, plural, printable, size_text, ticked
+from tilelet.native.toolchain import find_compiler, machine_flags
 from tilelet.runtime import engines, session
 
 OK, NOTE, BROKEN = "ok", "note", "broken"

@@ -440,7 +440,7 @@ def _command_of(options: argparse.Namespace) -> Callable[[], int]:
         return lambda: demo_command(options)
     if options.command == "story":
         _use_one_blas_thread()
-        from tilelet.cli.story import story_command
+        from tilelet.cli.walkthrough import story_command
 
         return lambda: story_command(options)
     if options.command == "list":

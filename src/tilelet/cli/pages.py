@@ -27,7 +27,7 @@ def explain_command(code: str | None) -> int:
 
 def docs_command(folder: Path, write: bool) -> int:
     """Write the generated pages, or say which of them are not what the code says."""
-    from tilelet.language.docs import ops_markdown
+    from tilelet.ops.manual import ops_markdown
 
     stale = 0
     for name, text in (("ops.md", ops_markdown()), ("errors.md", errors_markdown())):

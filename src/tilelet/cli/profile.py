@@ -14,7 +14,7 @@ from tilelet.cli import interrupt, output
 from tilelet.cli.recording import OptionsAfter, Recording, record
 from tilelet.diag.catalogue.device import BadProfile, NothingToCompare
 from tilelet.diag.core import Diagnostic, UserError
-from tilelet.diag.machine import to_json, to_sarif
+from tilelet.diag.formats import to_json, to_sarif
 from tilelet.diag.render import render_all, render_text, text_width, use_color
 from tilelet.diag.text import plural, printable
 from tilelet.runtime import session
@@ -23,9 +23,9 @@ from tilelet.runtime.progress import progress
 from tilelet.runtime.rundir import RunDirectory, file_name
 
 if TYPE_CHECKING:
-    from tilelet.device.machine import Machine
-    from tilelet.device.modelled import Modelled
-    from tilelet.device.profile import Profile
+    from tilelet.device.machine.description import Machine
+    from tilelet.device.report.profile import Profile
+    from tilelet.device.run import Modelled
 
 DEFAULT_MACHINE = "a2a3"
 FINDINGS, WRONG_USAGE, COULD_NOT_RUN = 1, 2, 3
@@ -90,7 +90,7 @@ def _print_findings(found: Sequence[Diagnostic]) -> None:
 
 
 def _machines(names: str) -> list[Machine]:
-    from tilelet.device.machine import load_machine
+    from tilelet.device.machine.description import load_machine
 
     return [load_machine(name.strip()) for name in names.split(",") if name.strip()]
 
@@ -133,7 +133,7 @@ def _period(machine: Machine, asked: str | None, side_by_side: Sequence[Machine]
 
 
 def _profile(options: argparse.Namespace) -> int:
-    from tilelet.device.modelled import Modelled
+    from tilelet.device.run import Modelled
 
     machines, recording = _recording(options)
     if recording.code and not recording.runs:
@@ -172,15 +172,15 @@ def _failed(recording: Recording, options: argparse.Namespace) -> int:
 
 
 def _show_profile(modelled: Modelled) -> None:
-    from tilelet.device.tables import show
+    from tilelet.diag.tables import show
 
     show(modelled.parts())
     print(flush=True)
 
 
 def _show_side_by_side(same_run: Sequence[Modelled]) -> None:
-    from tilelet.device.report import side_by_side
-    from tilelet.device.tables import show
+    from tilelet.device.report.text import side_by_side
+    from tilelet.diag.tables import show
 
     show([side_by_side([m.profile for m in same_run])])
 
@@ -209,9 +209,9 @@ def _findings(modelled: Iterable[Modelled]) -> list[Diagnostic]:
 
 
 def _check(options: argparse.Namespace) -> int:
-    from tilelet.device.memory_report import budget_table, memory_map, memory_table
-    from tilelet.device.modelled import Modelled
-    from tilelet.device.tables import show
+    from tilelet.device.memory.report import budget_table, memory_map, memory_table
+    from tilelet.device.run import Modelled
+    from tilelet.diag.tables import show
 
     machines, recording = _recording(options, tasks=False)
     if recording.code and not recording.runs:
@@ -240,8 +240,8 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _compare(options: argparse.Namespace) -> int:
-    from tilelet.device.compare import Comparison
-    from tilelet.device.tables import show
+    from tilelet.device.report.compare import Comparison
+    from tilelet.diag.tables import show
 
     machines = _machines(options.platforms or options.platform or DEFAULT_MACHINE)
     sides = [options.a, *([options.b] if options.b else [])]
@@ -267,8 +267,8 @@ def _side(
     text: str, machine: Machine, machines: Sequence[Machine], options: argparse.Namespace
 ) -> Profile | Recording:
     """`profile.json`, `k.py`, `k.py@a5`, `"k.py --variant tuned"`, `qwen3/scope3:tuned`."""
-    from tilelet.device.modelled import Modelled
-    from tilelet.device.profile import Profile
+    from tilelet.device.report.profile import Profile
+    from tilelet.device.run import Modelled
 
     try:
         target, *arguments = shlex.split(text) or [text]

@@ -19,7 +19,7 @@ from tilelet.runtime.config import PLATFORMS
 from tilelet.runtime.session import Session
 
 if TYPE_CHECKING:
-    from tilelet.device.modelled import Recorded
+    from tilelet.device.run import Recorded
 
 
 @dataclass
@@ -47,13 +47,16 @@ def record(
 
     Without `tasks`, the control programs do not run either: their kernels are all that is wanted.
     """
-    from tilelet.device.modelled import Recorded
+    from tilelet.device.run import Recorded
+    from tilelet.interp.replay import find_outcomes
 
     found = Recording()
     model = is_model(target)
 
     def keep(name: str, program: Any, stream: Any, given: Mapping[str, Any]) -> None:
-        found.runs.append(Recorded(target if model else name, program, stream, given))
+        if tasks:
+            find_outcomes(program, stream, given)
+        found.runs.append(Recorded(target if model else name, program, stream))
 
     now = Session(
         count_only=not getattr(options, "execute", False),

@@ -14,7 +14,7 @@ from tilelet.cli.models import is_model, run_model
 from tilelet.cli.script import Outcome, Script
 from tilelet.compat import aliases
 from tilelet.diag.catalogue.command import AnotherPypto, UnknownEngine
-from tilelet.diag.machine import to_json, to_sarif
+from tilelet.diag.formats import to_json, to_sarif
 from tilelet.diag.render import render_all, render_line, render_text, text_width, use_color
 from tilelet.runtime import engines, session
 from tilelet.runtime.config import PLATFORMS

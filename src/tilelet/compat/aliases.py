@@ -132,7 +132,7 @@ class AliasFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def _real_name(alias: str) -> str | None:
-    """The module behind an alias (`pypto.language.types`: `tilelet.language.types`), if any."""
+    """The module behind an alias (`pypto.language.types`: `tilelet.syntax.types`), if any."""
     for prefix, real in REAL.items():
         if alias == prefix or alias.startswith(f"{prefix}."):
             name = real + alias.removeprefix(prefix)

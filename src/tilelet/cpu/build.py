@@ -19,8 +19,10 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 
-from tilelet.cpu import cache, sanitize
-from tilelet.cpu.toolchain import (
+from tilelet.cpu import sanitize
+from tilelet.diag.catalogue.command import CompilerFailed
+from tilelet.native import cache
+from tilelet.native.toolchain import (
     FLAGS,
     Compiler,
     cpu_id,
@@ -29,7 +31,6 @@ from tilelet.cpu.toolchain import (
     machine_flags,
     stopped_when_terminated,
 )
-from tilelet.diag.catalogue.command import CompilerFailed
 
 SOURCES = Path(__file__).parent / "c"
 LIBRARY = "program.so"

@@ -107,7 +107,7 @@ def word_field(dtype: DType) -> str:
 
 def poison_pattern(dtype: DType) -> int:
     """Eight bytes of memory that was never written, as `interp.memory` marks it."""
-    from tilelet.interp.memory import poison
+    from tilelet.tasks.window import poison
 
     return repeated(np.asarray(poison(dtype), dtype.numpy).tobytes())
 

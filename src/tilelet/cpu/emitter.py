@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from tilelet.analysis.aliases import Aliases
 from tilelet.cpu import scalars
 from tilelet.cpu.sites import Sites
 from tilelet.cpu.text import Dim, Text, identifier
 from tilelet.diag.core import Loc
-from tilelet.ir.aliases import Aliases
 from tilelet.ir.core import Arg, Block, Function, Op, Value, walk
 
 

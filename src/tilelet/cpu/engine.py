@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from tilelet.analysis.aliases import infer_directions
 from tilelet.cpu import build, native, sites
 from tilelet.cpu.elements import word_field
 from tilelet.cpu.host import HostOp
@@ -25,14 +26,13 @@ from tilelet.cpu.record import task_stream
 from tilelet.diag.catalogue.harness import BadConfig, TooBig
 from tilelet.diag.core import Loc
 from tilelet.diag.internal import InternalError
-from tilelet.interp.available import available_memory
-from tilelet.interp.binding import Argument, bind_arguments
-from tilelet.interp.machine import Interpreter
-from tilelet.interp.memory import Buffer, Window
-from tilelet.interp.tasks import TaskStream
-from tilelet.ir.aliases import infer_directions
+from tilelet.interp.interpreter import Interpreter
 from tilelet.ir.core import Direction, Program, walk
 from tilelet.ir.types import ScalarType, TileType
+from tilelet.native.memory import available_memory
+from tilelet.tasks.arguments import Argument, bind_arguments
+from tilelet.tasks.stream import TaskStream
+from tilelet.tasks.window import Buffer, Window
 
 _POLL = 0.1  # seconds between looks at Ctrl-C while native code runs
 _PATIENCE = 0.15  # seconds that a run may take to stop after Ctrl-C
@@ -81,7 +81,7 @@ class NativeProgram:
         self._run, self._table = native.entry_point(self._library)
         self._host = [HostOp(op) for op in self.code.host_ops]
         # What no task writes needs no dependencies, whatever the signature says.
-        main = replace(program.main, attrs={})
+        main = replace(program.main, declared=())
         found = infer_directions(main, program.functions)
         self._written = [d is not Direction.In for d in found]
 

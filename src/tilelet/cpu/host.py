@@ -15,10 +15,10 @@ from tilelet.diag.core import UserError
 from tilelet.diag.internal import InternalError
 from tilelet.dtypes import DType
 from tilelet.interp.compute import padded
-from tilelet.interp.memory import Array, box
 from tilelet.ir.core import Arg, Const, Op, Value
+from tilelet.ir.faults import Fault
 from tilelet.ir.types import ScalarType, TensorType, TileType
-from tilelet.ops.faults import Fault
+from tilelet.tasks.window import Array, box
 
 Shape = tuple[int, ...]
 

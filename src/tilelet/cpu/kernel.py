@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -28,24 +29,19 @@ from tilelet.cpu.tiles import (
 from tilelet.diag.internal import InternalError
 from tilelet.dtypes import FP32, DType
 from tilelet.ir.core import Arg, Block, Function, Op, Value, values_in, walk
+from tilelet.ir.spec import Trait
 from tilelet.ir.types import ScalarType, TensorType, TileType
 from tilelet.ir.views import yielded
 
-SILENT = {
-    *scalars.BINARY,
-    *scalars.UNARY,
-    *scalars.DIVISIONS,
-    "scalar.cast",
-    "tensor.dim",
-    "get_block_idx",
-    "get_block_num",
-    "get_subblock_idx",
-}
-"""Ops that leave no trace but their value."""
+RECOMPUTABLE = Trait.SCALAR | Trait.OF_BLOCK | Trait.SHAPE_ONLY
+"""Ops that leave no trace but their value: they may as well run twice."""
 
 Emit = Callable[["KernelEmitter", Op], None]
 EMITTERS: dict[str, Emit] = {}
 """What each op of a kernel becomes, by op name; filled by the modules `ops_*` and `flow`."""
+
+BY_REFERENCE = "<reference>"
+"""The entry for ops that have none of their own: the host applies their reference."""
 
 
 def emits(*names: str) -> Callable[[Emit], Emit]:
@@ -58,16 +54,16 @@ def emits(*names: str) -> Callable[[Emit], Emit]:
 
 
 PIECE = 256  # elements of a long row that are worked on before the next ones
-ROW_REDUCTIONS = ("row_sum", "row_prod", "row_max", "row_min")
 DEEPEST = 100  # ops in a row that become one expression
 MOST_PRODUCTS = 4  # that a kernel can hand over at once: TL_PRODUCTS
+RESULT_FIELD = ".c = "  # begins the line of a product's description that names its memory
 
 
 def _is_silent(op: Op, products: set[Op]) -> bool:
     """Whether `op` may as well run twice: scalars, views, loads; or is one of `products`."""
-    if op in products or op.name in SILENT:
+    if op in products or op.spec.traits & RECOMPUTABLE:
         return True
-    if op.name in ("slice", "load"):
+    if op.spec.is_window_load:
         return op.args.get("pad_value") is None and _is_view_of_tensor(op)
     if op.name in ("for", "while", "if"):
         tiles = [i for i, r in enumerate(op.results) if isinstance(r.type, TileType)]
@@ -140,6 +136,7 @@ class Product:
 
     name    its C variable
     slot    its result's memory, a tile of `shape`
+    is_new  it begins with a `matmul`: what its memory held before does not count
     ops     what it is a product of
     region  C variables that will hold the region of the result, if that is not all of it
     """
@@ -148,6 +145,7 @@ class Product:
     slot: Slot
     shape: tuple[int, ...]
     company: Company
+    is_new: bool
     ops: list[Op] = field(default_factory=list)
     region: tuple[str, ...] = ()
 
@@ -330,6 +328,7 @@ class KernelEmitter(Emitter):
         """
         names = [f"&{p.name}" for p in products]
         if self._has_only(products, at):
+            self._check_untouched(products)
             self.company = products[0].company
             for p in products:
                 p.slot.first = 0  # what is repeated on the way back here must not touch it
@@ -341,6 +340,20 @@ class KernelEmitter(Emitter):
         for p in products:
             p.finish(self)
 
+    def _check_untouched(self, products: Sequence[Product]) -> None:
+        """What is repeated when the kernel is entered again must not touch the products' memory,
+        where by then the results are: only their descriptions may name it.
+        """
+        for p in products:
+            name = re.compile(rf"\b{p.slot.name}\b")
+            for line in self.out.lines:
+                if name.search(line) and not line.lstrip().startswith(RESULT_FIELD):
+                    raise InternalError(
+                        "a kernel that is entered again touches its product",
+                        self.function.name,
+                        line.strip(),
+                    )
+
     def run_unfinished(self, slot: Slot | None) -> None:
         """A product that a loop was to continue is needed now, or what it reads will change."""
         product_ = self.unfinished.pop(slot, None) if slot is not None else None
@@ -350,12 +363,13 @@ class KernelEmitter(Emitter):
     def _has_only(self, products: Sequence[Product], at: Op) -> bool:
         """Whether all that the kernel does up to and including `at` is these products.
 
-        A product of cut windows is not all: what lies outside is cleared before it.
+        A product of cut windows is not all: what lies outside is cleared before it. Nor is one that
+        goes on from a tile: filling its memory with that tile is no op, but is repeated like one.
         """
         body = self.function.body.ops
         if self.company is not None or self.loops or len(products) > MOST_PRODUCTS:
             return False
-        if any(p.region for p in products):
+        if any(p.region or not p.is_new for p in products):
             return False
         if at not in body:
             return False
@@ -555,7 +569,8 @@ class KernelEmitter(Emitter):
         use = first_use(self.home[value], value)
         return (
             use is not None
-            and use.name in ROW_REDUCTIONS
+            and use.spec.reduces == -1
+            and Trait.FOLD in use.spec.traits
             and use.args["x"] is value
             and self.tile_type(value).dtype is FP32
         )
@@ -592,7 +607,7 @@ class KernelEmitter(Emitter):
             self._settle_loads(op)
             for slot in list(self.unfinished):
                 self.run_unfinished(slot)
-        emitter = EMITTERS.get(op.name)
+        emitter = EMITTERS.get(op.name) or EMITTERS.get(BY_REFERENCE if op.spec.reference else "")
         if emitter is None:
             raise InternalError("no C for this op", self.function.name, op.name, op.loc)
         emitter(self, op)

@@ -18,8 +18,8 @@ from tilelet.ir.core import Arg, Op, Value
 from tilelet.ir.types import TileType
 from tilelet.numerics.casts import MODES
 from tilelet.ops.cast import mode_name
-from tilelet.ops.enums import CmpType
 from tilelet.ops.selection import comparison
+from tilelet.syntax.enums import CmpType
 
 # --- valid regions -------------------------------------------------------------------------------
 
@@ -144,10 +144,6 @@ def _function(name: str, *, is_exact: bool = False) -> Make:
     return make
 
 
-def _expdif(e: Element, a: str, b: str) -> str:
-    return e.rounded(f"ts_exp_f32({e.rounded(f'{a} - {b}')})")
-
-
 _TWO: dict[str, Make] = {
     "add": _infix("+"),
     "sub": _infix("-"),
@@ -166,7 +162,7 @@ _TWO: dict[str, Make] = {
 # Other names of the same ops.
 _SAME = {
     "adds": "add", "subs": "sub", "muls": "mul", "divs": "div", "rems": "rem", "fmods": "fmod",
-    "maximums": "maximum", "minimums": "minimum", "maxs": "maximum", "mins": "minimum",
+    "maximums": "maximum", "minimums": "minimum",
     "ands": "and_", "ors": "or_", "xors": "xor", "shls": "shl", "shrs": "shr",
 }  # fmt: skip
 _EXPANDED: dict[str, Make] = {
@@ -176,7 +172,6 @@ _EXPANDED: dict[str, Make] = {
     "div": _TWO["div"],
     "max": _TWO["maximum"],
     "min": _TWO["minimum"],
-    "expdif": _expdif,
 }
 
 
@@ -231,19 +226,6 @@ def _leaky(e: Element, x: str, slope: str) -> str:
 @emits("lrelu", "prelu")
 def emit_leaky(k: KernelEmitter, op: Op) -> None:
     elementwise(k, op, ("x", "slope"), _leaky)
-
-
-_THREE = {"addc": "add", "addsc": "add", "subc": "sub", "subsc": "sub"}
-
-
-@emits(*_THREE)
-def emit_three(k: KernelEmitter, op: Op) -> None:
-    first, add = _TWO[_THREE[op.name]], _TWO["add"]
-
-    def make(e: Element, a: str, b: str, third: str) -> str:
-        return add(e, f"({first(e, a, b)})", third)
-
-    elementwise(k, op, ("lhs", "rhs", "rhs2"), make)
 
 
 # --- comparison and selection --------------------------------------------------------------------
@@ -341,7 +323,7 @@ def emit_full(k: KernelEmitter, op: Op) -> None:
     k.result(op, constant_tile(t.shape, t.dtype, element(t.dtype).constant(number)))
 
 
-@emits("arange", "ci")
+@emits("arange")
 def emit_ramp(k: KernelEmitter, op: Op) -> None:
     t = k.tile_type(op.result)
     start, c_type = k.scalar(op.args["start"]), element(t.dtype).number

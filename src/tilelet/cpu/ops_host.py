@@ -1,4 +1,4 @@
-"""Ops that are left to Python: those that move elements by data, which are rare and not worth C.
+"""Ops that have no C of their own: those that move elements by data, which are rare, and new ones.
 
 Generated code hands the operands to a callback, which applies the op's NumPy reference.
 """
@@ -6,17 +6,11 @@ Generated code hands the operands to a callback, which applies the op's NumPy re
 from __future__ import annotations
 
 from tilelet.cpu.elements import word_field
-from tilelet.cpu.kernel import KernelEmitter, emits
+from tilelet.cpu.kernel import BY_REFERENCE, KernelEmitter, emits
 from tilelet.cpu.text import Dim
 from tilelet.cpu.tiles import Tile, count, dense_strides
 from tilelet.ir.core import Op, Value, values_in
 from tilelet.ir.types import ScalarType, TensorType, TileType
-
-HOST_OPS = (
-    "gather", "gather_mask", "gatherb", "mgather", "mscatter", "scatter", "scatter_mask",
-    "scatter_update", "sort32", "mrgsort", "col_argmax", "col_argmin",
-    "part_add", "part_mul", "part_max", "part_min",
-)  # fmt: skip
 
 
 def shaped_operands(op: Op) -> list[Value]:
@@ -28,7 +22,7 @@ def scalar_operands(op: Op) -> list[Value]:
     return [v for v in values_in(op.args.values()) if isinstance(v.type, ScalarType)]
 
 
-@emits(*HOST_OPS)
+@emits(BY_REFERENCE)
 def emit_host(k: KernelEmitter, op: Op) -> None:
     entries: list[str] = []
     for v in shaped_operands(op):

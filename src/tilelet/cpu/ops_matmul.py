@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilelet.cpu.elements import element
-from tilelet.cpu.kernel import Company, KernelEmitter, Product, emits
+from tilelet.cpu.kernel import RESULT_FIELD, Company, KernelEmitter, Product, emits
 from tilelet.cpu.ops_elementwise import named, spread
 from tilelet.cpu.ops_movement import replaced
 from tilelet.cpu.text import Dim, lesser, product, total
@@ -80,7 +80,7 @@ def emit_matmul(k: KernelEmitter, op: Op) -> None:
     result = k.slot_tile(slot, t.shape, total_type, region)
     goes_on = total_type is t.dtype and _continues_in_loop(k, op)
     if _is_of_windows(a, b) and (goes_on or _is_whole(a, b, t.shape, region)):
-        product_ = _new_product(k, a, b, slot, t.shape, region)
+        product_ = _new_product(k, a, b, slot, t.shape, region, is_new=True)
         _add_piece(k, op, a, b, product_, region, "NULL")
         if goes_on:
             k.unfinished[slot] = product_
@@ -114,7 +114,7 @@ def emit_matmul_acc(k: KernelEmitter, op: Op) -> None:
     )
     if condition is None and _is_of_windows(a, b) and _can_wait(k, op, slot):
         product_ = k.loops[-1].started.pop(slot, None) or _new_product(
-            k, a, b, slot, t.shape, region
+            k, a, b, slot, t.shape, region, is_new=False
         )
         _add_piece(k, op, a, b, product_, region, slot.name)
         product_.note_region(k, region)
@@ -162,11 +162,13 @@ def _new_product(
     slot: Slot,
     shape: tuple[int, ...],
     region: tuple[Dim, ...],
+    *,
+    is_new: bool,
 ) -> Product:
     name = k.name("product")
     k.declarations.append(f"tl_product {name} = {{0}};")
     company = _company(k, a, b) if _is_whole(a, b, shape, region) else Company()
-    return Product(name, slot, shape, company)
+    return Product(name, slot, shape, company, is_new)
 
 
 def _company(k: KernelEmitter, a: Operand, b: Operand) -> Company:
@@ -276,7 +278,7 @@ def _describe(
         f".b_trans = {int(b.is_transposed)},"
     )
     k.out.add(
-        f"    .c = {slot.name} + {at}, .ldc = {shape[-1]}, "
+        f"    {RESULT_FIELD}{slot.name} + {at}, .ldc = {shape[-1]}, "
         f".start = {begin}, .ld_start = {shape[-1]},"
     )
     k.out.add(f"    .m = {region[-2]}, .n = {region[-1]}, .k = {lesser(a.columns, b.rows)},")

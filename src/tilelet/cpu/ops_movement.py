@@ -13,9 +13,9 @@ from tilelet.cpu.text import Dim, array_text, lesser, product, total
 from tilelet.cpu.tiles import Leaf, Node, Slot, Tile, count, dense_strides, leaves
 from tilelet.ir.core import Arg, Op, Value
 from tilelet.ir.types import TensorType, TileType
-from tilelet.ops.enums import AtomicType
 from tilelet.ops.movement import fitted
 from tilelet.ops.padding import pad_element
+from tilelet.syntax.enums import AtomicType
 
 
 def is_tile(arg: Arg) -> bool:
@@ -574,7 +574,7 @@ def filled(k: KernelEmitter, tile: Tile, pad: Arg, shape: tuple[int, ...], hint:
     return k.slot_tile(slot, shape, tile.dtype, shape)
 
 
-@emits("fillpad", "fillpad_inplace", "fillpad_expand")
+@emits("fillpad", "fillpad_expand")
 def emit_fillpad(k: KernelEmitter, op: Op) -> None:
     t = k.tile_type(op.result)
     tile = filled(k, k.tile(op.args["x"]), op.args["pad_value"], t.shape, op.result.name)

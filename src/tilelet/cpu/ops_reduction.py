@@ -19,13 +19,13 @@ _COMBINE = {
 }
 
 
-def _reduced_region(k: KernelEmitter, op: Op, x: Tile, axis: int, name: str) -> tuple[Dim, ...]:
+def _reduced_region(k: KernelEmitter, op: Op, x: Tile, axis: int) -> tuple[Dim, ...]:
     """The region with `axis` reduced to 1; of no elements there is no sum or maximum."""
     if not isinstance(x.valid[axis], int) or x.valid[axis] == 0:
         others = [v for i, v in enumerate(x.valid) if i != axis and not (isinstance(v, int) and v)]
         some = " && ".join([f"{x.valid[axis]} == 0", *(f"{v} != 0" for v in others)])
         fail = (
-            f"tl_fail_region(c, {k.site(op, name)}, {array_text(x.valid)}, "
+            f"tl_fail_region(c, {k.site(op, op.name)}, {array_text(x.valid)}, "
             f"{array_text(x.shape)}, {len(x.shape)})"
         )
         k.out.add(f"if ({some}) return {fail};")
@@ -34,28 +34,20 @@ def _reduced_region(k: KernelEmitter, op: Op, x: Tile, axis: int, name: str) -> 
 
 @emits(*(f"row_{n}" for n in (*_NAMES, "argmax", "argmin")))
 def emit_row(k: KernelEmitter, op: Op) -> None:
-    _along_rows(k, op, op.name.removeprefix("row_"), op.name)
+    _along_rows(k, op, op.name.removeprefix("row_"))
 
 
 @emits(*(f"col_{n}" for n in _NAMES))
 def emit_col(k: KernelEmitter, op: Op) -> None:
-    _along_columns(k, op, op.name.removeprefix("col_"), op.name)
+    _along_columns(k, op, op.name.removeprefix("col_"))
 
 
-@emits("tile.sum", "tile.max", "tile.min")
-def emit_along_axis(k: KernelEmitter, op: Op) -> None:
-    name = op.name.removeprefix("tile.")
-    axis = op.args["axis"]
-    assert isinstance(axis, int)
-    (_along_rows if axis % 2 else _along_columns)(k, op, name, name)
-
-
-def _along_rows(k: KernelEmitter, op: Op, function: str, name: str) -> None:
+def _along_rows(k: KernelEmitter, op: Op, function: str) -> None:
     x = k.tile(op.args["x"])
     rank = len(x.shape)
     e = element(x.dtype)
     suffix = "f32" if e.is_float else e.suffix
-    region = _reduced_region(k, op, x, rank - 1, name)
+    region = _reduced_region(k, op, x, rank - 1)
     result = _result_slot(k, op, x, region, rank - 1)
     slot = result.leaf.slot
     assert slot is not None
@@ -169,11 +161,11 @@ def _result_slot(k: KernelEmitter, op: Op, x: Tile, region: tuple[Dim, ...], axi
     return k.slot_tile(slot, t.shape, t.dtype, region)
 
 
-def _along_columns(k: KernelEmitter, op: Op, function: str, name: str) -> None:
+def _along_columns(k: KernelEmitter, op: Op, function: str) -> None:
     x = k.tile(op.args["x"])
     rank = len(x.shape)
     e = element(x.dtype)
-    region = _reduced_region(k, op, x, rank - 2, name)
+    region = _reduced_region(k, op, x, rank - 2)
     result = _result_slot(k, op, x, region, rank - 2)
     slot = result.leaf.slot
     assert slot is not None

@@ -15,13 +15,13 @@ from tilelet.cpu import (  # noqa: F401
     ops_reduction,
 )
 from tilelet.cpu.control import ControlEmitter, KernelEntry, has_partial_windows, signature
+from tilelet.cpu.distributed_loops import one_turn
 from tilelet.cpu.emitter import OpNumbers
 from tilelet.cpu.footprint import footprint_lines
 from tilelet.cpu.kernel import KernelCode, KernelEmitter
 from tilelet.cpu.native import RANK
 from tilelet.cpu.sites import Site, Sites
 from tilelet.cpu.text import identifier
-from tilelet.cpu.turns import one_turn
 from tilelet.diag.catalogue.unsupported import UnsupportedConstruct
 from tilelet.ir.core import Direction, Function, FunctionKind, Op, Program, walk
 from tilelet.ir.types import TensorType, TileType

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from tilelet.analysis.aliases import infer_directions
 from tilelet.cpu.elements import word_field
 from tilelet.cpu.native import Record, Word
 from tilelet.cpu.program import Compiled
-from tilelet.interp.memory import Buffer, Window
-from tilelet.interp.tasks import TaskStream
-from tilelet.ir.aliases import infer_directions
 from tilelet.ir.core import Direction, Function, Op, Program
 from tilelet.ir.types import ScalarType, TensorType
 from tilelet.ir.views import CallView
+from tilelet.tasks.stream import TaskGroup, TaskKind, TaskStream
+from tilelet.tasks.window import Buffer, Window
 
 
 def task_stream(
@@ -37,6 +38,7 @@ class _Reader:
         self._buffers = {number: b.ghost for number, b in buffers.items()}
         self._calls = [_Call(op, program) for op in code.calls]
         self._index_of: dict[int, int] = {}  # task ids of the runtime
+        self._groups: dict[tuple[int, ...], TaskGroup] = {}
 
     def read(self, words: Sequence[int]) -> None:
         at = 0
@@ -55,16 +57,13 @@ class _Reader:
         for i in call.scalars:
             values[i] = _number(words[at], call.params[i])
             at += 1
-        group = self.stream.group(
-            call.kernel,
-            values,
-            call.directions,
-            call.no_dep,
-            bool(is_run),
-            blocks or None,
-            bool(is_manual),
-            call.op.loc,
-        )
+        key = (number, is_run, blocks, is_manual)
+        if key not in self._groups:
+            kind = replace(
+                call.kind, ran=bool(is_run), blocks=blocks or None, manual=bool(is_manual)
+            )
+            self._groups[key] = self.stream.group(kind, values)
+        group = self._groups[key]
         index = self.stream.add(group, values, tuple(dict.fromkeys(named)))
         self._index_of[task_id] = index
         return at
@@ -92,23 +91,21 @@ class _Call:
     """A place where tasks are submitted: a call of a kernel, or a join."""
 
     def __init__(self, op: Op, program: Program) -> None:
-        self.op = op
         callee: Function | None = None
         if op.name == "call":
             callee = program.functions[CallView(op).callee]
-        self.kernel = callee.name if callee else ""
         self.params: list[Any] = [p.type for p in callee.params] if callee else []
         self.tensors = [i for i, t in enumerate(self.params) if isinstance(t, TensorType)]
         self.scalars = [i for i, t in enumerate(self.params) if not isinstance(t, TensorType)]
-        self.directions: tuple[Direction, ...] = ()
-        self.no_dep: tuple[int, ...] = ()
+        self.kind = TaskKind("", loc=op.loc)
         if callee:
             found = infer_directions(callee, program.functions)
             said = zip(callee.directions, found)
-            self.directions = tuple(f if s is Direction.In else s for s, f in said)
+            directions = tuple(f if s is Direction.In else s for s, f in said)
             positions = op.args["no_dep"] or ()
             assert isinstance(positions, tuple)
-            self.no_dep = tuple(p for p in positions if isinstance(p, int))
+            no_dep = tuple(p for p in positions if isinstance(p, int))
+            self.kind = TaskKind(callee.name, directions, no_dep, loc=op.loc)
 
 
 def _number(word: int, type_: ScalarType) -> int | float | bool:

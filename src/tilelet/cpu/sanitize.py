@@ -15,8 +15,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from tilelet.cpu.toolchain import Compiler, find_compiler
 from tilelet.diag.catalogue.command import CompilerFailed, SanitizerNotLoaded
+from tilelet.native.toolchain import Compiler, find_compiler
 
 _FLAGS = ("-fsanitize=address,undefined", "-fno-omit-frame-pointer", "-g")
 # What the sanitizers are told unless the user says otherwise: Python itself never frees all, and

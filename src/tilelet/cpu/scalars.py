@@ -120,8 +120,6 @@ UNARY: dict[str, Callable[[str, DType], str]] = {
 
 DIVISIONS = {"scalar.floordiv": "tl_divide", "scalar.mod": "tl_remainder"}
 
-SCALAR_OPS = frozenset({*BINARY, *UNARY, *DIVISIONS, "scalar.cast"})
-
 
 def is_wide(*args: Arg) -> bool:
     """Whether 64-bit arithmetic with sign cannot hold all operands."""
@@ -174,18 +172,10 @@ def cast_expression(x: str, source: DType, target: DType) -> str:
     return saturated(x, source, target)
 
 
-def integer_range(dtype: DType) -> tuple[int, int]:
-    if dtype is dtypes.BOOL:
-        return 0, 1
-    if dtype.is_signed:
-        return -(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1
-    return 0, (1 << dtype.bits) - 1
-
-
 def saturated(x: str, source: DType, target: DType) -> str:
     """An integer expression of type `source`, cut to the range of `target`."""
-    lowest, highest = integer_range(source)
-    low, high = integer_range(target)
+    lowest, highest = source.limits
+    low, high = target.limits
     number = f"({x})"
     if low > lowest:
         number = f"({number} < {int_text(low)} ? {int_text(low)} : {number})"

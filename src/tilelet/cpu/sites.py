@@ -23,7 +23,7 @@ from tilelet.diag.catalogue.windows import (
 )
 from tilelet.diag.core import Loc, UserError
 from tilelet.diag.internal import InternalError
-from tilelet.ops.faults import RegionFault
+from tilelet.ir.faults import RegionFault
 
 (
     OK, STOPPED, WINDOW, VALID, INDEX, REGION, DIVISION, BLOCKS, STEP, EXTENT, COUNT, COPY,

@@ -14,7 +14,7 @@ from tilelet.diag.core import (
     UserError,
     UserErrors,
 )
-from tilelet.diag.machine import to_json, to_sarif
+from tilelet.diag.formats import to_json, to_sarif
 from tilelet.diag.render import render_all, render_line, render_text, use_color
 from tilelet.diag.text import near
 

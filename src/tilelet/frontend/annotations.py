@@ -13,8 +13,8 @@ from tilelet.dtypes import DType
 from tilelet.frontend.functions import KernelFunction
 from tilelet.ir.core import Direction
 from tilelet.ir.types import ArrayType, ScalarType, SymDim, TensorType, TileType, Type
-from tilelet.language import types as language_types
-from tilelet.ops.enums import TensorLayout
+from tilelet.syntax import types as language_types
+from tilelet.syntax.enums import TensorLayout
 
 
 @dataclass(frozen=True)

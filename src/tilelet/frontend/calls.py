@@ -9,7 +9,6 @@ import types
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from tilelet import language
 from tilelet.diag.catalogue.cautions import DirectionIgnored
 from tilelet.diag.catalogue.names import InlineRecursion, InlineReturnsNothing
 from tilelet.diag.catalogue.ops import (
@@ -42,10 +41,10 @@ from tilelet.frontend.functions import KernelFunction
 from tilelet.frontend.nameflow import NameFlow
 from tilelet.frontend.source import nodes_in, spelling, statements_in
 from tilelet.ir.core import Arg, Const, FunctionKind, Value, scalar_dtype
+from tilelet.ir.fold import evaluate
+from tilelet.ir.spec import REGISTRY, Call, OpSpec, spec_of
 from tilelet.ir.types import ScalarType, SymDim, TensorType
-from tilelet.language.docs import signature_text
-from tilelet.ops.registry import REGISTRY, Call, OpSpec, spec_of
-from tilelet.ops.scalar import fold
+from tilelet.ops.manual import signature_text
 
 
 class SelfReference:
@@ -64,7 +63,7 @@ class ValueMethod:
 
 
 def is_language(module: types.ModuleType) -> bool:
-    return module is language or module.__name__.startswith("tilelet.")
+    return module.__name__.startswith("tilelet.")
 
 
 def lower_call(ctx: Context, node: ast.Call) -> Binding:
@@ -187,7 +186,7 @@ def _call_scalar_form(
         number = values[0].value if isinstance(values[0], Const) else values[0]
         (wanted,) = spec.infer(Call(spec.name, dict(zip(names, values)), ctx.in_scope, loc, locs))
         assert isinstance(wanted, ScalarType)
-        return Const(fold(spec, (number, *values[1:]), wanted.dtype, loc), wanted.dtype)  # type: ignore[arg-type]
+        return Const(evaluate(spec, (number, *values[1:]), wanted.dtype, loc), wanted.dtype)  # type: ignore[arg-type]
     check_literals(spec.name.removeprefix("scalar."), tuple(values), loc)
     return emit_op(ctx, spec, dict(zip(names, values, strict=False)), loc, arg_locs=locs)
 

@@ -15,10 +15,10 @@ from tilelet.diag.text import near
 from tilelet.frontend.bindings import Binding, Poison, ValueFacts
 from tilelet.frontend.nameflow import NameFlow
 from tilelet.frontend.source import SourceFile
+from tilelet.ir import structure
 from tilelet.ir.core import Arg, Block, Op, Value
+from tilelet.ir.spec import OpSpec
 from tilelet.ir.types import SymDim, Type
-from tilelet.ops import structure
-from tilelet.ops.registry import OpSpec
 
 if TYPE_CHECKING:
     from tilelet.frontend.module import ModuleBuilder
@@ -134,6 +134,25 @@ class Context:
         )
         self.ops.append(Op(spec, args, results, blocks, loc))
         return results
+
+    def named(self, value: Value, name: str) -> Value:
+        """The result of the latest op by the name it is assigned to; nothing else uses it yet."""
+        op = self.ops[-1]
+        new = Value(name, value.type, value.loc)
+        results = tuple(new if r is value else r for r in op.results)
+        self.ops[-1] = replace(op, results=results)
+        self.facts.note_same(new, value)
+        if value in self.facts.linear:
+            self.facts.linear[new] = self.facts.linear[value]
+        for operand in op.operands:
+            where, successor = self.consumed.get(operand, (None, None))
+            if where is not None and successor is value:
+                self.consumed[operand] = (where, new)
+        if self.loop_yield:  # `acc = pl.yield_(pl.add(acc, x))`
+            self.loop_yield[:] = [
+                tuple(new if b is value else b for b in y) for y in self.loop_yield
+            ]
+        return new
 
     def fork(self, **changes: object) -> Context:
         """The same context with other fields; ops, facts, and consumed values stay shared."""

@@ -1,4 +1,4 @@
-"""The decorators users write: `@pl.program`, `@pl.function`, `@pl.inline`; and `pl.parse`."""
+"""The decorators users write: `@pl.program`, `@pl.function`, `@pl.inline`."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ from tilelet.frontend.functions import KernelFunction, frame_names, here, is_pla
 from tilelet.frontend.jit import jit
 from tilelet.frontend.module import ModuleBuilder, as_entry, entry_of
 from tilelet.frontend.source import find_class
-from tilelet.frontend.text import parse
 from tilelet.ir.core import SUPPORTED_KINDS, FunctionKind, Program
 
-__all__ = ["function", "inline", "jit", "parse", "program"]
+__all__ = ["function", "inline", "jit", "program"]
 
 
 @overload

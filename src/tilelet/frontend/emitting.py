@@ -18,11 +18,12 @@ from tilelet.diag.core import Loc
 from tilelet.dtypes import DType
 from tilelet.frontend.bindings import Binding, Poison, as_items, is_scalar_constant, items_of
 from tilelet.frontend.context import Context, finish_block
+from tilelet.ir import structure
 from tilelet.ir.core import Arg, Const, Op, Value, scalar_dtype
+from tilelet.ir.spec import REGISTRY, Call, Engine, OpSpec, Plane, expand
 from tilelet.ir.types import ScalarType, SymDim, TensorType, TileType, Type
-from tilelet.ops import infer, structure
-from tilelet.ops.registry import REGISTRY, Call, Engine, OpSpec, Plane
-from tilelet.ops.scalar import as_number
+from tilelet.ops import infer
+from tilelet.ops.scalar import OPERATIONS, as_number
 
 
 def is_arg(x: Binding) -> TypeGuard[Arg]:
@@ -83,6 +84,8 @@ def emit_op(
     if ctx.in_scope:
         args = {p: _on_chip(ctx, a, loc) if spec.wants_tile(p) else a for p, a in args.items()}
     types = spec.infer(Call(spec.name, args, ctx.in_scope, loc, arg_locs or {}))
+    if spec.expands is not None:
+        return expand(spec, args, lambda inner, given: emit_op(ctx, inner, given, loc))
     results = ctx.emit(spec, args, types, loc, (name,) if name else ())
     _note_effects(ctx, spec, args, results, loc)
     if not results:
@@ -118,20 +121,24 @@ def emit_scope(
     values: tuple[Arg, ...],
     params: tuple[Value, ...],
     loc: Loc,
+    names: Mapping[Arg, str] | None = None,
     **options: Arg,
 ) -> Binding:
-    """Close a scope around `ops`; gives its result(s): tiles become GM tensors."""
+    """Close a scope around `ops`; gives its result(s): tiles become GM tensors.
+
+    `names` says what values are called outside, if not what they are called inside.
+    """
     args: dict[str, Arg] = {
         "kind": kind, "hint": None, "split": None, "count": None, "deps": (), "no_dep": (),
         "options": (), "task_id": False,
     }  # fmt: skip
     args.update(options)
     types = tuple(spilled(v.type) for v in values if isinstance(v, Value))
-    names = tuple(v.name for v in values if isinstance(v, Value))
+    outside = tuple((names or {}).get(v, v.name) for v in values if isinstance(v, Value))
     if args["task_id"]:
-        types, names = (*types, ScalarType(dtypes.TASK_ID)), (*names, "tid")
+        types, outside = (*types, ScalarType(dtypes.TASK_ID)), (*outside, "tid")
     block = finish_block(ops, params, values, loc)
-    results = ctx.emit(structure.SCOPE, args, types, loc, names, (block,))
+    results = ctx.emit(structure.SCOPE, args, types, loc, outside, (block,))
     for result, inner in zip(results, values, strict=False):
         ctx.facts.note_same(result, inner)
     return results[0] if len(results) == 1 else (results or None)
@@ -226,8 +233,7 @@ def _is_huge(operation: str, a: Binding, b: Binding) -> bool:
 
 def truncated(operation: str, a: int, b: int) -> int:
     """`//` and `%` as the device does them: toward zero, the remainder with the dividend's sign."""
-    quotient = abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
-    return quotient if operation == "floordiv" else a - b * quotient
+    return int(OPERATIONS[operation](a, b))
 
 
 def emit_scalar(ctx: Context, operation: str, operands: tuple[Arg, ...], loc: Loc) -> Binding:
@@ -248,7 +254,7 @@ def emit_scalar(ctx: Context, operation: str, operands: tuple[Arg, ...], loc: Lo
     result = emit_op(ctx, spec, args, loc, _scalar_name(operation, operands))
     assert isinstance(result, Value)
     if len(operands) == 2:
-        ctx.facts.note_linear(result, operation, operands[0], operands[1])
+        ctx.facts.note_affine(result, operation, operands[0], operands[1])
     return result
 
 

@@ -20,19 +20,18 @@ from tilelet.frontend.bindings import (
 from tilelet.frontend.context import Context
 from tilelet.frontend.emitting import check_literal, default_args, emit_op, spilled
 from tilelet.frontend.functions import KernelFunction
+from tilelet.ir import structure
 from tilelet.ir.core import (
     Arg,
     Direction,
     Function,
     FunctionKind,
     Value,
-    returned_params,
     scalar_dtype,
 )
+from tilelet.ir.spec import REGISTRY
 from tilelet.ir.types import ArrayType, ScalarType, TensorType, Type
-from tilelet.language import markers
-from tilelet.ops import structure
-from tilelet.ops.registry import REGISTRY
+from tilelet.syntax import markers
 
 
 @dataclass(frozen=True)
@@ -98,7 +97,7 @@ def _results(callee: Function, operands: list[Arg]) -> tuple[list[Type], list[Ar
     """Types of what the callee returns, and the operand each one is (None: a new tensor)."""
     types: list[Type] = []
     roots: list[Arg] = []
-    for value, index in zip(callee.returned, returned_params(callee), strict=True):
+    for value, index in zip(callee.returned, callee.returns, strict=True):
         operand = operands[index] if index is not None else None
         roots.append(operand)
         if isinstance(operand, Value):

@@ -39,10 +39,10 @@ from tilelet.frontend.context import Context, finish_block
 from tilelet.frontend.emitting import check_literal, load, to_arg
 from tilelet.frontend.marker_calls import undefined
 from tilelet.frontend.nameflow import NONE, Names, target_names
+from tilelet.ir import structure
 from tilelet.ir.core import Arg, Block, Op, Value, scalar_dtype
 from tilelet.ir.types import INDEX, ScalarType, TensorType, TileType, Type
-from tilelet.language import markers
-from tilelet.ops import structure
+from tilelet.syntax import markers
 
 KINDS: dict[object, str] = {
     markers.range: "range",
@@ -421,6 +421,9 @@ def _settle(
             c.param = Value(c.name, end_type, c.init_loc)
         elif not joins.same_type(c.type, end_type):
             settled = _adapt(ctx, c, end, end_type, ends, ops, loc) and settled
+        elif (common := joins.common_type(c.type, end_type)) != c.type:
+            c.type = common
+            settled = False
     return settled
 
 

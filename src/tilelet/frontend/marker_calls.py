@@ -31,12 +31,12 @@ from tilelet.frontend.bindings import (
 )
 from tilelet.frontend.context import Context
 from tilelet.frontend.emitting import check_width, emit_scalar, to_arg
+from tilelet.ir import structure
 from tilelet.ir.core import Arg, Const, Value
+from tilelet.ir.spec import REGISTRY
 from tilelet.ir.types import ArrayType, ScalarType, TensorType, TileType
-from tilelet.language import markers
-from tilelet.ops import structure
 from tilelet.ops.infer import check_constant
-from tilelet.ops.registry import REGISTRY
+from tilelet.syntax import markers
 
 Handler = Callable[[Context, ast.Call], Binding]
 

@@ -28,6 +28,7 @@ from tilelet.frontend.context import Context, close_names
 from tilelet.frontend.emitting import spilled, to_arg
 from tilelet.frontend.functions import KernelFunction
 from tilelet.frontend.nameflow import NameFlow
+from tilelet.ir import structure
 from tilelet.ir.core import (
     Arg,
     Block,
@@ -37,10 +38,8 @@ from tilelet.ir.core import (
     Op,
     Program,
     Value,
-    returned_params,
 )
 from tilelet.ir.types import ScalarType, SymDim, TensorType, TileType, Type
-from tilelet.ops import structure
 
 Constant = int | float | bool
 
@@ -136,7 +135,7 @@ class ModuleBuilder:
         """The program, or the collected mistakes as one exception."""
         self.sink.finish()
         cautions: tuple[Diagnostic, ...] = tuple(self.sink.warnings)
-        return Program(self.name, self.functions, entry, {"cautions": cautions})
+        return Program(self.name, self.functions, entry, cautions)
 
     def build(self, lower_entry: Callable[[], str]) -> Program:
         """Run `lower_entry` (gives the entry's name), collecting mistakes on the way."""
@@ -220,7 +219,8 @@ def _close_function(
         tuple(d or Direction.In for _, d in params),
         block,
         loc,
-        {"declared": tuple(d for _, d in params), "returns": roots},
+        declared=tuple(d for _, d in params),
+        returns=roots,
     )
 
 
@@ -306,7 +306,7 @@ def as_entry(function: Function, program: Program) -> Program:
     name = f"{function.name}_main"
     params = tuple(Value(p.name, p.type, p.loc) for p in function.params)
     types: list[Type] = []
-    for value, index in zip(function.returned, returned_params(function), strict=True):
+    for value, index in zip(function.returned, function.returns, strict=True):
         source = value if index is None else params[index]
         assert isinstance(source, Value)
         types.append(spilled(source.type))
@@ -329,6 +329,7 @@ def as_entry(function: Function, program: Program) -> Program:
         function.directions,
         body,
         function.loc,
-        function.attrs,
+        function.declared,
+        function.returns,
     )
     return replace(program, functions={**program.functions, name: main}, entry=name)

@@ -33,9 +33,9 @@ from tilelet.frontend.emitting import emit_scope
 from tilelet.frontend.nameflow import Names
 from tilelet.frontend.source import nodes_in, statements_in
 from tilelet.ir.core import Arg, Op, Value, scalar_dtype
+from tilelet.ir.spec import Trait, spec_of
 from tilelet.ir.types import INDEX, ScalarType, TileType
-from tilelet.language import enums, markers
-from tilelet.ops.registry import spec_of
+from tilelet.syntax import enums, markers
 
 GROUPING = {
     markers.cluster: "cluster",
@@ -279,15 +279,13 @@ def _close(
         distinct,
         params,
         info.loc,
-        **info.arguments(),  # type: ignore[arg-type]
+        {value: name for name, value in yields.items()},
+        **info.arguments(),
     )
     results = as_items(emitted)
     by_value = dict(zip(distinct, results, strict=False))
     for name, value in yields.items():
-        result = by_value[value]
-        assert isinstance(result, Value)
-        result.name = name
-        ctx.env[name] = result
+        ctx.env[name] = by_value[value]
     return results[-1] if info.task_id else None
 
 
@@ -303,7 +301,7 @@ def _scalar_outside(
         if not isinstance(arg, Value) or arg not in inside:
             return arg
         op = made_by.get(arg)
-        if op is None or not op.name.startswith("scalar."):
+        if op is None or Trait.SCALAR not in op.spec.traits:
             raise _NotAgainError
         copied = ctx.emit(
             op.spec, {p: again(a) for p, a in op.args.items()}, (arg.type,), op.loc, (arg.name,)

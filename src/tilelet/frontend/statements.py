@@ -31,10 +31,10 @@ from tilelet.frontend.bindings import (
 )
 from tilelet.frontend.context import Context, finish_block
 from tilelet.frontend.nameflow import NONE, Names
+from tilelet.ir import structure
 from tilelet.ir.core import Const, Op, Value, scalar_dtype
+from tilelet.ir.spec import spec_of
 from tilelet.ir.types import TileType, Type
-from tilelet.ops import structure
-from tilelet.ops.registry import spec_of
 
 _STATEMENTS: dict[type[ast.stmt], tuple[str, str]] = {
     ast.Try: ("`try`", "check sizes before the kernel; kernels do not raise"),
@@ -176,7 +176,7 @@ def _bind_name(ctx: Context, target: ast.Name, value: Binding, at: ast.stmt, fre
         made = [op for op in ctx.ops[-1:] if op.name == "create_tensor" and fresh]
         raise (OutputShadowed if made else OutputRebound)(ctx.loc(at), name, output.loc)
     if fresh and isinstance(value, Value) and ctx.ops and value in ctx.ops[-1].results:
-        value.name = name
+        value = ctx.named(value, name)
     ctx.env[name] = value
 
 

@@ -25,8 +25,8 @@ from tilelet.frontend.bindings import (
 from tilelet.frontend.context import Context
 from tilelet.frontend.emitting import default_args, emit_op, emit_scalar, to_arg
 from tilelet.ir.core import Arg, Value
+from tilelet.ir.spec import REGISTRY
 from tilelet.ir.types import ArrayType, TensorType, TileType
-from tilelet.ops.registry import REGISTRY
 
 
 @dataclass(frozen=True)

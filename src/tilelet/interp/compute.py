@@ -9,24 +9,11 @@ import numpy as np
 from tilelet.diag.core import UserError
 from tilelet.diag.internal import InternalError
 from tilelet.interp.lowering import COMPUTE, Frame, Getter, Lowering, Step, lowers
-from tilelet.interp.memory import Array, Shape, TileValue, Window, box
 from tilelet.ir.core import Op, Value
+from tilelet.ir.faults import Fault
+from tilelet.ir.spec import SeedRegion
 from tilelet.ir.types import ScalarType, TensorType, TileType
-from tilelet.ops.faults import Fault
-
-# The ops whose region the compilers of spring 2026 tracked; binary ones took the left operand's.
-SEED_TRACKED = frozenset(
-    {
-        "slice",
-        "load",
-        "move",
-        "assemble",
-        "set_validshape",
-        "fillpad",
-        "fillpad_inplace",
-        "fillpad_expand",
-    }
-)
+from tilelet.tasks.window import Array, Shape, TileValue, Window, box
 
 
 @lowers(COMPUTE)
@@ -116,7 +103,7 @@ class Compute:
         self._cut = spec.cut_to_valid
         self._takes_valid = spec.takes_valid
         self._fixed = {"result_type": op.result.type} if spec.takes_result_type else {}
-        self._seed = low.state.seed_valid and spec.name not in SEED_TRACKED
+        self._seed = low.state.seed_valid and spec.seed_region is not SeedRegion.TRACKED
         self._shapes = [r.type.shape for r in op.results if isinstance(r.type, TileType)]
         self._memory: dict[tuple[Shape, ...], list[Shape]] = {}
         self._memoise = not any(isinstance(v.type, ScalarType) for v in op.operands)
@@ -176,7 +163,7 @@ class Compute:
     def _seed_tile(self, array: Array, shape: Shape, valid: Shape, regions: Regions) -> TileValue:
         """The result when its region is forgotten, or is that of the left operand."""
         data = padded(array, shape, valid) if self._cut and valid != shape else array
-        if self._op.spec.group in ("elementwise", "bitwise") and "rhs" in self._op.args:
+        if self._op.spec.seed_region is SeedRegion.LEFT:
             left_shape, left_valid = next(iter(regions.values()))
             if left_shape == shape and left_valid != shape:
                 return TileValue(padded(data, shape, left_valid), left_valid)

@@ -7,10 +7,10 @@ from typing import Any
 from tilelet.diag.catalogue.scopes import ZeroStep
 from tilelet.dtypes import TASK_ID
 from tilelet.interp.lowering import Frame, Lowering, Step, lowers
-from tilelet.interp.tasks import NO_TASK
 from tilelet.ir.core import Op
 from tilelet.ir.types import ScalarType, TensorType, TileType
 from tilelet.ir.views import ForView
+from tilelet.tasks.stream import NO_TASK
 
 
 @lowers("for")

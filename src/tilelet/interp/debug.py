@@ -11,8 +11,8 @@ import numpy as np
 
 from tilelet.diag.core import Loc
 from tilelet.interp.lowering import Frame, Lowering, Step, lowers
-from tilelet.interp.memory import Array, TileValue, Window
 from tilelet.ir.core import Op
+from tilelet.tasks.window import Array, TileValue, Window
 
 
 @lowers("breakpoint")

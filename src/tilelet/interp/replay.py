@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from tilelet.diag.catalogue.harness import TooBig
 from tilelet.interp.lowering import FunctionCode
-from tilelet.interp.memory import Buffer, TileValue, Window, poison, window_of_array
 from tilelet.interp.state import State
-from tilelet.interp.steering import Decision, Outcome, decision, sites
-from tilelet.interp.tasks import TaskGroup, TaskStream
 from tilelet.ir.core import Direction, Program
+from tilelet.tasks.control_points import Decision, Outcome, decision, sites
+from tilelet.tasks.stream import TaskGroup, TaskStream
+from tilelet.tasks.window import Buffer, TileValue, Window, poison, window_of_array
 
 Ints = NDArray[np.int64]
 

@@ -8,18 +8,18 @@ from typing import Any
 
 import numpy as np
 
+from tilelet.analysis.aliases import infer_directions
 from tilelet.diag.catalogue.harness import TooBig
 from tilelet.diag.catalogue.windows import DependsOnTaskData
 from tilelet.diag.core import UNKNOWN, Loc
 from tilelet.dtypes import DType
-from tilelet.interp.available import available_memory
 from tilelet.interp.lowering import FunctionCode
-from tilelet.interp.memory import Array, Buffer, Shape, TileValue, Window, poison, row_major
-from tilelet.interp.steering import Outcome, outcome_of, sites
-from tilelet.interp.tasks import TaskGroup, TaskStream
-from tilelet.ir.aliases import infer_directions
 from tilelet.ir.core import Direction, Function, FunctionKind, Op, Value
 from tilelet.ir.types import TensorType, TileType
+from tilelet.native.memory import available_memory
+from tilelet.tasks.control_points import Outcome, outcome_of, sites
+from tilelet.tasks.stream import TaskGroup, TaskStream
+from tilelet.tasks.window import Array, Buffer, Shape, TileValue, Window, poison, row_major
 
 _CHECK_EVERY = 64 << 20
 """Bytes that may be allocated before free memory is looked at again."""

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from tilelet.analysis.aliases import Aliases, infer_directions, is_tensor
 from tilelet.diag.catalogue.windows import BlockCount, DependsOnTaskData
 from tilelet.interp.lowering import Frame, Getter, Lowering, Step, lowers
-from tilelet.interp.memory import TileValue
 from tilelet.interp.movement import read_element
 from tilelet.interp.state import State
-from tilelet.interp.steering import Outcome
-from tilelet.interp.tasks import TaskGroup, picker
-from tilelet.ir.aliases import Aliases, infer_directions, is_tensor
 from tilelet.ir.core import (
     Arg,
     Block,
@@ -27,6 +25,9 @@ from tilelet.ir.core import (
 from tilelet.ir.rebuild import free_values
 from tilelet.ir.types import ScalarType, TileType
 from tilelet.ir.views import CallView, ScopeView, yielded
+from tilelet.tasks.control_points import Outcome
+from tilelet.tasks.stream import TaskGroup, TaskKind, picker
+from tilelet.tasks.window import TileValue
 
 Values = tuple[Any, ...]
 
@@ -68,7 +69,8 @@ def _in_core_scope(low: Lowering, op: Op) -> Step:
     no_dep = tuple([inputs.index(v) for v in values_in((op.args["no_dep"],)) if v in inputs])
     directions = infer_directions(draft, state.functions)
     kernel = low.kernel_name(view.hint)
-    submit = Submission(low, op, kernel, yielded(view.body), directions, no_dep)
+    kind = TaskKind(kernel, directions, no_dep, loc=op.loc)
+    submit = Submission(low, op, kind, yielded(view.body))
     taken = low.get(tuple(inputs))
     index = low.define(view.body.params)
     if state.execute:
@@ -110,7 +112,8 @@ def lower_call(low: Lowering, op: Op) -> Step:
     assert isinstance(positions, tuple)
     no_dep = tuple([p for p in positions if isinstance(p, int)])
     directions = state.directions(callee)
-    submit = Submission(low, op, callee.name, callee.returned, directions, no_dep)
+    kind = TaskKind(callee.name, directions, no_dep, loc=op.loc)
+    submit = Submission(low, op, kind, callee.returned)
     sketch = CalleeSketch(state, callee, view.data_results)
     predicate = _predicate(low, op)
 
@@ -138,12 +141,9 @@ class Submission:
         self,
         low: Lowering,
         op: Op,
-        kernel: str,
+        kind: TaskKind,
         returned: Sequence[Arg],
-        directions: tuple[Direction, ...],
-        no_dep: tuple[int, ...],
     ) -> None:
-        self._kernel = kernel
         self._results = low.define(op.results)
         self._state = low.state
         tiles = {
@@ -154,22 +154,21 @@ class Submission:
         # A tile that is handed on twice is one buffer: that of its first place.
         self._first = {i: returned.index(tile) for i, tile in tiles.items()}
         self._spilled = list(dict.fromkeys(self._first.values()))
-        self._directions = (*directions, *(Direction.Out,) * len(self._spilled))
-        self._no_dep = no_dep
+        spilled = (Direction.Out,) * len(self._spilled)
+        self._kind = replace(kind, directions=(*kind.directions, *spilled))
         self._deps = low.get(op.args["deps"])
         count = op.args["count"]
         self._count = None if count is None else low.slot(count)
         self._has_id = bool(op.args["task_id"])
         self._group: TaskGroup | None = None
         self._named = op.results
-        self._loc = op.loc
 
     def block_count(self, frame: Frame) -> int | None:
         if self._count is None:
             return None
         count = frame[self._count]
         if count < 1:
-            raise BlockCount(self._loc, count)
+            raise BlockCount(self._kind.loc, count)
         return count
 
     def finish(
@@ -200,22 +199,15 @@ class Submission:
     def _group_of(self, arguments: Values, blocks: int | None, ran: bool | None) -> TaskGroup:
         """The group of a task: that of the task before it, but for rare changes."""
         manual, group = self._state.manual_depth > 0, self._group
+        kind = self._kind if group is None else group.kind
         if (
             group is None
-            or group.ran is not ran
-            or group.blocks != blocks
-            or group.manual is not manual
+            or kind.ran is not ran
+            or kind.blocks != blocks
+            or kind.manual is not manual
         ):
-            group = self._group = self._state.tasks.group(
-                self._kernel,
-                arguments,
-                self._directions,
-                self._no_dep,
-                ran,
-                blocks,
-                manual,
-                self._loc,
-            )
+            kind = replace(self._kind, ran=ran, blocks=blocks, manual=manual)
+            group = self._group = self._state.tasks.group(kind, arguments)
         return group
 
 

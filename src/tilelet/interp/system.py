@@ -6,9 +6,9 @@ from tilelet import dtypes
 from tilelet.diag.catalogue.windows import IndexOutOfRange
 from tilelet.interp.lowering import Frame, Lowering, Step, lowers
 from tilelet.interp.submit import flat_deps
-from tilelet.interp.tasks import NO_TASK
 from tilelet.ir.core import Op, Value
 from tilelet.ir.types import ArrayType
+from tilelet.tasks.stream import NO_TASK, TaskKind
 
 
 @lowers("array.create")
@@ -56,7 +56,7 @@ def lower_task_dummy(low: Lowering, op: Op) -> Step:
 
     def step(frame: Frame) -> None:
         manual = state.manual_depth > 0
-        join = state.tasks.group("", (), (), (), True, None, manual, loc)
+        join = state.tasks.group(TaskKind("", manual=manual, loc=loc), ())
         frame[result] = state.submit(join, (), flat_deps(deps(frame)))
 
     return step

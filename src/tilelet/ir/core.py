@@ -11,15 +11,15 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Final, Union
 
 from tilelet import dtypes
-from tilelet.diag.core import UNKNOWN, Loc
+from tilelet.diag.core import UNKNOWN, Diagnostic, Loc
 from tilelet.dtypes import DType
 from tilelet.ir.types import ScalarType, Type
 
 if TYPE_CHECKING:
-    from tilelet.ops.registry import OpSpec
+    from tilelet.ir.spec import OpSpec
 
 
 class Value:
@@ -28,9 +28,9 @@ class Value:
     __slots__ = ("loc", "name", "type")
 
     def __init__(self, name: str, type: Type, loc: Loc = UNKNOWN) -> None:  # noqa: A002
-        self.name = name
-        self.type = type
-        self.loc = loc
+        self.name: Final = name
+        self.type: Final = type
+        self.loc: Final = loc
 
     def __repr__(self) -> str:
         return f"%{self.name}: {self.type}"
@@ -118,9 +118,14 @@ class Direction(enum.Enum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Function:
-    """`directions` has one entry per parameter; scalars are always In.
+    """A function: the control program, or a kernel.
 
-    `declared` is what the signature said (None: nothing, so plain `pl.Tensor`).
+    directions  one entry per parameter; scalars are always In
+    declared    what the signature says of each parameter (None: nothing, so plain `pl.Tensor`);
+                () if there is no signature
+    returns     of what the frontend made: for each returned value the position of the parameter
+                whose memory it is; None for a new value
+    split       how two vector cores share a mixed kernel: the name of a `pl.SplitMode`
     """
 
     name: str
@@ -129,7 +134,14 @@ class Function:
     directions: tuple[Direction, ...]
     body: Block
     loc: Loc = UNKNOWN
-    attrs: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    declared: tuple[Direction | None, ...] = ()
+    returns: tuple[int | None, ...] = ()
+    split: str | None = None
+
+    @property
+    def declarations(self) -> tuple[Direction | None, ...]:
+        """As `declared`, with an entry for each parameter in any case."""
+        return self.declared or (None,) * len(self.params)
 
     @property
     def returned(self) -> tuple[Arg, ...]:
@@ -140,12 +152,15 @@ class Function:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Program:
-    """A whole program. `entry` is the control program; the rest are kernels it submits."""
+    """A whole program. `entry` is the control program; the rest are kernels it submits.
+
+    `cautions` are what the frontend and the passes would have the user know.
+    """
 
     name: str
     functions: Mapping[str, Function]
     entry: str
-    attrs: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    cautions: tuple[Diagnostic, ...] = ()
 
     @property
     def main(self) -> Function:
@@ -167,11 +182,6 @@ class Program:
         from tilelet.ir.printer import print_program
 
         return print_program(self)
-
-
-def returned_params(function: Function) -> tuple[int | None, ...]:
-    """For each returned value, the position of the parameter it is; None for a new value."""
-    return function.attrs["returns"]
 
 
 def values_in(args: Iterable[Arg]) -> list[Value]:

@@ -28,9 +28,9 @@ from tilelet.ir.core import (
     Value,
     walk,
 )
+from tilelet.ir.spec import OpSpec
 from tilelet.ir.types import ArrayType, Dim, ScalarType, SymDim, TensorType, TileType, Type
 from tilelet.ir.views import CallView, ForView, ScopeView, yielded
-from tilelet.ops.registry import OpSpec
 
 HEADER = "import tilelet.language as pl"
 
@@ -138,16 +138,11 @@ class _FunctionPrinter:
 
     def lines(self) -> list[str]:
         fn = self._fn
-        options = "".join(
-            f", {key}={self._arg(fn.attrs[key])}"
-            for key in ("strict_ssa", "auto_scope")
-            if key in fn.attrs
-        )
         params = ", ".join(["self", *self._parameters()])
         result = self._return_annotation()
         self._body(fn.body, self._return)
         return [
-            f"@pl.function(type=pl.FunctionType.{fn.kind.value}{options})",
+            f"@pl.function(type=pl.FunctionType.{fn.kind.value})",
             f"def {fn.name}({params}){result}:",
             *self._lines,
         ]
@@ -155,7 +150,7 @@ class _FunctionPrinter:
     # Signature
 
     def _parameters(self) -> Iterator[str]:
-        declared: Sequence[Direction | None] = self._fn.attrs.get("declared") or self._fn.directions
+        declared: Sequence[Direction | None] = self._fn.declared or self._fn.directions
         for param, direction in zip(self._fn.params, declared):
             text = self._type(param.type)
             if direction in (Direction.Out, Direction.InOut):

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import replace
 
 from tilelet.diag.core import UNKNOWN, Loc
+from tilelet.ir import structure
 from tilelet.ir.core import Arg, Block, Function, Op, Value, scalar_dtype, walk
 from tilelet.ir.fold import fold_scalar
+from tilelet.ir.spec import REGISTRY, Call, OpSpec, bind, expand
 from tilelet.ir.types import INDEX, ScalarType, Type
-from tilelet.ops import structure
-from tilelet.ops.registry import REGISTRY, Call, OpSpec
 
 ValueMap = MutableMapping[Value, Arg]
 """What each old Value is to be replaced by; Values that are not in it stay."""
@@ -107,13 +107,6 @@ def free_values(block: Block) -> tuple[Value, ...]:
 # Building ops
 
 
-def bind(spec: OpSpec, *args: Arg, **named: Arg) -> dict[str, Arg]:
-    """Arguments by parameter name, with the defaults of the op's signature filled in."""
-    bound = spec.signature.bind(*args, **named)
-    bound.apply_defaults()
-    return dict(bound.arguments)
-
-
 def make_op(
     spec: OpSpec,
     args: Mapping[str, Arg],
@@ -184,8 +177,12 @@ class Builder:
         """Append the one-result op called `name`; `result` is the name hint."""
         spec = REGISTRY[name]
         names = (result,) if result else ()
-        bound = bind(spec, *args, **named)
-        return self.add(make_op(spec, bound, names, in_scope=self.in_scope, loc=self.loc)).result
+        return self._emit(spec, bind(spec, *args, **named), names)
+
+    def _emit(self, spec: OpSpec, args: Mapping[str, Arg], names: Sequence[str] = ()) -> Value:
+        if spec.expands is not None:
+            return expand(spec, args, self._emit)
+        return self.add(make_op(spec, args, names, in_scope=self.in_scope, loc=self.loc)).result
 
     def scalar(self, name: str, *args: Arg, result: str = "") -> Arg:
         """The scalar op `scalar.<name>`, folded if possible."""

@@ -8,6 +8,7 @@ docs/design.md, "GM or on chip"), so no later stage has to guess.
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tilelet import dtypes
@@ -101,3 +102,26 @@ def with_shape(t: ShapedType, shape: tuple[Dim, ...], dtype: DType | None = None
     if isinstance(t, TensorType):
         return TensorType(shape, dtype or t.dtype)
     return TileType(shape, dtype or t.dtype, t.space)  # type: ignore[arg-type]
+
+
+def dims_agree(a: Dim, b: Dim) -> bool:
+    """Whether two extents may be equal: symbols are compared when the program runs."""
+    return a == b or isinstance(a, SymDim) or isinstance(b, SymDim)
+
+
+def shapes_agree(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
+    return len(a) == len(b) and all(map(dims_agree, a, b))
+
+
+def types_agree(a: Type, b: Type) -> bool:
+    """Whether a value of one type can stand for the other.
+
+    Run-time extents are compared when the program runs, and a tile that is not placed yet may be
+    anywhere.
+    """
+    if isinstance(a, TileType) and isinstance(b, TileType):
+        placed = a.space is b.space or a.space is None or b.space is None
+        return placed and a.shape == b.shape and a.dtype is b.dtype
+    if isinstance(a, TensorType) and isinstance(b, TensorType):
+        return a.dtype is b.dtype and shapes_agree(a.shape, b.shape)
+    return a == b

@@ -7,6 +7,7 @@ from itertools import zip_longest
 
 from tilelet.diag.core import UserError
 from tilelet.diag.internal import InternalError
+from tilelet.ir import structure
 from tilelet.ir.core import (
     Arg,
     Block,
@@ -17,11 +18,9 @@ from tilelet.ir.core import (
     Value,
     scalar_dtype,
 )
-from tilelet.ir.types import BOOL, TASK_ID, ScalarType, TensorType, TileType, Type
+from tilelet.ir.spec import Call, Plane
+from tilelet.ir.types import BOOL, TASK_ID, ScalarType, TensorType, TileType, Type, types_agree
 from tilelet.ir.views import CallView, ForView, ScopeView, yielded
-from tilelet.ops import structure
-from tilelet.ops.infer import types_agree
-from tilelet.ops.registry import Call, Plane
 
 
 def verify(program: Program) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilelet.ir import structure
 from tilelet.ir.core import Arg, Block, Op, Scalar, Value
-from tilelet.ops import structure
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +69,10 @@ class ScopeView:
     @property
     def hint(self) -> str | None:
         return self.op.args["hint"]  # type: ignore[return-value]
+
+    @property
+    def split(self) -> str | None:
+        return self.op.args["split"]  # type: ignore[return-value]
 
     @property
     def body(self) -> Block:

@@ -5,7 +5,7 @@ something only in the text of a kernel, which is parsed and never executed.
 """
 
 # Names of this package are its surface: they are imported to be used by others.
-# ruff: noqa: E402, F401, F403
+# ruff: noqa: F401, F403
 from tilelet.dtypes import (
     BF16,
     BOOL,
@@ -25,11 +25,9 @@ from tilelet.dtypes import (
     UINT64,
 )
 from tilelet.dtypes import DType as DataType
-from tilelet.language import array, system, tensor, tile, unsupported
-from tilelet.language.enums import *
-from tilelet.language.enums import TensorLayout
-from tilelet.language.markers import *
-from tilelet.language.types import Array, InOut, Out, Scalar, Tensor, Tile, Tuple
+from tilelet.frontend.decorators import function, inline, jit, program
+from tilelet.language import array, system, tensor, tile
+from tilelet.language.text import parse
 from tilelet.ops.bitwise import *
 from tilelet.ops.broadcast import *
 from tilelet.ops.cast import *
@@ -42,13 +40,15 @@ from tilelet.ops.padding import *
 from tilelet.ops.reduction import *
 from tilelet.ops.selection import *
 from tilelet.ops.tasks import get_block_idx, get_block_num, get_subblock_idx
+from tilelet.syntax import unsupported
+from tilelet.syntax.enums import *
+from tilelet.syntax.enums import TensorLayout
+from tilelet.syntax.markers import *
+from tilelet.syntax.types import Array, InOut, Out, Scalar, Tensor, Tile, Tuple
 
 ND = TensorLayout.ND
 NZ = TensorLayout.NZ
 DN = TensorLayout.DN
-
-# Last: the frontend reads the names above.
-from tilelet.frontend.decorators import function, inline, jit, parse, program
 
 
 def __getattr__(name: str) -> object:

@@ -2,7 +2,6 @@
 
 # ruff: noqa: F403
 from tilelet.ops import creation as _creation
-from tilelet.ops import enums as _enums
 from tilelet.ops import reduction as _reduction
 from tilelet.ops import tasks as _tasks
 from tilelet.ops.bitwise import *
@@ -16,6 +15,7 @@ from tilelet.ops.movement import *
 from tilelet.ops.padding import *
 from tilelet.ops.reduction import *
 from tilelet.ops.selection import *
+from tilelet.syntax import enums as _enums
 
 MaskPattern = _enums.MaskPattern
 create = _creation.create_tile

@@ -1,5 +1,6 @@
 """Ops: one definition each. Importing this package fills `registry.REGISTRY`."""
 
+from tilelet.ir import structure
 from tilelet.ops import (
     bitwise,
     broadcast,
@@ -13,7 +14,6 @@ from tilelet.ops import (
     reduction,
     scalar,
     selection,
-    structure,
     tasks,
 )
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeVar, Union
 
 if TYPE_CHECKING:
-    from tilelet.language.types import Scalar, Tensor, Tile
+    from tilelet.syntax.types import Scalar, Tensor, Tile
 
 Shaped = TypeVar("Shaped", "Tensor", "Tile")
 """A tensor or a tile; the result is of the same kind."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 from tilelet import numerics
+from tilelet.ir.spec import Cost, Engine, Plane, SeedRegion, Trait, op
 from tilelet.ops import infer, valid
 from tilelet.ops.annotations import Number, Shaped
 from tilelet.ops.infer import BITS, INTEGERS
 from tilelet.ops.reference import of_one, of_two
-from tilelet.ops.registry import Engine, Plane, op
 
 __all__ = [
     "and_",
@@ -31,12 +31,19 @@ __all__ = [
 _BINARY: dict[str, Any] = {
     "engine": Engine.VEC,
     "plane": Plane.SCOPE,
+    "traits": Trait.POINTWISE,
     "valid": valid.meet("lhs", "rhs"),
+    "seed_region": SeedRegion.LEFT,
 }
-_UNARY: dict[str, Any] = {"engine": Engine.VEC, "plane": Plane.SCOPE, "valid": valid.kept("x")}
+_UNARY: dict[str, Any] = {
+    "engine": Engine.VEC,
+    "plane": Plane.SCOPE,
+    "traits": Trait.POINTWISE,
+    "valid": valid.kept("x"),
+}
 
 
-@op(infer=infer.infer_binary(BITS), reference=of_two(numerics.and_), **_BINARY)
+@op(infer=infer.infer_binary(BITS), reference=of_two(numerics.and_), cost=Cost.LOGIC, **_BINARY)
 def and_(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
     """Bitwise and.
 
@@ -48,7 +55,9 @@ def and_(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
     ...
 
 
-@op(infer=infer.infer_with_number(BITS), reference=of_two(numerics.and_), **_BINARY)
+@op(
+    infer=infer.infer_with_number(BITS), reference=of_two(numerics.and_), cost=Cost.LOGIC, **_BINARY
+)
 def ands(lhs: Shaped, rhs: Number) -> Shaped:
     """Bitwise and with a number.
 
@@ -60,7 +69,7 @@ def ands(lhs: Shaped, rhs: Number) -> Shaped:
     ...
 
 
-@op(infer=infer.infer_binary(BITS), reference=of_two(numerics.or_), **_BINARY)
+@op(infer=infer.infer_binary(BITS), reference=of_two(numerics.or_), cost=Cost.LOGIC, **_BINARY)
 def or_(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
     """Bitwise or.
 
@@ -72,7 +81,7 @@ def or_(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
     ...
 
 
-@op(infer=infer.infer_with_number(BITS), reference=of_two(numerics.or_), **_BINARY)
+@op(infer=infer.infer_with_number(BITS), reference=of_two(numerics.or_), cost=Cost.LOGIC, **_BINARY)
 def ors(lhs: Shaped, rhs: Number) -> Shaped:
     """Bitwise or with a number.
 
@@ -84,7 +93,12 @@ def ors(lhs: Shaped, rhs: Number) -> Shaped:
     ...
 
 
-@op(infer=infer.infer_binary(BITS, "tmp"), reference=of_two(numerics.xor), **_BINARY)
+@op(
+    infer=infer.infer_binary(BITS, "tmp"),
+    reference=of_two(numerics.xor),
+    cost=Cost.LOGIC,
+    **_BINARY,
+)
 def xor(lhs: Shaped, rhs: Shaped | Number, tmp: Shaped | None = None) -> Shaped:
     """Bitwise exclusive or.
 
@@ -97,7 +111,12 @@ def xor(lhs: Shaped, rhs: Shaped | Number, tmp: Shaped | None = None) -> Shaped:
     ...
 
 
-@op(infer=infer.infer_with_number(BITS, "tmp"), reference=of_two(numerics.xor), **_BINARY)
+@op(
+    infer=infer.infer_with_number(BITS, "tmp"),
+    reference=of_two(numerics.xor),
+    cost=Cost.LOGIC,
+    **_BINARY,
+)
 def xors(lhs: Shaped, rhs: Number, tmp: Shaped | None = None) -> Shaped:
     """Bitwise exclusive or with a number.
 
@@ -110,7 +129,7 @@ def xors(lhs: Shaped, rhs: Number, tmp: Shaped | None = None) -> Shaped:
     ...
 
 
-@op(infer=infer.infer_unary(BITS), reference=of_one(numerics.not_), **_UNARY)
+@op(infer=infer.infer_unary(BITS), reference=of_one(numerics.not_), cost=Cost.LOGIC, **_UNARY)
 def not_(x: Shaped) -> Shaped:
     """Bitwise complement; logical for BOOL.
 
@@ -122,7 +141,7 @@ def not_(x: Shaped) -> Shaped:
     ...
 
 
-@op(infer=infer.infer_binary(INTEGERS), reference=of_two(numerics.shl), **_BINARY)
+@op(infer=infer.infer_binary(INTEGERS), reference=of_two(numerics.shl), cost=Cost.LOGIC, **_BINARY)
 def shl(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
     """`lhs << rhs`; bits shifted out are lost.
 
@@ -134,7 +153,12 @@ def shl(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
     ...
 
 
-@op(infer=infer.infer_with_number(INTEGERS), reference=of_two(numerics.shl), **_BINARY)
+@op(
+    infer=infer.infer_with_number(INTEGERS),
+    reference=of_two(numerics.shl),
+    cost=Cost.ADDS,
+    **_BINARY,
+)
 def shls(lhs: Shaped, rhs: Number) -> Shaped:
     """`lhs << rhs` for a number `rhs`.
 
@@ -146,7 +170,7 @@ def shls(lhs: Shaped, rhs: Number) -> Shaped:
     ...
 
 
-@op(infer=infer.infer_binary(INTEGERS), reference=of_two(numerics.shr), **_BINARY)
+@op(infer=infer.infer_binary(INTEGERS), reference=of_two(numerics.shr), cost=Cost.LOGIC, **_BINARY)
 def shr(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
     """`lhs >> rhs`: signed types copy the sign in, unsigned ones 0.
 
@@ -158,7 +182,12 @@ def shr(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
     ...
 
 
-@op(infer=infer.infer_with_number(INTEGERS), reference=of_two(numerics.shr), **_BINARY)
+@op(
+    infer=infer.infer_with_number(INTEGERS),
+    reference=of_two(numerics.shr),
+    cost=Cost.ADDS,
+    **_BINARY,
+)
 def shrs(lhs: Shaped, rhs: Number) -> Shaped:
     """`lhs >> rhs` for a number `rhs`.
 

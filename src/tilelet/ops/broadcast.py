@@ -15,12 +15,13 @@ import numpy as np
 
 from tilelet import numerics
 from tilelet.diag.catalogue.ops import ShapeMismatch
+from tilelet.ir.spec import Call, Cost, Engine, Plane, Shape, Trait, Valid, composition, op
 from tilelet.ir.types import TileType
 from tilelet.numerics.casts import Array
 from tilelet.ops import infer, valid
 from tilelet.ops.annotations import Number, Shaped
-from tilelet.ops.reference import expdif, narrowed, of_two
-from tilelet.ops.registry import Call, Engine, Plane, Shape, Valid, op
+from tilelet.ops.elementwise import exp
+from tilelet.ops.reference import narrowed, of_two
 from tilelet.ops.valid import Args, Operands
 
 __all__ = [
@@ -81,6 +82,8 @@ def _family(function: Callable[[Array, Array], Array], vec: str, axis: int) -> d
         "reference": of_two(function, "x", vec),
         "engine": Engine.VEC,
         "plane": Plane.SCOPE,
+        "traits": Trait.POINTWISE | Trait.ARITHMETIC,
+        "cost": Cost.BROADCAST,
         "valid": valid.meet("x", vec),
     }
 
@@ -157,7 +160,7 @@ def row_expand_min(x: Shaped, row_vec: Shaped) -> Shaped:
     ...
 
 
-@op(era="HEAD", **_with_row(expdif))
+@composition(infer=_infer_with("row_vec", _ROW_AXIS), era="HEAD")
 def row_expand_expdif(x: Shaped, row_vec: Shaped) -> Shaped:
     """`exp(x[i, j] - row_vec[i])`, the difference rounded first.
 
@@ -166,7 +169,7 @@ def row_expand_expdif(x: Shaped, row_vec: Shaped) -> Shaped:
 
     Example: `p = pl.row_expand_expdif(s, row_max)`
     """
-    ...
+    return exp(row_expand_sub(x, row_vec))
 
 
 @op(era="HEAD", **_with_col(numerics.add))
@@ -241,7 +244,7 @@ def col_expand_min(x: Shaped, col_vec: Shaped) -> Shaped:
     ...
 
 
-@op(era="HEAD", **_with_col(expdif))
+@composition(infer=_infer_with("col_vec", _COL_AXIS), era="HEAD")
 def col_expand_expdif(x: Shaped, col_vec: Shaped) -> Shaped:
     """`exp(x[i, j] - col_vec[j])`, the difference rounded first.
 
@@ -250,7 +253,7 @@ def col_expand_expdif(x: Shaped, col_vec: Shaped) -> Shaped:
 
     Example: `p = pl.col_expand_expdif(s, column_max)`
     """
-    ...
+    return exp(col_expand_sub(x, col_vec))
 
 
 # --- filling a shape -----------------------------------------------------------------------------
@@ -277,6 +280,8 @@ def _col_expand(target: Array, col_vec: Array) -> Array:
     engine=Engine.VEC,
     plane=Plane.SCOPE,
     valid=valid.meet("target", "col_vec"),
+    traits=Trait.ELEMENTWISE | Trait.KEEPS_VALID,
+    cost=Cost.BROADCAST,
 )
 def col_expand(target: Shaped, col_vec: Shaped) -> Shaped:
     """Repeat a column vector in every row: `result[i, j] = col_vec[j]`.
@@ -317,6 +322,8 @@ def _valid_row_expand(operands: Operands, result_shape: Shape, args: Args) -> Va
     engine=Engine.VEC,
     plane=Plane.SCOPE,
     valid=_valid_row_expand,
+    traits=Trait.ELEMENTWISE | Trait.KEEPS_VALID,
+    cost=Cost.BROADCAST,
 )
 def row_expand(target: Shaped, row_vec: Shaped | None = None) -> Shaped:
     """Repeat a row vector in every column: `result[i, j] = row_vec[i]`.
@@ -346,6 +353,8 @@ def _expands(target: Array, scalar: float) -> Array:
     engine=Engine.VEC,
     plane=Plane.SCOPE,
     valid=valid.kept("target"),
+    traits=Trait.POINTWISE,
+    cost=Cost.COPY,
 )
 def expands(target: Shaped, scalar: Number) -> Shaped:
     """A tile of `target`'s shape and dtype filled with a number, which may be known at run time.
@@ -383,6 +392,8 @@ def _expand_clone(src: Array, target: Array) -> Array:
     plane=Plane.SCOPE,
     valid=valid.meet("src"),
     era="APR",
+    traits=Trait.POINTWISE,
+    cost=Cost.COPY,
 )
 def expand_clone(src: Shaped, target: Shaped) -> Shaped:
     """`src` repeated along its axes of extent 1 until it has the shape of `target`.

@@ -8,12 +8,12 @@ from __future__ import annotations
 from tilelet import dtypes, numerics
 from tilelet.diag.catalogue.ops import BadChoice, CastUnsupported
 from tilelet.dtypes import DType
+from tilelet.ir.spec import Call, Cost, Engine, Plane, Trait, op
 from tilelet.ir.types import TileType
 from tilelet.numerics.casts import MODES, Array
 from tilelet.ops import infer, valid
 from tilelet.ops.annotations import Shaped
-from tilelet.ops.enums import RoundMode
-from tilelet.ops.registry import Call, Engine, Plane, op
+from tilelet.syntax.enums import RoundMode
 
 __all__ = ["cast"]
 
@@ -55,6 +55,8 @@ def _cast(x: Array, target_type: DType, mode: str | int) -> Array:
     engine=Engine.VEC,
     plane=Plane.SCOPE,
     valid=valid.kept("x"),
+    traits=Trait.POINTWISE,
+    cost=Cost.CAST,
 )
 def cast(x: Shaped, target_type: DType, mode: str | int | RoundMode = "round") -> Shaped:
     """Convert the elements of `x` to another type.

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,16 +14,16 @@ from tilelet import dtypes
 from tilelet.diag.catalogue.ops import BadArgument, NotConstant
 from tilelet.dtypes import DType
 from tilelet.ir.core import Value
+from tilelet.ir.spec import Call, Cost, Engine, Plane, Trait, composition, op
 from tilelet.ir.types import Mem, TensorType, TileType, Type
 from tilelet.numerics.casts import Array
 from tilelet.ops import infer, valid
 from tilelet.ops.annotations import Int, Ints
-from tilelet.ops.enums import TensorLayout
 from tilelet.ops.reference import narrowed
-from tilelet.ops.registry import Call, Engine, Plane, op
+from tilelet.syntax.enums import TensorLayout
 
 if TYPE_CHECKING:
-    from tilelet.language.types import Tensor, Tile
+    from tilelet.syntax.types import Tensor, Tile
 
 __all__ = ["arange", "ci", "create_tensor", "create_tile", "full"]
 
@@ -69,7 +69,7 @@ def _check_initial(call: Call, dtype: DType) -> None:
         raise infer.bad(call, "init_value", f"0 for {dtype}")
 
 
-@op(infer=_infer_create_tensor, engine=Engine.NONE, plane=Plane.BOTH)
+@op(infer=_infer_create_tensor, engine=Engine.NONE, plane=Plane.BOTH, traits=Trait.CREATION)
 def create_tensor(
     shape: Ints,
     dtype: DType,
@@ -100,7 +100,13 @@ def _infer_create_tile(call: Call) -> infer.Types:
     return (TileType(infer.constant_shape(call, "shape"), dtype, space),)
 
 
-@op(infer=_infer_create_tile, engine=Engine.NONE, plane=Plane.SCOPE, on_chip=())
+@op(
+    infer=_infer_create_tile,
+    engine=Engine.NONE,
+    plane=Plane.SCOPE,
+    on_chip=(),
+    traits=Trait.CREATION,
+)
 def create_tile(shape: Ints, dtype: DType, target_memory: Mem = Mem.Vec) -> Tile:
     """A new on-chip tile whose contents are undefined until they are written.
 
@@ -127,7 +133,15 @@ def _full(shape: tuple[int, ...], dtype: DType, value: float) -> Array:
     return np.full(shape, narrowed(value, dtype), dtype.numpy)
 
 
-@op(infer=_infer_full, reference=_full, engine=Engine.VEC, plane=Plane.SCOPE, valid=valid.full)
+@op(
+    infer=_infer_full,
+    reference=_full,
+    engine=Engine.VEC,
+    plane=Plane.SCOPE,
+    valid=valid.full,
+    traits=Trait.CREATION,
+    cost=Cost.COPY,
+)
 def full(shape: Ints, dtype: DType, value: float) -> Tensor:
     """A tile filled with a constant.
 
@@ -157,17 +171,15 @@ def _ramp(start: int, shape: tuple[int, ...], dtype: DType, descending: bool) ->
     return np.reshape(values.astype(dtype.numpy), shape)
 
 
-_RAMP: dict[str, Any] = {
-    "infer": _infer_ramp,
-    "reference": _ramp,
-    "engine": Engine.VEC,
-    "plane": Plane.SCOPE,
-    "valid": valid.full,
-    "era": "APR",
-}
-
-
-@op(**_RAMP)
+@op(
+    infer=_infer_ramp,
+    reference=_ramp,
+    engine=Engine.VEC,
+    plane=Plane.SCOPE,
+    valid=valid.full,
+    cost=Cost.COPY,
+    era="APR",
+)
 def arange(
     start: Int, shape: Ints, dtype: DType = dtypes.INT32, descending: bool = False
 ) -> Tensor:
@@ -182,7 +194,7 @@ def arange(
     ...
 
 
-@op(**_RAMP)
+@composition(infer=_infer_ramp, era="APR")
 def ci(start: Int, shape: Ints, dtype: DType = dtypes.INT32, descending: bool = False) -> Tensor:
     """The tile-level name of `pl.arange`.
 
@@ -192,4 +204,4 @@ def ci(start: Int, shape: Ints, dtype: DType = dtypes.INT32, descending: bool = 
 
     Example: `idx = pl.ci(0, [1, 512], dtype=pl.INT32)`
     """
-    ...
+    return arange(start, shape, dtype, descending)

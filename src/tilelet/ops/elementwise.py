@@ -9,22 +9,19 @@ either order. The result has the promoted dtype; a number takes the dtype of the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tilelet import numerics
+from tilelet.ir.spec import Call, Cost, Engine, Plane, SeedRegion, Trait, composition, op
 from tilelet.ir.types import TileType
 from tilelet.numerics.casts import Array
 from tilelet.numerics.elementwise import widen
 from tilelet.ops import infer, valid
 from tilelet.ops.annotations import Number, Shaped
 from tilelet.ops.infer import FLOATS, NUMBERS, ORDERED
-from tilelet.ops.reference import matched, narrowed, of_one, of_two
-from tilelet.ops.registry import Call, Engine, Plane, op
-
-if TYPE_CHECKING:
-    pass
+from tilelet.ops.reference import narrowed, of_one, of_two
 
 __all__ = [
     "abs",
@@ -70,9 +67,19 @@ __all__ = [
 _BINARY: dict[str, Any] = {
     "engine": Engine.VEC,
     "plane": Plane.SCOPE,
+    "traits": Trait.POINTWISE | Trait.ARITHMETIC,
     "valid": valid.meet("lhs", "rhs"),
+    "seed_region": SeedRegion.LEFT,
 }
-_UNARY: dict[str, Any] = {"engine": Engine.VEC, "plane": Plane.SCOPE, "valid": valid.kept("x")}
+_UNARY: dict[str, Any] = {
+    "engine": Engine.VEC,
+    "plane": Plane.SCOPE,
+    "traits": Trait.POINTWISE | Trait.ARITHMETIC,
+    "valid": valid.kept("x"),
+}
+# Computed in several steps, which need their operand until the last one.
+_STEPWISE = Trait.ELEMENTWISE | Trait.KEEPS_VALID | Trait.ARITHMETIC
+_STEPWISE_UNARY: dict[str, Any] = {**_UNARY, "traits": _STEPWISE}
 
 
 # --- arithmetic ----------------------------------------------------------------------------------
@@ -83,7 +90,7 @@ def _infer_div(call: Call) -> infer.Types:
     return (infer.binary(call),)
 
 
-@op(infer=infer.infer_binary(), reference=of_two(numerics.add), **_BINARY)
+@op(infer=infer.infer_binary(), reference=of_two(numerics.add), cost=Cost.ADD, **_BINARY)
 def add(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
     """Elementwise sum `lhs + rhs`.
 
@@ -96,7 +103,7 @@ def add(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
     ...
 
 
-@op(infer=infer.infer_binary(), reference=of_two(numerics.sub), **_BINARY)
+@op(infer=infer.infer_binary(), reference=of_two(numerics.sub), cost=Cost.ADD, **_BINARY)
 def sub(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
     """Elementwise difference `lhs - rhs`.
 
@@ -110,7 +117,7 @@ def sub(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
     ...
 
 
-@op(infer=infer.infer_binary(), reference=of_two(numerics.mul), **_BINARY)
+@op(infer=infer.infer_binary(), reference=of_two(numerics.mul), cost=Cost.MUL, **_BINARY)
 def mul(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
     """Elementwise product `lhs * rhs`.
 
@@ -123,7 +130,7 @@ def mul(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
     ...
 
 
-@op(infer=_infer_div, reference=of_two(numerics.div), era="APR", **_BINARY)
+@op(infer=_infer_div, reference=of_two(numerics.div), era="APR", cost=Cost.DIV, **_BINARY)
 def div(lhs: Shaped, rhs: Shaped | Number, *, high_precision: bool = False) -> Shaped:
     """Elementwise quotient `lhs / rhs`.
 
@@ -138,7 +145,7 @@ def div(lhs: Shaped, rhs: Shaped | Number, *, high_precision: bool = False) -> S
     ...
 
 
-@op(infer=infer.infer_with_number(), reference=of_two(numerics.add), **_BINARY)
+@op(infer=infer.infer_with_number(), reference=of_two(numerics.add), cost=Cost.ADDS, **_BINARY)
 def adds(lhs: Shaped, rhs: Number) -> Shaped:
     """`lhs + rhs` for a number `rhs`: the tile-level name of `pl.add`.
 
@@ -150,7 +157,7 @@ def adds(lhs: Shaped, rhs: Number) -> Shaped:
     ...
 
 
-@op(infer=infer.infer_with_number(), reference=of_two(numerics.sub), **_BINARY)
+@op(infer=infer.infer_with_number(), reference=of_two(numerics.sub), cost=Cost.ADDS, **_BINARY)
 def subs(lhs: Shaped, rhs: Number) -> Shaped:
     """`lhs - rhs` for a number `rhs`: the tile-level name of `pl.sub`.
 
@@ -162,7 +169,7 @@ def subs(lhs: Shaped, rhs: Number) -> Shaped:
     ...
 
 
-@op(infer=infer.infer_with_number(), reference=of_two(numerics.mul), **_BINARY)
+@op(infer=infer.infer_with_number(), reference=of_two(numerics.mul), cost=Cost.MULS, **_BINARY)
 def muls(lhs: Shaped, rhs: Number) -> Shaped:
     """`lhs * rhs` for a number `rhs`: the tile-level name of `pl.mul`.
 
@@ -174,7 +181,7 @@ def muls(lhs: Shaped, rhs: Number) -> Shaped:
     ...
 
 
-@op(infer=infer.infer_with_number(), reference=of_two(numerics.div), **_BINARY)
+@op(infer=infer.infer_with_number(), reference=of_two(numerics.div), cost=Cost.DIV, **_BINARY)
 def divs(lhs: Shaped, rhs: Number) -> Shaped:
     """`lhs / rhs` for a number `rhs`: the tile-level name of `pl.div`.
 
@@ -186,7 +193,7 @@ def divs(lhs: Shaped, rhs: Number) -> Shaped:
     ...
 
 
-@op(infer=infer.infer_binary(), reference=of_two(numerics.rem), **_BINARY)
+@op(infer=infer.infer_binary(), reference=of_two(numerics.rem), cost=Cost.DIV, **_BINARY)
 def rem(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
     """Elementwise remainder with the sign of `rhs`, as Python's `%`.
 
@@ -199,7 +206,7 @@ def rem(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
     ...
 
 
-@op(infer=infer.infer_with_number(), reference=of_two(numerics.rem), **_BINARY)
+@op(infer=infer.infer_with_number(), reference=of_two(numerics.rem), cost=Cost.DIV, **_BINARY)
 def rems(lhs: Shaped, rhs: Number) -> Shaped:
     """`pl.rem` with a number.
 
@@ -211,7 +218,7 @@ def rems(lhs: Shaped, rhs: Number) -> Shaped:
     ...
 
 
-@op(infer=infer.infer_binary(), reference=of_two(numerics.fmod), **_BINARY)
+@op(infer=infer.infer_binary(), reference=of_two(numerics.fmod), cost=Cost.DIV, **_BINARY)
 def fmod(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
     """Elementwise remainder with the sign of `lhs`, as C's `fmod`; it is exact.
 
@@ -224,7 +231,7 @@ def fmod(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
     ...
 
 
-@op(infer=infer.infer_with_number(), reference=of_two(numerics.fmod), **_BINARY)
+@op(infer=infer.infer_with_number(), reference=of_two(numerics.fmod), cost=Cost.DIV, **_BINARY)
 def fmods(lhs: Shaped, rhs: Number) -> Shaped:
     """`pl.fmod` with a number.
 
@@ -239,7 +246,7 @@ def fmods(lhs: Shaped, rhs: Number) -> Shaped:
 # --- maximum and minimum -------------------------------------------------------------------------
 
 
-@op(infer=infer.infer_binary(ORDERED), reference=of_two(numerics.maximum), **_BINARY)
+@op(infer=infer.infer_binary(ORDERED), reference=of_two(numerics.maximum), cost=Cost.ADD, **_BINARY)
 def maximum(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
     """The greater of two elements.
 
@@ -251,7 +258,13 @@ def maximum(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
     ...
 
 
-@op(infer=infer.infer_binary(ORDERED), reference=of_two(numerics.minimum), era="HEAD", **_BINARY)
+@op(
+    infer=infer.infer_binary(ORDERED),
+    reference=of_two(numerics.minimum),
+    era="HEAD",
+    cost=Cost.ADD,
+    **_BINARY,
+)
 def minimum(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
     """The smaller of two elements.
 
@@ -263,7 +276,12 @@ def minimum(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
     ...
 
 
-@op(infer=infer.infer_with_number(ORDERED), reference=of_two(numerics.maximum), **_BINARY)
+@op(
+    infer=infer.infer_with_number(ORDERED),
+    reference=of_two(numerics.maximum),
+    cost=Cost.ADDS,
+    **_BINARY,
+)
 def maximums(lhs: Shaped, rhs: Number) -> Shaped:
     """`pl.maximum` with a number.
 
@@ -275,7 +293,12 @@ def maximums(lhs: Shaped, rhs: Number) -> Shaped:
     ...
 
 
-@op(infer=infer.infer_with_number(ORDERED), reference=of_two(numerics.minimum), **_BINARY)
+@op(
+    infer=infer.infer_with_number(ORDERED),
+    reference=of_two(numerics.minimum),
+    cost=Cost.ADDS,
+    **_BINARY,
+)
 def minimums(lhs: Shaped, rhs: Number) -> Shaped:
     """`pl.minimum` with a number.
 
@@ -287,7 +310,7 @@ def minimums(lhs: Shaped, rhs: Number) -> Shaped:
     ...
 
 
-@op(infer=infer.infer_with_number(ORDERED), reference=of_two(numerics.maximum), **_BINARY)
+@composition(infer=infer.infer_with_number(ORDERED))
 def maxs(lhs: Shaped, rhs: Number) -> Shaped:
     """The older name of `pl.maximums`.
 
@@ -296,10 +319,10 @@ def maxs(lhs: Shaped, rhs: Number) -> Shaped:
 
     Example: `floor = pl.maxs(amax, 1e-4)`
     """
-    ...
+    return maximums(lhs, rhs)
 
 
-@op(infer=infer.infer_with_number(ORDERED), reference=of_two(numerics.minimum), **_BINARY)
+@composition(infer=infer.infer_with_number(ORDERED))
 def mins(lhs: Shaped, rhs: Number) -> Shaped:
     """The older name of `pl.minimums`.
 
@@ -308,13 +331,13 @@ def mins(lhs: Shaped, rhs: Number) -> Shaped:
 
     Example: `clipped = pl.mins(x, 127.0)`
     """
-    ...
+    return minimums(lhs, rhs)
 
 
 # --- functions of one operand --------------------------------------------------------------------
 
 
-@op(infer=infer.infer_unary(), reference=of_one(numerics.neg), **_UNARY)
+@op(infer=infer.infer_unary(), reference=of_one(numerics.neg), cost=Cost.MULS, **_UNARY)
 def neg(x: Shaped) -> Shaped:
     """`-x`.
 
@@ -326,7 +349,7 @@ def neg(x: Shaped) -> Shaped:
     ...
 
 
-@op(infer=infer.infer_unary(), reference=of_one(numerics.abs_), **_UNARY)
+@op(infer=infer.infer_unary(), reference=of_one(numerics.abs_), cost=Cost.ABS, **_UNARY)
 def abs(x: Shaped) -> Shaped:
     """`|x|`.
 
@@ -338,7 +361,12 @@ def abs(x: Shaped) -> Shaped:
     ...
 
 
-@op(infer=infer.infer_unary(NUMBERS, to_float=True), reference=of_one(numerics.exp), **_UNARY)
+@op(
+    infer=infer.infer_unary(NUMBERS, to_float=True),
+    reference=of_one(numerics.exp),
+    cost=Cost.EXP,
+    **_UNARY,
+)
 def exp(x: Shaped) -> Shaped:
     """The exponential function, e to the power x.
 
@@ -350,7 +378,12 @@ def exp(x: Shaped) -> Shaped:
     ...
 
 
-@op(infer=infer.infer_unary(NUMBERS, to_float=True), reference=of_one(numerics.log), **_UNARY)
+@op(
+    infer=infer.infer_unary(NUMBERS, to_float=True),
+    reference=of_one(numerics.log),
+    cost=Cost.LOG,
+    **_UNARY,
+)
 def log(x: Shaped) -> Shaped:
     """Natural logarithm.
 
@@ -362,7 +395,12 @@ def log(x: Shaped) -> Shaped:
     ...
 
 
-@op(infer=infer.infer_unary(NUMBERS, to_float=True), reference=of_one(numerics.sqrt), **_UNARY)
+@op(
+    infer=infer.infer_unary(NUMBERS, to_float=True),
+    reference=of_one(numerics.sqrt),
+    cost=Cost.SQRT,
+    **_UNARY,
+)
 def sqrt(x: Shaped) -> Shaped:
     """Square root, correctly rounded.
 
@@ -374,7 +412,12 @@ def sqrt(x: Shaped) -> Shaped:
     ...
 
 
-@op(infer=infer.infer_unary(NUMBERS, to_float=True), reference=of_one(numerics.rsqrt), **_UNARY)
+@op(
+    infer=infer.infer_unary(NUMBERS, to_float=True),
+    reference=of_one(numerics.rsqrt),
+    cost=Cost.RSQRT,
+    **_UNARY,
+)
 def rsqrt(x: Shaped, high_precision: bool = False) -> Shaped:
     """`1 / sqrt(x)`.
 
@@ -388,7 +431,12 @@ def rsqrt(x: Shaped, high_precision: bool = False) -> Shaped:
     ...
 
 
-@op(infer=infer.infer_unary(NUMBERS, to_float=True), reference=of_one(numerics.recip), **_UNARY)
+@op(
+    infer=infer.infer_unary(NUMBERS, to_float=True),
+    reference=of_one(numerics.recip),
+    cost=Cost.DIV,
+    **_STEPWISE_UNARY,
+)
 def recip(x: Shaped, high_precision: bool = False) -> Shaped:
     """`1 / x`.
 
@@ -401,7 +449,13 @@ def recip(x: Shaped, high_precision: bool = False) -> Shaped:
     ...
 
 
-@op(infer=infer.infer_unary(NUMBERS, True), reference=of_one(numerics.sin), era="HEAD", **_UNARY)
+@op(
+    infer=infer.infer_unary(NUMBERS, True),
+    reference=of_one(numerics.sin),
+    era="HEAD",
+    cost=Cost.TRIGONOMETRIC,
+    **_STEPWISE_UNARY,
+)
 def sin(x: Shaped) -> Shaped:
     """Sine of an angle in radians.
 
@@ -413,7 +467,13 @@ def sin(x: Shaped) -> Shaped:
     ...
 
 
-@op(infer=infer.infer_unary(NUMBERS, True), reference=of_one(numerics.cos), era="HEAD", **_UNARY)
+@op(
+    infer=infer.infer_unary(NUMBERS, True),
+    reference=of_one(numerics.cos),
+    era="HEAD",
+    cost=Cost.TRIGONOMETRIC,
+    **_STEPWISE_UNARY,
+)
 def cos(x: Shaped) -> Shaped:
     """Cosine of an angle in radians.
 
@@ -425,7 +485,7 @@ def cos(x: Shaped) -> Shaped:
     ...
 
 
-@op(infer=infer.infer_unary(), reference=of_one(numerics.relu), **_UNARY)
+@op(infer=infer.infer_unary(), reference=of_one(numerics.relu), cost=Cost.RELU, **_UNARY)
 def relu(x: Shaped) -> Shaped:
     """`x` where it is greater than 0, else 0.
 
@@ -452,7 +512,7 @@ def _lrelu(x: Array, slope: float) -> Array:
     return _leaky(x, narrowed(slope, numerics.dtype_of(x)))
 
 
-@op(infer=_infer_lrelu, reference=_lrelu, **_UNARY)
+@op(infer=_infer_lrelu, reference=_lrelu, cost=Cost.RELU, **_UNARY)
 def lrelu(x: Shaped, slope: Number) -> Shaped:
     """Leaky ReLU: `x` where it is greater than 0, else `slope * x`.
 
@@ -483,6 +543,8 @@ def _prelu(x: Array, slope: Array, tmp: Array | None) -> Array:
     engine=Engine.VEC,
     plane=Plane.SCOPE,
     valid=valid.meet("x", "slope"),
+    traits=_STEPWISE,
+    cost=Cost.SELECT,
 )
 def prelu(x: Shaped, slope: Shaped, tmp: Shaped | None = None) -> Shaped:
     """Parametric ReLU: `x` where it is greater than 0, else `slope * x`, with a slope per element.
@@ -512,22 +574,10 @@ def _infer_three(first: str, second: str, third: str) -> Any:
     return infer_types
 
 
-def _then_add(first: Any) -> Any:
-    def reference(lhs: Array, rhs: Array | float, rhs2: Array) -> Array:
-        return numerics.add(first(*matched(lhs, rhs)), rhs2)
-
-    return reference
+_sum_of_three = composition(infer=_infer_three("lhs", "rhs", "rhs2"))
 
 
-_TERNARY: dict[str, Any] = {
-    "engine": Engine.VEC,
-    "plane": Plane.SCOPE,
-    "valid": valid.meet("lhs", "rhs", "rhs2"),
-    "infer": _infer_three("lhs", "rhs", "rhs2"),
-}
-
-
-@op(reference=_then_add(numerics.add), **_TERNARY)
+@_sum_of_three
 def addc(lhs: Shaped, rhs: Shaped, rhs2: Shaped) -> Shaped:
     """`(lhs + rhs) + rhs2`, rounded after each step.
 
@@ -536,10 +586,10 @@ def addc(lhs: Shaped, rhs: Shaped, rhs2: Shaped) -> Shaped:
 
     Example: `y = pl.addc(a, b, c)`
     """
-    ...
+    return add(add(lhs, rhs), rhs2)
 
 
-@op(reference=_then_add(numerics.sub), **_TERNARY)
+@_sum_of_three
 def subc(lhs: Shaped, rhs: Shaped, rhs2: Shaped) -> Shaped:
     """`(lhs - rhs) + rhs2`, rounded after each step.
 
@@ -548,10 +598,10 @@ def subc(lhs: Shaped, rhs: Shaped, rhs2: Shaped) -> Shaped:
 
     Example: `y = pl.subc(a, b, c)`
     """
-    ...
+    return add(sub(lhs, rhs), rhs2)
 
 
-@op(reference=_then_add(numerics.add), **_TERNARY)
+@_sum_of_three
 def addsc(lhs: Shaped, rhs: Number, rhs2: Shaped) -> Shaped:
     """`(lhs + rhs) + rhs2` for a number `rhs`, rounded after each step.
 
@@ -560,10 +610,10 @@ def addsc(lhs: Shaped, rhs: Number, rhs2: Shaped) -> Shaped:
 
     Example: `y = pl.addsc(a, 1.0, b)`
     """
-    ...
+    return add(add(lhs, rhs), rhs2)
 
 
-@op(reference=_then_add(numerics.sub), **_TERNARY)
+@_sum_of_three
 def subsc(lhs: Shaped, rhs: Number, rhs2: Shaped) -> Shaped:
     """`(lhs - rhs) + rhs2` for a number `rhs`, rounded after each step.
 
@@ -572,7 +622,7 @@ def subsc(lhs: Shaped, rhs: Number, rhs2: Shaped) -> Shaped:
 
     Example: `y = pl.subsc(a, 1.0, b)`
     """
-    ...
+    return add(sub(lhs, rhs), rhs2)
 
 
 # --- partly valid operands -----------------------------------------------------------------------
@@ -603,12 +653,14 @@ def _part(name: str) -> dict[str, Any]:
         "infer": _infer_part,
         "engine": Engine.VEC,
         "plane": Plane.SCOPE,
+        "traits": Trait.POINTWISE | Trait.ARITHMETIC,
         "valid": valid.join(name, "lhs", "rhs"),
+        "seed_region": SeedRegion.LEFT,
         "takes_valid": True,
     }
 
 
-@op(reference=_where_both(numerics.add), **_part("part_add"))
+@op(reference=_where_both(numerics.add), cost=Cost.ADD, **_part("part_add"))
 def part_add(lhs: Shaped, rhs: Shaped) -> Shaped:
     """Sum of two tiles of which one may be valid in a smaller part.
 
@@ -620,7 +672,7 @@ def part_add(lhs: Shaped, rhs: Shaped) -> Shaped:
     ...
 
 
-@op(reference=_where_both(numerics.mul), **_part("part_mul"))
+@op(reference=_where_both(numerics.mul), cost=Cost.MUL, **_part("part_mul"))
 def part_mul(lhs: Shaped, rhs: Shaped) -> Shaped:
     """Product of two tiles of which one may be valid in a smaller part.
 
@@ -632,7 +684,7 @@ def part_mul(lhs: Shaped, rhs: Shaped) -> Shaped:
     ...
 
 
-@op(reference=_where_both(numerics.maximum), **_part("part_max"))
+@op(reference=_where_both(numerics.maximum), cost=Cost.ADD, **_part("part_max"))
 def part_max(lhs: Shaped, rhs: Shaped) -> Shaped:
     """Maximum of two tiles of which one may be valid in a smaller part.
 
@@ -644,7 +696,7 @@ def part_max(lhs: Shaped, rhs: Shaped) -> Shaped:
     ...
 
 
-@op(reference=_where_both(numerics.minimum), **_part("part_min"))
+@op(reference=_where_both(numerics.minimum), cost=Cost.ADD, **_part("part_min"))
 def part_min(lhs: Shaped, rhs: Shaped) -> Shaped:
     """Minimum of two tiles of which one may be valid in a smaller part.
 

@@ -24,19 +24,19 @@ from tilelet.diag.catalogue.ops import (
 )
 from tilelet.dtypes import FP16, FP32, INT16, INT32, INT64, UINT16, UINT32, DType
 from tilelet.ir.core import Arg
-from tilelet.ir.types import Mem, ShapedType, SymDim, TileType
+from tilelet.ir.faults import IndexFault, RegionFault
+from tilelet.ir.spec import Call, Cost, Engine, Plane, Shape, Trait, Valid, op
+from tilelet.ir.types import Mem, ShapedType, SymDim, TileType, shapes_agree
 from tilelet.numerics import MASK_PATTERNS
 from tilelet.numerics.casts import Array
 from tilelet.ops import infer, valid
 from tilelet.ops.annotations import Number, Shaped
-from tilelet.ops.enums import CmpType, MaskPattern
-from tilelet.ops.faults import IndexFault, RegionFault
-from tilelet.ops.registry import Call, Engine, Plane, Shape, Valid, op
 from tilelet.ops.selection import check_comparison, cmp_mask
 from tilelet.ops.valid import Args, Operands
+from tilelet.syntax.enums import CmpType, MaskPattern
 
 if TYPE_CHECKING:
-    from tilelet.language.types import Tensor, Tile
+    from tilelet.syntax.types import Tensor, Tile
 
 __all__ = [
     "gather",
@@ -126,7 +126,12 @@ def _valid_gather_mask(operands: Operands, result_shape: Shape, args: Args) -> V
 
 
 @op(
-    infer=_infer_gather_mask, reference=_gather_mask, valid=_valid_gather_mask, era="APR", **_VECTOR
+    infer=_infer_gather_mask,
+    reference=_gather_mask,
+    valid=_valid_gather_mask,
+    era="APR",
+    cost=Cost.GATHER,
+    **_VECTOR,
 )
 def gather_mask(
     x: Shaped, mask_pattern: MaskPattern | int | str, output_dtype: DType | None = None
@@ -165,6 +170,7 @@ def _scatter_mask(dst: Array, src: Array, mask_pattern: Arg) -> Array:
     reference=_scatter_mask,
     valid=valid.kept("dst"),
     era="HEAD",
+    cost=Cost.GATHER,
     **_VECTOR,
 )
 def scatter_mask(dst: Shaped, src: Shaped, mask_pattern: MaskPattern | int | str) -> Shaped:
@@ -280,6 +286,7 @@ def _valid_gather(operands: Operands, result_shape: Shape, args: Args) -> Valid:
     takes_valid=True,
     valid=_valid_gather,
     era="APR",
+    cost=Cost.GATHER,
     **_VECTOR,
 )
 def gather(
@@ -362,6 +369,7 @@ def _valid_scatter(operands: Operands, result_shape: Shape, args: Args) -> Valid
     takes_valid=True,
     valid=_valid_scatter,
     era="HEAD",
+    cost=Cost.GATHER,
     **_VECTOR,
 )
 def scatter(
@@ -407,7 +415,7 @@ def _infer_scatter_update(call: Call) -> infer.Types:
     count = infer.count_of(index.shape)
     rows = index.shape if rank == 4 else (SymDim("rows") if count is None else count,)
     wanted = (*rows, *target.shape[2 if rank == 4 else 1 :])
-    if not infer.shapes_agree(src.shape, wanted):
+    if not shapes_agree(src.shape, wanted):
         why = "`src` has one row of `input` for each entry of `index`"
         raise ShapeMismatch(
             call.shown, call.at("src"), src.shape, call.at("index"), index.shape, why
@@ -432,6 +440,7 @@ def _scatter_update(input: Array, dim: int, index: Array, src: Array) -> Array:
     on_chip=("index", "src"),
     writes=("input",),
     valid=valid.kept("input"),
+    traits=Trait.BY_INDEX,
 )
 def scatter_update(
     input: Shaped, dim: int = -2, index: Shaped | None = None, src: Shaped | None = None
@@ -514,6 +523,7 @@ def _valid_mgather(operands: Operands, result_shape: Shape, args: Args) -> Valid
     on_chip=("idx",),
     valid=_valid_mgather,
     era="HEAD",
+    traits=Trait.LOAD | Trait.BY_INDEX,
 )
 def mgather(
     mem: Tensor,
@@ -564,6 +574,7 @@ def _mscatter(src: Array, idx: Array, output_tensor: Array, valid: dict[str, Val
     on_chip=("src", "idx"),
     writes=("output_tensor",),
     era="APR",
+    traits=Trait.BY_INDEX,
 )
 def mscatter(src: Tile | Tensor, idx: Tile | Tensor, output_tensor: Tensor) -> Tensor:
     """Store elements into a tensor by a tile of indices, in place.
@@ -605,7 +616,14 @@ def _valid_gatherb(operands: Operands, result_shape: Shape, args: Args) -> Valid
     return (*region[:-1], region[-1] * (result_shape[-1] // shape[-1]))
 
 
-@op(infer=_infer_gatherb, reference=_gatherb, valid=_valid_gatherb, era="HEAD", **_VECTOR)
+@op(
+    infer=_infer_gatherb,
+    reference=_gatherb,
+    valid=_valid_gatherb,
+    era="HEAD",
+    cost=Cost.GATHER,
+    **_VECTOR,
+)
 def gatherb(src: Shaped, offset: Shaped) -> Shaped:
     """Copy blocks of 32 bytes by their byte offsets.
 
@@ -653,6 +671,7 @@ def _valid_sort32(operands: Operands, result_shape: Shape, args: Args) -> Valid:
     valid=_valid_sort32,
     cut_to_valid=True,
     era="APR",
+    cost=Cost.SORT,
     **_VECTOR,
 )
 def sort32(src: Shaped, idx: Shaped) -> Shaped:
@@ -729,7 +748,14 @@ def _valid_mrgsort(operands: Operands, result_shape: Shape, args: Args) -> Valid
     return result_shape
 
 
-@op(infer=_infer_mrgsort, reference=_mrgsort, valid=_valid_mrgsort, era="APR", **_VECTOR)
+@op(
+    infer=_infer_mrgsort,
+    reference=_mrgsort,
+    valid=_valid_mrgsort,
+    era="APR",
+    cost=Cost.SORT,
+    **_VECTOR,
+)
 def mrgsort(
     src0: Shaped,
     src1: Shaped | None = None,

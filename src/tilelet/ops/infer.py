@@ -29,6 +29,7 @@ from tilelet.diag.catalogue.ops import (
 from tilelet.diag.core import Loc
 from tilelet.dtypes import BF16, FP16, FP32, DType
 from tilelet.ir.core import Arg, Const, Value, scalar_dtype
+from tilelet.ir.spec import Call
 from tilelet.ir.types import (
     Dim,
     Mem,
@@ -39,8 +40,8 @@ from tilelet.ir.types import (
     TileType,
     Type,
     shape_text,
+    shapes_agree,
 )
-from tilelet.ops.registry import Call
 
 Types = tuple[Type, ...]
 
@@ -272,29 +273,6 @@ def count_of(shape: Sequence[Dim]) -> int | None:
     return math.prod(extents) if len(extents) == len(shape) else None
 
 
-def dims_agree(a: Dim, b: Dim) -> bool:
-    """Whether two extents may be equal: symbols are compared when the program runs."""
-    return a == b or isinstance(a, SymDim) or isinstance(b, SymDim)
-
-
-def shapes_agree(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
-    return len(a) == len(b) and all(map(dims_agree, a, b))
-
-
-def types_agree(a: Type, b: Type) -> bool:
-    """Whether a value of one type can stand for the other.
-
-    Run-time extents are compared when the program runs, and a tile that is not placed yet may be
-    anywhere.
-    """
-    if isinstance(a, TileType) and isinstance(b, TileType):
-        placed = a.space is b.space or a.space is None or b.space is None
-        return placed and a.shape == b.shape and a.dtype is b.dtype
-    if isinstance(a, TensorType) and isinstance(b, TensorType):
-        return a.dtype is b.dtype and shapes_agree(a.shape, b.shape)
-    return a == b
-
-
 # --- the usual type rules ------------------------------------------------------------------------
 
 
@@ -364,13 +342,6 @@ def fitting_scalar(call: Call, param: str, other: str, element: DType) -> None:
     check_range(call, param, element)
 
 
-def limits(element: DType) -> tuple[int, int]:
-    """The lowest and the highest value of an integer type."""
-    if element.is_signed:
-        return -(1 << (element.bits - 1)), (1 << (element.bits - 1)) - 1
-    return 0, (1 << element.bits) - 1
-
-
 def check_range(call: Call, param: str, element: DType) -> None:
     """A constant must be a value of an integer `element`."""
     value = constant_of(call[param])
@@ -381,7 +352,7 @@ def check_range(call: Call, param: str, element: DType) -> None:
 
 def check_constant(value: float | bool, element: DType, loc: Loc) -> None:
     """A number must be a value of the integer type `element`."""
-    lowest, highest = limits(element)
+    lowest, highest = element.limits
     is_whole = isinstance(value, int) or value.is_integer()  # no infinity is
     if not (is_whole and lowest <= value <= highest):
         raise ConstantOutOfRange(loc, value, element, lowest, highest)

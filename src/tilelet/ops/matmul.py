@@ -25,11 +25,11 @@ from tilelet.diag.catalogue.ops import (
 from tilelet.diag.catalogue.unsupported import UnsupportedKeyword
 from tilelet.dtypes import BF16, BOOL, FP16, FP32, INT8, INT32, DType
 from tilelet.ir.core import scalar_dtype
+from tilelet.ir.spec import Call, Engine, Plane, Shape, Trait, op
 from tilelet.ir.types import Mem, TileType
 from tilelet.numerics.casts import Array
 from tilelet.ops import infer, valid
 from tilelet.ops.annotations import Shaped
-from tilelet.ops.registry import Call, Engine, Plane, Shape, op
 
 __all__ = [
     "batch_matmul",
@@ -244,6 +244,7 @@ _CUBE: dict[str, Any] = {"engine": Engine.CUBE, "plane": Plane.SCOPE, "cut_to_va
     reference=_matmul,
     valid=valid.product,
     takes_result_type=True,
+    traits=Trait.GEMM,
     **_CUBE,
 )
 def matmul(
@@ -269,7 +270,14 @@ def matmul(
     ...
 
 
-@op(infer=_infer_acc, reference=_accumulate, valid=valid.accumulated, **_CUBE)
+@op(
+    infer=_infer_acc,
+    reference=_accumulate,
+    valid=valid.accumulated,
+    traits=Trait.GEMM,
+    replaces="acc",
+    **_CUBE,
+)
 def matmul_acc(
     acc: Shaped,
     lhs: Shaped,
@@ -307,6 +315,7 @@ def matmul_bias(lhs: Shaped, rhs: Shaped, bias: Shaped) -> Shaped:
     reference=_plain,
     valid=valid.product,
     takes_result_type=True,
+    traits=Trait.ONE_ROW,
     **_CUBE,
 )
 def gemv(lhs: Shaped, rhs: Shaped) -> Shaped:
@@ -320,7 +329,14 @@ def gemv(lhs: Shaped, rhs: Shaped) -> Shaped:
     ...
 
 
-@op(infer=_one_row(_infer_acc), reference=_accumulate, valid=valid.accumulated, **_CUBE)
+@op(
+    infer=_one_row(_infer_acc),
+    reference=_accumulate,
+    valid=valid.accumulated,
+    traits=Trait.ONE_ROW,
+    replaces="acc",
+    **_CUBE,
+)
 def gemv_acc(acc: Shaped, lhs: Shaped, rhs: Shaped) -> Shaped:
     """One row times a matrix, added to an accumulator.
 
@@ -332,7 +348,13 @@ def gemv_acc(acc: Shaped, lhs: Shaped, rhs: Shaped) -> Shaped:
     ...
 
 
-@op(infer=_one_row(_infer_bias), reference=_with_bias, valid=valid.product, **_CUBE)
+@op(
+    infer=_one_row(_infer_bias),
+    reference=_with_bias,
+    valid=valid.product,
+    traits=Trait.ONE_ROW,
+    **_CUBE,
+)
 def gemv_bias(lhs: Shaped, rhs: Shaped, bias: Shaped) -> Shaped:
     """One row times a matrix, starting from a bias row.
 

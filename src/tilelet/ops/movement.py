@@ -31,17 +31,17 @@ from tilelet.diag.catalogue.scopes import OnlyInScope
 from tilelet.diag.catalogue.windows import IndexOutOfRange, WindowOutOfRange, WrongIndexCount
 from tilelet.dtypes import BF16, FP16, FP32, DType
 from tilelet.ir.core import Arg, Value
+from tilelet.ir.spec import Call, Cost, Engine, Plane, SeedRegion, Shape, Trait, Valid, op
 from tilelet.ir.types import INDEX, Dim, Mem, ShapedType, TensorType, TileType, with_shape
 from tilelet.numerics.casts import Array
 from tilelet.ops import infer, valid
 from tilelet.ops.annotations import Int, Ints, Number, Shaped
-from tilelet.ops.enums import AtomicType, PadValue
 from tilelet.ops.padding import check_pad, check_valid_extent, padded
-from tilelet.ops.registry import Call, Engine, Plane, Shape, Valid, op
 from tilelet.ops.valid import Args, Operands
+from tilelet.syntax.enums import AtomicType, PadValue
 
 if TYPE_CHECKING:
-    from tilelet.language.types import Scalar, Tensor, Tile
+    from tilelet.syntax.types import Scalar, Tensor, Tile
 
 __all__ = [
     "assemble",
@@ -186,6 +186,9 @@ def _slice(x: Array, valid: dict[str, Valid], **args: Any) -> Array:
     on_chip=(),
     view="x",
     valid=_valid_slice,
+    traits=Trait.LOAD,
+    seed_region=SeedRegion.TRACKED,
+    cost=Cost.COPY,
 )
 def slice(
     x: Shaped,
@@ -255,7 +258,14 @@ def _valid_load(operands: Operands, result_shape: Shape, args: Args) -> Valid:
     return (*seen[:-2], seen[-1], seen[-2]) if args["transpose"] else seen
 
 
-@op(infer=_infer_load, engine=Engine.MTE, plane=Plane.SCOPE, valid=_valid_load)
+@op(
+    infer=_infer_load,
+    engine=Engine.MTE,
+    plane=Plane.SCOPE,
+    valid=_valid_load,
+    traits=Trait.LOAD,
+    seed_region=SeedRegion.TRACKED,
+)
 def load(
     tensor: Tensor,
     offsets: Ints,
@@ -307,6 +317,9 @@ def _move(tile: Array, target_memory: Mem) -> Array:
     engine=Engine.MTE,
     plane=Plane.SCOPE,
     valid=valid.kept("tile"),
+    traits=Trait.ANY_MEMORY,
+    seed_region=SeedRegion.TRACKED,
+    cost=Cost.COPY,
 )
 def move(tile: Tile, target_memory: Mem) -> Tile:
     """Copy a tile to another on-chip memory.
@@ -385,7 +398,13 @@ def _infer_store(call: Call) -> infer.Types:
     return (tensor,)
 
 
-@op(infer=_infer_store, engine=Engine.MTE, plane=Plane.SCOPE, writes=("tensor",))
+@op(
+    infer=_infer_store,
+    engine=Engine.MTE,
+    plane=Plane.SCOPE,
+    writes=("tensor",),
+    traits=Trait.ANY_MEMORY,
+)
 def store(tile: Tile, offsets: Ints, tensor: Tensor, atomic: AtomicType | None = None) -> Tensor:
     """Store the valid region of a tile into a tensor, in place.
 
@@ -444,6 +463,10 @@ def _assemble(
     on_chip=("source",),
     writes=("target",),
     valid=_valid_assemble,
+    traits=Trait.ANY_MEMORY,
+    replaces="target",
+    seed_region=SeedRegion.TRACKED,
+    cost=Cost.COPY,
 )
 def assemble(
     target: Shaped, source: Shaped, offset: Ints, atomic: AtomicType | None = None
@@ -487,6 +510,7 @@ def _reshape(x: Array, shape: tuple[int, ...]) -> Array:
     on_chip=(),
     view="x",
     valid=valid.reshaped,
+    traits=Trait.TILE_VIEW,
 )
 def reshape(x: Shaped, shape: Ints) -> Shaped:
     """The same elements, in row-major order, under another shape.
@@ -525,6 +549,7 @@ def _transpose(x: Array, axis1: int, axis2: int) -> Array:
     on_chip=("x",),
     view="x",
     valid=valid.transposed,
+    cost=Cost.TRANSPOSE,
 )
 def transpose(x: Shaped, axis1: int, axis2: int) -> Shaped:
     """Swap two axes.
@@ -560,6 +585,7 @@ def _concat(src0: Array, src1: Array) -> Array:
     engine=Engine.VEC,
     plane=Plane.SCOPE,
     valid=valid.side_by_side,
+    cost=Cost.COPY,
 )
 def concat(src0: Shaped, src1: Shaped) -> Shaped:
     """Two tiles side by side, joined along columns.
@@ -620,6 +646,7 @@ def _valid_reinterpreted(operands: Operands, result_shape: Shape, args: Args) ->
     view="x",
     valid=_valid_reinterpreted,
     era="HEAD",
+    traits=Trait.TILE_VIEW,
 )
 def reinterpret_view(x: Shaped, dtype: DType, *, shape: Ints | None = None) -> Shaped:
     """The same bytes as elements of another type; nothing is converted.
@@ -697,7 +724,13 @@ def _infer_dim(call: Call) -> infer.Types:
     return (INDEX,)
 
 
-@op(infer=_infer_dim, name="tensor.dim", engine=Engine.SCALAR, plane=Plane.BOTH)
+@op(
+    infer=_infer_dim,
+    name="tensor.dim",
+    engine=Engine.SCALAR,
+    plane=Plane.BOTH,
+    traits=Trait.SHAPE_ONLY,
+)
 def dim(tensor: Tensor | Tile, axis: int) -> Scalar:
     """The extent of an axis, as a scalar.
 

@@ -15,13 +15,24 @@ from tilelet.diag.catalogue.ops import BadChoice, ShapeMismatch
 from tilelet.diag.catalogue.windows import ValidShapeTooLarge
 from tilelet.dtypes import BOOL, FP8E4M3FN, DType
 from tilelet.ir.core import Arg, Value
+from tilelet.ir.spec import (
+    Call,
+    Cost,
+    Engine,
+    Plane,
+    SeedRegion,
+    Shape,
+    Trait,
+    Valid,
+    composition,
+    op,
+)
 from tilelet.ir.types import Dim, TileType
 from tilelet.numerics.casts import Array
 from tilelet.ops import infer, valid
 from tilelet.ops.annotations import Int, Ints, Shaped
-from tilelet.ops.enums import PadValue
-from tilelet.ops.registry import Call, Engine, Plane, Shape, Valid, op
 from tilelet.ops.valid import Args, Operands
+from tilelet.syntax.enums import PadValue
 
 __all__ = ["fillpad", "fillpad_expand", "fillpad_inplace", "set_validshape"]
 
@@ -62,7 +73,7 @@ def pad_element(pad_value: Arg, dtype: DType) -> Any:
         # FP8E4M3FN has no infinity: it gets its largest finite value.
         limit = _FP8E4M3FN_MAX if dtype is FP8E4M3FN else math.inf
         return dtype.numpy.type(limit if kind is PadValue.max else -limit)
-    return dtype.numpy.type(infer.limits(dtype)[kind is PadValue.max])
+    return dtype.numpy.type(dtype.limits[kind is PadValue.max])
 
 
 def padded(x: Array, region: Valid, pad_value: Arg, shape: Shape | None = None) -> Array:
@@ -86,17 +97,17 @@ def _fillpad(x: Array, pad_value: Arg, valid: dict[str, Valid]) -> Array:
     return padded(x, valid["x"], pad_value)
 
 
-_FILLPAD: dict[str, Any] = {
-    "infer": _infer_fillpad,
-    "reference": _fillpad,
-    "takes_valid": True,
-    "engine": Engine.VEC,
-    "plane": Plane.SCOPE,
-    "valid": valid.full,
-}
-
-
-@op(**_FILLPAD)
+@op(
+    infer=_infer_fillpad,
+    reference=_fillpad,
+    takes_valid=True,
+    engine=Engine.VEC,
+    plane=Plane.SCOPE,
+    traits=Trait.ELEMENTWISE,
+    cost=Cost.COPY,
+    valid=valid.full,
+    seed_region=SeedRegion.TRACKED,
+)
 def fillpad(x: Shaped, pad_value: PadValue | float = PadValue.zero) -> Shaped:
     """Fill what lies outside the valid region; the result is valid everywhere.
 
@@ -111,7 +122,7 @@ def fillpad(x: Shaped, pad_value: PadValue | float = PadValue.zero) -> Shaped:
     ...
 
 
-@op(**_FILLPAD)
+@composition(infer=_infer_fillpad)
 def fillpad_inplace(x: Shaped, pad_value: PadValue | float = PadValue.zero) -> Shaped:
     """The tile-level `pl.fillpad` that reuses x's buffer; here it gives a new value as well.
 
@@ -120,7 +131,7 @@ def fillpad_inplace(x: Shaped, pad_value: PadValue | float = PadValue.zero) -> S
 
     Example: `scores = pl.tile.fillpad_inplace(scores, pl.PadValue.min)`
     """
-    ...
+    return fillpad(x, pad_value)
 
 
 def _infer_fillpad_expand(call: Call) -> infer.Types:
@@ -148,6 +159,9 @@ def _fillpad_expand(
     plane=Plane.SCOPE,
     valid=valid.full,
     era="HEAD",
+    traits=Trait.ELEMENTWISE,
+    seed_region=SeedRegion.TRACKED,
+    cost=Cost.COPY,
 )
 def fillpad_expand(x: Shaped, shape: Ints, pad_value: PadValue | float = PadValue.zero) -> Shaped:
     """Copy into a larger tile and fill the rest.
@@ -196,6 +210,8 @@ def _valid_marked(operands: Operands, result_shape: Shape, args: Args) -> Valid:
     view="x",
     valid=_valid_marked,
     era="APR",
+    traits=Trait.TILE_VIEW | Trait.ELEMENTWISE,
+    seed_region=SeedRegion.TRACKED,
 )
 def set_validshape(x: Shaped, rows: Int, cols: Int) -> Shaped:
     """Say how much of a value holds data; nothing is moved.

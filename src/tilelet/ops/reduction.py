@@ -12,13 +12,13 @@ import numpy as np
 
 from tilelet import dtypes, numerics
 from tilelet.dtypes import DType
+from tilelet.ir.spec import Call, Cost, Engine, Plane, Trait, composition, op, shape_of
 from tilelet.ir.types import TileType
 from tilelet.numerics.casts import Array
 from tilelet.ops import infer, valid
 from tilelet.ops.annotations import Shaped
 from tilelet.ops.infer import NUMBERS
-from tilelet.ops.registry import Call, Engine, Plane, Shape, Valid, ValidRule, op
-from tilelet.ops.valid import Args, Operands
+from tilelet.ops.movement import reshape
 
 __all__ = [
     "col_argmax",
@@ -60,6 +60,9 @@ def _reduction(
         "reference": reference,
         "engine": Engine.VEC,
         "plane": Plane.SCOPE,
+        "traits": Trait.ARITHMETIC | (Trait.NONE if result else Trait.FOLD),
+        "cost": Cost.ROW_REDUCE if axis == _ROW else Cost.COL_REDUCE,
+        "reduces": axis,
         "valid": valid.reduced(name, axis),
         "cut_to_valid": True,
     }
@@ -239,32 +242,20 @@ def _infer_along(call: Call) -> infer.Types:
 
 
 def _along(
-    name: str, row: Callable[[Array], Array], col: Callable[[Array], Array]
-) -> dict[str, Any]:
-    def reference(x: Array, axis: int, keepdim: bool) -> Array:
-        reduced = _of_region(x, axis, row if axis % 2 else col)
-        return reduced if keepdim else np.squeeze(reduced, axis)
-
-    return {
-        "infer": _infer_along,
-        "reference": reference,
-        "engine": Engine.VEC,
-        "plane": Plane.SCOPE,
-        "valid": _valid_along(name),
-        "cut_to_valid": True,
-    }
+    row: Callable[[Shaped], Shaped],
+    col: Callable[[Shaped], Shaped],
+    x: Shaped,
+    axis: int,
+    keepdim: bool,
+) -> Shaped:
+    reduced = row(x) if axis % 2 else col(x)
+    if keepdim:
+        return reduced
+    rows, columns = shape_of(x)
+    return reshape(reduced, (rows if axis % 2 else columns,))
 
 
-def _valid_along(name: str) -> ValidRule:
-    def rule(operands: Operands, result_shape: Shape, args: Args) -> Valid:
-        axis = args["axis"] % 2
-        kept = valid.reduce_axis(name, *operands["x"], axis)
-        return kept if args["keepdim"] else (*kept[:axis], *kept[axis + 1 :])
-
-    return rule
-
-
-@op(name="tile.sum", **_along("sum", numerics.row_sum, numerics.col_sum))
+@composition(name="tile.sum", infer=_infer_along)
 def tile_sum(x: Shaped, axis: int, keepdim: bool = False) -> Shaped:
     """Sum along an axis: the early form of `pl.row_sum` (axis 1) and `pl.col_sum` (axis 0).
 
@@ -273,10 +264,10 @@ def tile_sum(x: Shaped, axis: int, keepdim: bool = False) -> Shaped:
 
     Example: `l = pl.tile.sum(p, axis=1, keepdim=True)`
     """
-    ...
+    return _along(row_sum, col_sum, x, axis, keepdim)
 
 
-@op(name="tile.max", **_along("max", numerics.row_max, numerics.col_max))
+@composition(name="tile.max", infer=_infer_along)
 def tile_max(x: Shaped, axis: int, keepdim: bool = False) -> Shaped:
     """Maximum along an axis: the early form of `pl.row_max` (axis 1) and `pl.col_max` (axis 0).
 
@@ -285,10 +276,10 @@ def tile_max(x: Shaped, axis: int, keepdim: bool = False) -> Shaped:
 
     Example: `m = pl.tile.max(s, axis=1, keepdim=True)`
     """
-    ...
+    return _along(row_max, col_max, x, axis, keepdim)
 
 
-@op(name="tile.min", **_along("min", numerics.row_min, numerics.col_min))
+@composition(name="tile.min", infer=_infer_along)
 def tile_min(x: Shaped, axis: int, keepdim: bool = False) -> Shaped:
     """Minimum along an axis: the early form of `pl.row_min` (axis 1) and `pl.col_min` (axis 0).
 
@@ -297,4 +288,4 @@ def tile_min(x: Shaped, axis: int, keepdim: bool = False) -> Shaped:
 
     Example: `m = pl.tile.min(s, axis=1, keepdim=True)`
     """
-    ...
+    return _along(row_min, col_min, x, axis, keepdim)

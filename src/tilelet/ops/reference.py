@@ -69,8 +69,3 @@ def of_one(function: Unary, param: str = "x") -> Reference:
         return function(args[param])
 
     return reference
-
-
-def expdif(x: Array, v: Array) -> Array:
-    """exp(x - v), the difference rounded to the element type first."""
-    return numerics.exp(numerics.sub(x, v))

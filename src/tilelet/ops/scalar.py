@@ -10,40 +10,24 @@ from __future__ import annotations
 import inspect
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from tilelet import dtypes, numerics
 from tilelet.diag.catalogue.ops import CastUnsupported, OperandKind
-from tilelet.diag.core import UNKNOWN, Loc
 from tilelet.dtypes import BOOL, FP32, TASK_ID, DType
 from tilelet.ir.core import Arg, Const, Value, scalar_dtype
+from tilelet.ir.faults import DivisionFault
+from tilelet.ir.spec import Call, Engine, Infer, OpSpec, Plane, Trait, register
 from tilelet.ir.types import ScalarType, Type
 from tilelet.ops import infer
 from tilelet.ops.cast import check_mode, mode_name
-from tilelet.ops.faults import DivisionFault, Fault
 from tilelet.ops.reference import narrowed, wrapped
-from tilelet.ops.registry import Call, Engine, Infer, OpSpec, Plane, register
 
 Number = int | float | bool
 Operation = Callable[..., Any]
-
-
-def fold(
-    spec: OpSpec, values: Sequence[Number], result: DType, loc: Loc = UNKNOWN
-) -> int | float | bool:
-    """The value of a scalar op of these operands as a number of type `result`.
-
-    Raises the catalogue's error at `loc` where there is none (integer division by zero).
-    """
-    assert spec.reference is not None
-    names = spec.signature.parameters
-    try:
-        return spec.reference(**dict(zip(names, values)), result_type=ScalarType(result))
-    except Fault as fault:
-        raise fault.error(loc) from None
 
 
 def as_number(value: Number, dtype: DType) -> Number:
@@ -249,12 +233,13 @@ def _define(name: str, doc: str, rule: Infer, operation: Operation, shape: Any =
             rule,
             engine=Engine.SCALAR,
             plane=Plane.BOTH,
+            traits=Trait.SCALAR,
             reference=operation,
             takes_result_type=True,
             on_chip=(),
             signature=inspect.signature(shape),
             doc=doc,
-            group="scalar",
+            section="scalar",
         )
     )
 
@@ -278,6 +263,9 @@ _BINARY: tuple[tuple[str, str, str, Callable[[str], Infer], Operation], ...] = (
     ("min", "min", "The smaller; NaN if one is", _arithmetic, _extreme(min)),
     ("max", "max", "The greater; NaN if one is", _arithmetic, _extreme(max)),
 )
+
+OPERATIONS: Mapping[str, Operation] = {name: operation for name, *_, operation in _BINARY}
+"""The binary ops on Python numbers, before the result is brought to its type."""
 
 for _name, _symbol, _doc, _rule, _operation in _BINARY:
     _define(_name, f"{_doc}: `lhs {_symbol} rhs`.", _rule(_symbol), _of_two(_operation))

@@ -11,18 +11,18 @@ import numpy as np
 
 from tilelet import numerics
 from tilelet.diag.catalogue.ops import BadChoice
+from tilelet.ir.spec import Call, Cost, Engine, Plane, Trait, op
 from tilelet.ir.types import TileType
 from tilelet.numerics.casts import Array
 from tilelet.numerics.elementwise import widen
 from tilelet.ops import infer, valid
 from tilelet.ops.annotations import Number, Shaped
-from tilelet.ops.enums import CmpType
 from tilelet.ops.infer import ORDERED
 from tilelet.ops.reference import matched
-from tilelet.ops.registry import Call, Engine, Plane, op
+from tilelet.syntax.enums import CmpType
 
 if TYPE_CHECKING:
-    from tilelet.language.types import Tile
+    from tilelet.syntax.types import Tile
 
 __all__ = [
     "cmp",
@@ -31,9 +31,11 @@ __all__ = [
     "sels",
 ]
 
+_CHOICE = Trait.ELEMENTWISE | Trait.ARITHMETIC
 _BINARY: dict[str, Any] = {
     "engine": Engine.VEC,
     "plane": Plane.SCOPE,
+    "traits": _CHOICE,
     "valid": valid.meet("lhs", "rhs"),
 }
 _COMPARE = {
@@ -86,7 +88,7 @@ def _cmp(lhs: Array, rhs: Array | float, cmp_type: int | str | CmpType) -> Array
     return cmp_mask(lhs, rhs, cmp_type).astype(lhs.dtype)
 
 
-@op(infer=_infer_cmp, reference=_cmp, era="APR", **_BINARY)
+@op(infer=_infer_cmp, reference=_cmp, era="APR", cost=Cost.COMPARE, **_BINARY)
 def cmp(lhs: Shaped, rhs: Shaped | Number, cmp_type: CmpType | int | str = 0) -> Shaped:
     """Elementwise comparison: 1 where it holds, else 0, in the dtype of `lhs`.
 
@@ -100,7 +102,7 @@ def cmp(lhs: Shaped, rhs: Shaped | Number, cmp_type: CmpType | int | str = 0) ->
     ...
 
 
-@op(infer=_infer_cmps, reference=_cmp, era="APR", **_BINARY)
+@op(infer=_infer_cmps, reference=_cmp, era="APR", cost=Cost.COMPARE, **_BINARY)
 def cmps(lhs: Shaped, rhs: Number, cmp_type: CmpType | int | str = 0) -> Shaped:
     """`pl.cmp` with a number.
 
@@ -133,6 +135,8 @@ def _sel(mask: Array, lhs: Array, rhs: Array | float, tmp: Array | None) -> Arra
     engine=Engine.VEC,
     plane=Plane.SCOPE,
     valid=valid.meet("mask", "lhs", "rhs"),
+    traits=_CHOICE,
+    cost=Cost.SELECT,
 )
 def sel(mask: Shaped, lhs: Shaped, rhs: Shaped | Number, tmp: Shaped | None = None) -> Shaped:
     """`lhs` where `mask` is not 0, else `rhs`.
@@ -166,6 +170,8 @@ def _sels(mask: Array, x: Array, tmp: Array | None, scalar: float) -> Array:
     plane=Plane.SCOPE,
     valid=valid.meet("mask", "x"),
     era="HEAD",
+    traits=_CHOICE,
+    cost=Cost.SELECT,
 )
 def sels(mask: Shaped, x: Shaped, tmp: Shaped | Tile | None, scalar: Number) -> Shaped:
     """`x` where `mask` is not 0, else a number.

@@ -12,17 +12,17 @@ from tilelet.diag.catalogue.scopes import BadDependency
 from tilelet.diag.catalogue.windows import IndexOutOfRange
 from tilelet.dtypes import DType
 from tilelet.ir.core import Arg, Value
+from tilelet.ir.spec import Call, Engine, Plane, Trait, op
 from tilelet.ir.types import INDEX, TASK_ID, ArrayType, ScalarType
 from tilelet.ops import infer
 from tilelet.ops.annotations import Int, Number
-from tilelet.ops.enums import PipeType
 from tilelet.ops.infer import INTEGERS
-from tilelet.ops.registry import Call, Engine, Plane, op
+from tilelet.syntax.enums import PipeType
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tilelet.language.types import Array, Scalar
+    from tilelet.syntax.types import Array, Scalar
 
 __all__ = [
     "bar_all",
@@ -139,7 +139,13 @@ def _infer_task_dummy(call: Call) -> infer.Types:
     return (TASK_ID,)
 
 
-@op(infer=_infer_task_dummy, name="system.task_dummy", engine=Engine.NONE, plane=Plane.CONTROL)
+@op(
+    infer=_infer_task_dummy,
+    name="system.task_dummy",
+    engine=Engine.NONE,
+    plane=Plane.CONTROL,
+    traits=Trait.SUBMITS,
+)
 def task_dummy(deps: Sequence[Any] = ()) -> Scalar:
     """A task that does nothing but wait: one id for many.
 
@@ -173,7 +179,7 @@ def _infer_index(call: Call) -> infer.Types:
     return (INDEX,)
 
 
-@op(infer=_infer_index, engine=Engine.SCALAR, plane=Plane.SCOPE)
+@op(infer=_infer_index, engine=Engine.SCALAR, plane=Plane.SCOPE, traits=Trait.OF_BLOCK)
 def get_block_idx() -> Scalar:
     """Number of the running block of a `pl.spmd` launch, from 0; 0 in other scopes.
 
@@ -184,7 +190,7 @@ def get_block_idx() -> Scalar:
     ...
 
 
-@op(infer=_infer_index, engine=Engine.SCALAR, plane=Plane.SCOPE)
+@op(infer=_infer_index, engine=Engine.SCALAR, plane=Plane.SCOPE, traits=Trait.OF_BLOCK)
 def get_block_num() -> Scalar:
     """How many blocks the running `pl.spmd` launch has; 1 in other scopes.
 
@@ -195,7 +201,7 @@ def get_block_num() -> Scalar:
     ...
 
 
-@op(infer=_infer_index, engine=Engine.SCALAR, plane=Plane.SCOPE)
+@op(infer=_infer_index, engine=Engine.SCALAR, plane=Plane.SCOPE, traits=Trait.OF_BLOCK)
 def get_subblock_idx() -> Scalar:
     """Number of the vector lane within a block: always 0, as a scope runs on one lane here.
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from tilelet.ops.faults import RegionFault, ValidTooLargeFault
-from tilelet.ops.registry import Shape, Valid, ValidRule
+from tilelet.ir.faults import RegionFault, ValidTooLargeFault
+from tilelet.ir.spec import Shape, Valid, ValidRule
 
 Operands = Mapping[str, tuple[Shape, Valid]]
 Args = Mapping[str, Any]

@@ -11,9 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from tilelet.analysis.affine import constant_difference
+from tilelet.analysis.aliases import Aliases, accesses, is_repeatable, is_tensor
 from tilelet.diag.catalogue.cautions import AssembleCopies
 from tilelet.diag.core import Diagnostic
-from tilelet.ir.aliases import Aliases, accesses, is_repeatable, is_tensor
+from tilelet.ir import structure
 from tilelet.ir.core import (
     Arg,
     Block,
@@ -25,11 +27,9 @@ from tilelet.ir.core import (
     Value,
     walk,
 )
-from tilelet.ir.fold import constant_difference
 from tilelet.ir.rebuild import Builder, Rewriter, defined_values
 from tilelet.ir.types import TensorType
 from tilelet.ir.views import CallView
-from tilelet.ops import structure
 from tilelet.passes.copy_kernel import emit_copy
 
 
@@ -42,9 +42,7 @@ def alias_windows(program: Program) -> Program:
             plan = _Plan(fn, functions)
             plan.block(fn.body)
             functions[fn.name] = _Apply(plan, functions, notes).function(fn)
-    cautions = (*program.attrs.get("cautions", ()), *notes)
-    attrs = {**program.attrs, "cautions": cautions}
-    return replace(program, functions=functions, attrs=attrs)
+    return replace(program, functions=functions, cautions=(*program.cautions, *notes))
 
 
 def _is_assemble(op: Op) -> bool:

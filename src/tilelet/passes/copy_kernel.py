@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilelet.ir.aliases import is_tensor
+from tilelet.analysis.aliases import is_tensor
 from tilelet.ir.core import Arg, Block, Direction, Function, FunctionKind, Op, Value
 from tilelet.ir.rebuild import (
     Builder,
@@ -64,7 +64,6 @@ def _emit_call(
         (Direction.In, Direction.Out, *(Direction.In for _ in scalars)),
         Block((), (*kernel.ops, return_op((written,), b.loc))),
         b.loc,
-        {"scope": "copy"},
     )
     result = fresh(target)
     b.add(call_op(name, operands, (result,), b.loc))

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tilelet.ir.aliases import infer_directions
+from tilelet.analysis.aliases import infer_directions
+from tilelet.ir import structure
 from tilelet.ir.core import Function, Program, walk
 from tilelet.ir.views import CallView
-from tilelet.ops import structure
 
 
 def directions(program: Program) -> Program:

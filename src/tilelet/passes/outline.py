@@ -12,10 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from tilelet.analysis.aliases import Aliases, infer_directions, is_repeatable, is_tensor
 from tilelet.diag.catalogue.scopes import ScalarLeavesScope
 from tilelet.diag.catalogue.unsupported import UnsupportedConstruct
 from tilelet.diag.core import Loc
-from tilelet.ir.aliases import Aliases, infer_directions, is_repeatable, is_tensor
+from tilelet.ir import structure
 from tilelet.ir.core import (
     Arg,
     Block,
@@ -40,7 +41,6 @@ from tilelet.ir.rebuild import (
 )
 from tilelet.ir.types import ScalarType, TensorType, TileType
 from tilelet.ir.views import CallView, ScopeView, yielded
-from tilelet.ops import structure
 
 
 def outline(program: Program) -> Program:
@@ -95,10 +95,8 @@ def _finish_kernel(fn: Function, functions: Mapping[str, Function]) -> _Kernel:
     params = (*fn.params, *hidden.values())
     ops = (*fn.body.ops[:-1], *store.ops, return_op((), fn.body.terminator.loc))
     body = Block((), ops)
-    attrs = dict(fn.attrs)
-    if attrs.get("declared"):
-        attrs["declared"] = (*attrs["declared"], *(None for _ in hidden))
-    draft = replace(fn, params=params, body=body, attrs=attrs, kind=FunctionKind.InCore)
+    declared = (*fn.declared, *(None for _ in hidden)) if fn.declared else ()
+    draft = replace(fn, params=params, body=body, declared=declared, kind=FunctionKind.InCore)
     aliases = Aliases(body, functions)
     directions = infer_directions(draft, functions, aliases)
     latest = dict(stored)
@@ -166,7 +164,6 @@ class _Outliner(Rewriter):
             (index,) = body.params
             inside[index] = start.emit("get_block_idx", result=index.name)
         ops = (*start.ops, *Rewriter(inside).ops(body.ops))
-        attrs = {"origin": self._name, "scope": scope.kind, "split": op.args["split"]}
         draft = Function(
             self._fresh_name(scope.hint),
             FunctionKind.InCore,
@@ -174,7 +171,7 @@ class _Outliner(Rewriter):
             (Direction.In,) * len(params),
             Block((), ops),
             op.loc,
-            attrs,
+            split=scope.split,
         )
         return _finish_kernel(draft, self._functions)
 

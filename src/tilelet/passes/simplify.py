@@ -10,13 +10,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tilelet.ir.aliases import has_effect
+from tilelet.analysis.aliases import has_effect
+from tilelet.ir import structure
 from tilelet.ir.core import Arg, Block, Const, Function, Op, Program, Value
 from tilelet.ir.fold import fold_dim, fold_scalar
 from tilelet.ir.rebuild import Rewriter, substitute_all, with_args
 from tilelet.ir.types import TensorType, TileType
 from tilelet.ir.views import ForView, ScopeView, yielded
-from tilelet.ops import structure
 from tilelet.ops.infer import as_tuple, int_of
 
 

@@ -17,8 +17,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from tilelet.analysis.aliases import has_effect
 from tilelet.diag.internal import InternalError
-from tilelet.ir.aliases import has_effect
+from tilelet.ir import structure
 from tilelet.ir.core import Arg, Function, FunctionKind, Op, Program, Value, walk
 from tilelet.ir.rebuild import (
     Builder,
@@ -32,7 +33,6 @@ from tilelet.ir.rebuild import (
 )
 from tilelet.ir.types import TensorType, TileType
 from tilelet.ir.views import ForView, ScopeView, yielded
-from tilelet.ops import structure
 from tilelet.ops.infer import int_of
 
 

@@ -51,9 +51,8 @@ class Parameter:
 def parameters(program: Program) -> list[Parameter]:
     """The entry's parameters, with the directions that the passes found."""
     entry = program.main
-    declared = entry.attrs.get("declared") or (None,) * len(entry.params)
     found: list[Parameter] = []
-    for value, direction, said in zip(entry.params, entry.directions, declared):
+    for value, direction, said in zip(entry.params, entry.directions, entry.declarations):
         assert isinstance(value.type, TensorType | ScalarType)
         found.append(Parameter(value.name, value.type, direction, said, value.loc))
     return found

@@ -30,7 +30,7 @@ def compile_program(
 
     now = session.current()
     now.programs_seen += 1
-    now.report(program.attrs.get("cautions", ()))
+    now.report(program.cautions)
     dumper = PassDumper(dump_dir) if dump_dir else None
 
     def dump(write: Callable[[PassDumper], object]) -> None:
@@ -117,7 +117,7 @@ class CompiledProgram:
         """
         now, settings = session.current(), config or self.config
         if not execute and not now.records_tasks:
-            from tilelet.interp.tasks import TaskStream
+            from tilelet.tasks.stream import TaskStream
 
             return TaskStream()
         chosen = settings.engine
@@ -129,7 +129,7 @@ class CompiledProgram:
 
     def _is_steered(self) -> bool:
         """Whether data decides what a kernel does, which only the interpreter writes down."""
-        from tilelet.interp.steering import sites
+        from tilelet.tasks.control_points import sites
 
         return any(sites(kernel) for kernel in self.program.kernels)
 

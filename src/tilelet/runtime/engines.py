@@ -85,7 +85,7 @@ _no_compiler_said = threading.Event()
 
 def _has_compiler() -> bool:
     """Whether there is a C compiler; that there is none is said once."""
-    from tilelet.cpu.toolchain import find_compiler
+    from tilelet.native.toolchain import find_compiler
 
     try:
         find_compiler()
@@ -99,7 +99,7 @@ def _has_compiler() -> bool:
 
 
 def _interpreter(_: Wishes) -> Engine:
-    from tilelet.interp.machine import Interpreter
+    from tilelet.interp.interpreter import Interpreter
 
     now = session.current()
     if now.keep_c:

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from tilelet import __version__
-from tilelet.cpu import cache, private
+from tilelet.native import cache, private
 from tilelet.runtime.arrays import Array, as_array, is_array, is_dtype, loaded_torch, raw
 from tilelet.runtime.inputs import torch_seed
 from tilelet.runtime.session import current

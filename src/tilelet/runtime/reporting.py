@@ -15,10 +15,10 @@ from tilelet.runtime.config import DEFAULT_PLATFORM, RunConfig
 from tilelet.runtime.progress import progress
 
 if TYPE_CHECKING:
-    from tilelet.device.modelled import Modelled
-    from tilelet.interp.tasks import TaskStream
+    from tilelet.device.run import Modelled
     from tilelet.ir.core import Program
     from tilelet.runtime.rundir import RunDirectory
+    from tilelet.tasks.stream import TaskStream
 
 
 def platform_of(config: RunConfig) -> str:
@@ -58,16 +58,16 @@ def show_profile(
 
     What the model cannot do must not stop a run that passed: it is said, and that is all.
     """
-    from tilelet.device.machine import load_machine
-    from tilelet.device.modelled import Modelled, Recorded
-    from tilelet.device.tables import show
+    from tilelet.device.machine.description import load_machine
+    from tilelet.device.run import Modelled, Recorded
+    from tilelet.diag.tables import show
 
     now = session.current()
     now.task_tables.append((name, tasks.counts()))
     result: dict[str, Any] = {"tasks": tasks.counts()}
     platform = platform_of(config)
     try:
-        recorded = Recorded(name, program, recorded_tasks(program, tasks, arguments), arguments)
+        recorded = Recorded(name, program, recorded_tasks(program, tasks, arguments))
         modelled = Modelled(recorded, load_machine(platform))
         with progress(f"modelling {name} on {platform}"):
             profile = modelled.profile
@@ -96,12 +96,14 @@ def say_findings(modelled: Modelled) -> None:
 
 def recorded_tasks(program: Program, tasks: Any, arguments: Mapping[str, Any]) -> TaskStream:
     """The tasks with their arguments; recorded again if the engine only counted them."""
-    from tilelet.interp.machine import Interpreter
-    from tilelet.interp.tasks import TaskStream
+    from tilelet.interp.interpreter import Interpreter
+    from tilelet.interp.replay import find_outcomes
+    from tilelet.tasks.stream import TaskStream
 
-    if isinstance(tasks, TaskStream):
-        return tasks
-    return Interpreter().run(program, arguments, execute=False).tasks
+    if not isinstance(tasks, TaskStream):
+        tasks = Interpreter().run(program, arguments, execute=False).tasks
+    find_outcomes(program, tasks, arguments)
+    return tasks
 
 
 def task_table(name: str, counts: Mapping[str, int]) -> str:

@@ -28,7 +28,7 @@ from tests.models.real.tiny import (
 
 from tilelet.diag.catalogue.models import SequenceTooLong
 from tilelet.models.qwen3.config import Qwen3Config
-from tilelet.models.qwen3.real import rope_tables
+from tilelet.models.qwen3.published import rope_tables
 from tilelet.models.qwen3.stack import LayerStack
 from tilelet.models.qwen3.weights import load_layer
 

@@ -11,12 +11,12 @@ from tests.models.real.files import config
 
 import tilelet.language as pl
 from tilelet.device import load_machine, machine_names
-from tilelet.device.limits import program_findings
+from tilelet.device.memory.limits import program_findings
 from tilelet.diag.catalogue.models import BadTile
 from tilelet.ir.core import Program
 from tilelet.ir.printer import print_program
 from tilelet.models.qwen3.config import PRESETS, Qwen3Config
-from tilelet.models.qwen3.real import LayerShape, build_decode, build_prefill, rope_tables
+from tilelet.models.qwen3.published import LayerShape, build_decode, build_prefill, rope_tables
 from tilelet.models.qwen3.weights import layer_shapes
 from tilelet.passes.pipeline import run_passes
 from tilelet.runtime import compile_program

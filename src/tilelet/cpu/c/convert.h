@@ -12,7 +12,7 @@ typedef enum {
     TL_DTYPES
 } tl_dtype;
 
-/* The numbers of tilelet.ops.enums.RoundMode. TL_NONE: TL_TRUNC for float -> int, else TL_RINT. */
+/* The numbers of tilelet.syntax.enums.RoundMode. TL_NONE: TL_TRUNC for float -> int, else TL_RINT. */
 typedef enum { TL_NONE, TL_RINT, TL_ROUND, TL_FLOOR, TL_CEIL, TL_TRUNC, TL_ODD } tl_mode;
 
 /* gcc 12 takes lanes apart one by one, or by four shuffles, where one instruction does it. */

@@ -89,6 +89,7 @@ TL_INLINE void tl_add_piece(tl_product *p, const tl_matmul_args *args, int is_la
  * entered to collect them, and again to go on once they were run beside those of other tasks.
  * Not 0: the kernel is to return. */
 TL_INLINE int tl_products_due(tl_ctx *c, tl_product *const *products, int count) {
+    if (c->phase == TL_FINISH) tl_guard(c->products, count, 0);
     for (int i = 0; i < count; i++) {
         if (c->phase == TL_COLLECT) c->products[i] = *products[i];
         else if (c->phase == TL_WHOLE) tl_run_product(products[i], c);

@@ -65,6 +65,7 @@ static void note(outcome *o, int kind, const tl_ctx *c) {
 static void run_together(tl_ctx *c, tl_task *const *tasks, int count, const char *then,
                          outcome *outcomes) {
     tl_product products[TL_PRODUCTS][TL_SIDE_BY_SIDE];
+    tl_product handed[TL_GUARDED ? TL_SIDE_BY_SIDE : 1][TL_PRODUCTS];
     int64_t counts[TL_PRODUCTS] = {0}, room = tasks[0]->kernel->scratch_bytes;
     char *scratch = c->scratch;
     int goes_on[TL_SIDE_BY_SIDE];
@@ -75,6 +76,7 @@ static void run_together(tl_ctx *c, tl_task *const *tasks, int count, const char
         goes_on[i] = c->product_count > 0 && !outcomes[i].kind;
         for (int p = 0; goes_on[i] && p < c->product_count; p++)
             if (c->products[p].pieces) products[p][counts[p]++] = c->products[p];
+        if (TL_GUARDED) memcpy(handed[i], c->products, sizeof(c->products));
     }
     for (int p = 0; p < TL_PRODUCTS; p++) {
         int is_last = p + 1 == TL_PRODUCTS || !counts[p + 1];
@@ -83,7 +85,11 @@ static void run_together(tl_ctx *c, tl_task *const *tasks, int count, const char
     }
     for (int i = 0; i < count; i++) {
         c->scratch = scratch + i * room;
-        if (goes_on[i]) note(&outcomes[i], enter(c, tasks[i], TL_FINISH), c);
+        if (!goes_on[i]) continue;
+        if (TL_GUARDED) memcpy(c->products, handed[i], sizeof(c->products));
+        tl_guard(c->products, c->product_count, 1);
+        note(&outcomes[i], enter(c, tasks[i], TL_FINISH), c);
+        tl_guard(c->products, c->product_count, 0);
     }
     c->scratch = scratch;
 }

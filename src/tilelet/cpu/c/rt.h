@@ -78,6 +78,31 @@ typedef struct {
     tl_fault fault;
 } tl_ctx;
 
+/* With the address sanitizer, products that were run cannot be touched (`on`) while a kernel repeats
+ * its way to where they are due. */
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define TL_GUARDED 1
+#endif
+#elif defined(__SANITIZE_ADDRESS__)
+#define TL_GUARDED 1
+#endif
+#ifdef TL_GUARDED
+void __asan_poison_memory_region(void const volatile *address, size_t bytes);
+void __asan_unpoison_memory_region(void const volatile *address, size_t bytes);
+static inline __attribute__((unused)) void tl_guard(const tl_product *products, int count, int on) {
+    for (int i = 0; i < count; i++) {
+        const tl_matmul_args *p = &products[i].args;
+        if (!products[i].pieces || p->m < 1) continue;
+        size_t bytes = (size_t)((p->m - 1) * p->ldc + p->n) * sizeof(float);
+        (on ? __asan_poison_memory_region : __asan_unpoison_memory_region)(p->c, bytes);
+    }
+}
+#else
+#define TL_GUARDED 0
+#define tl_guard(products, count, on) ((void)(products))
+#endif
+
 typedef struct {
     int (*run)(tl_ctx *c, const tl_win *w, const tl_word *x);
     const char *name;

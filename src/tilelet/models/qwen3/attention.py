@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import tilelet.language as pl
 from tilelet.dtypes import DType
-from tilelet.models.qwen3.pieces import make_rope, make_rope_heads, make_softmax_step
+from tilelet.models.qwen3.blocks import make_rope, make_rope_heads, make_softmax_step
 from tilelet.models.qwen3.shapes import DecodeShape
 
 # Below every score; finite, so that the difference of two of them is no NaN.

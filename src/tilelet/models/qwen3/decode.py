@@ -29,13 +29,13 @@ import tilelet.language as pl
 from tilelet.dtypes import DType
 from tilelet.models.qwen3 import inputs, reference
 from tilelet.models.qwen3.attention import ONE_HEAD_TILE, make_cached_kv_head
-from tilelet.models.qwen3.layer import layer_program, layer_specs
-from tilelet.models.qwen3.pieces import (
+from tilelet.models.qwen3.blocks import (
     make_projection,
     make_rmsnorm,
     make_rope_heads,
     make_two_projections,
 )
+from tilelet.models.qwen3.layer import layer_program, layer_specs
 from tilelet.models.qwen3.reference import Array
 from tilelet.models.qwen3.scope1 import make_exchanged, make_normalise
 from tilelet.models.qwen3.scope2 import attention_output, make_padding_free, make_staged

@@ -24,8 +24,8 @@ import numpy as np
 import tilelet.language as pl
 from tilelet.models.qwen3 import inputs, reference
 from tilelet.models.qwen3.attention import make_cache_update, make_staged_group
+from tilelet.models.qwen3.blocks import make_gated_silu, make_projection, make_rmsnorm
 from tilelet.models.qwen3.layer import layer_program, layer_specs
-from tilelet.models.qwen3.pieces import make_gated_silu, make_projection, make_rmsnorm
 from tilelet.models.qwen3.prefill_tuned import make_tuned
 from tilelet.models.qwen3.reference import Array
 from tilelet.models.qwen3.scope3 import layer_output

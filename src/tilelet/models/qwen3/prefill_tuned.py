@@ -14,7 +14,7 @@ from tilelet.models.qwen3.attention import (
     make_nothing_absorbed,
     make_scaled_scores,
 )
-from tilelet.models.qwen3.pieces import (
+from tilelet.models.qwen3.blocks import (
     make_causal_bias,
     make_gated_silu,
     make_projection,

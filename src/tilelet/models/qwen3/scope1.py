@@ -29,7 +29,7 @@ from typing import Any
 
 import tilelet.language as pl
 from tilelet.models.qwen3 import inputs, reference
-from tilelet.models.qwen3.pieces import make_projection, make_rmsnorm, make_two_projections
+from tilelet.models.qwen3.blocks import make_projection, make_rmsnorm, make_two_projections
 from tilelet.models.qwen3.reference import Array
 from tilelet.models.qwen3.script import Model, Variant, main
 from tilelet.models.qwen3.shapes import DecodeShape

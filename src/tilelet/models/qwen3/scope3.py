@@ -23,7 +23,7 @@ from typing import Any
 
 import tilelet.language as pl
 from tilelet.models.qwen3 import inputs, reference
-from tilelet.models.qwen3.pieces import (
+from tilelet.models.qwen3.blocks import (
     make_add_parts,
     make_gated_silu,
     make_projection,

@@ -1,0 +1,152 @@
+"""What is compared: a published number, and the same number of the modelled device.
+
+`rows.json` holds the published rows. A row with two numbers (before and after) gives two lines.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tilelet.calibration import programs
+from tilelet.device import Machine, Timeline, simulate
+from tilelet.device.machine.description import varied
+from tilelet.interp.interpreter import Interpreter
+from tilelet.ir.core import Program
+from tilelet.models.qwen3.scope1 import build_scope1
+from tilelet.models.qwen3.scope3 import build_scope3
+from tilelet.passes.pipeline import run_passes
+from tilelet.tasks.stream import TaskStream
+
+PUBLISHED = {
+    row["id"]: row for row in json.loads(Path(__file__).with_name("rows.json").read_text())
+}
+Builder = Callable[[], Any]
+Measure = Callable[[Machine, str], float]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One comparison. `program` tells which lines are left out together in leave-one-out."""
+
+    name: str
+    program: str
+    published: float
+    unit: str
+    predict: Measure
+    period: str = "2026-04"
+    tasks: int | None = None
+
+
+@functools.cache
+def recorded(builder: Callable[..., Any], *args: Any) -> tuple[TaskStream, Program]:
+    program = run_passes(builder(*args))
+    return Interpreter().run(program, {}, execute=False).tasks, program
+
+
+def timeline(
+    machine: Machine, period: str, recording: bool, builder: Callable[..., Any], *args: Any
+) -> Timeline:
+    tasks, program = recorded(builder, *args)
+    return simulate(tasks, program, machine, period=period, recording=recording)
+
+
+def total(builder: Callable[..., Any], *args: Any) -> Measure:
+    return lambda m, period: timeline(m, period, True, builder, *args).total_us
+
+
+def effective(builder: Callable[..., Any], *args: Any) -> Measure:
+    return lambda m, period: timeline(m, period, False, builder, *args).effective_us
+
+
+def latency(builder: Callable[..., Any], *args: Any) -> Measure:
+    return lambda m, period: timeline(m, period, True, builder, *args).average_latency_us
+
+
+def cold_kernel(*shape: int) -> Measure:
+    """A single kernel, run once: nothing is in L2. The part has a 1.8 GHz clock."""
+
+    def measure(machine: Machine, period: str) -> float:
+        slower = varied(machine, {"cores.clock_ghz": 1.8})
+        line = timeline(slower, period, False, programs.build_one_matmul, *shape)
+        return line.average_exec_us
+
+    return measure
+
+
+def launch(size: int) -> Measure:
+    """One launch on all cores: from the first block's start to the last one's end."""
+
+    def measure(machine: Machine, period: str) -> float:
+        line = timeline(machine, period, False, programs.build_gemm, size)
+        return float(line.end.max() - line.start.min())
+
+    return measure
+
+
+def warm_kernel(builder: Callable[..., Any], *args: Any) -> Callable[[Machine], float]:
+    """A kernel in the middle of a program: its data is in L2."""
+
+    def measure(machine: Machine) -> float:
+        tasks, program = recorded(builder, *args)
+        return simulate(tasks, program, machine).cost_of(0).exec_us
+
+    return measure
+
+
+def per_iteration(pipelined: bool) -> Measure:
+    def measure(machine: Machine, _: str) -> float:
+        few, many = (warm_kernel(programs.build_stream_loop, n, pipelined) for n in (32, 64))
+        return (many(machine) - few(machine)) / 32
+
+    return measure
+
+
+def row_width_ratio(machine: Machine, _: str) -> float:
+    narrow, wide = (warm_kernel(programs.build_row_width, n) for n in (64, 128))
+    return narrow(machine) / wide(machine)
+
+
+def scope3(variant: str) -> tuple[Any, ...]:
+    return build_scope3, variant
+
+
+def lines() -> list[Line]:
+    """All comparisons."""
+
+    def published(row: str) -> float:
+        return float(PUBLISHED[row]["total_us"])
+
+    def line(row: str, predict: Measure) -> Line:
+        source = PUBLISHED[row]
+        period = source["period"] if source["period"] != "2026" else "2026-04"
+        group = row.removesuffix("-july")
+        return Line(row, group, published(row), "us", predict, period, source["tasks"])
+
+    before, after = (build_scope3, "baseline"), (build_scope3, "refactored")
+    return [
+        line("scope3-before", total(*before)),
+        line("scope3-after", total(*after)),
+        line("scope1-before", total(build_scope1, "per_block")),
+        line("scope1-after", total(build_scope1, "chunked")),
+        line("matmul-add", effective(programs.build_matmul_add)),
+        line("matmul-add-july", effective(programs.build_matmul_add)),
+        line("bgemm", effective(programs.build_bgemm)),
+        line("bgemm-july", effective(programs.build_bgemm)),
+        line("mm64", cold_kernel(64, 64, 64)),
+        line("mm128", cold_kernel(128, 128, 128)),
+        line("mm256", cold_kernel(256, 64, 256)),
+        line("gemm1536", launch(1536)),
+        line("gemm3072", launch(3072)),
+        line("gemm6144", launch(6144)),
+        Line("stream-loop range", "stream-loop", 0.65, "us", per_iteration(False)),
+        Line("stream-loop pipeline", "stream-loop", 0.49, "us", per_iteration(True)),
+        Line("row-width 256/512", "row-width", 9.9 / 7.9, "x", row_width_ratio),
+        line("decode14b-traffic", total(programs.build_decode_14b)),
+        Line("scope3-before latency", "scope3-before", 3.93, "us", latency(*before)),
+        Line("scope3-after latency", "scope3-after", 44.58, "us", latency(*after)),
+    ]

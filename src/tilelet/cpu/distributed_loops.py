@@ -1,0 +1,79 @@
+"""Kernels that are one loop over matrix products, as one turn of that loop.
+
+Turns then run as tasks of their own, in program order where they touch the same memory: on all
+threads, and beside those that read neighbouring columns of the same matrix. Who counts or records
+tasks sees one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tilelet.analysis.aliases import Aliases
+from tilelet.cpu.kernel import RECOMPUTABLE
+from tilelet.ir.core import Block, Function, Op, Program, Value, walk
+from tilelet.ir.rebuild import Builder, clone_ops, return_op, substitute, substitute_all
+from tilelet.ir.spec import Trait
+from tilelet.ir.types import TensorType
+from tilelet.ir.views import CallView, ForView, yielded
+
+MOST_TURNS = 64
+
+
+def one_turn(kernel: Function, program: Program) -> tuple[Function, int]:
+    """The kernel as one turn, which asks for its number as a block does; and how many there are."""
+    *before, last = kernel.body.ops[:-1] or [None]
+    if last is None or last.name != "for" or not _is_loop_of_products(last):
+        return kernel, 1
+    view = ForView(last)
+    if not all(o is not None and _is_repeatable(o) for o in before):
+        return kernel, 1
+    if not _carries_same_memory(view, kernel, program.functions) or _has_blocks(kernel, program):
+        return kernel, 1
+    start = Builder(last.loc, in_scope=True)
+    turn = start.emit("get_block_idx", result="turn")
+    first, _, step = view.bounds
+    index = start.scalar("add", start.scalar("mul", turn, step), first, result=view.index.name)
+    mapping = {view.index: index, **dict(zip(view.carried, view.init))}
+    body = clone_ops(view.body.ops[:-1], mapping)
+    handed_on = substitute_all(yielded(view.body), mapping)
+    results = dict(zip(last.results, handed_on))
+    returned = [substitute(r, results) for r in kernel.returned]
+    ops = [*(o for o in before if o is not None), *start.ops, *body, return_op(returned)]
+    turns = view.trip_count
+    assert turns is not None
+    return replace(kernel, body=Block(kernel.body.params, tuple(ops))), turns
+
+
+def _is_loop_of_products(op: Op) -> bool:
+    turns = ForView(op).trip_count
+    has_product = any(Trait.GEMM in o.spec.traits for o in walk(op.blocks[0]))
+    return turns is not None and 2 <= turns <= MOST_TURNS and has_product
+
+
+def _is_repeatable(op: Op) -> bool:
+    """Whether an op before the loop may be run again for every turn: it only computes a scalar."""
+    return bool(op.spec.traits & RECOMPUTABLE)
+
+
+def _carries_same_memory(
+    view: ForView, kernel: Function, functions: Mapping[str, Function]
+) -> bool:
+    """Whether what the loop carries are tensors that stay the same memory from turn to turn."""
+    aliases = Aliases(kernel.body, functions)
+    for value, init, handed in zip(view.carried, view.init, yielded(view.body)):
+        if not isinstance(value.type, TensorType):
+            return False
+        ends = [aliases.end(v) if isinstance(v, Value) else None for v in (value, init, handed)]
+        if ends[0] is None or any(end is not ends[0] for end in ends):
+            return False
+    return True
+
+
+def _has_blocks(kernel: Function, program: Program) -> bool:
+    """Whether the kernel knows of blocks, or is called with a number of them."""
+    if any(Trait.OF_BLOCK in o.spec.traits for o in walk(kernel.body)):
+        return True
+    calls = [o for f in program.functions.values() for o in walk(f.body) if o.name == "call"]
+    return any(CallView(o).callee == kernel.name and o.args["count"] is not None for o in calls)

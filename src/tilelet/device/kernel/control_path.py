@@ -1,0 +1,267 @@
+"""The course that one execution of a kernel takes: trip counts, branches, sizes of transfers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tilelet.analysis.scalars import Values
+from tilelet.device.kernel.view import (
+    Bind,
+    Branch,
+    DeviceKernel,
+    Loop,
+    Node,
+    Step,
+    Transfer,
+    Work,
+)
+from tilelet.diag.core import Loc
+from tilelet.ir.core import Value, values_in
+from tilelet.ir.fold import Number
+from tilelet.tasks.control_points import Outcome
+
+UNKNOWN_TRIPS = 1
+"""Iterations assumed of a loop whose count is known to nobody."""
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What an execution's cost depends on besides the kernel.
+
+    scalars  values of scalar parameters by position; others are unknown
+    strided  positions of tensor parameters whose rows have gaps between them
+    valid    how much of some tensor parameters loads may take
+    blocks   number of blocks of an spmd task; the cost is that of block `block`
+    outcome  what happened where data decides
+    """
+
+    scalars: Mapping[int, Number] = field(default_factory=dict)
+    strided: frozenset[int] = frozenset()
+    valid: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    blocks: int = 1
+    block: int = 0
+    outcome: Outcome = ()
+
+
+class Course:
+    """Scalars and decisions, as an execution goes through its nodes.
+
+    reached  how often each site has been reached
+    guesses  where nobody knows what happens, and what is assumed
+    """
+
+    def __init__(self, kernel: DeviceKernel, signature: Signature) -> None:
+        given = {
+            p: signature.scalars[i]
+            for i, p in enumerate(kernel.function.params)
+            if i in signature.scalars
+        }
+        self.numbers = Values(given, signature.block, signature.blocks)
+        self.reached: dict[int, int] = {}
+        self.guesses: dict[Loc, str] = {}
+        self._outcome = {site: (times, values) for site, times, values in signature.outcome}
+        self._valid = signature.valid
+        self._steady: dict[int, bool] = {}
+
+    # Decisions
+
+    def _recorded(self, site: int | None) -> int | None:
+        """What happened when a site was reached this time."""
+        if site is None or site not in self._outcome:
+            return None
+        times, values = self._outcome[site]
+        now = self.reached.get(site, 0)
+        self.reached[site] = now + 1
+        return values[min(now, times - 1) * len(values) // times]
+
+    def takes(self, branch: Branch) -> bool:
+        """Whether the condition holds."""
+        cond = self._recorded(branch.site)
+        if cond is None:
+            cond = self.numbers.get(branch.cond)
+        if cond is None:
+            taken = bool(branch.then)
+            self.guesses[branch.loc] = f"the {'first' if taken else 'second'} branch is taken"
+            return taken
+        return bool(cond)
+
+    def join(self, branch: Branch, taken: bool) -> None:
+        """The scalar results of a branch."""
+        for result, then, orelse in branch.joins:
+            self.numbers.values[result] = self.numbers.get(then if taken else orelse)
+
+    def trips(self, loop: Loop) -> tuple[int, Number, Number]:
+        """Number of iterations, first index, and step."""
+        bounds = (loop.start, loop.stop, loop.step)
+        start, stop, step = (self.numbers.get(a) for a in bounds)
+        count = self._recorded(loop.site)
+        if count is not None:
+            return count, start or 0, step or 1
+        if start is None or stop is None or not step:
+            self.guesses[loop.loc] = "one iteration is assumed"
+            return UNKNOWN_TRIPS, start or 0, step or 1
+        return max(0, math.ceil((stop - start) / step)), start, step
+
+    def sized(self, work: Work) -> Work:
+        """A transfer, cut to what is valid."""
+        if not isinstance(work, Transfer) or not work.shape:
+            return work
+        if not work.extents and not work.limits and work.param not in self._valid:
+            return work
+        extents = list(work.shape)
+        for axis, given in enumerate(work.extents):
+            value = self.numbers.get(given)
+            if value is not None:
+                extents[axis] = max(0, min(extents[axis], int(value)))
+        limits = work.limits
+        if not limits and work.param is not None and not work.writes_gm:
+            limits = self._valid.get(work.param, ())
+        if limits and len(limits) == len(work.offset) == len(extents):
+            for axis, (limit, offset) in enumerate(zip(limits, work.offset)):
+                start = self.numbers.get(offset)
+                if start is not None:
+                    extents[axis] = max(0, min(extents[axis], limit - int(start)))
+        return work.cut(tuple(extents))
+
+    # Loops
+
+    def steady(self, loop: Loop) -> bool:
+        """`is_steady`, found out once for each loop."""
+        key = id(loop)
+        if key not in self._steady:
+            self._steady[key] = is_steady(loop)
+        return self._steady[key]
+
+    def enter(self, loop: Loop) -> None:
+        for carry in loop.carries:
+            self.numbers.values[carry.param] = self.numbers.get(carry.init)
+
+    def iterate(self, loop: Loop, index: Number) -> None:
+        if loop.index is not None:
+            self.numbers.values[loop.index] = index
+
+    def hand_on(self, loop: Loop) -> None:
+        following = [self.numbers.get(carry.following) for carry in loop.carries]
+        for carry, value in zip(loop.carries, following):
+            self.numbers.values[carry.param] = value
+
+    def leave(self, loop: Loop) -> None:
+        for carry in loop.carries:
+            self.numbers.values[carry.result] = self.numbers.get(carry.param)
+
+    def skip(self, loop: Loop, count: int, index: Number, stride: Number) -> None:
+        """Iterations that take no time here, because it is known: only what they hand on counts."""
+        if loop.carries or not self.steady(loop):
+            for i in range(count):
+                self.iterate(loop, index + i * stride)
+                self.follow(loop.body)
+                self.hand_on(loop)
+
+    def runs(
+        self, loop: Loop, followed: int, count: int, index: Number, stride: Number
+    ) -> list[int]:
+        """Ends of the runs of iterations that do the same, among the first `followed` of `count`.
+
+        If all do the same, there is one run of them all.
+        """
+        if count == 0 or self.steady(loop):
+            return [count]
+        before = dict(self.numbers.values), dict(self.reached), dict(self.guesses)
+        ends: list[int] = []
+        last: list[Any] | None = None
+        for i in range(followed):
+            trace: list[Any] = []
+            self.iterate(loop, index + i * stride)
+            self.follow(loop.body, trace)
+            self.hand_on(loop)
+            if trace != last and i:
+                ends.append(i)
+            last = trace
+        self.numbers.values, self.reached, self.guesses = before
+        return [*ends, followed]
+
+    def skip_rest(self, before: Mapping[int, int], factor: float) -> None:
+        """The rest of a loop is taken to be like its beginning."""
+        for site, now in self.reached.items():
+            then = before.get(site, 0)
+            self.reached[site] = then + round((now - then) * factor)
+
+    def follow(self, nodes: Sequence[Node], trace: list[Any] | None = None) -> None:
+        """Go through nodes without their steps; `trace` receives all decisions."""
+        for node in nodes:
+            if isinstance(node, Bind):
+                self.numbers.bind(node.op)
+            elif isinstance(node, Branch):
+                taken = self.takes(node)
+                if trace is not None:
+                    trace.append(taken)
+                self.follow(node.then if taken else node.orelse, trace)
+                self.join(node, taken)
+            elif isinstance(node, Loop):
+                self._follow_loop(node, trace)
+            elif trace is not None:
+                work = self.sized(node.work)
+                if work is not node.work:
+                    trace.append(work)
+
+    def _follow_loop(self, loop: Loop, trace: list[Any] | None) -> None:
+        count, index, stride = self.trips(loop)
+        if trace is not None:
+            trace.append(count)
+        self.enter(loop)
+        # All iterations alike and nothing handed on: one tells everything.
+        alike = self.steady(loop) and not loop.carries
+        for i in range(min(count, 1) if alike else count):
+            self.iterate(loop, index + i * stride)
+            self.follow(loop.body, trace)
+            self.hand_on(loop)
+        self.leave(loop)
+
+
+def course_of(kernel: DeviceKernel, signature: Signature) -> tuple[Any, ...]:
+    """All decisions of an execution: executions with equal courses cost the same."""
+    trace: list[Any] = []
+    Course(kernel, signature).follow(kernel.body, trace)
+    return tuple(trace)
+
+
+def is_steady(loop: Loop) -> bool:
+    """Whether all iterations do the same: nothing in them depends on which it is, or on data."""
+    varying: set[Value] = {c.param for c in loop.carries}
+    if loop.index is not None:
+        varying.add(loop.index)
+    return not _varies(loop.body, varying)
+
+
+def _varies(nodes: Sequence[Node], varying: set[Value]) -> bool:
+    for node in nodes:
+        if isinstance(node, Bind):
+            if node.op.name == "read" or any(v in varying for v in node.op.operands):
+                varying.update(node.op.results)
+        elif isinstance(node, Branch):
+            if node.site is not None or _uses(node.cond, varying):
+                return True
+            if _varies(node.then, varying) or _varies(node.orelse, varying):
+                return True
+            varying.update(r for r, a, b in node.joins if _uses((a, b), varying))
+        elif isinstance(node, Loop):
+            if node.site is not None or _uses((node.start, node.stop, node.step), varying):
+                return True
+            inner = varying | {c.param for c in node.carries if _uses(c.init, varying)}
+            if _varies(node.body, inner):
+                return True
+            varying.update(c.result for c in node.carries)
+        elif _sized_by(node, varying):
+            return True
+    return False
+
+
+def _sized_by(step: Step, varying: set[Value]) -> bool:
+    return isinstance(step.work, Transfer) and _uses(step.work.steers, varying)
+
+
+def _uses(arg: Any, varying: set[Value]) -> bool:
+    return any(v in varying for v in values_in((arg,)))

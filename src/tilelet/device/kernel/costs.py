@@ -1,0 +1,78 @@
+"""Cycles of one step on one machine."""
+
+from __future__ import annotations
+
+from tilelet.device.kernel.view import CubeWork, ScalarWork, Transfer, VectorWork, Work
+from tilelet.device.machine.description import Machine
+from tilelet.dtypes import DType
+
+_PARTIAL_WRITES = ("ub_to_gm", "l1_to_gm")
+_THROUGH_L2 = ("gm_to_ub", "gm_to_l1", *_PARTIAL_WRITES)
+
+
+def work_cycles(
+    work: Work, machine: Machine, *, cold: bool = False, dense: bool = True
+) -> tuple[float, float]:
+    """How long a step's work keeps its pipe busy, and how much later its result is there.
+
+    cold   what it reads from GM is not in L2
+    dense  the GM tensor it moves has no gaps between its rows
+    """
+    if isinstance(work, Transfer):
+        return _transfer(work, machine, cold, dense)
+    if isinstance(work, VectorWork):
+        return vector_cycles(work, machine), 0.0
+    if isinstance(work, CubeWork):
+        return cube_cycles(work, machine), 0.0
+    return scalar_cycles(work, machine), 0.0
+
+
+def _transfer(work: Transfer, machine: Machine, cold: bool, dense: bool) -> tuple[float, float]:
+    path = machine.paths[work.path]
+    # Scratch through which tiles are exchanged has just been written: it is in L2.
+    cold = cold and work.param is not None
+    rate = path.cold_bytes_per_cycle if cold else path.bytes_per_cycle
+    # A conversion to fractals goes row by row whether or not the rows touch.
+    merged = dense and work.dense_if_whole and work.path != "gm_to_l1"
+    rows, run = (1, work.nbytes) if merged else (work.rows, work.row_bytes)
+    if work.path in _PARTIAL_WRITES:
+        # Writing part of a granule takes as long as writing all of it.
+        run = _whole(run, machine.gm.granule)
+    line = machine.gm.l2_line
+    if work.shares_lines and work.path in _THROUGH_L2 and work.row_bytes % line:
+        # L2 serves a line to one core after the other, whatever part of it each wants.
+        run = 2 * _whole(work.row_bytes, line)
+    busy = path.fixed_cycles + rows * (path.row_cycles + run / rate)
+    return busy, path.cold_latency_cycles if cold else path.latency_cycles
+
+
+def _whole(nbytes: int, step: int) -> int:
+    return -(-nbytes // step) * step
+
+
+def vector_cycles(work: VectorWork, machine: Machine) -> float:
+    cost = machine.vector.get(work.cost.value, machine.vector["default"])
+    repeats = -(-work.nbytes // machine.vector_repeat)
+    return cost.slope * repeats + cost.constant
+
+
+def cube_cycles(work: CubeWork, machine: Machine) -> float:
+    cube = machine.cube
+    blocks = -(-work.m // cube.fractal) * -(-work.n // cube.fractal)
+    depth = -(-work.k * work.dtype.itemsize // cube.k_bytes)
+    return cube.head_cycles + passes(work.dtype, machine) * blocks * depth
+
+
+def passes(dtype: DType, machine: Machine) -> float:
+    return machine.cube.fp32_passes if dtype.name == "FP32" else 1.0
+
+
+def scalar_cycles(work: ScalarWork, machine: Machine) -> float:
+    return work.accesses * machine.body.element_cycles + machine.body.issue_cycles
+
+
+def macs_per_us(dtype: DType, machine: Machine) -> float:
+    """Peak multiply-adds of one cube core per microsecond."""
+    cube = machine.cube
+    per_cycle = cube.fractal * cube.fractal * (cube.k_bytes // dtype.itemsize)
+    return per_cycle / passes(dtype, machine) * machine.cores.clock_ghz * 1000.0

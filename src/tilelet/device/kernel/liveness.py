@@ -1,0 +1,43 @@
+"""From where to where in a kernel each tile's contents matter."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+from tilelet.device.kernel.view import Branch, Loop, Node, Tile, walk_steps
+
+
+def with_live_ranges(tiles: Sequence[Tile], body: tuple[Node, ...]) -> tuple[Tile, ...]:
+    """The tiles with `live` filled in."""
+    ranges: dict[int, list[int]] = {}
+    for step in walk_steps(body):
+        for tile in (*step.reads, *step.writes):
+            span = ranges.setdefault(tile, [step.position, step.position])
+            span[1] = max(span[1], step.position)
+    # Innermost first: an inner extension can make an outer one necessary.
+    for loop in sorted(_loops(body), key=lambda item: item.span[1] - item.span[0]):
+        _extend(ranges, loop)
+    return tuple(dataclasses.replace(t, live=tuple(ranges.get(t.id, (0, 0)))) for t in tiles)
+
+
+def _loops(nodes: tuple[Node, ...]) -> Iterator[Loop]:
+    for node in nodes:
+        if isinstance(node, Loop):
+            yield node
+            yield from _loops(node.body)
+        elif isinstance(node, Branch):
+            yield from _loops(node.then)
+            yield from _loops(node.orelse)
+
+
+def _extend(ranges: dict[int, list[int]], loop: Loop) -> None:
+    """Contents that an iteration needs from before it must last through the whole loop."""
+    first, last = loop.span[0], loop.span[1] - 1
+    seen: set[int] = set()
+    for step in walk_steps(loop.body):
+        carried = [t for t in step.reads if t not in seen]
+        for tile in carried:
+            span = ranges[tile]
+            span[0], span[1] = min(span[0], first), max(span[1], last)
+        seen.update(step.reads, step.writes)

@@ -1,0 +1,319 @@
+"""A kernel's steps through the in-order pipes of its cores: how long one execution takes.
+
+Each pipe does its steps in program order, one at a time. A step starts when its pipe is free, the
+scalar unit has issued it, what it reads has been written, and what it overwrites has been read (a
+tile with several buffers lets it run ahead by that many). Iterations that do the same are followed
+until each advances all pipes by the same time; the rest of them is multiplied.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from tilelet.device.kernel.control_path import Course, Signature
+from tilelet.device.kernel.costs import work_cycles
+from tilelet.device.kernel.view import (
+    Bind,
+    Core,
+    CubeWork,
+    DeviceKernel,
+    Loop,
+    Node,
+    Pipe,
+    Step,
+    Transfer,
+    Work,
+    walk_steps,
+)
+from tilelet.device.machine.description import Machine
+from tilelet.diag.core import Loc
+
+PIPES = tuple((core, pipe) for core in Core for pipe in Pipe)
+MAX_FOLLOWED = 4096
+"""Iterations followed one by one, if they never settle."""
+
+
+@dataclass(frozen=True)
+class KernelCost:
+    """What one execution of a kernel costs on one machine.
+
+    exec_us       from the kernel's start to its end, everything it reads being in L2
+    cold_us       the same if nothing is
+    busy_us       how long each pipe works, by name: `{"AIC.CUBE": 1.2}`
+    read, written bytes moved from and to each parameter, by position
+    exchanged     bytes that AIC and AIV pass each other through GM
+    macs          multiply-adds of the cube, padding included
+    guesses       loops and branches that depend on data which was not at hand, and what is
+                  assumed of each
+    """
+
+    exec_us: float
+    cold_us: float
+    busy_us: Mapping[str, float]
+    read: Mapping[int, int]
+    written: Mapping[int, int]
+    exchanged: int
+    macs: int
+    guesses: tuple[tuple[Loc, str], ...] = ()
+
+    @property
+    def guessed(self) -> bool:
+        return bool(self.guesses)
+
+    @property
+    def read_bytes(self) -> int:
+        return sum(self.read.values())
+
+    @property
+    def written_bytes(self) -> int:
+        return sum(self.written.values())
+
+    @property
+    def bound(self) -> str:
+        """The busiest pipe, as "cube", "vector", "MTE" or "scalar"; "latency" if it idles a lot."""
+        name, busy = max(self.busy_us.items(), key=lambda item: item[1], default=("", 0.0))
+        if busy < 0.5 * self.exec_us:
+            return "latency"
+        pipe = name.rsplit(".", 1)[-1]
+        return {"CUBE": "cube", "VEC": "vector", "SCALAR": "scalar"}.get(pipe, "MTE")
+
+
+def kernel_cost(
+    kernel: DeviceKernel, machine: Machine, signature: Signature | None = None
+) -> KernelCost:
+    """Follow the kernel through its pipes."""
+    signature = signature or Signature()
+    hot = _Walk(kernel, machine, signature, cold=False)
+    cold = _Walk(kernel, machine, signature, cold=True)
+    us = machine.us
+    read = {p: round(v) for p, v in sorted(hot.read.items())}
+    written = {p: round(v) for p, v in sorted(hot.written.items())}
+    return KernelCost(
+        exec_us=us(hot.end),
+        cold_us=us(cold.end),
+        busy_us={
+            f"{core.value}.{pipe.value}": us(hot.times[_BUSY + i])
+            for i, (core, pipe) in enumerate(PIPES)
+            if hot.times[_BUSY + i]
+        },
+        read=read,
+        written=written,
+        exchanged=round(hot.exchanged),
+        macs=round(hot.macs),
+        guesses=tuple(hot.course.guesses.items()),
+    )
+
+
+# Layout of `_Walk.times`: when each pipe is free, how long it has worked, when each core's scalar
+# unit is free, when the last store ends; then, for each buffer of each tile, when it has been
+# written and when it may be overwritten.
+_BUSY = len(PIPES)
+_SCALAR = 2 * len(PIPES)
+_LAST = _SCALAR + len(Core)
+_TILES = _LAST + 1
+_PIPE = {key: i for i, key in enumerate(PIPES)}
+_CORE = {core: i for i, core in enumerate(Core)}
+
+
+class _Walk:
+    def __init__(
+        self, kernel: DeviceKernel, machine: Machine, signature: Signature, *, cold: bool
+    ) -> None:
+        self.machine = machine
+        self.cold = cold
+        self.signature = signature
+        self.kernel = kernel
+        self.issue = machine.body.issue_cycles
+        self.sync = machine.body.sync_cycles
+        self.across = machine.body.exchange_cycles
+        self.first: list[int] = []
+        size = _TILES
+        for tile in kernel.tiles:
+            self.first.append(size)
+            size += 2 * tile.buffers
+        self.times = [0.0] * size
+        self.current = [0] * len(kernel.tiles)
+        self.writer: list[tuple[Core, Pipe] | None] = [None] * len(kernel.tiles)
+        self.read: dict[int, float] = {}
+        self.written: dict[int, float] = {}
+        self.exchanged = 0.0
+        self.macs = 0.0
+        self.course = Course(kernel, signature)
+        self._costs: dict[tuple[int, tuple[int, ...]], tuple[float, float]] = {}
+        self.nodes(kernel.body)
+        self.end = machine.body.start_cycles + max(*self.times[: len(PIPES)], self.times[_LAST])
+
+    def nodes(self, nodes: Sequence[Node]) -> None:
+        for node in nodes:
+            if isinstance(node, Step):
+                self.step(node)
+            elif isinstance(node, Bind):
+                self.course.numbers.bind(node.op)
+            elif isinstance(node, Loop):
+                self.loop(node)
+            else:
+                taken = self.course.takes(node)
+                self.nodes(node.then if taken else node.orelse)
+                self.course.join(node, taken)
+
+    def step(self, step: Step) -> None:
+        times, core = self.times, _CORE[step.core]
+        times[_SCALAR + core] += self.issue
+        start = times[_SCALAR + core]
+        if step.pipe is Pipe.SCALAR:
+            self.scalar_step(step, core)
+            return
+        me = (step.core, step.pipe)
+        pipe = _PIPE[me]
+        start = max(start, times[pipe])
+        for tile in step.reads:
+            at = self.first[tile] + 2 * self.current[tile]
+            start = max(start, times[at] + self.wait(self.writer[tile], me))
+        for tile in step.writes:
+            if tile not in step.reads and self.kernel.tiles[tile].buffers > 1:
+                self.current[tile] = (self.current[tile] + 1) % self.kernel.tiles[tile].buffers
+            at = self.first[tile] + 2 * self.current[tile]
+            start = max(start, times[at], times[at + 1])
+        work = self.course.sized(step.work)
+        busy, latency = self.cost(step, work)
+        end = start + busy
+        times[pipe] = end
+        times[_BUSY + pipe] += busy
+        for tile in step.reads:
+            at = self.first[tile] + 2 * self.current[tile] + 1
+            times[at] = max(times[at], end + self.sync)
+        done = end + latency
+        for tile in step.writes:
+            times[self.first[tile] + 2 * self.current[tile]] = done
+            self.writer[tile] = me
+        if not step.writes:
+            times[_LAST] = max(times[_LAST], done)
+        self.count(step, work)
+
+    def scalar_step(self, step: Step, core: int) -> None:
+        """The scalar unit waits for what it reads, and everything it issues later waits for it."""
+        times = self.times
+        start = times[_SCALAR + core]
+        for tile in step.reads:
+            at = self.first[tile] + 2 * self.current[tile]
+            start = max(start, times[at] + self.wait(self.writer[tile], (step.core, step.pipe)))
+        busy, _ = self.cost(step, step.work)
+        times[_SCALAR + core] = start + busy
+        times[_BUSY + _PIPE[step.core, step.pipe]] += busy
+        times[_LAST] = max(times[_LAST], start + busy)
+
+    def wait(self, writer: tuple[Core, Pipe] | None, me: tuple[Core, Pipe]) -> float:
+        if writer is None or writer == me:
+            return 0.0
+        return self.sync if writer[0] is me[0] else self.across
+
+    def cost(self, step: Step, work: Work) -> tuple[float, float]:
+        # A cut transfer is told from others of its step by what is left of it.
+        key = (step.position, work.cut_to if isinstance(work, Transfer) else ())
+        found = self._costs.get(key)
+        if found is None:
+            strided = isinstance(work, Transfer) and work.param in self.signature.strided
+            found = work_cycles(work, self.machine, cold=self.cold, dense=not strided)
+            self._costs[key] = found
+        return found
+
+    def count(self, step: Step, work: Work) -> None:
+        if isinstance(work, CubeWork):
+            self.macs += work.m * work.k * work.n
+        elif isinstance(work, Transfer):
+            if work.param is None:
+                if work.writes_gm:
+                    self.exchanged += work.nbytes
+                return
+            lanes = self.kernel.lanes if step.core is Core.AIV else 1
+            into = self.written if work.writes_gm else self.read
+            into[work.param] = into.get(work.param, 0.0) + work.nbytes * lanes
+
+    # Loops
+
+    def loop(self, loop: Loop) -> None:
+        course = self.course
+        count, index, stride = course.trips(loop)
+        course.enter(loop)
+        period = math.lcm(*{self.kernel.tiles[t].buffers for t in _tiles_in(loop)}, 1)
+        history: list[list[float]] = []
+        done = 0
+        reached = dict(course.reached)
+        ends = course.runs(loop, min(count, MAX_FOLLOWED), count, index, stride)
+        while done < count:
+            if not ends:
+                self.skip_rest(done, count)
+                course.skip_rest(reached, count / done)
+                break
+            if done >= ends[0]:
+                # From here on iterations do something else.
+                ends.pop(0)
+                history.clear()
+                continue
+            if (done % period) == 0 and ends[0] - done > period:
+                history.append(self.snapshot())
+                if len(history) > 2:
+                    history.pop(0)
+                    skipped = self.skip(history, (ends[0] - done - 1) // period) * period
+                    course.skip(loop, skipped, index, stride)
+                    done += skipped
+                    index += skipped * stride
+            course.iterate(loop, index)
+            self.nodes(loop.body)
+            course.hand_on(loop)
+            done += 1
+            index += stride
+        course.leave(loop)
+
+    def snapshot(self) -> list[float]:
+        extra = [self.exchanged, self.macs]
+        extra += [v for _, v in sorted(self.read.items())]
+        extra += [v for _, v in sorted(self.written.items())]
+        return [*self.times, *extra]
+
+    def skip(self, history: list[list[float]], blocks: int) -> int:
+        """If the last two blocks of iterations advanced all times alike, jump over `blocks` more.
+
+        Times that no iteration touches stand still. Returns the number of blocks skipped.
+        """
+        before, after = history
+        if len(before) != len(after) or blocks < 1:
+            return 0
+        moved = [b - a for a, b in zip(before, after)]
+        clocks = {
+            round(d, 6)
+            for i, d in enumerate(moved[: len(self.times)])
+            if d and not _BUSY <= i < _SCALAR
+        }
+        scalar_units = [moved[_SCALAR + i] for i in range(len(Core))]
+        # The scalar unit may run ahead at a pace of its own without anyone waiting for it.
+        clocks -= {round(d, 6) for d in scalar_units if round(d, 6) < max(clocks, default=0)}
+        if len(clocks) > 1:
+            return 0
+        self.times = [t + d * blocks for t, d in zip(self.times, moved)]
+        counts = moved[len(self.times) :]
+        self.exchanged += counts[0] * blocks
+        self.macs += counts[1] * blocks
+        for i, key in enumerate(sorted(self.read)):
+            self.read[key] += counts[2 + i] * blocks
+        for i, key in enumerate(sorted(self.written)):
+            self.written[key] += counts[2 + len(self.read) + i] * blocks
+        return blocks
+
+    def skip_rest(self, done: int, count: int) -> None:
+        """Iterations that differ from each other: the rest takes its share of what was seen."""
+        factor = count / done
+        self.times = [t * factor for t in self.times]
+        self.exchanged *= factor
+        self.macs *= factor
+        for totals in (self.read, self.written):
+            for key in totals:
+                totals[key] *= factor
+
+
+def _tiles_in(loop: Loop) -> Iterator[int]:
+    for step in walk_steps(loop.body):
+        yield from step.reads
+        yield from step.writes

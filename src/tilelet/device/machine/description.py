@@ -1,0 +1,512 @@
+"""A machine is data: read from TOML, checked field by field, with the evidence of every number."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, TypeVar, get_type_hints
+
+from tilelet.diag.catalogue.device import (
+    MachineContradiction,
+    MachineFieldMissing,
+    MachineFieldUnknown,
+    MachineFieldValue,
+    MachineSyntax,
+    UnknownMachine,
+    UnknownPeriod,
+)
+from tilelet.ir.types import Mem
+
+T = TypeVar("T")
+
+BUILT_IN = Path(__file__).parent
+EVIDENCE = ("C", "M", "F", "S", "D", "G")
+"""Constant of a public header, Measured, Fitted to a device, to a Simulator, Derived, Guess."""
+
+RULES = ("kernel", "written", "loops")
+"""How the runtime directs written arguments; see `graph.py`."""
+
+
+def _field(**checks: Any) -> Any:
+    return field(metadata=checks)
+
+
+# What any number may be. No machine comes near; but times are added up and divided by, and the
+# model keeps arrays with an item for each core.
+_SMALLEST, _GREATEST, _MOST_CORES = 1e-6, 10**12, 4096
+
+
+def _positive() -> Any:
+    return _field(least=_SMALLEST, most=_GREATEST)
+
+
+def _natural() -> Any:
+    return _field(least=0, most=_GREATEST)
+
+
+def _count(most: int = 1 << 48) -> Any:
+    return _field(least=1, most=most, integer=True)
+
+
+def _share() -> Any:
+    return _field(least=_SMALLEST, most=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Cores:
+    """clusters: each has one AIC and `vectors_per_cluster` AIVs."""
+
+    clusters: int = _count(_MOST_CORES)
+    vectors_per_cluster: int = _count(64)
+    clock_ghz: float = _positive()
+
+    @property
+    def vectors(self) -> int:
+        return self.clusters * self.vectors_per_cluster
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """One on-chip memory: its size, and what a kernel may use of it."""
+
+    bytes: int = _count()
+    usable: int = _count()
+
+
+@dataclass(frozen=True, slots=True)
+class Gm:
+    """Global memory.
+
+    hbm_gbs      peak rate of the memory itself; `efficiency` of it is sustained
+    l2_bytes     the cache before it, in lines of `l2_line` bytes, shared by all cores
+    granule      run length in bytes below which a transfer loses efficiency
+    """
+
+    hbm_gbs: float = _positive()
+    efficiency: float = _share()
+    l2_bytes: int = _count()
+    l2_line: int = _count()
+    l2_gbs: float = _positive()
+    granule: int = _count()
+
+
+@dataclass(frozen=True, slots=True)
+class DataPath:
+    """One data path of a core.
+
+    bytes_per_cycle, cold_bytes_per_cycle  rate when the data is in L2 (or on chip), and when not
+    fixed_cycles    the pipe is busy that much longer for every transfer
+    latency_cycles, cold_latency_cycles  after which the data is there; later transfers overlap it
+    row_cycles      every contiguous run costs that much more
+    """
+
+    bytes_per_cycle: float = _positive()
+    cold_bytes_per_cycle: float = _positive()
+    fixed_cycles: float = _natural()
+    latency_cycles: float = _natural()
+    cold_latency_cycles: float = _natural()
+    row_cycles: float = _natural()
+
+
+@dataclass(frozen=True, slots=True)
+class Cube:
+    """fractal: rows and columns of an output block; `k_bytes` of K go in per cycle."""
+
+    fractal: int = _count()
+    k_bytes: int = _count()
+    head_cycles: float = _natural()
+    fp32_passes: float = _positive()
+
+
+@dataclass(frozen=True, slots=True)
+class VectorCost:
+    """cycles = slope x repeats + constant, the constant only for a dependent instruction."""
+
+    slope: float = _natural()
+    constant: float = _natural()
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """Costs of running a kernel that belong to no single instruction.
+
+    start_cycles     from the kernel's entry to its first instruction, and from the last to its end
+    issue_cycles     the scalar unit's work to issue one instruction
+    sync_cycles      one pipe waiting for another
+    exchange_cycles  an AIC and an AIV of a cluster telling each other that a tile is there
+    element_cycles   reading or writing a single element of GM
+    """
+
+    start_cycles: float = _natural()
+    issue_cycles: float = _natural()
+    sync_cycles: float = _natural()
+    exchange_cycles: float = _natural()
+    element_cycles: float = _natural()
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """Costs of the runtime in one period; all times in microseconds.
+
+    threads       scheduler threads; each owns an equal share of the clusters
+    submit_us, submit_arg_us  orchestrator's time per task, and per tensor argument
+    dispatch_us   a scheduler's time to hand a block to a core
+    complete_us   a scheduler's time to retire a block and find what became ready
+    head_us       hand-over -> the kernel runs; tail_us: it ends -> a scheduler can see that
+    poll_us       looking at one busy core; a scheduler looks at all of its own in turn
+    record_us     what recording a profile adds to each of head and tail
+    slots         tasks that may wait at a busy core (0: none)
+    rule          how written arguments are directed: "kernel", "written" or "loops"
+    task_window, heap_bytes  limits of the runtime's rings
+    """
+
+    threads: int = _count()
+    submit_us: float = _positive()
+    submit_arg_us: float = _natural()
+    dispatch_us: float = _positive()
+    complete_us: float = _positive()
+    head_us: float = _natural()
+    tail_us: float = _natural()
+    poll_us: float = _natural()
+    record_us: float = _natural()
+    slots: int = _field(least=0, most=1, integer=True)
+    rule: str = _field(choices=RULES)
+    task_window: int = _count()
+    heap_bytes: int = _count()
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Where a number comes from: one of `EVIDENCE`, and the source in words."""
+
+    tag: str
+    source: str
+
+
+@dataclass(frozen=True, eq=False)
+class Machine:
+    """A whole machine. `evidence` maps field names (`gm.hbm_gbs`) to where they come from."""
+
+    name: str
+    title: str
+    cores: Cores
+    buffers: Mapping[Mem, Memory]
+    gm: Gm
+    paths: Mapping[str, DataPath]
+    cube: Cube
+    vector_repeat: int
+    vector: Mapping[str, VectorCost]
+    body: Body
+    runtime: Mapping[str, Runtime]
+    default_period: str
+    evidence: Mapping[str, Evidence]
+    file: str
+
+    def period(self, name: str | None = None) -> Runtime:
+        """The runtime of a period, by default the machine's own."""
+        wanted = name or self.default_period
+        if wanted not in self.runtime:
+            raise UnknownPeriod(wanted, self.name, sorted(self.runtime))
+        return self.runtime[wanted]
+
+    def us(self, cycles: float) -> float:
+        """Cycles of a core as microseconds."""
+        return cycles / (self.cores.clock_ghz * 1000.0)
+
+    @property
+    def hbm_bytes_per_us(self) -> float:
+        """What global memory sustains."""
+        return self.gm.hbm_gbs * self.gm.efficiency * 1000.0
+
+    def has_path(self, name: str) -> bool:
+        return name in self.paths
+
+
+REQUIRED_PATHS = (
+    "gm_to_ub",
+    "gm_to_l1",
+    "ub_to_gm",
+    "l1_to_gm",
+    "l0c_to_gm",
+    "l0c_to_l1",
+    "l1_to_l0a",
+    "l1_to_l0b",
+    "l1_to_bt",
+)
+OPTIONAL_PATHS = ("l0c_to_ub", "ub_to_l1")
+"""Direct ways between the cube and the vector side; without them tiles go through GM."""
+
+SPACES = (Mem.Vec, Mem.Mat, Mem.Left, Mem.Right, Mem.Acc, Mem.Bias)
+_TOP = (
+    "name",
+    "title",
+    "extends",
+    "default_period",
+    "cores",
+    "buffers",
+    "gm",
+    "paths",
+    "cube",
+    "vector",
+    "body",
+    "runtime",
+)
+
+
+def machine_names() -> list[str]:
+    """The built-in machines."""
+    return sorted(p.stem for p in BUILT_IN.glob("*.toml"))
+
+
+def load_machine(name_or_path: str | Path) -> Machine:
+    """A built-in machine by name (a trailing `sim` is ignored), or one from a TOML file."""
+    name = str(name_or_path)
+    stem = name.removesuffix("sim")
+    path = BUILT_IN / f"{stem}.toml" if stem in machine_names() else Path(name)
+    try:
+        found = path.suffix == ".toml" and path.is_file()
+        modified = path.stat().st_mtime_ns if found else 0
+    except OSError:  # a name that is too long for any file
+        found, modified = False, 0
+    if not found:
+        raise UnknownMachine(name, machine_names())
+    return _load(path, modified)
+
+
+@functools.lru_cache(maxsize=32)
+def _load(path: Path, _modified: int) -> Machine:
+    return _Reader(path.name).machine(_merged(path))
+
+
+def parse_toml(text: str, file: str) -> dict[str, Any]:
+    """TOML text as a dictionary."""
+    try:
+        import tomllib  # pyright: ignore[reportMissingImports]
+    except ModuleNotFoundError:  # Python 3.10
+        import tomli as tomllib  # pyright: ignore[reportMissingImports]
+    try:
+        return tomllib.loads(text)
+    except ValueError as error:  # also of Python, about integers of thousands of digits
+        raise MachineSyntax(file, str(error)) from None
+    except RecursionError:
+        raise MachineSyntax(file, "arrays or tables are nested too deeply") from None
+
+
+def _merged(path: Path, seen: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The file's tables over those of the machine that it extends."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise MachineSyntax(path.name, str(error)) from None
+    except OSError as error:
+        raise MachineSyntax(path.name, error.strerror or str(error)) from None
+    own = parse_toml(text, path.name)
+    base = own.get("extends")
+    if base is None:
+        return own
+    if not isinstance(base, str) or base not in machine_names() or base in seen:
+        raise MachineFieldValue(path.name, "extends", base, f"one of {', '.join(machine_names())}")
+    return _overlay(_merged(BUILT_IN / f"{base}.toml", (*seen, base)), own)
+
+
+def _overlay(base: dict[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in own.items():
+        there: Any = merged.get(key)
+        tables = isinstance(there, dict) and isinstance(value, dict)
+        is_group = tables and "value" not in value and "value" not in there
+        merged[key] = _overlay(there, value) if is_group else value
+    return merged
+
+
+class _Reader:
+    """Turns tables into the classes above, complaining about each field by its full name."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.evidence: dict[str, Evidence] = {}
+
+    def machine(self, data: Mapping[str, Any]) -> Machine:
+        self.known("", data, _TOP)
+        vector = dict(self.table(data, "vector"))
+        self.known("vector", vector, ("repeat_bytes", "costs"))
+        costs = self.group(vector, "vector.costs", VectorCost)
+        if "default" not in costs:
+            raise MachineFieldMissing(self.file, "vector.costs.default", "a slope and a constant")
+        runtime = self.group(data, "runtime", Runtime)
+        period = self.text(data, "default_period")
+        if period not in runtime:
+            wanted = f"one of {', '.join(sorted(runtime))}"
+            raise MachineFieldValue(self.file, "default_period", period, wanted)
+        paths = self.group(data, "paths", DataPath, REQUIRED_PATHS, OPTIONAL_PATHS)
+        spaces = [s.name for s in SPACES]
+        buffers = self.group(data, "buffers", Memory, spaces, ())
+        bounds = {"least": 32, "most": 1 << 20, "integer": True}
+        repeat = self.number(vector, "vector.repeat_bytes", bounds)
+        machine = Machine(
+            name=self.text(data, "name"),
+            title=self.text(data, "title"),
+            cores=self.read(data, "cores", Cores),
+            buffers=MappingProxyType({s: buffers[s.name] for s in SPACES}),
+            gm=self.read(data, "gm", Gm),
+            paths=MappingProxyType(paths),
+            cube=self.read(data, "cube", Cube),
+            vector_repeat=int(repeat),
+            vector=MappingProxyType(costs),
+            body=self.read(data, "body", Body),
+            runtime=MappingProxyType(runtime),
+            default_period=period,
+            evidence=MappingProxyType(self.evidence),
+            file=self.file,
+        )
+        self.check_consistency(machine)
+        return machine
+
+    def check_consistency(self, m: Machine) -> None:
+        for space, memory in m.buffers.items():
+            where = f"buffers.{space.name}"
+            self.at_most(f"{where}.usable", memory.usable, f"{where}.bytes", memory.bytes)
+        for name, path in m.paths.items():
+            self.at_most(
+                f"paths.{name}.cold_bytes_per_cycle",
+                path.cold_bytes_per_cycle,
+                f"paths.{name}.bytes_per_cycle",
+                path.bytes_per_cycle,
+            )
+            self.at_most(
+                f"paths.{name}.latency_cycles",
+                path.latency_cycles,
+                f"paths.{name}.cold_latency_cycles",
+                path.cold_latency_cycles,
+            )
+        self.at_most("gm.l2_line", m.gm.l2_line, "gm.l2_bytes", m.gm.l2_bytes)
+        self.at_most("gm.hbm_gbs", m.gm.hbm_gbs, "gm.l2_gbs", m.gm.l2_gbs)
+        for name, runtime in m.runtime.items():
+            where = f"runtime.{name}.threads"
+            self.at_most(where, runtime.threads, "cores.clusters", m.cores.clusters)
+
+    def at_most(self, name: str, value: float, other: str, limit: float) -> None:
+        if value > limit:
+            raise MachineContradiction(self.file, name, value, other, limit)
+
+    def known(self, where: str, data: Mapping[str, Any], names: tuple[str, ...]) -> None:
+        for key in data:
+            if key not in names:
+                full = f"{where}.{key}" if where else key
+                raise MachineFieldUnknown(self.file, full, sorted(names))
+
+    def table(self, data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+        key = name.rsplit(".", 1)[-1]
+        if key not in data:
+            raise MachineFieldMissing(self.file, name, "a table")
+        if not isinstance(data[key], dict):
+            raise MachineFieldValue(self.file, name, data[key], "a table")
+        return data[key]
+
+    def group(
+        self,
+        data: Mapping[str, Any],
+        name: str,
+        cls: type[T],
+        required: tuple[str, ...] | list[str] = (),
+        optional: tuple[str, ...] | None = None,
+    ) -> dict[str, T]:
+        """A table of tables of one kind; with `optional`, only the names given may appear."""
+        table = self.table(data, name)
+        for wanted in required:
+            if wanted not in table:
+                raise MachineFieldMissing(self.file, f"{name}.{wanted}", "a table")
+        if optional is not None:
+            self.known(name, table, (*required, *optional))
+        if not table:
+            raise MachineFieldMissing(self.file, name, "at least one entry")
+        return {key: self.read(table, f"{name}.{key}", cls) for key in table}
+
+    def read(self, data: Mapping[str, Any], name: str, cls: type[T]) -> T:
+        table = self.table(data, name)
+        fields = dataclasses.fields(cls)  # type: ignore[arg-type]
+        self.known(name, table, tuple(f.name for f in fields))
+        kinds = get_type_hints(cls)
+        values: dict[str, Any] = {}
+        for f in fields:
+            full = f"{name}.{f.name}"
+            if kinds[f.name] is str:
+                values[f.name] = self.choice(table, full, f.metadata["choices"])
+            else:
+                number = self.number(table, full, f.metadata)
+                values[f.name] = int(number) if kinds[f.name] is int else float(number)
+        return cls(**values)
+
+    def text(self, data: Mapping[str, Any], name: str) -> str:
+        if name not in data:
+            raise MachineFieldMissing(self.file, name, "a text")
+        if not isinstance(data[name], str):
+            raise MachineFieldValue(self.file, name, data[name], "a text")
+        return data[name]
+
+    def choice(self, table: Mapping[str, Any], full: str, choices: tuple[str, ...]) -> str:
+        wanted = f"one of {', '.join(choices)}"
+        key = full.rsplit(".", 1)[-1]
+        if key not in table:
+            raise MachineFieldMissing(self.file, full, wanted)
+        if table[key] not in choices:
+            raise MachineFieldValue(self.file, full, table[key], wanted)
+        return table[key]
+
+    def number(self, table: Mapping[str, Any], full: str, checks: Mapping[str, Any]) -> float:
+        wanted = _wanted(checks)
+        key = full.rsplit(".", 1)[-1]
+        if key not in table:
+            raise MachineFieldMissing(self.file, full, wanted)
+        value = self.with_evidence(table[key], full)
+        ok = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if ok and checks.get("integer"):
+            ok = isinstance(value, int)
+        if ok:  # NaN is in no range
+            ok = checks["least"] <= value <= checks["most"]
+        if not ok:
+            raise MachineFieldValue(self.file, full, value, wanted)
+        return value
+
+    def with_evidence(self, leaf: Any, full: str) -> Any:
+        """A plain number, or the value of `{ value = .., evidence = "M", source = ".." }`."""
+        if not isinstance(leaf, dict):
+            return leaf
+        self.known(full, leaf, ("value", "evidence", "source"))
+        if "value" not in leaf:
+            raise MachineFieldMissing(self.file, f"{full}.value", "a number")
+        tag = leaf.get("evidence", "G")
+        if tag not in EVIDENCE:
+            wanted = f"one of {', '.join(EVIDENCE)}"
+            raise MachineFieldValue(self.file, f"{full}.evidence", tag, wanted)
+        self.evidence[full] = Evidence(tag, str(leaf.get("source", "")))
+        return leaf["value"]
+
+
+def _wanted(checks: Mapping[str, Any]) -> str:
+    what = "a whole number" if checks.get("integer") else "a number"
+    return f"{what} from {checks['least']:,} to {checks['most']:,}"
+
+
+def varied(machine: Machine, changes: Mapping[str, float]) -> Machine:
+    """The machine with some fields changed, named in full: `{"gm.efficiency": 0.8}`.
+
+    For calibration and what-if questions.
+    """
+    for name, value in changes.items():
+        machine = _changed(machine, name.split("."), value)
+    return machine
+
+
+def _changed(node: Any, path: list[str], value: float) -> Any:
+    if not path:
+        return value
+    head, rest = path[0], path[1:]
+    if isinstance(node, Mapping):
+        key = next(k for k in node if getattr(k, "name", k) == head)
+        return MappingProxyType({**node, key: _changed(node[key], rest, value)})
+    return dataclasses.replace(node, **{head: _changed(getattr(node, head), rest, value)})

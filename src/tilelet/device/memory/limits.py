@@ -1,0 +1,182 @@
+"""What a machine would refuse to run: tiles that do not fit, rows and blocks it cannot address."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from tilelet import dtypes
+from tilelet.device.kernel.lowering import lower_kernel
+from tilelet.device.kernel.storage import is_gm, is_tile, round_up
+from tilelet.device.kernel.view import DeviceKernel
+from tilelet.device.machine.description import Machine
+from tilelet.device.memory.plan import MemoryPlan, Placement, SpaceUse, plan_memory
+from tilelet.device.memory.retile import sizes_that_fit
+from tilelet.diag.catalogue.device import (
+    MatmulExtent,
+    NonFractalTile,
+    OnChipOverflow,
+    Resident,
+    UnalignedTile,
+    VectorDType,
+)
+from tilelet.diag.core import Loc, UserError
+from tilelet.diag.text import shape_text, size_text
+from tilelet.ir.core import Function, Op, Program, Value, walk
+from tilelet.ir.spec import Engine, Trait
+from tilelet.ir.types import TileType
+
+BLOCK = 32
+"""Bytes in which on-chip memory is addressed."""
+
+LARGEST_EXTENT = 4095
+"""Of rows, inner dimension and columns of one product."""
+
+
+def program_findings(program: Program, machine: Machine) -> list[UserError]:
+    """Everything in the program's kernels that the machine would refuse, in program order."""
+    found: list[UserError] = []
+    for function in program.kernels:
+        found += shape_findings(function, machine)
+        kernel = lower_kernel(function, machine)
+        found += overflow_findings(kernel, machine, plan_memory(kernel, machine))
+    return without_repeats(found)
+
+
+def without_repeats(found: list[UserError]) -> list[UserError]:
+    """Without repetitions: kernels made from one piece of text share its mistakes."""
+    kept: dict[tuple[str, str, Loc | None], UserError] = {}
+    for problem in found:
+        d = problem.diagnostic
+        kept.setdefault((d.code, d.message, d.loc), problem)
+    return list(kept.values())
+
+
+def overflow_findings(
+    kernel: DeviceKernel, machine: Machine, plan: MemoryPlan
+) -> Iterator[OnChipOverflow]:
+    """One error for each memory that is too small."""
+    for use in plan.overflows:
+        fits = sizes_that_fit(kernel, machine, use.space)
+        texts = [f"{f.change}: {size_text(f.used)}, {f.us:.2f} us for the same work" for f in fits]
+        yield OnChipOverflow(
+            kernel.name,
+            use.space.name,
+            machine.name,
+            max(use.used, use.peak),
+            use.limit,
+            _place(use, kernel),
+            [_resident(p, kernel) for p in use.resident],
+            texts,
+        )
+
+
+def _place(use: SpaceUse, kernel: DeviceKernel) -> Loc:
+    return use.peak_loc if use.peak_loc.line > 0 else kernel.function.loc
+
+
+def _resident(p: Placement, kernel: DeviceKernel) -> Resident:
+    tile = p.tile
+    text = f"{shape_text(tile.shape)} {tile.dtype.name}"
+    if tile.buffers > 1 and not p.piece:
+        text += f" x {tile.buffers} buffers"
+    if p.piece:
+        text += f" in pieces {shape_text(p.piece)}"
+    loc = tile.loc if tile.loc.line > 0 else kernel.function.loc
+    return Resident(tile.name, loc, text, p.nbytes)
+
+
+def shape_findings(function: Function, machine: Machine) -> Iterator[UserError]:
+    """Rows, cube blocks, product extents and element types."""
+    ops = list(walk(function.body))
+    for_cube = _cube_only(ops)
+    narrow: set[Value] = set()
+    for op in ops:
+        if op.spec.engine is Engine.CUBE:
+            yield from _product(op, machine)
+        elif Trait.ARITHMETIC in op.spec.traits and not _takes_bf16(machine):
+            yield from _bf16(op, machine)
+        for value in op.results:
+            if is_tile(value) and value not in for_cube and not op.spec.structural:
+                found = _rows(value, op, machine)
+                # What is computed from a narrow tile is narrow, too: one message is enough.
+                if found and not narrow.intersection(op.operands):
+                    yield found
+                if found:
+                    narrow.add(value)
+
+
+def _cube_only(ops: list[Op]) -> set[Value]:
+    """Values that only the cube touches: its own rule (`_product`) holds for them."""
+    made = {r for op in ops if op.spec.engine is Engine.CUBE for r in op.results}
+    used: dict[Value, set[bool]] = {}
+    for op in ops:
+        for v in op.operands:
+            used.setdefault(v, set()).add(op.spec.engine is Engine.CUBE)
+    return made | {v for v, by_cube in used.items() if by_cube == {True}}
+
+
+def _rows(value: Value, op: Op, machine: Machine) -> UnalignedTile | None:
+    t = value.type
+    assert isinstance(t, TileType)
+    item = t.dtype.itemsize
+    # A column is stored along its rows; a single element takes a block of its own.
+    contiguous = t.shape[-1] if t.shape[-1] > 1 else math.prod(t.shape)
+    if contiguous == 1 or contiguous * item % BLOCK == 0:
+        return None
+    wider = list(t.shape)
+    axis = len(wider) - 1 if t.shape[-1] > 1 else len(wider) - 2
+    wider[axis] = round_up(wider[axis], BLOCK // item)
+    loc = value.loc if value.loc.line > 0 else op.loc
+    return UnalignedTile(
+        value.name, _tile_text(t), contiguous * item, machine.name, tuple(wider), loc
+    )
+
+
+def _product(op: Op, machine: Machine) -> Iterator[UserError]:
+    lhs, rhs = op.args["lhs"], op.args["rhs"]
+    assert isinstance(lhs, Value)
+    assert isinstance(rhs, Value)
+    if is_gm(lhs) or is_gm(rhs):
+        return
+    for operand in (lhs, rhs):
+        yield from _fractals(operand, op, machine)
+    result = op.results[0].type
+    assert isinstance(lhs.type, TileType)
+    assert isinstance(result, TileType)
+    m, n = result.shape[-2:]
+    k = lhs.type.shape[-2] if op.args.get("a_trans") else lhs.type.shape[-1]
+    for which, extent in (("M", m), ("K", k), ("N", n)):
+        if extent > LARGEST_EXTENT:
+            yield MatmulExtent(which, extent, LARGEST_EXTENT, op.loc)
+
+
+def _fractals(operand: Value, op: Op, machine: Machine) -> Iterator[UserError]:
+    t = operand.type
+    assert isinstance(t, TileType)
+    if Trait.ONE_ROW in op.spec.traits and t.shape[-2] == 1:
+        return
+    rows, columns = machine.cube.fractal, max(1, machine.cube.k_bytes // t.dtype.itemsize)
+    padded = (*t.shape[:-2], round_up(t.shape[-2], rows), round_up(t.shape[-1], columns))
+    loc = operand.loc if operand.loc.line > 0 else op.loc
+    for axis, multiple, what in ((-2, rows, "rows"), (-1, columns, "columns")):
+        if t.shape[axis] % multiple:
+            yield NonFractalTile(
+                operand.name, _tile_text(t), what, t.shape[axis], multiple, padded, op.loc, loc
+            )
+            return
+
+
+def _takes_bf16(machine: Machine) -> bool:
+    """The architecture with direct ways between cube and vector also computes in BF16."""
+    return machine.has_path("l0c_to_ub")
+
+
+def _bf16(op: Op, machine: Machine) -> Iterator[UserError]:
+    tiles = [v for v in (*op.operands, *op.results) if is_tile(v)]
+    if any(v.type.dtype is dtypes.BF16 for v in tiles):  # type: ignore[union-attr]
+        yield VectorDType(op.name, "BF16", machine.name, op.loc)
+
+
+def _tile_text(t: TileType) -> str:
+    return f"{shape_text(t.shape)} {t.dtype.name}"

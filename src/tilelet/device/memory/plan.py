@@ -1,0 +1,304 @@
+"""Where a kernel's tiles lie on chip, and whether they fit.
+
+Only tiles take on-chip memory: what a scope loads or computes. Tensors in global memory never
+count, whatever their size. Tiles whose contents matter at different times share addresses; an
+elementwise op may write its result over an operand that nobody needs afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tilelet.device.kernel.view import CubeWork, DeviceKernel, Pipe, Step, Tile
+from tilelet.device.machine.description import SPACES, Machine
+from tilelet.diag.core import UNKNOWN, Loc
+from tilelet.ir.spec import REGISTRY, Trait
+from tilelet.ir.types import Mem
+
+ALIGNMENT = 32
+"""Every tile starts at a multiple of this many bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """One tile's place in its memory.
+
+    nbytes    what it takes: all its buffers, or one piece if the product is cut (see `piece`)
+    in_place  name of the tile whose memory it takes over at the moment it is made
+    piece     shape of the pieces in which a product too large for Acc is made and stored
+    """
+
+    tile: Tile
+    offset: int
+    nbytes: int
+    in_place: str = ""
+    piece: tuple[int, ...] = ()
+
+    @property
+    def end(self) -> int:
+        return self.offset + self.nbytes
+
+
+@dataclass(frozen=True)
+class SpaceUse:
+    """One memory of the core during a kernel.
+
+    used      bytes up to the highest address of the plan
+    peak      bytes that are in use at once, at most; no plan can do with less
+    peak_loc  the statement at which that is
+    resident  what is in use there, largest first
+    """
+
+    space: Mem
+    used: int
+    limit: int
+    peak: int
+    peak_loc: Loc
+    placements: tuple[Placement, ...]
+    resident: tuple[Placement, ...]
+
+    @property
+    def fits(self) -> bool:
+        return self.used <= self.limit
+
+    @property
+    def share(self) -> float:
+        return self.used / self.limit
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """All memories that a kernel uses."""
+
+    kernel: str
+    shape: str  # "AIC", "AIV" or "MIX"
+    machine: str
+    spaces: tuple[SpaceUse, ...]
+
+    @property
+    def overflows(self) -> tuple[SpaceUse, ...]:
+        return tuple(s for s in self.spaces if not s.fits)
+
+    @property
+    def used(self) -> Mapping[str, int]:
+        """Bytes by the name of the memory."""
+        return {s.space.name: s.used for s in self.spaces}
+
+
+def plan_memory(kernel: DeviceKernel, machine: Machine) -> MemoryPlan:
+    """Place the kernel's tiles."""
+    steps = list(kernel.walk())
+    used = {t for step in steps for t in (*step.reads, *step.writes)}
+    takes_over = _in_place(kernel.tiles, steps)
+    spaces: list[SpaceUse] = []
+    for space in SPACES:
+        tiles = [t for t in kernel.tiles if t.space is space and t.id in used]
+        if tiles:
+            limit = machine.buffers[space].usable
+            pieces = _pieces(tiles, steps, limit) if space is Mem.Acc else {}
+            spaces.append(_place(space, limit, tiles, takes_over, pieces, steps))
+    return MemoryPlan(kernel.name, kernel.shape, machine.name, tuple(spaces))
+
+
+def _in_place(tiles: Sequence[Tile], steps: Iterable[Step]) -> dict[int, int]:
+    """Which tile takes over the memory of which: a result of a same-sized operand that dies."""
+    over: dict[int, int] = {}
+    taken: set[int] = set()
+    for step in steps:
+        if step.pipe is not Pipe.VEC or not _may_overwrite(step.what) or len(step.writes) != 1:
+            continue
+        born = tiles[step.writes[0]]
+        if born.live[0] != step.position or born.id in over or born.id in step.reads:
+            continue
+        for read in step.reads:
+            dying = tiles[read]
+            fits = dying.space is born.space and dying.total_bytes == born.total_bytes
+            if fits and dying.live[1] == step.position and read not in taken:
+                over[born.id] = read
+                taken.add(read)
+                break
+    return over
+
+
+def _may_overwrite(op: str) -> bool:
+    spec = REGISTRY.get(op)
+    return spec is not None and Trait.IN_PLACE in spec.traits
+
+
+def _pieces(tiles: Iterable[Tile], steps: Sequence[Step], limit: int) -> dict[int, tuple[int, int]]:
+    """Products too large for Acc that can be made piece by piece: computed once, then stored."""
+    found: dict[int, tuple[int, int]] = {}
+    for tile in tiles:
+        if tile.nbytes <= limit:
+            continue
+        writers = [s for s in steps if tile.id in s.writes]
+        readers = [s for s in steps if tile.id in s.reads]
+        work = writers[0].work if len(writers) == 1 else None
+        if isinstance(work, CubeWork) and all(r.what in ("store", "push") for r in readers):
+            found[tile.id] = (work.m, work.n)
+    return found
+
+
+@dataclass
+class _Block:
+    """Memory that one or more tiles use one after the other."""
+
+    tiles: list[Tile]
+    nbytes: int
+    first: int
+    last: int
+    offset: int = 0
+
+    def meets(self, other: _Block) -> bool:
+        return self.first <= other.last and other.first <= self.last
+
+
+def _place(
+    space: Mem,
+    limit: int,
+    tiles: Sequence[Tile],
+    takes_over: Mapping[int, int],
+    pieces: Mapping[int, tuple[int, int]],
+    steps: Sequence[Step],
+) -> SpaceUse:
+    blocks = _blocks(tiles, takes_over, pieces)
+    used = _assign(blocks, limit)
+    position, peak = _peak(blocks)
+    names = {t.id: t.name for t in tiles}
+    placements = [
+        Placement(
+            tile,
+            block.offset,
+            block.nbytes,
+            names[takes_over[tile.id]] if tile.id in takes_over else "",
+            pieces.get(tile.id, ()),
+        )
+        for block in blocks
+        for tile in block.tiles
+    ]
+    resident = [p for p in placements if p.tile.live[0] <= position <= p.tile.live[1]]
+    # Of a tile and the one that takes it over at this very statement, the new one is shown.
+    replaced = {takes_over[p.tile.id] for p in resident if p.tile.id in takes_over}
+    resident = [p for p in resident if p.tile.id not in replaced]
+    loc = next((s.loc for s in steps if s.position == position), UNKNOWN)
+    return SpaceUse(
+        space,
+        used,
+        limit,
+        peak,
+        loc,
+        tuple(sorted(placements, key=lambda p: (p.tile.live, p.offset, p.tile.id))),
+        tuple(sorted(resident, key=lambda p: (-p.nbytes, p.tile.id))),
+    )
+
+
+def _blocks(
+    tiles: Sequence[Tile], takes_over: Mapping[int, int], pieces: Mapping[int, tuple[int, int]]
+) -> list[_Block]:
+    by_tile: dict[int, _Block] = {}
+    blocks: list[_Block] = []
+    for tile in sorted(tiles, key=lambda t: (t.live[0], t.id)):
+        before = by_tile.get(takes_over.get(tile.id, -1))
+        if before is not None:
+            before.tiles.append(tile)
+            before.last = max(before.last, tile.live[1])
+            by_tile[tile.id] = before
+            continue
+        nbytes = tile.total_bytes
+        if tile.id in pieces:
+            m, n = pieces[tile.id]
+            nbytes = m * n * 4
+        block = _Block([tile], -(-nbytes // ALIGNMENT) * ALIGNMENT, *tile.live)
+        by_tile[tile.id] = block
+        blocks.append(block)
+    return blocks
+
+
+def _assign(blocks: list[_Block], limit: int) -> int:
+    """Give every block an offset: the lowest that is free while it lives. Gives the bytes used.
+
+    How well first fit does depends on the order; the first order that fits is taken, else the best.
+    """
+    orders = (
+        lambda b: (b.first, -b.nbytes),
+        lambda b: (-b.nbytes, b.first),
+        lambda b: (-b.nbytes * (b.last - b.first + 1), b.first),
+    )
+    best: tuple[int, list[int]] | None = None
+    for order in orders:
+        used = _first_fit(sorted(blocks, key=order))
+        if best is None or used < best[0]:
+            best = used, [b.offset for b in blocks]
+        if used <= limit:
+            break
+    assert best is not None
+    for block, offset in zip(blocks, best[1]):
+        block.offset = offset
+    return best[0]
+
+
+def _first_fit(blocks: Sequence[_Block]) -> int:
+    placed: list[_Block] = []
+    for block in blocks:
+        offset = 0
+        for other in sorted((p for p in placed if p.meets(block)), key=lambda p: p.offset):
+            if other.offset - offset >= block.nbytes:
+                break
+            offset = max(offset, other.offset + other.nbytes)
+        block.offset = offset
+        placed.append(block)
+    return max((b.offset + b.nbytes for b in placed), default=0)
+
+
+def _peak(blocks: Sequence[_Block]) -> tuple[int, int]:
+    """The first position with the most bytes in use, and those bytes."""
+    changes: dict[int, int] = {}
+    for block in blocks:
+        changes[block.first] = changes.get(block.first, 0) + block.nbytes
+        changes[block.last + 1] = changes.get(block.last + 1, 0) - block.nbytes
+    live = most = at = 0
+    for position in sorted(changes):
+        live += changes[position]
+        if live > most:
+            most, at = live, position
+    return at, most
+
+
+# As text and as data
+
+
+def plan_json(plan: MemoryPlan) -> dict[str, Any]:
+    """The plan as plain data, addresses included."""
+    return {
+        "kernel": plan.kernel,
+        "cores": plan.shape,
+        "spaces": [
+            {
+                "space": use.space.name,
+                "used": use.used,
+                "limit": use.limit,
+                "peak": use.peak,
+                "peak_line": use.peak_loc.line,
+                "tiles": [_tile_json(p) for p in use.placements],
+            }
+            for use in plan.spaces
+        ],
+    }
+
+
+def _tile_json(p: Placement) -> dict[str, Any]:
+    tile = p.tile
+    return {
+        "name": tile.name,
+        "line": tile.loc.line,
+        "shape": list(tile.shape),
+        "dtype": str(tile.dtype),
+        "offset": p.offset,
+        "bytes": p.nbytes,
+        "buffers": tile.buffers,
+        "live": list(tile.live),
+        "in_place_of": p.in_place or None,
+        "piece": list(p.piece) or None,
+    }

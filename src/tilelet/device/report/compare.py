@@ -1,0 +1,250 @@
+"""Two modelled runs side by side, and why one takes longer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tilelet.device.report.profile import KernelRow, Profile
+from tilelet.device.report.text import MODELLED
+from tilelet.diag.tables import Table, byte_text, number, percent, times
+from tilelet.diag.text import plural
+
+SHOWN_KERNELS = 16
+SHOWN_CAUSES = 3
+RUNTIME_PARTS = ("head", "tail", "scheduler")
+"""Parts of the critical path that each task costs, however long its kernel runs."""
+
+
+@dataclass(frozen=True)
+class Cause:
+    """One reason for the difference: microseconds that B takes more (or less), in words."""
+
+    us: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two profiles; B is what A became."""
+
+    a: Profile
+    b: Profile
+
+    @property
+    def difference_us(self) -> float:
+        return self.b.total_us - self.a.total_us
+
+    def causes(self) -> list[Cause]:
+        """The largest first. All of them together are the difference."""
+        found = [self._runtime(), self._orchestrator(), *self._kernels()]
+        return sorted((c for c in found if abs(c.us) >= 0.005), key=lambda c: (-abs(c.us), c.text))
+
+    def _runtime(self) -> Cause:
+        a, b = (sum(p.path.get(part, 0.0) for part in RUNTIME_PARTS) for p in (self.a, self.b))
+        on_path = [sum(k.path_tasks for k in p.kernels) for p in (self.a, self.b)]
+        return Cause(
+            b - a,
+            f"handing out and completing tasks: {_change(a, b)} on the critical path, which has "
+            f"{on_path[1]:,} instead of {plural(on_path[0], 'task')} "
+            f"(of {self.b.tasks:,} instead of {self.a.tasks:,} in all)",
+        )
+
+    def _orchestrator(self) -> Cause:
+        a, b = (p.path.get("orchestrator", 0.0) for p in (self.a, self.b))
+        return Cause(
+            b - a,
+            f"waiting for the orchestrator, which submits {self.b.tasks:,} instead of "
+            f"{plural(self.a.tasks, 'task')}: {_change(a, b)} on the critical path",
+        )
+
+    def _kernels(self) -> list[Cause]:
+        found: list[Cause] = []
+        for a, b in self.kernel_pairs():
+            if a and b:
+                found.append(Cause(b.path_us - a.path_us, self._same_kernel(a, b)))
+            elif a:
+                found.append(Cause(-a.path_us, self._only(a, "A")))
+            elif b:
+                found.append(Cause(b.path_us, self._only(b, "B")))
+        return found
+
+    @staticmethod
+    def _same_kernel(a: KernelRow, b: KernelRow) -> str:
+        each = [k.path_us / k.path_tasks if k.path_tasks else 0.0 for k in (a, b)]
+        text = f"kernel `{b.name}`: {_change(a.path_us, b.path_us)} on the critical path"
+        if a.path_tasks != b.path_tasks:
+            text += f", {b.path_tasks:,} instead of {plural(a.path_tasks, 'execution')}"
+        if a.path_tasks and b.path_tasks and abs(each[1] - each[0]) > 0.05 * each[0]:
+            text += f", {each[1]:.2f} instead of {each[0]:.2f} us each (bound: {b.bound})"
+        if abs(b.moved - a.moved) > 0.05 * max(a.moved, 1):
+            text += f"; it moves {byte_text(b.moved)} instead of {byte_text(a.moved)}"
+        return text
+
+    @staticmethod
+    def _only(kernel: KernelRow, side: str) -> str:
+        return (
+            f"kernel `{kernel.name}` ({kernel.where}) is only in {side}: "
+            f"{plural(kernel.path_tasks, 'execution')} with {number(kernel.path_us)} us on the "
+            f"critical path, bound: {kernel.bound}"
+        )
+
+    def kernel_pairs(self) -> list[tuple[KernelRow | None, KernelRow | None]]:
+        """Kernels of both, matched by name and place in the source.
+
+        Of two programs, kernels of one name match if they do about the same.
+        """
+        rest = {(k.name, k.where): k for k in self.b.kernels}
+        by_name = {k.name: k for k in self.b.kernels}
+        places = {(k.name, k.where) for k in self.a.kernels}
+        pairs: list[tuple[KernelRow | None, KernelRow | None]] = []
+        for a in self.a.kernels:
+            b = rest.get((a.name, a.where)) or by_name.get(a.name)
+            if b and b.where != a.where and ((b.name, b.where) in places or not _alike(a, b)):
+                b = None
+            if b:
+                rest.pop((b.name, b.where), None)
+            pairs.append((a, b))
+        return [*pairs, *((None, b) for b in rest.values())]
+
+    # For people
+
+    def parts(self) -> list[str | Table]:
+        return [self.table(), self.kernel_table(), self.why()]
+
+    def table(self) -> Table:
+        title = f"A: {self.a.label}\nB: {self.b.label}"
+        table = Table(f"{title}   {MODELLED}", ("", "A", "B", "B / A"))
+        rows: list[tuple[str, Callable[[Profile], float], Callable[[float], str]]] = [
+            ("tasks", lambda p: p.tasks, lambda n: f"{n:,.0f}"),
+            ("Total Test Time us", lambda p: p.total_us, number),
+            ("average exec us", _average("exec_us"), number),
+            ("average latency us", _average("latency_us"), number),
+            ("GM bytes", lambda p: p.moved, byte_text),
+            ("compulsory bytes", lambda p: p.least, byte_text),
+            ("bytes that L2 did not save", lambda p: p.hbm_read + p.hbm_written, byte_text),
+        ]
+        for name, value, shown in rows:
+            a, b = value(self.a), value(self.b)
+            table.rows.append((name, shown(a), shown(b), times(b, a)))
+        for kind in dict.fromkeys((*self.a.busy, *self.b.busy)):
+            a, b = self.a.busy.get(kind, 0.0), self.b.busy.get(kind, 0.0)
+            table.rows.append((f"{kind} busy", percent(a), percent(b), times(b, a)))
+        for space in dict.fromkeys((*self.a.memory, *self.b.memory)):
+            a, b = self.a.memory.get(space, 0), self.b.memory.get(space, 0)
+            cells = (f"{a / 1024:,.1f} KB", f"{b / 1024:,.1f} KB", times(b, a))
+            table.rows.append((f"peak {space}", *cells))
+        return table
+
+    def kernel_table(self) -> Table:
+        heads = ("kernel", "tasks A", "B", "exec us A", "B", "bytes A", "B", "bound A", "B")
+        table = Table(f"Kernels {MODELLED}", heads)
+        pairs = sorted(
+            self.kernel_pairs(),
+            key=lambda p: -abs((p[1].exec_us if p[1] else 0.0) - (p[0].exec_us if p[0] else 0.0)),
+        )
+        for a, b in pairs[:SHOWN_KERNELS]:
+            either = b or a
+            assert either is not None
+            cells: list[str] = []
+            for show in (
+                lambda k: f"{k.tasks:,}",
+                lambda k: number(k.exec_us),
+                lambda k: byte_text(k.moved),
+                lambda k: k.bound,
+            ):
+                cells += [show(k) if k else "-" for k in (a, b)]
+            table.rows.append((either.name, *cells))
+        if len(pairs) > SHOWN_KERNELS:
+            table.notes.append(f"and {len(pairs) - SHOWN_KERNELS} more that differ less")
+        return table
+
+    def why(self) -> str:
+        """The difference and its largest causes."""
+        lines = [self.verdict()]
+        causes = self.causes()[:SHOWN_CAUSES]
+        lines += [f"  {i}. {_signed(c.us)} us  {c.text}" for i, c in enumerate(causes, 1)]
+        sizes = [sum(t.size for t in p.tensors if t.origin == "param") for p in (self.a, self.b)]
+        if abs(sizes[1] - sizes[0]) > 0.01 * max(sizes):
+            lines.append(
+                f"  note: not the same work: arguments of {byte_text(sizes[0])} in A and "
+                f"{byte_text(sizes[1])} in B"
+            )
+        if self.b.moved != self.a.moved:
+            lines.append(
+                f"  global memory: {byte_text(self.b.moved)} instead of {byte_text(self.a.moved)}"
+            )
+        return "\n".join(lines)
+
+    def verdict(self) -> str:
+        a, b = self.a.total_us, self.b.total_us
+        if abs(self.difference_us) < 0.005:
+            return f"Both take {number(a)} us {MODELLED}."
+        faster, ratio = ("B", a / b) if b < a else ("A", b / a)
+        return (
+            f"{faster} is {ratio:.2f}x faster: {number(b)} instead of {number(a)} us {MODELLED}. "
+            "Largest causes, by the critical paths:"
+        )
+
+    # For programs
+
+    def to_data(self) -> dict[str, Any]:
+        def side(p: Profile) -> dict[str, Any]:
+            return {
+                "program": p.program,
+                "machine": p.machine,
+                "period": p.period,
+                "tasks": p.tasks,
+                "total_us": round(p.total_us, 4),
+                "gm_bytes": p.moved,
+                "compulsory_bytes": p.least,
+                "memory": p.memory,
+            }
+
+        return {
+            "modelled": True,
+            "a": side(self.a),
+            "b": side(self.b),
+            "difference_us": round(self.difference_us, 4),
+            "causes": [
+                {"us": round(c.us, 4), "text": c.text} for c in self.causes()[:SHOWN_CAUSES]
+            ],
+            "kernels": [
+                {
+                    "name": (b or a).name,  # type: ignore[union-attr]
+                    **{
+                        side: {
+                            "tasks": k.tasks,
+                            "exec_us": round(k.exec_us, 4),
+                            "bytes": k.moved,
+                            "bound": k.bound,
+                        }
+                        for side, k in (("a", a), ("b", b))
+                        if k
+                    },
+                }
+                for a, b in self.kernel_pairs()
+            ],
+        }
+
+
+def _alike(a: KernelRow, b: KernelRow) -> bool:
+    """Whether kernels of two programs, called alike, also move about as much on the same cores."""
+    return a.cores == b.cores and a.moved <= 2 * b.moved and b.moved <= 2 * a.moved
+
+
+def _average(what: str) -> Callable[[Profile], float]:
+    def value(p: Profile) -> float:
+        count = sum(f.count for f in p.functions)
+        return sum(getattr(f, what) for f in p.functions) / count if count else 0.0
+
+    return value
+
+
+def _change(a: float, b: float) -> str:
+    return f"{number(b)} instead of {number(a)} us"
+
+
+def _signed(us: float) -> str:
+    return f"{us:+,.2f}"

@@ -1,0 +1,123 @@
+"""The critical path: what the end of the run had to wait for, back to its beginning.
+
+From the record that finished last, go to whatever it waited for longest: the task that released it,
+the record that held its core, or the orchestrator. Every moment of the run belongs to one part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilelet.device.schedule.simulate import Timeline
+
+PARTS = {
+    "exec": "kernels running",
+    "head": "hand-over to a core",
+    "tail": "completion noticed",
+    "scheduler": "a scheduler was busy",
+    "orchestrator": "the orchestrator submits",
+}
+"""Parts of the path, in the words of the report."""
+
+NOTHING = -1
+
+
+@dataclass(frozen=True)
+class Path:
+    """The path.
+
+    records  numbers of the records on it, first to last
+    parts    microseconds by part; they add up to `total_us`
+    kernel_us, kernel_tasks  time of executions on the path, by kernel
+    """
+
+    total_us: float
+    records: tuple[int, ...]
+    parts: Mapping[str, float]
+    kernel_us: Mapping[str, float]
+    kernel_tasks: Mapping[str, int]
+
+
+def critical_path(timeline: Timeline) -> Path:
+    """Follow the run back from its end."""
+    parts = dict.fromkeys(PARTS, 0.0)
+    if not len(timeline.task):
+        return Path(0.0, (), parts, {}, {})
+    begin = float(timeline.dispatch.min())
+    names, kernels = timeline.kernel_names, timeline.kernel.tolist()
+    causes = _Causes(timeline)
+    kernel_us: dict[str, float] = {}
+    kernel_tasks: dict[str, int] = {}
+    record = int(np.argmax(timeline.finish))
+    until = causes.finish[record]
+    found: list[int] = []
+    while record != NOTHING:
+        found.append(record)
+        name = names[kernels[record]]
+        start, end, dispatch = causes.start[record], causes.end[record], causes.dispatch[record]
+        kernel_us[name] = kernel_us.get(name, 0.0) + end - start
+        kernel_tasks[name] = kernel_tasks.get(name, 0) + 1
+        parts["exec"] += end - start
+        parts["tail"] += until - end
+        until, cause = causes.of(record)
+        parts["head"] += start - max(dispatch, until)
+        parts["scheduler"] += max(0.0, dispatch - max(until, begin))
+        if cause == NOTHING:
+            # Time counts from the first dispatch.
+            parts["orchestrator"] += max(0.0, min(until, dispatch) - begin)
+        record = cause
+    return Path(timeline.total_us, tuple(reversed(found)), parts, kernel_us, kernel_tasks)
+
+
+class _Causes:
+    """What each record waited for last."""
+
+    def __init__(self, t: Timeline) -> None:
+        self.before = _previous_on_core(t.core, t.dispatch).tolist()
+        self.last_of = _last_records(t.task, t.finish, len(t.finished)).tolist()
+        self.task = t.task.tolist()
+        self.dispatch, self.start = t.dispatch.tolist(), t.start.tolist()
+        self.end, self.finish = t.end.tolist(), t.finish.tolist()
+        self.submitted, self.finished = t.submitted.tolist(), t.finished.tolist()
+        self.released_by = t.released_by.tolist()
+
+    def of(self, record: int) -> tuple[float, int]:
+        """Since when nothing but the runtime held it back, and the record that did before."""
+        task = self.task[record]
+        since, cause = self.submitted[task], NOTHING
+        releaser = self.released_by[task]
+        if releaser >= 0 and self.last_of[releaser] != NOTHING and self.finished[releaser] > since:
+            cause = self.last_of[releaser]
+            since = self.finish[cause]
+        previous = self.before[record]
+        if previous != NOTHING:
+            # A block that waited at a busy core starts when the one before it ends; any other is
+            # handed over only after that was noticed.
+            waited = self.dispatch[record] < self.finish[previous]
+            freed = (self.end if waited else self.finish)[previous]
+            if freed > since:
+                since, cause = freed, previous
+        return since, cause
+
+
+def _previous_on_core(core: NDArray[np.int64], dispatch: NDArray[np.float64]) -> NDArray[np.int64]:
+    """For each record the one before it on its core."""
+    order = np.lexsort((dispatch, core))
+    before = np.full(len(core), NOTHING, np.int64)
+    same = core[order][1:] == core[order][:-1]
+    before[order[1:][same]] = order[:-1][same]
+    return before
+
+
+def _last_records(
+    task: NDArray[np.int64], finish: NDArray[np.float64], tasks: int
+) -> NDArray[np.int64]:
+    """For each task the record that finished last."""
+    order = np.lexsort((np.arange(len(task)), finish))
+    last = np.full(tasks, NOTHING, np.int64)
+    last[task[order]] = order
+    return last

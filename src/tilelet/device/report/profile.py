@@ -1,0 +1,425 @@
+"""A modelled run summed up: what reports, comparisons and `profile.json` are made of.
+
+`Profile` is plain data. `profile_of` makes one from a timeline; `Profile.to_json` and
+`Profile.from_json` keep it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Any
+
+import numpy as np
+
+from tilelet.device.kernel.costs import macs_per_us
+from tilelet.device.kernel.view import Core, CubeWork, DeviceKernel
+from tilelet.device.machine.description import Machine, Runtime
+from tilelet.device.memory.plan import plan_memory
+from tilelet.device.report.critical import Path, critical_path
+from tilelet.device.report.traffic import Bytes, traffic
+from tilelet.device.schedule.arrays import Stream
+from tilelet.device.schedule.simulate import Timeline
+from tilelet.diag.catalogue.device import BadProfile
+from tilelet.diag.core import Loc
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class FunctionRow:
+    """A row of the per-function table: executions on one kind of core. Times are sums, in us.
+
+    A mixed kernel has a row for its AIC and one for its AIV part, as on the device.
+    """
+
+    func_id: int
+    name: str
+    core: str
+    count: int
+    exec_us: float
+    latency_us: float
+    head_us: float
+    tail_us: float
+
+
+@dataclass(frozen=True)
+class KernelRow:
+    """What the model says about one kernel.
+
+    where        file and line of its scope
+    bound        what limits it: cube, vector, MTE, scalar, latency, GM or dispatch
+    path_us      its share of the critical path, path_tasks the tasks there
+    read .. least_written  bytes of global memory (see `traffic`)
+    flops        two for each multiply-add of the cube; gflops: while it runs
+    roof_gflops  what the machine allows at its intensity (flops per byte)
+    memory       bytes of each on-chip memory
+    """
+
+    name: str
+    where: str
+    cores: str
+    tasks: int
+    exec_us: float
+    bound: str
+    path_us: float
+    path_tasks: int
+    read: int
+    written: int
+    least_read: int
+    least_written: int
+    flops: int
+    gflops: float
+    roof_gflops: float
+    memory: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def moved(self) -> int:
+        return self.read + self.written
+
+    @property
+    def intensity(self) -> float:
+        return self.flops / self.moved if self.moved else 0.0
+
+
+@dataclass(frozen=True)
+class TensorRow:
+    """Bytes of global memory moved from and to one tensor (or all of one name)."""
+
+    name: str
+    origin: str
+    size: int
+    read: int
+    written: int
+    least_read: int
+    least_written: int
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A modelled run. All times are microseconds.
+
+    path         the critical path: what its time was spent on, in `critical.PARTS`
+    hbm_read, hbm_written  bytes that missed L2
+    busy         share of the time in which each kind of core ran kernels
+    findings     what the machine would refuse
+    guesses      what the model had to assume, and where
+    """
+
+    program: str
+    machine: str
+    title: str
+    period: str
+    tasks: int
+    total_us: float
+    functions: tuple[FunctionRow, ...]
+    kernels: tuple[KernelRow, ...]
+    tensors: tuple[TensorRow, ...]
+    path: Mapping[str, float]
+    busy: Mapping[str, float]
+    cores: Mapping[str, int]
+    orchestrator_us: float
+    window_stall_us: float
+    heap_stall_us: float
+    scheduler_busy: tuple[float, ...]
+    hbm_read: int
+    hbm_written: int
+    hbm_gbs: float
+    exchanged: int
+    peak_gflops: float
+    limits: Mapping[str, int]
+    findings: tuple[str, ...] = ()
+    guesses: tuple[str, ...] = ()
+
+    @property
+    def moved(self) -> int:
+        return sum(t.read + t.written for t in self.tensors)
+
+    @property
+    def least(self) -> int:
+        return sum(t.least_read + t.least_written for t in self.tensors)
+
+    @property
+    def flops(self) -> int:
+        return sum(k.flops for k in self.kernels)
+
+    @property
+    def memory(self) -> dict[str, int]:
+        """Bytes used of each memory by the kernel that uses most of it."""
+        most: dict[str, int] = {}
+        for kernel in self.kernels:
+            for space, used in kernel.memory.items():
+                most[space] = max(most.get(space, 0), used)
+        return most
+
+    @property
+    def label(self) -> str:
+        return f"{self.program} on {self.machine} ({self.period})"
+
+    def to_json(self) -> str:
+        """The text of `profile.json`: always the same for the same run."""
+        data = {"version": VERSION, "modelled": True, **_rounded(dataclasses.asdict(self))}
+        return json.dumps(data, indent=1, sort_keys=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str, file: str) -> Profile:
+        """The profile in a file's text; `BadProfile` if it is none."""
+        try:
+            data = json.loads(text)
+        except (ValueError, RecursionError) as error:  # also integers of thousands of digits
+            raise BadProfile(file, f"it is not JSON: {error}") from None
+        if not isinstance(data, dict) or data.get("version") != VERSION:
+            raise BadProfile(file, f"it does not say `version: {VERSION}`")
+        fields = {f.name for f in dataclasses.fields(cls)}
+        missing = sorted(fields - set(data) - _OPTIONAL)
+        if missing:
+            raise BadProfile(file, f"it lacks `{missing[0]}`")
+        rows = {"functions": FunctionRow, "kernels": KernelRow, "tensors": TensorRow}
+        try:
+            values = {name: _checked(name, data[name], cls) for name in fields if name in data}
+            for name, row in rows.items():
+                values[name] = tuple(_row(row, item) for item in data[name])
+            return cls(**values)
+        except (TypeError, ValueError, KeyError) as error:
+            raise BadProfile(file, str(error)) from None
+
+
+_OPTIONAL = frozenset({"findings", "guesses"})
+"""Fields that a saved profile need not have."""
+
+_KINDS: dict[str, tuple[type, ...]] = {
+    "str": (str,),
+    "int": (int,),
+    "float": (int, float),
+}
+
+
+def _checked(name: str, value: Any, cls: type) -> Any:
+    kind = str(next(f.type for f in dataclasses.fields(cls) if f.name == name))
+    wanted = _KINDS.get(kind, (dict,) if kind.startswith("Mapping") else (list, tuple))
+    if not isinstance(value, wanted) or isinstance(value, bool):
+        raise ValueError(f"`{name}` is not of the right kind")
+    if kind.startswith("Mapping") and not all(isinstance(v, (int, float)) for v in value.values()):
+        raise ValueError(f"`{name}` has something other than numbers")
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _row(cls: type, data: Any) -> Any:
+    if not isinstance(data, dict):
+        raise ValueError(f"a row of it is {type(data).__name__}")
+    wanted = {f.name for f in dataclasses.fields(cls)}
+    if set(data) != wanted:
+        odd = sorted(set(data) ^ wanted)
+        raise ValueError(f"a row lacks or has too much `{odd[0]}`")
+    return cls(**{name: _checked(name, value, cls) for name, value in data.items()})
+
+
+def _rounded(value: Any) -> Any:
+    """Floats to nanoseconds (and as many digits otherwise), so that files stay readable."""
+    if isinstance(value, float):
+        return round(value, 4)
+    if isinstance(value, Mapping):
+        return {k: _rounded(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_rounded(v) for v in value]
+    return value
+
+
+# From a timeline
+
+
+def profile_of(timeline: Timeline, program: str, findings: Sequence[str] = ()) -> Profile:
+    """Sum up a modelled run."""
+    return _Summary(timeline, program).profile(tuple(findings))
+
+
+class _Summary:
+    def __init__(self, timeline: Timeline, program: str) -> None:
+        self.timeline = timeline
+        self.program = program
+        self.machine: Machine = timeline.machine
+        self.runtime: Runtime = timeline.runtime
+        self.stream: Stream = timeline.stream
+        self.traffic = traffic(self.stream)
+        self.path: Path = critical_path(timeline)
+        self.is_aic = timeline.core < self.machine.cores.clusters
+
+    def profile(self, findings: tuple[str, ...]) -> Profile:
+        t, machine = self.timeline, self.machine
+        total = self.path.total_us
+        cores = {"AIC": machine.cores.clusters, "AIV": machine.cores.vectors}
+        return Profile(
+            program=self.program,
+            machine=machine.name,
+            title=machine.title,
+            period=_period(machine, self.runtime),
+            tasks=self.stream.tasks.total,
+            total_us=total,
+            functions=tuple(self.functions()),
+            kernels=tuple(self.kernels()),
+            tensors=tuple(self.tensors()),
+            path=self.path.parts,
+            busy=t.utilisation(),
+            cores=cores,
+            orchestrator_us=t.orchestrator_end,
+            window_stall_us=t.window_stall_us,
+            heap_stall_us=t.heap_stall_us,
+            scheduler_busy=tuple(float(b) / total if total else 0.0 for b in t.thread_busy_us),
+            hbm_read=round(float(t.hbm_read.sum())),
+            hbm_written=round(float(t.hbm_written.sum())),
+            hbm_gbs=machine.hbm_bytes_per_us / 1000.0,
+            exchanged=self.traffic.exchanged,
+            peak_gflops=self.peak_gflops(self.stream.kernels),
+            limits={s.name: m.usable for s, m in machine.buffers.items()},
+            findings=findings,
+            guesses=tuple(self.guesses()),
+        )
+
+    def guesses(self) -> list[str]:
+        """What was assumed where a kernel depends on data that was not at hand."""
+        found: dict[str, None] = {}
+        for cost, kernel in zip(self.stream.costs, self.stream.cost_kernel):
+            for loc, assumed in cost.guesses:
+                name = self.stream.kernel_names[kernel]
+                found.setdefault(f"{_where(loc)}: data decides in `{name}`; {assumed}")
+        return sorted(found)
+
+    def functions(self) -> list[FunctionRow]:
+        t = self.timeline
+        rows: list[FunctionRow] = []
+        for number, name in enumerate(self.stream.kernel_names):
+            mixed = len({bool(a) for a in self.is_aic[self.timeline.kernel == number]}) > 1
+            for core in ("AIC", "AIV"):
+                mine = (self.timeline.kernel == number) & (self.is_aic == (core == "AIC"))
+                count = int(mine.sum())
+                if not count:
+                    continue
+                dispatch, start = t.dispatch[mine], t.start[mine]
+                end, finish = t.end[mine], t.finish[mine]
+                rows.append(
+                    FunctionRow(
+                        func_id=len(rows),
+                        name=f"{name}_{core.lower()}" if mixed else name,
+                        core=core,
+                        count=count,
+                        exec_us=float((end - start).sum()),
+                        latency_us=float((finish - dispatch).sum()),
+                        head_us=float((start - dispatch).sum()),
+                        tail_us=float((finish - end).sum()),
+                    )
+                )
+        return rows
+
+    def kernels(self) -> list[KernelRow]:
+        counts = self.stream.tasks.counts()
+        rows: list[KernelRow] = []
+        for number, name in enumerate(self.stream.kernel_names):
+            view = self.stream.kernels[number]
+            if view is None:
+                continue
+            moved = self.traffic.kernels.get(name, Bytes())
+            exec_us = self.main_exec(number, view)
+            flops = 2 * self.sum_of_costs(number, "macs")
+            roof, gflops = self.roof(view, flops, moved.total, exec_us)
+            rows.append(
+                KernelRow(
+                    name=name,
+                    where=_where(view.function.loc),
+                    cores=view.shape,
+                    tasks=counts.get(name, 0),
+                    exec_us=exec_us,
+                    bound=self.bound(number, exec_us),
+                    path_us=self.path.kernel_us.get(name, 0.0),
+                    path_tasks=self.path.kernel_tasks.get(name, 0),
+                    read=moved.read,
+                    written=moved.written,
+                    least_read=moved.least_read,
+                    least_written=moved.least_written,
+                    flops=int(flops),
+                    gflops=gflops,
+                    roof_gflops=roof,
+                    memory=dict(plan_memory(view, self.machine).used),
+                )
+            )
+        return rows
+
+    def main_exec(self, number: int, view: DeviceKernel) -> float:
+        """Time of the kernel's blocks; the AIV lanes of a mixed one run at the same time."""
+        wanted = self.is_aic if Core.AIC in view.cores else ~self.is_aic
+        mine = (self.timeline.kernel == number) & wanted
+        return float((self.timeline.end[mine] - self.timeline.start[mine]).sum())
+
+    def sum_of_costs(self, number: int, what: str) -> float:
+        each = np.array([float(getattr(c, what)) for c in self.stream.costs])
+        return float(self.stream.total(each)[self.stream.kernel == number].sum())
+
+    def bound(self, number: int, exec_us: float) -> str:
+        """The runtime, if handing out takes longer than running; GM, if that stretches the run."""
+        mine = self.stream.kernel == number
+        blocks = float(self.stream.blocks[mine].sum())
+        runtime = self.runtime
+        overhead = runtime.dispatch_us + runtime.complete_us + runtime.head_us + runtime.tail_us
+        if exec_us < blocks * overhead:
+            return "dispatch"
+        if exec_us > _STRETCHED * self.sum_of_costs(number, "exec_us"):
+            return "GM"
+        weights: dict[str, int] = {}
+        for cost, count in zip(*np.unique(self.stream.first_cost[mine], return_counts=True)):
+            name = self.stream.costs[int(cost)].bound
+            weights[name] = weights.get(name, 0) + int(count)
+        return max(sorted(weights), key=lambda name: weights[name], default="latency")
+
+    def roof(
+        self, view: DeviceKernel, flops: float, moved: int, exec_us: float
+    ) -> tuple[float, float]:
+        """Gflop/s possible at the kernel's intensity on all cores, and reached on those it had."""
+        if not flops or not exec_us:
+            return 0.0, 0.0
+        peak = self.peak_gflops([view])
+        allowed = self.machine.hbm_bytes_per_us / 1000.0 * flops / moved if moved else peak
+        # Executions run side by side on up to all clusters.
+        reached = flops / exec_us / 1000.0 * self.machine.cores.clusters
+        return min(peak, allowed), reached
+
+    def peak_gflops(self, kernels: Sequence[DeviceKernel | None]) -> float:
+        """Peak of all cubes in the fastest type that the kernels multiply."""
+        dtypes = {
+            step.work.dtype
+            for kernel in kernels
+            if kernel is not None
+            for step in kernel.walk()
+            if isinstance(step.work, CubeWork)
+        }
+        rates = [2 * macs_per_us(d, self.machine) * self.machine.cores.clusters for d in dtypes]
+        return max(rates, default=0.0) / 1000.0
+
+    def tensors(self) -> list[TensorRow]:
+        rows = [
+            TensorRow(
+                name,
+                origin,
+                self.traffic.sizes[name, origin],
+                b.read,
+                b.written,
+                b.least_read,
+                b.least_written,
+            )
+            for (name, origin), b in self.traffic.tensors.items()
+        ]
+        return sorted(rows, key=lambda r: (-(r.read + r.written), r.name, r.origin))
+
+
+def _where(loc: Loc) -> str:
+    """`kernel.py:12`: the folder is left out, so that a profile is the same wherever it is made."""
+    return f"{PurePath(loc.file).name}:{loc.line}" if loc.line > 0 else ""
+
+
+def _period(machine: Machine, runtime: Runtime) -> str:
+    return next((name for name, r in machine.runtime.items() if r is runtime), "")
+
+
+_STRETCHED = 1.25
+"""A kernel that takes this much longer than with everything in L2 waits for global memory."""

@@ -1,0 +1,369 @@
+"""The modelled run as files that existing viewers read.
+
+merged_swimlane.json         Chrome trace events: a lane for each core, the orchestrator and the
+                             schedulers, an arrow for each dependency (open it in Perfetto)
+chip_swimlane_records.json   the four stamps of every execution, as the device's profiler has them
+deps.json                    tasks and the edges between them
+name_map.json                kernel names of the function ids in the above
+
+Large runs are thinned: the critical path and an even sample of the rest stay, and the files say so.
+Lines are formatted by hand because these files have hundreds of thousands of them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from tilelet.device.kernel.view import Core
+from tilelet.device.report.critical import critical_path
+from tilelet.device.schedule.simulate import Timeline
+
+MOST_TASKS = 20_000
+"""Runs with more tasks are thinned ..."""
+
+KEPT_TASKS = 8_000
+"""... to about this many."""
+
+MOST_EDGES = 100_000
+MOST_ARROWS = 10_000
+TICKS_PER_US = 1000
+ORCHESTRATOR, SCHEDULERS, SCHEDULER_VIEW, WORKER_VIEW = 1, 2, 3, 4
+"""Process numbers of the trace, as the device's own tools choose them."""
+
+
+@dataclass(frozen=True)
+class Edge:
+    """`consumer` waits for `producer`; kind is "explicit", "creator" or "tensormap"."""
+
+    producer: int
+    consumer: int
+    kind: str
+
+
+class Trace:
+    """What of a timeline goes into the files."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        self.timeline = timeline
+        self.tasks = self._kept_tasks()
+        kept = np.zeros(timeline.stream.count, np.bool_)
+        kept[self.tasks] = True
+        self.records: list[int] = np.flatnonzero(kept[timeline.task]).tolist()
+
+    @property
+    def thinned(self) -> str:
+        """What was left out, in words; empty if nothing was."""
+        total = self.timeline.stream.count
+        if len(self.tasks) == total:
+            return ""
+        return (
+            f"thinned to {len(self.tasks):,} of {total:,} tasks: "
+            "the end of the critical path and an even sample"
+        )
+
+    def _kept_tasks(self) -> list[int]:
+        total = self.timeline.stream.count
+        if total <= MOST_TASKS:
+            return list(range(total))
+        path = [int(self.timeline.task[r]) for r in critical_path(self.timeline).records]
+        step = -(-2 * total // KEPT_TASKS)
+        return sorted({*path[-KEPT_TASKS // 2 :], *range(0, total, step)})
+
+    @cached_property
+    def edges(self) -> list[Edge]:
+        """Dependencies between the tasks that are shown, at most `MOST_EDGES`."""
+        kept, found = set(self.tasks), list[Edge]()
+        for task in self.tasks:
+            explicit = set(self.timeline.stream.tasks[task].deps)
+            creators = self._creators(task)
+            for producer in self.timeline.graph.producers(task):
+                if producer in kept:
+                    kind = "tensormap"
+                    if producer in explicit:
+                        kind = "explicit"
+                    elif producer in creators:
+                        kind = "creator"
+                    found.append(Edge(producer, task, kind))
+            if len(found) >= MOST_EDGES:
+                break
+        return found[:MOST_EDGES]
+
+    @cached_property
+    def _first_user(self) -> dict[int, int]:
+        """The first task that has a tensor of the program's own as an argument: its creator."""
+        stream = self.timeline.stream
+        fresh = np.array([b.origin == "temp" for b in stream.regions.buffers], np.bool_)
+        if not len(stream.arg_region):
+            return {}
+        used = np.array(stream.regions.buffer, np.int64)[stream.arg_region]
+        owner = np.repeat(np.arange(stream.count), np.diff(stream.arg_ptr))
+        buffers, first = np.unique(used, return_index=True)
+        return {int(b): int(owner[i]) for b, i in zip(buffers, first) if fresh[b]}
+
+    def _creators(self, task: int) -> set[int]:
+        stream = self.timeline.stream
+        span = slice(stream.arg_ptr[task], stream.arg_ptr[task + 1])
+        regions: list[int] = stream.arg_region[span].tolist()
+        buffers = [stream.regions.buffer[r] for r in regions]
+        return {self._first_user[b] for b in buffers if b in self._first_user}
+
+    # Chrome trace
+
+    def chrome(self) -> str:
+        """The trace; times in microseconds."""
+        events = [*self._lanes(), *self._cores(), *self._runtime(), *self._arrows()]
+        t = self.timeline
+        other = {
+            "modelled": True,
+            "machine": t.machine.name,
+            "tasks": t.stream.count,
+            "shown": len(self.tasks),
+            "dependencies": len(self.edges),
+            "arrows": f"at most {MOST_ARROWS:,}, an even sample of more",
+            "thinned": self.thinned,
+        }
+        body = ",\n".join(events)
+        head = f'{{"displayTimeUnit":"ns","otherData":{json.dumps(other)},"traceEvents":[\n'
+        return f"{head}{body}\n]}}\n"
+
+    def _lanes(self) -> Iterator[str]:
+        t = self.timeline
+        processes = {
+            ORCHESTRATOR: "Orchestrator (modelled)",
+            SCHEDULERS: "Schedulers (modelled)",
+            SCHEDULER_VIEW: "Scheduler view: dispatch to finish (modelled)",
+            WORKER_VIEW: "Worker view: start to end (modelled)",
+        }
+        for pid, name in processes.items():
+            yield _meta(pid, 0, "process_name", name)
+            order = f'"name":"process_sort_index","args":{{"sort_index":{pid}}}'
+            yield f'{{"ph":"M","pid":{pid},"tid":0,{order}}}'
+        yield _meta(ORCHESTRATOR, 0, "thread_name", "orchestrator")
+        for thread in range(t.runtime.threads):
+            yield _meta(SCHEDULERS, thread, "thread_name", f"scheduler {thread}")
+        for core in range(t.machine.cores.clusters + t.machine.cores.vectors):
+            for pid in (SCHEDULER_VIEW, WORKER_VIEW):
+                yield _meta(pid, core, "thread_name", t.core_name(core))
+
+    def _cores(self) -> Iterator[str]:
+        t = self.timeline
+        names = [json.dumps(n or "join") for n in t.kernel_names]
+        columns = (t.task, t.core, t.dispatch, t.start, t.end, t.finish, t.kernel)
+        chosen = [c[self.records].tolist() for c in columns]
+        for task, core, dispatch, start, end, finish, kernel in zip(*chosen):
+            name, args = names[kernel], f'"args":{{"task":{task}}}'
+            yield (
+                f'{{"ph":"X","pid":{WORKER_VIEW},"tid":{core},"name":{name},'
+                f'"ts":{start:.3f},"dur":{end - start:.3f},{args}}}'
+            )
+            yield (
+                f'{{"ph":"X","pid":{SCHEDULER_VIEW},"tid":{core},"name":{name},'
+                f'"ts":{dispatch:.3f},"dur":{finish - dispatch:.3f},{args}}}'
+            )
+
+    def _runtime(self) -> Iterator[str]:
+        """Submissions, and what schedulers do: handing out and noticing completions."""
+        t, run = self.timeline, self.timeline.runtime
+        for task, at in zip(self.tasks, t.submitted[self.tasks].tolist()):
+            begin = max(0.0, at - run.submit_us)
+            yield (
+                f'{{"ph":"X","pid":{ORCHESTRATOR},"tid":0,"name":"submit",'
+                f'"ts":{begin:.3f},"dur":{at - begin:.3f},"args":{{"task":{task}}}}}'
+            )
+        threads = [t.thread_of(core) for core in range(int(t.core.max(initial=0)) + 1)]
+        columns = [c[self.records].tolist() for c in (t.task, t.core, t.dispatch, t.finish)]
+        for task, core, dispatch, finish in zip(*columns):
+            lane = f'"pid":{SCHEDULERS},"tid":{threads[core]}'
+            args = f'"args":{{"task":{task}}}'
+            yield (
+                f'{{"ph":"X",{lane},"name":"dispatch","ts":{dispatch - run.dispatch_us:.3f},'
+                f'"dur":{run.dispatch_us:.3f},{args}}}'
+            )
+            yield (
+                f'{{"ph":"X",{lane},"name":"complete","ts":{finish:.3f},'
+                f'"dur":{run.complete_us:.3f},{args}}}'
+            )
+
+    def _arrows(self) -> Iterator[str]:
+        """From the end of a producer to the start of a consumer, in the worker view.
+
+        Of too many, an even sample.
+        """
+        t = self.timeline
+        first: dict[int, tuple[float, int]] = {}
+        last: dict[int, tuple[float, int]] = {}
+        columns = [c[self.records].tolist() for c in (t.task, t.core, t.start, t.end)]
+        for task, core, start, end in zip(*columns):
+            first[task] = min(first.get(task, (start, core)), (start, core))
+            last[task] = max(last.get(task, (end, core)), (end, core))
+        shown = [e for e in self.edges if e.producer in last and e.consumer in first]
+        step = -(-len(shown) // MOST_ARROWS) or 1
+        for number, edge in enumerate(shown[::step]):
+            common = f'"id":{number},"pid":{WORKER_VIEW},"name":"{edge.kind}","cat":"dependency"'
+            at, core = last[edge.producer]
+            yield f'{{"ph":"s",{common},"tid":{core},"ts":{at:.3f}}}'
+            at, core = first[edge.consumer]
+            yield f'{{"ph":"f","bp":"e",{common},"tid":{core},"ts":{at:.3f}}}'
+
+    # Records of the device's profiler
+
+    def swimlane(self) -> str:
+        """`chip_swimlane_records.json`, level 2 and the phases of the runtime."""
+        t = self.timeline
+        cores = t.machine.cores
+        kinds = ["aic"] * cores.clusters + ["aiv"] * cores.vectors
+        document = {
+            "chip_swimlane_level": 4,
+            "modelled": True,
+            "thinned": self.thinned,
+            "metadata": {
+                "clock_freq_hz": TICKS_PER_US * 1_000_000,
+                "num_cores": len(kinds),
+                "core_types": kinds,
+                "core_to_thread": [t.thread_of(c) for c in range(len(kinds))],
+            },
+        }
+        parts = [json.dumps(document)[:-1]]
+        groups = {
+            "aicore_tasks": self._aicore(),
+            "aicpu_tasks": self._aicpu(),
+            "aicpu_orchestrator_phases": self._submissions(),
+        }
+        for name, rows in groups.items():
+            parts.append(f',\n"{name}":[\n' + ",\n".join(rows) + "\n]")
+        threads = ",\n".join(self._phases())
+        parts.append(f',\n"aicpu_scheduler_phases":[\n{threads}\n]')
+        return "".join(parts) + "}\n"
+
+    @cached_property
+    def _sequence(self) -> list[int]:
+        """For each record its number among those of its core."""
+        seen: dict[int, int] = {}
+        numbers: list[int] = []
+        for core in self.timeline.core[self.records].tolist():
+            numbers.append(seen.get(core, 0))
+            seen[core] = numbers[-1] + 1
+        return numbers
+
+    def _aicore(self) -> Iterator[str]:
+        t = self.timeline
+        columns = [c[self.records].tolist() for c in (t.core, t.task, t.start, t.end)]
+        for (core, task, start, end), sequence in zip(zip(*columns), self._sequence):
+            yield (
+                f'{{"core_id":{core},"task_token_raw":{task},"reg_task_id":{sequence},'
+                f'"start_cycles":{_ticks(start)},"end_cycles":{_ticks(end)}}}'
+            )
+
+    def _aicpu(self) -> Iterator[str]:
+        t = self.timeline
+        columns = [c[self.records].tolist() for c in (t.core, t.dispatch, t.finish)]
+        for (core, dispatch, finish), sequence in zip(zip(*columns), self._sequence):
+            yield (
+                f'{{"core_id":{core},"reg_task_id":{sequence},'
+                f'"dispatch_cycles":{_ticks(dispatch)},"finish_cycles":{_ticks(finish)}}}'
+            )
+
+    def _submissions(self) -> Iterator[str]:
+        run = self.timeline.runtime
+        at = self.timeline.submitted[self.tasks].tolist()
+        for number, (task, end) in enumerate(zip(self.tasks, at)):
+            begin = max(0.0, end - run.submit_us)
+            yield (
+                f'{{"submit_idx":{number},"task_id":{task},'
+                f'"start":{_ticks(begin)},"end":{_ticks(end)}}}'
+            )
+
+    def _phases(self) -> Iterator[str]:
+        """For each scheduler thread its work in order of time."""
+        t, run = self.timeline, self.timeline.runtime
+        rows: list[list[tuple[float, str, float]]] = [[] for _ in range(run.threads)]
+        columns = [c[self.records].tolist() for c in (t.core, t.dispatch, t.finish)]
+        for core, dispatch, finish in zip(*columns):
+            mine = rows[t.thread_of(core)]
+            mine.append((dispatch - run.dispatch_us, "dispatch", run.dispatch_us))
+            mine.append((finish, "complete", run.complete_us))
+        for thread in rows:
+            lines = (
+                f'{{"kind":"{kind}","start_cycles":{_ticks(begin)},'
+                f'"end_cycles":{_ticks(begin + length)},"loop_iter":{number},"tasks_processed":1,'
+                f'"pop_hit":{int(kind == "dispatch")},"pop_miss":0}}'
+                for number, (begin, kind, length) in enumerate(sorted(thread))
+            )
+            yield "[" + ",\n".join(lines) + "]"
+
+    # The graph
+
+    def deps(self) -> str:
+        """`deps.json`: tasks with their kernels on [AIC, AIV0, AIV1], and edges."""
+        rows = ",\n".join(self._task_rows())
+        edges = ",\n".join(
+            f'{{"from":{e.producer},"to":{e.consumer},"kind":"{e.kind}"}}' for e in self.edges
+        )
+        cut = len(self.edges) >= MOST_EDGES
+        note = self.thinned or (f"cut at {MOST_EDGES:,} edges" if cut else "")
+        head = f'{{"modelled":true,"thinned":{json.dumps(note)},'
+        return f'{head}"tasks":[\n{rows}\n],\n"edges":[\n{edges}\n]}}\n'
+
+    def _task_rows(self) -> Iterator[str]:
+        stream = self.timeline.stream
+        ids = self.function_ids()
+        for task in self.tasks:
+            number = int(stream.kernel[task])
+            yield (
+                f'{{"task_id":{task},"kernel_ids":{ids[number]},'
+                f'"block_num":{int(stream.blocks[task])},"early_dispatch":false}}'
+            )
+
+    def function_ids(self) -> list[list[int]]:
+        """Function ids of each kernel on [AIC, AIV0, AIV1], -1 where it does not run.
+
+        Mixed kernels have two ids, as in the per-function table.
+        """
+        found: list[list[int]] = []
+        following = 0
+        for kernel in self.timeline.stream.kernels:
+            slots = [-1, -1, -1]
+            if kernel is not None and Core.AIC in kernel.cores:
+                slots[0] = following
+                following += 1
+            if kernel is not None and Core.AIV in kernel.cores:
+                slots[1] = following
+                slots[2] = following if kernel.lanes > 1 else -1
+                following += 1
+            found.append(slots)
+        return found
+
+    def name_map(self) -> str:
+        """Function ids and names."""
+        names: dict[str, str] = {}
+        for slots, name in zip(self.function_ids(), self.timeline.kernel_names):
+            mixed = slots[0] >= 0 and slots[1] >= 0
+            if slots[0] >= 0:
+                names[str(slots[0])] = f"{name}_aic" if mixed else name
+            if slots[1] >= 0:
+                names[str(slots[1])] = f"{name}_aiv" if mixed else name
+        return json.dumps(names, indent=1) + "\n"
+
+    def files(self) -> dict[str, str]:
+        """Every file's text by its name."""
+        return {
+            "merged_swimlane.json": self.chrome(),
+            "chip_swimlane_records.json": self.swimlane(),
+            "deps.json": self.deps(),
+            "name_map.json": self.name_map(),
+        }
+
+
+def _ticks(us: float) -> int:
+    return round(us * TICKS_PER_US)
+
+
+def _meta(pid: int, tid: int, kind: str, name: str) -> str:
+    return (
+        f'{{"ph":"M","pid":{pid},"tid":{tid},"name":"{kind}","args":{{"name":{json.dumps(name)}}}}}'
+    )

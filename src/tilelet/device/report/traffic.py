@@ -1,0 +1,291 @@
+"""Bytes between global memory and the cores, by tensor and by kernel, against what is compulsory.
+
+Compulsory for a kernel: every byte that any of its tasks reads or writes, once. Compulsory for the
+program: every byte of its inputs that is read, and of its outputs that is written, once; tensors
+that the program makes for itself could, in the best case, stay on chip.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilelet.device.kernel.exact_footprint import Touched
+from tilelet.device.kernel.view import DeviceKernel
+from tilelet.device.schedule.arrays import Group, Stream
+
+Ints = NDArray[np.int64]
+
+LARGEST_GRID = 1 << 24
+"""Cells of the grid on which windows are united; with more, the sum of their sizes is taken."""
+
+
+@dataclass(frozen=True)
+class Bytes:
+    """Bytes read and written, and the least that could be."""
+
+    read: int = 0
+    written: int = 0
+    least_read: int = 0
+    least_written: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.read + self.written
+
+    @property
+    def least(self) -> int:
+        return self.least_read + self.least_written
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Of one run.
+
+    tensors   by name and origin ("param", "temp"); tensors of one name count together
+    sizes     bytes of all tensors of that name
+    kernels   by name
+    exchanged bytes that the two kinds of core pass each other through global memory
+    """
+
+    tensors: dict[tuple[str, str], Bytes]
+    sizes: dict[tuple[str, str], int]
+    kernels: dict[str, Bytes]
+    exchanged: int
+
+    @property
+    def total(self) -> Bytes:
+        every = self.tensors.values()
+        return Bytes(
+            sum(b.read for b in every),
+            sum(b.written for b in every),
+            sum(b.least_read for b in every),
+            sum(b.least_written for b in every),
+        )
+
+
+def traffic(stream: Stream) -> Traffic:
+    """Count the bytes of every task."""
+    return _Count(stream).result()
+
+
+class _Count:
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+        self.buffer_of = np.array(stream.regions.buffer, np.int64)
+        count = len(stream.regions.buffers)
+        self.moved = {False: np.zeros(count, np.int64), True: np.zeros(count, np.int64)}
+        self.boxes: dict[bool, list[Ints]] = {False: [], True: []}
+        self.sizes = stream.regions.sizes
+        self.pitch = _pitches(stream, self.sizes)
+        self.kernels: dict[str, Bytes] = {}
+        self.exchanged = 0
+
+    def result(self) -> Traffic:
+        stream = self.stream
+        for number, name in enumerate(stream.kernel_names):
+            if stream.kernels[number] is not None:
+                self.kernel(number, name)
+        least = {
+            w: np.minimum(self.distinct(boxes), self.moved[w]) for w, boxes in self.boxes.items()
+        }
+        given = ~stream.regions.fresh
+        columns = [*self.moved.values(), *(least[w] * given for w in self.moved), self.sizes]
+        keys: dict[tuple[str, str], int] = {}
+        of_buffer = np.array(
+            [keys.setdefault((b.name, b.origin), len(keys)) for b in stream.regions.buffers],
+            np.int64,
+        )
+        sums = np.zeros((len(columns), len(keys)), np.int64)
+        for into, column in zip(sums, columns):
+            np.add.at(into, of_buffer, column)
+        by_name = {key: Bytes(*sums[:4, i].tolist()) for key, i in keys.items()}
+        sizes = {key: int(sums[4, i]) for key, i in keys.items()}
+        return Traffic(by_name, sizes, self.kernels, self.exchanged)
+
+    def kernel(self, number: int, name: str) -> None:
+        stream = self.stream
+        view = stream.kernels[number]
+        groups = [g for g in stream.groups if g.kernel == name and g.tasks.ran is not False]
+        if not groups or view is None:
+            return
+        moved = {False: 0, True: 0}
+        boxes: dict[bool, list[Ints]] = {False: [], True: []}
+        for g in groups:
+            self.exchanged += int(g.total([c.exchanged for c in stream.costs]).sum())
+            for param, regions in zip(g.tensors, g.regions):
+                for writes in (False, True):
+                    nbytes = g.moved(stream.costs, param, writes)
+                    np.add.at(self.moved[writes], self.buffer_of[regions], nbytes)
+                    moved[writes] += int(nbytes.sum())
+            for writes, found in self.touched(g, view):
+                boxes[writes].append(found)
+        for writes, found in boxes.items():
+            self.boxes[writes] += found
+        least = {w: int(self.distinct(found).sum()) for w, found in boxes.items()}
+        # What is not known counts as a whole window: never above the fact.
+        self.kernels[name] = Bytes(
+            moved[False],
+            moved[True],
+            min(least[False], moved[False]),
+            min(least[True], moved[True]),
+        )
+
+    def touched(self, g: Group, kernel: DeviceKernel) -> Iterator[tuple[bool, Ints]]:
+        """Rectangles that the tasks of a group read and write."""
+        costs = np.broadcast_to(g.costs, (len(g.indices), g.blocks))
+        scalars = {p: np.array(g.tasks.scalar_column(p)) for p in g.tasks.others}
+        integers = {p: column for p, column in scalars.items() if column.dtype.kind == "i"}
+        every: dict[tuple[int, bool], list[Ints]] = {}
+        for cost in np.unique(costs).tolist():
+            task, block = np.nonzero(costs == cost)
+            of_class = {p: column[task] for p, column in integers.items()}
+            signature = self.stream.signatures[cost]
+            found = Touched(kernel, signature, of_class, block)
+            for (param, writes), boxes in found.boxes.items():
+                if param not in g.tensors:
+                    continue
+                regions = g.regions[g.tensors.index(param)][task]
+                into = every.setdefault((param, writes), [])
+                if boxes is None:
+                    # Not known before the task runs: it counts as a whole.
+                    rank = len(self.shape_of(regions[0]))
+                    into.append(_boxes(np.unique(regions), (0,) * rank, (_WHOLE,) * rank))
+                    continue
+                count = len(task)
+                into += [_boxes(regions, found.starts(box, count), box.extents) for box in boxes]
+        for (_, writes), parts in every.items():
+            if parts:
+                yield writes, self.rectangles(np.concatenate(parts))
+
+    def shape_of(self, region: int) -> tuple[int, ...]:
+        regions = self.stream.regions
+        return regions.layouts[regions.layout[region]].shape
+
+    def rectangles(self, boxes: Ints) -> Ints:
+        """Distinct (buffer, first row, past last row, first byte, past last byte) of boxes.
+
+        A row is a region, then where the box starts in it, then its extents.
+        """
+        every = self.stream.regions
+        regions, rank = boxes[:, 0], boxes.shape[1] // 2
+        used, which = np.unique(every.layout[regions], return_inverse=True)
+        layouts = [every.layouts[i] for i in used]
+        table = np.array([w.shape + w.strides for w in layouts], np.int64)[which]
+        shape, strides = table[:, :rank], table[:, rank:]
+        start, extents = boxes[:, 1 : 1 + rank], boxes[:, 1 + rank :]
+        low = np.clip(start, 0, shape)
+        high = np.clip(start + extents, low, shape)
+        inside = (high > low).all(axis=1)
+        rows = np.column_stack([regions, low, high, strides])[inside]
+        flat = _flattened(_unique_rows(rows), rank)
+        return self.placed(flat, rank, layouts[0].item)
+
+    def placed(self, rows: Ints, rank: int, item: int) -> Ints:
+        """Where boxes lie in their buffers: those of two axes are rectangles there."""
+        regions, low, high = rows[:, 0], rows[:, 1 : 1 + rank], rows[:, 1 + rank : 1 + 2 * rank]
+        strides = rows[:, 1 + 2 * rank :]
+        forward = strides > 0
+        offset = self.stream.regions.offset[regions]
+        first = (offset + (np.where(forward, low, high - 1) * strides).sum(1)) * item
+        last = (offset + (np.where(forward, high - 1, low) * strides).sum(1)) * item + item - 1
+        buffers = self.buffer_of[regions]
+        pitch = self.pitch[buffers]
+        row0, row1 = first // pitch, last // pitch + 1
+        col0, col1 = first % pitch, last % pitch + 1
+        ragged = col1 <= col0
+        col0, col1 = np.where(ragged, 0, col0), np.where(ragged, pitch, col1)
+        return _unique_rows(np.stack([buffers, row0, row1, col0, col1], axis=1))
+
+    def distinct(self, boxes: list[Ints]) -> Ints:
+        """Bytes of each buffer that lie in any of the rectangles."""
+        covered = np.zeros(len(self.pitch), np.int64)
+        if not boxes:
+            return covered
+        every = _unique_rows(np.concatenate(boxes))
+        buffers, starts, counts = np.unique(every[:, 0], return_index=True, return_counts=True)
+        alone = starts[counts == 1]
+        covered[every[alone, 0]] = _area(every[alone])
+        for buffer, start, count in zip(buffers, starts, counts):
+            if count > 1:
+                covered[buffer] = _union(every[start : start + count])
+        return np.minimum(covered, self.sizes)
+
+
+_WHOLE = 1 << 40
+"""An extent that no window has."""
+
+
+def _boxes(regions: Ints, starts: Sequence[Ints | int], extents: Sequence[int]) -> Ints:
+    """Boxes of one size, a row each; see `_Count.rectangles`."""
+    rows = np.empty((len(regions), 1 + 2 * len(extents)), np.int64)
+    rows[:, 0] = regions
+    for axis, (start, extent) in enumerate(zip(starts, extents)):
+        rows[:, 1 + axis] = start
+        rows[:, 1 + len(extents) + axis] = extent
+    return rows
+
+
+def _flattened(rows: Ints, rank: int) -> Ints:
+    """Boxes of more than two axes, cut along the outer ones where there are gaps between them.
+
+    A row is a region, then the low ends, high ends and strides of all axes.
+    """
+    for axis in range(rank - 2):
+        low, high = rows[:, 1 + axis], rows[:, 1 + rank + axis]
+        inner = slice(2 + rank + axis, 1 + 2 * rank)
+        below = rows[:, inner] - rows[:, 2 + axis : 1 + rank]
+        stride = rows[:, 1 + 2 * rank + axis]
+        dense = below.prod(1) == stride
+        times = np.where(dense, 1, high - low)
+        if times.sum() > LARGEST_GRID:
+            continue
+        which = np.repeat(np.arange(len(rows)), times)
+        step = np.arange(len(which)) - np.repeat(np.cumsum(times) - times, times)
+        rows = rows[which]
+        cut = ~dense[which]
+        rows[cut, 1 + axis] += step[cut]
+        rows[cut, 1 + rank + axis] = rows[cut, 1 + axis] + 1
+    return rows
+
+
+def _area(boxes: Ints) -> Ints:
+    return (boxes[:, 2] - boxes[:, 1]) * (boxes[:, 4] - boxes[:, 3])
+
+
+def _union(boxes: Ints) -> int:
+    """Bytes covered: paint the boxes on the grid of all their edges."""
+    rows, columns = np.unique(boxes[:, 1:3]), np.unique(boxes[:, 3:5])
+    if len(rows) * len(columns) > LARGEST_GRID:
+        return int(_area(boxes).sum())
+    paint = np.zeros((len(rows), len(columns)), np.int64)
+    r0, r1 = np.searchsorted(rows, boxes[:, 1]), np.searchsorted(rows, boxes[:, 2])
+    c0, c1 = np.searchsorted(columns, boxes[:, 3]), np.searchsorted(columns, boxes[:, 4])
+    for r, c, sign in ((r0, c0, 1), (r0, c1, -1), (r1, c0, -1), (r1, c1, 1)):
+        np.add.at(paint, (r, c), sign)
+    covered = paint.cumsum(0).cumsum(1)[:-1, :-1] > 0
+    return int((np.diff(rows)[:, None] * np.diff(columns)[None, :])[covered].sum())
+
+
+def _unique_rows(rows: Ints) -> Ints:
+    """Sorted rows without repetitions."""
+    ordered = rows[np.lexsort(rows.T[::-1])]
+    new = np.ones(len(ordered), np.bool_)
+    new[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
+    return ordered[new]
+
+
+def _pitches(stream: Stream, sizes: Ints) -> Ints:
+    """Bytes from row to row of each buffer, by the first of its windows that has rows."""
+    regions = stream.regions
+    across = np.array(
+        [w.strides[-2] * w.item if len(w.shape) > 1 else 0 for w in regions.layouts], np.int64
+    )[regions.layout]
+    pitch = np.maximum(sizes, 1)
+    rows = np.flatnonzero(across > 0)[::-1]
+    # Of several assignments the last one stays, which is that of the first window.
+    pitch[regions.buffer[rows]] = np.minimum(pitch[regions.buffer[rows]], across[rows])
+    return pitch

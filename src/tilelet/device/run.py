@@ -1,0 +1,124 @@
+"""One recorded run on one machine, everything about it: profile, findings, memory, files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from tilelet.device.kernel.view import DeviceKernel
+from tilelet.device.machine.description import Machine
+from tilelet.device.memory.limits import overflow_findings, shape_findings, without_repeats
+from tilelet.device.memory.plan import MemoryPlan, plan_memory
+from tilelet.device.memory.report import (
+    budget_table,
+    memory_json,
+    memory_map,
+    memory_report,
+    memory_table,
+)
+from tilelet.device.report.hints import row_hints
+from tilelet.device.report.profile import Profile, profile_of
+from tilelet.device.report.text import report_parts, report_text
+from tilelet.device.report.trace import Trace
+from tilelet.device.schedule.pricing import CostCache
+from tilelet.device.schedule.simulate import Timeline, simulate
+from tilelet.diag.core import UserError
+from tilelet.diag.tables import Table
+from tilelet.ir.core import Program
+from tilelet.tasks.stream import TaskStream
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A run to be modelled: the program after all passes, and its tasks."""
+
+    name: str
+    program: Program
+    tasks: TaskStream
+
+
+class Modelled:
+    """A recorded run on a machine. Everything is computed when it is asked for."""
+
+    def __init__(self, run: Recorded, machine: Machine, period: str | None = None) -> None:
+        self.run = run
+        self.machine = machine
+        self.period = period
+
+    @cached_property
+    def _costs(self) -> CostCache:
+        return CostCache(self.machine)
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        run = self.run
+        return simulate(
+            run.tasks,
+            run.program,
+            self.machine,
+            period=self.period,
+            cache=self._costs,
+        )
+
+    @cached_property
+    def kernels(self) -> list[DeviceKernel]:
+        """Device views of all kernels, whether or not a task ran them."""
+        return [self._costs.kernel(self.run.program, f.name) for f in self.run.program.kernels]
+
+    @cached_property
+    def plans(self) -> list[MemoryPlan]:
+        return [plan_memory(kernel, self.machine) for kernel in self.kernels]
+
+    @cached_property
+    def findings(self) -> list[UserError]:
+        """What the machine would refuse."""
+        found: list[UserError] = []
+        for kernel, plan in zip(self.kernels, self.plans):
+            found += shape_findings(kernel.function, self.machine)
+            found += overflow_findings(kernel, self.machine, plan)
+        return without_repeats(found)
+
+    @cached_property
+    def profile(self) -> Profile:
+        lines = [f"{f.code}: {f.diagnostic.message}" for f in self.findings]
+        return profile_of(self.timeline, self.run.name, lines)
+
+    @cached_property
+    def hints(self) -> list[str]:
+        return row_hints(self.kernels, self.machine)
+
+    def parts(self) -> list[str | Table]:
+        """The report for people."""
+        parts = report_parts(self.profile)
+        parts.append(memory_table(self.plans))
+        if self.findings:
+            parts.append(
+                f"{self.machine.name} would refuse this program ({len(self.findings)} errors); "
+                "the figures are those of a machine that takes it"
+            )
+        if self.hints:
+            parts.append(
+                f"{len(self.hints)} kinds of transfer have rows shorter than "
+                f"{self.machine.gm.granule} bytes: see report/perf_hints.log"
+            )
+        return parts
+
+    def write(self, path: Callable[..., Path]) -> None:
+        """Write all files; `path(*parts)` gives a path in the run directory."""
+        texts = {
+            ("profile.json",): self.profile.to_json(),
+            ("report", "profile.txt"): report_text(self.profile),
+            ("report", "memory_after_AllocateMemoryAddr.txt"): memory_report(
+                self.plans, self.machine.name
+            ),
+            ("report", "memory_map.txt"): memory_map(self.plans),
+            ("report", "memory_map.json"): memory_json(self.plans, self.machine.name),
+            ("report", "budget.txt"): budget_table(self.kernels).text() + "\n",
+            ("report", "perf_hints.log"): "".join(f"{hint}\n" for hint in self.hints),
+        }
+        for name, text in Trace(self.timeline).files().items():
+            texts["dfx_outputs", name] = text
+        for parts, text in texts.items():
+            path(*parts).write_text(text, encoding="utf-8")

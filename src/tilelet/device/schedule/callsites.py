@@ -1,0 +1,140 @@
+"""What the control program says about a task's call: loops and runtime scopes around it.
+
+The runtime's rule for an argument that a kernel only writes changed over time (`Runtime.rule`):
+
+kernel   the kernel's own direction: writers of one tensor are not ordered
+written  every written tensor of the program itself is read-write: they are ordered
+loops    it is read-write under a sequential loop, after an earlier writer in the same block, or if
+         it belongs to a read-write parameter of the entry; else as `kernel`
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilelet.analysis.aliases import Aliases
+from tilelet.diag.core import Loc
+from tilelet.ir.core import Block, Direction, Op, Program, Value
+from tilelet.ir.views import CallView, ScopeView
+from tilelet.tasks.stream import Task, TaskGroup, TaskStream
+from tilelet.tasks.window import Buffer
+
+
+@dataclass(frozen=True, eq=False)
+class Site:
+    """One call in the control program.
+
+    order       its place among all calls
+    sequential  a `pl.range` or `while` is around it
+    after       positions of operands that an earlier call of the same block has written
+    scope       the innermost `pl.scope()` around it, and the loops between that and the call
+    """
+
+    order: int
+    sequential: bool
+    after: frozenset[int]
+    scope: Op | None
+    loops: tuple[Op, ...]
+
+
+class CallSites:
+    def __init__(self, program: Program, rule: str) -> None:
+        self.rule = rule
+        self._sites: dict[tuple[str, int], Site] = {}
+        self._program = program
+        self._read_write = {
+            p.name
+            for p, d in zip(program.main.params, program.main.directions)
+            if d is Direction.InOut
+        }
+        for function in program.functions.values():
+            if function not in program.kernels:
+                self._aliases = Aliases(function.body, program.functions)
+                self._visit(function.body, False, None, ())
+
+    def site(self, task: Task | TaskGroup) -> Site | None:
+        return self._sites.get((task.kernel, id(task.loc)))
+
+    def direction(
+        self, task: TaskGroup, position: int, direction: Direction, buffer: Buffer
+    ) -> Direction:
+        """The direction with which the runtime sees an argument."""
+        if direction is not Direction.Out or self.rule == "kernel":
+            return direction
+        if buffer.origin != "temp":
+            enclosing = self.rule == "loops" and buffer.name in self._read_write
+            return Direction.InOut if enclosing else Direction.Out
+        site = self.site(task)
+        if self.rule == "written":
+            return Direction.InOut
+        if site is not None and (site.sequential or position in site.after):
+            return Direction.InOut
+        return Direction.Out
+
+    def held_until(self, tasks: TaskStream) -> NDArray[np.int64]:
+        """For each task the last one of its `pl.scope()`, itself if it is in none."""
+        until = np.arange(len(tasks), dtype=np.int64)
+        if not any(site.scope for site in self._sites.values()):
+            return until
+        sites = [self.site(group) for group in tasks.groups]
+        owners, _ = tasks.places()
+        # Whether a task continues the run of the one before it depends on their groups alone.
+        pairs, which = np.unique(owners[:-1] * len(sites) + owners[1:], return_inverse=True)
+        continues = [_same_run(sites[p // len(sites)], sites[p % len(sites)]) for p in pairs]
+        ends = np.flatnonzero(~np.array([*continues, False], np.bool_)[np.append(which, -1)])
+        last = ends[np.searchsorted(ends, until)]
+        scoped = np.array([site is not None and site.scope is not None for site in sites])
+        return np.where(scoped[owners], last, until)
+
+    def scope_loc(self, task: Task | TaskGroup) -> Loc | None:
+        site = self.site(task)
+        return site.scope.loc if site is not None and site.scope is not None else None
+
+    def _visit(
+        self, block: Block, sequential: bool, scope: Op | None, loops: tuple[Op, ...]
+    ) -> None:
+        written: set[Value] = set()
+        for op in block.ops:
+            if op.name == "call":
+                self._add(op, sequential, scope, loops, written)
+            inner = sequential or op.name == "while"
+            inside, around = scope, loops
+            if op.name == "for":
+                inner = inner or op.args["kind"] not in ("parallel", "unroll")
+                around = (*loops, op)
+            elif op.name == "while":
+                around = (*loops, op)
+            elif op.name == "scope" and ScopeView(op).kind == "runtime":
+                inside, around = op, ()
+            for nested in op.blocks:
+                self._visit(nested, inner, inside, around)
+
+    def _add(
+        self,
+        op: Op,
+        sequential: bool,
+        scope: Op | None,
+        loops: tuple[Op, ...],
+        written: set[Value],
+    ) -> None:
+        view = CallView(op)
+        callee = self._program.functions[view.callee]
+        after: set[int] = set()
+        for i, (operand, d) in enumerate(zip(view.operands, callee.directions)):
+            if isinstance(operand, Value) and d is not Direction.In:
+                roots = self._aliases.roots(operand)
+                if roots & written:
+                    after.add(i)
+                written |= roots
+        site = Site(len(self._sites), sequential, frozenset(after), scope, loops)
+        self._sites[view.callee, id(op.loc)] = site
+
+
+def _same_run(before: Site | None, now: Site | None) -> bool:
+    """Whether two tasks that follow each other are in one execution of one runtime scope."""
+    if before is None or now is None or before.scope is not now.scope or now.scope is None:
+        return False
+    return now.order > before.order or any(loop in before.loops for loop in now.loops)

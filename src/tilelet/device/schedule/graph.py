@@ -1,0 +1,126 @@
+"""Which tasks wait for which, by the runtime's rules.
+
+A task that looks up an argument waits for every earlier task that registered a window overlapping
+it. Reading looks up; writing registers; what is read and written does both. Nothing waits for a
+reader. This module is the definition; `c/graph.c` gives the same edges faster.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilelet.device.schedule.arrays import LOOKS_UP, REGISTERS, Stream
+
+Ints = NDArray[np.int64]
+
+Rectangle = tuple[int, int, int, int]
+"""Of a window: first byte, past the last, bytes of a row, from row to row."""
+
+CROWD = 32
+"""Writers of one window that are not replaced by a join yet."""
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Predecessors of each node, flattened: `pred[ptr[n] : ptr[n + 1]]`.
+
+    Nodes beyond the tasks are joins: they stand for many writers of one window, so that many
+    readers of it do not make many times many edges.
+    """
+
+    ptr: Ints
+    pred: Ints
+    tasks: int
+
+    @property
+    def nodes(self) -> int:
+        return len(self.ptr) - 1
+
+    def successors(self) -> tuple[Ints, Ints]:
+        """The same edges by producer: (ptr, successor), successors ascending."""
+        consumer = np.repeat(np.arange(self.nodes, dtype=np.int64), np.diff(self.ptr))
+        order = np.argsort(self.pred, kind="stable")
+        ptr = np.zeros(self.nodes + 1, np.int64)
+        np.add.at(ptr, self.pred + 1, 1)
+        return np.cumsum(ptr), consumer[order]
+
+    def producers(self, task: int) -> list[int]:
+        """The tasks that `task` waits for, joins resolved, ascending."""
+        found: set[int] = set()
+        stack = list(self.pred[self.ptr[task] : self.ptr[task + 1]])
+        while stack:
+            node = int(stack.pop())
+            if node < self.tasks:
+                found.add(node)
+            else:
+                stack.extend(self.pred[self.ptr[node] : self.ptr[node + 1]])
+        return sorted(found)
+
+
+def build_graph(stream: Stream) -> Graph:
+    """The edges, found one task after the other."""
+    regions = stream.regions.arrays()
+    sides = [regions[name].tolist() for name in ("low", "high", "row", "pitch")]
+    rows: list[Rectangle] = list(zip(*sides))
+    written: dict[int, list[int]] = {}
+    writers: dict[int, list[int]] = {}
+    ptr, pred = [0], []
+    joins: list[list[int]] = []
+    buffer_of = regions["buffer"]
+    for task in range(stream.count):
+        found: dict[int, None] = {}
+        for dep in stream.deps[stream.dep_ptr[task] : stream.dep_ptr[task + 1]]:
+            found.setdefault(int(dep))
+        span = range(stream.arg_ptr[task], stream.arg_ptr[task + 1])
+        for a in span:
+            if not stream.arg_flags[a] & LOOKS_UP:
+                continue
+            region = int(stream.arg_region[a])
+            for other in sorted(written.get(int(buffer_of[region]), ())):
+                if other != region and not overlap(rows[region], rows[other]):
+                    continue
+                if len(writers[other]) > CROWD:
+                    joins.append(writers[other])
+                    writers[other] = [stream.count + len(joins) - 1]
+                for node in writers[other]:
+                    found.setdefault(node)
+        for a in span:
+            if not stream.arg_flags[a] & REGISTERS:
+                continue
+            region = int(stream.arg_region[a])
+            if region not in writers:
+                written.setdefault(int(buffer_of[region]), []).append(region)
+            # A task that waits for the writers before it stands for them.
+            if region not in writers or stream.arg_flags[a] & LOOKS_UP:
+                writers[region] = []
+            if not writers[region] or writers[region][-1] != task:
+                writers[region].append(task)
+        found.pop(task, None)
+        pred.extend(found)
+        ptr.append(len(pred))
+    for join in joins:
+        pred.extend(join)
+        ptr.append(len(pred))
+    return Graph(np.array(ptr, np.int64), np.array(pred, np.int64), stream.count)
+
+
+def overlap(a: Rectangle, b: Rectangle) -> bool:
+    """Whether two windows of one buffer share a byte; True when in doubt."""
+    low_a, high_a, row_a, pitch_a = a
+    low_b, high_b, row_b, pitch_b = b
+    if high_a <= low_b or high_b <= low_a:
+        return False
+    pitch = pitch_a if pitch_a > row_a else pitch_b
+    if row_a > pitch or row_b > pitch:
+        return True
+    if pitch_a != pitch and high_a - low_a > row_a:
+        return True
+    if pitch_b != pitch and high_b - low_b > row_b:
+        return True
+    column_a, column_b = low_a % pitch, low_b % pitch
+    if column_a + row_a > pitch or column_b + row_b > pitch:
+        return True
+    return column_a < column_b + row_b and column_b < column_a + row_a

@@ -1,0 +1,219 @@
+"""What each task touches in L2, in cells.
+
+Every buffer is cut into a grid of cells, no finer than a cache line across. An access is a
+rectangle of cells and a number of bytes for each; accesses smaller than a cell fill it up one after
+the other. What is not known before the task runs is taken as the next stretch of the buffer, as a
+scan would. This module is the definition; `c/cells.c` gives the same numbers faster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilelet.device.kernel.footprint import Footprint
+from tilelet.device.schedule.region_arrays import Ints, Regions
+
+Floats = NDArray[np.float64]
+
+MOST_CELLS = 1 << 16
+MOST_COLUMNS = 256
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """The accesses of one parameter of one group of tasks.
+
+    regions  the window that each task gets
+    shifts   per axis: how far each task's box is shifted, None if all boxes stay
+    amount   bytes that each task moves
+    """
+
+    tasks: Ints
+    regions: Ints
+    touched: Footprint
+    shifts: tuple[Floats | None, ...]
+    amount: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """Of each buffer: bytes from row to row, a cell's rows and bytes across, cells per row, and
+    the number of its first cell. `total` is the number of all cells.
+    """
+
+    pitch: Floats
+    height: Floats
+    width: Floats
+    per_row: Floats
+    start: Floats
+    total: int
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """Accesses of all tasks, flattened: `ptr[task] .. ptr[task + 1]`.
+
+    base    number of the rectangle's first cell; it has `rows` x `columns` cells
+    share   bytes that the access has in each of its cells
+    buffer  whose `pitch` is the number of cells from row to row, `size` the bytes of a cell
+    part    whose `writes` says what it does, `asked` which part of each line a request asks for:
+            the rest of a line comes along
+    total   number of cells of all buffers
+    """
+
+    ptr: Ints
+    base: Ints
+    rows: NDArray[np.int32]
+    columns: NDArray[np.int32]
+    share: Floats
+    buffer: NDArray[np.int32]
+    part: NDArray[np.int32]
+    pitch: Ints
+    size: Floats
+    writes: Ints
+    asked: Floats
+    total: int
+
+
+def empty_cells(parts: Sequence[Part], grid: Grid, line: int, tasks: int) -> Cells:
+    """Room for all accesses."""
+    count = np.zeros(tasks + 1, np.int64)
+    for part in parts:
+        count[part.tasks + 1] += 1
+    ptr = np.cumsum(count)
+    total = int(ptr[-1])
+    return Cells(
+        ptr=ptr,
+        base=np.empty(total, np.int64),
+        rows=np.empty(total, np.int32),
+        columns=np.empty(total, np.int32),
+        share=np.empty(total),
+        buffer=np.empty(total, np.int32),
+        part=np.empty(total, np.int32),
+        pitch=grid.per_row.astype(np.int64),
+        size=grid.height * grid.width,
+        writes=np.array([part.touched.writes for part in parts], np.int64),
+        asked=np.array([min(1.0, part.touched.run / line) for part in parts]),
+        total=grid.total,
+    )
+
+
+def build_cells(parts: Sequence[Part], regions: Regions, line: int, tasks: int) -> Cells:
+    """Choose the grids and give every access its rectangle."""
+    pitch = pitches(parts, regions)
+    spans = [_spans(part, regions) for part in parts]
+    least = np.full(len(pitch), np.inf)
+    for part, (first, last, _) in zip(parts, spans):
+        buffer = regions.buffer[part.regions]
+        tall = np.floor((last - 1) / pitch[buffer]) - np.floor(first / pitch[buffer]) + 1.0
+        np.minimum.at(least, buffer, tall)
+    grid = grid_of(pitch, least, regions, line)
+    cells = empty_cells(parts, grid, line, tasks)
+    taken = cells.ptr[:-1].copy()
+    for number, (part, span) in enumerate(zip(parts, spans)):
+        at = taken[part.tasks]
+        taken[part.tasks] += 1
+        cells.part[at] = number
+        _place(cells, at, regions.buffer[part.regions], span, grid, float(line))
+    return cells
+
+
+def _spans(part: Part, regions: Regions) -> tuple[Floats, Floats, Floats]:
+    """First byte, one past the last, and bytes asked for, of each access."""
+    layouts = regions.layouts
+    rank, item = rank_and_item(part, regions)
+    # One parameter has one rank; windows of another are treated as a single element.
+    point = ((1,) * rank,) * 2
+    dims = np.array(
+        [(w.shape, w.strides) if len(w.shape) == rank else point for w in layouts], np.int64
+    ).reshape(len(layouts), 2, rank)[regions.layout[part.regions]]
+    shape, strides = dims[:, 0], dims[:, 1]
+    low, high = np.zeros_like(shape), shape.copy()
+    extents = part.touched.extents
+    if extents is not None and len(extents) == rank:
+        for axis, (extent, shifts) in enumerate(zip(extents, part.shifts)):
+            shift = np.zeros(len(part.tasks)) if shifts is None else shifts
+            # A box that lies outside touches the edge.
+            low[:, axis] = np.clip(shift + extent.low, 0, shape[:, axis] - 1)
+            high[:, axis] = np.clip(shift + extent.high, low[:, axis] + 1, shape[:, axis])
+    offset, forward = regions.offset[part.regions], strides > 0
+    first = (offset + (np.where(forward, low, high - 1) * strides).sum(1)) * item
+    last = (offset + (np.where(forward, high - 1, low) * strides).sum(1) + 1) * item
+    if extents is None:
+        first, last = _scanned(first, last, part.amount)
+    wanted = np.prod(high - low, axis=1) * item
+    return first.astype(np.float64), last.astype(np.float64), wanted.astype(np.float64)
+
+
+def _scanned(first: Ints, last: Ints, amount: Ints) -> tuple[Ints, Ints]:
+    """One stretch of the window after the other, from its start again at its end."""
+    size = np.maximum(last - first, 1)
+    length = np.clip(amount, 1, size)
+    start = first + (np.cumsum(length) - length) % size
+    return start, np.minimum(start + length, last)
+
+
+def rank_and_item(part: Part, regions: Regions) -> tuple[int, int]:
+    """Rank and bytes per element of a parameter: those of the first window."""
+    layout = regions.layouts[regions.layout[part.regions[0]]]
+    return len(layout.shape), layout.item
+
+
+def _place(
+    cells: Cells,
+    at: Ints,
+    buffer: Ints,
+    span: tuple[Floats, Floats, Floats],
+    grid: Grid,
+    line: float,
+) -> None:
+    """The rectangles of the accesses of one part."""
+    first, last, wanted = span
+    pitch, height, width = grid.pitch[buffer], grid.height[buffer], grid.width[buffer]
+    # Whole quotients of whole numbers below 2**53 are exact.
+    row0, row1 = np.floor(first / pitch), np.floor((last - 1) / pitch)
+    col0, col1 = first - row0 * pitch, last - 1 - row1 * pitch
+    ragged = col1 < col0
+    col0, col1 = np.where(ragged, 0.0, col0), np.where(ragged, pitch - 1.0, col1)
+    cell_row, cell_col = np.floor(row0 / height), np.floor(col0 / width)
+    rows = np.floor(row1 / height) - cell_row + 1.0
+    columns = np.floor(col1 / width) - cell_col + 1.0
+    # Rows shorter than a line share it with their neighbours.
+    lines = np.floor(col1 / line) - np.floor(col0 / line) + 1.0
+    across = np.minimum(lines * line, pitch)
+    touched = np.minimum((row1 - row0 + 1.0) * across, np.maximum(wanted, line) * 8.0)
+    cells.base[at] = grid.start[buffer] + cell_row * grid.per_row[buffer] + cell_col
+    cells.rows[at], cells.columns[at] = rows, columns
+    cells.buffer[at] = buffer
+    cells.share[at] = touched / (rows * columns)
+
+
+def pitches(parts: Sequence[Part], regions: Regions) -> Floats:
+    """Bytes from row to row of each buffer: those of the first window that has rows."""
+    across, owner, sizes = regions.by_layout("across"), regions.buffer, regions.sizes
+    touched = np.zeros(len(across), np.bool_)
+    for part in parts:
+        touched[part.regions] = True
+    used = np.flatnonzero(touched & (across > 0) & (across < sizes[owner]))[::-1]
+    pitch = np.maximum(sizes, 1)
+    # Of several assignments the last one stays, which is that of the first window.
+    pitch[owner[used]] = across[used]
+    return pitch.astype(np.float64)
+
+
+def grid_of(pitch: Floats, least: Floats, regions: Regions, line: int) -> Grid:
+    """The cells of each buffer; `least` is the smallest number of rows that an access spans."""
+    sizes, step = regions.sizes.astype(np.float64), float(line)
+    rows = np.ceil(sizes / pitch)
+    width = np.ceil(np.ceil(pitch / MOST_COLUMNS) / step) * step
+    width = np.minimum(np.maximum(step, width), pitch)
+    per_row = np.ceil(pitch / width)
+    most_rows = np.maximum(1.0, np.floor(MOST_CELLS / per_row))
+    height = np.maximum(np.minimum(least, rows), np.ceil(rows / most_rows))
+    count = per_row * (np.ceil(rows / height) + 1.0)
+    start = np.concatenate([[0.0], np.cumsum(count)])
+    return Grid(pitch, height, width, per_row, start[:-1], int(start[-1]))

@@ -1,0 +1,108 @@
+"""Tables as data, shown as plain text or, on a terminal, by rich."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TextIO
+
+from tilelet.diag.text import printable
+
+if TYPE_CHECKING:
+    from rich.table import Table as RichTable
+
+
+@dataclass
+class Table:
+    """A title, column heads and rows of text. The first `left` columns are aligned to the left."""
+
+    title: str
+    heads: Sequence[str]
+    rows: list[Sequence[str]] = field(default_factory=list[Sequence[str]])
+    left: int = 1
+    notes: list[str] = field(default_factory=list[str])
+
+    def text(self) -> str:
+        """Columns two spaces apart, a rule under the heads; no trailing blanks."""
+        heads, *rows = [[printable(str(cell)) for cell in row] for row in (self.heads, *self.rows)]
+        widths = [max(len(row[i]) for row in (heads, *rows)) for i in range(len(heads))]
+        lines = [printable(self.title)] if self.title else []
+        lines.append(self._line(heads, widths))
+        lines.append("  " + "  ".join("-" * w for w in widths))
+        lines += [self._line(row, widths) for row in rows]
+        lines += [f"  {printable(note)}" for note in self.notes]
+        return "\n".join(lines)
+
+    def _line(self, row: Sequence[str], widths: Sequence[int]) -> str:
+        cells = [
+            f"{cell:<{w}}" if i < self.left else f"{cell:>{w}}"
+            for i, (cell, w) in enumerate(zip(row, widths))
+        ]
+        return ("  " + "  ".join(cells)).rstrip()
+
+    def rich(self) -> RichTable:
+        from rich import box
+        from rich.markup import escape as without_markup
+        from rich.table import Table as RichTable
+
+        def escape(text: str) -> str:
+            return without_markup(printable(text))
+
+        shown = RichTable(
+            title=escape(self.title),
+            title_justify="left",
+            box=box.SIMPLE_HEAD,
+            caption="\n".join(escape(n) for n in self.notes) or None,
+            caption_justify="left",
+        )
+        for i, head in enumerate(self.heads):
+            shown.add_column(escape(head), justify="left" if i < self.left else "right")
+        for row in self.rows:
+            shown.add_row(*(escape(str(cell)) for cell in row))
+        return shown
+
+
+def show(parts: Sequence[str | Table], stream: TextIO | None = None) -> None:
+    """Print texts and tables, a blank line between: rich on a terminal, plain otherwise."""
+    out = stream or sys.stdout
+    if not out.isatty():
+        print("\n\n".join(as_text(parts)), file=out, flush=True)
+        return
+    from rich.console import Console
+
+    console = Console(file=out, highlight=False)
+    for part in parts:
+        if isinstance(part, Table):
+            console.print(part.rich())
+        else:
+            console.print(printable(part), markup=False, soft_wrap=True)
+            console.print()
+
+
+def as_text(parts: Sequence[str | Table]) -> list[str]:
+    return [p.text() if isinstance(p, Table) else printable(p) for p in parts]
+
+
+def number(value: float, digits: int = 2) -> str:
+    """`12,345.68`"""
+    return f"{value:,.{digits}f}"
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.1f}%"
+
+
+def byte_text(count: float) -> str:
+    """Bytes in decimal units, as memory traffic is counted: `786.4 MB`."""
+    size = float(count)
+    for unit in ("B", "KB", "MB", "GB"):
+        if size < 1000 or unit == "GB":
+            return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1000
+    raise AssertionError("unreachable")
+
+
+def times(value: float, base: float) -> str:
+    """`1.25x`; a dash if there is nothing to compare with."""
+    return f"{value / base:.2f}x" if base else "-"

@@ -1,0 +1,99 @@
+"""The reference interpreter: runs a program at any stage of the pipeline, and records its tasks."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tilelet.diag.core import UserError
+from tilelet.diag.internal import InternalError
+
+# Imported for their entries in `LOWERINGS`.
+from tilelet.interp import (  # noqa: F401
+    compute,
+    control,
+    debug,
+    movement,
+    scalars,
+    submit,
+    system,
+)
+from tilelet.interp.debug import left_debugger
+from tilelet.interp.state import State
+from tilelet.ir.core import Program
+from tilelet.tasks.arguments import Argument, bind_arguments
+from tilelet.tasks.stream import TaskStream
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """What a run leaves behind, besides the arrays it wrote.
+
+    returned  the values of the entry's `return`: windows and numbers
+    """
+
+    tasks: TaskStream
+    returned: tuple[Any, ...]
+
+
+@contextlib.contextmanager
+def _without_collector(active: bool) -> Generator[None, None, None]:
+    """Recording makes many objects and no garbage: looking for some takes 40 % of its time."""
+    pause = active and gc.isenabled()
+    if pause:
+        gc.disable()
+    try:
+        yield
+    finally:
+        if pause:
+            gc.enable()
+
+
+@dataclass(frozen=True, slots=True)
+class Interpreter:
+    """Runs programs, op by op, as the language defines them.
+
+    seed_valid  track valid regions as the compilers of spring 2026 did: unary ops, casts, expands,
+                reductions, reshape, transpose, concat and matmul give fully valid results, binary
+                ops take the left operand's region
+    """
+
+    seed_valid: bool = False
+
+    def run(
+        self,
+        program: Program,
+        arguments: Mapping[str, Argument],
+        *,
+        execute: bool = True,
+        initial_poison: bool = True,
+    ) -> Execution:
+        """Run the entry function on `arguments`, given by parameter name.
+
+        Arrays are used in place: results appear in the caller's arrays. With `execute=False` the
+        control program runs and records its tasks, but no task does; arrays of known shape may
+        then be left out. `initial_poison=False` makes undefined memory zero.
+        """
+        state = State(
+            program.functions,
+            execute=execute,
+            poison=initial_poison,
+            seed_valid=self.seed_valid,
+        )
+        bound = bind_arguments(program, arguments, execute=execute)
+        try:
+            with np.errstate(all="ignore"), _without_collector(not execute):
+                returned = state.code(program.entry).run(bound)
+        except (UserError, InternalError, MemoryError):
+            raise
+        except Exception as error:
+            if left_debugger(error):
+                raise
+            problem = f"{type(error).__name__} in the interpreter: {error}"
+            raise InternalError(problem, function=program.entry) from error
+        return Execution(state.tasks, returned)

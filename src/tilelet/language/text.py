@@ -1,0 +1,92 @@
+"""`pl.parse`: a program from text, such as the printer writes it. The text is never executed."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+
+from tilelet import language
+from tilelet.diag.catalogue.python import InvalidSyntax, UnsupportedStatement
+from tilelet.diag.core import Loc
+from tilelet.frontend.context import Style
+from tilelet.frontend.decorators import build_program
+from tilelet.frontend.functions import KernelFunction
+from tilelet.frontend.source import SourceFile, from_text
+from tilelet.ir.core import FunctionKind, Program
+from tilelet.ir.types import SymDim
+
+_serial = itertools.count(1)
+_LANGUAGE_MODULES = ("tilelet.language", "pypto.language")
+
+
+def parse(text: str, name: str | None = None) -> Program:
+    """The program in `text`: imports of the language, constants, dynamic dims and one class."""
+    file = name or f"<pl.parse {next(_serial)}>"
+    try:
+        source = from_text(text, file)
+    except SyntaxError as problem:
+        line = problem.lineno or 1
+        raise InvalidSyntax(Loc(file, line, (problem.offset or 1) - 1, line), problem.msg) from None
+    names: dict[str, object] = {}
+    classes: list[ast.ClassDef] = []
+    for node in source.tree.body:
+        if isinstance(node, ast.ClassDef):
+            classes.append(node)
+        else:
+            _top_level(source, node, names)
+    if len(classes) != 1:
+        at = source.loc(classes[1]) if classes else Loc(file, 1, 0, 1, 0)
+        raise UnsupportedStatement(at, f"text with {len(classes)} classes", "write one program")
+    cls = classes[0]
+    methods = {
+        n.name: _method(source, n, names) for n in cls.body if isinstance(n, ast.FunctionDef)
+    }
+    return build_program(cls.name, methods, source.loc(cls))
+
+
+def _top_level(source: SourceFile, node: ast.stmt, names: dict[str, object]) -> None:
+    """Imports of the language, numbers, and dynamic dimensions; nothing else is needed."""
+    match node:
+        case ast.Import(names=[ast.alias(name=module, asname=alias)]) if (
+            module in _LANGUAGE_MODULES and alias
+        ):
+            names[alias] = language
+        case ast.ImportFrom(module="tilelet" | "pypto", names=[ast.alias(name="language")]):
+            names[node.names[0].asname or "language"] = language
+        case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=value)):
+            names[name] = value
+        case ast.Assign(
+            targets=[ast.Name(id=name)],
+            value=ast.Call(
+                func=ast.Attribute(attr="dynamic"), args=[ast.Constant(value=str(text))]
+            ),
+        ):
+            names[name] = SymDim(text)
+        case ast.Expr(value=ast.Constant()):
+            pass
+        case _:
+            raise UnsupportedStatement(
+                source.loc(node),
+                "this statement in program text",
+                "keep imports, constants, one class",
+            )
+
+
+def _method(source: SourceFile, node: ast.FunctionDef, names: dict[str, object]) -> KernelFunction:
+    kind = FunctionKind.Opaque
+    strict = False
+    for decorator in node.decorator_list:
+        if isinstance(decorator, ast.Call):
+            for k in decorator.keywords:
+                if k.arg == "type" and isinstance(k.value, ast.Attribute):
+                    kind = FunctionKind[k.value.attr]
+                elif k.arg == "strict_ssa" and isinstance(k.value, ast.Constant):
+                    strict = bool(k.value.value)
+    style = Style(
+        implied=kind is FunctionKind.Opaque,
+        strict_ssa=strict,
+        guards_outputs=kind is not FunctionKind.InCore,
+    )
+    return KernelFunction(
+        node.name, kind, style, is_method=True, frame_names=names, given_source=(source, node)
+    )

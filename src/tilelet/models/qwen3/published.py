@@ -1,0 +1,458 @@
+"""The Qwen3 layer as the published models have it, for decode and for prefill.
+
+Run it:   `LayerStack` in stack.py loads the weights of a model directory and calls these programs.
+
+Queries are `heads * head_dim` wide, which need not be `hidden`. Every head of Q and K has an
+RMSNorm before RoPE, which uses the tables of `rope_tables`. Query heads share K/V heads (GQA).
+Sequences are ragged: `seq_lens` counts the positions each has in the caches after the call.
+
+Caches are paged: rows `(page * kv_heads + kv_head) * page_size + position`, and `block_table[b, i]`
+is the page with positions `i * page_size`... of sequence `b`. A page of `max_seq` positions makes a
+contiguous cache: row `b * kv_heads * max_seq + kv_head * max_seq + position` with page b.
+
+Programs:
+  build_decode    one new token per sequence; rows of a tile are sequences
+  build_prefill   whole sequences from position 0; rows of a tile are tokens of one sequence, and a
+                  tile of them attends at once, with a causal mask where the diagonal passes
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import tilelet.language as pl
+from tilelet.diag.catalogue.models import BadTile
+from tilelet.dtypes import DType
+from tilelet.ir.core import Program
+from tilelet.models.qwen3.attention import (
+    make_absorb,
+    make_nothing_absorbed,
+    make_scaled_scores,
+)
+from tilelet.models.qwen3.blocks import (
+    make_causal_bias,
+    make_gated_silu,
+    make_load,
+    make_projection,
+    make_rms_scale,
+    make_rmsnorm,
+    make_rope_heads,
+    make_two_projections,
+)
+from tilelet.models.qwen3.config import Qwen3Config
+from tilelet.models.qwen3.reference import Array
+
+# The reference implementation rounds to nearest, ties to even.
+MODE = "rint"
+
+
+@dataclass(frozen=True)
+class LayerShape:
+    """Sizes of one layer's program; `0` for a tile means one that fits, near the usual size."""
+
+    config: Qwen3Config
+    batch: int
+    max_seq: int
+    dtype: DType = pl.BF16
+    # Positions per page, and pages of a cache; 0: one page of `max_seq` positions per sequence.
+    page: int = 0
+    pages: int = 0
+    # Longest sequence that prefill takes.
+    tokens: int = 0
+
+    # Rows of a projection; tokens that attend at once in prefill; keys of a block.
+    row_tile: int = 16
+    query_tile: int = 0
+    seq_tile: int = 64
+    # Columns: of the inputs of a projection, and of its outputs.
+    k_chunk: int = 0
+    out_chunk: int = 0
+    # Chunks of a projection in flight: the next are loaded while one is multiplied.
+    stage: int = 2
+
+    def __post_init__(self) -> None:
+        c = self.config
+        defaults = {
+            "page": self.max_seq,
+            "pages": self.batch * math.ceil(self.max_seq / (self.page or self.max_seq)),
+            "tokens": self.max_seq,
+            "query_tile": _fitting(self.row_tile, max(2, 96 // c.q_per_kv), least=2),
+            "k_chunk": _fitting(math.gcd(c.hidden_size, c.q_width, c.intermediate_size), 128),
+            "out_chunk": _fitting(math.gcd(c.hidden_size, c.intermediate_size), 64),
+        }
+        for name, value in defaults.items():
+            if getattr(self, name) == 0:
+                object.__setattr__(self, name, value)
+        self._check()
+
+    def _check(self) -> None:
+        c = self.config
+        for name in ("batch", "max_seq", "page", "pages", "tokens", "row_tile", "stage"):
+            if getattr(self, name) < 1:
+                raise BadTile(name, getattr(self, name), "at least 1")
+        if self.tokens > self.max_seq:
+            raise BadTile("tokens", self.tokens, f"at most `max_seq`, {self.max_seq}")
+        for part, whole, size in (
+            ("k_chunk", "hidden_size", c.hidden_size),
+            ("k_chunk", "q_width", c.q_width),
+            ("k_chunk", "intermediate_size", c.intermediate_size),
+            ("out_chunk", "hidden_size", c.hidden_size),
+            ("out_chunk", "intermediate_size", c.intermediate_size),
+            ("query_tile", "row_tile", self.row_tile),
+        ):
+            if getattr(self, part) < 1 or size % getattr(self, part):
+                raise BadTile(part, getattr(self, part), f"a divisor of `{whole}`, {size}")
+        if self.query_tile < 2 or self.seq_tile < 2:
+            name = "query_tile" if self.query_tile < 2 else "seq_tile"
+            raise BadTile(name, getattr(self, name), "at least 2")
+        if self.page < self.max_seq:  # a tile must not run over the end of a page
+            for part in ("row_tile", "seq_tile"):
+                if self.page % getattr(self, part):
+                    raise BadTile(part, getattr(self, part), f"a divisor of `page`, {self.page}")
+
+    @property
+    def table_width(self) -> int:
+        """Pages of the longest sequence."""
+        return math.ceil(self.max_seq / self.page)
+
+    @property
+    def cache_rows(self) -> int:
+        return self.pages * self.config.num_key_value_heads * self.page
+
+
+def _fitting(whole: int, wanted: int, least: int = 1) -> int:
+    """The largest divisor of `whole` from `least` to `wanted`, or `whole` if there is none."""
+    found = [n for n in range(least, min(whole, wanted) + 1) if whole % n == 0]
+    return found[-1] if found else whole
+
+
+def rope_tables(config: Qwen3Config, max_seq: int) -> tuple[Array, Array]:
+    """Cosine and sine `[max_seq, head_dim]` in FP32, each frequency in both halves.
+
+    Every step is rounded to FP32: that is how the models were trained and are run everywhere, and
+    at long positions it differs visibly from angles in double.
+    """
+    exponent = np.arange(0, config.head_dim, 2) / config.head_dim
+    frequency = np.float32(1.0) / (config.rope_theta**exponent).astype(np.float32)
+    position = np.arange(max_seq, dtype=np.float32)
+    angle = np.outer(position, np.concatenate([frequency, frequency]))
+    return np.cos(angle), np.sin(angle)
+
+
+def make_cache_row(kv_heads: int, page: int):
+    """Where position `pos` of a sequence lies in a cache, by the sequence's row of the table."""
+
+    @pl.inline
+    def cache_row(block_table, b, kv_head, pos):
+        number = pl.read(block_table, [b, pos // page])
+        return (number * kv_heads + kv_head) * page + pos % page
+
+    return cache_row
+
+
+def make_rotated(s: LayerShape):
+    """One head of Q or K after its projection: normalised, rotated, rounded."""
+    T, D, DTYPE = s.row_tile, s.config.head_dim, s.dtype
+    rms_scale = make_rms_scale(D, s.config.rms_norm_eps)
+    rotate_heads = make_rope_heads(T, D // 2, T)
+
+    @pl.inline
+    def rotated(head, gamma, cos, sin):
+        scale = rms_scale(pl.row_sum(pl.mul(head, head)))
+        normed = pl.col_expand_mul(pl.row_expand_mul(head, scale), gamma)
+        return pl.cast(rotate_heads(normed, cos, sin), target_type=DTYPE, mode=MODE)
+
+    return rotated
+
+
+def make_qkv(s: LayerShape, store_rows: Any):
+    """Input RMSNorm and the three projections of a tile; K and V go to the caches.
+
+    Rows of `x`, `cos` and `sin` belong together; the first `valid` are real. `store_rows` is the
+    inline function that puts a tile `[row_tile, head_dim]` into a cache.
+    """
+    c, T, D, DTYPE = s.config, s.row_tile, s.config.head_dim, s.dtype
+    HIDDEN, HEADS, KV_HEADS, Q_WIDTH = c.hidden_size, c.heads, c.kv_heads, c.q_width
+    rmsnorm = make_rmsnorm(
+        T, HIDDEN, s.k_chunk, c.rms_norm_eps, x_dtype=DTYPE, dtype=DTYPE, mode=MODE
+    )
+    project_q = make_projection(T, s.k_chunk, D, HIDDEN // s.k_chunk, stage=s.stage)
+    project_kv = make_two_projections(T, s.k_chunk, D, HIDDEN // s.k_chunk, s.stage)
+    rotated = make_rotated(s)
+
+    @pl.inline
+    def qkv(
+        x, input_norm, wq, wk, wv, q_norm, k_norm, cos, sin,
+        block_table, seq_lens, k_cache, v_cache, b, t0, valid,
+    ):  # fmt: skip
+        normed = pl.create_tensor([T, HIDDEN], dtype=DTYPE)
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="input_norm"):
+            normed = rmsnorm(x, input_norm, normed, 0)
+        normed = pl.set_validshape(normed, valid, HIDDEN)
+        q = pl.create_tensor([T, Q_WIDTH], dtype=DTYPE)
+        for h in pl.parallel(HEADS):
+            with pl.at(level=pl.Level.CORE_GROUP, name_hint="q_head"):
+                head = rotated(project_q(normed, wq, 0, h * D), q_norm, cos, sin)
+                q = pl.assemble(q, head, [0, h * D])
+        for h in pl.parallel(KV_HEADS):
+            with pl.at(level=pl.Level.CORE_GROUP, name_hint="kv_head"):
+                k_acc, v_acc = project_kv(normed, wk, wv, 0, h * D, h * D)
+                k = rotated(k_acc, k_norm, cos, sin)
+                v = pl.cast(v_acc, target_type=DTYPE, mode=MODE)
+                k_cache = store_rows(k_cache, k, block_table, seq_lens, h, b, t0, valid)
+                v_cache = store_rows(v_cache, v, block_table, seq_lens, h, b, t0, valid)
+        return q, k_cache, v_cache
+
+    return qkv
+
+
+def make_finish(s: LayerShape):
+    """What follows attention: output projection, residual, RMSNorm, MLP, residual.
+
+    The first `valid` rows of `x` and `attended` are real; the results go to `out`, from `row` on.
+    """
+    c, T, DTYPE, OUT_CHUNK, K_CHUNK = s.config, s.row_tile, s.dtype, s.out_chunk, s.k_chunk
+    HIDDEN, INTERMEDIATE = c.hidden_size, c.intermediate_size
+    project_out = make_projection(T, K_CHUNK, OUT_CHUNK, c.q_width // K_CHUNK, stage=s.stage)
+    project_gate_up = make_two_projections(T, K_CHUNK, OUT_CHUNK, HIDDEN // K_CHUNK, s.stage)
+    project_down = make_projection(T, K_CHUNK, OUT_CHUNK, INTERMEDIATE // K_CHUNK, stage=s.stage)
+    rmsnorm = make_rmsnorm(
+        T, HIDDEN, K_CHUNK, c.rms_norm_eps, x_dtype=pl.FP32, dtype=DTYPE, mode=MODE
+    )
+    load = make_load(T, OUT_CHUNK, DTYPE)
+    gated_silu = make_gated_silu(DTYPE, MODE)
+
+    @pl.inline
+    def finish(attended, x, wo, post_norm, w_gate, w_up, w_down, out, row, valid):
+        residual = pl.create_tensor([T, HIDDEN], dtype=pl.FP32)
+        for o0 in pl.parallel(0, HIDDEN, OUT_CHUNK):
+            with pl.at(level=pl.Level.CORE_GROUP, name_hint="output_projection"):
+                summed = pl.add(project_out(attended, wo, 0, o0), load(x, 0, o0))
+                residual = pl.assemble(residual, summed, [0, o0])
+        residual = pl.set_validshape(residual, valid, HIDDEN)
+        normed = pl.create_tensor([T, HIDDEN], dtype=DTYPE)
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="post_norm"):
+            normed = rmsnorm(residual, post_norm, normed, 0)
+        normed = pl.set_validshape(normed, valid, HIDDEN)
+        activation = pl.create_tensor([T, INTERMEDIATE], dtype=DTYPE)
+        for m0 in pl.parallel(0, INTERMEDIATE, OUT_CHUNK):
+            with pl.at(level=pl.Level.CORE_GROUP, name_hint="gate_up"):
+                gate, up = project_gate_up(normed, w_gate, w_up, 0, m0, m0)
+                activation = pl.assemble(activation, gated_silu(gate, up), [0, m0])
+        activation = pl.set_validshape(activation, valid, INTERMEDIATE)
+        for o0 in pl.parallel(0, HIDDEN, OUT_CHUNK):
+            with pl.at(level=pl.Level.CORE_GROUP, name_hint="down_projection"):
+                down = project_down(activation, w_down, 0, o0)
+                summed = pl.add(down, pl.slice(residual, [T, OUT_CHUNK], [0, o0]))
+                out = pl.assemble(out, pl.cast(summed, target_type=DTYPE, mode=MODE), [row, o0])
+        return out
+
+    return finish
+
+
+def make_decode(s: LayerShape):
+    """The layer for one token of every sequence; rows of a tile are sequences."""
+    c, T, D, DTYPE, SEQ_TILE = s.config, s.row_tile, s.config.head_dim, s.dtype, s.seq_tile
+    BATCH, HIDDEN = s.batch, c.hidden_size
+    HEADS, KV_HEADS, GROUP, Q_WIDTH = c.heads, c.kv_heads, c.q_per_kv, c.q_width
+    # The cube works on 16 rows at a time.
+    Q_ROWS = math.ceil(GROUP / 16) * 16
+    cache_row = make_cache_row(KV_HEADS, s.page)
+    nothing_absorbed = make_nothing_absorbed(Q_ROWS, D)
+    scaled_scores = make_scaled_scores(SEQ_TILE, D)
+    absorb = make_absorb(SEQ_TILE, D, DTYPE, MODE)
+
+    @pl.inline
+    def store_rows(cache, tile, block_table, seq_lens, head, b, t0, valid):
+        for r in pl.range(valid):
+            pos = pl.read(seq_lens, [b + r]) - 1
+            place = cache_row(block_table, b + r, head, pos)
+            cache = pl.assemble(cache, pl.slice(tile, [1, D], [r, 0]), [place, 0])
+        return cache
+
+    @pl.inline
+    def table_rows(rope_cos, rope_sin, seq_lens, b, valid):
+        """The rows of the rope tables at the last positions of the sequences."""
+        cos = pl.create_tensor([T, D], dtype=pl.FP32)
+        sin = pl.create_tensor([T, D], dtype=pl.FP32)
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="table_rows"):
+            for r in pl.range(valid):
+                pos = pl.read(seq_lens, [b + r]) - 1
+                cos = pl.assemble(cos, pl.slice(rope_cos, [1, D], [pos, 0]), [r, 0])
+                sin = pl.assemble(sin, pl.slice(rope_sin, [1, D], [pos, 0]), [r, 0])
+        return pl.set_validshape(cos, valid, D), pl.set_validshape(sin, valid, D)
+
+    @pl.inline
+    def attend(q, block_table, seq_lens, k_cache, v_cache, b, valid):
+        q_heads = pl.reshape(q, [T * HEADS, D])
+        attended = pl.create_tensor([T * HEADS, D], dtype=DTYPE)
+        for r in pl.parallel(valid):
+            context = pl.read(seq_lens, [b + r])
+            for h in pl.parallel(KV_HEADS):
+                first = r * HEADS + h * GROUP
+                with pl.at(level=pl.Level.CORE_GROUP, name_hint="decode_attention"):
+                    query = pl.slice(q_heads, [Q_ROWS, D], [first, 0], valid_shape=[GROUP, D])
+                    mi, li, oi = nothing_absorbed()
+                    for s0 in pl.range(0, context, SEQ_TILE):
+                        place = cache_row(block_table, b + r, h, s0)
+                        used = pl.min(SEQ_TILE, context - s0)
+                        scores = scaled_scores(query, k_cache, place, used)
+                        mi, li, oi = absorb(scores, v_cache, place, used, mi, li, oi)
+                    heads = pl.cast(pl.row_expand_div(oi, li), target_type=DTYPE, mode=MODE)
+                    attended = pl.assemble(attended, pl.set_validshape(heads, GROUP, D), [first, 0])
+        return pl.set_validshape(pl.reshape(attended, [T, Q_WIDTH]), valid, Q_WIDTH)
+
+    qkv = make_qkv(s, store_rows)
+    finish = make_finish(s)
+
+    @pl.inline
+    def decode(
+        hidden_states, seq_lens, block_table, rope_cos, rope_sin, k_cache, v_cache,
+        input_norm, wq, wk, wv, q_norm, k_norm, wo, post_norm, w_gate, w_up, w_down, out,
+    ):  # fmt: skip
+        for b in pl.parallel(0, BATCH, T):
+            valid = pl.min(T, BATCH - b)
+            x = pl.slice(hidden_states, [T, HIDDEN], [b, 0], valid_shape=[valid, HIDDEN])
+            cos, sin = table_rows(rope_cos, rope_sin, seq_lens, b, valid)
+            q, k_cache, v_cache = qkv(
+                x, input_norm, wq, wk, wv, q_norm, k_norm, cos, sin,
+                block_table, seq_lens, k_cache, v_cache, b, 0, valid,
+            )  # fmt: skip
+            attended = attend(q, block_table, seq_lens, k_cache, v_cache, b, valid)
+            out = finish(attended, x, wo, post_norm, w_gate, w_up, w_down, out, b, valid)
+        return k_cache, v_cache, out
+
+    return decode
+
+
+def make_prefill(s: LayerShape):
+    """The layer for whole sequences; rows of a tile are tokens of one of them.
+
+    When a tile of tokens attends, all tokens before it are in the caches already.
+    """
+    c, T, D, DTYPE = s.config, s.row_tile, s.config.head_dim, s.dtype
+    BATCH, HIDDEN = s.batch, c.hidden_size
+    TOKENS, QUERY_TILE, SEQ_TILE = s.tokens, s.query_tile, s.seq_tile
+    KV_HEADS, GROUP, Q_WIDTH = c.kv_heads, c.q_per_kv, c.q_width
+    GROUP_WIDTH, ROWS = GROUP * D, QUERY_TILE * GROUP
+    cache_row = make_cache_row(KV_HEADS, s.page)
+    nothing_absorbed = make_nothing_absorbed(ROWS, D)
+    scaled_scores = make_scaled_scores(SEQ_TILE, D)
+    causal_bias = make_causal_bias(QUERY_TILE, GROUP, SEQ_TILE)
+    absorb = make_absorb(SEQ_TILE, D, DTYPE, MODE)
+
+    @pl.inline
+    def store_rows(cache, tile, block_table, seq_lens, head, b, t0, valid):
+        place = cache_row(block_table, b, head, t0)
+        return pl.assemble(cache, pl.set_validshape(tile, valid, D), [place, 0])
+
+    @pl.inline
+    def attend(q, block_table, k_cache, v_cache, b, t0, length):
+        attended = pl.create_tensor([T, Q_WIDTH], dtype=DTYPE)
+        for i in pl.parallel(0, T, QUERY_TILE):
+            first = t0 + i
+            context = pl.min(first + QUERY_TILE, length)
+            # Blocks of keys that all tokens of the tile see in full need no mask.
+            unmasked = (pl.min(first + 1, length) // SEQ_TILE) * SEQ_TILE
+            for h in pl.parallel(KV_HEADS):
+                with pl.at(level=pl.Level.CORE_GROUP, name_hint="prefill_attention"):
+                    tokens = pl.slice(q, [QUERY_TILE, GROUP_WIDTH], [i, h * GROUP_WIDTH])
+                    query = pl.reshape(tokens, [ROWS, D])
+                    mi, li, oi = nothing_absorbed()
+                    for s0 in pl.range(0, unmasked, SEQ_TILE):
+                        place = cache_row(block_table, b, h, s0)
+                        scores = scaled_scores(query, k_cache, place, SEQ_TILE)
+                        mi, li, oi = absorb(scores, v_cache, place, SEQ_TILE, mi, li, oi)
+                    for s0 in pl.range(unmasked, context, SEQ_TILE):
+                        place = cache_row(block_table, b, h, s0)
+                        used = pl.min(SEQ_TILE, context - s0)
+                        seen = scaled_scores(query, k_cache, place, used)
+                        scores = pl.add(seen, causal_bias(first - s0))
+                        mi, li, oi = absorb(scores, v_cache, place, used, mi, li, oi)
+                    heads = pl.cast(pl.row_expand_div(oi, li), target_type=DTYPE, mode=MODE)
+                    columns = pl.reshape(heads, [QUERY_TILE, GROUP_WIDTH])
+                    attended = pl.assemble(attended, columns, [i, h * GROUP_WIDTH])
+        return attended
+
+    qkv = make_qkv(s, store_rows)
+    finish = make_finish(s)
+
+    @pl.inline
+    def prefill(
+        hidden_states, seq_lens, block_table, rope_cos, rope_sin, k_cache, v_cache,
+        input_norm, wq, wk, wv, q_norm, k_norm, wo, post_norm, w_gate, w_up, w_down, out,
+    ):  # fmt: skip
+        for b in pl.parallel(BATCH):
+            length = pl.read(seq_lens, [b])
+            for t0 in pl.range(0, length, T):
+                row = b * TOKENS + t0
+                valid = pl.min(T, length - t0)
+                x = pl.slice(hidden_states, [T, HIDDEN], [row, 0], valid_shape=[valid, HIDDEN])
+                cos = pl.slice(rope_cos, [T, D], [t0, 0], valid_shape=[valid, D])
+                sin = pl.slice(rope_sin, [T, D], [t0, 0], valid_shape=[valid, D])
+                q, k_cache, v_cache = qkv(
+                    x, input_norm, wq, wk, wv, q_norm, k_norm, cos, sin,
+                    block_table, seq_lens, k_cache, v_cache, b, t0, valid,
+                )  # fmt: skip
+                attended = attend(q, block_table, k_cache, v_cache, b, t0, length)
+                attended = pl.set_validshape(attended, valid, Q_WIDTH)
+                out = finish(attended, x, wo, post_norm, w_gate, w_up, w_down, out, row, valid)
+        return k_cache, v_cache, out
+
+    return prefill
+
+
+def build_decode(s: LayerShape) -> Program:
+    """One layer for one new token of every sequence, at position `seq_lens[b] - 1`."""
+    return _program("Qwen3DecodeLayer", s, s.batch, make_decode(s))
+
+
+def build_prefill(s: LayerShape) -> Program:
+    """One layer for whole sequences of up to `tokens` tokens; row `b * tokens + position`."""
+    return _program("Qwen3PrefillLayer", s, s.batch * s.tokens, make_prefill(s))
+
+
+def _program(name: str, s: LayerShape, rows: int, layer: Any) -> Program:
+    """The program that is the inline function `layer`, on `rows` rows of hidden states."""
+    c, D, DTYPE, BATCH, ROWS = s.config, s.config.head_dim, s.dtype, s.batch, rows
+    HIDDEN, INTERMEDIATE = c.hidden_size, c.intermediate_size
+    Q_WIDTH, KV_WIDTH = c.q_width, c.kv_width
+    MAX_SEQ, TABLE_WIDTH, CACHE_ROWS = s.max_seq, s.table_width, s.cache_rows
+
+    @pl.program
+    class Qwen3Layer:
+        @pl.function
+        def qwen3_layer(
+            self,
+            hidden_states: pl.Tensor[[ROWS, HIDDEN], DTYPE],
+            seq_lens: pl.Tensor[[BATCH], pl.INT32],
+            block_table: pl.Tensor[[BATCH, TABLE_WIDTH], pl.INT32],
+            rope_cos: pl.Tensor[[MAX_SEQ, D], pl.FP32],
+            rope_sin: pl.Tensor[[MAX_SEQ, D], pl.FP32],
+            k_cache: pl.InOut[pl.Tensor[[CACHE_ROWS, D], DTYPE]],
+            v_cache: pl.InOut[pl.Tensor[[CACHE_ROWS, D], DTYPE]],
+            input_norm: pl.Tensor[[1, HIDDEN], pl.FP32],
+            wq: pl.Tensor[[HIDDEN, Q_WIDTH], DTYPE],
+            wk: pl.Tensor[[HIDDEN, KV_WIDTH], DTYPE],
+            wv: pl.Tensor[[HIDDEN, KV_WIDTH], DTYPE],
+            q_norm: pl.Tensor[[1, D], pl.FP32],
+            k_norm: pl.Tensor[[1, D], pl.FP32],
+            wo: pl.Tensor[[Q_WIDTH, HIDDEN], DTYPE],
+            post_norm: pl.Tensor[[1, HIDDEN], pl.FP32],
+            w_gate: pl.Tensor[[HIDDEN, INTERMEDIATE], DTYPE],
+            w_up: pl.Tensor[[HIDDEN, INTERMEDIATE], DTYPE],
+            w_down: pl.Tensor[[INTERMEDIATE, HIDDEN], DTYPE],
+            out: pl.Out[pl.Tensor[[ROWS, HIDDEN], DTYPE]],
+        ):
+            k_cache, v_cache, out = layer(
+                hidden_states, seq_lens, block_table, rope_cos, rope_sin, k_cache, v_cache,
+                input_norm, wq, wk, wv, q_norm, k_norm, wo, post_norm, w_gate, w_up, w_down, out,
+            )  # fmt: skip
+            return k_cache, v_cache, out
+
+    return dataclasses.replace(Qwen3Layer, name=name)

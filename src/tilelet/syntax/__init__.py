@@ -1,0 +1,1 @@
+"""The words of the language that are no ops: types, markers of loops and scopes, enums."""

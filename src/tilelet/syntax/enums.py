@@ -1,0 +1,144 @@
+"""The enums of the language: choices that ops and markers take as arguments."""
+
+from __future__ import annotations
+
+import enum
+
+from tilelet.ir.core import Direction as ParamDirection
+from tilelet.ir.core import FunctionKind as FunctionType
+from tilelet.ir.types import Mem
+
+MemorySpace = Mem
+
+__all__ = [
+    "AtomicType",
+    "CmpType",
+    "FunctionType",
+    "Level",
+    "MaskPattern",
+    "Mem",
+    "MemorySpace",
+    "PadValue",
+    "ParamDirection",
+    "PipeType",
+    "Role",
+    "RoundMode",
+    "ScopeMode",
+    "SplitMode",
+    "TensorLayout",
+]
+
+
+class PadValue(enum.Enum):
+    """What `pl.fillpad` writes outside the valid region.
+
+    `min` and `max` are the type's limits: minus and plus infinity for floats.
+    """
+
+    null = "null"
+    zero = "zero"
+    min = "min"
+    max = "max"
+
+
+class AtomicType(enum.Enum):
+    """How a store meets what is already in memory: `Add` adds to it, one element at a time."""
+
+    None_ = "None_"
+    Add = "Add"
+
+
+class CmpType(enum.IntEnum):
+    """What `pl.cmp` asks. The numbers are accepted too."""
+
+    EQ = 0
+    NE = 1
+    LT = 2
+    LE = 3
+    GT = 4
+    GE = 5
+
+
+class RoundMode(enum.IntEnum):
+    """How `pl.cast` rounds. The lower-case names (`"rint"`) and the numbers are accepted too."""
+
+    NONE = 0
+    RINT = 1
+    ROUND = 2
+    FLOOR = 3
+    CEIL = 4
+    TRUNC = 5
+    ODD = 6
+
+
+class MaskPattern(enum.IntEnum):
+    """Which columns `pl.gather` picks: the last digit stands for column 0."""
+
+    P0101 = 1
+    P1010 = 2
+    P0001 = 3
+    P0010 = 4
+    P0100 = 5
+    P1000 = 6
+    P1111 = 7
+
+
+class TensorLayout(enum.Enum):
+    """How a tensor lies in memory. Results do not depend on it; Tilelet stores row-major."""
+
+    ND = "ND"
+    DN = "DN"
+    NZ = "NZ"
+
+
+class PipeType(enum.Enum):
+    """The pipelines of a core, for the hand-written synchronisation ops."""
+
+    MTE1 = "MTE1"
+    MTE2 = "MTE2"
+    MTE3 = "MTE3"
+    M = "M"
+    V = "V"
+    S = "S"
+    FIX = "FIX"
+    ALL = "ALL"
+
+
+class Level(enum.Enum):
+    """Where a scope runs (`pl.at(level=...)`). Tilelet runs one chip: `CORE_GROUP` only."""
+
+    AIV = "AIV"
+    AIC = "AIC"
+    CORE_GROUP = "CORE_GROUP"
+    CHIP_DIE = "CHIP_DIE"
+    CHIP = "CHIP"
+    HOST = "HOST"
+    CLUSTER_0 = "CLUSTER_0"
+    CLUSTER_1 = "CLUSTER_1"
+    CLUSTER_2 = "CLUSTER_2"
+    GLOBAL = "GLOBAL"
+
+
+class Role(enum.Enum):
+    """Who runs a scope above a core group. Known, not supported."""
+
+    Orchestrator = "Orchestrator"
+    Worker = "Worker"
+
+
+class SplitMode(enum.Enum):
+    """How a scope that uses both kinds of core is shared by the two vector cores.
+
+    Results do not depend on it.
+    """
+
+    NONE = "NONE"
+    UP_DOWN = "UP_DOWN"
+    LEFT_RIGHT = "LEFT_RIGHT"
+
+
+class ScopeMode(enum.Enum):
+    """What `pl.scope(mode=...)` does with dependencies."""
+
+    AUTO = "AUTO"
+    MANUAL = "MANUAL"

@@ -1,0 +1,373 @@
+"""Names of the language that are no ops: loops, scopes, task control, compile-time checks.
+
+The frontend knows them by identity and reads their calls from the source text; so these functions
+only say what can be written. Those that make plain data (`const`, `dynamic`, `split`) do so
+anywhere; the others raise outside a kernel, as ops do.
+"""
+
+# The dots say that a body is empty on purpose: the text is all there is.
+# ruff: noqa: PIE790
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from tilelet.diag.catalogue.python import OpOutsideKernel
+from tilelet.dtypes import DType
+from tilelet.ir.core import Const
+from tilelet.ir.types import SymDim
+from tilelet.syntax.enums import Level, Role, ScopeMode, SplitMode
+
+__all__ = [
+    "at",
+    "auto_chunk",
+    "auto_incore",
+    "chunked_loop_optimizer",
+    "cluster",
+    "cond",
+    "const",
+    "dynamic",
+    "incore",
+    "manual_scope",
+    "max",
+    "min",
+    "no_dep",
+    "parallel",
+    "pipeline",
+    "range",
+    "scope",
+    "split",
+    "spmd",
+    "spmd_submit",
+    "static_assert",
+    "static_print",
+    "submit",
+    "sum",
+    "undef",
+    "unroll",
+    "while_",
+    "yield_",
+]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+V = TypeVar("V")
+
+
+def _marker(function: Callable[P, R]) -> Callable[P, R]:
+    """A name that means something only in the text of a kernel."""
+
+    @functools.wraps(function)
+    def outside_kernel(*args: P.args, **kwargs: P.kwargs) -> R:
+        raise OpOutsideKernel(f"pl.{function.__name__}")
+
+    return outside_kernel
+
+
+# --- data ----------------------------------------------------------------------------------------
+
+
+def const(value: float | bool, dtype: DType) -> Const:
+    """A constant with a dtype of its own: `pl.const(1, pl.INT32)`.
+
+    Plain integers are INDEX and plain floats FP32 until they meet a value.
+    """
+    return Const(float(value) if dtype.is_float else int(value), dtype)
+
+
+def dynamic(name: str) -> SymDim:
+    """A dimension that is known only when the program runs: `M = pl.dynamic("M")`.
+
+    One object is one dimension: used twice in a signature, both extents must be equal. Two objects
+    are independent even if they have the same name. In a body it stands for the extent.
+    """
+    return SymDim(name)
+
+
+@dataclass(frozen=True)
+class Split:
+    """How a scope is optimised: split over the two vector cores, its chunk loops split out."""
+
+    mode: SplitMode | None = None
+    chunked: bool = False
+
+
+def split(mode: SplitMode = SplitMode.UP_DOWN) -> Split:
+    """For `pl.at(optimizations=[pl.split(MODE)])`: share vector work between the two vector cores.
+
+    Results do not depend on it.
+    """
+    return Split(mode)
+
+
+class _ChunkedLoopOptimizer:
+    """`pl.chunked_loop_optimizer`, plain or called with `split=`."""
+
+    def __call__(self, split: SplitMode | None = None) -> Split:
+        return Split(split, chunked=True)
+
+    def __repr__(self) -> str:
+        return "pl.chunked_loop_optimizer"
+
+
+chunked_loop_optimizer = _ChunkedLoopOptimizer()
+"""For `pl.at(optimization=...)`: the early spelling of `optimizations=[pl.auto_chunk]`."""
+
+auto_chunk = Split(chunked=True)
+"""For `pl.at(optimizations=[pl.auto_chunk])`: chunk loops in the scope decide where tasks end."""
+
+
+# --- loops ---------------------------------------------------------------------------------------
+
+
+@_marker
+def range(
+    *bounds: Any,
+    init_values: Sequence[Any] | None = None,
+    chunk: int | None = None,
+    chunk_policy: str = "leading_full",
+    unroll: int | None = None,
+) -> Iterator[Any]:
+    """A sequential loop: `for i in pl.range(stop)`, `(start, stop)` or `(start, stop, step)`.
+
+    bounds: integers, constant or not
+    init_values: carried values: `for i, (a, b) in pl.range(n, init_values=(a0, b0))`, whose body
+        ends in `a1, b1 = pl.yield_(...)`; after the loop read `a1` and `b1`
+    chunk, chunk_policy: in an auto scope, split the loop into tasks of this many iterations;
+        "leading_full" (full chunks, then a remainder) or "guarded"
+    unroll: a hint of one early version
+    """
+    ...
+
+
+@_marker
+def parallel(
+    *bounds: Any,
+    init_values: Sequence[Any] | None = None,
+    chunk: int | None = None,
+    chunk_policy: str = "leading_full",
+) -> Iterator[Any]:
+    """A loop whose iterations do not depend on each other; otherwise as `pl.range`."""
+    ...
+
+
+@_marker
+def unroll(
+    *bounds: int, chunk: int | None = None, chunk_policy: str = "leading_full"
+) -> Iterator[int]:
+    """A loop with constant bounds whose body is repeated; the index is a compile-time number."""
+    ...
+
+
+@_marker
+def pipeline(
+    *bounds: Any, stage: int = 2, init_values: Sequence[Any] | None = None
+) -> Iterator[Any]:
+    """A loop inside a scope that overlaps loads with computing, `stage` iterations at a time.
+
+    Results are those of `pl.range`.
+    """
+    ...
+
+
+@_marker
+def while_(*, init_values: Sequence[Any]) -> Iterator[Any]:
+    """A loop with a condition: `for (x,) in pl.while_(init_values=(x0,)):`.
+
+    Its first statement is `pl.cond(...)`, its last `x1 = pl.yield_(...)`.
+    """
+    ...
+
+
+@_marker
+def cond(condition: Any) -> None:
+    """The condition of a `pl.while_` loop, as its first statement."""
+
+
+@_marker
+def yield_(*values: Any) -> Any:
+    """Hand values to the next iteration of an explicit loop, or out of both arms of an `if`."""
+    ...
+
+
+# --- scopes --------------------------------------------------------------------------------------
+
+Scope = AbstractContextManager[Any]
+
+
+class SpmdScope(AbstractContextManager[Any]):
+    """What `pl.spmd(n)` is: a scope for `with`, or a loop for `for`."""
+
+    if TYPE_CHECKING:
+
+        def __iter__(self) -> Iterator[Any]: ...
+
+
+@_marker
+def at(
+    level: Level = Level.CORE_GROUP,
+    role: Role | None = None,
+    *,
+    optimization: Any = None,
+    optimizations: Sequence[Any] = (),
+    split: SplitMode | None = None,
+    name_hint: str | None = None,
+    deps: Sequence[Any] = (),
+    no_dep_args: Sequence[Any] = (),
+    dumps: Sequence[Any] = (),
+    allow_early_resolve: bool = False,
+    windowize: bool = False,
+) -> Scope:
+    """A scope: its body runs on a core, and each execution is one task.
+
+    level: `pl.Level.CORE_GROUP`
+    optimizations: a literal list of `pl.auto_chunk` and `pl.split(MODE)`
+    optimization, split: early spellings of the same
+    name_hint: name of the kernel
+    deps: ids of tasks to wait for besides those that the tensors imply
+    no_dep_args: tensors that imply no waiting
+
+    `with pl.at(level=pl.Level.CORE_GROUP) as tid:` gives the task's id.
+    """
+    ...
+
+
+@_marker
+def incore(
+    *,
+    split: SplitMode | None = None,
+    name_hint: str | None = None,
+    deps: Sequence[Any] = (),
+    no_dep_args: Sequence[Any] = (),
+) -> Scope:
+    """A scope: the early spelling of `pl.at(level=pl.Level.CORE_GROUP)`."""
+    ...
+
+
+@_marker
+def auto_incore(
+    *,
+    split: SplitMode | None = None,
+    name_hint: str | None = None,
+    deps: Sequence[Any] = (),
+    no_dep_args: Sequence[Any] = (),
+) -> Scope:
+    """A scope whose chunk loops decide where tasks end: the early `pl.auto_chunk`."""
+    ...
+
+
+@_marker
+def spmd(
+    core_num: Any,
+    *,
+    name_hint: str | None = None,
+    deps: Sequence[Any] = (),
+    no_dep_args: Sequence[Any] = (),
+    allow_early_resolve: bool = False,
+    sync_start: bool = False,
+) -> SpmdScope:
+    """One task of `core_num` blocks that run the same body.
+
+    `for i in pl.spmd(n):` gives each block its number; `with pl.spmd(n):` launches a kernel, which
+    asks `pl.tile.get_block_idx()`.
+    """
+    ...
+
+
+@_marker
+def cluster(*, name_hint: str | None = None) -> Scope:
+    """A group of calls that run together; it changes no result."""
+    ...
+
+
+@_marker
+def manual_scope(*, name_hint: str | None = None) -> Scope:
+    """A region whose tasks wait only for what `deps=` names."""
+    ...
+
+
+@_marker
+def scope(*, mode: ScopeMode | None = None, name_hint: str | None = None) -> Scope:
+    """A memory scope of the runtime, placed by hand; it changes no result."""
+    ...
+
+
+# --- tasks ---------------------------------------------------------------------------------------
+
+
+@_marker
+def submit(
+    kernel: Callable[..., Any],
+    *args: Any,
+    deps: Sequence[Any] = (),
+    predicate: Any = None,
+    allow_early_resolve: bool = False,
+) -> Any:
+    """Call a kernel and get its results and its task's id: `out, tid = pl.submit(self.k, x, out)`.
+
+    deps: ids of tasks to wait for
+    predicate: one comparison of a tensor's element with a number, such as `flags[i] > 0`; if it
+        does not hold when the task's turn comes, the task does nothing
+    """
+    ...
+
+
+@_marker
+def spmd_submit(
+    kernel: Callable[..., Any],
+    *args: Any,
+    core_num: Any,
+    deps: Sequence[Any] = (),
+    predicate: Any = None,
+    allow_early_resolve: bool = False,
+    sync_start: bool = False,
+) -> Any:
+    """`pl.submit` of a kernel over `core_num` blocks."""
+    ...
+
+
+@_marker
+def no_dep(arg: V) -> V:
+    """An argument of a call that implies no waiting: `self.kernel(pl.no_dep(x), out)`."""
+    ...
+
+
+# --- scalars and compile time --------------------------------------------------------------------
+
+
+@_marker
+def min(a: Any, b: Any = None, *, axis: int | None = None, keepdim: bool = False) -> Any:
+    """The smaller of two scalars: `pl.min(64, n - i)`. For tiles see `pl.minimum`, `pl.row_min`."""
+    ...
+
+
+@_marker
+def max(a: Any, b: Any = None, *, axis: int | None = None, keepdim: bool = False) -> Any:
+    """The greater of two scalars. For tiles see `pl.maximum` and `pl.row_max`."""
+    ...
+
+
+@_marker
+def sum(tile: Any, axis: int, keepdim: bool = False) -> Any:
+    """The early spelling of `pl.row_sum` and `pl.col_sum`."""
+    ...
+
+
+@_marker
+def undef(type: Any) -> Any:
+    """A value that nothing has defined yet, of the given type; printed programs contain it."""
+    ...
+
+
+@_marker
+def static_print(*values: Any) -> None:
+    """Print while compiling: compile-time values as they are, others by their type."""
+
+
+@_marker
+def static_assert(condition: Any, message: str = "") -> None:
+    """Stop the compilation unless a compile-time condition holds."""

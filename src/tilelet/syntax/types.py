@@ -1,0 +1,224 @@
+"""Types in kernel signatures: `pl.Tensor[[16, 128], pl.BF16]` and its like.
+
+The classes are names for editors and type checkers; kernels are parsed, so no value of them ever
+exists. Subscripting one gives an annotation object, which is plain data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from tilelet.dtypes import DType
+from tilelet.ir.core import Direction
+from tilelet.ir.types import Dim, Mem, SymDim
+from tilelet.syntax.enums import TensorLayout
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class TensorAnnotation:
+    """`pl.Tensor[shape, dtype]` or `pl.Tensor[shape, dtype, layout]`."""
+
+    shape: tuple[Dim, ...]
+    dtype: DType
+    layout: TensorLayout = TensorLayout.ND
+
+
+@dataclass(frozen=True)
+class TileAnnotation:
+    """`pl.Tile[shape, dtype]` or `pl.Tile[shape, dtype, space]`."""
+
+    shape: tuple[Dim, ...]
+    dtype: DType
+    space: Mem | None = None
+
+
+@dataclass(frozen=True)
+class ScalarAnnotation:
+    """`pl.Scalar[dtype]`."""
+
+    dtype: DType
+
+
+@dataclass(frozen=True)
+class ArrayAnnotation:
+    """`pl.Array[length, dtype]`."""
+
+    length: int
+    dtype: DType
+
+
+@dataclass(frozen=True)
+class DirectionAnnotation:
+    """`pl.Out[...]` or `pl.InOut[...]` around another annotation (or around plain `pl.Tensor`)."""
+
+    inner: Any
+    direction: Direction
+
+
+def _parts(item: Any, name: str, least: int, most: int) -> list[Any]:
+    parts: list[Any] = [*item] if isinstance(item, tuple) else [item]
+    if not least <= len(parts) <= most:
+        raise TypeError(f"pl.{name}[...] takes {least} to {most} parts, got {len(parts)}")
+    return parts
+
+
+def _shape(shape: Any, name: str) -> tuple[Dim, ...]:
+    if not isinstance(shape, (list, tuple)):
+        raise TypeError(f"the shape in pl.{name}[shape, dtype] is a list, not {shape!r}")
+    entries: Sequence[Any] = shape
+    for extent in entries:
+        if isinstance(extent, SymDim):
+            continue
+        if isinstance(extent, bool) or not hasattr(extent, "__index__"):
+            raise TypeError(f"an extent in pl.{name}[...] is an int or pl.dynamic, not {extent!r}")
+    return tuple(d if isinstance(d, SymDim) else d.__index__() for d in entries)
+
+
+def _dtype(dtype: Any, name: str) -> DType:
+    if not isinstance(dtype, DType):
+        raise TypeError(f"pl.{name}[...] needs an element type such as pl.FP32, not {dtype!r}")
+    return dtype
+
+
+class _Arithmetic:
+    """Python operators between kernel values; elementwise on tensors and tiles."""
+
+    if TYPE_CHECKING:
+
+        def __add__(self, other: Any) -> Self: ...
+        def __radd__(self, other: Any) -> Self: ...
+        def __sub__(self, other: Any) -> Self: ...
+        def __rsub__(self, other: Any) -> Self: ...
+        def __mul__(self, other: Any) -> Self: ...
+        def __rmul__(self, other: Any) -> Self: ...
+        def __truediv__(self, other: Any) -> Self: ...
+        def __rtruediv__(self, other: Any) -> Self: ...
+        def __neg__(self) -> Self: ...
+
+
+class _Block(_Arithmetic):
+    """What tensors and tiles have in common."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def shape(self) -> tuple[Any, ...]:
+            """The extents: Python ints, or scalars where they are known only at run time."""
+            ...
+
+        @property
+        def dtype(self) -> DType:
+            """The element type."""
+            ...
+
+        def __getitem__(self, window: Any) -> Self: ...
+        def __setitem__(self, window: Any, source: Any) -> None: ...
+        def reshape(self, shape: Any) -> Self:
+            """`pl.reshape(self, shape)`."""
+            ...
+
+        def transpose(self, axis1: int, axis2: int) -> Self:
+            """`pl.transpose(self, axis1, axis2)`."""
+            ...
+
+
+class Tensor(_Block):
+    """An N-D array in global memory: `pl.Tensor[[16, 128], pl.BF16]`.
+
+    Extents are ints, captured ints, or `pl.dynamic("M")`; a third part is the layout. A `@pl.jit`
+    function may write plain `pl.Tensor` and takes shape and dtype from its argument.
+    """
+
+    def __class_getitem__(cls, item: Any) -> TensorAnnotation:
+        parts = _parts(item, "Tensor", 2, 3)
+        layout = parts[2] if len(parts) > 2 else TensorLayout.ND
+        if not isinstance(layout, TensorLayout):
+            raise TypeError(f"the third part of pl.Tensor[...] is a layout, not {layout!r}")
+        return TensorAnnotation(_shape(parts[0], "Tensor"), _dtype(parts[1], "Tensor"), layout)
+
+    if TYPE_CHECKING:
+
+        def bind_dynamic(self, axis: int, symbol: SymDim) -> None:
+            """In a `@pl.jit` body: from here on `symbol` is the extent of that axis."""
+            ...
+
+
+class Tile(_Block):
+    """An on-chip value: `pl.Tile[[16, 128], pl.FP32]`, or with its memory as a third part."""
+
+    def __class_getitem__(cls, item: Any) -> TileAnnotation:
+        parts = _parts(item, "Tile", 2, 3)
+        space = parts[2] if len(parts) > 2 else None
+        if space is not None and not isinstance(space, Mem):
+            raise TypeError(f"the third part of pl.Tile[...] is a pl.Mem, not {space!r}")
+        return TileAnnotation(_shape(parts[0], "Tile"), _dtype(parts[1], "Tile"), space)
+
+
+class Scalar(_Arithmetic):
+    """A number passed by value: `pl.Scalar[pl.INT32]`."""
+
+    def __class_getitem__(cls, item: Any) -> ScalarAnnotation:
+        return ScalarAnnotation(_dtype(item, "Scalar"))
+
+    if TYPE_CHECKING:
+
+        def __floordiv__(self, other: Any) -> Scalar: ...
+        def __rfloordiv__(self, other: Any) -> Scalar: ...
+        def __mod__(self, other: Any) -> Scalar: ...
+        def __rmod__(self, other: Any) -> Scalar: ...
+        def __lshift__(self, other: Any) -> Scalar: ...
+        def __rshift__(self, other: Any) -> Scalar: ...
+        def __invert__(self) -> Scalar: ...
+        def __lt__(self, other: Any) -> bool: ...
+        def __le__(self, other: Any) -> bool: ...
+        def __gt__(self, other: Any) -> bool: ...
+        def __ge__(self, other: Any) -> bool: ...
+        def __index__(self) -> int: ...
+
+
+class Array:
+    """A small array kept by the control program: `pl.Array[8, pl.TASK_ID]`."""
+
+    def __class_getitem__(cls, item: Any) -> ArrayAnnotation:
+        length, dtype = _parts(item, "Array", 2, 2)
+        return ArrayAnnotation(int(length), _dtype(dtype, "Array"))
+
+    if TYPE_CHECKING:
+
+        def __getitem__(self, index: Any) -> Any: ...
+        def __setitem__(self, index: Any, value: Any) -> None: ...
+
+
+if TYPE_CHECKING:
+
+    class Out(Generic[T]):
+        """A parameter that the kernel only writes: `pl.Out[pl.Tensor[[16, 128], pl.FP32]]`."""
+
+    class InOut(Generic[T]):
+        """A parameter that the kernel reads and writes: `pl.InOut[pl.Tensor[...]]`."""
+
+    class Tuple(Generic[T]):
+        """Several results: `pl.Tuple[A, B]`, the same as `tuple[A, B]`."""
+
+else:
+
+    class Out:
+        """A parameter that the kernel only writes: `pl.Out[pl.Tensor[[16, 128], pl.FP32]]`."""
+
+        def __class_getitem__(cls, item: Any) -> DirectionAnnotation:
+            return DirectionAnnotation(item, Direction.Out)
+
+    class InOut:
+        """A parameter that the kernel reads and writes: `pl.InOut[pl.Tensor[...]]`."""
+
+        def __class_getitem__(cls, item: Any) -> DirectionAnnotation:
+            return DirectionAnnotation(item, Direction.InOut)
+
+    Tuple = tuple

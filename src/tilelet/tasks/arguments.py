@@ -1,0 +1,146 @@
+"""From the caller's arrays and numbers to the arguments of the entry function."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tilelet.analysis.aliases import infer_directions
+from tilelet.diag.catalogue.harness import (
+    ArgumentMismatch,
+    ArgumentMissing,
+    ArgumentUnknown,
+    DynamicDimConflict,
+    ReadOnlyOutput,
+    UnknownData,
+)
+from tilelet.diag.catalogue.ops import ZeroSizeDim
+from tilelet.dtypes import DType
+from tilelet.ir.core import Direction, Function, Program, Value
+from tilelet.ir.types import ScalarType, SymDim, TensorType, shape_text
+from tilelet.tasks.window import Buffer, Window, row_major, window_of_array
+
+Argument = np.ndarray[Any, Any] | float | bool
+
+
+def bind_arguments(
+    program: Program, arguments: Mapping[str, Argument], *, execute: bool
+) -> list[Any]:
+    """Run-time values for the entry's parameters, in their order.
+
+    If nothing is executed, tensors of known shape may be left out: they have no contents then.
+    """
+    entry = program.main
+    names = [p.name for p in entry.params]
+    for name in arguments:
+        if name not in names:
+            raise ArgumentUnknown(name, names)
+    extents: dict[SymDim, tuple[str, int]] = {}
+    bound: list[Any] = []
+    for param in entry.params:
+        if param.name in arguments:
+            bound.append(_bind(param, arguments[param.name], extents))
+        else:
+            bound.append(_without_data(param, execute))
+    if execute:
+        _check_writable(program, entry, bound)
+    return bound
+
+
+def _bind(param: Value, given: Argument, extents: dict[SymDim, tuple[str, int]]) -> Any:
+    if isinstance(param.type, TensorType):
+        return _tensor(param, param.type, given, extents)
+    if isinstance(param.type, ScalarType):
+        return _scalar(param, param.type.dtype, given)
+    raise ArgumentMismatch(param.name, "kind", type(given).__name__, param.type, param.loc)
+
+
+def _tensor(
+    param: Value, type_: TensorType, given: Argument, extents: dict[SymDim, tuple[str, int]]
+) -> Window:
+    if not isinstance(given, np.ndarray):
+        raise ArgumentMismatch(param.name, "type", type(given).__name__, type_, param.loc)
+    if given.dtype != type_.dtype.numpy:
+        raise ArgumentMismatch(param.name, "dtype", given.dtype, type_.dtype, param.loc)
+    expected, got = shape_text(type_.shape), shape_text(given.shape)
+    if len(given.shape) != len(type_.shape):
+        raise ArgumentMismatch(param.name, "shape", got, expected, param.loc)
+    for axis, extent in enumerate(given.shape):
+        if extent == 0:
+            raise ZeroSizeDim(param.loc, f"argument `{param.name}`", given.shape, axis)
+    for dim, extent in zip(type_.shape, given.shape):
+        if isinstance(dim, SymDim):
+            first, seen = extents.setdefault(dim, (param.name, extent))
+            if seen != extent:
+                raise DynamicDimConflict(dim.name, first, seen, param.name, extent)
+        elif dim != extent:
+            raise ArgumentMismatch(param.name, "shape", got, expected, param.loc)
+    if any(stride % given.itemsize for stride in given.strides):
+        raise UnknownData(param.name, "an array whose elements overlap or are spaced unevenly")
+    return window_of_array(param.name, given, type_.dtype)
+
+
+def _scalar(param: Value, dtype: DType, given: Argument) -> int | float | bool:
+    """The number as a value of the parameter's type: floats rounded to it, integers checked."""
+
+    def wrong() -> ArgumentMismatch:
+        what = "type" if isinstance(given, (np.ndarray, str)) else "value"
+        shown = type(given).__name__ if what == "type" else given
+        return ArgumentMismatch(param.name, what, shown, dtype, param.loc)
+
+    if isinstance(given, np.ndarray):
+        raise wrong()
+    if dtype.is_float:
+        try:
+            number = float(given)
+        except (TypeError, ValueError):
+            raise wrong() from None
+        with np.errstate(over="ignore"):
+            return float(np.asarray(number).astype(dtype.numpy))
+    try:
+        # NumPy's own bool is no index.
+        integer = int(given) if isinstance(given, np.bool_) else operator.index(given)  # type: ignore[arg-type]
+    except TypeError:
+        raise wrong() from None
+    if dtype.kind == "bool":
+        return bool(integer)
+    lowest, highest = dtype.limits
+    if not lowest <= integer <= highest:
+        raise wrong()
+    return integer
+
+
+def _without_data(param: Value, execute: bool) -> Window:
+    """A tensor that nobody reads or writes: what counting tasks needs."""
+    type_ = param.type
+    if execute or not isinstance(type_, TensorType):
+        raise ArgumentMissing(param.name, param.loc)
+    shape = tuple([d for d in type_.shape if isinstance(d, int)])
+    if len(shape) != len(type_.shape):
+        raise ArgumentMissing(param.name, param.loc)
+    buffer = Buffer(param.name, math.prod(shape) * type_.dtype.itemsize, origin="param")
+    return Window(buffer, type_.dtype, 0, shape, row_major(shape))
+
+
+def _check_writable(program: Program, entry: Function, bound: list[Any]) -> None:
+    """An array that the program writes must not be read-only."""
+    locked = [
+        (param, value)
+        for param, value in zip(entry.params, bound)
+        if isinstance(value, Window) and not _writeable(value)
+    ]
+    if not locked:
+        return
+    directions = dict(zip(entry.params, infer_directions(entry, program.functions)))
+    for param, _ in locked:
+        if directions[param] is not Direction.In:
+            raise ReadOnlyOutput(param.name, param.loc)
+
+
+def _writeable(window: Window) -> bool:
+    data = window.buffer.data
+    return data is None or bool(data.flags.writeable)

@@ -1,0 +1,277 @@
+"""The record of a run: every task that the control program submitted, in program order.
+
+Counting, scheduling, profiling and checking all read this record; nothing else counts tasks. It is
+kept by columns: tasks that one call submits differ in a few numbers only, and hundreds of thousands
+of them are cheap to keep and to look at that way. A `Task` is made when somebody asks for it.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from operator import attrgetter, itemgetter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilelet.diag.core import UNKNOWN, Loc
+from tilelet.ir.core import Direction
+from tilelet.tasks.control_points import Outcome
+from tilelet.tasks.regions import RegionTable
+from tilelet.tasks.window import Window
+
+NO_TASK = -1
+"""The task id that stands for no task: waiting for it waits for nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskKind:
+    """What the tasks of one call have in common.
+
+    kernel      name of the kernel; "" for a join (`task_dummy`), which runs nothing
+    directions  one per argument; scalars are In
+    no_dep      positions of arguments left out of dependency tracking
+    ran         False if its predicate was false: it retired without running. None if that is
+                unknown, because the run only recorded tasks and the predicate reads their data
+    blocks      number of blocks of an spmd task, else None
+    manual      it stands in `pl.manual_scope()`: explicit dependencies only
+    loc         the scope or call
+    """
+
+    kernel: str
+    directions: tuple[Direction, ...] = ()
+    no_dep: tuple[int, ...] = ()
+    ran: bool | None = True
+    blocks: int | None = None
+    manual: bool = False
+    loc: Loc = UNKNOWN
+
+
+class _OfKind:
+    """Gives the fields of a `TaskKind` to what has one."""
+
+    __slots__ = ("kind",)
+
+    def __init__(self, kind: TaskKind) -> None:
+        self.kind = kind
+
+    @property
+    def kernel(self) -> str:
+        return self.kind.kernel
+
+    @property
+    def directions(self) -> tuple[Direction, ...]:
+        return self.kind.directions
+
+    @property
+    def no_dep(self) -> tuple[int, ...]:
+        return self.kind.no_dep
+
+    @property
+    def ran(self) -> bool | None:
+        return self.kind.ran
+
+    @property
+    def blocks(self) -> int | None:
+        return self.kind.blocks
+
+    @property
+    def manual(self) -> bool:
+        return self.kind.manual
+
+    @property
+    def loc(self) -> Loc:
+        return self.kind.loc
+
+
+class Task(_OfKind):
+    """One execution of an in-core scope or kernel.
+
+    kind    what it has in common with others
+    index   position in the stream; this is the value of the task's id
+    values  the arguments in parameter order: windows (without their data) and scalars
+    deps    indices of the tasks named in `deps=`
+    """
+
+    __slots__ = ("deps", "index", "values")
+
+    def __init__(
+        self, kind: TaskKind, index: int, values: tuple[Any, ...], deps: tuple[int, ...] = ()
+    ) -> None:
+        super().__init__(kind)
+        self.index = index
+        self.values = values
+        self.deps = deps
+
+    @property
+    def args(self) -> tuple[tuple[Any, Direction], ...]:
+        """Every argument (window or scalar) with its direction."""
+        return tuple(zip(self.values, self.directions))
+
+    @property
+    def windows(self) -> tuple[tuple[Window, Direction], ...]:
+        """The tensor arguments with their directions."""
+        return tuple(a for a in self.args if isinstance(a[0], Window))
+
+    def __repr__(self) -> str:
+        return f"<task {self.index}: {self.kernel or 'join'}>"
+
+
+class TaskGroup(_OfKind):
+    """Tasks of one call that differ in their arguments and explicit dependencies only.
+
+    kind      what they have in common
+    tensors   positions of the arguments that are windows, `others` of those that are not
+    indices   positions of the tasks in the stream, ascending
+    regions   numbers of the windows (see `RegionTable`), task by task
+    scalars   the other arguments, task by task
+    outcomes  by place in the group: what happened where data decides, block by block; tasks of
+              which that is not known, or whose kernel has no such place, are left out
+    """
+
+    __slots__ = (
+        "indices",
+        "others",
+        "outcomes",
+        "pick_scalars",
+        "pick_windows",
+        "regions",
+        "scalars",
+        "tensors",
+        "written",
+    )
+
+    def __init__(self, kind: TaskKind, values: Sequence[Any]) -> None:
+        super().__init__(kind)
+        self.tensors = tuple([i for i, v in enumerate(values) if type(v) is Window])
+        self.others = tuple([i for i in range(len(values)) if i not in self.tensors])
+        self.written = tuple([i for i in self.tensors if kind.directions[i] is not Direction.In])
+        self.pick_windows = picker(self.tensors)
+        self.pick_scalars = picker(self.others)
+        self.indices = array("q")
+        self.regions = array("q")
+        self.scalars: list[Any] = []
+        self.outcomes: dict[int, tuple[Outcome, ...]] = {}
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def region_columns(self) -> NDArray[np.int64]:
+        """Region numbers: one row per window argument, one column per task."""
+        flat = np.array(self.regions, np.int64)
+        return np.ascontiguousarray(flat.reshape(len(self), len(self.tensors)).T)
+
+    def scalar_column(self, position: int) -> list[Any]:
+        """The values of one argument that is no window."""
+        return self.scalars[self.others.index(position) :: len(self.others)]
+
+
+_REGION = attrgetter("region")
+
+
+def picker(positions: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
+    """`itemgetter` that gives a tuple for any number of positions."""
+    if len(positions) > 1:
+        return itemgetter(*positions)
+    if not positions:
+        return lambda _: ()
+    only = positions[0]
+    return lambda values: (values[only],)
+
+
+class TaskStream:
+    """Tasks in the order in which they were submitted.
+
+    groups   the same tasks by call, in the order of their first task
+    regions  the windows of all tasks
+    deps     the tasks that name others in `deps=`, and those others
+    rewritten  ids of the buffers that the control program wrote itself, if no task was executed
+    """
+
+    __slots__ = ("_by_kind", "_count", "_places", "deps", "groups", "regions", "rewritten")
+
+    def __init__(self) -> None:
+        self.groups: list[TaskGroup] = []
+        self.regions = RegionTable()
+        self.deps: dict[int, tuple[int, ...]] = {}
+        self.rewritten: set[int] = set()
+        self._count = 0
+        self._by_kind: dict[tuple[Any, ...], TaskGroup] = {}
+        self._places: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
+
+    def group(self, kind: TaskKind, values: Sequence[Any]) -> TaskGroup:
+        """Where tasks of this kind belong; `values` are the arguments of one of them."""
+        # The group keeps its place, so that the identity stays its own.
+        key = (kind.kernel, id(kind.loc), kind.no_dep, kind.ran, kind.blocks, kind.manual)
+        if key not in self._by_kind:
+            group = TaskGroup(kind, values)
+            self._by_kind[key] = group
+            self.groups.append(group)
+        return self._by_kind[key]
+
+    def add(self, group: TaskGroup, values: Sequence[Any], deps: tuple[int, ...] = ()) -> int:
+        """Record a task; the result is its index."""
+        index = self._count
+        self._count = index + 1
+        group.indices.append(index)
+        if group.tensors:
+            windows = group.pick_windows(values)
+            numbers = list(map(_REGION, windows))
+            if -1 in numbers:
+                numbers = list(map(self.regions.number, windows))
+            group.regions.extend(numbers)
+        if group.others:
+            group.scalars.extend(group.pick_scalars(values))
+        if deps:
+            self.deps[index] = deps
+        return index
+
+    def counts(self) -> dict[str, int]:
+        """Number of tasks of each kernel, kernels in the order of their first task.
+
+        A task that its predicate kept from running counts; a join does not.
+        """
+        counts: dict[str, int] = {}
+        for group in self.groups:
+            if group.kernel:
+                counts[group.kernel] = counts.get(group.kernel, 0) + len(group)
+        return counts
+
+    @property
+    def total(self) -> int:
+        """The number of tasks that is published and compared: the sum of `counts()`."""
+        return sum(self.counts().values())
+
+    def __len__(self) -> int:
+        """Number of entries, joins included; the next task gets this index."""
+        return self._count
+
+    def __iter__(self) -> Iterator[Task]:
+        return map(self.__getitem__, range(self._count))
+
+    def __getitem__(self, index: int) -> Task:
+        at = range(self._count)[index]
+        owners, rows = self.places()
+        group = self.groups[owners[at]]
+        return self._task(at, group, int(rows[at]))
+
+    def places(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """For each task the number of its group, and its place there."""
+        if self._places is None or len(self._places[0]) != self._count:
+            owners, rows = np.zeros(self._count, np.int64), np.zeros(self._count, np.int64)
+            for number, group in enumerate(self.groups):
+                indices = np.array(group.indices, np.int64)
+                owners[indices] = number
+                rows[indices] = np.arange(len(indices))
+            self._places = owners, rows
+        return self._places
+
+    def _task(self, index: int, group: TaskGroup, row: int) -> Task:
+        values: list[Any] = [None] * (len(group.tensors) + len(group.others))
+        for j, position in enumerate(group.tensors, row * len(group.tensors)):
+            values[position] = self.regions.window(group.regions[j])
+        for j, position in enumerate(group.others, row * len(group.others)):
+            values[position] = group.scalars[j]
+        return Task(group.kind, index, tuple(values), self.deps.get(index, ()))

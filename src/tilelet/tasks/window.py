@@ -1,0 +1,382 @@
+"""What values are while a program runs: global memory, windows of it, and tiles.
+
+A tensor value is a `Window`: a strided box of a `Buffer`. A tile value is a `TileValue`: an array
+that nobody changes once it is made, with its valid region. Scalars are plain Python numbers.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilelet.dtypes import DType
+
+Array = NDArray[Any]
+Shape = tuple[int, ...]
+
+POISON_BYTE = 0xCD
+"""Every byte of an integer that was never written: INT8 -51, INT32 -842150451, UINT8 205."""
+
+_buffer_ids = itertools.count(1)
+
+
+class Buffer:
+    """One allocation of global memory.
+
+    data        its bytes. None while a run only records tasks and the control program itself has
+                not touched it; None in the record of a task (see `ghost`)
+    origin      "param" (the caller's array) or "temp"
+    known       whether the contents are what the program says: false when a task that was
+                recorded but not run would have written here
+    initial     a scalar array: what every element is before the first write
+    manual_dep  tasks are not ordered by their use of this buffer
+    region      number of its first window in the record of tasks, -1: none yet
+    """
+
+    __slots__ = (
+        "_ghost",
+        "data",
+        "id",
+        "initial",
+        "known",
+        "manual_dep",
+        "name",
+        "nbytes",
+        "origin",
+        "region",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        nbytes: int,
+        data: Array | None = None,
+        origin: str = "temp",
+        *,
+        initial: Array | None = None,
+        manual_dep: bool = False,
+    ) -> None:
+        self.name = name
+        self.nbytes = nbytes
+        self.data = data
+        self.origin = origin
+        self.id = next(_buffer_ids)
+        self.known = data is not None or initial is not None
+        self.initial = initial
+        self.manual_dep = manual_dep
+        self.region = -1
+        self._ghost: Buffer | None = None
+
+    @property
+    def ghost(self) -> Buffer:
+        """The same buffer (same id) without its data, so that a record does not keep memory."""
+        if self._ghost is None:
+            self._ghost = copy.copy(self)
+            self._ghost.data = None
+            self._ghost.known = False
+        return self._ghost
+
+    def fill(self) -> None:
+        """Make every element what it is before the first write; take memory if there is none."""
+        assert self.initial is not None
+        if self.data is None:
+            self.data = np.empty(self.nbytes, np.uint8)
+        self.data.view(self.initial.dtype).fill(self.initial[()])
+
+    def __repr__(self) -> str:
+        return f"<{self.origin} {self.name!r} #{self.id}, {self.nbytes} bytes>"
+
+
+class Window:
+    """A strided box of a buffer; offset and strides count elements of `dtype`.
+
+    valid   the part that loads will take (`slice(..., valid_shape=)` in the control program);
+            None: all of it
+    extent  the part for which memory exists, when the window overhangs its tensor
+            (`clamp=True`, or a window whose valid part alone fits); None: all of it
+    region  its number in the record of tasks, -1: none yet
+    """
+
+    __slots__ = (
+        "_array",
+        "buffer",
+        "dtype",
+        "extent",
+        "offset",
+        "region",
+        "shape",
+        "strides",
+        "valid",
+    )
+
+    def __init__(
+        self,
+        buffer: Buffer,
+        dtype: DType,
+        offset: int,
+        shape: Shape,
+        strides: Shape,
+        valid: Shape | None = None,
+        extent: Shape | None = None,
+    ) -> None:
+        self.buffer = buffer
+        self.dtype = dtype
+        self.offset = offset
+        self.shape = shape
+        self.strides = strides
+        self.valid = valid
+        self.extent = extent
+        self.region = -1
+        self._array: Array | None = None
+
+    @property
+    def name(self) -> str:
+        return self.buffer.name
+
+    @property
+    def reach(self) -> Shape:
+        """The shape of the memory that exists: `shape`, unless the window overhangs."""
+        return self.shape if self.extent is None else self.extent
+
+    @property
+    def array(self) -> Array:
+        """The memory as a NumPy view (cut to `reach`). Writing to it writes the buffer."""
+        if self._array is None:
+            # NumPy would take None for "allocate".
+            assert self.buffer.data is not None
+            itemsize = self.dtype.itemsize
+            self._array = np.ndarray(
+                self.reach,
+                self.dtype.numpy,
+                self.buffer.data,
+                self.offset * itemsize,
+                tuple(s * itemsize for s in self.strides),
+            )
+        return self._array
+
+    def slice(self, offset: Sequence[int], shape: Shape) -> Window:
+        """The box of `shape` at `offset`, which the caller has checked to lie inside."""
+        start = self.offset
+        for o, s in zip(offset, self.strides):
+            start += o * s
+        return Window(self.buffer, self.dtype, start, shape, self.strides)
+
+    def reshape(self, shape: Shape) -> Window | None:
+        """The same elements in row-major order under another shape; None if that needs a copy."""
+        if self.extent is not None:
+            return None
+        strides = reshaped_strides(self.shape, self.strides, shape)
+        if strides is None:
+            return None
+        return Window(self.buffer, self.dtype, self.offset, shape, strides)
+
+    def transpose(self, axis1: int, axis2: int) -> Window:
+        def swap(dims: Shape) -> Shape:
+            swapped = list(dims)
+            swapped[axis1], swapped[axis2] = swapped[axis2], swapped[axis1]
+            return tuple(swapped)
+
+        return Window(
+            self.buffer,
+            self.dtype,
+            self.offset,
+            swap(self.shape),
+            swap(self.strides),
+            None if self.valid is None else swap(self.valid),
+            None if self.extent is None else swap(self.extent),
+        )
+
+    def byte_range(self) -> tuple[int, int]:
+        """First byte and one past the last byte that the window touches."""
+        low = high = self.offset
+        for n, s in zip(self.reach, self.strides):
+            if s > 0:
+                high += (n - 1) * s
+            else:
+                low += (n - 1) * s
+        return low * self.dtype.itemsize, (high + 1) * self.dtype.itemsize
+
+    def overlaps(self, other: Window) -> bool:
+        """Whether the two share an element.
+
+        Exact for boxes of one array (also through reshapes and reinterpretations that keep the
+        rows apart); True when in doubt.
+        """
+        if self.buffer.id != other.buffer.id or 0 in self.reach or 0 in other.reach:
+            return False
+        low, high = self.byte_range()
+        other_low, other_high = other.byte_range()
+        if high <= other_low or other_high <= low:
+            return False
+        return _boxes_meet(self, other)
+
+    def __repr__(self) -> str:
+        return f"<window of {self.name!r}: {self.dtype}{list(self.shape)} at {self.offset}>"
+
+
+class TileValue:
+    """An on-chip value. `data` is never written to once made, so tiles may share memory.
+
+    Elements outside the origin-anchored box `valid` are zero (poison in a fresh `create_tile`).
+    """
+
+    __slots__ = ("data", "valid")
+
+    def __init__(self, data: Array, valid: Shape | None = None) -> None:
+        self.data = data
+        self.valid: Shape = data.shape if valid is None else valid
+
+    @property
+    def full(self) -> bool:
+        return self.valid == self.data.shape
+
+    @property
+    def cut(self) -> Array:
+        """The valid region alone."""
+        return self.data if self.valid == self.data.shape else self.data[box(self.valid)]
+
+    def __repr__(self) -> str:
+        part = "" if self.full else f", valid {list(self.valid)}"
+        return f"<tile {self.data.dtype}{list(self.data.shape)}{part}>"
+
+
+def box(extent: Shape) -> tuple[slice, ...]:
+    """The index of the origin-anchored box of this extent."""
+    return tuple([slice(0, n) for n in extent])
+
+
+@functools.lru_cache(maxsize=4096)
+def row_major(shape: Shape) -> Shape:
+    """Strides, in elements, of a dense array."""
+    strides: list[int] = []
+    step = 1
+    for n in reversed(shape):
+        strides.append(step)
+        step *= n
+    return tuple(reversed(strides))
+
+
+def poison(dtype: DType) -> Array:
+    """The element that marks memory as never written: NaN for floats, else `POISON_BYTE`s.
+
+    BOOL has no spare value; its poison is True.
+    """
+    if dtype.is_float:
+        return np.asarray(np.nan).astype(dtype.numpy)
+    if dtype.kind == "bool":
+        return np.asarray(True)
+    return np.frombuffer(bytes([POISON_BYTE]) * dtype.itemsize, dtype.numpy).reshape(())
+
+
+def poison_fill(array: Array, dtype: DType) -> None:
+    """Mark every element as never written."""
+    array.fill(poison(dtype)[()])
+
+
+def window_of_array(name: str, array: Array, dtype: DType) -> Window:
+    """The caller's array as a window of a "param" buffer: nothing is copied.
+
+    The array may have any strides that are multiples of its element size, also negative ones.
+    """
+    item = array.dtype.itemsize
+    forward = array[tuple(slice(None, None, -1 if s < 0 else 1) for s in array.strides)]
+    if array.size == 0:
+        memory = np.empty(0, np.uint8)
+    elif array.flags.c_contiguous:
+        memory = array.reshape(-1).view(np.uint8)
+    else:
+        span = 1 + sum((n - 1) * (s // item) for n, s in zip(forward.shape, forward.strides))
+        line = np.lib.stride_tricks.as_strided(forward, (span,), (item,))
+        memory = line.view(np.uint8)
+    # A reversed axis starts at its far end.
+    start = sum((n - 1) * (-s // item) for n, s in zip(array.shape, array.strides) if s < 0)
+    strides = tuple(s // item for s in array.strides)
+    buffer = Buffer(name, memory.nbytes, memory, "param")
+    return Window(buffer, dtype, start, array.shape, strides)
+
+
+def reshaped_strides(shape: Shape, strides: Shape, new_shape: Shape) -> Shape | None:
+    """Strides that show the same elements in row-major order as `new_shape`; None: impossible."""
+    if math.prod(shape) != math.prod(new_shape):
+        return None
+    if 0 in shape:
+        return row_major(new_shape)
+    runs = _dense_runs(shape, strides)
+    result: list[int] = []
+    # From the last axis: each dense run is cut into new axes until it is used up.
+    left, step = runs.pop() if runs else (1, 1)
+    for n in reversed(new_shape):
+        if n > 1:
+            if left == 1 and runs:
+                left, step = runs.pop()
+            if left % n:
+                return None
+            left //= n
+        result.append(step)
+        step *= n
+    return tuple(reversed(result))
+
+
+def _dense_runs(shape: Shape, strides: Shape) -> list[tuple[int, int]]:
+    """Neighbouring axes merged where one continues the other: (number of elements, stride)."""
+    runs: list[tuple[int, int]] = []
+    for n, s in zip(shape, strides):
+        if n == 1:
+            continue
+        if runs and runs[-1][1] == n * s:
+            runs[-1] = (runs[-1][0] * n, s)
+        else:
+            runs.append((n, s))
+    return runs
+
+
+def _boxes_meet(a: Window, b: Window) -> bool:
+    """Whether two windows of one buffer, whose byte ranges meet, share a byte.
+
+    Both are seen as boxes in one grid of bytes: its axes are all strides of the two, each a
+    multiple of the next. A box is an interval on every axis, and boxes meet if all intervals do.
+    """
+    steps = sorted(
+        {1, *(s * w.dtype.itemsize for w in (a, b) for n, s in zip(w.reach, w.strides) if n > 1)},
+        reverse=True,
+    )
+    if steps[-1] != 1 or any(x % y for x, y in itertools.pairwise(steps)):
+        return True
+    first, second = _intervals(a, steps), _intervals(b, steps)
+    if first is None or second is None:
+        return True
+    return all(p < q + n and q < p + m for (p, m), (q, n) in zip(first, second))
+
+
+def _intervals(w: Window, steps: list[int]) -> list[tuple[int, int]] | None:
+    """(start, length) of the window on every axis of the grid; None if it is no box there."""
+    item = w.dtype.itemsize
+    lengths = dict.fromkeys(steps, 1)
+    lengths[1] = item
+    for n, s in zip(w.reach, w.strides):
+        if n > 1:
+            if lengths[s * item] != 1 and s * item != 1:
+                return None  # two axes with one stride
+            lengths[s * item] = n
+    rest = w.offset * item
+    starts: list[int] = []
+    for step in steps:
+        starts.append(rest // step)
+        rest %= step
+    # From the finest axis: what is longer than its row must fill whole rows.
+    for i in range(len(steps) - 1, 0, -1):
+        row = steps[i - 1] // steps[i]
+        length = lengths[steps[i]]
+        if starts[i] + length <= row:
+            continue
+        if starts[i] or length % row or lengths[steps[i - 1]] != 1:
+            return None
+        lengths[steps[i]], lengths[steps[i - 1]] = row, length // row
+    return list(zip(starts, (lengths[s] for s in steps)))
