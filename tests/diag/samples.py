@@ -399,7 +399,7 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     command.NotAScript: lambda at: command.NotAScript("weights.bin", "it is not UTF-8 text"),
     command.NoProgramFound: lambda at: command.NoProgramFound("script.py"),
     command.BadFlag: lambda at: command.BadFlag(
-        "--formt", "there is no such flag", ["--format", "--program"]
+        "`tilelet run` has no option `--formt`", ["did you mean `--format`?"]
     ),
     command.ScriptRaised: lambda at: command.ScriptRaised("script.py", TRACEBACK),
     command.UnknownCode: lambda at: command.UnknownCode("E0230", ["E0203", "E0220"]),
@@ -416,12 +416,13 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     command.SanitizerNotLoaded: lambda at: command.SanitizerNotLoaded(
         {"LD_PRELOAD": "/usr/lib/libasan.so", "ASAN_OPTIONS": "detect_leaks=0"}
     ),
+    command.UnknownExample: lambda at: command.UnknownExample("softmx", ["01_hello", "03_softmax"]),
     command.UnknownSection: lambda at: command.UnknownSection("matmull", ["matmul", "decode"]),
     command.NotProvided: lambda at: command.NotProvided(
         "pypto.runtime.RunConfg", known=["RunConfig", "run"]
     ),
     command.AnotherPypto: lambda at: command.AnotherPypto(
-        "golden", "scripts/golden", "Tilelet's `golden`", "tilelet run --own golden script.py"
+        "golden", "scripts/golden", "Tilelet's `golden`", "--golden script"
     ),
     command.NoBoard: lambda at: command.NoBoard("a2a3"),
     # E08xx

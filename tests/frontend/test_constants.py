@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from tests.cpu.differential import agree, outcome
-from tilelet.frontend.text import parse
-from tilelet.interp.machine import Interpreter
 
 from tilelet.cpu.engine import CpuEngine
 from tilelet.diag import UserError, UserErrors
 from tilelet.diag.core import Diagnostic
 from tilelet.diag.text import integer_text
+from tilelet.interp.interpreter import Interpreter
+from tilelet.language.text import parse
 from tilelet.passes.pipeline import run_passes
 
 HEADER = """

@@ -226,6 +226,8 @@ def test_sizes_beyond_memory_are_refused_before_anything_is_made() -> None:
 
 
 class Broken:
+    def prepare(self, program: Any) -> None: ...
+
     def run(self, program: Any, arguments: Any, *, execute: bool = True) -> Any:
         raise InternalError("the wheels came off", function="main")
 
@@ -310,3 +312,29 @@ def test_mistakes_in_the_call_point_at_the_script() -> None:
     assert "error[E0606]: spec `more` has no parameter" in str(result.error)
     assert "result = run(AddToState, one_too_many, golden_fn=golden)" in str(result.error)
     assert "in this call" in str(result.error)
+
+
+def test_the_c_compiler_works_in_the_compile_stage(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What is left for the runtime stage finds the program compiled."""
+    from tilelet.cpu import engine
+
+    monkeypatch.chdir(tmp_path)
+    seen: list[str] = []
+    compile_once = engine.compiled
+
+    def watched(program: Any, keep: Any = None) -> Any:
+        seen.append(capsys.readouterr().out)
+        return compile_once(program, keep)
+
+    monkeypatch.setattr(engine, "compiled", watched)
+    specs = [
+        TensorSpec("x", [16, 32], pl.FP32, 0.5),
+        TensorSpec("state", [16, 32], pl.FP32, 0.5),
+        TensorSpec("out", [16, 32], pl.FP32, is_output=True),
+    ]
+    with session.active(Session(engine="cpu")):
+        assert run_jit(AddToState, specs).passed
+    assert "[RUN] compile ..." in seen[0]
+    assert "compile done" not in seen[0]

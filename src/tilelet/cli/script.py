@@ -7,6 +7,7 @@ import sys
 import sysconfig
 import traceback
 import types
+from bdb import BdbQuit
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from pathlib import Path
 
 from tilelet.cli import interrupt, output
 from tilelet.cli.discover import compile_found
+from tilelet.cli.exit_codes import COULD_NOT_RUN, INTERRUPTED
 from tilelet.compat.aliases import ROOTS, names_of
 from tilelet.diag.catalogue.command import (
     FileMissing,
@@ -27,12 +29,10 @@ from tilelet.diag.catalogue.unsupported import DistributedOp
 from tilelet.diag.core import UNKNOWN, Diagnostic, Loc, UserError, UserErrors
 from tilelet.diag.internal import InternalError
 from tilelet.diag.text import near
+from tilelet.diag.tracebacks import give_place, in_package, user_frames, user_traceback
 from tilelet.runtime.bugs import bug_text
 from tilelet.runtime.compiler import run_directory
 from tilelet.runtime.session import Session
-from tilelet.runtime.tracebacks import give_place, in_package, user_frames, user_traceback
-
-COULD_NOT_RUN = 3
 
 
 @dataclass
@@ -119,6 +119,9 @@ class Script:
         return Outcome(1)
 
     def _failed(self, error: BaseException, now: Session) -> Outcome:
+        if isinstance(error, BdbQuit):
+            print("the run was ended in the debugger", file=sys.stderr)
+            return Outcome(INTERRUPTED)
         if isinstance(error, UserErrors):
             return Outcome(COULD_NOT_RUN, list(error.diagnostics), error.truncated)
         if isinstance(error, UserError):

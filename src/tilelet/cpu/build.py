@@ -16,8 +16,8 @@ import signal
 import subprocess
 import threading
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tilelet.cpu import sanitize
 from tilelet.diag.catalogue.command import CompilerFailed
@@ -31,6 +31,9 @@ from tilelet.native.toolchain import (
     machine_flags,
     stopped_when_terminated,
 )
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 SOURCES = Path(__file__).parent / "c"
 LIBRARY = "program.so"
@@ -87,6 +90,8 @@ class _Jobs:
         return [self._side_by_side(s, folder, optimise) for s in sources]
 
     def _side_by_side(self, source: Path, folder: Path, optimise: str) -> Future[Path]:
+        from concurrent.futures import Future
+
         made: Future[Path] = Future()
 
         def make() -> None:

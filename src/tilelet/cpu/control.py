@@ -554,7 +554,7 @@ def emit_write(e: ControlEmitter, op: Op) -> None:
     e.define(op.result, e.window(x))
 
 
-@emits("scatter_update")
+@emits("scatter_update", "dump")
 def emit_in_python(e: ControlEmitter, op: Op) -> None:
     """An op on whole tensors, done by its reference once all of them are ready."""
     windows = shaped_operands(op)
@@ -563,10 +563,15 @@ def emit_in_python(e: ControlEmitter, op: Op) -> None:
         e.out.add(f"if (tl_wait(c, {e.window(v)}, {int(v in written)})) return TL_STOPPED;")
     tiles, words = e.name("tiles"), e.name("words")
     e.out.add(f"tl_win {tiles}[] = {{{', '.join('*' + e.window(v) for v in windows)}}};", op.loc)
-    numbers = [f"{{.i = {e.scalar(v)}}}" for v in scalar_operands(op)]
+    numbers = [
+        f"{{.{word_field(v.type.dtype)} = {e.scalar(v)}}}"
+        for v in scalar_operands(op)
+        if isinstance(v.type, ScalarType)
+    ]
     e.out.add(f"const tl_word {words}[] = {{{', '.join(numbers) or '{0}'}}};")
     e.check(f"tl_call_host(c, {e.site(op)}, {e.host.number(op)}, {tiles}, {words})")
-    e.define(op.result, e.window(written[0]))
+    if written:
+        e.define(op.result, e.window(written[0]))
 
 
 # --- tasks ----------------------------------------------------------------------------------------

@@ -72,6 +72,9 @@ class HostOp:
             if isinstance(arg, Value) and arg in arrays
         }
         args = {n: _argument(a, arrays, numbers) for n, a in self.op.args.items()}
+        if self.op.name == "dump":
+            self._dump(arrays, valid, numbers)
+            return
         if spec.cut_to_valid:
             args = {n: a[box(regions[n][1])] if n in regions else a for n, a in args.items()}
         results = windows[len(self._shaped) :]
@@ -95,6 +98,21 @@ class HostOp:
             )
             memory_of(window, r.type.dtype)[...] = whole
             window.valid[: len(region)] = region
+
+    def _dump(
+        self, arrays: dict[Value, Array], valid: dict[Value, Shape], numbers: dict[Value, Any]
+    ) -> None:
+        from tilelet.interp.debug import dump
+
+        cut = {
+            v: a[box(valid[v])].copy() if isinstance(v.type, TileType) else a
+            for v, a in arrays.items()
+        }
+        values, names = self.op.args["values"], self.op.args["names"]
+        assert isinstance(values, tuple)
+        assert isinstance(names, tuple)
+        shown = [_argument(v, cut, numbers) for v in values]
+        dump([str(n) for n in names], shown, self.op.loc)
 
     def _reference(
         self, args: dict[str, Any], regions: dict[str, tuple[Shape, Shape]]

@@ -44,6 +44,7 @@ from tilelet.ir.core import Arg, Const, FunctionKind, Value, scalar_dtype
 from tilelet.ir.fold import evaluate
 from tilelet.ir.spec import REGISTRY, Call, OpSpec, spec_of
 from tilelet.ir.types import ScalarType, SymDim, TensorType
+from tilelet.ops.equivalents import equivalent
 from tilelet.ops.manual import signature_text
 
 
@@ -226,7 +227,12 @@ def _bind_dynamic(ctx: Context, tensor: Value, node: ast.Call) -> None:
 
 
 def _breakpoint(ctx: Context, loc: Loc) -> None:
-    visible = {n: v for n, v in ctx.env.items() if isinstance(v, Value) and v not in ctx.consumed}
+    visible: dict[str, Arg] = {}
+    for name, value in ctx.env.items():
+        if isinstance(value, Value) and value in ctx.consumed:
+            continue
+        if isinstance(value, (Value, Const, bool, int, float)):
+            visible[name] = value
     args: dict[str, Arg] = {"values": tuple(visible.values()), "names": tuple(visible)}
     emit_op(ctx, REGISTRY["breakpoint"], args, loc)
 
@@ -245,11 +251,19 @@ def _call_python(ctx: Context, callee: object, node: ast.Call) -> Binding:
         items = items_of(args[0]) if callee is len else None
         if items is not None:
             return len(items)
-        raise NotCallable(loc, name, type(callee).__name__)
+        raise NotCallable(loc, name, type(callee).__name__, _instead(callee, name))
     try:
         return callee(*args, **kwargs)
     except Exception as problem:
         raise CompileTimeFailed(loc, problem) from None
+
+
+def _instead(callee: object, name: str) -> str:
+    """What to write for a function of Python or another library; a user's own has no such thing."""
+    module = (getattr(callee, "__module__", None) or "builtins").partition(".")[0]
+    if isinstance(callee, types.FunctionType) and module not in ("torch", "numpy", "triton"):
+        return ""
+    return equivalent(name)
 
 
 def mentions_ops(ctx: Context, node: ast.AST) -> bool:

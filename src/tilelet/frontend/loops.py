@@ -362,11 +362,14 @@ def _run_body(
                 ctx.facts.note_same(c.param, c.init)
         if header.init is not None:
             ctx.loop_yield = []
+        errors_before = len(ctx.sink.errors)
         _lower_loop_body(ctx, s, live, chunked)
         yielded = ctx.loop_yield
         env = ctx.env
     ends = {c.name: env.get(c.name, c.init) for c in state.carried}
-    if header.init is not None:
+    # A statement of the body that failed may have been the `pl.yield_`: one mistake, one message.
+    failed = len(ctx.sink.errors) > errors_before
+    if header.init is not None and (yielded or not failed):
         if not yielded:
             raise YieldMismatch(header.loc, 0, len(header.init), header.loc)
         if len(yielded[0]) != state.explicit:

@@ -30,7 +30,7 @@ from tilelet.frontend.bindings import (
     items_of,
 )
 from tilelet.frontend.context import Context
-from tilelet.frontend.emitting import check_width, emit_scalar, to_arg
+from tilelet.frontend.emitting import check_width, emit_op, emit_scalar, to_arg
 from tilelet.ir import structure
 from tilelet.ir.core import Arg, Const, Value
 from tilelet.ir.spec import REGISTRY
@@ -138,6 +138,21 @@ def _compile_time(ctx: Context, node: ast.expr, text: Callable[[], str]) -> str:
         raise CompileTimeFailed(ctx.loc(node), problem) from None
 
 
+def _dump(ctx: Context, node: ast.Call) -> None:
+    loc = ctx.loc(node)
+    if node.keywords:
+        raise UnsupportedExpression(loc, "a keyword of `pl.dump`", "pass values by position")
+    values: list[Arg] = []
+    for argument in node.args:
+        value = expressions.evaluate(ctx, argument)
+        if not (isinstance(value, str) or is_shaped(value) or is_scalar(value)):
+            wanted = "a tensor, a tile, a number or a text"
+            raise BadArgument(ctx.loc(argument), "dump", "value", describe(value), wanted)
+        values.append(value)
+    names = tuple(ast.unparse(a) for a in node.args)
+    emit_op(ctx, REGISTRY["dump"], {"values": tuple(values), "names": names}, loc)
+
+
 def _shown(ctx: Context, node: ast.expr) -> str:
     """What `pl.static_print` shows: compile-time values as they are, others by their type."""
     if isinstance(node, ast.JoinedStr):
@@ -219,6 +234,7 @@ _HANDLERS: dict[object, Handler] = {
     markers.yield_: _yield,
     markers.cond: _cond,
     markers.static_print: _static_print,
+    markers.dump: _dump,
     markers.static_assert: _static_assert,
     markers.undef: _undef,
     markers.no_dep: _no_dep,

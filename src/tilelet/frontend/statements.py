@@ -156,7 +156,7 @@ def assign(ctx: Context, target: ast.expr, value: Binding, at: ast.stmt, fresh: 
     elif isinstance(target, (ast.Tuple, ast.List)):
         parts = items_of(value)
         if parts is None or len(parts) != len(target.elts):
-            got = 1 if parts is None else len(parts)
+            got = None if parts is None else len(parts)
             where = ctx.loc(at.value) if isinstance(at, ast.Assign) else ctx.loc(at)
             raise UnpackCount(ctx.loc(target), len(target.elts), where, got)
         for t, v in zip(target.elts, parts, strict=True):

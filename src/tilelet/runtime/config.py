@@ -119,6 +119,11 @@ class RunConfig:
         return any(bool(getattr(self, name)) for name in PROFILING)
 
     @property
+    def wants_only_results(self) -> bool:
+        """Whether nothing is asked for besides the results, of the engine that gives them fast."""
+        return self.engine in (None, "cpu") and not self.profiles
+
+    @property
     def board_records(self) -> list[str]:
         """What the script asked for that a CPU run does not produce."""
         return [name for name in BOARD_RECORDS if getattr(self, name)]

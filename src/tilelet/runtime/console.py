@@ -6,10 +6,13 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from tilelet.diag.canvas import FAIL, PASS, paint
+from tilelet.diag.render import use_color
 from tilelet.diag.text import printable
 from tilelet.runtime.specs import TensorSpec
 
@@ -18,7 +21,7 @@ class Trace:
     """One line per stage and output, each marked `[RUN]`."""
 
     def say(self, text: str) -> None:
-        print(f"[RUN] {printable(text)}", flush=True)
+        print(f"[RUN] {text}", flush=True)
 
     def detail(self, text: str) -> None:
         self.say(f"  {text}")
@@ -33,18 +36,20 @@ class Trace:
 
     def passed(self, spec: TensorSpec, matched: int, total: int, remark: str) -> None:
         counts = "" if remark else f"  ({matched}/{total} elements matched)"
-        text = f"  '{spec.name}' PASS  shape={spec.shape} dtype={spec.dtype}{counts}"
+        name, remark = printable(spec.name), printable(remark)
+        text = f"  '{name}' {_verdict(True)}  shape={spec.shape} dtype={spec.dtype}{counts}"
         self.say(f"{text}  {remark}" if remark else text)
 
     def failed(self, spec: TensorSpec, mismatched: int, total: int, remark: str) -> None:
-        counts = remark or f"{mismatched}/{total} elements differ"
-        self.say(f"  '{spec.name}' FAIL  shape={spec.shape} dtype={spec.dtype}  ({counts})")
+        counts = printable(remark) or f"{mismatched}/{total} elements differ"
+        name = printable(spec.name)
+        self.say(f"  '{name}' {_verdict(False)}  shape={spec.shape} dtype={spec.dtype}  ({counts})")
 
     def skipped(self, why: str) -> None:
-        self.say(f"validation skipped: {why}")
+        self.say(f"validation skipped: {printable(why)}")
 
     def finish(self, passed: bool, seconds: float) -> None:
-        self.say(f"{'PASS' if passed else 'FAIL'} ({seconds:.2f}s)")
+        self.say(f"{_verdict(passed)} ({seconds:.2f}s)")
 
     @staticmethod
     def mismatch_text(names: Sequence[str], reports: Sequence[str]) -> str:
@@ -55,17 +60,19 @@ class Terse(Trace):
     """Only the verdict of each output and of the whole."""
 
     def say(self, text: str) -> None:
-        print(printable(text), flush=True)
+        print(text, flush=True)
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:  # noqa: ARG002
         yield
 
     def passed(self, spec: TensorSpec, matched: int, total: int, remark: str) -> None:
-        self.say(f"  {spec.name}: PASS ({remark or f'{matched}/{total} elements matched'})")
+        counts = printable(remark) or f"{matched}/{total} elements matched"
+        self.say(f"  {printable(spec.name)}: {_verdict(True)} ({counts})")
 
     def failed(self, spec: TensorSpec, mismatched: int, total: int, remark: str) -> None:
-        self.say(f"  {spec.name}: FAIL ({remark or f'{mismatched}/{total} elements differ'})")
+        counts = printable(remark) or f"{mismatched}/{total} elements differ"
+        self.say(f"  {printable(spec.name)}: {_verdict(False)} ({counts})")
 
     def finish(self, passed: bool, seconds: float) -> None:  # noqa: ARG002
         self.say("=== All 1 cases passed ===" if passed else "=== 1 of 1 cases failed ===")
@@ -73,6 +80,11 @@ class Terse(Trace):
     @staticmethod
     def mismatch_text(names: Sequence[str], reports: Sequence[str]) -> str:  # noqa: ARG004
         return "\n".join(reports)
+
+
+def _verdict(passed: bool) -> str:
+    color = use_color(sys.stdout)
+    return paint("PASS", PASS, color) if passed else paint("FAIL", FAIL, color)
 
 
 class Silent(Trace):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from bdb import BdbQuit
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -16,9 +17,9 @@ from tilelet.diag.catalogue.harness import (
     UnknownData,
 )
 from tilelet.diag.core import Loc
+from tilelet.diag.tracebacks import user_traceback
 from tilelet.runtime.arrays import Array, as_array, as_tensor, is_array
 from tilelet.runtime.inputs import seeded
-from tilelet.runtime.tracebacks import user_traceback
 
 Golden = Callable[..., Any]
 Scalar = np.generic
@@ -101,6 +102,8 @@ def _call(
                 returned = golden(tensors, {name: value.item() for name, value in scalars.items()})
             else:
                 returned = golden(tensors)
+    except BdbQuit:
+        raise
     except Exception as error:
         raise GoldenRaised(user_traceback(error), golden_loc(golden)) from error
     tensors |= _by_name(returned, outputs)

@@ -11,6 +11,7 @@ import inspect
 import random
 import traceback
 import zlib
+from bdb import BdbQuit
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -19,7 +20,7 @@ import numpy as np
 
 from tilelet.diag.catalogue.harness import InitValueFailed, TooBig
 from tilelet.diag.core import UserError
-from tilelet.interp.state import available_memory
+from tilelet.native.memory import available_memory
 from tilelet.runtime.arrays import Array, as_array, is_array, loaded_torch
 from tilelet.runtime.session import current
 from tilelet.runtime.specs import Spec, TensorSpec
@@ -87,7 +88,7 @@ def _call(spec: TensorSpec, function: Callable[..., Any]) -> Any:
         if made is not None:
             return made
         return function(spec.shape) if _wants_shape(function) else function()
-    except UserError:
+    except (UserError, BdbQuit):
         raise
     except Exception as error:
         summary = "".join(traceback.format_exception_only(error)).strip()

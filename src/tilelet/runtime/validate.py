@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilelet.diag.catalogue.harness import ComparatorFailed
+from tilelet.diag.tracebacks import user_traceback
 from tilelet.runtime.arrays import Array, as_array, as_tensor
 from tilelet.runtime.compare import failure_text, scan
-from tilelet.runtime.tracebacks import user_traceback
 
 
 @dataclass(frozen=True)
