@@ -160,6 +160,9 @@ def test_names_that_tilelet_does_not_stand_in_for(tilelet: Run) -> None:
     code, _, err = tilelet("run", write("import pypto.pypto_core.passes\n"))
     assert code == 3
     assert "`pypto.pypto_core` is not part of" in err
+    code, _, err = tilelet("run", write("import pypto.ir\npypto.ir.sterilize()\n"))
+    assert code == 3
+    assert "`pypto.ir.sterilize` is not part of" in err
 
 
 def test_feature_detection_by_import_error_works(tilelet: Run) -> None:

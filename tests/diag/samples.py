@@ -108,6 +108,7 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
         at("64 // BLOCKS"), ZeroDivisionError("integer division or modulo by zero")
     ),
     python.InvalidSyntax: lambda at: python.InvalidSyntax(at("("), "'(' was never closed"),
+    python.NotOneProgram: lambda at: python.NotOneProgram(at("limit = 2 * 8"), "2 functions"),
     python.BadDecorator: lambda at: python.BadDecorator(
         at("@pl.program"), "pl.program", "it decorates a class", "use `@pl.jit` on a function"
     ),
@@ -549,6 +550,9 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     # W0xxx
     cautions.RetiredSpelling: lambda at: cautions.RetiredSpelling(
         at("pl.incore()"), "pl.incore()", "pl.at(level=pl.Level.CORE_GROUP)"
+    ),
+    cautions.ClearedByArithmetic: lambda at: cautions.ClearedByArithmetic(
+        at("pl.mul(acc, 0.0)"), "mul"
     ),
     cautions.NoEffect: lambda at: cautions.NoEffect(
         at("allow_early_resolve=True"), "`allow_early_resolve=`", "it tunes the device scheduler"

@@ -53,7 +53,7 @@ BY_CODE = {found.code: name for name, found in EQUIVALENTS.items() if found.code
 @pytest.mark.parametrize("code", BY_CODE)
 def test_what_to_write_compiles(tmp_path: Path, code: str) -> None:
     scope = "spmd(4)" if "get_block" in code else "at(level=pl.Level.CORE_GROUP)"
-    statement = code if "print" in code else f"z = {code}"
+    statement = code if "dump" in code else f"z = {code}"
     assert compiled(tmp_path, statement, scope) == ""
 
 
@@ -82,7 +82,7 @@ def test_no_entry_hides_an_op() -> None:
         ("z = pl.dot(x, w)", "write `pl.matmul("),
         ("z = pl.zeros([16, 64])", "write `pl.full("),
         ("z = pl.softmax(x)", "`pl.row_expand_div`"),
-        ("print(x)", "write `pl.static_print(x)`"),
+        ("print(x)", "write `pl.dump(x)`"),
         ("z = abs(x)", "write `pl.abs`"),
         ("z = max(x, y)", "`pl.maximum(x, y)` is elementwise"),
         ("z = round(x)", 'write `pl.cast(x, pl.INT32, mode="floor")`'),

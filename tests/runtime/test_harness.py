@@ -183,6 +183,23 @@ def test_a_jit_function_with_a_scalar() -> None:
     assert run_jit(fn=scale, specs=list(reversed(arguments)), golden_fn=scale_golden).passed
 
 
+def test_comparators_see_scalars_as_the_golden_does() -> None:
+    def compare(actual: Any, expected: Any, *, inputs: Mapping[str, Any], **_: Any) -> Any:
+        assert isinstance(inputs["factor"], torch.Tensor)
+        return torch.equal(actual, inputs["x"] * inputs["factor"]), ""
+
+    def scale_golden(tensors: dict[str, Any]) -> None:
+        tensors["y"][:] = tensors["x"] * tensors["factor"]
+
+    arguments = [
+        TensorSpec("x", [16, 32], torch.float32, torch.ones),
+        TensorSpec("y", [16, 32], torch.float32, is_output=True),
+        ScalarSpec("factor", torch.float32, 2.5),
+    ]
+    result = run_jit(scale, arguments, scale_golden, compare_fn={"y": compare})
+    assert result.passed, result.error
+
+
 def test_two_runs_have_the_same_inputs() -> None:
     drawn: list[np.ndarray] = []
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from tilelet.cli import interrupt, output
 from tilelet.cli.discover import compile_found
 from tilelet.cli.exit_codes import COULD_NOT_RUN, INTERRUPTED
-from tilelet.compat.aliases import ROOTS, names_of
+from tilelet.compat.aliases import ROOTS, is_alias, names_of
 from tilelet.diag.catalogue.command import (
     FileMissing,
     MissingModule,
@@ -32,6 +32,7 @@ from tilelet.diag.text import near
 from tilelet.diag.tracebacks import give_place, in_package, user_frames, user_traceback
 from tilelet.runtime.bugs import bug_text
 from tilelet.runtime.compiler import run_directory
+from tilelet.runtime.seeds import repeatable
 from tilelet.runtime.session import Session
 
 
@@ -64,7 +65,7 @@ class Script:
             return Outcome(COULD_NOT_RUN, [error.diagnostic])
         except (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError) as error:
             return self._raised(error)  # the latter: nested more deeply than Python's compiler goes
-        with self._as_main() as module:
+        with repeatable(now.seed), self._as_main() as module:
             try:
                 exec(code, module.__dict__)  # noqa: S102
                 if not now.programs_seen and not now.results:
@@ -127,6 +128,9 @@ class Script:
         if isinstance(error, UserError):
             give_place(error)
             return Outcome(COULD_NOT_RUN, [error.diagnostic])
+        if isinstance(error, AttributeError) and is_alias(getattr(error.obj, "__name__", "")):
+            missing = self._missing_name(error)
+            return Outcome(COULD_NOT_RUN, [missing.diagnostic])
         if isinstance(error, ImportError):
             known = self._import_problem(error)
             if known is not None:
@@ -159,6 +163,13 @@ class Script:
         if isinstance(error, ModuleNotFoundError) and name == "torch":
             return MissingModule("torch", f"`{self.path}`", "torch")
         return None
+
+    def _missing_name(self, error: AttributeError) -> UserError:
+        """`pypto.x.y` of something that Tilelet's stand-in does not have."""
+        frame = _last_user_frame(error)
+        loc = Loc(frame.filename, frame.lineno or 0) if frame else None
+        module = str(getattr(error.obj, "__name__", ""))
+        return NotProvided(f"{module}.{error.name}", loc, names_of(module))
 
     def _raised(self, error: BaseException) -> Outcome:
         """Any other exception is the script's own: its traceback, without Tilelet's frames."""

@@ -11,6 +11,7 @@ import ctypes
 import functools
 import hashlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from tilelet.cpu import sanitize
 from tilelet.diag.catalogue.command import CompilerFailed
+from tilelet.diag.internal import InternalError
 from tilelet.native import cache
 from tilelet.native.toolchain import (
     FLAGS,
@@ -132,6 +134,11 @@ class _Jobs:
         with self._lock:
             self._running.discard(process)
         if process.returncode:
+            complaint = _complaint(output)
+            if process.returncode > 0 and complaint and not _room(target):
+                raise InternalError(
+                    f"`{who}` refuses the generated C: {complaint}\n{output.strip()}"
+                )
             raise CompilerFailed(who, _ending(process.returncode) + _room(target), output)
         if not target.exists():
             raise CompilerFailed(who, f"it wrote no {target.name}", output)
@@ -169,6 +176,18 @@ def _ending(code: int) -> str:
     if code > 0:
         return f"it ended with code {code}"
     return f"it was ended by {signal.Signals(-code).name}"
+
+
+# A complaint about the text of a program; one about a missing header is about the machine.
+_COMPLAINT = re.compile(
+    r"unit\d+\.[co](?::[^:\n]*)*: (?:error: |undefined reference|multiple definition).*"
+)
+
+
+def _complaint(output: str) -> str:
+    """The first thing that a compiler or linker has to say against a generated unit."""
+    found = _COMPLAINT.search(output)
+    return found.group() if found else ""
 
 
 def _room(target: Path) -> str:

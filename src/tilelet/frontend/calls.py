@@ -39,6 +39,7 @@ from tilelet.frontend.context import Context, Style
 from tilelet.frontend.emitting import check_literals, default_args, emit_op, to_arg
 from tilelet.frontend.functions import KernelFunction
 from tilelet.frontend.nameflow import NameFlow
+from tilelet.frontend.shorthands import shorthand
 from tilelet.frontend.source import nodes_in, spelling, statements_in
 from tilelet.ir.core import Arg, Const, FunctionKind, Value, scalar_dtype
 from tilelet.ir.fold import evaluate
@@ -67,7 +68,8 @@ def is_language(module: types.ModuleType) -> bool:
     return module.__name__.startswith("tilelet.")
 
 
-def lower_call(ctx: Context, node: ast.Call) -> Binding:
+def lower_call(ctx: Context, node: ast.Call, is_statement: bool = False) -> Binding:
+    """A call; as a statement of its own it need not have a result."""
     callee = expressions.evaluate(ctx, node.func)
     loc = ctx.loc(node)
     spec = spec_of(callee)
@@ -77,10 +79,11 @@ def lower_call(ctx: Context, node: ast.Call) -> Binding:
     if marker is not None:
         return marker(ctx, node)
     if isinstance(callee, MethodReference):
-        return kernels.call_function(ctx, ctx.module.method(callee.name, loc), node)
+        function = ctx.module.method(callee.name, loc)
+        return kernels.call_function(ctx, function, node, is_statement)
     function = as_kernel_function(callee)
     if function is not None:
-        return kernels.call_function(ctx, function, node)
+        return kernels.call_function(ctx, function, node, is_statement)
     if isinstance(callee, ValueMethod):
         return _call_value_method(ctx, callee, node)
     if callee is builtins.breakpoint:
@@ -174,6 +177,9 @@ def call_op(ctx: Context, spec: OpSpec, node: ast.Call) -> Binding:
     on_scalars = scalar_dtype(first) is not None and not any(map(is_shaped, args.values()))
     if scalar_form is not None and on_scalars:
         return _call_scalar_form(ctx, scalar_form, args, loc, locs)
+    several = shorthand(ctx, spec.name, args)
+    if several is not None:
+        return several(ctx, args, loc, locs)
     return emit_op(ctx, spec, args, loc, arg_locs=locs)
 
 
@@ -189,7 +195,10 @@ def _call_scalar_form(
         assert isinstance(wanted, ScalarType)
         return Const(evaluate(spec, (number, *values[1:]), wanted.dtype, loc), wanted.dtype)  # type: ignore[arg-type]
     check_literals(spec.name.removeprefix("scalar."), tuple(values), loc)
-    return emit_op(ctx, spec, dict(zip(names, values, strict=False)), loc, arg_locs=locs)
+    result = emit_op(ctx, spec, dict(zip(names, values, strict=False)), loc, arg_locs=locs)
+    if isinstance(result, Value):
+        ctx.facts.note_scalar(result, spec.name.removeprefix("scalar."), values[:1])
+    return result
 
 
 # --- values, Python ------------------------------------------------------------------------------
@@ -333,7 +342,13 @@ def positional_arguments(ctx: Context, function: KernelFunction, node: ast.Call)
     return list(node.args)
 
 
-def inline(ctx: Context, function: KernelFunction, args: list[Binding], loc: Loc) -> Binding:
+def inline(
+    ctx: Context,
+    function: KernelFunction,
+    args: list[Binding],
+    loc: Loc,
+    is_statement: bool = False,
+) -> Binding:
     """Splice the function's body in here; its parameters are aliases of the arguments."""
     stack = ctx.module.inline_stack
     if function in stack:
@@ -370,7 +385,7 @@ def inline(ctx: Context, function: KernelFunction, args: list[Binding], loc: Loc
     if inner.returned is None:
         if isinstance(function.body[-1], ast.Return) and function.body[-1].value is not None:
             raise ReportedError  # a mistake in what it returns
-        if function.kind is FunctionKind.Inline:
+        if function.kind is FunctionKind.Inline and not is_statement:
             raise InlineReturnsNothing(loc, function.name, function.loc())
         return None
     return inner.returned[0] if len(inner.returned) == 1 else inner.returned

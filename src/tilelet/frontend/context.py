@@ -142,8 +142,8 @@ class Context:
         results = tuple(new if r is value else r for r in op.results)
         self.ops[-1] = replace(op, results=results)
         self.facts.note_same(new, value)
-        if value in self.facts.affine:
-            self.facts.affine[new] = self.facts.affine[value]
+        if value in self.facts.forms:
+            self.facts.forms[new] = self.facts.forms[value]
         for operand in op.operands:
             where, successor = self.consumed.get(operand, (None, None))
             if where is not None and successor is value:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -36,6 +36,32 @@ class _Variant:
     )
 
 
+class Runner(Protocol):
+    """What runs `@pl.jit` functions: the runtime, which stands above the frontend."""
+
+    def call(self, jit_fn: Any, args: Sequence[Any], config: Any = None) -> Any: ...
+
+    def compile(self, jit_fn: Any, args: Sequence[Any], config: Any = None) -> Any: ...
+
+    def lower(self, jit_fn: Any, args: Sequence[Any]) -> Program: ...
+
+
+_find_runner: Callable[[], Runner] | None = None
+
+
+def run_by(find: Callable[[], Runner]) -> None:
+    """Let `find` give what runs `@pl.jit` functions, when the first one is called."""
+    global _find_runner  # noqa: PLW0603 - there is one runtime in a process
+    _find_runner = find
+    _runner.cache_clear()
+
+
+@functools.cache
+def _runner() -> Runner:
+    assert _find_runner is not None, "tilelet.language has not been imported"
+    return _find_runner()
+
+
 class JitFunction:
     """A kernel program that compiles itself for the arguments it is called with.
 
@@ -53,6 +79,11 @@ class JitFunction:
     @property
     def name(self) -> str:
         return self.kernel_function.name
+
+    @property
+    def _func(self) -> Any:
+        """The plain function: scripts hand it to another decorator."""
+        return self.kernel_function.python
 
     @property
     def parameters(self) -> list[Parameter]:
@@ -102,19 +133,13 @@ class JitFunction:
         return variant.programs[key]
 
     def __call__(self, *args: object, config: Any = None, **named: object) -> Any:
-        from tilelet.runtime import jit_call
-
-        return jit_call.call(self, self._ordered(args, named) if named else args, config)
+        return _runner().call(self, self._ordered(args, named) if named else args, config)
 
     def compile(self, *args: object, config: Any = None, **named: object) -> Any:
-        from tilelet.runtime import jit_call
-
-        return jit_call.compile(self, self._ordered(args, named), config)
+        return _runner().compile(self, self._ordered(args, named), config)
 
     def lower(self, *args: object, **named: object) -> Program:
-        from tilelet.runtime import jit_call
-
-        return jit_call.lower(self, self._ordered(args, named))
+        return _runner().lower(self, self._ordered(args, named))
 
     def _ordered(self, args: tuple[object, ...], named: dict[str, object]) -> list[object]:
         """The arguments of a call in the order of the parameters."""

@@ -13,6 +13,8 @@ from tilelet.ir.core import Op, Value
 from tilelet.ir.faults import Fault
 from tilelet.ir.spec import SeedRegion
 from tilelet.ir.types import ScalarType, TensorType, TileType
+from tilelet.numerics.undefined import zero_where_undefined
+from tilelet.ops.clearing import cleared_operand
 from tilelet.tasks.window import Array, Shape, TileValue, Window, box
 
 
@@ -81,6 +83,7 @@ class Compute:
     """Applies the reference of an op, and its rule for the valid regions of the results."""
 
     __slots__ = (
+        "_cleared",
         "_cut",
         "_fixed",
         "_memoise",
@@ -99,6 +102,7 @@ class Compute:
         self._op = op
         self._where = low.function.name
         self._reference = spec.reference
+        self._cleared = cleared_operand(op)
         self._rule = spec.valid
         self._cut = spec.cut_to_valid
         self._takes_valid = spec.takes_valid
@@ -114,6 +118,8 @@ class Compute:
             args = {**args, "valid": {name: valid for name, (_, valid) in regions.items()}}
         assert self._reference is not None
         made = self._reference(**args, **self._fixed)
+        if self._cleared:
+            made = zero_where_undefined(made, args[self._cleared])
         return made if isinstance(made, tuple) else (made,)
 
     def tiles(self, args: dict[str, Any], regions: Regions) -> list[TileValue]:

@@ -31,13 +31,14 @@ from tilelet.frontend.decorators import (
     jit as jit,
     program as program,
 )
+from tilelet.frontend.jit import Runner, run_by
 from tilelet.language import (
     array as array,
     system as system,
     tensor as tensor,
     tile as tile,
 )
-from tilelet.language.text import parse as parse
+from tilelet.language.text import loads as loads, parse as parse
 from tilelet.ops.bitwise import *
 from tilelet.ops.broadcast import *
 from tilelet.ops.cast import *
@@ -76,6 +77,15 @@ DN = TensorLayout.DN
 from tilelet.diag.uncaught import install as _show_messages_alone
 
 _show_messages_alone()
+
+
+def _runtime() -> Runner:
+    from tilelet.runtime import jit_call
+
+    return jit_call
+
+
+run_by(_runtime)
 
 
 def __getattr__(name: str) -> object:

@@ -40,7 +40,9 @@ _SORT = Equivalent("", "sort with `pl.sort32` and `pl.mrgsort`, as examples/09_t
 _EXPAND = Equivalent(
     "pl.row_expand_add(x, pl.row_sum(y))", "the `row_expand` and `col_expand` ops broadcast"
 )
-_PRINT = Equivalent("pl.static_print(x)", "it shows the type while the kernel is compiled")
+_PRINT = Equivalent(
+    "pl.dump(x)", "the values, when it runs; `pl.static_print(x)`: the type, when it is compiled"
+)
 _INDEX = Equivalent("pl.get_block_idx()", "in a `pl.spmd` scope")
 _ATOMIC = Equivalent("", "add into a tensor with `pl.assemble(out, x, [0, 0], atomic=...)`")
 _ROUND = Equivalent('pl.cast(x, pl.INT32, mode="floor")', 'or "ceil", "trunc", "rint"')

@@ -29,6 +29,8 @@ class BackendType(enum.Enum):
     # Older names of the same.
     Ascend910B_PTO = "a2a3"  # noqa: PIE796
     Ascend910B_CCE = "a2a3"  # noqa: PIE796
+    PTO = "a2a3"  # noqa: PIE796
+    CCE = "a2a3"  # noqa: PIE796
 
 
 class OptimizationStrategy(enum.Enum):
@@ -65,6 +67,7 @@ class RunConfig:
     save_kernels: bool = False
     save_kernels_dir: str | Path | None = None
     output_dir: str | Path | None = None
+    work_dir: str | Path | None = None
     codegen_only: bool = False
     compile_only: bool = False
     engine: str | None = None
@@ -131,7 +134,7 @@ class RunConfig:
     @property
     def directory(self) -> Path | None:
         """Where the script wants the artefacts, if it says so."""
-        chosen = self.output_dir or self.save_kernels_dir
+        chosen = self.output_dir or self.work_dir or self.save_kernels_dir
         return Path(chosen) if chosen else None
 
     def with_settings(self, settings: Mapping[str, Any] | None) -> RunConfig:

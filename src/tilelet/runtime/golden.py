@@ -19,7 +19,8 @@ from tilelet.diag.catalogue.harness import (
 from tilelet.diag.core import Loc
 from tilelet.diag.tracebacks import user_traceback
 from tilelet.runtime.arrays import Array, as_array, as_tensor, is_array
-from tilelet.runtime.inputs import seeded
+from tilelet.runtime.inputs import seed_of
+from tilelet.runtime.seeds import seeded
 
 Golden = Callable[..., Any]
 Scalar = np.generic
@@ -97,7 +98,7 @@ def _call(
     tensors |= {name: wrap(np.array(value)) for name, value in scalars.items()}
     names = set(tensors)
     try:
-        with seeded("golden"):
+        with seeded(seed_of("golden")):
             if takes_params(golden):
                 returned = golden(tensors, {name: value.item() for name, value in scalars.items()})
             else:

@@ -222,8 +222,8 @@ class NoCompiler(UserError):
 class CompilerFailed(UserError):
     """The C compiler could not compile the program.
 
-    Usual causes are a full disk, too little memory, or a compiler that was ended from outside. If
-    the compiler complains about the C text itself, that is a bug in Tilelet: please report it.
+    Usual causes are a full disk, too little memory, or a compiler that was ended from outside. A
+    complaint about the C text itself is a bug in Tilelet, and is reported as one.
     """
 
     code = "E0714"

@@ -403,7 +403,7 @@ class CompileTimeFailed(UserError):
         )
 
 
-class InvalidSyntax(UserError):
+class InvalidSyntax(UserError, SyntaxError):
     """Text given to `pl.parse`, or a script, is not Python.
 
     The language is a part of Python's syntax, so Python's parser reads it first. The message is
@@ -419,6 +419,26 @@ class InvalidSyntax(UserError):
 
     def __init__(self, loc: Loc, message: str) -> None:
         super().__init__(f"invalid syntax: {message}", [Label(loc)])
+
+
+class NotOneProgram(UserError, ValueError):
+    """Text given to `pl.parse` or `pl.loads` does not hold one program.
+
+    It holds imports of the language, constants, dynamic dimensions, and then either one class (a
+    program) or one decorated function.
+    """
+
+    code = "E0124"
+    example = """
+        kernel = pl.parse("limit = 2 * 8")
+        """
+
+    def __init__(self, loc: Loc, what: str) -> None:
+        super().__init__(
+            f"program text with {what}",
+            [Label(loc)],
+            helps=["keep imports, constants, and one class or one decorated function"],
+        )
 
 
 class BadDecorator(UserError):
