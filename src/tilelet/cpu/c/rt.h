@@ -60,7 +60,7 @@ typedef struct {
     int64_t n[2 * TL_RANK + 4];
 } tl_fault;
 
-/* How a kernel is entered: to run; or up to where its first products are due, to hand them over;
+/* How a kernel is entered: to run; or up to where its first products are flushed, to hand them over;
  * or to go on from there, with those products in place. */
 enum { TL_WHOLE, TL_COLLECT, TL_FINISH };
 enum { TL_PRODUCTS = 4 };
@@ -79,7 +79,7 @@ typedef struct {
 } tl_ctx;
 
 /* With the address sanitizer, products that were run cannot be touched (`on`) while a kernel repeats
- * its way to where they are due. */
+ * its way to where they are flushed. */
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)
 #define TL_GUARDED 1
@@ -112,11 +112,11 @@ typedef struct {
      * be NULL. */
     void (*footprint)(const tl_word *x, int64_t block, tl_win *f);
     /* Tasks that are better run together, up to `together` of them (1: none): their products have
-     * the same A, and B `next_to` bytes further. A and B are what these windows touch first. */
-    int32_t together, a_window, b_window;
-    int64_t next_to;
+     * the same A, and B `b_stride` bytes further. A and B are what these windows touch first. */
+    int32_t batch_max, a_window, b_window;
+    int64_t b_stride;
     int64_t scratch_bytes;
-    int32_t turns; /* a task that is no spmd task is so many blocks (1: just itself) */
+    int32_t iterations; /* a task that is no spmd task is so many blocks (1: just itself) */
 } tl_kernel;
 
 typedef struct {
@@ -191,7 +191,7 @@ void tl_assign(tl_ctx *c, tl_win *variable, const tl_win *w);
 
 int tl_stopping(const tl_rt *rt);
 /* Whether the window's tensor is larger than any cache. */
-int tl_is_far(const tl_win *w);
+int tl_bypasses_cache(const tl_win *w);
 int tl_call_host(tl_ctx *c, int site, int64_t op, tl_win *tiles, const tl_word *scalars);
 
 /* --- faults and windows: for kernels too -------------------------------------------------------- */
