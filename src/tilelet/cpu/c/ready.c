@@ -61,7 +61,8 @@ static void gather(tl_ready *ready, const tl_task *t) {
     const char *b = t->b;
     int count = 0, most = t->kernel->batch_max;
     for (int i = 1; i < most && find_patient(ready, t, b - step); i++) b -= step;
-    for (; count < most && (other = find_patient(ready, t, b)); b += step) batch_hint[count++] = other;
+    for (; count < most && (other = find_patient(ready, t, b)); b += step)
+        batch_hint[count++] = other;
     for (int i = 0; count == most && i < count; i++) {
         drop(batch_hint[i]);
         add(&ready->immediate, batch_hint[i]);

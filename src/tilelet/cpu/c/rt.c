@@ -8,7 +8,7 @@
 
 enum {
     FAR_BYTES = 64 << 20,
-    SPINS = 2000     /* looks at the ready tasks before a thread goes to sleep */
+    SPINS = 2000 /* looks at the ready tasks before a thread goes to sleep */
 };
 
 /* --- small things ------------------------------------------------------------------------------ */
@@ -121,8 +121,10 @@ static int work(tl_ctx *c) {
     if (!count) return 0;
     const char *then = tl_next_b(rt, tasks[0]->kernel);
     unlock(rt);
-    if (!tasks[0]->b) note(&outcomes[0], enter(c, tasks[0], TL_WHOLE), c);
-    else run_together(c, tasks, count, then, outcomes);
+    if (!tasks[0]->b)
+        note(&outcomes[0], enter(c, tasks[0], TL_WHOLE), c);
+    else
+        run_together(c, tasks, count, then, outcomes);
     lock(rt);
     for (int i = 0; i < count; i++) finish(rt, tasks[i], &outcomes[i]);
     return 1;
@@ -296,8 +298,10 @@ static int64_t launch(tl_ctx *c, tl_task *t) {
         }
         e->to = t;
         e->next = NULL;
-        if (before->successors) before->last_successor->next = e;
-        else before->successors = e;
+        if (before->successors)
+            before->last_successor->next = e;
+        else
+            before->successors = e;
         before->last_successor = e;
         t->pending++;
     }
@@ -343,7 +347,8 @@ static void find_dependencies(tl_ctx *c, tl_task *t) {
         t->b = touched[kernel->b_window].data;
     }
     if (out_of_memory) /* what it waits for could not be written down: wait for everything */
-        for (uint64_t n = t->number > MAX_IN_FLIGHT ? t->number - MAX_IN_FLIGHT + 1 : 1; n < t->number; n++)
+        for (uint64_t n = t->number > MAX_IN_FLIGHT ? t->number - MAX_IN_FLIGHT + 1 : 1;
+             n < t->number; n++)
             wait_task(c, n);
 }
 

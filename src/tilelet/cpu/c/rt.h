@@ -38,19 +38,19 @@ typedef struct {
 
 enum {
     TL_OK,
-    TL_STOPPED,  /* another task failed, or the run was cancelled */
-    TL_WINDOW,   /* n: axis, start, size, extent */
-    TL_VALID,    /* n: axis, valid extent, size */
-    TL_INDEX,    /* n: axis, index, extent */
-    TL_REGION,   /* n: rank, valid region..., shape... */
+    TL_STOPPED, /* another task failed, or the run was cancelled */
+    TL_WINDOW,  /* n: axis, start, size, extent */
+    TL_VALID,   /* n: axis, valid extent, size */
+    TL_INDEX,   /* n: axis, index, extent */
+    TL_REGION,  /* n: rank, valid region..., shape... */
     TL_DIVISION,
-    TL_BLOCKS,   /* n: count */
+    TL_BLOCKS, /* n: count */
     TL_STEP,
-    TL_EXTENT,   /* n: rank, axis, shape... */
-    TL_COUNT,    /* n: rank, new rank, shape..., new shape... */
-    TL_COPY,     /* n: as TL_COUNT */
-    TL_MEMORY,   /* n: bytes, available */
-    TL_HOST      /* raised by an op that runs in Python */
+    TL_EXTENT, /* n: rank, axis, shape... */
+    TL_COUNT,  /* n: rank, new rank, shape..., new shape... */
+    TL_COPY,   /* n: as TL_COUNT */
+    TL_MEMORY, /* n: bytes, available */
+    TL_HOST    /* raised by an op that runs in Python */
 };
 
 typedef struct {
@@ -68,8 +68,8 @@ enum { TL_PRODUCTS = 4 };
 /* What one thread works with. */
 typedef struct {
     tl_rt *rt;
-    char *scratch;  /* the tiles of the running kernel */
-    void *matmul;   /* working memory of tl_matmul */
+    char *scratch; /* the tiles of the running kernel */
+    void *matmul;  /* working memory of tl_matmul */
     int64_t block, blocks;
     volatile int32_t *cancel;
     int32_t manual; /* scopes around the control program's place where dependencies are explicit */
@@ -140,7 +140,7 @@ typedef struct {
 } tl_record;
 
 typedef struct {
-    tl_win *windows;      /* the entry's tensors; `buf` is set by the run */
+    tl_win *windows; /* the entry's tensors; `buf` is set by the run */
     const tl_word *scalars;
     const int64_t *buffer_of; /* the buffer of each tensor: arrays that share memory share one */
     char *const *bases;       /* first byte of each buffer */
@@ -148,13 +148,13 @@ typedef struct {
     const uint8_t *readonly;  /* whether no task writes the buffer */
     int64_t window_count, buffer_count;
     int64_t threads;
-    int64_t seed;         /* of a random schedule; negative: in order */
-    int64_t memory;       /* bytes that temporaries may take */
+    int64_t seed;   /* of a random schedule; negative: in order */
+    int64_t memory; /* bytes that temporaries may take */
     volatile int32_t *cancel;
     tl_host_fn host;
-    int64_t *counts;      /* tasks of each kernel, filled in */
-    tl_record *record;    /* filled in unless it is NULL */
-    tl_fault *fault;      /* filled in if the result is not 0 */
+    int64_t *counts;   /* tasks of each kernel, filled in */
+    tl_record *record; /* filled in unless it is NULL */
+    tl_fault *fault;   /* filled in if the result is not 0 */
 } tl_run_args;
 
 int tl_run(const tl_program *program, const tl_run_args *args);
@@ -238,7 +238,9 @@ static inline __attribute__((unused)) int64_t tl_times(int64_t a, int64_t b) {
     int64_t r;
     return __builtin_mul_overflow(a, b, &r) ? ((a < 0) != (b < 0) ? INT64_MIN + 1 : INT64_MAX) : r;
 }
-static inline __attribute__((unused)) int64_t tl_least(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline __attribute__((unused)) int64_t tl_least(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
 static inline __attribute__((unused)) int64_t tl_greatest(int64_t a, int64_t b) {
     return a > b ? a : b;
 }

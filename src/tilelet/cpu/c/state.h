@@ -11,7 +11,7 @@
 
 enum {
     MAX_IN_FLIGHT = 1024, /* tasks submitted and not done, at most; a power of two */
-    BUCKETS = 512,    /* of ready tasks by what they may be run together with; a power of two */
+    BUCKETS = 512,        /* of ready tasks by what they may be run together with; a power of two */
     SIZE_CLASSES = 256,
     LOCK_SPINS = 200
 };
@@ -27,13 +27,13 @@ typedef struct edge {
 } edge;
 
 struct tl_task {
-    uint64_t number; /* from 1 */
+    uint64_t number;         /* from 1 */
     const tl_kernel *kernel; /* NULL: a join */
     int64_t block, blocks;
-    int32_t call;    /* where it was submitted */
-    int32_t pending; /* tasks it waits for */
-    int32_t is_done; /* atomic */
-    uint64_t mark;   /* the task that last looked at this one for a dependency */
+    int32_t call;           /* where it was submitted */
+    int32_t pending;        /* tasks it waits for */
+    int32_t is_done;        /* atomic */
+    uint64_t mark;          /* the task that last looked at this one for a dependency */
     struct tl_queue *queue; /* of ready tasks, and its place there */
     uint64_t place;
     const char *a, *b; /* where the operands of its products begin, if it may have batch_hint */
@@ -53,7 +53,7 @@ typedef struct tl_queue {
 /* Tasks that can run, in the order in which they became ready. */
 typedef struct {
     tl_queue immediate, batchable; /* those that wait for a batch are batchable */
-    uint64_t count;           /* of both; atomic for those who spin */
+    uint64_t count;                /* of both; atomic for those who spin */
     tl_task *buckets[BUCKETS];
 } tl_ready;
 
@@ -79,22 +79,22 @@ struct tl_rt {
     uint64_t finished;                /* atomic */
     tl_ready ready;
     edge *free_edges;
-    void *edge_blocks;                /* all memory of edges, chained */
-    tl_task **found;                  /* predecessors of the task being submitted */
+    void *edge_blocks; /* all memory of edges, chained */
+    tl_task **found;   /* predecessors of the task being submitted */
     uint32_t found_count;
-    tl_win *touched;                  /* what it touches of its arguments */
-    tl_win *of_blocks;                /* arguments of the blocks being submitted */
+    tl_win *touched;   /* what it touches of its arguments */
+    tl_win *of_blocks; /* arguments of the blocks being submitted */
     tl_word *of_blocks_scalars;
     uint64_t stop_at; /* atomic: the first task known to have failed; later ones do not run */
     tl_fault fault;   /* its fault */
     uint64_t random;
-    void *processors; /* that threads may run on: a cpu_set_t, or NULL */
-    tl_buf *pool[SIZE_CLASSES];       /* dead temporaries by size class */
-    tl_buf *empty;                    /* those whose memory was given back */
-    tl_buf *all;                      /* every temporary ever made, chained by `older` */
+    void *processors;           /* that threads may run on: a cpu_set_t, or NULL */
+    tl_buf *pool[SIZE_CLASSES]; /* dead temporaries by size class */
+    tl_buf *empty;              /* those whose memory was given back */
+    tl_buf *all;                /* every temporary ever made, chained by `older` */
     int64_t pooled_bytes;
     int64_t live_bytes; /* atomic: written with the lock held, read without */
-    int64_t buffers; /* made so far, those of the arguments included */
+    int64_t buffers;    /* made so far, those of the arguments included */
 };
 
 static inline void relax(void) {

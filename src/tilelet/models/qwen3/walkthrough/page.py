@@ -25,7 +25,7 @@ Say = Callable[[str], None]
 
 
 class GoldenFailedError(Exception):
-    """A program did not give what its golden says: there is no story to tell."""
+    """A program did not give what its golden says: there is no walkthrough to tell."""
 
 
 @dataclass(frozen=True)
