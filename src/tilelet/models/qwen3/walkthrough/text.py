@@ -382,8 +382,8 @@ outputs and K/V caches, when this page was made. What changes is how often data 
 memory, and how many tasks the device is handed.
 
 This page is generated: `make walkthrough` builds, models, runs and compares every program, and
-fills in all figures. `tilelet walkthrough --check` says whether the modelled ones are still what the
-code gives.
+fills in all figures. `tilelet walkthrough --check` says whether the modelled ones are still what
+the code gives.
 
 {columns}
 
