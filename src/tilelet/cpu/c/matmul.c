@@ -36,22 +36,25 @@
 
 /* Rows of one pass by vectors of columns. Accumulators, a row of the panel and one value of A fit
  * the registers; 8 accumulators or more hide the latency of two FMAs per cycle. */
+/* clang-format off */
 #if TL_VEC_BYTES == 64 || defined(__aarch64__)
 #define MR1 16
 #define MR2 12
-#define ROWS_OF_1(X)                                                                               \
-    X(1, 1)                                                                                        \
-    X(2, 1) X(3, 1) X(4, 1) X(5, 1) X(6, 1) X(7, 1) X(8, 1) X(9, 1) X(10, 1) X(11, 1) X(12, 1)     \
-        X(13, 1) X(14, 1) X(15, 1) X(16, 1)
-#define ROWS_OF_2(X)                                                                               \
-    X(1, 2)                                                                                        \
-    X(2, 2) X(3, 2) X(4, 2) X(5, 2) X(6, 2) X(7, 2) X(8, 2) X(9, 2) X(10, 2) X(11, 2) X(12, 2)
+#define ROWS_OF_1(X) \
+    X(1, 1) X(2, 1) X(3, 1) X(4, 1) X(5, 1) X(6, 1) X(7, 1) X(8, 1) \
+    X(9, 1) X(10, 1) X(11, 1) X(12, 1) X(13, 1) X(14, 1) X(15, 1) X(16, 1)
+#define ROWS_OF_2(X) \
+    X(1, 2) X(2, 2) X(3, 2) X(4, 2) X(5, 2) X(6, 2) X(7, 2) X(8, 2) \
+    X(9, 2) X(10, 2) X(11, 2) X(12, 2)
 #else
 #define MR1 8
 #define MR2 6
-#define ROWS_OF_1(X) X(1, 1) X(2, 1) X(3, 1) X(4, 1) X(5, 1) X(6, 1) X(7, 1) X(8, 1)
-#define ROWS_OF_2(X) X(1, 2) X(2, 2) X(3, 2) X(4, 2) X(5, 2) X(6, 2)
+#define ROWS_OF_1(X) \
+    X(1, 1) X(2, 1) X(3, 1) X(4, 1) X(5, 1) X(6, 1) X(7, 1) X(8, 1)
+#define ROWS_OF_2(X) \
+    X(1, 2) X(2, 2) X(3, 2) X(4, 2) X(5, 2) X(6, 2)
 #endif
+/* clang-format on */
 
 typedef float vec __attribute__((vector_size(TL_VEC_BYTES)));
 
