@@ -39,16 +39,56 @@ static int append(List *l, int64_t value) {
   return 1;
 }
 
+/* Bytes from row to row of a region; 0 if it has one row. */
+static int64_t pitch_of(const Input *in, int64_t region) {
+  int64_t pitch = in->pitch[region];
+  if (in->high[region] - in->low[region] == in->row[region]) return 0;
+  return pitch < 0 ? -pitch : pitch;
+}
+
+/* The region as a box in a grid of `count` axes: false if it is none. */
+static int intervals(const Input *in, int64_t region, const int64_t *step, int count, int64_t *start,
+                     int64_t *length) {
+  int64_t rest = in->low[region], pitch = pitch_of(in, region);
+  for (int i = 0; i < count; i++) {
+    start[i] = rest / step[i];
+    rest %= step[i];
+    length[i] = 1;
+    if (step[i] == pitch) length[i] = (in->high[region] - in->low[region] - in->row[region]) / pitch + 1;
+  }
+  length[count - 1] = in->row[region];
+  for (int i = count - 1; i > 0; i--) {
+    int64_t row = step[i - 1] / step[i];
+    if (start[i] + length[i] <= row) continue;
+    if (start[i] || length[i] % row || length[i - 1] != 1) return 0;
+    length[i - 1] = length[i] / row;
+    length[i] = row;
+  }
+  return 1;
+}
+
+/* `meet` of analysis/overlap.py, for rectangles. */
 static int overlap(const Input *in, int64_t a, int64_t b) {
   if (a == b) return 1;
   if (in->high[a] <= in->low[b] || in->high[b] <= in->low[a]) return 0;
-  int64_t pitch = in->pitch[a] > in->row[a] ? in->pitch[a] : in->pitch[b];
-  if (in->row[a] > pitch || in->row[b] > pitch) return 1;
-  if (in->pitch[a] != pitch && in->high[a] - in->low[a] > in->row[a]) return 1;
-  if (in->pitch[b] != pitch && in->high[b] - in->low[b] > in->row[b]) return 1;
-  int64_t ca = in->low[a] % pitch, cb = in->low[b] % pitch;
-  if (ca + in->row[a] > pitch || cb + in->row[b] > pitch) return 1;
-  return ca < cb + in->row[b] && cb < ca + in->row[a];
+  int64_t p = pitch_of(in, a), q = pitch_of(in, b), step[3];
+  int count = 0;
+  if (p < q) {
+    int64_t larger = q;
+    q = p;
+    p = larger;
+  }
+  if (p > 1) step[count++] = p;
+  if (q > 1 && q != p) step[count++] = q;
+  step[count++] = 1;
+  if (count == 3 && p % q) return 1;
+  int64_t start_a[3], length_a[3], start_b[3], length_b[3];
+  if (!intervals(in, a, step, count, start_a, length_a)) return 1;
+  if (!intervals(in, b, step, count, start_b, length_b)) return 1;
+  for (int i = 0; i < count; i++) {
+    if (start_a[i] >= start_b[i] + length_b[i] || start_b[i] >= start_a[i] + length_a[i]) return 0;
+  }
+  return 1;
 }
 
 typedef struct {
