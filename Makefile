@@ -1,10 +1,12 @@
-# make demo | test | check | docs | story | bench | calibrate | clean. Each works alone on a fresh clone.
+# make demo | test | check | fuzz | docs | story | bench | calibrate | clean. Each works alone on a fresh clone.
 
 PYTHON   ?= python3
 VENV     := .venv
 BIN      := $(VENV)/bin
 JOBS     ?= 2
 ARGS     ?=
+SECONDS  ?= 600
+SEED     ?=
 DEMO     ?= tilelet demo
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -13,7 +15,7 @@ INSTALLED     := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check docs story bench calibrate format clean
+.PHONY: help demo test check fuzz docs story bench calibrate format clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' Makefile
@@ -30,6 +32,9 @@ check: $(INSTALLED_DEV) ## formatting, lint, types, generated pages
 	$(BIN)/pyright
 	$(BIN)/tilelet docs --check
 
+fuzz: $(INSTALLED_DEV) ## search for programs that fail, for SECONDS=600; SEED= repeats a search
+	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) --jobs $(JOBS) $(ARGS)
+
 docs: $(INSTALLED_DEV) ## regenerate docs/ops.md and docs/errors.md
 	$(BIN)/tilelet docs --write
 
@@ -40,7 +45,7 @@ bench: $(INSTALLED_DEV) ## measure the native engine on this machine
 	$(BIN)/tilelet bench $(ARGS)
 
 calibrate: $(INSTALLED_DEV) ## compare the device model with published measurements
-	$(BIN)/python -m bench.calibration
+	$(BIN)/python -m tilelet.calibration
 
 format: $(INSTALLED_DEV) ## format and fix what can be fixed safely
 	$(BIN)/ruff format .

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import ml_dtypes
@@ -33,6 +34,14 @@ class DType:
     @property
     def is_signed(self) -> bool:
         return self.kind in ("float", "int", "index")
+
+    @functools.cached_property
+    def limits(self) -> tuple[int, int]:
+        """The smallest and largest number of an integer type or BOOL."""
+        if self.kind == "bool":
+            return 0, 1
+        lowest = -(1 << (self.bits - 1)) if self.is_signed else 0
+        return lowest, (1 << (self.bits - self.is_signed)) - 1
 
     def __repr__(self) -> str:
         return f"pl.{self.name}"

@@ -1,6 +1,6 @@
 """Generated programs of all kinds: engine = interpreter, and one result for all schedules.
 
-`pytest tests/cpu --thorough` takes 300 of them through 24 schedules each, the default run a
+`pytest tests/cpu --thorough` takes 60 of each kind through 24 schedules each, the default run a
 few through a few. They are those of tests/generated, drawn from a seed.
 """
 

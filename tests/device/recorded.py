@@ -8,6 +8,7 @@ import tilelet.language as pl
 from tilelet.device import load_machine
 from tilelet.device.run import Modelled, Recorded
 from tilelet.interp.interpreter import Interpreter
+from tilelet.interp.replay import find_outcomes
 from tilelet.ir.core import Program
 from tilelet.passes.pipeline import run_passes
 
@@ -23,7 +24,8 @@ def passed(kernel: Any) -> Program:
 def modelled(kernel: Any, machine: Any = A2A3, **inputs: Any) -> Modelled:
     program = passed(kernel)
     tasks = Interpreter().run(program, inputs, execute=False).tasks
-    return Modelled(Recorded(program.name, program, tasks, inputs), machine)
+    find_outcomes(program, tasks, inputs)
+    return Modelled(Recorded(program.name, program, tasks), machine)
 
 
 @pl.jit

@@ -7,15 +7,18 @@ from typing import Any
 import tilelet.language as pl
 from tilelet.device import DeviceKernel, Machine, lower_kernel
 from tilelet.interp.interpreter import Interpreter
+from tilelet.interp.replay import find_outcomes
 from tilelet.ir.core import Program
 from tilelet.passes.pipeline import run_passes
 from tilelet.tasks.stream import TaskStream
 
 
 def recorded(program: Program, **arguments: Any) -> tuple[TaskStream, Program]:
-    """The tasks of a program, and the program after all passes."""
+    """The tasks of a program, with what data decides in them; the program after all passes."""
     compiled = run_passes(program)
-    return Interpreter().run(compiled, arguments, execute=False).tasks, compiled
+    tasks = Interpreter().run(compiled, arguments, execute=False).tasks
+    find_outcomes(compiled, tasks, arguments)
+    return tasks, compiled
 
 
 def only_kernel(program: Program, machine: Machine) -> DeviceKernel:

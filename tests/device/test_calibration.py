@@ -8,10 +8,10 @@ import time
 from typing import Any
 
 import pytest
-from bench.calibration.fit import FREE, field_value
-from bench.calibration.rows import lines, recorded
 from tests.device import recording
 
+from tilelet.calibration.fit import FREE, field_value
+from tilelet.calibration.rows import lines, recorded
 from tilelet.device import load_machine, simulate
 from tilelet.device.schedule import native
 from tilelet.models.qwen3.scope3 import build_scope3

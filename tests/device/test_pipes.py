@@ -10,6 +10,7 @@ import tilelet.language as pl
 from tilelet.device import Core, kernel_cost, load_machine, simulate
 from tilelet.device.kernel import pipes
 from tilelet.device.machine.description import varied
+from tilelet.interp.replay import find_outcomes
 
 A2A3 = load_machine("a2a3")
 
@@ -136,7 +137,8 @@ def test_trip_counts_that_data_decides() -> None:
     tasks, program = recorded(data_dependent())
     guess = simulate(tasks, program, A2A3)
     assert guess.cost_of(0).guessed
-    known = simulate(tasks, program, A2A3, inputs={"count": np.array([40], np.int32)})
+    find_outcomes(program, tasks, {"count": np.array([40], np.int32)})
+    known = simulate(tasks, program, A2A3)
     assert not known.cost_of(0).guessed
     assert known.cost_of(0).read_bytes == 40 * 16 * 128 * 4
     assert known.total_us > guess.total_us

@@ -171,3 +171,10 @@ def test_unknown_ops_are_spelled_as_in_the_text(line: str, message: str, help_te
     (found,) = mistakes(line)
     assert found.message == message
     assert found.helps == (help_text,)
+
+
+@pytest.mark.parametrize("line", ["yield 3", "y = [(yield 3)]", "y = {1: (yield)}"])
+def test_yield_is_no_expression_of_the_language(line: str) -> None:
+    """Python itself refuses to compile it on its own: a SyntaxError from inside the compiler."""
+    found = mistakes(line)
+    assert [d.code for d in found] == ["E0103"]

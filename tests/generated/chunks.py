@@ -64,7 +64,7 @@ class Chunks(Scopes):
 
     def _chunk_level(self) -> tuple[str, Callable[[Run], range], tuple[int, int], Any]:
         """Text of the bounds and the chunk; the iterations; the index range; chunk and policy."""
-        chunk = self.choices.pick((2, 1, 3, 4, 8))
+        chunk = self.choices.pick((2, 1, 3, 4, 8, 5, 7, 13, 100, 1000))
         policy = self.choices.pick(("", "guarded", "leading_full"))
         shown = f", chunk={chunk}" + (f', chunk_policy="{policy}"' if policy else "")
         names = self.names(lambda t: isinstance(t, ScalarT) and t.low >= 0 and t.high <= 8)
@@ -90,10 +90,11 @@ class Chunks(Scopes):
         rows = extents[0] * height
         columns = (extents[1] if depth == 2 else 1) * width
         dtype = self.choices.pick(("FP32", "INT32", "BF16"))
-        out = self.sink((rows, columns), dtype)
+        sums = dtype != "BF16" and self.choices.chance(40)
+        out = self.parameter("r", (rows, columns), dtype, "InOut" if sums else "Out")
         before = dict(self.env)
         nest: list[Step] = []
-        self._nest(levels, indices, 0, out, (height, width), dtype, nest)
+        self._nest(levels, indices, 0, out, (height, width), dtype, nest, sums)
 
         def step(r: Run) -> None:
             trips = [len(span(r)) for _, span, _, _ in levels]
@@ -105,20 +106,22 @@ class Chunks(Scopes):
         self.env = before
 
     def _nest(
-        self, levels: Any, indices: list[str], k: int, out: str, shape: Any, dtype: str, into: Any
-    ) -> None:
+        self, levels: Any, indices: list[str], k: int, out: str, shape: Any, dtype: str, into: Any,
+        sums: bool,
+    ) -> None:  # fmt: skip
         text, span, (low, high), _ = levels[k]
         with self.block(f"for {indices[k]} in pl.parallel({text}):") as steps:
             self.env[indices[k]] = ScalarT("INDEX", low, high)
             if k + 1 < len(levels):
-                self._nest(levels, indices, k + 1, out, shape, dtype, steps)
+                self._nest(levels, indices, k + 1, out, shape, dtype, steps, sums)
             else:
-                self._chunk_body(indices, out, shape, dtype, levels)
+                self._chunk_body(indices, out, shape, dtype, levels, sums)
         into.append(looping(indices[k], span, steps))
 
     def _chunk_body(
-        self, indices: list[str], out: str, shape: tuple[int, int], dtype: str, levels: Any
-    ) -> None:
+        self, indices: list[str], out: str, shape: tuple[int, int], dtype: str, levels: Any,
+        sums: bool,
+    ) -> None:  # fmt: skip
         with self.inside():
             self.env = {n: t for n, t in self.env.items() if not getattr(t, "writable", False)}
             if self.choices.chance(50):
@@ -136,7 +139,10 @@ class Chunks(Scopes):
                 self.env[name] = ScalarT("INDEX", 0, high * size)
             if len(offsets) == 1:
                 offsets.append(self.zero())
-            source = self.tile(shape, dtype, 2)
+            if sums:
+                source = self.sum_of(out, offsets, shape, dtype)
+            else:
+                source = self.tile(shape, dtype, 2)
             extents = [high + 1 for _, _, (_, high), _ in levels] + [1]
             full_shape = (extents[0] * shape[0], extents[1] * shape[1])
             self.env[out] = GmT(full_shape, dtype, writable=True)

@@ -21,7 +21,7 @@ from tests.generated.core import (
 from tests.generated.expressions import DIMS
 from tests.generated.functions import KernelFunction
 from tests.generated.memory import Memory
-from tests.generated.scopes import as_task
+from tests.generated.scopes import INCORE, as_task
 from tests.generated.statements import looping, negated
 
 
@@ -55,10 +55,11 @@ class Control(Chunks, Memory):
             self.choices.pick(simple)()
 
     def control_loop(self, nesting: int) -> None:
-        text, indices, (low, high) = self.bounds()
+        may_skip = self.choices.chance(20)
+        text, indices, (low, high) = self.late_bounds() if may_skip else self.bounds()
         index = self.fresh("i")
         before = dict(self.env)
-        kind = self.choices.pick(("range", "range", "unroll"))
+        kind = "range" if may_skip else self.choices.pick(("range", "range", "unroll"))
         kind = "range" if not text[0].isdigit() else kind
         jumps = kind == "range" and self.choices.chance(20)
         with self.block(f"for {index} in pl.{kind}({text}):") as steps:
@@ -68,7 +69,7 @@ class Control(Chunks, Memory):
                 self.jump()
                 self.control_body(1, nesting)
         self.steps.append(looping(index, indices, steps))
-        self._after_loop(before, index, jumps)
+        self._after_loop(before, index, jumps or may_skip)
 
     def control_while(self, nesting: int) -> None:
         counter, limit = self.fresh("w"), self.choices.number(0, 2)
@@ -115,6 +116,8 @@ class Control(Chunks, Memory):
             for _ in range(count):
                 shape, dtype = (self.choices.pick(DIMS), 8), self.choices.pick(("FP32", "INT32"))
                 value = self.fresh_tile(shape, dtype)
+                if "pl.reshape(" in value.text:  # of a window with gaps: no view of it
+                    value = self.full(shape, dtype)
                 if "pl." not in value.text or value.text.startswith(("pl.slice", "pl.load")):
                     value = negated(value)
                 self.assign(self.fresh("t"), value, TileT(shape, dtype))
@@ -183,11 +186,10 @@ class Control(Chunks, Memory):
         count, height = self.choices.number(1, 4), self.choices.pick((4, 3, 8))
         shape = (height, self.choices.pick((8, 5, 16)))
         dtype = self.choices.pick(("FP32", "BF16", "INT32"))
-        out, block, row = (
-            self.sink((height * count, shape[1]), dtype),
-            self.fresh("i"),
-            self.fresh("s"),
-        )
+        sums = dtype != "BF16" and self.choices.chance(40)
+        target = GmT((height * count, shape[1]), dtype, writable=True)
+        out = self.parameter("r", target.shape, dtype, "InOut" if sums else "Out")
+        block, row = self.fresh("i"), self.fresh("s")
         hint = f', name_hint="{self.fresh("blocks_")}"' if self.choices.chance(30) else ""
         before = dict(self.env)
         with self.block(f"for {block} in pl.spmd({count}{hint}):") as steps, self.inside():
@@ -200,11 +202,47 @@ class Control(Chunks, Memory):
             self.env = read_only
             self.bind()
             self.env[row] = ScalarT("INDEX", 0, height * (count - 1))
-            source = self.tile(shape, dtype, 2)
-            self.env[out] = GmT((height * count, shape[1]), dtype, writable=True)
-            self.store_window(out, source, [self.at_name(row), self.zero()])
+            at = [self.at_name(row), self.zero()]
+            source = self.sum_of(out, at, shape, dtype) if sums else self.tile(shape, dtype, 2)
+            self.env[out] = target
+            self.store_window(out, source, at)
         self.steps.append(as_task([looping(block, lambda _: range(count), steps)]))
         self.env = before
+
+    def products(self) -> None:
+        """Accumulators in a scope, in blocks, in chunks, or from scope to scope."""
+        forms = (self.product_scope, self.product_scope, self.products_across, self.spmd)
+        self.choices.pick((*forms, self.auto_scope))()
+
+    def product_scope(self) -> None:
+        header = self.choices.pick(INCORE).format(name=self.fresh("scope_"))
+        before = dict(self.env)
+        with self.block(header) as steps, self.inside():
+            for _ in range(self.choices.number(0, 1)):
+                self.statement(0)
+            for _ in range(self.choices.number(1, 2)):
+                self.accumulate(self.choices.number(0, 1))
+            self.observe(before)
+        self.steps.append(as_task(steps))
+        self.leave(before)
+
+    def products_across(self) -> None:
+        """One scope starts a sum, others in a loop of the control program go on with it."""
+        shape = (self.choices.pick((4, 8, 3)), self.choices.pick((8, 5)))
+        dtype, acc, index = self.choices.pick(("FP32", "INT32")), self.fresh("t"), self.fresh("i")
+        before = dict(self.env)
+        with self.block("with pl.incore():") as steps, self.inside():
+            self.assign(acc, self.fresh_tile(shape, dtype), TileT(shape, dtype))
+        self.steps.append(as_task(steps))
+        self.leave(before)
+        outside, count = dict(self.env), self.choices.number(1, 3)
+        with self.block(f"for {index} in pl.range({count}):") as turns:
+            self.env[index] = ScalarT("INDEX", 0, count - 1)
+            with self.block(self.choices.pick(INCORE[:2])) as steps, self.inside():
+                self.continued(acc)
+            self.steps.append(as_task(steps))
+        self.steps.append(looping(index, lambda _: range(count), turns))
+        self.env = outside
 
     def observe_tensors(self) -> None:
         """Store what scopes left behind, so that it is compared."""

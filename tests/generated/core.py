@@ -147,6 +147,7 @@ class Writer:
         self.depth = 1
         self.steps: list[Step] = []
         self.env: dict[str, Type] = {}
+        self.shared: set[str] = set()  # names of tiles with two names: not to be written into
         self._count = 0
 
     def fresh(self, stem: str) -> str:

@@ -11,7 +11,7 @@ from tests.generated.core import Choices, Param, Run, Step, run_steps
 from tests.generated.functions import make_helper, make_kernel
 
 TAPE = 1500  # bytes; longer kernels end in the simplest way
-FOCUSES = ("scopes", "control", "chunks", "calls", "spmd")
+FOCUSES = ("scopes", "control", "chunks", "calls", "spmd", "accumulators")
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,9 @@ def _main(control: Control, focus: str) -> None:
             control.scope()
     elif focus == "control":
         control.control_body(choices.number(2, 4), 2)
+    elif focus == "accumulators":
+        for _ in range(choices.number(1, 3)):
+            control.products()
     else:
         for _ in range(choices.number(0, 1)):
             control.control_statement(1)

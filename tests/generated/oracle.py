@@ -434,6 +434,17 @@ def zipped(function: Callable[..., Array], *tiles: Tile) -> Tile:
     return padded(np.ascontiguousarray(np.broadcast_to(found, common)), shape)
 
 
+def accumulated(a: Array, b: Array, start: Tile | None, shape: tuple[int, ...]) -> Tile:
+    """The product of the valid parts; where a start is given, added to it where both have data."""
+    inner = min(a.shape[1], b.shape[0])
+    rows, columns = a.shape[0], b.shape[1]
+    begin = None
+    if start is not None:
+        rows, columns = min(rows, start.valid[0]), min(columns, start.valid[1])
+        begin = start.data[:rows, :columns].copy()
+    return padded(matmul(a[:rows, :inner], b[:inner, :columns], begin), shape)
+
+
 PAD = {"zero": 0.0, "min": -math.inf, "max": math.inf}
 
 

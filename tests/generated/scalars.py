@@ -24,6 +24,21 @@ COMPARISONS: dict[str, Callable[[int, int], bool]] = {
 }
 
 
+def _quotient(p: int, q: int) -> int:
+    return abs(p) // abs(q) * (1 if (p < 0) == (q < 0) else -1)
+
+
+# Run-time integers divide towards zero.
+TRUNCATED: dict[str, Callable[[int, int], int]] = {
+    "//": _quotient,
+    "%": lambda p, q: p - q * _quotient(p, q),
+}
+
+
+def number_text(number: int) -> str:
+    return str(number) if number >= 0 else f"({number})"
+
+
 def wrapped(value: int, dtype: str) -> int:
     bits = 32 if dtype == "INT32" else 64
     return (value + (1 << (bits - 1))) % (1 << bits) - (1 << (bits - 1))
@@ -42,16 +57,18 @@ class Scalars(Writer):
     def integer(self, depth: int = 2) -> Expr:
         """An integer scalar of any size, wrapping in its type."""
         names = self.names(lambda t: isinstance(t, ScalarT) and t.dtype in ("INDEX", "INT32"))
-        kind = self.choices.number(0, 8 if depth else 2)
+        kind = self.choices.number(0, 10 if depth else 2)
         if kind <= 1 and names:
             return self._scalar_name(self.choices.pick(names))
         if kind == 2 and self.constants:
             return self._captured()
         if kind <= 2 or not names:
             number = self.choices.number(-9, 20)
-            return Expr(
-                str(number) if number >= 0 else f"({number})", lambda _: number, ScalarT("")
-            )
+            return Expr(number_text(number), lambda _: number, ScalarT(""))
+        if kind == 10:
+            return self._extreme(depth)
+        if kind == 9:
+            return self._quotient(depth)
         if kind == 8:
             return self._element_read() or self.integer(depth - 1)
         if kind == 7:
@@ -86,18 +103,58 @@ class Scalars(Writer):
     def _division(self, depth: int) -> Expr:
         """Run-time and kernel scalars divide towards zero, unlike captured Python numbers."""
         a = self.integer(depth - 1)
-        divisor = self.choices.pick((2, 3, 7, -2, -5))
+        divisor = self.choices.pick((2, 3, 7, -2, -5, -1, 1))
         if not a.type.dtype:
             return a
         symbol = self.choices.pick(("//", "%"))
         by = Expr(str(divisor), lambda _: divisor, ScalarT(""))
-        shown = str(divisor) if divisor > 0 else f"({divisor})"
+        return self._typed(f"({a.text} {symbol} {number_text(divisor)})", a, by, TRUNCATED[symbol])
 
-        def divide(p: int, q: int) -> int:
-            quotient = abs(p) // abs(q) * (1 if (p < 0) == (q < 0) else -1)
-            return quotient if symbol == "//" else p - q * quotient
+    def _quotient(self, depth: int) -> Expr:
+        """A division by a number that is known at run time, and is not zero."""
+        a, b = self.integer(depth - 1), self.integer(depth - 1)
+        if not a.type.dtype or not b.type.dtype:
+            return a
+        name, limit = self.choices.pick((("max", 1), ("min", -1)))
+        choose: Callable[..., int] = max if name == "max" else min
+        by = Expr(
+            f"pl.{name}({b.text}, {limit})",
+            lambda r: choose(b.value(r), limit),
+            ScalarT(b.type.dtype),
+        )
+        symbol = self.choices.pick(("//", "%"))
+        return self._typed(f"({a.text} {symbol} {by.text})", a, by, TRUNCATED[symbol])
 
-        return self._typed(f"({a.text} {symbol} {shown})", a, by, divide)
+    def _extreme(self, depth: int) -> Expr:
+        """Arithmetic with a number at the end of its type's range."""
+        a = self.integer(depth - 1)
+        if not a.type.dtype:
+            return a
+        by = self._limit_of(a.type.dtype)
+        symbol = self.choices.pick(("//", "%", "+", "-", "*", "min", "max"))
+        if symbol in ("min", "max"):
+            choose: Callable[..., int] = min if symbol == "min" else max
+            return self._typed(f"pl.{symbol}({a.text}, {by.text})", a, by, choose)
+        operation = {**_ARITHMETIC, **TRUNCATED}[symbol]
+        return self._typed(f"({a.text} {symbol} {by.text})", a, by, operation)
+
+    def _limit_of(self, dtype: str) -> Expr:
+        top = (1 << (31 if dtype == "INT32" else 63)) - 1
+        number = self.choices.pick((top, -top - 1, top - 1, -top, top // 2 + 1))
+        return Expr(number_text(number), lambda _: number, ScalarT(""))
+
+    def long_sum(self, terms: int) -> Expr:
+        """An expression as deep as it is long."""
+        total = self.integer(0)
+        for _ in range(terms):
+            total = self._typed(
+                f"({total.text} {(symbol := self.choices.pick(('+', '-', '*')))} "
+                f"{(number := self.choices.number(0, 5))})",
+                total,
+                Expr(str(number), lambda _, n=number: n, ScalarT("")),
+                _ARITHMETIC[symbol],
+            )
+        return total
 
     def _captured(self) -> Expr:
         """An expression of captured constants alone, which Python evaluates (floor division)."""
@@ -188,6 +245,8 @@ class Scalars(Writer):
     def condition(self) -> Expr:
         """A BOOL that is not known when the kernel is compiled, if there is a run-time scalar."""
         a, b = self.clamped(-50, 50), self.integer(1)
+        if a.type.dtype and self.choices.chance(10):
+            b = self._limit_of(a.type.dtype)
         symbol = self.choices.pick(("<", "<=", ">", ">=", "==", "!="))
         compare = COMPARISONS[symbol]
         first = Expr(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.generated import oracle
+from tests.generated.accumulators import Accumulators
 from tests.generated.core import (
     Choices,
     Expr,
@@ -19,7 +20,7 @@ from tests.generated.core import (
 )
 from tests.generated.oracle import Tile
 from tests.generated.scalars import COMPARISONS
-from tests.generated.statements import Statements, applied, looping
+from tests.generated.statements import applied, looping
 
 INPUT_DTYPES = ("FP32", "INT32", "BF16", "INT8", "FP16", "INT16", "UINT8")
 INCORE = (
@@ -31,7 +32,7 @@ INCORE = (
 )
 
 
-class Scopes(Statements):
+class Scopes(Accumulators):
     """Names in `self.env` are tensors and scalars, except inside a scope."""
 
     def __init__(self, choices: Choices, style: str, nasty: bool) -> None:
@@ -40,6 +41,7 @@ class Scopes(Statements):
         self.nasty = nasty
         self.params: list[Param] = []
         self.in_scope = False
+        self.scope_depth = 0
         self.spilled: set[str] = set()
         self._scalars_outside: set[str] = set()
         self._hidden: dict[str, GmT] = {}
@@ -95,6 +97,15 @@ class Scopes(Statements):
         return Expr(
             f"{name} {symbol} {limit}", lambda r: compare(r.env[name], limit), ScalarT("BOOL")
         )
+
+    def new_input(self, shape: tuple[int, int], dtype: str) -> str | None:
+        return self.parameter("x", shape, dtype, "In")
+
+    def own_tensors(self, shape: tuple[int, int], dtype: str) -> list[str]:
+        if self.depth != self.scope_depth:  # in a loop, it would be a tile from the second turn on
+            return []
+        same = GmT(shape, dtype, writable=True)
+        return [n for n in self.sources(shape, dtype) if n in self.spilled and self.env[n] == same]
 
     def sink(self, shape: tuple[int, ...], dtype: str) -> str:
         """A parameter of its own for one result."""
@@ -206,6 +217,19 @@ class Scopes(Statements):
         """A computed tile, valid everywhere."""
         return self.computed(self.tile(shape, dtype, 2, full=True))
 
+    def sum_of(self, out: str, at: list[Expr], shape: tuple[int, int], dtype: str) -> Expr:
+        """Products added up; the sum may start from the window that it is stored in."""
+        start = None
+        if self.choices.chance(60):
+            window = ", ".join(f"{o.text} : {o.text} + {s}" for o, s in zip(at, shape))
+
+            def value(r: Run) -> Tile:
+                i, j = (o.value(r) for o in at)
+                return oracle.whole(r.env[out][i : i + shape[0], j : j + shape[1]].copy())
+
+            start = Expr(f"{out}[{window}]", value, TileT(shape, dtype))
+        return self.product(shape, dtype, start)
+
     def at_name(self, name: str) -> Expr:
         return Expr(name, lambda r: r.env[name], ScalarT("INDEX"))
 
@@ -221,6 +245,7 @@ class _Inside:
 
     def __enter__(self) -> None:
         self.control.in_scope = True
+        self.control.scope_depth = self.control.depth
         self.control._scalars_outside = {
             n for n, t in self.control.env.items() if isinstance(t, ScalarT)
         }

@@ -21,6 +21,7 @@ from tests.generated.core import (
 )
 from tests.generated.expressions import DIMS, FLOAT_MATH, INTEGER_MATH, Expressions
 from tests.generated.oracle import Tile
+from tests.generated.scalars import TRUNCATED, number_text
 
 COMMON_DTYPES = (*FLOAT_MATH, "FP32", *INTEGER_MATH)
 
@@ -55,15 +56,19 @@ class Statements(Expressions):
         simple: list[Callable[[], Any]] = [
             self.bind, self.bind, self.rebind, self.rebind, self.bind_scalar, self.rebind_scalar,
             self.store, self.insert, self.mark_valid, self.write_element, self.bind_part,
-        ]  # fmt: skip
-        nested: list[Callable[[int], Any]] = [
-            self.for_loop, self.branch, self.explicit_loop, self.while_loop, self.explicit_branch,
-            self.explicit_while, self.accumulate,
+            self.unused_read, self.bind_deep,
         ]  # fmt: skip
         if nesting > 0 and self.choices.chance(35):
-            self.choices.pick(nested)(nesting - 1)
+            self.choices.pick(self.nested())(nesting - 1)
         else:
             self.choices.pick(simple)()
+
+    def nested(self) -> list[Callable[[int], None]]:
+        """Statements that hold others."""
+        return [
+            self.for_loop, self.branch, self.explicit_loop, self.while_loop, self.explicit_branch,
+            self.explicit_while,
+        ]  # fmt: skip
 
     # --- bindings --------------------------------------------------------------------------------
 
@@ -135,6 +140,28 @@ class Statements(Expressions):
             inner = value
             value = Expr(f"pl.cast({inner.text}, pl.INDEX)", inner.value, ScalarT("INDEX"))
         self.assign(name, value, ScalarT("INDEX", low, high))
+
+    def unused_read(self) -> None:
+        """An element that is read for nothing."""
+        names = self.readable(self.choices.pick(("INT32", "FP32")))
+        if names:
+            text, _ = self._element(self.choices.pick(names))
+            self.emit(f"{self.fresh('u')} = {text}", lambda r: None)
+
+    def bind_deep(self) -> None:
+        """An expression inside many others."""
+        depth = self.choices.pick((8, 20, 40))
+        if self.choices.chance(50):
+            inner = self.long_sum(depth)
+            if inner.type.dtype == "INDEX":
+                text = f"pl.min(pl.max({inner.text}, 0), 4)"
+                value = Expr(text, lambda r: min(max(inner.value(r), 0), 4), ScalarT("INDEX"))
+                self.assign(self.fresh("s"), value, ScalarT("INDEX", 0, 4))
+            return
+        value = self.tile(self.choices.pick(self.shapes()), "FP32", 0)
+        for _ in range(depth):
+            value = applied(self.choices.pick(("neg", "abs", "relu")), value)
+        self.assign(self.fresh("t"), value, value.type)
 
     def rebindable_scalars(self) -> list[str]:
         return [n for n in self.names(_is_index) if n.startswith("s")]
@@ -216,7 +243,7 @@ class Statements(Expressions):
 
     def insert(self) -> None:
         """Write into a window of a tile, which makes a new value of it."""
-        names = self.tiles(lambda t: t.full)
+        names = [n for n in self.tiles(lambda t: t.full) if n not in self.shared]
         if not names:
             return
         name = self.choices.pick(names)
@@ -247,6 +274,7 @@ class Statements(Expressions):
                 or (isinstance(t, TileT) and t.full)
             )
         )
+        names = [n for n in names if n not in self.shared]
         if not names:
             return
         name = self.choices.pick(names)
@@ -299,9 +327,40 @@ class Statements(Expressions):
             text = str(stop)
         return text, lambda _: found, (start, max(last, start))
 
+    def late_bounds(self) -> tuple[str, Callable[[Run], range], tuple[int, int]]:
+        """As `bounds`, with quotients and remainders of negatives; perhaps no iteration at all."""
+        names = self.names(lambda t: _is_index(t) and t.low >= -20 and t.high <= 20)  # type: ignore[union-attr]
+        if not names:
+            return self.bounds(at_least=0)
+        name = self.choices.pick(names)
+        t = self.env[name]
+        assert isinstance(t, ScalarT)
+        ends: list[tuple[str, Callable[[int], int]]] = []
+        for _ in range(2):
+            less, symbol = self.choices.number(0, 20), self.choices.pick(("//", "%"))
+            by = self.choices.pick((2, 3, -2, -4, 5))
+
+            def end(v: int, less: int = less, symbol: str = symbol, by: int = by) -> int:
+                return TRUNCATED[symbol](v - less, by)
+
+            ends.append((f"({name} - {less}) {symbol} {number_text(by)}", end))
+        (start_text, start), (stop_text, stop) = ends
+        step = self.choices.pick((1, 2, -1, -3))
+        all_of_them = [range(start(v), stop(v), step) for v in range(t.low, t.high + 1)]
+        if any(len(one) > 5 for one in all_of_them):
+            return self.bounds(at_least=0)
+        seen = [i for one in all_of_them for i in one] or [0]
+        text = f"{start_text}, {stop_text}, {step}"
+        return (
+            text,
+            lambda r: range(start(r.env[name]), stop(r.env[name]), step),
+            (min(seen), max(seen)),
+        )
+
     def for_loop(self, nesting: int) -> None:
         kind = self.choices.pick(("range", "range", "parallel", "pipeline", "unroll"))
-        text, indices, (low, high) = self.bounds()
+        may_skip = kind == "range" and self.choices.chance(30)
+        text, indices, (low, high) = self.late_bounds() if may_skip else self.bounds()
         if kind == "unroll" and not text[0].isdigit():
             kind = "range"
         text += f", stage={self.choices.number(1, 3)}" if kind == "pipeline" else ""
@@ -316,7 +375,7 @@ class Statements(Expressions):
                 self.body(self.choices.number(1, 2), nesting)
         self.steps.append(looping(index, indices, steps))
         del self.env[index]
-        if jumps:
+        if jumps or may_skip:
             self.env = {n: t for n, t in self.env.items() if n in before}
 
     def jump(self) -> None:
@@ -432,40 +491,6 @@ class Statements(Expressions):
         self.steps.append(step)
         self.env = {n: t for n, t in self.env.items() if n in before} | dict(zip(out, types))
         self.env[ended] = ScalarT("INDEX", 0, limit)
-
-    def accumulate(self, nesting: int) -> None:
-        """A product over K in steps: `matmul` first, then `matmul_acc`, chosen by a branch."""
-        if self.loads_by_hand:
-            return
-        rows, columns = self.choices.pick((4, 8, 3)), self.choices.pick((8, 4, 5))
-        step_k, trips = self.choices.pick((4, 2)), self.choices.number(1, 3)
-        dtype = self.choices.pick(("BF16", "FP32", "FP16", "INT8"))
-        total = "INT32" if dtype == "INT8" else "FP32"
-        a, b = (self.fresh("a"), self.fresh("b"))
-        first = self.tile((rows, step_k * trips), dtype, 1, full=True)
-        second = self.tile((step_k * trips, columns), dtype, 1, full=True)
-        for name, value in ((a, first), (b, second)):
-            self.assign(name, self.on_chip(value), value.type)
-        acc, k = self.fresh("acc"), self.fresh("i")
-        span = f"{k} : {k} + {step_k}"
-        self.line(f"{acc} = pl.create_tensor([{rows}, {columns}], pl.{total})")
-        conditional = self.choices.chance(40)
-        with self.block(f"for {k} in pl.range(0, {step_k * trips}, {step_k}):"):
-            if conditional:
-                self.line(
-                    f"{acc} = pl.matmul_acc({acc}, {a}[:, {span}], {b}[{span}, :], "
-                    f"init_cond={k} == 0)"
-                )
-            else:
-                out = "" if total == "INT32" else ", out_dtype=pl.FP32"
-                with self.block(f"if {k} == 0:"):
-                    self.line(f"{acc} = pl.matmul({a}[:, {span}], {b}[{span}, :]{out})")
-                with self.block("else:"):
-                    self.line(f"{acc} = pl.matmul_acc({acc}, {a}[:, {span}], {b}[{span}, :])")
-        self.steps.append(
-            lambda r: r.env.update({acc: oracle.whole(oracle.matmul(r.env[a].data, r.env[b].data))})
-        )
-        self.env[acc] = TileT((rows, columns), total)
 
     # --- branches --------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from tests.generated.generator import FOCUSES, Kernel, kernels
 from tests.generated.harness import check
 
 WANTED = os.environ.get("TILELET_GENERATED")
-PER_FOCUS = int(WANTED or 310) // len(FOCUSES)
+PER_FOCUS = int(WANTED or 360) // len(FOCUSES)
 
 # What each focus is there for; the kernels of a run must use all of it.
 CONSTRUCTS: dict[str, tuple[str, ...]] = {
@@ -29,7 +29,9 @@ CONSTRUCTS: dict[str, tuple[str, ...]] = {
         r"valid_shape=", r"pl\.fillpad\(", r"set_validshape", r"pl\.write\(", r"pl\.load\(",
         r"pl\.store\(", r"mode='odd'", r"FP8E4M3FN", r"row_expand_", r"col_sum|col_max|col_prod",
         r"row_sum", r"pl\.concat\(", r"pl\.transpose\(", r"\w+ \+= ", r"// \(-", r"C\d \*\* 2",
-        r"@pl\.jit\n", r"@pl\.program", r"clamp=True",
+        r"@pl\.jit\n", r"@pl\.program", r"clamp=True", r"-9223372036854775808", r"2147483647",
+        r"\) // pl\.m|\w // pl\.m", r"pl\.range\(\(\w+ - \d+\) (//|%)", r"u\d+ = ",
+        r"(pl\.\w+\(){8}",
     ),
     "control": (
         r"pl\.create_tensor\(", r"pl\.reshape\(", r"with pl\.incore", r"with pl\.auto_incore",
@@ -39,6 +41,17 @@ CONSTRUCTS: dict[str, tuple[str, ...]] = {
     "chunks": (r"chunk_policy=\"leading_full\"", r"chunk_policy=\"guarded\"", r", -1, chunk="),
     "calls": (r"self\.kernel", r"@pl\.jit\.incore", r"@pl\.inline", r"@pl\.jit\.inline", r"Scalar"),
     "spmd": (r"pl\.spmd\(",),
+    "accumulators": (
+        r"acc\d+ = pl\.load\(", r"acc\d+ = pl\.slice\(", r"acc\d+ = \w+\[", r"acc\d+ = pl\.full\(",
+        r"acc\d+ = pl\.matmul\(", r"acc\d+ = pl\.create_tensor\(", r"acc\d+ = pl\.fillpad\(",
+        r"acc\d+ = pl\.set_validshape\(", r"acc\d+ = pl\.slice\(.*valid_shape", r"init_cond=True",
+        r"init_cond=\w+ == 0", r"else:\n +acc\d+ = pl\.matmul_acc\(",
+        r"t\d+ = pl\.matmul_acc\(t\d+", r"pl\.INT8",
+        r"in pl\.pipeline\(.*:\n +acc", r"in pl\.unroll\(.*:\n +acc", r"while w\d+ < .*:\n +acc",
+        r"for .* in .*:\n +for .* in .*:\n +acc", r"init_values=\(acc", r"pl\.read\(acc",
+        r"acc\d+ = pl\.matmul_acc\(.*\n.*acc\d+ = pl\.matmul_acc\(", r"pl\.write\(acc", r"0, 0, \d",
+        r"pl\.spmd\(", r"chunk=", r"pl\.matmul\(acc|pl\.cast\(acc\d+, pl\.BF16\)", r"_trans=True",
+    ),
 }  # fmt: skip
 
 

@@ -190,3 +190,40 @@ def unrolled_branches(
 def test_results_that_nothing_reads_are_not_made(kernel: Any) -> None:
     round_trip(kernel.specialize())
     run(kernel, x=X, n=N, out=zeros(8, 8))
+
+
+@pl.jit
+def joins_two_spaces(
+    x: pl.Tensor[[8, 8], pl.FP32],
+    n: pl.Tensor[[1, 1], pl.INT32],
+    out: pl.Out[pl.Tensor[[8, 8], pl.FP32]],
+):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        acc = pl.matmul_acc(x[:, :], pl.load(x, [0, 0], [8, 8]), x[:, :])
+        if pl.read(n, [0, 0]) > 2:
+            acc = pl.neg(acc)
+        out[:] = acc
+    return out
+
+
+@pl.jit
+def carries_two_spaces(
+    x: pl.Tensor[[8, 8], pl.FP32],
+    n: pl.Tensor[[1, 1], pl.INT32],
+    out: pl.Out[pl.Tensor[[8, 8], pl.FP32]],
+):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        acc = pl.matmul_acc(x[:, :], pl.load(x, [0, 0], [8, 8]), x[:, :])
+        turn = pl.read(n, [0, 0])
+        while turn > 2:
+            acc = pl.neg(acc)
+            turn = turn - 1
+        out[:] = acc
+    return out
+
+
+@pytest.mark.parametrize("kernel", [joins_two_spaces, carries_two_spaces])
+def test_a_name_may_stand_for_tiles_of_two_memories(kernel: Any) -> None:
+    """A product in Acc on one path, its negative in Vec on the other: it was an internal error."""
+    result = run(kernel, x=X, n=N, out=zeros(8, 8))
+    np.testing.assert_array_equal(result["out"], -(X + X @ X))

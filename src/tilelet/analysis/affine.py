@@ -1,41 +1,85 @@
-"""Index expressions as sums of multiples of values."""
+"""Index expressions as affine forms: a constant and a sum of multiples of terms."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
+from tilelet.analysis.scalars import Domain, apply
 from tilelet.ir.core import Arg, Op, Value
 from tilelet.ir.fold import number_of
 
-
-def constant_difference(x: Arg, y: Arg, definition: Mapping[Value, Op]) -> int | None:
-    """X - y if it does not depend on run-time values."""
-    (x_terms, x_const), (y_terms, y_const) = _linear(x, definition), _linear(y, definition)
-    return x_const - y_const if x_terms == y_terms else None
+Term = TypeVar("Term", bound=Hashable)
 
 
-def _linear(arg: Arg, definition: Mapping[Value, Op]) -> tuple[dict[Value, int], int]:
-    """`arg` as a sum of multiples of values, and a constant."""
+@dataclass(frozen=True, slots=True)
+class Affine(Generic[Term]):
+    """`constant + sum(factor * term)`, terms in the order of first use, no factor 0."""
+
+    constant: int
+    terms: tuple[tuple[Term, int], ...] = ()
+
+    def plus(self, other: Affine[Term], sign: int = 1) -> Affine[Term]:
+        terms = dict(self.terms)
+        for term, factor in other.terms:
+            terms[term] = terms.get(term, 0) + sign * factor
+        kept = tuple((t, f) for t, f in terms.items() if f)
+        return Affine(self.constant + sign * other.constant, kept)
+
+    def times(self, factor: int) -> Affine[Term]:
+        terms = tuple((t, f * factor) for t, f in self.terms) if factor else ()
+        return Affine(self.constant * factor, terms)
+
+    def same_terms(self, other: Affine[Term]) -> bool:
+        """Whether the two differ by a constant."""
+        return self.terms == other.terms or dict(self.terms) == dict(other.terms)
+
+
+class AffineForms(Domain[Affine[Term]]):
+    """Sums, differences and multiples of affine forms; nothing else is one."""
+
+    def constant(self, number: int) -> Affine[Term]:
+        return Affine(number)
+
+    def number(self, a: Affine[Term]) -> int | None:
+        return None if a.terms else a.constant
+
+    def add(self, a: Affine[Term], b: Affine[Term]) -> Affine[Term]:
+        return a.plus(b)
+
+    def subtract(self, a: Affine[Term], b: Affine[Term]) -> Affine[Term]:
+        return a.plus(b, -1)
+
+    def scale(self, a: Affine[Term], factor: int) -> Affine[Term]:
+        return a.times(factor)
+
+
+_OF_VALUES: AffineForms[Value] = AffineForms()
+
+
+def affine_of(arg: Arg, definition: Mapping[Value, Op]) -> Affine[Value] | None:
+    """`arg` in terms of the values that are no sums, differences or multiples of others."""
     if not isinstance(arg, Value):
         number = number_of(arg)
-        assert isinstance(number, int)
-        return {}, number
+        return Affine(number) if isinstance(number, int) else None
     op = definition.get(arg)
-    if op is not None and op.name in ("scalar.add", "scalar.sub", "scalar.mul"):
-        (a, a_const), (b, b_const) = (_linear(x, definition) for x in op.args.values())
-        if op.name == "scalar.mul":
-            if a and b:
-                return {arg: 1}, 0
-            terms, factor = (a, b_const) if a else (b, a_const)
-            return _terms((terms, factor)), a_const * b_const
-        sign = 1 if op.name == "scalar.add" else -1
-        return _terms((a, 1), (b, sign)), a_const + sign * b_const
-    return {arg: 1}, 0
+    found = None
+    if op is not None:
+        found = apply(_OF_VALUES, op, lambda a: affine_of(a, definition))
+    return found if found is not None else Affine(0, ((arg, 1),))
 
 
-def _terms(*scaled: tuple[dict[Value, int], int]) -> dict[Value, int]:
-    total: dict[Value, int] = {}
-    for terms, factor in scaled:
-        for v, n in terms.items():
-            total[v] = total.get(v, 0) + factor * n
-    return {v: n for v, n in total.items() if n}
+def combined(
+    operation: str, a: Affine[Value] | None, b: Affine[Value] | None
+) -> Affine[Value] | None:
+    """The form of `a operation b`, if it has one; `operation` is the name of a scalar op."""
+    return None if a is None or b is None else _OF_VALUES.binary(operation, a, b)
+
+
+def constant_difference(x: Arg, y: Arg, definition: Mapping[Value, Op]) -> int | None:
+    """`x - y` if it does not depend on run-time values."""
+    a, b = affine_of(x, definition), affine_of(y, definition)
+    if a is None or b is None or not a.same_terms(b):
+        return None
+    return a.constant - b.constant

@@ -48,12 +48,15 @@ def record(
     Without `tasks`, the control programs do not run either: their kernels are all that is wanted.
     """
     from tilelet.device.run import Recorded
+    from tilelet.interp.replay import find_outcomes
 
     found = Recording()
     model = is_model(target)
 
     def keep(name: str, program: Any, stream: Any, given: Mapping[str, Any]) -> None:
-        found.runs.append(Recorded(target if model else name, program, stream, given))
+        if tasks:
+            find_outcomes(program, stream, given)
+        found.runs.append(Recorded(target if model else name, program, stream))
 
     now = Session(
         count_only=not getattr(options, "execute", False),

@@ -13,14 +13,13 @@ from dataclasses import dataclass
 
 from tilelet import dtypes
 from tilelet.analysis.aliases import Aliases, accesses
+from tilelet.analysis.scalars import Domain, apply, stays_in_type
 from tilelet.cpu.scalars import constant_of
 from tilelet.cpu.text import identifier, int_text
 from tilelet.ir.core import Arg, Function, Op, Value, walk
 from tilelet.ir.types import ScalarType, TensorType, TileType
 from tilelet.ir.views import ForView
 from tilelet.ops.movement import fitted
-
-_WIDE = (dtypes.INDEX, dtypes.INT64)
 
 
 class _Unknown(Exception):  # noqa: N818  (not an error)
@@ -29,10 +28,11 @@ class _Unknown(Exception):  # noqa: N818  (not an error)
 
 @dataclass(frozen=True)
 class Interval:
-    """C texts of the least and greatest value."""
+    """C texts of the least and greatest value; the number, if it is a constant."""
 
     low: str
     high: str
+    number: int | None = None
 
 
 Box = list[tuple[Interval, int]]  # offset and size on every axis
@@ -134,7 +134,7 @@ class _Finder:
     def _interval(self, arg: Arg) -> Interval:
         number = constant_of(arg)
         if isinstance(number, int):
-            return Interval(int_text(number), int_text(number))
+            return _TEXTS.constant(number)
         if not isinstance(arg, Value) or not isinstance(arg.type, ScalarType):
             raise _Unknown
         if (
@@ -149,9 +149,12 @@ class _Finder:
         op = self._aliases.definition.get(arg)
         if op is not None and op.name == "get_block_idx":
             return Interval("block", "block")
-        if op is None or arg.type.dtype not in _WIDE:
+        if op is None or not stays_in_type(op):
             raise _Unknown
-        return self._of_op(op)
+        found = apply(_TEXTS, op, self._interval)
+        if found is None:
+            raise _Unknown
+        return found
 
     def _of_index(self, loop: ForView) -> Interval:
         start, stop, step = loop.bounds
@@ -163,22 +166,32 @@ class _Finder:
             return Interval(first.low, f"tl_greatest({first.low}, tl_sum({last.high}, -1))")
         return Interval(f"tl_least({first.high}, tl_sum({last.low}, 1))", first.high)
 
-    def _of_op(self, op: Op) -> Interval:
-        if op.name not in ("scalar.add", "scalar.sub", "scalar.mul", "scalar.min", "scalar.max"):
-            raise _Unknown
-        a, b = self._interval(op.args["lhs"]), self._interval(op.args["rhs"])
-        if op.name == "scalar.add":
-            return Interval(f"tl_sum({a.low}, {b.low})", f"tl_sum({a.high}, {b.high})")
-        if op.name == "scalar.sub":
-            return Interval(f"tl_sum({a.low}, -({b.high}))", f"tl_sum({a.high}, -({b.low}))")
-        if op.name == "scalar.mul":
-            factor = constant_of(op.args["rhs"])
-            if not isinstance(factor, int):
-                a, factor = b, constant_of(op.args["lhs"])
-            if not isinstance(factor, int):
-                raise _Unknown
-            ends = (a.low, a.high) if factor >= 0 else (a.high, a.low)
-            low, high = (f"tl_times({end}, {int_text(factor)})" for end in ends)
-            return Interval(low, high)
-        function = "tl_least" if op.name == "scalar.min" else "tl_greatest"
-        return Interval(f"{function}({a.low}, {b.low})", f"{function}({a.high}, {b.high})")
+
+class _Texts(Domain[Interval]):
+    """Bounds as C expressions that saturate instead of wrapping."""
+
+    def constant(self, number: int) -> Interval:
+        return Interval(int_text(number), int_text(number), number)
+
+    def number(self, a: Interval) -> int | None:
+        return a.number
+
+    def add(self, a: Interval, b: Interval) -> Interval:
+        return Interval(f"tl_sum({a.low}, {b.low})", f"tl_sum({a.high}, {b.high})")
+
+    def subtract(self, a: Interval, b: Interval) -> Interval:
+        return Interval(f"tl_sum({a.low}, -({b.high}))", f"tl_sum({a.high}, -({b.low}))")
+
+    def scale(self, a: Interval, factor: int) -> Interval:
+        ends = (a.low, a.high) if factor >= 0 else (a.high, a.low)
+        low, high = (f"tl_times({end}, {int_text(factor)})" for end in ends)
+        return Interval(low, high)
+
+    def least(self, a: Interval, b: Interval) -> Interval:
+        return Interval(f"tl_least({a.low}, {b.low})", f"tl_least({a.high}, {b.high})")
+
+    def greatest(self, a: Interval, b: Interval) -> Interval:
+        return Interval(f"tl_greatest({a.low}, {b.low})", f"tl_greatest({a.high}, {b.high})")
+
+
+_TEXTS = _Texts()

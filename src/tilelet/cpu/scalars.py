@@ -172,18 +172,10 @@ def cast_expression(x: str, source: DType, target: DType) -> str:
     return saturated(x, source, target)
 
 
-def integer_range(dtype: DType) -> tuple[int, int]:
-    if dtype is dtypes.BOOL:
-        return 0, 1
-    if dtype.is_signed:
-        return -(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1
-    return 0, (1 << dtype.bits) - 1
-
-
 def saturated(x: str, source: DType, target: DType) -> str:
     """An integer expression of type `source`, cut to the range of `target`."""
-    lowest, highest = integer_range(source)
-    low, high = integer_range(target)
+    lowest, highest = source.limits
+    low, high = target.limits
     number = f"({x})"
     if low > lowest:
         number = f"({number} < {int_text(low)} ? {int_text(low)} : {number})"

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from tilelet.device.kernel.view import DeviceKernel
 from tilelet.device.machine.description import Machine
@@ -33,12 +32,11 @@ from tilelet.tasks.stream import TaskStream
 
 @dataclass(frozen=True)
 class Recorded:
-    """A run to be modelled: the program after all passes, its tasks, and its inputs by name."""
+    """A run to be modelled: the program after all passes, and its tasks."""
 
     name: str
     program: Program
     tasks: TaskStream
-    inputs: Mapping[str, Any]
 
 
 class Modelled:
@@ -62,7 +60,6 @@ class Modelled:
             self.machine,
             period=self.period,
             cache=self._costs,
-            inputs=run.inputs,
         )
 
     @cached_property

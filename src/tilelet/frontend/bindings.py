@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
 
+from tilelet.analysis.affine import Affine, combined
 from tilelet.diag.core import Loc, UserError
 from tilelet.ir.core import Const, Value, scalar_dtype
 from tilelet.ir.types import TensorType, TileType
@@ -75,31 +76,11 @@ def is_scalar(x: Binding) -> bool:
     return scalar_dtype(x) is not None
 
 
-@dataclass(frozen=True)
-class Linear:
-    """A scalar as constant + sum of coefficient * value; lets `k0 + 128 - k0` be 128."""
-
-    constant: int
-    terms: tuple[tuple[Value, int], ...] = ()
-
-    def combine(self, other: Linear, sign: int) -> Linear:
-        terms = dict(self.terms)
-        for value, coefficient in other.terms:
-            terms[value] = terms.get(value, 0) + sign * coefficient
-        kept = tuple((v, c) for v, c in terms.items() if c)
-        return Linear(self.constant + sign * other.constant, kept)
-
-    def scaled(self, factor: int) -> Linear:
-        return Linear(
-            self.constant * factor, tuple((v, c * factor) for v, c in self.terms if factor)
-        )
-
-
 @dataclass
 class ValueFacts:
     """What the lowering knows of the values of one function, beyond their types."""
 
-    linear: dict[Value, Linear] = field(default_factory=dict[Value, "Linear"])
+    affine: dict[Value, Affine[Value]] = field(default_factory=dict[Value, "Affine[Value]"])
     # The parameter whose memory a value is, through assembles, loops, scopes and calls.
     root: dict[Value, Value] = field(default_factory=dict[Value, Value])
     # The parameter in whose memory a value lies: as `root`, and through windows.
@@ -126,36 +107,27 @@ class ValueFacts:
         if isinstance(target, Value) and target in self.storage:
             self.written.add(self.storage[target])
 
-    def linear_of(self, x: object) -> Linear | None:
+    def affine_of(self, x: object) -> Affine[Value] | None:
         if isinstance(x, Const):
             x = x.value
         if isinstance(x, bool):
             return None
         if isinstance(x, int):
-            return Linear(x)
+            return Affine(x)
         if isinstance(x, Value):
-            return self.linear.get(x, Linear(0, ((x, 1),)))
+            return self.affine.get(x, Affine(0, ((x, 1),)))
         return None
 
     def root_of(self, x: object) -> Value | None:
         return self.root.get(x) if isinstance(x, Value) else None
 
-    def note_linear(self, result: Value, operation: str, left: object, right: object) -> None:
-        """Remember the linear form of `result = left operation right`, if it has one."""
-        a, b = self.linear_of(left), self.linear_of(right)
-        if a is None or b is None:
-            return
-        if operation in ("add", "sub"):
-            self.linear[result] = a.combine(b, 1 if operation == "add" else -1)
-        elif operation == "mul" and not a.terms:
-            self.linear[result] = b.scaled(a.constant)
-        elif operation == "mul" and not b.terms:
-            self.linear[result] = a.scaled(b.constant)
+    def note_affine(self, result: Value, operation: str, left: object, right: object) -> None:
+        """Remember the affine form of `result = left operation right`, if it has one."""
+        found = combined(operation, self.affine_of(left), self.affine_of(right))
+        if found is not None:
+            self.affine[result] = found
 
     def difference(self, high: object, low: object) -> int | None:
-        """`high - low` when it is a constant whatever the values are."""
-        a, b = self.linear_of(high), self.linear_of(low)
-        if a is None or b is None:
-            return None
-        d = a.combine(b, -1)
-        return None if d.terms else d.constant
+        """`high - low` when it is a constant whatever the values are: `k0 + 128 - k0` is 128."""
+        d = combined("sub", self.affine_of(high), self.affine_of(low))
+        return None if d is None or d.terms else d.constant

@@ -22,7 +22,7 @@ from tilelet.ir import structure
 from tilelet.ir.core import Arg, Const, Op, Value, scalar_dtype
 from tilelet.ir.spec import REGISTRY, Call, Engine, OpSpec, Plane, expand
 from tilelet.ir.types import ScalarType, SymDim, TensorType, TileType, Type
-from tilelet.ops.scalar import as_number
+from tilelet.ops.scalar import OPERATIONS, as_number
 
 
 def is_arg(x: Binding) -> TypeGuard[Arg]:
@@ -206,8 +206,7 @@ def fold(operation: str, *values: Binding) -> Binding:
 
 def truncated(operation: str, a: int, b: int) -> int:
     """`//` and `%` as the device does them: toward zero, the remainder with the dividend's sign."""
-    quotient = abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
-    return quotient if operation == "floordiv" else a - b * quotient
+    return int(OPERATIONS[operation](a, b))
 
 
 def emit_scalar(ctx: Context, operation: str, operands: tuple[Arg, ...], loc: Loc) -> Binding:
@@ -227,7 +226,7 @@ def emit_scalar(ctx: Context, operation: str, operands: tuple[Arg, ...], loc: Lo
     result = emit_op(ctx, spec, args, loc, _scalar_name(operation, operands))
     assert isinstance(result, Value)
     if len(operands) == 2:
-        ctx.facts.note_linear(result, operation, operands[0], operands[1])
+        ctx.facts.note_affine(result, operation, operands[0], operands[1])
     return result
 
 

@@ -294,6 +294,8 @@ _WORDS: dict[type[ast.expr], tuple[str, str]] = {
     ast.GeneratorExp: ("a comprehension", "use a `pl.range` or `pl.unroll` loop"),
     ast.JoinedStr: ("an f-string", "f-strings are for `pl.static_print` only"),
     ast.Await: ("await", ""),
+    ast.Yield: ("`yield`", "hand values on with `pl.yield_`"),
+    ast.YieldFrom: ("`yield`", "hand values on with `pl.yield_`"),
     ast.NamedExpr: ("`:=`", "assign on a line of its own"),
     ast.Starred: ("`*` unpacking", "list the arguments"),
     ast.Dict: ("a dict", ""),
@@ -301,11 +303,15 @@ _WORDS: dict[type[ast.expr], tuple[str, str]] = {
 }
 
 
+_NEVER = (ast.Lambda, ast.Await, ast.Yield, ast.YieldFrom)  # not even of captured objects
+
+
 def _python_only(ctx: Context, node: ast.expr) -> Binding:
     """Syntax the language does not have: fine if it is plain Python on captured objects."""
     names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
     what, instead = _WORDS.get(type(node), ("this expression", ""))
-    if isinstance(node, ast.Lambda) or names & ctx.env.keys() or calls.mentions_ops(ctx, node):
+    never = any(isinstance(n, _NEVER) for n in ast.walk(node))
+    if never or names & ctx.env.keys() or calls.mentions_ops(ctx, node):
         raise UnsupportedExpression(ctx.loc(node), what, instead)
     return run_python(ctx, node)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tilelet import dtypes
 from tilelet.diag.catalogue.names import BranchTypesDiffer, MaybeUndefined, UndefinedName
@@ -34,6 +34,13 @@ def same_type(a: Type, b: Type) -> bool:
     if isinstance(a, TileType) and isinstance(b, TileType):
         return a.shape == b.shape and a.dtype is b.dtype
     return a == b
+
+
+def common_type(a: Type, b: Type) -> Type:
+    """Of two that are the same but for the memory space: two spaces leave it to placement."""
+    if isinstance(a, TileType) and isinstance(b, TileType) and a.space and b.space:
+        return a if a.space is b.space else replace(a, space=None)
+    return a
 
 
 def same_binding(a: Binding, b: Binding) -> bool:
@@ -92,7 +99,7 @@ def join(
     left, right = type_of(a), type_of(b)
     if left is not None and right is not None:
         if same_type(left, right):
-            return Joined(rounded(a, left), rounded(b, left), left)
+            return Joined(rounded(a, left), rounded(b, left), common_type(left, right))
         adapted = _adapt(ctx, then, left, other, right)
         if adapted is not None:
             return adapted

@@ -411,6 +411,9 @@ def _settle(
             c.param = Value(c.name, end_type, c.init_loc)
         elif not joins.same_type(c.type, end_type):
             settled = _adapt(ctx, c, end, end_type, ends, ops, loc) and settled
+        elif (common := joins.common_type(c.type, end_type)) != c.type:
+            c.type = common
+            settled = False
     return settled
 
 

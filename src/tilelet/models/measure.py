@@ -13,6 +13,7 @@ from tilelet.device.report.profile import Profile
 from tilelet.device.run import Modelled, Recorded
 from tilelet.diag.catalogue.harness import TooBig
 from tilelet.interp.interpreter import Interpreter
+from tilelet.interp.replay import find_outcomes
 from tilelet.interp.state import available_memory
 from tilelet.models.qwen3.reference import Array
 from tilelet.models.qwen3.script import Model
@@ -94,7 +95,8 @@ class Measured:
         given = {s.name: initial_array(s) for s in specs if not s.element.is_float}
         program = self.compiled.program
         tasks = Interpreter().run(program, given, execute=False).tasks
-        return Recorded(self.name, program, tasks, given)
+        find_outcomes(program, tasks, given)
+        return Recorded(self.name, program, tasks)
 
     def profile(self, machine: str) -> Profile:
         """On a modelled machine."""

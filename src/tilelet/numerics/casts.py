@@ -193,16 +193,10 @@ def _overflows_to_infinity(negative: Array, mode: str) -> Array | bool:
     return mode == "round"
 
 
-def _integer_range(dtype: DType) -> tuple[int, int]:
-    if dtype.is_signed:
-        return -(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1
-    return 0, (1 << dtype.bits) - 1
-
-
 def _fp32_to_int(x: Array, to: DType, mode: str) -> Array:
     integral = _round_to_integral(x, mode)
     integral = np.where(np.isnan(integral), np.float32(0), integral)
-    lowest, highest = _integer_range(to)
+    lowest, highest = to.limits
     highest_fp32 = np.float32(highest)
     if int(highest_fp32) > highest:  # 2^31 - 1 and longer: not an FP32 value, take the one below
         highest_fp32 = np.nextafter(highest_fp32, np.float32(0))
@@ -262,8 +256,8 @@ def _bit_length(magnitude: Array) -> Array:
 
 
 def _int_to_int(x: Array, source: DType, to: DType) -> Array:
-    lowest, highest = _integer_range(source)
-    low, high = max(lowest, _integer_range(to)[0]), min(highest, _integer_range(to)[1])
+    lowest, highest = source.limits
+    low, high = max(lowest, to.limits[0]), min(highest, to.limits[1])
     if (low, high) == (lowest, highest):
         return x.astype(to.numpy)
     return np.clip(x, low, high).astype(to.numpy)

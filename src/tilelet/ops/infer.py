@@ -341,19 +341,12 @@ def fitting_scalar(call: Call, param: str, other: str, element: DType) -> None:
     check_range(call, param, element)
 
 
-def limits(element: DType) -> tuple[int, int]:
-    """The lowest and the highest value of an integer type."""
-    if element.is_signed:
-        return -(1 << (element.bits - 1)), (1 << (element.bits - 1)) - 1
-    return 0, (1 << element.bits) - 1
-
-
 def check_range(call: Call, param: str, element: DType) -> None:
     """A constant must be a value of an integer `element`."""
     value = constant_of(call[param])
     if value is None or not element.is_integer:
         return
-    lowest, highest = limits(element)
+    lowest, highest = element.limits
     if not (math.isfinite(value) and value == int(value) and lowest <= value <= highest):
         raise ConstantOutOfRange(call.at(param), value, element, lowest, highest)
 

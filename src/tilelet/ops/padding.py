@@ -73,7 +73,7 @@ def pad_element(pad_value: Arg, dtype: DType) -> Any:
         # FP8E4M3FN has no infinity: it gets its largest finite value.
         limit = _FP8E4M3FN_MAX if dtype is FP8E4M3FN else math.inf
         return dtype.numpy.type(limit if kind is PadValue.max else -limit)
-    return dtype.numpy.type(infer.limits(dtype)[kind is PadValue.max])
+    return dtype.numpy.type(dtype.limits[kind is PadValue.max])
 
 
 def padded(x: Array, region: Valid, pad_value: Arg, shape: Shape | None = None) -> Array:

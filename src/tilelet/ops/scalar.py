@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -263,6 +263,9 @@ _BINARY: tuple[tuple[str, str, str, Callable[[str], Infer], Operation], ...] = (
     ("min", "min", "The smaller; NaN if one is", _arithmetic, _extreme(min)),
     ("max", "max", "The greater; NaN if one is", _arithmetic, _extreme(max)),
 )
+
+OPERATIONS: Mapping[str, Operation] = {name: operation for name, *_, operation in _BINARY}
+"""The binary ops on Python numbers, before the result is brought to its type."""
 
 for _name, _symbol, _doc, _rule, _operation in _BINARY:
     _define(_name, f"{_doc}: `lhs {_symbol} rhs`.", _rule(_symbol), _of_two(_operation))

@@ -67,7 +67,7 @@ def show_profile(
     result: dict[str, Any] = {"tasks": tasks.counts()}
     platform = platform_of(config)
     try:
-        recorded = Recorded(name, program, recorded_tasks(program, tasks, arguments), arguments)
+        recorded = Recorded(name, program, recorded_tasks(program, tasks, arguments))
         modelled = Modelled(recorded, load_machine(platform))
         with progress(f"modelling {name} on {platform}"):
             profile = modelled.profile
@@ -97,11 +97,13 @@ def say_findings(modelled: Modelled) -> None:
 def recorded_tasks(program: Program, tasks: Any, arguments: Mapping[str, Any]) -> TaskStream:
     """The tasks with their arguments; recorded again if the engine only counted them."""
     from tilelet.interp.interpreter import Interpreter
+    from tilelet.interp.replay import find_outcomes
     from tilelet.tasks.stream import TaskStream
 
-    if isinstance(tasks, TaskStream):
-        return tasks
-    return Interpreter().run(program, arguments, execute=False).tasks
+    if not isinstance(tasks, TaskStream):
+        tasks = Interpreter().run(program, arguments, execute=False).tasks
+    find_outcomes(program, tasks, arguments)
+    return tasks
 
 
 def task_table(name: str, counts: Mapping[str, int]) -> str:

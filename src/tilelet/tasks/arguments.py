@@ -22,7 +22,7 @@ from tilelet.diag.catalogue.ops import ZeroSizeDim
 from tilelet.dtypes import DType
 from tilelet.ir.core import Direction, Function, Program, Value
 from tilelet.ir.types import ScalarType, SymDim, TensorType, shape_text
-from tilelet.tasks.window import Buffer, Window, limits_of, row_major, window_of_array
+from tilelet.tasks.window import Buffer, Window, row_major, window_of_array
 
 Argument = np.ndarray[Any, Any] | float | bool
 
@@ -108,7 +108,7 @@ def _scalar(param: Value, dtype: DType, given: Argument) -> int | float | bool:
         raise wrong() from None
     if dtype.kind == "bool":
         return bool(integer)
-    lowest, highest = limits_of(dtype)
+    lowest, highest = dtype.limits
     if not lowest <= integer <= highest:
         raise wrong()
     return integer

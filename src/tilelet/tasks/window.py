@@ -257,14 +257,6 @@ def row_major(shape: Shape) -> Shape:
     return tuple(reversed(strides))
 
 
-def limits_of(dtype: DType) -> tuple[int, int]:
-    """The smallest and largest number of an integer type or BOOL."""
-    if dtype.kind == "bool":
-        return 0, 1
-    signed = dtype.is_signed
-    return (-(1 << (dtype.bits - 1)) if signed else 0), (1 << (dtype.bits - signed)) - 1
-
-
 def poison(dtype: DType) -> Array:
     """The element that marks memory as never written: NaN for floats, else `POISON_BYTE`s.
 

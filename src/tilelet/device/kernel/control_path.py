@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tilelet.device.kernel.scalars import Number, Numbers
+from tilelet.analysis.scalars import Values
 from tilelet.device.kernel.view import (
     Bind,
     Branch,
@@ -20,6 +20,7 @@ from tilelet.device.kernel.view import (
 )
 from tilelet.diag.core import Loc
 from tilelet.ir.core import Value, values_in
+from tilelet.ir.fold import Number
 from tilelet.tasks.control_points import Outcome
 
 UNKNOWN_TRIPS = 1
@@ -58,7 +59,7 @@ class Course:
             for i, p in enumerate(kernel.function.params)
             if i in signature.scalars
         }
-        self.numbers = Numbers(given, signature.block, signature.blocks)
+        self.numbers = Values(given, signature.block, signature.blocks)
         self.reached: dict[int, int] = {}
         self.guesses: dict[Loc, str] = {}
         self._outcome = {site: (times, values) for site, times, values in signature.outcome}

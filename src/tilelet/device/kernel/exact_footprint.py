@@ -11,39 +11,33 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tilelet import dtypes
+from tilelet.analysis.affine import Affine, AffineForms
+from tilelet.analysis.scalars import (
+    BLOCK_POSITION,
+    Column,
+    apply,
+    binary_column,
+    stays_in_type,
+    wrapped_column,
+)
 from tilelet.device.kernel.control_path import Course, Signature
-from tilelet.device.kernel.scalars import BINARY, OF_BLOCK
 from tilelet.device.kernel.view import Bind, Branch, DeviceKernel, Loop, Node, Transfer
-from tilelet.ir.core import Arg, Const, Op, Value
+from tilelet.dtypes import DType
+from tilelet.ir.core import Arg, Op, Value, scalar_dtype
+from tilelet.ir.fold import number_of
+from tilelet.ir.types import ScalarType
 
-Column = NDArray[np.int64]
+Sum = Affine[int]
+"""Multiples of numbered columns, and a constant."""
+
 Key = tuple[int, bool]
 """Position of a parameter, and whether it is written."""
 
 MOST_BOXES = 256
 MOST_STEPS = 1 << 14
 """Limits of what is followed; beyond them nothing is claimed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sum:
-    """`constant + sum(factor * columns[number])`."""
-
-    constant: int
-    terms: tuple[tuple[int, int], ...] = ()
-
-    def plus(self, other: Sum, sign: int = 1) -> Sum:
-        terms = dict(self.terms)
-        for number, factor in other.terms:
-            terms[number] = terms.get(number, 0) + sign * factor
-        kept = tuple(sorted((n, f) for n, f in terms.items() if f))
-        return Sum(self.constant + sign * other.constant, kept)
-
-    def times(self, factor: int) -> Sum:
-        terms = tuple((n, f * factor) for n, f in self.terms) if factor else ()
-        return Sum(self.constant * factor, terms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,8 +201,8 @@ class _Sums:
     def get(self, arg: Arg) -> Sum | None:
         if isinstance(arg, Value):
             return self.values.get(arg)
-        number = arg.value if isinstance(arg, Const) else arg
-        return Sum(number) if isinstance(number, int) else None
+        number = number_of(arg)
+        return Affine(number) if isinstance(number, int) else None
 
     def column(self, total: Sum, count: int) -> Column:
         found = np.full(count, total.constant, np.int64)
@@ -222,51 +216,53 @@ class _Sums:
 
     def _new(self, column: Column) -> Sum:
         if len(column) and (column == column[0]).all():
-            return Sum(int(column[0]))
+            return Affine(int(column[0]))
         self._columns.append(column)
-        return Sum(0, ((len(self._columns) - 1, 1),))
+        return Affine(0, ((len(self._columns) - 1, 1),))
 
     def _value(self, op: Op) -> Sum | None:
-        if op.name in OF_BLOCK or op.name == "get_block_num":
+        type_ = op.results[0].type
+        if op.name in BLOCK_POSITION or op.name == "get_block_num":
             return self._of_block(op.name)
-        if op.name == "scalar.cast":
-            return self.get(op.args["x"])
-        if op.name not in BINARY:
+        if not isinstance(type_, ScalarType) or _is_unsigned_wide(op):
+            return None
+        found = apply(_FORMS, op, self.get)
+        if found is not None:
+            return found if stays_in_type(op) else self._wrapped(found, type_.dtype)
+        if "rhs" not in op.args:
             return None
         a, b = self.get(op.args["lhs"]), self.get(op.args["rhs"])
         if a is None or b is None:
             return None
-        if op.name == "scalar.add":
-            return a.plus(b)
-        if op.name == "scalar.sub":
-            return a.plus(b, -1)
-        if op.name == "scalar.mul" and not (a.terms and b.terms):
-            return a.times(b.constant) if not b.terms else b.times(a.constant)
-        key = (op.name, a, b)
+        key = (op.name, a, b, type_.dtype)
         if key not in self._made:
-            self._made[key] = self._computed(op.name, a, b)
+            count = len(self._block)
+            made = binary_column(op.name, self.column(a, count), self.column(b, count), type_.dtype)
+            self._made[key] = None if made is None else self._new(made)
         return self._made[key]
+
+    def _wrapped(self, total: Sum, dtype: DType) -> Sum:
+        """A sum as a number of its type; itself if no execution's leaves it."""
+        exact = self.column(total, len(self._block))
+        wrapped = wrapped_column(exact, dtype)
+        return total if (exact == wrapped).all() else self._new(wrapped)
 
     def _of_block(self, name: str) -> Sum:
         if name == "get_block_num":
-            return Sum(self._blocks)
+            return Affine(self._blocks)
         if name != "get_block_idx":
-            return Sum(0)
+            return Affine(0)
         if (name,) not in self._made:
             self._made[name,] = self._new(self._block)
         found = self._made[name,]
         assert found is not None
         return found
 
-    def _computed(self, name: str, a: Sum, b: Sum) -> Sum | None:
-        """Anything but sums and multiples, one number for each execution."""
-        count = len(self._block)
-        left, right = self.column(a, count), self.column(b, count)
-        function = {"scalar.min": np.minimum, "scalar.max": np.maximum}.get(name, BINARY[name])
-        if name in _DIVIDES and (right == 0).any():
-            return None
-        result = np.asarray(function(left, right))
-        return self._new(result.astype(np.int64)) if result.dtype.kind in "bi" else None
+
+_FORMS: AffineForms[int] = AffineForms()
 
 
-_DIVIDES = frozenset({"scalar.floordiv", "scalar.mod", "scalar.truediv"})
+def _is_unsigned_wide(op: Op) -> bool:
+    """Whether numbers of the op may be larger than a column can hold."""
+    types = [scalar_dtype(v) for v in (*op.operands, *op.results)]
+    return dtypes.UINT64 in types

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tilelet.device.kernel.scalars import OF_BLOCK, Extents, Linear
+from tilelet.analysis.intervals import Interval, Intervals
+from tilelet.analysis.scalars import BLOCK_POSITION
 from tilelet.device.kernel.view import Bind, Branch, DeviceKernel, Loop, Node, Step, Transfer
 from tilelet.ir.core import Value, values_in
 
@@ -21,7 +22,7 @@ class Footprint:
 
     param: int
     writes: bool
-    extents: tuple[Linear, ...] | None
+    extents: tuple[Interval, ...] | None
     run: int
 
 
@@ -37,9 +38,9 @@ def footprints(kernel: DeviceKernel, blocks: int = 1) -> tuple[Footprint, ...]:
 
 class _Walk:
     def __init__(self, kernel: DeviceKernel, blocks: int) -> None:
-        self.extents = Extents(kernel.function.params)
+        self.intervals = Intervals(kernel.function.params)
         self.blocks = blocks
-        self.boxes: dict[tuple[int, bool], tuple[Linear, ...] | None] = {}
+        self.boxes: dict[tuple[int, bool], tuple[Interval, ...] | None] = {}
         self.runs: dict[tuple[int, bool], int] = {}
 
     def nodes(self, nodes: Sequence[Node]) -> None:
@@ -50,7 +51,7 @@ class _Walk:
             elif isinstance(node, Bind):
                 self.bind(node)
             elif isinstance(node, Loop):
-                self.extents.iterate(node.index, node.start, node.stop, node.step)
+                self.intervals.iterate(node.index, node.start, node.stop, node.step)
                 self.nodes(node.body)
             else:
                 self.nodes(node.then)
@@ -58,20 +59,20 @@ class _Walk:
 
     def bind(self, node: Bind) -> None:
         if node.op.name == "get_block_idx":
-            self.extents.values[node.op.results[0]] = Linear(0, self.blocks - 1)
+            self.intervals.values[node.op.results[0]] = Interval(0, self.blocks - 1)
         else:
-            self.extents.bind(node.op)
+            self.intervals.bind(node.op)
 
     def touch(self, work: Transfer) -> None:
         assert work.param is not None
         key = (work.param, work.writes_gm)
         run = work.nbytes if work.dense_if_whole else work.row_bytes
         self.runs[key] = max(self.runs.get(key, 0), run)
-        box: tuple[Linear, ...] | None = None
-        starts = [self.extents.get(o) for o in work.offset]
+        box: tuple[Interval, ...] | None = None
+        starts = [self.intervals.get(o) for o in work.offset]
         if work.box and len(starts) == len(work.box) and all(s is not None for s in starts):
             box = tuple(
-                Linear(s.low, s.high + n, s.coefficients)  # type: ignore[union-attr]
+                Interval(s.low, s.high + n, s.factors)  # type: ignore[union-attr]
                 for s, n in zip(starts, work.box)
             )
         if key in self.boxes:
@@ -79,15 +80,13 @@ class _Walk:
         self.boxes[key] = box
 
 
-def _union(a: tuple[Linear, ...] | None, b: tuple[Linear, ...] | None) -> tuple[Linear, ...] | None:
+def _union(
+    a: tuple[Interval, ...] | None, b: tuple[Interval, ...] | None
+) -> tuple[Interval, ...] | None:
     if a is None or b is None or len(a) != len(b):
         return None
-    merged: list[Linear] = []
-    for x, y in zip(a, b):
-        if x.coefficients != y.coefficients:
-            return None
-        merged.append(Linear(min(x.low, y.low), max(x.high, y.high), x.coefficients))
-    return tuple(merged)
+    merged = [x.union(y) for x, y in zip(a, b)]
+    return None if None in merged else tuple(m for m in merged if m is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +112,7 @@ def control(kernel: DeviceKernel) -> Control:
         if isinstance(node, Bind):
             for result in node.op.results:
                 feeds.setdefault(result, set()).update(node.op.operands)
-                if node.op.name in OF_BLOCK:
+                if node.op.name in BLOCK_POSITION:
                     blocks.add(result)
         elif isinstance(node, Loop):
             by_data = by_data or node.site is not None

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilelet.analysis.intervals import Interval
 from tilelet.device.kernel.control_path import Signature
 from tilelet.device.kernel.footprint import footprints
 from tilelet.device.kernel.pipes import KernelCost
-from tilelet.device.kernel.scalars import Linear
 from tilelet.device.kernel.view import DeviceKernel
 from tilelet.device.machine.description import Runtime
 from tilelet.device.schedule.callsites import CallSites
@@ -73,9 +73,9 @@ class Group:
         """Bytes that each task moves from or to a parameter."""
         return self.total([(c.written if writes else c.read).get(param, 0) for c in costs])
 
-    def shift(self, extent: Linear) -> NDArray[np.float64] | None:
+    def shift(self, extent: Interval) -> NDArray[np.float64] | None:
         """How far each task's scalars shift an interval; None if they do not."""
-        terms = [self.numbers(position) * factor for position, factor in extent.coefficients]
+        terms = [self.numbers(position) * factor for position, factor in extent.factors]
         return sum(terms[1:], terms[0]) if terms else None
 
 

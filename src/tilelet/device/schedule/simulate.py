@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +20,6 @@ from tilelet.device.schedule.l2_cells import Cells, build_cells
 from tilelet.device.schedule.pricing import CostCache
 from tilelet.diag.catalogue.device import HeapDeadlock, NoTasks, WindowDeadlock
 from tilelet.diag.internal import InternalError
-from tilelet.interp.replay import find_outcomes
 from tilelet.ir.core import Program
 from tilelet.tasks.stream import TaskStream
 
@@ -174,16 +171,16 @@ def simulate(
     period: str | None = None,
     recording: bool = True,
     cache: CostCache | None = None,
-    inputs: Mapping[str, Any] | None = None,
     reference: bool = False,
 ) -> Timeline:
     """Play the recorded tasks of `program` (after all passes) on a machine.
 
+    Where data decides how often a loop runs, the record says it if the tasks were executed or
+    replayed (`interp.replay`); else the report lists a guess.
+
     period     runtime of that month; by default the machine's own
     recording  with the cost that recording a profile has; without it for plain runs
     cache      costs of kernels, kept from one call to the next
-    inputs     arrays by parameter name, for loops whose trip count data decides, if the tasks were
-               only recorded: as many of them as it takes are executed
     reference  use the Python event loop, which is slow and defines the result
     """
     runtime = machine.period(period)
@@ -191,7 +188,6 @@ def simulate(
         raise NoTasks(program.name, program.main.loc)
     if cache is None or cache.machine is not machine:
         cache = CostCache(machine)
-    find_outcomes(program, tasks, inputs or {})
     stream = build_stream(tasks, program, runtime, cache)
     lib = None if reference else native.library()
     graph = native.build_graph_native(lib, stream) if lib else build_graph(stream)

@@ -12,6 +12,7 @@ from tilelet.device import kernel_cost, load_machine, lower_kernel, simulate
 from tilelet.device.kernel import pipes
 from tilelet.device.report.profile import profile_of
 from tilelet.interp.interpreter import Interpreter
+from tilelet.interp.replay import find_outcomes
 from tilelet.passes.pipeline import run_passes
 
 A2A3 = load_machine("a2a3")
@@ -27,7 +28,8 @@ def test_recorded_and_executed_runs_cost_the_same(case: str) -> None:
     program = run_passes(source)
     arguments = arrays(program, **given)
     tasks = Interpreter().run(program, arguments, execute=False).tasks
-    found = simulate(tasks, program, A2A3, inputs=arguments)
+    find_outcomes(program, tasks, arguments)
+    found = simulate(tasks, program, A2A3)
     executed = Interpreter().run(program, {n: a.copy() for n, a in arguments.items()}).tasks
     known = simulate(executed, program, A2A3)
     assert found.total_us == known.total_us
@@ -40,7 +42,8 @@ def test_as_much_is_moved_as_the_data_says(case: str, tiles: int) -> None:
     program = run_passes(source)
     arguments = arrays(program, **given)
     tasks = Interpreter().run(program, arguments, execute=False).tasks
-    line = simulate(tasks, program, A2A3, inputs=arguments)
+    find_outcomes(program, tasks, arguments)
+    line = simulate(tasks, program, A2A3)
     mine = line.stream.kernel == line.kernel_names.index(kernel)
     written = line.stream.total(np.array([c.written_bytes for c in line.stream.costs]))
     assert written[mine].sum() == tiles * TILE_BYTES
@@ -61,7 +64,8 @@ def test_each_block_costs_what_it_does() -> None:
     program = run_passes(source)
     arguments = arrays(program, **given)
     tasks = Interpreter().run(program, arguments, execute=False).tasks
-    line = simulate(tasks, program, A2A3, inputs=arguments)
+    find_outcomes(program, tasks, arguments)
+    line = simulate(tasks, program, A2A3)
     assert [line.stream.costs[c].busy_us["AIV.VEC"] > 0 for c in line.stream.cost[:1]] == [True]
     with_exp, without = line.stream.cost[0], line.stream.cost[1]
     assert line.stream.cost.tolist() == [with_exp, without, without, with_exp]
@@ -106,7 +110,7 @@ def test_blocks_have_trip_counts_of_their_own(reference: bool) -> None:
 def moved(program, **arguments) -> tuple[int, int]:
     """Bytes that the first task reads and writes."""
     tasks, compiled = recorded(program, **arguments)
-    cost = simulate(tasks, compiled, A2A3, inputs=arguments).cost_of(0)
+    cost = simulate(tasks, compiled, A2A3).cost_of(0)
     return cost.read_bytes, cost.written_bytes
 
 

@@ -7,8 +7,9 @@ import pytest
 from tests.device.recording import recorded
 
 import tilelet.language as pl
+from tilelet.analysis.affine import Affine
 from tilelet.device import load_machine, simulate
-from tilelet.device.kernel.exact_footprint import Box, Sum, _merged
+from tilelet.device.kernel.exact_footprint import Box, _merged
 from tilelet.device.report.traffic import Bytes, traffic
 
 A2A3 = load_machine("a2a3")
@@ -17,7 +18,7 @@ HEAD = 64
 
 def bytes_of(program, name: str, **arguments) -> Bytes:
     tasks, compiled = recorded(program, **arguments)
-    line = simulate(tasks, compiled, A2A3, inputs=arguments)
+    line = simulate(tasks, compiled, A2A3)
     return traffic(line.stream).tensors[name, "param"]
 
 
@@ -150,7 +151,7 @@ def test_compulsory_is_never_more_than_moved() -> None:
     ],
 )
 def test_boxes_are_joined_only_if_nothing_is_added(boxes, expected: int) -> None:
-    made = [Box(tuple(Sum(s) for s in start), extents) for start, extents in boxes]
+    made = [Box(tuple(Affine(s) for s in start), extents) for start, extents in boxes]
     merged = _merged(made)
     assert len(merged) == expected
     assert sum(a * b for a, b in (box.extents for box in merged)) == sum(
@@ -159,5 +160,5 @@ def test_boxes_are_joined_only_if_nothing_is_added(boxes, expected: int) -> None
 
 
 def test_boxes_that_move_differently_stay_apart() -> None:
-    still, moving = Sum(0), Sum(0, ((0, 1),))
+    still, moving = Affine(0), Affine(0, ((0, 1),))
     assert len(_merged([Box((still,), (4,)), Box((moving,), (4,))])) == 2

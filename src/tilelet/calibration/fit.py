@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from bench.calibration.rows import Line
 from numpy.typing import NDArray
 
+from tilelet.calibration.rows import Line
 from tilelet.device import Machine
 from tilelet.device.machine.description import varied
 

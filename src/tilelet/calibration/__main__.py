@@ -1,4 +1,4 @@
-"""`python -m bench.calibration`: predicted, published, error, leave-one-out error of every row.
+"""`python -m tilelet.calibration`: predicted, published, error, leave-one-out error of every row.
 
 With `--step` it also prints the parameter values of one more step of the fit.
 """
@@ -8,15 +8,14 @@ from __future__ import annotations
 import argparse
 import math
 
-from bench.calibration.fit import FREE, field_value, fit
-from bench.calibration.rows import Line, lines, recorded
-
+from tilelet.calibration.fit import FREE, field_value, fit
+from tilelet.calibration.rows import Line, lines, recorded
 from tilelet.device import load_machine
 from tilelet.models.qwen3.scope3 import build_scope3
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.calibration")
+    parser = argparse.ArgumentParser(prog="python -m tilelet.calibration")
     parser.add_argument("--machine", default="a2a3")
     parser.add_argument("--step", action="store_true", help="print the next step of the fit")
     options = parser.parse_args()

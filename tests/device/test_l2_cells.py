@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.device.recording import elementwise, projection, recorded
 
+from tilelet.analysis.intervals import Interval
 from tilelet.device import load_machine, simulate
 from tilelet.device.kernel.footprint import Footprint
-from tilelet.device.kernel.scalars import Linear
 from tilelet.device.schedule import native
 from tilelet.device.schedule.l2_cells import Cells, Part, build_cells
 from tilelet.device.schedule.region_arrays import Regions, regions_of
@@ -54,7 +54,7 @@ def parts(draw) -> tuple[list[Part], Regions, int]:
         extents = None
         if draw(st.booleans()):
             ends = [sorted(draw(st.tuples(st.integers(-3, 80), st.integers(-3, 80)))) for _ in "ab"]
-            extents = tuple(Linear(low, high) for low, high in ends)
+            extents = tuple(Interval(low, high) for low, high in ends)
         shifts = tuple(draw(st.none() | st.just(np.arange(len(mine)) * 3.0)) for _ in extents or ())
         touched = Footprint(0, draw(st.booleans()), extents, draw(st.sampled_from([64, 2048])))
         amount = np.array([draw(st.integers(0, 9000)) for _ in mine], np.int64)

@@ -1,6 +1,6 @@
 """The programs of the calibration rows, written from their descriptions.
 
-Each builder gives a program; `bench/calibration/rows.py` says what to compare of it.
+Each builder gives a program; `src/tilelet/calibration/rows.py` says what to compare of it.
 """
 
 # Capital names are the idiom of kernels, whose bodies are parsed, not run.

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.calibration import programs
-
+from tilelet.calibration import programs
 from tilelet.device import Machine, Timeline, simulate
 from tilelet.device.machine.description import varied
 from tilelet.interp.interpreter import Interpreter

@@ -1,0 +1,154 @@
+"""`make fuzz`: programs, texts and inputs without end, judged in processes of their own.
+
+Valid programs come from tests/generated, of all kinds: the interpreter must compute what the oracle
+says, and the native engine the same bits with any number of threads and in any order of tasks.
+Changed texts and spoilt inputs must give an error with a code or a result, the same on both.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import secrets
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tests.fuzz.cases import Case, draw
+from tests.fuzz.pool import Pool, judged
+from tests.fuzz.reduce import reduced
+from tests.fuzz.verdict import FAILURES, Verdict
+from tests.generated.generator import FOCUSES
+
+TOGETHER = 16  # cases that are compiled as one text
+LEVELS = ("-O0", "-O0", "-O0", "-O0", "-O0", "-O0", "-O0", "-O1", "-O3")
+ALIKE = 1  # failures that look the same are reduced so many times
+
+
+class Run:
+    """One call of the target."""
+
+    def __init__(self, options: argparse.Namespace, worker: str) -> None:
+        self.seed = options.seed
+        self.focus = options.focus
+        self.folder = Path(options.output) / f"fuzz_{self.seed}"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.begun = time.monotonic()
+        self.until = self.begun + options.seconds
+        self.most = options.programs
+        self.counts: Counter[str] = Counter()
+        self.alike: Counter[str] = Counter()
+        self.failures: list[tuple[Case, Verdict]] = []
+        cache = options.cache or str(self.folder / "cache")
+        # One thread of NumPy: two processes on two cores, not eight threads.
+        self.environment = {"TILELET_CACHE_DIR": cache, "OMP_NUM_THREADS": "1"}
+        self.jobs = options.jobs
+        self.worker = worker
+
+    def batches(self) -> Iterator[tuple[list[Case], str]]:
+        number = 0
+        while time.monotonic() < self.until and number < self.most:
+            count = min(TOGETHER, self.most - number)
+            cases = [draw(self.seed, number + i, self.focus) for i in range(count)]
+            yield cases, LEVELS[number // TOGETHER % len(LEVELS)]
+            number += count
+
+    def search(self) -> None:
+        pool = Pool(self.jobs, self.environment, self.worker)
+        shown = self.begun
+        try:
+            for case, verdict in pool.judge(self.batches()):
+                self.counts[verdict.kind] += 1
+                if verdict.is_failure:
+                    self.note(case, verdict)
+                if time.monotonic() - shown > 30:
+                    shown = time.monotonic()
+                    print(self.so_far(), flush=True)
+        finally:
+            pool.close()
+
+    def note(self, case: Case, verdict: Verdict) -> None:
+        self.alike[verdict.signature] += 1
+        number = case.origin.get("number", 0)
+        path = self.folder / f"case_{number}.json"
+        path.write_text(json.dumps(case.to_json()))
+        if self.alike[verdict.signature] <= ALIKE:
+            print(f"case {number}: {verdict.signature}", flush=True)
+            self.failures.append((case, verdict))
+
+    def so_far(self) -> str:
+        seconds = time.monotonic() - self.begun
+        total = sum(self.counts.values())
+        shown = ", ".join(f"{n} {kind}" for kind, n in sorted(self.counts.items()))
+        return f"{seconds:.0f} s: {total} cases, {total / seconds:.1f} a second: {shown}"
+
+    def reduce_all(self) -> None:
+        pool = Pool(1, self.environment, self.worker)
+        try:
+            for case, verdict in self.failures:
+                self.reduce(pool, case, verdict)
+        finally:
+            pool.close()
+
+    def reduce(self, pool: Pool, case: Case, verdict: Verdict) -> None:
+        def fails(cases: Sequence[Case]) -> int | None:
+            for i, found in enumerate(judged(pool, cases)):
+                if found.kind == verdict.kind:
+                    return i
+            return None
+
+        smallest = reduced(case, fails)
+        number = case.origin.get("number", 0)
+        text = smallest.kernel().text
+        (self.folder / f"smallest_{number}.py").write_text(text)
+        (self.folder / f"smallest_{number}.json").write_text(json.dumps(smallest.to_json()))
+        print(f"\n--- case {number}, reduced: {self.folder}/smallest_{number}.py")
+        print(f"{verdict.kind}: {verdict.detail}\n\n{text}", flush=True)
+
+
+def replay(path: Path, run: Run) -> int:
+    """Judge a case that was kept, and reduce it if it fails."""
+    case = Case.from_json(json.loads(path.read_text()))
+    pool = Pool(1, run.environment, run.worker)
+    try:
+        (verdict,) = judged(pool, [case])
+        print(f"{case.kernel().text}\n{verdict.kind}: {verdict.detail}")
+        if verdict.is_failure:
+            run.reduce(pool, case, verdict)
+    finally:
+        pool.close()
+    return int(verdict.is_failure)
+
+
+def main(arguments: Sequence[str] | None = None, worker: str = "tests.fuzz.worker") -> int:
+    parser = argparse.ArgumentParser("make fuzz", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=600)
+    parser.add_argument("--seed", type=int, help="else a new one, which is printed")
+    parser.add_argument("--programs", type=int, default=sys.maxsize, help="no more than so many")
+    parser.add_argument("--focus", choices=FOCUSES, default="", help="else all of them")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
+    parser.add_argument("--output", default="build_output", help="where the run directory is made")
+    parser.add_argument(
+        "--cache", default="", help="of compiled programs; else in the run directory"
+    )
+    parser.add_argument("--replay", type=Path, metavar="FILE", help="judge one case again")
+    options = parser.parse_args(arguments)
+    if options.seed is None:
+        options.seed = secrets.randbelow(1 << 31)
+    run = Run(options, worker)
+    if options.replay:
+        return replay(options.replay, run)
+    print(f"SEED={options.seed}", flush=True)
+    run.search()
+    print(run.so_far())
+    for signature, count in run.alike.most_common():
+        print(f"{count} times {signature}")
+    run.reduce_all()
+    return int(any(run.counts[kind] for kind in FAILURES))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

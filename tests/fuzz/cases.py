@@ -1,0 +1,75 @@
+"""What the fuzz target tries: generated programs, and texts and inputs that are likely to be wrong.
+
+A case is a few plain values, so that it can be sent to a process, kept in a file and made again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from tests.fuzz.mutations import mutated
+from tests.generated.core import Choices, Param
+from tests.generated.generator import FOCUSES, TAPE, Kernel, make
+
+SHORTEST = 60  # bytes of a tape: a program of a few statements
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program: by the tape it is generated from, or by its text.
+
+    tape    of a generated program, in hexadecimal; the oracle says what it computes
+    text    of any other program; the engines must agree about it
+    inputs  not 0: the arguments are spoilt in a way that this number chooses
+    """
+
+    focus: str = ""
+    tape: str = ""
+    text: str = ""
+    style: str = ""
+    params: tuple[tuple[Any, ...], ...] = ()
+    inputs: int = 0
+    origin: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def is_generated(self) -> bool:
+        return bool(self.focus)
+
+    def kernel(self) -> Kernel:
+        """The program; without an oracle, if it is given by its text."""
+        if self.is_generated:
+            return make(Choices(bytes.fromhex(self.tape)), self.focus)
+        params = tuple(
+            Param(n, tuple(s), d, "", seed, nasty) for n, s, d, seed, nasty in self.params
+        )
+        return Kernel(self.text, self.style, params, ())
+
+    def as_text(self) -> Case:
+        """The same program, given by its text."""
+        kernel = self.kernel()
+        params = tuple((p.name, p.shape, p.dtype, p.seed, p.nasty) for p in kernel.params)
+        return Case("", "", kernel.text, kernel.style, params, self.inputs, self.origin)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @staticmethod
+    def from_json(values: dict[str, Any]) -> Case:
+        return Case(**{**values, "params": tuple(tuple(p) for p in values["params"])})
+
+
+def draw(seed: int, number: int, focus: str = "") -> Case:
+    """Case `number` of a run: three of four are valid programs."""
+    rng = np.random.default_rng([seed, number])
+    focus = focus or str(rng.choice([*FOCUSES, "accumulators"]))
+    length = int(rng.choice([SHORTEST, 150, 400, TAPE]))
+    case = Case(focus, rng.bytes(length).hex(), origin={"seed": seed, "number": number})
+    kind = rng.integers(0, 8)
+    if kind == 0:
+        return replace(case.as_text(), inputs=int(rng.integers(1, 1 << 30)))
+    if kind == 1:
+        text = case.as_text()
+        return replace(text, text=mutated(text.text, rng))
+    return case

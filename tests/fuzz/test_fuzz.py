@@ -1,0 +1,157 @@
+"""The fuzz target finds mistakes of every kind, and the smallest programs that show them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.fuzz import pool as pools
+from tests.fuzz.__main__ import main
+from tests.fuzz.cases import Case, draw
+from tests.fuzz.library import load_together
+from tests.fuzz.mutations import mutated, spoilt
+from tests.fuzz.pool import Pool, judged
+from tests.fuzz.reduce import Fails, reduced
+from tests.fuzz.verdict import prepare
+from tests.generated.generator import FOCUSES
+
+TEXT = """import tilelet.language as pl
+
+@pl.jit
+def main(x2: pl.Tensor[[4, 8], pl.FP32], r3: pl.Out[pl.Tensor[[4, 8], pl.FP32]]):
+    for i6 in pl.range(2):
+        pass
+    with pl.incore():
+        t4 = pl.neg(x2)
+        t5 = {value}
+        r3[:] = t5
+    return r3
+"""
+PARAMS = (("x2", (4, 8), "FP32", 1, False), ("r3", (4, 8), "FP32", 2, False))
+
+
+def text_case(value: str) -> Case:
+    return Case(text=TEXT.format(value=value), style="jit", params=PARAMS)
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(tmp_path_factory.mktemp("cache"))
+
+
+def faulty(fault: str, cache: str) -> Iterator[Pool]:
+    environment = {"FUZZ_FAULT": fault, "TILELET_CACHE_DIR": cache}
+    pool = Pool(1, environment, "tests.fuzz.faulty")
+    yield pool
+    pool.close()
+
+
+# --- cases ---------------------------------------------------------------------------------------
+
+
+def test_a_seed_gives_the_same_cases_again() -> None:
+    first, again = ([draw(7, n) for n in range(40)] for _ in range(2))
+    assert first == again
+    assert len({c.kernel().text for c in first}) == len(first)
+    assert {c.is_generated for c in first} == {True, False}
+    assert any(c.inputs for c in first)
+
+
+@pytest.mark.parametrize("focus", FOCUSES)
+def test_a_case_survives_json(focus: str) -> None:
+    case = draw(3, 1, focus)
+    assert (
+        Case.from_json(json.loads(json.dumps(case.to_json()))).kernel().text == case.kernel().text
+    )
+    assert case.as_text().kernel().text == case.kernel().text
+
+
+def test_texts_are_changed_in_their_bodies_only() -> None:
+    text = draw(3, 1, "scopes").kernel().text
+    head = text[: text.index("def main(")]
+    changed = {mutated(text, np.random.default_rng(i)) for i in range(50)}
+    assert len(changed) > 40
+    assert all(new.startswith(head) for new in changed)
+    bodies = [new[len(head) :].split("\n")[1:] for new in changed]
+    assert all(not line or line.startswith("    ") for body in bodies for line in body)
+
+
+def test_arguments_are_spoilt_without_a_mistake_of_our_own() -> None:
+    arguments = draw(3, 1, "scopes").kernel().arguments()
+    for choice in range(300):
+        spoilt(arguments, choice)
+
+
+# --- programs in one library ---------------------------------------------------------------------
+
+
+def test_programs_in_one_library_keep_their_names_apart(tmp_path: Path) -> None:
+    cases = [text_case("pl.abs(t4)"), text_case("pl.add(t4, 1.0)"), text_case("t4")]
+    prepared = [prepare(case, tmp_path) for case in cases]
+    natives = load_together([p.program for p in prepared], "-O0")  # type: ignore[union-attr]
+    for p, native in zip(prepared, natives):
+        given = p.kernel.arguments()  # type: ignore[union-attr]
+        native.run(given, 1, -1)
+        np.testing.assert_array_equal(given["r3"], p.expected["r3"])  # type: ignore[union-attr]
+
+
+# --- verdicts ------------------------------------------------------------------------------------
+
+
+def test_all_is_well(cache: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--programs", "12", "--seed", "11", "--jobs", "1", "--output", str(tmp_path)]
+    assert main([*options, "--cache", cache]) == 0
+    said = capsys.readouterr().out
+    assert "SEED=11" in said
+    assert "12 cases" in said
+
+
+@pytest.mark.parametrize("fault", ["crash", "hang", "internal"])
+def test_a_program_that_ends_its_process_is_told(
+    fault: str, cache: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pools, "SHORT", 5.0)
+    (pool,) = faulty(fault, cache)
+    cases = [text_case("pl.abs(t4)"), text_case("t6"), text_case("pl.exp(t4)")]
+    found = [v.kind for v in judged(pool, cases)]
+    expected = "long" if fault == "hang" else fault  # of a text, which might have such a loop
+    assert found == [expected, "rejected", expected]
+
+
+def test_a_wrong_result_is_found_and_reduced(
+    cache: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FUZZ_FAULT", "wrong")
+    value = "pl.add(pl.maximum(t4, 0.0), pl.neg(t4))"
+    monkeypatch.setattr("tests.fuzz.__main__.draw", lambda *_: text_case(value))
+    options = ["--programs", "1", "--seed", "5", "--jobs", "1", "--output", str(tmp_path)]
+    assert main([*options, "--cache", cache], worker="tests.fuzz.faulty") == 1
+    said = capsys.readouterr().out
+    text = (tmp_path / "fuzz_5" / "smallest_0.py").read_text()
+    assert text in said
+    assert text.count("\n") == TEXT.count("\n") - 3
+
+
+# --- the reducer ---------------------------------------------------------------------------------
+
+
+def using(word: str) -> Fails:
+    def fails(cases: Sequence[Case]) -> int | None:
+        return next((i for i, c in enumerate(cases) if word in c.kernel().text), None)
+
+    return fails
+
+
+@pytest.mark.parametrize("word", ["pl.matmul_acc(", "pl.pipeline("])
+def test_what_does_not_matter_is_left_out(word: str) -> None:
+    case = next(
+        c
+        for n in range(200)
+        if len((c := draw(1, n, "accumulators")).tape) == 300 and word in c.kernel().text
+    )
+    text = reduced(case, using(word)).kernel().text
+    assert word in text
+    assert len(text.split("\n")) < 12

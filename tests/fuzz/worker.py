@@ -1,0 +1,33 @@
+"""A process that judges cases: a line of JSON in for a batch, lines out for each of its cases."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.fuzz.cases import Case
+from tests.fuzz.verdict import Verdict, judge_all
+
+
+def main() -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored
+    # The pipe is for answers alone: whatever a program prints goes nowhere.
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    with tempfile.TemporaryDirectory() as folder:
+        for line in sys.stdin:
+            batch = json.loads(line)
+            cases = [Case.from_json(c) for c in batch["cases"]]
+            for number, what, said in judge_all(cases, Path(folder), batch["optimise"]):
+                shown = [said.kind, said.detail] if isinstance(said, Verdict) else said
+                print(json.dumps([number, what, shown]), file=answers)
+            print(json.dumps([-1, "ended", ""]), file=answers)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""Imports point one way: `ALLOWED` is the drawing of docs/design.md as a table."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+SOURCE = Path(__file__).parents[1] / "src" / "tilelet"
+
+# Each package with those it may import, itself aside. A package stands below all that name it.
+ALLOWED = {
+    "dtypes": "",
+    "diag": "dtypes",
+    "numerics": "dtypes",
+    "ir": "diag dtypes",
+    "syntax": "diag dtypes ir",
+    "ops": "diag dtypes ir numerics syntax",
+    "analysis": "diag dtypes ir",
+    "passes": "analysis diag dtypes ir ops",
+    "frontend": "analysis diag dtypes ir ops syntax",
+    "tasks": "analysis diag dtypes ir",
+    "native": "diag",
+    "interp": "analysis diag dtypes ir native numerics ops syntax tasks",
+    "cpu": "analysis diag dtypes interp ir native numerics ops syntax tasks",
+    "device": "analysis diag dtypes ir native ops syntax tasks",
+    "runtime": "analysis cpu device diag dtypes interp ir native passes tasks",
+    "language": "diag dtypes frontend ir ops runtime syntax",
+    "models": "analysis cpu device diag dtypes interp ir language native runtime tasks",
+    "compat": "diag dtypes ir language passes runtime syntax",
+    "calibration": "device diag dtypes interp ir language models native passes runtime tasks",
+    "bench": "cpu device diag dtypes interp ir language models native runtime tasks",
+    "cli": "bench calibration compat cpu device diag dtypes frontend interp ir language models"
+    " native ops runtime tasks",
+}
+
+
+def imports(tree: ast.AST) -> set[str]:
+    """Packages of Tilelet that a module imports, at its top or later."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found.update(a.name.split(".")[1] for a in node.names if a.name.startswith("tilelet."))
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            head, *rest = node.module.split(".")
+            if head == "tilelet":
+                found.update(rest[:1] or [a.name for a in node.names])
+    return found - {"__version__"}
+
+
+def edges() -> dict[str, dict[str, list[str]]]:
+    """For each package, what it imports and from which files."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for file in sorted(SOURCE.rglob("*.py")):
+        inside = file.relative_to(SOURCE)
+        if str(inside) == "__init__.py":
+            continue
+        package = inside.parts[0].removesuffix(".py")
+        into = found.setdefault(package, {})
+        for target in imports(ast.parse(file.read_text(encoding="utf-8"))) - {package}:
+            into.setdefault(target, []).append(str(inside))
+    return found
+
+
+def test_imports_point_one_way() -> None:
+    wrong = [
+        f"{package} -> {target}: {', '.join(files)}"
+        for package, targets in edges().items()
+        for target, files in targets.items()
+        if target not in ALLOWED[package].split()
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_table_has_no_cycle() -> None:
+    """Every package comes after all that it may import."""
+    seen: set[str] = set()
+    for package, allowed in ALLOWED.items():
+        assert set(allowed.split()) <= seen, package
+        seen.add(package)
