@@ -98,6 +98,12 @@ class ValueFacts:
                 if old in known:
                     known[new] = known[old]
 
+    def note_renamed(self, new: Value, old: Value) -> None:
+        """`new` stands where `old` stood."""
+        self.note_same(new, old)
+        if old in self.affine:
+            self.affine[new] = self.affine[old]
+
     def note_view(self, view: Value, base: object) -> None:
         """`view` is a window of `base`."""
         if isinstance(base, Value) and isinstance(view.type, TensorType) and base in self.storage:

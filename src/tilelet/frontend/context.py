@@ -141,9 +141,7 @@ class Context:
         new = Value(name, value.type, value.loc)
         results = tuple(new if r is value else r for r in op.results)
         self.ops[-1] = replace(op, results=results)
-        self.facts.note_same(new, value)
-        if value in self.facts.linear:
-            self.facts.linear[new] = self.facts.linear[value]
+        self.facts.note_renamed(new, value)
         for operand in op.operands:
             where, successor = self.consumed.get(operand, (None, None))
             if where is not None and successor is value:
