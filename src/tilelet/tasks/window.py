@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from tilelet.analysis.overlap import Bytes, meet
 from tilelet.dtypes import DType
+from tilelet.ir.types import box
 
 Array = NDArray[Any]
 Shape = tuple[int, ...]
@@ -239,11 +240,6 @@ class TileValue:
     def __repr__(self) -> str:
         part = "" if self.full else f", valid {list(self.valid)}"
         return f"<tile {self.data.dtype}{list(self.data.shape)}{part}>"
-
-
-def box(extent: Shape) -> tuple[slice, ...]:
-    """The index of the origin-anchored box of this extent."""
-    return tuple([slice(0, n) for n in extent])
 
 
 @functools.lru_cache(maxsize=4096)
