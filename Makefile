@@ -1,9 +1,10 @@
-# make demo | test | check | fuzz | docs | story | bench | calibrate | clean. Each works alone on a fresh clone.
+# make demo | test | test-all | check | fuzz | docs | story | bench | calibrate | clean. Each works alone on a fresh clone.
 
 PYTHON   ?= python3
 VENV     := .venv
 BIN      := $(VENV)/bin
 JOBS     ?= 2
+VERSIONS ?= 3.10 3.11 3.12 3.13
 ARGS     ?=
 SECONDS  ?= 600
 SEED     ?=
@@ -15,16 +16,29 @@ INSTALLED     := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check fuzz docs story bench calibrate format clean
+.PHONY: help demo test test-all check fuzz docs story bench calibrate format clean
 
 help: ## show this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' Makefile
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' Makefile
 
 demo: $(INSTALLED) ## a Qwen3-32B layer, as first written and optimised: checked and compared
 	$(BIN)/$(DEMO)
 
 test: $(INSTALLED_DEV) ## run all tests
 	$(BIN)/python -m pytest -q -n $(JOBS) --durations=5 $(ARGS)
+
+# Versions that are not installed are named and left out; one that fails fails the whole.
+test-all: ## run all tests with every Python of 3.10 to 3.13 that is installed
+	@tested=; failed=; for version in $(VERSIONS); do \
+	  python=; for candidate in python$$version "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/$$version.*/bin/python; do \
+	    "$$candidate" -c 'import venv, ensurepip' >/dev/null 2>&1 && { python=$$candidate; break; }; \
+	  done; \
+	  if [ -z "$$python" ]; then echo "Python $$version: not installed"; continue; fi; \
+	  echo "Python $$version: $$python"; tested="$$tested $$version"; \
+	  $(MAKE) --no-print-directory test PYTHON="$$python" VENV=".venv-$$version" || failed="$$failed $$version"; \
+	done; \
+	echo "tested with:$${tested:- nothing}"; \
+	if [ -n "$$failed" ]; then echo "failed with:$$failed"; exit 1; fi; [ -n "$$tested" ]
 
 check: $(INSTALLED_DEV) ## formatting, lint, types, generated pages
 	$(BIN)/ruff format --check .
@@ -52,7 +66,7 @@ format: $(INSTALLED_DEV) ## format and fix what can be fixed safely
 	$(BIN)/ruff check --fix .
 
 clean: ## remove what the other targets made
-	rm -rf $(VENV) build dist build_output .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VERSIONS:%=.venv-%) build dist build_output .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	find src -name '*.egg-info' -type d -prune -exec rm -rf {} +
 

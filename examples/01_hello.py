@@ -4,6 +4,7 @@ tilelet run examples/01_hello.py -p a2a3sim
 """
 
 import argparse
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +26,7 @@ def add(
     return out
 
 
-def golden(tensors):
+def golden(tensors: dict[str, Any]):
     tensors["out"][:] = tensors["a"].astype(np.float64) + tensors["b"]
 
 

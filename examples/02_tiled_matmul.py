@@ -4,6 +4,7 @@ The first product starts the accumulator, `matmul_acc` continues it; the finishe
 """
 
 import argparse
+from typing import Any
 
 import numpy as np
 
@@ -34,7 +35,7 @@ def matmul(
     return c
 
 
-def golden(tensors):
+def golden(tensors: dict[str, Any]):
     tensors["c"][:] = tensors["a"].astype(np.float64) @ tensors["b"].astype(np.float64)
 
 

@@ -4,6 +4,7 @@
 """
 
 import argparse
+from typing import Any
 
 import numpy as np
 
@@ -33,7 +34,7 @@ class Softmax:
         return out
 
 
-def golden(tensors):
+def golden(tensors: dict[str, Any]):
     x = tensors["x"].astype(np.float64)
     e = np.exp(x - x.max(axis=1, keepdims=True))
     tensors["out"][:] = e / e.sum(axis=1, keepdims=True)

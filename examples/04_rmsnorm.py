@@ -4,6 +4,7 @@ April style: `pl.incore()` is one task; names assigned in a loop are carried to 
 """
 
 import argparse
+from typing import Any
 
 import numpy as np
 
@@ -38,7 +39,7 @@ class RmsNorm:
         return out
 
 
-def golden(tensors):
+def golden(tensors: dict[str, Any]):
     x = tensors["x"].astype(np.float64)
     root = np.sqrt(np.mean(x * x, axis=1, keepdims=True) + EPS)
     tensors["out"][:] = x / root * tensors["weight"]

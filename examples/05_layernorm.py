@@ -1,6 +1,7 @@
 """LayerNorm as one task with several blocks: `pl.spmd` gives each block its own index."""
 
 import argparse
+from typing import Any
 
 import numpy as np
 
@@ -30,14 +31,14 @@ def layernorm(
     return out
 
 
-def golden(tensors):
+def golden(tensors: dict[str, Any]):
     x = tensors["x"].astype(np.float64)
     centred = x - x.mean(axis=1, keepdims=True)
     root = np.sqrt(np.mean(centred**2, axis=1, keepdims=True) + EPS)
     tensors["out"][:] = centred / root * tensors["gamma"] + tensors["beta"]
 
 
-def normal(seed, rows):
+def normal(seed: int, rows: int):
     return lambda: np.random.default_rng(seed).normal(1.0, 0.5, size=(rows, HIDDEN))
 
 

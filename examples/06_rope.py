@@ -4,6 +4,7 @@
 """
 
 import argparse
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +16,7 @@ HALF = HEAD_DIM // 2
 
 
 @pl.jit.inline
-def rotate(lo, hi, cos, sin):
+def rotate(lo: pl.Tile, hi: pl.Tile, cos: pl.Tile, sin: pl.Tile):
     return pl.sub(pl.mul(lo, cos), pl.mul(hi, sin)), pl.add(pl.mul(hi, cos), pl.mul(lo, sin))
 
 
@@ -36,12 +37,12 @@ def rope(
     return out
 
 
-def golden(tensors):
+def golden(tensors: dict[str, Any]):
     # A rotation is a product of complex numbers: independent of how the kernel writes it.
     x = tensors["x"].astype(np.float64).reshape(TOKENS, HEADS, 2, HALF)
     turn = (tensors["cos"].astype(np.float64) + 1j * tensors["sin"])[:, None, :]
     turned = (x[:, :, 0] + 1j * x[:, :, 1]) * turn
-    stacked = np.stack([turned.real, turned.imag], axis=2)
+    stacked: Any = np.stack([turned.real, turned.imag], axis=2)
     tensors["out"][:] = stacked.reshape(TOKENS, HEADS * HEAD_DIM)
 
 

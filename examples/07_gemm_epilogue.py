@@ -4,6 +4,7 @@ The scope mixes cube and vector work; `pl.split` halves its rows over the two ve
 """
 
 import argparse
+from typing import Any
 
 import numpy as np
 
@@ -37,12 +38,12 @@ class GemmSilu:
         return out
 
 
-def golden(tensors):
+def golden(tensors: dict[str, Any]):
     y = tensors["x"].astype(np.float64) @ tensors["w"].astype(np.float64) + tensors["bias"]
     tensors["out"][:] = y / (1.0 + np.exp(-y))
 
 
-def normal(seed, rows, cols, scale):
+def normal(seed: int, rows: int, cols: int, scale: float):
     return lambda: scale * np.random.default_rng(seed).normal(size=(rows, cols))
 
 

@@ -4,6 +4,7 @@ Each task makes one block of K and the same block of V; apart, the two would rea
 """
 
 import argparse
+from typing import Any
 
 import numpy as np
 
@@ -46,13 +47,13 @@ class KVProjection:
         return k, v
 
 
-def golden(tensors):
+def golden(tensors: dict[str, Any]):
     x = tensors["x"].astype(np.float64)
     tensors["k"][:] = x @ tensors["wk"].astype(np.float64)
     tensors["v"][:] = x @ tensors["wv"].astype(np.float64)
 
 
-def normal(seed, rows, cols):
+def normal(seed: int, rows: int, cols: int):
     return lambda: np.random.default_rng(seed).normal(size=(rows, cols))
 
 

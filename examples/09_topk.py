@@ -5,6 +5,7 @@
 """
 
 import argparse
+from typing import Any
 
 import numpy as np
 
@@ -34,7 +35,7 @@ def topk(
     return values, indices
 
 
-def golden(tensors):
+def golden(tensors: dict[str, Any]):
     order = np.argsort(-tensors["x"].astype(np.float64), axis=1, kind="stable")[:, :K]
     tensors["values"][:] = np.take_along_axis(tensors["x"], order, axis=1)
     tensors["indices"][:] = order

@@ -5,6 +5,7 @@ chain of casts is what A2/A3 vector units can do in one step each.
 """
 
 import argparse
+from typing import Any
 
 import numpy as np
 
@@ -39,14 +40,14 @@ def int8_matmul(
     return out
 
 
-def golden(tensors):
+def golden(tensors: dict[str, Any]):
     x = tensors["x"].astype(np.float64)
     scale = 127.0 / np.abs(x).max(axis=1, keepdims=True)
     product = np.rint(x * scale) @ tensors["w"].astype(np.float64)
     tensors["out"][:] = product / scale * tensors["w_scale"]
 
 
-def rng(seed):
+def rng(seed: int):
     return np.random.default_rng(seed)
 
 

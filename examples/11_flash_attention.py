@@ -5,6 +5,7 @@ maximum, what was summed so far shrinks by `alpha`.
 """
 
 import argparse
+from typing import Any
 
 import numpy as np
 
@@ -46,7 +47,7 @@ def attention(
     return out
 
 
-def golden(tensors):
+def golden(tensors: dict[str, Any]):
     shape = (HEADS, SEQ, DIM)
     q, k, v = (tensors[n].astype(np.float64).reshape(shape) for n in ("q", "k", "v"))
     scores = q @ k.transpose(0, 2, 1) * SCALE
@@ -54,7 +55,7 @@ def golden(tensors):
     tensors["out"][:] = (p / p.sum(axis=-1, keepdims=True) @ v).reshape(ROWS, DIM)
 
 
-def normal(seed, scale):
+def normal(seed: int, scale: float):
     return lambda: scale * np.random.default_rng(seed).normal(size=(ROWS, DIM))
 
 

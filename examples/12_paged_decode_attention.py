@@ -1,10 +1,10 @@
 """Decode attention over a paged cache; a block table says where each page of a sequence lies.
 
-The last page may be partly full: `valid_shape` loads what is there, `fillpad` makes the missing
-scores minus infinity, so that they count for nothing.
+The last page may be partly full: `valid_shape` loads what is there, `fillpad` adds minus infinity.
 """
 
 import argparse
+from typing import Any
 
 import numpy as np
 
@@ -49,7 +49,7 @@ def attention(
     return out
 
 
-def golden(tensors):
+def golden(tensors: dict[str, Any]):
     q, k, v = (tensors[n].astype(np.float64) for n in ("q", "k_pool", "v_pool"))
     for b in range(BATCH):
         rows = np.add.outer(tensors["block_table"][b] * PAGE, np.arange(PAGE)).ravel()

@@ -129,3 +129,11 @@ def test_the_machine_is_described_in_a_line(bench: Bench) -> None:
     assert "FMA peak 200 GFLOP/s" in runner.machine_text(facts)
     assert "other work is running (load 3.0)" in runner.machine_text(facts)
     assert "other work" not in runner.machine_text({**facts, "load": 0.1})
+
+
+def test_calls_are_measured(bench: Bench) -> None:
+    sections.SECTIONS["call"].run(bench)
+    rows = {row.name: row for row in bench.report.rows}
+    assert not any(row.failed for row in rows.values())
+    for name in ("a @pl.jit function", "compile_program of it", "tilelet run hello.py"):
+        assert rows[name].figures["seconds"] > 0

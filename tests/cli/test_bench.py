@@ -99,7 +99,7 @@ def test_a_path_that_cannot_be_written_is_found_at_once(tilelet: Run, tmp_path: 
     (tmp_path / "file").write_text("")
     code, out, err = tilelet("bench", "--quick", "add", "--json", "file/out.json")
     assert code == 2
-    assert "error[E0709]: cannot write `file/out.json`" in err
+    assert "error[E0705]: `--json`: `file` is not a folder" in err
     assert not out
 
 

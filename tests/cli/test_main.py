@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -40,13 +41,16 @@ def test_version(tilelet: Run) -> None:
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        ([], "required: COMMAND"),
-        (["fly"], "invalid choice: 'fly'"),
+        ([], "no command is named"),
+        (["fly"], "no command `fly`"),
         (["run"], "required: SCRIPT"),
         (["run", "--engin", "interp", "x.py"], "did you mean `--engine`?"),
         (["run", "--engine", "warp", "x.py"], "unknown engine `warp`"),
-        (["run", "--seed", "many", "x.py"], "invalid int value: 'many'"),
-        (["run", "--format", "xml", "x.py"], "invalid choice: 'xml'"),
+        (["run", "--seed", "many", "x.py"], "`--seed`: `many` is not a whole number"),
+        (
+            ["run", "--format", "xml", "x.py"],
+            "`--format`: `xml` is none of `text`, `json` and `sarif`",
+        ),
         (["explain", "E0000"], "no code `E0000`"),
         (["docs"], "one of the arguments --write --check is required"),
     ],
@@ -156,6 +160,9 @@ def test_names_that_tilelet_does_not_stand_in_for(tilelet: Run) -> None:
     code, _, err = tilelet("run", write("import pypto.pypto_core.passes\n"))
     assert code == 3
     assert "`pypto.pypto_core` is not part of" in err
+    code, _, err = tilelet("run", write("import pypto.ir\npypto.ir.sterilize()\n"))
+    assert code == 3
+    assert "`pypto.ir.sterilize` is not part of" in err
 
 
 def test_feature_detection_by_import_error_works(tilelet: Run) -> None:
@@ -358,3 +365,79 @@ def test_an_unknown_program_gets_a_suggestion(tilelet: Run) -> None:
     code, _, err = tilelet("run", "qwen3/scope4")
     assert code == 3
     assert "did you mean `qwen3/scope" in err
+
+
+UNTYPED = """
+import tilelet.language as pl
+
+@pl.jit
+def scale(x, y: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        y[:, :] = pl.mul(x[:, :], 2.0)
+    return y
+
+def build_program(rows, cols=4):
+    raise AssertionError
+"""
+
+
+def test_what_the_script_does_define_is_not_asked_for(tilelet: Run) -> None:
+    code, _, err = tilelet("run", write(UNTYPED))
+    assert code == 3
+    assert "error[E0703]: `script.py` runs nothing, and nothing in it can be compiled" in err
+    assert "note: `scale` has no type for `x`" in err
+    assert "note: `build_program` needs `rows`" in err
+    assert "define a `@pl.program`" not in err
+
+
+RETIRED = """
+import tilelet.language as pl
+
+def make():
+    @pl.program
+    class P:
+        @pl.function
+        def main(self, x: pl.Tensor[[16, 128], pl.FP32], y: pl.Tensor[[16, 128], pl.FP32]):
+            with pl.incore():
+                y = pl.assemble(y, pl.exp(x), [0, 0])
+            return y
+    return P
+
+A = make()
+
+@pl.program
+class B:
+    @pl.function
+    def main(self, x: pl.Tensor[[16, 128], pl.FP32], y: pl.Tensor[[16, 128], pl.FP32]):
+        with pl.incore():
+            y = pl.assemble(y, pl.exp(x), [0, 0])
+        return y
+"""
+
+
+def test_a_retired_spelling_is_noted_once_per_file(tilelet: Run) -> None:
+    write(RETIRED, "other.py")
+    code, _, err = tilelet("run", write(f"from other import A as C, B as D\n{RETIRED}"))
+    assert code == 0
+    assert err.count("note[W0101]: `pl.incore()` is retired") == 2
+    assert "other.py:" in err
+    del sys.modules["other"]
+
+
+def test_options_in_messages_and_pages_exist(tilelet: Run) -> None:
+    """`tilelet COMMAND ... --option` is never said of a command that lacks the option."""
+    from tests.diag.samples import SAMPLES, build
+
+    from tilelet.cli.commands import COMMANDS
+
+    texts = [str(build(cls)) for cls in SAMPLES]
+    texts += [(ROOT / page).read_text() for page in ("README.md", "docs/tutorial.md")]
+    texts += [command.manual for command in COMMANDS.values()]
+    for text in texts:
+        for name, rest in re.findall(r"\btilelet (\w+)((?: [^`\n|#]*)?)", text):
+            if name not in COMMANDS:
+                continue
+            # What stands after the script is the script's.
+            before = re.split(r"\S+\.py\b|qwen3/\S+", rest)[0]
+            given = re.findall(r"(?<!\S)--[\w-]+", before)
+            assert set(given) <= set(COMMANDS[name].parser().own_options), (name, given)

@@ -318,8 +318,8 @@ def test_programs_that_ship_with_tilelet(tilelet: Run) -> None:
         (["profile", "broken.py"], 3, "error[E0604]"),
         (["check", "broken.py"], 3, "error[E0604]"),
         (["compare", "k.py"], 2, "nothing to compare `k.py` with"),
-        (["compare", "nope.json", "k.py"], 2, "no file `nope.json`"),
-        (["compare", "bad.json", "k.py"], 2, "bad.json is not a saved profile"),
+        (["compare", "nope.json", "k.py"], 3, "no file `nope.json`"),
+        (["compare", "bad.json", "k.py"], 3, "bad.json is not a saved profile"),
         (["compare", "k.py", "nope.py"], 3, "no file `nope.py`"),
     ],
 )

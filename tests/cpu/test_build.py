@@ -21,6 +21,7 @@ from tests.interp.build import Build, index, ramp, tensor
 from tilelet.cpu import build, engine
 from tilelet.cpu.engine import CpuEngine
 from tilelet.diag.catalogue.command import CannotWrite, CompilerFailed, NoCompiler
+from tilelet.diag.internal import InternalError
 from tilelet.ir.core import Program
 from tilelet.native import cache
 from tilelet.native.toolchain import find_compiler
@@ -127,6 +128,24 @@ def test_compiler_fails(
     with pytest.raises(CompilerFailed, match=message):
         runs(fresh_program())
     assert not [p for p in _entries(folder) if p.name.startswith(cache.DRAFT)]
+
+
+@pytest.mark.parametrize(
+    "complaint",
+    [
+        "/x/new-1/unit0.c:7:3: error: redefinition of k_main",
+        "/usr/bin/ld: /x/unit1.o:(.bss+0x0): multiple definition of `k_main`; first defined here",
+        "unit0.c:(.text+0x5): undefined reference to `tl_nothing`",
+    ],
+)
+def test_complaints_about_generated_text_are_our_bugs(
+    complaint: str, tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = tmp_path / "complaint"
+    text.write_text(complaint)
+    monkeypatch.setenv("CC", _fake_compiler(tmp_path, f"cat {text} >&2; exit 1"))
+    with pytest.raises(InternalError, match="refuses the generated C"):
+        runs(fresh_program())
 
 
 def test_a_system_that_gives_no_threads(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

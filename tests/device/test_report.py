@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from tests.device.recorded import A2A3, A5, chain, many_rows, modelled
 
 import tilelet.language as pl
+from tilelet.device.machine.description import Machine
 from tilelet.device.report.critical import critical_path
-from tilelet.device.report.profile import FunctionRow, KernelRow, Profile, TensorRow
+from tilelet.device.report.profile import FunctionRow, KernelRow, Profile, TensorRow, _Summary
 from tilelet.device.report.text import function_table, report_parts, report_text, side_by_side
 from tilelet.device.report.traffic import _union
 from tilelet.diag.catalogue.device import BadProfile
@@ -99,7 +100,7 @@ def test_the_report_is_pinned(golden) -> None:
 
 
 def test_other_programs_can_read_the_table() -> None:
-    text = function_table(by_hand())
+    text = function_table(by_hand()).text()
     assert MAKESPAN.findall(text) == ["250.00"]
     assert TOTAL.findall(text) == [("101", "5030.00", "6040.00")]
     assert "Total Test Time: 250.00 us (from earliest dispatch to latest finish)" in text
@@ -281,3 +282,39 @@ def test_bytes_in_words() -> None:
         "786.4 MB",
         "1.6 GB",
     ]
+
+
+@pl.jit
+def shared(
+    x: pl.Tensor[[16, 2048], pl.BF16],
+    w: pl.Tensor[[2048, 128], pl.BF16],
+    y: pl.Out[pl.Tensor[[1536, 128], pl.FP32]],
+):
+    """Every task reads the same weight: L2 serves all but the first of them."""
+    for r in pl.parallel(0, 1536, 16):
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="product"):
+            acc = pl.matmul(x[:, 0:256], w[0:256, :], out_dtype=pl.FP32)
+            for k in pl.range(256, 2048, 256):
+                acc = pl.matmul_acc(acc, x[:, k : k + 256], w[k : k + 256, :])
+            y[r : r + 16, :] = acc
+    return y
+
+
+@pytest.mark.parametrize("machine", [A2A3, A5])
+def test_no_kernel_passes_its_roof_and_near_it_the_roof_is_what_limits(machine: Machine) -> None:
+    for program in (shared, chain):
+        for kernel in modelled(program, machine).profile.kernels:
+            if not kernel.flops:
+                continue
+            share = kernel.gflops / kernel.roof_gflops
+            assert 0 < share <= 1.0
+            assert kernel.bound in ("cube", "GM") or share < 0.8
+
+
+def test_a_kernel_at_its_roof_is_bound_by_it() -> None:
+    """The pipes of each core alone would say something else."""
+    summary = _Summary(modelled(shared).timeline, "shared")
+    peak = summary.peak_gflops(summary.stream.kernels)
+    assert summary.bound(0, 1e9, peak, 0.9 * peak) == "cube"
+    assert summary.bound(0, 1e9, 0.5 * peak, 0.45 * peak) == "GM"
+    assert summary.bound(0, 1e-9, peak, 0.1 * peak) == "dispatch"

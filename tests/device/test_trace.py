@@ -124,3 +124,52 @@ def test_large_runs_are_thinned_and_say_so(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_the_same_run_gives_the_same_bytes() -> None:
     assert Trace(modelled(chain).timeline).files() == Trace(modelled(chain).timeline).files()
+
+
+def test_slices_tell_source_bytes_and_what_limits_them() -> None:
+    run = modelled(chain)
+    bounds = {k.name: k.bound for k in run.profile.kernels}
+    events = json.loads(Trace(run.timeline, bounds).chrome())["traceEvents"]
+    (cost,) = {id(c): c for c in map(run.timeline.cost_of, range(0, 8, 2))}.values()
+    for view in (trace.WORKER_VIEW, trace.SCHEDULER_VIEW):
+        for e in events:
+            if e["ph"] != "X" or e["pid"] != view:
+                continue
+            args = e["args"]
+            assert args["source"].startswith("recorded.py:")
+            assert args["bound"] == bounds[e["name"]]
+            if e["name"] == "product":
+                assert (args["read"], args["written"]) == (cost.read_bytes, cost.written_bytes)
+                assert args["pipes_us"].keys() >= {"AIC.CUBE", "AIC.MTE2", "AIC.FIXPIPE"}
+
+
+def test_pipes_lie_inside_their_tasks() -> None:
+    timeline = modelled(chain).timeline
+    events = json.loads(Trace(timeline).chrome())["traceEvents"]
+    names = {
+        e["tid"]: e["args"]["name"]
+        for e in events
+        if e["pid"] == trace.PIPES_VIEW and e["name"] == "thread_name"
+    }
+    tasks = {
+        e["args"]["task"]: e for e in events if e["ph"] == "X" and e["pid"] == trace.WORKER_VIEW
+    }
+    pipes = [e for e in events if e["ph"] == "X" and e["pid"] == trace.PIPES_VIEW]
+    assert {e["args"]["task"] for e in pipes} == set(tasks)
+    seen = Counter(names[e["tid"]].split()[-1] for e in pipes)
+    assert seen["CUBE"] == seen["FIXPIPE"] == seen["VEC"] == 4
+    for e in pipes:
+        task = tasks[e["args"]["task"]]
+        assert names[e["tid"]].startswith(timeline.core_name(task["tid"]))
+        assert task["ts"] - 0.002 <= e["ts"]
+        assert e["ts"] + e["dur"] <= task["ts"] + task["dur"] + 0.002
+        assert e["args"]["busy_us"] > 0
+        stretch = task["dur"] / timeline.cost_of(e["args"]["task"]).exec_us
+        assert e["args"]["busy_us"] * stretch <= e["dur"] + 0.01
+
+
+def test_pipes_of_many_tasks_are_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trace, "MOST_PIPED", 100)
+    events = json.loads(Trace(modelled(many_rows(400)).timeline).chrome())["traceEvents"]
+    shown = {e["args"]["task"] for e in events if e["ph"] == "X" and e["pid"] == trace.PIPES_VIEW}
+    assert 80 <= len(shown) <= 100

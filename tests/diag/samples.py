@@ -108,6 +108,7 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
         at("64 // BLOCKS"), ZeroDivisionError("integer division or modulo by zero")
     ),
     python.InvalidSyntax: lambda at: python.InvalidSyntax(at("("), "'(' was never closed"),
+    python.NotOneProgram: lambda at: python.NotOneProgram(at("limit = 2 * 8"), "2 functions"),
     python.BadDecorator: lambda at: python.BadDecorator(
         at("@pl.program"), "pl.program", "it decorates a class", "use `@pl.jit` on a function"
     ),
@@ -396,7 +397,7 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     command.NotAScript: lambda at: command.NotAScript("weights.bin", "it is not UTF-8 text"),
     command.NoProgramFound: lambda at: command.NoProgramFound("script.py"),
     command.BadFlag: lambda at: command.BadFlag(
-        "--formt", "there is no such flag", ["--format", "--program"]
+        "`tilelet run` has no option `--formt`", ["did you mean `--format`?"]
     ),
     command.ScriptRaised: lambda at: command.ScriptRaised("script.py", TRACEBACK),
     command.UnknownCode: lambda at: command.UnknownCode("E0230", ["E0203", "E0220"]),
@@ -413,12 +414,13 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     command.SanitizerNotLoaded: lambda at: command.SanitizerNotLoaded(
         {"LD_PRELOAD": "/usr/lib/libasan.so", "ASAN_OPTIONS": "detect_leaks=0"}
     ),
+    command.UnknownExample: lambda at: command.UnknownExample("softmx", ["01_hello", "03_softmax"]),
     command.UnknownSection: lambda at: command.UnknownSection("matmull", ["matmul", "decode"]),
     command.NotProvided: lambda at: command.NotProvided(
         "pypto.runtime.RunConfg", known=["RunConfig", "run"]
     ),
     command.AnotherPypto: lambda at: command.AnotherPypto(
-        "golden", "scripts/golden", "Tilelet's `golden`", "tilelet run --own golden script.py"
+        "golden", "scripts/golden", "Tilelet's `golden`", "--golden script"
     ),
     command.NoBoard: lambda at: command.NoBoard("a2a3"),
     # E08xx
@@ -545,6 +547,9 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     # W0xxx
     cautions.RetiredSpelling: lambda at: cautions.RetiredSpelling(
         at("pl.incore()"), "pl.incore()", "pl.at(level=pl.Level.CORE_GROUP)"
+    ),
+    cautions.ClearedByArithmetic: lambda at: cautions.ClearedByArithmetic(
+        at("pl.mul(acc, 0.0)"), "mul"
     ),
     cautions.NoEffect: lambda at: cautions.NoEffect(
         at("allow_early_resolve=True"), "`allow_early_resolve=`", "it tunes the device scheduler"

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.generated.chunks import Chunks
+from tests.generated.clearing import Clearing
 from tests.generated.core import (
     Choices,
     Expr,
@@ -25,7 +26,7 @@ from tests.generated.scopes import INCORE, as_task
 from tests.generated.statements import looping, negated
 
 
-class Control(Chunks, Memory):
+class Control(Chunks, Memory, Clearing):
     """The entry function."""
 
     def __init__(self, choices: Choices, style: str, nasty: bool) -> None:
@@ -41,7 +42,7 @@ class Control(Chunks, Memory):
             self.scope, self.scope, self.scope, self.view, self.bind_scalar, self.rebind_scalar,
             self.create, self.tail_loop, self.write_element, self.window, self.copy,
             self.assemble_any, self.assemble_any, self.gathered_row, self.carry_tensor,
-            self.carry_tensor, self.carry_tensor,
+            self.carry_tensor, self.carry_tensor, self.clear,
         ]  # fmt: skip
         if self.kernels:
             simple += [self.kernel_call] * 3

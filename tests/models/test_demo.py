@@ -79,7 +79,7 @@ def test_too_little_memory_is_said_before_it_is_taken(
 
 
 def test_an_unknown_machine_is_refused(capsys: Output) -> None:
-    assert main(["demo", "--quick", "-p", "a9"]) == 3
+    assert main(["demo", "--quick", "-p", "a9"]) == 2
     assert "a9" in capsys.readouterr().err
 
 

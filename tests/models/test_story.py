@@ -63,7 +63,7 @@ def test_a_missing_page_is_not_up_to_date(tmp_path: Path, capsys: Output) -> Non
 @pytest.mark.parametrize(
     ("argv", "text"),
     [
-        (["--check", "--only", "scope9"], "there is no `scope9`: there are scope1, scope2"),
+        (["--check", "--only", "scope9"], "`scope9` is none of scope1, scope2"),
         (["--write", "--only", "scope1"], "`--only` goes with `--check`"),
         ([], "one of the arguments --write --check is required"),
     ],

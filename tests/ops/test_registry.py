@@ -12,7 +12,7 @@ from tilelet.diag.catalogue.python import OpOutsideKernel
 from tilelet.ir.spec import REGISTRY, Engine, Plane, Trait, spec_of
 
 FUNCTIONS = [s for s in REGISTRY.values() if not s.structural and Trait.SCALAR not in s.traits]
-HIDDEN = {"breakpoint"}  # Python's own name in a kernel
+HIDDEN = {"breakpoint", "dump"}  # what `breakpoint()` and `pl.dump(...)` become
 
 
 def resolve(name: str) -> object:

@@ -88,9 +88,9 @@ def test_the_report_shows_counts_worst_elements_norm_and_rows() -> None:
             "Output 'out' does not match golden.",
             "Mismatched elements: 2/12 (16.7%)",
             "rtol=0.001, atol=0.001",
-            "Relative L2 error: 0.02223; largest difference: 0.5",
             "Not finite: 1 NaN in actual",
             "  memory of `pl.create_tensor` starts as NaN: write it (`pl.full`) before it is read",
+            "Relative L2 error of the finite elements: 0.02223; largest difference: 0.5",
             "Worst elements:",
             "  [2, 0]: actual nan, golden 8, difference nan (allowed 0.009)",
             "  [1, 2]: actual 6.5, golden 6, difference 0.5 (allowed 0.007)",
@@ -123,3 +123,16 @@ def test_a_scalar_output_is_reported() -> None:
     actual, expected = np.array(1.0), np.array(2.0)
     found = compare.scan(actual, expected, 0, 0)
     assert "[]: actual 1, golden 2" in compare.failure_text("s", found, actual, expected)
+
+
+def test_the_norm_beside_nans_says_what_it_is_of() -> None:
+    expected = np.ones((4, 8), np.float32)
+    actual = expected.copy()
+    actual[0, :4] = np.nan
+    lines = compare.failure_text(
+        "y", compare.scan(actual, expected, 1e-5, 1e-5), actual, expected
+    ).splitlines()
+    assert "Relative L2 error of the finite elements: 0; largest difference: 0" in lines
+    assert lines.index("Not finite: 4 NaN in actual") < lines.index(
+        "Relative L2 error of the finite elements: 0; largest difference: 0"
+    )

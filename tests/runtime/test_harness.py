@@ -183,6 +183,23 @@ def test_a_jit_function_with_a_scalar() -> None:
     assert run_jit(fn=scale, specs=list(reversed(arguments)), golden_fn=scale_golden).passed
 
 
+def test_comparators_see_scalars_as_the_golden_does() -> None:
+    def compare(actual: Any, expected: Any, *, inputs: Mapping[str, Any], **_: Any) -> Any:
+        assert isinstance(inputs["factor"], torch.Tensor)
+        return torch.equal(actual, inputs["x"] * inputs["factor"]), ""
+
+    def scale_golden(tensors: dict[str, Any]) -> None:
+        tensors["y"][:] = tensors["x"] * tensors["factor"]
+
+    arguments = [
+        TensorSpec("x", [16, 32], torch.float32, torch.ones),
+        TensorSpec("y", [16, 32], torch.float32, is_output=True),
+        ScalarSpec("factor", torch.float32, 2.5),
+    ]
+    result = run_jit(scale, arguments, scale_golden, compare_fn={"y": compare})
+    assert result.passed, result.error
+
+
 def test_two_runs_have_the_same_inputs() -> None:
     drawn: list[np.ndarray] = []
 
@@ -226,6 +243,8 @@ def test_sizes_beyond_memory_are_refused_before_anything_is_made() -> None:
 
 
 class Broken:
+    def prepare(self, program: Any) -> None: ...
+
     def run(self, program: Any, arguments: Any, *, execute: bool = True) -> Any:
         raise InternalError("the wheels came off", function="main")
 
@@ -310,3 +329,29 @@ def test_mistakes_in_the_call_point_at_the_script() -> None:
     assert "error[E0606]: spec `more` has no parameter" in str(result.error)
     assert "result = run(AddToState, one_too_many, golden_fn=golden)" in str(result.error)
     assert "in this call" in str(result.error)
+
+
+def test_the_c_compiler_works_in_the_compile_stage(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What is left for the runtime stage finds the program compiled."""
+    from tilelet.cpu import engine
+
+    monkeypatch.chdir(tmp_path)
+    seen: list[str] = []
+    compile_once = engine.compiled
+
+    def watched(program: Any, keep: Any = None) -> Any:
+        seen.append(capsys.readouterr().out)
+        return compile_once(program, keep)
+
+    monkeypatch.setattr(engine, "compiled", watched)
+    specs = [
+        TensorSpec("x", [16, 32], pl.FP32, 0.5),
+        TensorSpec("state", [16, 32], pl.FP32, 0.5),
+        TensorSpec("out", [16, 32], pl.FP32, is_output=True),
+    ]
+    with session.active(Session(engine="cpu")):
+        assert run_jit(AddToState, specs).passed
+    assert "[RUN] compile ..." in seen[0]
+    assert "compile done" not in seen[0]

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
@@ -119,3 +122,33 @@ def test_sizes_beyond_memory_are_found_before_allocating() -> None:
     with pytest.raises(TooBig, match="weights"):
         check_memory([TensorSpec("x", [2], np.float32), huge])
     check_memory([TensorSpec("x", [2], np.float32)])
+
+
+DRAWS = """
+import numpy, random, torch
+print(torch.rand(1), random.random(), numpy.random.rand())
+"""
+
+
+def test_a_script_draws_the_same_in_every_process(tmp_path: Path) -> None:
+    """torch, imported by the script itself, starts from another seed in every process."""
+    script = tmp_path / "draws.py"
+    script.write_text(DRAWS)
+
+    def drawn(*options: str) -> str:
+        command = [sys.executable, "-m", "tilelet.cli", "tasks", *options, str(script)]
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+        return done.stdout.splitlines()[0]
+
+    first = drawn()
+    assert drawn() == first
+    assert drawn("--seed", "3") != first
+
+
+def test_a_seed_that_nobody_chose_does_not_count() -> None:
+    spec = TensorSpec("x", [8], torch.float32, torch.randn)
+    drawn = []
+    for seed in (3 << 61, 5 << 60):
+        torch.manual_seed(seed)
+        drawn.append(initial_array(spec))
+    assert np.array_equal(*drawn)

@@ -70,11 +70,17 @@ def affine_of(arg: Arg, definition: Mapping[Value, Op]) -> Affine[Value] | None:
     return found if found is not None else Affine(0, ((arg, 1),))
 
 
-def combined(
-    operation: str, a: Affine[Value] | None, b: Affine[Value] | None
-) -> Affine[Value] | None:
-    """The form of `a operation b`, if it has one; `operation` is the name of a scalar op."""
-    return None if a is None or b is None else _OF_VALUES.binary(operation, a, b)
+Product = tuple[Value, ...]
+
+
+def product(a: Affine[Product], b: Affine[Product]) -> Affine[Product]:
+    """`a * b` of forms in products of values; the values of a product are in a fixed order."""
+    made = b.times(a.constant).plus(Affine(0, a.times(b.constant).terms))
+    for left, factor in a.terms:
+        for right, other in b.terms:
+            values = tuple(sorted((*left, *right), key=id))
+            made = made.plus(Affine(0, ((values, factor * other),)))
+    return made
 
 
 def constant_difference(x: Arg, y: Arg, definition: Mapping[Value, Op]) -> int | None:

@@ -18,7 +18,7 @@ from tilelet.bench.timing import Seconds
 from tilelet.cpu.build import SOURCES
 from tilelet.native.toolchain import FLAGS, find_compiler, machine_flags
 
-_SOURCE = Path(__file__).parent / "machine.c"
+_SOURCE = Path(__file__).parent / "peaks.c"
 _FMA_STEPS = 2_000_000  # some milliseconds
 _COLD_RUNS = 5
 
@@ -38,7 +38,7 @@ class Peaks:
 
 
 def load_helpers() -> ctypes.CDLL:
-    """The functions of machine.c, compiled with the flags of the engine."""
+    """The functions of peaks.c, compiled with the flags of the engine."""
     compiler = find_compiler()
     flags = (*FLAGS, *machine_flags(), "-O2", "-shared", f"-I{SOURCES}")
     with tempfile.TemporaryDirectory(prefix="tilelet-") as folder:

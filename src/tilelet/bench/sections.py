@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tilelet.bench import torch_forms
+from tilelet.bench.calls import calls
 from tilelet.bench.cases import BF16, FP32, Case, matmul_case, model_case, vector_case
 from tilelet.bench.goldens import goldens
 from tilelet.bench.report import Goal
@@ -312,5 +313,6 @@ SECTIONS = {
     "decode": Section("a whole decode layer, here and in torch", decode),
     "prefill": Section("a whole prefill layer, two sequences of 256 tokens", prefill),
     "vector": Section("softmax, RMSNorm, add and cast: memory only", vector),
+    "call": Section("what a small call and a small script cost", calls),
     "goldens": Section("results of every Qwen3 program at full size", goldens),
 }

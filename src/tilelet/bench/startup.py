@@ -41,11 +41,11 @@ def measure(name: str, sizes: dict[str, Any]) -> Startup:
     )
 
 
-def _child(name: str, sizes: dict[str, Any], cache: str) -> dict[str, float]:
-    """What `main` prints in a process of its own.
+def warm_environment(cache: str) -> dict[str, str]:
+    """For a process that finds what one before it has left in `cache`, and nothing else.
 
     Python may keep the bytecode of our modules, as it does for an installed package, even if this
-    process runs without: in `cache`, so that nothing is written elsewhere.
+    process runs without: there, so that nothing is written elsewhere.
     """
     package_root = str(Path(__file__).resolve().parents[2])
     paths = [package_root, *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -57,6 +57,12 @@ def _child(name: str, sizes: dict[str, Any], cache: str) -> dict[str, float]:
     }
     for setting in ("PYTHONDONTWRITEBYTECODE", "TILELET_NO_CACHE"):
         environment.pop(setting, None)
+    return environment
+
+
+def _child(name: str, sizes: dict[str, Any], cache: str) -> dict[str, float]:
+    """What `main` prints in a process of its own."""
+    environment = warm_environment(cache)
     command = [sys.executable, "-m", "tilelet.bench.startup", name, json.dumps(sizes)]
     done = subprocess.run(  # noqa: S603 - this Python, no shell
         command, env=environment, capture_output=True, text=True, check=False

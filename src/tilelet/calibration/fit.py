@@ -107,4 +107,4 @@ def fit(machine: Machine, lines: Sequence[Line], nudge: float = 0.1) -> Fit:
 def _solve(slopes: Floats, errors: Floats, pull: Floats) -> Floats:
     a = np.vstack([slopes, STIFFNESS * np.eye(slopes.shape[1])])
     b = np.concatenate([errors, STIFFNESS * pull])
-    return np.linalg.lstsq(a, b, rcond=None)[0]
+    return np.asarray(np.linalg.lstsq(a, b, rcond=None)[0], np.float64)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from collections.abc import Sequence
@@ -12,38 +11,34 @@ from typing import Any
 from tilelet.bench.report import Report
 from tilelet.bench.runner import Bench, machine_text
 from tilelet.bench.sections import SECTIONS
-from tilelet.diag.catalogue.command import CannotWrite, UnknownSection
-from tilelet.diag.core import UserError
-from tilelet.diag.render import render_text, text_width, use_color
+from tilelet.cli import exit_codes
+from tilelet.cli.messages import print_text
+from tilelet.diag.catalogue.command import UnknownSection
 from tilelet.diag.tables import Table, show
 from tilelet.runtime import session
 from tilelet.runtime.rundir import build_root
 
-FAILED, WRONG_USAGE, COULD_NOT_RUN, INTERRUPTED = 1, 2, 3, 130
+
+def list_sections() -> int:
+    """What can be measured."""
+    width = max(map(len, SECTIONS))
+    print_text("\n".join(f"{name:<{width}}  {s.about}" for name, s in SECTIONS.items()))
+    return exit_codes.PASSED
 
 
-def bench_command(options: argparse.Namespace) -> int:
+def bench_command(sections: Sequence[str], is_quick: bool, path: Path | None) -> int:
     """Measure what was asked for; 1 if something failed or gave wrong results."""
-    if options.list:
-        width = max(map(len, SECTIONS))
-        print("\n".join(f"{name:<{width}}  {s.about}" for name, s in SECTIONS.items()))
-        return 0
-    try:
-        chosen = _chosen(options.sections)
-        report = Report(options={"sections": chosen, "quick": options.quick})
-        path = options.json or _default_path()
-        report.save(path)  # so that a path that cannot be written is found before, not after
-        _measure(report, chosen, options.quick)
-        _show_all(report)
-        report.save(path)
-    except UserError as error:
-        width = text_width(sys.stderr)
-        print(render_text(error.diagnostic, use_color(sys.stderr), width=width), file=sys.stderr)
-        return WRONG_USAGE if isinstance(error, UnknownSection | CannotWrite) else COULD_NOT_RUN
+    chosen = _chosen(sections)
+    report = Report(options={"sections": chosen, "quick": is_quick})
+    path = path or _default_path()
+    report.save(path)  # so that a path that cannot be written is found before, not after
+    _measure(report, chosen, is_quick)
+    _show_all(report)
+    report.save(path)
     print(f"\nsaved as {path}")
     if report.interrupted:
-        return INTERRUPTED
-    return FAILED if report.failed else 0
+        return exit_codes.INTERRUPTED
+    return exit_codes.of_findings(bool(report.failed))
 
 
 def _chosen(asked: Sequence[str]) -> list[str]:

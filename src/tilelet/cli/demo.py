@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from tilelet.cli import exit_codes
 from tilelet.device.report.profile import Profile
-from tilelet.diag.core import UserError
-from tilelet.diag.render import render_text, text_width, use_color
 from tilelet.diag.tables import Table, byte_text, number, show, times
 from tilelet.models.measure import Data, Measured, Run
 from tilelet.models.qwen3 import decode
@@ -18,21 +16,15 @@ from tilelet.models.qwen3.shapes import DecodeShape
 from tilelet.runtime import session
 from tilelet.runtime.session import Session
 
-MISMATCH, COULD_NOT_RUN = 1, 3
 VARIANTS = ("baseline", "optimised")
 QUICK = {"hidden": 2048, "kv_heads": 2, "intermediate": 2560, "max_seq": 512}
 
 
-def demo_command(options: argparse.Namespace) -> int:
-    """0 if both variants agree with the golden, 1 if one does not, 3 if they cannot run."""
+def demo_command(platform: str, is_quick: bool) -> int:
+    """0 if both variants agree with the golden, 1 if one does not."""
     # The baseline's retired spellings are on purpose: notes about them would be in the way.
-    try:
-        with session.active(Session(quiet_diagnostics=True)):
-            return _demo(options.platform, QUICK if options.quick else {})
-    except UserError as error:
-        shown = render_text(error.diagnostic, use_color(sys.stderr), width=text_width(sys.stderr))
-        print(shown, file=sys.stderr)
-        return COULD_NOT_RUN
+    with session.active(Session(quiet_diagnostics=True)):
+        return _demo(platform, QUICK if is_quick else {})
 
 
 def _demo(platform: str, sizes: dict[str, int]) -> int:
@@ -69,7 +61,7 @@ def _demo(platform: str, sizes: dict[str, int]) -> int:
         for judgement in run.judgements:
             if not judgement.ok:
                 print(f"\n{judgement.report}", file=sys.stderr)
-    return 0 if all(run.passed for _, _, run in rows) else MISMATCH
+    return exit_codes.of_findings(not all(run.passed for _, _, run in rows))
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tilelet.diag.catalogue.command import NoProgramFound
-from tilelet.diag.text import plural
+from tilelet.diag.text import plural, ticked
 from tilelet.ir.core import FunctionKind, Program
 from tilelet.ir.types import TensorType
 from tilelet.runtime import reporting
@@ -19,7 +19,7 @@ def compile_found(path: str, names: Mapping[str, Any], now: Session) -> None:
     """Compile (or, for `tilelet tasks`, count) every program among a script's names."""
     programs = list(_programs(names))
     if not programs:
-        raise NoProgramFound(path)
+        raise NoProgramFound(path, _incomplete(names))
     for program in programs:
         compiled = compile_program(program, dump_folder(run_directory(program.name)))
         if now.count_only:
@@ -55,6 +55,27 @@ def _from_function(name: str, value: Any) -> Program | None:
         return None
     made = value()
     return made if isinstance(made, Program) else None
+
+
+def _incomplete(names: Mapping[str, Any]) -> dict[str, str]:
+    """Kernels and builders of the script that need to be given something, and what."""
+    from tilelet.frontend.jit import JitFunction
+
+    found: dict[str, str] = {}
+    for name, value in names.items():
+        if isinstance(value, JitFunction):
+            if value.kernel_function.kind is FunctionKind.InCore:
+                found[name] = "is a kernel for a program to call"
+                continue
+            missing = [p.name for p in value.parameters if p.type is None]
+            found[name] = f"has no type for {ticked(missing, 'and')}"
+        elif inspect.isfunction(value) and name.startswith("build"):
+            required = [
+                p.name for p in inspect.signature(value).parameters.values() if p.default is p.empty
+            ]
+            if required:
+                found[name] = f"needs {ticked(required, 'and')}"
+    return found
 
 
 def _zeros(compiled: CompiledProgram) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import platform
 import sys
@@ -12,6 +11,8 @@ from typing import Any
 
 from tilelet import __version__
 from tilelet.bench import host
+from tilelet.cli import exit_codes
+from tilelet.cli.messages import print_text
 from tilelet.cpu.engine import thread_count
 from tilelet.diag.core import UserError
 from tilelet.diag.text import near, plural, size_text, ticked
@@ -32,16 +33,16 @@ class Check:
     facts: dict[str, Any] = field(default_factory=dict)
 
 
-def doctor_command(options: argparse.Namespace) -> int:
+def doctor_command(as_json: bool) -> int:
     """Print all checks; 1 if something that runs need is broken."""
     checks = [check() for check in _CHECKS]
     is_sound = all(check.state != BROKEN for check in checks)
-    if options.json:
+    if as_json:
         document = {"sound": is_sound, "checks": [asdict(check) for check in checks]}
         print(json.dumps(document, indent=2))
     else:
-        print(_text(checks))
-    return 0 if is_sound else 1
+        print_text(_text(checks))
+    return exit_codes.of_findings(not is_sound)
 
 
 def _text(checks: Iterable[Check]) -> str:

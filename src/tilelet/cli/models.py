@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
-from tilelet.cli.script import COULD_NOT_RUN, Outcome
+from tilelet.cli.exit_codes import COULD_NOT_RUN
+from tilelet.cli.script import Outcome
 from tilelet.diag.catalogue.command import FileMissing
 from tilelet.diag.core import UserError, UserErrors
 from tilelet.diag.text import near
@@ -23,12 +23,6 @@ def list_models() -> str:
         width = max(map(len, model.variants))
         lines += [f"  :{name:<{width}}  {v.about}" for name, v in model.variants.items()]
     return "\n".join(lines)
-
-
-def is_model(target: str) -> bool:
-    """`qwen3/scope3:tuned`: a name, not a file."""
-    name = target.partition(":")[0]
-    return not Path(target).exists() and "/" in name and not name.endswith(".py")
 
 
 def run_model(target: str, arguments: Sequence[str]) -> Outcome:

@@ -6,23 +6,19 @@ import difflib
 import sys
 from pathlib import Path
 
+from tilelet.cli import exit_codes
+from tilelet.cli.messages import print_text
 from tilelet.diag.catalogue import classes, describe, errors_markdown, explain
-from tilelet.diag.core import UserError
-from tilelet.diag.render import render_text, use_color
+from tilelet.diag.catalogue.command import CannotWrite
 
 
 def explain_command(code: str | None) -> int:
     """Print what a code means, or all codes."""
     if code is None:
-        for known, cls in classes().items():
-            print(f"{known}  {describe(cls).title}")
-        return 0
-    try:
-        print(explain(code))
-    except UserError as error:
-        print(render_text(error.diagnostic, use_color(sys.stderr)), file=sys.stderr)
-        return 2
-    return 0
+        print_text("\n".join(f"{known}  {describe(cls).title}" for known, cls in classes().items()))
+    else:
+        print_text(explain(code))
+    return exit_codes.PASSED
 
 
 def docs_command(folder: Path, write: bool) -> int:
@@ -33,8 +29,7 @@ def docs_command(folder: Path, write: bool) -> int:
     for name, text in (("ops.md", ops_markdown()), ("errors.md", errors_markdown())):
         path = folder / name
         if write:
-            folder.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
+            write_page(path, text)
             continue
         current = path.read_text(encoding="utf-8") if path.is_file() else ""
         if current != text:
@@ -44,4 +39,13 @@ def docs_command(folder: Path, write: bool) -> int:
                 current.splitlines(), text.splitlines(), str(path), "generated", lineterm="", n=0
             )
             print("\n".join(list(lines)[:20]), file=sys.stderr)
-    return 1 if stale else 0
+    return exit_codes.of_findings(stale > 0)
+
+
+def write_page(path: Path, text: str) -> None:
+    """Write a file that was asked for, and the folders it is in."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise CannotWrite(str(path), error.strerror or str(error)) from error

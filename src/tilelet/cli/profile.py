@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import shlex
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tilelet.cli.recording import OptionsAfter, Recording, record
+from tilelet.cli import exit_codes
+from tilelet.cli.messages import print_findings, show_problems
+from tilelet.cli.options import CompareOptions, DeviceOptions
+from tilelet.cli.recording import Recording, record
+from tilelet.cli.target import Target
+from tilelet.diag.catalogue.command import CannotWrite, FileMissing
 from tilelet.diag.catalogue.device import BadProfile, NothingToCompare
-from tilelet.diag.core import Diagnostic, UserError
-from tilelet.diag.formats import to_json, to_sarif
-from tilelet.diag.render import render_all, render_text, text_width, use_color
+from tilelet.diag.core import Diagnostic
+from tilelet.diag.formats import to_json
+from tilelet.diag.sarif import to_sarif
 from tilelet.diag.text import plural
 from tilelet.runtime import session
-from tilelet.runtime.bugs import bug_text
 from tilelet.runtime.progress import progress
 from tilelet.runtime.rundir import RunDirectory
 
@@ -26,88 +29,19 @@ if TYPE_CHECKING:
     from tilelet.device.report.profile import Profile
     from tilelet.device.run import Modelled
 
-DEFAULT_MACHINE = "a2a3"
-FINDINGS, WRONG_USAGE, COULD_NOT_RUN = 1, 2, 3
 
-
-def profile_command(options: argparse.Namespace) -> int:
-    """Model every program that the target runs; 1 if a machine would refuse one of them."""
-    return _guarded(options, _profile)
-
-
-def check_command(options: argparse.Namespace) -> int:
-    """Memory and shape checks only; 1 if there is a finding."""
-    return _guarded(options, _check)
-
-
-def compare_command(options: argparse.Namespace) -> int:
-    """Two programs, machines or saved profiles."""
-    return _guarded(options, _compare)
-
-
-def _guarded(options: argparse.Namespace, command: Any) -> int:
-    """Mistakes in machine files, names and saved profiles, in the chosen format."""
-    try:
-        return command(options)
-    except UserError as error:
-        _show_problems([error.diagnostic], options)
-        asked = error.code.startswith(_USAGE) and error.code not in _PROGRAM_PROBLEMS
-        return WRONG_USAGE if asked else COULD_NOT_RUN
-    except Exception as error:
-        directory = RunDirectory(f"tilelet_{options.command}", root=options.build_dir)
-        print(bug_text(error, None, directory), file=sys.stderr)
-        return COULD_NOT_RUN
-
-
-# Commands, machines and saved profiles. The device would hang, or there is nothing to model: what
-# was asked for is all right. So it is if a task fails that had to be executed.
-_USAGE = ("E07", "E09")
-_PROGRAM_PROBLEMS = ("E0908", "E0909", "E0910")
-
-
-def _show_problems(found: Sequence[Diagnostic], options: argparse.Namespace) -> None:
-    """The whole answer of a command that could not do its work."""
-    if options.format == "json":
-        print(to_json(found))
-    elif options.format == "sarif":
-        print(to_sarif(found))
-    else:
-        _print_findings(found)
-
-
-def _print_findings(found: Sequence[Diagnostic]) -> None:
-    color, width = use_color(sys.stderr), text_width(sys.stderr)
-    if len(found) == 1:
-        print(render_text(found[0], color, width=width), file=sys.stderr)
-    elif found:
-        print(render_all(found, color, width=width), file=sys.stderr)
-
-
-def _machines(names: str) -> list[Machine]:
+def _machines(names: Iterable[str]) -> list[Machine]:
     from tilelet.device.machine.description import load_machine
 
-    return [load_machine(name.strip()) for name in names.split(",") if name.strip()]
+    return [load_machine(name) for name in names]
 
 
-def _recording(
-    options: argparse.Namespace, *, tasks: bool = True
-) -> tuple[list[Machine], Recording]:
-    """The machines asked for, before or after the target, and what the target ran."""
-    after = OptionsAfter(options.script, options.arguments)
-    platform = after.take("-p", "--platform") or options.platform
-    several = after.take("--platforms") or options.platforms
-    options.period = after.take("--period") or options.period
-    options.format = after.take("--format") or options.format
-    if after.take_flag("--no-files"):
-        options.files = False
-    if after.take_flag("--execute"):
-        options.execute = True
-    if after.take_flag("--memory"):
-        options.memory = True
-    machines = _machines(several or platform or DEFAULT_MACHINE)
+def _recording(options: DeviceOptions, *, tasks: bool = True) -> tuple[list[Machine], Recording]:
+    """The machines asked for, and what the target ran."""
+    machines = _machines(options.machines)
     for machine in machines:
         machine.period(_period(machine, options.period, machines))
-    return machines, record(options.script, after.rest, options, platform, tasks=tasks)
+    return machines, record(options.target, options, options.platform, tasks=tasks)
 
 
 def _period(machine: Machine, asked: str | None, side_by_side: Sequence[Machine]) -> str | None:
@@ -126,7 +60,8 @@ def _period(machine: Machine, asked: str | None, side_by_side: Sequence[Machine]
 # profile
 
 
-def _profile(options: argparse.Namespace) -> int:
+def profile_command(options: DeviceOptions) -> int:
+    """Model every program that the target runs; 1 if a machine would refuse one of them."""
     from tilelet.device.run import Modelled
 
     machines, recording = _recording(options)
@@ -151,17 +86,19 @@ def _profile(options: argparse.Namespace) -> int:
     every = [m for same_run in runs for m in same_run]
     found = _findings(every)
     if options.format == "text":
-        _print_findings(found)
+        print_findings(found)
+    elif options.format == "sarif":
+        print(to_sarif([*recording.diagnostics, *found], script=options.target.name))
     else:
         document = json.loads(to_json([*recording.diagnostics, *found]))
         document["profiles"] = [json.loads(m.profile.to_json()) for m in every]
         print(json.dumps(document, indent=1, ensure_ascii=False))
-    return FINDINGS if found else recording.code
+    return exit_codes.of_findings(bool(found), recording.code)
 
 
-def _failed(recording: Recording, options: argparse.Namespace) -> int:
+def _failed(recording: Recording, options: DeviceOptions) -> int:
     if options.format != "text":
-        _show_problems(recording.diagnostics, options)
+        show_problems(recording.diagnostics, options.format, options.target.name)
     return recording.code
 
 
@@ -179,7 +116,7 @@ def _show_side_by_side(same_run: Sequence[Modelled]) -> None:
     show([side_by_side([m.profile for m in same_run])])
 
 
-def _write(same_run: Sequence[Modelled], options: argparse.Namespace) -> None:
+def _write(same_run: Sequence[Modelled], options: DeviceOptions) -> None:
     """All files of a run into one directory, with a folder per machine if there are several."""
     directory = RunDirectory(same_run[0].run.program.name, root=options.build_dir)
 
@@ -188,6 +125,8 @@ def _write(same_run: Sequence[Modelled], options: argparse.Namespace) -> None:
             folder = (modelled.machine.name,) if len(same_run) > 1 else ()
             modelled.write(lambda *parts, folder=folder: directory.path(*folder, *parts))
     except OSError as error:
+        if options.build_dir is not None:  # the files were asked for
+            raise CannotWrite(str(error.filename), error.strerror or str(error)) from error
         print(f"note: no files: cannot write {error.filename}", file=sys.stderr)
         return
     print(f"note: profile.json, report/ and dfx_outputs/ in {directory.root}", file=sys.stderr)
@@ -201,8 +140,9 @@ def _findings(modelled: Iterable[Modelled]) -> list[Diagnostic]:
 # check
 
 
-def _check(options: argparse.Namespace) -> int:
-    from tilelet.device.memory.report import budget_table, memory_map, memory_table
+def check_command(options: DeviceOptions) -> int:
+    """Memory and shape checks only; 1 if there is a finding."""
+    from tilelet.device.memory.report import budget_table, memory_map_parts, memory_table
     from tilelet.device.run import Modelled
     from tilelet.diag.tables import show
 
@@ -216,26 +156,27 @@ def _check(options: argparse.Namespace) -> int:
     if options.format == "json":
         print(to_json([*recording.diagnostics, *found]))
     elif options.format == "sarif":
-        print(to_sarif([*recording.diagnostics, *found]))
+        print(to_sarif([*recording.diagnostics, *found], script=options.target.name))
     else:
-        _print_findings(found)
+        print_findings(found)
         for m in every:
             if options.memory:
-                show([memory_map(m.plans).rstrip(), memory_table(m.plans), budget_table(m.kernels)])
+                show([*memory_map_parts(m.plans), memory_table(m.plans), budget_table(m.kernels)])
             kernels = plural(len(m.kernels), "kernel")
             problems = plural(len(m.findings), "problem") if m.findings else "no problems"
             print(f"{m.run.name} on {m.machine.name}: {kernels} checked, {problems}")
-    return FINDINGS if found else recording.code
+    return exit_codes.of_findings(bool(found), recording.code)
 
 
 # compare
 
 
-def _compare(options: argparse.Namespace) -> int:
+def compare_command(options: CompareOptions) -> int:
+    """Two programs, machines or saved profiles."""
     from tilelet.device.report.compare import Comparison
     from tilelet.diag.tables import show
 
-    machines = _machines(options.platforms or options.platform or DEFAULT_MACHINE)
+    machines = _machines(options.machines)
     sides = [options.a, *([options.b] if options.b else [])]
     if len(sides) == 1 and len(machines) < 2:
         raise NothingToCompare(options.a)
@@ -256,7 +197,7 @@ def _compare(options: argparse.Namespace) -> int:
 
 
 def _side(
-    text: str, machine: Machine, machines: Sequence[Machine], options: argparse.Namespace
+    text: str, machine: Machine, machines: Sequence[Machine], options: DeviceOptions
 ) -> Profile | Recording:
     """`profile.json`, `k.py`, `k.py@a5`, `"k.py --variant tuned"`, `qwen3/scope3:tuned`."""
     from tilelet.device.report.profile import Profile
@@ -270,10 +211,10 @@ def _side(
         return Profile.from_json(_read(target), target)
     target, at, name = target.rpartition("@") if "@" in target else (target, "", "")
     if at:
-        machine = _machines(name)[0]
-    recording = record(target, arguments, options, machine.name)
-    if not recording.runs:
-        recording.code = recording.code or COULD_NOT_RUN
+        (machine,) = _machines([name])
+    recording = record(Target(target, tuple(arguments)), options, machine.name)
+    if recording.code or not recording.runs:
+        recording.code = recording.code or exit_codes.COULD_NOT_RUN
         return recording
     with progress(f"modelling {target} on {machine.name}"):
         period = _period(machine, options.period, machines)
@@ -281,8 +222,6 @@ def _side(
 
 
 def _read(path: str) -> str:
-    from tilelet.diag.catalogue.command import FileMissing
-
     try:
         return Path(path).read_text(encoding="utf-8")
     except FileNotFoundError:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tilelet.cli.models import is_model, run_model
+from tilelet.cli import exit_codes
+from tilelet.cli.options import DeviceOptions
 from tilelet.cli.run import print_problems, stand_ins
-from tilelet.cli.script import Script
+from tilelet.cli.target import Target
 from tilelet.diag.core import Diagnostic
 from tilelet.runtime import session
 from tilelet.runtime.config import PLATFORMS
@@ -36,9 +35,8 @@ class Recording:
 
 
 def record(
-    target: str,
-    arguments: Sequence[str],
-    options: argparse.Namespace,
+    target: Target,
+    options: DeviceOptions,
     platform: str | None = None,
     *,
     tasks: bool = True,
@@ -51,15 +49,14 @@ def record(
     from tilelet.interp.replay import find_outcomes
 
     found = Recording()
-    model = is_model(target)
 
     def keep(name: str, program: Any, stream: Any, given: Mapping[str, Any]) -> None:
         if tasks:
             find_outcomes(program, stream, given)
-        found.runs.append(Recorded(target if model else name, program, stream))
+        found.runs.append(Recorded(target.name if target.is_model else name, program, stream))
 
     now = Session(
-        count_only=not getattr(options, "execute", False),
+        count_only=not options.execute,
         build_dir=options.build_dir,
         seed=options.seed,
         platform=platform if platform in PLATFORMS else None,
@@ -67,58 +64,13 @@ def record(
         recorder=keep,
         records_tasks=tasks,
     )
-    options.script, options.arguments = target, list(arguments)
     # Stdout is for the report alone.
     apart = contextlib.redirect_stdout(sys.stderr)
     with session.active(now), apart, stand_ins(options, now):
-        outcome = run_model(target, arguments) if model else Script(target, arguments).run(now)
+        outcome = target.run(now)
         now.diagnostics += outcome.errors
         if options.format == "text":
-            print_problems(outcome, now, options)
-    found.code = outcome.code if outcome.code not in (0, 1) else now.exit_code or outcome.code
+            print_problems(outcome, now, options, target)
+    found.code = exit_codes.of_script(outcome, now)
     found.diagnostics = now.diagnostics
     return found
-
-
-def _text_of(target: str) -> str:
-    if is_model(target):
-        return "--platform"
-    try:
-        return Path(target).read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
-
-
-class OptionsAfter:
-    """Options of a Tilelet command that stand after the script, as in `profile k.py -p a2a3`.
-
-    They are taken out of the script's own arguments. `-p` also stays there if the script knows it:
-    the script may choose shapes by it.
-    """
-
-    def __init__(self, target: str, arguments: Iterable[str]) -> None:
-        self.rest = list(arguments)
-        self._text = _text_of(target)
-
-    def take(self, *names: str) -> str | None:
-        """The value of an option, removed together with it; None if it is not there."""
-        for i, argument in enumerate(self.rest):
-            name, equals, joined = argument.partition("=")
-            if name not in names or (not equals and i + 1 == len(self.rest)):
-                continue
-            value = joined if equals else self.rest[i + 1]
-            if not self._belongs_to_script(names, value):
-                del self.rest[i : i + (1 if equals else 2)]
-            return value
-        return None
-
-    def take_flag(self, name: str) -> bool:
-        """Whether an option without a value is there; it is removed."""
-        if name not in self.rest or name in self._text:
-            return False
-        self.rest.remove(name)
-        return True
-
-    def _belongs_to_script(self, names: Sequence[str], value: str) -> bool:
-        known = any(name in self._text for name in names if name.startswith("--"))
-        return known and ("--platform" not in names or value in PLATFORMS)

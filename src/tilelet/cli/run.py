@@ -2,88 +2,58 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-from tilelet.cli.models import is_model, run_model
-from tilelet.cli.script import Outcome, Script
+from tilelet.cli import exit_codes
+from tilelet.cli.messages import print_findings
+from tilelet.cli.options import RunOptions, ScriptOptions
+from tilelet.cli.script import Outcome
+from tilelet.cli.target import Target
 from tilelet.compat import aliases
 from tilelet.diag.catalogue.command import AnotherPypto, UnknownEngine
-from tilelet.diag.formats import to_json, to_sarif
-from tilelet.diag.render import render_all, render_line, render_text, text_width, use_color
+from tilelet.diag.formats import to_json
+from tilelet.diag.render import render_line, use_color
+from tilelet.diag.sarif import to_sarif
 from tilelet.runtime import engines, session
 from tilelet.runtime.config import PLATFORMS
 from tilelet.runtime.session import Session
 
-# Options that people put after the script by mistake.
-_OWN_OPTIONS = (
-    "--engine",
-    "--format",
-    "--build-dir",
-    "--keep-c",
-    "--keep-c-in",
-    "--no-golden-cache",
-    "--seed-valid",
-    "--pypto",
-    "--golden",
-)
 
-
-def run_command(options: argparse.Namespace) -> int:
+def run_command(options: RunOptions) -> int:
     """Run the script; 0 pass, 1 mismatch, 2 usage, 3 could not run, else the script's own code."""
+    platform = options.target.argument_of("-p", "--platform")
     now = Session(
         count_only=options.command == "tasks",
         dump_passes=options.dump_passes,
         build_dir=options.build_dir,
         seed=options.seed,
-        platform=_platform(options.arguments),
+        # For scripts that do not pass it on.
+        platform=platform if platform in PLATFORMS else None,
         quiet_diagnostics=options.format != "text",
+        engine=options.engine,
+        keep_c=options.keep_c or options.keep_c_in is not None,
+        keep_c_in=options.keep_c_in,
+        seed_valid=options.seed_valid,
+        save_data=options.save_data,
     )
-    if options.command == "run":
-        now.engine = options.engine
-        if now.chosen_engine not in (None, *engines.known()):
-            print(UnknownEngine(now.chosen_engine or "", engines.known()), file=sys.stderr)
-            return 2
-        now.keep_c = options.keep_c or options.keep_c_in is not None
-        now.keep_c_in = options.keep_c_in
-        now.seed_valid = options.seed_valid
-        now.save_data = options.save_data
-        now.golden_cache = now.golden_cache and not options.no_golden_cache
+    now.golden_cache = now.golden_cache and not options.no_golden_cache
+    if not now.count_only and now.chosen_engine not in (None, *engines.known()):
+        raise UnknownEngine(now.chosen_engine or "", engines.known())
     stdout = sys.stdout
     with session.active(now), _output_apart(options.format), stand_ins(options, now):
-        outcome = (
-            run_model(options.script, options.arguments)
-            if is_model(options.script)
-            else Script(options.script, options.arguments).run(now)
-        )
+        outcome = options.target.run(now)
         now.diagnostics += outcome.errors
         if options.format == "text":
-            print_problems(outcome, now, options)
+            print_problems(outcome, now, options, options.target)
     if options.format == "json":
         print(_json(now), file=stdout)
     elif options.format == "sarif":
-        print(to_sarif(now.diagnostics), file=stdout)
-    return _exit_code(outcome, now)
-
-
-def _exit_code(outcome: Outcome, now: Session) -> int:
-    """A script that notices a failure exits with 1; the session knows whether it was a mismatch."""
-    return outcome.code if outcome.code not in (0, 1) else now.exit_code or outcome.code
-
-
-def _platform(arguments: list[str]) -> str | None:
-    """The platform among the script's own options, for scripts that do not pass it on."""
-    for option, value in zip(arguments, [*arguments[1:], ""]):
-        name, equals, joined = option.partition("=")
-        if name in ("-p", "--platform"):
-            chosen = joined if equals else value
-            return chosen if chosen in PLATFORMS else None
-    return None
+        print(to_sarif(now.diagnostics, script=options.target.name), file=stdout)
+    return exit_codes.of_script(outcome, now)
 
 
 @contextlib.contextmanager
@@ -97,10 +67,11 @@ def _output_apart(style: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def stand_ins(options: argparse.Namespace, now: Session) -> Iterator[None]:
+def stand_ins(options: ScriptOptions, now: Session) -> Iterator[None]:
     """`pypto` and `golden` mean Tilelet's, unless the user chose the other ones."""
     switches = {"pypto": ("--pypto", "installed"), "golden": ("--golden", "script")}
-    chosen = [root for root, (_, other) in switches.items() if getattr(options, root) != other]
+    meant = {"pypto": options.pypto, "golden": options.golden}
+    chosen = [root for root, (_, other) in switches.items() if meant[root] != other]
 
     def announce(root: str) -> None:
         other = aliases.find_other(root)
@@ -116,7 +87,7 @@ def stand_ins(options: argparse.Namespace, now: Session) -> Iterator[None]:
         aliases.uninstall()
 
 
-def print_problems(outcome: Outcome, now: Session, options: argparse.Namespace) -> None:
+def print_problems(outcome: Outcome, now: Session, options: ScriptOptions, target: Target) -> None:
     """Everything that the script has not shown itself."""
     for result in now.results:
         if not result.passed and not result.error_was_read:
@@ -126,16 +97,12 @@ def print_problems(outcome: Outcome, now: Session, options: argparse.Namespace) 
     if outcome.bug:
         print(outcome.bug, file=sys.stderr)
     if outcome.errors and outcome.traceback:
-        print(render_line(outcome.errors[0]), file=sys.stderr)
-    elif outcome.errors:
-        color, width = use_color(sys.stderr), text_width(sys.stderr)
-        if len(outcome.errors) == 1:
-            shown = render_text(outcome.errors[0], color, width=width)
-        else:
-            shown = render_all(outcome.errors, color, width=width, truncated=outcome.truncated)
-        print(shown, file=sys.stderr)
-    misplaced = [a for a in options.arguments if a.partition("=")[0] in _OWN_OPTIONS]
-    if misplaced and (outcome.code == 2 or not _mentions(options.script, misplaced[0])):
+        print(render_line(outcome.errors[0], use_color(sys.stderr)), file=sys.stderr)
+    else:
+        print_findings(outcome.errors, outcome.truncated)
+    names = [argument.partition("=")[0] for argument in target.arguments]
+    misplaced = [name for name in names if name in options.own and name not in _OFTEN_SHARED]
+    if misplaced and (outcome.code == exit_codes.WRONG_USAGE or not target.knows(misplaced[0])):
         print(
             f"note: `{misplaced[0]}` is an option of `tilelet {options.command}`: "
             "put it before the script",
@@ -143,12 +110,8 @@ def print_problems(outcome: Outcome, now: Session, options: argparse.Namespace) 
         )
 
 
-def _mentions(script: str, option: str) -> bool:
-    """Whether the script's text knows the option, so that giving it to the script was meant."""
-    try:
-        return option.partition("=")[0] in Path(script).read_text(errors="replace")
-    except OSError:
-        return False
+# Options that scripts often have too, under the same name.
+_OFTEN_SHARED = ("-h", "--help", "-p", "--platform", "--seed")
 
 
 def _json(now: Session) -> str:

@@ -7,13 +7,15 @@ import sys
 import sysconfig
 import traceback
 import types
+from bdb import BdbQuit
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tilelet.cli.discover import compile_found
-from tilelet.compat.aliases import ROOTS, names_of
+from tilelet.cli.exit_codes import COULD_NOT_RUN, INTERRUPTED
+from tilelet.compat.aliases import ROOTS, is_alias, names_of
 from tilelet.diag.catalogue.command import (
     FileMissing,
     MissingModule,
@@ -25,12 +27,11 @@ from tilelet.diag.catalogue.unsupported import DistributedOp
 from tilelet.diag.core import UNKNOWN, Diagnostic, Loc, UserError, UserErrors
 from tilelet.diag.internal import InternalError
 from tilelet.diag.text import near
+from tilelet.diag.tracebacks import give_place, in_package, user_frames, user_traceback
 from tilelet.runtime.bugs import bug_text
 from tilelet.runtime.compiler import run_directory
+from tilelet.runtime.seeds import repeatable
 from tilelet.runtime.session import Session
-from tilelet.runtime.tracebacks import give_place, in_package, user_frames, user_traceback
-
-COULD_NOT_RUN = 3
 
 
 @dataclass
@@ -62,7 +63,7 @@ class Script:
             return Outcome(COULD_NOT_RUN, [error.diagnostic])
         except (SyntaxError, ValueError) as error:
             return self._raised(error)
-        with self._as_main() as module:
+        with repeatable(now.seed), self._as_main() as module:
             try:
                 exec(code, module.__dict__)  # noqa: S102
                 if not now.programs_seen and not now.results:
@@ -114,11 +115,17 @@ class Script:
         return Outcome(1)
 
     def _failed(self, error: BaseException, now: Session) -> Outcome:
+        if isinstance(error, BdbQuit):
+            print("the run was ended in the debugger", file=sys.stderr)
+            return Outcome(INTERRUPTED)
         if isinstance(error, UserErrors):
             return Outcome(COULD_NOT_RUN, list(error.diagnostics), error.truncated)
         if isinstance(error, UserError):
             give_place(error)
             return Outcome(COULD_NOT_RUN, [error.diagnostic])
+        if isinstance(error, AttributeError) and is_alias(getattr(error.obj, "__name__", "")):
+            missing = self._missing_name(error)
+            return Outcome(COULD_NOT_RUN, [missing.diagnostic])
         if isinstance(error, ImportError):
             known = self._import_problem(error)
             if known is not None:
@@ -144,6 +151,13 @@ class Script:
         if isinstance(error, ModuleNotFoundError) and name == "torch":
             return MissingModule("torch", f"`{self.path}`", "torch")
         return None
+
+    def _missing_name(self, error: AttributeError) -> UserError:
+        """`pypto.x.y` of something that Tilelet's stand-in does not have."""
+        frame = _last_user_frame(error)
+        loc = Loc(frame.filename, frame.lineno or 0) if frame else None
+        module = str(getattr(error.obj, "__name__", ""))
+        return NotProvided(f"{module}.{error.name}", loc, names_of(module))
 
     def _raised(self, error: BaseException) -> Outcome:
         """Any other exception is the script's own: its traceback, without Tilelet's frames."""

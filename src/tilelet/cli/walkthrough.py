@@ -2,42 +2,38 @@
 
 from __future__ import annotations
 
-import argparse
 import difflib
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
-from tilelet.diag.core import UserError
-from tilelet.diag.render import render_text, text_width, use_color
+from tilelet.cli import exit_codes
 from tilelet.models.qwen3.walkthrough import page
 from tilelet.runtime import session
 from tilelet.runtime.session import Session
 
-STALE, WRONG_USAGE, COULD_NOT_RUN = 1, 2, 3
 PAGE = "qwen3.md"
+PROGRAMS = tuple(section.model for section in page.SECTIONS)
 
 
-def story_command(options: argparse.Namespace) -> int:
-    """0 if the page is written or up to date, 1 if it is not, 3 if a program cannot run."""
-    known = [section.model for section in page.SECTIONS]
-    names = [name for name in options.only.split(",") if name]
-    unknown = [name for name in names if name not in known]
-    if unknown or (names and options.write):
-        why = f"there is no `{unknown[0]}`: " if unknown else "`--only` goes with `--check`: "
-        print(f"error: {why}there are {', '.join(known)}", file=sys.stderr)
-        return WRONG_USAGE
+def write_page(folder: Path, *, keep_cpu: bool) -> int:
+    """Measure, and write page and plot; 3 if a program cannot run."""
+    return _guarded(lambda: _write(folder, keep_cpu))
+
+
+def check_page(folder: Path, names: list[str]) -> int:
+    """0 if the page is up to date, 1 if it is not."""
+    return _guarded(lambda: _check(folder, names))
+
+
+def _guarded(work: Callable[[], int]) -> int:
     try:
         with session.active(Session(quiet_diagnostics=True)):
-            if options.check:
-                return _check(options.dir, names)
-            return _write(options.dir, options.keep_cpu)
-    except UserError as error:
-        shown = render_text(error.diagnostic, use_color(sys.stderr), width=text_width(sys.stderr))
-        print(shown, file=sys.stderr)
+            return work()
     except (page.GoldenFailedError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
-    return COULD_NOT_RUN
+    return exit_codes.COULD_NOT_RUN
 
 
 def _write(folder: Path, keep_cpu: bool) -> int:
@@ -51,7 +47,7 @@ def _write(folder: Path, keep_cpu: bool) -> int:
         old = _read(folder / PAGE)
         if not all(chapter.keep_cpu(old) for chapter in chapters):
             print(f"error: {folder / PAGE} has no CPU times for these steps", file=sys.stderr)
-            return COULD_NOT_RUN
+            return exit_codes.COULD_NOT_RUN
         processor = page.processor_of(old)
     else:
         for chapter in chapters:
@@ -93,7 +89,7 @@ def _check(folder: Path, names: list[str]) -> int:
     for difference in stale:
         if difference:
             print(difference, file=sys.stderr)
-    return STALE if any(stale) else 0
+    return exit_codes.of_findings(any(stale))
 
 
 def _read(path: Path) -> str:

@@ -62,6 +62,8 @@ NAMESPACES: dict[str, Contents] = {
         "tilelet.compat.surface": (
             "compile",
             "python_print",
+            "serialize",
+            "deserialize",
             "OptimizationStrategy",
             "PassManager",
         ),
@@ -150,7 +152,9 @@ def _lookup(module: str) -> Callable[[str], object]:
         elif f"{module}.{name}" in NAMESPACES or f"{module}.{name}" in REAL:
             value = importlib.import_module(f"{module}.{name}")
         else:
-            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+            found = sys.modules[module]
+            text = f"module {module!r} has no attribute {name!r}"
+            raise AttributeError(text, name=name, obj=found)
         setattr(sys.modules[module], name, value)
         return value
 

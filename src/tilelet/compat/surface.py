@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from tilelet import __version__, dtypes
-from tilelet.ir.core import Program
+from tilelet.ir.core import Function, Program
+from tilelet.language.text import parse
 from tilelet.runtime.compiler import (
     CompiledProgram,
     compile_program,
@@ -24,10 +25,12 @@ __all__ = [
     "PassManager",
     "__version__",
     "compile",
+    "deserialize",
     "get_backend_type",
     "is_backend_configured",
     "python_print",
     "reset_for_testing",
+    "serialize",
     "set_backend_type",
     "set_log_level",
 ]
@@ -52,6 +55,16 @@ def is_backend_configured() -> bool:
 def reset_for_testing() -> None:
     global _backend  # noqa: PLW0603
     _backend = None
+
+
+def serialize(node: Program | Function) -> bytes:
+    """A program or a function as bytes: its text, which `deserialize` reads."""
+    return node.as_python().encode()
+
+
+def deserialize(data: bytes) -> Program | Function:
+    """What `serialize` was given."""
+    return parse(bytes(data).decode())
 
 
 class LogLevel(enum.IntEnum):

@@ -11,18 +11,23 @@ import ctypes
 import functools
 import hashlib
 import os
+import re
 import shutil
 import signal
 import subprocess
 import threading
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tilelet.cpu import sanitize
 from tilelet.diag.catalogue.command import CompilerFailed
+from tilelet.diag.internal import InternalError
 from tilelet.native import cache
 from tilelet.native.toolchain import FLAGS, Compiler, cpu_id, find_compiler, machine_flags
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 SOURCES = Path(__file__).parent / "c"
 LIBRARY = "program.so"
@@ -81,6 +86,8 @@ class _Jobs:
         return [self._side_by_side(s, folder, optimise) for s in sources]
 
     def _side_by_side(self, source: Path, folder: Path, optimise: str) -> Future[Path]:
+        from concurrent.futures import Future
+
         made: Future[Path] = Future()
 
         def make() -> None:
@@ -121,6 +128,11 @@ class _Jobs:
         with self._lock:
             self._running.discard(process)
         if process.returncode:
+            complaint = _complaint(output)
+            if process.returncode > 0 and complaint and not _room(target):
+                raise InternalError(
+                    f"`{who}` refuses the generated C: {complaint}\n{output.strip()}"
+                )
             raise CompilerFailed(who, _ending(process.returncode) + _room(target), output)
         if not target.exists():
             raise CompilerFailed(who, f"it wrote no {target.name}", output)
@@ -158,6 +170,18 @@ def _ending(code: int) -> str:
     if code > 0:
         return f"it ended with code {code}"
     return f"it was ended by {signal.Signals(-code).name}"
+
+
+# A complaint about the text of a program; one about a missing header is about the machine.
+_COMPLAINT = re.compile(
+    r"unit\d+\.[co](?::[^:\n]*)*: (?:error: |undefined reference|multiple definition).*"
+)
+
+
+def _complaint(output: str) -> str:
+    """The first thing that a compiler or linker has to say against a generated unit."""
+    found = _COMPLAINT.search(output)
+    return found.group() if found else ""
 
 
 def _room(target: Path) -> str:

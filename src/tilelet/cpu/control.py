@@ -12,15 +12,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tilelet import dtypes
 from tilelet.cpu import scalars
 from tilelet.cpu.elements import element, poison_pattern, repeated, scalar_type, word_field
 from tilelet.cpu.emitter import (
     Emitter,
     OpNumbers,
+    declare_array,
+    emit_array_create,
+    emit_array_get,
+    emit_array_set,
     emit_division,
     emit_scalar,
     first_use,
+    handed_scalar,
     loop_head,
 )
 from tilelet.cpu.ops_host import scalar_operands, shaped_operands
@@ -205,10 +209,8 @@ class Handed:
         if isinstance(type_, TensorType):
             self._window(first)
         elif isinstance(type_, ArrayType):
-            e.out.add(f"int64_t {self.name}[{type_.length}] = {{0}};")
+            declare_array(e, self.name, type_, first)
             self.text = self.name
-            if first is not None:
-                e.out.add(f"memcpy({self.name}, {e.values[first]}, sizeof {self.name});")  # type: ignore[index]
         else:
             start = "0" if first is None else handed_scalar(e, first)
             e.out.add(f"{scalars.declared(value)} {self.name} = {start};")
@@ -235,10 +237,6 @@ class Handed:
         return isinstance(self.value.type, TensorType) and not self.is_name_only
 
 
-def handed_scalar(e: ControlEmitter, arg: Arg) -> str:
-    return "-1" if arg is None else e.scalar(arg)
-
-
 def assign(e: ControlEmitter, targets: Sequence[Handed], args: Sequence[Arg]) -> None:
     """All targets get their new values at once: read all, then write all."""
     writes: list[str] = []
@@ -251,8 +249,7 @@ def assign(e: ControlEmitter, targets: Sequence[Handed], args: Sequence[Arg]) ->
             e.out.add(f"tl_retain(&{copy});")
             writes += [f"tl_release(c, &{t.name});", f"{t.name} = {copy};"]
         elif isinstance(t.value.type, ArrayType):
-            e.out.add(f"int64_t {copy}[{t.value.type.length}];")
-            e.out.add(f"memcpy({copy}, {e.values[arg]}, sizeof {copy});")  # type: ignore[index]
+            declare_array(e, copy, t.value.type, arg)
             writes.append(f"memcpy({t.name}, {copy}, sizeof {copy});")
         else:
             e.out.add(f"const {scalars.declared(t.value)} {copy} = {handed_scalar(e, arg)};")
@@ -353,44 +350,9 @@ emits(*scalars.BINARY, *scalars.UNARY, "scalar.cast")(emit_scalar)
 emits(*scalars.DIVISIONS)(emit_division)
 
 
-@emits("array.create")
-def emit_array_create(e: ControlEmitter, op: Op) -> None:
-    t = op.result.type
-    assert isinstance(t, ArrayType)
-    name = e.name(op.result.name)
-    entry = "-1" if t.dtype is dtypes.TASK_ID else "0"
-    e.out.add(f"int64_t {name}[{t.length}];", op.loc)
-    e.out.add(f"for (int i = 0; i < {t.length}; i++) {name}[i] = {entry};")
-    e.define(op.result, name)
-
-
-def _check_position(e: ControlEmitter, op: Op) -> str:
-    array = op.args["array"]
-    assert isinstance(array, Value)
-    assert isinstance(array.type, ArrayType)
-    at = e.scalar(op.args["index"])
-    fail = f"tl_fail(c, TL_INDEX, {e.site(op, array.name)}, 0, {at}, {array.type.length}, 0)"
-    e.out.add(f"if ({at} < 0 || {at} >= {array.type.length}) return {fail};")
-    return at
-
-
-@emits("array.get")
-def emit_array_get(e: ControlEmitter, op: Op) -> None:
-    at = _check_position(e, op)
-    text = f"{e.values[op.args['array']]}[{at}]"  # type: ignore[index]
-    e.define(op.result, e.variable(op.result.name, text, scalars.declared(op.result), op.loc))
-
-
-@emits("array.set")
-def emit_array_set(e: ControlEmitter, op: Op) -> None:
-    at = _check_position(e, op)
-    t = op.result.type
-    assert isinstance(t, ArrayType)
-    name = e.name(op.result.name)
-    e.out.add(f"int64_t {name}[{t.length}];", op.loc)
-    e.out.add(f"memcpy({name}, {e.values[op.args['array']]}, sizeof {name});")  # type: ignore[index]
-    e.out.add(f"{name}[{at}] = {handed_scalar(e, op.args['value'])};")
-    e.define(op.result, name)
+emits("array.create")(emit_array_create)
+emits("array.get")(emit_array_get)
+emits("array.set")(emit_array_set)
 
 
 # --- memory and windows ---------------------------------------------------------------------------
@@ -554,7 +516,7 @@ def emit_write(e: ControlEmitter, op: Op) -> None:
     e.define(op.result, e.window(x))
 
 
-@emits("scatter_update")
+@emits("scatter_update", "dump")
 def emit_in_python(e: ControlEmitter, op: Op) -> None:
     """An op on whole tensors, done by its reference once all of them are ready."""
     windows = shaped_operands(op)
@@ -563,10 +525,15 @@ def emit_in_python(e: ControlEmitter, op: Op) -> None:
         e.out.add(f"if (tl_wait(c, {e.window(v)}, {int(v in written)})) return TL_STOPPED;")
     tiles, words = e.name("tiles"), e.name("words")
     e.out.add(f"tl_win {tiles}[] = {{{', '.join('*' + e.window(v) for v in windows)}}};", op.loc)
-    numbers = [f"{{.i = {e.scalar(v)}}}" for v in scalar_operands(op)]
+    numbers = [
+        f"{{.{word_field(v.type.dtype)} = {e.scalar(v)}}}"
+        for v in scalar_operands(op)
+        if isinstance(v.type, ScalarType)
+    ]
     e.out.add(f"const tl_word {words}[] = {{{', '.join(numbers) or '{0}'}}};")
     e.check(f"tl_call_host(c, {e.site(op)}, {e.host.number(op)}, {tiles}, {words})")
-    e.define(op.result, e.window(written[0]))
+    if written:
+        e.define(op.result, e.window(written[0]))
 
 
 # --- tasks ----------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ import numpy as np
 from tilelet import dtypes
 from tilelet.cpu.text import float_text, int_text
 from tilelet.dtypes import DType
+from tilelet.numerics.undefined import poison
 from tilelet.ops.reference import narrowed
 
 
@@ -106,9 +107,7 @@ def word_field(dtype: DType) -> str:
 
 
 def poison_pattern(dtype: DType) -> int:
-    """Eight bytes of memory that was never written, as `interp.memory` marks it."""
-    from tilelet.tasks.window import poison
-
+    """Eight bytes of memory that was never written."""
     return repeated(np.asarray(poison(dtype), dtype.numpy).tobytes())
 
 

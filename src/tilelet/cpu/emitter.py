@@ -7,12 +7,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from tilelet import dtypes
 from tilelet.analysis.aliases import Aliases
 from tilelet.cpu import scalars
 from tilelet.cpu.sites import Sites
 from tilelet.cpu.text import Dim, Text, identifier
 from tilelet.diag.core import Loc
 from tilelet.ir.core import Arg, Block, Function, Op, Value, walk
+from tilelet.ir.types import ArrayType
 
 
 class OpNumbers:
@@ -137,6 +139,59 @@ def emit_division(e: Emitter, op: Op) -> None:
         e.out.add(f"if ({e.scalar(op.args['rhs'])} == 0) return {fail};")
     text = scalars.division_expression(op, e.scalar)
     e.define(op.result, e.variable(op.result.name, text, scalars.declared(op.result), op.loc))
+
+
+# --- small arrays ---------------------------------------------------------------------------------
+
+
+def handed_scalar(e: Emitter, arg: Arg) -> str:
+    """A scalar, or the number of no task."""
+    return "-1" if arg is None else e.scalar(arg)
+
+
+def declare_array(
+    e: Emitter, name: str, type_: ArrayType, first: Arg, loc: Loc | None = None
+) -> None:
+    """A C array that starts as a copy of `first`, or as zeros."""
+    e.out.add(f"int64_t {name}[{type_.length}] = {{0}};", loc)
+    if isinstance(first, Value):
+        e.out.add(f"memcpy({name}, {e.values[first]}, sizeof {name});")
+
+
+def emit_array_create(e: Emitter, op: Op) -> None:
+    t = op.result.type
+    assert isinstance(t, ArrayType)
+    name = e.name(op.result.name)
+    declare_array(e, name, t, None, op.loc)
+    if t.dtype is dtypes.TASK_ID:
+        e.out.add(f"for (int i = 0; i < {t.length}; i++) {name}[i] = -1;")
+    e.define(op.result, name)
+
+
+def _checked_position(e: Emitter, op: Op) -> str:
+    array = op.args["array"]
+    assert isinstance(array, Value)
+    assert isinstance(array.type, ArrayType)
+    at = e.scalar(op.args["index"])
+    fail = f"tl_fail(c, TL_INDEX, {e.site(op, array.name)}, 0, {at}, {array.type.length}, 0)"
+    e.out.add(f"if ({at} < 0 || {at} >= {array.type.length}) return {fail};")
+    return at
+
+
+def emit_array_get(e: Emitter, op: Op) -> None:
+    at = _checked_position(e, op)
+    text = f"{e.values[op.args['array']]}[{at}]"  # type: ignore[index]
+    e.define(op.result, e.variable(op.result.name, text, scalars.declared(op.result), op.loc))
+
+
+def emit_array_set(e: Emitter, op: Op) -> None:
+    at = _checked_position(e, op)
+    t = op.result.type
+    assert isinstance(t, ArrayType)
+    name = e.name(op.result.name)
+    declare_array(e, name, t, op.args["array"], op.loc)
+    e.out.add(f"{name}[{at}] = {handed_scalar(e, op.args['value'])};")
+    e.define(op.result, name)
 
 
 def loop_head(

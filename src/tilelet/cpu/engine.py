@@ -12,27 +12,27 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tilelet.analysis.aliases import infer_directions
 from tilelet.cpu import build, native, sites
 from tilelet.cpu.elements import word_field
-from tilelet.cpu.host import HostOp
 from tilelet.cpu.keep import keep_text
 from tilelet.cpu.program import Compiled, emit_program
-from tilelet.cpu.record import task_stream
 from tilelet.diag.catalogue.harness import BadConfig, TooBig
 from tilelet.diag.core import Loc
 from tilelet.diag.internal import InternalError
-from tilelet.interp.interpreter import Interpreter
 from tilelet.ir.core import Direction, Program, walk
 from tilelet.ir.types import ScalarType, TileType
 from tilelet.native.memory import available_memory
 from tilelet.tasks.arguments import Argument, bind_arguments
 from tilelet.tasks.stream import TaskStream
 from tilelet.tasks.window import Buffer, Window
+
+if TYPE_CHECKING:
+    from tilelet.cpu.host import HostOp
 
 _POLL = 0.1  # seconds between looks at Ctrl-C while native code runs
 _PATIENCE = 0.15  # seconds that a run may take to stop after Ctrl-C
@@ -77,8 +77,12 @@ class NativeProgram:
         if keep is not None:
             keep_text(self.code.units, program, keep)
         self._library = build.load(self.code.units)
-        self._run, self._table = native.entry_point(self._library)
-        self._host = [HostOp(op) for op in self.code.host_ops]
+        self._run, self._run_here, self._table = native.entry_points(self._library)
+        self._host: list[HostOp] = []
+        if self.code.host_ops:
+            from tilelet.cpu.host import HostOp
+
+            self._host = [HostOp(op) for op in self.code.host_ops]
         # What no task writes needs no dependencies, whatever the signature says.
         main = replace(program.main, declared=())
         found = infer_directions(main, program.functions)
@@ -94,16 +98,18 @@ class NativeProgram:
         records: bool = False,
     ) -> TaskCounts | TaskStream:
         """The number of tasks, or with `records` all of them."""
-        threads, memory = self._room(threads)
-        call = _Call(self, arguments, threads, seed, records, memory)
+        threads, memory = self.room(threads)
+        call = Call(self, arguments, threads, seed, records, memory)
         try:
             with progress(f"running {self.program.name}", call.submitted):
                 kind = call.wait()
             if kind != sites.OK:
-                raise self._error(kind, call, threads)
+                raise self.error(kind, call)
             if records and call.record.is_incomplete:
                 raise TooBig("the record of the tasks", 8 * call.record.count, 0)
             if records:
+                from tilelet.cpu.record import task_stream
+
                 return task_stream(call.record, self.program, self.code, call.buffers)
         finally:
             if call.has_ended:  # else an op of it still runs, after Ctrl-C
@@ -115,7 +121,11 @@ class NativeProgram:
         """Run in native code; the kind of fault, or 0."""
         return self._run(ctypes.byref(self._table), ctypes.byref(args))
 
-    def _room(self, threads: int) -> tuple[int, int]:
+    def enter_here(self, args: native.RunArgs) -> int:
+        """The same, by the main thread: Ctrl-C stops it, if Python's own handler is in force."""
+        return self._run_here(ctypes.byref(self._table), ctypes.byref(args))
+
+    def room(self, threads: int) -> tuple[int, int]:
         """As many of the threads as there is memory for, and bytes for temporaries beside them.
 
         A tile that this machine cannot hold is found before anything runs.
@@ -130,14 +140,15 @@ class NativeProgram:
             raise TooBig(name, max(nbytes, self._table.scratch_bytes), available, loc)
         return threads, max(0, available - threads * of_thread)
 
-    def _error(self, kind: int, call: _Call, threads: int) -> BaseException:
+    def error(self, kind: int, call: Call) -> BaseException:
+        """What a run raises that ended so."""
         if kind == sites.STOPPED:
             return KeyboardInterrupt()
         fault = call.fault
         if kind == sites.HOST:
             return call.errors[fault.n[1] - 1]
         if fault.site < 0:
-            needed = threads * (self._table.scratch_bytes + _THREAD_BYTES)
+            needed = call.args.threads * (self._table.scratch_bytes + _THREAD_BYTES)
             fewer = "set `TILELET_THREADS` to a smaller number"
             return TooBig("the threads of the run", needed, available_memory() or 0, help=fewer)
         site = self.code.sites[fault.site]
@@ -189,7 +200,7 @@ class _Buffers:
         raise InternalError("an argument has no memory")
 
 
-class _Call:
+class Call:
     """One run: its arguments as `rt.h` wants them, and what comes back."""
 
     def __init__(
@@ -206,25 +217,25 @@ class _Call:
         self.buffers: dict[int, Buffer] = {}  # of the arguments, by number
         self._records = records
         program = native_program.program
-        self._bound = bind_arguments(program, arguments, execute=True)
+        self.bound = bind_arguments(program, arguments, execute=True)
         self.errors: list[BaseException] = []
         self.fault = native.Fault()
-        self._cancel = ctypes.c_int32(0)
+        self.cancel = ctypes.c_int32(0)
         self.counts = (ctypes.c_int64 * (len(native_program.code.kernels) + 1))()
         self._callback = native.HostFunction(self._host)
         self._result = sites.STOPPED
         self._done = threading.Event()
-        self._windows, self._words = self._split()
-        self._args = self._run_args(threads, seed, memory)
+        self.windows, self.words = self._split()
+        self.args = self._run_args(threads, seed, memory)
 
     def _split(self) -> tuple[Any, Any]:
         program = self._native.program
-        windows = [v for v in self._bound if isinstance(v, Window)]
+        windows = [v for v in self.bound if isinstance(v, Window)]
         packed = (native.Win * (len(windows) + 1))()
         for into, window in zip(packed, windows):
             _pack(into, window)
         numbers = [
-            (v, p) for v, p in zip(self._bound, program.main.params) if not isinstance(v, Window)
+            (v, p) for v, p in zip(self.bound, program.main.params) if not isinstance(v, Window)
         ]
         words = (native.Word * (len(numbers) + 1))()
         for word, (value, param) in zip(words, numbers):
@@ -234,19 +245,20 @@ class _Call:
 
     def _run_args(self, threads: int, seed: int, memory: int) -> native.RunArgs:
         buffers = _Buffers()
-        tensors = [i for i, v in enumerate(self._bound) if isinstance(v, Window)]
-        ranges = [_addresses(self._bound[i]) for i in tensors]
+        tensors = [i for i, v in enumerate(self.bound) if isinstance(v, Window)]
+        ranges = [addresses_of(self.bound[i]) for i in tensors]
         for i, (low, high) in zip(tensors, ranges):
             buffers.add(low, high, i, self._native._written[i])
         count = len(buffers.bases)
         owners = [buffers.of(low) for low, _ in ranges]
         for i, owner in zip(tensors, owners):
-            self.buffers.setdefault(owner, self._bound[i].buffer)
+            self.buffers.setdefault(owner, self.bound[i].buffer)
+        self.bases = (ctypes.c_void_p * (count + 1))(*buffers.bases)
         return native.RunArgs(
-            windows=self._windows,
-            scalars=self._words,
+            windows=self.windows,
+            scalars=self.words,
             buffer_of=(ctypes.c_int64 * (len(owners) + 1))(*owners),
-            bases=(ctypes.c_void_p * (count + 1))(*buffers.bases),
+            bases=self.bases,
             names=(ctypes.c_int32 * (count + 1))(*buffers.names),
             readonly=(ctypes.c_uint8 * (count + 1))(*[not w for w in buffers.is_written]),
             window_count=len(tensors),
@@ -254,7 +266,7 @@ class _Call:
             threads=threads,
             seed=seed,
             memory=memory,
-            cancel=ctypes.pointer(self._cancel),
+            cancel=ctypes.pointer(self.cancel),
             host=self._callback,
             counts=self.counts,
             record=ctypes.pointer(self.record) if self._records else None,
@@ -280,12 +292,14 @@ class _Call:
 
     def _enter(self) -> None:
         try:
-            self._result = self._native.enter(self._args)
+            self._result = self._native.enter(self.args)
         finally:
             self._done.set()
 
     def wait(self) -> int:
         """Run it; Ctrl-C is noticed, and stops it, if this is the main thread."""
+        self._done.clear()
+        ctypes.memset(self.counts, 0, ctypes.sizeof(self.counts))
         if threading.current_thread() is not threading.main_thread():
             self._enter()
             return self._result
@@ -299,7 +313,7 @@ class _Call:
             while not self._done.wait(_POLL):
                 pass
         except BaseException:
-            self._cancel.value = 1
+            self.cancel.value = 1
             # Tasks look at `cancel` between ops. An op on a huge tile ends by itself later; what it
             # works with stays alive until then.
             with contextlib.suppress(BaseException):
@@ -332,7 +346,7 @@ def _pack(into: native.Win, window: Window) -> None:
         into.stride[i] = stride
 
 
-def _addresses(window: Window) -> tuple[int, int]:
+def addresses_of(window: Window) -> tuple[int, int]:
     """First byte of the window's memory, and one past the last."""
     assert window.buffer.data is not None
     start = window.buffer.data.ctypes.data
@@ -406,6 +420,12 @@ class CpuEngine:
     progress: Progress = no_progress
     records: bool = False
 
+    def prepare(self, program: Program) -> None:
+        """Compile, so that `run` has only to run."""
+        if not stops_for_a_debugger(program):
+            with self.progress(f"compiling {program.name}", None):
+                compiled(program, self.keep_c)
+
     def run(
         self, program: Program, arguments: Mapping[str, Argument], *, execute: bool = True
     ) -> Execution:
@@ -414,7 +434,9 @@ class CpuEngine:
         So are programs on arrays whose elements do not begin at multiples of their size: compilers
         rely on that.
         """
-        if not execute or _stops_for_a_debugger(program) or not _are_aligned(arguments):
+        if not execute or stops_for_a_debugger(program) or not _are_aligned(arguments):
+            from tilelet.interp.interpreter import Interpreter
+
             return Execution(Interpreter().run(program, arguments, execute=execute).tasks)
         with self.progress(f"compiling {program.name}", None):
             native_program = compiled(program, self.keep_c)
@@ -424,7 +446,8 @@ class CpuEngine:
         return Execution(tasks)
 
 
-def _stops_for_a_debugger(program: Program) -> bool:
+def stops_for_a_debugger(program: Program) -> bool:
+    """Whether there is a breakpoint in it."""
     return any(op.name == "breakpoint" for f in program.functions.values() for op in walk(f.body))
 
 

@@ -6,12 +6,20 @@ from collections.abc import Sequence
 
 from tilelet.cpu import scalars
 from tilelet.cpu.elements import poison_pattern
-from tilelet.cpu.emitter import emit_division, emit_scalar, loop_head
+from tilelet.cpu.emitter import (
+    declare_array,
+    emit_array_create,
+    emit_array_get,
+    emit_array_set,
+    emit_division,
+    emit_scalar,
+    loop_head,
+)
 from tilelet.cpu.kernel import KernelEmitter, Restart, TensorRef, emits
 from tilelet.cpu.text import Dim
 from tilelet.cpu.tiles import Leaf, Slot, Tile, count, leaves
 from tilelet.ir.core import Arg, Block, Op, Value
-from tilelet.ir.types import ScalarType, TensorType, TileType
+from tilelet.ir.types import ArrayType, ScalarType, TensorType, TileType
 from tilelet.ir.views import ForView, yielded
 
 # --- scalars -------------------------------------------------------------------------------------
@@ -19,6 +27,9 @@ from tilelet.ir.views import ForView, yielded
 
 emits(*scalars.BINARY, *scalars.UNARY, "scalar.cast")(emit_scalar)
 emits(*scalars.DIVISIONS)(emit_division)
+emits("array.create")(emit_array_create)
+emits("array.get")(emit_array_get)
+emits("array.set")(emit_array_set)
 
 
 @emits("get_block_idx", "get_block_num", "get_subblock_idx")
@@ -53,6 +64,9 @@ class Carried:
             self.form = k.name(value.name)
             start = k.scalar(first) if first is not None else "0"
             k.out.add(f"{scalars.declared(value)} {self.form} = {start};")
+        elif isinstance(value.type, ArrayType):
+            self.form = k.name(value.name)
+            declare_array(k, self.form, value.type, first)
         else:
             self._tensor(first)
 
@@ -107,7 +121,9 @@ class Carried:
             raise Restart
 
     def assign_scalar_or_window(self, arg: Arg) -> None:
-        if isinstance(self.form, str):
+        if isinstance(self.value.type, ArrayType):
+            self.k.out.add(f"memcpy({self.form}, {self.k.values[arg]}, sizeof {self.form});")  # type: ignore[index]
+        elif isinstance(self.form, str):
             self.k.out.add(f"{self.form} = {self.k.scalar(arg)};")
         elif isinstance(self.form, TensorRef) and hasattr(self, "_window"):
             self.k.out.add(f"{self._window} = *{self.k.tensor(arg).pointer};")
@@ -128,7 +144,11 @@ def _assign_through_copies(k: KernelEmitter, pairs: Sequence[tuple[Carried, Arg]
     """Scalars that may depend on each other: read all, then write all."""
     copies: list[tuple[Carried, str]] = []
     for target, arg in pairs:
-        if isinstance(target.form, str):
+        if isinstance(target.value.type, ArrayType):
+            text = k.name("next")
+            declare_array(k, text, target.value.type, arg)
+            copies.append((target, text))
+        elif isinstance(target.form, str):
             text = k.variable("next", k.scalar(arg), scalars.declared(target.value))
             copies.append((target, text))
         elif isinstance(target.form, TensorRef) and hasattr(target, "_window"):
@@ -136,7 +156,8 @@ def _assign_through_copies(k: KernelEmitter, pairs: Sequence[tuple[Carried, Arg]
             copies.append((target, text))
     for target, text in copies:
         name = target.form if isinstance(target.form, str) else target._window
-        k.out.add(f"{name} = {text};")
+        is_array = isinstance(target.value.type, ArrayType)
+        k.out.add(f"memcpy({name}, {text}, sizeof {text});" if is_array else f"{name} = {text};")
 
 
 def _assign_tiles(k: KernelEmitter, pending: list[tuple[Carried, Tile]]) -> None:
@@ -291,6 +312,10 @@ def emit_undef(k: KernelEmitter, op: Op) -> None:
         k.define(value, k.variable(value.name, "0", scalars.declared(value)))
     elif isinstance(value.type, TileType):
         k.define(value, poison_tile(k, value))
+    elif isinstance(value.type, ArrayType):
+        name = k.name(value.name)
+        declare_array(k, name, value.type, None)
+        k.define(value, name)
     else:
         assert isinstance(value.type, TensorType)
         name = k.name(value.name)

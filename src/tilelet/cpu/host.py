@@ -13,7 +13,7 @@ from tilelet.cpu.native import Win, Word
 from tilelet.cpu.ops_host import scalar_operands, shaped_operands
 from tilelet.dtypes import DType
 from tilelet.ir.core import Arg, Const, Op, Value
-from tilelet.ir.types import ScalarType, TensorType, TileType
+from tilelet.ir.types import ScalarType, TensorType, TileType, box
 from tilelet.ops.apply import Application, with_zeros
 from tilelet.tasks.window import Array
 
@@ -59,6 +59,9 @@ class HostOp:
             for name, arg in self._op.args.items()
             if isinstance(arg, Value) and arg in arrays
         }
+        if self._op.name == "dump":
+            self._dump(arrays, valid, numbers)
+            return
         with np.errstate(all="ignore"):
             if not self._dtypes:
                 (target,) = self._op.spec.writes
@@ -71,6 +74,21 @@ class HostOp:
                 for window, dtype, (array, shape, region) in zip(results, self._dtypes, made):
                     memory_of(window, dtype)[...] = with_zeros(array, shape, region)
                     window.valid[: len(region)] = region
+
+    def _dump(
+        self, arrays: dict[Value, Array], valid: dict[Value, Shape], numbers: dict[Value, Any]
+    ) -> None:
+        from tilelet.interp.debug import dump
+
+        cut = {
+            v: a[box(valid[v])].copy() if isinstance(v.type, TileType) else a
+            for v, a in arrays.items()
+        }
+        values, names = self._op.args["values"], self._op.args["names"]
+        assert isinstance(values, tuple)
+        assert isinstance(names, tuple)
+        shown = [_argument(v, cut, numbers) for v in values]
+        dump([str(n) for n in names], shown, self._op.loc)
 
 
 def _number(value: Value, word: Word) -> int | float | bool:

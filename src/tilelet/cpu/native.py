@@ -16,7 +16,7 @@ from ctypes import (
     c_uint64,
     c_void_p,
 )
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 RANK = 6
 
@@ -94,9 +94,12 @@ class ProgramTable(Structure):
     ]
 
 
-def entry_point(library: ctypes.CDLL) -> tuple[ctypes._NamedFuncPointer, ProgramTable]:
-    """`tl_run`, and the library's program."""
-    run = library.tl_run
-    run.argtypes = [POINTER(ProgramTable), POINTER(RunArgs)]
-    run.restype = c_int
-    return run, ProgramTable.in_dll(library, "tl_main")
+Entry: TypeAlias = "ctypes._NamedFuncPointer"
+
+
+def entry_points(library: ctypes.CDLL) -> tuple[Entry, Entry, ProgramTable]:
+    """`tl_run`, `tl_run_here`, and the library's program."""
+    for run in (library.tl_run, library.tl_run_here):
+        run.argtypes = [POINTER(ProgramTable), POINTER(RunArgs)]
+        run.restype = c_int
+    return library.tl_run, library.tl_run_here, ProgramTable.in_dll(library, "tl_main")

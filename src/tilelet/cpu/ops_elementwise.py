@@ -18,6 +18,7 @@ from tilelet.ir.core import Arg, Op, Value
 from tilelet.ir.types import TileType
 from tilelet.numerics.casts import MODES
 from tilelet.ops.cast import mode_name
+from tilelet.ops.clearing import cleared_operand
 from tilelet.ops.selection import comparison
 from tilelet.syntax.enums import CmpType
 
@@ -177,7 +178,17 @@ _EXPANDED: dict[str, Make] = {
 
 @emits(*_TWO, *_SAME)
 def emit_two(k: KernelEmitter, op: Op) -> None:
-    elementwise(k, op, ("lhs", "rhs"), _TWO[_SAME.get(op.name, op.name)])
+    make, cleared = _TWO[_SAME.get(op.name, op.name)], cleared_operand(op)
+    if cleared and element(k.tile_type(op.result).dtype).is_float:
+        make = _clearing(make, 0 if cleared == "lhs" else 1)
+    elementwise(k, op, ("lhs", "rhs"), make)
+
+
+def _clearing(make: Make, at: int) -> Make:
+    def cleared(e: Element, *operands: str) -> str:
+        return f"ts_zero_if_undefined({operands[at]}, {make(e, *operands)})"
+
+    return cleared
 
 
 @emits(*(f"row_expand_{n}" for n in _EXPANDED), *(f"col_expand_{n}" for n in _EXPANDED))

@@ -22,7 +22,7 @@ def scalar_operands(op: Op) -> list[Value]:
     return [v for v in values_in(op.args.values()) if isinstance(v.type, ScalarType)]
 
 
-@emits(BY_REFERENCE)
+@emits(BY_REFERENCE, "dump")
 def emit_host(k: KernelEmitter, op: Op) -> None:
     entries: list[str] = []
     for v in shaped_operands(op):

@@ -57,7 +57,8 @@ def error_of(kind: int, site: Site, n: Sequence[int]) -> UserError | InternalErr
     """What the user is told."""
     loc, name = site.loc, site.name
     if kind == WINDOW:
-        return WindowOutOfRange(loc, n[0], n[1], n[2], n[3], name, runtime=True)
+        clamps = site.op in ("slice", "load")
+        return WindowOutOfRange(loc, n[0], n[1], n[2], n[3], name, runtime=True, clamps=clamps)
     if kind == VALID:
         return ValidShapeTooLarge(loc, n[0], n[1], n[2], runtime=True)
     if kind == INDEX:

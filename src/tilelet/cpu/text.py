@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import re
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -71,12 +72,16 @@ def _file_name(path: str) -> str:
 
 
 _NOT_IN_WORDS = re.compile(r"\W", flags=re.ASCII)
+_LONGEST = 40
 
 
 def identifier(hint: str) -> str:
-    """`hint` with only what a C identifier may hold."""
+    """`hint` with only what a C identifier may hold; different hints stay different."""
     name = _NOT_IN_WORDS.sub("_", hint)
-    return name[:40] or "value"
+    if name == hint and len(name) <= _LONGEST:
+        return name or "value"
+    mark = f"_{zlib.crc32(hint.encode()):08x}"
+    return name[: _LONGEST - len(mark)] + mark
 
 
 def double_text(value: float) -> str:

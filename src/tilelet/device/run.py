@@ -118,7 +118,8 @@ class Modelled:
             ("report", "budget.txt"): budget_table(self.kernels).text() + "\n",
             ("report", "perf_hints.log"): "".join(f"{hint}\n" for hint in self.hints),
         }
-        for name, text in Trace(self.timeline).files().items():
+        bounds = {k.name: k.bound for k in self.profile.kernels}
+        for name, text in Trace(self.timeline, bounds).files().items():
             texts["dfx_outputs", name] = text
         for parts, text in texts.items():
             path(*parts).write_text(text, encoding="utf-8")

@@ -14,8 +14,9 @@ from tilelet.diag.core import (
     UserError,
     UserErrors,
 )
-from tilelet.diag.formats import to_json, to_sarif
+from tilelet.diag.formats import to_json
 from tilelet.diag.render import render_all, render_line, render_text, use_color
+from tilelet.diag.sarif import to_sarif
 from tilelet.diag.text import near
 
 __all__ = [

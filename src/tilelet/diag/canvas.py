@@ -9,6 +9,7 @@ TAB = 4
 
 # Roles of text, and their terminal colours (SGR parameters).
 PLAIN, BOLD, GUTTER, SECONDARY, HELP = "plain", "bold", "gutter", "secondary", "help"
+PASS, FAIL = "pass", "fail"
 _SGR = {
     BOLD: "1",
     GUTTER: "1;34",
@@ -17,6 +18,8 @@ _SGR = {
     "error": "1;31",
     "warning": "1;33",
     "note": "1;32",
+    PASS: "1;32",
+    FAIL: "1;31",
 }
 
 

@@ -92,6 +92,12 @@ class UserError(Exception):
 
         return render_text(self.diagnostic, color=False)
 
+    def _render_traceback_(self) -> list[str]:
+        """What a notebook shows instead of a traceback."""
+        from tilelet.diag.uncaught import message_of
+
+        return message_of(self).splitlines()
+
 
 class Caution(UserError):
     """A diagnostic that does not stop the run. Never raised: it is added to a `Sink`."""
@@ -113,6 +119,12 @@ class UserErrors(Exception):
 
         text = "\n".join(render_text(d, color=False) for d in self.diagnostics)
         return text + ("\nerror: stopped after ten errors" if self.truncated else "")
+
+    def _render_traceback_(self) -> list[str]:
+        """What a notebook shows instead of a traceback."""
+        from tilelet.diag.uncaught import message_of
+
+        return message_of(self).splitlines()
 
 
 class TooManyErrors(Exception):

@@ -49,9 +49,10 @@ def render_text(
     return "\n".join(lines)
 
 
-def render_line(diagnostic: Diagnostic) -> str:
+def render_line(diagnostic: Diagnostic, color: bool = False) -> str:
     """The message in one line, without source: `kernel.py:3:5: note[W0101]: ...`."""
-    text = f"{diagnostic.severity}[{diagnostic.code}]: {diagnostic.message}"
+    head = paint(f"{diagnostic.severity}[{diagnostic.code}]", diagnostic.severity, color)
+    text = f"{head}: {diagnostic.message}"
     loc = diagnostic.loc
     if loc is None or loc.line <= 0:
         return text

@@ -1,11 +1,14 @@
-"""Tables as data, shown as plain text or, on a terminal, by rich."""
+"""Tables as data, shown as plain text or, on a terminal, by rich and within its width."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TextIO
+
+from tilelet.diag.render import text_width, use_color
+from tilelet.diag.text import wrapped
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -23,10 +26,7 @@ class Table:
 
     def text(self) -> str:
         """Columns two spaces apart, a rule under the heads; no trailing blanks."""
-        widths = [
-            max(len(str(row[i])) for row in (self.heads, *self.rows))
-            for i in range(len(self.heads))
-        ]
+        widths = self._widths()
         lines = [self.title] if self.title else []
         lines.append(self._line(self.heads, widths))
         lines.append("  " + "  ".join("-" * w for w in widths))
@@ -40,6 +40,33 @@ class Table:
             for i, (cell, w) in enumerate(zip(row, widths))
         ]
         return ("  " + "  ".join(cells)).rstrip()
+
+    def _widths(self) -> list[int]:
+        return [
+            max(len(str(row[i])) for row in (self.heads, *self.rows))
+            for i in range(len(self.heads))
+        ]
+
+    def fitted(self, width: int) -> Iterator[Table]:
+        """The table, or, if it is too wide, its columns in several, each with the first one.
+
+        Cells are not cut: a figure in two pieces is no figure.
+        """
+        widths = [w + 2 for w in self._widths()]
+        groups: list[list[int]] = [[0]]
+        for column in range(1, len(widths)):
+            if len(groups[-1]) > 1 and sum(widths[c] for c in [*groups[-1], column]) > width:
+                groups.append([0])
+            groups[-1].append(column)
+        for group in groups:
+            yield replace(
+                self,
+                title=self.title if group is groups[0] else "",
+                heads=[self.heads[c] for c in group],
+                rows=[[row[c] for c in group] for row in self.rows],
+                left=sum(c < self.left for c in group),
+                notes=self.notes if group is groups[-1] else [],
+            )
 
     def rich(self) -> RichTable:
         from rich import box
@@ -60,20 +87,44 @@ class Table:
         return shown
 
 
+_UNLIMITED = 10_000
+"""Columns where colours are wanted but there is no terminal."""
+
+
+@dataclass
+class WideTable(Table):
+    """A table with a text of its own, which other programs read; shown so where it fits."""
+
+    plain: str = ""
+
+    def text(self) -> str:
+        return self.plain
+
+    def fitted(self, width: int) -> Iterator[Table]:
+        yield from Table(self.title, self.heads, self.rows, self.left, self.notes).fitted(width)
+
+
 def show(parts: Sequence[str | Table], stream: TextIO | None = None) -> None:
     """Print texts and tables, a blank line between: rich on a terminal, plain otherwise."""
     out = stream or sys.stdout
-    if not out.isatty():
+    is_terminal, color = out.isatty(), use_color(out)
+    if not is_terminal and not color:
         print("\n\n".join(as_text(parts)), file=out, flush=True)
         return
     from rich.console import Console
 
-    console = Console(file=out, highlight=False)
+    width = text_width(out) if is_terminal else _UNLIMITED
+    console = Console(
+        file=out, highlight=False, width=width, force_terminal=color, no_color=not color
+    )
     for part in parts:
+        if isinstance(part, WideTable) and max(map(len, part.text().splitlines())) <= width:
+            part = part.text()
         if isinstance(part, Table):
-            console.print(part.rich())
+            for table in part.fitted(width):
+                console.print(table.rich())
         else:
-            console.print(part, markup=False, soft_wrap=True)
+            console.print(wrapped(part, width), markup=False, soft_wrap=True)
             console.print()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import textwrap
 from collections.abc import Iterable, Sequence
 
 
@@ -47,6 +48,24 @@ def size_text(count: int) -> str:
             return f"{int(size)} {unit}" if size == int(size) else f"{size:.1f} {unit}"
         size /= 1024
     raise AssertionError("unreachable")
+
+
+def wrapped(text: str, width: int) -> str:
+    """Lines that are too long go on below, two spaces further in."""
+    lines: list[str] = []
+    for line in text.splitlines():
+        if len(line) <= width:
+            lines.append(line)
+            continue
+        indent = line[: len(line) - len(line.lstrip())]
+        lines += textwrap.wrap(
+            line.strip(),
+            max(width, len(indent) + 20),
+            initial_indent=indent,
+            subsequent_indent=f"{indent}  ",
+            break_on_hyphens=False,
+        )
+    return "\n".join(lines)
 
 
 def optional(*texts: str) -> Sequence[str]:

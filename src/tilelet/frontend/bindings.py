@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
 
-from tilelet.analysis.affine import Affine, combined
+from tilelet.analysis.affine import Affine, product
 from tilelet.diag.core import Loc, UserError
 from tilelet.ir.core import Const, Value, scalar_dtype
 from tilelet.ir.types import TensorType, TileType
@@ -76,17 +76,41 @@ def is_scalar(x: Binding) -> bool:
     return scalar_dtype(x) is not None
 
 
+Form = Affine[tuple[Value, ...]]
+"""A scalar in terms of products of values, each of them in a fixed order."""
+
+_LONGEST = 16  # terms of a form that is worth remembering
+
+
+def _keeps_integers(x: object, cast: Value) -> bool:
+    """Whether every number of `x`'s type is the same number after the cast."""
+    source, target = scalar_dtype(x), scalar_dtype(cast)
+    if source is None or target is None or source.is_float or target.is_float:
+        return False
+    return target.is_signed and target.bits >= source.bits + (not source.is_signed)
+
+
 @dataclass
 class ValueFacts:
     """What the lowering knows of the values of one function, beyond their types."""
 
-    affine: dict[Value, Affine[Value]] = field(default_factory=dict[Value, "Affine[Value]"])
+    forms: dict[Value, Form] = field(default_factory=dict[Value, "Form"])
+    # The first value of each scalar op on given operands: the same op on them gives the same.
+    _known: dict[object, Value] = field(default_factory=dict[object, Value])
     # The parameter whose memory a value is, through assembles, loops, scopes and calls.
     root: dict[Value, Value] = field(default_factory=dict[Value, Value])
     # The parameter in whose memory a value lies: as `root`, and through windows.
     storage: dict[Value, Value] = field(default_factory=dict[Value, Value])
+    # Parameters that the signature declares to be written.
+    outputs: set[Value] = field(default_factory=set[Value])
     # Parameters that some op or kernel call writes, in whole or in part.
     written: set[Value] = field(default_factory=set[Value])
+    # Valid regions that the text states, of tiles that may be larger.
+    regions: dict[Value, tuple[object, ...]] = field(
+        default_factory=dict[Value, "tuple[object, ...]"]
+    )
+    # Memory that was made here and not written since, and windows and loads of it.
+    undefined: set[Value] = field(default_factory=set[Value])
 
     def add_parameter(self, value: Value) -> None:
         self.root[value] = self.storage[value] = value
@@ -101,19 +125,31 @@ class ValueFacts:
     def note_renamed(self, new: Value, old: Value) -> None:
         """`new` stands where `old` stood."""
         self.note_same(new, old)
-        if old in self.affine:
-            self.affine[new] = self.affine[old]
+        if old in self.forms:
+            self.forms[new] = self.forms[old]
 
     def note_view(self, view: Value, base: object) -> None:
         """`view` is a window of `base`."""
         if isinstance(base, Value) and isinstance(view.type, TensorType) and base in self.storage:
             self.storage[view] = self.storage[base]
 
+    def note_undefined(self, new: Value, old: object) -> None:
+        """If `old` was never written, then `new` was not either."""
+        if isinstance(old, Value) and old in self.undefined:
+            self.undefined.add(new)
+
+    def region_is(self, x: Value, sizes: Sequence[object]) -> bool:
+        """Whether the text says that the valid region of `x` has these extents."""
+        region = self.regions.get(x)
+        if region is None or len(region) != len(sizes):
+            return False
+        return all(self.difference(v, s) == 0 for v, s in zip(region, sizes, strict=True))
+
     def note_written(self, target: object) -> None:
         if isinstance(target, Value) and target in self.storage:
             self.written.add(self.storage[target])
 
-    def affine_of(self, x: object) -> Affine[Value] | None:
+    def form_of(self, x: object) -> Form | None:
         if isinstance(x, Const):
             x = x.value
         if isinstance(x, bool):
@@ -121,19 +157,41 @@ class ValueFacts:
         if isinstance(x, int):
             return Affine(x)
         if isinstance(x, Value):
-            return self.affine.get(x, Affine(0, ((x, 1),)))
+            return self.forms.get(x) or Affine(0, (((x,), 1),))
         return None
 
     def root_of(self, x: object) -> Value | None:
         return self.root.get(x) if isinstance(x, Value) else None
 
-    def note_affine(self, result: Value, operation: str, left: object, right: object) -> None:
-        """Remember the affine form of `result = left operation right`, if it has one."""
-        found = combined(operation, self.affine_of(left), self.affine_of(right))
-        if found is not None:
-            self.affine[result] = found
+    def storage_of(self, x: object) -> Value | None:
+        return self.storage.get(x) if isinstance(x, Value) else None
+
+    def note_scalar(self, result: Value, operation: str, operands: Sequence[object]) -> None:
+        """Remember what `result = operation(operands)` is in terms of other values."""
+        known = [self.form_of(o) for o in operands]
+        forms = [form for form in known if form is not None]
+        if len(forms) < len(known):
+            return
+        made: Form | None = None
+        if operation in ("add", "sub"):
+            made = forms[0].plus(forms[1], 1 if operation == "add" else -1)
+        elif operation == "mul":
+            made = product(forms[0], forms[1])
+        elif operation == "cast" and _keeps_integers(operands[0], result):
+            made = forms[0]
+        if made is not None and len(made.terms) <= _LONGEST:
+            self.forms[result] = made
+        else:
+            keys = [(form.constant, frozenset(form.terms)) for form in forms]
+            self.note_constant(result, (operation, result.type, *keys))
+
+    def note_constant(self, result: Value, key: object) -> None:
+        """`result` is the same wherever something with this key is computed."""
+        first = self._known.setdefault(key, result)
+        self.forms[result] = Affine(0, (((first,), 1),))
 
     def difference(self, high: object, low: object) -> int | None:
-        """`high - low` when it is a constant whatever the values are: `k0 + 128 - k0` is 128."""
-        d = combined("sub", self.affine_of(high), self.affine_of(low))
-        return None if d is None or d.terms else d.constant
+        """`high - low` when it is a constant whatever the values are."""
+        a, b = self.form_of(high), self.form_of(low)
+        difference = None if a is None or b is None else a.plus(b, -1)
+        return None if difference is None or difference.terms else difference.constant

@@ -39,10 +39,12 @@ from tilelet.frontend.context import Context, Style
 from tilelet.frontend.emitting import default_args, emit_op, to_arg
 from tilelet.frontend.functions import KernelFunction
 from tilelet.frontend.nameflow import NameFlow
+from tilelet.frontend.shorthands import shorthand
 from tilelet.frontend.source import nodes_in, spelling, statements_in
 from tilelet.ir.core import Arg, Const, FunctionKind, Value, scalar_dtype
 from tilelet.ir.spec import REGISTRY, OpSpec, spec_of
 from tilelet.ir.types import SymDim, TensorType
+from tilelet.ops.equivalents import equivalent
 from tilelet.ops.manual import signature_text
 
 
@@ -65,7 +67,8 @@ def is_language(module: types.ModuleType) -> bool:
     return module.__name__.startswith("tilelet.")
 
 
-def lower_call(ctx: Context, node: ast.Call) -> Binding:
+def lower_call(ctx: Context, node: ast.Call, is_statement: bool = False) -> Binding:
+    """A call; as a statement of its own it need not have a result."""
     callee = expressions.evaluate(ctx, node.func)
     loc = ctx.loc(node)
     spec = spec_of(callee)
@@ -75,10 +78,11 @@ def lower_call(ctx: Context, node: ast.Call) -> Binding:
     if marker is not None:
         return marker(ctx, node)
     if isinstance(callee, MethodReference):
-        return kernels.call_function(ctx, ctx.module.method(callee.name, loc), node)
+        function = ctx.module.method(callee.name, loc)
+        return kernels.call_function(ctx, function, node, is_statement)
     function = as_kernel_function(callee)
     if function is not None:
-        return kernels.call_function(ctx, function, node)
+        return kernels.call_function(ctx, function, node, is_statement)
     if isinstance(callee, ValueMethod):
         return _call_value_method(ctx, callee, node)
     if callee is builtins.breakpoint:
@@ -172,6 +176,9 @@ def call_op(ctx: Context, spec: OpSpec, node: ast.Call) -> Binding:
     on_scalars = scalar_dtype(first) is not None and not any(map(is_shaped, args.values()))
     if scalar_form is not None and on_scalars:
         return _call_scalar_form(ctx, scalar_form, args, loc, locs)
+    several = shorthand(ctx, spec.name, args)
+    if several is not None:
+        return several(ctx, args, loc, locs)
     return emit_op(ctx, spec, args, loc, arg_locs=locs)
 
 
@@ -185,7 +192,10 @@ def _call_scalar_form(
         number = values[0].value if isinstance(values[0], Const) else values[0]
         dtype = values[1]
         return Const(float(number) if dtype.is_float else int(number), dtype)  # type: ignore[union-attr, arg-type]
-    return emit_op(ctx, spec, dict(zip(names, values, strict=False)), loc, arg_locs=locs)
+    result = emit_op(ctx, spec, dict(zip(names, values, strict=False)), loc, arg_locs=locs)
+    if isinstance(result, Value):
+        ctx.facts.note_scalar(result, spec.name.removeprefix("scalar."), values[:1])
+    return result
 
 
 # --- values, Python ------------------------------------------------------------------------------
@@ -223,7 +233,12 @@ def _bind_dynamic(ctx: Context, tensor: Value, node: ast.Call) -> None:
 
 
 def _breakpoint(ctx: Context, loc: Loc) -> None:
-    visible = {n: v for n, v in ctx.env.items() if isinstance(v, Value) and v not in ctx.consumed}
+    visible: dict[str, Arg] = {}
+    for name, value in ctx.env.items():
+        if isinstance(value, Value) and value in ctx.consumed:
+            continue
+        if isinstance(value, (Value, Const, bool, int, float)):
+            visible[name] = value
     args: dict[str, Arg] = {"values": tuple(visible.values()), "names": tuple(visible)}
     emit_op(ctx, REGISTRY["breakpoint"], args, loc)
 
@@ -242,11 +257,19 @@ def _call_python(ctx: Context, callee: object, node: ast.Call) -> Binding:
         items = items_of(args[0]) if callee is len else None
         if items is not None:
             return len(items)
-        raise NotCallable(loc, name, type(callee).__name__)
+        raise NotCallable(loc, name, type(callee).__name__, _instead(callee, name))
     try:
         return callee(*args, **kwargs)
     except Exception as problem:
         raise CompileTimeFailed(loc, problem) from None
+
+
+def _instead(callee: object, name: str) -> str:
+    """What to write for a function of Python or another library; a user's own has no such thing."""
+    module = (getattr(callee, "__module__", None) or "builtins").partition(".")[0]
+    if isinstance(callee, types.FunctionType) and module not in ("torch", "numpy", "triton"):
+        return ""
+    return equivalent(name)
 
 
 def mentions_ops(ctx: Context, node: ast.AST) -> bool:
@@ -316,7 +339,13 @@ def positional_arguments(ctx: Context, function: KernelFunction, node: ast.Call)
     return list(node.args)
 
 
-def inline(ctx: Context, function: KernelFunction, args: list[Binding], loc: Loc) -> Binding:
+def inline(
+    ctx: Context,
+    function: KernelFunction,
+    args: list[Binding],
+    loc: Loc,
+    is_statement: bool = False,
+) -> Binding:
     """Splice the function's body in here; its parameters are aliases of the arguments."""
     stack = ctx.module.inline_stack
     if function in stack:
@@ -353,7 +382,7 @@ def inline(ctx: Context, function: KernelFunction, args: list[Binding], loc: Loc
     if inner.returned is None:
         if isinstance(function.body[-1], ast.Return) and function.body[-1].value is not None:
             raise ReportedError  # a mistake in what it returns
-        if function.kind is FunctionKind.Inline:
+        if function.kind is FunctionKind.Inline and not is_statement:
             raise InlineReturnsNothing(loc, function.name, function.loc())
         return None
     return inner.returned[0] if len(inner.returned) == 1 else inner.returned

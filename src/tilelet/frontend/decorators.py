@@ -85,7 +85,7 @@ def program(cls: Any) -> Program:
     if not isinstance(cls, type):
         raise BadDecorator(here(1), "pl.program", "it decorates classes")
     frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
-    source, node = find_class(cls, frame.f_code.co_filename, frame.f_lineno)
+    source, node = find_class(cls, frame.f_code, frame.f_lineno)
     names = frame_names(1)
     seen: dict[str, Loc] = {}
     for member in node.body:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import math
 import operator
 from collections.abc import Callable, Mapping
 from typing import Any, TypeGuard, cast
@@ -11,7 +12,7 @@ from typing import Any, TypeGuard, cast
 import numpy as np
 
 from tilelet import dtypes
-from tilelet.diag.catalogue.cautions import ImplicitScope
+from tilelet.diag.catalogue.cautions import ClearedByArithmetic, ImplicitScope
 from tilelet.diag.catalogue.names import DynamicDimMisuse, UnsupportedCapture
 from tilelet.diag.catalogue.scopes import ComputeOutsideScope, OnlyAtOrchestration, OnlyInScope
 from tilelet.diag.core import Loc
@@ -20,8 +21,9 @@ from tilelet.frontend.bindings import Binding, Poison, as_items, is_scalar_const
 from tilelet.frontend.context import Context, finish_block
 from tilelet.ir import structure
 from tilelet.ir.core import Arg, Const, Op, Value, scalar_dtype
-from tilelet.ir.spec import REGISTRY, Call, Engine, OpSpec, Plane, expand
-from tilelet.ir.types import ScalarType, SymDim, TensorType, TileType, Type
+from tilelet.ir.spec import REGISTRY, Call, Engine, OpSpec, Plane, Trait, expand
+from tilelet.ir.types import ComputedDim, ScalarType, SymDim, TensorType, TileType, Type
+from tilelet.ops.clearing import cleared_operand
 from tilelet.ops.scalar import OPERATIONS, as_number
 
 
@@ -49,6 +51,9 @@ def to_arg(ctx: Context, x: Binding, loc: Loc, name: str = "") -> Arg:
 def resolve_dim(ctx: Context, dim: SymDim, loc: Loc) -> Arg:
     """A `pl.dynamic` symbol in a body: its extent here, as a constant or a scalar."""
     found = ctx.dims.get(dim)
+    if found is None and isinstance(dim, ComputedDim):
+        sides = (to_arg(ctx, dim.left, loc), to_arg(ctx, dim.right, loc))
+        return to_arg(ctx, emit_scalar(ctx, dim.operation, sides, loc), loc)
     if found is None:
         raise DynamicDimMisuse(
             loc, dim.name, "no parameter has this dimension", "read a dimension with `x.shape`"
@@ -75,6 +80,7 @@ def emit_op(
         raise OnlyAtOrchestration(loc, f"pl.{spec.name}", ctx.scope_loc)
     if ctx.in_scope:
         args = {p: _on_chip(ctx, a, loc) if spec.wants_tile(p) else a for p, a in args.items()}
+        args = _with_fitting_vector(ctx, args, loc)
     types = spec.infer(Call(spec.name, args, ctx.in_scope, loc, arg_locs or {}))
     if spec.expands is not None:
         return expand(spec, args, lambda inner, given: emit_op(ctx, inner, given, loc))
@@ -83,6 +89,28 @@ def emit_op(
     if not results:
         return None
     return results[0] if len(results) == 1 else results
+
+
+def _with_fitting_vector(ctx: Context, args: Mapping[str, Arg], loc: Loc) -> Mapping[str, Arg]:
+    """The vector of `row_expand_*` or `col_expand_*` with the rank of the tile it goes with.
+
+    A tile of higher rank has as many rows as its leading axes together: `[2, 8, 64]` has 16.
+    """
+    name = "row_vec" if "row_vec" in args else "col_vec"
+    x, vector = args.get("x"), args.get(name)
+    if not isinstance(x, Value) or not isinstance(vector, Value):
+        return args
+    if not isinstance(x.type, TileType) or not isinstance(vector.type, TileType):
+        return args
+    rows, columns = x.type.shape[:-1], x.type.shape[-1]
+    wanted = (*rows, 1) if name == "row_vec" else (*(1 for _ in rows), columns)
+    given = vector.type.shape
+    at = -1 if name == "row_vec" else -2
+    fits = math.prod(given) == math.prod(wanted) and len(given) > 1 and given[at] == 1
+    if given == wanted or len(given) == len(wanted) or not fits:
+        return args
+    reshape = default_args(REGISTRY["reshape"], x=vector, shape=wanted)
+    return {**args, name: emit_op(ctx, REGISTRY["reshape"], reshape, loc, vector.name)}
 
 
 def _emit_outside_scope(
@@ -177,12 +205,48 @@ def _note_effects(
     facts = ctx.facts
     if spec.view is not None and results:
         facts.note_view(results[0], args[spec.view])
+    if spec.name in ("tensor.dim", "get_block_idx", "get_block_num", "get_subblock_idx"):
+        facts.note_constant(results[0], (spec.name, *args.values()))
+    _note_region(ctx, spec, args, results)
+    _note_undefined(ctx, spec, args, results, loc)
     for param in spec.writes:
         target = args[param]
         if isinstance(target, Value) and results:
             facts.note_same(results[0], target)
             facts.note_written(target)
             ctx.consumed[target] = (loc, results[0])
+
+
+def _note_region(
+    ctx: Context, spec: OpSpec, args: Mapping[str, Arg], results: tuple[Value, ...]
+) -> None:
+    """The valid region of a tile, where the text states it or it stays that of an operand."""
+    if not results or not isinstance(results[0].type, TileType) or spec.valid is None:
+        return
+    stated = args.get("valid_shape") or args.get("valid_shapes")
+    if spec.name == "set_validshape":
+        stated = (args["rows"], args["cols"])
+    if isinstance(stated, tuple) and len(stated) == len(results[0].type.shape):
+        ctx.facts.regions[results[0]] = stated
+    elif Trait.KEEPS_VALID in spec.traits:
+        for arg in args.values():
+            region = ctx.facts.regions.get(arg) if isinstance(arg, Value) else None
+            if region is not None and arg.type.shape == results[0].type.shape:  # type: ignore[union-attr]
+                ctx.facts.regions[results[0]] = region
+
+
+def _note_undefined(
+    ctx: Context, spec: OpSpec, args: Mapping[str, Arg], results: tuple[Value, ...], loc: Loc
+) -> None:
+    """Memory that nobody has written yet; clearing it by arithmetic gets a note."""
+    undefined = ctx.facts.undefined
+    if spec.name in ("create_tensor", "create_tile") and args.get("init_value") is None:
+        undefined.update(results)
+    if results and (spec.name == "load" or spec.view is not None):
+        ctx.facts.note_undefined(results[0], args[spec.view or "tensor"])
+    cleared = cleared_operand(ctx.ops[-1])
+    if cleared is not None and args[cleared] in undefined:
+        ctx.module.note_retired(ClearedByArithmetic(loc, spec.name))
 
 
 # --- scalars -------------------------------------------------------------------------------------
@@ -225,8 +289,7 @@ def emit_scalar(ctx: Context, operation: str, operands: tuple[Arg, ...], loc: Lo
     args = dict(zip(spec.signature.parameters, operands, strict=False))
     result = emit_op(ctx, spec, args, loc, _scalar_name(operation, operands))
     assert isinstance(result, Value)
-    if len(operands) == 2:
-        ctx.facts.note_affine(result, operation, operands[0], operands[1])
+    ctx.facts.note_scalar(result, operation, operands)
     return result
 
 

@@ -35,6 +35,7 @@ from tilelet.frontend.source import spelling
 from tilelet.ir.core import Arg, Const, Value
 from tilelet.ir.spec import REGISTRY
 from tilelet.ir.types import SymDim, TensorType, TileType
+from tilelet.ops.equivalents import equivalent
 from tilelet.syntax import unsupported
 
 BINARY: dict[type[ast.operator], str] = {
@@ -47,6 +48,12 @@ UNARY: dict[type[ast.unaryop], str] = {
 }  # fmt: skip
 COMPARE: dict[type[ast.cmpop], str] = {
     ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge", ast.Eq: "eq", ast.NotEq: "ne",
+}  # fmt: skip
+
+SYMBOLS: dict[type[ast.operator], str] = {
+    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%",
+    ast.Pow: "**", ast.LShift: "<<", ast.RShift: ">>", ast.BitAnd: "&", ast.BitOr: "|",
+    ast.BitXor: "^", ast.MatMult: "@",
 }  # fmt: skip
 
 # Python operators on tensors are sugar for these ops (N3).
@@ -111,9 +118,15 @@ def attribute(ctx: Context, node: ast.Attribute) -> Binding:
         pass
     if is_language:
         space = f"pl.{name}".removesuffix(node.attr)
-        known = [f"{space}{other}" for other in close_names(node.attr, dir(base))]
-        raise UnknownOp(loc, f"pl.{name}", known)
+        alike = [other for other in dir(base) if _same_case(other, node.attr)]
+        known = [f"{space}{other}" for other in close_names(node.attr, alike)]
+        raise UnknownOp(loc, f"pl.{name}", known, equivalent(f"pl.{node.attr}"))
     raise UnknownAttribute(loc, _owner(base), node.attr, close_names(node.attr, dir(base)))
+
+
+def _same_case(known: str, name: str) -> bool:
+    """Ops are not mistaken for types and enums, unless only the case is wrong."""
+    return known[0].isupper() == name[0].isupper() or known.lower() == name.lower()
 
 
 def _owner(x: Binding) -> str:
@@ -138,7 +151,7 @@ def _value_attribute(ctx: Context, value: Value, name: str, loc: Loc) -> Binding
             return calls.ValueMethod(value, name)
     elif name == "dtype":
         return value.type.dtype
-    raise UnknownAttribute(loc, str(value.type), name, ["shape", "dtype"])
+    raise UnknownAttribute(loc, str(value.type), name, ["shape", "dtype"], equivalent(name))
 
 
 def dim_of(ctx: Context, value: Value, axis: int, dim: SymDim, loc: Loc) -> Binding:
@@ -154,18 +167,23 @@ def _binary(ctx: Context, node: ast.BinOp) -> Binding:
 
 
 def binary(
-    ctx: Context, operation: str | None, left: Binding, right: Binding, node: ast.AST
+    ctx: Context,
+    operation: str | None,
+    left: Binding,
+    right: Binding,
+    node: ast.BinOp | ast.AugAssign,
 ) -> Binding:
     """`left operation right`: Python's on compile-time values, else an op."""
     loc = ctx.loc(node)
-    if operation is None:
-        raise UnsupportedExpression(loc, "this operator")
+    symbol = SYMBOLS[type(node.op)]
     if is_shaped(left) or is_shaped(right):
         if operation not in TENSOR_BINARY:
-            raise UnsupportedExpression(loc, "this operator on tensors", "use the `pl` op instead")
+            raise UnsupportedExpression(loc, f"`{symbol}` on tensors", equivalent(symbol))
         spec = REGISTRY[TENSOR_BINARY[operation]]
         lhs, rhs = to_arg(ctx, left, loc), to_arg(ctx, right, loc)
         return emit_op(ctx, spec, default_args(spec, lhs=lhs, rhs=rhs), loc)
+    if operation is None:
+        raise UnsupportedExpression(loc, f"`{symbol}`", equivalent(symbol))
     left, right = _dims_resolved(ctx, left, loc), _dims_resolved(ctx, right, loc)
     if is_kernel_value(left) or is_kernel_value(right):
         if operation in PYTHON_ONLY:
@@ -211,7 +229,7 @@ def _unary(ctx: Context, node: ast.UnaryOp) -> Binding:
     if is_shaped(operand):
         names = {"neg": "neg", "invert": "not_"}
         if operation not in names:
-            raise UnsupportedExpression(loc, "this operator on tensors", "use the `pl` op instead")
+            raise UnsupportedExpression(loc, f"`{operation}` on tensors", equivalent(operation))
         spec = REGISTRY[names[operation]]
         param = next(iter(spec.signature.parameters))
         return emit_op(ctx, spec, default_args(spec, **{param: to_arg(ctx, operand, loc)}), loc)

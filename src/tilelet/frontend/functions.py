@@ -40,6 +40,11 @@ class KernelFunction:
 
         raise OpOutsideKernel(self.name)
 
+    @property
+    def _func(self) -> Any:
+        """The plain function: scripts hand it to another decorator."""
+        return self.python
+
     @functools.cached_property
     def _found(self) -> tuple[SourceFile, ast.FunctionDef]:
         if self.given_source is not None:

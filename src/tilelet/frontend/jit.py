@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -14,11 +15,51 @@ from tilelet.diag.catalogue.python import BadDecorator
 from tilelet.diag.catalogue.unsupported import ExternalKernel, UnsupportedConstruct
 from tilelet.frontend import annotations
 from tilelet.frontend.annotations import Parameter
+from tilelet.frontend.captures import Captures
 from tilelet.frontend.context import Style
 from tilelet.frontend.functions import KernelFunction, frame_names, here, is_plain
 from tilelet.frontend.module import Constant, ModuleBuilder, as_entry
 from tilelet.ir.core import FunctionKind, Program
 from tilelet.ir.types import ScalarType, SymDim, TensorType, Type
+
+_KEPT_VARIANTS = 8
+
+
+@dataclass
+class _Variant:
+    """A function, as its text reads while names from outside mean what they meant once."""
+
+    captures: Captures
+    parameters: list[Parameter]
+    programs: dict[tuple[object, ...], Program] = field(
+        default_factory=dict[tuple[object, ...], Program]
+    )
+
+
+class Runner(Protocol):
+    """What runs `@pl.jit` functions: the runtime, which stands above the frontend."""
+
+    def call(self, jit_fn: Any, args: Sequence[Any], config: Any = None) -> Any: ...
+
+    def compile(self, jit_fn: Any, args: Sequence[Any], config: Any = None) -> Any: ...
+
+    def lower(self, jit_fn: Any, args: Sequence[Any]) -> Program: ...
+
+
+_find_runner: Callable[[], Runner] | None = None
+
+
+def run_by(find: Callable[[], Runner]) -> None:
+    """Let `find` give what runs `@pl.jit` functions, when the first one is called."""
+    global _find_runner  # noqa: PLW0603 - there is one runtime in a process
+    _find_runner = find
+    _runner.cache_clear()
+
+
+@functools.cache
+def _runner() -> Runner:
+    assert _find_runner is not None, "tilelet.language has not been imported"
+    return _find_runner()
 
 
 class JitFunction:
@@ -30,7 +71,8 @@ class JitFunction:
 
     def __init__(self, kernel_function: KernelFunction) -> None:
         self.kernel_function = kernel_function
-        self._programs: dict[tuple[object, ...], Program] = {}
+        self._variants: list[_Variant] = []
+        self.warm_calls: Any = None  # of the runtime: calls that need no second thought
         if kernel_function.python is not None:
             functools.update_wrapper(self, kernel_function.python)
 
@@ -39,55 +81,69 @@ class JitFunction:
         return self.kernel_function.name
 
     @property
+    def _func(self) -> Any:
+        """The plain function: scripts hand it to another decorator."""
+        return self.kernel_function.python
+
+    @property
     def parameters(self) -> list[Parameter]:
-        return annotations.parameters(self.kernel_function)
+        return self.variant().parameters
+
+    def variant(self) -> _Variant:
+        """The function as its text reads with what the names in it mean now."""
+        for found in self._variants:
+            if found.captures.are_current():
+                return found
+        captures = Captures.of(self.kernel_function)
+        made = _Variant(captures, annotations.parameters(self.kernel_function))
+        self._variants = [*self._variants[-_KEPT_VARIANTS + 1 :], made]
+        return made
 
     def specialize(self, *args: object) -> Program:
         """The program for these arguments; without any, for the shapes the signature states."""
-        parameters = self.parameters
+        variant = self.variant()
+        parameters = variant.parameters
         if not args and all(p.type is not None for p in parameters):
-            return self._build(tuple(p.type for p in parameters if p.type is not None), {})
+            types_ = [p.type for p in parameters if p.type is not None]
+            return self._build(variant, tuple(types_), {})
         if len(args) != len(parameters):
             names = ", ".join(p.name for p in parameters)
             where = self.kernel_function.loc()
             raise WrongArity(where, self.name, len(args), len(parameters), f"{self.name}({names})")
-        types_: list[Type] = []
+        found_types: list[Type] = []
         constants: dict[str, Constant] = {}
         for p, a in zip(parameters, args, strict=True):
             found = _argument_type(p, a)
-            types_.append(found)
+            found_types.append(found)
             # A plain number for a parameter without a declared type is part of the program text.
             if p.type is None and isinstance(found, ScalarType):
                 constants[p.name] = a  # type: ignore[assignment]
-        return self._build(tuple(types_), constants)
+        return self._build(variant, tuple(found_types), constants)
 
-    def _build(self, types_: tuple[Type, ...], constants: dict[str, Constant]) -> Program:
-        key = (types_, tuple(constants.items()))
-        if key not in self._programs:
+    def _build(
+        self, variant: _Variant, types_: tuple[Type, ...], constants: dict[str, Constant]
+    ) -> Program:
+        # By their text: 0.0 and -0.0 are equal, and not the same.
+        key = (types_, tuple([(name, repr(value)) for name, value in constants.items()]))
+        if key not in variant.programs:
             builder = ModuleBuilder(self.name)
             function = self.kernel_function
             built = builder.build(lambda: builder.lower(function, types_, constants).name)
-            self._programs[key] = as_entry(built.main, built)
-        return self._programs[key]
+            variant.programs[key] = as_entry(built.main, built)
+        return variant.programs[key]
 
     def __call__(self, *args: object, config: Any = None, **named: object) -> Any:
-        from tilelet.runtime import jit_call
-
-        return jit_call.call(self, self._ordered(args, named), config)
+        return _runner().call(self, self._ordered(args, named) if named else args, config)
 
     def compile(self, *args: object, config: Any = None, **named: object) -> Any:
-        from tilelet.runtime import jit_call
-
-        return jit_call.compile(self, self._ordered(args, named), config)
+        return _runner().compile(self, self._ordered(args, named), config)
 
     def lower(self, *args: object, **named: object) -> Program:
-        from tilelet.runtime import jit_call
-
-        return jit_call.lower(self, self._ordered(args, named))
+        return _runner().lower(self, self._ordered(args, named))
 
     def _ordered(self, args: tuple[object, ...], named: dict[str, object]) -> list[object]:
         """The arguments of a call in the order of the parameters."""
-        names = [p.name for p in self.parameters]
+        names = [p.arg for p in self.kernel_function.parameters]
         given = dict(zip(names, args, strict=False))
         for name, value in named.items():
             if name not in names:

@@ -45,12 +45,15 @@ class Launch:
     options: tuple[Arg, ...] = ()
 
 
-def call_function(ctx: Context, function: KernelFunction, node: ast.Call) -> Binding:
+def call_function(
+    ctx: Context, function: KernelFunction, node: ast.Call, is_statement: bool = False
+) -> Binding:
     """`self.kernel(a, b)` or `helper(a, b)`."""
     nodes = calls.positional_arguments(ctx, function, node)
     if function.kind is FunctionKind.InCore and not ctx.in_scope:
         return call_kernel(ctx, function, nodes, ctx.loc(node), Launch())
-    return calls.inline(ctx, function, calls.arguments(ctx, nodes), ctx.loc(node))
+    args = calls.arguments(ctx, nodes)
+    return calls.inline(ctx, function, args, ctx.loc(node), is_statement)
 
 
 def call_kernel(

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-from tilelet.diag.catalogue.cautions import LoopMayNotRun, RetiredSpelling
+from tilelet.diag.catalogue.cautions import LoopMayNotRun, NoEffect, RetiredSpelling
 from tilelet.diag.catalogue.names import TypeChangedInLoop, UndefinedName
 from tilelet.diag.catalogue.ops import BadArgument, WrongArity
 from tilelet.diag.catalogue.python import (
@@ -50,10 +50,10 @@ KINDS: dict[object, str] = {
     markers.while_: "while",
 }
 KEYWORDS: dict[str, frozenset[str]] = {
-    "range": frozenset({"init_values", "chunk", "chunk_policy", "unroll"}),
-    "parallel": frozenset({"init_values", "chunk", "chunk_policy"}),
-    "unroll": frozenset({"chunk", "chunk_policy"}),
-    "pipeline": frozenset({"init_values", "stage"}),
+    "range": frozenset({"init_values", "chunk", "chunk_policy", "unroll", "attrs"}),
+    "parallel": frozenset({"init_values", "chunk", "chunk_policy", "attrs"}),
+    "unroll": frozenset({"chunk", "chunk_policy", "attrs"}),
+    "pipeline": frozenset({"init_values", "stage", "attrs"}),
     "while": frozenset({"init_values"}),
 }
 POLICIES = ("leading_full", "guarded")
@@ -141,6 +141,9 @@ def _loop_keyword(ctx: Context, keyword: ast.keyword, header: LoopHeader) -> Non
     name = keyword.arg or "**"
     if name not in KEYWORDS[header.kind]:
         raise LoopKeyword(ctx.loc(keyword), header.kind, name, sorted(KEYWORDS[header.kind]))
+    if name == "attrs":
+        ctx.module.note_retired(NoEffect(loc, "`attrs=` of a loop", "it only describes the loop"))
+        return
     value = expressions.evaluate(ctx, keyword.value)
     if name == "init_values":
         header.init = as_items(value)
@@ -350,13 +353,17 @@ def _run_body(
             ctx.env[c.name] = c.param if c.param is not None else c.init
             if c.param is not None:
                 ctx.facts.note_same(c.param, c.init)
+                ctx.facts.note_undefined(c.param, c.init)
         if header.init is not None:
             ctx.loop_yield = []
+        errors_before = len(ctx.sink.errors)
         _lower_loop_body(ctx, s, live, chunked)
         yielded = ctx.loop_yield
         env = ctx.env
     ends = {c.name: env.get(c.name, c.init) for c in state.carried}
-    if header.init is not None:
+    # A statement of the body that failed may have been the `pl.yield_`: one mistake, one message.
+    failed = len(ctx.sink.errors) > errors_before
+    if header.init is not None and (yielded or not failed):
         if not yielded:
             raise YieldMismatch(header.loc, 0, len(header.init), header.loc)
         if len(yielded[0]) != state.explicit:

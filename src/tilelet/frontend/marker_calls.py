@@ -28,7 +28,7 @@ from tilelet.frontend.bindings import (
     items_of,
 )
 from tilelet.frontend.context import Context
-from tilelet.frontend.emitting import emit_scalar, to_arg
+from tilelet.frontend.emitting import emit_op, emit_scalar, to_arg
 from tilelet.ir import structure
 from tilelet.ir.core import Arg, Const, Value
 from tilelet.ir.spec import REGISTRY
@@ -120,6 +120,21 @@ def _static_print(ctx: Context, node: ast.Call) -> None:
     print(*(_shown(ctx, a) for a in node.args), file=sys.stdout)
 
 
+def _dump(ctx: Context, node: ast.Call) -> None:
+    loc = ctx.loc(node)
+    if node.keywords:
+        raise UnsupportedExpression(loc, "a keyword of `pl.dump`", "pass values by position")
+    values: list[Arg] = []
+    for argument in node.args:
+        value = expressions.evaluate(ctx, argument)
+        if not (isinstance(value, str) or is_shaped(value) or is_scalar(value)):
+            wanted = "a tensor, a tile, a number or a text"
+            raise BadArgument(ctx.loc(argument), "dump", "value", describe(value), wanted)
+        values.append(value)
+    names = tuple(ast.unparse(a) for a in node.args)
+    emit_op(ctx, REGISTRY["dump"], {"values": tuple(values), "names": names}, loc)
+
+
 def _shown(ctx: Context, node: ast.expr) -> str:
     """What `pl.static_print` shows: compile-time values as they are, others by their type."""
     if isinstance(node, ast.JoinedStr):
@@ -201,6 +216,7 @@ _HANDLERS: dict[object, Handler] = {
     markers.yield_: _yield,
     markers.cond: _cond,
     markers.static_print: _static_print,
+    markers.dump: _dump,
     markers.static_assert: _static_assert,
     markers.undef: _undef,
     markers.no_dep: _no_dep,

@@ -22,7 +22,7 @@ from tilelet.diag.catalogue.python import UnknownAttribute
 from tilelet.diag.core import Diagnostic, Loc, Sink, TooManyErrors, UserError
 from tilelet.diag.text import plural
 from tilelet.frontend import annotations, expressions, statements
-from tilelet.frontend.bindings import Binding, ValueFacts
+from tilelet.frontend.bindings import Binding, ValueFacts, is_scalar, is_shaped, items_of
 from tilelet.frontend.calls import SelfReference
 from tilelet.frontend.context import Context, close_names
 from tilelet.frontend.emitting import spilled, to_arg
@@ -174,9 +174,11 @@ def _bind_parameters(
 
 def _facts(params: list[tuple[Value, Direction | None]]) -> ValueFacts:
     facts = ValueFacts()
-    for value, _ in params:
+    for value, direction in params:
         if isinstance(value.type, TensorType):
             facts.add_parameter(value)
+            if direction in (Direction.Out, Direction.InOut):
+                facts.outputs.add(value)
     return facts
 
 
@@ -200,8 +202,11 @@ def _close_function(
     loc = function.loc()
     returned: list[Arg] = []
     if not ctx.sink.errors:
-        returned = [to_arg(ctx, v, loc) for v in ctx.returned or ()]
-        _check_returns(ctx, function, returned)
+        given = ctx.returned or ()
+        _check_returns(ctx, function, given)
+        if function.kind is not FunctionKind.InCore:
+            given = _results_of_control(given)
+        returned = [to_arg(ctx, v, loc) for v in given]
         _check_returned_names(ctx, function, params)
         # Printed programs were judged when they were written; passes drop writes that never run.
         judged = function.given_source is not None
@@ -223,7 +228,19 @@ def _close_function(
     )
 
 
-def _check_returns(ctx: Context, function: KernelFunction, returned: list[Arg]) -> None:
+def _results_of_control(given: tuple[Binding, ...]) -> tuple[Binding, ...]:
+    """What a control program hands out: tensors and numbers, not arrays of task ids or tuples."""
+    flat: list[Binding] = []
+    for value in given:
+        items = items_of(value)
+        if items is not None:
+            flat += _results_of_control(items)
+        elif is_shaped(value) or is_scalar(value):
+            flat.append(value)
+    return tuple(flat)
+
+
+def _check_returns(ctx: Context, function: KernelFunction, returned: tuple[Binding, ...]) -> None:
     """`-> pl.Tensor[...]` must agree with what is returned, where it says something."""
     node = function.node.returns
     last = function.body[-1] if function.body else None
@@ -259,7 +276,7 @@ def _check_returned_names(
         value = ctx.env.get(name)
         if name in tensors and isinstance(value, Value):
             param = tensors[name]
-            if ctx.facts.root_of(value) is not param and param not in ctx.facts.written:
+            if ctx.facts.storage_of(value) is not param and param not in ctx.facts.written:
                 ctx.sink.add(OutputRebound(value.loc, name, param.loc))
 
 

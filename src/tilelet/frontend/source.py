@@ -6,10 +6,13 @@ file is parsed and the definition looked up by its first line.
 """
 
 from __future__ import annotations
+import __future__
 
 import ast
 import contextlib
 import linecache
+import os
+import stat
 import types
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -166,6 +169,55 @@ def load_file(path: str) -> SourceFile | None:
     return _files[path]
 
 
+# File names of code that was no file: several texts may have them.
+_NO_FILES = ("<stdin>", "<string>")
+
+
+def load_code(code: types.CodeType) -> SourceFile | None:
+    """The text that code was compiled from; None if nobody kept it.
+
+    Notebooks keep their cells in `linecache`, and so does the prompt from Python 3.13 on. A script
+    that comes from standard input can be read once more, if that is a file.
+    """
+    if code.co_filename not in _NO_FILES:
+        return load_file(code.co_filename)
+    candidates = ["".join(linecache.getlines(code.co_filename))]
+    if code.co_filename == "<stdin>":
+        candidates.append(_standard_input())
+    for text in candidates:
+        if text and _contains(text, code):
+            lines = text.splitlines(keepends=True)
+            linecache.cache[code.co_filename] = (len(text), None, lines, code.co_filename)
+            return SourceFile(code.co_filename, text)
+    return None
+
+
+def _standard_input() -> str:
+    try:
+        found = os.fstat(0)
+        if not stat.S_ISREG(found.st_mode):
+            return ""
+        return os.pread(0, found.st_size, 0).decode()
+    except (AttributeError, OSError, UnicodeDecodeError):
+        return ""
+
+
+def _contains(text: str, code: types.CodeType) -> bool:
+    """Whether this very code comes out when the text is compiled."""
+    flags = code.co_flags & __future__.annotations.compiler_flag  # which `exec` may hand on
+    try:
+        whole = compile(text, code.co_filename, "exec", flags, dont_inherit=True)
+    except (SyntaxError, ValueError):
+        return False
+    pending: list[types.CodeType] = [whole]
+    while pending:
+        found = pending.pop()
+        if found == code:
+            return True
+        pending.extend([c for c in found.co_consts if isinstance(c, types.CodeType)])
+    return False
+
+
 def from_text(text: str, name: str) -> SourceFile:
     """Source given as a string, which must be Python; registered so that messages can quote it."""
     linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
@@ -177,7 +229,7 @@ def from_text(text: str, name: str) -> SourceFile:
 def find_function(function: types.FunctionType) -> tuple[SourceFile, ast.FunctionDef]:
     """The AST of `function`, found by the first line of its code (a decorator's, if it has one)."""
     code = function.__code__
-    source = load_file(code.co_filename)
+    source = load_code(code)
     if source is not None:
         line, name = code.co_firstlineno, function.__name__
         for node in source.definitions_at(line):
@@ -187,12 +239,12 @@ def find_function(function: types.FunctionType) -> tuple[SourceFile, ast.Functio
     raise SourceUnavailable(function.__qualname__, code.co_filename)
 
 
-def find_class(cls: type, frame_file: str, frame_line: int) -> tuple[SourceFile, ast.ClassDef]:
-    """The AST of a class being decorated in the frame at `frame_line` of `frame_file`."""
-    source = load_file(frame_file)
+def find_class(cls: type, code: types.CodeType, frame_line: int) -> tuple[SourceFile, ast.ClassDef]:
+    """The AST of a class being decorated by `code`, which is at `frame_line`."""
+    source = load_code(code)
     if source is not None:
         for node in source.definitions_at(frame_line):
             is_here = _first_line(node) <= frame_line <= (node.end_lineno or node.lineno)
             if isinstance(node, ast.ClassDef) and node.name == cls.__name__ and is_here:
                 return source, node
-    raise SourceUnavailable(cls.__qualname__, frame_file)
+    raise SourceUnavailable(cls.__qualname__, code.co_filename)

@@ -155,8 +155,10 @@ def assign(ctx: Context, target: ast.expr, value: Binding, at: ast.stmt, fresh: 
         _bind_name(ctx, target, value, at, fresh)
     elif isinstance(target, (ast.Tuple, ast.List)):
         parts = items_of(value)
+        if parts is None and len(target.elts) == 1:
+            parts = (value,)  # `(x,) = pl.yield_(v)`: of one value, the value itself
         if parts is None or len(parts) != len(target.elts):
-            got = 1 if parts is None else len(parts)
+            got = None if parts is None else len(parts)
             where = ctx.loc(at.value) if isinstance(at, ast.Assign) else ctx.loc(at)
             raise UnpackCount(ctx.loc(target), len(target.elts), where, got)
         for t, v in zip(target.elts, parts, strict=True):
@@ -172,7 +174,7 @@ def _bind_name(ctx: Context, target: ast.Name, value: Binding, at: ast.stmt, fre
     if ctx.style.strict_ssa and isinstance(old, Value):
         raise StrictRebinding(loc, name, old.loc)
     output = ctx.outputs.get(name)
-    if output is not None and ctx.facts.root_of(value) is not output:
+    if output is not None and ctx.facts.storage_of(value) is not output:
         made = [op for op in ctx.ops[-1:] if op.name == "create_tensor" and fresh]
         raise (OutputShadowed if made else OutputRebound)(ctx.loc(at), name, output.loc)
     if fresh and isinstance(value, Value) and ctx.ops and value in ctx.ops[-1].results:
@@ -213,7 +215,10 @@ def _expression(ctx: Context, s: ast.Expr) -> None:
     if isinstance(s.value, ast.Constant):
         return  # a docstring or a bare `...`
     before = len(ctx.ops)
-    value = expressions.evaluate(ctx, s.value)
+    if isinstance(s.value, ast.Call):
+        value = calls.lower_call(ctx, s.value, is_statement=True)
+    else:
+        value = expressions.evaluate(ctx, s.value)
     if isinstance(s.value, ast.Call):
         for name in rebound_by(ctx, s.value):
             ctx.env[name] = value
@@ -291,6 +296,9 @@ def _emit_if(
     results = ctx.emit(structure.IF, {"cond": condition}, types, loc, tuple(joined), blocks)
     for (name, join), result in zip(joined.items(), results, strict=True):
         ctx.env[name] = result
+        storage = ctx.facts.storage_of(join.then)
+        if storage is not None and storage is ctx.facts.storage_of(join.other):
+            ctx.facts.note_view(result, join.then)
         root = ctx.facts.root_of(join.then)
         if root is not None and root is ctx.facts.root_of(join.other):
             ctx.facts.note_same(result, join.then)

@@ -41,6 +41,11 @@ class Window:
     def is_element(self) -> bool:
         return len(self.scalar_axes) == len(self.starts)
 
+    @property
+    def kept(self) -> list[Arg]:
+        """Extents of the axes that are given by a slice."""
+        return [s for axis, s in enumerate(self.sizes) if axis not in self.scalar_axes]
+
 
 def read(ctx: Context, node: ast.Subscript) -> Binding:
     base = expressions.evaluate(ctx, node.value)
@@ -68,7 +73,7 @@ def _window_value(ctx: Context, base: Value, window: Window, loc: Loc) -> Bindin
     value = emit_op(ctx, REGISTRY["slice"], args, loc, base.name)
     if not window.scalar_axes or not ctx.style.drops_axis:
         return value
-    kept = [s for axis, s in enumerate(window.sizes) if axis not in window.scalar_axes]
+    kept = window.kept
     if ctx.in_scope and len(kept) < 2:
         # A tile has at least two axes: x[i, a:b] stays [1, n].
         promoted = [1] * (2 - len(kept)) + kept
@@ -109,8 +114,14 @@ def _python_index(ctx: Context, node: ast.expr) -> Binding:
     return expressions.evaluate(ctx, node)
 
 
-def parse_window(ctx: Context, base: Value, node: ast.Subscript) -> Window:
-    """Offsets and sizes of a subscript; missing trailing indices stand for whole axes."""
+def parse_window(
+    ctx: Context, base: Value, node: ast.Subscript, source: Value | None = None
+) -> Window:
+    """Offsets and sizes of a subscript; missing trailing indices stand for whole axes.
+
+    `source` is what is to be written there: if the text says that as much of it is valid, the
+    extents of the window need not be constants.
+    """
     assert isinstance(base.type, (TensorType, TileType))
     rank = len(base.type.shape)
     parts = list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
@@ -126,7 +137,7 @@ def parse_window(ctx: Context, base: Value, node: ast.Subscript) -> Window:
             starts.append(0)
             sizes.append(extent)
         elif isinstance(part, ast.Slice):
-            start, size = _slice_bounds(ctx, part, extent, axis)
+            start, size = _slice_bounds(ctx, part, extent)
             starts.append(start)
             sizes.append(size)
         else:
@@ -135,7 +146,12 @@ def parse_window(ctx: Context, base: Value, node: ast.Subscript) -> Window:
             starts.append(_index(ctx, part))
             sizes.append(1)
             scalar_axes.append(axis)
-    return Window(tuple(starts), tuple(sizes), tuple(scalar_axes))
+    window = Window(tuple(starts), tuple(sizes), tuple(scalar_axes))
+    unknown = [axis for axis, size in enumerate(sizes) if not isinstance(size, int)]
+    if ctx.in_scope and unknown and (source is None or not _fills(ctx, source, window)):
+        at = parts[unknown[0]] if unknown[0] < len(parts) else node
+        raise NonConstantExtent(ctx.loc(at), unknown[0])
+    return window
 
 
 def _extent(ctx: Context, base: Value, axis: int, loc: Loc) -> Arg:
@@ -161,7 +177,7 @@ def _index(ctx: Context, node: ast.expr) -> Arg:
     return index
 
 
-def _slice_bounds(ctx: Context, part: ast.Slice, extent: Arg, axis: int) -> tuple[Arg, Arg]:
+def _slice_bounds(ctx: Context, part: ast.Slice, extent: Arg) -> tuple[Arg, Arg]:
     if part.step is not None:
         raise BadSubscript(ctx.loc(part), "a step in a slice", "take a dense window")
     start: Arg = _index(ctx, part.lower) if part.lower else 0
@@ -170,8 +186,6 @@ def _slice_bounds(ctx: Context, part: ast.Slice, extent: Arg, axis: int) -> tupl
     if size is not None:
         return start, size
     loc = ctx.loc(part)
-    if ctx.in_scope:
-        raise NonConstantExtent(loc, axis)
     return start, to_arg(ctx, emit_scalar(ctx, "sub", (stop, start), loc), loc)
 
 
@@ -192,10 +206,10 @@ def write(ctx: Context, target: ast.Subscript, source: Binding, source_node: ast
         return emit_op(ctx, spec, args, loc, base.name)
     if not isinstance(base.type, (TensorType, TileType)):
         raise BadAssignTarget(loc, f"an item of {base.type}")
-    window = parse_window(ctx, base, target)
     source_loc = ctx.loc(source_node)
     if not isinstance(source, Value) or not isinstance(source.type, (TensorType, TileType)):
         raise ScalarIntoWindow(source_loc, describe(source))
+    window = parse_window(ctx, base, target, source)
     source = _fit(ctx, source, source_loc, window, loc)
     args = default_args(REGISTRY["assemble"], target=base, source=source, offset=window.starts)
     locs = {"target": ctx.loc(target.value), "source": source_loc, "offset": loc}
@@ -206,7 +220,9 @@ def _fit(ctx: Context, source: Value, source_loc: Loc, window: Window, loc: Loc)
     """The source with the window's rank; an error if the shapes disagree."""
     assert isinstance(source.type, (TensorType, TileType))
     shape = source.type.shape
-    kept = [s for axis, s in enumerate(window.sizes) if axis not in window.scalar_axes]
+    if _fills(ctx, source, window):
+        return source
+    kept = window.kept
     for wanted in (list(window.sizes), kept, [1] * max(0, 2 - len(kept)) + kept):
         if len(wanted) == len(shape) and all(map(_may_equal, wanted, shape)):
             if len(wanted) == len(window.sizes):
@@ -219,6 +235,19 @@ def _fit(ctx: Context, source: Value, source_loc: Loc, window: Window, loc: Loc)
     raise ShapeMismatch(
         "subscript assignment", loc, sizes, source_loc, shape, "the source must fill the window"
     )
+
+
+def _fills(ctx: Context, source: Value, window: Window) -> bool:
+    """Whether just the valid region of the source, which alone is written, has the window's size.
+
+    Axes that the source lacks are leading ones of extent 1.
+    """
+    region = ctx.facts.regions.get(source)
+    if region is None or len(region) > len(window.sizes):
+        return False
+    missing = len(window.sizes) - len(region)
+    sizes = window.sizes[missing:]
+    return ctx.facts.region_is(source, sizes) and window.sizes[:missing] == (1,) * missing
 
 
 def _may_equal(size: object, extent: object) -> bool:

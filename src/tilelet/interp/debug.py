@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
-from types import SimpleNamespace
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from tilelet.diag.core import Loc
+from tilelet.interp.debugger import has_debugger, stop_in_kernel
 from tilelet.interp.lowering import Frame, Lowering, Step, lowers
 from tilelet.ir.core import Op
 from tilelet.tasks.window import Array, TileValue, Window
@@ -20,6 +20,7 @@ def lower_breakpoint(low: Lowering, op: Op) -> Step:
     names = op.args["names"]
     assert isinstance(names, tuple)
     get, loc, state = low.get(op.args["values"]), op.loc, low.state
+    kernel = low.function.name
     printed = False
 
     def step(frame: Frame) -> None:
@@ -28,7 +29,7 @@ def lower_breakpoint(low: Lowering, op: Op) -> Step:
             return
         values = {str(n): shown(v) for n, v in zip(names, get(frame))}
         if has_debugger():
-            inspect_kernel(SimpleNamespace(**values), str(loc))
+            stop_in_kernel(values, loc, kernel)
         elif not printed:
             # In a loop the first stop is shown; nobody is there to be asked about the others.
             printed = True
@@ -37,25 +38,27 @@ def lower_breakpoint(low: Lowering, op: Op) -> Step:
     return step
 
 
-def has_debugger() -> bool:
-    """Whether somebody can answer: a terminal, or a hook that was installed on purpose."""
-    if sys.breakpointhook is not sys.__breakpointhook__:
-        return True
-    return sys.stdin is not None and not sys.stdin.closed and sys.stdin.isatty()
+@lowers("dump")
+def lower_dump(low: Lowering, op: Op) -> Step:
+    names = op.args["names"]
+    assert isinstance(names, tuple)
+    get, loc, state = low.get(op.args["values"]), op.loc, low.state
+
+    def step(frame: Frame) -> None:
+        if state.execute:
+            dump([str(n) for n in names], [shown(v) for v in get(frame)], loc)
+
+    return step
 
 
-def left_debugger(error: Exception) -> bool:
-    """Whether the user ended the run with the debugger's `quit`."""
-    from bdb import BdbQuit
-
-    return isinstance(error, BdbQuit)
-
-
-def inspect_kernel(v: SimpleNamespace, kernel_line: str) -> None:
-    """Stop with the kernel's values at hand: `v.name` is an array, a number or a task id."""
-    sys.breakpointhook()  # noqa: T100
-    # The debugger stops on the next line: print v.name, or continue the kernel with `c`.
-    del v, kernel_line
+def dump(names: Sequence[str], values: Sequence[Any], loc: Loc) -> None:
+    """Print what `pl.dump` was given, in one piece: others may print at the same time."""
+    lines = [f"{loc}:"]
+    for name, value in zip(names, values):
+        text = _array_text(value) if isinstance(value, np.ndarray) else repr(value)
+        lines.append(f"  {value}" if isinstance(value, str) else f"  {name} = {text}")
+    sys.stdout.write("\n".join(lines) + "\n")
+    sys.stdout.flush()
 
 
 def shown(value: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+from bdb import BdbQuit
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +24,6 @@ from tilelet.interp import (  # noqa: F401
     submit,
     system,
 )
-from tilelet.interp.debug import left_debugger
 from tilelet.interp.state import State
 from tilelet.ir.core import Program
 from tilelet.tasks.arguments import Argument, bind_arguments
@@ -65,6 +65,9 @@ class Interpreter:
 
     seed_valid: bool = False
 
+    def prepare(self, program: Program) -> None:
+        """There is nothing to do before a run."""
+
     def run(
         self,
         program: Program,
@@ -89,11 +92,9 @@ class Interpreter:
         try:
             with np.errstate(all="ignore"), _without_collector(not execute):
                 returned = state.code(program.entry).run(bound)
-        except (UserError, InternalError, MemoryError):
+        except (UserError, InternalError, MemoryError, BdbQuit):
             raise
         except Exception as error:
-            if left_debugger(error):
-                raise
             problem = f"{type(error).__name__} in the interpreter: {error}"
             raise InternalError(problem, function=program.entry) from error
         return Execution(state.tasks, returned)

@@ -60,13 +60,15 @@ def window_at(
     if valid_shape is None and not clamp and whole.valid is None:
         for axis, (start, size, extent) in enumerate(zip(offset, shape, extents)):
             if start < 0 or size < 1 or start + size > extent:
-                raise WindowOutOfRange(loc, axis, start, size, extent, whole.name, runtime=True)
+                raise WindowOutOfRange(
+                    loc, axis, start, size, extent, whole.name, True, clamps=True
+                )
         return whole.slice(offset, shape)
     check_valid(valid_shape, shape, loc)
     needed = shape if valid_shape is None else valid_shape
     for axis, (start, size, extent) in enumerate(zip(offset, needed, extents)):
         if start < 0 or shape[axis] < 1 or (start + size > extent and not clamp):
-            raise WindowOutOfRange(loc, axis, start, size, extent, whole.name, runtime=True)
+            raise WindowOutOfRange(loc, axis, start, size, extent, whole.name, True, True)
     there = valid_rules.window(whole.reach, tuple(offset), shape)
     seen = valid_rules.window(whole.valid or extents, tuple(offset), shape)
     region = tuple(map(min, needed, there, seen))
@@ -203,7 +205,8 @@ def _checked_tile_op(
         extents = args[target].data.shape
         for axis, (start, n, extent) in enumerate(zip(args[offset], sizes, extents)):
             if start < 0 or (start + n > extent and not clamp):
-                raise WindowOutOfRange(loc, axis, start, n, extent, name, runtime=True)
+                clamps = "clamp" in op.args
+                raise WindowOutOfRange(loc, axis, start, n, extent, name, True, clamps)
         compute(frame)
 
     return step

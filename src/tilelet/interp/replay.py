@@ -17,9 +17,10 @@ from tilelet.diag.catalogue.harness import TooBig
 from tilelet.interp.lowering import FunctionCode
 from tilelet.interp.state import State
 from tilelet.ir.core import Direction, Program
+from tilelet.numerics.undefined import poison
 from tilelet.tasks.control_points import Decision, Outcome, decision, sites
 from tilelet.tasks.stream import TaskGroup, TaskStream
-from tilelet.tasks.window import Buffer, TileValue, Window, poison, window_of_array
+from tilelet.tasks.window import Buffer, TileValue, Window, window_of_array
 
 Ints = NDArray[np.int64]
 

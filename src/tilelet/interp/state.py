@@ -17,9 +17,10 @@ from tilelet.interp.lowering import FunctionCode
 from tilelet.ir.core import Direction, Function, FunctionKind, Op, Value
 from tilelet.ir.types import TensorType, TileType
 from tilelet.native.memory import available_memory
+from tilelet.numerics.undefined import poison
 from tilelet.tasks.control_points import Outcome, outcome_of, sites
 from tilelet.tasks.stream import TaskGroup, TaskStream
-from tilelet.tasks.window import Array, Buffer, Shape, TileValue, Window, poison, row_major
+from tilelet.tasks.window import Array, Buffer, Shape, TileValue, Window, row_major
 
 _CHECK_EVERY = 64 << 20
 """Bytes that may be allocated before free memory is looked at again."""

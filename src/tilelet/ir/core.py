@@ -149,6 +149,16 @@ class Function:
         assert isinstance(values, tuple)
         return values
 
+    @property
+    def return_types(self) -> tuple[Type, ...]:
+        return tuple(v.type for v in self.returned if isinstance(v, Value))
+
+    def as_python(self) -> str:
+        """The function as `pl` text."""
+        from tilelet.ir.printer import print_function
+
+        return print_function(self)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Program:

@@ -202,6 +202,10 @@ class _FunctionPrinter:
             return f"{PREFIX[op.name]}{text(operand)}"
         if op.name == "breakpoint":
             return "breakpoint()"  # what it shows is found again by parsing
+        if op.name == "dump":
+            values = op.args["values"]
+            assert isinstance(values, tuple)
+            return f"pl.dump({', '.join(map(text, values))})"
         return f"{public_name(op.spec)}({', '.join(_bound_args(op, text))})"
 
     # Statements

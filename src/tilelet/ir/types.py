@@ -8,6 +8,7 @@ docs/design.md, "GM or on chip"), so no later stage has to guess.
 from __future__ import annotations
 
 import enum
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -37,6 +38,39 @@ class SymDim:
         return self.name
 
     __repr__ = __str__
+
+    def __add__(self, other: int | SymDim) -> SymDim:
+        return computed_dim("add", "+", self, other)
+
+    def __sub__(self, other: int | SymDim) -> SymDim:
+        return computed_dim("sub", "-", self, other)
+
+    def __mul__(self, other: int | SymDim) -> SymDim:
+        return computed_dim("mul", "*", self, other)
+
+    def __floordiv__(self, other: int | SymDim) -> SymDim:
+        return computed_dim("floordiv", "//", self, other)
+
+    def __radd__(self, other: int) -> SymDim:
+        return computed_dim("add", "+", self, other)
+
+    def __rmul__(self, other: int) -> SymDim:
+        return computed_dim("mul", "*", self, other)
+
+
+@dataclass(frozen=True, eq=False)
+class ComputedDim(SymDim):
+    """An extent such as `M * 2`: a dimension of its own, which a body can also compute."""
+
+    operation: str
+    left: SymDim
+    right: int | SymDim
+
+
+@functools.cache
+def computed_dim(operation: str, symbol: str, left: SymDim, right: int | SymDim) -> SymDim:
+    """One object for one expression, so that `M * 2` is everywhere the same dimension."""
+    return ComputedDim(f"({left} {symbol} {right})", operation, left, right)
 
 
 Dim = int | SymDim

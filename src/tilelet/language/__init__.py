@@ -4,30 +4,41 @@ Ops are real functions with signatures and docstrings (docs/ops.md is made of th
 something only in the text of a kernel, which is parsed and never executed.
 """
 
-# Names of this package are its surface: they are imported to be used by others.
-# ruff: noqa: F401, F403
+# Names of this package are its surface: `as` tells type checkers that they are for others.
+# ruff: noqa: E402, F401, F403, I001
 from tilelet.dtypes import (
-    BF16,
-    BOOL,
-    FP8E4M3FN,
-    FP8E5M2,
-    FP16,
-    FP32,
-    INDEX,
-    INT8,
-    INT16,
-    INT32,
-    INT64,
-    TASK_ID,
-    UINT8,
-    UINT16,
-    UINT32,
-    UINT64,
+    BF16 as BF16,
+    BOOL as BOOL,
+    FP8E4M3FN as FP8E4M3FN,
+    FP8E5M2 as FP8E5M2,
+    FP16 as FP16,
+    FP32 as FP32,
+    INDEX as INDEX,
+    INT8 as INT8,
+    INT16 as INT16,
+    INT32 as INT32,
+    INT64 as INT64,
+    TASK_ID as TASK_ID,
+    UINT8 as UINT8,
+    UINT16 as UINT16,
+    UINT32 as UINT32,
+    UINT64 as UINT64,
 )
 from tilelet.dtypes import DType as DataType
-from tilelet.frontend.decorators import function, inline, jit, program
-from tilelet.language import array, system, tensor, tile
-from tilelet.language.text import parse
+from tilelet.frontend.decorators import (
+    function as function,
+    inline as inline,
+    jit as jit,
+    program as program,
+)
+from tilelet.frontend.jit import Runner, run_by
+from tilelet.language import (
+    array as array,
+    system as system,
+    tensor as tensor,
+    tile as tile,
+)
+from tilelet.language.text import loads as loads, parse as parse
 from tilelet.ops.bitwise import *
 from tilelet.ops.broadcast import *
 from tilelet.ops.cast import *
@@ -39,16 +50,42 @@ from tilelet.ops.movement import *
 from tilelet.ops.padding import *
 from tilelet.ops.reduction import *
 from tilelet.ops.selection import *
-from tilelet.ops.tasks import get_block_idx, get_block_num, get_subblock_idx
-from tilelet.syntax import unsupported
+from tilelet.ops.tasks import (
+    get_block_idx as get_block_idx,
+    get_block_num as get_block_num,
+    get_subblock_idx as get_subblock_idx,
+)
+from tilelet.syntax import unsupported as unsupported
 from tilelet.syntax.enums import *
-from tilelet.syntax.enums import TensorLayout
+from tilelet.syntax.enums import TensorLayout as TensorLayout
 from tilelet.syntax.markers import *
-from tilelet.syntax.types import Array, InOut, Out, Scalar, Tensor, Tile, Tuple
+from tilelet.syntax.types import (
+    Array as Array,
+    InOut as InOut,
+    Out as Out,
+    Scalar as Scalar,
+    Tensor as Tensor,
+    Tile as Tile,
+    Tuple as Tuple,
+)
 
 ND = TensorLayout.ND
 NZ = TensorLayout.NZ
 DN = TensorLayout.DN
+
+
+from tilelet.diag.uncaught import install as _show_messages_alone
+
+_show_messages_alone()
+
+
+def _runtime() -> Runner:
+    from tilelet.runtime import jit_call
+
+    return jit_call
+
+
+run_by(_runtime)
 
 
 def __getattr__(name: str) -> object:

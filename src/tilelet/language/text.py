@@ -4,42 +4,60 @@ from __future__ import annotations
 
 import ast
 import itertools
+from pathlib import Path
+from typing import Any
 
 from tilelet import language
-from tilelet.diag.catalogue.python import InvalidSyntax, UnsupportedStatement
+from tilelet.diag.catalogue.python import InvalidSyntax, NotOneProgram
 from tilelet.diag.core import Loc
+from tilelet.diag.text import plural
 from tilelet.frontend.context import Style
 from tilelet.frontend.decorators import build_program
 from tilelet.frontend.functions import KernelFunction
 from tilelet.frontend.source import SourceFile, from_text
-from tilelet.ir.core import FunctionKind, Program
+from tilelet.ir.core import Function, FunctionKind, Program
 from tilelet.ir.types import SymDim
 
 _serial = itertools.count(1)
 _LANGUAGE_MODULES = ("tilelet.language", "pypto.language")
 
 
-def parse(text: str, name: str | None = None) -> Program:
-    """The program in `text`: imports of the language, constants, dynamic dims and one class."""
+def loads(path: str | Path) -> Program | Function:
+    """The program, or the function, in a file of program text; see `pl.parse`."""
+    return parse(Path(path).read_text(encoding="utf-8"), str(path))
+
+
+def parse(text: str, name: str | None = None) -> Any:
+    """The program in `text`: imports of the language, constants, dynamic dims and one class.
+
+    Text with one decorated function and no class gives that function. `pl` is known without an
+    import.
+    """
     file = name or f"<pl.parse {next(_serial)}>"
     try:
         source = from_text(text, file)
     except SyntaxError as problem:
         line = problem.lineno or 1
         raise InvalidSyntax(Loc(file, line, (problem.offset or 1) - 1, line), problem.msg) from None
-    names: dict[str, object] = {}
+    names: dict[str, object] = {"pl": language}
     classes: list[ast.ClassDef] = []
+    functions: dict[str, KernelFunction] = {}
     for node in source.tree.body:
         if isinstance(node, ast.ClassDef):
             classes.append(node)
+        elif isinstance(node, ast.FunctionDef):
+            names[node.name] = functions[node.name] = _function(source, node, names)
         else:
             _top_level(source, node, names)
-    if len(classes) != 1:
-        at = source.loc(classes[1]) if classes else Loc(file, 1, 0, 1, 0)
-        raise UnsupportedStatement(at, f"text with {len(classes)} classes", "write one program")
+    if len(classes) + len(functions) != 1:
+        count = plural(len(classes), "class") if classes else plural(len(functions), "function")
+        raise NotOneProgram(source.loc(source.tree.body[-1]), count)
+    if functions:
+        ((name, function),) = functions.items()
+        return build_program(name, functions, function.loc()).functions[name]
     cls = classes[0]
     methods = {
-        n.name: _method(source, n, names) for n in cls.body if isinstance(n, ast.FunctionDef)
+        n.name: _function(source, n, names) for n in cls.body if isinstance(n, ast.FunctionDef)
     }
     return build_program(cls.name, methods, source.loc(cls))
 
@@ -65,14 +83,13 @@ def _top_level(source: SourceFile, node: ast.stmt, names: dict[str, object]) -> 
         case ast.Expr(value=ast.Constant()):
             pass
         case _:
-            raise UnsupportedStatement(
-                source.loc(node),
-                "this statement in program text",
-                "keep imports, constants, one class",
-            )
+            raise NotOneProgram(source.loc(node), "a statement that has no meaning there")
 
 
-def _method(source: SourceFile, node: ast.FunctionDef, names: dict[str, object]) -> KernelFunction:
+def _function(
+    source: SourceFile, node: ast.FunctionDef, names: dict[str, object]
+) -> KernelFunction:
+    is_method = bool(node.args.args) and node.args.args[0].arg == "self"
     kind = FunctionKind.Opaque
     strict = False
     for decorator in node.decorator_list:
@@ -88,5 +105,5 @@ def _method(source: SourceFile, node: ast.FunctionDef, names: dict[str, object])
         guards_outputs=kind is not FunctionKind.InCore,
     )
     return KernelFunction(
-        node.name, kind, style, is_method=True, frame_names=names, given_source=(source, node)
+        node.name, kind, style, is_method=is_method, frame_names=names, given_source=(source, node)
     )

@@ -18,6 +18,8 @@ from tilelet.ir.faults import Fault
 from tilelet.ir.spec import Shape, Valid
 from tilelet.ir.types import ScalarType, TileType, box
 from tilelet.numerics.casts import Array
+from tilelet.numerics.undefined import zero_where_undefined
+from tilelet.ops.clearing import cleared_operand
 
 Args = Mapping[str, Any]
 """Every bound argument: arrays for tiles and tensors, numbers for scalars."""
@@ -33,12 +35,13 @@ outside the region yet; it may be the valid part alone."""
 class Application:
     """An op, ready to be applied any number of times."""
 
-    __slots__ = ("_fixed", "_known", "_memoise", "_op", "_types", "_where")
+    __slots__ = ("_cleared", "_fixed", "_known", "_memoise", "_op", "_types", "_where")
 
     def __init__(self, op: Op, where: str = "") -> None:
         """`where`: the function that the op stands in, for reports of bugs."""
         self._op = op
         self._where = where
+        self._cleared = cleared_operand(op)
         self._fixed = {"result_type": op.result.type} if op.spec.takes_result_type else {}
         self._types = [r.type for r in op.results if isinstance(r.type, TileType)]
         # Shapes are constant: without run-time numbers only the regions can differ.
@@ -77,7 +80,9 @@ class Application:
             args = {**args, "valid": {name: valid for name, (_, valid) in regions.items()}}
         assert spec.reference is not None
         made: Array | tuple[Array, ...] = spec.reference(**args, **self._fixed)
-        return made if isinstance(made, tuple) else (made,)
+        if isinstance(made, tuple):
+            return made
+        return (zero_where_undefined(made, args[self._cleared]) if self._cleared else made,)
 
     def _valids(self, args: Args, regions: Regions) -> list[Valid]:
         """The valid region of each result."""

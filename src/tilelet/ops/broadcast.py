@@ -51,10 +51,11 @@ _ROW_AXIS, _COL_AXIS = -1, -2
 def _check_vector(
     call: Call, x: str, tile: TileType, vec: str, vector: TileType, axis: int
 ) -> None:
-    """`vector` must be `tile` with `axis` of extent 1."""
+    """`vector` must be `tile` with `axis` of extent 1; one for all columns may be alone."""
     infer.at_least_2d(call, x, tile)
     wanted = tuple(1 if i - len(tile.shape) == axis else d for i, d in enumerate(tile.shape))
-    if vector.shape != wanted:
+    fits = infer.stretches(vector.shape, tile.shape) and vector.shape[axis] == 1
+    if vector.shape != wanted and not (axis == _COL_AXIS and fits):
         why = f"`{vec}` must have shape `[{', '.join(map(str, wanted))}]`"
         raise ShapeMismatch(call.shown, call.at(x), tile.shape, call.at(vec), vector.shape, why)
 
@@ -398,8 +399,9 @@ def _expand_clone(src: Array, target: Array) -> Array:
 def expand_clone(src: Shaped, target: Shaped) -> Shaped:
     """`src` repeated along its axes of extent 1 until it has the shape of `target`.
 
-    src: extents of 1 or those of `target`, same rank and dtype; target: gives the shape only
-    result: `target`'s shape; `target` is not changed
+    src: extents of 1 or those of `target`, same rank and dtype
+    target: gives the shape; a parameter that is declared an output is written
+    result: a tile of `target`'s shape, or that output under its new name
 
     Example: `heads = pl.expand_clone(one_head, all_heads)`
     """

@@ -77,6 +77,7 @@ def create_tensor(
     *,
     init_value: float | None = None,
     manual_dep: bool = False,
+    valid_shape: Ints | None = None,
 ) -> Tensor:
     """A new tensor whose contents are undefined until they are written.
 
@@ -85,6 +86,7 @@ def create_tensor(
     layout: how the device stores it; results do not depend on it
     init_value: a constant to fill it with (control program only; for floats other than FP32 only 0)
     manual_dep: if True, tasks are not ordered by their use of this tensor
+    valid_shape: how much of it will hold data
     result: global memory in the control program, an on-chip tile inside a scope
 
     Example: `acc = pl.create_tensor([16, 128], dtype=pl.FP32)`

@@ -312,13 +312,18 @@ def broadcast(call: Call, lhs: str, a: TileType, rhs: str, b: TileType) -> tuple
 
 
 def stretches(narrow: Sequence[int], wide: Sequence[int]) -> bool:
-    """Whether `narrow` is `wide`, or differs from it only by a 1 in one of the last two axes."""
+    """Whether `narrow` is `wide`, or differs from it only by a 1 in one of the last two axes.
+
+    A row for all rows there are, `[1, 1, N]`, may be 1 in every axis but the last.
+    """
     differ = [i for i, (n, w) in enumerate(zip(narrow, wide)) if n != w]
     if len(narrow) != len(wide):
         return False
     if not differ:
         return True
     rank = len(wide)
+    if narrow[-1] == wide[-1] and all(n == 1 for n in narrow[:-1]):
+        return True
     return rank >= 2 and len(differ) == 1 and differ[0] >= rank - 2 and narrow[differ[0]] == 1
 
 

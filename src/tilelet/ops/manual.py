@@ -8,6 +8,7 @@ import sys
 
 from tilelet import ops
 from tilelet.ir.spec import REGISTRY, OpSpec
+from tilelet.ops.equivalents import equivalents_markdown
 from tilelet.syntax import markers
 
 _INTRODUCTION = """\
@@ -48,6 +49,12 @@ def ops_markdown() -> str:
             parts.append(_scalar_table(_members(section)))
         else:
             parts.extend(_entry(spec) for spec in _members(section))
+    parts.append("## Coming from torch, NumPy or Triton")
+    parts.append(
+        "What other libraries call it, and what to write here. `x` and `y` are tiles `[16, 64]`, "
+        "`w` is `[64, 16]`, `mask` a tile of 0 and 1. Messages say the same."
+    )
+    parts.append(equivalents_markdown())
     parts.append("## Loops, scopes and task control")
     parts.extend(_marker(name) for name in markers.__all__ if callable(getattr(markers, name)))
     return "\n\n".join(parts) + "\n"

@@ -76,6 +76,7 @@ def check_window(
     starts: Sequence[Arg],
     sizes: Sequence[object],
     extents: Sequence[Dim],
+    clamps: bool = False,
 ) -> None:
     """A window that is certainly outside its tensor is an error at compile time."""
     for axis, (start, size, extent) in enumerate(zip(starts, sizes, extents)):
@@ -84,7 +85,9 @@ def check_window(
         negative = first is not None and first < 0
         if negative or (isinstance(extent, int) and (first or 0) + length > extent):
             shown = start.name if isinstance(start, Value) else first
-            raise WindowOutOfRange(call.at(param), axis, shown, length or 1, extent, name)
+            raise WindowOutOfRange(
+                call.at(param), axis, shown, length or 1, extent, name, clamps=clamps
+            )
 
 
 def _rank_of_list(call: Call, param: str, entries: Sequence[object], rank: int) -> None:
@@ -109,7 +112,7 @@ def _window(
         # Only the valid part is read; the rest of the window may lie outside the tensor.
         taken = [infer.int_of(limit) for limit in limits]
     if not infer.flag(call, "clamp"):
-        check_window(call, offset, _name(call, x), starts, taken, t.shape)
+        check_window(call, offset, _name(call, x), starts, taken, t.shape, clamps=True)
     elif any((infer.int_of(start) or 0) < 0 for start in starts):
         check_window(call, offset, _name(call, x), starts, [1] * len(starts), t.shape)
     return sizes

@@ -30,6 +30,7 @@ __all__ = [
     "bar_v",
     "breakpoint",
     "create",
+    "dump",
     "get",
     "get_block_idx",
     "get_block_num",
@@ -284,4 +285,14 @@ def breakpoint(values: Sequence[Any], names: Sequence[str]) -> None:
     values, names: the variables in sight, filled in by the compiler
 
     Example: `breakpoint()`
+    """
+
+
+@op(infer=_infer_nothing, engine=Engine.NONE, plane=Plane.BOTH, on_chip=())
+def dump(values: Sequence[Any], names: Sequence[str]) -> None:
+    """What `pl.dump(x, y)` becomes: prints values whenever it is executed.
+
+    values, names: what to print, and how it is called in the text
+
+    Example: `pl.dump(x, y)`
     """

@@ -6,6 +6,7 @@ torch is loaded already.
 
 from __future__ import annotations
 
+import functools
 import sys
 from typing import Any, get_origin
 
@@ -87,13 +88,22 @@ def as_array(value: Any) -> Array:
     if isinstance(value, np.ndarray):
         return value
     tensor = value.detach()
-    dtype = dtype_of(tensor.dtype)
-    if dtype is None or dtype.numpy.isbuiltin == 1:
+    carried = _carried(tensor.dtype)
+    if carried is None:
         return tensor.numpy()
+    carrier, dtype = carried
+    return tensor.view(carrier).numpy().view(dtype)
+
+
+@functools.lru_cache
+def _carried(torch_type: Any) -> tuple[Any, np.dtype[Any]] | None:
+    """How elements that torch does not show as NumPy's are shown: as what, and seen as what."""
+    dtype = dtype_of(torch_type)
+    if dtype is None or dtype.numpy.isbuiltin == 1:
+        return None
     torch = loaded_torch()
     assert torch is not None
-    carrier = torch.uint8 if dtype.itemsize == 1 else torch.int16
-    return tensor.view(carrier).numpy().view(dtype.numpy)
+    return (torch.uint8 if dtype.itemsize == 1 else torch.int16), dtype.numpy
 
 
 def as_tensor(array: Array) -> Any:

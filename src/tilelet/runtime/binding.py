@@ -131,6 +131,12 @@ def check_arguments(params: Sequence[Parameter], args: Sequence[Any]) -> None:
             raise ArgumentMismatch(param.name, "dtype", dtype, wanted.dtype, param.loc)
 
 
+def given_names(params: Sequence[Parameter], count: int) -> list[str]:
+    """The parameters that `count` arguments are for: all, or those that are not `pl.Out`."""
+    inputs = [p.name for p in params if not p.is_pure_output]
+    return inputs if len(inputs) == count < len(params) else [p.name for p in params]
+
+
 def bind_call(
     kernel: str, params: Sequence[Parameter], args: Sequence[Any]
 ) -> tuple[dict[str, Array | Any], dict[str, Any]]:

@@ -166,8 +166,10 @@ def detail_lines(found: Differences, actual: Any, expected: Any) -> list[str]:
     """Norms, NaN and Inf counts, worst elements and first mismatching rows."""
     lines = _special_lines(found)
     if max(found.nan_actual, found.nan_expected) < found.total:
-        norms = f"Relative L2 error: {found.relative_l2:.4g}"
-        lines.insert(0, f"{norms}; largest difference: {found.largest:.6g}")
+        # Beside NaNs the norm is of what is left, and says so.
+        of = " of the finite elements" if found.not_finite else ""
+        norms = f"Relative L2 error{of}: {found.relative_l2:.4g}"
+        lines.append(f"{norms}; largest difference: {found.largest:.6g}")
     if found.worst:
         lines.append("Worst elements:")
         lines += [f"  {_element_text(found, element)}" for element in found.worst]

@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tilelet.diag.catalogue.command import CannotWrite
 from tilelet.ir.core import Program
 from tilelet.runtime import engines, reporting, session
 from tilelet.runtime.arrays import Array
-from tilelet.runtime.binding import bind_call, parameters
+from tilelet.runtime.binding import bind_call, given_names, parameters
 from tilelet.runtime.config import RunConfig
 from tilelet.runtime.progress import progress
 from tilelet.runtime.rundir import RunDirectory
+from tilelet.runtime.warm_calls import NOT_WARM, WarmCalls
+
+if TYPE_CHECKING:
+    from tilelet.cpu.prepared import PreparedCalls
+    from tilelet.frontend.jit import JitFunction
 
 
 def compile_program(
-    program: Program, dump_dir: Path | None = None, config: RunConfig | None = None
+    program: Program | JitFunction, dump_dir: Path | None = None, config: RunConfig | None = None
 ) -> CompiledProgram:
     """Run the passes and verify the result. `dump_dir` receives one readable file per pass.
 
+    A `@pl.jit` function whose signature says all shapes and types will do, too: what comes back is
+    called as it is, and costs less, because it means now and ever what its names mean now.
+
     Cautions that the frontend collected are shown, each once per process.
     """
+    if not isinstance(program, Program):
+        program = program.specialize()
     from tilelet.ir.dump import PassDumper
     from tilelet.ir.verify import verify
     from tilelet.passes.pipeline import run_passes
@@ -56,6 +66,7 @@ class CompiledProgram:
         self.parameters = parameters(program)
         self.config = config or RunConfig()
         self._is_c_kept = False
+        self._warm_calls = WarmCalls()
 
     @property
     def name(self) -> str:
@@ -71,7 +82,15 @@ class CompiledProgram:
         return [i for i, p in enumerate(self.parameters) if p.is_written]
 
     def __call__(self, *args: Any, config: RunConfig | None = None) -> Any:
-        settings = config or self.config
+        if config is None and self.config.wants_only_results:
+            result = self._warm_calls.call(args)
+            if result is NOT_WARM:
+                result = self._call(args, self.config)
+                self._warm_calls.remember(self, args, given_names(self.parameters, len(args)))
+            return result
+        return self._call(args, config or self.config)
+
+    def _call(self, args: Sequence[Any], settings: RunConfig) -> Any:
         now = session.current()
         if not now.count_only:
             reporting.announce(settings)
@@ -112,12 +131,33 @@ class CompiledProgram:
             from tilelet.tasks.stream import TaskStream
 
             return TaskStream()
+        engine = self._engine(settings, execute, directory)
+        return engine.run(self.program, arguments, execute=execute).tasks
+
+    def prepare(
+        self, config: RunConfig | None = None, directory: RunDirectory | None = None
+    ) -> None:
+        """Do all that `run_tasks` would have to do before it runs: compile the C text."""
+        self._engine(config or self.config, True, directory).prepare(self.program)
+
+    def _engine(
+        self, settings: RunConfig, execute: bool, directory: RunDirectory | None
+    ) -> engines.Engine:
         chosen = settings.engine
-        records = now.recorder is not None or settings.profiles
+        records = session.current().recorder is not None or settings.profiles
         if not execute or (records and self._is_steered()):
             chosen = "interp"
         wishes = engines.Wishes(lambda: self._c_folder(directory), records)
-        return engines.get(chosen, wishes).run(self.program, arguments, execute=execute).tasks
+        return engines.get(chosen, wishes)
+
+    def prepared(self) -> PreparedCalls | None:
+        """For calls of one signature; None if programs, or this one, are interpreted here."""
+        if not engines.runs_natively(self.program):
+            return None
+        from tilelet.cpu.engine import compiled
+        from tilelet.cpu.prepared import PreparedCalls
+
+        return PreparedCalls(compiled(self.program))
 
     def _is_steered(self) -> bool:
         """Whether data decides what a kernel does, which only the interpreter writes down."""

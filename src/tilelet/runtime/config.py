@@ -29,6 +29,8 @@ class BackendType(enum.Enum):
     # Older names of the same.
     Ascend910B_PTO = "a2a3"  # noqa: PIE796
     Ascend910B_CCE = "a2a3"  # noqa: PIE796
+    PTO = "a2a3"  # noqa: PIE796
+    CCE = "a2a3"  # noqa: PIE796
 
 
 class OptimizationStrategy(enum.Enum):
@@ -65,6 +67,7 @@ class RunConfig:
     save_kernels: bool = False
     save_kernels_dir: str | Path | None = None
     output_dir: str | Path | None = None
+    work_dir: str | Path | None = None
     codegen_only: bool = False
     compile_only: bool = False
     engine: str | None = None
@@ -119,6 +122,11 @@ class RunConfig:
         return any(bool(getattr(self, name)) for name in PROFILING)
 
     @property
+    def wants_only_results(self) -> bool:
+        """Whether nothing is asked for besides the results, of the engine that gives them fast."""
+        return self.engine in (None, "cpu") and not self.profiles
+
+    @property
     def board_records(self) -> list[str]:
         """What the script asked for that a CPU run does not produce."""
         return [name for name in BOARD_RECORDS if getattr(self, name)]
@@ -126,7 +134,7 @@ class RunConfig:
     @property
     def directory(self) -> Path | None:
         """Where the script wants the artefacts, if it says so."""
-        chosen = self.output_dir or self.save_kernels_dir
+        chosen = self.output_dir or self.work_dir or self.save_kernels_dir
         return Path(chosen) if chosen else None
 
     def with_settings(self, settings: Mapping[str, Any] | None) -> RunConfig:

@@ -6,10 +6,13 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from tilelet.diag.canvas import FAIL, PASS, paint
+from tilelet.diag.render import use_color
 from tilelet.runtime.specs import TensorSpec
 
 
@@ -32,18 +35,20 @@ class Trace:
 
     def passed(self, spec: TensorSpec, matched: int, total: int, remark: str) -> None:
         counts = "" if remark else f"  ({matched}/{total} elements matched)"
-        text = f"  '{spec.name}' PASS  shape={spec.shape} dtype={spec.dtype}{counts}"
+        text = f"  '{spec.name}' {_verdict(True)}  shape={spec.shape} dtype={spec.dtype}{counts}"
         self.say(f"{text}  {remark}" if remark else text)
 
     def failed(self, spec: TensorSpec, mismatched: int, total: int, remark: str) -> None:
         counts = remark or f"{mismatched}/{total} elements differ"
-        self.say(f"  '{spec.name}' FAIL  shape={spec.shape} dtype={spec.dtype}  ({counts})")
+        self.say(
+            f"  '{spec.name}' {_verdict(False)}  shape={spec.shape} dtype={spec.dtype}  ({counts})"
+        )
 
     def skipped(self, why: str) -> None:
         self.say(f"validation skipped: {why}")
 
     def finish(self, passed: bool, seconds: float) -> None:
-        self.say(f"{'PASS' if passed else 'FAIL'} ({seconds:.2f}s)")
+        self.say(f"{_verdict(passed)} ({seconds:.2f}s)")
 
     @staticmethod
     def mismatch_text(names: Sequence[str], reports: Sequence[str]) -> str:
@@ -61,10 +66,13 @@ class Terse(Trace):
         yield
 
     def passed(self, spec: TensorSpec, matched: int, total: int, remark: str) -> None:
-        self.say(f"  {spec.name}: PASS ({remark or f'{matched}/{total} elements matched'})")
+        self.say(
+            f"  {spec.name}: {_verdict(True)} ({remark or f'{matched}/{total} elements matched'})"
+        )
 
     def failed(self, spec: TensorSpec, mismatched: int, total: int, remark: str) -> None:
-        self.say(f"  {spec.name}: FAIL ({remark or f'{mismatched}/{total} elements differ'})")
+        counts = remark or f"{mismatched}/{total} elements differ"
+        self.say(f"  {spec.name}: {_verdict(False)} ({counts})")
 
     def finish(self, passed: bool, seconds: float) -> None:  # noqa: ARG002
         self.say("=== All 1 cases passed ===" if passed else "=== 1 of 1 cases failed ===")
@@ -72,6 +80,11 @@ class Terse(Trace):
     @staticmethod
     def mismatch_text(names: Sequence[str], reports: Sequence[str]) -> str:  # noqa: ARG004
         return "\n".join(reports)
+
+
+def _verdict(passed: bool) -> str:
+    color = use_color(sys.stdout)
+    return paint("PASS", PASS, color) if passed else paint("FAIL", FAIL, color)
 
 
 class Silent(Trace):

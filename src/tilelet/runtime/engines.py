@@ -35,6 +35,8 @@ class Execution(Protocol):
 class Engine(Protocol):
     """Runs the passed program on arrays, in place. `execute=False` only records the tasks."""
 
+    def prepare(self, program: Program) -> None: ...
+
     def run(
         self, program: Program, arguments: Mapping[str, Array | Any], *, execute: bool = True
     ) -> Execution: ...
@@ -96,6 +98,15 @@ def _has_compiler() -> bool:
             print(f"note: {why}: programs are interpreted; {how}", file=sys.stderr, flush=True)
         return False
     return True
+
+
+def runs_natively(program: Program) -> bool:
+    """Whether programs are run natively here unless somebody wants another engine, and this one."""
+    if not _has_compiler():
+        return False
+    from tilelet.cpu.engine import stops_for_a_debugger
+
+    return not stops_for_a_debugger(program)
 
 
 def _interpreter(_: Wishes) -> Engine:

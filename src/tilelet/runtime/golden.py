@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from bdb import BdbQuit
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -15,9 +16,10 @@ from tilelet.diag.catalogue.harness import (
     GoldenWroteNothing,
 )
 from tilelet.diag.core import Loc
+from tilelet.diag.tracebacks import user_traceback
 from tilelet.runtime.arrays import Array, as_array, as_tensor, is_array, is_tensor
-from tilelet.runtime.inputs import seeded
-from tilelet.runtime.tracebacks import user_traceback
+from tilelet.runtime.inputs import seed_of
+from tilelet.runtime.seeds import seeded
 
 Golden = Callable[..., Any]
 Scalar = np.generic
@@ -95,11 +97,13 @@ def _call(
     tensors |= {name: wrap(np.array(value)) for name, value in scalars.items()}
     names = set(tensors)
     try:
-        with seeded("golden"):
+        with seeded(seed_of("golden")):
             if takes_params(golden):
                 returned = golden(tensors, {name: value.item() for name, value in scalars.items()})
             else:
                 returned = golden(tensors)
+    except BdbQuit:
+        raise
     except Exception as error:
         raise GoldenRaised(user_traceback(error), golden_loc(golden)) from error
     tensors |= _by_name(returned, outputs)

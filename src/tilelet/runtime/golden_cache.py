@@ -27,7 +27,7 @@ import numpy as np
 
 from tilelet import __version__
 from tilelet.runtime.arrays import Array, as_array, is_array, is_dtype, loaded_torch, raw
-from tilelet.runtime.inputs import torch_seed
+from tilelet.runtime.seeds import torch_seed
 from tilelet.runtime.session import current
 from tilelet.runtime.storage import BadFileError, load_arrays, save_arrays
 

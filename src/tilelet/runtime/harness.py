@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 import time
+from bdb import BdbQuit
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from tilelet.diag.catalogue.cautions import ValidationSkipped
 from tilelet.diag.catalogue.command import CannotWrite
 from tilelet.diag.catalogue.harness import BadDataFile, GoldenDataMissing, OutputMismatch
 from tilelet.diag.core import UserError, UserErrors
+from tilelet.diag.tracebacks import give_place
 from tilelet.ir.core import FunctionKind, Program, walk
 from tilelet.ir.types import ScalarType, TensorType
 from tilelet.runtime import jit_call, reporting, session
@@ -44,7 +46,6 @@ from tilelet.runtime.progress import progress
 from tilelet.runtime.result import RunResult
 from tilelet.runtime.specs import ScalarSpec, Spec, TensorSpec
 from tilelet.runtime.storage import BadFileError, load_array
-from tilelet.runtime.tracebacks import give_place
 from tilelet.runtime.validate import Judge, Judgement
 
 
@@ -120,7 +121,7 @@ def _run_direct(program: Any, tensors: Sequence[Any], config: RunConfig | None) 
 
 
 def _run_case(program: Any, args: Sequence[Any], options: dict[str, Any]) -> RunResult:
-    """Nothing but Ctrl-C leaves this function as an exception."""
+    """Nothing but Ctrl-C and a debugger's `quit` leaves this function as an exception."""
     start = time.perf_counter()
     now = session.current()
     result = RunResult(passed=False, test_name=getattr(program, "name", "program"))
@@ -142,6 +143,8 @@ def _run_case(program: Any, args: Sequence[Any], options: dict[str, Any]) -> Run
     except MemoryError:
         result.could_run = result.passed = False
         result.error = "out of memory"
+    except BdbQuit:
+        raise
     except Exception as error:
         result.could_run = result.passed = False
         directory = runner.directory if runner else run_directory(result.test_name)
@@ -166,6 +169,8 @@ class Runner:
         case, console = self.case, self.console
         with console.stage("compile"):
             compiled, specs = self._compile()
+            if not self.session.count_only and not case.config.stops_after_compile:
+                compiled.prepare(case.config, self.directory)
         if self.session.count_only:
             self._count(compiled, specs)
             return

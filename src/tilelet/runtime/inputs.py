@@ -8,19 +8,19 @@ chooses other data; so does `tilelet run --seed`.
 from __future__ import annotations
 
 import inspect
-import random
 import traceback
 import zlib
+from bdb import BdbQuit
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from tilelet.diag.catalogue.harness import InitValueFailed, TooBig
 from tilelet.diag.core import UserError
-from tilelet.interp.state import available_memory
+from tilelet.native.memory import available_memory
 from tilelet.runtime.arrays import Array, as_array, is_array, loaded_torch
+from tilelet.runtime.seeds import seeded, torch_seed
 from tilelet.runtime.session import current
 from tilelet.runtime.specs import Spec, TensorSpec
 
@@ -47,37 +47,14 @@ def initial_array(spec: TensorSpec, zero: bool = False) -> Array:
     if value is None:
         return np.zeros(spec.shape, spec.element.numpy)
     if callable(value):
-        with seeded(spec.name):
+        with seeded(seed_of(spec.name)):
             value = _call(spec, value)
     return _converted(spec, value)
 
 
-@contextmanager
-def seeded(name: str) -> Iterator[None]:
-    """Seed Python's, NumPy's and torch's generators from `name`; restore them afterwards."""
-    torch = loaded_torch()
-    chosen = torch_seed()
-    seed = zlib.crc32(name.encode()) ^ ((current().seed ^ chosen) & 0xFFFFFFFF)
-    python_state, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002
-    torch_state = torch.get_rng_state() if torch else None
-    if torch:
-        torch.default_generator.manual_seed(seed)
-    random.seed(seed)
-    np.random.seed(seed)  # noqa: NPY002
-    try:
-        yield
-    finally:
-        random.setstate(python_state)
-        np.random.set_state(numpy_state)  # noqa: NPY002
-        if torch:
-            torch.default_generator.manual_seed(chosen)
-            torch.set_rng_state(torch_state)
-
-
-def torch_seed() -> int:
-    """What the script passed to `torch.manual_seed`, or torch's fixed default; 0 without torch."""
-    torch = loaded_torch()
-    return int(torch.initial_seed()) if torch else 0
+def seed_of(name: str) -> int:
+    """Where the generators start for a tensor, or for the golden."""
+    return zlib.crc32(name.encode()) ^ ((current().seed ^ torch_seed()) & 0xFFFFFFFF)
 
 
 def _call(spec: TensorSpec, function: Callable[..., Any]) -> Any:
@@ -87,7 +64,7 @@ def _call(spec: TensorSpec, function: Callable[..., Any]) -> Any:
         if made is not None:
             return made
         return function(spec.shape) if _wants_shape(function) else function()
-    except UserError:
+    except (UserError, BdbQuit):
         raise
     except Exception as error:
         summary = "".join(traceback.format_exception_only(error)).strip()

@@ -11,7 +11,7 @@ from tilelet.diag.catalogue.harness import ArgumentCount
 from tilelet.ir.core import Program
 from tilelet.ir.types import TensorType
 from tilelet.runtime.arrays import is_array
-from tilelet.runtime.binding import adopted, check_arguments, jit_parameters
+from tilelet.runtime.binding import adopted, check_arguments, given_names, jit_parameters
 from tilelet.runtime.compiler import (
     CompiledProgram,
     compile_program,
@@ -19,6 +19,7 @@ from tilelet.runtime.compiler import (
     run_directory,
 )
 from tilelet.runtime.config import RunConfig
+from tilelet.runtime.warm_calls import NOT_WARM, WarmCalls
 
 # Compiled programs by the identity of the frontend's; the program is kept, so ids stay unique.
 _COMPILED: dict[int, tuple[Program, CompiledProgram]] = {}
@@ -26,13 +27,29 @@ _COMPILED: dict[int, tuple[Program, CompiledProgram]] = {}
 
 def call(jit_fn: Any, args: Sequence[Any], config: RunConfig | None = None) -> Any:
     """`kernel(*args, config=...)`: specialise, compile once, run; results are in the arguments."""
+    if config is not None:
+        return _call(jit_fn, args, config)[0]
+    warm_calls = jit_fn.warm_calls
+    if warm_calls is None:
+        warm_calls = jit_fn.warm_calls = WarmCalls()
+    result = warm_calls.call(args)
+    if result is NOT_WARM:
+        captures = jit_fn.variant().captures
+        result, program, names = _call(jit_fn, args, RunConfig())
+        warm_calls.remember(program, args, names, captures)
+    return result
+
+
+def _call(
+    jit_fn: Any, args: Sequence[Any], config: RunConfig
+) -> tuple[Any, CompiledProgram, list[str]]:
+    """The results, the program that was run, and the names of the parameters for `args`."""
     program = compile(jit_fn, args, config)
+    names = given_names(jit_parameters(jit_fn), len(args))
     # An undeclared number is part of the program's text, not an argument of it.
     present = {p.name for p in program.parameters}
-    names = [p.name for p in jit_fn.parameters]
-    if len(args) == len(names):
-        args = [arg for name, arg in zip(names, args) if name in present]
-    return program(*args, config=config)
+    passed = [arg for name, arg in zip(names, args) if name in present]
+    return program(*passed, config=config), program, names
 
 
 def compile(  # noqa: A001

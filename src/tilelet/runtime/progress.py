@@ -73,17 +73,14 @@ class _Display:
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._show, name="tilelet progress", daemon=True)
         self._thread.start()
-        self._hook = sys.breakpointhook
-        sys.breakpointhook = self._stop_for_debugger
+        self._hook = _Hook(sys.breakpointhook, self)
+        sys.breakpointhook = self._hook
 
     def stop(self) -> None:
-        sys.breakpointhook = self._hook
+        if sys.breakpointhook is self._hook:  # else somebody has put another before it
+            sys.breakpointhook = self._hook.behind
         self._done.set()
         self._thread.join()
-
-    def _stop_for_debugger(self, *args: object, **named: object) -> object:
-        self.stop()
-        return self._hook(*args, **named)
 
     def _show(self) -> None:
         if self._done.wait(DELAY):
@@ -100,6 +97,23 @@ class _Display:
             bar.tasks[0].start_time = bar.get_time() - DELAY
             while not self._done.wait(_PERIOD):
                 bar.update(line, description=_latest())
+
+
+@dataclass
+class _Hook:
+    """What `breakpoint()` calls while a line is shown: the terminal is for the debugger then."""
+
+    behind: Callable[..., object]
+    display: _Display
+
+    def give_way(self) -> None:
+        self.display.stop()
+
+    def __call__(self, *args: object, **named: object) -> object:
+        from tilelet.interp.debugger import frame_hook
+
+        self.give_way()
+        return frame_hook(sys._getframe(1), self.behind, *args, **named)
 
 
 def _latest() -> str:

@@ -13,12 +13,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
+from tilelet.diag.canvas import paint
 from tilelet.diag.core import Diagnostic
 from tilelet.diag.render import render_line, render_text, text_width, use_color
 from tilelet.ir.core import Program
 from tilelet.runtime.result import RunResult
 
 DEFAULT_ENGINE = "cpu"
+
+
+def environment_wants_only_results() -> bool:
+    """As `Session.wants_only_results`: whether no variable asks for another way to run."""
+    get = os.environ.get
+    return get("TILELET_ENGINE") in (None, "", DEFAULT_ENGINE) and not get("TILELET_SCHEDULE_SEED")
 
 
 def is_on(variable: str) -> bool:
@@ -59,22 +66,34 @@ class Session:
         """What the command line or `TILELET_ENGINE` names; None if they leave it open."""
         return self.engine or os.environ.get("TILELET_ENGINE") or None
 
+    @property
+    def wants_only_results(self) -> bool:
+        """Whether programs are just to be run, by the engine that does so fastest."""
+        return (
+            not (self.count_only or self.seed_valid or self.dump_passes or self.keep_c)
+            and self.recorder is None
+            and self.engine in (None, DEFAULT_ENGINE)
+        )
+
     def say_once(self, text: str, stream: TextIO | None = None) -> None:
         """Print a line, unless this session printed it before."""
         if text not in self._said:
             self._said.add(text)
-            print(text, file=stream or sys.stderr, flush=True)
+            out = stream or sys.stderr
+            if text.startswith("note: "):
+                text = paint("note", "note", use_color(out)) + text.removeprefix("note")
+            print(text, file=out, flush=True)
 
     def report(self, diagnostics: Iterable[Diagnostic]) -> None:
         """Show cautions, each once: notes in one line, warnings with their source."""
         for diagnostic in diagnostics:
-            if diagnostic in self.diagnostics:
+            if any(_same(diagnostic, seen) for seen in self.diagnostics):
                 continue
             self.diagnostics.append(diagnostic)
             if self.quiet_diagnostics:
                 continue
             if diagnostic.severity == "note":
-                print(render_line(diagnostic), file=sys.stderr, flush=True)
+                print(render_line(diagnostic, use_color(sys.stderr)), file=sys.stderr, flush=True)
             else:
                 color = use_color(sys.stderr)
                 text = render_text(diagnostic, color, width=text_width(sys.stderr))
@@ -90,6 +109,13 @@ class Session:
         if any(not r.could_run for r in self.results):
             return 3
         return int(any(not r.passed for r in self.results))
+
+
+def _same(a: Diagnostic, b: Diagnostic) -> bool:
+    """Whether one of them is enough: a note says the same of all lines of a file."""
+    if a.severity != "note" or a.loc is None or b.loc is None:
+        return a == b
+    return (a.code, a.message, a.loc.file) == (b.code, b.message, b.loc.file)
 
 
 _default = Session()

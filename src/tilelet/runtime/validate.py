@@ -6,10 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from tilelet.diag.catalogue.harness import ComparatorFailed
-from tilelet.runtime.arrays import Array, as_array, as_tensor
+from tilelet.diag.tracebacks import user_traceback
+from tilelet.runtime.arrays import Array, as_array, as_tensor, is_array
 from tilelet.runtime.compare import failure_text, scan
-from tilelet.runtime.tracebacks import user_traceback
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ class Judge:
         context = {
             "actual_outputs": {name: wrap(actual[name]) for name in expected},
             "expected_outputs": {name: wrap(array) for name, array in expected.items()},
-            "inputs": {name: wrap(value) for name, value in inputs.items()},
+            "inputs": {name: wrap(np.asarray(value)) for name, value in inputs.items()},
             "rtol": self.rtol,
             "atol": self.atol,
         }
@@ -101,7 +103,9 @@ def validate_golden(
     if missing:
         raise AssertionError(f"no output {missing} to compare with the golden")
     judge = Judge(rtol, atol, compare_fn or {}, use_torch=_all_tensors(outputs))
-    raw_inputs = {name: as_array(value) for name, value in (inputs or {}).items()}
+    raw_inputs = {
+        n: as_array(v) if is_array(v) else np.asarray(v) for n, v in (inputs or {}).items()
+    }
     failures = [j for j in judge.judge_all(arrays, expected, raw_inputs) if not j.ok]
     if failures:
         names = [j.name for j in failures]

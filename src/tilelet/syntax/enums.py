@@ -15,6 +15,7 @@ __all__ = [
     "CmpType",
     "FunctionType",
     "Level",
+    "LoopOrigin",
     "MaskPattern",
     "Mem",
     "MemorySpace",
@@ -117,6 +118,15 @@ class Level(enum.Enum):
     CLUSTER_1 = "CLUSTER_1"
     CLUSTER_2 = "CLUSTER_2"
     GLOBAL = "GLOBAL"
+
+
+class LoopOrigin(enum.Enum):
+    """What a loop was before chunks were split: found in printed programs, without effect here."""
+
+    Original = "Original"
+    ChunkOuter = "ChunkOuter"
+    ChunkInner = "ChunkInner"
+    ChunkRemainder = "ChunkRemainder"
 
 
 class Role(enum.Enum):

@@ -30,6 +30,7 @@ __all__ = [
     "cluster",
     "cond",
     "const",
+    "dump",
     "dynamic",
     "incore",
     "manual_scope",
@@ -366,6 +367,15 @@ def undef(type: Any) -> Any:
 @_marker
 def static_print(*values: Any) -> None:
     """Print while compiling: compile-time values as they are, others by their type."""
+
+
+@_marker
+def dump(*values: Any) -> None:
+    """Print while running, each time it is executed: tiles, tensors, scalars and texts.
+
+    Of a tile the valid part, of a tensor all of it: type, shape, the first elements, least and
+    greatest, NaNs. Tasks that run at the same time print in any order.
+    """
 
 
 @_marker

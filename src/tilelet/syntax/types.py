@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from tilelet.dtypes import DType
 from tilelet.ir.core import Direction
@@ -197,15 +197,14 @@ class Array:
 
 
 if TYPE_CHECKING:
+    # To a type checker an output is what it holds; an `Out` without more is some tensor.
+    Out = Annotated[T, Direction.Out]
+    """A parameter that the kernel only writes: `pl.Out[pl.Tensor[[16, 128], pl.FP32]]`."""
 
-    class Out(Generic[T]):
-        """A parameter that the kernel only writes: `pl.Out[pl.Tensor[[16, 128], pl.FP32]]`."""
+    InOut = Annotated[T, Direction.InOut]
+    """A parameter that the kernel reads and writes: `pl.InOut[pl.Tensor[...]]`."""
 
-    class InOut(Generic[T]):
-        """A parameter that the kernel reads and writes: `pl.InOut[pl.Tensor[...]]`."""
-
-    class Tuple(Generic[T]):
-        """Several results: `pl.Tuple[A, B]`, the same as `tuple[A, B]`."""
+    Tuple = tuple
 
 else:
 

@@ -55,7 +55,7 @@ def _bind(param: Value, given: Argument, extents: Extents) -> Any:
     if isinstance(param.type, TensorType):
         return _tensor(param, param.type, given, extents)
     if isinstance(param.type, ScalarType):
-        return _scalar(param, param.type.dtype, given)
+        return scalar_value(param, param.type.dtype, given)
     raise ArgumentMismatch(param.name, "kind", type(given).__name__, param.type, param.loc)
 
 
@@ -77,7 +77,7 @@ def _tensor(param: Value, type_: TensorType, given: Argument, extents: Extents) 
     return window_of_array(param.name, given, type_.dtype)
 
 
-def _scalar(param: Value, dtype: DType, given: Argument) -> int | float | bool:
+def scalar_value(param: Value, dtype: DType, given: Argument) -> int | float | bool:
     """The number as a value of the parameter's type: floats rounded to it, integers checked."""
 
     def wrong() -> ArgumentMismatch:

@@ -19,12 +19,10 @@ from numpy.typing import NDArray
 from tilelet.analysis.overlap import Bytes, meet
 from tilelet.dtypes import DType
 from tilelet.ir.types import box
+from tilelet.numerics.undefined import poison
 
 Array = NDArray[Any]
 Shape = tuple[int, ...]
-
-POISON_BYTE = 0xCD
-"""Every byte of an integer that was never written: INT8 -51, INT32 -842150451, UINT8 205."""
 
 _buffer_ids = itertools.count(1)
 
@@ -251,18 +249,6 @@ def row_major(shape: Shape) -> Shape:
         strides.append(step)
         step *= n
     return tuple(reversed(strides))
-
-
-def poison(dtype: DType) -> Array:
-    """The element that marks memory as never written: NaN for floats, else `POISON_BYTE`s.
-
-    BOOL has no spare value; its poison is True.
-    """
-    if dtype.is_float:
-        return np.asarray(np.nan).astype(dtype.numpy)
-    if dtype.kind == "bool":
-        return np.asarray(True)
-    return np.frombuffer(bytes([POISON_BYTE]) * dtype.itemsize, dtype.numpy).reshape(())
 
 
 def poison_fill(array: Array, dtype: DType) -> None:

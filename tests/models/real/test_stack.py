@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from tests.models.real.files import config, tensors, write_model
 
 import tilelet.language as pl
@@ -178,3 +179,14 @@ def test_narrow_programs_are_near_the_wide_one(directory: Path, dtype: Any, boun
     row = hidden(BATCH, HIDDEN)
     wanted, found = wide.decode(row), narrow.decode(row.astype(dtype.numpy)).astype(np.float64)
     assert np.linalg.norm(found - wanted) / np.linalg.norm(wanted) < bound
+
+
+def test_a_torch_tensor_is_called_what_it_is(directory: Path) -> None:
+    given = torch.zeros(BATCH, 4, HIDDEN)
+    stack = stack_of(directory)
+    with pytest.raises(models.WrongStackInput) as caught:
+        stack.prefill(given, [1, 1, 1])  # type: ignore[arg-type]
+    message = str(caught.value)
+    assert f"`hidden` is `a torch.Tensor [{BATCH}, 4, {HIDDEN}]`" in message
+    assert f"the stack takes `a NumPy array float32 [{BATCH}, 4, {HIDDEN}]`" in message
+    assert "help: convert it: `hidden.float().numpy().astype(float32)`" in message

@@ -187,6 +187,11 @@ TL_INLINE float ts_u64_to_f32(uint64_t x, int mode) { return ts_int_to_f32(x, 0,
 
 /* --- arithmetic -------------------------------------------------------------------------------- */
 
+/* `result`, but zero if `x` was never written: numerics/undefined.py. */
+TL_INLINE float ts_zero_if_undefined(float x, float result) {
+    return ts_bits(x) == 0x7fa00000u ? 0.0f : result;
+}
+
 TL_INLINE float ts_max_f32(float a, float b) {
     float greater = a > b ? a : b;
     /* Equal numbers have equal bits, except for two zeros: +0 is the greater one. */

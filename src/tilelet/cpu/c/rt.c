@@ -226,6 +226,9 @@ static tl_task *next_task(tl_ctx *c) {
     if (rt->submitted >= UNDER_WAY) wait_task(c, rt->submitted + 1 - UNDER_WAY);
     tl_task *t = task_of(rt, rt->submitted + 1);
     t->number = ++rt->submitted;
+    uint64_t slot = t->number & (UNDER_WAY - 1);
+    t->windows = rt->space->windows + slot * (uint64_t)rt->program->max_windows;
+    t->scalars = rt->space->scalars + slot * (uint64_t)rt->program->max_scalars;
     t->is_done = 0;
     t->pending = 0;
     t->block = 0;
@@ -431,14 +434,16 @@ int tl_call_host(tl_ctx *c, int site, int64_t op, tl_win *tiles, const tl_word *
 
 /* --- one run ----------------------------------------------------------------------------------- */
 
-static int prepare_context(tl_ctx *c, tl_rt *rt) {
+/* The first thread's is in the workspace. */
+static int prepare_context(tl_ctx *c, tl_rt *rt, int is_first) {
     memset(c, 0, sizeof *c);
     c->rt = rt;
     c->blocks = 1;
     c->cancel = rt->args->cancel;
-    size_t scratch = ((size_t)rt->program->scratch_bytes + 2 * ALIGNMENT) / ALIGNMENT * ALIGNMENT;
-    return posix_memalign((void **)&c->scratch, ALIGNMENT, scratch) ||
-           posix_memalign(&c->matmul, ALIGNMENT, TL_MATMUL_SCRATCH_BYTES);
+    if (!is_first) return tl_allocate_scratch(rt->program, &c->scratch, &c->matmul);
+    c->scratch = rt->space->scratch;
+    c->matmul = rt->space->matmul;
+    return 0;
 }
 
 static void free_context(tl_ctx *c) {
@@ -456,25 +461,13 @@ static int prepare(tl_rt *rt, const tl_program *program, const tl_run_args *args
     pthread_mutex_init(&rt->lock, NULL);
     pthread_cond_init(&rt->work, NULL);
     pthread_cond_init(&rt->progress, NULL);
-    rt->tasks = calloc(UNDER_WAY, sizeof *rt->tasks);
-    rt->found = calloc(UNDER_WAY, sizeof *rt->found);
-    rt->touched = calloc((size_t)program->max_windows + 1, sizeof *rt->touched);
-    rt->of_blocks = calloc((size_t)program->max_windows + 1, sizeof *rt->of_blocks);
-    rt->of_blocks_scalars = calloc((size_t)program->max_scalars + 1, sizeof *rt->of_blocks_scalars);
-    tl_win *windows = calloc((size_t)UNDER_WAY * (size_t)program->max_windows + 1, sizeof *windows);
-    size_t words = (size_t)UNDER_WAY * (size_t)program->max_scalars + 1;
-    tl_word *scalars = calloc(words, sizeof *scalars);
-    if (!rt->tasks || !rt->found || !rt->touched || !rt->of_blocks || !rt->of_blocks_scalars ||
-        !windows || !scalars) {
-        free(windows);
-        free(scalars);
-        return -1;
-    }
-    for (int i = 0; i < UNDER_WAY; i++) {
-        rt->tasks[i].windows = windows + (size_t)i * (size_t)program->max_windows;
-        rt->tasks[i].scalars = scalars + (size_t)i * (size_t)program->max_scalars;
-        rt->tasks[i].is_done = 1;
-    }
+    tl_workspace *s = rt->space = tl_take_workspace(program);
+    if (!s) return -1;
+    rt->tasks = s->tasks;
+    rt->found = s->found;
+    rt->touched = s->touched;
+    rt->of_blocks = s->of_blocks;
+    rt->of_blocks_scalars = s->of_blocks_scalars;
     return 0;
 }
 
@@ -488,15 +481,7 @@ static void clean_up(tl_rt *rt, tl_buf *params) {
     }
     free(params);
     free(rt->processors);
-    if (rt->tasks) {
-        free(rt->tasks[0].windows);
-        free(rt->tasks[0].scalars);
-    }
-    free(rt->tasks);
-    free(rt->found);
-    free(rt->touched);
-    free(rt->of_blocks);
-    free(rt->of_blocks_scalars);
+    tl_leave_workspace(rt->space, rt->submitted);
     pthread_mutex_destroy(&rt->lock);
     pthread_cond_destroy(&rt->work);
     pthread_cond_destroy(&rt->progress);
@@ -572,7 +557,8 @@ __attribute__((visibility("default"))) int tl_run(const tl_program *program,
     int failed = prepare(&rt, program, args) || !contexts || !workers;
     tl_buf *params = bind_params(args);
     failed |= !params;
-    for (int64_t i = 0; !failed && i < threads; i++) failed |= prepare_context(&contexts[i], &rt);
+    for (int64_t i = 0; !failed && i < threads; i++)
+        failed |= prepare_context(&contexts[i], &rt, i == 0);
     int result = TL_MEMORY;
     if (failed) {
         memset(args->fault, 0, sizeof *args->fault);
@@ -587,7 +573,7 @@ __attribute__((visibility("default"))) int tl_run(const tl_program *program,
         unlock(&rt);
         for (int64_t i = 0; i < started; i++) pthread_join(workers[i], NULL);
     }
-    for (int64_t i = 0; contexts && i < threads; i++) free_context(&contexts[i]);
+    for (int64_t i = 1; contexts && i < threads; i++) free_context(&contexts[i]);
     free(contexts);
     free(workers);
     clean_up(&rt, params);

@@ -158,6 +158,9 @@ typedef struct {
 } tl_run_args;
 
 int tl_run(const tl_program *program, const tl_run_args *args);
+/* The same, for the main thread of a program with a handler of its own for Ctrl-C, which can do no
+ * more than take note of it meanwhile: `cancel` is set. */
+int tl_run_here(const tl_program *program, const tl_run_args *args);
 
 /* --- for generated control code ---------------------------------------------------------------- */
 

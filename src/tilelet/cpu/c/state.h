@@ -57,6 +57,14 @@ typedef struct {
     tl_task *buckets[BUCKETS];
 } tl_ready;
 
+typedef struct {
+    tl_task *tasks, **found;
+    tl_win *windows, *touched, *of_blocks;
+    tl_word *scalars, *of_blocks_scalars;
+    char *scratch;
+    void *matmul;
+} tl_workspace;
+
 struct tl_rt {
     const tl_program *program;
     const tl_run_args *args;
@@ -65,6 +73,7 @@ struct tl_rt {
     int32_t sleepers, control_sleeps; /* waiting for `work`, for `progress` */
     int32_t closing;                  /* no more tasks will come */
     int32_t is_submitting;            /* atomic: the control program runs, more may come soon */
+    tl_workspace *space;              /* memory of what follows */
     tl_task *tasks;                   /* UNDER_WAY of them, used in a ring */
     uint64_t submitted;               /* tasks so far; control thread only */
     uint64_t finished;                /* atomic */
@@ -126,6 +135,11 @@ uint64_t tl_random(tl_rt *rt);
 /* record.c: writes a task down, if that is wanted. */
 void tl_note_task(tl_ctx *c, const tl_task *t, const tl_kernel *kernel, int is_run, int64_t id,
                   int64_t blocks, const int64_t *deps, int64_t dep_count);
+
+/* workspace.c: NULL if there is no memory; `submitted` is the number of tasks of the run. */
+tl_workspace *tl_take_workspace(const tl_program *program);
+void tl_leave_workspace(tl_workspace *s, uint64_t submitted);
+int tl_allocate_scratch(const tl_program *program, char **scratch, void **matmul);
 
 /* rt.c: one task, by the control thread, if one is ready; else wait until something has changed. */
 int tl_help(tl_ctx *c);

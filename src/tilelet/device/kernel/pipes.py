@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tilelet.device.kernel.control_path import Course, Signature
 from tilelet.device.kernel.costs import work_cycles
@@ -47,6 +47,7 @@ class KernelCost:
     macs          multiply-adds of the cube, padding included
     guesses       loops and branches that depend on data which was not at hand, and what is
                   assumed of each
+    span_us       when each pipe of `busy_us` begins and ends, from the kernel's start
     """
 
     exec_us: float
@@ -57,6 +58,7 @@ class KernelCost:
     exchanged: int
     macs: int
     guesses: tuple[tuple[Loc, str], ...] = ()
+    span_us: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     @property
     def guessed(self) -> bool:
@@ -103,6 +105,7 @@ def kernel_cost(
         exchanged=round(hot.exchanged),
         macs=round(hot.macs),
         guesses=tuple(hot.course.guesses.items()),
+        span_us={name: (us(begin), us(end)) for name, (begin, end) in hot.spans().items()},
     )
 
 
@@ -136,6 +139,7 @@ class _Walk:
         self.times = [0.0] * size
         self.current = [0] * len(kernel.tiles)
         self.writer: list[tuple[Core, Pipe] | None] = [None] * len(kernel.tiles)
+        self.begin: dict[tuple[Core, Pipe], float] = {}
         self.read: dict[int, float] = {}
         self.written: dict[int, float] = {}
         self.exchanged = 0.0
@@ -144,6 +148,15 @@ class _Walk:
         self._costs: dict[tuple[int, tuple[int, ...]], tuple[float, float]] = {}
         self.nodes(kernel.body)
         self.end = machine.body.start_cycles + max(*self.times[: len(PIPES)], self.times[_LAST])
+
+    def spans(self) -> dict[str, tuple[float, float]]:
+        """From a pipe's first step to the end of its last one."""
+        found: dict[str, tuple[float, float]] = {}
+        for (core, pipe), begin in self.begin.items():
+            at = _SCALAR + _CORE[core] if pipe is Pipe.SCALAR else _PIPE[core, pipe]
+            ends = self.machine.body.start_cycles + self.times[at]
+            found[f"{core.value}.{pipe.value}"] = (self.machine.body.start_cycles + begin, ends)
+        return found
 
     def nodes(self, nodes: Sequence[Node]) -> None:
         for node in nodes:
@@ -178,6 +191,7 @@ class _Walk:
             start = max(start, times[at], times[at + 1])
         work = self.course.sized(step.work)
         busy, latency = self.cost(step, work)
+        self.begin.setdefault(me, start)
         end = start + busy
         times[pipe] = end
         times[_BUSY + pipe] += busy
@@ -200,6 +214,7 @@ class _Walk:
             at = self.first[tile] + 2 * self.current[tile]
             start = max(start, times[at] + self.wait(self.writer[tile], (step.core, step.pipe)))
         busy, _ = self.cost(step, step.work)
+        self.begin.setdefault((step.core, step.pipe), start)
         times[_SCALAR + core] = start + busy
         times[_BUSY + _PIPE[step.core, step.pipe]] += busy
         times[_LAST] = max(times[_LAST], start + busy)

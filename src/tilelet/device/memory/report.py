@@ -9,7 +9,7 @@ from typing import Any
 
 from tilelet.device.kernel.view import DeviceKernel, Tile
 from tilelet.device.memory.plan import MemoryPlan, SpaceUse, plan_json
-from tilelet.diag.tables import Table
+from tilelet.diag.tables import Table, as_text
 from tilelet.diag.text import shape_text, size_text
 from tilelet.ir.types import Mem
 
@@ -53,11 +53,16 @@ def _piped(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 def memory_map(plans: Iterable[MemoryPlan]) -> str:
     """Every tile with its addresses, memory by memory: `report/memory_map.txt`."""
-    parts: list[str] = []
+    return "\n\n".join(as_text(memory_map_parts(plans))) + "\n"
+
+
+def memory_map_parts(plans: Iterable[MemoryPlan]) -> list[str | Table]:
+    """The same, as tables."""
+    parts: list[str | Table] = []
     for plan in plans:
         parts.append(f"=== {plan.kernel} ({plan.shape}, {plan.machine}) ===")
-        parts += [_space_map(use).text() for use in plan.spaces]
-    return "\n\n".join(parts) + "\n"
+        parts += [_space_map(use) for use in plan.spaces]
+    return parts
 
 
 def _space_map(use: SpaceUse) -> Table:

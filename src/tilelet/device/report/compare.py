@@ -73,7 +73,8 @@ class Comparison:
     @staticmethod
     def _same_kernel(a: KernelRow, b: KernelRow) -> str:
         each = [k.path_us / k.path_tasks if k.path_tasks else 0.0 for k in (a, b)]
-        text = f"kernel `{b.name}`: {_change(a.path_us, b.path_us)} on the critical path"
+        before = f" (`{a.name}` in A)" if a.name != b.name else ""
+        text = f"kernel `{b.name}`{before}: {_change(a.path_us, b.path_us)} on the critical path"
         if a.path_tasks != b.path_tasks:
             text += f", {b.path_tasks:,} instead of {plural(a.path_tasks, 'execution')}"
         if a.path_tasks and b.path_tasks and abs(each[1] - each[0]) > 0.05 * each[0]:
@@ -91,22 +92,28 @@ class Comparison:
         )
 
     def kernel_pairs(self) -> list[tuple[KernelRow | None, KernelRow | None]]:
-        """Kernels of both, matched by name and place in the source.
+        """Kernels of both that belong together, each in one pair; those left over alone.
 
-        Of two programs, kernels of one name match if they do about the same.
+        By name and place in the source; then by name, if they do about the same; then by what they
+        do: a kernel that was renamed, moved or became one `spmd` task is still the same kernel.
         """
-        rest = {(k.name, k.where): k for k in self.b.kernels}
-        by_name = {k.name: k for k in self.b.kernels}
-        places = {(k.name, k.where) for k in self.a.kernels}
-        pairs: list[tuple[KernelRow | None, KernelRow | None]] = []
-        for a in self.a.kernels:
-            b = rest.get((a.name, a.where)) or by_name.get(a.name)
-            if b and b.where != a.where and ((b.name, b.where) in places or not _alike(a, b)):
-                b = None
-            if b:
-                rest.pop((b.name, b.where), None)
-            pairs.append((a, b))
-        return [*pairs, *((None, b) for b in rest.values())]
+        found: dict[int, int] = {}
+        for score in (_same_place, _same_name, _same_structure):
+            ranked = sorted(
+                (-score(a, b), i, j)
+                for i, a in enumerate(self.a.kernels)
+                for j, b in enumerate(self.b.kernels)
+                if i not in found and j not in found.values() and score(a, b) > 0
+            )
+            for _, i, j in ranked:
+                if i not in found and j not in found.values():
+                    found[i] = j
+        pairs: list[tuple[KernelRow | None, KernelRow | None]] = [
+            (a, self.b.kernels[found[i]] if i in found else None)
+            for i, a in enumerate(self.a.kernels)
+        ]
+        used = set(found.values())
+        return [*pairs, *((None, b) for j, b in enumerate(self.b.kernels) if j not in used)]
 
     # For people
 
@@ -155,7 +162,8 @@ class Comparison:
                 lambda k: k.bound,
             ):
                 cells += [show(k) if k else "-" for k in (a, b)]
-            table.rows.append((either.name, *cells))
+            name = f"{a.name} -> {b.name}" if a and b and a.name != b.name else either.name
+            table.rows.append((name, *cells))
         if len(pairs) > SHOWN_KERNELS:
             table.notes.append(f"and {len(pairs) - SHOWN_KERNELS} more that differ less")
         return table
@@ -215,6 +223,7 @@ class Comparison:
                     "name": (b or a).name,  # type: ignore[union-attr]
                     **{
                         side: {
+                            "name": k.name,
                             "tasks": k.tasks,
                             "exec_us": round(k.exec_us, 4),
                             "bytes": k.moved,
@@ -229,9 +238,22 @@ class Comparison:
         }
 
 
-def _alike(a: KernelRow, b: KernelRow) -> bool:
-    """Whether kernels of two programs, called alike, also move about as much on the same cores."""
-    return a.cores == b.cores and a.moved <= 2 * b.moved and b.moved <= 2 * a.moved
+def _same_place(a: KernelRow, b: KernelRow) -> float:
+    return float((a.name, a.where) == (b.name, b.where))
+
+
+def _same_name(a: KernelRow, b: KernelRow) -> float:
+    """Kernels of two programs, called alike, that move about as much on the same cores."""
+    alike = a.cores == b.cores and a.moved <= 2 * b.moved and b.moved <= 2 * a.moved
+    return float(a.name == b.name and alike)
+
+
+def _same_structure(a: KernelRow, b: KernelRow) -> float:
+    """How much of what they consist of is common to both; 0 if that is less than half."""
+    parts = {*a.structure, *b.structure}
+    common = sum(min(a.structure.get(p, 0), b.structure.get(p, 0)) for p in parts)
+    either = sum(max(a.structure.get(p, 0), b.structure.get(p, 0)) for p in parts)
+    return common / either if either and 2 * common >= either else 0.0
 
 
 def _average(what: str) -> Callable[[Profile], float]:

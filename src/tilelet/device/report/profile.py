@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tilelet.device.kernel.costs import macs_per_us
-from tilelet.device.kernel.view import Core, CubeWork, DeviceKernel
+from tilelet.device.kernel.view import Core, CubeWork, DeviceKernel, Transfer, VectorWork
 from tilelet.device.machine.description import Machine, Runtime
 from tilelet.device.memory.plan import plan_memory
 from tilelet.device.report.critical import Path, critical_path
@@ -54,9 +56,10 @@ class KernelRow:
     bound        what limits it: cube, vector, MTE, scalar, latency, GM or dispatch
     path_us      its share of the critical path, path_tasks the tasks there
     read .. least_written  bytes of global memory (see `traffic`)
-    flops        two for each multiply-add of the cube; gflops: while it runs
-    roof_gflops  what the machine allows at its intensity (flops per byte)
+    flops        two for each multiply-add of the cube; gflops: while any of its tasks runs
+    roof_gflops  what the machine allows, given the bytes that L2 did not save: never less
     memory       bytes of each on-chip memory
+    structure    what it consists of, and how often: `{"exp": 1, "reads x": 1}`
     """
 
     name: str
@@ -75,6 +78,7 @@ class KernelRow:
     gflops: float
     roof_gflops: float
     memory: Mapping[str, int] = field(default_factory=dict)
+    structure: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def moved(self) -> int:
@@ -187,7 +191,7 @@ class Profile:
             raise BadProfile(file, str(error)) from None
 
 
-_OPTIONAL = frozenset({"findings", "guesses"})
+_OPTIONAL = frozenset({"findings", "guesses", "structure"})
 """Fields that a saved profile need not have."""
 
 _KINDS: dict[str, tuple[type, ...]] = {
@@ -211,8 +215,8 @@ def _row(cls: type, data: Any) -> Any:
     if not isinstance(data, dict):
         raise ValueError(f"a row of it is {type(data).__name__}")
     wanted = {f.name for f in dataclasses.fields(cls)}
-    if set(data) != wanted:
-        odd = sorted(set(data) ^ wanted)
+    if set(data) | _OPTIONAL & wanted != wanted:
+        odd = sorted((set(data) ^ wanted) - _OPTIONAL)
         raise ValueError(f"a row lacks or has too much `{odd[0]}`")
     return cls(**{name: _checked(name, value, cls) for name, value in data.items()})
 
@@ -284,7 +288,7 @@ class _Summary:
         for cost, kernel in zip(self.stream.costs, self.stream.cost_kernel):
             for loc, assumed in cost.guesses:
                 name = self.stream.kernel_names[kernel]
-                found.setdefault(f"{_where(loc)}: data decides in `{name}`; {assumed}")
+                found.setdefault(f"{place(loc)}: data decides in `{name}`; {assumed}")
         return sorted(found)
 
     def functions(self) -> list[FunctionRow]:
@@ -323,15 +327,15 @@ class _Summary:
             moved = self.traffic.kernels.get(name, Bytes())
             exec_us = self.main_exec(number, view)
             flops = 2 * self.sum_of_costs(number, "macs")
-            roof, gflops = self.roof(view, flops, moved.total, exec_us)
+            roof, gflops = self.roof(number, view, flops)
             rows.append(
                 KernelRow(
                     name=name,
-                    where=_where(view.function.loc),
+                    where=place(view.function.loc),
                     cores=view.shape,
                     tasks=counts.get(name, 0),
                     exec_us=exec_us,
-                    bound=self.bound(number, exec_us),
+                    bound=self.bound(number, exec_us, roof, gflops),
                     path_us=self.path.kernel_us.get(name, 0.0),
                     path_tasks=self.path.kernel_tasks.get(name, 0),
                     read=moved.read,
@@ -342,22 +346,41 @@ class _Summary:
                     gflops=gflops,
                     roof_gflops=roof,
                     memory=dict(plan_memory(view, self.machine).used),
+                    structure=structure_of(view),
                 )
             )
         return rows
 
+    def main_records(self, number: int, view: DeviceKernel) -> NDArray[np.bool_]:
+        """Records of the kernel's blocks, without those that run beside them in mixed ones."""
+        wanted = self.is_aic if Core.AIC in view.cores else ~self.is_aic
+        return (self.timeline.kernel == number) & wanted
+
     def main_exec(self, number: int, view: DeviceKernel) -> float:
         """Time of the kernel's blocks; the AIV lanes of a mixed one run at the same time."""
-        wanted = self.is_aic if Core.AIC in view.cores else ~self.is_aic
-        mine = (self.timeline.kernel == number) & wanted
+        mine = self.main_records(number, view)
         return float((self.timeline.end[mine] - self.timeline.start[mine]).sum())
+
+    def elapsed(self, number: int, view: DeviceKernel) -> float:
+        """How long at least one of the kernel's blocks was running."""
+        mine = self.main_records(number, view)
+        order = np.argsort(self.timeline.start[mine], kind="stable")
+        start, end = self.timeline.start[mine][order], self.timeline.end[mine][order]
+        latest = np.maximum.accumulate(end)
+        before = np.concatenate([start[:1], latest[:-1]])
+        return float((latest - np.maximum(start, before)).clip(min=0.0).sum())
 
     def sum_of_costs(self, number: int, what: str) -> float:
         each = np.array([float(getattr(c, what)) for c in self.stream.costs])
         return float(self.stream.total(each)[self.stream.kernel == number].sum())
 
-    def bound(self, number: int, exec_us: float) -> str:
-        """The runtime, if handing out takes longer than running; GM, if that stretches the run."""
+    def bound(self, number: int, exec_us: float, roof: float, gflops: float) -> str:
+        """What is above it, if it is near that; else the runtime, if handing out takes longer than
+        running; GM, if that stretches the run; else the busiest pipe.
+        """
+        if roof and gflops >= _NEAR_ROOF * roof:
+            peak = self.peak_gflops([self.stream.kernels[number]])
+            return "cube" if roof >= peak else "GM"
         mine = self.stream.kernel == number
         blocks = float(self.stream.blocks[mine].sum())
         runtime = self.runtime
@@ -372,17 +395,20 @@ class _Summary:
             weights[name] = weights.get(name, 0) + int(count)
         return max(sorted(weights), key=lambda name: weights[name], default="latency")
 
-    def roof(
-        self, view: DeviceKernel, flops: float, moved: int, exec_us: float
-    ) -> tuple[float, float]:
-        """Gflop/s possible at the kernel's intensity on all cores, and reached on those it had."""
-        if not flops or not exec_us:
+    def roof(self, number: int, view: DeviceKernel, flops: float) -> tuple[float, float]:
+        """Gflop/s that the machine allows this kernel, and what it reaches.
+
+        Only bytes that L2 did not save count against global memory, and only time in which the
+        kernel runs: with all bytes, or the time of each core alone, it could pass its own roof.
+        """
+        elapsed = self.elapsed(number, view)
+        if not flops or not elapsed:
             return 0.0, 0.0
         peak = self.peak_gflops([view])
-        allowed = self.machine.hbm_bytes_per_us / 1000.0 * flops / moved if moved else peak
-        # Executions run side by side on up to all clusters.
-        reached = flops / exec_us / 1000.0 * self.machine.cores.clusters
-        return min(peak, allowed), reached
+        mine = self.stream.kernel == number
+        missed = float((self.timeline.hbm_read + self.timeline.hbm_written)[mine].sum())
+        allowed = self.machine.hbm_bytes_per_us / 1000.0 * flops / missed if missed else peak
+        return min(peak, allowed), flops / elapsed / 1000.0
 
     def peak_gflops(self, kernels: Sequence[DeviceKernel | None]) -> float:
         """Peak of all cubes in the fastest type that the kernels multiply."""
@@ -412,7 +438,7 @@ class _Summary:
         return sorted(rows, key=lambda r: (-(r.read + r.written), r.name, r.origin))
 
 
-def _where(loc: Loc) -> str:
+def place(loc: Loc) -> str:
     """`kernel.py:12`: the folder is left out, so that a profile is the same wherever it is made."""
     return f"{PurePath(loc.file).name}:{loc.line}" if loc.line > 0 else ""
 
@@ -420,6 +446,27 @@ def _where(loc: Loc) -> str:
 def _period(machine: Machine, runtime: Runtime) -> str:
     return next((name for name, r in machine.runtime.items() if r is runtime), "")
 
+
+def structure_of(kernel: DeviceKernel) -> dict[str, int]:
+    """What a kernel does, whatever its name, its tile sizes and the loops around it.
+
+    Two kernels of different programs that do the same have the same structure, or nearly.
+    """
+    names = [p.name for p in kernel.function.params]
+    found: Counter[str] = Counter()
+    for step in kernel.walk():
+        work = step.work
+        if isinstance(work, CubeWork):
+            found[f"matmul {work.dtype.name}"] += 1
+        elif isinstance(work, VectorWork):
+            found[step.what] += 1
+        elif isinstance(work, Transfer) and work.param is not None:
+            found[f"{'writes' if work.writes_gm else 'reads'} {names[work.param]}"] += 1
+    return dict(sorted(found.items()))
+
+
+_NEAR_ROOF = 0.8
+"""A kernel this near its roof is limited by that, whatever its pipes do meanwhile."""
 
 _STRETCHED = 1.25
 """A kernel that takes this much longer than with everything in L2 waits for global memory."""

@@ -6,7 +6,15 @@ from collections.abc import Callable, Sequence
 
 from tilelet.device.report.critical import PARTS
 from tilelet.device.report.profile import FunctionRow, KernelRow, Profile
-from tilelet.diag.tables import Table, as_text, byte_text, number, percent, times
+from tilelet.diag.tables import (
+    Table,
+    WideTable,
+    as_text,
+    byte_text,
+    number,
+    percent,
+    times,
+)
 
 MODELLED = "[modelled]"
 MOST_ROWS = 12
@@ -43,8 +51,30 @@ def _some(lines: Sequence[str]) -> list[str]:
 # Per function
 
 
-def function_table(profile: Profile) -> str:
+def function_table(profile: Profile) -> WideTable:
     """The per-function table; the TOTAL and Total Test Time lines are read by other programs."""
+    heads = ("function", "count", "avg exec us", "avg latency us", "exec", "avg head us")
+    table = WideTable(
+        f"{_function_title(profile)}\nTotal Test Time: {profile.total_us:.2f} us {MODELLED}",
+        (*heads, "avg tail us"),
+        plain=_function_text(profile),
+    )
+    for r in profile.functions:
+        each = [us / r.count for us in (r.exec_us, r.latency_us, r.head_us, r.tail_us)]
+        share = percent(r.exec_us / r.latency_us)
+        cells = (number(each[0]), number(each[1]), share, number(each[2]), number(each[3]))
+        table.rows.append((r.name, f"{r.count:,}", *cells))
+    return table
+
+
+def _function_title(profile: Profile) -> str:
+    return (
+        f"Task Statistics by Function {MODELLED}: {profile.program} on {profile.machine} "
+        f"({profile.title}), runtime of {profile.period}"
+    )
+
+
+def _function_text(profile: Profile) -> str:
     rows = profile.functions
     width = max(12, *(len(r.name) for r in rows)) if rows else 12
     heads = f"{'Func_ID':<8} {'Func_Name':<{width}} {'Count':>5}   {'Avg Exec(us)':>12}  "
@@ -53,13 +83,11 @@ def function_table(profile: Profile) -> str:
     rule = "-" * len(heads)
     count = sum(r.count for r in rows)
     exec_us, latency_us = sum(r.exec_us for r in rows), sum(r.latency_us for r in rows)
-    title = f"Task Statistics by Function {MODELLED}: {profile.program} on {profile.machine} "
-    title += f"({profile.title}), runtime of {profile.period}"
     wall = f"Total Test Time: {profile.total_us:.2f} us "
     wall += f"(from earliest dispatch to latest finish) {MODELLED}"
     lines = [
         "=" * len(heads),
-        title,
+        _function_title(profile),
         "=" * len(heads),
         heads,
         rule,
@@ -130,7 +158,7 @@ def kernel_table(profile: Profile) -> Table:
         table.notes.append(f"and {hidden} more kernels with less time")
     table.notes.append(
         "bound: what limits it; of least: bytes against touching each byte once; "
-        "of roof: against what the cubes or global memory allow"
+        "of roof: against what all cubes or global memory allow while it runs"
     )
     return table
 

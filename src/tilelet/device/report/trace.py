@@ -1,7 +1,8 @@
 """The modelled run as files that existing viewers read.
 
 merged_swimlane.json         Chrome trace events: a lane for each core, the orchestrator and the
-                             schedulers, an arrow for each dependency (open it in Perfetto)
+                             schedulers, an arrow for each dependency, and below, for each core,
+                             the pipes that work inside its tasks (open it in Perfetto)
 chip_swimlane_records.json   the four stamps of every execution, as the device's profiler has them
 deps.json                    tasks and the edges between them
 name_map.json                kernel names of the function ids in the above
@@ -13,7 +14,7 @@ Lines are formatted by hand because these files have hundreds of thousands of th
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -21,6 +22,7 @@ import numpy as np
 
 from tilelet.device.kernel.view import Core
 from tilelet.device.report.critical import critical_path
+from tilelet.device.report.profile import place
 from tilelet.device.schedule.simulate import Timeline
 
 MOST_TASKS = 20_000
@@ -35,6 +37,12 @@ TICKS_PER_US = 1000
 ORCHESTRATOR, SCHEDULERS, SCHEDULER_VIEW, WORKER_VIEW = 1, 2, 3, 4
 """Process numbers of the trace, as the device's own tools choose them."""
 
+PIPES_VIEW = 5
+"""A process of our own: what happens inside tasks."""
+
+MOST_PIPED = 4_000
+"""Records whose pipes are shown: of more, an even sample."""
+
 
 @dataclass(frozen=True)
 class Edge:
@@ -48,8 +56,10 @@ class Edge:
 class Trace:
     """What of a timeline goes into the files."""
 
-    def __init__(self, timeline: Timeline) -> None:
+    def __init__(self, timeline: Timeline, bounds: Mapping[str, str] | None = None) -> None:
+        """`bounds`: what limits each kernel, by name; else what limits each task by itself."""
         self.timeline = timeline
+        self.bounds = bounds or {}
         self.tasks = self._kept_tasks()
         kept = np.zeros(timeline.stream.count, np.bool_)
         kept[self.tasks] = True
@@ -116,7 +126,8 @@ class Trace:
 
     def chrome(self) -> str:
         """The trace; times in microseconds."""
-        events = [*self._lanes(), *self._cores(), *self._runtime(), *self._arrows()]
+        events = [*self._lanes(), *self._cores(), *self._pipes(), *self._runtime()]
+        events += self._arrows()
         t = self.timeline
         other = {
             "modelled": True,
@@ -138,6 +149,7 @@ class Trace:
             SCHEDULERS: "Schedulers (modelled)",
             SCHEDULER_VIEW: "Scheduler view: dispatch to finish (modelled)",
             WORKER_VIEW: "Worker view: start to end (modelled)",
+            PIPES_VIEW: "Pipes inside tasks (modelled)",
         }
         for pid, name in processes.items():
             yield _meta(pid, 0, "process_name", name)
@@ -149,14 +161,76 @@ class Trace:
         for core in range(t.machine.cores.clusters + t.machine.cores.vectors):
             for pid in (SCHEDULER_VIEW, WORKER_VIEW):
                 yield _meta(pid, core, "thread_name", t.core_name(core))
+        for lane, (core, pipe) in enumerate(self._pipe_lanes):
+            yield _meta(PIPES_VIEW, lane, "thread_name", f"{t.core_name(core)} {pipe}")
+
+    @cached_property
+    def _task_facts(self) -> list[str]:
+        """Members of the `args` of slices, by the number of the cost: the same for many tasks."""
+        stream = self.timeline.stream
+        found: list[str] = []
+        for cost, number in zip(stream.costs, stream.cost_kernel):
+            view = stream.kernels[number]
+            facts = {
+                "source": place(view.function.loc) if view is not None else "",
+                "read": cost.read_bytes,
+                "written": cost.written_bytes,
+                "bound": self.bounds.get(stream.kernel_names[number], cost.bound),
+                "pipes_us": {name: round(us, 3) for name, us in cost.busy_us.items()},
+            }
+            found.append(json.dumps(facts)[1:-1])
+        return found
+
+    @cached_property
+    def _piped(self) -> list[int]:
+        """Records whose pipes are shown."""
+        step = -(-len(self.records) // MOST_PIPED) or 1
+        return self.records[::step]
+
+    @cached_property
+    def _pipe_lanes(self) -> dict[tuple[int, str], int]:
+        """The lane of each pipe of each core that works in a task that is shown."""
+        t = self.timeline
+        used = {
+            (int(t.core[record]), name.partition(".")[2])
+            for record in self._piped
+            for name in self._spans(record)
+        }
+        return {key: lane for lane, key in enumerate(sorted(used))}
+
+    def _spans(self, record: int) -> dict[str, tuple[float, float]]:
+        """The pipes of the record's own kind of core, and when they work in its task."""
+        t = self.timeline
+        kind = "AIC." if t.is_cube(int(t.core[record])) else "AIV."
+        spans = t.cost_of(int(t.task[record])).span_us
+        return {name: span for name, span in spans.items() if name.startswith(kind)}
+
+    def _pipes(self) -> Iterator[str]:
+        """From a pipe's first step in a task to its last; a task that waits for GM is stretched."""
+        t = self.timeline
+        for record in self._piped:
+            task, core = int(t.task[record]), int(t.core[record])
+            start, length = float(t.start[record]), float(t.end[record] - t.start[record])
+            cost = t.cost_of(task)
+            stretch = length / cost.exec_us if cost.exec_us else 0.0
+            for name, (begin, end) in self._spans(record).items():
+                lane = self._pipe_lanes[core, name.partition(".")[2]]
+                dur = min(end * stretch, length) - begin * stretch
+                yield (
+                    f'{{"ph":"X","pid":{PIPES_VIEW},"tid":{lane},'
+                    f'"name":{json.dumps(t.kernel_names[t.stream.kernel[task]])},'
+                    f'"ts":{start + begin * stretch:.3f},"dur":{max(dur, 0.0):.3f},'
+                    f'"args":{{"task":{task},"busy_us":{cost.busy_us[name]:.3f}}}}}'
+                )
 
     def _cores(self) -> Iterator[str]:
         t = self.timeline
         names = [json.dumps(n or "join") for n in t.kernel_names]
-        columns = (t.task, t.core, t.dispatch, t.start, t.end, t.finish, t.kernel)
+        costs = t.stream.first_cost[t.task]
+        columns = (t.task, t.core, t.dispatch, t.start, t.end, t.finish, t.kernel, costs)
         chosen = [c[self.records].tolist() for c in columns]
-        for task, core, dispatch, start, end, finish, kernel in zip(*chosen):
-            name, args = names[kernel], f'"args":{{"task":{task}}}'
+        for task, core, dispatch, start, end, finish, kernel, cost in zip(*chosen):
+            name, args = names[kernel], f'"args":{{"task":{task},{self._task_facts[cost]}}}'
             yield (
                 f'{{"ph":"X","pid":{WORKER_VIEW},"tid":{core},"name":{name},'
                 f'"ts":{start:.3f},"dur":{end - start:.3f},{args}}}'

@@ -30,6 +30,32 @@ class RetiredSpelling(Caution):
         super().__init__(f"`{old}` is retired: write `{new}`", [Label(loc)])
 
 
+class ClearedByArithmetic(Caution):
+    """Memory that nobody has written is cleared by arithmetic: `x * 0` or `x - x`.
+
+    That gives zeros here, though on a device such memory may hold NaN. Any other use of memory that
+    was never written shows in the results. `pl.full` says what is meant.
+    """
+
+    code = "W0103"
+    severity = "note"
+    example = """
+        @pl.jit
+        def kernel(out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                acc = pl.create_tensor([16, 128], pl.FP32)
+                acc = pl.mul(acc, 0.0)
+                out[:, :] = acc
+            return out
+        """
+
+    def __init__(self, loc: Loc, op: str) -> None:
+        super().__init__(
+            f"`pl.{op}` makes zeros of memory that was never written: write `pl.full(..., 0.0)`",
+            [Label(loc)],
+        )
+
+
 class NoEffect(Caution):
     """Something in the program is accepted but changes nothing here.
 

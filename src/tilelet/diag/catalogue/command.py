@@ -42,23 +42,32 @@ class NoProgramFound(UserError):
 
     code = "E0703"
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, why_not: Mapping[str, str] | None = None) -> None:
+        """`why_not`: what the script does define, and why it cannot be compiled as it is."""
+        if not why_not:
+            super().__init__(
+                f"no program in `{path}`",
+                helps=["define a `@pl.program` class or a `@pl.jit` function at module level"],
+            )
+            return
         super().__init__(
-            f"no program in `{path}`",
-            helps=["define a `@pl.program` class or a `@pl.jit` function at module level"],
+            f"`{path}` runs nothing, and nothing in it can be compiled as it is",
+            notes=[f"`{name}` {why}" for name, why in why_not.items()],
+            helps=["call it in the script, or give all its parameters types or defaults"],
         )
 
 
 class BadFlag(UserError):
-    """A flag of the command line is unknown or has a bad value.
+    """An option or argument of the command line is unknown, missing, or has a bad value.
 
-    `tilelet COMMAND --help` lists the flags. Flags of the script itself go after the script's name.
+    `tilelet COMMAND --help` lists them. Options of the script itself go after the script's name. A
+    variable of the environment that stands for an option may have the same values.
     """
 
     code = "E0705"
 
-    def __init__(self, flag: str, why: str, known: Sequence[str] = ()) -> None:
-        super().__init__(f"flag `{flag}`: {why}", helps=did_you_mean(near(flag, known)))
+    def __init__(self, message: str, helps: Sequence[str] = ()) -> None:
+        super().__init__(message, helps=helps)
 
 
 class ScriptRaised(UserError):
@@ -205,7 +214,7 @@ class NoCompiler(UserError):
             message,
             helps=[
                 "install one: `pip install tilelet[cc]`, or your system's `gcc` or `clang`",
-                "or run without: `--engine interp`",
+                "or run without: `tilelet run --engine interp`",
             ],
         )
 
@@ -213,8 +222,8 @@ class NoCompiler(UserError):
 class CompilerFailed(UserError):
     """The C compiler could not compile the program.
 
-    Usual causes are a full disk, too little memory, or a compiler that was ended from outside. If
-    the compiler complains about the C text itself, that is a bug in Tilelet: please report it.
+    Usual causes are a full disk, too little memory, or a compiler that was ended from outside. A
+    complaint about the C text itself is a bug in Tilelet, and is reported as one.
     """
 
     code = "E0714"
@@ -224,7 +233,7 @@ class CompilerFailed(UserError):
         super().__init__(
             f"the C compiler `{compiler}` failed: {why}",
             notes=[last] if last else [],
-            helps=["or run without it: `--engine interp`"],
+            helps=["or run without it: `tilelet run --engine interp`"],
         )
 
 
@@ -257,6 +266,21 @@ class UnknownSection(UserError):
         super().__init__(
             f"the bench has no section `{section}`",
             helps=[*did_you_mean(near(section, known)), f"sections are {ticked(known, 'and')}"],
+        )
+
+
+class UnknownExample(UserError):
+    """`tilelet examples` was asked for an example that it does not have.
+
+    `tilelet examples` names them all. Both `softmax` and `03_softmax` will do.
+    """
+
+    code = "E0717"
+
+    def __init__(self, name: str, known: Sequence[str]) -> None:
+        super().__init__(
+            f"no example `{name}`",
+            helps=[*did_you_mean(near(name, known)), f"examples are {ticked(known, 'and')}"],
         )
 
 

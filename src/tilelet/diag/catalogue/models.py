@@ -351,5 +351,5 @@ class WrongStackInput(UserError):
 
     code = "E1022"
 
-    def __init__(self, name: str, found: str, wanted: str) -> None:
-        super().__init__(f"`{name}` is `{found}`, the stack takes `{wanted}`")
+    def __init__(self, name: str, found: str, wanted: str, help: str = "") -> None:
+        super().__init__(f"`{name}` is `{found}`, the stack takes `{wanted}`", helps=optional(help))

@@ -11,7 +11,8 @@ from tilelet.diag.text import did_you_mean, near, optional, plural, shape_text, 
 class UnknownOp(UserError):
     """A kernel calls a `pl` name that is not an op.
 
-    The ops are listed in docs/ops.md. A misspelled name gets a suggestion.
+    The ops are listed in docs/ops.md, with a table of what other libraries call them. A misspelled
+    name gets a suggestion.
     """
 
     code = "E0301"
@@ -23,9 +24,13 @@ class UnknownOp(UserError):
             return out
         """
 
-    def __init__(self, loc: Loc, name: str, suggestions: Iterable[str] = ()) -> None:
+    def __init__(
+        self, loc: Loc, name: str, suggestions: Iterable[str] = (), instead: str = ""
+    ) -> None:
         super().__init__(
-            f"no op `{name}`", [Label(loc, "not an op")], helps=did_you_mean(suggestions)
+            f"no op `{name}`",
+            [Label(loc, "not an op")],
+            helps=[instead] if instead else did_you_mean(suggestions),
         )
 
 

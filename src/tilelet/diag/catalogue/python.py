@@ -166,19 +166,28 @@ class NonBoolCondition(UserError):
         )
 
 
+def _keeps_none(file: str) -> str:
+    """Why the text behind a file name cannot be had."""
+    return {
+        "<stdin>": "Python does not keep what it reads at a prompt (before 3.13) or from a pipe",
+        "<string>": "Python does not keep a string that it executes",
+    }.get(file, file)
+
+
 class SourceUnavailable(UserError):
     """The source text of a kernel cannot be read.
 
-    A kernel is parsed from its source file, so it cannot be defined in an interactive prompt that
-    keeps no source, nor made by `exec` of a string. Put it in a file or a notebook cell, or give
-    its text to `pl.parse`.
+    A kernel is parsed from its source text. Files, notebook cells, the prompt of Python 3.13 and
+    later, and a script that Python reads from a file as its standard input (`python < file`) all
+    keep it. The prompt of older Pythons, a pipe and `exec` of a string do not: put the kernel in a
+    file or a notebook cell, or give its text to `pl.parse`.
     """
 
     code = "E0107"
 
     def __init__(self, function: str, why: str) -> None:
         super().__init__(
-            f"no source text for `{function}`: {why}",
+            f"no source text for `{function}`: {_keeps_none(why)}",
             helps=["define it in a file or a notebook cell, or pass its text to `pl.parse`"],
         )
 
@@ -275,11 +284,11 @@ class NotCallable(UserError):
             return out
         """
 
-    def __init__(self, loc: Loc, name: str, type_name: str) -> None:
+    def __init__(self, loc: Loc, name: str, type_name: str, instead: str = "") -> None:
         super().__init__(
             f"`{name}` cannot be called in a kernel",
             [Label(loc, f"this is a Python `{type_name}`")],
-            helps=["decorate a helper that takes kernel values with `@pl.jit.inline`"],
+            helps=[instead or "decorate a helper that takes kernel values with `@pl.jit.inline`"],
         )
 
 
@@ -394,7 +403,7 @@ class CompileTimeFailed(UserError):
         )
 
 
-class InvalidSyntax(UserError):
+class InvalidSyntax(UserError, SyntaxError):
     """Text given to `pl.parse`, or a script, is not Python.
 
     The language is a part of Python's syntax, so Python's parser reads it first. The message is
@@ -410,6 +419,26 @@ class InvalidSyntax(UserError):
 
     def __init__(self, loc: Loc, message: str) -> None:
         super().__init__(f"invalid syntax: {message}", [Label(loc)])
+
+
+class NotOneProgram(UserError, ValueError):
+    """Text given to `pl.parse` or `pl.loads` does not hold one program.
+
+    It holds imports of the language, constants, dynamic dimensions, and then either one class (a
+    program) or one decorated function.
+    """
+
+    code = "E0124"
+    example = """
+        kernel = pl.parse("limit = 2 * 8")
+        """
+
+    def __init__(self, loc: Loc, what: str) -> None:
+        super().__init__(
+            f"program text with {what}",
+            [Label(loc)],
+            helps=["keep imports, constants, and one class or one decorated function"],
+        )
 
 
 class BadDecorator(UserError):
@@ -446,7 +475,16 @@ class UnpackCount(UserError):
             return out
         """
 
-    def __init__(self, loc: Loc, names: int, value_loc: Loc, values: int) -> None:
+    def __init__(self, loc: Loc, names: int, value_loc: Loc, values: int | None) -> None:
+        """`values`: how many; None if it is one that has no parts."""
+        if values is None:
+            super().__init__(
+                f"cannot unpack one value into {'a tuple of ' if names == 1 else ''}"
+                f"{plural(names, 'name')}",
+                [Label(loc, plural(names, "name")), Label(value_loc, "one value, not a tuple")],
+                helps=["assign it to a single name, without a comma or parentheses"],
+            )
+            return
         super().__init__(
             f"cannot unpack {plural(values, 'value')} into {plural(names, 'name')}",
             [Label(loc, plural(names, "name")), Label(value_loc, plural(values, "value"))],
@@ -538,10 +576,12 @@ class UnknownAttribute(UserError):
             return out
         """
 
-    def __init__(self, loc: Loc, owner: str, attribute: str, known: Sequence[str]) -> None:
+    def __init__(
+        self, loc: Loc, owner: str, attribute: str, known: Sequence[str], instead: str = ""
+    ) -> None:
         close = near(attribute, known)
-        helps = did_you_mean(close)
-        if not close and known:
+        helps = [instead] if instead else did_you_mean(close)
+        if not helps and known:
             helps = [f"it has {ticked(known[:8], 'and')}"]
         super().__init__(
             f"`{owner}` has no attribute `{attribute}`", [Label(loc, "unknown")], helps=helps

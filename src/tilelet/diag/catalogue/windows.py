@@ -12,8 +12,9 @@ class WindowOutOfRange(UserError):
     """A slice, load, store or assemble reaches outside its tensor.
 
     Reported at compile time if it is certain, else when the kernel runs, with the actual numbers.
-    If the last window may be partial, take the full shape with `valid_shape=` cut to what is left:
-    `pl.min(size, extent - start)`.
+    If the last window may be partial, take it with `pl.slice(..., clamp=True)` or `pl.load(...,
+    clamp=True)`: what is outside is not valid, and a store of it writes nothing there. Or take the
+    full shape with `valid_shape=` cut to what is left: `pl.min(size, extent - start)`.
     """
 
     code = "E0501"
@@ -34,15 +35,25 @@ class WindowOutOfRange(UserError):
         extent: object,
         name: str = "",
         runtime: bool = False,
+        clamps: bool = False,
     ) -> None:
+        """`clamps`: the op has `clamp=`."""
         of_name = f" of `{name}`" if name else ""
+        whole = isinstance(start, int) and isinstance(extent, int) and not 0 <= start < extent
+        remedy = "cut the window with `valid_shape=`, or check the offset"
+        if whole:
+            remedy = "no part of the window is inside: check the offset"
+        elif clamps:
+            remedy = (
+                "if the last window may be partial, `pl.slice(..., clamp=True)` takes what is there"
+            )
         end = (
             start + size if isinstance(start, int) and isinstance(size, int) else f"{start}+{size}"
         )
         super().__init__(
             f"window {start}:{end} is outside axis {axis}{of_name}, which has extent {extent}",
             [Label(loc, "at run time, the window is out of range" if runtime else "out of range")],
-            helps=["cut the window with `valid_shape=`, or check the offset"],
+            helps=[remedy],
         )
 
 

@@ -188,6 +188,17 @@ class LayerStack:
 
     def _check_hidden(self, hidden: Array, wanted: tuple[int, ...]) -> None:
         dtype = self.shape.dtype
+        if not isinstance(hidden, np.ndarray):
+            kind = f"{type(hidden).__module__}.{type(hidden).__qualname__}"
+            shown = shape_text(getattr(hidden, "shape", ()))
+            raise WrongStackInput(
+                "hidden",
+                f"a {kind} {shown}",
+                f"a NumPy array {dtype.numpy} {shape_text(wanted)}",
+                f"convert it: `hidden.float().numpy().astype({dtype.numpy})`"
+                if kind == "torch.Tensor"
+                else "",
+            )
         if hidden.shape != wanted or hidden.dtype != dtype.numpy:
             found = f"{hidden.dtype} {shape_text(hidden.shape)}"
             raise WrongStackInput("hidden", found, f"{dtype.numpy} {shape_text(wanted)}")

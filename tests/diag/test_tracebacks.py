@@ -7,7 +7,7 @@ from concurrent.futures import Future
 import pytest
 
 from tilelet.diag.catalogue.command import NoCompiler
-from tilelet.runtime.tracebacks import give_place
+from tilelet.diag.tracebacks import give_place
 
 
 def test_lines_of_pythons_own_library_are_nobodys() -> None:

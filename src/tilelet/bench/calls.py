@@ -1,0 +1,115 @@
+"""What a call costs that computes next to nothing, and what a script costs that does."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+import tilelet.language as pl
+from tilelet.bench import torch_forms
+from tilelet.bench.report import Goal
+from tilelet.bench.runner import Bench
+from tilelet.bench.startup import warm_environment
+from tilelet.runtime.compiler import compile_program
+
+SMALL_CALL = Goal("seconds", 30e-6, is_upper=True)
+SHELL = Goal("seconds", 0.5, is_upper=True)
+_CALLS = 200  # in a row, as in a loop
+
+_HELLO = """\
+import numpy as np
+import tilelet.language as pl
+
+@pl.jit
+def add(a: pl.Tensor[[64, 128], pl.FP32], b: pl.Tensor[[64, 128], pl.FP32],
+        out: pl.Out[pl.Tensor[[64, 128], pl.FP32]]):
+    for r in pl.parallel(0, 64, 16):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            out[r : r + 16, :] = pl.add(a[r : r + 16, :], b[r : r + 16, :])
+    return out
+
+x = np.ones((64, 128), np.float32)
+assert (add(x, x) == 2).all()
+"""
+
+
+@pl.jit
+def add(
+    a: pl.Tensor[[16, 128], pl.FP32],
+    b: pl.Tensor[[16, 128], pl.FP32],
+    out: pl.Out[pl.Tensor[[16, 128], pl.FP32]],
+):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        out[:, :] = pl.add(a[:, :], b[:, :])
+    return out
+
+
+def calls(bench: Bench) -> None:
+    """The same small sum by each way to call it. The least of many: a call has no rate."""
+    a, b, out = (np.ones((16, 128), np.float32) for _ in range(3))
+    rounds = 5 if bench.is_quick else 50
+    compiled = compile_program(add)
+    forms: dict[str, Callable[[], object]] = {
+        "a @pl.jit function": lambda: add(a, b, out),
+        "compile_program of it": lambda: compiled(a, b, out),
+        "NumPy": lambda: np.add(a, b, out=out),
+    }
+    if torch_forms.is_installed():
+        import torch
+
+        x, y, z = (torch_forms.tensor(array) for array in (a, b, out))
+        forms["torch"] = lambda: torch.add(x, y, out=z)
+        forms["a @pl.jit function, torch tensors"] = lambda: add(x, y, z)
+    with bench.guard("small call"):
+        bench.say("call: a sum of 16 x 128 numbers")
+        least = dict.fromkeys(forms, float("inf"))
+        for _ in range(rounds):
+            for name, form in forms.items():
+                least[name] = min(least[name], _seconds(form))
+        for name, seconds in least.items():
+            row = bench.add(name)
+            row.figures["seconds"] = seconds
+            if name.startswith("a @pl.jit function"):
+                row.goals = [] if bench.is_quick else [SMALL_CALL]
+    with bench.guard("script"):
+        bench.say("call: a script from the shell")
+        row = bench.add("tilelet run hello.py", goals=[] if bench.is_quick else [SHELL])
+        clock, processor = _script_seconds(3 if bench.is_quick else 10)
+        row.figures["seconds"], row.note = clock, f"{processor:.2f} s of processor time"
+
+
+def _seconds(form: Callable[[], object]) -> float:
+    begin = time.perf_counter()
+    for _ in range(_CALLS):
+        form()
+    return (time.perf_counter() - begin) / _CALLS
+
+
+def _script_seconds(rounds: int) -> tuple[float, float]:
+    """By the clock and of processor time, the least of some runs; with bytecode and programs cached
+    as after a first run.
+    """
+    with tempfile.TemporaryDirectory(prefix="tilelet-") as folder:
+        script = Path(folder, "hello.py")
+        script.write_text(_HELLO, encoding="utf-8")
+        environment = warm_environment(folder)
+        command = [sys.executable, "-m", "tilelet.cli", "run", str(script)]
+        clock: list[float] = []
+        processor: list[float] = []
+        for _ in range(rounds + 1):
+            begin, before = time.perf_counter(), os.times()
+            subprocess.run(  # noqa: S603 - this Python, no shell
+                command, env=environment, capture_output=True, check=True
+            )
+            after = os.times()
+            clock.append(time.perf_counter() - begin)
+            used = after.children_user + after.children_system
+            processor.append(used - before.children_user - before.children_system)
+    return min(clock[1:]), min(processor[1:])

@@ -1,0 +1,521 @@
+"""The commands of `tilelet`: their options, and what runs them.
+
+Only what the chosen command needs is imported, and only here does anything know argparse's
+namespaces.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import gc
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tilelet import __version__
+from tilelet.cli import exit_codes, manual
+from tilelet.cli.options import (
+    DEFAULT_MACHINE,
+    FORMATS,
+    JSON,
+    TEXT,
+    CompareOptions,
+    DeviceOptions,
+    RunOptions,
+    taken,
+)
+from tilelet.cli.target import Target, options_after
+from tilelet.cli.usage import (
+    OneOf,
+    Parser,
+    folder,
+    from_environment,
+    machine_names,
+    new_file,
+    whole_number,
+)
+
+Namespace = argparse.Namespace
+
+# Options of `profile` and `check` that may also stand after the script.
+AFTER_SCRIPT = (
+    "-p",
+    "--platform",
+    "--platforms",
+    "--period",
+    "--format",
+    "--no-files",
+    "--execute",
+    "--memory",
+)
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command.
+
+    about       one line for `tilelet --help`
+    manual      what its own help says after the options
+    add         gives a parser its options
+    run         does the work; the result is the exit code
+    is_internal  for those who work on Tilelet itself: not in `--help`, nor in completions
+    """
+
+    name: str
+    about: str
+    manual: str
+    add: Callable[[Parser], None]
+    run: Callable[[Parser, Namespace], int]
+    is_internal: bool = False
+
+    def parser(self) -> Parser:
+        parser = Parser(
+            f"tilelet {self.name}",
+            description=f"{self.about[0].upper()}{self.about[1:]}.",
+            epilog=self.manual,
+        )
+        self.add(parser)
+        return parser
+
+
+# Options that several commands have
+
+
+def _add_format(parser: Parser, formats: Sequence[str], about: str) -> None:
+    known = OneOf(*FORMATS)
+    default = from_environment("TILELET_FORMAT", known, TEXT)
+    values = OneOf(*formats)
+    parser.add_argument(
+        "--format",
+        type=values,
+        metavar=values.metavar,
+        default=default if default in formats else TEXT,
+        help=about,
+    )
+
+
+def _add_dump(parser: Parser) -> None:
+    parser.add_argument(
+        "--dump-passes",
+        action="store_true",
+        default=os.environ.get("TILELET_DUMP_PASSES", "0") not in ("", "0"),
+        help="write the program after every pass to the run directory",
+    )
+
+
+def _add_run_options(parser: Parser) -> None:
+    """What decides how a script runs, whatever is asked about it."""
+    parser.add_argument(
+        "--build-dir", type=folder, metavar="DIR", help="folder of run directories (build_output)"
+    )
+    parser.add_argument(
+        "--seed",
+        type=whole_number,
+        default=from_environment("TILELET_SEED", whole_number, 0),
+        help="draw other random inputs (default: 0)",
+    )
+    for name, other, about in (
+        ("--pypto", "installed", "what `import pypto` means (default: tilelet)"),
+        (
+            "--golden",
+            "script",
+            "what `import golden` means: Tilelet's, or the script's own (default: tilelet)",
+        ),
+    ):
+        values = OneOf("tilelet", other)
+        parser.add_argument(
+            name, type=values, metavar=values.metavar, default="tilelet", help=about
+        )
+
+
+def _add_device_options(parser: Parser, formats: Sequence[str]) -> None:
+    machine = parser.add_mutually_exclusive_group()
+    machine.add_argument(
+        "-p", "--platform", metavar="NAME", help="a2a3 (default), a5, or a machine file (.toml)"
+    )
+    machine.add_argument(
+        "--platforms",
+        type=machine_names,
+        default=(),
+        metavar="A,B",
+        help="several machines, side by side",
+    )
+    parser.add_argument(
+        "--period", metavar="MONTH", help="runtime of that month: 2026-04, 2026-06 or 2026-07"
+    )
+    _add_format(parser, formats, "of the answer")
+    _add_run_options(parser)
+
+
+def _add_script(parser: Parser) -> None:
+    parser.add_argument("script", metavar="SCRIPT", help="a Python file, or a program's name")
+    parser.add_argument(
+        "arguments", nargs=argparse.REMAINDER, metavar="...", help="options of the script"
+    )
+
+
+def _add_nothing(parser: Parser) -> None:
+    """A command without options."""
+
+
+def _own(parser: Parser) -> frozenset[str]:
+    return frozenset(parser.own_options)
+
+
+# run and tasks
+
+
+def _add_run(parser: Parser) -> None:
+    _add_format(parser, FORMATS, "of messages; json and sarif go to stdout, all else to stderr")
+    _add_dump(parser)
+    _add_run_options(parser)
+    parser.add_argument(
+        "--engine",
+        metavar="NAME",
+        help="what executes programs: cpu (native code, the default) or interp (the interpreter)",
+    )
+    parser.add_argument(
+        "--keep-c", action="store_true", help="keep the C text of programs in the run directory"
+    )
+    parser.add_argument("--keep-c-in", type=folder, metavar="DIR", help="keep it in this folder")
+    parser.add_argument(
+        "--seed-valid",
+        action="store_true",
+        help="lose `valid_shape` at the ops where the compilers of April 2026 lost it",
+    )
+    parser.add_argument("--save-data", action="store_true", help="keep inputs and goldens as .npz")
+    parser.add_argument(
+        "--no-golden-cache", action="store_true", help="compute goldens even if nothing changed"
+    )
+    _add_script(parser)
+
+
+def _add_tasks(parser: Parser) -> None:
+    _add_format(parser, FORMATS, "of messages; json and sarif go to stdout, all else to stderr")
+    _add_dump(parser)
+    _add_run_options(parser)
+    _add_script(parser)
+
+
+def _run(command: str) -> Callable[[Parser, Namespace], int]:
+    def run(parser: Parser, found: Namespace) -> int:
+        with _no_garbage():
+            # What nearly every script needs, too.
+            import tilelet.language
+            import tilelet.runtime.harness  # noqa: F401
+            from tilelet.cli.run import run_command
+
+        target = Target(found.script, tuple(found.arguments))
+        return run_command(
+            taken(RunOptions, found, command=command, own=_own(parser), target=target)
+        )
+
+    return run
+
+
+@contextlib.contextmanager
+def _no_garbage() -> Iterator[None]:
+    """For imports: all that they make stays. To look for garbage among it, then and in all later
+    collections, takes a tenth of a short run.
+    """
+    pause = gc.isenabled()
+    gc.disable()
+    yield
+    if not gc.get_freeze_count():  # once in a process
+        gc.freeze()
+    if pause:
+        gc.enable()
+
+
+# profile, check, compare
+
+
+def _add_profile(parser: Parser) -> None:
+    _add_device_options(parser, FORMATS)
+    parser.add_argument(
+        "--execute",
+        action="store_true",
+        help="run the kernels too: for programs whose results decide their tasks",
+    )
+    parser.add_argument(
+        "--no-files", dest="files", action="store_false", help="print the report, write nothing"
+    )
+    _add_script(parser)
+
+
+def _add_check(parser: Parser) -> None:
+    _add_device_options(parser, FORMATS)
+    parser.add_argument(
+        "--memory", action="store_true", help="print the memory plan and the TILELET budget"
+    )
+    _add_script(parser)
+
+
+def _device(command: str) -> Callable[[Parser, Namespace], int]:
+    def run(parser: Parser, found: Namespace) -> int:
+        from tilelet.cli import profile
+
+        options = _device_options(parser, found, command)
+        commands = {"profile": profile.profile_command, "check": profile.check_command}
+        return commands[command](options)
+
+    return run
+
+
+def _device_options(parser: Parser, found: Namespace, command: str) -> DeviceOptions:
+    """Options on both sides of the script, read by one parser."""
+    from tilelet.runtime.config import PLATFORMS
+
+    known = parser.own_options
+    allowed = [name for name in AFTER_SCRIPT if name in known]
+    with_value = [name for name in allowed if known[name].nargs is None]
+    given = Target(found.script, tuple(found.arguments))
+    after, target = options_after(given, allowed, with_value, PLATFORMS)
+    found = parser.parse([*after, target.name, *target.arguments], found)
+    return taken(DeviceOptions, found, command=command, own=_own(parser), target=target)
+
+
+def _add_compare(parser: Parser) -> None:
+    _add_device_options(parser, (TEXT, JSON))
+    parser.add_argument("a", metavar="A", help="a script, a program's name, or a profile.json")
+    parser.add_argument("b", metavar="B", nargs="?", help="another, or the same with @machine")
+
+
+def _compare(parser: Parser, found: Namespace) -> int:
+    from tilelet.cli.profile import compare_command
+
+    if len(found.platforms) > 2:
+        parser.refuse(f"`--platforms`: two machines can be compared, not {len(found.platforms)}")
+    return compare_command(taken(CompareOptions, found, command="compare", own=_own(parser)))
+
+
+# doctor, bench, demo
+
+
+def _add_doctor(parser: Parser) -> None:
+    _add_format(parser, (TEXT, JSON), "of the answer")
+    parser.add_argument(
+        "--json", dest="format", action="store_const", const=JSON, help="the same as --format json"
+    )
+
+
+def _doctor(_: Parser, found: Namespace) -> int:
+    from tilelet.cli.doctor import doctor_command
+
+    return doctor_command(as_json=found.format == JSON)
+
+
+def _add_bench(parser: Parser) -> None:
+    parser.add_argument("sections", nargs="*", metavar="SECTION", help="what to measure (all)")
+    parser.add_argument("--list", action="store_true", help="list the sections")
+    parser.add_argument("--quick", action="store_true", help="small shapes, few runs")
+    parser.add_argument(
+        "--json",
+        type=new_file,
+        metavar="FILE",
+        help="where the figures go (build_output/bench_*.json)",
+    )
+
+
+def _bench(_: Parser, found: Namespace) -> int:
+    from tilelet.cli import bench
+
+    if found.list:
+        return bench.list_sections()
+    return bench.bench_command(found.sections, found.quick, found.json)
+
+
+def _add_demo(parser: Parser) -> None:
+    parser.add_argument("--quick", action="store_true", help="a small layer, in seconds")
+    parser.add_argument(
+        "-p",
+        "--platform",
+        metavar="NAME",
+        default=DEFAULT_MACHINE,
+        help="the modelled machine: a2a3 (default), a5, or a machine file (.toml)",
+    )
+
+
+def _demo(_: Parser, found: Namespace) -> int:
+    _use_one_blas_thread()
+    from tilelet.cli.demo import demo_command
+
+    return demo_command(found.platform, found.quick)
+
+
+def _use_one_blas_thread() -> None:
+    """Goldens have threads of their own. Those of BLAS wait for each other in every small product,
+    which takes ten times as long when the cores have other work, too. NumPy must not be loaded yet.
+    """
+    for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
+
+
+# Lists and pages
+
+
+def _add_explain(parser: Parser) -> None:
+    parser.add_argument("code", nargs="?", metavar="CODE", help="such as E0203")
+
+
+def _explain(_: Parser, found: Namespace) -> int:
+    from tilelet.cli.pages import explain_command
+
+    return explain_command(found.code)
+
+
+def _add_examples(parser: Parser) -> None:
+    parser.add_argument("names", nargs="*", metavar="NAME", help="such as hello or 01_hello (all)")
+    parser.add_argument("--copy", type=folder, metavar="DIR", help="copy them to this folder")
+
+
+def _examples(_: Parser, found: Namespace) -> int:
+    from tilelet.cli.examples import examples_command
+
+    return examples_command(found.names, found.copy)
+
+
+def _list(_: Parser, __: Namespace) -> int:
+    from tilelet.cli.messages import print_text
+    from tilelet.cli.models import list_models
+
+    print_text(list_models())
+    return exit_codes.PASSED
+
+
+def _version(_: Parser, __: Namespace) -> int:
+    print(f"tilelet {__version__}")
+    return exit_codes.PASSED
+
+
+def _add_completion(parser: Parser) -> None:
+    from tilelet.cli.completion import SHELLS
+
+    shells = OneOf(*SHELLS)
+    parser.add_argument("shell", type=shells, metavar="SHELL", help="bash, zsh or fish")
+
+
+def _completion(_: Parser, found: Namespace) -> int:
+    from tilelet.cli.completion import completion_script
+
+    print(completion_script(found.shell, [c for c in COMMANDS.values() if not c.is_internal]))
+    return exit_codes.PASSED
+
+
+# For those who work on Tilelet itself
+
+
+def _add_write_or_check(parser: Parser) -> None:
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--write", action="store_true", help="make them, and write them")
+    what.add_argument("--check", action="store_true", help="compare them with the code")
+    parser.add_argument(
+        "--dir", type=folder, default=Path("docs"), help="their folder (default: docs)"
+    )
+
+
+def _docs(_: Parser, found: Namespace) -> int:
+    from tilelet.cli.pages import docs_command
+
+    return docs_command(found.dir, write=found.write)
+
+
+def _add_story(parser: Parser) -> None:
+    _add_write_or_check(parser)
+    parser.add_argument(
+        "--keep-cpu", action="store_true", help="with --write: keep the CPU times of the page"
+    )
+    parser.add_argument("--only", metavar="A,B", default="", help="check these programs only")
+
+
+def _story(parser: Parser, found: Namespace) -> int:
+    _use_one_blas_thread()
+    from tilelet.cli import walkthrough as story
+
+    names = [name for name in found.only.split(",") if name]
+    unknown = [name for name in names if name not in story.PROGRAMS]
+    if unknown:
+        parser.refuse(f"`--only`: `{unknown[0]}` is none of {', '.join(story.PROGRAMS)}")
+    if names and found.write:
+        parser.refuse("`--only` goes with `--check`")
+    if found.check:
+        return story.check_page(found.dir, names)
+    return story.write_page(found.dir, keep_cpu=found.keep_cpu)
+
+
+COMMANDS = {
+    command.name: command
+    for command in (
+        Command("run", "run a script and report its verdict", manual.RUN, _add_run, _run("run")),
+        Command(
+            "tasks",
+            "count a script's tasks, kernel by kernel",
+            manual.TASKS,
+            _add_tasks,
+            _run("tasks"),
+        ),
+        Command(
+            "profile",
+            "model a script's time on an NPU, and say where it goes",
+            manual.PROFILE,
+            _add_profile,
+            _device("profile"),
+        ),
+        Command(
+            "check",
+            "check tiles against a machine's limits",
+            manual.CHECK,
+            _add_check,
+            _device("check"),
+        ),
+        Command("compare", "compare two modelled runs", manual.COMPARE, _add_compare, _compare),
+        Command("explain", "explain an error code", manual.EXPLAIN, _add_explain, _explain),
+        Command(
+            "examples", "list or copy small kernels", manual.EXAMPLES, _add_examples, _examples
+        ),
+        Command("list", "list the programs that ship with Tilelet", "", _add_nothing, _list),
+        Command(
+            "demo",
+            "run the Qwen3 decode layer, as first written and optimised, and compare",
+            manual.DEMO,
+            _add_demo,
+            _demo,
+        ),
+        Command(
+            "doctor",
+            "report the compiler, CPU and cache that native runs use",
+            manual.DOCTOR,
+            _add_doctor,
+            _doctor,
+        ),
+        Command(
+            "bench", "measure the native engine on this machine", manual.BENCH, _add_bench, _bench
+        ),
+        Command(
+            "completion",
+            "print a script that completes these commands in your shell",
+            manual.COMPLETION,
+            _add_completion,
+            _completion,
+        ),
+        Command("version", "print the version", "", _add_nothing, _version),
+        Command(
+            "docs",
+            "generate the reference pages",
+            manual.DOCS,
+            _add_write_or_check,
+            _docs,
+            is_internal=True,
+        ),
+        Command(
+            "story",
+            "generate the page about the Qwen3 programs, step by step",
+            manual.STORY,
+            _add_story,
+            _story,
+            is_internal=True,
+        ),
+    )
+}

@@ -1,0 +1,70 @@
+"""`tilelet examples`: the example kernels, listed and copied wherever Tilelet is installed from."""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from tilelet.cli import exit_codes
+from tilelet.cli.messages import print_text
+from tilelet.cli.pages import write_page
+from tilelet.diag.catalogue.command import UnknownExample
+
+FOLDER = "share/tilelet/examples"
+"""Where an installed Tilelet has them, below the environment's own folder."""
+
+
+def examples_command(names: Sequence[str], folder: Path | None) -> int:
+    """List the examples (or those named), or copy them; files that exist are left alone."""
+    known = _files()
+    chosen = [_find(name, known) for name in names] or known
+    if folder is None:
+        width = max(len(path.stem) for path in chosen)
+        lines = [f"{path.stem:<{width}}  {_about(path)}" for path in chosen]
+        if not names:
+            lines += [
+                "",
+                "`tilelet examples --copy DIR` copies them; `tilelet run DIR/01_hello.py`",
+            ]
+        print_text("\n".join(lines))
+        return exit_codes.PASSED
+    for path in chosen:
+        target = folder / path.name
+        if target.exists():
+            print(f"{target}: exists, left as it is")
+        else:
+            write_page(target, path.read_text(encoding="utf-8"))
+            print(target)
+    return exit_codes.PASSED
+
+
+def example_names() -> list[str]:
+    return [path.stem for path in _files()]
+
+
+def _files() -> list[Path]:
+    """The files of the source tree, if this is one; else those that were installed with it."""
+    tree = Path(__file__).parents[3] / "examples"
+    if (tree.parent / "pyproject.toml").is_file():
+        return sorted(tree.glob("[0-9]*.py"))
+    installed = importlib.metadata.files("tilelet") or []
+    # Installers also put compiled files beside them.
+    ours = [f for f in installed if f.suffix == ".py" and f.parent.as_posix().endswith(FOLDER)]
+    return sorted(Path(str(f.locate())).resolve() for f in ours)
+
+
+def _find(name: str, known: Sequence[Path]) -> Path:
+    wanted = name.removesuffix(".py")
+    for path in known:
+        if wanted in (path.stem, re.sub(r"^\d+_", "", path.stem)):
+            return path
+    raise UnknownExample(name, [path.stem for path in known])
+
+
+def _about(path: Path) -> str:
+    """The first sentence of the file's docstring."""
+    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    return " ".join(text.split("\n\n")[0].split())

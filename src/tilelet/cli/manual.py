@@ -1,0 +1,151 @@
+"""What `tilelet COMMAND --help` says after its options."""
+
+from __future__ import annotations
+
+TILELET = """\
+examples:
+  tilelet run kernel.py -p a2a3sim          run a script, its own options after its name
+  tilelet run --dump-passes kernel.py       and write the program after every pass
+  tilelet tasks kernel.py                   count its tasks without executing them
+  tilelet profile kernel.py -p a2a3         what an NPU would do with it, modelled
+  tilelet check kernel.py -p a2a3           whether its tiles fit on chip
+  tilelet compare before.py after.py        two programs, and why one is faster
+  tilelet examples --copy .                 twelve small kernels to start from
+  tilelet demo                              a Qwen3 layer before and after, checked
+  tilelet list                              programs that can be run by name
+  tilelet run qwen3/scope3 --variant tuned  one of them, with its own options
+  tilelet doctor                            whether native runs have what they need here
+  tilelet bench                             how fast they are here
+  tilelet explain E0203                     what an error code means
+
+exit codes: 0 passed, 1 mismatch or finding, 2 wrong usage, 3 could not run
+"""
+
+RUN = """\
+examples:
+  tilelet run kernel.py
+  tilelet run kernel.py -p a2a3sim --max-seq
+  tilelet run --engine interp --dump-passes kernel.py
+  tilelet run --keep-c kernel.py            and keep the C text it was compiled to
+  tilelet run --format json kernel.py > report.json
+
+Options of Tilelet stand before SCRIPT; everything after it belongs to the script. The environment
+can set them too: TILELET_ENGINE, TILELET_FORMAT, TILELET_SEED, TILELET_DUMP_PASSES=1,
+TILELET_NO_CACHE=1, TILELET_BUILD_DIR, TILELET_CACHE_DIR.
+
+Programs are compiled to C; without a C compiler they are interpreted, which is slow.
+TILELET_THREADS sets the number of threads, TILELET_ISA=sse, avx2 or avx512 keeps to these
+instructions, and TILELET_SANITIZE=1 compiles with address and undefined-behaviour sanitizers.
+"""
+
+TASKS = """\
+examples:
+  tilelet tasks kernel.py
+  tilelet tasks --format json kernel.py --batch 16
+
+The script runs as usual, but its kernels are only counted: results stay as they were.
+"""
+
+PROFILE = """\
+examples:
+  tilelet profile kernel.py -p a2a3
+  tilelet profile kernel.py -p my.toml --period 2026-06
+  tilelet profile --platforms a2a3,a5 kernel.py --max-seq 4096
+  tilelet profile --format json qwen3/scope3:baseline > profile.json
+
+Nothing runs on a device, and no kernel runs here: the control program does, its tasks are recorded,
+and a model of the machine plays them. All figures are modelled. The run directory gets
+profile.json, report/ (memory plan, budget, hints) and dfx_outputs/ (a trace for Perfetto, records,
+dependencies). Exit code 1: the machine would refuse the program, see the errors.
+"""
+
+CHECK = """\
+examples:
+  tilelet check kernel.py -p a2a3
+  tilelet check --memory kernel.py -p a5      with every tile's place and budget
+
+Only tiles count, never tensors in global memory. Exit code 1: there are findings.
+"""
+
+COMPARE = """\
+examples:
+  tilelet compare before.py after.py
+  tilelet compare qwen3/scope3:baseline qwen3/scope3:tuned -p a2a3
+  tilelet compare "kernel.py --tile 64" "kernel.py --tile 128"
+  tilelet compare kernel.py --platforms a2a3,a5      the same as kernel.py@a2a3 kernel.py@a5
+  tilelet compare old/profile.json new/profile.json
+"""
+
+DOCTOR = """\
+examples:
+  tilelet doctor
+  tilelet doctor --format json
+
+Exit code 1: something that native runs need is broken.
+"""
+
+BENCH = """\
+examples:
+  tilelet bench                      all of it: some ten minutes on two cores
+  tilelet bench matmul decode        two sections
+  tilelet bench --quick              small shapes: does it work?
+  tilelet bench --list               the sections
+  tilelet bench vector --json v.json
+
+Everything is measured in one run, the machine's peaks first and then again beside each figure.
+Exit code 1: something failed or gave wrong results; a figure out of reach is not an error.
+"""
+
+DEMO = """\
+examples:
+  tilelet demo             the layer at the sizes of Qwen3-32B: a minute, 3 GB of memory
+  tilelet demo --quick     the same program at a fraction of the size
+
+One layer of Qwen3-32B, one new token for each of 16 sequences. `baseline` is the program as it was
+first written, `optimised` the same computation with its faults taken out. Both run natively, so a C
+compiler is needed, and all outputs, K/V caches too, are compared with a reference in double. The
+table shows tasks, bytes of global memory, time on the modelled NPU, and time on this CPU. What was
+wrong and what it cost, step by step, is told in docs/qwen3.md.
+"""
+
+STORY = """\
+examples:
+  tilelet story --write                  measure everything, write docs/qwen3.md (minutes)
+  tilelet story --write --keep-cpu       only what is modelled (seconds)
+  tilelet story --check                  are its modelled figures what the code gives?
+  tilelet story --check --only scope1    of one program; several with commas
+
+CPU times differ from run to run, so they are not checked. Exit code 1: the page is not up to date.
+"""
+
+EXPLAIN = """\
+examples:
+  tilelet explain E0203
+  tilelet explain          all codes, one line each
+"""
+
+DOCS = """\
+examples:
+  tilelet docs --write     write docs/ops.md and docs/errors.md
+  tilelet docs --check     exit 1 if they are not up to date
+"""
+
+EXAMPLES = """\
+examples:
+  tilelet examples                      what there is
+  tilelet examples --copy .             copy all of them here
+  tilelet examples hello softmax --copy kernels
+  tilelet run kernels/01_hello.py
+
+A file that exists already is left as it is.
+"""
+
+COMPLETION = """\
+examples:
+  tilelet completion bash > ~/.local/share/bash-completion/completions/tilelet
+  tilelet completion zsh > ~/.zfunc/_tilelet     with ~/.zfunc in $fpath before compinit
+  tilelet completion fish > ~/.config/fish/completions/tilelet.fish
+  source <(tilelet completion bash)              for this shell only
+
+The script holds the names of commands, options and values; generate it again after an upgrade.
+"""

@@ -1,0 +1,36 @@
+"""Diagnostics on the terminal, or as the document that a machine reads."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from tilelet.diag.core import Diagnostic
+from tilelet.diag.formats import to_json
+from tilelet.diag.render import render_all, render_text, text_width, use_color
+from tilelet.diag.sarif import to_sarif
+from tilelet.diag.text import wrapped
+
+
+def show_problems(found: Sequence[Diagnostic], style: str, script: str = "") -> None:
+    """The whole answer of a command that could not do its work with `script`."""
+    if style == "json":
+        print(to_json(found))
+    elif style == "sarif":
+        print(to_sarif(found, script=script))
+    else:
+        print_findings(found)
+
+
+def print_text(text: str) -> None:
+    """A text on stdout, within the width of a terminal."""
+    print(wrapped(text, text_width(sys.stdout)) if sys.stdout.isatty() else text)
+
+
+def print_findings(found: Sequence[Diagnostic], truncated: bool = False) -> None:
+    """Messages with their source; several are counted at the end."""
+    color, width = use_color(sys.stderr), text_width(sys.stderr)
+    if len(found) == 1:
+        print(render_text(found[0], color, width=width), file=sys.stderr)
+    elif found:
+        print(render_all(found, color, width=width, truncated=truncated), file=sys.stderr)

@@ -1,0 +1,86 @@
+"""What the command line asks for, as each command gets it."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tilelet.cli.target import Target
+
+TEXT, JSON, SARIF = FORMATS = ("text", "json", "sarif")
+DEFAULT_MACHINE = "a2a3"
+
+NO_TARGET = Target("")
+"""Of `compare`, which has two."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class ScriptOptions:
+    """How a script runs, whatever is asked about it.
+
+    command     "run", "profile", ...
+    own         spellings of all options of that command
+    pypto       what `import pypto` means: "tilelet" or "installed"
+    golden      what `import golden` means: "tilelet" or "script"
+    """
+
+    command: str
+    own: frozenset[str] = frozenset()
+    format: str = TEXT
+    build_dir: Path | None = None
+    seed: int = 0
+    pypto: str = "tilelet"
+    golden: str = "tilelet"
+
+
+@dataclass(frozen=True)
+class RunOptions(ScriptOptions):
+    """`tilelet run` and `tilelet tasks`; the second has only the first of these."""
+
+    target: Target = NO_TARGET
+    dump_passes: bool = False
+    engine: str | None = None
+    keep_c: bool = False
+    keep_c_in: Path | None = None
+    seed_valid: bool = False
+    save_data: bool = False
+    no_golden_cache: bool = False
+
+
+@dataclass(frozen=True)
+class DeviceOptions(ScriptOptions):
+    """`tilelet profile` and `tilelet check`."""
+
+    target: Target = NO_TARGET
+    platform: str | None = None
+    platforms: tuple[str, ...] = ()
+    period: str | None = None
+    execute: bool = False
+    files: bool = True
+    memory: bool = False
+
+    @property
+    def machines(self) -> tuple[str, ...]:
+        """The machines to model, by name."""
+        return self.platforms or (self.platform or DEFAULT_MACHINE,)
+
+
+@dataclass(frozen=True)
+class CompareOptions(DeviceOptions):
+    """`tilelet compare`: one side or two."""
+
+    a: str = ""
+    b: str | None = None
+
+
+def taken(cls: type[T], namespace: argparse.Namespace, **more: Any) -> T:
+    """What a parser found, as a `cls`: the fields it has options for, and those in `more`."""
+    assert dataclasses.is_dataclass(cls)
+    found = vars(namespace)
+    names = [field.name for field in dataclasses.fields(cls)]
+    return cls(**{name: found[name] for name in names if name in found}, **more)

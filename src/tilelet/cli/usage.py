@@ -1,0 +1,137 @@
+"""Reading a command line: a parser whose complaints look like all of Tilelet's, and its values."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from tilelet.cli.exit_codes import WRONG_USAGE
+from tilelet.diag.catalogue.command import BadFlag
+from tilelet.diag.render import render_text, text_width, use_color
+from tilelet.diag.text import did_you_mean, near, ticked, wrapped
+
+
+class Parser(argparse.ArgumentParser):
+    """The parser of one command (or of `tilelet` itself, which knows only the commands)."""
+
+    def __init__(self, prog: str, **settings: Any) -> None:
+        super().__init__(
+            prog=prog,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+            **settings,
+        )
+
+    @property
+    def own_options(self) -> dict[str, argparse.Action]:
+        """The options of this command, by each of their spellings."""
+        return dict(self._option_string_actions)
+
+    @property
+    def own_actions(self) -> list[argparse.Action]:
+        return list(self._actions)
+
+    def format_help(self) -> str:
+        text = super().format_help()
+        return f"{wrapped(text, text_width(sys.stdout))}\n" if sys.stdout.isatty() else text
+
+    def parse(
+        self, argv: Sequence[str], before: argparse.Namespace | None = None
+    ) -> argparse.Namespace:
+        """Parse all of `argv`; what is left over is an error of this command, not of another."""
+        found, rest = self.parse_known_args(argv, before or argparse.Namespace())
+        if rest:
+            self._unknown(rest)
+        return found
+
+    def error(self, message: str) -> NoReturn:
+        """Called by argparse with its own words, which differ between Python versions."""
+        named = re.fullmatch(r"argument (\S+?): (.*)", message, re.DOTALL)
+        if named:
+            option, why = named.groups()
+            self.refuse(f"`{option}`: {why}")
+        # The script's arguments are a positional argument too, but nobody has to give any.
+        self.refuse(message.replace(", ...", ""))
+
+    def refuse(self, message: str, helps: Sequence[str] = ()) -> NoReturn:
+        """End the process: what was typed cannot be meant."""
+        more = f"`{self.prog} --help` says what there is"
+        problem = BadFlag(message, [*helps, more]).diagnostic
+        shown = render_text(problem, use_color(sys.stderr), width=text_width(sys.stderr))
+        self.exit(WRONG_USAGE, f"{shown}\n")
+
+    def _unknown(self, rest: Sequence[str]) -> NoReturn:
+        option = next((a.partition("=")[0] for a in rest if a.startswith("-")), None)
+        if option is None:
+            self.refuse(f"`{self.prog}` has no use for `{rest[0]}`")
+        known = [name for name in self.own_options if name.startswith("--")]
+        self.refuse(f"`{self.prog}` has no option `{option}`", did_you_mean(near(option, known)))
+
+
+class OneOf:
+    """Values of an option: one of a few words."""
+
+    def __init__(self, *words: str) -> None:
+        self.words = words
+
+    @property
+    def metavar(self) -> str:
+        return f"{{{','.join(self.words)}}}"
+
+    def __call__(self, text: str) -> str:
+        if text in self.words:
+            return text
+        close = near(text, self.words)
+        meant = f": did you mean `{close[0]}`?" if close else ""
+        raise argparse.ArgumentTypeError(f"`{text}` is none of {ticked(self.words, 'and')}{meant}")
+
+
+def whole_number(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"`{text}` is not a whole number") from None
+
+
+def folder(text: str) -> Path:
+    """A folder to write to, which need not exist yet."""
+    path = Path(text)
+    for place in (path, *path.parents):
+        if place.exists():
+            if not place.is_dir():
+                raise argparse.ArgumentTypeError(f"`{place}` is not a folder")
+            break
+    return path
+
+
+def new_file(text: str) -> Path:
+    """A file to write to."""
+    path = Path(text)
+    if path.is_dir():
+        raise argparse.ArgumentTypeError(f"`{path}` is a folder")
+    folder(str(path.parent))
+    return path
+
+
+def machine_names(text: str) -> tuple[str, ...]:
+    """`a2a3,a5`"""
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    if not names:
+        raise argparse.ArgumentTypeError("no machine is named")
+    return names
+
+
+def from_environment(variable: str, value: Callable[[str], Any], otherwise: Any) -> Any:
+    """The default of an option that a variable can set. A value it cannot have is an error, too."""
+    text = os.environ.get(variable)
+    if not text:
+        return otherwise
+    try:
+        return value(text)
+    except argparse.ArgumentTypeError as error:
+        raise BadFlag(f"`{variable}`: {error}") from None

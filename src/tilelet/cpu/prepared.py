@@ -1,0 +1,184 @@
+"""Calls of a native program on arrays like those of an earlier call: only addresses differ.
+
+Around the run of a small program there is more work than in it: arguments are checked and
+described, threads started, the machine asked for its memory. Here that is done once for a
+signature, which is the shapes, strides, element types and flags of the arrays.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import threading
+import time
+from _signal import getsignal  # type: ignore[import-not-found] # `signal` takes 5 us for an enum
+from collections.abc import Callable, Sequence
+from signal import SIG_DFL, SIG_IGN, SIGINT, default_int_handler
+from typing import Any
+
+import numpy as np
+
+from tilelet.cpu import sites
+from tilelet.cpu.elements import word_field
+from tilelet.cpu.engine import (
+    Call,
+    NativeProgram,
+    Progress,
+    addresses_of,
+    schedule_seed,
+    thread_count,
+)
+from tilelet.ir.core import Value
+from tilelet.ir.types import ScalarType
+from tilelet.tasks.arguments import scalar_value
+from tilelet.tasks.window import Window
+
+# Nanoseconds. A run that takes no longer on one thread takes longer on several: these are started.
+_SHORT = 300_000
+# A run that took no longer on all threads, their start included, may be such a run.
+_WORTH_A_TRY = 2_000_000
+# Runs that take longer than expected, one after the other, until it is not put down to noise; and
+# how many runs later the question is put again.
+_STRIKES = 3
+_PAUSE = 200
+# Seconds for which the machine's answer about its free memory is believed.
+_FRESH = 1.0
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+def _address(array: Array) -> int:
+    return array.ctypes.data
+
+
+def _field_address(array: Array) -> int:
+    """The first field of an array object is the address of its elements."""
+    return ctypes.c_void_p.from_address(id(array) + object.__basicsize__).value or 0
+
+
+def _fastest_address() -> Callable[[Array], int]:
+    """Ten times faster than to ask the array, where objects are what CPython's headers say."""
+    if sys.implementation.name == "cpython":
+        samples = [np.zeros(3), np.zeros((4, 4), np.int8)[1:, ::-1]]
+        if all(_field_address(a) == _address(a) for a in samples):
+            return _field_address
+    return _address
+
+
+address_of = _fastest_address()
+
+
+class _Prepared:
+    """The description of one call, to be filled in with the addresses of another."""
+
+    def __init__(self, native: NativeProgram, arguments: Sequence[Any]) -> None:
+        params = native.program.main.params
+        self._native = native
+        named = dict(zip([p.name for p in params], arguments))
+        threads, memory = native.room(thread_count())
+        self.call = Call(native, named, threads, schedule_seed(), False, memory)
+        self._looked = time.monotonic()
+        tensors = [(i, v) for i, v in enumerate(self.call.bound) if isinstance(v, Window)]
+        # Arrays that share memory need more thought.
+        self.is_simple = len(self.call.buffers) == len(tensors)
+        self._tensors: list[tuple[int, Any, int, int]] = []
+        for (i, window), packed in zip(tensors, self.call.windows):
+            low, high = addresses_of(window)
+            self._tensors.append((i, packed, address_of(arguments[i]) - low, high - low))
+        numbers = [(i, p) for i, p in enumerate(params) if isinstance(p.type, ScalarType)]
+        self._numbers: list[tuple[int, Value, Any]] = [
+            (i, p, word) for (i, p), word in zip(numbers, self.call.words)
+        ]
+        self.call.bound, self.call.buffers = [], {}  # nobody's arrays are kept alive
+
+    def point_to(self, arguments: Sequence[Any]) -> bool:
+        """Describe these arguments; False if arrays among them share memory."""
+        ranges: list[tuple[int, int]] = []
+        bases = self.call.bases
+        for k, (i, packed, lead, nbytes) in enumerate(self._tensors):
+            address = address_of(arguments[i])
+            low = address - lead
+            high = low + nbytes
+            for other_low, other_high in ranges:
+                if low < other_high and other_low < high:
+                    return False
+            ranges.append((low, high))
+            packed.data = address
+            bases[k] = low
+        for i, param, word in self._numbers:
+            assert isinstance(param.type, ScalarType)
+            dtype = param.type.dtype
+            setattr(word, word_field(dtype), scalar_value(param, dtype, arguments[i]))
+        return True
+
+    def look_for_memory(self, threads: int) -> None:
+        """Let it have so many threads, and what the machine has left; asked anew after a while."""
+        now = time.monotonic()
+        if threads != self.call.args.threads or now - self._looked > _FRESH:
+            self.call.args.threads, self.call.args.memory = self._native.room(threads)
+            self._looked = now
+
+
+class PreparedCalls:
+    """Runs a program on arguments of one signature, in whatever thread it is called."""
+
+    def __init__(self, native: NativeProgram) -> None:
+        self.native = native
+        # Descriptions that no thread uses at the moment.
+        self._idle: list[_Prepared] = []
+        self._is_short = False
+        self._strikes = 0
+        self._pause = 0  # runs on threads until a shorter way is tried again
+
+    def run(self, arguments: Sequence[Any], progress: Progress) -> bool:
+        """Run on the entry's arguments in their order; False, and nothing is done, if arrays among
+        them share memory.
+        """
+        try:
+            prepared = self._idle.pop()
+        except IndexError:
+            prepared = _Prepared(self.native, arguments)
+        if not prepared.is_simple or not prepared.point_to(arguments):
+            return False
+        kind = self._run_here(prepared) if self._is_short else None
+        if kind is None:
+            kind = self._run_on_threads(prepared, arguments, progress)
+        if kind != sites.OK:
+            raise self.native.error(kind, prepared.call)
+        self._idle.append(prepared)
+        return True
+
+    def _run_here(self, prepared: _Prepared) -> int | None:
+        """By this thread alone; None if Ctrl-C could not end that."""
+        enter = self.native.enter
+        if threading.current_thread() is threading.main_thread():
+            handler = getsignal(SIGINT)
+            if handler is default_int_handler:
+                enter = self.native.enter_here
+            elif handler not in (SIG_DFL, SIG_IGN):
+                return None
+        prepared.look_for_memory(threads=1)
+        begin = time.perf_counter_ns()
+        kind = enter(prepared.call.args)
+        if time.perf_counter_ns() - begin < _SHORT:
+            self._strikes = 0
+        else:
+            self._strikes += 1
+            if self._strikes == _STRIKES:
+                self._is_short, self._strikes, self._pause = False, 0, _PAUSE
+        return kind
+
+    def _run_on_threads(
+        self, prepared: _Prepared, arguments: Sequence[Any], progress: Progress
+    ) -> int:
+        call = prepared.call
+        prepared.look_for_memory(thread_count())
+        call.bound = list(arguments)  # an op may go on for a while after Ctrl-C
+        begin = time.perf_counter_ns()
+        with progress(f"running {self.native.program.name}", call.submitted):
+            kind = call.wait()
+        call.bound = []
+        taken = time.perf_counter_ns() - begin
+        self._pause = max(0, self._pause - 1)
+        self._is_short = self._pause == 0 and taken < _WORTH_A_TRY
+        return kind

@@ -1,0 +1,204 @@
+"""What a kernel's text means by names from outside it: remembered, to see when that has changed.
+
+A program is made of the text and of what its names stood for then: sizes, helpers, settings. When
+one of them means something else, the program is another one.
+"""
+
+from __future__ import annotations
+
+import ast
+import sysconfig
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import CellType, CodeType, FunctionType, ModuleType
+from typing import Any, cast
+
+import numpy as np
+
+from tilelet.frontend.functions import KernelFunction
+
+_MISSING = object()
+_NUMBERS = (bool, int, float, complex, str, bytes)
+_DEPTH = 4  # lists of lists and objects in objects, so far
+_LARGEST_ARRAY = 1 << 16  # bytes; the elements of larger ones are not compared
+_LIBRARY = sysconfig.get_path("stdlib")
+
+
+@dataclass(frozen=True)
+class _Read:
+    """`name.attribute.attribute` as seen from a function: where it is found, and its value."""
+
+    home: Mapping[str, object] | CellType
+    name: str
+    path: tuple[str, ...]
+    value: object
+
+    def is_current(self) -> bool:
+        return _same(_snapshot(_found(self.home, self.name, self.path)), self.value)
+
+
+@dataclass
+class Captures:
+    """All names from outside that a function and those it calls refer to, and their values."""
+
+    # Most are numbers, functions and modules: to compare identities is enough, as a rule.
+    _simple: list[tuple[Mapping[str, object], str, object]] = field(
+        default_factory=list[tuple[Mapping[str, object], str, object]]
+    )
+    _cells: list[tuple[CellType, object]] = field(default_factory=list[tuple[CellType, object]])
+    _others: list[_Read] = field(default_factory=list["_Read"])
+
+    @classmethod
+    def of(cls, function: KernelFunction) -> Captures:
+        """As they are now."""
+        captures = cls()
+        captures._add_kernel(function, set())
+        return captures
+
+    def are_current(self) -> bool:
+        """Whether every name still means the same."""
+        for home, name, value in self._simple:
+            now = home.get(name, _MISSING)
+            if now is not value and not _same(_snapshot(now), value):
+                return False
+        for cell, value in self._cells:
+            now = _found(cell, "", ())
+            if now is not value and not _same(_snapshot(now), value):
+                return False
+        return all(read.is_current() for read in self._others)
+
+    def _add_kernel(self, function: KernelFunction, seen: set[object]) -> None:
+        python = function.python
+        if python is None or function in seen:
+            return
+        seen.add(function)
+        own = {*python.__code__.co_varnames, *python.__code__.co_cellvars}
+        fixed = set(function.frame_names)  # what they stand for was copied by the decorator
+        for name, path in _names_in(function.node):
+            self._add(python, name, path, own, fixed, seen)
+
+    def _add_helper(self, python: FunctionType, seen: set[object]) -> None:
+        """A plain function that is called while compiling."""
+        if python in seen or _is_library(python.__code__):
+            return
+        seen.add(python)
+        for name in (*python.__code__.co_names, *python.__code__.co_freevars):
+            self._add(python, name, (), set(), set(), seen)
+
+    def _add(
+        self,
+        python: FunctionType,
+        name: str,
+        path: tuple[str, ...],
+        own: set[str],
+        fixed: set[str],
+        seen: set[object],
+    ) -> None:
+        home = _home(python, name)
+        if name in own or (name in fixed and not isinstance(home, CellType)):
+            return
+        if _is_language(_found(home, name, ())):
+            path = ()
+        value = _found(home, name, path)
+        kept = _snapshot(value)
+        if kept is value and not path and isinstance(home, CellType):
+            self._cells.append((home, value))
+        elif kept is value and not path:
+            self._simple.append((cast("Mapping[str, object]", home), name, value))
+        else:
+            self._others.append(_Read(home, name, path, kept))
+        kernel = getattr(value, "kernel_function", value)
+        if isinstance(kernel, KernelFunction):
+            self._add_kernel(kernel, seen)
+        elif isinstance(value, FunctionType):
+            self._add_helper(value, seen)
+
+
+def _names_in(node: ast.AST) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Every name with the attributes that follow it, each once; those in quotes, too."""
+    found: dict[tuple[str, tuple[str, ...]], None] = {}
+    pending: list[ast.AST] = [node]
+    while pending:
+        at = pending.pop()
+        path: list[str] = []
+        inner = at
+        while isinstance(inner, ast.Attribute):
+            path.append(inner.attr)
+            inner = inner.value
+        if isinstance(inner, ast.Name):
+            found[inner.id, tuple(reversed(path))] = None
+            continue
+        if isinstance(inner, ast.arg) and isinstance(inner.annotation, ast.Constant):
+            pending.extend(_quoted(inner.annotation.value))
+        pending.extend(ast.iter_child_nodes(inner))
+    yield from found
+
+
+def _quoted(text: object) -> Iterable[ast.AST]:
+    try:
+        return [ast.parse(text, mode="eval")] if isinstance(text, str) else []
+    except SyntaxError:  # reported where the annotation is read
+        return []
+
+
+def _home(python: FunctionType, name: str) -> Mapping[str, object] | CellType:
+    free = python.__code__.co_freevars
+    if name in free and python.__closure__:
+        return python.__closure__[free.index(name)]
+    return python.__globals__
+
+
+def _found(home: Mapping[str, object] | CellType, name: str, path: tuple[str, ...]) -> object:
+    try:
+        value = home.cell_contents if isinstance(home, CellType) else home[name]
+        for attribute in path:
+            value = getattr(value, attribute)
+    except Exception:  # no such name or attribute, or whatever a property raises
+        return _MISSING
+    return value
+
+
+def _is_language(value: object) -> bool:
+    """Whether nobody changes the attributes of `value`: it is a module of Tilelet."""
+    return isinstance(value, ModuleType) and value.__name__.partition(".")[0] == "tilelet"
+
+
+def _is_library(code: CodeType) -> bool:
+    return "site-packages" in code.co_filename or code.co_filename.startswith(_LIBRARY)
+
+
+class _Items(list[object]):
+    """The contents of a list or the like, when it was looked at."""
+
+
+def _snapshot(value: object, depth: int = _DEPTH) -> object:
+    """What `value` holds now, if it can change without becoming another object; else itself."""
+    if isinstance(value, (*_NUMBERS, type, FunctionType, ModuleType, KernelFunction)) or not depth:
+        return value
+    if isinstance(value, dict):
+        value = tuple(cast("dict[object, object]", value).items())
+    if isinstance(value, (list, tuple, set, frozenset)):
+        items = cast("Iterable[object]", value)
+        return _Items([_snapshot(v, depth - 1) for v in items])
+    if isinstance(value, np.ndarray):
+        array = cast("np.ndarray[Any, Any]", value)
+        if array.nbytes > _LARGEST_ARRAY or array.dtype.hasobject:
+            return array
+        return _Items([array.dtype.str, str(array.shape), array.tobytes()])
+    if type(value).__module__.partition(".")[0] in ("builtins", "numpy", "torch", "tilelet"):
+        return value
+    attributes = getattr(value, "__dict__", None)
+    if not isinstance(attributes, dict):
+        return value
+    return _Items([value, _snapshot(cast("dict[str, object]", attributes), depth - 1)])
+
+
+def _same(a: object, b: object) -> bool:
+    """Whether two snapshots are of the same; 1, 1.0 and True are not, nor are 0.0 and -0.0."""
+    if a is b:
+        return True
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, _Items) and isinstance(b, _Items):
+        return len(a) == len(b) and all(map(_same, a, b))
+    return isinstance(a, _NUMBERS) and repr(a) == repr(b)

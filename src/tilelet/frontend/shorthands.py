@@ -1,0 +1,95 @@
+"""Calls that stand for several ops: what the language lets a program leave out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from tilelet.diag.core import Loc
+from tilelet.frontend.bindings import Binding
+from tilelet.frontend.context import Context
+from tilelet.frontend.emitting import default_args, emit_op, to_arg
+from tilelet.ir.core import Arg, Value
+from tilelet.ir.spec import REGISTRY
+from tilelet.ir.types import TensorType, TileType
+
+Locs = Mapping[str, Loc]
+Shorthand = Callable[[Context, Mapping[str, Arg], Loc, Locs], Binding]
+
+
+def shorthand(ctx: Context, name: str, args: Mapping[str, Arg]) -> Shorthand | None:
+    """How to lower a call with these arguments, if it is one of several ops."""
+    if name == "create_tensor" and args["valid_shape"] is not None:
+        return _create_with_region
+    if name == "expand_clone" and ctx.facts.storage_of(args["target"]) in ctx.facts.outputs:
+        return _clone_into
+    if name in _WINDOWS and _lacks_axes(args, *_WINDOWS[name]):
+        return _narrow_slice if name == "slice" else _narrow_load
+    return None
+
+
+def _emit(ctx: Context, name: str, loc: Loc, locs: Locs | None = None, **args: Arg) -> Value:
+    made = emit_op(ctx, REGISTRY[name], default_args(REGISTRY[name], **args), loc, arg_locs=locs)
+    assert isinstance(made, Value)
+    return made
+
+
+def _create_with_region(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> Binding:
+    """`create_tensor(shape, dtype, valid_shape=...)`: new memory, of which a part will count."""
+    made = _emit(ctx, "create_tensor", loc, locs, **{**args, "valid_shape": None})
+    offset = (0,) * len(made.type.shape)  # type: ignore[union-attr]
+    region = args["valid_shape"]
+    return _emit(
+        ctx, "slice", loc, locs, x=made, shape=args["shape"], offset=offset, valid_shape=region
+    )
+
+
+def _clone_into(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> Binding:
+    """`expand_clone(x, y)` of an output `y` writes it."""
+    target = args["target"]
+    assert isinstance(target, Value)
+    assert isinstance(target.type, TensorType)
+    shape: Arg = tuple(to_arg(ctx, d, loc) for d in target.type.shape)
+    like = _emit(ctx, "create_tensor", loc, locs, shape=shape, dtype=target.type.dtype)
+    tile = _emit(ctx, "expand_clone", loc, locs, src=args["src"], target=like)
+    return _emit(
+        ctx, "assemble", loc, locs, target=target, source=tile, offset=(0,) * len(target.type.shape)
+    )
+
+
+# --- windows of lower rank ------------------------------------------------------------------------
+
+_WINDOWS = {"slice": ("x", "shape", "offset"), "load": ("tensor", "shapes", "offsets")}
+
+
+def _lacks_axes(args: Mapping[str, Arg], x: str, shape: str, offset: str) -> bool:
+    """Whether the shape of a window leaves out leading axes, in which it has extent 1."""
+    tensor, sizes, starts = args[x], args[shape], args[offset]
+    if not isinstance(tensor, Value) or not isinstance(tensor.type, (TensorType, TileType)):
+        return False
+    if not isinstance(sizes, tuple) or not isinstance(starts, tuple):
+        return False
+    return len(sizes) < len(starts) == len(tensor.type.shape)
+
+
+def _widened(args: Mapping[str, Arg], shape: str, *regions: str) -> tuple[dict[str, Arg], int]:
+    """The arguments with the axes that the shape leaves out, and the number of these."""
+    sizes, made = args[shape], dict(args)
+    assert isinstance(sizes, tuple)
+    missing = len(args["offset" if shape == "shape" else "offsets"]) - len(sizes)  # type: ignore[arg-type]
+    for name in (shape, *regions):
+        given = args[name]
+        if isinstance(given, tuple) and len(given) == len(sizes):
+            made[name] = (1,) * missing + given
+    return made, missing
+
+
+def _narrow_slice(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> Binding:
+    made, missing = _widened(args, "shape", "valid_shape")
+    made["drop_dims"] = tuple(range(missing))
+    return _emit(ctx, "slice", loc, locs, **made)
+
+
+def _narrow_load(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> Binding:
+    made, missing = _widened(args, "shapes", "valid_shape", "valid_shapes")
+    tile = _emit(ctx, "load", loc, locs, **made)
+    return _emit(ctx, "reshape", loc, x=tile, shape=tile.type.shape[missing:])  # type: ignore[union-attr]

@@ -1,0 +1,40 @@
+"""Elements that were never written, and the one computation that may see them.
+
+Memory that nobody has written holds a signalling NaN (floats): a pattern that no arithmetic gives,
+so that an element of memory and a result of computing with it can be told apart.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tilelet.dtypes import BF16, FP16, FP32, DType
+from tilelet.numerics.casts import Array, dtype_of
+
+# As FP32 all of them are 0x7fa00000.
+_PATTERNS = {FP32: (0x7FA00000, np.uint32), BF16: (0x7FA0, np.uint16), FP16: (0x7D00, np.uint16)}
+_BYTE = 0xCD
+
+
+def poison(dtype: DType) -> Array:
+    """The element that marks memory as never written: a NaN for floats, else bytes of 0xCD.
+
+    BOOL has no spare value; its poison is True.
+    """
+    if dtype in _PATTERNS:
+        bits, carrier = _PATTERNS[dtype]
+        return np.asarray(bits, carrier).view(dtype.numpy)
+    if dtype.is_float:
+        return np.asarray(np.nan).astype(dtype.numpy)
+    if dtype.kind == "bool":
+        return np.asarray(True)
+    return np.frombuffer(bytes([_BYTE]) * dtype.itemsize, dtype.numpy).reshape(())
+
+
+def zero_where_undefined(result: Array, x: Array) -> Array:
+    """`result`, but zero where `x` was never written: what `x * 0` and `x - x` mean."""
+    if dtype_of(x) not in _PATTERNS:
+        return result
+    bits, carrier = _PATTERNS[dtype_of(x)]
+    undefined = np.ascontiguousarray(x).view(carrier) == bits
+    return np.where(undefined, np.zeros((), result.dtype), result) if undefined.any() else result

@@ -1,0 +1,328 @@
+"""Every command and every option: what is wrong usage is 2 everywhere, and said in one way."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import Run
+
+from tilelet.cli import exit_codes
+from tilelet.cli.commands import AFTER_SCRIPT, COMMANDS
+from tilelet.cli.completion import SHELLS
+from tilelet.cli.usage import OneOf, folder, machine_names, new_file, whole_number
+from tilelet.diag.catalogue import classes
+from tilelet.diag.core import UserError
+
+USERS = [c for c in COMMANDS.values() if not c.is_internal]
+KERNEL = """
+import tilelet.language as pl
+
+@pl.jit
+def double(x: pl.Tensor[[16, 64], pl.FP32], y: pl.Out[pl.Tensor[[16, 64], pl.FP32]]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        y[:, :] = pl.mul(x, 2.0)
+    return y
+"""
+
+BAD_VALUES = {whole_number: "many", folder: "k.py", machine_names: ",", new_file: "taken"}
+
+
+def options_of(name: str) -> dict[str, argparse.Action]:
+    return COMMANDS[name].parser().own_options
+
+
+def positional(name: str) -> list[str]:
+    """Something for every argument that the command must have."""
+    actions = COMMANDS[name].parser().own_actions
+    required = [a for a in actions if not a.option_strings and a.nargs is None]
+    given = ["bash" if isinstance(a.type, OneOf) else "k.py" for a in required]
+    return given if not COMMANDS[name].is_internal else ["--check", *given]
+
+
+def checked_values() -> list[tuple[str, str, str]]:
+    found: list[tuple[str, str, str]] = []
+    for name in COMMANDS:
+        for spelling, action in options_of(name).items():
+            if isinstance(action.type, OneOf):
+                found.append((name, spelling, "bogus"))
+            elif action.type is not None:
+                found.append((name, spelling, BAD_VALUES[action.type]))
+    return found
+
+
+def test_every_option_with_a_value_is_checked_or_named_here() -> None:
+    free = {
+        (name, spelling)
+        for name in COMMANDS
+        for spelling, action in options_of(name).items()
+        if action.nargs is None and action.type is None
+    }
+    # These are looked up in what there is: `test_a_name_that_does_not_exist`.
+    looked_up = {"-p", "--platform", "--period", "--engine", "--only"}
+    assert {spelling for _, spelling in free} == looked_up
+
+
+@pytest.fixture(autouse=True)
+def files(tilelet: Run) -> None:
+    Path("k.py").write_text(KERNEL)
+    Path("taken").mkdir()
+    Path("bad.toml").write_text("= 3\n")
+    Path("bad.json").write_text('{"version": 1}')
+
+
+@pytest.mark.parametrize(("name", "option", "value"), checked_values())
+def test_a_bad_value_is_2(tilelet: Run, name: str, option: str, value: str) -> None:
+    for given in ([option, value], [f"{option}={value}"]):
+        code, out, err = tilelet(name, *given, *positional(name))
+        assert (code, out) == (2, "")
+        assert err.startswith(f"error[E0705]: `{option}`: ")
+    if name in ("profile", "check") and option in AFTER_SCRIPT:
+        assert tilelet(name, "k.py", option, value) == (code, out, err)
+        assert tilelet(name, "k.py", f"{option}={value}") == (code, out, err)
+
+
+@pytest.mark.parametrize(
+    ("name", "option"),
+    [(n, o) for n in COMMANDS for o, a in options_of(n).items() if a.nargs is None],
+)
+def test_a_missing_value_is_2(tilelet: Run, name: str, option: str) -> None:
+    code, out, err = tilelet(name, option)
+    assert (code, out) == (2, "")
+    assert err.startswith("error[E0705]: `")
+    assert "expected one argument" in err
+
+
+def every_spelling() -> list[str]:
+    return sorted({o for name in COMMANDS for o in options_of(name) if o.startswith("--")})
+
+
+@pytest.mark.parametrize("name", list(COMMANDS))
+def test_only_options_of_the_command_are_suggested(tilelet: Run, name: str) -> None:
+    own = set(options_of(name))
+    for option in every_spelling():
+        for typed in (option, option[:-1], f"{option}x"):
+            if typed in own:
+                continue
+            code, out, err = tilelet(name, typed, *positional(name))
+            assert (code, out) == (2, ""), typed
+            first, *helps = err.splitlines()
+            assert first == f"error[E0705]: `tilelet {name}` has no option `{typed}`"
+            suggested = set(re.findall(r"`(--[\w-]+)`", "\n".join(helps)))
+            assert suggested <= own
+            if option in own:
+                assert option in suggested
+
+
+def test_commands_get_suggestions(tilelet: Run) -> None:
+    code, _, err = tilelet("profil", "k.py")
+    assert code == 2
+    assert "did you mean `profile`?" in err
+    code, _, err = tilelet("--fast")
+    assert code == 2
+    assert "`tilelet` has no option `--fast`" in err
+
+
+@pytest.mark.parametrize("name", list(COMMANDS))
+def test_too_many_arguments_are_2(tilelet: Run, name: str) -> None:
+    takes_more = any(
+        a.nargs in ("*", argparse.REMAINDER) for a in COMMANDS[name].parser().own_actions
+    )
+    if takes_more:
+        return
+    code, out, err = tilelet(name, *positional(name), "a", "b", "c")
+    assert (code, out) == (2, "")
+    assert f"`tilelet {name}` has no use for `" in err
+
+
+SCRIPTS = [["run"], ["tasks"], ["profile"], ["check"], ["compare", "k.py"]]
+MODELLED = [["profile", "k.py"], ["check", "k.py"], ["compare", "k.py", "k.py"]]
+MACHINES = [*([*argv, "-p"] for argv in MODELLED), ["demo", "-p"]]
+
+# What is typed, the code and the message it gets, and the commands where it can be typed.
+SAME_MISTAKE: dict[str, tuple[int, str, list[list[str]]]] = {
+    "nope.py": (3, "error[E0701]: no file `nope.py`", SCRIPTS),
+    "nope.json": (3, "error[E0701]: no file `nope.json`", SCRIPTS),
+    "qwen3/scope9": (3, "error[E0701]: no file `qwen3/scope9`", SCRIPTS),
+    "taken": (3, "error[E0702]: `taken` is not a Python script", SCRIPTS),
+    "bad.json": (3, "error[E0916]: bad.json is not a saved profile", [["compare", "k.py"]]),
+    "a9": (2, "error[E0901]: no machine `a9`", MACHINES),
+    "nope.toml": (2, "error[E0901]: no machine `nope.toml`", MACHINES),
+    "bad.toml": (2, "error[E0902]: machine file bad.toml is not valid TOML", MACHINES),
+    "1999-01": (2, "no runtime period `1999-01`", [[*argv, "--period"] for argv in MODELLED]),
+    "matmull": (2, "error[E0715]: the bench has no section `matmull`", [["bench"]]),
+    "softmx": (2, "error[E0717]: no example `softmx`", [["examples"]]),
+    "E0000": (2, "error[E0707]: no code `E0000`", [["explain"]]),
+}
+
+
+@pytest.mark.parametrize("typed", SAME_MISTAKE)
+def test_the_same_mistake_has_the_same_code(tilelet: Run, typed: str) -> None:
+    code, message, commands = SAME_MISTAKE[typed]
+    for argv in commands:
+        given = [*argv, typed]
+        got, out, err = tilelet(*given)
+        assert message in err, given
+        assert (got, out) == (code, ""), given
+
+
+def test_an_engine_that_does_not_exist(tilelet: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    by_option = tilelet("run", "--engine", "warp", "k.py")
+    monkeypatch.setenv("TILELET_ENGINE", "warp")
+    assert by_option == tilelet("run", "k.py")
+    assert by_option[0] == 2
+    assert "error[E0711]: unknown engine `warp`" in by_option[2]
+
+
+def test_names_that_are_looked_up_say_2_after_the_script_too(tilelet: Run) -> None:
+    for name in ("profile", "check"):
+        for option in (["-p", "a9"], ["--platforms", "a2a3,a9"], ["--period", "1999-01"]):
+            before = tilelet(name, *option, "k.py")
+            assert before == tilelet(name, "k.py", *option)
+            assert before[0] == 2
+
+
+@pytest.mark.parametrize("command", ["run", "tasks", "profile", "check", "compare"])
+def test_variables_are_checked_like_options(
+    tilelet: Run, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    for variable, value in (("TILELET_FORMAT", "xml"), ("TILELET_SEED", "many")):
+        with monkeypatch.context() as patch:
+            patch.setenv(variable, value)
+            code, out, err = tilelet(command, "k.py")
+        assert (code, out) == (2, "")
+        assert err.startswith(f"error[E0705]: `{variable}`: `{value}` is n")
+
+
+def test_every_error_has_one_code_whoever_raises_it() -> None:
+    """Mistakes in what was typed are 2, all others 3; only these two occur."""
+    usage = {
+        code
+        for code, cls in classes().items()
+        if exit_codes.of_error(UserError.__new__(cls)) == exit_codes.WRONG_USAGE
+    }
+    assert usage == {
+        *("E0705", "E0707", "E0711", "E0715", "E0717"),
+        *("E0901", "E0902", "E0903", "E0904", "E0905", "E0906", "E0907", "E0917"),
+    }
+
+
+def test_a_scripts_own_options_are_its_own(tilelet: Run) -> None:
+    """`--format csv` after a script that has such an option is not ours to judge."""
+    text = "import argparse\np = argparse.ArgumentParser()\np.add_argument('--format')\n"
+    Path("own.py").write_text(f"{text}assert p.parse_args().format == 'csv'\n{KERNEL}")
+    code, out, err = tilelet("check", "own.py", "--format", "csv")
+    assert (code, out) == (0, "double on a2a3: 1 kernel checked, no problems\n"), err
+
+
+def test_notes_name_options_that_the_command_has(tilelet: Run) -> None:
+    Path("strict.py").write_text("import argparse\nargparse.ArgumentParser().parse_args()\n")
+    code, _, err = tilelet("run", "strict.py", "--keep-c")
+    assert code == 2
+    assert "`--keep-c` is an option of `tilelet run`: put it before the script" in err
+    code, _, err = tilelet("tasks", "strict.py", "--keep-c")
+    assert code == 2
+    assert "is an option of" not in err
+
+
+def test_what_a_failed_side_of_a_comparison_says_counts(tilelet: Run) -> None:
+    call = "import numpy as np\nz = np.zeros((16, 64), np.float32)\ndouble(z, z.copy())\n"
+    Path("late.py").write_text(f"{KERNEL}\n{call}1 / 0\n")
+    code, out, err = tilelet("compare", "k.py", "late.py")
+    assert (code, out) == (3, "")
+    assert "ZeroDivisionError" in err
+
+
+@pytest.mark.parametrize("command", ["profile", "run"])
+def test_a_folder_that_cannot_be_written_is_3(
+    tilelet: Run, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied", "out")
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    extra = ["--dump-passes"] if command == "run" else []
+    code, _, err = tilelet(command, "--build-dir", "out", *extra, "k.py")
+    assert code == 3
+    assert "error[E0709]: cannot write `out" in err
+
+
+# Help and completion
+
+
+def test_maintainers_commands_are_not_in_help(tilelet: Run) -> None:
+    code, out, _ = tilelet("--help")
+    assert code == 0
+    listed = re.findall(
+        r"^  (\w+)  +\S", out.split("commands:")[1].split("examples:")[0], re.MULTILINE
+    )
+    assert listed == [c.name for c in USERS]
+    assert not {"docs", "story"} & set(listed)
+    code, out, err = tilelet("doc")
+    assert "`docs`" not in err
+    assert tilelet("docs", "--help")[0] == 0
+
+
+@pytest.mark.parametrize("command", [c for c in COMMANDS.values() if c.manual])
+def test_every_command_has_help_with_examples(tilelet: Run, command: object) -> None:
+    name = command.name  # type: ignore[attr-defined]
+    code, out, _ = tilelet(name, "--help")
+    assert code == 0
+    assert f"tilelet {name}" in out.split("examples:")[1]
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_completion_knows_every_option_of_users(tilelet: Run, shell: str) -> None:
+    code, out, _ = tilelet("completion", shell)
+    assert code == 0
+    for command in USERS:
+        assert command.name in out
+        for option in command.parser().own_options:
+            assert (option if shell != "fish" else f" {option.lstrip('-')}") in out
+    assert not re.search(r"\bstory\b", out)
+
+
+def complete(folder: Path, script: str, *words: str) -> set[str]:
+    """What bash offers for the last of the words."""
+    line = " ".join(f"'{word}'" for word in words)
+    text = f"source {script}; COMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; _tilelet; "
+    text += 'printf "%s\\n" "${COMPREPLY[@]}"'
+    done = subprocess.run(
+        ["bash", "-c", text], cwd=folder, capture_output=True, text=True, check=True
+    )
+    assert done.stderr == ""
+    return set(done.stdout.split())
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here")
+def test_bash_completes(tilelet: Run, tmp_path: Path) -> None:
+    (tmp_path / "done.bash").write_text(tilelet("completion", "bash")[1])
+
+    def offered(*words: str) -> set[str]:
+        return complete(tmp_path, "done.bash", "tilelet", *words)
+
+    assert offered("pr") == {"profile"}
+    assert offered("run", "--fo") == {"--format"}
+    assert offered("tasks", "--eng") == set()
+    assert offered("run", "--format", "") == {"text", "json", "sarif"}
+    assert offered("compare", "--format", "") == {"text", "json"}
+    assert offered("run", "--engine", "") == {"cpu", "interp"}
+    assert offered("profile", "-p", "a") == {"a2a3", "a5"}
+    assert offered("run", "k") == {"k.py"}
+    assert "qwen3/decode" in offered("run", "qwen3/")
+    assert offered("run", "--build-dir", "") == {"taken"}
+    assert offered("explain", "E070") >= {"E0701", "E0705"}
+    assert offered("examples", "01") == {"01_hello"}
+    assert offered("version", "") == set()
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_shells_accept_their_script(tilelet: Run, shell: str) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"no {shell} here")
+    script = tilelet("completion", shell)[1]
+    subprocess.run([shell, "-n"], input=script, text=True, check=True)

@@ -1,0 +1,136 @@
+"""Messages that cost newcomers time: what they say, and that one mistake gives one message."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tilelet.language as pl
+from tilelet.diag.catalogue.windows import WindowOutOfRange
+from tilelet.diag.core import UserError, UserErrors
+from tilelet.runtime import session
+
+FRAME = """
+import tilelet.language as pl
+
+@pl.jit
+def kernel(
+    x: pl.Tensor[[64, 128], pl.FP32],
+    out: pl.Out[pl.Tensor[[16, 128], pl.FP32]],
+):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        t = x[0:16, :]
+{body}
+        out[:, :] = t
+    return out
+"""
+
+
+def messages(folder: Path, *lines: str) -> list[str]:
+    """What is said about a kernel with these lines in its scope."""
+    path = folder / "kernel.py"
+    path.write_text(FRAME.format(body="\n".join(f"        {line}" for line in lines)))
+    names: dict = {}
+    exec(compile(path.read_text(), str(path), "exec"), names)
+    try:
+        names["kernel"].specialize()
+    except UserErrors as errors:
+        return [str(UserErrors([d])) for d in errors.diagnostics]
+    except UserError as error:
+        return [str(error)]
+    return []
+
+
+@pytest.mark.parametrize(
+    ("line", "remedy"),
+    [
+        ("a = x[56:72, :]", "`pl.slice(..., clamp=True)` takes what is there"),
+        ("a = pl.slice(x, [16, 128], [56, 0])", "`pl.slice(..., clamp=True)`"),
+        ("a = pl.load(x, [56, 0], [16, 128])", "clamp=True"),
+        ("a = x[80:96, :]", "no part of the window is inside: check the offset"),
+    ],
+)
+def test_a_window_past_the_end_names_the_remedy(tmp_path: Path, line: str, remedy: str) -> None:
+    (message,) = messages(tmp_path, line)
+    assert message.startswith("error[E0501]")
+    assert remedy in message
+
+
+@pl.jit
+def reads_at(
+    x: pl.Tensor[[64, 128], pl.FP32],
+    n: pl.Tensor[[1, 8], pl.INT32],
+    out: pl.Out[pl.Tensor[[16, 128], pl.FP32]],
+):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        k = pl.read(n, [0, 0])
+        out[:, :] = pl.exp(pl.slice(x, [16, 128], [k, 0]))
+    return out
+
+
+@pytest.mark.parametrize("engine", ["interp", "cpu"])
+@pytest.mark.parametrize(("at", "remedy"), [(56, "clamp=True"), (70, "check the offset")])
+def test_both_engines_name_the_remedy_at_run_time(engine: str, at: int, remedy: str) -> None:
+    arguments = (
+        np.zeros((64, 128), np.float32),
+        np.full((1, 8), at, np.int32),
+        np.zeros((16, 128), np.float32),
+    )
+    with (
+        session.active(session.Session(engine=engine, quiet_diagnostics=True)),
+        pytest.raises(WindowOutOfRange) as caught,
+    ):
+        reads_at(*arguments)
+    assert remedy in str(caught.value)
+
+
+@pl.jit
+def writes_at(
+    x: pl.Tensor[[16, 128], pl.FP32],
+    n: pl.Tensor[[1, 8], pl.INT32],
+    out: pl.Out[pl.Tensor[[64, 128], pl.FP32]],
+):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        k = pl.read(n, [0, 0])
+        out[k : k + 16, :] = pl.exp(x[:, :])
+    return out
+
+
+@pytest.mark.parametrize("engine", ["interp", "cpu"])
+def test_a_store_past_the_end_is_not_told_to_clamp(engine: str) -> None:
+    arguments = (
+        np.zeros((16, 128), np.float32),
+        np.full((1, 8), 56, np.int32),
+        np.zeros((64, 128), np.float32),
+    )
+    with (
+        session.active(session.Session(engine=engine, quiet_diagnostics=True)),
+        pytest.raises(WindowOutOfRange) as caught,
+    ):
+        writes_at(*arguments)
+    assert "clamp" not in str(caught.value)
+
+
+def test_one_value_is_not_a_tuple_of_one(tmp_path: Path) -> None:
+    (message,) = messages(tmp_path, "(a,) = pl.exp(t)")
+    assert "error[E0118]: cannot unpack one value into a tuple of 1 name" in message
+    assert "one value, not a tuple" in message
+    assert "assign it to a single name" in message
+
+
+def test_a_failed_yield_is_one_message(tmp_path: Path) -> None:
+    found = messages(
+        tmp_path,
+        "for i, (a, b) in pl.range(4, init_values=(t, t)):",
+        "    a1, b1 = pl.yield_(pl.addd(a, b), b)",
+    )
+    assert [text.splitlines()[0] for text in found] == ["error[E0301]: no op `pl.addd`"]
+
+
+def test_a_loop_without_a_yield_is_still_an_error(tmp_path: Path) -> None:
+    (message,) = messages(
+        tmp_path, "for i, (a,) in pl.range(4, init_values=(t,)):", "    b = pl.add(a, a)"
+    )
+    assert "error[E0113]" in message

@@ -1,0 +1,442 @@
+"""One small program for each construct of the language, run on every engine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+from tests.everywhere import run
+
+import tilelet.language as pl
+from tilelet.compat.surface import deserialize, serialize
+from tilelet.diag.core import UserErrors
+
+X = np.arange(256, dtype=np.float32).reshape(16, 16) / 8 - 10
+
+
+def zeros(*shape: int, dtype: type = np.float32) -> np.ndarray:
+    return np.zeros(shape, dtype)
+
+
+# --- what a control program returns ---------------------------------------------------------------
+
+
+@pl.jit.inline
+def submits(x: pl.Tensor, out: pl.Tensor):
+    with pl.at(level=pl.Level.CORE_GROUP) as tid:
+        out[:, :] = pl.add(x, 1.0)
+    return tid
+
+
+@pl.jit
+def returns_a_task_id(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+    return submits(x, out)
+
+
+@pl.jit
+def returns_tasks_and_tensors(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+    tids = pl.array.create(2, pl.TASK_ID)
+    tids[0] = submits(x, out)
+    return out, (tids, tids[0])
+
+
+def test_a_control_program_may_return_what_is_no_tensor() -> None:
+    for program in (returns_a_task_id, returns_tasks_and_tensors):
+        np.testing.assert_array_equal(run(program, x=X, out=zeros(16, 16))["out"], X + 1)
+
+
+# --- arrays in kernels ----------------------------------------------------------------------------
+
+
+@pl.jit
+def counts_in_arrays(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        counts = pl.array.create(4, pl.INT32)
+        last = pl.array.create(4, pl.INT32)
+        for i in pl.range(4):
+            if i > 1:
+                counts[i] = i * 4
+            last[i] = counts[0]
+            counts[0] = i
+        for i in pl.range(4):
+            out[i * 4 : i * 4 + 4, :] = pl.mul(
+                x[i * 4 : i * 4 + 4, :], pl.cast(counts[i] + last[i], pl.FP32)
+            )
+    return out
+
+
+def test_arrays_in_kernels() -> None:
+    factors = np.repeat([3 + 0, 0 + 0, 8 + 1, 12 + 2], 4)[:, None].astype(np.float32)
+    np.testing.assert_array_equal(run(counts_in_arrays, x=X, out=zeros(16, 16))["out"], X * factors)
+
+
+# --- long names -----------------------------------------------------------------------------------
+
+
+@pl.jit
+def two_kernels_with_long_names(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+    with pl.at(
+        level=pl.Level.CORE_GROUP, name_hint="a_name_that_is_longer_than_forty_characters_1"
+    ):
+        out[0:8, :] = pl.add(x[0:8, :], 1.0)
+    with pl.at(
+        level=pl.Level.CORE_GROUP, name_hint="a_name_that_is_longer_than_forty_characters_2"
+    ):
+        out[8:16, :] = pl.add(x[8:16, :], 2.0)
+    return out
+
+
+def test_names_that_differ_late_are_different() -> None:
+    result = run(two_kernels_with_long_names, x=X, out=zeros(16, 16))["out"]
+    np.testing.assert_array_equal(result, X + np.repeat([1, 2], 8)[:, None].astype(np.float32))
+
+
+# --- memory that was never written ----------------------------------------------------------------
+
+
+@pl.jit
+def clears_by_arithmetic(x: pl.Tensor, out: pl.Out[pl.Tensor], others: pl.Out[pl.Tensor]):
+    scratch = pl.create_tensor([16, 16], pl.FP32)
+    for r in pl.parallel(0, 16, 8):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            part = pl.mul(pl.slice(scratch, [8, 16], [r, 0]), 0.0)
+            scratch[r : r + 8, :] = part
+    with pl.at(level=pl.Level.CORE_GROUP):
+        acc = pl.create_tensor([16, 16], pl.FP32)
+        acc = pl.sub(acc, acc)
+        out[:, :] = pl.add(pl.add(acc, scratch), x)
+    with pl.at(level=pl.Level.CORE_GROUP):
+        tile = pl.create_tensor([16, 16], pl.FP32)
+        # Neither a computed NaN, nor another factor, nor another value.
+        others[0:16, :] = pl.mul(pl.add(tile, 1.0), 0.0)
+        others[16:32, :] = pl.mul(tile, 1.0)
+        others[32:48, :] = pl.sub(tile, x)
+    return out
+
+
+def test_only_clearing_hides_undefined_memory() -> None:
+    result = run(clears_by_arithmetic, x=X, out=zeros(16, 16), others=zeros(48, 16))
+    np.testing.assert_array_equal(result["out"], X)
+    assert np.isnan(result["others"]).all()
+
+
+@pl.jit
+def clears_narrow_floats(out: pl.Out[pl.Tensor], half: pl.Out[pl.Tensor]):
+    scratch = pl.create_tensor([16, 16], pl.BF16)
+    with pl.at(level=pl.Level.CORE_GROUP):
+        out[:, :] = pl.mul(scratch, 0.0)
+        half[:, :] = pl.mul(0, pl.create_tensor([16, 16], pl.FP16))
+    return out
+
+
+def test_clearing_narrow_floats() -> None:
+    ones = np.ones((16, 16), np.float16)
+    result = run(clears_narrow_floats, out=ones.astype(ml_dtypes.bfloat16), half=ones)
+    assert not result["out"].astype(np.float32).any()
+    assert not result["half"].any()
+
+
+def test_clearing_is_noted_once() -> None:
+    arrays = [zeros(16, 16), zeros(16, 16), zeros(48, 16)]
+    cautions = clears_by_arithmetic.specialize(*arrays).attrs["cautions"]
+    assert [c.code for c in cautions if c.code == "W0103"] == ["W0103"] * 2
+
+
+# --- helpers without a result ---------------------------------------------------------------------
+
+
+@pl.jit.inline
+def adds_to_rows(x: pl.Tensor, out: pl.Tensor, first: pl.INDEX):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        out[first : first + 8, :] = pl.add(x[first : first + 8, :], 1.0)
+
+
+@pl.jit
+def calls_for_effect(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+    for r in pl.range(0, 16, 8):
+        adds_to_rows(x, out, r)
+    return out
+
+
+def test_a_helper_may_return_nothing() -> None:
+    result = run(calls_for_effect, x=X, out=zeros(16, 16))["out"]
+    np.testing.assert_array_equal(result, X + 1)
+
+
+# --- outputs under other names --------------------------------------------------------------------
+
+
+@pl.jit
+def rebinds_a_view_of_itself(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+    for r in pl.range(0, 16, 8):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            out[r : r + 8, :] = pl.add(x[r : r + 8, :], 1.0)
+    out = pl.reshape(pl.reshape(out, [256]), [16, 16])
+    with pl.at(level=pl.Level.CORE_GROUP):
+        out[0:8, :] = pl.mul(x[0:8, :], 2.0)
+    return out
+
+
+def test_an_output_may_become_a_view_of_itself() -> None:
+    result = run(rebinds_a_view_of_itself, x=X, out=zeros(16, 16))["out"]
+    np.testing.assert_array_equal(result, np.concatenate([X[:8] * 2, X[8:] + 1]))
+
+
+# --- one value in a tuple -------------------------------------------------------------------------
+
+
+@pl.jit
+def unpacks_one_value(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        start = pl.full([16, 16], pl.FP32, 1.0)
+        for _, (acc,) in pl.range(3, init_values=(start,)):
+            (total,) = pl.yield_(pl.add(acc, x))
+        out[:, :] = total
+    return out
+
+
+def test_a_tuple_of_one_name_takes_one_value() -> None:
+    result = run(unpacks_one_value, x=X, out=zeros(16, 16))["out"]
+    np.testing.assert_array_equal(result, 1 + X + X + X)
+
+
+# --- windows at products of run-time values -------------------------------------------------------
+
+
+@pl.jit
+def windows_at_products(n: pl.Tensor, x: pl.Tensor, out: pl.Out[pl.Tensor]):
+    step = pl.cast(pl.read(n, [0]), pl.INDEX)
+    for i in pl.range(3):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            out[i * step : i * step + 1, :] = x[(i + 1) * step : i * step + step + 1, :]
+            row = pl.min(i * step, 12)
+            out[row + 1 : row + 2, :] = x[pl.min(i * step, 12) : 1 + row, :]
+    return out
+
+
+def test_windows_at_products() -> None:
+    n = np.array([4, 0, 0, 0, 0, 0, 0, 0], np.int32)
+    expected = zeros(16, 16)
+    for i in range(3):
+        expected[i * 4], expected[i * 4 + 1] = X[i * 4 + 4], X[i * 4]
+    result = run(windows_at_products, n=n, x=X, out=zeros(16, 16))["out"]
+    np.testing.assert_array_equal(result, expected)
+
+
+# --- sources that are larger than the window, but not valid outside it ---------------------------
+
+
+@pl.jit
+def stores_the_valid_part(n: pl.Tensor, x: pl.Tensor, out: pl.Out[pl.Tensor]):
+    rows = pl.cast(pl.read(n, [0]), pl.INDEX)
+    with pl.at(level=pl.Level.CORE_GROUP):
+        wide = pl.slice(x, [8, 16], [0, 0], valid_shape=[8, 4])
+        out[0:8, 0:4] = pl.abs(pl.add(wide, 1.0))
+        out[8:16, 4:8] = pl.set_validshape(pl.mul(x[0:8, :], 2.0), 8, 4)
+        tail = pl.slice(x, [8, 16], [8, 0], valid_shape=[rows, 16])
+        out[16 : 16 + rows, :] = pl.neg(tail)
+    return out
+
+
+def test_a_source_may_be_larger_where_it_is_not_valid() -> None:
+    n = np.array([3, 0, 0, 0, 0, 0, 0, 0], np.int32)
+    expected = zeros(24, 16)
+    expected[0:8, 0:4] = np.abs(X[0:8, 0:4] + 1)
+    expected[8:16, 4:8] = X[0:8, 0:4] * 2
+    expected[16:19] = -X[8:11]
+    result = run(stores_the_valid_part, n=n, x=X, out=zeros(24, 16))["out"]
+    np.testing.assert_array_equal(result, expected)
+
+
+@pl.jit
+def stores_too_much(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        out[0:8, 0:4] = pl.slice(x, [8, 16], [0, 0], valid_shape=[8, 8])
+    return out
+
+
+def test_a_source_that_is_valid_outside_the_window_is_refused() -> None:
+    with pytest.raises(UserErrors, match="E0306"):
+        stores_too_much.specialize(X, zeros(16, 16))
+
+
+# --- vectors with tiles of higher rank ------------------------------------------------------------
+
+
+@pl.jit
+def expands_over_many_axes(
+    x: pl.Tensor, rows: pl.Tensor, columns: pl.Tensor, out: pl.Out[pl.Tensor]
+):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        tile = pl.slice(x, [2, 1, 8, 16], [0, 0, 0, 0])
+        tile = pl.row_expand_mul(tile, pl.slice(rows, [16, 1], [0, 0]))
+        out[:, :, :, :] = pl.col_expand_add(tile, pl.slice(columns, [1, 16], [0, 0]))
+    return out
+
+
+def test_vectors_with_tiles_of_higher_rank() -> None:
+    rows, columns = X[:, :1].copy(), X[:1].copy()
+    x = X.reshape(2, 1, 8, 16)
+    out = run(expands_over_many_axes, x=x, rows=rows, columns=columns, out=zeros(2, 1, 8, 16))
+    np.testing.assert_array_equal(out["out"].reshape(16, 16), X * rows + columns)
+
+
+# --- descriptions of loops ------------------------------------------------------------------------
+
+
+@pl.jit
+def describes_its_loop(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+    for r in pl.parallel(0, 16, 8, attrs={"loop_origin": pl.LoopOrigin.ChunkOuter}):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            out[r : r + 8, :] = pl.neg(x[r : r + 8, :])
+    return out
+
+
+def test_a_loop_may_be_described() -> None:
+    np.testing.assert_array_equal(run(describes_its_loop, x=X, out=zeros(16, 16))["out"], -X)
+
+
+# --- program text ---------------------------------------------------------------------------------
+
+ONE_FUNCTION = """
+@pl.function
+def doubled(x: pl.Tensor[[64], pl.FP32]) -> pl.Tensor[[64], pl.FP32]:
+    y: pl.Tensor[[64], pl.FP32] = pl.mul(x, 2.0)
+    return y
+"""
+
+
+def test_one_function_can_be_parsed(tmp_path: Path) -> None:
+    file = tmp_path / "doubled.py"
+    file.write_text("import tilelet.language as pl\n" + ONE_FUNCTION)
+    for function in (pl.parse(ONE_FUNCTION), pl.loads(file)):
+        assert function.name == "doubled"
+        assert [str(t) for t in function.return_types] == ["pl.Tensor[[64], pl.FP32]"]
+        assert "pl.mul" in function.as_python()
+        assert deserialize(serialize(function)).as_python() == function.as_python()
+
+
+def test_text_that_is_not_one_program() -> None:
+    with pytest.raises(ValueError, match="2 functions"):
+        pl.parse(ONE_FUNCTION + ONE_FUNCTION.replace("doubled", "again"))
+    with pytest.raises(ValueError, match="E0124"):
+        pl.parse("x = 42\ny = x + 1")
+    with pytest.raises(SyntaxError):
+        pl.parse("def kernel(:")
+
+
+# --- calls that stand for several ops -------------------------------------------------------------
+
+
+@pl.jit
+def makes_memory_with_a_region(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+    part = pl.create_tensor([16, 16], pl.FP32, valid_shape=[8, 16])
+    with pl.at(level=pl.Level.CORE_GROUP):
+        part[0:8, :] = pl.neg(x[0:8, :])
+    with pl.at(level=pl.Level.CORE_GROUP):
+        out[:, :] = pl.fillpad(pl.slice(part, [16, 16], [0, 0]), pad_value=pl.PadValue.zero)
+    return out
+
+
+def test_memory_may_be_made_with_a_region() -> None:
+    result = run(makes_memory_with_a_region, x=X, out=zeros(16, 16) + 1)["out"]
+    np.testing.assert_array_equal(result, np.concatenate([-X[:8], zeros(8, 16)]))
+
+
+@pl.jit.incore
+def clones(x: pl.Tensor, y: pl.Out[pl.Tensor]):
+    return pl.expand_clone(x, y)
+
+
+@pl.jit
+def clones_into_a_tensor(x: pl.Tensor, y: pl.Out[pl.Tensor]):
+    y = clones(x, y)
+    return y
+
+
+def test_a_clone_writes_its_target() -> None:
+    x = X.reshape(2, 1, 8, 16)[:, 0, :1]
+    result = run(clones_into_a_tensor, x=x.copy(), y=zeros(2, 8, 16))["y"]
+    np.testing.assert_array_equal(result, np.broadcast_to(x, (2, 8, 16)))
+
+
+@pl.jit
+def takes_windows_of_lower_rank(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+    for i in pl.range(2):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            a = pl.slice(x, [8, 16], [i, 1, 0, 0])
+            b = pl.load(x, [i, 0, 0, 0], [8, 16], valid_shape=[4, 16])
+            out[i * 8 : i * 8 + 8, :] = a
+            out = pl.store(b, [i * 8, 0], out)
+    return out
+
+
+def test_windows_of_lower_rank() -> None:
+    x = np.arange(2 * 2 * 8 * 16, dtype=np.float32).reshape(2, 2, 8, 16)
+    expected = x[:, 1].copy()
+    expected[:, :4] = x[:, 0, :4]
+    result = run(takes_windows_of_lower_rank, x=x, out=zeros(16, 16))["out"]
+    np.testing.assert_array_equal(result, expected.reshape(16, 16))
+
+
+# --- one text under two decorators ----------------------------------------------------------------
+
+
+@pl.jit.inline
+def negated(x: pl.Tensor):
+    return pl.neg(x)
+
+
+inlined = pl.inline(negated._func)
+
+
+@pl.jit
+def uses_both(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        out[:, :] = inlined(negated(x))
+    return out
+
+
+def test_a_function_can_be_decorated_again() -> None:
+    np.testing.assert_array_equal(run(uses_both, x=X, out=zeros(16, 16))["out"], X)
+    assert uses_both._func.__name__ == "uses_both"
+
+
+# --- extents that are computed --------------------------------------------------------------------
+
+ROWS = pl.dynamic("ROWS")
+TWICE = ROWS * 2
+
+
+@pl.jit
+def doubles_its_rows(
+    x: pl.Tensor[[ROWS, 16], pl.FP32], out: pl.Out[pl.Tensor[[ROWS * 2, 16], pl.FP32]]
+):
+    for i in pl.range(0, TWICE, 8):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            out[i : i + 8, :] = pl.add(x[i // 16 * 8 : i // 16 * 8 + 8, :], 1.0)
+    return out
+
+
+def test_an_extent_may_be_computed() -> None:
+    expected = np.repeat(X.reshape(2, 1, 8, 16), 2, axis=1).reshape(32, 16) + 1
+    np.testing.assert_array_equal(run(doubles_its_rows, x=X, out=zeros(32, 16))["out"], expected)
+
+
+@pl.jit
+def makes_memory_of_computed_rows(
+    x: pl.Tensor[[ROWS, 16], pl.FP32], out: pl.Out[pl.Tensor[[ROWS, 16], pl.FP32]]
+):
+    scratch = pl.create_tensor([TWICE, 16], pl.FP32)
+    with pl.at(level=pl.Level.CORE_GROUP):
+        scratch[16:32, :] = pl.neg(x[0:16, :])
+    with pl.at(level=pl.Level.CORE_GROUP):
+        out[0:16, :] = pl.slice(scratch, [16, 16], [16, 0])
+    return out
+
+
+def test_a_computed_extent_without_a_parameter() -> None:
+    result = run(makes_memory_of_computed_rows, x=X, out=zeros(16, 16))["out"]
+    np.testing.assert_array_equal(result, -X)
