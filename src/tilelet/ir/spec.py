@@ -23,11 +23,11 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from tilelet.diag.catalogue.python import OpOutsideKernel
-from tilelet.diag.core import UNKNOWN, Loc
+from tilelet.diag.core import UNKNOWN, Loc, UserError
 from tilelet.ir.core import Arg, Value
 from tilelet.ir.types import TileType, Type
 
@@ -288,6 +288,10 @@ def expand(spec: OpSpec, args: Mapping[str, Arg], emit: Emit) -> Any:
     outer = _EXPANDING.set(emit)
     try:
         return spec.expands(**args)
+    except UserError as error:
+        note = f"`pl.{spec.name}` is made of several ops; this is one of them"
+        error.diagnostic = replace(error.diagnostic, notes=(*error.diagnostic.notes, note))
+        raise
     finally:
         _EXPANDING.reset(outer)
 
@@ -334,14 +338,9 @@ def composition(
 
 
 def _define(function: Callable[P, R], **fields: Any) -> Callable[P, R]:
-    spec = register(
-        OpSpec(
-            signature=inspect.signature(function),
-            doc=inspect.getdoc(function) or "",
-            section=function.__module__.rsplit(".", 1)[-1],
-            **fields,
-        )
-    )
+    section = function.__module__.rsplit(".", 1)[-1]
+    doc, signature = inspect.getdoc(function) or "", inspect.signature(function)
+    spec = register(OpSpec(doc=doc, signature=signature, **{"section": section, **fields}))
 
     @functools.wraps(function)
     def outside_kernel(*args: P.args, **named: P.kwargs) -> R:
