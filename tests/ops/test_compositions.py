@@ -1,4 +1,4 @@
-"""New ops, defined in this file alone: compositions of others, and one with a meaning of its own."""
+"""New ops, all of them in this file: compositions of others, and one of its own meaning."""
 
 from __future__ import annotations
 
