@@ -32,7 +32,7 @@ def run(program: Any, **arguments: Any) -> dict[str, Any]:
             np.testing.assert_array_equal(given[name], array, err_msg=f"{name} of the engine")
     again = {n: copy.deepcopy(a) for n, a in arguments.items()}
     tasks = Interpreter().run(passed, again, execute=True).tasks
-    recorded = Recorded(program.name, passed, tasks, arguments)
+    recorded = Recorded(program.name, passed, tasks)
     if len(tasks):
         assert Modelled(recorded, load_machine("a2a3")).profile.total_us > 0
     return expected

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +23,7 @@ from tilelet.cpu.engine import CpuEngine
 from tilelet.diag.catalogue.command import CannotWrite, CompilerFailed, NoCompiler
 from tilelet.diag.internal import InternalError
 from tilelet.ir.core import Program
-from tilelet.native import cache
+from tilelet.native import cache, private
 from tilelet.native.toolchain import find_compiler
 from tilelet.passes.pipeline import run_passes
 
@@ -54,9 +54,10 @@ def runtime(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def folder(tmp_path: Path, runtime: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache of its own, with the runtime in it, and nothing loaded yet."""
     use_cache(tmp_path / "cache", monkeypatch)
-    shutil.copytree(runtime, tmp_path / "cache" / "cpu" / runtime.name)
-    (tmp_path / "cache" / "cpu").chmod(0o700)
-    return tmp_path / "cache" / "cpu"
+    root = private.make_folder(tmp_path / "cache" / "cpu")
+    shutil.copytree(runtime, root / runtime.name)
+    shutil.copy(runtime.parent / private.KEY, root)  # a seal is worth nothing without its key
+    return root
 
 
 def use_cache(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,7 +167,7 @@ def test_entries_are_found_again_and_private(folder: Path, monkeypatch: pytest.M
     assert again(program, monkeypatch)
 
 
-@pytest.mark.parametrize("damage", ["cut", "empty", "no sums"])
+@pytest.mark.parametrize("damage", ["cut", "empty", "no seal"])
 def test_damaged_entries_are_built_again(
     damage: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -175,8 +176,8 @@ def test_damaged_entries_are_built_again(
     for entry in folder.iterdir():
         library = entry / build.LIBRARY
         if library.exists():
-            if damage == "no sums":
-                (entry / cache.SUMS).unlink()
+            if damage == "no seal":
+                (entry / cache.SEAL).unlink()
             else:
                 library.unlink()  # the loaded library keeps its own file
                 library.write_bytes(b"" if damage == "empty" else b"\x7fELF")
@@ -410,3 +411,82 @@ def test_two_programs_at_once() -> None:
     steps = [a - (ramp(4, 8) + i) for i, a in enumerate(arrays)]
     for step in steps:
         np.testing.assert_allclose(step, steps[0], rtol=1e-4)
+
+
+SLOW_COMPILER = """#!/bin/sh
+case "$*" in *--version*) exec cc "$@";; esac
+sleep 60 &
+echo $! >> {pids}
+wait
+"""
+
+
+def slow_compiler(folder: Path) -> tuple[Path, Path]:
+    """A compiler whose work is done by a process of its own, and the file that names these."""
+    pids, compiler = folder / "pids", folder / "slow-cc"
+    compiler.write_text(SLOW_COMPILER.format(pids=pids))
+    compiler.chmod(0o755)
+    return compiler, pids
+
+
+COMPILE = """
+from tests.cpu.test_build import fresh_program, runs
+runs(fresh_program())
+"""
+PROFILE = "from tilelet.device import native; native.library()"
+
+
+@pytest.mark.parametrize("script", [COMPILE, PROFILE])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_no_compiler_outlives_a_process_that_is_ended(
+    script: str, number: signal.Signals, tmp_path: Path
+) -> None:
+    compiler, pids = slow_compiler(tmp_path)
+    settings = {"CC": str(compiler), "TILELET_CACHE_DIR": str(tmp_path / "cache")}
+    environment = {**os.environ, **settings, "TMPDIR": str(tmp_path)}
+    process = subprocess.Popen([sys.executable, "-c", script], env=environment)
+    wait_for(lambda: pids.exists() and bool(pids.read_text().split()))
+    process.send_signal(number)
+    assert process.wait(timeout=60) == -number
+    wait_for(lambda: not any(is_running(int(pid)) for pid in pids.read_text().split()))
+    assert not list((tmp_path / "cache" / "cpu").glob(f"{cache.DRAFT}*"))
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    for _ in range(600):
+        if condition():
+            return
+        time.sleep(0.1)
+    pytest.fail("it never came to that")
+
+
+def is_running(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+FORK = """
+import os, sys, threading, time
+from tests.cpu.test_build import fresh_program, runs
+from tilelet.cpu import engine
+program = fresh_program()
+threading.Thread(target=runs, args=(program,), daemon=True).start()
+while not engine._programs or not next(iter(engine._programs.values()))._lock.locked():
+    time.sleep(0.01)
+child = os.fork()
+if child == 0:
+    os.environ["CC"] = "cc"
+    os._exit(0 if runs(program) else 1)
+os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_a_child_forked_while_a_thread_compiles(tmp_path: Path) -> None:
+    compiler, _ = slow_compiler(tmp_path)
+    settings = {"CC": str(compiler), "TILELET_CACHE_DIR": str(tmp_path / "cache")}
+    command = [sys.executable, "-c", FORK]
+    done = subprocess.run(command, env={**os.environ, **settings}, timeout=200, check=False)
+    assert done.returncode == 0

@@ -163,3 +163,33 @@ def test_varied_changes_only_what_it_is_told() -> None:
     assert other.period("2026-04").dispatch_us == 9.0
     assert other.period("2026-06") == machine.period("2026-06")
     assert machine.gm.efficiency != 0.5
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("[cores]\nclusters = " + "9" * 400, "E0905"),
+        ("[cores]\nclusters = 0x" + "f" * 9000, "E0905"),
+        ("[cores]\nclusters = 1_000_000_000", "E0905"),
+        ("[cores]\nclock_ghz = 1e-300", "E0905"),
+        ("[cores]\nclock_ghz = 1e300", "E0905"),
+        ("[cores]\nclock_ghz = nan", "E0905"),
+        ("[gm]\nefficiency = 1e-300", "E0905"),
+        ("[cores]\nclusters = " + "9" * 5000, "E0902"),
+        ("deep = " + "[" * 100000 + "]" * 100000, "E0902"),
+    ],
+)
+def test_numbers_and_nesting_beyond_all_machines(tmp_path: Path, text: str, code: str) -> None:
+    path = tmp_path / "m.toml"
+    path.write_text(f'name = "m"\ntitle = "t"\nextends = "a2a3"\n{text}\n')
+    with pytest.raises(UserError) as caught:
+        load_machine(path)
+    assert caught.value.code == code
+    assert len(str(caught.value)) < 2000
+
+
+@pytest.mark.parametrize("name", ["x" * 300 + ".toml", "x/" * 3000 + "m.toml"])
+def test_names_that_no_file_can_have(name: str) -> None:
+    with pytest.raises(UserError) as caught:
+        load_machine(name)
+    assert caught.value.code == "E0901"

@@ -297,8 +297,11 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
         at("pl.at(level=pl.Level.CORE_GROUP)")
     ),
     scopes.NotAScope: lambda at: scopes.NotAScope(at('open("log.txt")')),
-    scopes.BadChunk: lambda at: scopes.BadChunk(at("chunk=0"), "0"),
-    scopes.NonConstantUnroll: lambda at: scopes.NonConstantUnroll(at("(«n»)"), "the bound"),
+    scopes.BadChunk: lambda at: scopes.BadChunk(at("chunk=0"), "0", 1 << 20),
+    scopes.NonConstantUnroll: lambda at: scopes.NonConstantUnroll(at("(«n»)")),
+    scopes.TooManyCopies: lambda at: scopes.TooManyCopies(
+        at("pl.unroll(1000000)"), 1000000, 2000000, 100000
+    ),
     scopes.OnlyInScope: lambda at: scopes.OnlyInScope(
         at("pl.load(x, [0, 0], [16, 128])"), "`pl.load`"
     ),

@@ -140,7 +140,7 @@ def test_clearing_narrow_floats() -> None:
 
 def test_clearing_is_noted_once() -> None:
     arrays = [zeros(16, 16), zeros(16, 16), zeros(48, 16)]
-    cautions = clears_by_arithmetic.specialize(*arrays).attrs["cautions"]
+    cautions = clears_by_arithmetic.specialize(*arrays).cautions
     assert [c.code for c in cautions if c.code == "W0103"] == ["W0103"] * 2
 
 

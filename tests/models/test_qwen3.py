@@ -11,6 +11,7 @@ import pytest
 from tests.models.programs import SMALL, every_engine, every_program, sizes_of
 
 import tilelet.language as pl
+from tilelet.diag.catalogue.models import BadTile
 from tilelet.diag.core import UserErrors
 from tilelet.interp.interpreter import Interpreter
 from tilelet.ir.core import walk
@@ -186,17 +187,17 @@ def test_every_size_is_an_option_of_the_script(
 
 
 def test_tiles_must_divide_what_they_cut() -> None:
-    with pytest.raises(ValueError, match="hidden 300 is not a positive multiple of k_chunk 128"):
+    with pytest.raises(BadTile, match="is 300; it must be a positive multiple of `k_chunk`, 128"):
         DecodeShape(hidden=300)
-    with pytest.raises(ValueError, match="q_per_kv 4 is not a positive multiple of q_head_batch 8"):
+    with pytest.raises(BadTile, match="is 4; it must be a positive multiple of `q_head_batch`, 8"):
         _ = DecodeShape(hidden=512, head_dim=64, kv_heads=2).q_groups
-    with pytest.raises(ValueError, match="hidden 256 is not a positive multiple of sum_chunk 96"):
+    with pytest.raises(BadTile, match="is 256; it must be a positive multiple of `sum_chunk`, 96"):
         scope3.build_scope3("tuned", **{**SMALL, "sum_chunk": 96})
-    with pytest.raises(ValueError, match="384 cannot be cut into 5 parts of multiples of 64"):
+    with pytest.raises(BadTile, match="is 384; it must be 5 times a multiple of `k_chunk`, 64"):
         scope3.build_scope3("tuned", **{**SMALL, "down_split": 5})
-    with pytest.raises(ValueError, match=r"tok_tile 17 is not in 1\.\.tok_rows 16"):
+    with pytest.raises(BadTile, match="`tok_tile` is 17; it must be from 1 to `tok_rows`, 16"):
         PrefillShape(tok_tile=17)
-    with pytest.raises(ValueError, match="kv_heads 1 is not a multiple of 2"):
+    with pytest.raises(BadTile, match="`kv_heads` is 1; it must be a multiple of 2"):
         scope2.build_scope2("padding_free", **{**SMALL, "kv_heads": 1})
 
 

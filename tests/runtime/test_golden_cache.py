@@ -17,8 +17,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from tilelet.native.cache import user_folder
 from tilelet.runtime import golden_cache
-from tilelet.runtime.golden_cache import GoldenCache, cache_dir
+from tilelet.runtime.golden_cache import GoldenCache
+from tilelet.runtime.storage import save_arrays
 
 SCALE = 2.0
 X = np.arange(3, dtype=np.float32)
@@ -142,7 +144,7 @@ def test_round_trip_with_private_files(tmp_path: Path) -> None:
     folder = tmp_path / "cache" / "golden"
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert stat.S_IMODE((folder / "k.npz").stat().st_mode) == 0o600
-    assert [p.name for p in folder.iterdir()] == ["k.npz"]
+    assert sorted(p.name for p in folder.iterdir()) == ["k.npz", "key"]
 
 
 @pytest.mark.parametrize("damage", [b"", b"not a zip file", None])
@@ -155,6 +157,89 @@ def test_a_damaged_entry_is_dropped(tmp_path: Path, damage: bytes | None) -> Non
     path.write_bytes(bytes(content) if damage is None else damage)
     assert cache.load("k") is None
     assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"out": np.arange(3)},  # shape
+        {"out": np.arange(4).reshape(2, 2)},
+        {"out": np.arange(4, dtype=np.uint64)},  # the same bits, another type
+        {"out": np.array([0, 1, 2, 7])},  # contents
+        {"other": np.arange(4)},  # name
+        {"out": np.arange(4), "more": np.arange(4)},
+    ],
+)
+def test_an_entry_that_was_stored_for_something_else(
+    tmp_path: Path, other: dict[str, np.ndarray]
+) -> None:
+    cache = GoldenCache(tmp_path)
+    cache.store("k", {"out": np.arange(4)})
+    assert cache.load("k") is not None
+    path = tmp_path / "golden" / "k.npz"
+    with np.load(path) as stored:
+        seal = stored["seal"]
+    save_arrays(path, other, mode=0o600, seal=lambda _: str(seal))
+    assert cache.load("k") is None
+    save_arrays(path, other, mode=0o600)  # as older versions did, without any
+    assert cache.load("k") is None
+
+
+def test_an_entry_under_the_name_of_another(tmp_path: Path) -> None:
+    cache = GoldenCache(tmp_path)
+    cache.store("k", {"out": np.arange(4)})
+    (tmp_path / "golden" / "k.npz").rename(tmp_path / "golden" / "j.npz")
+    assert cache.load("j") is None
+
+
+def test_a_folder_that_can_only_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = GoldenCache(tmp_path)
+    cache.store("k", {"out": np.arange(4)})
+    cache.store("bad", {"out": np.arange(4)})
+    (tmp_path / "golden" / "bad.npz").write_bytes(b"bad")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(30, "Read-only file system")
+
+    for module, name in ((os, "utime"), (Path, "unlink"), (Path, "mkdir"), (Path, "replace")):
+        monkeypatch.setattr(module, name, refuse)
+    monkeypatch.setattr("tempfile.mkstemp", refuse)
+    found = cache.load("k")
+    assert found is not None
+    assert found["out"].tolist() == [0, 1, 2, 3]
+    assert cache.load("bad") is None
+    cache.store("new", {"out": np.arange(4)})
+    assert cache.load("new") is None
+
+
+def a_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def a_link(path: Path) -> None:
+    path.rename(path.with_name("elsewhere"))
+    path.symlink_to("elsewhere")
+
+
+def a_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def writable(path: Path) -> None:
+    path.chmod(0o666)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes are POSIX's")
+@pytest.mark.parametrize("change", [a_pipe, a_link, a_folder, writable])
+def test_what_is_no_file_of_ours_is_not_read(tmp_path: Path, change: object) -> None:
+    cache = GoldenCache(tmp_path)
+    cache.store("k", {"out": X})
+    change(tmp_path / "golden" / "k.npz")  # type: ignore[operator]
+    assert cache.load("k") is None
+    cache.store("k", {"out": X})
+    assert change is a_folder or cache.load("k") is not None
 
 
 def test_an_entry_with_objects_is_not_loaded(tmp_path: Path) -> None:
@@ -191,12 +276,12 @@ def test_old_entries_go_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         cache.store(f"k{i}", {"out": np.arange(1000)})
         os.utime(tmp_path / "golden" / f"k{i}.npz", (i + 1, i + 1))
     cache.store("k3", {"out": np.arange(1000)})
-    assert sorted(p.stem for p in (tmp_path / "golden").iterdir()) == ["k2", "k3"]
+    assert sorted(p.stem for p in (tmp_path / "golden").glob("*.npz")) == ["k2", "k3"]
 
 
 def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TILELET_CACHE_DIR", str(tmp_path))
-    assert cache_dir() == tmp_path
+    assert user_folder() == tmp_path
     monkeypatch.delenv("TILELET_CACHE_DIR")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert cache_dir() == tmp_path / "tilelet"
+    assert user_folder() == tmp_path / "tilelet"

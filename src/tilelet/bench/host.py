@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tilelet.diag.catalogue.command import CompilerFailed
 from tilelet.native import cache
+from tilelet.native.private import NotPrivateError
 from tilelet.native.toolchain import FLAGS, Compiler, machine_flags
 
 PROBE = Path(__file__).parent / "probe.c"
@@ -175,10 +176,12 @@ class CacheFacts:
 
 
 def cache_facts() -> CacheFacts:
-    root = cache.cache_root()
-    if root is None:
-        is_off = os.environ.get("TILELET_NO_CACHE", "0") not in ("", "0")
-        return CacheFacts(None, "`TILELET_NO_CACHE` turns it off" if is_off else _unusable())
+    if cache.is_off():
+        return CacheFacts(None, "`TILELET_NO_CACHE` turns it off")
+    try:
+        root = cache.open_root()
+    except OSError as error:
+        return CacheFacts(None, _unusable(error))
     # Not `rglob`, which fails if another process takes an entry away meanwhile.
     files = [Path(folder, name) for folder, _, names in os.walk(root) for name in names]
     return CacheFacts(
@@ -191,10 +194,12 @@ def cache_facts() -> CacheFacts:
     )
 
 
-def _unusable() -> str:
+def _unusable(error: OSError) -> str:
+    if isinstance(error, NotPrivateError):
+        return f"{error}, and code of others must not run"
     chosen = os.environ.get("TILELET_CACHE_DIR")
     where = f"`{chosen}`" if chosen else "the user's cache folder"
-    return f"{where} cannot be made, or belongs to somebody else"
+    return f"{where} cannot be made: {error.strerror or error}"
 
 
 def _size(path: Path) -> int:

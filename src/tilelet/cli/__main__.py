@@ -2,6 +2,6 @@
 
 import sys
 
-from tilelet.cli.main import main
+from tilelet.cli.entry import main
 
 sys.exit(main())

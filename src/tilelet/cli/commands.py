@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tilelet import __version__
-from tilelet.cli import exit_codes, manual
+from tilelet.cli import exit_codes, interrupt, manual
 from tilelet.cli.options import (
     DEFAULT_MACHINE,
     FORMATS,
@@ -201,7 +201,7 @@ def _add_tasks(parser: Parser) -> None:
 
 def _run(command: str) -> Callable[[Parser, Namespace], int]:
     def run(parser: Parser, found: Namespace) -> int:
-        with _no_garbage():
+        with _no_garbage(), interrupt.deferred():
             # What nearly every script needs, too.
             import tilelet.language
             import tilelet.runtime.harness  # noqa: F401
@@ -255,7 +255,8 @@ def _add_check(parser: Parser) -> None:
 
 def _device(command: str) -> Callable[[Parser, Namespace], int]:
     def run(parser: Parser, found: Namespace) -> int:
-        from tilelet.cli import profile
+        with interrupt.deferred():
+            from tilelet.cli import profile
 
         options = _device_options(parser, found, command)
         commands = {"profile": profile.profile_command, "check": profile.check_command}
@@ -284,7 +285,8 @@ def _add_compare(parser: Parser) -> None:
 
 
 def _compare(parser: Parser, found: Namespace) -> int:
-    from tilelet.cli.profile import compare_command
+    with interrupt.deferred():
+        from tilelet.cli.profile import compare_command
 
     if len(found.platforms) > 2:
         parser.refuse(f"`--platforms`: two machines can be compared, not {len(found.platforms)}")
@@ -302,7 +304,8 @@ def _add_doctor(parser: Parser) -> None:
 
 
 def _doctor(_: Parser, found: Namespace) -> int:
-    from tilelet.cli.doctor import doctor_command
+    with interrupt.deferred():
+        from tilelet.cli.doctor import doctor_command
 
     return doctor_command(as_json=found.format == JSON)
 
@@ -320,7 +323,8 @@ def _add_bench(parser: Parser) -> None:
 
 
 def _bench(_: Parser, found: Namespace) -> int:
-    from tilelet.cli import bench
+    with interrupt.deferred():
+        from tilelet.cli import bench
 
     if found.list:
         return bench.list_sections()
@@ -340,7 +344,8 @@ def _add_demo(parser: Parser) -> None:
 
 def _demo(_: Parser, found: Namespace) -> int:
     _use_one_blas_thread()
-    from tilelet.cli.demo import demo_command
+    with interrupt.deferred():
+        from tilelet.cli.demo import demo_command
 
     return demo_command(found.platform, found.quick)
 
@@ -432,7 +437,8 @@ def _add_story(parser: Parser) -> None:
 
 def _story(parser: Parser, found: Namespace) -> int:
     _use_one_blas_thread()
-    from tilelet.cli import walkthrough as story
+    with interrupt.deferred():
+        from tilelet.cli import walkthrough as story
 
     names = [name for name in found.only.split(",") if name]
     unknown = [name for name in names if name not in story.PROGRAMS]

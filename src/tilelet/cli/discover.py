@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tilelet.diag.catalogue.command import NoProgramFound
-from tilelet.diag.text import plural, ticked
+from tilelet.diag.text import plural, printable, ticked
 from tilelet.ir.core import FunctionKind, Program
 from tilelet.ir.types import TensorType
 from tilelet.runtime import reporting
@@ -28,7 +28,8 @@ def compile_found(path: str, names: Mapping[str, Any], now: Session) -> None:
             reporting.show_recorded(program.name, compiled.program, tasks, arguments)
         else:
             kernels = plural(len(compiled.program.kernels), "kernel")
-            print(f"{program.name}: compiled, {kernels}; {path} runs nothing by itself")
+            text = f"{program.name}: compiled, {kernels}; {path} runs nothing by itself"
+            print(printable(text))
 
 
 def _programs(names: Mapping[str, Any]) -> list[Program]:

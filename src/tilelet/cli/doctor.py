@@ -15,7 +15,7 @@ from tilelet.cli import exit_codes
 from tilelet.cli.messages import print_text
 from tilelet.cpu.engine import thread_count
 from tilelet.diag.core import UserError
-from tilelet.diag.text import near, plural, size_text, ticked
+from tilelet.diag.text import near, plural, printable, size_text, ticked
 from tilelet.native.toolchain import find_compiler, machine_flags
 from tilelet.runtime import engines, session
 
@@ -57,7 +57,7 @@ def _text(checks: Iterable[Check]) -> str:
         lines += [f"{indent}help: {text}" for text in check.helps]
     broken = [check.topic for check in checks if check.state == BROKEN]
     verdict = f"broken: {', '.join(broken)}" if broken else "everything that runs need is here"
-    return "\n".join([*lines, "", verdict])
+    return printable("\n".join([*lines, "", verdict]))
 
 
 def _failed(topic: str, error: UserError) -> Check:

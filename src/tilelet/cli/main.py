@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from tilelet import __version__
-from tilelet.cli import exit_codes, manual
+from tilelet.cli import exit_codes, interrupt, manual, output
 from tilelet.cli.commands import COMMANDS
 from tilelet.cli.usage import Parser
 from tilelet.diag.core import UserError, UserErrors
@@ -17,6 +17,12 @@ from tilelet.diag.text import did_you_mean, near
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of the `tilelet` command; the result is the exit code."""
+    output.open_closed_streams()
+    with output.watched(), interrupt.noticed():
+        return _guarded(argv)
+
+
+def _guarded(argv: Sequence[str] | None) -> int:
     try:
         if argv is None and os.environ.get("TILELET_SANITIZE"):
             from tilelet.cpu import sanitize
@@ -24,13 +30,20 @@ def main(argv: Sequence[str] | None = None) -> int:
             sanitize.restart()
         code = _run(sys.argv[1:] if argv is None else argv)
         sys.stdout.flush()
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, ImportError, SyntaxError, SystemError) as error:
+        if not interrupt.explains(error):
+            raise
         print("interrupted", file=sys.stderr)
         return exit_codes.INTERRUPTED
     except BrokenPipeError:
         # Whoever read our output is gone: nothing to say, and nothing left to flush.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        output.discard()
         return exit_codes.BROKEN_PIPE
+    except OSError as error:
+        if not output.failed_by(error):
+            raise
+        output.say_failed(error)
+        return exit_codes.COULD_NOT_RUN
     return code
 
 
@@ -51,9 +64,12 @@ def _run(argv: Sequence[str]) -> int:
         if isinstance(error, UserErrors):
             return exit_codes.COULD_NOT_RUN
         return exit_codes.of_error(error)
-    except BrokenPipeError:
-        raise
+    except MemoryError:
+        print("out of memory", file=sys.stderr)
+        return exit_codes.COULD_NOT_RUN
     except Exception as error:
+        if output.failed_by(error) or interrupt.explains(error):
+            raise
         from tilelet.runtime.bugs import bug_text
         from tilelet.runtime.rundir import RunDirectory
 

@@ -19,10 +19,10 @@ from tilelet.diag.catalogue.device import BadProfile, NothingToCompare
 from tilelet.diag.core import Diagnostic
 from tilelet.diag.formats import to_json
 from tilelet.diag.sarif import to_sarif
-from tilelet.diag.text import plural
+from tilelet.diag.text import plural, printable
 from tilelet.runtime import session
 from tilelet.runtime.progress import progress
-from tilelet.runtime.rundir import RunDirectory
+from tilelet.runtime.rundir import RunDirectory, file_name
 
 if TYPE_CHECKING:
     from tilelet.device.machine.description import Machine
@@ -122,14 +122,15 @@ def _write(same_run: Sequence[Modelled], options: DeviceOptions) -> None:
 
     try:
         for modelled in same_run:
-            folder = (modelled.machine.name,) if len(same_run) > 1 else ()
+            folder = (file_name(modelled.machine.name),) if len(same_run) > 1 else ()
             modelled.write(lambda *parts, folder=folder: directory.path(*folder, *parts))
     except OSError as error:
         if options.build_dir is not None:  # the files were asked for
             raise CannotWrite(str(error.filename), error.strerror or str(error)) from error
-        print(f"note: no files: cannot write {error.filename}", file=sys.stderr)
+        print(printable(f"note: no files: cannot write {error.filename}"), file=sys.stderr)
         return
-    print(f"note: profile.json, report/ and dfx_outputs/ in {directory.root}", file=sys.stderr)
+    text = f"note: profile.json, report/ and dfx_outputs/ in {directory.root}"
+    print(printable(text), file=sys.stderr)
 
 
 def _findings(modelled: Iterable[Modelled]) -> list[Diagnostic]:
@@ -164,7 +165,8 @@ def check_command(options: DeviceOptions) -> int:
                 show([*memory_map_parts(m.plans), memory_table(m.plans), budget_table(m.kernels)])
             kernels = plural(len(m.kernels), "kernel")
             problems = plural(len(m.findings), "problem") if m.findings else "no problems"
-            print(f"{m.run.name} on {m.machine.name}: {kernels} checked, {problems}")
+            text = f"{m.run.name} on {m.machine.name}: {kernels} checked, {problems}"
+            print(printable(text))
     return exit_codes.of_findings(bool(found), recording.code)
 
 
@@ -223,6 +225,8 @@ def _side(
 
 def _read(path: str) -> str:
     try:
+        if Path(path).is_fifo():
+            raise BadProfile(path, "it is a pipe")
         return Path(path).read_text(encoding="utf-8")
     except FileNotFoundError:
         raise FileMissing(path, []) from None

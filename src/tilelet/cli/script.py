@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tilelet.cli import interrupt, output
 from tilelet.cli.discover import compile_found
 from tilelet.cli.exit_codes import COULD_NOT_RUN, INTERRUPTED
 from tilelet.compat.aliases import ROOTS, is_alias, names_of
@@ -23,6 +24,7 @@ from tilelet.diag.catalogue.command import (
     NotProvided,
     ScriptRaised,
 )
+from tilelet.diag.catalogue.python import NestedTooDeeply
 from tilelet.diag.catalogue.unsupported import DistributedOp
 from tilelet.diag.core import UNKNOWN, Diagnostic, Loc, UserError, UserErrors
 from tilelet.diag.internal import InternalError
@@ -61,8 +63,8 @@ class Script:
             code = compile(self._source(), self.file, "exec", dont_inherit=True)
         except UserError as error:
             return Outcome(COULD_NOT_RUN, [error.diagnostic])
-        except (SyntaxError, ValueError) as error:
-            return self._raised(error)
+        except (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError) as error:
+            return self._raised(error)  # the latter: nested more deeply than Python's compiler goes
         with repeatable(now.seed), self._as_main() as module:
             try:
                 exec(code, module.__dict__)  # noqa: S102
@@ -78,12 +80,15 @@ class Script:
 
     def _source(self) -> bytes:
         path = Path(self.path)
-        if path.is_dir():
-            raise NotAScript(self.path, "it is a directory")
-        if not path.exists():
-            others = near(path.stem, [file.stem for file in path.parent.glob("*.py")])
-            raise FileMissing(self.path, [str(path.with_name(f"{name}.py")) for name in others])
         try:
+            if path.is_dir():
+                raise NotAScript(self.path, "it is a directory")
+            if not path.exists():
+                others = near(path.stem, [file.stem for file in path.parent.glob("*.py")])
+                raise FileMissing(self.path, [str(path.with_name(f"{name}.py")) for name in others])
+            # A shell's `<(...)` is written to by somebody; any other pipe might never be.
+            if path.is_fifo() and not self.path.startswith(("/dev/", "/proc/")):
+                raise NotAScript(self.path, "it is a pipe")
             source = path.read_bytes()
         except OSError as error:
             raise NotAScript(self.path, error.strerror or str(error)) from error
@@ -130,6 +135,13 @@ class Script:
             known = self._import_problem(error)
             if known is not None:
                 return Outcome(COULD_NOT_RUN, [known.diagnostic])
+        if output.failed_by(error) or interrupt.explains(error):
+            raise error
+        if isinstance(error, MemoryError):
+            print("out of memory", file=sys.stderr)
+            return Outcome(COULD_NOT_RUN)
+        if isinstance(error, RecursionError) and _is_ours(error):
+            return Outcome(COULD_NOT_RUN, [NestedTooDeeply(Loc(self.file, 0)).diagnostic])
         if isinstance(error, InternalError) or _is_ours(error):
             directory = run_directory(Path(self.path).stem)
             return Outcome(COULD_NOT_RUN, bug=bug_text(error, Path(self.path).name, directory))

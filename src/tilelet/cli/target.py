@@ -15,7 +15,12 @@ if TYPE_CHECKING:
 def is_model(name: str) -> bool:
     """`qwen3/scope3:tuned`: a name, not a file."""
     program = name.partition(":")[0]
-    return not Path(name).exists() and "/" in program and not program.endswith(".py")
+    if "/" not in program or program.endswith(".py"):
+        return False
+    try:
+        return not Path(name).exists()
+    except OSError:  # too long for a file; and for a name
+        return False
 
 
 @dataclass(frozen=True)

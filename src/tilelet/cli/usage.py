@@ -101,20 +101,25 @@ def whole_number(text: str) -> int:
 def folder(text: str) -> Path:
     """A folder to write to, which need not exist yet."""
     path = Path(text)
-    for place in (path, *path.parents):
-        if place.exists():
-            if not place.is_dir():
-                raise argparse.ArgumentTypeError(f"`{place}` is not a folder")
-            break
+    try:
+        found = next((place for place in (path, *path.parents) if place.exists()), None)
+    except OSError as error:  # a name that is too long for any folder
+        raise argparse.ArgumentTypeError(f"`{text}`: {error.strerror}") from None
+    if found is not None and not found.is_dir():
+        raise argparse.ArgumentTypeError(f"`{found}` is not a folder")
     return path
 
 
 def new_file(text: str) -> Path:
     """A file to write to."""
     path = Path(text)
-    if path.is_dir():
-        raise argparse.ArgumentTypeError(f"`{path}` is a folder")
     folder(str(path.parent))
+    try:
+        is_folder = path.is_dir()
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"`{text}`: {error.strerror}") from None
+    if is_folder:
+        raise argparse.ArgumentTypeError(f"`{path}` is a folder")
     return path
 
 

@@ -24,7 +24,15 @@ from tilelet.cpu import sanitize
 from tilelet.diag.catalogue.command import CompilerFailed
 from tilelet.diag.internal import InternalError
 from tilelet.native import cache
-from tilelet.native.toolchain import FLAGS, Compiler, cpu_id, find_compiler, machine_flags
+from tilelet.native.toolchain import (
+    FLAGS,
+    Compiler,
+    cpu_id,
+    find_compiler,
+    kill,
+    machine_flags,
+    stopped_when_terminated,
+)
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -73,9 +81,7 @@ class _Jobs:
         with self._lock:
             self._given_up = True
             for process in self._running:
-                # Its whole group: what is called a compiler only starts the one that works.
-                with contextlib.suppress(OSError):
-                    os.killpg(process.pid, signal.SIGKILL)
+                kill(process)
 
     def close(self) -> None:
         for thread in self._threads:
@@ -201,11 +207,29 @@ def _build_program(compiler: Compiler, units: Sequence[str], folder: Path) -> No
     with _jobs(compiler) as jobs:
         # The runtime, if it is not there yet, takes as long as the program: both at once.
         making = jobs.compile(sources, folder, OPTIMISE)
-        with cache.entry(key, lambda f: _runtime(jobs, f)) as runtime:
+
+        def link(runtime: cache.Entry) -> None:
+            copies = runtime.copy(".o", folder)
             made = [m.result() for m in making]
-            jobs.link([*made, *sorted(runtime.glob("*.o"))], folder / LIBRARY)
-    for path in made:
+            try:
+                jobs.link([*made, *copies], folder / LIBRARY)
+            except CompilerFailed as error:
+                raise _NotLinkedError(error) from error
+
+        try:
+            cache.use(key, lambda f: _runtime(jobs, f), link)
+        except _NotLinkedError as failed:
+            raise failed.error from None
+    for path in folder.glob("*.o"):
         path.unlink()
+
+
+class _NotLinkedError(cache.UnusableError):
+    """The runtime's objects may be to blame, if an earlier run has left them."""
+
+    def __init__(self, error: CompilerFailed) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 def _write(units: Sequence[str], folder: Path) -> list[Path]:
@@ -225,10 +249,14 @@ def load(units: Sequence[str]) -> ctypes.CDLL:
         sanitize.check_loaded(compiler)
     key = _key(compiler, OPTIMISE, *units)
     if key not in _loaded:
-        with cache.entry(key, lambda folder: _build_program(compiler, units, folder)) as folder:
-            try:
-                _loaded[key] = ctypes.CDLL(str(folder / LIBRARY))
-            except OSError as error:
-                why = "its library does not load"
-                raise CompilerFailed(compiler.name, why, str(error)) from None
+        try:
+            with stopped_when_terminated():
+                _loaded[key] = cache.use(
+                    key,
+                    lambda folder: _build_program(compiler, units, folder),
+                    lambda made: made.load(LIBRARY, "tl_run", "tl_main", lasting=sanitize.is_on()),
+                )
+        except cache.UnusableError as error:
+            why = "its library does not load"
+            raise CompilerFailed(compiler.name, why, str(error)) from None
     return _loaded[key]

@@ -38,6 +38,7 @@ _POLL = 0.1  # seconds between looks at Ctrl-C while native code runs
 _PATIENCE = 0.15  # seconds that a run may take to stop after Ctrl-C
 _THREAD_BYTES = 1 << 20  # what a thread needs besides the tiles of its kernel, roughly
 _KEPT_PROGRAMS = 32
+_DIGITS = 100  # of a number in the environment; Python refuses to read thousands
 
 # Something that shows a text, and the number of tasks so far, while a block runs.
 Progress = Callable[[str, Callable[[], int] | None], AbstractContextManager[Any]]
@@ -367,10 +368,25 @@ class _Slot:
                 self._native = NativeProgram(self.program, keep)
             return self._native
 
+    def renew_lock(self) -> None:
+        self._lock = threading.Lock()
+
 
 # By the identity of the program, which its slot keeps alive.
 _programs: OrderedDict[int, _Slot] = OrderedDict()
 _lock = threading.Lock()
+
+
+def _in_forked_child() -> None:
+    """Only the thread that forked goes on: locks of others would never be free again."""
+    global _lock  # noqa: PLW0603
+    _lock = threading.Lock()
+    for slot in _programs.values():
+        slot.renew_lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_forked_child)
 
 
 def compiled(program: Program, keep: Path | None = None) -> NativeProgram:
@@ -392,7 +408,7 @@ def thread_count() -> int:
             if hasattr(os, "sched_getaffinity")
             else os.cpu_count() or 1
         )
-    if not text.isdecimal() or not 1 <= int(text) <= 1024:
+    if not text.isdecimal() or len(text) > _DIGITS or not 1 <= int(text) <= 1024:
         raise BadConfig("TILELET_THREADS", text, "a number from 1 to 1024", "environment")
     return int(text)
 
@@ -402,7 +418,7 @@ def schedule_seed() -> int:
     text = os.environ.get("TILELET_SCHEDULE_SEED", "")
     if not text:
         return -1
-    if not text.isdecimal() or int(text) >= 1 << 63:
+    if not text.isdecimal() or len(text) > _DIGITS or int(text) >= 1 << 63:
         raise BadConfig("TILELET_SCHEDULE_SEED", text, "a number from 0", "environment")
     return int(text)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from tilelet.diag.canvas import GUTTER, SECONDARY, Row, cells_of, cut
 from tilelet.diag.core import Label
 from tilelet.diag.source import SourceReader, Span, display_path, span_of
+from tilelet.diag.text import printable
 
 # A span over more lines than this shows only its first and last.
 _WHOLE_SPAN_LINES = 4
@@ -92,7 +93,7 @@ def snippet(labels: Sequence[Label], frame: Frame) -> list[str]:
 
 
 def _place(span: Span) -> str:
-    return f"{display_path(span.file)}:{span.line}:{span.col + 1}"
+    return printable(f"{display_path(span.file)}:{span.line}:{span.col + 1}")
 
 
 def _with_lanes(marks: Iterable[_Mark]) -> list[_Mark]:

@@ -59,5 +59,5 @@ def display_path(file: str) -> str:
     path = Path(file)
     try:
         return str(path.relative_to(Path.cwd())) if path.is_absolute() else file
-    except ValueError:
+    except (ValueError, OSError):  # elsewhere, or the working directory is gone
         return file

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TextIO
 
 from tilelet.diag.render import text_width, use_color
-from tilelet.diag.text import wrapped
+from tilelet.diag.text import printable, wrapped
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -26,12 +26,13 @@ class Table:
 
     def text(self) -> str:
         """Columns two spaces apart, a rule under the heads; no trailing blanks."""
+        heads, *rows = [[printable(str(cell)) for cell in row] for row in (self.heads, *self.rows)]
         widths = self._widths()
-        lines = [self.title] if self.title else []
-        lines.append(self._line(self.heads, widths))
+        lines = [printable(self.title)] if self.title else []
+        lines.append(self._line(heads, widths))
         lines.append("  " + "  ".join("-" * w for w in widths))
-        lines += [self._line(row, widths) for row in self.rows]
-        lines += [f"  {note}" for note in self.notes]
+        lines += [self._line(row, widths) for row in rows]
+        lines += [f"  {printable(note)}" for note in self.notes]
         return "\n".join(lines)
 
     def _line(self, row: Sequence[str], widths: Sequence[int]) -> str:
@@ -43,7 +44,7 @@ class Table:
 
     def _widths(self) -> list[int]:
         return [
-            max(len(str(row[i])) for row in (self.heads, *self.rows))
+            max(len(printable(str(row[i]))) for row in (self.heads, *self.rows))
             for i in range(len(self.heads))
         ]
 
@@ -70,8 +71,11 @@ class Table:
 
     def rich(self) -> RichTable:
         from rich import box
-        from rich.markup import escape
+        from rich.markup import escape as without_markup
         from rich.table import Table as RichTable
+
+        def escape(text: str) -> str:
+            return without_markup(printable(text))
 
         shown = RichTable(
             title=escape(self.title),
@@ -98,7 +102,7 @@ class WideTable(Table):
     plain: str = ""
 
     def text(self) -> str:
-        return self.plain
+        return printable(self.plain)
 
     def fitted(self, width: int) -> Iterator[Table]:
         yield from Table(self.title, self.heads, self.rows, self.left, self.notes).fitted(width)
@@ -124,12 +128,12 @@ def show(parts: Sequence[str | Table], stream: TextIO | None = None) -> None:
             for table in part.fitted(width):
                 console.print(table.rich())
         else:
-            console.print(wrapped(part, width), markup=False, soft_wrap=True)
+            console.print(wrapped(printable(part), width), markup=False, soft_wrap=True)
             console.print()
 
 
 def as_text(parts: Sequence[str | Table]) -> list[str]:
-    return [p.text() if isinstance(p, Table) else p for p in parts]
+    return [p.text() if isinstance(p, Table) else printable(p) for p in parts]
 
 
 def number(value: float, digits: int = 2) -> str:

@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 import difflib
+import math
+import re
 import textwrap
 from collections.abc import Iterable, Sequence
+
+# All but tab and line feed; then what is not seen, or changes where the rest is seen.
+_CONTROL = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f"
+    "\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
+)
+_SHOWN_BITS = 200  # integers up to here are written in full
 
 
 def near(name: str, candidates: Iterable[str], limit: int = 3) -> list[str]:
@@ -38,6 +47,23 @@ def shape_text(shape: Iterable[object]) -> str:
 def plural(count: int, noun: str, many: str = "") -> str:
     """`1 error`, `2 errors`; `many` for nouns that do not just take an s."""
     return f"1 {noun}" if count == 1 else f"{count} {many or noun + 's'}"
+
+
+def printable(text: str) -> str:
+    """A text with its control characters spelled out: names may hold any, and terminals obey them.
+
+    So are those that change the direction of writing, and halves of characters, which no stream
+    takes.
+    """
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def integer_text(number: int) -> str:
+    """An integer in a message: Python itself refuses to write those of thousands of digits."""
+    if number.bit_length() <= _SHOWN_BITS:
+        return str(number)
+    sign = "-" if number < 0 else ""
+    return f"{sign}10^{round(number.bit_length() * math.log10(2))} or so"
 
 
 def size_text(count: int) -> str:

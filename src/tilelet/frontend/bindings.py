@@ -123,10 +123,13 @@ class ValueFacts:
                     known[new] = known[old]
 
     def note_renamed(self, new: Value, old: Value) -> None:
-        """`new` stands where `old` stood."""
+        """`new` takes the place of `old`, which nothing uses."""
         self.note_same(new, old)
+        self.note_undefined(new, old)
         if old in self.forms:
             self.forms[new] = self.forms[old]
+        if old in self.regions:
+            self.regions[new] = self.regions[old]
 
     def note_view(self, view: Value, base: object) -> None:
         """`view` is a window of `base`."""

@@ -36,14 +36,15 @@ from tilelet.frontend.bindings import (
     items_of,
 )
 from tilelet.frontend.context import Context, Style
-from tilelet.frontend.emitting import default_args, emit_op, to_arg
+from tilelet.frontend.emitting import check_literals, default_args, emit_op, to_arg
 from tilelet.frontend.functions import KernelFunction
 from tilelet.frontend.nameflow import NameFlow
 from tilelet.frontend.shorthands import shorthand
 from tilelet.frontend.source import nodes_in, spelling, statements_in
 from tilelet.ir.core import Arg, Const, FunctionKind, Value, scalar_dtype
-from tilelet.ir.spec import REGISTRY, OpSpec, spec_of
-from tilelet.ir.types import SymDim, TensorType
+from tilelet.ir.fold import evaluate
+from tilelet.ir.spec import REGISTRY, Call, OpSpec, spec_of
+from tilelet.ir.types import ScalarType, SymDim, TensorType
 from tilelet.ops.equivalents import equivalent
 from tilelet.ops.manual import signature_text
 
@@ -190,8 +191,10 @@ def _call_scalar_form(
     values = list(args.values())[: len(names)]
     if spec.name == "scalar.cast" and isinstance(values[0], (bool, int, float, Const)):
         number = values[0].value if isinstance(values[0], Const) else values[0]
-        dtype = values[1]
-        return Const(float(number) if dtype.is_float else int(number), dtype)  # type: ignore[union-attr, arg-type]
+        (wanted,) = spec.infer(Call(spec.name, dict(zip(names, values)), ctx.in_scope, loc, locs))
+        assert isinstance(wanted, ScalarType)
+        return Const(evaluate(spec, (number, *values[1:]), wanted.dtype, loc), wanted.dtype)  # type: ignore[arg-type]
+    check_literals(spec.name.removeprefix("scalar."), tuple(values), loc)
     result = emit_op(ctx, spec, dict(zip(names, values, strict=False)), loc, arg_locs=locs)
     if isinstance(result, Value):
         ctx.facts.note_scalar(result, spec.name.removeprefix("scalar."), values[:1])

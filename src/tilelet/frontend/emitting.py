@@ -6,8 +6,8 @@ import enum
 import functools
 import math
 import operator
-from collections.abc import Callable, Mapping
-from typing import Any, TypeGuard, cast
+from collections.abc import Callable, Mapping, Sized
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from tilelet.ir import structure
 from tilelet.ir.core import Arg, Const, Op, Value, scalar_dtype
 from tilelet.ir.spec import REGISTRY, Call, Engine, OpSpec, Plane, Trait, expand
 from tilelet.ir.types import ComputedDim, ScalarType, SymDim, TensorType, TileType, Type
+from tilelet.ops import infer
 from tilelet.ops.clearing import cleared_operand
 from tilelet.ops.scalar import OPERATIONS, as_number
 
@@ -36,16 +37,23 @@ def to_arg(ctx: Context, x: Binding, loc: Loc, name: str = "") -> Arg:
     """A binding as an op argument; an error if it is a Python object ops do not take."""
     if isinstance(x, Poison):
         x.raise_at(loc)
+    if isinstance(x, int):
+        check_width(x, loc)
     if is_arg(x):
         return x
     items = items_of(x)
     if items is not None:
         return tuple(to_arg(ctx, item, loc, name) for item in items)
     if isinstance(x, np.generic):
-        return cast("int | float | bool", x.item())
+        return to_arg(ctx, x.item(), loc, name)
     if isinstance(x, SymDim):
         return resolve_dim(ctx, x, loc)
     raise UnsupportedCapture(loc, name or "this value", type(x).__name__)
+
+
+def check_width(x: int, loc: Loc) -> None:
+    """No number of a program has more than 64 bits, whatever type it meets."""
+    infer.check_constant(x, dtypes.INT64 if x < 0 else dtypes.UINT64, loc)
 
 
 def resolve_dim(ctx: Context, dim: SymDim, loc: Loc) -> Arg:
@@ -263,9 +271,28 @@ _FOLD: dict[str, Callable[..., Binding]] = {
 }  # fmt: skip
 
 
+# What a compile-time number, text or list may grow to: `9 ** 9 ** 9` would never be done.
+_MOST_BITS, _MOST_ITEMS = 1 << 16, 1 << 20
+
+
 def fold(operation: str, *values: Binding) -> Binding:
-    """The operation on compile-time Python objects, as Python does it."""
+    """The operation on compile-time Python objects, as Python does it; `OverflowError` if huge."""
+    if len(values) == 2 and _is_huge(operation, *values):
+        raise OverflowError("the result is too large to be of use in a kernel")
     return _FOLD[operation](*values)
+
+
+def _is_huge(operation: str, a: Binding, b: Binding) -> bool:
+    if operation == "mul" and not isinstance(b, int):
+        a, b = b, a
+    if not isinstance(b, int) or b <= 0:
+        return False
+    if isinstance(a, int):
+        size = a.bit_length()
+        grown = size * b if size > 1 else 1
+        bits = {"pow": grown, "shl": size + b, "mul": size + b.bit_length()}
+        return bits.get(operation, 0) > _MOST_BITS
+    return operation == "mul" and isinstance(a, Sized) and len(a) * b > _MOST_ITEMS
 
 
 def truncated(operation: str, a: int, b: int) -> int:
@@ -284,6 +311,7 @@ def emit_scalar(ctx: Context, operation: str, operands: tuple[Arg, ...], loc: Lo
         return simple
     spec = REGISTRY[f"scalar.{operation}"]
     if len(operands) == 2:
+        check_literals(operation, operands, loc)
         a, b = operands
         operands = (_rounded_literal(a, b), _rounded_literal(b, a))
     args = dict(zip(spec.signature.parameters, operands, strict=False))
@@ -291,6 +319,22 @@ def emit_scalar(ctx: Context, operation: str, operands: tuple[Arg, ...], loc: Lo
     assert isinstance(result, Value)
     ctx.facts.note_scalar(result, operation, operands)
     return result
+
+
+def check_literals(operation: str, operands: tuple[Arg, ...], loc: Loc) -> None:
+    """A plain integer beside a run-time scalar must be a number of the scalar's type."""
+    if len(operands) != 2:
+        return
+    a, b = operands
+    count = dtypes.INDEX if operation in ("shl", "shr") else scalar_dtype(a)
+    for x, dtype in ((a, scalar_dtype(b)), (b, count)):
+        if isinstance(x, int) and not isinstance(x, bool) and dtype is not None:
+            check_literal(x, dtype, loc)
+
+
+def check_literal(x: int, dtype: DType, loc: Loc) -> None:
+    """A plain integer that becomes a number of type `dtype`."""
+    infer.check_constant(x, dtype if dtype.is_integer else dtypes.INDEX, loc)
 
 
 def _rounded_literal(x: Arg, other: Arg) -> Arg:

@@ -36,6 +36,7 @@ from tilelet.ir.core import Arg, Const, Value
 from tilelet.ir.spec import REGISTRY
 from tilelet.ir.types import SymDim, TensorType, TileType
 from tilelet.ops.equivalents import equivalent
+from tilelet.ops.scalar import as_number
 from tilelet.syntax import unsupported
 
 BINARY: dict[type[ast.operator], str] = {
@@ -94,7 +95,9 @@ def evaluate(ctx: Context, node: ast.expr) -> Binding:
 def evaluate_arg(ctx: Context, node: ast.expr) -> Arg:
     """An expression as an op argument."""
     found = evaluate(ctx, node)
-    return found if is_arg(found) else to_arg(ctx, found, ctx.loc(node), _spelling(node))
+    if is_arg(found) and not isinstance(found, int):
+        return found  # as most are: no place and no spelling is needed
+    return to_arg(ctx, found, ctx.loc(node), _spelling(node))
 
 
 def _spelling(node: ast.expr) -> str:
@@ -235,7 +238,7 @@ def _unary(ctx: Context, node: ast.UnaryOp) -> Binding:
         return emit_op(ctx, spec, default_args(spec, **{param: to_arg(ctx, operand, loc)}), loc)
     operand = _dims_resolved(ctx, operand, loc)
     if isinstance(operand, Const) and operation == "neg":
-        return Const(-operand.value, operand.dtype)
+        return Const(as_number(-operand.value, operand.dtype), operand.dtype)
     if is_kernel_value(operand):
         return emit_scalar(ctx, operation, (to_arg(ctx, operand, loc),), loc)
     return _by_python(operation, (operand,), loc)

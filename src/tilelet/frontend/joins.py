@@ -15,7 +15,7 @@ from tilelet.frontend.bindings import (
     is_scalar_constant,
 )
 from tilelet.frontend.context import Context
-from tilelet.frontend.emitting import load
+from tilelet.frontend.emitting import check_literal, load
 from tilelet.ir.core import Arg, Const, Op, Value, scalar_dtype
 from tilelet.ir.types import ScalarType, TensorType, TileType, Type
 from tilelet.ops.scalar import as_number
@@ -99,7 +99,8 @@ def join(
     left, right = type_of(a), type_of(b)
     if left is not None and right is not None:
         if same_type(left, right):
-            return Joined(rounded(a, left), rounded(b, left), common_type(left, right))
+            types = common_type(left, right)
+            return Joined(rounded(a, left, then.loc), rounded(b, left, other.loc), types)
         adapted = _adapt(ctx, then, left, other, right)
         if adapted is not None:
             return adapted
@@ -117,9 +118,9 @@ def _adapt(ctx: Context, then: Side, left: Type, other: Side, right: Type) -> Jo
         return Joined(a, loaded(ctx, other), left)
     if isinstance(left, ScalarType) and isinstance(right, ScalarType):
         if fits_literal(a, right):
-            return Joined(retyped(a, right), b, right)
+            return Joined(retyped(a, right, then.loc), b, right)
         if fits_literal(b, left):
-            return Joined(a, retyped(b, left), left)
+            return Joined(a, retyped(b, left, other.loc), left)
     return None
 
 
@@ -132,15 +133,19 @@ def fits_literal(x: Binding, t: ScalarType) -> bool:
     return t.dtype.is_float or (isinstance(x, int) and t.dtype.is_integer)
 
 
-def retyped(x: Binding, t: ScalarType) -> Const:
+def retyped(x: Binding, t: ScalarType, loc: Loc) -> Const:
     assert isinstance(x, (bool, int, float))
+    if isinstance(x, int):
+        check_literal(x, t.dtype, loc)
     return Const(as_number(x, t.dtype) if t.dtype.is_float else x, t.dtype)
 
 
-def rounded(x: Arg, t: Type | None) -> Arg:
-    """A plain float that becomes a run-time scalar is a number of the scalar's type."""
+def rounded(x: Arg, t: Type | None, loc: Loc) -> Arg:
+    """A plain number that becomes a run-time scalar is a number of the scalar's type."""
     if isinstance(x, float) and isinstance(t, ScalarType):
         return as_number(x, t.dtype)
+    if isinstance(x, int) and isinstance(t, ScalarType):
+        check_literal(x, t.dtype, loc)
     return x
 
 

@@ -18,7 +18,7 @@ from tilelet.frontend.bindings import (
     describe,
 )
 from tilelet.frontend.context import Context
-from tilelet.frontend.emitting import default_args, emit_op, spilled
+from tilelet.frontend.emitting import check_literal, default_args, emit_op, spilled
 from tilelet.frontend.functions import KernelFunction
 from tilelet.ir import structure
 from tilelet.ir.core import (
@@ -139,7 +139,7 @@ def _check_operand(loc: Loc, function: str, operand: Arg, param: Value) -> None:
 def _converted(ctx: Context, operand: Arg, wanted: Type, loc: Loc) -> Arg:
     """A number as the scalar type that the kernel declares."""
     if not isinstance(wanted, ScalarType) or not isinstance(operand, Value):
-        return joins.rounded(operand, wanted)
+        return joins.rounded(operand, wanted, loc)
     if operand.type == wanted:
         return operand
     spec = REGISTRY["scalar.cast"]
@@ -274,4 +274,5 @@ def _predicate(ctx: Context, node: ast.expr) -> Arg:
         raise BadPredicate(loc, "the left side must be an element of a tensor")
     if not isinstance(tensor, Value) or not isinstance(tensor.type, TensorType):
         raise BadPredicate(loc, "the left side must be an element of a tensor")
+    check_literal(number, tensor.type.dtype, ctx.loc(node.comparators[0]))
     return (tensor, indices, comparison, number)

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Hashable
 from dataclasses import dataclass
 
+from tilelet import dtypes
 from tilelet.diag.catalogue.cautions import LoopMayNotRun, NoEffect, RetiredSpelling
 from tilelet.diag.catalogue.names import TypeChangedInLoop, UndefinedName
 from tilelet.diag.catalogue.ops import BadArgument, WrongArity
@@ -22,9 +23,11 @@ from tilelet.diag.catalogue.scopes import (
     ChunkOutsideAutoScope,
     LoopKeyword,
     NonConstantUnroll,
+    TooManyCopies,
     ZeroStep,
 )
 from tilelet.diag.core import Loc
+from tilelet.diag.text import integer_text
 from tilelet.frontend import calls, expressions, joins, scopes, statements
 from tilelet.frontend.bindings import (
     Binding,
@@ -33,7 +36,7 @@ from tilelet.frontend.bindings import (
     describe,
 )
 from tilelet.frontend.context import Context, finish_block
-from tilelet.frontend.emitting import load, to_arg
+from tilelet.frontend.emitting import check_literal, load, to_arg
 from tilelet.frontend.marker_calls import undefined
 from tilelet.frontend.nameflow import NONE, Names, target_names
 from tilelet.ir import structure
@@ -57,7 +60,8 @@ KEYWORDS: dict[str, frozenset[str]] = {
     "while": frozenset({"init_values"}),
 }
 POLICIES = ("leading_full", "guarded")
-MAX_UNROLL = 100_000
+MAX_UNROLL = 100_000  # copies of loop bodies in one program, with those inside others
+MAX_CHUNK = 1 << 20  # iterations of one task: more of them are a task that never ends
 
 
 @dataclass
@@ -76,8 +80,9 @@ class LoopHeader:
 
     @property
     def trips(self) -> int | None:
-        if all(isinstance(b, int) for b in (self.start, self.stop, self.step)):
-            return len(range(self.start, self.stop, self.step))  # type: ignore[arg-type]
+        start, stop, step = self.start, self.stop, self.step
+        if isinstance(start, int) and isinstance(stop, int) and isinstance(step, int):
+            return max(0, -((start - stop) // step))  # `len` of a range has 63 bits
         return None
 
 
@@ -119,6 +124,8 @@ def _parse_header(ctx: Context, node: ast.Call, kind: str) -> LoopHeader:
         if dtype is None or not dtype.is_integer:
             what = describe(bound)
             raise BadArgument(ctx.loc(argument), kind, "bound", what, "an integer scalar")
+        if isinstance(bound, int):
+            check_literal(bound, dtypes.INDEX, ctx.loc(argument))
     if kind == "while":
         if bounds:
             raise WrongArity(header.loc, "while_", len(bounds), 0)
@@ -148,9 +155,9 @@ def _loop_keyword(ctx: Context, keyword: ast.keyword, header: LoopHeader) -> Non
     if name == "init_values":
         header.init = as_items(value)
     elif name == "chunk" and value is not None:
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            what = str(value) if isinstance(value, int) else describe(value)
-            raise BadChunk(loc, what)
+        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MAX_CHUNK:
+            what = integer_text(value) if isinstance(value, int) else describe(value)
+            raise BadChunk(loc, what, MAX_CHUNK)
         if not ctx.chunk_ok:
             raise ChunkOutsideAutoScope(ctx.loc(keyword))
         header.chunk = value
@@ -159,8 +166,9 @@ def _loop_keyword(ctx: Context, keyword: ast.keyword, header: LoopHeader) -> Non
             raise BadArgument(loc, header.kind, name, repr(value), " or ".join(map(repr, POLICIES)))
         header.policy = value  # type: ignore[assignment]
     elif name in ("stage", "unroll"):
-        if not isinstance(value, int) or value < 1:
-            raise BadArgument(loc, header.kind, name, describe(value), "an integer >= 1")
+        if not isinstance(value, int) or not 1 <= value <= MAX_CHUNK:
+            shown = integer_text(value) if isinstance(value, int) else describe(value)
+            raise BadArgument(loc, header.kind, name, shown, f"an integer from 1 to {MAX_CHUNK}")
         header.stage = value
         if name == "unroll":
             ctx.module.note_retired(
@@ -174,9 +182,11 @@ def _loop_keyword(ctx: Context, keyword: ast.keyword, header: LoopHeader) -> Non
 
 def _lower_unrolled(ctx: Context, s: ast.For, header: LoopHeader, live: Names) -> None:
     """The body once per index, which is a compile-time number in each copy."""
-    if header.trips is None or header.trips > MAX_UNROLL:
-        what = "its bounds" if header.trips is None else f"{header.trips} iterations"
-        raise NonConstantUnroll(header.loc, what)
+    if header.trips is None:
+        raise NonConstantUnroll(header.loc)
+    ctx.module.copies += header.trips
+    if ctx.module.copies > MAX_UNROLL:
+        raise TooManyCopies(header.loc, header.trips, ctx.module.copies, MAX_UNROLL)
     if not isinstance(s.target, ast.Name):
         raise BadLoopTarget(ctx.loc(s.target), "one name")
     needed = _needed_after_copies(ctx, s.body, live, header.trips)
@@ -335,7 +345,7 @@ def _lower_counted(ctx: Context, s: ast.For, header: LoopHeader, live: Names) ->
         "chunk": header.chunk if chunked else None, "policy": header.policy, "stage": header.stage,
     }  # fmt: skip
     params = (index, *(c.param for c in state.carried if c.param is not None))
-    block = finish_block(ops, params, _yields(state, ends), header.loc)
+    block = finish_block(ops, params, _yields(state, ends, header.loc), header.loc)
     _finish(ctx, structure.FOR, args, (block,), state, yield_names, header.loc)
     for name, value in constants.items():
         ctx.env[name] = value
@@ -441,10 +451,10 @@ def _adapt(
         return True
     if isinstance(c.type, ScalarType) and isinstance(end_type, ScalarType):
         if joins.fits_literal(c.init, end_type):
-            c.init, c.type = joins.retyped(c.init, end_type), end_type
+            c.init, c.type = joins.retyped(c.init, end_type, c.init_loc), end_type
             return False
         if joins.fits_literal(end, c.type):
-            ends[c.name] = joins.retyped(end, c.type)
+            ends[c.name] = joins.retyped(end, c.type, loc)
             return True
     end_loc = end.loc if isinstance(end, Value) else loc
     raise TypeChangedInLoop(end_loc, c.name, str(c.type), c.init_loc, str(end_type))
@@ -460,12 +470,12 @@ def _inits(ctx: Context, state: LoopState, header: LoopHeader) -> tuple[Arg, ...
             assert c.type is not None
             out.append(undefined(ctx, c.type, header.loc))
         else:
-            out.append(joins.rounded(to_arg(ctx, c.init, c.init_loc), c.type))
+            out.append(joins.rounded(to_arg(ctx, c.init, c.init_loc), c.type, c.init_loc))
     return tuple(out)
 
 
-def _yields(state: LoopState, ends: dict[str, Binding]) -> tuple[Arg, ...]:
-    return tuple(joins.rounded(ends[c.name], c.type) for c in state.carried)  # type: ignore[arg-type]
+def _yields(state: LoopState, ends: dict[str, Binding], loc: Loc) -> tuple[Arg, ...]:
+    return tuple(joins.rounded(ends[c.name], c.type, loc) for c in state.carried)  # type: ignore[arg-type]
 
 
 def _finish(
@@ -560,7 +570,10 @@ def _lower_condition_loop(
             break
     inits = _inits(ctx, state, header)
     body = finish_block(
-        ops, tuple(c.param for c in state.carried if c.param), _yields(state, ends), header.loc
+        ops,
+        tuple(c.param for c in state.carried if c.param),
+        _yields(state, ends, header.loc),
+        header.loc,
     )
     state.fresh_params()
     with ctx.nested() as cond_ops:

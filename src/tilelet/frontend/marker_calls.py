@@ -11,16 +11,18 @@ from collections.abc import Callable, Hashable
 
 from tilelet.diag.catalogue.ops import BadArgument, NotConstant, WrongArity
 from tilelet.diag.catalogue.python import (
+    CompileTimeFailed,
     CondNotFirst,
     StaticAssertFailed,
     UnsupportedExpression,
     YieldMismatch,
 )
-from tilelet.diag.core import Loc
+from tilelet.diag.core import Loc, UserError
 from tilelet.dtypes import DType
 from tilelet.frontend import annotations, calls, expressions, kernels
 from tilelet.frontend.bindings import (
     Binding,
+    ReportedError,
     describe,
     is_kernel_value,
     is_scalar,
@@ -28,11 +30,12 @@ from tilelet.frontend.bindings import (
     items_of,
 )
 from tilelet.frontend.context import Context
-from tilelet.frontend.emitting import emit_op, emit_scalar, to_arg
+from tilelet.frontend.emitting import check_width, emit_op, emit_scalar, to_arg
 from tilelet.ir import structure
 from tilelet.ir.core import Arg, Const, Value
 from tilelet.ir.spec import REGISTRY
 from tilelet.ir.types import ArrayType, ScalarType, TensorType, TileType
+from tilelet.ops.infer import check_constant
 from tilelet.syntax import markers
 
 Handler = Callable[[Context, ast.Call], Binding]
@@ -58,6 +61,10 @@ def _const(ctx: Context, node: ast.Call) -> Binding:
         raise NotConstant(loc, "const", "value", "use `pl.cast` to convert a run-time scalar")
     if not isinstance(dtype, DType):
         raise BadArgument(loc, "const", "dtype", describe(dtype), "a dtype")
+    if not dtype.is_float:
+        check_constant(value, dtype, loc)
+    elif isinstance(value, int):
+        check_width(value, loc)
     return Const(float(value) if dtype.is_float else int(value), dtype)
 
 
@@ -117,7 +124,18 @@ def _cond(ctx: Context, node: ast.Call) -> Binding:
 
 
 def _static_print(ctx: Context, node: ast.Call) -> None:
-    print(*(_shown(ctx, a) for a in node.args), file=sys.stdout)
+    texts = [_compile_time(ctx, a, lambda a=a: _shown(ctx, a)) for a in node.args]
+    print(*texts, file=sys.stdout)
+
+
+def _compile_time(ctx: Context, node: ast.expr, text: Callable[[], str]) -> str:
+    """A text made of compile-time values, whose own `__str__` or `__format__` may fail."""
+    try:
+        return text()
+    except (UserError, ReportedError, RecursionError):
+        raise
+    except Exception as problem:
+        raise CompileTimeFailed(ctx.loc(node), problem) from None
 
 
 def _dump(ctx: Context, node: ast.Call) -> None:
@@ -164,8 +182,8 @@ def _static_assert(ctx: Context, node: ast.Call) -> None:
     if is_kernel_value(condition):
         raise NotConstant(ctx.loc(node.args[0]), "static_assert", "condition")
     if not condition:
-        message = str(expressions.evaluate(ctx, node.args[1])) if len(node.args) > 1 else ""
-        raise StaticAssertFailed(loc, message)
+        texts = [_compile_time(ctx, a, lambda a=a: _shown(ctx, a)) for a in node.args[1:]]
+        raise StaticAssertFailed(loc, "".join(texts))
 
 
 def _undef(ctx: Context, node: ast.Call) -> Binding:

@@ -53,6 +53,7 @@ class ModuleBuilder:
     sink: Sink = field(default_factory=Sink)
     functions: dict[str, Function] = field(default_factory=dict[str, Function])
     inline_stack: list[KernelFunction] = field(default_factory=list[KernelFunction])
+    copies: int = 0  # of loop bodies, by `pl.unroll`
     _lowered: dict[tuple[KernelFunction, tuple[Type, ...]], Function] = field(
         default_factory=dict[tuple[KernelFunction, tuple[Type, ...]], Function]
     )

@@ -155,8 +155,8 @@ def assign(ctx: Context, target: ast.expr, value: Binding, at: ast.stmt, fresh: 
         _bind_name(ctx, target, value, at, fresh)
     elif isinstance(target, (ast.Tuple, ast.List)):
         parts = items_of(value)
-        if parts is None and len(target.elts) == 1:
-            parts = (value,)  # `(x,) = pl.yield_(v)`: of one value, the value itself
+        if parts is None and len(target.elts) == 1 and _gives_a_tuple(ctx, at):
+            parts = (value,)
         if parts is None or len(parts) != len(target.elts):
             got = None if parts is None else len(parts)
             where = ctx.loc(at.value) if isinstance(at, ast.Assign) else ctx.loc(at)
@@ -165,6 +165,12 @@ def assign(ctx: Context, target: ast.expr, value: Binding, at: ast.stmt, fresh: 
             assign(ctx, t, v, at, fresh)
     else:
         raise BadAssignTarget(ctx.loc(target), f"`{ast.unparse(target)}`")
+
+
+def _gives_a_tuple(ctx: Context, at: ast.stmt) -> bool:
+    """`(x,) = pl.yield_(v)`, or of a function: a tuple that happens to have one value."""
+    call = at.value if isinstance(at, ast.Assign) else None
+    return isinstance(call, ast.Call) and spec_of(calls.static_callee(ctx, call)) is None
 
 
 def _bind_name(ctx: Context, target: ast.Name, value: Binding, at: ast.stmt, fresh: bool) -> None:

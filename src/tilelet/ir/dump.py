@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tilelet.diag.catalogue.command import CannotWrite
 from tilelet.ir.core import Program
 
 
@@ -29,7 +30,11 @@ class PassDumper:
         return self._write(f"{self._count:02d}_after_{camel}.py", program)
 
     def _write(self, name: str, program: Program) -> Path:
-        self.directory.mkdir(parents=True, exist_ok=True)
         path = self.directory / name
-        path.write_text(program.as_python(), encoding="utf-8")
+        text = program.as_python()
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise CannotWrite(str(path), error.strerror or str(error)) from None
         return path

@@ -1,26 +1,34 @@
 """Compiled programs on disk: found by their key, checked, replaced whole, kept below a size.
 
 An entry is a folder `cpu/<key>` that appears by one rename, so readers and other writers see all of
-it or nothing. Its file `sums` holds the hash of every file; an entry that does not agree with it is
-thrown away and built again.
+it or nothing. Its file `seal` holds a digest of its name and of every file in it, made with a
+secret that only this user can read; an entry that does not agree with it, or that somebody else
+could have written, is thrown away and built again.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
-import hashlib
+import ctypes
+import hmac
+import itertools
 import os
 import shutil
 import stat
+import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from tilelet.diag.catalogue.command import CannotWrite
 from tilelet.diag.core import UserError
+from tilelet.native import private
 
-SUMS = "sums"
+SEAL = "seal"
 DRAFT = "new-"
 ABANDONED = 3600.0  # seconds after which a draft is what a killed process has left
 TRIM_EVERY = 300.0  # seconds between two looks at all entries, which may be thousands
@@ -28,139 +36,254 @@ STAMP = "trimmed"  # a file: when somebody looked last
 IN_USE = 60.0  # seconds after its last use in which nobody takes an entry away
 DEFAULT_CAP = 1 << 30
 ROOM = 16 << 20  # bytes of disk that any build gets by with
+_DESCRIPTORS = Path("/proc/self/fd")
 Build = Callable[[Path], None]
+T = TypeVar("T")
+
+
+class UnusableError(Exception):
+    """An entry holds what was built, but that is of no use; the text says why."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Files that were checked, each by the descriptor through which it was."""
+
+    files: Mapping[str, int]
+
+    def copy(self, suffix: str, folder: Path) -> list[Path]:
+        """Copies of the files with that suffix."""
+        return [
+            _copy(fd, folder / name) for name, fd in self.files.items() if name.endswith(suffix)
+        ]
+
+    def load(self, name: str, *needed: str, lasting: bool = False) -> ctypes.CDLL:
+        """A shared library that has the `needed` functions; `UnusableError` if it does not load.
+
+        `lasting`: its path can be opened as long as this process lives, which debuggers want.
+        """
+        if name not in self.files:
+            raise UnusableError(f"there is no {name}")
+        fd = self.files[name]
+        if _DESCRIPTORS.exists() and not lasting:
+            path = _unique_path(fd)
+        else:
+            path = str(_copy(fd, _lasting_folder() / name))
+        try:
+            library = ctypes.CDLL(path)
+        except OSError as error:
+            raise UnusableError(str(error)) from None
+        missing = [function for function in needed if not hasattr(library, function)]
+        if missing:
+            raise UnusableError(f"{name} has no `{missing[0]}`")
+        return library
+
+
+def _copy(fd: int, target: Path) -> Path:
+    target.write_bytes(private.contents(fd))
+    return target
+
+
+def _lasting_folder() -> Path:
+    """A folder that is gone when this process is."""
+    folder = _new_folder()
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+_loads = itertools.count()
+
+
+def _unique_path(fd: int) -> str:
+    """A path of an open file that was never used before.
+
+    The loader takes two libraries of one path for one library, and numbers of descriptors come
+    again. So the path spells a number in steps to where it stands, and in empty steps.
+    """
+    steps = "".join("/." if bit == "1" else "/" for bit in f"{next(_loads):b}")
+    return f"/proc/self{steps}/fd/{fd}"
+
+
+def user_folder() -> Path:
+    """Where caches are: `TILELET_CACHE_DIR`, else `tilelet` in the user's cache folder."""
+    chosen = os.environ.get("TILELET_CACHE_DIR")
+    if chosen:
+        return Path(chosen)
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "tilelet"
+
+
+def is_off() -> bool:
+    return os.environ.get("TILELET_NO_CACHE", "0") not in ("", "0")
+
+
+def open_root() -> Path:
+    """The folder of compiled programs; `OSError` if no private folder can be had."""
+    try:
+        return private.make_folder(user_folder() / "cpu")
+    except (RuntimeError, ValueError) as error:  # a user without a home; a path with a null byte
+        raise NotADirectoryError(str(error)) from None
 
 
 def cache_root() -> Path | None:
     """The folder of compiled programs; None if caching is off or no private folder can be had."""
-    if os.environ.get("TILELET_NO_CACHE", "0") not in ("", "0"):
-        return None
     try:
-        chosen = os.environ.get("TILELET_CACHE_DIR")
-        root = (Path(chosen) if chosen else _user_cache() / "tilelet") / "cpu"
-        root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return root if _is_private(root) else None
-    except (OSError, RuntimeError):  # the latter: nobody knows where this user's home is
+        return None if is_off() else open_root()
+    except OSError:
         return None
-
-
-def _user_cache() -> Path:
-    chosen = os.environ.get("XDG_CACHE_HOME")
-    return Path(chosen) if chosen else Path.home() / ".cache"
-
-
-def _is_private(folder: Path) -> bool:
-    """Code that is loaded from here must be ours: nobody else may write to the folder."""
-    found = folder.stat()
-    if hasattr(os, "getuid") and found.st_uid != os.getuid():
-        return False
-    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        folder.chmod(0o700)
-    return True
 
 
 def size_cap() -> int:
     """Bytes that all entries together may take (`TILELET_CACHE_MB`)."""
     text = os.environ.get("TILELET_CACHE_MB", "")
-    return int(text) << 20 if text.isdecimal() else DEFAULT_CAP
+    if not (text.isascii() and text.isdecimal()):
+        return DEFAULT_CAP
+    return int(text) << 20 if len(text) < 12 else sys.maxsize
 
 
-@contextlib.contextmanager
-def entry(key: str, build: Build) -> Iterator[Path]:
-    """A folder with what `build` makes, from the cache if it is there.
+def use(key: str, build: Build, take: Callable[[Entry], T]) -> T:
+    """What `take` makes of the files that `build` makes, from the cache if they are there.
 
-    Without a usable cache it is a temporary folder, which is gone afterwards.
+    Files of an earlier run that `take` finds unusable are built again. Without a usable cache they
+    are in a temporary folder, which is gone afterwards.
     """
     root = cache_root()
     if root is not None:
-        found = root / key
-        if _is_sound(found):
-            with contextlib.suppress(OSError):
-                os.utime(found)
-            yield found
-            return
-        made = _build_into(root, found, build)
-        if made is not None:
-            yield made
-            return
-    with _temporary() as folder:
-        yield _built(folder, build)
+        try:
+            with _sound(root, key) as found:
+                if found is not None:
+                    with contextlib.suppress(OSError):
+                        os.utime(root / key)
+                    return take(found)
+        except UnusableError:
+            _remove(root / key)
+        if _build_into(root, root / key, build):
+            with _sound(root, key) as made:
+                if made is not None:
+                    return take(made)
+    with _temporary() as folder, _opened(_built(folder, build)) as made:
+        return take(made)
 
 
 @contextlib.contextmanager
 def _temporary() -> Iterator[Path]:
-    """A folder for now; `CannotWrite` if there is no place for one."""
+    """A folder for now."""
+    folder = _new_folder()
     try:
-        folder = tempfile.mkdtemp(prefix="tilelet-")
-    except OSError as error:
-        raise CannotWrite("a temporary folder", error.strerror or str(error)) from None
-    try:
-        yield Path(folder)
+        yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _new_folder() -> Path:
+    """A temporary folder; `CannotWrite` if there is no place for one."""
+    try:
+        return Path(tempfile.mkdtemp(prefix="tilelet-"))
+    except OSError as error:
+        raise CannotWrite("a temporary folder", error.strerror or str(error)) from None
 
 
 def _built(folder: Path, build: Build) -> Path:
     try:
         build(folder)
+        _close_to_others(folder)
     except OSError as error:
         raise CannotWrite(str(error.filename or folder), error.strerror or str(error)) from None
     return folder
 
 
-def _build_into(root: Path, place: Path, build: Build) -> Path | None:
-    """Build a new entry; None if the disk does not take it."""
+def _build_into(root: Path, place: Path, build: Build) -> bool:
+    """Build a new entry in place of what is there; False if the disk does not take it."""
     try:
+        key = private.key_of(root)
         draft = Path(tempfile.mkdtemp(prefix=DRAFT, dir=root))
     except OSError:
-        return None
+        return False
     try:
         build(draft)
-        _write_sums(draft)
+        _close_to_others(draft)
+        _seal(draft, key, place.name)
         made = _move(draft, place)
         _trim(root, keep=place)
         return made
     except OSError:
-        return None
+        return False
     except UserError:
         if shutil.disk_usage(root).free < ROOM:
-            return None  # that is why the compiler failed
+            return False  # that is why the compiler failed
         raise
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 
 
-def _move(draft: Path, place: Path) -> Path | None:
+def _move(draft: Path, place: Path) -> bool:
     """Put the draft in its place, unless another process was faster."""
     for _ in range(3):
         with contextlib.suppress(OSError):
             draft.rename(place)
-            return place
-        if _is_sound(place):
-            return place
-        # A damaged entry, or one that is just being removed.
+            return True
+        with _sound(place.parent, place.name) as found:
+            if found is not None:
+                return True
+        _remove(place)  # a damaged entry, or one that is just being removed
+    return False
+
+
+def _remove(place: Path) -> None:
+    """Take an entry away, or whatever is in its place."""
+    if place.is_dir() and not place.is_symlink():
         shutil.rmtree(place, ignore_errors=True)
-    return None
+    else:
+        with contextlib.suppress(OSError):
+            place.unlink()
 
 
-def _files(folder: Path) -> list[Path]:
-    return sorted(p for p in folder.iterdir() if p.is_file() and p.name != SUMS)
+@contextlib.contextmanager
+def _opened(folder: Path) -> Iterator[Entry]:
+    """The files of a folder, open; `NotPrivateError` if others could have written one of them."""
+    with contextlib.ExitStack() as stack:
+        fd = private.open_folder(folder)
+        stack.callback(os.close, fd)
+        files: dict[str, int] = {}
+        for name in sorted(os.listdir(fd)):  # noqa: PTH208 - of what was opened
+            files[name] = private.open_file(name, fd)
+            stack.callback(os.close, files[name])
+        yield Entry(files)
 
 
-def _sums(folder: Path) -> str:
-    lines = [f"{hashlib.sha256(p.read_bytes()).hexdigest()}  {p.name}\n" for p in _files(folder)]
-    return "".join(lines)
+def _digest(entry: Entry, key: bytes, name: str) -> str:
+    parts = [name.encode()]
+    for file, fd in entry.files.items():
+        if file != SEAL:
+            parts += [file.encode(), private.contents(fd)]
+    return private.digest(key, parts)
 
 
-def _write_sums(folder: Path) -> None:
-    (folder / SUMS).write_text(_sums(folder), encoding="utf-8")
+def _close_to_others(folder: Path) -> None:
+    """Compilers heed the user's mask, by which others may be allowed to write to a new file."""
+    for path in folder.iterdir():
+        path.chmod(stat.S_IMODE(path.stat().st_mode) & ~(stat.S_IWGRP | stat.S_IWOTH))
 
 
-def _is_sound(folder: Path) -> bool:
-    try:
-        return bool(_files(folder)) and (folder / SUMS).read_text(encoding="utf-8") == _sums(folder)
-    except (OSError, UnicodeDecodeError):
-        return False
+def _seal(folder: Path, key: bytes, name: str) -> None:
+    with _opened(folder) as entry:
+        text = _digest(entry, key, name)
+    (folder / SEAL).write_text(text, encoding="ascii")
+    (folder / SEAL).chmod(0o600)
+
+
+@contextlib.contextmanager
+def _sound(root: Path, name: str) -> Iterator[Entry | None]:
+    """An entry that is as it was made; None if there is none."""
+    with contextlib.ExitStack() as stack:
+        try:
+            entry = stack.enter_context(_opened(root / name))
+            known = private.contents(entry.files[SEAL])
+            found = _digest(entry, private.key_of(root), name).encode()
+        except (OSError, KeyError):
+            yield None
+            return
+        yield entry if hmac.compare_digest(known, found) else None
 
 
 def _trim(root: Path, keep: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import importlib.util
@@ -9,10 +10,15 @@ import os
 import platform
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 from tilelet.diag.catalogue.command import NoCompiler
 from tilelet.diag.catalogue.harness import BadConfig
@@ -93,6 +99,64 @@ def _version(command: list[str]) -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.split("\n")[0].strip() if done.returncode == 0 else None
+
+
+def run_compiler(command: Sequence[str], seconds: float) -> None:
+    """Run it to its end; `subprocess.SubprocessError` if it fails. It does not outlive an error."""
+    process = subprocess.Popen(  # noqa: S603 - a list, no shell: the user's own compiler
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    try:
+        _, errors = process.communicate(timeout=seconds)
+    except BaseException:
+        kill(process)
+        process.communicate()
+        raise
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, list(command), stderr=errors)
+
+
+def kill(process: subprocess.Popen[Any]) -> None:
+    """End a compiler that leads a session: what is called one only starts the one that works."""
+    with contextlib.suppress(OSError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+class _TerminatedError(BaseException):
+    """Somebody wants this process to end; on the way out compilers end and drafts are removed."""
+
+
+@contextlib.contextmanager
+def stopped_when_terminated() -> Iterator[None]:
+    """SIGTERM and SIGHUP end what runs in the block by an exception, and then this process.
+
+    They do so anyway, but not to compilers, which are in sessions of their own.
+    """
+    signals = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    signals = [s for s in signals if signal.getsignal(s) is signal.SIG_DFL]
+    if threading.current_thread() is not threading.main_thread() or not signals:
+        yield
+        return
+    caught: list[int] = []
+
+    def stop(number: int, _frame: FrameType | None) -> None:
+        if not caught:
+            caught.append(number)
+            raise _TerminatedError
+
+    for each in signals:
+        signal.signal(each, stop)
+    try:
+        yield
+    finally:
+        for each in signals:
+            signal.signal(each, signal.SIG_DFL)
+        if caught:
+            os.kill(os.getpid(), caught[0])
 
 
 def machine_flags() -> tuple[str, ...]:

@@ -26,6 +26,7 @@ from tilelet.diag.catalogue.ops import (
     WrongMemorySpace,
     ZeroSizeDim,
 )
+from tilelet.diag.core import Loc
 from tilelet.dtypes import BF16, FP16, FP32, DType
 from tilelet.ir.core import Arg, Const, Value, scalar_dtype
 from tilelet.ir.spec import Call
@@ -351,9 +352,15 @@ def check_range(call: Call, param: str, element: DType) -> None:
     value = constant_of(call[param])
     if value is None or not element.is_integer:
         return
+    check_constant(value, element, call.at(param))
+
+
+def check_constant(value: float | bool, element: DType, loc: Loc) -> None:
+    """A number must be a value of the integer type `element`."""
     lowest, highest = element.limits
-    if not (math.isfinite(value) and value == int(value) and lowest <= value <= highest):
-        raise ConstantOutOfRange(call.at(param), value, element, lowest, highest)
+    is_whole = isinstance(value, int) or value.is_integer()  # no infinity is
+    if not (is_whole and lowest <= value <= highest):
+        raise ConstantOutOfRange(loc, value, element, lowest, highest)
 
 
 def binary(

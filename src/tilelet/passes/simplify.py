@@ -1,6 +1,7 @@
 """Fold constants, take decided branches, and drop what nothing needs.
 
-Ops that write memory, calls and scopes always stay: only values are dropped, never effects.
+Ops that write memory, calls and scopes always stay: only values are dropped, never effects. So do
+numbers whose making may be an error: an index outside its axis, a division by zero.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from tilelet.ir import structure
 from tilelet.ir.core import Arg, Block, Const, Function, Op, Program, Value
 from tilelet.ir.fold import fold_dim, fold_scalar
 from tilelet.ir.rebuild import Rewriter, substitute_all, with_args
+from tilelet.ir.types import TensorType, TileType
 from tilelet.ir.views import ForView, ScopeView, yielded
+from tilelet.ops.infer import as_tuple, int_of
 
 
 def simplify(program: Program) -> Program:
@@ -114,7 +117,7 @@ class _Sweep:
             return self._if(op)
         if op.spec is structure.SCOPE:
             return self._scope(op)
-        needed = op.spec is structure.CALL or has_effect(op)
+        needed = op.spec is structure.CALL or has_effect(op) or _may_fail(op)
         return op if needed or any(r in self._live for r in op.results) else None
 
     def _loop(self, op: Op) -> Op | None:
@@ -151,6 +154,19 @@ class _Sweep:
             return None
         task_id = op.results[len(wanted) :]
         return replace(op, results=(*_pick(scope.data_results, wanted), *task_id), blocks=(body,))
+
+
+def _may_fail(op: Op) -> bool:
+    """Whether an op that only gives a number may be an error: then it stays, read or not."""
+    if op.name == "read":
+        x = op.args["x"]
+        assert isinstance(x, Value)
+        assert isinstance(x.type, TensorType | TileType)
+        # Constants were compared with constant extents when the op was made.
+        return not all(isinstance(n, int) for n in (*as_tuple(op.args["indices"]), *x.type.shape))
+    if op.name == "array.get":
+        return int_of(op.args["index"]) is None
+    return op.name in ("scalar.floordiv", "scalar.mod") and int_of(op.args["rhs"]) in (None, 0)
 
 
 def _same(a: Arg, b: Arg) -> bool:

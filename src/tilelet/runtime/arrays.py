@@ -83,11 +83,27 @@ def is_dtype(value: object) -> bool:
 def as_array(value: Any) -> Array:
     """`value` as a NumPy array sharing its memory. A tensor must live on the CPU.
 
-    Element types that the language lacks (FP64) are fine here; TypeError if NumPy lacks them too.
+    Element types that the language lacks (FP64) are fine here; TypeError if NumPy lacks them too,
+    or if there is no memory in which the elements stand as they are.
     """
+    if isinstance(value, np.ma.MaskedArray):
+        if np.ma.is_masked(value):
+            raise TypeError("a masked array: use its `filled()`")
+        return value.data
     if isinstance(value, np.ndarray):
         return value
-    tensor = value.detach()
+    try:
+        return _of_tensor(value.detach())
+    except (TypeError, RuntimeError, NotImplementedError) as error:
+        # On another device, sparse, nested, of a function transform, with a pending negation ...
+        raise TypeError(f"a torch tensor without plain memory: {_first_line(error)}") from None
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def _of_tensor(tensor: Any) -> Array:
     carried = _carried(tensor.dtype)
     if carried is None:
         return tensor.numpy()

@@ -183,12 +183,18 @@ def _made_output(
 
 def adopted(param: Parameter, arg: Any) -> Any:
     """An argument; that of a library which only speaks DLPack as an array of the same memory."""
-    if is_array(arg) or not speaks_dlpack(arg) or isinstance(arg, np.generic):
+    is_plain = type(arg) is np.ndarray or isinstance(arg, np.generic)
+    if is_plain or not (is_array(arg) or speaks_dlpack(arg)):
         return arg
     try:
-        return from_dlpack(arg)
-    except TypeError as error:
-        raise UnknownData(param.name, f"`{type(arg).__name__}`, {error}") from None
+        if not is_array(arg):
+            return from_dlpack(arg)
+        if not dtype_of(arg.dtype):
+            return arg  # that is said elsewhere
+        plain = as_array(arg)
+    except Exception as error:  # what the methods of somebody's class raise
+        raise UnknownData(param.name, f"{type(arg).__name__}`: `{error}") from None
+    return arg if is_tensor(arg) else plain
 
 
 def bind_one(param: Parameter, arg: Any) -> Array | Any:

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tilelet.diag.catalogue.command import CannotWrite
+from tilelet.diag.catalogue.python import NestedTooDeeply
 from tilelet.ir.core import Program
 from tilelet.runtime import engines, reporting, session
 from tilelet.runtime.arrays import Array
 from tilelet.runtime.binding import bind_call, given_names, parameters
 from tilelet.runtime.config import RunConfig
 from tilelet.runtime.progress import progress
-from tilelet.runtime.rundir import RunDirectory
+from tilelet.runtime.rundir import RunDirectory, file_name
 from tilelet.runtime.warm_calls import NOT_WARM, WarmCalls
 
 if TYPE_CHECKING:
     from tilelet.cpu.prepared import PreparedCalls
-    from tilelet.frontend.jit import JitFunction
+
+
+class Specializable(Protocol):
+    """A `@pl.jit` function."""
+
+    def specialize(self) -> Program: ...
 
 
 def compile_program(
-    program: Program | JitFunction, dump_dir: Path | None = None, config: RunConfig | None = None
+    program: Program | Specializable, dump_dir: Path | None = None, config: RunConfig | None = None
 ) -> CompiledProgram:
     """Run the passes and verify the result. `dump_dir` receives one readable file per pass.
 
@@ -41,15 +47,22 @@ def compile_program(
     now.programs_seen += 1
     now.report(program.cautions)
     dumper = PassDumper(dump_dir) if dump_dir else None
-    if dumper:
-        dumper.frontend(program)
 
-    def dump(name: str, after: Program) -> None:
-        if dumper:
-            dumper(name, after)
+    def dump(write: Callable[[PassDumper], object]) -> None:
+        nonlocal dumper
+        try:
+            if dumper:
+                write(dumper)
+        except CannotWrite as error:
+            dumper = None
+            _no_dumps(error)
 
-    passed = run_passes(program, after=dump)
-    verify(passed)
+    dump(lambda to: to.frontend(program))
+    try:
+        passed = run_passes(program, after=lambda name, p: dump(lambda to: to(name, p)))
+        verify(passed)
+    except RecursionError:
+        raise NestedTooDeeply(program.main.loc) from None
     return CompiledProgram(program, passed, config)
 
 
@@ -172,7 +185,7 @@ class CompiledProgram:
             return None
         self._is_c_kept = True
         try:
-            folder = now.keep_c_in / self.name if now.keep_c_in else directory.path("c")
+            folder = now.keep_c_in / file_name(self.name) if now.keep_c_in else directory.path("c")
         except OSError as error:
             raise CannotWrite(str(error.filename), error.strerror or "") from error
         now.say_once(f"note: the C text of {self.name} is in {folder}")
@@ -196,19 +209,20 @@ def run_directory(name: str, config: RunConfig | None = None) -> RunDirectory:
 
 
 def dump_folder(directory: RunDirectory, config: RunConfig | None = None) -> Path | None:
-    """Where pass dumps go, if anybody asked for them.
-
-    A script's own wish for dumps must not stop its run; one on the command line is an order.
-    """
-    ordered = session.current().dump_passes
-    if not ordered and not (config and config.dump_passes):
+    """Where pass dumps go, if anybody asked for them."""
+    if not session.current().dump_passes and not (config and config.dump_passes):
         return None
     try:
         folder = directory.path("passes_dump")
         folder.mkdir(exist_ok=True)
     except OSError as error:
-        if ordered:
-            raise CannotWrite(str(error.filename), error.strerror or "") from error
-        session.current().say_once(f"note: no pass dumps: cannot write {error.filename}")
+        _no_dumps(CannotWrite(str(error.filename), error.strerror or str(error)))
         return None
     return folder
+
+
+def _no_dumps(error: CannotWrite) -> None:
+    """A script's own wish for dumps must not stop its run; one on the command line is an order."""
+    if session.current().dump_passes:
+        raise error
+    session.current().say_once(f"note: no pass dumps: {error.diagnostic.message}")

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 
 from tilelet.diag.canvas import FAIL, PASS, paint
 from tilelet.diag.render import use_color
+from tilelet.diag.text import printable
 from tilelet.runtime.specs import TensorSpec
 
 
@@ -35,17 +36,17 @@ class Trace:
 
     def passed(self, spec: TensorSpec, matched: int, total: int, remark: str) -> None:
         counts = "" if remark else f"  ({matched}/{total} elements matched)"
-        text = f"  '{spec.name}' {_verdict(True)}  shape={spec.shape} dtype={spec.dtype}{counts}"
+        name, remark = printable(spec.name), printable(remark)
+        text = f"  '{name}' {_verdict(True)}  shape={spec.shape} dtype={spec.dtype}{counts}"
         self.say(f"{text}  {remark}" if remark else text)
 
     def failed(self, spec: TensorSpec, mismatched: int, total: int, remark: str) -> None:
-        counts = remark or f"{mismatched}/{total} elements differ"
-        self.say(
-            f"  '{spec.name}' {_verdict(False)}  shape={spec.shape} dtype={spec.dtype}  ({counts})"
-        )
+        counts = printable(remark) or f"{mismatched}/{total} elements differ"
+        name = printable(spec.name)
+        self.say(f"  '{name}' {_verdict(False)}  shape={spec.shape} dtype={spec.dtype}  ({counts})")
 
     def skipped(self, why: str) -> None:
-        self.say(f"validation skipped: {why}")
+        self.say(f"validation skipped: {printable(why)}")
 
     def finish(self, passed: bool, seconds: float) -> None:
         self.say(f"{_verdict(passed)} ({seconds:.2f}s)")
@@ -66,13 +67,12 @@ class Terse(Trace):
         yield
 
     def passed(self, spec: TensorSpec, matched: int, total: int, remark: str) -> None:
-        self.say(
-            f"  {spec.name}: {_verdict(True)} ({remark or f'{matched}/{total} elements matched'})"
-        )
+        counts = printable(remark) or f"{matched}/{total} elements matched"
+        self.say(f"  {printable(spec.name)}: {_verdict(True)} ({counts})")
 
     def failed(self, spec: TensorSpec, mismatched: int, total: int, remark: str) -> None:
-        counts = remark or f"{mismatched}/{total} elements differ"
-        self.say(f"  {spec.name}: {_verdict(False)} ({counts})")
+        counts = printable(remark) or f"{mismatched}/{total} elements differ"
+        self.say(f"  {printable(spec.name)}: {_verdict(False)} ({counts})")
 
     def finish(self, passed: bool, seconds: float) -> None:  # noqa: ARG002
         self.say("=== All 1 cases passed ===" if passed else "=== 1 of 1 cases failed ===")

@@ -14,10 +14,11 @@ from tilelet.diag.catalogue.harness import (
     GoldenUnknownName,
     GoldenWrongShape,
     GoldenWroteNothing,
+    UnknownData,
 )
 from tilelet.diag.core import Loc
 from tilelet.diag.tracebacks import user_traceback
-from tilelet.runtime.arrays import Array, as_array, as_tensor, is_array, is_tensor
+from tilelet.runtime.arrays import Array, as_array, as_tensor, is_array
 from tilelet.runtime.inputs import seed_of
 from tilelet.runtime.seeds import seeded
 
@@ -125,13 +126,16 @@ def _by_name(returned: Any, outputs: Sequence[str]) -> dict[str, Any]:
 
 def _result(name: str, value: Any, like: Array) -> Array:
     """What the golden left under `name`, in the output's element type."""
-    found = as_array(value) if is_tensor(value) else np.asarray(value)
-    if found.shape != like.shape:
-        raise GoldenWrongShape(name, found.shape, like.shape)
-    if found.dtype == like.dtype:
-        return found
-    with np.errstate(over="ignore", invalid="ignore"):
-        return found.astype(like.dtype)
+    try:
+        found = as_array(value) if is_array(value) else np.asarray(value)
+        if found.shape != like.shape:
+            raise GoldenWrongShape(name, found.shape, like.shape)
+        if found.dtype == like.dtype:
+            return found
+        with np.errstate(over="ignore", invalid="ignore"):
+            return found.astype(like.dtype)
+    except (TypeError, ValueError, OverflowError) as error:  # sparse, ragged, of objects
+        raise UnknownData(name, f"{type(value).__name__}`: `{error}") from None
 
 
 def _written(

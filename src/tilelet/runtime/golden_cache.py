@@ -2,11 +2,13 @@
 
 An entry's name is a hash over the golden's source, everything the source refers to (helper
 functions, constants, the user's own modules), the versions of the libraries it uses, and all input
-data. Whatever cannot be hashed makes a golden uncacheable, never wrong. Entries are private files.
+data. Whatever cannot be hashed makes a golden uncacheable, never wrong. Entries are private files
+with a digest: what is not as it was stored is computed again.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import dis
 import enum
@@ -15,7 +17,6 @@ import importlib.util
 import inspect
 import os
 import site
-import stat
 import sys
 import sysconfig
 import types
@@ -26,24 +27,16 @@ from typing import Any
 import numpy as np
 
 from tilelet import __version__
+from tilelet.native import cache, private
 from tilelet.runtime.arrays import Array, as_array, is_array, is_dtype, loaded_torch, raw
 from tilelet.runtime.seeds import torch_seed
 from tilelet.runtime.session import current
-from tilelet.runtime.storage import BadFileError, load_arrays, save_arrays
+from tilelet.runtime.storage import BadFileError, Seal, load_arrays, save_arrays
 
 LIMIT = 2 << 30  # bytes kept; the oldest entries go first
 # Objects of these packages among a module's names say nothing that its text does not say.
 _STATELESS = ("__future__", "logging", "re", "tilelet", "types", "typing")
 _PLAIN = (int, float, bool, str, bytes, complex, type(None), type(...), range, slice)
-
-
-def cache_dir() -> Path:
-    """`TILELET_CACHE_DIR`, else `tilelet` in the user's cache folder."""
-    chosen = os.environ.get("TILELET_CACHE_DIR")
-    if chosen:
-        return Path(chosen)
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "tilelet"
 
 
 class GoldenCache:
@@ -76,40 +69,34 @@ class GoldenCache:
         return digest.hexdigest()
 
     def load(self, key: str) -> dict[str, Array] | None:
-        """The entry's arrays; None if there is none, or it is damaged."""
-        path = self._path(key)
-        if path is None or not path.is_file():
-            return None
+        """The entry's arrays; None if there is none, or it is not as it was stored."""
         try:
-            arrays = load_arrays(path)
-        except BadFileError:
-            path.unlink(missing_ok=True)
+            folder = self._trusted()
+            seal = _seal(folder, key)
+            with os.fdopen(private.open_file(_entry(folder, key)), "rb") as file:
+                arrays = load_arrays(file, seal)
+        except OSError:
             return None
-        os.utime(path)
+        except BadFileError:
+            with contextlib.suppress(OSError):
+                _entry(folder, key).unlink()
+            return None
+        with contextlib.suppress(OSError):  # a folder that can only be read
+            os.utime(_entry(folder, key))
         return arrays
 
     def store(self, key: str, arrays: Mapping[str, Array]) -> None:
-        path = self._path(key)
-        if path is None:
-            return
-        try:
-            save_arrays(path, arrays, mode=0o600)
-            self._prune(path.parent)
-        except OSError:
-            return
+        with contextlib.suppress(OSError):
+            folder = self._trusted()
+            save_arrays(_entry(folder, key), arrays, mode=0o600, seal=_seal(folder, key))
+            self._prune(folder)
 
-    def _path(self, key: str) -> Path | None:
-        folder = (self._folder or cache_dir()) / "golden"
+    def _trusted(self) -> Path:
+        """The folder; `OSError` if there is none that nobody else could have written to."""
         try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            found = folder.stat()
-        except (OSError, RuntimeError):  # RuntimeError: there is no home directory
-            return None
-        if hasattr(os, "getuid") and found.st_uid != os.getuid():
-            return None  # somebody else could have put anything there
-        if stat.S_IMODE(found.st_mode) & 0o022:
-            return None
-        return folder / f"{key}.npz"
+            return private.make_folder((self._folder or cache.user_folder()) / "golden")
+        except (RuntimeError, ValueError) as error:  # no home directory; a path with a null byte
+            raise NotADirectoryError(str(error)) from None
 
     @staticmethod
     def _prune(folder: Path) -> None:
@@ -120,6 +107,24 @@ class GoldenCache:
                 return
             path.unlink(missing_ok=True)
             total -= found.st_size
+
+
+def _entry(folder: Path, key: str) -> Path:
+    return folder / f"{key}.npz"
+
+
+def _seal(folder: Path, key: str) -> Seal:
+    """Digests of what is stored under `key`, made with the secret of the folder."""
+    secret = private.key_of(folder)
+
+    def seal(arrays: Mapping[str, Array]) -> str:
+        parts: list[Any] = [key.encode()]
+        for name, array in sorted(arrays.items()):
+            parts.append(f"{name} {array.dtype} {array.shape}".encode())
+            parts.append(raw(np.ascontiguousarray(array)).data)
+        return private.digest(secret, parts)
+
+    return seal
 
 
 class _NotHashable(Exception):  # noqa: N818
@@ -139,7 +144,10 @@ class _Hasher:
         if isinstance(value, _PLAIN) or is_dtype(value):
             self._digest.update(repr(value).encode())
         elif is_array(value):
-            array = np.ascontiguousarray(as_array(value))
+            try:
+                array = np.ascontiguousarray(as_array(value))
+            except TypeError:  # a tensor without plain memory
+                raise _NotHashable from None
             self._digest.update(f"{array.dtype} {array.shape}".encode())
             self._digest.update(raw(array).data)
         elif id(value) not in self._seen:

@@ -15,7 +15,8 @@ import numpy as np
 from tilelet.diag.catalogue.cautions import ValidationSkipped
 from tilelet.diag.catalogue.command import CannotWrite
 from tilelet.diag.catalogue.harness import BadDataFile, GoldenDataMissing, OutputMismatch
-from tilelet.diag.core import UserError, UserErrors
+from tilelet.diag.catalogue.python import NestedTooDeeply
+from tilelet.diag.core import UNKNOWN, UserError, UserErrors
 from tilelet.diag.tracebacks import give_place
 from tilelet.ir.core import FunctionKind, Program, walk
 from tilelet.ir.types import ScalarType, TensorType
@@ -133,7 +134,8 @@ def _run_case(program: Any, args: Sequence[Any], options: dict[str, Any]) -> Run
         result.test_name = case.name
         runner = Runner(case, console, result)
         runner.run()
-    except (UserError, UserErrors) as error:
+    except (UserError, UserErrors, RecursionError) as problem:
+        error = NestedTooDeeply(UNKNOWN) if isinstance(problem, RecursionError) else problem
         result.could_run = result.passed = False
         if isinstance(error, UserError):
             give_place(error, sys._getframe())

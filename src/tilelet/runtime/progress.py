@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+
+from tilelet.diag.text import printable
 
 DELAY = 2.0  # seconds before anything is shown
 _PERIOD = 0.1  # seconds between two looks at what is going on
@@ -22,7 +25,8 @@ class _Activity:
     count: Count | None
 
     def __str__(self) -> str:
-        return f"{self.what}: {self.count():,} tasks" if self.count else self.what
+        what = printable(self.what)
+        return f"{what}: {self.count():,} tasks" if self.count else what
 
 
 # Everything under way, the latest last; one display shows that.
@@ -60,10 +64,22 @@ def _begin(activity: _Activity) -> None:
 def _end(activity: _Activity) -> None:
     global _display  # noqa: PLW0603
     with _lock:
-        _activities.remove(activity)
+        if activity in _activities:  # not in a process that was forked meanwhile
+            _activities.remove(activity)
         if not _activities and _display is not None:
             _display.stop()
             _display = None
+
+
+def _in_forked_child() -> None:
+    """What goes on belongs to the parent, whose thread writes the line; so may the lock."""
+    global _display, _lock
+    _lock, _display = threading.Lock(), None
+    _activities.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_forked_child)
 
 
 class _Display:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from tilelet.diag.text import printable
+
 
 class RunResult:
     """Outcome of one run. `passed` is False on a mismatch and when the run could not be made."""
@@ -30,7 +32,7 @@ class RunResult:
         self.was_executed = True  # False: `tilelet tasks` only counted
         self.tasks: dict[str, int] = {}  # kernel -> number of tasks
         self.error_was_read = False
-        self._error = error
+        self.error = error
 
     @property
     def error(self) -> str | None:
@@ -43,7 +45,7 @@ class RunResult:
 
     @error.setter
     def error(self, text: str | None) -> None:
-        self._error = text
+        self._error = None if text is None else printable(text)
 
     def __str__(self) -> str:
         if self.passed and not self.was_executed:

@@ -7,6 +7,7 @@ report/        the comparison's report, reproducers of bugs in Tilelet
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import time
@@ -16,6 +17,7 @@ from tilelet.runtime.arrays import Array
 from tilelet.runtime.storage import save_array
 
 ROOT = "build_output"
+_LONGEST_NAME = 120  # of what the user calls a thing, in the name of a file; most systems take 255
 
 
 def build_root() -> Path:
@@ -29,7 +31,7 @@ class RunDirectory:
 
     def __init__(self, program: str, root: Path | None = None, exact: Path | None = None) -> None:
         """`exact` is a directory the user chose; else a new one is made under `root`."""
-        self._program = re.sub(r"[^A-Za-z0-9_.-]", "_", program) or "program"
+        self._program = file_name(program) or "program"
         self._root = root
         self._path = exact
 
@@ -55,7 +57,7 @@ class RunDirectory:
 
     def save_array(self, group: str, name: str, array: Array) -> Path:
         """Store an argument under `data/in` or `data/out`."""
-        return save_array(self.path("data", group, f"{_file_name(name)}.npz"), array)
+        return save_array(self.path("data", group, f"{file_name(name)}.npz"), array)
 
     def write_text(self, text: str, *parts: str) -> Path:
         target = self.path(*parts)
@@ -77,5 +79,11 @@ def _unique(root: Path, program: str) -> Path:
     raise FileExistsError(f"{root / name}: too many runs within one second")
 
 
-def _file_name(name: str) -> str:
-    return re.sub(r"[^A-Za-z0-9_.-]", "_", name)
+def file_name(name: str) -> str:
+    """A name of the user's as one part of a path: never another folder, and not too long."""
+    plain = re.sub(r"[^A-Za-z0-9_.-]", "_", name)
+    plain = re.sub(r"^\.+", lambda dots: "_" * len(dots[0]), plain)
+    if len(plain) <= _LONGEST_NAME:
+        return plain
+    rest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:12]
+    return f"{plain[:_LONGEST_NAME]}-{rest}"

@@ -16,6 +16,7 @@ from typing import Any, TextIO
 from tilelet.diag.canvas import paint
 from tilelet.diag.core import Diagnostic
 from tilelet.diag.render import render_line, render_text, text_width, use_color
+from tilelet.diag.text import printable
 from tilelet.ir.core import Program
 from tilelet.runtime.result import RunResult
 
@@ -79,6 +80,7 @@ class Session:
         """Print a line, unless this session printed it before."""
         if text not in self._said:
             self._said.add(text)
+            text = printable(text)
             out = stream or sys.stderr
             if text.startswith("note: "):
                 text = paint("note", "note", use_color(out)) + text.removeprefix("note")

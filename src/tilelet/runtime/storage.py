@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -14,16 +14,21 @@ from tilelet import dtypes
 from tilelet.runtime.arrays import Array, raw
 
 # Member names are prefixed: an array called `file` must not collide with a parameter of `np.savez`.
-_BITS, _TYPE = "bits.", "dtype."
+_BITS, _TYPE, _SEAL = "bits.", "dtype.", "seal"
+
+# A digest of arrays with their names, types and shapes, which is kept beside them.
+Seal = Callable[[Mapping[str, Array]], str]
 
 
 class BadFileError(Exception):
     """A stored file that does not hold what it should; callers say what that means."""
 
 
-def save_arrays(path: Path, arrays: Mapping[str, Array], mode: int = 0o644) -> Path:
+def save_arrays(
+    path: Path, arrays: Mapping[str, Array], mode: int = 0o644, seal: Seal | None = None
+) -> Path:
     """Write all arrays to one file, which appears complete or not at all."""
-    contents: dict[str, Any] = {}
+    contents: dict[str, Any] = {} if seal is None else {_SEAL: np.array(seal(arrays))}
     for name, array in arrays.items():
         contents[_BITS + name] = raw(np.ascontiguousarray(array))
         contents[_TYPE + name] = np.array(dtypes.from_numpy(array.dtype).name)
@@ -39,11 +44,12 @@ def save_arrays(path: Path, arrays: Mapping[str, Array], mode: int = 0o644) -> P
     return path
 
 
-def load_arrays(path: Path) -> dict[str, Array]:
+def load_arrays(path: Path | BinaryIO, seal: Seal | None = None) -> dict[str, Array]:
     """Read what `save_arrays` wrote; `BadFileError` if the file is damaged or something else."""
     found: dict[str, Array] = {}
     try:
         with np.load(path, allow_pickle=False) as stored:
+            known = None if seal is None else str(stored[_SEAL])
             for member in stored.files:
                 if member.startswith(_BITS):
                     name = member.removeprefix(_BITS)
@@ -51,6 +57,8 @@ def load_arrays(path: Path) -> dict[str, Array]:
                     found[name] = stored[member].view(dtype.numpy)
     except Exception as error:  # np.load raises whatever zipfile, zlib or the header parser raise
         raise BadFileError(f"{path}: {error}") from error
+    if seal is not None and seal(found) != known:
+        raise BadFileError(f"{path}: not as it was written")
     return found
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -23,7 +23,6 @@ from tilelet.runtime.progress import progress
 
 if TYPE_CHECKING:
     from tilelet.cpu.prepared import PreparedCalls
-    from tilelet.frontend.captures import Captures
     from tilelet.runtime.compiler import CompiledProgram
 
 NOT_WARM: Any = object()  # what a call gives that has to go the ordinary way
@@ -31,6 +30,12 @@ _KEPT = 64  # signatures of one function
 
 Signature = tuple[object, ...]
 Made = tuple[tuple[int, ...], Any]  # shape and element type of an output that the call makes
+
+
+class Captures(Protocol):
+    """What a kernel's text meant by names from outside it."""
+
+    def are_current(self) -> bool: ...
 
 
 class WarmCalls:

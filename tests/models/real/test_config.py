@@ -76,6 +76,7 @@ def test_defaults_of_absent_fields() -> None:
         ({"hidden_size": True}, models.BadModelField, "`hidden_size` .* is `True`"),
         ({"hidden_size": "64"}, models.BadModelField, "positive integer"),
         ({"hidden_size": 1 << 40}, models.BadModelField, "positive integer"),
+        ({"num_hidden_layers": 5_000_000}, models.BadModelField, "at most 10000"),
         ({"num_attention_heads": 5}, models.BadModelField, "a multiple of `num_key_value_heads`"),
         ({"head_dim": 15}, models.BadModelField, "must be even"),
         ({"rope_theta": None}, models.BadModelField, "`rope_theta` .* is missing"),

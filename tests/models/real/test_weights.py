@@ -334,3 +334,21 @@ def test_an_index_that_does_not_fit_its_files(tmp_path: Path) -> None:
     absent = {n: s for n, s in weight_map.items() if n != Q_PROJ}
     write_index(tmp_path, absent)
     refuse(tmp_path, models.MissingTensors, Q_PROJ)
+
+
+def test_a_single_file_follows_the_rule_for_shards(tmp_path: Path) -> None:
+    model, elsewhere = tmp_path / "model", tmp_path / "elsewhere.safetensors"
+    model.mkdir()
+    write_file(elsewhere, tensors())
+    (model / SINGLE).symlink_to(elsewhere)
+    refuse(model, models.OutsideModelDirectory, "outside the model's directory")
+    (model / SINGLE).unlink()
+    elsewhere.rename(model / "moved")
+    (model / SINGLE).symlink_to("moved")
+    assert load_layer(model, 1, config()).wq.shape == (32, 64)
+
+
+@pytest.mark.parametrize("name", ["layers.01.mlp.up_proj.weight", "layers.99999999999.x", "layers"])
+def test_names_that_no_layer_has(tmp_path: Path, name: str) -> None:
+    write_file(tmp_path / SINGLE, {**tensors(), f"model.{name}": next(iter(tensors().values()))})
+    refuse(tmp_path, models.ExtraTensors, name)

@@ -173,7 +173,7 @@ class Profile:
         """The profile in a file's text; `BadProfile` if it is none."""
         try:
             data = json.loads(text)
-        except (json.JSONDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:  # also integers of thousands of digits
             raise BadProfile(file, f"it is not JSON: {error}") from None
         if not isinstance(data, dict) or data.get("version") != VERSION:
             raise BadProfile(file, f"it does not say `version: {VERSION}`")

@@ -29,7 +29,15 @@ from tilelet.device.schedule.region_arrays import Regions
 from tilelet.device.schedule.structures import element_types, fill
 from tilelet.diag.core import UserError
 from tilelet.native import cache
-from tilelet.native.toolchain import FLAGS, Compiler, cpu_id, find_compiler, machine_flags
+from tilelet.native.toolchain import (
+    FLAGS,
+    Compiler,
+    cpu_id,
+    find_compiler,
+    machine_flags,
+    run_compiler,
+    stopped_when_terminated,
+)
 
 SOURCES = Path(__file__).parent / "c"
 LIBRARY = "device.so"
@@ -38,12 +46,7 @@ LIBRARY = "device.so"
 def _build(compiler: Compiler, folder: Path) -> None:
     sources = [str(p) for p in sorted(SOURCES.glob("*.c"))]
     flags = [*FLAGS, *machine_flags(), "-O2", "-shared"]
-    subprocess.run(  # noqa: S603 - a compiler found by `find_compiler`, no text from outside
-        [*compiler.command, *flags, *sources, "-o", str(folder / LIBRARY)],
-        check=True,
-        capture_output=True,
-        timeout=600,
-    )
+    run_compiler([*compiler.command, *flags, *sources, "-o", str(folder / LIBRARY)], seconds=600)
 
 
 @functools.lru_cache(maxsize=1)
@@ -57,9 +60,13 @@ def library() -> ctypes.CDLL | None:
     parts = (compiler.name, compiler.version, cpu_id(), *FLAGS, *machine_flags())
     key = hashlib.sha256(text + "\0".join(parts).encode()).hexdigest()[:40]
     try:
-        with cache.entry(f"device-{key}", lambda folder: _build(compiler, folder)) as folder:
-            return ctypes.CDLL(str(folder / LIBRARY))
-    except (OSError, UserError, subprocess.SubprocessError):
+        with stopped_when_terminated():
+            return cache.use(
+                f"device-{key}",
+                lambda folder: _build(compiler, folder),
+                lambda made: made.load(LIBRARY, "tl_simulate", "tl_graph", "tl_cells_place"),
+            )
+    except (OSError, UserError, subprocess.SubprocessError, cache.UnusableError):
         return None
 
 

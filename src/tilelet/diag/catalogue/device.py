@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tilelet.diag.core import Label, Loc, UserError
 from tilelet.diag.text import (
     did_you_mean,
+    integer_text,
     near,
     plural,
     shape_text,
@@ -87,7 +88,7 @@ class MachineFieldUnknown(UserError):
 
 
 class MachineFieldValue(UserError):
-    """A field of a machine file has a value that cannot be: negative, zero, or of another kind.
+    """A field of a machine file has a value that cannot be: too small, too large, of another kind.
 
     Numbers are given as they are or with their evidence: `{ value = 110, evidence = "C" }`. The
     message says what the field may be; correct the number.
@@ -96,8 +97,9 @@ class MachineFieldValue(UserError):
     code = "E0905"
 
     def __init__(self, file: str, field: str, got: object, wanted: str) -> None:
+        shown = integer_text(got) if isinstance(got, int) else got
         super().__init__(
-            f"machine field `{field}` is `{got}`, expected {wanted}",
+            f"machine field `{field}` is `{shown}`, expected {wanted}",
             notes=_in_file(file, field),
         )
 

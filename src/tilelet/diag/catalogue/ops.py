@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tilelet.diag.core import Label, Loc, UserError
-from tilelet.diag.text import did_you_mean, near, optional, plural, shape_text, ticked
+from tilelet.diag.text import (
+    did_you_mean,
+    integer_text,
+    near,
+    optional,
+    plural,
+    shape_text,
+    ticked,
+)
 
 
 class UnknownOp(UserError):
@@ -548,10 +556,11 @@ class SortGeometry(UserError):
 
 
 class ConstantOutOfRange(UserError):
-    """A constant does not fit the element type it is given.
+    """A constant does not fit the type it is given.
 
     Integers are not wrapped and not saturated at compile time: the value would silently become
-    another one. Use a wider dtype or a smaller number.
+    another one. A number beside a run-time scalar has that scalar's type, and no number in a kernel
+    has more than 64 bits. Use a wider dtype or a smaller number.
     """
 
     code = "E0322"
@@ -564,8 +573,9 @@ class ConstantOutOfRange(UserError):
         """
 
     def __init__(self, loc: Loc, value: object, dtype: object, low: object, high: object) -> None:
+        shown = integer_text(value) if isinstance(value, int) else value
         super().__init__(
-            f"constant {value} does not fit `{dtype}`",
+            f"constant {shown} does not fit `{dtype}`",
             [Label(loc, f"`{dtype}` holds {low} to {high}")],
         )
 

@@ -192,7 +192,7 @@ class NotAScope(UserError):
 
 
 class BadChunk(UserError):
-    """The chunk size of a loop is not a positive constant, or its policy is unknown.
+    """The chunk size of a loop is not a positive constant, is too large, or its policy is unknown.
 
     The loop is cut at compile time into an outer and an inner loop of `chunk` iterations. Policies
     are `leading_full` (full chunks and a remainder) and `guarded` (a check in each iteration).
@@ -210,9 +210,10 @@ class BadChunk(UserError):
                 return out
         """
 
-    def __init__(self, loc: Loc, got: str) -> None:
+    def __init__(self, loc: Loc, got: str, most: int) -> None:
         super().__init__(
-            f"chunk is {got}, expected a positive constant", [Label(loc, "cannot split the loop")]
+            f"chunk is {got}, expected a constant from 1 to {most}",
+            [Label(loc, "cannot split the loop")],
         )
 
 
@@ -237,10 +238,36 @@ class NonConstantUnroll(UserError):
             return out
         """
 
-    def __init__(self, loc: Loc, what: str) -> None:
+    def __init__(self, loc: Loc) -> None:
         super().__init__(
-            f"{what} of `pl.unroll` is not a constant",
+            "the bounds of `pl.unroll` are not constants",
             [Label(loc, "known only at run time")],
+            helps=["use `pl.range`"],
+        )
+
+
+class TooManyCopies(UserError):
+    """`pl.unroll` would copy loop bodies more often than any compiler can take.
+
+    Every iteration is program text of its own, and loops inside each other multiply. Use `pl.range`
+    for the outer ones.
+    """
+
+    code = "E0418"
+    example = """
+        @pl.jit
+        def kernel(x: pl.Tensor[[64, 128], pl.FP32], out: pl.Out[pl.Tensor[[64, 128], pl.FP32]]):
+            for i in pl.unroll(1000000):
+                with pl.at(level=pl.Level.CORE_GROUP):
+                    out[0:16, :] = pl.exp(x[0:16, :])
+            return out
+        """
+
+    def __init__(self, loc: Loc, trips: int, copies: int, most: int) -> None:
+        inside = f", {copies:,} with the loops around it" if copies > trips else ""
+        super().__init__(
+            f"`pl.unroll` makes {trips:,} copies of its body{inside}; the most are {most:,}",
+            [Label(loc, "too many iterations")],
             helps=["use `pl.range`"],
         )
 

@@ -7,6 +7,7 @@ compute must stand in a scope; `make_zero_fill` brings its own.
 from __future__ import annotations
 
 import tilelet.language as pl
+from tilelet.diag.catalogue.models import BadTile
 from tilelet.dtypes import DType
 
 
@@ -155,7 +156,8 @@ def make_split_projection(
     """
     PART = inner // split
     if PART * split != inner or PART % k_chunk:
-        raise ValueError(f"{inner} cannot be cut into {split} parts of multiples of {k_chunk}")
+        wanted = f"{split} times a multiple of `k_chunk`, {k_chunk}"
+        raise BadTile("the inner dimension of a product", inner, wanted)
     project = make_projection(rows, k_chunk, out_chunk, PART // k_chunk, stage=stage)
 
     @pl.inline

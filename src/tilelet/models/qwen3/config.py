@@ -19,7 +19,8 @@ from tilelet.diag.catalogue.models import (
 
 # Configurations are a few kilobytes; an index of a large model a few hundred.
 _LARGEST_JSON = 64 << 20
-_LARGEST_SIZE = 1 << 31
+_LARGEST_SIZE = (1 << 31) - 1
+_MOST_LAYERS = 10_000
 _LARGEST_NUMBER = 1e30
 _DTYPES = ("bfloat16", "float16", "float32")
 
@@ -150,8 +151,9 @@ _SIZES = (*_REQUIRED, "head_dim", "vocab_size", "max_position_embeddings")
 
 
 def _check_size(name: str, value: object) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < _LARGEST_SIZE:
-        raise BadModelField(name, value, "a positive integer")
+    most = _MOST_LAYERS if name == "num_hidden_layers" else _LARGEST_SIZE
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= most:
+        raise BadModelField(name, value, f"a positive integer of at most {most}")
 
 
 def _is_number(value: object) -> bool:

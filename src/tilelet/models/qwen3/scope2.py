@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 import tilelet.language as pl
+from tilelet.diag.catalogue.models import BadTile
 from tilelet.models.qwen3 import inputs, reference
 from tilelet.models.qwen3.attention import (
     ONE_HEAD_TILE,
@@ -156,7 +157,7 @@ def make_attention_tasks(s: DecodeShape, kv_heads: int, attention_task: Any):
     LENGTH_CLASS = s.length_class
     Q_ROWS = kv_heads * s.q_per_kv
     if KV_HEADS % kv_heads:
-        raise ValueError(f"kv_heads {KV_HEADS} is not a multiple of {kv_heads}")
+        raise BadTile("kv_heads", KV_HEADS, f"a multiple of {kv_heads}")
 
     @pl.inline
     def attend_sequence(q_heads, k_heads, v_heads, cos, sin, k_cache, v_cache, out_heads, b, pos):

@@ -6,10 +6,15 @@ that `wq` and `wo` are square. Tests pass smaller numbers; nothing may be a modu
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, fields
+
+from tilelet.diag.catalogue.models import BadTile
+from tilelet.diag.text import integer_text
 
 # Classes of contexts that are handed out one after the other, the longest first.
 LENGTH_CLASSES = 8
+_LARGEST_SIZE = (1 << 31) - 1
 
 
 @dataclass(frozen=True)
@@ -54,6 +59,13 @@ class DecodeShape:
     sum_chunk: int = 512
 
     def __post_init__(self) -> None:
+        for size in fields(self):
+            value = getattr(self, size.name)
+            if size.type == "float":
+                if not (math.isfinite(value) and value >= 0):
+                    raise BadTile(size.name, value, "a number of at least 0")
+            elif not 0 < value <= _LARGEST_SIZE:
+                raise BadTile(size.name, integer_text(value), f"from 1 to {_LARGEST_SIZE}")
         for whole, part in (
             ("batch", "batch_tile"),
             ("hidden", "k_chunk"),
@@ -149,9 +161,9 @@ class PrefillShape(DecodeShape):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 < self.tok_tile <= self.tok_rows:
-            raise ValueError(f"tok_tile {self.tok_tile} is not in 1..tok_rows {self.tok_rows}")
+            raise BadTile("tok_tile", self.tok_tile, f"from 1 to `tok_rows`, {self.tok_rows}")
 
 
 def _must_divide(whole: str, whole_size: int, part: str, part_size: int) -> None:
     if part_size <= 0 or whole_size <= 0 or whole_size % part_size:
-        raise ValueError(f"{whole} {whole_size} is not a positive multiple of {part} {part_size}")
+        raise BadTile(whole, whole_size, f"a positive multiple of `{part}`, {part_size}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -115,9 +116,9 @@ class Checkpoint:
         self.config = config
         self._files = _open_files(Path(path))
         self._prefix = "model." if any(n.startswith("model.") for n in self._files) else ""
-        extra = set(self._files) - set(self._expected())
+        extra = sorted(name for name in self._files if not self._is_expected(name))
         if extra:
-            raise ExtraTensors(sorted(extra))
+            raise ExtraTensors(extra)
 
     def layer(self, index: int, dtype: DType | None = None) -> LayerWeights:
         """The weights of one layer, each checked before any is converted."""
@@ -144,14 +145,16 @@ class Checkpoint:
         """All layers in order, each loaded when it is asked for."""
         return (self.layer(i, dtype) for i in range(self.config.num_hidden_layers))
 
-    def _expected(self) -> Iterator[str]:
-        """Every name that a model of this configuration may have."""
-        for index in range(self.config.num_hidden_layers):
-            for theirs in _STORED.values():
-                yield f"{self._prefix}layers.{index}.{theirs}"
-        yield f"{self._prefix}embed_tokens.weight"
-        yield f"{self._prefix}norm.weight"
-        yield "lm_head.weight"  # tied embeddings may be stored twice
+    def _is_expected(self, name: str) -> bool:
+        """Whether a model of this configuration may have a tensor of that name."""
+        whole = (f"{self._prefix}embed_tokens.weight", f"{self._prefix}norm.weight")
+        if name in whole or name == "lm_head.weight":  # tied embeddings may be stored twice
+            return True
+        inside = re.fullmatch(r"layers\.(0|[1-9][0-9]{0,8})\.(.+)", name.removeprefix(self._prefix))
+        if inside is None or not name.startswith(self._prefix):
+            return False
+        is_layer = int(inside[1]) < self.config.num_hidden_layers
+        return is_layer and inside[2] in _STORED.values()
 
 
 def _stored_shape(shape: tuple[int, int]) -> tuple[int, ...]:
@@ -183,6 +186,7 @@ def _open_files(directory: Path) -> dict[str, SafetensorsFile]:
         raise NoModelConfig(str(directory), why)
     single, index = directory / SINGLE, directory / INDEX
     if single.exists():
+        _check_inside(directory, single, str(single))
         file = SafetensorsFile(single)
         return dict.fromkeys(file.entries, file)
     if index.exists():
@@ -221,10 +225,15 @@ def _shard_path(directory: Path, index: str, shard: str) -> Path:
     path = directory / shard
     if not path.exists():
         raise BadWeightIndex(index, f"there is no file `{shown(shard)}`")
+    _check_inside(directory, path, index)
+    return path
+
+
+def _check_inside(directory: Path, path: Path, named_by: str) -> None:
+    """A file of a model may be a link, but not out of the model's directory."""
     target = path.resolve()
     if not target.is_relative_to(_root(directory.resolve())):
-        raise OutsideModelDirectory(index, f"{shard} -> {target}")
-    return path
+        raise OutsideModelDirectory(named_by, f"{path.name} -> {target}")
 
 
 def _root(directory: Path) -> Path:

@@ -1,0 +1,77 @@
+"""Where the command line writes to: streams that are closed, or whose disk is full."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TextIO
+
+_failures: list[OSError] = []  # of writing to the streams, so far
+
+
+def open_closed_streams() -> None:
+    """A process may start without them; then what is printed goes nowhere."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
+
+
+@contextlib.contextmanager
+def watched() -> Iterator[None]:
+    """Remember the errors of printing, by whomever: they are no bugs, and not about other files."""
+    streams = [sys.stdout, sys.stderr]
+    for stream in streams:
+        for name in ("write", "flush"):
+            setattr(stream, name, _watching(getattr(stream, name)))
+    try:
+        yield
+    finally:
+        for stream in streams:
+            for name in ("write", "flush"):
+                delattr(stream, name)
+        _failures.clear()
+
+
+def _watching(method: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*args: Any) -> Any:
+        try:
+            return method(*args)
+        except OSError as error:
+            _failures.append(error)
+            raise
+
+    return call
+
+
+def failed_by(error: BaseException) -> bool:
+    """Whether it is printing that failed."""
+    return any(error is failure for failure in _failures)
+
+
+def discard() -> None:
+    """Forget what cannot be written: Python would complain about it at its end."""
+    for stream in (sys.stdout, sys.stderr):
+        if not _flushed(stream):
+            with contextlib.suppress(OSError, ValueError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def say_failed(error: OSError) -> None:
+    """Say that the output could not be written, if that can be said anywhere."""
+    from tilelet.diag.catalogue.command import CannotWrite
+
+    discard()
+    message = CannotWrite("the standard output", error.strerror or str(error))
+    with contextlib.suppress(OSError):
+        print(message, file=sys.stderr, flush=True)
+
+
+def _flushed(stream: TextIO) -> bool:
+    try:
+        stream.flush()
+    except (OSError, ValueError):
+        return False
+    return True
