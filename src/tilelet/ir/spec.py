@@ -57,8 +57,9 @@ class Trait(enum.Flag):
     """Facts about an op that analyses and backends act on, so that none of them lists names.
 
     SCALAR        arithmetic of scalars: its result follows from its operands alone
-    OF_BLOCK      tells a block of a task which one it is
+    OF_BLOCK      tells a block of a task about the blocks; `BY_BLOCK`: each something else
     SHAPE_ONLY    asks for the shape of a tensor, not for its contents
+    NUMBER        gives a number of a tensor, tile or array: an element, or an extent
     SUBMITS       makes a task
 
     ELEMENTWISE   axes of operands and results correspond, from the last one; an element depends on
@@ -81,7 +82,9 @@ class Trait(enum.Flag):
     NONE = 0
     SCALAR = enum.auto()
     OF_BLOCK = enum.auto()
+    BY_BLOCK = enum.auto()
     SHAPE_ONLY = enum.auto()
+    NUMBER = enum.auto()
     SUBMITS = enum.auto()
     ELEMENTWISE = enum.auto()
     KEEPS_VALID = enum.auto()
@@ -338,9 +341,9 @@ def composition(
 
 
 def _define(function: Callable[P, R], **fields: Any) -> Callable[P, R]:
-    section = function.__module__.rsplit(".", 1)[-1]
+    given: dict[str, Any] = {"section": function.__module__.rsplit(".", 1)[-1], **fields}
     doc, signature = inspect.getdoc(function) or "", inspect.signature(function)
-    spec = register(OpSpec(doc=doc, signature=signature, **{"section": section, **fields}))
+    spec = register(OpSpec(doc=doc, signature=signature, **given))
 
     @functools.wraps(function)
     def outside_kernel(*args: P.args, **named: P.kwargs) -> R:
