@@ -25,8 +25,6 @@ from tilelet.ir.types import ScalarType
 
 T = TypeVar("T")
 
-BLOCK_POSITION = ("get_block_idx", "get_subblock_idx")
-"""Ops that tell the blocks of a task from each other."""
 
 WIDE = (dtypes.INDEX, dtypes.INT64)
 """Types of index arithmetic, which no index of a tensor that fits in memory leaves."""

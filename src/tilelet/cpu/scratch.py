@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tilelet.analysis.packing import Need, first_fit
 from tilelet.cpu.tiles import Slot
 
 ALIGNMENT = 64
@@ -11,21 +12,9 @@ ALIGNMENT = 64
 
 def pack(slots: Sequence[Slot]) -> int:
     """Give every slot its offset; the bytes needed in all. Large ones choose first."""
-    placed: list[Slot] = []
-    end = 0
-    for slot in sorted(slots, key=lambda s: (-s.nbytes, s.first)):
-        size = _aligned(slot.nbytes)
-        offset = 0
-        neighbours = [p for p in placed if p.first <= slot.last and slot.first <= p.last]
-        for other in sorted(neighbours, key=lambda s: s.offset):
-            if offset + size <= other.offset:
-                break
-            offset = max(offset, other.offset + _aligned(other.nbytes))
+    order = sorted(range(len(slots)), key=lambda i: (-slots[i].nbytes, slots[i].first))
+    needs = [Need(s.nbytes, s.first, s.last) for s in slots]
+    offsets, end = first_fit(needs, order, ALIGNMENT)
+    for slot, offset in zip(slots, offsets):
         slot.offset = offset
-        placed.append(slot)
-        end = max(end, offset + size)
     return end
-
-
-def _aligned(nbytes: int) -> int:
-    return -(-nbytes // ALIGNMENT) * ALIGNMENT

@@ -213,7 +213,7 @@ def _note_effects(
     facts = ctx.facts
     if spec.view is not None and results:
         facts.note_view(results[0], args[spec.view])
-    if spec.name in ("tensor.dim", "get_block_idx", "get_block_num", "get_subblock_idx"):
+    if spec.traits & (Trait.SHAPE_ONLY | Trait.OF_BLOCK):
         facts.note_constant(results[0], (spec.name, *args.values()))
     _note_region(ctx, spec, args, results)
     _note_undefined(ctx, spec, args, results, loc)

@@ -396,9 +396,6 @@ def _computes(ctx: Context, node: ast.AST, made: set[str] | Names) -> bool:
     return spec.is_compute
 
 
-_SCALAR_OPS = frozenset({"read", "tensor.dim", "array.get"})
-
-
 def _is_scalar_text(ctx: Context, node: ast.expr, made: set[str] | Names) -> bool:
     """Whether an expression, not evaluated yet, stands for a scalar."""
     match node:
@@ -410,7 +407,7 @@ def _is_scalar_text(ctx: Context, node: ast.expr, made: set[str] | Names) -> boo
                 return True
             if spec.name == "cast" and node.args:
                 return _is_scalar_text(ctx, node.args[0], made)
-            return spec.name in _SCALAR_OPS
+            return Trait.NUMBER in spec.traits
         case ast.Subscript():
             return not any(isinstance(n, ast.Slice) for n in ast.walk(node.slice))
         case ast.BinOp():

@@ -23,11 +23,11 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from tilelet.diag.catalogue.python import OpOutsideKernel
-from tilelet.diag.core import UNKNOWN, Loc
+from tilelet.diag.core import UNKNOWN, Loc, UserError
 from tilelet.ir.core import Arg, Value
 from tilelet.ir.types import TileType, Type
 
@@ -57,8 +57,9 @@ class Trait(enum.Flag):
     """Facts about an op that analyses and backends act on, so that none of them lists names.
 
     SCALAR        arithmetic of scalars: its result follows from its operands alone
-    OF_BLOCK      tells a block of a task which one it is
+    OF_BLOCK      tells a block of a task about the blocks; `BY_BLOCK`: each something else
     SHAPE_ONLY    asks for the shape of a tensor, not for its contents
+    NUMBER        gives a number of a tensor, tile or array: an element, or an extent
     SUBMITS       makes a task
 
     ELEMENTWISE   axes of operands and results correspond, from the last one; an element depends on
@@ -81,7 +82,9 @@ class Trait(enum.Flag):
     NONE = 0
     SCALAR = enum.auto()
     OF_BLOCK = enum.auto()
+    BY_BLOCK = enum.auto()
     SHAPE_ONLY = enum.auto()
+    NUMBER = enum.auto()
     SUBMITS = enum.auto()
     ELEMENTWISE = enum.auto()
     KEEPS_VALID = enum.auto()
@@ -288,6 +291,10 @@ def expand(spec: OpSpec, args: Mapping[str, Arg], emit: Emit) -> Any:
     outer = _EXPANDING.set(emit)
     try:
         return spec.expands(**args)
+    except UserError as error:
+        note = f"`pl.{spec.name}` is made of several ops; this is one of them"
+        error.diagnostic = replace(error.diagnostic, notes=(*error.diagnostic.notes, note))
+        raise
     finally:
         _EXPANDING.reset(outer)
 
@@ -334,14 +341,9 @@ def composition(
 
 
 def _define(function: Callable[P, R], **fields: Any) -> Callable[P, R]:
-    spec = register(
-        OpSpec(
-            signature=inspect.signature(function),
-            doc=inspect.getdoc(function) or "",
-            section=function.__module__.rsplit(".", 1)[-1],
-            **fields,
-        )
-    )
+    given: dict[str, Any] = {"section": function.__module__.rsplit(".", 1)[-1], **fields}
+    doc, signature = inspect.getdoc(function) or "", inspect.signature(function)
+    spec = register(OpSpec(doc=doc, signature=signature, **given))
 
     @functools.wraps(function)
     def outside_kernel(*args: P.args, **named: P.kwargs) -> R:

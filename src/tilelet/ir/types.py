@@ -159,3 +159,8 @@ def types_agree(a: Type, b: Type) -> bool:
     if isinstance(a, TensorType) and isinstance(b, TensorType):
         return a.dtype is b.dtype and shapes_agree(a.shape, b.shape)
     return a == b
+
+
+def box(extent: Sequence[int]) -> tuple[slice, ...]:
+    """The index of the origin-anchored box of this extent: a valid region of an array."""
+    return tuple([slice(0, n) for n in extent])

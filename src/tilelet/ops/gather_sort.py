@@ -26,7 +26,7 @@ from tilelet.dtypes import FP16, FP32, INT16, INT32, INT64, UINT16, UINT32, DTyp
 from tilelet.ir.core import Arg
 from tilelet.ir.faults import IndexFault, RegionFault
 from tilelet.ir.spec import Call, Cost, Engine, Plane, Shape, Trait, Valid, op
-from tilelet.ir.types import Mem, ShapedType, SymDim, TileType, shapes_agree
+from tilelet.ir.types import Mem, ShapedType, SymDim, TileType, box, shapes_agree
 from tilelet.numerics import MASK_PATTERNS
 from tilelet.numerics.casts import Array
 from tilelet.ops import infer, valid
@@ -655,8 +655,8 @@ def _infer_sort32(call: Call) -> infer.Types:
 
 def _sort32(src: Array, idx: Array) -> Array:
     rows = tuple(map(min, src.shape, idx.shape))
-    box = tuple(slice(0, extent) for extent in rows)
-    return numerics.sort32(src[box], np.ascontiguousarray(idx[box]))
+    inside = box(rows)
+    return numerics.sort32(src[inside], np.ascontiguousarray(idx[inside]))
 
 
 def _valid_sort32(operands: Operands, result_shape: Shape, args: Args) -> Valid:

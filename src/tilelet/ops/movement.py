@@ -684,7 +684,7 @@ def _infer_read(call: Call) -> infer.Types:
     return (infer.scalar_type(x.dtype),)
 
 
-@op(infer=_infer_read, engine=Engine.SCALAR, plane=Plane.BOTH)
+@op(infer=_infer_read, engine=Engine.SCALAR, plane=Plane.BOTH, traits=Trait.NUMBER)
 def read(x: Tensor | Tile, indices: Ints | Int) -> Scalar:
     """One element as a scalar.
 
@@ -732,7 +732,7 @@ def _infer_dim(call: Call) -> infer.Types:
     name="tensor.dim",
     engine=Engine.SCALAR,
     plane=Plane.BOTH,
-    traits=Trait.SHAPE_ONLY,
+    traits=Trait.SHAPE_ONLY | Trait.NUMBER,
 )
 def dim(tensor: Tensor | Tile, axis: int) -> Scalar:
     """The extent of an axis, as a scalar.

@@ -27,7 +27,7 @@ from tilelet.ir.spec import (
     composition,
     op,
 )
-from tilelet.ir.types import Dim, TileType
+from tilelet.ir.types import Dim, TileType, box
 from tilelet.numerics.casts import Array
 from tilelet.ops import infer, valid
 from tilelet.ops.annotations import Int, Ints, Shaped
@@ -79,8 +79,8 @@ def pad_element(pad_value: Arg, dtype: DType) -> Any:
 def padded(x: Array, region: Valid, pad_value: Arg, shape: Shape | None = None) -> Array:
     """`x`'s valid region in a new array of `shape`, the pad value everywhere else."""
     result = np.full(shape or x.shape, pad_element(pad_value, numerics.dtype_of(x)), x.dtype)
-    box = tuple(slice(0, v) for v in region)
-    result[box] = x[box]
+    inside = box(region)
+    result[inside] = x[inside]
     return result
 
 

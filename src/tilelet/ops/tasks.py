@@ -103,7 +103,7 @@ def create(length: int, dtype: DType) -> Array:
     ...
 
 
-@op(infer=_infer_get, name="array.get", engine=Engine.SCALAR, plane=Plane.BOTH)
+@op(infer=_infer_get, name="array.get", engine=Engine.SCALAR, plane=Plane.BOTH, traits=Trait.NUMBER)
 def get(array: Array, index: Int) -> Scalar:
     """One entry of an array; `array[index]` is the same.
 
@@ -180,7 +180,10 @@ def _infer_index(call: Call) -> infer.Types:
     return (INDEX,)
 
 
-@op(infer=_infer_index, engine=Engine.SCALAR, plane=Plane.SCOPE, traits=Trait.OF_BLOCK)
+_POSITION = Trait.OF_BLOCK | Trait.BY_BLOCK
+
+
+@op(infer=_infer_index, engine=Engine.SCALAR, plane=Plane.SCOPE, traits=_POSITION)
 def get_block_idx() -> Scalar:
     """Number of the running block of a `pl.spmd` launch, from 0; 0 in other scopes.
 
@@ -202,7 +205,7 @@ def get_block_num() -> Scalar:
     ...
 
 
-@op(infer=_infer_index, engine=Engine.SCALAR, plane=Plane.SCOPE, traits=Trait.OF_BLOCK)
+@op(infer=_infer_index, engine=Engine.SCALAR, plane=Plane.SCOPE, traits=_POSITION)
 def get_subblock_idx() -> Scalar:
     """Number of the vector lane within a block: always 0, as a scope runs on one lane here.
 

@@ -12,7 +12,6 @@ from tilelet.diag.catalogue.harness import (
     ArgumentCount,
     ArgumentMismatch,
     BadSpec,
-    DynamicDimConflict,
     ExtraSpec,
     MissingSpec,
     SpecMismatch,
@@ -22,10 +21,11 @@ from tilelet.diag.core import Loc
 from tilelet.diag.text import shape_text
 from tilelet.dtypes import DType
 from tilelet.ir.core import Direction, Program
-from tilelet.ir.types import ScalarType, SymDim, TensorType
+from tilelet.ir.types import ScalarType, TensorType
 from tilelet.runtime.arrays import Array, as_array, dtype_of, is_array, is_tensor
 from tilelet.runtime.dlpack import from_dlpack, speaks_dlpack
 from tilelet.runtime.specs import ScalarSpec, Spec, TensorSpec
+from tilelet.tasks.extents import Extents
 
 
 @dataclass(frozen=True)
@@ -66,31 +66,6 @@ def jit_parameters(jit_fn: Any) -> list[Parameter]:
     ]
 
 
-class Dims:
-    """Extents of the dynamic dimensions, as the arguments give them."""
-
-    def __init__(self) -> None:
-        self._known: dict[SymDim, tuple[str, int]] = {}
-
-    def fits(self, name: str, got: Sequence[int], wanted: Sequence[int | SymDim]) -> bool:
-        """Whether a shape fits; a symbol takes the extent it meets first."""
-        if len(got) != len(wanted):
-            return False
-        for extent, dim in zip(got, wanted):
-            if isinstance(dim, SymDim):
-                first, value = self._known.setdefault(dim, (name, extent))
-                if value != extent:
-                    raise DynamicDimConflict(dim.name, first, value, name, extent)
-            elif dim != extent:
-                return False
-        return True
-
-    def resolve(self, shape: Sequence[int | SymDim]) -> tuple[int, ...] | None:
-        """The shape in numbers; None if a symbol has no extent yet."""
-        known = [self._known.get(d, ("", -1))[1] if isinstance(d, SymDim) else d for d in shape]
-        return None if -1 in known else tuple(known)
-
-
 def match_specs(params: Sequence[Parameter], specs: Sequence[Spec]) -> dict[str, Spec]:
     """The spec of every parameter. By name if the names agree, else in order.
 
@@ -112,13 +87,13 @@ def match_specs(params: Sequence[Parameter], specs: Sequence[Spec]) -> dict[str,
             if param.name not in named:
                 raise MissingSpec(param.name, param.loc)
         pairs = [(param, named[param.name]) for param in params]
-    dims = Dims()
+    dims = Extents()
     for param, spec in pairs:
         _check_spec(param, spec, dims)
     return {param.name: spec for param, spec in pairs}
 
 
-def _check_spec(param: Parameter, spec: Spec, dims: Dims) -> None:
+def _check_spec(param: Parameter, spec: Spec, dims: Extents) -> None:
     if param.type is None:
         return
     if isinstance(param.type, ScalarType):
@@ -139,7 +114,7 @@ def _check_spec(param: Parameter, spec: Spec, dims: Dims) -> None:
 
 def check_arguments(params: Sequence[Parameter], args: Sequence[Any]) -> None:
     """Tensors against the shapes and dtypes that a signature states."""
-    dims = Dims()
+    dims = Extents()
     for param, arg in zip(params, args):
         if is_array(arg) and dtype_of(arg.dtype) is None:
             raise UnknownData(param.name, str(arg.dtype))
@@ -176,7 +151,7 @@ def bind_call(
         raise ArgumentCount(kernel, len(args), [p.name for p in params], params[0].loc)
     seen = [adopted(param, arg) for param, arg in zip(given, args)]
     check_arguments(given, seen)
-    dims = Dims()
+    dims = Extents()
     bound: dict[str, Array | Any] = {}
     written: dict[str, Any] = {}
     for param, arg, plain in zip(given, args, seen):
@@ -194,7 +169,7 @@ def bind_call(
 
 
 def _made_output(
-    kernel: str, params: Sequence[Parameter], param: Parameter, dims: Dims, got: int, torch: bool
+    kernel: str, params: Sequence[Parameter], param: Parameter, dims: Extents, got: int, torch: bool
 ) -> Any:
     from tilelet.runtime.arrays import as_tensor
 

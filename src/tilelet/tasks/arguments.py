@@ -14,14 +14,14 @@ from tilelet.diag.catalogue.harness import (
     ArgumentMismatch,
     ArgumentMissing,
     ArgumentUnknown,
-    DynamicDimConflict,
     ReadOnlyOutput,
     UnknownData,
 )
 from tilelet.diag.catalogue.ops import ZeroSizeDim
 from tilelet.dtypes import DType
 from tilelet.ir.core import Direction, Function, Program, Value
-from tilelet.ir.types import ScalarType, SymDim, TensorType, shape_text
+from tilelet.ir.types import ScalarType, TensorType, shape_text
+from tilelet.tasks.extents import Extents
 from tilelet.tasks.window import Buffer, Window, row_major, window_of_array
 
 Argument = np.ndarray[Any, Any] | float | bool
@@ -39,7 +39,7 @@ def bind_arguments(
     for name in arguments:
         if name not in names:
             raise ArgumentUnknown(name, names)
-    extents: dict[SymDim, tuple[str, int]] = {}
+    extents = Extents()
     bound: list[Any] = []
     for param in entry.params:
         if param.name in arguments:
@@ -51,7 +51,7 @@ def bind_arguments(
     return bound
 
 
-def _bind(param: Value, given: Argument, extents: dict[SymDim, tuple[str, int]]) -> Any:
+def _bind(param: Value, given: Argument, extents: Extents) -> Any:
     if isinstance(param.type, TensorType):
         return _tensor(param, param.type, given, extents)
     if isinstance(param.type, ScalarType):
@@ -59,9 +59,7 @@ def _bind(param: Value, given: Argument, extents: dict[SymDim, tuple[str, int]])
     raise ArgumentMismatch(param.name, "kind", type(given).__name__, param.type, param.loc)
 
 
-def _tensor(
-    param: Value, type_: TensorType, given: Argument, extents: dict[SymDim, tuple[str, int]]
-) -> Window:
+def _tensor(param: Value, type_: TensorType, given: Argument, extents: Extents) -> Window:
     if not isinstance(given, np.ndarray):
         raise ArgumentMismatch(param.name, "type", type(given).__name__, type_, param.loc)
     if given.dtype != type_.dtype.numpy:
@@ -72,13 +70,8 @@ def _tensor(
     for axis, extent in enumerate(given.shape):
         if extent == 0:
             raise ZeroSizeDim(param.loc, f"argument `{param.name}`", given.shape, axis)
-    for dim, extent in zip(type_.shape, given.shape):
-        if isinstance(dim, SymDim):
-            first, seen = extents.setdefault(dim, (param.name, extent))
-            if seen != extent:
-                raise DynamicDimConflict(dim.name, first, seen, param.name, extent)
-        elif dim != extent:
-            raise ArgumentMismatch(param.name, "shape", got, expected, param.loc)
+    if not extents.fits(param.name, given.shape, type_.shape):
+        raise ArgumentMismatch(param.name, "shape", got, expected, param.loc)
     if any(stride % given.itemsize for stride in given.strides):
         raise UnknownData(param.name, "an array whose elements overlap or are spaced unevenly")
     return window_of_array(param.name, given, type_.dtype)

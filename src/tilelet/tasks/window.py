@@ -16,7 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilelet.analysis.overlap import Bytes, meet
 from tilelet.dtypes import DType
+from tilelet.ir.types import box
 from tilelet.numerics.undefined import poison
 
 Array = NDArray[Any]
@@ -191,15 +193,12 @@ class Window:
             None if self.extent is None else swap(self.extent),
         )
 
-    def byte_range(self) -> tuple[int, int]:
-        """First byte and one past the last byte that the window touches."""
-        low = high = self.offset
-        for n, s in zip(self.reach, self.strides):
-            if s > 0:
-                high += (n - 1) * s
-            else:
-                low += (n - 1) * s
-        return low * self.dtype.itemsize, (high + 1) * self.dtype.itemsize
+    @property
+    def bytes(self) -> Bytes:
+        """The bytes of the buffer that it shows."""
+        item = self.dtype.itemsize
+        axes = tuple([(n, s * item) for n, s in zip(self.reach, self.strides) if n > 1])
+        return Bytes(self.offset * item, item, axes)
 
     def overlaps(self, other: Window) -> bool:
         """Whether the two share an element.
@@ -209,11 +208,7 @@ class Window:
         """
         if self.buffer.id != other.buffer.id or 0 in self.reach or 0 in other.reach:
             return False
-        low, high = self.byte_range()
-        other_low, other_high = other.byte_range()
-        if high <= other_low or other_high <= low:
-            return False
-        return _boxes_meet(self, other)
+        return meet(self.bytes, other.bytes)
 
     def __repr__(self) -> str:
         return f"<window of {self.name!r}: {self.dtype}{list(self.shape)} at {self.offset}>"
@@ -243,11 +238,6 @@ class TileValue:
     def __repr__(self) -> str:
         part = "" if self.full else f", valid {list(self.valid)}"
         return f"<tile {self.data.dtype}{list(self.data.shape)}{part}>"
-
-
-def box(extent: Shape) -> tuple[slice, ...]:
-    """The index of the origin-anchored box of this extent."""
-    return tuple([slice(0, n) for n in extent])
 
 
 @functools.lru_cache(maxsize=4096)
@@ -321,48 +311,3 @@ def _dense_runs(shape: Shape, strides: Shape) -> list[tuple[int, int]]:
         else:
             runs.append((n, s))
     return runs
-
-
-def _boxes_meet(a: Window, b: Window) -> bool:
-    """Whether two windows of one buffer, whose byte ranges meet, share a byte.
-
-    Both are seen as boxes in one grid of bytes: its axes are all strides of the two, each a
-    multiple of the next. A box is an interval on every axis, and boxes meet if all intervals do.
-    """
-    steps = sorted(
-        {1, *(s * w.dtype.itemsize for w in (a, b) for n, s in zip(w.reach, w.strides) if n > 1)},
-        reverse=True,
-    )
-    if steps[-1] != 1 or any(x % y for x, y in itertools.pairwise(steps)):
-        return True
-    first, second = _intervals(a, steps), _intervals(b, steps)
-    if first is None or second is None:
-        return True
-    return all(p < q + n and q < p + m for (p, m), (q, n) in zip(first, second))
-
-
-def _intervals(w: Window, steps: list[int]) -> list[tuple[int, int]] | None:
-    """(start, length) of the window on every axis of the grid; None if it is no box there."""
-    item = w.dtype.itemsize
-    lengths = dict.fromkeys(steps, 1)
-    lengths[1] = item
-    for n, s in zip(w.reach, w.strides):
-        if n > 1:
-            if lengths[s * item] != 1 and s * item != 1:
-                return None  # two axes with one stride
-            lengths[s * item] = n
-    rest = w.offset * item
-    starts: list[int] = []
-    for step in steps:
-        starts.append(rest // step)
-        rest %= step
-    # From the finest axis: what is longer than its row must fill whole rows.
-    for i in range(len(steps) - 1, 0, -1):
-        row = steps[i - 1] // steps[i]
-        length = lengths[steps[i]]
-        if starts[i] + length <= row:
-            continue
-        if starts[i] or length % row or lengths[steps[i - 1]] != 1:
-            return None
-        lengths[steps[i]], lengths[steps[i - 1]] = row, length // row
-    return list(zip(starts, (lengths[s] for s in steps)))

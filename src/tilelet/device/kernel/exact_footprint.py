@@ -15,7 +15,6 @@ import numpy as np
 from tilelet import dtypes
 from tilelet.analysis.affine import Affine, AffineForms
 from tilelet.analysis.scalars import (
-    BLOCK_POSITION,
     Column,
     apply,
     binary_column,
@@ -27,6 +26,7 @@ from tilelet.device.kernel.view import Bind, Branch, DeviceKernel, Loop, Node, T
 from tilelet.dtypes import DType
 from tilelet.ir.core import Arg, Op, Value, scalar_dtype
 from tilelet.ir.fold import number_of
+from tilelet.ir.spec import Trait
 from tilelet.ir.types import ScalarType
 
 Sum = Affine[int]
@@ -222,7 +222,7 @@ class _Sums:
 
     def _value(self, op: Op) -> Sum | None:
         type_ = op.results[0].type
-        if op.name in BLOCK_POSITION or op.name == "get_block_num":
+        if Trait.OF_BLOCK in op.spec.traits:
             return self._of_block(op.name)
         if not isinstance(type_, ScalarType) or _is_unsigned_wide(op):
             return None

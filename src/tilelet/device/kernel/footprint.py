@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tilelet.analysis.intervals import Interval, Intervals
-from tilelet.analysis.scalars import BLOCK_POSITION
 from tilelet.device.kernel.view import Bind, Branch, DeviceKernel, Loop, Node, Step, Transfer
 from tilelet.ir.core import Value, values_in
+from tilelet.ir.spec import Trait
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ def control(kernel: DeviceKernel) -> Control:
         if isinstance(node, Bind):
             for result in node.op.results:
                 feeds.setdefault(result, set()).update(node.op.operands)
-                if node.op.name in BLOCK_POSITION:
+                if Trait.BY_BLOCK in node.op.spec.traits:
                     blocks.add(result)
         elif isinstance(node, Loop):
             by_data = by_data or node.site is not None

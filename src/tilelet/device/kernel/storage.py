@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TypeGuard
 
+from tilelet.analysis.union_find import UnionFind
 from tilelet.dtypes import DType
 from tilelet.ir.core import Arg, Function, Op, Value, walk
 from tilelet.ir.spec import Engine, Trait
@@ -31,7 +32,7 @@ class Storage:
     """Classes of tile values of one kernel, and the home of each."""
 
     def __init__(self, function: Function) -> None:
-        self._parent: dict[Value, Value] = {}
+        self._classes: UnionFind[Value] = UnionFind()
         self._produced_by: dict[Value, set[str]] = {}
         self._wanted_in: dict[Value, set[Mem]] = {}
         self._stated: dict[Value, Mem] = {}
@@ -42,12 +43,8 @@ class Storage:
             self._observe(op)
 
     def find(self, value: Value) -> Value:
-        root = value
-        while self._parent.get(root, root) is not root:
-            root = self._parent[root]
-        while self._parent.get(value, value) is not root:
-            self._parent[value], value = root, self._parent[value]
-        return root
+        """The value that stands for all of its class."""
+        return self._classes.find(value)
 
     def home(self, value: Value) -> Mem:
         """The memory in which the value's class lives."""
@@ -66,15 +63,10 @@ class Storage:
         """The memories in which consumers want it: Mat stands for all cube operands."""
         return frozenset(self._wanted_in.get(self.find(value), set()))
 
-    def _join(self, a: Arg, b: Arg) -> None:
-        if is_tile(a) and is_tile(b):
-            root_a, root_b = self.find(a), self.find(b)
-            if root_a is not root_b:
-                self._parent[root_b] = root_a
-
     def _unify(self, op: Op) -> None:
         for a, b in _same_storage(op):
-            self._join(a, b)
+            if is_tile(a) and is_tile(b):
+                self._classes.join(a, b)
 
     def _observe(self, op: Op) -> None:
         for result in op.results:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
+from tilelet.analysis.union_find import UnionFind
 from tilelet.device.kernel.storage import is_tile
 from tilelet.ir.core import Arg, Block, Function, Op, Value, walk
 from tilelet.ir.spec import Engine, Trait
@@ -22,7 +23,8 @@ class AxisClasses:
     """
 
     def __init__(self, function: Function) -> None:
-        self._parent: dict[Axis, Axis] = {}
+        self._classes: UnionFind[Axis] = UnionFind()
+        self._axes: dict[Axis, None] = {}  # in program order
         self._frozen: set[Axis] = set()
         self.granule: dict[Axis, int] = {}
         self.reduced: set[Axis] = set()
@@ -30,16 +32,14 @@ class AxisClasses:
             self._op(op)
 
     def find(self, axis: Axis) -> Axis:
-        root = axis
-        while (above := self._parent.setdefault(root, root)) != root:
-            root = above
-        self._parent[axis] = root
-        return root
+        """The axis that stands for all of its class."""
+        self._axes.setdefault(axis)
+        return self._classes.find(axis)
 
     def classes(self) -> dict[Axis, list[Axis]]:
         """Classes that may shrink, each with its members, in program order."""
         found: dict[Axis, list[Axis]] = {}
-        for axis in self._parent:
+        for axis in self._axes:
             found.setdefault(self.find(axis), []).append(axis)
         frozen = {self.find(axis) for axis in self._frozen}
         return {root: members for root, members in found.items() if root not in frozen}
@@ -88,9 +88,7 @@ class AxisClasses:
             self.granule[along] = max(self.granule.get(along, 1), 32 // t.dtype.itemsize)
 
     def _tie(self, a: Value, i: int, b: Value, j: int) -> None:
-        root_a, root_b = self.find((a, i)), self.find((b, j))
-        if root_a != root_b:
-            self._parent[root_b] = root_a
+        self._classes.join(self.find((a, i)), self.find((b, j)))
 
     def _tie_equal(self, a: Arg, b: Arg, *, freeze: bool) -> None:
         """Tie axes of equal extent, from the last; freeze those that differ, if `freeze`."""

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tilelet.analysis.packing import Need, first_fit
 from tilelet.device.kernel.view import CubeWork, DeviceKernel, Pipe, Step, Tile
 from tilelet.device.machine.description import SPACES, Machine
 from tilelet.diag.core import UNKNOWN, Loc
@@ -151,9 +152,6 @@ class _Block:
     last: int
     offset: int = 0
 
-    def meets(self, other: _Block) -> bool:
-        return self.first <= other.last and other.first <= self.last
-
 
 def _place(
     space: Mem,
@@ -221,35 +219,24 @@ def _assign(blocks: list[_Block], limit: int) -> int:
 
     How well first fit does depends on the order; the first order that fits is taken, else the best.
     """
-    orders = (
+    keys = (
         lambda b: (b.first, -b.nbytes),
         lambda b: (-b.nbytes, b.first),
         lambda b: (-b.nbytes * (b.last - b.first + 1), b.first),
     )
+    needs = [Need(b.nbytes, b.first, b.last) for b in blocks]
     best: tuple[int, list[int]] | None = None
-    for order in orders:
-        used = _first_fit(sorted(blocks, key=order))
+    for key in keys:
+        order = sorted(range(len(blocks)), key=lambda i, key=key: key(blocks[i]))
+        offsets, used = first_fit(needs, order, ALIGNMENT)
         if best is None or used < best[0]:
-            best = used, [b.offset for b in blocks]
+            best = used, offsets
         if used <= limit:
             break
     assert best is not None
     for block, offset in zip(blocks, best[1]):
         block.offset = offset
     return best[0]
-
-
-def _first_fit(blocks: Sequence[_Block]) -> int:
-    placed: list[_Block] = []
-    for block in blocks:
-        offset = 0
-        for other in sorted((p for p in placed if p.meets(block)), key=lambda p: p.offset):
-            if other.offset - offset >= block.nbytes:
-                break
-            offset = max(offset, other.offset + other.nbytes)
-        block.offset = offset
-        placed.append(block)
-    return max((b.offset + b.nbytes for b in placed), default=0)
 
 
 def _peak(blocks: Sequence[_Block]) -> tuple[int, int]:

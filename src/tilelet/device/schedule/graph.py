@@ -12,12 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tilelet.analysis.overlap import Bytes, meet
 from tilelet.device.schedule.arrays import LOOKS_UP, REGISTERS, Stream
 
 Ints = NDArray[np.int64]
-
-Rectangle = tuple[int, int, int, int]
-"""Of a window: first byte, past the last, bytes of a row, from row to row."""
 
 CROWD = 32
 """Writers of one window that are not replaced by a join yet."""
@@ -64,7 +62,7 @@ def build_graph(stream: Stream) -> Graph:
     """The edges, found one task after the other."""
     regions = stream.regions.arrays()
     sides = [regions[name].tolist() for name in ("low", "high", "row", "pitch")]
-    rows: list[Rectangle] = list(zip(*sides))
+    shown = [_bytes(*rectangle) for rectangle in zip(*sides)]
     written: dict[int, list[int]] = {}
     writers: dict[int, list[int]] = {}
     ptr, pred = [0], []
@@ -80,7 +78,7 @@ def build_graph(stream: Stream) -> Graph:
                 continue
             region = int(stream.arg_region[a])
             for other in sorted(written.get(int(buffer_of[region]), ())):
-                if other != region and not overlap(rows[region], rows[other]):
+                if other != region and not meet(shown[region], shown[other]):
                     continue
                 if len(writers[other]) > CROWD:
                     joins.append(writers[other])
@@ -107,20 +105,7 @@ def build_graph(stream: Stream) -> Graph:
     return Graph(np.array(ptr, np.int64), np.array(pred, np.int64), stream.count)
 
 
-def overlap(a: Rectangle, b: Rectangle) -> bool:
-    """Whether two windows of one buffer share a byte; True when in doubt."""
-    low_a, high_a, row_a, pitch_a = a
-    low_b, high_b, row_b, pitch_b = b
-    if high_a <= low_b or high_b <= low_a:
-        return False
-    pitch = pitch_a if pitch_a > row_a else pitch_b
-    if row_a > pitch or row_b > pitch:
-        return True
-    if pitch_a != pitch and high_a - low_a > row_a:
-        return True
-    if pitch_b != pitch and high_b - low_b > row_b:
-        return True
-    column_a, column_b = low_a % pitch, low_b % pitch
-    if column_a + row_a > pitch or column_b + row_b > pitch:
-        return True
-    return column_a < column_b + row_b and column_b < column_a + row_a
+def _bytes(low: int, high: int, row: int, pitch: int) -> Bytes:
+    """A rectangle: from `low` to before `high`, rows of `row` bytes, each `pitch` further on."""
+    rest = high - low - row
+    return Bytes(low, row, ((rest // abs(pitch) + 1, abs(pitch)),) if rest else ())

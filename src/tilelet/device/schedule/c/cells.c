@@ -1,37 +1,10 @@
 /* What each task touches in L2. `cells.py` is the definition; this gives the same numbers. */
 
 #include <math.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* One parameter of one group of tasks; see `cells.Part`. */
-typedef struct {
-    int64_t count, rank, item, known, scanned;
-    const int64_t *tasks, *regions, *amount;
-    const double *low, *high;   /* of each axis */
-    const double *const *shift; /* of each axis: by task, or NULL */
-} Part;
-
-typedef struct {
-    int64_t parts, tasks, buffers;
-    const Part *part;
-    const int64_t *buffer, *offset, *layout;            /* of each region */
-    const int64_t *rank_of, *dims_of, *shape, *strides; /* of each layout */
-    const double *pitch;                                /* of each buffer */
-    double line;
-} Input;
-
-typedef struct {
-    const double *height, *width, *per_row, *start; /* of each buffer */
-} Grid;
-
-typedef struct {
-    const int64_t *ptr;
-    int64_t *base;
-    int32_t *rows, *columns, *grid, *use;
-    double *share;
-} Output;
+#include "structures.h"
 
 /* First byte, one past the last, and bytes asked for. */
 typedef struct {
@@ -44,7 +17,7 @@ static double clipped(double x, double low, double high) {
 }
 
 /* `scan` is how far a parameter of unknown extents has been read by the tasks before. */
-static Span span_of(const Input *in, const Part *p, int64_t i, int64_t *scan) {
+static Span span_of(const CellsInput *in, const Part *p, int64_t i, int64_t *scan) {
     int64_t region = p->regions[i], layout = in->layout[region];
     int same_rank = in->rank_of[layout] == p->rank;
     const int64_t *shape = in->shape + in->dims_of[layout],
@@ -76,7 +49,7 @@ static Span span_of(const Input *in, const Part *p, int64_t i, int64_t *scan) {
 }
 
 /* The fewest rows that an access of each buffer spans. */
-__attribute__((visibility("default"))) void tl_cells_least(const Input *in, double *least) {
+__attribute__((visibility("default"))) void tl_cells_least(const CellsInput *in, double *least) {
     for (int64_t k = 0; k < in->parts; k++) {
         const Part *p = in->part + k;
         int64_t scan = 0;
@@ -90,8 +63,8 @@ __attribute__((visibility("default"))) void tl_cells_least(const Input *in, doub
     }
 }
 
-static void place(const Input *in, const Grid *g, int64_t buffer, Span s, const Output *out,
-                  int64_t at) {
+static void place(const CellsInput *in, const Grid *g, int64_t buffer, Span s,
+                  const CellsOutput *out, int64_t at) {
     double pitch = in->pitch[buffer], height = g->height[buffer], width = g->width[buffer];
     double row0 = floor(s.first / pitch), row1 = floor((s.last - 1.0) / pitch);
     double col0 = s.first - row0 * pitch, col1 = s.last - 1.0 - row1 * pitch;
@@ -115,8 +88,8 @@ static void place(const Input *in, const Grid *g, int64_t buffer, Span s, const 
 }
 
 /* Every access in the order of tasks; those of one task in the order of parts. */
-__attribute__((visibility("default"))) int tl_cells_place(const Input *in, const Grid *grid,
-                                                          const Output *out) {
+__attribute__((visibility("default"))) int tl_cells_place(const CellsInput *in, const Grid *grid,
+                                                          const CellsOutput *out) {
     int64_t *next = malloc((size_t)(in->tasks + 1) * sizeof(int64_t));
     if (!next) return 1;
     memcpy(next, out->ptr, (size_t)(in->tasks + 1) * sizeof(int64_t));

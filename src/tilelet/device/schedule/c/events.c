@@ -2,47 +2,16 @@
  * step and operation by operation, so that both give the same bits. Compile without contracting
  * floating-point expressions. */
 
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "structures.h"
 
 #define NEVER 1e300
 #define IDLE 0
 #define STARTING 1
 #define RUNNING 2
 #define NO_WORK 3
-
-typedef struct {
-    int64_t clusters, vectors, threads, slots, window, heap, record_capacity;
-    double submit, submit_arg, dispatch, complete, head, tail, poll, hbm, l2_rate, l2_bytes;
-} Config;
-
-typedef struct {
-    int64_t tasks, nodes;
-    const int64_t *pred_count, *succ_ptr, *succ;
-    const int64_t *shape, *lanes, *blocks, *cost_ptr, *cost, *args, *held_until, *heap, *freed;
-    const double *hot, *cold, *moved; /* of each cost */
-    const double *read, *all_moved;   /* of each task */
-    const int64_t *cell_ptr, *cell_base;
-    const int32_t *cell_rows, *cell_columns;
-    const double *cell_share;
-    const int32_t *cell_buffer, *cell_part;
-    const int64_t *buffer_pitch;
-    const double *buffer_size;
-    const int64_t *part_writes;
-    const double *part_asked;
-    int64_t cells;
-} Work;
-
-typedef struct {
-    int64_t *rec_task, *rec_core;
-    double *rec_dispatch, *rec_start, *rec_end, *rec_finish;
-    double *submitted, *ready, *finished, *hbm_read, *hbm_written;
-    int64_t *released_by;
-    double *thread_busy; /* per thread */
-    double *totals;      /* orchestrator end, window stall, heap stall, last activity */
-    int64_t *status;     /* records, error, task */
-} Result;
 
 typedef struct {
     int state;

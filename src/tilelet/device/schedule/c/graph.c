@@ -1,8 +1,9 @@
 /* The runtime's dependency rules. `graph.py` is the definition; this gives the same edges. */
 
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "structures.h"
 
 #define LOOKS_UP 1
 #define REGISTERS 2
@@ -14,18 +15,6 @@ typedef struct {
     int64_t *item;
     int64_t count, capacity;
 } List;
-
-typedef struct {
-    int64_t tasks, regions, buffers;
-    const int64_t *arg_ptr, *arg_region, *arg_flags;
-    const int64_t *dep_ptr, *deps;
-    const int64_t *buffer, *low, *high, *row, *pitch, *size;
-} Input;
-
-typedef struct {
-    int64_t nodes, edges;
-    int64_t *ptr, *pred; /* predecessors of node n: pred[ptr[n]] .. */
-} Output;
 
 static int append(List *l, int64_t value) {
     if (l->count == l->capacity) {
@@ -39,20 +28,62 @@ static int append(List *l, int64_t value) {
     return 1;
 }
 
-static int overlap(const Input *in, int64_t a, int64_t b) {
+/* Bytes from row to row of a region; 0 if it has one row. */
+static int64_t pitch_of(const GraphInput *in, int64_t region) {
+    int64_t pitch = in->pitch[region];
+    if (in->high[region] - in->low[region] == in->row[region]) return 0;
+    return pitch < 0 ? -pitch : pitch;
+}
+
+/* The region as a box in a grid of `count` axes: false if it is none. */
+static int intervals(const GraphInput *in, int64_t region, const int64_t *step, int count,
+                     int64_t *start, int64_t *length) {
+    int64_t rest = in->low[region], pitch = pitch_of(in, region);
+    for (int i = 0; i < count; i++) {
+        start[i] = rest / step[i];
+        rest %= step[i];
+        length[i] = 1;
+        if (step[i] == pitch)
+            length[i] = (in->high[region] - in->low[region] - in->row[region]) / pitch + 1;
+    }
+    length[count - 1] = in->row[region];
+    for (int i = count - 1; i > 0; i--) {
+        int64_t row = step[i - 1] / step[i];
+        if (start[i] + length[i] <= row) continue;
+        if (start[i] || length[i] % row || length[i - 1] != 1) return 0;
+        length[i - 1] = length[i] / row;
+        length[i] = row;
+    }
+    return 1;
+}
+
+/* `meet` of analysis/overlap.py, for rectangles. */
+static int overlap(const GraphInput *in, int64_t a, int64_t b) {
     if (a == b) return 1;
     if (in->high[a] <= in->low[b] || in->high[b] <= in->low[a]) return 0;
-    int64_t pitch = in->pitch[a] > in->row[a] ? in->pitch[a] : in->pitch[b];
-    if (in->row[a] > pitch || in->row[b] > pitch) return 1;
-    if (in->pitch[a] != pitch && in->high[a] - in->low[a] > in->row[a]) return 1;
-    if (in->pitch[b] != pitch && in->high[b] - in->low[b] > in->row[b]) return 1;
-    int64_t ca = in->low[a] % pitch, cb = in->low[b] % pitch;
-    if (ca + in->row[a] > pitch || cb + in->row[b] > pitch) return 1;
-    return ca < cb + in->row[b] && cb < ca + in->row[a];
+    int64_t p = pitch_of(in, a), q = pitch_of(in, b), step[3];
+    int count = 0;
+    if (p < q) {
+        int64_t larger = q;
+        q = p;
+        p = larger;
+    }
+    if (p > 1) step[count++] = p;
+    if (q > 1 && q != p) step[count++] = q;
+    step[count++] = 1;
+    if (count == 3 && p % q) return 1;
+    int64_t start_a[3], length_a[3], start_b[3], length_b[3];
+    if (!intervals(in, a, step, count, start_a, length_a)) return 1;
+    if (!intervals(in, b, step, count, start_b, length_b)) return 1;
+    for (int i = 0; i < count; i++) {
+        if (start_a[i] >= start_b[i] + length_b[i] || start_b[i] >= start_a[i] + length_a[i])
+            return 0;
+    }
+    return 1;
 }
 
 typedef struct {
-    const Input *in;
+    const GraphInput *in;
     List *writers;         /* of each region */
     List *buckets;         /* written regions of each buffer by address; the last list: wide ones */
     int64_t *first_bucket; /* of each buffer: the more regions it has, the more buckets */
@@ -92,7 +123,7 @@ static int ascending(const void *a, const void *b) {
 
 /* The written regions that `region` overlaps, in ascending order. */
 static void overlapping(Graph *g, int64_t region, List *into) {
-    const Input *in = g->in;
+    const GraphInput *in = g->in;
     List *own = g->buckets + g->first_bucket[in->buffer[region]];
     g->stamp++;
     into->count = 0;
@@ -143,7 +174,7 @@ static void crowd(Graph *g, List *writers) {
 }
 
 static void task_edges(Graph *g, int64_t task, List *found) {
-    const Input *in = g->in;
+    const GraphInput *in = g->in;
     for (int64_t d = in->dep_ptr[task]; d < in->dep_ptr[task + 1]; d++)
         add_pred(g, task, in->deps[d]);
     for (int64_t a = in->arg_ptr[task]; a < in->arg_ptr[task + 1]; a++) {
@@ -167,7 +198,7 @@ static void task_edges(Graph *g, int64_t task, List *found) {
     }
 }
 
-static int finish(Graph *g, Output *out) {
+static int finish(Graph *g, GraphOutput *out) {
     int64_t nodes = g->in->tasks + g->joins;
     out->nodes = nodes;
     out->edges = g->pred.count + g->join_pred.count;
@@ -184,7 +215,7 @@ static int finish(Graph *g, Output *out) {
     return 1;
 }
 
-__attribute__((visibility("default"))) int tl_graph(const Input *in, Output *out) {
+__attribute__((visibility("default"))) int tl_graph(const GraphInput *in, GraphOutput *out) {
     Graph graph = {0}, *g = &graph;
     List found = {0};
     int64_t lists = 0;
@@ -226,7 +257,7 @@ __attribute__((visibility("default"))) int tl_graph(const Input *in, Output *out
     return ok ? 0 : 1;
 }
 
-__attribute__((visibility("default"))) void tl_graph_free(Output *out) {
+__attribute__((visibility("default"))) void tl_graph_free(GraphOutput *out) {
     free(out->ptr);
     free(out->pred);
 }

@@ -1,0 +1,39 @@
+"""First fit: places in memory for things that are needed at different times."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Need:
+    """`nbytes` of memory from time `first` up to and including `last`."""
+
+    nbytes: int
+    first: int
+    last: int
+
+    def meets(self, other: Need) -> bool:
+        return self.first <= other.last and other.first <= self.last
+
+
+def first_fit(needs: Sequence[Need], order: Sequence[int], alignment: int) -> tuple[list[int], int]:
+    """An offset for each need, and the bytes in use up to the highest.
+
+    In the given order, each gets the lowest offset that is free while it lives. Offsets, and the
+    bytes that are taken, are multiples of `alignment`.
+    """
+    sizes = [-(-need.nbytes // alignment) * alignment for need in needs]
+    offsets = [0] * len(needs)
+    placed: list[int] = []
+    for i in order:
+        offset = 0
+        neighbours = [j for j in placed if needs[j].meets(needs[i])]
+        for j in sorted(neighbours, key=offsets.__getitem__):
+            if offset + sizes[i] <= offsets[j]:
+                break
+            offset = max(offset, offsets[j] + sizes[j])
+        offsets[i] = offset
+        placed.append(i)
+    return offsets, max((offsets[i] + sizes[i] for i in order), default=0)

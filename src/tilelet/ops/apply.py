@@ -1,0 +1,117 @@
+"""Running an op by its NumPy reference: the one place that knows what `OpSpec.reference` is given.
+
+The interpreter runs most ops this way, and the CPU engine those it has no C for. They bring the
+operands as arrays, and say where the results go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+import numpy as np
+
+from tilelet.diag.core import UserError
+from tilelet.diag.internal import InternalError
+from tilelet.ir.core import Op
+from tilelet.ir.faults import Fault
+from tilelet.ir.spec import Shape, Valid
+from tilelet.ir.types import ScalarType, TileType, box
+from tilelet.numerics.casts import Array
+from tilelet.numerics.undefined import zero_where_undefined
+from tilelet.ops.clearing import cleared_operand
+
+Args = Mapping[str, Any]
+"""Every bound argument: arrays for tiles and tensors, numbers for scalars."""
+
+Regions = Mapping[str, tuple[Shape, Valid]]
+"""Shape and valid region of each array among the arguments, by parameter name."""
+
+Result = tuple[Array, Shape, Valid]
+"""What the reference gives for one tile, its shape and its valid region. The array is not zero
+outside the region yet; it may be the valid part alone."""
+
+
+class Application:
+    """An op, ready to be applied any number of times."""
+
+    __slots__ = ("_cleared", "_fixed", "_known", "_memoise", "_op", "_types", "_where")
+
+    def __init__(self, op: Op, where: str = "") -> None:
+        """`where`: the function that the op stands in, for reports of bugs."""
+        self._op = op
+        self._where = where
+        self._cleared = cleared_operand(op)
+        self._fixed = {"result_type": op.result.type} if op.spec.takes_result_type else {}
+        self._types = [r.type for r in op.results if isinstance(r.type, TileType)]
+        # Shapes are constant: without run-time numbers only the regions can differ.
+        self._memoise = not any(isinstance(v.type, ScalarType) for v in op.operands)
+        self._known: dict[tuple[Valid, ...], list[Valid]] = {}
+
+    def operand(self, array: Array, valid: Valid) -> Array:
+        """An array operand as the reference takes it: all of it, or its valid part alone."""
+        if self._op.spec.cut_to_valid and valid != array.shape:
+            return array[box(valid)]
+        return array
+
+    def results(self, args: Args, regions: Regions) -> list[Result]:
+        """What the op gives for its tile results."""
+        try:
+            valids = self._valids(args, regions)
+            if self._op.spec.cut_to_valid and any(0 in valid for valid in valids):
+                arrays = tuple([np.zeros((0,) * len(t.shape), t.dtype.numpy) for t in self._types])
+            else:
+                arrays = self._arrays(args, regions)
+        except Exception as error:
+            self._report(error)
+        return [(a, t.shape, valid) for a, t, valid in zip(arrays, self._types, valids)]
+
+    def contents(self, args: Args, regions: Regions) -> Array:
+        """The new contents of the tensor that the op writes in place."""
+        try:
+            (contents,) = self._arrays(args, regions)
+        except Exception as error:
+            self._report(error)
+        return contents
+
+    def _arrays(self, args: Args, regions: Regions) -> tuple[Array, ...]:
+        spec = self._op.spec
+        if spec.takes_valid:
+            args = {**args, "valid": {name: valid for name, (_, valid) in regions.items()}}
+        assert spec.reference is not None
+        made: Array | tuple[Array, ...] = spec.reference(**args, **self._fixed)
+        if isinstance(made, tuple):
+            return made
+        return (zero_where_undefined(made, args[self._cleared]) if self._cleared else made,)
+
+    def _valids(self, args: Args, regions: Regions) -> list[Valid]:
+        """The valid region of each result."""
+        key = tuple([valid for _, valid in regions.values()])
+        known = self._known.get(key) if self._memoise else None
+        if known is not None:
+            return known
+        rule = self._op.spec.valid
+        valids = [t.shape if rule is None else rule(regions, t.shape, args) for t in self._types]
+        if self._memoise:
+            self._known[key] = valids
+        return valids
+
+    def _report(self, error: Exception) -> NoReturn:
+        """A mistake of the program is reported at the op's place, anything else as our bug."""
+        if isinstance(error, Fault):
+            raise error.error(self._op.loc) from None
+        if isinstance(error, (UserError, InternalError, MemoryError)):
+            raise error
+        problem = f"{type(error).__name__} in the reference: {error}"
+        raise InternalError(problem, self._where, self._op.name, self._op.loc) from error
+
+
+def with_zeros(array: Array, shape: Shape, valid: Valid) -> Array:
+    """The valid part of `array` (which may be that part alone) with zeros around it."""
+    if valid == shape:
+        return array
+    whole: Array = np.zeros(shape, array.dtype)
+    if 0 not in valid:
+        inside = box(valid)
+        whole[inside] = array[inside]
+    return whole

@@ -1,0 +1,120 @@
+"""What surrounds a call in the control program, and what the runtime's rules make of it."""
+
+from __future__ import annotations
+
+import pytest
+from tests.device.recording import chain, elementwise, recorded
+
+import tilelet.language as pl
+from tilelet.device.machine.description import RULES
+from tilelet.device.schedule.callsites import CallSites
+from tilelet.ir.core import Direction, Program
+from tilelet.tasks.stream import TaskStream
+from tilelet.tasks.window import Buffer
+
+OUT, INOUT = Direction.Out, Direction.InOut
+
+
+def sites_of(program: Program, rule: str = "loops") -> tuple[CallSites, TaskStream]:
+    tasks, compiled = recorded(program)
+    return CallSites(compiled, rule), tasks
+
+
+def test_loops_around_a_call() -> None:
+    sites, tasks = sites_of(elementwise())
+    (group,) = tasks.groups
+    site = sites.site(group)
+    assert site is not None
+    assert not site.sequential, "`pl.parallel` orders nothing"
+    assert len(site.loops) == 1
+    sites, tasks = sites_of(chain())
+    site = sites.site(tasks.groups[0])
+    assert site is not None
+    assert site.sequential
+
+
+def two_writers() -> Program:
+    @pl.program
+    class TwoWriters:
+        @pl.function(type=pl.FunctionType.Opaque)
+        def main(self, x: pl.Tensor[[32, 64], pl.FP32], y: pl.Out[pl.Tensor[[32, 64], pl.FP32]]):
+            made = pl.create_tensor([32, 64], dtype=pl.FP32)
+            with pl.incore(name_hint="first"):
+                made = pl.assemble(made, pl.slice(x, [16, 64], [0, 0]), [0, 0])
+            with pl.incore(name_hint="second"):
+                made = pl.assemble(made, pl.slice(x, [16, 64], [16, 0]), [16, 0])
+            with pl.incore(name_hint="last"):
+                y = pl.assemble(y, pl.slice(made, [32, 64], [0, 0]), [0, 0])
+            return y
+
+    return TwoWriters
+
+
+def test_a_writer_after_another_one_is_known() -> None:
+    sites, tasks = sites_of(two_writers())
+    found = {g.kernel: sites.site(g) for g in tasks.groups}
+    assert [s.order for s in found.values() if s] == [0, 1, 2]
+    after = {name: len(site.after) for name, site in found.items() if site}
+    assert after == {"first": 0, "second": 1, "last": 0}
+
+
+@pytest.mark.parametrize(
+    ("rule", "wanted"),
+    [("kernel", [OUT, OUT]), ("written", [INOUT, INOUT]), ("loops", [OUT, INOUT])],
+)
+def test_the_direction_of_fresh_memory_by_rule(rule: str, wanted: list[Direction]) -> None:
+    assert rule in RULES
+    sites, tasks = sites_of(two_writers(), rule)
+    seen: list[Direction] = []
+    for group in tasks.groups[:2]:
+        (position,) = group.written
+        (number,) = {group.regions[group.tensors.index(position)]}
+        buffer = tasks.regions.window(number).buffer
+        assert buffer.origin == "temp"
+        seen.append(sites.direction(group, position, OUT, buffer))
+    assert seen == wanted
+
+
+def test_parameters_and_other_directions_stay_as_they_are() -> None:
+    for rule in RULES:
+        sites, tasks = sites_of(chain(), rule)
+        (group,) = tasks.groups
+        assert sites.direction(group, 0, Direction.In, Buffer("x", 4)) is Direction.In
+        plain = Buffer("x", 4, origin="param")
+        assert sites.direction(group, 1, OUT, plain) is OUT
+        wanted = INOUT if rule == "loops" else OUT
+        read_write = Buffer("y", 4, origin="param")
+        assert sites.direction(group, 1, OUT, read_write) is wanted, rule
+
+
+def scoped() -> Program:
+    @pl.program
+    class Scoped:
+        @pl.function(type=pl.FunctionType.Opaque)
+        def main(self, x: pl.Tensor[[64, 64], pl.FP32], y: pl.Out[pl.Tensor[[64, 64], pl.FP32]]):
+            with pl.incore(name_hint="before"):
+                y = pl.assemble(y, pl.slice(x, [16, 64], [0, 0]), [0, 0])
+            for i in pl.range(1, 3):
+                with pl.scope():
+                    for j in pl.range(2):
+                        with pl.incore(name_hint="inner"):
+                            tile = pl.slice(x, [8, 64], [i * 16 + j * 8, 0])
+                            y = pl.assemble(y, tile, [i * 16 + j * 8, 0])
+                    with pl.incore(name_hint="end"):
+                        y = pl.assemble(y, pl.slice(x, [8, 64], [48, 0]), [48, 0])
+            return y
+
+    return Scoped
+
+
+def test_tasks_of_a_runtime_scope_are_held_until_its_last() -> None:
+    sites, tasks = sites_of(scoped())
+    assert [t.kernel for t in tasks] == ["before", *["inner", "inner", "end"] * 2]
+    assert sites.held_until(tasks).tolist() == [0, 3, 3, 3, 6, 6, 6]
+    assert sites.scope_loc(tasks[0]) is None
+    assert sites.scope_loc(tasks[1]) == sites.scope_loc(tasks[6]) is not None
+
+
+def test_without_scopes_everyone_is_held_by_itself() -> None:
+    sites, tasks = sites_of(elementwise())
+    assert sites.held_until(tasks).tolist() == [0, 1, 2, 3]
