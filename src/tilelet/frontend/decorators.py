@@ -25,7 +25,11 @@ __all__ = ["function", "inline", "jit", "program"]
 def function(python: Callable[..., Any], /) -> Any: ...
 @overload
 def function(
-    *, type: FunctionKind = ..., strict_ssa: bool = ..., auto_scope: bool = ...
+    *,
+    type: FunctionKind = ...,
+    strict_ssa: bool = ...,
+    auto_scope: bool = ...,
+    attrs: Mapping[str, object] | None = ...,
 ) -> Callable[[Callable[..., Any]], Any]: ...
 def function(
     python: Callable[..., Any] | None = None,
@@ -34,6 +38,7 @@ def function(
     type: FunctionKind = FunctionKind.Opaque,  # noqa: A002
     strict_ssa: bool = False,
     auto_scope: bool = True,  # noqa: ARG001
+    attrs: Mapping[str, object] | None = None,  # noqa: ARG001
     **options: object,
 ) -> Any:
     """A function of a program: `@pl.function` or `@pl.function(type=pl.FunctionType.InCore)`.
@@ -41,7 +46,8 @@ def function(
     Opaque (the default) may hold scopes and becomes the control program; Orchestration is a
     hand-written control program; InCore is a kernel body, one task per call; Inline is spliced
     into its callers. `strict_ssa=True` forbids rebinding a name. `auto_scope=False` only tells the
-    device runtime not to place memory scopes by itself; results do not depend on it.
+    device runtime not to place memory scopes by itself; results do not depend on it. `attrs` are
+    hints to a device's compiler, such as how to split a kernel; they change no result either.
     """
     visible, where = frame_names(1), here(1)
     if options:
