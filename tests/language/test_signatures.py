@@ -248,7 +248,9 @@ def test_runs_of_a_length_known_at_run_time() -> None:
 
 
 @pl.jit
-def conditional_blocks(x: pl.Tensor, gate: pl.Tensor, out: pl.InOut[pl.Tensor]):
+def conditional_blocks(
+    x: pl.Tensor, gate: pl.Tensor, out: pl.InOut[pl.Tensor], copy: pl.Out[pl.Tensor]
+):
     for i in pl.spmd(
         2,
         optimizations=[
@@ -258,13 +260,17 @@ def conditional_blocks(x: pl.Tensor, gate: pl.Tensor, out: pl.InOut[pl.Tensor]):
         predicate=(gate[0, 0] > 0),
     ):
         out[i * 8 : i * 8 + 8, :] = pl.add(x[i * 8 : i * 8 + 8, :], 1.0)
-    return out
+    with pl.at(level=pl.Level.CORE_GROUP):
+        copy[:, :] = pl.mul(out, 2.0)
+    return out, copy
 
 
 @pytest.mark.parametrize("gate", [0, 1])
 def test_blocks_that_run_if_an_element_says_so(gate: int) -> None:
-    got = run(conditional_blocks, x=X, gate=np.full((1, 1), gate, np.int32), out=zeros(16, 16))
-    np.testing.assert_array_equal(got["out"], X + 1 if gate else zeros(16, 16))
+    flag = np.full((1, 1), gate, np.int32)
+    got = run(conditional_blocks, x=X, gate=flag, out=zeros(16, 16) + 3, copy=zeros(16, 16))
+    np.testing.assert_array_equal(got["out"], X + 1 if gate else zeros(16, 16) + 3)
+    np.testing.assert_array_equal(got["copy"], got["out"] * 2)
 
 
 @pl.program
