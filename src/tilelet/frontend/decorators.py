@@ -10,15 +10,25 @@ from typing import Any, overload
 from tilelet.diag.catalogue.names import DuplicateFunction
 from tilelet.diag.catalogue.python import BadDecorator
 from tilelet.diag.catalogue.unsupported import UnsupportedFunctionType
-from tilelet.diag.core import Loc
+from tilelet.diag.core import Loc, UserError, UserErrors
 from tilelet.frontend.context import Style
 from tilelet.frontend.functions import KernelFunction, frame_names, here, is_plain
 from tilelet.frontend.jit import jit
 from tilelet.frontend.module import ModuleBuilder, as_entry, entry_of
-from tilelet.frontend.source import find_class
+from tilelet.frontend.source import SourceFile, find_class
 from tilelet.ir.core import SUPPORTED_KINDS, FunctionKind, Program
 
-__all__ = ["function", "inline", "jit", "program"]
+__all__ = ["function", "inline", "jit", "keep_refused", "program"]
+
+Refusal = Callable[[UserError | UserErrors], Any]
+
+_refused: Refusal | None = None
+
+
+def keep_refused(make: Refusal | None) -> None:
+    """Let `make(error)` stand for functions and programs with mistakes; None: raise the error."""
+    global _refused  # noqa: PLW0603 - set once, by what runs many programs of one file
+    _refused = make
 
 
 @overload
@@ -57,7 +67,10 @@ def function(
         if not is_plain(target):
             raise BadDecorator(where, "pl.function", "it decorates plain functions")
         if type not in SUPPORTED_KINDS:
-            raise UnsupportedFunctionType(where, type.name)
+            error = UnsupportedFunctionType(where, type.name)
+            if _refused is None:
+                raise error
+            return _refused(error)
         style = Style(
             implied=type is FunctionKind.Opaque,
             strict_ssa=strict_ssa,
@@ -93,6 +106,20 @@ def program(cls: Any) -> Program:
     frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
     source, node = find_class(cls, frame.f_code, frame.f_lineno)
     names = frame_names(1)
+    if _refused is None:
+        return _program(cls, source, node, names)
+    for member in vars(cls).values():
+        if isinstance(_refused, type) and isinstance(member, _refused):
+            return member  # type: ignore[return-value]
+    try:
+        return _program(cls, source, node, names)
+    except (UserError, UserErrors) as error:
+        return _refused(error)
+
+
+def _program(
+    cls: type, source: SourceFile, node: ast.ClassDef, names: dict[str, object]
+) -> Program:
     seen: dict[str, Loc] = {}
     for member in node.body:
         if isinstance(member, ast.FunctionDef):
