@@ -9,6 +9,8 @@ from tests.everywhere import run
 import tilelet.language as pl
 from tilelet.diag.catalogue.ops import SortGeometry
 from tilelet.diag.core import UserError, UserErrors
+from tilelet.runtime import TensorSpec
+from tilelet.runtime import run as harness
 
 X = np.arange(256, dtype=np.float32).reshape(16, 16) / 8 - 10
 ROW = np.linspace(0.5, 4, 16, dtype=np.float32).reshape(16, 1)
@@ -297,3 +299,24 @@ def test_attributes_of_functions_and_dumps_of_tasks_change_nothing() -> None:
 def test_a_ring_has_a_depth() -> None:
     with pytest.raises(ValueError, match="slot_num"):
         pl.cross_core_slot(slot_num=0)
+
+
+def test_a_signed_spec_for_an_unsigned_parameter() -> None:
+    @pl.jit
+    def inverts(x: pl.Tensor[[16, 16], pl.UINT16], out: pl.Out[pl.Tensor[[16, 16], pl.UINT16]]):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            out[:, :] = pl.not_(x)
+        return out
+
+    def golden(tensors: dict[str, np.ndarray]) -> None:
+        assert tensors["x"].dtype == np.int16
+        tensors["out"][:] = ~tensors["x"]
+
+    values = np.arange(-128, 128, dtype=np.int16).reshape(16, 16)
+    specs = [
+        TensorSpec("x", [16, 16], np.int16, values),
+        TensorSpec("out", [16, 16], np.int16, is_output=True),
+    ]
+    result = harness(inverts, specs=specs, golden_fn=golden)
+    assert result.passed, result.error
+    assert not harness(inverts, specs=[TensorSpec("x", [16, 16], np.int32), specs[1]]).passed

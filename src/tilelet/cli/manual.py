@@ -129,7 +129,7 @@ examples:
 
 DOCS = """\
 examples:
-  tilelet docs --write     write docs/ops.md and docs/errors.md
+  tilelet docs --write     write docs/ops.md, docs/errors.md and docs/compatibility.md
   tilelet docs --check     exit 1 if they are not up to date
 """
 
