@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tilelet.cli import interrupt, output
 from tilelet.cli.discover import compile_found
@@ -48,10 +49,11 @@ class ScriptExit:
 
 
 class Script:
-    """A Python file and its arguments."""
+    """A Python file, or a module, and its arguments."""
 
-    def __init__(self, path: str, arguments: Sequence[str]) -> None:
+    def __init__(self, path: str, arguments: Sequence[str], module: str | None = None) -> None:
         self.path = path
+        self.module = module
         # Absolute, as Python has it: the script may change the working directory.
         self.file = str(Path(path).absolute())
         self.arguments = list(arguments)
@@ -65,11 +67,14 @@ class Script:
             return ScriptExit(COULD_NOT_RUN, [error.diagnostic])
         except (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError) as error:
             return self._raised(error)  # the latter: nested more deeply than Python's compiler goes
-        with repeatable(now.seed), self._as_main() as module:
+        with repeatable(now.seed), self._as_main() as module, watched_output() as output:
             try:
                 exec(code, module.__dict__)  # noqa: S102
                 if not now.programs_seen and not now.results:
-                    compile_found(self.path, vars(module), now)
+                    if output.says_skipped:
+                        print(f"note: {self.path} says that it skips: nothing was run")
+                    else:
+                        compile_found(self.path, vars(module), now)
             except (KeyboardInterrupt, BrokenPipeError):
                 raise
             except SystemExit as stop:
@@ -103,8 +108,13 @@ class Script:
         module.__dict__.update(__file__=self.file, __spec__=None, __builtins__=__builtins__)
         saved = sys.modules["__main__"], sys.argv, list(sys.path)
         sys.modules["__main__"] = module
-        sys.argv = [self.path, *self.arguments]
-        sys.path.insert(0, str(Path(self.path).resolve().parent))
+        sys.argv = [self.file if self.module else self.path, *self.arguments]
+        if self.module:
+            package = self.module.rpartition(".")[0]
+            module.__dict__["__package__"] = package or None
+            sys.path.insert(0, str(Path.cwd()))
+        else:
+            sys.path.insert(0, str(Path(self.path).resolve().parent))
         try:
             yield module
         finally:
@@ -179,6 +189,33 @@ class Script:
         return ScriptExit(
             COULD_NOT_RUN, [ScriptRaised(self.path, text, loc).diagnostic], traceback=text
         )
+
+
+class WatchedOutput:
+    """A stream that remembers whether the word SKIPPED went through it."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self.says_skipped = False
+
+    def write(self, text: str) -> int:
+        self.says_skipped = self.says_skipped or "SKIPPED" in text
+        return self._stream.write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextmanager
+def watched_output() -> Iterator[WatchedOutput]:
+    """A script that decides to run nothing says so in its output, as a rule on stdout."""
+    watched, stdout = WatchedOutput(sys.stdout), sys.stdout
+    sys.stdout = watched  # type: ignore[assignment]
+    try:
+        yield watched
+    finally:
+        if sys.stdout is watched:
+            sys.stdout = stdout
 
 
 def _stopped_while_counting() -> ScriptExit:

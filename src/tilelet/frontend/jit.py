@@ -73,6 +73,7 @@ class JitFunction:
         self.kernel_function = kernel_function
         self._variants: list[_Variant] = []
         self.warm_calls: Any = None  # of the runtime: calls that need no second thought
+        self.compiled: dict[object, Any] = {}  # of the runtime: by what they were made of
         if kernel_function.python is not None:
             functools.update_wrapper(self, kernel_function.python)
 
@@ -84,6 +85,11 @@ class JitFunction:
     def _func(self) -> Any:
         """The plain function: scripts hand it to another decorator."""
         return self.kernel_function.python
+
+    @property
+    def _cache(self) -> dict[object, Any]:
+        """The compiled programs: tests look at them, and clear them."""
+        return self.compiled
 
     @property
     def parameters(self) -> list[Parameter]:

@@ -49,7 +49,7 @@ KEYWORDS: dict[object, frozenset[str]] = {
     markers.incore: TASK_KEYWORDS | {"split"},
     markers.auto_incore: TASK_KEYWORDS | {"split"},
     markers.at: TASK_KEYWORDS | {"level", "role", "optimization", "optimizations", "split"},
-    markers.spmd: TASK_KEYWORDS | {"core_num"},
+    markers.spmd: TASK_KEYWORDS | {"core_num", "optimizations", "predicate"},
     markers.cluster: frozenset({"name_hint"}),
     markers.manual_scope: frozenset({"name_hint"}),
     markers.scope: frozenset({"name_hint", "mode"}),
@@ -69,9 +69,11 @@ class ScopeInfo:
     no_dep: tuple[Arg, ...] = ()
     options: list[Arg] = field(default_factory=list[Arg])
     task_id: bool = False
+    predicate: Arg = None
 
     def arguments(self) -> dict[str, Arg]:
         return {
+            "predicate": self.predicate,
             "hint": self.hint, "split": self.split, "count": self.count, "deps": self.deps,
             "no_dep": self.no_dep, "options": tuple(self.options), "task_id": self.task_id,
         }  # fmt: skip
@@ -144,6 +146,9 @@ def _keyword(ctx: Context, keyword: ast.keyword, scope: str, info: ScopeInfo) ->
     if name == "deps":
         info.deps = kernels.dependencies(ctx, keyword.value)
         return
+    if name == "predicate":
+        info.predicate = kernels.comparison(ctx, keyword.value)
+        return
     if name == "core_num":
         _set_count(ctx, info, keyword.value)
         return
@@ -200,6 +205,8 @@ def _set_level(ctx: Context, node: ast.expr) -> None:
 def _optimization(info: ScopeInfo, value: Binding, scope: str, loc: Loc) -> None:
     if value is markers.auto_chunk or value is markers.chunked_loop_optimizer:
         info.kind = "auto"
+    elif isinstance(value, markers.CrossCoreSlot):
+        pass  # the depth of a ring between the cores: no result depends on it
     elif isinstance(value, markers.Split):
         if value.chunked:
             info.kind = "auto"
@@ -210,7 +217,7 @@ def _optimization(info: ScopeInfo, value: Binding, scope: str, loc: Loc) -> None
             scope,
             "optimizations",
             describe(value),
-            "`pl.auto_chunk`, `pl.split(...)`",
+            "`pl.auto_chunk`, `pl.split(...)`, `pl.cross_core_slot(...)`",
         )
 
 

@@ -22,6 +22,8 @@ def shorthand(ctx: Context, name: str, args: Mapping[str, Arg]) -> Shorthand | N
         return _create_with_region
     if name == "expand_clone" and ctx.facts.storage_of(args["target"]) in ctx.facts.outputs:
         return _clone_into
+    if name == "store" and args["shapes"] is not None:
+        return _store_as
     if name in _WINDOWS and _lacks_axes(args, *_WINDOWS[name]):
         return _narrow_slice if name == "slice" else _narrow_load
     return None
@@ -41,6 +43,17 @@ def _create_with_region(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: L
     return _emit(
         ctx, "slice", loc, locs, x=made, shape=args["shape"], offset=offset, valid_shape=region
     )
+
+
+def _store_as(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> Binding:
+    """`store(tile, offsets, out, shapes=...)`: the tile in another shape."""
+    tile = args["tile"]
+    if isinstance(tile, Value) and isinstance(tile.type, TileType):
+        shape = args["shapes"]
+        if shape != tile.type.shape:
+            at = {"shape": locs.get("shapes", loc)}
+            tile = _emit(ctx, "reshape", loc, at, x=tile, shape=shape)
+    return _emit(ctx, "store", loc, locs, **{**args, "tile": tile, "shapes": None})
 
 
 def _clone_into(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> Binding:

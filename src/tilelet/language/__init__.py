@@ -44,12 +44,13 @@ from tilelet.ops.broadcast import *
 from tilelet.ops.cast import *
 from tilelet.ops.creation import *
 from tilelet.ops.elementwise import *
-from tilelet.ops.gather_sort import *
+from tilelet.ops.gather_scatter import *
 from tilelet.ops.matmul import *
 from tilelet.ops.movement import *
 from tilelet.ops.padding import *
 from tilelet.ops.reduction import *
 from tilelet.ops.selection import *
+from tilelet.ops.sorting import *
 from tilelet.ops.tasks import (
     get_block_idx as get_block_idx,
     get_block_num as get_block_num,

@@ -9,12 +9,13 @@ from tilelet.ops.broadcast import *
 from tilelet.ops.cast import *
 from tilelet.ops.creation import *
 from tilelet.ops.elementwise import *
-from tilelet.ops.gather_sort import *
+from tilelet.ops.gather_scatter import *
 from tilelet.ops.matmul import *
 from tilelet.ops.movement import *
 from tilelet.ops.padding import *
 from tilelet.ops.reduction import *
 from tilelet.ops.selection import *
+from tilelet.ops.sorting import *
 from tilelet.syntax import enums as _enums
 
 MaskPattern = _enums.MaskPattern

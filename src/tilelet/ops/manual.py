@@ -27,7 +27,8 @@ _SECTIONS = (
     "reduction",
     "matmul",
     "cast",
-    "gather_sort",
+    "gather_scatter",
+    "sorting",
     "tasks",
     "scalar",
 )

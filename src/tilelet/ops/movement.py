@@ -55,6 +55,7 @@ __all__ = [
     "slice",
     "store",
     "transpose",
+    "transpose_view",
     "write",
 ]
 
@@ -408,12 +409,20 @@ def _infer_store(call: Call) -> infer.Types:
     writes=("tensor",),
     traits=Trait.ANY_MEMORY,
 )
-def store(tile: Tile, offsets: Ints, tensor: Tensor, atomic: AtomicType | None = None) -> Tensor:
+def store(
+    tile: Tile,
+    offsets: Ints,
+    tensor: Tensor,
+    atomic: AtomicType | None = None,
+    *,
+    shapes: Ints | None = None,
+) -> Tensor:
     """Store the valid region of a tile into a tensor, in place.
 
     tile: in Vec or Acc; offsets: where it goes, one per axis of the tensor
     tensor: of the tile's dtype; an FP32 tile in Acc may go to FP16 or BF16, rounded to nearest even
     atomic: `pl.AtomicType.Add` adds to what is there
+    shapes: the tile is reshaped to this first, one extent per axis of the tensor
     result: the tensor, written; use it instead of the old name
 
     Example: `out = pl.store(tile, [0, n0], out)`
@@ -562,6 +571,41 @@ def transpose(x: Shaped, axis1: int, axis2: int) -> Shaped:
         `pl.matmul`, `a_trans=` and `b_trans=` cost nothing
 
     Example: `xt = pl.transpose(x, 0, 1)`
+    """
+    ...
+
+
+def _infer_transpose_view(call: Call) -> infer.Types:
+    tile = infer.tile(call, "x")
+    infer.at_least_2d(call, "x", tile)
+    return (with_shape(tile, (*tile.shape[:-2], tile.shape[-1], tile.shape[-2])),)
+
+
+def _valid_transpose_view(operands: Operands, result_shape: Shape, args: Args) -> Valid:
+    region = operands["x"][1]
+    return (*region[:-2], region[-1], region[-2])
+
+
+def _transpose_view(x: Array) -> Array:
+    return _transpose(x, -2, -1)
+
+
+@op(
+    infer=_infer_transpose_view,
+    reference=_transpose_view,
+    engine=Engine.NONE,
+    plane=Plane.SCOPE,
+    valid=_valid_transpose_view,
+    era="HEAD",
+    traits=Trait.TILE_VIEW | Trait.ANY_MEMORY,
+)
+def transpose_view(x: Shaped) -> Shaped:
+    """Swap the last two axes of a tile without moving anything: its bytes are read otherwise.
+
+    x: a tile, as a rule in `pl.Mem.Mat`, so that one load serves a product and its transpose
+    result: the transposed tile in the same memory
+
+    Example: `scores = pl.matmul(q, pl.tile.transpose_view(k))`
     """
     ...
 

@@ -108,7 +108,9 @@ def _check_spec(param: Parameter, spec: Spec, dims: Extents) -> None:
         raise SpecMismatch(
             spec.name, "shape", shape_text(spec.shape), shape_text(param.type.shape), param.loc
         )
-    if not _same_storage(spec.element, param.type.dtype):
+    if not _same_storage(spec.element, param.type.dtype) and not _is_unsigned_form(
+        spec.element, param.type.dtype
+    ):
         raise SpecMismatch(spec.name, "dtype", spec.element, param.type.dtype, param.loc)
 
 
@@ -207,6 +209,11 @@ def bind_one(param: Parameter, arg: Any) -> Array | Any:
 def _same_storage(got: DType, wanted: DType) -> bool:
     """INDEX is stored as INT64, so the two go together."""
     return got is wanted or (got.numpy == wanted.numpy and got.kind in ("int", "index"))
+
+
+def _is_unsigned_form(got: DType, wanted: DType) -> bool:
+    """A signed type for the unsigned one of its width: torch has few unsigned types."""
+    return got.kind == "int" and wanted.kind == "uint" and got.itemsize == wanted.itemsize
 
 
 def _scalar_fits(got: DType, wanted: DType) -> bool:

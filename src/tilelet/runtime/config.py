@@ -101,6 +101,11 @@ class RunConfig:
     ring_dep_pool: Any = None
     log_level: Any = None
     runtime_env: Any = None
+    analyze_auto_scopes_for_deps: Any = False
+    enable_pypto_l0c_double_buffer: Any = None
+    diagnostic_phase: Any = None
+    disabled_diagnostics: Any = None
+    golden_data_dir: Any = None
 
     def __post_init__(self) -> None:
         for group in (self.compile, self.runtime):
