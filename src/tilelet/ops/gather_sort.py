@@ -483,14 +483,16 @@ def _infer_mgather(call: Call) -> infer.Types:
 
 def _within(idx: Array, extent: int, rule: str) -> tuple[Array, Array]:
     """Indices made legal by `rule`, and where the result must be zero."""
-    wide = idx.astype(np.int64)
-    outside = (wide < 0) | (wide >= extent)
+    # The device takes indices without a sign, so that a negative one is beyond the end.
+    bits = np.uint64(2 ** max(32, 8 * idx.itemsize) - 1)
+    positions = idx.astype(np.int64).view(np.uint64) & bits
+    outside = positions >= extent
     if rule == "clamp":
-        return np.minimum(np.maximum(wide, 0), extent - 1), np.zeros_like(outside)
+        return np.minimum(positions, np.uint64(extent - 1)), np.zeros_like(outside)
     if rule == "wrap":
-        return wide % extent, np.zeros_like(outside)
+        return positions % np.uint64(extent), np.zeros_like(outside)
     if rule == "zero":
-        return np.where(outside, 0, wide), outside
+        return np.where(outside, 0, positions), outside
     return _checked("mgather", idx, 0, extent), outside
 
 
@@ -538,8 +540,8 @@ def mgather(
     mem: a tensor; idx: integers
     coalesce: "row": each index names a row of the 2-D `mem`, and the result has one row per index;
         "elem": each names an element of `mem` in row-major order, and the result has idx's shape
-    gather_oob: what an index out of range gives: "undefined" (here: an error), "clamp", "wrap" or
-        "zero"
+    gather_oob: what an index out of range gives: "undefined" (here: an error), "clamp", "wrap"
+        or "zero". Indices count as unsigned: -1 is far beyond the end
     target_memory: where the result goes
     result: a tile of mem's dtype
 
