@@ -29,6 +29,7 @@ _SECTIONS = (
     "cast",
     "gather_sort",
     "tasks",
+    "prefetch",
     "scalar",
 )
 
