@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import ml_dtypes
 import numpy as np
 import pytest
 from tests.everywhere import run
+from tests.kernels import round_trip
 
 import tilelet.language as pl
 from tilelet.diag.core import UserErrors
@@ -258,7 +261,7 @@ def adds_rounded(x: pl.Tensor, out: pl.InOut[pl.Tensor], half: pl.InOut[pl.Tenso
 
 def test_wide_numbers_are_added_to_narrow_memory() -> None:
     x = floats(16, 16)
-    start = np.ones((16, 16), ml_dtypes.bfloat16)
+    start: Any = np.ones((16, 16), ml_dtypes.bfloat16)
     left = run(adds_rounded, x=x, out=start, half=zeros(16, 16, dtype=np.float16))
     rounded = x.astype(ml_dtypes.bfloat16)
     np.testing.assert_array_equal(left["out"], (start + rounded) + rounded)
@@ -313,3 +316,58 @@ def test_blocks_of_a_row_vector_repeat_along_the_row() -> None:
     expected[:9, :43] = (x + wide)[:9, :43]
     np.testing.assert_array_equal(left["out"], expected)
     np.testing.assert_array_equal(left["scaled"], x * wide)
+
+
+# --- products in a window of an accumulator -------------------------------------------------------
+
+
+@pl.jit
+def accumulates_in_windows(a: pl.Tensor, b: pl.Tensor, out: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        acc = pl.create_tile([16, 64], pl.FP32, target_memory=pl.Mem.Acc)
+        for t in pl.range(2):
+            for k in pl.range(0, 64, 32):
+                left = pl.move(pl.load(a, [0, k], [16, 32]), pl.Mem.Left)
+                right = pl.move(pl.load(b, [k, 32 * t], [32, 32]), pl.Mem.Right)
+                window = pl.tile.slice(acc, [16, 32], [0, t * 32])
+                window = pl.matmul_acc(window, left, right, init_cond=(k == 0))
+        pl.store(acc, [0, 0], out)
+
+
+@pl.jit
+def accumulates_in_one_window(a: pl.Tensor, b: pl.Tensor, out: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        acc = pl.create_tile([16, 64], pl.FP32, target_memory=pl.Mem.Acc)
+        for t in pl.range(2):
+            column = t * 32
+            window = pl.tile.slice(acc, [16, 32], offset=[0, column])
+            for k in pl.range(0, 32, 16):
+                left = pl.move(pl.load(a, [0, k], [16, 16]), pl.Mem.Left)
+                right = pl.move(pl.load(b, [k, column], [16, 32]), pl.Mem.Right)
+                window = pl.matmul_acc(window, left, right, init_cond=(k == 0))
+            left = pl.move(pl.load(a, [0, 32], [16, 32]), pl.Mem.Left)
+            right = pl.move(pl.load(b, [32, column], [32, 32]), pl.Mem.Right)
+            window = pl.matmul_acc(window, left, right)
+        pl.store(acc, [0, 0], out)
+
+
+def test_a_product_in_a_window_changes_the_accumulator() -> None:
+    a, b = floats(16, 64), floats(64, 64)
+    for program in (accumulates_in_windows, accumulates_in_one_window):
+        out = run(program, a=a, b=b, out=zeros(16, 64))["out"]
+        np.testing.assert_allclose(out, a @ b, rtol=1e-4, atol=1e-4)
+
+
+@pl.jit
+def accumulates_once(a: pl.Tensor, b: pl.Tensor, out: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        acc = pl.create_tile([16, 64], pl.FP32, target_memory=pl.Mem.Acc)
+        left = pl.move(pl.load(a, [0, 0], [16, 64]), pl.Mem.Left)
+        right = pl.move(pl.load(b, [0, 0], [64, 64]), pl.Mem.Right)
+        whole = pl.matmul_acc(pl.slice(acc, [16, 64], [0, 0]), left, right, init_cond=True)
+        pl.store(acc, [0, 0], out)
+
+
+def test_a_printed_program_puts_a_product_back_once() -> None:
+    program = accumulates_once.specialize(zeros(16, 64), zeros(64, 64), zeros(16, 64))
+    assert round_trip(program).count("pl.assemble(") == 1

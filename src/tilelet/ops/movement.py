@@ -534,7 +534,8 @@ def gather_row(
     Example: `keys = pl.gather_row(keys, pool, [r, 0], [row, 0], [1, 128])`
     """
     window: Any = slice(src, shapes, src_offset, valid_shape)
-    return assemble(acc, _swapped_axes(window, 0, 1) if transpose else window, dst_offset)
+    made: Any = assemble(acc, _swapped_axes(window, 0, 1) if transpose else window, dst_offset)
+    return made
 
 
 def _infer_extract(call: Call) -> infer.Types:
