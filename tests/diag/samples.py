@@ -428,7 +428,7 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     command.NoBoard: lambda at: command.NoBoard("a2a3"),
     # E08xx
     unsupported.UnsupportedConstruct: lambda at: unsupported.UnsupportedConstruct(
-        at("@pl.jit.host"), "`@pl.jit.host`", "call the kernel from plain Python"
+        at("pl.MemRef"), "`pl.MemRef`", "leave placement to the compiler"
     ),
     unsupported.DistributedOp: lambda at: unsupported.DistributedOp(
         at("pl.distributed.put"), "distributed.put"

@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from tests.everywhere import run
+from tests.kernels import task_counts
 
 import tilelet.language as pl
 from tilelet.compat.surface import deserialize, serialize
@@ -440,3 +441,36 @@ def makes_memory_of_computed_rows(
 def test_a_computed_extent_without_a_parameter() -> None:
     result = run(makes_memory_of_computed_rows, x=X, out=zeros(16, 16))["out"]
     np.testing.assert_array_equal(result, -X)
+
+
+# --- programs of the host, and parts that a device replays ----------------------------------------
+
+
+@pl.jit.graph
+def replayed(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        out[:, :] = pl.add(x, 1.0)
+    return out
+
+
+@pl.jit
+def on_the_chip(x: pl.Tensor, mid: pl.Out[pl.Tensor], out: pl.Out[pl.Tensor]):
+    mid = replayed(x, mid)
+    for _ in pl.range(2):
+        with pl.graph(name_hint="twice"):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                out[:, :] = pl.mul(mid, 2.0)
+    return out
+
+
+@pl.jit.host
+def of_the_host(x: pl.Tensor, mid: pl.Out[pl.Tensor], out: pl.Out[pl.Tensor]):
+    result = on_the_chip(x, mid, out)
+    return result
+
+
+def test_host_programs_and_graphs_are_executed_as_they_stand() -> None:
+    arguments = {"x": X, "mid": zeros(16, 16), "out": zeros(16, 16)}
+    np.testing.assert_array_equal(run(of_the_host, **arguments)["out"], (X + 1) * 2)
+    program = of_the_host.specialize(*arguments.values())
+    assert sum(task_counts(program, arguments).values()) == 3

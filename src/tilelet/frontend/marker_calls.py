@@ -245,6 +245,15 @@ _HANDLERS: dict[object, Handler] = {
     },
     **{
         getattr(markers, n): _scope(n)
-        for n in ("incore", "auto_incore", "at", "cluster", "manual_scope", "scope", "spmd")
+        for n in (
+            "incore",
+            "auto_incore",
+            "at",
+            "cluster",
+            "graph",
+            "manual_scope",
+            "scope",
+            "spmd",
+        )
     },
 }

@@ -41,6 +41,7 @@ GROUPING = {
     markers.cluster: "cluster",
     markers.manual_scope: "manual",
     markers.scope: "runtime",
+    markers.graph: "runtime",
 }
 TASK_KEYWORDS = frozenset(
     {"name_hint", "deps", "no_dep_args", "dumps", "allow_early_resolve", "windowize", "sync_start"}
@@ -53,6 +54,7 @@ KEYWORDS: dict[object, frozenset[str]] = {
     markers.cluster: frozenset({"name_hint"}),
     markers.manual_scope: frozenset({"name_hint"}),
     markers.scope: frozenset({"name_hint", "mode"}),
+    markers.graph: frozenset({"name_hint"}),
 }
 
 

@@ -32,6 +32,7 @@ __all__ = [
     "const",
     "dump",
     "dynamic",
+    "graph",
     "incore",
     "manual_scope",
     "max",
@@ -294,6 +295,15 @@ def manual_scope(*, name_hint: str | None = None) -> Scope:
 @_marker
 def scope(*, mode: ScopeMode | None = None, name_hint: str | None = None) -> Scope:
     """A memory scope of the runtime, placed by hand; it changes no result."""
+    ...
+
+
+@_marker
+def graph(*, name_hint: str | None = None) -> Scope:
+    """Tasks that the device records once and replays; it changes no result.
+
+    Here they are submitted each time, and counted as they are executed.
+    """
     ...
 
 

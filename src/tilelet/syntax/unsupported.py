@@ -86,7 +86,6 @@ UNSUPPORTED: dict[str, Error] = {
     "TensorView": _construct("use `pl.slice`"),
     "extern": _extern,
     "jit.extern": _extern,
-    "jit.host": _construct("call the kernel from plain Python"),
 }
 
 _NAMESPACES = ("tensor.", "tile.", "system.")

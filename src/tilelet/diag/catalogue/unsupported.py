@@ -15,9 +15,12 @@ class UnsupportedConstruct(UserError):
 
     code = "E0801"
     example = """
-        @pl.jit.host
-        def driver(x: pl.Tensor[[16, 128], pl.FP32]):
-            return x
+        @pl.jit
+        def kernel(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                at_zero = pl.MemRef(pl.Mem.Vec, 0, 8192)
+                out[:] = pl.add(x, 1.0)
+            return out
         """
 
     def __init__(self, loc: Loc, what: str, instead: str = "") -> None:
