@@ -241,7 +241,8 @@ _HANDLERS: dict[object, Handler] = {
     markers.submit: _submit,
     markers.spmd_submit: _spmd_submit,
     **{
-        getattr(markers, n): _loop(n) for n in ("range", "parallel", "unroll", "pipeline", "while_")
+        getattr(markers, n): _loop(n)
+        for n in ("range", "parallel", "unroll", "pipeline", "split_aiv", "while_")
     },
     **{
         getattr(markers, n): _scope(n)

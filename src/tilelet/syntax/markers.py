@@ -43,6 +43,7 @@ __all__ = [
     "range",
     "scope",
     "split",
+    "split_aiv",
     "spmd",
     "spmd_submit",
     "static_assert",
@@ -275,7 +276,18 @@ def spmd(
     """One task of `core_num` blocks that run the same body.
 
     `for i in pl.spmd(n):` gives each block its number; `with pl.spmd(n):` launches a kernel, which
-    asks `pl.tile.get_block_idx()`.
+    asks `pl.tile.get_block_idx()`. `pl.system.syncall()` in the body, outside loops and branches,
+    makes all blocks wait for each other; what follows it is a task of its own here.
+    """
+    ...
+
+
+@_marker
+def split_aiv(lanes: int, *, mode: SplitMode) -> Iterator[Any]:
+    """`for lane in pl.split_aiv(2, mode=pl.SplitMode.NONE):` in a scope: work shared by hand.
+
+    lanes: how many vector cores a block has; the body runs once for each, here one after the other
+    mode: `pl.SplitMode.NONE`: the body says what each lane does. Modes that halve tiles are refused
     """
     ...
 

@@ -42,9 +42,6 @@ def _extern(loc: Loc, name: str) -> UserError:
     return ExternalKernel(loc, f"pl.{name}")
 
 
-_LANES = "give the scope `optimizations=[pl.split(pl.SplitMode.UP_DOWN)]`"
-_BARRIER = "end the scope: tasks wait for each other through the tensors they share"
-
 UNSUPPORTED: dict[str, Error] = {
     # Transfers between cores that the compiler makes of a mixed scope.
     "tpush_to_aiv": _pipe,
@@ -59,9 +56,8 @@ UNSUPPORTED: dict[str, Error] = {
     "import_peer_buffer": _pipe,
     "aiv_shard": _pipe,
     "aic_gather": _pipe,
-    "split_aiv": _construct(_LANES),
     # Barriers across blocks: blocks run one after another here.
-    "syncall": _op(_BARRIER),
+    "syncall": _op("it may stand in the body of `pl.spmd` itself, outside loops and branches"),
     "available_cluster_count": _op("pass the number of blocks as a constant"),
     "available_aiv_count": _op("pass the number of blocks as a constant"),
     "aiv_count": _op("pass the number of blocks as a constant"),
