@@ -364,7 +364,7 @@ def accumulates_once(a: pl.Tensor, b: pl.Tensor, out: pl.Out[pl.Tensor]):
         acc = pl.create_tile([16, 64], pl.FP32, target_memory=pl.Mem.Acc)
         left = pl.move(pl.load(a, [0, 0], [16, 64]), pl.Mem.Left)
         right = pl.move(pl.load(b, [0, 0], [64, 64]), pl.Mem.Right)
-        whole = pl.matmul_acc(pl.slice(acc, [16, 64], [0, 0]), left, right, init_cond=True)
+        whole = pl.matmul_acc(pl.slice(acc, [16, 64], [0, 0]), left, right, init_cond=True)  # noqa: F841
         pl.store(acc, [0, 0], out)
 
 
