@@ -251,8 +251,10 @@ def test_mgather_values():
     flat = indices(64 * 32, 4, 8)
     np.testing.assert_array_equal(mgather(mem, flat, "elem"), mem.ravel()[flat])
     outside = np.array([[70, -1, 3]], np.int32)
-    np.testing.assert_array_equal(mgather(mem, outside, "row", "clamp"), mem[[63, 0, 3]])
+    np.testing.assert_array_equal(mgather(mem, outside, "row", "clamp"), mem[[63, 63, 3]])
     np.testing.assert_array_equal(mgather(mem, outside, "row", "wrap"), mem[[6, 63, 3]])
+    odd = mgather(mem[:7], outside, "row", "wrap")  # as unsigned: 2**32 - 1 is 3 modulo 7
+    np.testing.assert_array_equal(odd, mem[[0, 3, 3]])
     zeroed = mgather(mem, outside, "row", "zero")
     assert not zeroed[:2].any()
     np.testing.assert_array_equal(zeroed[2], mem[3])

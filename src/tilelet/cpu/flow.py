@@ -21,6 +21,7 @@ from tilelet.cpu.tiles import Leaf, Slot, Tile, count, leaves
 from tilelet.ir.core import Arg, Block, Op, Value
 from tilelet.ir.types import ArrayType, ScalarType, TensorType, TileType
 from tilelet.ir.views import ForView, yielded
+from tilelet.ops.tasks import WITHOUT_EFFECT
 
 # --- scalars -------------------------------------------------------------------------------------
 
@@ -38,7 +39,7 @@ def emit_block_position(k: KernelEmitter, op: Op) -> None:
     k.define(op.result, k.variable(op.result.name, text[op.name], loc=op.loc))
 
 
-@emits("system.bar_v", "system.bar_m", "system.bar_all", "system.sync_src", "system.sync_dst")
+@emits(*WITHOUT_EFFECT)
 def emit_barrier(k: KernelEmitter, op: Op) -> None:
     """Ops run one after the other: there is nothing to wait for."""
 

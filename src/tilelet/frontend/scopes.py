@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tilelet.diag.catalogue.cautions import ImplicitScope, NoEffect, RetiredSpelling
 from tilelet.diag.catalogue.ops import UnknownKeyword
@@ -41,6 +41,7 @@ GROUPING = {
     markers.cluster: "cluster",
     markers.manual_scope: "manual",
     markers.scope: "runtime",
+    markers.graph: "runtime",
 }
 TASK_KEYWORDS = frozenset(
     {"name_hint", "deps", "no_dep_args", "dumps", "allow_early_resolve", "windowize", "sync_start"}
@@ -53,6 +54,7 @@ KEYWORDS: dict[object, frozenset[str]] = {
     markers.cluster: frozenset({"name_hint"}),
     markers.manual_scope: frozenset({"name_hint"}),
     markers.scope: frozenset({"name_hint", "mode"}),
+    markers.graph: frozenset({"name_hint"}),
 }
 
 
@@ -235,6 +237,12 @@ def lower_scope(
     ctx: Context, info: ScopeInfo, body: list[ast.stmt], live: Names, index_name: str | None = None
 ) -> Binding:
     """Lower a scope; names it stores that are still needed get its results. Gives the task id."""
+    parts = _between_barriers(body) if info.kind == "spmd" else [body]
+    for i, part in enumerate(parts[:-1]):
+        # All blocks reach a barrier before any goes on: what follows is a launch of its own.
+        needed = ctx.flow.live_before([s for later in parts[i + 1 :] for s in later], live)
+        lower_scope(ctx, replace(info, task_id=False), part, needed, index_name)
+    body = parts[-1]
     in_core = info.kind in ("incore", "auto", "spmd", "implied")
     if ctx.in_scope:
         if in_core:
@@ -269,6 +277,18 @@ def lower_scope(
     if index_name:
         ctx.env[index_name] = Poison()
     return _close(ctx, info, ops, params, yields)
+
+
+def _between_barriers(body: list[ast.stmt]) -> list[list[ast.stmt]]:
+    """The body of a launch, cut where all its blocks wait for each other."""
+    parts: list[list[ast.stmt]] = [[]]
+    for s in body:
+        is_call = isinstance(s, ast.Expr) and isinstance(s.value, ast.Call)
+        if is_call and ast.unparse(s.value.func).endswith(".syncall"):  # type: ignore[attr-defined]
+            parts.append([])
+        else:
+            parts[-1].append(s)
+    return [part for part in parts if part] or [body]
 
 
 def _close(

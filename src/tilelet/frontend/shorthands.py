@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from tilelet.diag.core import Loc
 from tilelet.frontend.bindings import Binding
@@ -24,6 +25,8 @@ def shorthand(ctx: Context, name: str, args: Mapping[str, Arg]) -> Shorthand | N
         return _clone_into
     if name == "store" and args["shapes"] is not None:
         return _store_as
+    if ctx.in_scope and name.startswith(_ROW_FAMILY) and _has_blocks(args):
+        return partial(_expand_blocks, name)
     if name in _WINDOWS and _lacks_axes(args, *_WINDOWS[name]):
         return _narrow_slice if name == "slice" else _narrow_load
     return None
@@ -106,3 +109,41 @@ def _narrow_load(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) ->
     made, missing = _widened(args, "shapes", "valid_shape", "valid_shapes")
     tile = _emit(ctx, "load", loc, locs, **made)
     return _emit(ctx, "reshape", loc, x=tile, shape=tile.type.shape[missing:])  # type: ignore[union-attr]
+
+
+# --- row vectors of one block per row -------------------------------------------------------------
+
+_ROW_FAMILY = "row_expand_"
+_BLOCK_BYTES = 32
+_SAME_SHAPE = {"max": "maximum", "min": "minimum"}
+
+
+def _has_blocks(args: Mapping[str, Arg]) -> bool:
+    """Whether the vector holds 32 bytes of each row, as the device reads it, and not one number."""
+    x, vector = args["x"], args["row_vec"]
+    if not isinstance(x, Value) or not isinstance(vector, Value):
+        return False
+    if not isinstance(x.type, (TensorType, TileType)):
+        return False
+    if not isinstance(vector.type, (TensorType, TileType)) or len(vector.type.shape) != 2:
+        return False
+    block = _BLOCK_BYTES // vector.type.dtype.itemsize
+    return vector.type.shape == (x.type.shape[0], block) and x.type.shape[-1] != 1
+
+
+def _expand_blocks(
+    name: str, ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs
+) -> Binding:
+    """`row_expand_*` with a block of values for each row, which repeats along the row."""
+    x, vector = args["x"], args["row_vec"]
+    assert isinstance(x, Value)
+    assert isinstance(vector, Value)
+    shape: tuple[int, int] = x.type.shape  # type: ignore[union-attr]
+    wide = vector
+    while wide.type.shape[1] < shape[1]:  # type: ignore[union-attr]
+        wide = _emit(ctx, "concat", loc, src0=wide, src1=wide)
+    wide = _emit(ctx, "slice", loc, x=wide, shape=shape, offset=(0, 0))
+    function = name.removeprefix(_ROW_FAMILY)
+    if function == "expdif":
+        return _emit(ctx, "exp", loc, x=_emit(ctx, "sub", loc, locs, lhs=x, rhs=wide))
+    return _emit(ctx, _SAME_SHAPE.get(function, function), loc, locs, lhs=x, rhs=wide)

@@ -34,6 +34,7 @@ from tilelet.frontend.decorators import (
 from tilelet.frontend.jit import Runner, run_by
 from tilelet.language import (
     array as array,
+    prefetch as prefetch,
     system as system,
     tensor as tensor,
     tile as tile,

@@ -44,6 +44,7 @@ __all__ = [
     "gatherb",
     "mgather",
     "mscatter",
+    "paged_gather",
     "scatter",
     "scatter_mask",
     "scatter_update",
@@ -518,14 +519,16 @@ def _choice(given: object, choices: tuple[str, ...]) -> str | None:
 
 def _within(idx: Array, extent: int, rule: str) -> tuple[Array, Array]:
     """Indices made legal by `rule`, and where the result must be zero."""
-    wide = idx.astype(np.int64)
-    outside = (wide < 0) | (wide >= extent)
+    # The device takes indices without a sign, so that a negative one is beyond the end.
+    bits = np.uint64(2 ** max(32, 8 * idx.itemsize) - 1)
+    positions = idx.astype(np.int64).astype(np.uint64) & bits
+    outside = positions >= extent
     if rule == "clamp":
-        return np.minimum(np.maximum(wide, 0), extent - 1), np.zeros_like(outside)
+        return np.minimum(positions, np.uint64(extent - 1)), np.zeros_like(outside)
     if rule == "wrap":
-        return wide % extent, np.zeros_like(outside)
+        return positions % np.uint64(extent), np.zeros_like(outside)
     if rule == "zero":
-        return np.where(outside, 0, wide), outside
+        return np.where(outside, 0, positions), outside
     return _checked("mgather", idx, 0, extent), outside
 
 
@@ -589,13 +592,86 @@ def mgather(
     mem: a tensor; idx: integers
     coalesce: "row": each index names a row of the 2-D `mem`, and the result has one row per index;
         "elem": each names an element of `mem` in row-major order, and the result has idx's shape
-    gather_oob: what an index out of range gives: "undefined" (here: an error), "clamp", "wrap" or
-        "zero"
+    gather_oob: what an index out of range gives: "undefined" (here: an error), "clamp", "wrap"
+        or "zero". Indices count as unsigned: -1 is far beyond the end
     target_memory: where the result goes
     valid_shape: how much of the result counts; default all that `idx` has indices for
     result: a tile of mem's dtype. Both words may also be given by their number, from 0
 
     Example: `rows = pl.mgather(table, row_ids, coalesce="row")`
+    """
+    ...
+
+
+def _infer_paged_gather(call: Call) -> infer.Types:
+    src = infer.tensor(call, "src")
+    infer.check_rank(call, "src", len(src.shape), 2)
+    for param in ("indices", "block_table"):
+        infer.check_dtype(call, param, infer.tensor(call, param).dtype, (INT32,))
+    infer.constant_int(call, "block_size", at_least=1)
+    first = infer.constant_int(call, "col_off", at_least=0)
+    size = infer.constant_int(call, "size", at_least=1)
+    columns = src.shape[1]
+    if isinstance(columns, int) and first + size > columns:
+        raise infer.bad(call, "size", f"at most the {columns - first} columns from `col_off` on")
+    if call["space"] not in (Mem.Mat, Mem.Vec):
+        raise infer.bad(call, "space", "`pl.Mem.Mat` or `pl.Mem.Vec`")
+    infer.flag(call, "is_b_matrix")
+    shape = (infer.constant_int(call, "max_indices", at_least=1), size)
+    return (TileType(shape[::-1] if infer.flag(call, "is_trans") else shape, src.dtype),)
+
+
+def _paged_gather(src: Array, indices: Array, block_table: Array, **args: Any) -> Array:
+    logical = np.ravel(indices)[: args["max_indices"]]
+    blocks = _checked("paged_gather", logical // args["block_size"], 0, block_table.size)
+    rows = np.ravel(block_table)[blocks] * args["block_size"] + logical % args["block_size"]
+    first = args["col_off"]
+    result = np.zeros((args["max_indices"], args["size"]), src.dtype)
+    picked = _checked("paged_gather", rows, 0, len(src))
+    result[: len(picked)] = src[picked, first : first + args["size"]]
+    return np.transpose(result) if args["is_trans"] else result
+
+
+def _valid_paged(operands: Operands, result_shape: Shape, args: Args) -> Valid:
+    count = min(args["max_indices"], math.prod(operands["indices"][1]))
+    return (result_shape[0], count) if args["is_trans"] else (count, result_shape[1])
+
+
+@op(
+    infer=_infer_paged_gather,
+    reference=_paged_gather,
+    engine=Engine.MTE,
+    plane=Plane.SCOPE,
+    on_chip=(),
+    valid=_valid_paged,
+    era="HEAD",
+    traits=Trait.LOAD | Trait.BY_INDEX,
+)
+def paged_gather(
+    src: Tensor,
+    indices: Tensor,
+    block_table: Tensor,
+    block_size: int,
+    size: int,
+    max_indices: int,
+    *,
+    space: Mem = Mem.Mat,
+    col_off: int = 0,
+    is_trans: bool = False,
+    is_b_matrix: bool = False,
+) -> Tensor:
+    """Load rows of a paged tensor by their numbers.
+
+    src: `[rows, columns]`; indices: INT32 row numbers as they would be without paging
+    block_table: INT32; row number i is row `block_table[i // block_size] * block_size
+        + i % block_size` of `src`
+    size: how many elements of each row, from column `col_off` on
+    max_indices: rows of the result; if there are fewer indices, only so many are valid
+    space, is_b_matrix: what the device is to prepare for; results do not depend on them
+    is_trans: give the rows as columns
+    result: `[max_indices, size]`, or `[size, max_indices]` with is_trans
+
+    Example: `keys = pl.paged_gather(pool, chosen, pages, block_size=128, size=64, max_indices=32)`
     """
     ...
 

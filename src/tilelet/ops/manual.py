@@ -30,6 +30,7 @@ _SECTIONS = (
     "gather_scatter",
     "sorting",
     "tasks",
+    "prefetch",
     "scalar",
 )
 

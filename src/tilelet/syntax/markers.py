@@ -33,6 +33,7 @@ __all__ = [
     "cross_core_slot",
     "dump",
     "dynamic",
+    "graph",
     "incore",
     "manual_scope",
     "max",
@@ -43,6 +44,7 @@ __all__ = [
     "range",
     "scope",
     "split",
+    "split_aiv",
     "spmd",
     "spmd_submit",
     "static_assert",
@@ -301,7 +303,18 @@ def spmd(
     optimizations, deps, no_dep_args: as in `pl.at`; predicate: as in `pl.submit`
 
     `for i in pl.spmd(n):` gives each block its number; `with pl.spmd(n):` launches a kernel, which
-    asks `pl.tile.get_block_idx()`.
+    asks `pl.tile.get_block_idx()`. `pl.system.syncall()` in the body, outside loops and branches,
+    makes all blocks wait for each other; what follows it is a task of its own here.
+    """
+    ...
+
+
+@_marker
+def split_aiv(lanes: int, *, mode: SplitMode) -> Iterator[Any]:
+    """`for lane in pl.split_aiv(2, mode=pl.SplitMode.NONE):` in a scope: work shared by hand.
+
+    lanes: how many vector cores a block has; the body runs once for each, here one after the other
+    mode: `pl.SplitMode.NONE`: the body says what each lane does. Modes that halve tiles are refused
     """
     ...
 
@@ -321,6 +334,15 @@ def manual_scope(*, name_hint: str | None = None) -> Scope:
 @_marker
 def scope(*, mode: ScopeMode | None = None, name_hint: str | None = None) -> Scope:
     """A memory scope of the runtime, placed by hand; it changes no result."""
+    ...
+
+
+@_marker
+def graph(*, name_hint: str | None = None) -> Scope:
+    """Tasks that the device records once and replays; it changes no result.
+
+    Here they are submitted each time, and counted as they are executed.
+    """
     ...
 
 
