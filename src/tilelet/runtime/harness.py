@@ -138,7 +138,7 @@ def _run_case(program: Any, args: Sequence[Any], options: dict[str, Any]) -> Run
         error = NestedTooDeeply(UNKNOWN) if isinstance(problem, RecursionError) else problem
         result.could_run = result.passed = False
         if isinstance(error, UserError):
-            give_place(error, sys._getframe())
+            give_place(error, sys._getframe())  # pyright: ignore[reportPrivateUsage]
         found = error.diagnostics if isinstance(error, UserErrors) else [error.diagnostic]
         now.add_errors(found)
         result.error = str(error)
@@ -227,7 +227,9 @@ class Runner:
         with console.stage("generate inputs"):
             check_memory(case.specs)
             pristine = self._inputs(compiled, specs)
-        tensors = {name: a for name, a in pristine.items() if isinstance(a, np.ndarray)}
+        tensors: dict[str, Array] = {
+            name: array for name, array in pristine.items() if isinstance(array, np.ndarray)
+        }
         expected = None
         if case.golden is not None or case.golden_data is not None:
             with console.stage("compute golden"):
