@@ -10,7 +10,7 @@ import argparse
 import contextlib
 import gc
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -225,7 +225,7 @@ def _run(command: str) -> Callable[[Parser, Namespace], int]:
 
 
 @contextlib.contextmanager
-def _no_garbage() -> Iterator[None]:
+def _no_garbage() -> Generator[None]:
     """For imports: all that they make stays. To look for garbage among it, then and in all later
     collections, takes a tenth of a short run.
     """

@@ -8,7 +8,7 @@ import sysconfig
 import traceback
 import types
 from bdb import BdbQuit
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,7 +42,7 @@ class ScriptExit:
     """How a script ended: its exit code and what is still to be said about it."""
 
     code: int = 0
-    errors: list[Diagnostic] = field(default_factory=list)
+    errors: list[Diagnostic] = field(default_factory=list[Diagnostic])
     truncated: bool = False
     traceback: str = ""
     bug: str = ""
@@ -102,7 +102,7 @@ class Script:
         return source
 
     @contextmanager
-    def _as_main(self) -> Iterator[types.ModuleType]:
+    def _as_main(self) -> Generator[types.ModuleType]:
         """What Python sets up for a script, undone at the end."""
         module = types.ModuleType("__main__")
         module.__dict__.update(__file__=self.file, __spec__=None, __builtins__=__builtins__)
@@ -252,6 +252,6 @@ def _last_user_frame(error: BaseException) -> traceback.FrameSummary | None:
 def _imported_name(error: ImportError) -> str | None:
     """`module.name` of a failed `from module import name`."""
     name = getattr(error, "name_from", None)
-    if name is None and isinstance(error, ImportError) and "cannot import name" in str(error):
+    if name is None and "cannot import name" in str(error):
         name = str(error).split("'")[1]  # Python before 3.12 has it only in the text
     return f"{error.name}.{name}" if name else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -25,7 +25,9 @@ def task_stream(
 ) -> TaskStream:
     """The tasks of a run; `buffers` are those of the arguments, by number."""
     reader = _Reader(program, code, buffers)
-    words = np.ctypeslib.as_array(record.words, (record.count,)) if record.count else []
+    words: Iterable[Any] = (
+        np.ctypeslib.as_array(record.words, (record.count,)) if record.count else []
+    )
     reader.read([int(w) for w in words])
     return reader.stream
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from tilelet.analysis.aliases import Aliases, infer_directions, is_tensor
 from tilelet.diag.catalogue.windows import BlockCount, DependsOnTaskData
@@ -224,7 +224,7 @@ def flat_deps(deps: Sequence[Any]) -> tuple[int, ...]:
     found: list[int] = []
     for dep in deps:
         if isinstance(dep, tuple):
-            found += flat_deps(dep)
+            found += flat_deps(cast("tuple[Any, ...]", dep))
         elif dep is not None and dep >= 0:
             found.append(dep)
     return tuple(dict.fromkeys(found))

@@ -96,6 +96,6 @@ def __getattr__(name: str) -> object:
 
     from tilelet.diag.core import Loc
 
-    frame = sys._getframe(1)
+    frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
     unsupported.check(name, Loc(frame.f_code.co_filename, frame.f_lineno, 0, frame.f_lineno, 0))
     raise AttributeError(f"module 'tilelet.language' has no attribute {name!r}")

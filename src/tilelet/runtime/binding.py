@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -185,8 +185,7 @@ def _made_output(
 
 def adopted(param: Parameter, arg: Any) -> Any:
     """An argument; that of a library which only speaks DLPack as an array of the same memory."""
-    is_plain = type(arg) is np.ndarray or isinstance(arg, np.generic)
-    if is_plain or not (is_array(arg) or speaks_dlpack(arg)):
+    if _is_plain(arg) or not (is_array(arg) or speaks_dlpack(arg)):
         return arg
     try:
         if not is_array(arg):
@@ -199,10 +198,14 @@ def adopted(param: Parameter, arg: Any) -> Any:
     return arg if is_tensor(arg) else plain
 
 
+def _is_plain(arg: Any) -> bool:
+    return type(arg) is np.ndarray or isinstance(arg, np.generic)
+
+
 def bind_one(param: Parameter, arg: Any) -> Array | Any:
     """One argument as engines want it: a NumPy array, or a plain number."""
     if isinstance(param.type, ScalarType):
-        return arg.item() if is_array(arg) or isinstance(arg, np.generic) else arg
+        return cast("Any", arg).item() if is_array(arg) or isinstance(arg, np.generic) else arg
     return as_array(arg)
 
 

@@ -71,8 +71,8 @@ class RunConfig:
     codegen_only: bool = False
     compile_only: bool = False
     engine: str | None = None
-    compile: dict[str, Any] = field(default_factory=dict)
-    runtime: dict[str, Any] = field(default_factory=dict)
+    compile: dict[str, Any] = field(default_factory=dict[str, Any])
+    runtime: dict[str, Any] = field(default_factory=dict[str, Any])
 
     runtime_profiling: Any = False
     enable_profiling: Any = False

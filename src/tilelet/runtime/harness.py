@@ -138,7 +138,7 @@ def _run_case(program: Any, args: Sequence[Any], options: dict[str, Any]) -> Run
         error = NestedTooDeeply(UNKNOWN) if isinstance(problem, RecursionError) else problem
         result.could_run = result.passed = False
         if isinstance(error, UserError):
-            give_place(error, sys._getframe())
+            give_place(error, sys._getframe())  # pyright: ignore[reportPrivateUsage]
         found = error.diagnostics if isinstance(error, UserErrors) else [error.diagnostic]
         now.add_errors(found)
         result.error = str(error)
@@ -227,7 +227,7 @@ class Runner:
         with console.stage("generate inputs"):
             check_memory(case.specs)
             pristine = self._inputs(compiled, specs)
-        tensors = {
+        tensors: dict[str, Array] = {
             name: _as_spec(specs[name], a)
             for name, a in pristine.items()
             if isinstance(a, np.ndarray)

@@ -254,7 +254,7 @@ class TaskStream:
     def __getitem__(self, index: int) -> Task:
         at = range(self._count)[index]
         owners, rows = self.places()
-        group = self.groups[owners[at]]
+        group = self.groups[int(owners[at])]
         return self._task(at, group, int(rows[at]))
 
     def places(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -7,7 +7,7 @@ elementwise op may write its result over an operand that nobody needs afterwards
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -219,7 +219,7 @@ def _assign(blocks: list[_Block], limit: int) -> int:
 
     How well first fit does depends on the order; the first order that fits is taken, else the best.
     """
-    keys = (
+    keys: tuple[Callable[[_Block], tuple[int, int]], ...] = (
         lambda b: (b.first, -b.nbytes),
         lambda b: (-b.nbytes, b.first),
         lambda b: (-b.nbytes * (b.last - b.first + 1), b.first),
