@@ -8,7 +8,7 @@ import sysconfig
 import traceback
 import types
 from bdb import BdbQuit
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -207,7 +207,7 @@ class WatchedOutput:
 
 
 @contextmanager
-def watched_output() -> Iterator[WatchedOutput]:
+def watched_output() -> Generator[WatchedOutput]:
     """A script that decides to run nothing says so in its output, as a rule on stdout."""
     watched, stdout = WatchedOutput(sys.stdout), sys.stdout
     sys.stdout = watched  # type: ignore[assignment]

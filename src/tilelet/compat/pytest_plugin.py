@@ -97,7 +97,7 @@ def pytest_pycollect_makemodule(module_path: Path, parent: Any) -> pytest.Module
     reason = next((why for name, why in SKIPPED_FOLDERS.items() if name in module_path.parts), None)
     if reason is None:
         return None
-    module = SkippedModule.from_parent(parent, path=module_path)
+    module: SkippedModule = SkippedModule.from_parent(parent, path=module_path)  # pyright: ignore[reportUnknownMemberType]
     module.reason = reason
     return module
 

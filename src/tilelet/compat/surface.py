@@ -88,7 +88,7 @@ def set_log_level(level: LogLevel) -> None:
 _set_thread_log_level = set_log_level
 
 
-def _clear_thread_log_level() -> None:
+def _clear_thread_log_level() -> None:  # pyright: ignore[reportUnusedFunction]
     """As `set_log_level`, for one thread."""
 
 

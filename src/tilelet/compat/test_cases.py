@@ -24,6 +24,7 @@ class Refused:
 
     def __init__(self, error: UserError | UserErrors) -> None:
         self._error = error
+        self.reason = str(error)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") and name.endswith("__"):
@@ -49,7 +50,7 @@ class TestRunner:
         except (UserError, UserErrors) as error:
             return RunResult(passed=False, test_name=name, error=str(error))
         if isinstance(program, Refused):
-            return RunResult(passed=False, test_name=name, error=str(program._error))
+            return RunResult(passed=False, test_name=name, error=program.reason)
         specs: list[Spec] = [_tensor(spec) for spec in test_case.tensor_specs]
         specs += [_scalar(spec) for spec in test_case.scalar_specs]
         options: dict[str, Any] = {}
@@ -76,11 +77,12 @@ def _initial(spec: Any) -> Any:
     value = spec.init_value
     if value is None:
         return 0  # not left to the golden: it may write a part of an output only
-    if not isinstance(value, Callable) or getattr(value, "__module__", "") == "torch":
+    if not callable(value) or getattr(value, "__module__", "") == "torch":
         return value
-    needed = getattr(getattr(value, "__code__", None), "co_argcount", 0)
-    defaults = len(getattr(value, "__defaults__", None) or ())
-    return (lambda: value(list(spec.shape))) if needed - defaults > 0 else value
+    made: Callable[..., Any] = value
+    needed = getattr(getattr(made, "__code__", None), "co_argcount", 0)
+    defaults = len(getattr(made, "__defaults__", None) or ())
+    return (lambda: made(list(spec.shape))) if needed - defaults > 0 else made
 
 
 def _scalar(spec: Any) -> ScalarSpec:
@@ -116,7 +118,9 @@ class TestSuite:
 _last_device: dict[str, int | None] = {"value": None}
 
 
-def _cache_key(test_case: Any, *_: Any, **__: Any) -> tuple[Any, ...]:
+def _cache_key(  # pyright: ignore[reportUnusedFunction] - fixtures import it
+    test_case: Any, *_: Any, **__: Any
+) -> tuple[Any, ...]:
     return (type(test_case).__qualname__, test_case.get_name())
 
 

@@ -8,7 +8,7 @@ import time
 from bdb import BdbQuit
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -228,7 +228,7 @@ class Runner:
             check_memory(case.specs)
             pristine = self._inputs(compiled, specs)
         tensors: dict[str, Array] = {
-            name: _as_spec(specs[name], a)
+            name: _as_spec(specs[name], cast("Array", a))
             for name, a in pristine.items()
             if isinstance(a, np.ndarray)
         }

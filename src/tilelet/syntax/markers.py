@@ -124,7 +124,7 @@ def cross_core_slot(*, slot_num: int) -> CrossCoreSlot:
 
     Results do not depend on it.
     """
-    if isinstance(slot_num, bool) or not isinstance(slot_num, int) or slot_num < 1:
+    if isinstance(slot_num, bool) or slot_num < 1:
         raise ValueError(f"slot_num must be a positive integer, not {slot_num!r}")
     return CrossCoreSlot(slot_num)
 
