@@ -132,7 +132,7 @@ _ON_INTEGERS: Mapping[str, Callable[[Any, Any], Any]] = {
 }
 # Equal to it for operands that are not negative; those may not be zero on the right.
 _ON_NATURALS: Mapping[str, Callable[[int, int], int]] = {
-    "scalar.floordiv": operator.floordiv,
+    "scalar.floordiv": int.__floordiv__,
     "scalar.mod": operator.mod,
 }
 FAST_BINARY = (*_ON_INTEGERS, *_ON_NATURALS)

@@ -79,15 +79,15 @@ class NativeProgram:
             keep_text(self.code.units, program, keep)
         self._library = build.load(self.code.units)
         self._run, self._run_here, self._table = native.entry_points(self._library)
-        self._host: list[HostOp] = []
+        self.host_ops: list[HostOp] = []
         if self.code.host_ops:
             from tilelet.cpu.host import HostOp
 
-            self._host = [HostOp(op) for op in self.code.host_ops]
+            self.host_ops = [HostOp(op) for op in self.code.host_ops]
         # What no task writes needs no dependencies, whatever the signature says.
         main = replace(program.main, declared=())
         found = infer_directions(main, program.functions)
-        self._written = [d is not Direction.In for d in found]
+        self.written = [d is not Direction.In for d in found]
 
     def run(
         self,
@@ -147,14 +147,14 @@ class NativeProgram:
             return KeyboardInterrupt()
         fault = call.fault
         if kind == sites.HOST:
-            return call.errors[fault.n[1] - 1]
+            return call.errors[int(fault.n[1]) - 1]
         if fault.site < 0:
             needed = call.args.threads * (self._table.scratch_bytes + _THREAD_BYTES)
             fewer = "set `TILELET_THREADS` to a smaller number"
             return TooBig("the threads of the run", needed, available_memory() or 0, help=fewer)
-        site = self.code.sites[fault.site]
+        site = self.code.sites[int(fault.site)]
         if fault.buffer >= 0:
-            site = replace(site, name=self.code.sites[fault.buffer].name)
+            site = replace(site, name=self.code.sites[int(fault.buffer)].name)
         return sites.error_of(kind, site, list(fault.n))
 
 
@@ -172,10 +172,10 @@ def _tiles(program: Program) -> Iterator[tuple[int, str, Loc]]:
 class _Buffers:
     """Memory of the arguments: arrays that share memory share a buffer."""
 
-    bases: list[int] = field(default_factory=list)
-    ends: list[int] = field(default_factory=list)
-    names: list[int] = field(default_factory=list)
-    is_written: list[bool] = field(default_factory=list)
+    bases: list[int] = field(default_factory=list[int])
+    ends: list[int] = field(default_factory=list[int])
+    names: list[int] = field(default_factory=list[int])
+    is_written: list[bool] = field(default_factory=list[bool])
 
     def add(self, low: int, high: int, name: int, is_written: bool) -> None:
         """One more range of addresses; those that it overlaps become one with it."""
@@ -249,7 +249,7 @@ class Call:
         tensors = [i for i, v in enumerate(self.bound) if isinstance(v, Window)]
         ranges = [addresses_of(self.bound[i]) for i in tensors]
         for i, (low, high) in zip(tensors, ranges):
-            buffers.add(low, high, i, self._native._written[i])
+            buffers.add(low, high, i, self._native.written[i])
         count = len(buffers.bases)
         owners = [buffers.of(low) for low, _ in ranges]
         for i, owner in zip(tensors, owners):
@@ -277,7 +277,7 @@ class Call:
     def _host(self, op: int, windows: Any, words: Any, _: int) -> int:
         """Called from native threads. The result is 0, or the number of the error from 1."""
         try:
-            self._native._host[op].run(_Items(windows), _Items(words))
+            self._native.host_ops[op].run(_Items(windows), _Items(words))
         except BaseException as error:
             self.errors.append(error)
             return next(i for i, e in enumerate(self.errors, 1) if e is error)
@@ -331,7 +331,8 @@ class _Items(Sequence[Any]):
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
-            return _Items(ctypes.pointer(self._pointer[index.start or 0]))
+            start: int = index.start or 0  # type: ignore[reportUnknownMemberType]
+            return _Items(ctypes.pointer(self._pointer[start]))
         return self._pointer[index]
 
     def __len__(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
@@ -113,9 +113,9 @@ class Loop:
     """
 
     body: Block | None = None
-    used: set[Slot] = field(default_factory=set)
-    products: list[Product] = field(default_factory=list)
-    started: dict[Slot, Product] = field(default_factory=dict)
+    used: set[Slot] = field(default_factory=set[Slot])
+    products: list[Product] = field(default_factory=list["Product"])
+    started: dict[Slot, Product] = field(default_factory=dict[Slot, "Product"])
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ class Product:
     shape: tuple[int, ...]
     company: Company
     is_new: bool
-    ops: list[Op] = field(default_factory=list)
+    ops: list[Op] = field(default_factory=list[Op])
     region: tuple[str, ...] = ()
 
     def note_region(self, k: KernelEmitter, region: tuple[Dim, ...]) -> None:
@@ -305,7 +305,7 @@ class KernelEmitter(Emitter):
             loop.used.add(slot)
 
     @contextmanager
-    def loop(self, op: Op, body: Block | None) -> Iterator[Loop]:
+    def loop(self, op: Op, body: Block | None) -> Generator[Loop]:
         """A loop of the kernel (not one over the elements of a tile). `body`: as in `Loop`, as far
         as the caller can say.
         """
@@ -409,7 +409,7 @@ class KernelEmitter(Emitter):
         return self.variable("e", form.make(operands, last), e.number, form.loc)
 
     @contextmanager
-    def nest(self, axes: Sequence[Axis], *, vector: bool = True) -> Iterator[list[str]]:
+    def nest(self, axes: Sequence[Axis], *, vector: bool = True) -> Generator[list[str]]:
         """Loops over `axes`; gives the names of the indices."""
         names = [self.name("i") for _ in axes]
         depth = 0
@@ -419,7 +419,7 @@ class KernelEmitter(Emitter):
     @contextmanager
     def _nest(
         self, axes: Sequence[Axis], names: list[str], depth: int, vector: bool
-    ) -> Iterator[None]:
+    ) -> Generator[None]:
         if depth == len(axes):
             yield
             return
@@ -442,7 +442,7 @@ class KernelEmitter(Emitter):
         return merged_axes(tile.shape, tile.valid, [*others, *strides], merge=merge)
 
     @contextmanager
-    def pieces(self, axis: Axis, length: int) -> Iterator[tuple[str, str]]:
+    def pieces(self, axis: Axis, length: int) -> Generator[tuple[str, str]]:
         """A loop over an axis, `length` elements at a time: the start of each piece, its size."""
         start = self.name("piece")
         with self.out.block(
@@ -624,7 +624,7 @@ class KernelEmitter(Emitter):
 
     def _settle_loads(self, op: Op) -> None:
         """Loads see memory as it was where they stand: copy what is needed after this op."""
-        own = Counter(op.operands) if not op.blocks else Counter()
+        own = Counter(() if op.blocks else op.operands)
         for value, tile in list(self.values.items()):
             if not isinstance(tile, Tile) or self.remaining[value] <= own[value]:
                 continue

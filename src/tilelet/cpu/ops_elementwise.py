@@ -254,11 +254,15 @@ _SYMBOLS = {
 @emits("cmp", "cmps")
 def emit_cmp(k: KernelEmitter, op: Op) -> None:
     t = k.tile_type(op.result)
-    kinds = [op.args[n].type.dtype for n in tiles_of(op, ("lhs", "rhs"))]  # type: ignore[union-attr]
+    kinds = [k.tile(op.args[n]).dtype for n in tiles_of(op, ("lhs", "rhs"))]
     work = kinds[0] if len(kinds) == 1 else dtypes.promote(*kinds)
     symbol = _SYMBOLS[comparison(op.args["cmp_type"])]  # type: ignore[arg-type]
     number = element(t.dtype).number
-    elementwise(k, op, ("lhs", "rhs"), lambda _, a, b: f"({number})({a} {symbol} {b})", work)
+
+    def make(_: Element, a: str, b: str) -> str:
+        return f"({number})({a} {symbol} {b})"
+
+    elementwise(k, op, ("lhs", "rhs"), make, work)
 
 
 @emits("sel", "sels")

@@ -73,12 +73,13 @@ def _along_rows(k: KernelEmitter, op: Op, function: str) -> None:
             last = merged_axes(x.shape, x.valid, [], merge=False)[len(axes) :]
             if in_pieces:
                 _fold_pieces(k, x, function, row, axes, index, last[0], is_kept=kept is not None)
-                number = f"ts_folded_{function}_f32(&folded, {row})"
             else:
                 with k.nest(last) as column:
                     number = k.element_text(x, x.shape, [*axes, *last], [*index, *column])
                     k.out.add(f"{row}[{column[0] if column else 0}] = {number};")
-        if not in_pieces:
+        if in_pieces:
+            number = f"ts_folded_{function}_f32(&folded, {row})"
+        else:
             number = f"ts_row_{function}_{suffix}({row}, {x.valid[-1]})"
         if into.is_float:
             number = into.rounded(number)

@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from tilelet.analysis.aliases import infer_directions
 from tilelet.cpu.elements import word_field
 from tilelet.cpu.native import Record, Word
@@ -25,8 +23,7 @@ def task_stream(
 ) -> TaskStream:
     """The tasks of a run; `buffers` are those of the arguments, by number."""
     reader = _Reader(program, code, buffers)
-    words = np.ctypeslib.as_array(record.words, (record.count,)) if record.count else []
-    reader.read([int(w) for w in words])
+    reader.read(record.words[: record.count])
     return reader.stream
 
 

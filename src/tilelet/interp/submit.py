@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Union
 
 from tilelet.analysis.aliases import Aliases, infer_directions, is_tensor
 from tilelet.diag.catalogue.windows import BlockCount, DependsOnTaskData
@@ -30,6 +30,9 @@ from tilelet.tasks.stream import TaskGroup, TaskKind, picker
 from tilelet.tasks.window import TileValue
 
 Values = tuple[Any, ...]
+# Recursive, so it cannot be written with `|` before Python 3.12.
+Dep = Union[int, tuple["Dep", ...], None]  # noqa: UP007
+"""The id of a task, an array of ids, or nothing."""
 
 COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq,
@@ -211,7 +214,7 @@ class Submission:
         return group
 
 
-def flat_deps(deps: Sequence[Any]) -> tuple[int, ...]:
+def flat_deps(deps: Sequence[Dep]) -> tuple[int, ...]:
     """The tasks named by `deps=`: ids and arrays of ids; None and `NO_TASK` name nothing."""
     if not deps:
         return ()

@@ -161,7 +161,8 @@ class TaskGroup(_OfKind):
     def region_columns(self) -> NDArray[np.int64]:
         """Region numbers: one row per window argument, one column per task."""
         flat = np.array(self.regions, np.int64)
-        return np.ascontiguousarray(flat.reshape(len(self), len(self.tensors)).T)
+        rows = np.reshape(flat, (len(self), len(self.tensors)))
+        return np.ascontiguousarray(np.transpose(rows))
 
     def scalar_column(self, position: int) -> list[Any]:
         """The values of one argument that is no window."""
@@ -254,7 +255,7 @@ class TaskStream:
     def __getitem__(self, index: int) -> Task:
         at = range(self._count)[index]
         owners, rows = self.places()
-        group = self.groups[owners[at]]
+        group = self.groups[int(owners[at])]
         return self._task(at, group, int(rows[at]))
 
     def places(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

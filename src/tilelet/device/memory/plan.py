@@ -220,15 +220,14 @@ def _assign(blocks: list[_Block], limit: int) -> int:
     How well first fit does depends on the order; the first order that fits is taken, else the best.
     """
     keys = (
-        lambda b: (b.first, -b.nbytes),
-        lambda b: (-b.nbytes, b.first),
-        lambda b: (-b.nbytes * (b.last - b.first + 1), b.first),
+        [(b.first, -b.nbytes) for b in blocks],
+        [(-b.nbytes, b.first) for b in blocks],
+        [(-b.nbytes * (b.last - b.first + 1), b.first) for b in blocks],
     )
     needs = [Need(b.nbytes, b.first, b.last) for b in blocks]
     best: tuple[int, list[int]] | None = None
     for key in keys:
-        order = sorted(range(len(blocks)), key=lambda i, key=key: key(blocks[i]))
-        offsets, used = first_fit(needs, order, ALIGNMENT)
+        offsets, used = first_fit(needs, sorted(range(len(blocks)), key=key.__getitem__), ALIGNMENT)
         if best is None or used < best[0]:
             best = used, offsets
         if used <= limit:

@@ -65,7 +65,8 @@ def build_graph(stream: Stream) -> Graph:
     shown = [_bytes(*rectangle) for rectangle in zip(*sides)]
     written: dict[int, list[int]] = {}
     writers: dict[int, list[int]] = {}
-    ptr, pred = [0], []
+    ptr: list[int] = [0]
+    pred: list[int] = []
     joins: list[list[int]] = []
     buffer_of = regions["buffer"]
     for task in range(stream.count):
