@@ -1,4 +1,4 @@
-# make demo | test | test-all | check | fuzz | docs | story | bench | calibrate | clean. Each works alone on a fresh clone.
+# make demo | test | test-all | check | fuzz | docs | walkthrough | bench | calibrate | clean. Each works alone on a fresh clone.
 
 PYTHON   ?= python3
 VENV     := .venv
@@ -16,7 +16,7 @@ INSTALLED     := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check fuzz docs story bench calibrate format clean
+.PHONY: help demo test test-all check fuzz docs walkthrough bench calibrate format clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' Makefile
@@ -43,6 +43,7 @@ test-all: ## run all tests with every Python of 3.10 to 3.13 that is installed
 check: $(INSTALLED_DEV) ## formatting, lint, types, generated pages
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	git ls-files '*.c' '*.h' | xargs $(BIN)/clang-format --dry-run --Werror
 	$(BIN)/pyright
 	$(BIN)/tilelet docs --check
 
@@ -52,8 +53,8 @@ fuzz: $(INSTALLED_DEV) ## search for programs that fail, for SECONDS=600; SEED= 
 docs: $(INSTALLED_DEV) ## regenerate docs/ops.md and docs/errors.md
 	$(BIN)/tilelet docs --write
 
-story: $(INSTALLED_DEV) ## measure the Qwen3 programs again, write docs/qwen3.md
-	$(BIN)/tilelet story --write $(ARGS)
+walkthrough: $(INSTALLED_DEV) ## measure the Qwen3 programs again, write docs/qwen3.md
+	$(BIN)/tilelet walkthrough --write $(ARGS)
 
 bench: $(INSTALLED_DEV) ## measure the native engine on this machine
 	$(BIN)/tilelet bench $(ARGS)
@@ -64,6 +65,7 @@ calibrate: $(INSTALLED_DEV) ## compare the device model with published measureme
 format: $(INSTALLED_DEV) ## format and fix what can be fixed safely
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+	git ls-files '*.c' '*.h' | xargs $(BIN)/clang-format -i
 
 clean: ## remove what the other targets made
 	rm -rf $(VENV) $(VERSIONS:%=.venv-%) build dist build_output .pytest_cache .ruff_cache .hypothesis

@@ -10,7 +10,7 @@ from tests import kernels
 
 from tilelet.cpu.engine import CpuEngine
 from tilelet.device.machine.description import load_machine
-from tilelet.device.run import Modelled, Recorded
+from tilelet.device.run import DeviceRun, Recorded
 from tilelet.interp.interpreter import Interpreter
 
 
@@ -34,5 +34,5 @@ def run(program: Any, **arguments: Any) -> dict[str, Any]:
     tasks = Interpreter().run(passed, again, execute=True).tasks
     recorded = Recorded(program.name, passed, tasks)
     if len(tasks):
-        assert Modelled(recorded, load_machine("a2a3")).profile.total_us > 0
+        assert DeviceRun(recorded, load_machine("a2a3")).profile.total_us > 0
     return expected

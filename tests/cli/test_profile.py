@@ -64,7 +64,7 @@ import numpy as np
 import tilelet.language as pl
 
 @pl.jit
-def steered(n: pl.InOut[pl.Tensor[[1, 8], pl.INT32]], y: pl.InOut[pl.Tensor[[8, 8], pl.INT32]]):
+def decided(n: pl.InOut[pl.Tensor[[1, 8], pl.INT32]], y: pl.InOut[pl.Tensor[[8, 8], pl.INT32]]):
     with pl.at(level=pl.Level.CORE_GROUP):
         n[:, :] = pl.add(n[:, :], 1)
     for i in pl.range(pl.read(n, [0, 0])):
@@ -72,7 +72,7 @@ def steered(n: pl.InOut[pl.Tensor[[1, 8], pl.INT32]], y: pl.InOut[pl.Tensor[[8, 
             y[i : i + 1, :] = pl.add(y[i : i + 1, :], 1)
     return n, y
 
-steered(np.full((1, 8), 2, np.int32), np.zeros((8, 8), np.int32))
+decided(np.full((1, 8), 2, np.int32), np.zeros((8, 8), np.int32))
 """
 
 
@@ -114,7 +114,7 @@ def test_profile_prints_the_report_and_writes_its_files(tilelet: Run) -> None:
     assert code == 0, err
     assert re.search(r"^TOTAL +8 +[0-9.]+ +[0-9.]+", out, re.MULTILINE)
     assert "Total Test Time: " in out
-    assert "On-chip memory (modelled)" in out
+    assert "On-chip memory (device_run)" in out
     (folder,) = Path("build_output").iterdir()
     files = {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()}
     assert files == {
@@ -142,11 +142,11 @@ def test_nothing_is_executed(tilelet: Run) -> None:
 
 
 def test_results_can_decide_tasks(tilelet: Run) -> None:
-    Path("steered.py").write_text(STEERED)
-    code, out, err = tilelet("profile", "--no-files", "steered.py")
+    Path("decided.py").write_text(STEERED)
+    code, out, err = tilelet("profile", "--no-files", "decided.py")
     assert code == 3
     assert "error[E0514]" in err
-    code, out, err = tilelet("profile", "--no-files", "--execute", "steered.py")
+    code, out, err = tilelet("profile", "--no-files", "--execute", "decided.py")
     assert code == 0, err
     assert re.search(r"^TOTAL +4 ", out, re.MULTILINE)
 
@@ -250,7 +250,7 @@ def test_check(tilelet: Run) -> None:
     code, out, err = tilelet("check", "k.py", "-p", "a2a3")
     assert code == 1
     assert out == "scale on a2a3: 1 kernel checked, 1 problem\n"
-    assert "help: sizes that fit, fastest first (modelled):" in err
+    assert "help: sizes that fit, fastest first (device_run):" in err
     assert not Path("build_output").exists()
 
 

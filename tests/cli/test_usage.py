@@ -261,7 +261,7 @@ def test_maintainers_commands_are_not_in_help(tilelet: Run) -> None:
         r"^  (\w+)  +\S", out.split("commands:")[1].split("examples:")[0], re.MULTILINE
     )
     assert listed == [c.name for c in USERS]
-    assert not {"docs", "story"} & set(listed)
+    assert not {"docs", "walkthrough"} & set(listed)
     code, out, err = tilelet("doc")
     assert "`docs`" not in err
     assert tilelet("docs", "--help")[0] == 0

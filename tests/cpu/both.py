@@ -76,5 +76,5 @@ class Both:
 def both(monkeypatch: pytest.MonkeyPatch) -> str:
     """The name of that engine."""
     share_functions(monkeypatch)
-    monkeypatch.setitem(engines._FACTORIES, NAME, lambda wishes: Both())
+    monkeypatch.setitem(engines._FACTORIES, NAME, lambda request: Both())
     return NAME

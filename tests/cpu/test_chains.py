@@ -30,7 +30,7 @@ def _program(dtype: DType, starts_with_product: bool, shows_all: bool) -> Progra
     depth = PIECE * PIECES
     x, w = b.param("x", tensor([ROWS, depth], dtype)), b.param("w", tensor([depth, COLUMNS], dtype))
     cuts = b.param("cuts", tensor([PIECES, 3], INT32))
-    turns = b.param("turns", tensor([1], INT32))
+    iterations = b.param("iterations", tensor([1], INT32))
     out = b.param("out", tensor([ROWS, COLUMNS]))
 
     def pieces(s: Build, i: Value) -> tuple[Value, Value]:
@@ -41,7 +41,7 @@ def _program(dtype: DType, starts_with_product: bool, shows_all: bool) -> Progra
         return left, right
 
     def body(s: Build) -> list[Value]:
-        def turn(t: Build, i: Value, acc: Value) -> list[Value]:
+        def iteration(t: Build, i: Value, acc: Value) -> list[Value]:
             left, right = pieces(t, i)
             return [t.op("matmul_acc", acc=acc, lhs=left, rhs=right)]
 
@@ -50,7 +50,7 @@ def _program(dtype: DType, starts_with_product: bool, shows_all: bool) -> Progra
             acc = s.op("matmul", lhs=left, rhs=right, out_dtype=FP32)
         else:
             acc = s.op("full", shape=[ROWS, COLUMNS], dtype=FP32, value=0.5)
-        (acc,) = s.for_(s.op("read", x=turns, indices=[0]), turn, [acc], start=1)
+        (acc,) = s.for_(s.op("read", x=iterations, indices=[0]), iteration, [acc], start=1)
         if shows_all:
             acc = s.op("set_validshape", x=acc, rows=ROWS, cols=COLUMNS)
         return [s.put(out, acc, [0, 0])]
@@ -59,13 +59,13 @@ def _program(dtype: DType, starts_with_product: bool, shows_all: bool) -> Progra
     return b.program()
 
 
-def _arguments(dtype: DType, cuts: Any, turns: int) -> dict[str, Any]:
+def _arguments(dtype: DType, cuts: Any, iterations: int) -> dict[str, Any]:
     depth = PIECE * PIECES
     return {
         "x": numbers(dtype, ROWS, depth, seed=1),
         "w": numbers(dtype, depth, COLUMNS, seed=2),
         "cuts": np.array(cuts, np.int32),
-        "turns": np.array([turns], np.int32),
+        "iterations": np.array([iterations], np.int32),
         "out": np.full((ROWS, COLUMNS), 7, np.float32),
     }
 
@@ -87,12 +87,12 @@ PROGRAMS = {
         max_size=PIECES,
     ),
     is_even=st.booleans(),
-    turns=st.integers(1, PIECES),
+    iterations=st.integers(1, PIECES),
 )
-def test_cut_pieces(kind: Any, cuts: list[tuple[int, ...]], is_even: bool, turns: int) -> None:
+def test_cut_pieces(kind: Any, cuts: list[tuple[int, ...]], is_even: bool, iterations: int) -> None:
     if is_even:
         cuts = [cuts[0]] * PIECES
-    agree(PROGRAMS[kind], **_arguments(kind[0], cuts, turns))
+    agree(PROGRAMS[kind], **_arguments(kind[0], cuts, iterations))
 
 
 @pytest.mark.parametrize("first", [False, True])
@@ -102,7 +102,7 @@ def test_they_are_one_product(first: bool) -> None:
     assert text.count("tl_run_product(") == 1
 
 
-# --- what must not be put off --------------------------------------------------------------------
+# --- what must not be deferred --------------------------------------------------------------------
 
 
 def _left(s: Build, x: Value, at: Any, **limits: Any) -> Value:
@@ -125,13 +125,13 @@ def _matrices() -> dict[str, Any]:
 
 
 def test_a_cut_product_beside_a_whole_one() -> None:
-    """Tasks with the whole one may be run together; the other is there once they go on."""
+    """Tasks with the whole one may be run batch_max; the other is there once they go on."""
     b = Build()
     x, w, out = _operands(b)
     other = b.param("other", tensor([ROWS, COLUMNS]))
 
     def body(s: Build) -> list[Value]:
-        def turn(t: Build, i: Value, whole: Value, cut: Value) -> list[Value]:
+        def iteration(t: Build, i: Value, whole: Value, cut: Value) -> list[Value]:
             at = t.op("scalar.mul", lhs=i, rhs=PIECE)
             right, few = _right(t, w, at), _left(t, x, at, valid_shape=[5, PIECE])
             return [
@@ -141,7 +141,7 @@ def test_a_cut_product_beside_a_whole_one() -> None:
 
         lefts = _left(s, x, 0), _left(s, x, 0, valid_shape=[5, PIECE])
         start = [s.op("matmul", lhs=a, rhs=_right(s, w, 0), out_dtype=FP32) for a in lefts]
-        whole, cut = s.for_(PIECES, turn, start, start=1)
+        whole, cut = s.for_(PIECES, iteration, start, start=1)
         return [s.put(out, whole, [0, 0]), s.put(other, cut, [0, 0])]
 
     b.scope(body)
@@ -152,25 +152,25 @@ def test_a_chain_without_turns_after_a_cut_one() -> None:
     """The second time nothing is cut, because nothing is added."""
     b = Build()
     x, w, out = _operands(b)
-    turns = b.param("turns", tensor([2], INT32))
+    iterations = b.param("iterations", tensor([2], INT32))
 
     def body(s: Build) -> list[Value]:
         def piece(t: Build, i: Value, acc: Value) -> list[Value]:
             at = t.op("scalar.mul", lhs=i, rhs=PIECE)
-            rows = t.op("read", x=turns, indices=[0])
+            rows = t.op("read", x=iterations, indices=[0])
             left = _left(t, x, at, valid_shape=[rows, PIECE])
             return [t.op("matmul_acc", acc=acc, lhs=left, rhs=_right(t, w, at))]
 
         def chain(t: Build, i: Value, _: Value) -> list[Value]:
             acc = t.op("full", shape=[ROWS, COLUMNS], dtype=FP32, value=0.5)
-            return list(t.for_(t.op("read", x=turns, indices=[i]), piece, [acc]))
+            return list(t.for_(t.op("read", x=iterations, indices=[i]), piece, [acc]))
 
         nothing = s.op("full", shape=[ROWS, COLUMNS], dtype=FP32, value=0.0)
         (last,) = s.for_(2, chain, [nothing])
         return [s.put(out, last, [0, 0])]
 
     b.scope(body)
-    found = agree(b.program(), **_matrices(), turns=np.array([3, 0], np.int32))
+    found = agree(b.program(), **_matrices(), iterations=np.array([3, 0], np.int32))
     assert (found["out"] == 0.5).all()
 
 
@@ -184,11 +184,11 @@ def test_a_store_before_the_chain_goes_on() -> None:
         twos = s.op("full", shape=[PIECE, COLUMNS], dtype=FP32, value=2.0)
         stored = s.put(w, twos, [0, 0])
 
-        def turn(t: Build, i: Value, acc: Value) -> list[Value]:
+        def iteration(t: Build, i: Value, acc: Value) -> list[Value]:
             at = t.op("scalar.mul", lhs=i, rhs=PIECE)
             return [t.op("matmul_acc", acc=acc, lhs=_left(t, x, at), rhs=_right(t, stored, at))]
 
-        (acc,) = s.for_(PIECES, turn, [acc], start=1)
+        (acc,) = s.for_(PIECES, iteration, [acc], start=1)
         return [s.put(out, acc, [0, 0]), stored]
 
     b.scope(body)
@@ -204,13 +204,13 @@ def test_a_condition_that_looks_at_the_product() -> None:
             is_small = t.op("scalar.lt", lhs=t.op("read", x=acc, indices=[0, 0]), rhs=40.0)
             return [t.op("scalar.and", lhs=is_small, rhs=t.op("scalar.lt", lhs=i, rhs=9))]
 
-        def turn(t: Build, i: Value, acc: Value) -> list[Value]:
+        def iteration(t: Build, i: Value, acc: Value) -> list[Value]:
             more = t.op("matmul_acc", acc=acc, lhs=_left(t, x, 0), rhs=_right(t, w, 0))
             return [t.op("scalar.add", lhs=i, rhs=1), more]
 
         acc = s.op("full", shape=[ROWS, COLUMNS], dtype=FP32, value=0.0)
         zero = s.op("scalar.add", lhs=s.op("get_block_idx"), rhs=0)
-        _, acc = s.while_(small, turn, [zero, acc])
+        _, acc = s.while_(small, iteration, [zero, acc])
         return [s.put(out, acc, [0, 0])]
 
     b.scope(body)
@@ -225,7 +225,7 @@ def test_a_product_before_nested_loops(outer: int, is_inner_reached: bool) -> No
     """The inner loop continues it, but may never be reached."""
     b = Build()
     x, w, out = _operands(b)
-    turns = b.param("turns", tensor([2], INT32))
+    iterations = b.param("iterations", tensor([2], INT32))
 
     def body(s: Build) -> list[Value]:
         def piece(t: Build, i: Value, acc: Value) -> list[Value]:
@@ -236,18 +236,18 @@ def test_a_product_before_nested_loops(outer: int, is_inner_reached: bool) -> No
             return list(t.for_(PIECES, piece, [acc], start=1))
 
         def perhaps(t: Build, _: Value, acc: Value) -> list[Value]:
-            reached = t.op("scalar.gt", lhs=t.op("read", x=turns, indices=[1]), rhs=0)
+            reached = t.op("scalar.gt", lhs=t.op("read", x=iterations, indices=[1]), rhs=0)
             twice = t.op("mul", lhs=acc, rhs=2.0)
             return list(t.if_(reached, lambda u: always(u, _, acc), lambda _: [twice]))
 
         def chain(inner: Any) -> Value:
             acc = s.op("matmul", lhs=_left(s, x, 0), rhs=_right(s, w, 0), out_dtype=FP32)
-            return s.for_(s.op("read", x=turns, indices=[0]), inner, [acc])[0]
+            return s.for_(s.op("read", x=iterations, indices=[0]), inner, [acc])[0]
 
         return [s.put(out, s.op("sub", lhs=chain(always), rhs=chain(perhaps)), [0, 0])]
 
     b.scope(body)
-    agree(b.program(), **_matrices(), turns=np.array([outer, is_inner_reached], np.int32))
+    agree(b.program(), **_matrices(), iterations=np.array([outer, is_inner_reached], np.int32))
 
 
 # --- chains that go on from a tile ---------------------------------------------------------------
@@ -265,12 +265,12 @@ def _from_tile(start: str) -> Program:
         )
 
     def body(s: Build) -> list[Value]:
-        def turn(t: Build, i: Value, acc: Value) -> list[Value]:
+        def iteration(t: Build, i: Value, acc: Value) -> list[Value]:
             at = t.op("scalar.mul", lhs=i, rhs=PIECE)
             return [t.op("matmul_acc", acc=acc, lhs=_left(t, x, at), rhs=_right(t, w, at))]
 
         def two(t: Build, i: Value, acc: Value, second: Value) -> list[Value]:
-            return [*turn(t, i, acc), *turn(t, i, second)]
+            return [*iteration(t, i, acc), *iteration(t, i, second)]
 
         source = {"other": other, "spilled": spilled[0] if spilled else out}.get(start, out)
         acc = s.window(source, [ROWS, COLUMNS], [0, 0])
@@ -278,7 +278,7 @@ def _from_tile(start: str) -> Program:
             fresh = s.op("matmul", lhs=_left(s, x, 0), rhs=_right(s, w, 0), out_dtype=FP32)
             acc, second = s.for_(PIECES, two, [acc, fresh])
             return [s.put(out, acc, [0, 0]), s.put(other, second, [0, 0])]
-        (acc,) = s.for_(PIECES, turn, [acc])
+        (acc,) = s.for_(PIECES, iteration, [acc])
         return [s.put(out, acc, [0, 0])]
 
     b.scope(body)
@@ -290,7 +290,7 @@ def test_a_chain_that_goes_on_from_a_tile(start: str) -> None:
     """The kernel is not left for its products: filling the accumulator would be repeated."""
     other = numbers(FP32, ROWS, COLUMNS, seed=5, special=False)
     agree(_from_tile(start), **_matrices(), other=other)
-    assert "tl_products_due" not in "".join(emit_program(run_passes(_from_tile(start))).units)
+    assert "tl_flush_products" not in "".join(emit_program(run_passes(_from_tile(start))).units)
 
 
 def _believe_all_are_new(monkeypatch: pytest.MonkeyPatch) -> None:

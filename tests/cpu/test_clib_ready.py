@@ -15,20 +15,20 @@ TOGETHER, STEP = 4, 128
 SOURCE = f"""
 #include <stdlib.h>
 #include "ready.c"
-static const tl_kernel plain = {{.name = "plain", .together = 1}};
-static const tl_kernel narrow = {{.name = "narrow", .together = {TOGETHER}, .next_to = {STEP}}};
+static const tl_kernel plain = {{.name = "plain", .batch_max = 1}};
+static const tl_kernel narrow = {{.name = "narrow", .batch_max = {TOGETHER}, .b_stride = {STEP}}};
 
 tl_rt *new_queue(int64_t seed, int64_t threads) {{
     tl_rt *rt = calloc(1, sizeof *rt);
     tl_run_args *args = calloc(1, sizeof *args);
     args->seed = seed, args->threads = threads;
     rt->args = args, rt->random = 12345 + (uint64_t)seed;
-    rt->tasks = calloc(UNDER_WAY, sizeof *rt->tasks);
+    rt->tasks = calloc(MAX_IN_FLIGHT, sizeof *rt->tasks);
     return rt;
 }}
 /* Task `number`: of the narrow kernel, with B at `column`; or of the plain one (negative). */
 void push(tl_rt *rt, int64_t number, int64_t column) {{
-    tl_task *t = &rt->tasks[number & (UNDER_WAY - 1)];
+    tl_task *t = &rt->tasks[number & (MAX_IN_FLIGHT - 1)];
     t->number = (uint64_t)number;
     t->kernel = column < 0 ? &plain : &narrow;
     t->b = column < 0 ? NULL : (const char *)(4096 + column * {STEP});

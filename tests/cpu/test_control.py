@@ -37,10 +37,10 @@ def test_carried_memory_is_made_anew_in_every_turn(stop: int) -> None:
     out = b.param("out", tensor([4, 8]))
     n = b.param("n", index())
 
-    def turn(s: Build, _: Value, y: Value) -> list[Value]:
+    def iteration(s: Build, _: Value, y: Value) -> list[Value]:
         return s.scope(lambda t: [t.op("mul", lhs=t.whole(y), rhs=2.0)])
 
-    (y,) = b.for_(n, turn, [x])
+    (y,) = b.for_(n, iteration, [x])
     b.scope(lambda t: [t.put(out, t.whole(y), [0, 0])])
     agree(b.program(), x=ramp(4, 8), out=np.zeros((4, 8), np.float32), n=stop)
 
@@ -114,12 +114,12 @@ def test_arguments_that_share_memory() -> None:
     b = Build()
     x, y = b.param("x", tensor([4, 8])), b.param("y", tensor([4, 8]))
 
-    def turn(s: Build, _: Value) -> list[Value]:
+    def iteration(s: Build, _: Value) -> list[Value]:
         s.scope(lambda t: [t.put(y, t.op("mul", lhs=t.whole(x), rhs=1.5), [0, 0])])
         s.scope(lambda t: [t.put(x, t.op("add", lhs=t.whole(y), rhs=1.0), [0, 0])])
         return []
 
-    b.for_(40, turn)
+    b.for_(40, iteration)
     from tilelet.cpu.engine import CpuEngine
     from tilelet.interp.interpreter import Interpreter
     from tilelet.passes.pipeline import run_passes
@@ -174,11 +174,11 @@ def test_many_tasks_and_little_memory() -> None:
     b = Build()
     x = b.param("x", tensor([64, 64]))
 
-    def turn(s: Build, _: Value, y: Value) -> list[Value]:
+    def iteration(s: Build, _: Value, y: Value) -> list[Value]:
         (twice,) = s.scope(lambda t: [t.op("mul", lhs=t.whole(y), rhs=2.0)])
         return s.scope(lambda t: [t.put(y, t.op("mul", lhs=t.whole(twice), rhs=0.5), [0, 0])])
 
-    b.for_(3000, turn, [x])
+    b.for_(3000, iteration, [x])
     agree(b.program(), x=ramp(64, 64))
 
 

@@ -121,7 +121,7 @@ def test_explicit_dependencies_on_all_blocks() -> None:
     b = Build()
     x = b.param("x", tensor([ROWS, 8]))
 
-    def turn(s: Build, _: Value) -> list[Value]:
+    def iteration(s: Build, _: Value) -> list[Value]:
         _, first = s.call(many, [x], count=ROWS, task_id=True, no_dep=(0,))
         _, second = s.call(one, [x], deps=(first,), no_dep=(0,), task_id=True)
         _, third = s.call(many, [x], count=ROWS // 2, deps=(second,), no_dep=(0,), task_id=True)
@@ -129,7 +129,7 @@ def test_explicit_dependencies_on_all_blocks() -> None:
         s.call(one, [x], deps=(join,))
         return []
 
-    b.for_(5, turn)
+    b.for_(5, iteration)
     check(b.program(kernels=[many, one]), x=ramp(ROWS, 8))
 
 
@@ -143,7 +143,7 @@ def _windows(in_kernel: bool) -> Program:
     x = b.param("x", tensor([SIDE, SIDE]))
     at = b.param("at", tensor([TURNS, len(SHAPES), 4], INT32))
 
-    def turn(s: Build, i: Value) -> list[Value]:
+    def iteration(s: Build, i: Value) -> list[Value]:
         for n, shape in enumerate(SHAPES):
             r0, c0, r1, c1 = (s.op("read", x=at, indices=[i, n, k]) for k in range(4))
             views = None
@@ -162,7 +162,7 @@ def _windows(in_kernel: bool) -> Program:
             s.scope(body)
         return []
 
-    b.for_(TURNS, turn)
+    b.for_(TURNS, iteration)
     return b.program()
 
 

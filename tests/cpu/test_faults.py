@@ -145,12 +145,12 @@ def test_the_first_fault_in_program_order_counts(
     b = Build()
     x, limits = b.param("x", tensor([64, 8])), b.param("limits", tensor([64], INT32))
 
-    def turn(s: Build, i: Value) -> list[Value]:
+    def iteration(s: Build, i: Value) -> list[Value]:
         n = s.op("read", x=limits, indices=[i])
         s.scope(lambda t: [t.put(x, t.window(x, [1, 8], [n, 0]), [i, 0])])
         return []
 
-    b.for_(64, turn)
+    b.for_(64, iteration)
     b.op("read", x=limits, indices=[b.op("scalar.add", lhs=b.param("n", index()), rhs=64)])
     rows = np.arange(64, dtype=np.int32)
     rows[[20, 40]] = 70, 80

@@ -76,8 +76,8 @@ def _in_blocks(b: Build, fill: Function, x: Value, fresh: Value, _: Value) -> Va
 
 
 def _in_no_turn(b: Build, fill: Function, x: Value, fresh: Value, none: Value) -> Value:
-    turns = b.op("read", x=none, indices=[0])
-    return b.for_(turns, lambda s, _, y: [s.call(fill, [x, y])[0]], [fresh])[0]
+    iterations = b.op("read", x=none, indices=[0])
+    return b.for_(iterations, lambda s, _, y: [s.call(fill, [x, y])[0]], [fresh])[0]
 
 
 def _seen_before(b: Build, fill: Function, x: Value, fresh: Value, _: Value) -> Value:
@@ -126,19 +126,19 @@ def test_what_nobody_writes_is_poison(
 
 
 def test_memory_that_is_used_again_holds_nothing_old() -> None:
-    """Tensors made in turns of a loop get each other's memory: half of each is never written."""
+    """Tensors of a loop get each other's memory: half of each is never written."""
     b = Build()
     out = b.param("out", tensor([64, 8]))
     half, whole = _kernel(_part), _kernel(_whole)
     x = b.param("x", tensor(SHAPE))
 
-    def turn(s: Build, i: Value, y: Value) -> list[Value]:
+    def iteration(s: Build, i: Value, y: Value) -> list[Value]:
         full = s.call(whole, [x, s.op("create_tensor", shape=SHAPE, dtype=x.type.dtype)])[0]
         part = s.call(half, [full, s.op("create_tensor", shape=SHAPE, dtype=x.type.dtype)])[0]
         row = s.op("scalar.mul", lhs=i, rhs=4)
         return s.scope(lambda t: [t.put(y, t.whole(part), [row, 0])])
 
-    b.for_(16, turn, [out])
+    b.for_(16, iteration, [out])
     program = b.program(kernels=[half, whole])
     found = agree(program, x=ramp(*SHAPE), out=np.zeros((64, 8), np.float32))
     assert np.isnan(found["out"]).sum() == 16 * 2 * 8

@@ -96,11 +96,11 @@ class Generator:
     def loop(self, s: Build, tiles: list[Value]) -> Any:
         carried = [self.pick(tiles) for _ in range(self.draw(st.integers(1, 3)))]
 
-        def turn(t: Build, _: Value, *inside: Value) -> list[Value]:
+        def iteration(t: Build, _: Value, *inside: Value) -> list[Value]:
             found = self.chain(t, [*tiles, *inside], self.draw(st.integers(1, 3)))
             return [self.pick([*inside, *found[-2:]]) for _ in inside]
 
-        return s.for_(self.flag, turn, carried)
+        return s.for_(self.flag, iteration, carried)
 
     def branch(self, s: Build, tiles: list[Value]) -> Any:
         cond = s.op("scalar.gt", lhs=self.flag, rhs=1)

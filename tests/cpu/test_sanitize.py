@@ -153,7 +153,7 @@ print("ran")
 def test_a_repeated_fill_of_a_product_is_found(
     gcc: Compiler, thorough: bool, tmp_path: Path
 ) -> None:
-    """The products' memory is guarded while a kernel repeats its way to where they are due."""
+    """The products' memory is guarded while a kernel repeats its way to where they are flushed."""
     if not thorough:
         pytest.skip("compiling the runtime with sanitizers takes half a minute: --thorough")
     done = _run_sanitized(_LOST_PRODUCT, gcc, tmp_path)

@@ -44,7 +44,7 @@ def _tangled() -> Program:
     x, y, z = (b.param(n, tensor([32, 16])) for n in ("x", "y", "z"))
     order = b.param("order", tensor([64], INT32))
 
-    def turn(s: Build, i: Value) -> list[Value]:
+    def iteration(s: Build, i: Value) -> list[Value]:
         at = s.op("read", x=order, indices=[i])
         half = s.op("scalar.floordiv", lhs=at, rhs=2)
 
@@ -65,7 +65,7 @@ def _tangled() -> Program:
         )
         return []
 
-    b.for_(64, turn)
+    b.for_(64, iteration)
     return run_passes(b.program())
 
 

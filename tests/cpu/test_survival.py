@@ -93,13 +93,13 @@ def test_loops_at_the_end_of_the_numbers(start: int, stop: int, step: int) -> No
     x = b.param("x", tensor([1], INT64))
     numbers = [b.param(name, index()) for name in ("start", "stop", "step")]
 
-    def turn(s: Build, _: Value) -> list[Value]:
+    def iteration(s: Build, _: Value) -> list[Value]:
         more = s.op("scalar.add", lhs=_read(s, x, 0), rhs=1)
         s.op("write", x=x, indices=[0], value=more)
         return []
 
-    b.for_(numbers[1], turn, start=numbers[0], step=numbers[2])
-    b.scope(lambda s: [s.for_(numbers[1], turn, start=numbers[0], step=numbers[2]), []][1])
+    b.for_(numbers[1], iteration, start=numbers[0], step=numbers[2])
+    b.scope(lambda s: [s.for_(numbers[1], iteration, start=numbers[0], step=numbers[2]), []][1])
     found = agree(b.program(), x=np.zeros(1, np.int64), start=start, stop=stop, step=step)
     assert found["x"][0] > 0
 

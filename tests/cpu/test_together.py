@@ -36,7 +36,7 @@ def _narrow(dtype: DType) -> Program:
     out, total = b.param("out", tensor([ROWS, columns])), b.param("total", tensor([ROWS, columns]))
     from_row, to_row = (b.param(n, tensor([TASKS], INT32)) for n in ("from_row", "to_row"))
 
-    def turn(s: Build, i: Value) -> list[Value]:
+    def iteration(s: Build, i: Value) -> list[Value]:
         column = s.op("scalar.mul", lhs=i, rhs=WIDTH)
         start, stored = (s.op("read", x=x, indices=[i]) for x in (from_row, to_row))
         half = DEPTH // 2
@@ -58,7 +58,7 @@ def _narrow(dtype: DType) -> Program:
         s.scope(sums, hint="sums")
         return []
 
-    b.for_(TASKS, turn)
+    b.for_(TASKS, iteration)
     return run_passes(b.program())
 
 
@@ -84,7 +84,7 @@ def dtype(request: pytest.FixtureRequest) -> DType:
 def narrow(dtype: DType) -> Program:
     program = _narrow(dtype)
     text = "".join(emit_program(program).units)
-    assert "tl_products_due" in text, "the products are not put off: this tests nothing"
+    assert "tl_flush_products" in text, "the products are not deferred: this tests nothing"
     return program
 
 

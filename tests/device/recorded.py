@@ -1,4 +1,4 @@
-"""Small programs, recorded and ready to be modelled."""
+"""Small programs, recorded and ready to be device_run."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Any
 
 import tilelet.language as pl
 from tilelet.device import load_machine
-from tilelet.device.run import Modelled, Recorded
+from tilelet.device.run import DeviceRun, Recorded
 from tilelet.interp.interpreter import Interpreter
-from tilelet.interp.replay import find_outcomes
+from tilelet.interp.replay import find_control_traces
 from tilelet.ir.core import Program
 from tilelet.passes.pipeline import run_passes
 
@@ -21,11 +21,11 @@ def passed(kernel: Any) -> Program:
     return run_passes(kernel if isinstance(kernel, Program) else kernel.specialize())
 
 
-def modelled(kernel: Any, machine: Any = A2A3, **inputs: Any) -> Modelled:
+def device_run(kernel: Any, machine: Any = A2A3, **inputs: Any) -> DeviceRun:
     program = passed(kernel)
     tasks = Interpreter().run(program, inputs, execute=False).tasks
-    find_outcomes(program, tasks, inputs)
-    return Modelled(Recorded(program.name, program, tasks), machine)
+    find_control_traces(program, tasks, inputs)
+    return DeviceRun(Recorded(program.name, program, tasks), machine)
 
 
 @pl.jit

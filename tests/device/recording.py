@@ -7,7 +7,7 @@ from typing import Any
 import tilelet.language as pl
 from tilelet.device import DeviceKernel, Machine, lower_kernel
 from tilelet.interp.interpreter import Interpreter
-from tilelet.interp.replay import find_outcomes
+from tilelet.interp.replay import find_control_traces
 from tilelet.ir.core import Program
 from tilelet.passes.pipeline import run_passes
 from tilelet.tasks.stream import TaskStream
@@ -17,7 +17,7 @@ def recorded(program: Program, **arguments: Any) -> tuple[TaskStream, Program]:
     """The tasks of a program, with what data decides in them; the program after all passes."""
     compiled = run_passes(program)
     tasks = Interpreter().run(compiled, arguments, execute=False).tasks
-    find_outcomes(compiled, tasks, arguments)
+    find_control_traces(compiled, tasks, arguments)
     return tasks, compiled
 
 

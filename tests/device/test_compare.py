@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from tests.device.recorded import A2A3, A5, chain, many_rows, modelled
+from tests.device.recorded import A2A3, A5, chain, device_run, many_rows
 
 import tilelet.language as pl
 from tilelet.device.report.compare import Comparison
@@ -30,9 +30,9 @@ def comparison(a, b) -> Comparison:
 @pytest.mark.parametrize(
     "pair",
     [
-        lambda: (modelled(many_rows(400)), modelled(coarse)),
-        lambda: (modelled(chain), modelled(chain, A5)),
-        lambda: (modelled(chain), modelled(coarse)),
+        lambda: (device_run(many_rows(400)), device_run(coarse)),
+        lambda: (device_run(chain), device_run(chain, A5)),
+        lambda: (device_run(chain), device_run(coarse)),
     ],
 )
 def test_the_causes_add_up_to_the_difference(pair) -> None:
@@ -43,7 +43,7 @@ def test_the_causes_add_up_to_the_difference(pair) -> None:
 
 
 def test_fewer_tasks_are_the_first_cause() -> None:
-    c = comparison(modelled(many_rows(400)), modelled(coarse))
+    c = comparison(device_run(many_rows(400)), device_run(coarse))
     assert c.difference_us < 0
     text = c.why()
     first = text.splitlines()[1]
@@ -54,7 +54,7 @@ def test_fewer_tasks_are_the_first_cause() -> None:
 
 
 def test_the_table_has_both_sides_and_their_ratio() -> None:
-    c = comparison(modelled(many_rows(400)), modelled(coarse))
+    c = comparison(device_run(many_rows(400)), device_run(coarse))
     rows = {row[0]: row[1:] for row in c.table().rows}
     assert rows["tasks"] == ("400", "10", "0.03x")
     assert rows["GM bytes"] == ("204.8 KB", "204.8 KB", "1.00x")
@@ -62,25 +62,27 @@ def test_the_table_has_both_sides_and_their_ratio() -> None:
 
 
 def test_the_same_twice() -> None:
-    run = modelled(chain)
+    run = device_run(chain)
     c = comparison(run, run)
     assert c.causes() == []
     assert c.why().startswith("Both take ")
 
 
 def test_two_machines_pair_their_kernels() -> None:
-    c = comparison(modelled(chain, A2A3), modelled(chain, A5))
+    c = comparison(device_run(chain, A2A3), device_run(chain, A5))
     assert all(a and b for a, b in c.kernel_pairs())
     assert any("kernel `product`: " in cause.text for cause in c.causes())
 
 
 def test_different_work_is_pointed_out() -> None:
-    assert "not the same work" in comparison(modelled(chain), modelled(coarse)).why()
-    assert "not the same work" not in comparison(modelled(coarse), modelled(many_rows(400))).why()
+    assert "not the same work" in comparison(device_run(chain), device_run(coarse)).why()
+    assert (
+        "not the same work" not in comparison(device_run(coarse), device_run(many_rows(400))).why()
+    )
 
 
 def test_more_traffic_is_named() -> None:
-    run = modelled(chain).profile
+    run = device_run(chain).profile
     product = run.kernels[0]
     worse = dataclasses.replace(
         product, read=2 * product.read, path_us=product.path_us + 40, exec_us=product.exec_us + 160
@@ -97,7 +99,7 @@ def test_more_traffic_is_named() -> None:
 
 
 def test_as_data_and_as_text_agree() -> None:
-    c = comparison(modelled(many_rows(400)), modelled(coarse))
+    c = comparison(device_run(many_rows(400)), device_run(coarse))
     data = c.to_data()
     assert data["a"]["tasks"] == 400
     assert data["difference_us"] == pytest.approx(c.difference_us, abs=1e-3)
@@ -118,7 +120,7 @@ def coarse_spmd(
 
 
 def test_a_kernel_that_became_spmd_is_still_the_same() -> None:
-    c = comparison(modelled(coarse), modelled(coarse_spmd))
+    c = comparison(device_run(coarse), device_run(coarse_spmd))
     ((a, b),) = c.kernel_pairs()
     assert a is not None
     assert b is not None
@@ -131,12 +133,12 @@ def test_a_kernel_that_became_spmd_is_still_the_same() -> None:
 
 
 def test_kernels_that_do_something_else_are_not_paired() -> None:
-    c = comparison(modelled(coarse), modelled(chain))
+    c = comparison(device_run(coarse), device_run(chain))
     assert all(a is None or b is None for a, b in c.kernel_pairs())
 
 
 def test_each_kernel_is_in_one_pair_and_the_likest_go_together() -> None:
-    run = modelled(chain).profile
+    run = device_run(chain).profile
     product, activate = run.kernels
     twin = dataclasses.replace(product, name="twin", where="elsewhere.py:1")
     moved = dataclasses.replace(activate, name="act", where="elsewhere.py:2")
@@ -150,7 +152,7 @@ def test_profiles_saved_without_structure_can_still_be_compared() -> None:
 
     from tilelet.device.report.profile import Profile
 
-    data = json.loads(modelled(chain).profile.to_json())
+    data = json.loads(device_run(chain).profile.to_json())
     for kernel in data["kernels"]:
         del kernel["structure"]
     old = Profile.from_json(json.dumps(data), "old.json")

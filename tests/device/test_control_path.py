@@ -12,7 +12,7 @@ from tilelet.device import kernel_cost, load_machine, lower_kernel, simulate
 from tilelet.device.kernel import pipes
 from tilelet.device.report.profile import profile_of
 from tilelet.interp.interpreter import Interpreter
-from tilelet.interp.replay import find_outcomes
+from tilelet.interp.replay import find_control_traces
 from tilelet.passes.pipeline import run_passes
 
 A2A3 = load_machine("a2a3")
@@ -28,7 +28,7 @@ def test_recorded_and_executed_runs_cost_the_same(case: str) -> None:
     program = run_passes(source)
     arguments = arrays(program, **given)
     tasks = Interpreter().run(program, arguments, execute=False).tasks
-    find_outcomes(program, tasks, arguments)
+    find_control_traces(program, tasks, arguments)
     found = simulate(tasks, program, A2A3)
     executed = Interpreter().run(program, {n: a.copy() for n, a in arguments.items()}).tasks
     known = simulate(executed, program, A2A3)
@@ -42,7 +42,7 @@ def test_as_much_is_moved_as_the_data_says(case: str, tiles: int) -> None:
     program = run_passes(source)
     arguments = arrays(program, **given)
     tasks = Interpreter().run(program, arguments, execute=False).tasks
-    find_outcomes(program, tasks, arguments)
+    find_control_traces(program, tasks, arguments)
     line = simulate(tasks, program, A2A3)
     mine = line.stream.kernel == line.kernel_names.index(kernel)
     written = line.stream.total(np.array([c.written_bytes for c in line.stream.costs]))
@@ -64,7 +64,7 @@ def test_each_block_costs_what_it_does() -> None:
     program = run_passes(source)
     arguments = arrays(program, **given)
     tasks = Interpreter().run(program, arguments, execute=False).tasks
-    find_outcomes(program, tasks, arguments)
+    find_control_traces(program, tasks, arguments)
     line = simulate(tasks, program, A2A3)
     assert [line.stream.costs[c].busy_us["AIV.VEC"] > 0 for c in line.stream.cost[:1]] == [True]
     with_exp, without = line.stream.cost[0], line.stream.cost[1]
@@ -242,7 +242,7 @@ def test_iterations_that_do_the_same_are_multiplied_up_to_the_one_that_differs(
     monkeypatch.setattr(pipes._Walk, "step", lambda w, s: (steps.append(1), step(w, s))[1])
     quick = kernel_cost(kernel, A2A3)
     few = len(steps)
-    monkeypatch.setattr(pipes.Course, "runs", lambda *args: list(range(1, args[3] + 1)))
+    monkeypatch.setattr(pipes.ControlPath, "runs", lambda *args: list(range(1, args[3] + 1)))
     followed = kernel_cost(kernel, A2A3)
     assert quick.exec_us == pytest.approx(followed.exec_us, rel=1e-9)
     assert quick.read_bytes == followed.read_bytes == 1595 * COLUMNS * 4

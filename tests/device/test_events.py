@@ -13,7 +13,7 @@ from tests.device.recording import chain, elementwise, held, mixed, projection, 
 import tilelet.language as pl
 from tilelet.device import load_machine, simulate
 from tilelet.device.machine.description import varied
-from tilelet.device.schedule.events import Config, Outcome, Work, run_events
+from tilelet.device.schedule.events import Config, SimResult, Work, run_events
 from tilelet.device.schedule.simulate import Timeline, native
 from tilelet.diag import UserError
 
@@ -106,7 +106,7 @@ def test_c_and_python_agree_bit_for_bit(config: Config, work: Work) -> None:
     if slow.error:
         assert slow.stuck == fast.stuck
         return
-    for f in fields(Outcome):
+    for f in fields(SimResult):
         a, b = np.asarray(getattr(slow, f.name)), np.asarray(getattr(fast, f.name))
         assert a.tobytes() == b.tobytes(), f.name
 
@@ -135,21 +135,21 @@ def test_a_schedule_is_possible(config: Config, work: Work) -> None:
     )
 
 
-def modelled(program, machine=A2A3, **options) -> Timeline:
+def device_run(program, machine=A2A3, **options) -> Timeline:
     tasks, compiled = recorded(program)
     return simulate(tasks, compiled, machine, **options)
 
 
 def test_the_same_program_gives_the_same_bytes() -> None:
-    one, two = (modelled(projection(tasks=60)) for _ in range(2))
+    one, two = (device_run(projection(tasks=60)) for _ in range(2))
     for name in ("task", "core", "dispatch", "start", "end", "finish", "hbm_read"):
         assert getattr(one, name).tobytes() == getattr(two, name).tobytes()
 
 
 def test_independent_tasks_use_all_cores_and_a_chain_one() -> None:
-    wide = modelled(projection(tasks=100, depth=8192))
+    wide = device_run(projection(tasks=100, depth=8192))
     assert sorted(set(wide.core.tolist())) == list(range(24))
-    narrow = modelled(chain(50))
+    narrow = device_run(chain(50))
     gaps = narrow.start[1:] - narrow.end[:-1]
     # Producer's end to consumer's start: seen, retired, handed out, received.
     assert (gaps > 1.5).all()
@@ -158,35 +158,35 @@ def test_independent_tasks_use_all_cores_and_a_chain_one() -> None:
 
 
 def test_recording_costs_time() -> None:
-    with_it, without = (modelled(chain(20), recording=r) for r in (True, False))
+    with_it, without = (device_run(chain(20), recording=r) for r in (True, False))
     assert with_it.total_us == pytest.approx(without.total_us + 20 * 0.5, rel=0.02)
 
 
 def test_weights_come_from_memory_once_and_activations_stay_in_l2() -> None:
-    line = modelled(projection(columns=256, depth=4096, tasks=48))
+    line = device_run(projection(columns=256, depth=4096, tasks=48))
     weights, x = 4096 * 256 * 48 * 2, 16 * 4096 * 2
     assert line.hbm_read.sum() == pytest.approx(weights + x, rel=0.01)
 
 
 def test_narrow_windows_share_their_lines() -> None:
     """Four tasks read 128 bytes each of the same 512-byte lines: memory is read once."""
-    line = modelled(projection(columns=64, depth=4096, tasks=48))
+    line = device_run(projection(columns=64, depth=4096, tasks=48))
     assert line.hbm_read.sum() == pytest.approx(4096 * 64 * 48 * 2 + 16 * 4096 * 2, rel=0.01)
 
 
 def test_memory_bandwidth_limits_all_cores_together() -> None:
     program = projection(columns=256, depth=8192, step=512, tasks=96, pipelined=True)
-    line = modelled(program)
+    line = device_run(program)
     rate = line.hbm_read.sum() / line.total_us
     assert 0.75 * A2A3.hbm_bytes_per_us < rate <= A2A3.hbm_bytes_per_us
     names = {line.bound_of(k) for k in range(len(line.kernel_names))}
     assert names == {"GM"}
-    slower = modelled(program, varied(A2A3, {"gm.efficiency": A2A3.gm.efficiency / 2}))
+    slower = device_run(program, varied(A2A3, {"gm.efficiency": A2A3.gm.efficiency / 2}))
     assert slower.total_us > 1.6 * line.total_us
 
 
 def test_a_mixed_task_takes_its_cluster() -> None:
-    line = modelled(mixed(pl.SplitMode.UP_DOWN))
+    line = device_run(mixed(pl.SplitMode.UP_DOWN))
     assert [line.core_name(int(c)) for c in line.core] == ["AIC 0", "AIV 0", "AIV 1"]
     assert len(set(line.start)) == 1
 
@@ -210,10 +210,10 @@ def spmd(blocks: int):
 
 
 def test_an_spmd_task_is_one_task_of_many_blocks() -> None:
-    line = modelled(spmd(96))
+    line = device_run(spmd(96))
     assert line.stream.count == 1
     assert len(line.task) == 96
-    more = modelled(spmd(960))
+    more = device_run(spmd(960))
     # 0.3 to 0.4 us per block for three schedulers together.
     assert 0.25 < (more.total_us - line.total_us) / 864 < 0.45
 
@@ -226,20 +226,20 @@ def test_no_tasks() -> None:
             return x
 
     with pytest.raises(UserError) as caught:
-        modelled(Empty)
+        device_run(Empty)
     assert caught.value.code == "E0908"
 
 
 def test_a_window_that_a_scope_fills_is_a_deadlock() -> None:
     small = varied(A2A3, {"runtime.2026-04.task_window": 16})
     tiny = varied(A2A3, {"runtime.2026-04.task_window": 4})
-    assert modelled(elementwise(tasks=40), tiny).window_stall_us > 0
+    assert device_run(elementwise(tasks=40), tiny).window_stall_us > 0
     with pytest.raises(UserError) as caught:
-        modelled(held(40), small)
+        device_run(held(40), small)
     assert caught.value.code == "E0909"
     assert "40 tasks" in caught.value.diagnostic.message
     assert caught.value.diagnostic.loc is not None
-    assert modelled(held(16), small).total_us > 0
+    assert device_run(held(16), small).total_us > 0
 
 
 def test_heap_back_pressure_and_deadlock() -> None:
@@ -255,17 +255,17 @@ def test_heap_back_pressure_and_deadlock() -> None:
                     y = pl.assemble(y, pl.exp(pl.slice(t, [16, 128], [0, 0])), [0, 0])
             return y
 
-    free = modelled(Scratch)
-    tight = modelled(Scratch, varied(A2A3, {"runtime.2026-04.heap_bytes": 2 * 8192}))
+    free = device_run(Scratch)
+    tight = device_run(Scratch, varied(A2A3, {"runtime.2026-04.heap_bytes": 2 * 8192}))
     assert free.heap_stall_us == 0
     assert tight.heap_stall_us > 0
     assert tight.total_us > free.total_us
     with pytest.raises(UserError) as caught:
-        modelled(Scratch, varied(A2A3, {"runtime.2026-04.heap_bytes": 4096}))
+        device_run(Scratch, varied(A2A3, {"runtime.2026-04.heap_bytes": 4096}))
     assert caught.value.code == "E0910"
 
 
 def test_a_dummy_task_joins_without_a_core() -> None:
-    line = modelled(chain(3), period="2026-07")
+    line = device_run(chain(3), period="2026-07")
     assert (line.finish > line.end).all()
     assert line.effective_us >= line.orchestrator_end

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.device.recorded import A2A3, A5, chain, modelled, passed
+from tests.device.recorded import A2A3, A5, chain, device_run, passed
 
 import tilelet.language as pl
 from tilelet import dtypes
@@ -266,11 +266,11 @@ def test_no_false_alarm_on_programs_that_ran_on_boards(name: str) -> None:
 
 
 def test_files_say_the_same() -> None:
-    run = modelled(chain)
+    run = device_run(chain)
     text = memory_report(run.plans, "a2a3")
     lines = text.splitlines()
     assert lines[:4] == [
-        "Memory usage (modelled)",
+        "Memory usage (device_run)",
         "Pass: AllocateMemoryAddr",
         "Backend: a2a3",
         "Compute functions: 2",
@@ -316,7 +316,7 @@ def test_budget_in_tilelets_and_tiles() -> None:
             prod[:, :] = pl.matmul(q[:, :], w[:, :], out_dtype=pl.FP32)
         return out, prod
 
-    rows = {r["tile"]: r for r in budget_rows(modelled(budget).kernels)}
+    rows = {r["tile"]: r for r in budget_rows(device_run(budget).kernels)}
     shares = {name: (rows[name]["share"], rows[name]["unit"]) for name in "abcqw"}
     assert shares == {
         "a": (1.0, "TILELET"),

@@ -10,7 +10,7 @@ import tilelet.language as pl
 from tilelet.device import Core, kernel_cost, load_machine, simulate
 from tilelet.device.kernel import pipes
 from tilelet.device.machine.description import varied
-from tilelet.interp.replay import find_outcomes
+from tilelet.interp.replay import find_control_traces
 
 A2A3 = load_machine("a2a3")
 
@@ -21,7 +21,7 @@ def test_multiplied_iterations_are_the_followed_ones(
 ) -> None:
     kernel = only_kernel(projection(depth=128 * 50, pipelined=pipelined), A2A3)
     jumped = kernel_cost(kernel, A2A3)
-    monkeypatch.setattr(pipes.Course, "runs", lambda *args: list(range(1, args[3] + 1)))
+    monkeypatch.setattr(pipes.ControlPath, "runs", lambda *args: list(range(1, args[3] + 1)))
     followed = kernel_cost(kernel, A2A3)
     assert jumped.exec_us == pytest.approx(followed.exec_us, rel=1e-9)
     assert jumped.cold_us == pytest.approx(followed.cold_us, rel=1e-9)
@@ -137,7 +137,7 @@ def test_trip_counts_that_data_decides() -> None:
     tasks, program = recorded(data_dependent())
     guess = simulate(tasks, program, A2A3)
     assert guess.cost_of(0).guessed
-    find_outcomes(program, tasks, {"count": np.array([40], np.int32)})
+    find_control_traces(program, tasks, {"count": np.array([40], np.int32)})
     known = simulate(tasks, program, A2A3)
     assert not known.cost_of(0).guessed
     assert known.cost_of(0).read_bytes == 40 * 16 * 128 * 4

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.device.recorded import A2A3, A5, chain, many_rows, modelled
+from tests.device.recorded import A2A3, A5, chain, device_run, many_rows
 
 import tilelet.language as pl
 from tilelet.device.machine.description import Machine
@@ -115,7 +115,7 @@ def test_every_part_says_that_it_is_modelled() -> None:
 
 
 def test_sums_of_a_real_run() -> None:
-    run = modelled(chain)
+    run = device_run(chain)
     timeline, profile = run.timeline, run.profile
     assert profile.tasks == 8
     assert [(f.name, f.count) for f in profile.functions] == [("product", 4), ("activate", 4)]
@@ -143,7 +143,7 @@ def test_sums_of_a_real_run() -> None:
 )
 def test_the_critical_path_is_all_of_the_time(machine, period) -> None:
     for kernel in (chain, many_rows(300)):
-        run = modelled(kernel, machine)
+        run = device_run(kernel, machine)
         run.period = period
         path = critical_path(run.timeline)
         assert sum(path.parts.values()) == pytest.approx(run.timeline.total_us)
@@ -154,7 +154,7 @@ def test_the_critical_path_is_all_of_the_time(machine, period) -> None:
 
 
 def test_the_path_follows_dependencies() -> None:
-    run = modelled(chain)
+    run = device_run(chain)
     path = critical_path(run.timeline)
     names = [run.timeline.kernel_names[run.timeline.kernel[r]] for r in path.records]
     assert names[-2:] == ["product", "activate"]
@@ -164,7 +164,7 @@ def test_the_path_follows_dependencies() -> None:
 
 
 def test_bytes_and_what_is_compulsory() -> None:
-    profile = modelled(chain).profile
+    profile = device_run(chain).profile
     rows = {t.name: t for t in profile.tensors}
     x, w, y = rows["x"], rows["w"], rows["y"]
     assert (x.read, x.least_read, x.written) == (64 * 256 * 4, 64 * 256 * 4, 0)
@@ -188,7 +188,7 @@ def test_overlapping_windows_count_once() -> None:
                 y[r : r + 16, :] = pl.add(x[r : r + 16, :], x[r + 8 : r + 24, :])
         return y
 
-    rows = {t.name: t for t in modelled(smooth).profile.tensors}
+    rows = {t.name: t for t in device_run(smooth).profile.tensors}
     assert rows["x"].read == 2 * 48 * 64 * 4
     assert rows["x"].least_read == 56 * 64 * 4
 
@@ -212,7 +212,7 @@ def test_the_union_of_boxes(boxes: list[tuple[int, int, int, int]]) -> None:
 
 
 def test_two_machines_side_by_side() -> None:
-    table = side_by_side([modelled(chain, m).profile for m in (A2A3, A5)])
+    table = side_by_side([device_run(chain, m).profile for m in (A2A3, A5)])
     assert table.heads == ("", "a2a3", "a5")
     rows = {row[0]: row[1:] for row in table.rows}
     assert rows["tasks"] == ("8", "8")
@@ -220,13 +220,13 @@ def test_two_machines_side_by_side() -> None:
 
 
 def test_the_same_run_gives_the_same_bytes() -> None:
-    first, second = modelled(chain), modelled(chain)
+    first, second = device_run(chain), device_run(chain)
     assert first.profile.to_json() == second.profile.to_json()
     assert report_text(first.profile) == report_text(second.profile)
 
 
 def test_a_profile_can_be_kept() -> None:
-    text = modelled(chain).profile.to_json()
+    text = device_run(chain).profile.to_json()
     assert Profile.from_json(text, "p.json").to_json() == text
 
 
@@ -303,7 +303,7 @@ def shared(
 @pytest.mark.parametrize("machine", [A2A3, A5])
 def test_no_kernel_passes_its_roof_and_near_it_the_roof_is_what_limits(machine: Machine) -> None:
     for program in (shared, chain):
-        for kernel in modelled(program, machine).profile.kernels:
+        for kernel in device_run(program, machine).profile.kernels:
             if not kernel.flops:
                 continue
             share = kernel.gflops / kernel.roof_gflops
@@ -313,7 +313,7 @@ def test_no_kernel_passes_its_roof_and_near_it_the_roof_is_what_limits(machine: 
 
 def test_a_kernel_at_its_roof_is_bound_by_it() -> None:
     """The pipes of each core alone would say something else."""
-    summary = _Summary(modelled(shared).timeline, "shared")
+    summary = _Summary(device_run(shared).timeline, "shared")
     peak = summary.peak_gflops(summary.stream.kernels)
     assert summary.bound(0, 1e9, peak, 0.9 * peak) == "cube"
     assert summary.bound(0, 1e9, 0.5 * peak, 0.45 * peak) == "GM"

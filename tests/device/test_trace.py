@@ -6,7 +6,7 @@ import json
 from collections import Counter
 
 import pytest
-from tests.device.recorded import A2A3, chain, many_rows, modelled
+from tests.device.recorded import A2A3, chain, device_run, many_rows
 
 import tilelet.language as pl
 from tilelet.device.report import trace
@@ -15,7 +15,7 @@ from tilelet.device.report.trace import Trace
 
 
 def test_one_lane_per_core_and_all_executions() -> None:
-    timeline = modelled(chain).timeline
+    timeline = device_run(chain).timeline
     document = json.loads(Trace(timeline).chrome())
     events = document["traceEvents"]
     lanes = [e for e in events if e["name"] == "thread_name" and e["pid"] == trace.WORKER_VIEW]
@@ -30,7 +30,7 @@ def test_one_lane_per_core_and_all_executions() -> None:
 
 
 def test_arrows_join_producers_and_consumers() -> None:
-    timeline = modelled(chain).timeline
+    timeline = device_run(chain).timeline
     events = json.loads(Trace(timeline).chrome())["traceEvents"]
     begins = {e["id"]: e for e in events if e["ph"] == "s"}
     ends = {e["id"]: e for e in events if e["ph"] == "f"}
@@ -46,7 +46,7 @@ def test_arrows_join_producers_and_consumers() -> None:
 
 
 def test_records_can_be_joined() -> None:
-    timeline = modelled(chain).timeline
+    timeline = device_run(chain).timeline
     document = json.loads(Trace(timeline).swimlane())
     meta = document["metadata"]
     assert meta["num_cores"] == len(meta["core_types"]) == len(meta["core_to_thread"]) == 72
@@ -80,7 +80,7 @@ def test_the_graph_tells_kinds_of_edges() -> None:
             y[:, :] = pl.neg(own[:, :])
         return own, y
 
-    run = modelled(explicit)
+    run = device_run(explicit)
     graph = json.loads(Trace(run.timeline).deps())
     kinds = {(e["from"], e["to"]): e["kind"] for e in graph["edges"]}
     assert kinds == {(0, 1): "creator", (0, 2): "explicit", (1, 2): "tensormap"}
@@ -102,7 +102,7 @@ def test_a_mixed_kernel_has_two_functions() -> None:
             y[:, :] = pl.exp(pl.matmul(x[:, :], w[:, :], out_dtype=pl.FP32))
         return y
 
-    run = modelled(mixed)
+    run = device_run(mixed)
     assert json.loads(Trace(run.timeline).name_map()) == {"0": "both_aic", "1": "both_aiv"}
     assert [f.name for f in run.profile.functions] == ["both_aic", "both_aiv"]
     assert run.profile.exchanged == 16 * 64 * 4
@@ -111,7 +111,7 @@ def test_a_mixed_kernel_has_two_functions() -> None:
 def test_large_runs_are_thinned_and_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trace, "MOST_TASKS", 100)
     monkeypatch.setattr(trace, "KEPT_TASKS", 40)
-    timeline = modelled(many_rows(400)).timeline
+    timeline = device_run(many_rows(400)).timeline
     thin = Trace(timeline)
     assert 20 <= len(thin.tasks) <= 60
     last = int(timeline.task[critical_path(timeline).records[-1]])
@@ -123,11 +123,11 @@ def test_large_runs_are_thinned_and_say_so(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_the_same_run_gives_the_same_bytes() -> None:
-    assert Trace(modelled(chain).timeline).files() == Trace(modelled(chain).timeline).files()
+    assert Trace(device_run(chain).timeline).files() == Trace(device_run(chain).timeline).files()
 
 
 def test_slices_tell_source_bytes_and_what_limits_them() -> None:
-    run = modelled(chain)
+    run = device_run(chain)
     bounds = {k.name: k.bound for k in run.profile.kernels}
     events = json.loads(Trace(run.timeline, bounds).chrome())["traceEvents"]
     (cost,) = {id(c): c for c in map(run.timeline.cost_of, range(0, 8, 2))}.values()
@@ -144,7 +144,7 @@ def test_slices_tell_source_bytes_and_what_limits_them() -> None:
 
 
 def test_pipes_lie_inside_their_tasks() -> None:
-    timeline = modelled(chain).timeline
+    timeline = device_run(chain).timeline
     events = json.loads(Trace(timeline).chrome())["traceEvents"]
     names = {
         e["tid"]: e["args"]["name"]
@@ -170,6 +170,6 @@ def test_pipes_lie_inside_their_tasks() -> None:
 
 def test_pipes_of_many_tasks_are_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trace, "MOST_PIPED", 100)
-    events = json.loads(Trace(modelled(many_rows(400)).timeline).chrome())["traceEvents"]
+    events = json.loads(Trace(device_run(many_rows(400)).timeline).chrome())["traceEvents"]
     shown = {e["args"]["task"] for e in events if e["ph"] == "X" and e["pid"] == trace.PIPES_VIEW}
     assert 80 <= len(shown) <= 100

@@ -7,10 +7,10 @@ import pytest
 
 import tilelet.language as pl
 from tilelet.interp.interpreter import Interpreter
-from tilelet.interp.replay import find_outcomes
+from tilelet.interp.replay import find_control_traces
 from tilelet.ir.core import Program
 from tilelet.passes.pipeline import run_passes
-from tilelet.tasks.control_points import MOST_KEPT, decision, outcome_of, sites
+from tilelet.tasks.control_points import MOST_KEPT, control_trace_of, decision, sites
 from tilelet.tasks.stream import TaskStream
 
 ROWS, COLUMNS, MOST = 16, 64, 8
@@ -145,7 +145,7 @@ def both_ways(program: Program, arguments: dict[str, np.ndarray]) -> list[TaskSt
     executed = Interpreter().run(program, {n: a.copy() for n, a in arguments.items()}).tasks
     before = {n: a.copy() for n, a in arguments.items()}
     recorded = Interpreter().run(program, arguments, execute=False).tasks
-    find_outcomes(program, recorded, arguments)
+    find_control_traces(program, recorded, arguments)
     for name, array in arguments.items():
         np.testing.assert_array_equal(array, before[name], f"`{name}` is the caller's")
     return [executed, recorded]
@@ -199,7 +199,7 @@ def test_only_what_is_needed_is_executed(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(State, "run_kernel", watched)
     # Neither `x` nor `other` is there, and neither is looked at.
-    find_outcomes(program, tasks, {"votes": votes})
+    find_control_traces(program, tasks, {"votes": votes})
     assert ran == ["main_incore_1"]
     assert values(tasks, "main_incore_2") == [[(2,)]]
 
@@ -207,7 +207,7 @@ def test_only_what_is_needed_is_executed(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_what_is_not_given_stays_unknown() -> None:
     program = run_passes(Computed)
     tasks = Interpreter().run(program, {}, execute=False).tasks
-    find_outcomes(program, tasks, {})
+    find_control_traces(program, tasks, {})
     assert values(tasks, "main_incore_2") == [[]]
 
 
@@ -259,7 +259,7 @@ def test_memory_that_the_control_program_writes_is_unknown() -> None:
     program = run_passes(ControlWrites)
     given = arrays(program)
     tasks = Interpreter().run(program, given, execute=False).tasks
-    find_outcomes(program, tasks, given)
+    find_control_traces(program, tasks, given)
     assert values(tasks, "main_incore_0") == [[]]
 
 
@@ -294,6 +294,6 @@ def test_scalars_of_the_task_are_no_site() -> None:
 
 
 def test_long_records_are_sampled_evenly() -> None:
-    ((_, times, kept),) = outcome_of({3: list(range(10 * MOST_KEPT))})
+    ((_, times, kept),) = control_trace_of({3: list(range(10 * MOST_KEPT))})
     assert times == 10 * MOST_KEPT
     assert kept == tuple(range(0, 10 * MOST_KEPT, 10))

@@ -21,13 +21,13 @@ from tilelet.runtime.inputs import initial_array
 BYTES_PER_US = 1e6  # 1.0 TB/s: what programs reach on an a2a3
 
 
-class Modelled(NamedTuple):
+class DeviceRun(NamedTuple):
     us: float
     moved: Bytes
 
 
 @cache
-def modelled(name: str) -> Modelled:
+def device_run(name: str) -> DeviceRun:
     """A program at its default size on an a2a3."""
     model, variant = resolve(name)
     program = run_passes(model.build(variant))
@@ -35,7 +35,7 @@ def modelled(name: str) -> Modelled:
     lengths = {s.name: initial_array(s, zero=False) for s in specs if s.name == "seq_lens"}
     recorded = Interpreter().run(program, lengths, execute=False)
     timeline = simulate(recorded.tasks, program, load_machine("a2a3"))
-    return Modelled(timeline.total_us, traffic(timeline.stream).total)
+    return DeviceRun(timeline.total_us, traffic(timeline.stream).total)
 
 
 @every_program
@@ -51,30 +51,30 @@ def test_every_tile_fits(name: str, machine: str) -> None:
     "name", ["qwen3/scope1:wide", "qwen3/scope1:exchanged", "qwen3/scope3:tuned"]
 )
 def test_tuned_scopes_move_little_more_than_they_must(name: str) -> None:
-    moved = modelled(name).moved
+    moved = device_run(name).moved
     assert moved.total <= 1.1 * moved.least
 
 
 def test_tuned_scope3_takes_less_than_half_of_the_refactored_one() -> None:
-    assert modelled("qwen3/scope3:tuned").us < modelled("qwen3/scope3:refactored").us / 2
+    assert device_run("qwen3/scope3:tuned").us < device_run("qwen3/scope3:refactored").us / 2
 
 
 def test_scope1_keeps_accumulators_on_chip_for_a_reason() -> None:
-    split = modelled("qwen3/scope1:split_accumulation")
+    split = device_run("qwen3/scope1:split_accumulation")
     for name in ("qwen3/scope1:wide", "qwen3/scope1:exchanged"):
-        assert modelled(name).us < modelled("qwen3/scope1:chunked").us < split.us
+        assert device_run(name).us < device_run("qwen3/scope1:chunked").us < split.us
 
 
 def test_attention_gets_faster_with_every_step() -> None:
     staged, fused, padding_free = (
-        modelled(f"qwen3/scope2:{variant}").us for variant in ("staged", "fused", "padding_free")
+        device_run(f"qwen3/scope2:{variant}").us for variant in ("staged", "fused", "padding_free")
     )
     assert padding_free < fused < staged / 10
 
 
 def test_optimised_decode_layer_is_near_the_bandwidth_bound() -> None:
-    optimised = modelled("qwen3/decode:optimised").us
-    assert optimised < modelled("qwen3/decode:baseline").us / 3
+    optimised = device_run("qwen3/decode:optimised").us
+    assert optimised < device_run("qwen3/decode:baseline").us / 3
     shape = decode.MODEL.shape_for("optimised")
     specs = {s.name: s for s in decode.specs(shape)}
     weights = sum(

@@ -133,8 +133,8 @@ class Intervals:
 def _of_index(first: Interval, end: Interval, stride: int) -> tuple[int, int]:
     """The least and greatest index of a loop that runs at least once."""
     if first.low == first.high and end.low == end.high:
-        turns = max(1, -((first.low - end.low) // stride))
-        last = first.low + (turns - 1) * stride
+        trips = max(1, -((first.low - end.low) // stride))
+        last = first.low + (trips - 1) * stride
         return min(first.low, last), max(first.low, last)
     if stride > 0:
         return first.low, max(first.high, end.high - 1)

@@ -427,7 +427,7 @@ def _docs(_: Parser, found: Namespace) -> int:
     return docs_command(found.dir, write=found.write)
 
 
-def _add_story(parser: Parser) -> None:
+def _add_walkthrough(parser: Parser) -> None:
     _add_write_or_check(parser)
     parser.add_argument(
         "--keep-cpu", action="store_true", help="with --write: keep the CPU times of the page"
@@ -435,20 +435,20 @@ def _add_story(parser: Parser) -> None:
     parser.add_argument("--only", metavar="A,B", default="", help="check these programs only")
 
 
-def _story(parser: Parser, found: Namespace) -> int:
+def _walkthrough(parser: Parser, found: Namespace) -> int:
     _use_one_blas_thread()
     with interrupt.deferred():
-        from tilelet.cli import walkthrough as story
+        from tilelet.cli import walkthrough
 
     names = [name for name in found.only.split(",") if name]
-    unknown = [name for name in names if name not in story.PROGRAMS]
+    unknown = [name for name in names if name not in walkthrough.PROGRAMS]
     if unknown:
-        parser.refuse(f"`--only`: `{unknown[0]}` is none of {', '.join(story.PROGRAMS)}")
+        parser.refuse(f"`--only`: `{unknown[0]}` is none of {', '.join(walkthrough.PROGRAMS)}")
     if names and found.write:
         parser.refuse("`--only` goes with `--check`")
     if found.check:
-        return story.check_page(found.dir, names)
-    return story.write_page(found.dir, keep_cpu=found.keep_cpu)
+        return walkthrough.check_page(found.dir, names)
+    return walkthrough.write_page(found.dir, keep_cpu=found.keep_cpu)
 
 
 COMMANDS = {
@@ -516,11 +516,11 @@ COMMANDS = {
             is_internal=True,
         ),
         Command(
-            "story",
+            "walkthrough",
             "generate the page about the Qwen3 programs, step by step",
-            manual.STORY,
-            _add_story,
-            _story,
+            manual.WALKTHROUGH,
+            _add_walkthrough,
+            _walkthrough,
             is_internal=True,
         ),
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tilelet.diag.core import UserError
 
 if TYPE_CHECKING:
-    from tilelet.cli.script import Outcome
+    from tilelet.cli.script import ScriptExit
     from tilelet.runtime.session import Session
 
 PASSED = 0
@@ -46,7 +46,7 @@ def of_error(error: UserError) -> int:
     return WRONG_USAGE if isinstance(error, usage) else COULD_NOT_RUN
 
 
-def of_script(outcome: Outcome, now: Session) -> int:
+def of_script(outcome: ScriptExit, now: Session) -> int:
     """A script that notices a failure exits with 1; the session knows whether it was a mismatch.
 
     Any other code is the script's own.

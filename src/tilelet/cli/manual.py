@@ -54,7 +54,7 @@ examples:
   tilelet profile --format json qwen3/scope3:baseline > profile.json
 
 Nothing runs on a device, and no kernel runs here: the control program does, its tasks are recorded,
-and a model of the machine plays them. All figures are modelled. The run directory gets
+and a model of the machine plays them. All figures are device_run. The run directory gets
 profile.json, report/ (memory plan, budget, hints) and dfx_outputs/ (a trace for Perfetto, records,
 dependencies). Exit code 1: the machine would refuse the program, see the errors.
 """
@@ -108,12 +108,12 @@ table shows tasks, bytes of global memory, time on the modelled NPU, and time on
 wrong and what it cost, step by step, is told in docs/qwen3.md.
 """
 
-STORY = """\
+WALKTHROUGH = """\
 examples:
-  tilelet story --write                  measure everything, write docs/qwen3.md (minutes)
-  tilelet story --write --keep-cpu       only what is modelled (seconds)
-  tilelet story --check                  are its modelled figures what the code gives?
-  tilelet story --check --only scope1    of one program; several with commas
+  tilelet walkthrough --write                  measure everything, write docs/qwen3.md (minutes)
+  tilelet walkthrough --write --keep-cpu       only what is modelled (seconds)
+  tilelet walkthrough --check                  are its modelled figures what the code gives?
+  tilelet walkthrough --check --only scope1    of one program; several with commas
 
 CPU times differ from run to run, so they are not checked. Exit code 1: the page is not up to date.
 """

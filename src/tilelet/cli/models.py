@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tilelet.cli.exit_codes import COULD_NOT_RUN
-from tilelet.cli.script import Outcome
+from tilelet.cli.script import ScriptExit
 from tilelet.diag.catalogue.command import FileMissing
 from tilelet.diag.core import UserError, UserErrors
 from tilelet.diag.text import near
@@ -25,7 +25,7 @@ def list_models() -> str:
     return "\n".join(lines)
 
 
-def run_model(target: str, arguments: Sequence[str]) -> Outcome:
+def run_model(target: str, arguments: Sequence[str]) -> ScriptExit:
     """Run a program by name, with the options of its own script."""
     from tilelet.models import registry
     from tilelet.models.qwen3.script import main
@@ -36,14 +36,14 @@ def run_model(target: str, arguments: Sequence[str]) -> Outcome:
         names = [f"{n}:{v}" for n, m in registry.models().items() for v in m.variants]
         close = near(target, names)
         missing = FileMissing(target, close or [str(k) for k in error.known])
-        return Outcome(COULD_NOT_RUN, [missing.diagnostic])
+        return ScriptExit(COULD_NOT_RUN, [missing.diagnostic])
     try:
-        return Outcome(main(model, ["--variant", variant, *arguments]))
+        return ScriptExit(main(model, ["--variant", variant, *arguments]))
     except SystemExit as stop:
-        return Outcome(stop.code if isinstance(stop.code, int) else 1)
+        return ScriptExit(stop.code if isinstance(stop.code, int) else 1)
     except UserErrors as errors:
-        return Outcome(COULD_NOT_RUN, list(errors.diagnostics), errors.truncated)
+        return ScriptExit(COULD_NOT_RUN, list(errors.diagnostics), errors.truncated)
     except UserError as error:
-        return Outcome(COULD_NOT_RUN, [error.diagnostic])
+        return ScriptExit(COULD_NOT_RUN, [error.diagnostic])
     except Exception as error:
-        return Outcome(COULD_NOT_RUN, bug=bug_text(error, target, run_directory(variant)))
+        return ScriptExit(COULD_NOT_RUN, bug=bug_text(error, target, run_directory(variant)))

@@ -27,7 +27,7 @@ from tilelet.runtime.rundir import RunDirectory, file_name
 if TYPE_CHECKING:
     from tilelet.device.machine.description import Machine
     from tilelet.device.report.profile import Profile
-    from tilelet.device.run import Modelled
+    from tilelet.device.run import DeviceRun
 
 
 def _machines(names: Iterable[str]) -> list[Machine]:
@@ -62,22 +62,22 @@ def _period(machine: Machine, asked: str | None, side_by_side: Sequence[Machine]
 
 def profile_command(options: DeviceOptions) -> int:
     """Model every program that the target runs; 1 if a machine would refuse one of them."""
-    from tilelet.device.run import Modelled
+    from tilelet.device.run import DeviceRun
 
     machines, recording = _recording(options)
     if recording.code and not recording.runs:
         return _failed(recording, options)
     runs = [
-        [Modelled(run, m, _period(m, options.period, machines)) for m in machines]
+        [DeviceRun(run, m, _period(m, options.period, machines)) for m in machines]
         for run in recording.runs
     ]
     shown: set[str] = set()
     for same_run in runs:
-        for modelled in same_run:
-            with progress(f"modelling {modelled.run.name} on {modelled.machine.name}"):
-                text = modelled.profile.to_json()
+        for device_run in same_run:
+            with progress(f"modelling {device_run.run.name} on {device_run.machine.name}"):
+                text = device_run.profile.to_json()
             if text not in shown and options.format == "text":
-                _show_profile(modelled)
+                _show_profile(device_run)
             shown.add(text)
         if len(machines) > 1 and options.format == "text":
             _show_side_by_side(same_run)
@@ -102,28 +102,28 @@ def _failed(recording: Recording, options: DeviceOptions) -> int:
     return recording.code
 
 
-def _show_profile(modelled: Modelled) -> None:
+def _show_profile(device_run: DeviceRun) -> None:
     from tilelet.diag.tables import show
 
-    show(modelled.parts())
+    show(device_run.parts())
     print(flush=True)
 
 
-def _show_side_by_side(same_run: Sequence[Modelled]) -> None:
+def _show_side_by_side(same_run: Sequence[DeviceRun]) -> None:
     from tilelet.device.report.text import side_by_side
     from tilelet.diag.tables import show
 
     show([side_by_side([m.profile for m in same_run])])
 
 
-def _write(same_run: Sequence[Modelled], options: DeviceOptions) -> None:
+def _write(same_run: Sequence[DeviceRun], options: DeviceOptions) -> None:
     """All files of a run into one directory, with a folder per machine if there are several."""
     directory = RunDirectory(same_run[0].run.program.name, root=options.build_dir)
 
     try:
-        for modelled in same_run:
-            folder = (file_name(modelled.machine.name),) if len(same_run) > 1 else ()
-            modelled.write(lambda *parts, folder=folder: directory.path(*folder, *parts))
+        for device_run in same_run:
+            folder = (file_name(device_run.machine.name),) if len(same_run) > 1 else ()
+            device_run.write(lambda *parts, folder=folder: directory.path(*folder, *parts))
     except OSError as error:
         if options.build_dir is not None:  # the files were asked for
             raise CannotWrite(str(error.filename), error.strerror or str(error)) from error
@@ -133,8 +133,8 @@ def _write(same_run: Sequence[Modelled], options: DeviceOptions) -> None:
     print(printable(text), file=sys.stderr)
 
 
-def _findings(modelled: Iterable[Modelled]) -> list[Diagnostic]:
-    found = [f.diagnostic for m in modelled for f in m.findings]
+def _findings(device_runs: Iterable[DeviceRun]) -> list[Diagnostic]:
+    found = [f.diagnostic for m in device_runs for f in m.findings]
     return list(dict.fromkeys(found))
 
 
@@ -144,14 +144,14 @@ def _findings(modelled: Iterable[Modelled]) -> list[Diagnostic]:
 def check_command(options: DeviceOptions) -> int:
     """Memory and shape checks only; 1 if there is a finding."""
     from tilelet.device.memory.report import budget_table, memory_map_parts, memory_table
-    from tilelet.device.run import Modelled
+    from tilelet.device.run import DeviceRun
     from tilelet.diag.tables import show
 
     machines, recording = _recording(options, tasks=False)
     if recording.code and not recording.runs:
         return _failed(recording, options)
     programs = {id(run.program): run for run in recording.runs}
-    every = [Modelled(run, machine) for run in programs.values() for machine in machines]
+    every = [DeviceRun(run, machine) for run in programs.values() for machine in machines]
     with progress("checking"):
         found = _findings(every)
     if options.format == "json":
@@ -203,7 +203,7 @@ def _side(
 ) -> Profile | Recording:
     """`profile.json`, `k.py`, `k.py@a5`, `"k.py --variant tuned"`, `qwen3/scope3:tuned`."""
     from tilelet.device.report.profile import Profile
-    from tilelet.device.run import Modelled
+    from tilelet.device.run import DeviceRun
 
     try:
         target, *arguments = shlex.split(text) or [text]
@@ -220,7 +220,7 @@ def _side(
         return recording
     with progress(f"modelling {target} on {machine.name}"):
         period = _period(machine, options.period, machines)
-        return Modelled(recording.runs[0], machine, period).profile
+        return DeviceRun(recording.runs[0], machine, period).profile
 
 
 def _read(path: str) -> str:

@@ -46,13 +46,13 @@ def record(
     Without `tasks`, the control programs do not run either: their kernels are all that is wanted.
     """
     from tilelet.device.run import Recorded
-    from tilelet.interp.replay import find_outcomes
+    from tilelet.interp.replay import find_control_traces
 
     found = Recording()
 
     def keep(name: str, program: Any, stream: Any, given: Mapping[str, Any]) -> None:
         if tasks:
-            find_outcomes(program, stream, given)
+            find_control_traces(program, stream, given)
         found.runs.append(Recorded(target.name if target.is_model else name, program, stream))
 
     now = Session(

@@ -11,7 +11,7 @@ from typing import Any
 from tilelet.cli import exit_codes
 from tilelet.cli.messages import print_findings
 from tilelet.cli.options import RunOptions, ScriptOptions
-from tilelet.cli.script import Outcome
+from tilelet.cli.script import ScriptExit
 from tilelet.cli.target import Target
 from tilelet.compat import aliases
 from tilelet.diag.catalogue.command import AnotherPypto, UnknownEngine
@@ -87,7 +87,9 @@ def stand_ins(options: ScriptOptions, now: Session) -> Iterator[None]:
         aliases.uninstall()
 
 
-def print_problems(outcome: Outcome, now: Session, options: ScriptOptions, target: Target) -> None:
+def print_problems(
+    outcome: ScriptExit, now: Session, options: ScriptOptions, target: Target
+) -> None:
     """Everything that the script has not shown itself."""
     for result in now.results:
         if not result.passed and not result.error_was_read:

@@ -37,7 +37,7 @@ from tilelet.runtime.session import Session
 
 
 @dataclass
-class Outcome:
+class ScriptExit:
     """How a script ended: its exit code and what is still to be said about it."""
 
     code: int = 0
@@ -56,13 +56,13 @@ class Script:
         self.file = str(Path(path).absolute())
         self.arguments = list(arguments)
 
-    def run(self, now: Session) -> Outcome:
+    def run(self, now: Session) -> ScriptExit:
         """Run the file to its end. Only Ctrl-C and a broken pipe come out as exceptions."""
         linecache.checkcache(self.file)
         try:
             code = compile(self._source(), self.file, "exec", dont_inherit=True)
         except UserError as error:
-            return Outcome(COULD_NOT_RUN, [error.diagnostic])
+            return ScriptExit(COULD_NOT_RUN, [error.diagnostic])
         except (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError) as error:
             return self._raised(error)  # the latter: nested more deeply than Python's compiler goes
         with repeatable(now.seed), self._as_main() as module:
@@ -76,7 +76,7 @@ class Script:
                 return self._stopped(stop, now)
             except BaseException as error:
                 return self._failed(error, now)
-        return Outcome()
+        return ScriptExit()
 
     def _source(self) -> bytes:
         path = Path(self.path)
@@ -110,41 +110,41 @@ class Script:
         finally:
             sys.modules["__main__"], sys.argv, sys.path[:] = saved
 
-    def _stopped(self, stop: SystemExit, now: Session) -> Outcome:
+    def _stopped(self, stop: SystemExit, now: Session) -> ScriptExit:
         """`SystemExit`: the code as Python understands it."""
         if stop.code and now.count_only and now.task_tables:
             return _stopped_while_counting()
         if stop.code is None or isinstance(stop.code, int):
-            return Outcome(stop.code or 0)
+            return ScriptExit(stop.code or 0)
         print(stop.code, file=sys.stderr)
-        return Outcome(1)
+        return ScriptExit(1)
 
-    def _failed(self, error: BaseException, now: Session) -> Outcome:
+    def _failed(self, error: BaseException, now: Session) -> ScriptExit:
         if isinstance(error, BdbQuit):
             print("the run was ended in the debugger", file=sys.stderr)
-            return Outcome(INTERRUPTED)
+            return ScriptExit(INTERRUPTED)
         if isinstance(error, UserErrors):
-            return Outcome(COULD_NOT_RUN, list(error.diagnostics), error.truncated)
+            return ScriptExit(COULD_NOT_RUN, list(error.diagnostics), error.truncated)
         if isinstance(error, UserError):
             give_place(error)
-            return Outcome(COULD_NOT_RUN, [error.diagnostic])
+            return ScriptExit(COULD_NOT_RUN, [error.diagnostic])
         if isinstance(error, AttributeError) and is_alias(getattr(error.obj, "__name__", "")):
             missing = self._missing_name(error)
-            return Outcome(COULD_NOT_RUN, [missing.diagnostic])
+            return ScriptExit(COULD_NOT_RUN, [missing.diagnostic])
         if isinstance(error, ImportError):
             known = self._import_problem(error)
             if known is not None:
-                return Outcome(COULD_NOT_RUN, [known.diagnostic])
+                return ScriptExit(COULD_NOT_RUN, [known.diagnostic])
         if output.failed_by(error) or interrupt.explains(error):
             raise error
         if isinstance(error, MemoryError):
             print("out of memory", file=sys.stderr)
-            return Outcome(COULD_NOT_RUN)
+            return ScriptExit(COULD_NOT_RUN)
         if isinstance(error, RecursionError) and _is_ours(error):
-            return Outcome(COULD_NOT_RUN, [NestedTooDeeply(Loc(self.file, 0)).diagnostic])
+            return ScriptExit(COULD_NOT_RUN, [NestedTooDeeply(Loc(self.file, 0)).diagnostic])
         if isinstance(error, InternalError) or _is_ours(error):
             directory = run_directory(Path(self.path).stem)
-            return Outcome(COULD_NOT_RUN, bug=bug_text(error, Path(self.path).name, directory))
+            return ScriptExit(COULD_NOT_RUN, bug=bug_text(error, Path(self.path).name, directory))
         if now.count_only and now.task_tables and isinstance(error, AssertionError):
             return _stopped_while_counting()
         return self._raised(error)
@@ -171,20 +171,20 @@ class Script:
         module = str(getattr(error.obj, "__name__", ""))
         return NotProvided(f"{module}.{error.name}", loc, names_of(module))
 
-    def _raised(self, error: BaseException) -> Outcome:
+    def _raised(self, error: BaseException) -> ScriptExit:
         """Any other exception is the script's own: its traceback, without Tilelet's frames."""
         text = user_traceback(error)
         frames = user_frames(error)
         loc = Loc(frames[-1].filename, frames[-1].lineno or 0) if frames else None
-        return Outcome(
+        return ScriptExit(
             COULD_NOT_RUN, [ScriptRaised(self.path, text, loc).diagnostic], traceback=text
         )
 
 
-def _stopped_while_counting() -> Outcome:
+def _stopped_while_counting() -> ScriptExit:
     """A script that checks its results stops here, because nothing computed any."""
     print("note: the script stopped at a check of its own: no kernel was executed", file=sys.stderr)
-    return Outcome()
+    return ScriptExit()
 
 
 def _in_library(frame: traceback.FrameSummary) -> bool:

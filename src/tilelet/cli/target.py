@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tilelet.cli.script import Outcome
+    from tilelet.cli.script import ScriptExit
     from tilelet.runtime.session import Session
 
 
@@ -34,7 +34,7 @@ class Target:
     def is_model(self) -> bool:
         return is_model(self.name)
 
-    def run(self, now: Session) -> Outcome:
+    def run(self, now: Session) -> ScriptExit:
         """Run it to its end."""
         if self.is_model:
             from tilelet.cli.models import run_model

@@ -1,4 +1,4 @@
-"""`tilelet story`: docs/qwen3.md and its plot, written and checked."""
+"""`tilelet walkthrough`: docs/qwen3.md and its plot, written and checked."""
 
 from __future__ import annotations
 
@@ -103,4 +103,4 @@ def _difference(path: Path, current: str, wanted: str) -> str:
     lines = difflib.unified_diff(
         current.splitlines(), wanted.splitlines(), str(path), "generated", lineterm="", n=0
     )
-    return "\n".join([f"{path} is not up to date: run `make story`", *list(lines)[:20]])
+    return "\n".join([f"{path} is not up to date: run `make walkthrough`", *list(lines)[:20]])

@@ -1,6 +1,6 @@
-"""Kernels that are one loop over matrix products, as one turn of that loop.
+"""Kernels that are one loop over matrix products, as one iteration of that loop.
 
-Turns then run as tasks of their own, in program order where they touch the same memory: on all
+Iterations then run as tasks of their own, in program order where they touch the same memory: on all
 threads, and beside those that read neighbouring columns of the same matrix. Who counts or records
 tasks sees one.
 """
@@ -18,11 +18,11 @@ from tilelet.ir.spec import Trait
 from tilelet.ir.types import TensorType
 from tilelet.ir.views import CallView, ForView, yielded
 
-MOST_TURNS = 64
+MAX_ITERATIONS = 64
 
 
-def one_turn(kernel: Function, program: Program) -> tuple[Function, int]:
-    """The kernel as one turn, which asks for its number as a block does; and how many there are."""
+def one_iteration(kernel: Function, program: Program) -> tuple[Function, int]:
+    """The kernel as one iteration, which asks for its number as a block does; their number."""
     *before, last = kernel.body.ops[:-1] or [None]
     if last is None or last.name != "for" or not _is_loop_of_products(last):
         return kernel, 1
@@ -32,35 +32,35 @@ def one_turn(kernel: Function, program: Program) -> tuple[Function, int]:
     if not _carries_same_memory(view, kernel, program.functions) or _has_blocks(kernel, program):
         return kernel, 1
     start = Builder(last.loc, in_scope=True)
-    turn = start.emit("get_block_idx", result="turn")
+    iteration = start.emit("get_block_idx", result="iteration")
     first, _, step = view.bounds
-    index = start.scalar("add", start.scalar("mul", turn, step), first, result=view.index.name)
+    index = start.scalar("add", start.scalar("mul", iteration, step), first, result=view.index.name)
     mapping = {view.index: index, **dict(zip(view.carried, view.init))}
     body = clone_ops(view.body.ops[:-1], mapping)
     handed_on = substitute_all(yielded(view.body), mapping)
     results = dict(zip(last.results, handed_on))
     returned = [substitute(r, results) for r in kernel.returned]
     ops = [*(o for o in before if o is not None), *start.ops, *body, return_op(returned)]
-    turns = view.trip_count
-    assert turns is not None
-    return replace(kernel, body=Block(kernel.body.params, tuple(ops))), turns
+    iterations = view.trip_count
+    assert iterations is not None
+    return replace(kernel, body=Block(kernel.body.params, tuple(ops))), iterations
 
 
 def _is_loop_of_products(op: Op) -> bool:
-    turns = ForView(op).trip_count
+    iterations = ForView(op).trip_count
     has_product = any(Trait.GEMM in o.spec.traits for o in walk(op.blocks[0]))
-    return turns is not None and 2 <= turns <= MOST_TURNS and has_product
+    return iterations is not None and 2 <= iterations <= MAX_ITERATIONS and has_product
 
 
 def _is_repeatable(op: Op) -> bool:
-    """Whether an op before the loop may be run again for every turn: it only computes a scalar."""
+    """Whether an op before the loop may be repeated in each iteration: it computes a scalar."""
     return bool(op.spec.traits & RECOMPUTABLE)
 
 
 def _carries_same_memory(
     view: ForView, kernel: Function, functions: Mapping[str, Function]
 ) -> bool:
-    """Whether what the loop carries are tensors that stay the same memory from turn to turn."""
+    """Whether what the loop carries are tensors that are the same memory in every iteration."""
     aliases = Aliases(kernel.body, functions)
     for value, init, handed in zip(view.carried, view.init, yielded(view.body)):
         if not isinstance(value.type, TensorType):

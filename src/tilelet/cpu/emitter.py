@@ -202,10 +202,8 @@ def loop_head(
     if step == 0 or not isinstance(step, int):
         fail = f"tl_fail(c, TL_STEP, {e.site(op)}, 0, 0, 0, 0)"
         e.out.add(f"if ({step} == 0) return {fail};")
-    turn = e.name("turn")
-    turns = str(trips) if trips is not None else f"tl_trips({start}, {stop}, {step})"
+    i = e.name("iteration")
+    iterations = str(trips) if trips is not None else f"tl_trips({start}, {stop}, {step})"
     e.out.add(f"int64_t {index} = {start};", op.loc)
     advance = f"{index} = (int64_t)((uint64_t){index} + (uint64_t){step})"
-    return (
-        f"for (int64_t {turn} = 0, {turn}_end = {turns}; {turn} < {turn}_end; {turn}++, {advance})"
-    )
+    return f"for (int64_t {i} = 0, {i}_end = {iterations}; {i} < {i}_end; {i}++, {advance})"

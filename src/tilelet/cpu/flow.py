@@ -78,9 +78,9 @@ class Carried:
         else:
             tile = k.tile(first)
             shape = tile.valid
-            self.slot = k.taken_over(first, self.op.results[self.at])
+            self.slot = k.reuse_buffer(first, self.op.results[self.at])
             if self.slot is None:
-                k.run_unfinished(tile.form.slot if isinstance(tile.form, Leaf) else None)
+                k.flush_pending(tile.form.slot if isinstance(tile.form, Leaf) else None)
                 self.slot = k.new_slot(self.value.name, t.dtype, count(t.shape))
                 k.materialised(tile, slot=self.slot)
         if (self.op, self.at) in k.dynamic or any(isinstance(v, str) for v in shape):
@@ -235,8 +235,8 @@ def emit_for(k: KernelEmitter, op: Op) -> None:
     before = k.out.here()
     with k.loop(op, view.body) as loop, k.out.block(head), k.inside():
         for c in carried:
-            if c.slot is not None and c.slot in k.unfinished:
-                loop.started[c.slot] = k.unfinished.pop(c.slot)
+            if c.slot is not None and c.slot in k.pending:
+                loop.started[c.slot] = k.pending.pop(c.slot)
         k.out.add("if (TL_CANCELLED(c)) return TL_STOPPED;")
         k.define(view.index, index)
         for c, param in zip(carried, view.carried):

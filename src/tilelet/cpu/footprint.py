@@ -45,7 +45,7 @@ def footprint_lines(kernel: Function, functions: Mapping[str, Function]) -> tupl
     found = {p: finder.boxes(p) for p in kernel.params if isinstance(p.type, TensorType)}
     if not any(found.values()):
         return "NULL", []
-    name = f"foot_{identifier(kernel.name)}"
+    name = f"footprint_{identifier(kernel.name)}"
     lines = [
         f"static void {name}(const tl_word *x, int64_t block, tl_win *f) {{",
         "    (void)x, (void)block;",

@@ -59,7 +59,7 @@ MOST_PRODUCTS = 4  # that a kernel can hand over at once: TL_PRODUCTS
 RESULT_FIELD = ".c = "  # begins the line of a product's description that names its memory
 
 
-def _is_silent(op: Op, products: set[Op]) -> bool:
+def _is_recomputable(op: Op, products: set[Op]) -> bool:
     """Whether `op` may as well run twice: scalars, views, loads; or is one of `products`."""
     if op in products or op.spec.traits & RECOMPUTABLE:
         return True
@@ -69,7 +69,7 @@ def _is_silent(op: Op, products: set[Op]) -> bool:
         tiles = [i for i, r in enumerate(op.results) if isinstance(r.type, TileType)]
         made = {r for p in products for r in p.results}
         carried = all(yielded(b)[i] in made for b in op.blocks[-1:] for i in tiles)
-        inner = all(_is_silent(o, products) for b in op.blocks for o in b.ops[:-1])
+        inner = all(_is_recomputable(o, products) for b in op.blocks for o in b.ops[:-1])
         return inner and (not tiles or (op.name == "for" and carried))
     return bool(op.spec.view) and _is_view_of_tensor(op)
 
@@ -107,8 +107,8 @@ class TensorRef:
 class Loop:
     """A loop being written: slots from outside that it uses stay in use until its end.
 
-    body      its block, if that may put matrix products off until the loop ends
-    products  those it has put off
+    body      its block, if that may defer matrix products until the loop ends
+    products  those it has deferred
     started   those begun before it, of what it carries, that it has not continued so far
     """
 
@@ -119,20 +119,21 @@ class Loop:
 
 
 @dataclass(frozen=True)
-class Company:
-    """Which tasks of a kernel are better run together: up to `most`, if A of their products (what
-    they touch of window `a`) is the same, and B (of window `b`) is `step` bytes further on.
+class BatchHint:
+    """Which tasks of a kernel are better run in one batch: up to `batch_max`, if A of their
+    products (what they touch of window `a`) is the same, and B (of window `b`) lies `b_stride`
+    bytes further on.
     """
 
-    most: int = 1
+    batch_max: int = 1
     a: int = 0
     b: int = 0
-    step: int = 0
+    b_stride: int = 0
 
 
 @dataclass(eq=False)
 class Product:
-    """A matrix product that is put off.
+    """A matrix product that is deferred.
 
     name    its C variable
     slot    its result's memory, a tile of `shape`
@@ -144,7 +145,7 @@ class Product:
     name: str
     slot: Slot
     shape: tuple[int, ...]
-    company: Company
+    batch_hint: BatchHint
     is_new: bool
     ops: list[Op] = field(default_factory=list[Op])
     region: tuple[str, ...] = ()
@@ -161,7 +162,7 @@ class Product:
             k.out.add(f"{name} = {extent};")
 
     def finish(self, k: KernelEmitter) -> None:
-        """It has been run; the next time, the loop may make no turn that says its region."""
+        """It has been run; the next time, the loop may make no iteration that says its region."""
         if self.region:
             k.zero_outside(self.shape, self.region, self.slot, FP32)  # or INT32: as large
             for name, extent in zip(self.region, self.shape):
@@ -177,9 +178,9 @@ class KernelCode:
     scratch: int
     windows: tuple[int, ...]  # positions of its tensor parameters
     scalars: tuple[int, ...]  # positions of its scalar parameters
-    company: Company
+    batch_hint: BatchHint
     fills: frozenset[int]  # positions of tensors whose first use here writes every element
-    turns: int = 1  # calls that make a task
+    iterations: int = 1  # calls that make a task
 
 
 class KernelEmitter(Emitter):
@@ -212,8 +213,8 @@ class KernelEmitter(Emitter):
         self.remaining = Counter(self.uses)
         self.carried: dict[Value, Slot] = {}  # memory of a tile that a loop carries
         self.destinations: dict[Value, Slot] = {}  # memory that a yielded value is meant for
-        self.unfinished: dict[Slot, Product] = {}  # products that the next loop may continue
-        self.company: Company | None = None  # what the kernel's first products allow
+        self.pending: dict[Slot, Product] = {}  # products that the next loop may continue
+        self.batch_hint: BatchHint | None = None  # what the kernel's first products allow
         self._innermost: Place | None = None  # before the loop over elements being written
         self.window_numbers: dict[str, int] = {}  # of the parameters, by C name
         self._fills: set[int] = set()
@@ -236,8 +237,8 @@ class KernelEmitter(Emitter):
             head.append(f"    (void){s.name};")
         head += [f"    {line}" for line in self.declarations]
         lines = [*head, *self.out.lines, "}", ""]
-        company = self.company or Company()
-        return KernelCode(name, lines, nbytes, windows, numbers, company, frozenset(self._fills))
+        batch_hint = self.batch_hint or BatchHint()
+        return KernelCode(name, lines, nbytes, windows, numbers, batch_hint, frozenset(self._fills))
 
     def _parameters(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         windows: list[int] = []
@@ -314,14 +315,14 @@ class KernelEmitter(Emitter):
         yield loop
         self.loops.pop()
         if loop.products:
-            self.products_due(loop.products, op)
+            self.flush_products(loop.products, op)
         self._clock += 1
         for slot in loop.used:
             slot.last = max(slot.last, self._clock)
 
-    # --- products that were put off --------------------------------------------------------------
+    # --- products that were deferred --------------------------------------------------------------
 
-    def products_due(self, products: Sequence[Product], at: Op) -> None:
+    def flush_products(self, products: Sequence[Product], at: Op) -> None:
         """Run products; here the kernel may be left and entered again if it has done nothing else.
 
         `at` is the op that ends with them: a loop, or a product of its own.
@@ -329,10 +330,10 @@ class KernelEmitter(Emitter):
         names = [f"&{p.name}" for p in products]
         if self._has_only(products, at):
             self._check_untouched(products)
-            self.company = products[0].company
+            self.batch_hint = products[0].batch_hint
             for p in products:
                 p.slot.first = 0  # what is repeated on the way back here must not touch it
-            due = f"tl_products_due(c, (tl_product *const[]){{{', '.join(names)}}}, {len(names)})"
+            due = f"tl_flush_products(c, (tl_product *const[]){{{', '.join(names)}}}, {len(names)})"
             self.out.add(f"if ({due}) return TL_OK;")
         else:
             for name in names:
@@ -354,9 +355,9 @@ class KernelEmitter(Emitter):
                         line.strip(),
                     )
 
-    def run_unfinished(self, slot: Slot | None) -> None:
+    def flush_pending(self, slot: Slot | None) -> None:
         """A product that a loop was to continue is needed now, or what it reads will change."""
-        product_ = self.unfinished.pop(slot, None) if slot is not None else None
+        product_ = self.pending.pop(slot, None) if slot is not None else None
         if product_ is not None:
             self.out.add(f"tl_run_product(&{product_.name}, c);")
 
@@ -367,7 +368,7 @@ class KernelEmitter(Emitter):
         goes on from a tile: filling its memory with that tile is no op, but is repeated like one.
         """
         body = self.function.body.ops
-        if self.company is not None or self.loops or len(products) > MOST_PRODUCTS:
+        if self.batch_hint is not None or self.loops or len(products) > MOST_PRODUCTS:
             return False
         if any(p.region or not p.is_new for p in products):
             return False
@@ -375,7 +376,7 @@ class KernelEmitter(Emitter):
             return False
         ops = {op for p in products for op in p.ops}
         before = body[: body.index(at) + 1]
-        return all(_is_silent(o, ops) for o in before)
+        return all(_is_recomputable(o, ops) for o in before)
 
     def slot_tile(
         self, slot: Slot, shape: tuple[int, ...], dtype: DType, valid: tuple[Dim, ...]
@@ -450,7 +451,7 @@ class KernelEmitter(Emitter):
         ):
             yield start, self.variable("count", f"tl_least({length}, {axis.extent} - {start})")
 
-    def evaluate_past_caches(
+    def evaluate_bypassing_cache(
         self, tile: Tile, pointer: str, strides: Sequence[Dim], condition: str
     ) -> None:
         """As `evaluate`; where `condition` holds, results go to memory without passing the caches.
@@ -538,20 +539,20 @@ class KernelEmitter(Emitter):
         self.zero_outside(tile.shape, tile.valid, slot, tile.dtype)
         return self.slot_tile(slot, tile.shape, tile.dtype, tile.valid)
 
-    def settled(self, arg: Arg) -> Tile:
+    def materialize(self, arg: Arg) -> Tile:
         """The tile of a value, in scratch memory from now on."""
         assert isinstance(arg, Value)
         tile = self.materialised(self.tile(arg), arg.name)
         self.values[arg] = tile
         return tile
 
-    def readable(self, arg: Arg) -> Tile:
+    def in_memory(self, arg: Arg) -> Tile:
         """The tile of a value in some memory, strided or not: a computation is carried out."""
         tile = self.tile(arg)
-        return tile if isinstance(tile.form, Leaf) else self.settled(arg)
+        return tile if isinstance(tile.form, Leaf) else self.materialize(arg)
 
     def result(self, op: Op, tile: Tile, *, lazy: bool = True) -> None:
-        """Bind the op's result; a computation is put off if its one user is in the same block, or
+        """Bind the op's result; a computation is deferred if its one user is in the same block, or
         if the first one can carry it out.
         """
         value = op.result
@@ -575,7 +576,7 @@ class KernelEmitter(Emitter):
             and self.tile_type(value).dtype is FP32
         )
 
-    def taken_over(self, arg: Arg, result: Value) -> Slot | None:
+    def reuse_buffer(self, arg: Arg, result: Value) -> Slot | None:
         """The memory of an operand that nobody looks at again, for `result` to replace it there.
 
         What a loop carries may be replaced only by what it carries on in the same place.
@@ -604,9 +605,9 @@ class KernelEmitter(Emitter):
     def op(self, op: Op) -> None:
         self._clock += 1
         if self._writes_memory(op):
-            self._settle_loads(op)
-            for slot in list(self.unfinished):
-                self.run_unfinished(slot)
+            self._materialize_loads(op)
+            for slot in list(self.pending):
+                self.flush_pending(slot)
         emitter = EMITTERS.get(op.name) or EMITTERS.get(BY_REFERENCE if op.spec.reference else "")
         if emitter is None:
             raise InternalError("no C for this op", self.function.name, op.name, op.loc)
@@ -622,7 +623,7 @@ class KernelEmitter(Emitter):
             for v in values_in(o.args[p] for p in o.spec.writes)
         )
 
-    def _settle_loads(self, op: Op) -> None:
+    def _materialize_loads(self, op: Op) -> None:
         """Loads see memory as it was where they stand: copy what is needed after this op."""
         own = Counter(() if op.blocks else op.operands)
         for value, tile in list(self.values.items()):

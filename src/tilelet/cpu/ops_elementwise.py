@@ -86,7 +86,7 @@ def operand(k: KernelEmitter, arg: Arg, shape: tuple[int, ...], dtype: DType) ->
     tile = k.tile(arg)
     if tile.shape != shape and not isinstance(tile.form, Leaf):
         # Stretched: computed once, not once for each position.
-        tile = k.settled(arg)
+        tile = k.materialize(arg)
     return converted(tile, dtype)
 
 
@@ -271,7 +271,7 @@ def emit_sel(k: KernelEmitter, op: Op) -> None:
     t = k.tile_type(op.result)
     mask = k.tile(op.args["mask"])
     if mask.shape != t.shape and not isinstance(mask.form, Leaf):
-        mask = k.settled(op.args["mask"])
+        mask = k.materialize(op.args["mask"])
     operands = [mask, *(operand(k, op.args[n], t.shape, t.dtype) for n in chosen)]
     given = [mask, *(k.tile(op.args[n]) for n in tiles_of(op, chosen))]
 
@@ -359,17 +359,17 @@ def _stretched(k: KernelEmitter, op: Op, source: Tile, given: Sequence[Tile]) ->
 
 @emits("col_expand")
 def emit_col_expand(k: KernelEmitter, op: Op) -> None:
-    vector = k.readable(op.args["col_vec"])
+    vector = k.in_memory(op.args["col_vec"])
     _stretched(k, op, vector, [k.tile(op.args["target"]), vector])
 
 
 @emits("row_expand")
 def emit_row_expand(k: KernelEmitter, op: Op) -> None:
     if op.args["row_vec"] is not None:
-        vector = k.readable(op.args["row_vec"])
+        vector = k.in_memory(op.args["row_vec"])
         _stretched(k, op, vector, [k.tile(op.args["target"]), vector])
         return
-    whole = k.readable(op.args["target"])
+    whole = k.in_memory(op.args["target"])
     column = Tile(
         (*whole.shape[:-1], 1),
         whole.dtype,
@@ -381,7 +381,7 @@ def emit_row_expand(k: KernelEmitter, op: Op) -> None:
 
 @emits("expand_clone")
 def emit_expand_clone(k: KernelEmitter, op: Op) -> None:
-    source = k.readable(op.args["src"])
+    source = k.in_memory(op.args["src"])
     _stretched(k, op, source, [source])
 
 

@@ -29,7 +29,7 @@ def emit_host(k: KernelEmitter, op: Op) -> None:
         if isinstance(v.type, TensorType):
             entries.append(f"*{k.tensor(v).pointer}")
         else:
-            tile = k.settled(v)
+            tile = k.materialize(v)
             assert tile.leaf.slot is not None
             k.touch(tile.leaf.slot)
             entries.append(_window(tile))

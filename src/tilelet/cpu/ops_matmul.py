@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilelet.cpu.elements import element
-from tilelet.cpu.kernel import RESULT_FIELD, Company, KernelEmitter, Product, emits
+from tilelet.cpu.kernel import RESULT_FIELD, BatchHint, KernelEmitter, Product, emits
 from tilelet.cpu.ops_elementwise import named, spread
 from tilelet.cpu.ops_movement import replaced
 from tilelet.cpu.text import Dim, lesser, product, total
@@ -42,12 +42,12 @@ class Operand:
 
 def _operand(k: KernelEmitter, arg: Arg, swapped: bool) -> Operand:
     """An operand as `tl_matmul` takes it: one of its two axes has stride 1."""
-    tile = k.readable(arg)
+    tile = k.in_memory(arg)
     row, column = tile.leaf.strides[-2:]
     if row == 1 and column != 1 and tile.shape[-1] != 1:
         return Operand(tile, column, swapped, not swapped)
     if column != 1 and tile.shape[-1] != 1:
-        tile = k.settled(arg)
+        tile = k.materialize(arg)
         row = tile.leaf.strides[-2]
     return Operand(tile, row, swapped, swapped)
 
@@ -83,9 +83,9 @@ def emit_matmul(k: KernelEmitter, op: Op) -> None:
         product_ = _new_product(k, a, b, slot, t.shape, region, is_new=True)
         _add_piece(k, op, a, b, product_, region, "NULL")
         if goes_on:
-            k.unfinished[slot] = product_
+            k.pending[slot] = product_
         else:
-            k.products_due([product_], op)
+            k.flush_products([product_], op)
     else:
         _multiply(k, op, a, b, slot, t.shape, region, "NULL")
     if total_type is not t.dtype:
@@ -127,7 +127,7 @@ def emit_matmul_acc(k: KernelEmitter, op: Op) -> None:
     k.result(op, k.slot_tile(slot, t.shape, t.dtype, region))
 
 
-# --- products that are put off -------------------------------------------------------------------
+# --- products that are deferred -------------------------------------------------------------------
 
 
 def _is_of_windows(a: Operand, b: Operand) -> bool:
@@ -167,22 +167,22 @@ def _new_product(
 ) -> Product:
     name = k.name("product")
     k.declarations.append(f"tl_product {name} = {{0}};")
-    company = _company(k, a, b) if _is_whole(a, b, shape, region) else Company()
-    return Product(name, slot, shape, company, is_new)
+    batch_hint = _batch_hint(k, a, b) if _is_whole(a, b, shape, region) else BatchHint()
+    return Product(name, slot, shape, batch_hint, is_new)
 
 
-def _company(k: KernelEmitter, a: Operand, b: Operand) -> Company:
+def _batch_hint(k: KernelEmitter, a: Operand, b: Operand) -> BatchHint:
     windows = [k.window_numbers.get(o.tile.leaf.window or "") for o in (a, b)]
     rows, columns = a.rows, b.columns
     if None in windows or b.is_transposed:
-        return Company()
+        return BatchHint()
     assert isinstance(rows, int)
     assert isinstance(columns, int)
     most = min(MOST_TOGETHER, WIDE_COLUMNS // columns)
     if rows > FEW_ROWS or most < 2:
-        return Company()
+        return BatchHint()
     step = columns * b.tile.dtype.itemsize
-    return Company(most, windows[0] or 0, windows[1] or 0, step)
+    return BatchHint(most, windows[0] or 0, windows[1] or 0, step)
 
 
 def _add_piece(
@@ -198,7 +198,7 @@ def _add_piece(
     product_.ops.append(op)
     with k.out.block("", op.loc):
         _describe(k, a, b, product_.slot, product_.shape, region, start, [], [])
-        # A window without unit stride is copied to memory that the next turn uses again.
+        # A window without unit stride is copied to memory that the next iteration uses again.
         lasting = " && ".join(
             f"(const void *){o.tile.leaf.pointer} != (const void *){o.tile.leaf.slot.name}"
             for o in (a, b)
@@ -218,7 +218,7 @@ def _continued(product_extent: Dim, acc_extent: Dim, extent: int, starts_anew: s
 @emits("matmul_bias", "gemv_bias")
 def emit_matmul_bias(k: KernelEmitter, op: Op) -> None:
     t = k.tile_type(op.result)
-    bias = k.readable(op.args["bias"])
+    bias = k.in_memory(op.args["bias"])
     a, b = _operand(k, op.args["lhs"], False), _operand(k, op.args["rhs"], False)
     region = (*_batch_region(k, t.shape, a.tile, b.tile), a.rows, b.columns)
     slot = k.new_slot(op.result.name, t.dtype, count(t.shape))

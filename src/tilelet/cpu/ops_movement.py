@@ -240,7 +240,7 @@ def store(k: KernelEmitter, op: Op, target: str, source: str, offset: str) -> No
     assert isinstance(into.type, TensorType)
     dtype, rank = into.type.dtype, len(into.type.shape)
     if len(k.tile(op.args[source]).shape) != rank:
-        k.readable(op.args[source])
+        k.in_memory(op.args[source])
     tile = fitted_tile(k.tile(op.args[source]), rank)
     tile = _as_stored(tile, into)
     starts = k.dims(op.args[offset])
@@ -273,8 +273,8 @@ def store(k: KernelEmitter, op: Op, target: str, source: str, offset: str) -> No
             sum_ = e.rounded("{place} + {}") if e.is_float else f"({e.number})({{place}} + {{}})"
             k.evaluate(tile, to, written, sum_)
         else:
-            k.out.add(f"const int is_far = is_direct && tl_is_far({ref.pointer});")
-            k.evaluate_past_caches(tile, to, written, "is_far")
+            k.out.add(f"const int bypasses_cache = is_direct && tl_bypasses_cache({ref.pointer});")
+            k.evaluate_bypassing_cache(tile, to, written, "bypasses_cache")
             if ref.is_full and tile.is_full and tile.shape == into.type.shape:
                 k.note_whole_store(op, into)  # it fits, so its offset is 0
         k.out.add(
@@ -323,13 +323,13 @@ def _insert(k: KernelEmitter, op: Op) -> None:
     t = k.tile_type(op.result)
     rank = len(t.shape)
     if len(k.tile(source).shape) != rank:
-        k.readable(source)
+        k.in_memory(source)
     part = fitted_tile(k.tile(source), rank)
     target = k.tile(into)
     starts = k.dims(op.args["offset"])
     assert isinstance(into, Value)
     check_inside(k, op, starts, part.valid, t.shape, into.name)
-    if _reads_only(part, k.taken_over(into, op.result)):
+    if _reads_only(part, k.reuse_buffer(into, op.result)):
         part = k.materialised(part)
     slot = replaced(k, into, op.result)
     k.touch(slot)
@@ -358,7 +358,7 @@ def _reads_only(part: Tile, slot: Slot | None) -> bool:
 
 def replaced(k: KernelEmitter, arg: Arg, result: Value) -> Slot:
     """Memory that holds the tile `arg` and may be changed to become `result`."""
-    slot = k.taken_over(arg, result)
+    slot = k.reuse_buffer(arg, result)
     if slot is None:
         tile = k.tile(arg)
         slot = k.new_slot(result.name, tile.dtype, count(tile.shape))
@@ -370,7 +370,7 @@ def replaced(k: KernelEmitter, arg: Arg, result: Value) -> Slot:
 
 
 def _slice_tile(k: KernelEmitter, op: Op) -> None:
-    x = k.readable(op.args["x"])
+    x = k.in_memory(op.args["x"])
     value = op.args["x"]
     assert isinstance(value, Value)
     starts, limits = k.dims(op.args["offset"]), op.args["valid_shape"]
@@ -447,7 +447,7 @@ def swapped(tile: Tile, a: int, b: int) -> Tile:
 
 @emits("transpose")
 def emit_transpose(k: KernelEmitter, op: Op) -> None:
-    x = k.readable(op.args["x"])
+    x = k.in_memory(op.args["x"])
     rank = len(x.shape)
     a, b = op.args["axis1"], op.args["axis2"]
     assert isinstance(a, int)
@@ -462,7 +462,7 @@ def emit_reshape(k: KernelEmitter, op: Op) -> None:
     if not is_tile(op.args["x"]):
         _view_tensor(k, op, "tl_reshape", op.args["shape"])
         return
-    x = k.settled(op.args["x"])
+    x = k.materialize(op.args["x"])
     t = k.tile_type(op.result)
     slot = x.leaf.slot
     assert slot is not None
@@ -485,7 +485,7 @@ def emit_reinterpret(k: KernelEmitter, op: Op) -> None:
     if not is_tile(op.args["x"]):
         _view_tensor(k, op, "tl_reinterpret", op.args["shape"])
         return
-    x = k.settled(op.args["x"])
+    x = k.materialize(op.args["x"])
     t = k.tile_type(op.result)
     slot = x.leaf.slot
     assert slot is not None
@@ -589,7 +589,7 @@ def emit_set_validshape(k: KernelEmitter, op: Op) -> None:
     assert isinstance(value, Value)
     x = k.tile(value)
     if not x.is_full:
-        x = k.settled(value)  # the region may grow: then zeros are read
+        x = k.materialize(value)  # the region may grow: then zeros are read
     limits = [k.dim(op.args["rows"]), k.dim(op.args["cols"])]
     for axis, (limit, size) in enumerate(zip(limits, x.shape)):
         if not isinstance(limit, int) or not 0 <= limit <= size:
@@ -610,7 +610,7 @@ def emit_read(k: KernelEmitter, op: Op) -> None:
     e = element(value.type.dtype)
     at = k.dims(items(op.args["indices"]))
     if is_tile(value):
-        x = k.settled(value)
+        x = k.materialize(value)
         _check_index(k, op, at, x.shape, value.name)
         place = total(
             [product(f"({i})" if isinstance(i, str) else i, s) for i, s in zip(at, x.leaf.strides)]

@@ -15,7 +15,7 @@ from tilelet.cpu import (  # noqa: F401
     ops_reduction,
 )
 from tilelet.cpu.control import ControlEmitter, KernelEntry, has_partial_windows, signature
-from tilelet.cpu.distributed_loops import one_turn
+from tilelet.cpu.distributed_loops import one_iteration
 from tilelet.cpu.emitter import OpNumbers
 from tilelet.cpu.footprint import footprint_lines
 from tilelet.cpu.kernel import KernelCode, KernelEmitter
@@ -52,9 +52,9 @@ def emit_program(program: Program, parts: int = 2) -> Compiled:
     full = not has_partial_windows(control)
     codes: list[tuple[Function, KernelCode]] = []
     for kernel in used:
-        part, turns = one_turn(kernel, program)
+        part, iterations = one_iteration(kernel, program)
         emitter = KernelEmitter(part, program.functions, sites, host, full_windows=full)
-        codes.append((part, replace(emitter.emit(), turns=turns)))
+        codes.append((part, replace(emitter.emit(), iterations=iterations)))
     units = _kernel_units(codes, parts)
     calls = OpNumbers()
     units[-1] += "\n" + _control_unit(program, control, codes, sites, host, calls)
@@ -112,32 +112,32 @@ def _control_unit(
     lines.append("")
     for fn in control:
         lines += ControlEmitter(fn, program.functions, sites, host, entries, calls).emit()
-    feet: list[str] = []
+    footprints: list[str] = []
     for fn, _ in codes:
         name, text = footprint_lines(fn, program.functions)
-        feet.append(name)
+        footprints.append(name)
         lines += text
-    lines += _tables(program, codes, feet)
+    lines += _tables(program, codes, footprints)
     return "\n".join(lines) + "\n"
 
 
 def _fills(code: KernelCode) -> frozenset[int]:
-    """What a task fills; one turn of several may fill what it sees, but that is not all."""
-    return code.fills if code.turns == 1 else frozenset()
+    """What a task fills; one iteration of several may fill what it sees, but that is not all."""
+    return code.fills if code.iterations == 1 else frozenset()
 
 
 def _tables(
-    program: Program, codes: Sequence[tuple[Function, KernelCode]], feet: Sequence[str]
+    program: Program, codes: Sequence[tuple[Function, KernelCode]], footprints: Sequence[str]
 ) -> list[str]:
     lines = ["static const tl_kernel kernels[] = {"]
-    for (fn, code), foot in zip(codes, feet):
+    for (fn, code), footprint in zip(codes, footprints):
         directions = "".join(_DIRECTIONS[fn.directions[i]] for i in code.windows)
         sizes = f"{len(code.windows)}, {len(code.scalars)}"
-        company = code.company
-        together = f"{company.most}, {company.a}, {company.b}, {company.step}"
+        batch_hint = code.batch_hint
+        together = f"{batch_hint.batch_max}, {batch_hint.a}, {batch_hint.b}, {batch_hint.b_stride}"
         lines.append(
-            f'    {{{code.name}, "{identifier(fn.name)}", {sizes}, "{directions}", {foot}, '
-            f"{together}, {code.scratch}, {code.turns}}},"
+            f'    {{{code.name}, "{identifier(fn.name)}", {sizes}, "{directions}", {footprint}, '
+            f"{together}, {code.scratch}, {code.iterations}}},"
         )
     lines += ["    {0},", "};", ""]
     entry = f"f_{identifier(program.main.name)}"
@@ -150,7 +150,7 @@ def _tables(
         f"    kernels, {len(codes)},",
         f"    {max([len(c.windows) for _, c in codes], default=0)},",
         f"    {max([len(c.scalars) for _, c in codes], default=0)},",
-        f"    {max([c.scratch * c.company.most for _, c in codes], default=0)},",
+        f"    {max([c.scratch * c.batch_hint.batch_max for _, c in codes], default=0)},",
         "    control,",
         "};",
     ]

@@ -32,7 +32,7 @@ class _Reader:
         self.stream = TaskStream()
         self._program = program
         self._code = code
-        self._buffers = {number: b.ghost for number, b in buffers.items()}
+        self._buffers = {number: b.without_data for number, b in buffers.items()}
         self._calls = [_Call(op, program) for op in code.calls]
         self._index_of: dict[int, int] = {}  # task ids of the runtime
         self._groups: dict[tuple[int, ...], TaskGroup] = {}
@@ -71,7 +71,7 @@ class _Reader:
         parts = [tuple(words[at + i * rank : at + (i + 1) * rank]) for i in range(4)]
         shape, strides, valid, extent = parts
         if number not in self._buffers:
-            self._buffers[number] = Buffer(self._code.sites[site].name, nbytes).ghost
+            self._buffers[number] = Buffer(self._code.sites[site].name, nbytes).without_data
         window = Window(
             self._buffers[number],
             type_.dtype,

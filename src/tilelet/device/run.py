@@ -32,14 +32,14 @@ from tilelet.tasks.stream import TaskStream
 
 @dataclass(frozen=True)
 class Recorded:
-    """A run to be modelled: the program after all passes, and its tasks."""
+    """A run to be device_run: the program after all passes, and its tasks."""
 
     name: str
     program: Program
     tasks: TaskStream
 
 
-class Modelled:
+class DeviceRun:
     """A recorded run on a machine. Everything is computed when it is asked for."""
 
     def __init__(self, run: Recorded, machine: Machine, period: str | None = None) -> None:

@@ -18,20 +18,20 @@ from tilelet.interp.lowering import FunctionCode
 from tilelet.interp.state import State
 from tilelet.ir.core import Direction, Program
 from tilelet.numerics.undefined import poison
-from tilelet.tasks.control_points import Decision, Outcome, decision, sites
+from tilelet.tasks.control_points import ControlTrace, Decision, decision, sites
 from tilelet.tasks.stream import TaskGroup, TaskStream
 from tilelet.tasks.window import Buffer, TileValue, Window, window_of_array
 
 Ints = NDArray[np.int64]
 
 
-def find_outcomes(program: Program, tasks: TaskStream, inputs: Mapping[str, Any]) -> None:
+def find_control_traces(program: Program, tasks: TaskStream, inputs: Mapping[str, Any]) -> None:
     """Add what can be found out to the groups of `tasks`; `inputs` are arrays by parameter name."""
-    steered = {f.name for f in program.kernels if sites(f)}
+    data_dependent = {f.name for f in program.kernels if sites(f)}
     wanted = [
         (index, group, row)
         for group in tasks.groups
-        if group.kernel in steered and group.ran is not False
+        if group.kernel in data_dependent and group.ran is not False
         for row, index in enumerate(group.indices)
         if row not in group.outcomes
     ]
@@ -59,14 +59,14 @@ class _Replay:
         self.tasks = tasks
         self.inputs = inputs
         self.state = State(program.functions, execute=True, poison=True, seed_valid=False)
-        self._executed: dict[int, tuple[Outcome, ...]] = {}
+        self._executed: dict[int, tuple[ControlTrace, ...]] = {}
         self._failed: set[int] = set()
         self._memory: dict[int, Buffer] = {}
         self._own: set[int] = set()
         self._deciding: dict[str, tuple[Decision, FunctionCode] | None] = {}
         self._uses = _Uses(tasks)
 
-    def outcomes(self, index: int) -> tuple[Outcome, ...]:
+    def outcomes(self, index: int) -> tuple[ControlTrace, ...]:
         """What happens at the sites of a task, block by block."""
         group, row = self._place(index)
         known = self._decision(group.kernel)
@@ -79,7 +79,7 @@ class _Replay:
         for region in regions.values():
             self._buffer(region)
         arguments = self._arguments(group, row)
-        found: list[Outcome] = []
+        found: list[ControlTrace] = []
         for _ in self.state.each_block(group.blocks or 1):
             code.run(arguments)
             found.append(self.state.outcome())

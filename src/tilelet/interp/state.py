@@ -18,7 +18,7 @@ from tilelet.ir.core import Direction, Function, FunctionKind, Op, Value
 from tilelet.ir.types import TensorType, TileType
 from tilelet.native.memory import available_memory
 from tilelet.numerics.undefined import poison
-from tilelet.tasks.control_points import Outcome, outcome_of, sites
+from tilelet.tasks.control_points import ControlTrace, control_trace_of, sites
 from tilelet.tasks.stream import TaskGroup, TaskStream
 from tilelet.tasks.window import Array, Buffer, Shape, TileValue, Window, row_major
 
@@ -31,7 +31,7 @@ class State:
 
     block, blocks  index of the spmd block that is running, and the number of blocks
     manual_depth   number of `pl.manual_scope()`s around the current op
-    sites          ops of kernels that data decides, and their numbers (see `steering`)
+    sites          ops of kernels that data decides, and their numbers (`tasks.control_points`)
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class State:
         self.manual_depth = 0
         self.sites: dict[Op, int] = {}
         self._seen: dict[int, list[int]] = {}
-        self._outcomes: dict[Outcome, Outcome] = {}
+        self._outcomes: dict[ControlTrace, ControlTrace] = {}
         self._codes: dict[str, FunctionCode] = {}
         self._directions: dict[str, tuple[Direction, ...]] = {}
         self._poison_tiles: dict[tuple[Shape, DType], TileValue] = {}
@@ -73,11 +73,11 @@ class State:
         """Remember what happened at a site of the kernel that is running."""
         self._seen.setdefault(site, []).append(value)
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> ControlTrace:
         """What happened at the sites of the kernel that has just run; then forget it."""
         if not self._seen:
             return ()
-        found = outcome_of(self._seen)
+        found = control_trace_of(self._seen)
         self._seen = {}
         return self._outcomes.setdefault(found, found)
 
@@ -200,13 +200,13 @@ class State:
 
     def run_kernel(
         self, name: str, arguments: Sequence[Any], blocks: int | None
-    ) -> tuple[tuple[Any, ...], tuple[Outcome, ...]]:
+    ) -> tuple[tuple[Any, ...], tuple[ControlTrace, ...]]:
         """Execute a kernel, block by block: its values, and what happened at its sites."""
         code = self.code(name)
         if blocks is None:
             return code.run(arguments), (self.outcome(),)
         values: tuple[Any, ...] = ()
-        outcomes: list[Outcome] = []
+        outcomes: list[ControlTrace] = []
         for _ in self.each_block(blocks):
             values = code.run(arguments)
             outcomes.append(self.outcome())

@@ -25,7 +25,7 @@ from tilelet.ir.core import (
 from tilelet.ir.rebuild import free_values
 from tilelet.ir.types import ScalarType, TileType
 from tilelet.ir.views import CallView, ScopeView, yielded
-from tilelet.tasks.control_points import Outcome
+from tilelet.tasks.control_points import ControlTrace
 from tilelet.tasks.stream import TaskGroup, TaskKind, picker
 from tilelet.tasks.window import TileValue
 
@@ -181,7 +181,7 @@ class Submission:
         values: Values,
         blocks: int | None,
         ran: bool | None,
-        outcomes: tuple[Outcome, ...] = (),
+        outcomes: tuple[ControlTrace, ...] = (),
     ) -> None:
         """Record the task and hand on its values."""
         if self._spilled:

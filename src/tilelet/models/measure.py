@@ -10,10 +10,10 @@ from typing import Any
 
 from tilelet.device.machine.description import load_machine
 from tilelet.device.report.profile import Profile
-from tilelet.device.run import Modelled, Recorded
+from tilelet.device.run import DeviceRun, Recorded
 from tilelet.diag.catalogue.harness import TooBig
 from tilelet.interp.interpreter import Interpreter
-from tilelet.interp.replay import find_outcomes
+from tilelet.interp.replay import find_control_traces
 from tilelet.interp.state import available_memory
 from tilelet.models.qwen3.reference import Array
 from tilelet.models.qwen3.script import Model
@@ -95,12 +95,12 @@ class Measured:
         given = {s.name: initial_array(s) for s in specs if not s.element.is_float}
         program = self.compiled.program
         tasks = Interpreter().run(program, given, execute=False).tasks
-        find_outcomes(program, tasks, given)
+        find_control_traces(program, tasks, given)
         return Recorded(self.name, program, tasks)
 
     def profile(self, machine: str) -> Profile:
         """On a modelled machine."""
-        return Modelled(self._recorded, load_machine(machine)).profile
+        return DeviceRun(self._recorded, load_machine(machine)).profile
 
     def run(self, data: Data) -> Run:
         """Run natively; the first run, for which the C compiler works, does not count.

@@ -193,7 +193,7 @@ def adopted(param: Parameter, arg: Any) -> Any:
             return arg  # that is said elsewhere
         plain = as_array(arg)
     except Exception as error:  # what the methods of somebody's class raise
-        raise UnknownData(param.name, f"{type(arg).__name__}`: `{error}") from None
+        raise UnknownData(param.name, type(arg).__name__, why=str(error)) from None
     return arg if is_tensor(arg) else plain
 
 

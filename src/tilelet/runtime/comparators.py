@@ -16,8 +16,8 @@ import numpy as np
 from tilelet.runtime.arrays import Array, as_array, to_double
 from tilelet.runtime.compare import Differences, detail_lines, scan
 
-Outcome = tuple[bool, str]
-Comparator = Callable[..., Outcome]
+Verdict = tuple[bool, str]
+Comparator = Callable[..., Verdict]
 
 # Below this magnitude (the smallest normal FP16 number) a relative difference says nothing.
 _SMALLEST = 2.0**-14
@@ -37,7 +37,7 @@ def ratio_allclose(
     that the rest of the actual output is zero.
     """
 
-    def compare(actual: Any, expected: Any, **context: Any) -> Outcome:
+    def compare(actual: Any, expected: Any, **context: Any) -> Verdict:
         a, e = as_array(actual), as_array(expected)
         if valid_rows is not None:
             rows = int(valid_rows)
@@ -67,7 +67,7 @@ def ratio_reldiff(
     relative to the larger magnitude of the two.
     """
 
-    def compare(actual: Any, expected: Any, **_: Any) -> Outcome:
+    def compare(actual: Any, expected: Any, **_: Any) -> Verdict:
         a, e = to_double(as_array(actual)), to_double(as_array(expected))
         found = scan(actual, expected, 0.0, diff_thd)
         with np.errstate(invalid="ignore"):
@@ -103,7 +103,7 @@ def topk_pair_compare(vals_name: str, dim: int = -1, descending: bool = True) ->
         rtol: float = 1e-5,
         atol: float = 1e-5,
         **_: Any,
-    ) -> Outcome:
+    ) -> Verdict:
         values = as_array(actual_outputs[vals_name])
         golden_values = as_array(expected_outputs[vals_name])
         found = scan(values, golden_values, rtol, atol)
@@ -152,7 +152,7 @@ def mapped_pool_ratio_allclose(
 
     def compare(
         actual: Any, expected: Any, *, inputs: Mapping[str, Any], **context: Any
-    ) -> Outcome:
+    ) -> Verdict:
         a, e = as_array(actual), as_array(expected)
         mapping = as_array(inputs[mapping_name])
         if mapping.size != math.prod(mapping_shape) * (a.shape[0] if leading_rank_axis else 1):
@@ -189,7 +189,7 @@ def error_distribution(always_pass: bool = True) -> Comparator:
     With `always_pass=False` the verdict is that of `allclose`.
     """
 
-    def compare(actual: Any, expected: Any, **context: Any) -> Outcome:
+    def compare(actual: Any, expected: Any, **context: Any) -> Verdict:
         found = scan(actual, expected, context.get("rtol", 1e-5), context.get("atol", 1e-5))
         difference = np.abs(to_double(as_array(actual)) - to_double(as_array(expected))).reshape(-1)
         finite = difference[np.isfinite(difference)]
@@ -205,7 +205,7 @@ def error_distribution(always_pass: bool = True) -> Comparator:
     return _named(compare, "error_distribution")
 
 
-def _verdict(ok: bool, summary: str, found: Differences, actual: Array, expected: Array) -> Outcome:
+def _verdict(ok: bool, summary: str, found: Differences, actual: Array, expected: Array) -> Verdict:
     """`ok`, unless something is not finite; the message has the details only on failure."""
     if found.not_finite == 0 and ok:
         return True, summary

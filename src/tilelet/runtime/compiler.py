@@ -158,10 +158,10 @@ class CompiledProgram:
     ) -> engines.Engine:
         chosen = settings.engine
         records = session.current().recorder is not None or settings.profiles
-        if not execute or (records and self._is_steered()):
+        if not execute or (records and self._is_data_dependent()):
             chosen = "interp"
-        wishes = engines.Wishes(lambda: self._c_folder(directory), records)
-        return engines.get(chosen, wishes)
+        request = engines.RunRequest(lambda: self._c_folder(directory), records)
+        return engines.get(chosen, request)
 
     def prepared(self) -> PreparedCalls | None:
         """For calls of one signature; None if programs, or this one, are interpreted here."""
@@ -172,7 +172,7 @@ class CompiledProgram:
 
         return PreparedCalls(compiled(self.program))
 
-    def _is_steered(self) -> bool:
+    def _is_data_dependent(self) -> bool:
         """Whether data decides what a kernel does, which only the interpreter writes down."""
         from tilelet.tasks.control_points import sites
 

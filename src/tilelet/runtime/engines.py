@@ -43,7 +43,7 @@ class Engine(Protocol):
 
 
 @dataclass(frozen=True)
-class Wishes:
+class RunRequest:
     """What is wanted of a run besides its results.
 
     c_folder  gives the folder for the C text, if that is to be kept; called if there is C text
@@ -54,7 +54,7 @@ class Wishes:
     records: bool = False
 
 
-Factory = Callable[[Wishes], Engine]
+Factory = Callable[[RunRequest], Engine]
 _FACTORIES: dict[str, Factory] = {}
 
 
@@ -67,7 +67,7 @@ def known() -> list[str]:
     return sorted(_FACTORIES)
 
 
-def get(name: str | None = None, wishes: Wishes | None = None) -> Engine:
+def get(name: str | None = None, request: RunRequest | None = None) -> Engine:
     """A fresh engine; `UnknownEngine` if there is none of that name.
 
     Without a name it is the session's, else the default, or the interpreter if there is no C
@@ -79,7 +79,7 @@ def get(name: str | None = None, wishes: Wishes | None = None) -> Engine:
         chosen = "interp" if now.seed_valid or not _has_compiler() else session.DEFAULT_ENGINE
     if chosen not in _FACTORIES:
         raise UnknownEngine(chosen, known())
-    return _FACTORIES[chosen](wishes or Wishes())
+    return _FACTORIES[chosen](request or RunRequest())
 
 
 _no_compiler_said = threading.Event()
@@ -109,7 +109,7 @@ def runs_natively(program: Program) -> bool:
     return not stops_for_a_debugger(program)
 
 
-def _interpreter(_: Wishes) -> Engine:
+def _interpreter(_: RunRequest) -> Engine:
     from tilelet.interp.interpreter import Interpreter
 
     now = session.current()
@@ -118,12 +118,12 @@ def _interpreter(_: Wishes) -> Engine:
     return Interpreter(seed_valid=now.seed_valid)
 
 
-def _native(wishes: Wishes) -> Engine:
+def _native(request: RunRequest) -> Engine:
     if session.current().seed_valid:
-        return _interpreter(wishes)  # native code tracks valid regions one way only
+        return _interpreter(request)  # native code tracks valid regions one way only
     from tilelet.cpu.engine import CpuEngine
 
-    return CpuEngine(wishes.c_folder(), progress, wishes.records)
+    return CpuEngine(request.c_folder(), progress, request.records)
 
 
 register("interp", _interpreter)

@@ -135,7 +135,7 @@ def _result(name: str, value: Any, like: Array) -> Array:
         with np.errstate(over="ignore", invalid="ignore"):
             return found.astype(like.dtype)
     except (TypeError, ValueError, OverflowError) as error:  # sparse, ragged, of objects
-        raise UnknownData(name, f"{type(value).__name__}`: `{error}") from None
+        raise UnknownData(name, type(value).__name__, why=str(error)) from None
 
 
 def _written(

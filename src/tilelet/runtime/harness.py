@@ -205,7 +205,7 @@ class Runner:
         needed = {
             param.name: makers[param.name]()
             for param in compiled.parameters
-            if _may_steer(compiled.program, param)
+            if _may_decide(compiled.program, param)
         }
         tasks = compiled.run_tasks(needed, execute=False)
         self.result.tasks = tasks.counts()
@@ -387,7 +387,7 @@ def _outputs(compiled: CompiledProgram, specs: dict[str, Spec]) -> tuple[list[st
     return sure, maybe
 
 
-def _may_steer(program: Program, param: Parameter) -> bool:
+def _may_decide(program: Program, param: Parameter) -> bool:
     """Whether the control program may need a parameter's contents to count tasks.
 
     Loop bounds and conditions come from scalars and integer tensors; float tensors, which are the

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from tilelet.device.machine.description import Machine
     from tilelet.device.report.profile import Profile as Figures
-    from tilelet.device.run import Modelled
+    from tilelet.device.run import DeviceRun
     from tilelet.diag.tables import Table
     from tilelet.ir.core import Program
 
@@ -56,17 +56,17 @@ def profile(
 class Run:
     """One run of one program on the modelled machine."""
 
-    def __init__(self, modelled: Modelled) -> None:
-        self._modelled = modelled
-        self.figures: Figures = modelled.profile  # everything in numbers
+    def __init__(self, device_run: DeviceRun) -> None:
+        self._device_run = device_run
+        self.figures: Figures = device_run.profile  # everything in numbers
 
     @property
     def name(self) -> str:
-        return self._modelled.run.name
+        return self._device_run.run.name
 
     @property
     def total_us(self) -> float:
-        """Modelled microseconds from the first task to the end of the last."""
+        """DeviceRun microseconds from the first task to the end of the last."""
         return self.figures.total_us
 
     @property
@@ -74,18 +74,18 @@ class Run:
         """The tables of the report; `title`, `heads` and `rows` are plain text."""
         from tilelet.diag.tables import Table
 
-        return [part for part in self._modelled.parts() if isinstance(part, Table)]
+        return [part for part in self._device_run.parts() if isinstance(part, Table)]
 
     def trace(self) -> str:
         """The timeline as a Chrome trace, in JSON."""
         from tilelet.device.report.trace import Trace
 
-        return Trace(self._modelled.timeline).chrome()
+        return Trace(self._device_run.timeline).chrome()
 
     def __str__(self) -> str:
         from tilelet.diag.tables import as_text
 
-        return "\n\n".join(as_text(self._modelled.parts()))
+        return "\n\n".join(as_text(self._device_run.parts()))
 
 
 class Profile(AbstractContextManager["Profile"]):
@@ -116,16 +116,16 @@ class Profile(AbstractContextManager["Profile"]):
         self._stack.close()
 
     def _keep(self, name: str, program: Program, tasks: Any, arguments: Mapping[str, Any]) -> None:
-        from tilelet.device.run import Modelled, Recorded
+        from tilelet.device.run import DeviceRun, Recorded
         from tilelet.runtime.reporting import recorded_tasks
 
         # At once: the caller may change the arrays afterwards.
         recorded = Recorded(name, program, recorded_tasks(program, tasks, arguments))
-        self.runs.append(Run(Modelled(recorded, self._machine)))
+        self.runs.append(Run(DeviceRun(recorded, self._machine)))
 
     @property
     def total_us(self) -> float:
-        """Modelled microseconds of all runs, one after the other."""
+        """DeviceRun microseconds of all runs, one after the other."""
         return sum(run.total_us for run in self.runs)
 
     @property

@@ -15,7 +15,7 @@ from tilelet.runtime.config import DEFAULT_PLATFORM, RunConfig
 from tilelet.runtime.progress import progress
 
 if TYPE_CHECKING:
-    from tilelet.device.run import Modelled
+    from tilelet.device.run import DeviceRun
     from tilelet.ir.core import Program
     from tilelet.runtime.rundir import RunDirectory
     from tilelet.tasks.stream import TaskStream
@@ -59,7 +59,7 @@ def show_profile(
     What the model cannot do must not stop a run that passed: it is said, and that is all.
     """
     from tilelet.device.machine.description import load_machine
-    from tilelet.device.run import Modelled, Recorded
+    from tilelet.device.run import DeviceRun, Recorded
     from tilelet.diag.tables import show
 
     now = session.current()
@@ -68,41 +68,41 @@ def show_profile(
     platform = platform_of(config)
     try:
         recorded = Recorded(name, program, recorded_tasks(program, tasks, arguments))
-        modelled = Modelled(recorded, load_machine(platform))
+        device_run = DeviceRun(recorded, load_machine(platform))
         with progress(f"modelling {name} on {platform}"):
-            profile = modelled.profile
+            profile = device_run.profile
     except UserError as error:
         now.report([error.diagnostic])
         return result
     now.profiles.append(profile)
     if not now.quiet_diagnostics:
-        show(modelled.parts())
+        show(device_run.parts())
         if not platform.endswith("sim"):
-            say_findings(modelled)
+            say_findings(device_run)
     try:
-        modelled.write(directory.path)
+        device_run.write(directory.path)
         now.say_once(f"note: modelled profile in {directory.root}")
     except OSError as error:
         now.say_once(f"note: no profile files: cannot write {error.filename}")
     return {**result, "modelled": True, "machine": profile.machine, "total_us": profile.total_us}
 
 
-def say_findings(modelled: Modelled) -> None:
+def say_findings(device_run: DeviceRun) -> None:
     """One line for each thing that the machine would refuse."""
     now = session.current()
-    for found in modelled.findings:
-        now.say_once(f"on {modelled.machine.name}: {render_line(found.diagnostic)}")
+    for found in device_run.findings:
+        now.say_once(f"on {device_run.machine.name}: {render_line(found.diagnostic)}")
 
 
 def recorded_tasks(program: Program, tasks: Any, arguments: Mapping[str, Any]) -> TaskStream:
     """The tasks with their arguments; recorded again if the engine only counted them."""
     from tilelet.interp.interpreter import Interpreter
-    from tilelet.interp.replay import find_outcomes
+    from tilelet.interp.replay import find_control_traces
     from tilelet.tasks.stream import TaskStream
 
     if not isinstance(tasks, TaskStream):
         tasks = Interpreter().run(program, arguments, execute=False).tasks
-    find_outcomes(program, tasks, arguments)
+    find_control_traces(program, tasks, arguments)
     return tasks
 
 

@@ -9,7 +9,7 @@ from tilelet.diag.text import printable
 
 
 class RunResult:
-    """Outcome of one run. `passed` is False on a mismatch and when the run could not be made."""
+    """Verdict of one run. `passed` is False on a mismatch and when the run could not be made."""
 
     def __init__(
         self,

@@ -17,7 +17,7 @@ from tilelet.ir.spec import Trait
 from tilelet.ir.types import ScalarType
 from tilelet.ir.views import yielded
 
-Outcome = tuple[tuple[int, int, tuple[int, ...]], ...]
+ControlTrace = tuple[tuple[int, int, tuple[int, ...]], ...]
 """What happened at the sites of one execution of a kernel: (site, times it was reached, values).
 
 A value is a number of iterations, or 1 or 0 for a condition that was true or false. Of more than
@@ -240,7 +240,7 @@ class _Slice:
         return made
 
 
-def outcome_of(values: Mapping[int, list[int]]) -> Outcome:
+def control_trace_of(values: Mapping[int, list[int]]) -> ControlTrace:
     """The record of what happened at each site, in a form that can be compared and kept."""
     return tuple((site, len(seen), _sample(seen)) for site, seen in sorted(values.items()))
 

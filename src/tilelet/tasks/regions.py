@@ -62,7 +62,7 @@ class RegionTable:
         first = buffer.region
         if first < 0:
             # A record must not keep the data alive.
-            self.buffers.append(buffer if buffer.data is None else buffer.ghost)
+            self.buffers.append(buffer if buffer.data is None else buffer.without_data)
             found = buffer.region = self._add(len(self.buffers) - 1, offset, layout)
         elif self.offset[first] == offset and self.layout[first] == layout:
             found = first

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from tilelet.diag.core import UNKNOWN, Loc
 from tilelet.ir.core import Direction
-from tilelet.tasks.control_points import Outcome
+from tilelet.tasks.control_points import ControlTrace
 from tilelet.tasks.regions import RegionTable
 from tilelet.tasks.window import Window
 
@@ -153,7 +153,7 @@ class TaskGroup(_OfKind):
         self.indices = array("q")
         self.regions = array("q")
         self.scalars: list[Any] = []
-        self.outcomes: dict[int, tuple[Outcome, ...]] = {}
+        self.outcomes: dict[int, tuple[ControlTrace, ...]] = {}
 
     def __len__(self) -> int:
         return len(self.indices)

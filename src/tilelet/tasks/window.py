@@ -31,7 +31,7 @@ class Buffer:
     """One allocation of global memory.
 
     data        its bytes. None while a run only records tasks and the control program itself has
-                not touched it; None in the record of a task (see `ghost`)
+                not touched it; None in the record of a task (see `without_data`)
     origin      "param" (the caller's array) or "temp"
     known       whether the contents are what the program says: false when a task that was
                 recorded but not run would have written here
@@ -41,7 +41,7 @@ class Buffer:
     """
 
     __slots__ = (
-        "_ghost",
+        "_without_data",
         "data",
         "id",
         "initial",
@@ -72,16 +72,16 @@ class Buffer:
         self.initial = initial
         self.manual_dep = manual_dep
         self.region = -1
-        self._ghost: Buffer | None = None
+        self._without_data: Buffer | None = None
 
     @property
-    def ghost(self) -> Buffer:
+    def without_data(self) -> Buffer:
         """The same buffer (same id) without its data, so that a record does not keep memory."""
-        if self._ghost is None:
-            self._ghost = copy.copy(self)
-            self._ghost.data = None
-            self._ghost.known = False
-        return self._ghost
+        if self._without_data is None:
+            self._without_data = copy.copy(self)
+            self._without_data.data = None
+            self._without_data.known = False
+        return self._without_data
 
     def fill(self) -> None:
         """Make every element what it is before the first write; take memory if there is none."""

@@ -88,8 +88,10 @@ static tl_buf *new_buffer(tl_rt *rt, int class) {
     }
     if (b) STORE(rt->live_bytes, rt->live_bytes + class_bytes(class));
     unlock(rt);
-    if (b) b->base = memory;
-    else free(memory);
+    if (b)
+        b->base = memory;
+    else
+        free(memory);
     return b;
 }
 

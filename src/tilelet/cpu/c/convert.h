@@ -5,9 +5,19 @@
 #include "vec.h"
 
 typedef enum {
-    TL_FP32, TL_FP16, TL_BF16, TL_FP8E4M3FN, TL_FP8E5M2,
-    TL_INT8, TL_INT16, TL_INT32, TL_INT64,
-    TL_UINT8, TL_UINT16, TL_UINT32, TL_UINT64,
+    TL_FP32,
+    TL_FP16,
+    TL_BF16,
+    TL_FP8E4M3FN,
+    TL_FP8E5M2,
+    TL_INT8,
+    TL_INT16,
+    TL_INT32,
+    TL_INT64,
+    TL_UINT8,
+    TL_UINT16,
+    TL_UINT32,
+    TL_UINT64,
     TL_BOOL, /* one byte, 0 or 1 */
     TL_DTYPES
 } tl_dtype;
@@ -70,12 +80,12 @@ TL_INLINE tl_f32x8 tl_f8e4m3fn_to_f32(tl_u8x8 x) {
 }
 
 /* tl_load_bf16(p) and its like give FP32 lanes; `n` forms as in vec.h. */
-#define TL_DEFINE_FLOAT_MEMORY(name, elem, bits)                                                \
-    TL_INLINE tl_f32x8 tl_load_##name(const elem *p) {                                          \
-        return tl_##name##_to_f32(tl_load_##bits(p));                                           \
-    }                                                                                           \
-    TL_INLINE tl_f32x8 tl_loadn_##name(const elem *p, int n) {                                  \
-        return tl_##name##_to_f32(tl_loadn_##bits(p, n));                                       \
+#define TL_DEFINE_FLOAT_MEMORY(name, elem, bits)                                                   \
+    TL_INLINE tl_f32x8 tl_load_##name(const elem *p) {                                             \
+        return tl_##name##_to_f32(tl_load_##bits(p));                                              \
+    }                                                                                              \
+    TL_INLINE tl_f32x8 tl_loadn_##name(const elem *p, int n) {                                     \
+        return tl_##name##_to_f32(tl_loadn_##bits(p, n));                                          \
     }
 TL_DEFINE_FLOAT_MEMORY(bf16, uint16_t, u16)
 TL_DEFINE_FLOAT_MEMORY(f16, uint16_t, u16)

@@ -4,10 +4,10 @@
 
 enum {
     FEW_USES = 8,
-    MANY_USES = 512,   /* before finished ones are looked for */
+    MANY_USES = 512, /* before finished ones are looked for */
     MANY_READERS = 32,
-    MOST_CELLS = 16,   /* of one box; larger ones are listed apart */
-    CROWDED = 24       /* boxes in a cell that make it worth choosing smaller cells */
+    MOST_CELLS = 16, /* of one box; larger ones are listed apart */
+    CROWDED = 24     /* boxes in a cell that make it worth choosing smaller cells */
 };
 
 static int push(tl_list *list, uint64_t item) {
@@ -106,8 +106,8 @@ static int meet(const tl_buf *buffer, const tl_use *a, const tl_use *b) {
     int64_t steps[2 * TL_RANK + 1];
     int count = 0, i = 0, k = 0;
     while (i < a->axes || k < b->axes) {
-        int64_t step = i < a->axes && (k == b->axes || a->step[i] >= b->step[k]) ? a->step[i++]
-                                                                                : b->step[k++];
+        int64_t step =
+            i < a->axes && (k == b->axes || a->step[i] >= b->step[k]) ? a->step[i++] : b->step[k++];
         if (!count || steps[count - 1] != step) steps[count++] = step;
     }
     if (!count || steps[count - 1] != 1) steps[count++] = 1;
@@ -403,7 +403,7 @@ void tl_forget_uses(tl_buf *b) {
     for (uint32_t i = 0; i < b->use_count; i++) clear_use(&b->uses[i]);
     b->use_count = b->drop_at = 0;
     memset(b->cells.size, 0, sizeof b->cells.size); /* the next tensor here may have other axes */
-    rebuild_cells(b, NULL); /* of no uses: takes no memory */
+    rebuild_cells(b, NULL);                         /* of no uses: takes no memory */
 }
 
 void tl_free_uses(tl_buf *b) {

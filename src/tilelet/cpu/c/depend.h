@@ -21,20 +21,20 @@ typedef struct {
 enum { TL_GRID = TL_RANK + 1 }; /* the axes of a tensor, and the bytes of an element */
 
 typedef struct {
-    int64_t low, high; /* bytes from the buffer's start */
-    int32_t axes;      /* those longer than one element, by falling stride */
+    int64_t low, high;                      /* bytes from the buffer's start */
+    int32_t axes;                           /* those longer than one element, by falling stride */
     int64_t length[TL_RANK], step[TL_RANK]; /* step in bytes */
     int32_t itemsize;
-    int32_t is_box;    /* of the buffer's grid */
+    int32_t is_box; /* of the buffer's grid */
     int64_t box_start[TL_GRID], box_length[TL_GRID];
-    uint64_t seen;     /* the last search that came across it */
-    uint64_t writer;   /* number of the last task that writes it, from 1; 0: none */
-    tl_list readers;   /* numbers of the tasks that read it since */
+    uint64_t seen;       /* the last search that came across it */
+    uint64_t writer;     /* number of the last task that writes it, from 1; 0: none */
+    tl_list readers;     /* numbers of the tasks that read it since */
     tl_list overlapping; /* positions of other uses */
 } tl_use;
 
 typedef struct {
-    uint64_t cell; /* hash of its coordinates */
+    uint64_t cell;      /* hash of its coordinates */
     uint32_t use, next; /* position; the next entry of the bucket + 1 */
 } tl_cell_entry;
 
@@ -53,8 +53,8 @@ struct tl_buf {
     int64_t bytes;
     int32_t references; /* atomic: the control program's, and one for each task under way */
     int32_t is_temporary, is_readonly;
-    int32_t name; /* site that says what it is called */
-    int64_t number; /* among all buffers of the run, the arguments' first */
+    int32_t name;               /* site that says what it is called */
+    int64_t number;             /* among all buffers of the run, the arguments' first */
     int32_t grid_axes;          /* 0: no grid */
     int64_t grid_step[TL_GRID]; /* bytes, each a multiple of the next, the last 1 */
     uint32_t use_count, use_capacity, drop_at;

@@ -10,8 +10,10 @@ static struct sigaction before;
 static void on_interrupt(int number, siginfo_t *info, void *context) {
     volatile int32_t *cancel = interrupts;
     if (cancel) *cancel = 1;
-    if (before.sa_flags & SA_SIGINFO) before.sa_sigaction(number, info, context);
-    else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) before.sa_handler(number);
+    if (before.sa_flags & SA_SIGINFO)
+        before.sa_sigaction(number, info, context);
+    else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN)
+        before.sa_handler(number);
 }
 
 __attribute__((visibility("default"))) int tl_run_here(const tl_program *program,

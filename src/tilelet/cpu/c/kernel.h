@@ -66,7 +66,7 @@ static void __attribute__((noinline, unused)) tl_run_product(tl_product *p, tl_c
     p->pieces = 0;
 }
 
-/* A product that may be put off: all pieces of a loop's matmul_acc are run as one. `is_lasting`:
+/* A product that may be deferred: all pieces of a loop's matmul_acc are run as one. `is_lasting`:
  * both operands stay where they are until then. */
 TL_INLINE void tl_add_piece(tl_product *p, const tl_matmul_args *args, int is_lasting, tl_ctx *c) {
     if (c->phase == TL_FINISH) return;
@@ -85,14 +85,16 @@ TL_INLINE void tl_add_piece(tl_product *p, const tl_matmul_args *args, int is_la
     if (!is_lasting) tl_run_product(p, c);
 }
 
-/* Where products that were put off are due. Nothing but products was computed before: a kernel is
+/* Where products that were deferred are flushed. Nothing but products was computed before: a kernel is
  * entered to collect them, and again to go on once they were run beside those of other tasks.
  * Not 0: the kernel is to return. */
-TL_INLINE int tl_products_due(tl_ctx *c, tl_product *const *products, int count) {
+TL_INLINE int tl_flush_products(tl_ctx *c, tl_product *const *products, int count) {
     if (c->phase == TL_FINISH) tl_guard(c->products, count, 0);
     for (int i = 0; i < count; i++) {
-        if (c->phase == TL_COLLECT) c->products[i] = *products[i];
-        else if (c->phase == TL_WHOLE) tl_run_product(products[i], c);
+        if (c->phase == TL_COLLECT)
+            c->products[i] = *products[i];
+        else if (c->phase == TL_WHOLE)
+            tl_run_product(products[i], c);
     }
     c->product_count = count;
     int leaves = c->phase == TL_COLLECT;

@@ -30,25 +30,31 @@
 #define STRIP 32 /* columns; a line of BF16 */
 #define PANELS (STRIP / PANEL)
 #define PANEL_PITCH (KC * PANEL + 16) /* floats; one line more keeps panels in different sets */
-#define SLOTS 32 /* lines that are prefetched together: some rows of a group */
+#define SLOTS 32                      /* lines that are prefetched together: some rows of a group */
 #define GROUP 512         /* columns of C that stay in the cache while k runs, at most */
 #define FLIPPED_GROUP 192 /* the same where C^T is held in scratch */
 
 /* Rows of one pass by vectors of columns. Accumulators, a row of the panel and one value of A fit
  * the registers; 8 accumulators or more hide the latency of two FMAs per cycle. */
+/* clang-format off */
 #if TL_VEC_BYTES == 64 || defined(__aarch64__)
 #define MR1 16
 #define MR2 12
-#define ROWS_OF_1(X) X(1, 1) X(2, 1) X(3, 1) X(4, 1) X(5, 1) X(6, 1) X(7, 1) X(8, 1) \
+#define ROWS_OF_1(X) \
+    X(1, 1) X(2, 1) X(3, 1) X(4, 1) X(5, 1) X(6, 1) X(7, 1) X(8, 1) \
     X(9, 1) X(10, 1) X(11, 1) X(12, 1) X(13, 1) X(14, 1) X(15, 1) X(16, 1)
-#define ROWS_OF_2(X) X(1, 2) X(2, 2) X(3, 2) X(4, 2) X(5, 2) X(6, 2) X(7, 2) X(8, 2) \
+#define ROWS_OF_2(X) \
+    X(1, 2) X(2, 2) X(3, 2) X(4, 2) X(5, 2) X(6, 2) X(7, 2) X(8, 2) \
     X(9, 2) X(10, 2) X(11, 2) X(12, 2)
 #else
 #define MR1 8
 #define MR2 6
-#define ROWS_OF_1(X) X(1, 1) X(2, 1) X(3, 1) X(4, 1) X(5, 1) X(6, 1) X(7, 1) X(8, 1)
-#define ROWS_OF_2(X) X(1, 2) X(2, 2) X(3, 2) X(4, 2) X(5, 2) X(6, 2)
+#define ROWS_OF_1(X) \
+    X(1, 1) X(2, 1) X(3, 1) X(4, 1) X(5, 1) X(6, 1) X(7, 1) X(8, 1)
+#define ROWS_OF_2(X) \
+    X(1, 2) X(2, 2) X(3, 2) X(4, 2) X(5, 2) X(6, 2)
 #endif
+/* clang-format on */
 
 typedef float vec __attribute__((vector_size(TL_VEC_BYTES)));
 
@@ -113,9 +119,9 @@ typedef struct {
 /* Rows of B to prefetch, as many at once as SLOTS lines hold. */
 typedef struct feed {
     const char *row;
-    int64_t step; /* bytes from the first row of these to that of the next ones */
-    int slot;     /* the next line */
-    int left;     /* lines until all rows were prefetched */
+    int64_t step;         /* bytes from the first row of these to that of the next ones */
+    int slot;             /* the next line */
+    int left;             /* lines until all rows were prefetched */
     int64_t lines[SLOTS]; /* offsets from `row` */
 } feed;
 
@@ -136,7 +142,6 @@ TL_INLINE void convert_row(conversion *x) {
     x->to += PANEL;
     x->rows_left--;
 }
-
 
 /* acc[r][j] += a[r][k] * b[k][j], all in registers. */
 TL_INLINE void step(vec acc[MR1][2], const float *a, const float *b, int rows, int vectors) {
@@ -186,9 +191,9 @@ TL_INLINE void run_pass(const pass *p, int rows, int vectors) {
     }
 }
 
-#define DEFINE_KERNEL(rows, vectors)                                                \
-    static __attribute__((noinline)) void kernel_##rows##x##vectors(const pass *p) { \
-        run_pass(p, rows, vectors);                                                 \
+#define DEFINE_KERNEL(rows, vectors)                                                               \
+    static __attribute__((noinline)) void kernel_##rows##x##vectors(const pass *p) {               \
+        run_pass(p, rows, vectors);                                                                \
     }
 ROWS_OF_1(DEFINE_KERNEL)
 ROWS_OF_2(DEFINE_KERNEL)
@@ -200,8 +205,10 @@ static const kernel kernels_of_1[] = {ROWS_OF_1(KERNEL_NAME)};
 static const kernel kernels_of_2[] = {ROWS_OF_2(KERNEL_NAME)};
 
 static void run_kernel(const pass *p, int rows, int vectors) {
-    if (vectors == 1) kernels_of_1[rows - 1](p);
-    else kernels_of_2[rows - 1](p);
+    if (vectors == 1)
+        kernels_of_1[rows - 1](p);
+    else
+        kernels_of_2[rows - 1](p);
 }
 
 static int passes_of(int64_t rows, int vectors) {
@@ -234,31 +241,31 @@ TL_INLINE tl_f32x8 tl_loadn_uint8(const uint8_t *p, int n) {
 }
 
 /* X(tl_dtype, element type in memory, name of its loads) */
-#define OPERAND_TYPES(X)                   \
-    X(TL_FP32, float, f32)                 \
-    X(TL_BF16, uint16_t, bf16)             \
-    X(TL_FP16, uint16_t, f16)              \
-    X(TL_FP8E4M3FN, uint8_t, f8e4m3fn)     \
-    X(TL_FP8E5M2, uint8_t, f8e5m2)         \
-    X(TL_INT8, int8_t, int8)               \
+#define OPERAND_TYPES(X)                                                                           \
+    X(TL_FP32, float, f32)                                                                         \
+    X(TL_BF16, uint16_t, bf16)                                                                     \
+    X(TL_FP16, uint16_t, f16)                                                                      \
+    X(TL_FP8E4M3FN, uint8_t, f8e4m3fn)                                                             \
+    X(TL_FP8E5M2, uint8_t, f8e5m2)                                                                 \
+    X(TL_INT8, int8_t, int8)                                                                       \
     X(TL_UINT8, uint8_t, uint8)
 
 /* dst[r][c] = src[r][c]; rows of dst are filled with zeros up to `width` (at least cols). */
 static void convert_rows(float *dst, int64_t ld_dst, const char *src, int type, int64_t ld_src,
                          int64_t rows, int64_t cols, int64_t width) {
-#define CASE(dtype, elem, name)                                                            \
-    case dtype:                                                                            \
-        for (int64_t r = 0; r < rows; r++, dst += ld_dst) {                                \
-            const elem *from = (const elem *)src + r * ld_src;                             \
-            int64_t c = 0;                                                                 \
-            for (; c + 8 <= cols; c += 8) tl_store_f32(dst + c, tl_load_##name(from + c)); \
-            if (c < cols) {                                                                \
-                int n = (int)(width - c < 8 ? width - c : 8);                              \
-                tl_storen_f32(dst + c, tl_loadn_##name(from + c, (int)(cols - c)), n);     \
-                c += n;                                                                    \
-            }                                                                              \
-            for (; c < width; c++) dst[c] = 0;                                             \
-        }                                                                                  \
+#define CASE(dtype, elem, name)                                                                    \
+    case dtype:                                                                                    \
+        for (int64_t r = 0; r < rows; r++, dst += ld_dst) {                                        \
+            const elem *from = (const elem *)src + r * ld_src;                                     \
+            int64_t c = 0;                                                                         \
+            for (; c + 8 <= cols; c += 8) tl_store_f32(dst + c, tl_load_##name(from + c));         \
+            if (c < cols) {                                                                        \
+                int n = (int)(width - c < 8 ? width - c : 8);                                      \
+                tl_storen_f32(dst + c, tl_loadn_##name(from + c, (int)(cols - c)), n);             \
+                c += n;                                                                            \
+            }                                                                                      \
+            for (; c < width; c++) dst[c] = 0;                                                     \
+        }                                                                                          \
         break;
     switch (type) { OPERAND_TYPES(CASE) }
 #undef CASE
@@ -288,42 +295,42 @@ TL_INLINE void transpose8(tl_f32x8 x[8]) {
 TL_INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* Loads of `rows` x `cols` elements (at most 8 x 8), transposed, stored as `cols` x `width`. */
-#define TRANSPOSE_FEW(elem, name, to, ld_to, from, ld_from, rows, cols, width)                   \
-    do {                                                                                         \
-        tl_f32x8 x[8] = {{0}};                                                                   \
-        for (int i = 0; i < (rows); i++) x[i] = tl_loadn_##name((from) + i * (ld_from), (cols)); \
-        transpose8(x);                                                                           \
-        for (int i = 0; i < (cols); i++) tl_storen_f32((to) + i * (ld_to), x[i], (width));       \
+#define TRANSPOSE_FEW(elem, name, to, ld_to, from, ld_from, rows, cols, width)                     \
+    do {                                                                                           \
+        tl_f32x8 x[8] = {{0}};                                                                     \
+        for (int i = 0; i < (rows); i++) x[i] = tl_loadn_##name((from) + i * (ld_from), (cols));   \
+        transpose8(x);                                                                             \
+        for (int i = 0; i < (cols); i++) tl_storen_f32((to) + i * (ld_to), x[i], (width));         \
     } while (0)
 
-#define TRANSPOSE_8X8(elem, name, to, ld_to, from, ld_from)                                      \
-    do {                                                                                         \
-        tl_f32x8 x[8];                                                                           \
-        _Pragma("GCC unroll 8") for (int i = 0; i < 8; i++)                                      \
-            x[i] = tl_load_##name((from) + i * (ld_from));                                       \
-        transpose8(x);                                                                           \
-        _Pragma("GCC unroll 8") for (int i = 0; i < 8; i++)                                      \
-            tl_store_f32((to) + i * (ld_to), x[i]);                                              \
+#define TRANSPOSE_8X8(elem, name, to, ld_to, from, ld_from)                                        \
+    do {                                                                                           \
+        tl_f32x8 x[8];                                                                             \
+        _Pragma("GCC unroll 8") for (int i = 0; i < 8; i++) x[i] =                                 \
+            tl_load_##name((from) + i * (ld_from));                                                \
+        transpose8(x);                                                                             \
+        _Pragma("GCC unroll 8") for (int i = 0; i < 8; i++)                                        \
+            tl_store_f32((to) + i * (ld_to), x[i]);                                                \
     } while (0)
 
 /* dst[c][r] = src[r][c]; rows of dst are filled with zeros up to `width` (at least rows). */
 static void convert_transposed(float *dst, int64_t ld_dst, const char *src, int type,
                                int64_t ld_src, int64_t rows, int64_t cols, int64_t width) {
-#define CASE(dtype, elem, name)                                                                  \
-    case dtype:                                                                                  \
-        for (int64_t r = 0; r < width; r += 8) {                                                 \
-            int some_rows = (int)smaller(rows - r, 8), some_width = (int)smaller(width - r, 8);  \
-            for (int64_t c = 0; c < cols; c += 8) {                                              \
-                const elem *from = (const elem *)src + r * ld_src + c;                           \
-                float *to = dst + c * ld_dst + r;                                                \
-                int some_cols = (int)smaller(cols - c, 8);                                       \
-                if (some_rows == 8 && some_cols == 8)                                            \
-                    TRANSPOSE_8X8(elem, name, to, ld_dst, from, ld_src);                         \
-                else                                                                             \
-                    TRANSPOSE_FEW(elem, name, to, ld_dst, from, ld_src, some_rows, some_cols,    \
-                                  some_width);                                                   \
-            }                                                                                    \
-        }                                                                                        \
+#define CASE(dtype, elem, name)                                                                    \
+    case dtype:                                                                                    \
+        for (int64_t r = 0; r < width; r += 8) {                                                   \
+            int some_rows = (int)smaller(rows - r, 8), some_width = (int)smaller(width - r, 8);    \
+            for (int64_t c = 0; c < cols; c += 8) {                                                \
+                const elem *from = (const elem *)src + r * ld_src + c;                             \
+                float *to = dst + c * ld_dst + r;                                                  \
+                int some_cols = (int)smaller(cols - c, 8);                                         \
+                if (some_rows == 8 && some_cols == 8)                                              \
+                    TRANSPOSE_8X8(elem, name, to, ld_dst, from, ld_src);                           \
+                else                                                                               \
+                    TRANSPOSE_FEW(elem, name, to, ld_dst, from, ld_src, some_rows, some_cols,      \
+                                  some_width);                                                     \
+            }                                                                                      \
+        }                                                                                          \
         break;
     switch (type) { OPERAND_TYPES(CASE) }
 #undef CASE
@@ -369,7 +376,9 @@ static int is_converted_ahead(const tl_matmul_args *x, const block *strip) {
 static conversion conversion_of(const tl_matmul_args *x, const block *strip, float *panels) {
     if (!is_converted_ahead(x, strip)) return (conversion){0};
     return (conversion){.from = element(x->b, x->b_type, x->ldb, 0, strip->k0, strip->n0),
-                        .row_bytes = x->ldb * 2, .to = panels, .rows_left = strip->kc};
+                        .row_bytes = x->ldb * 2,
+                        .to = panels,
+                        .rows_left = strip->kc};
 }
 
 /* The block's part of B as FP32 panels; columns are filled up to whole vectors. */
@@ -380,7 +389,8 @@ static void convert_b(const tl_matmul_args *x, const block *now, float *panels) 
         const char *from = at(b, x->b_trans ? c * x->ldb : c, x->b_type);
         if (x->b_trans)
             convert_transposed(panels, PANEL, from, x->b_type, x->ldb, cols, now->kc, width);
-        else convert_rows(panels, PANEL, from, x->b_type, x->ldb, now->kc, cols, width);
+        else
+            convert_rows(panels, PANEL, from, x->b_type, x->ldb, now->kc, cols, width);
     }
 }
 
@@ -388,7 +398,8 @@ static void convert_a(const tl_matmul_args *x, const block *now, float *to) {
     const char *a = element(x->a, x->a_type, x->lda, x->a_trans, now->m0, now->k0);
     if (x->a_trans)
         convert_transposed(to, A_PITCH, a, x->a_type, x->lda, now->kc, now->rows, now->kc);
-    else convert_rows(to, A_PITCH, a, x->a_type, x->lda, now->rows, now->kc, now->kc);
+    else
+        convert_rows(to, A_PITCH, a, x->a_type, x->lda, now->rows, now->kc, now->kc);
 }
 
 /* The rows of block `next` of B; none if there is no such block (kc == 0). */
@@ -431,8 +442,10 @@ static void copy_rows(void *dst, int64_t ld_dst, const void *src, int64_t ld_src
                       int64_t cols) {
     for (int64_t r = 0; r < rows; r++) {
         char *to = (char *)dst + r * ld_dst * 4;
-        if (src) memmove(to, (const char *)src + r * ld_src * 4, (size_t)cols * 4);
-        else memset(to, 0, (size_t)cols * 4);
+        if (src)
+            memmove(to, (const char *)src + r * ld_src * 4, (size_t)cols * 4);
+        else
+            memset(to, 0, (size_t)cols * 4);
     }
 }
 
@@ -453,8 +466,10 @@ static void run_on_copy(const pass *p, int rows, int vectors, int cols, int inte
         copy.start = tile;
     }
     run_kernel(&copy, rows, vectors);
-    if (integers) add_integers((uint32_t *)p->c, p->ldc, tile, rows, cols);
-    else copy_rows(p->c, p->ldc, tile, PANEL, rows, cols);
+    if (integers)
+        add_integers((uint32_t *)p->c, p->ldc, tile, rows, cols);
+    else
+        copy_rows(p->c, p->ldc, tile, PANEL, rows, cols);
 }
 
 /* With one panel of B every row of A is used in one pass only: it is converted just before. */
@@ -477,8 +492,12 @@ static void run_strip(const tl_matmul_args *x, const block *now, const float *pa
         for (int64_t r = 0, left = passes_of(now->rows, vectors); left > 0; left--) {
             int rows = (int)((now->rows - r + left - 1) / left);
             int64_t row = now->m0 + r;
-            pass p = {.a = work->a + r * A_PITCH, .panel = panels + c / PANEL * PANEL_PITCH,
-                      .next = next, .c = place_in_c(x, row, n0), .ldc = x->ldc, .kc = now->kc};
+            pass p = {.a = work->a + r * A_PITCH,
+                      .panel = panels + c / PANEL * PANEL_PITCH,
+                      .next = next,
+                      .c = place_in_c(x, row, n0),
+                      .ldc = x->ldc,
+                      .kc = now->kc};
             if (is_converted_by_pass(x)) {
                 block few = {.m0 = row, .rows = rows, .k0 = now->k0, .kc = now->kc};
                 convert_a(x, &few, work->a);
@@ -494,7 +513,8 @@ static void run_strip(const tl_matmul_args *x, const block *now, const float *pa
             }
             if (integers || cols != vectors * W)
                 run_on_copy(&p, rows, vectors, cols, integers, work->tile);
-            else run_kernel(&p, rows, vectors);
+            else
+                run_kernel(&p, rows, vectors);
             r += rows;
         }
     }
@@ -514,7 +534,10 @@ static int64_t group_columns(const tl_matmul_args *x) {
 
 static block block_at(const tl_matmul_args *x, int64_t m0, int64_t n0, int64_t k0) {
     if (n0 >= x->n || k0 >= x->k) return (block){0};
-    return (block){.m0 = m0, .rows = smaller(x->m - m0, ROW_BLOCK), .n0 = n0, .k0 = k0,
+    return (block){.m0 = m0,
+                   .rows = smaller(x->m - m0, ROW_BLOCK),
+                   .n0 = n0,
+                   .k0 = k0,
                    .cols = (int)smaller(x->n - n0, group_columns(x)),
                    .kc = (int)smaller(x->k - k0, KC)};
 }
@@ -532,8 +555,10 @@ static void feed_next_product(feed *f, const tl_matmul_args *x) {
 static void run_group(const tl_matmul_args *x, const block *group, const block *after, int *ready,
                       workspace *work) {
     feed ahead;
-    if (after->kc == 0 && x->then) feed_next_product(&ahead, x);
-    else feed_block(&ahead, x, after);
+    if (after->kc == 0 && x->then)
+        feed_next_product(&ahead, x);
+    else
+        feed_block(&ahead, x, after);
     for (int c = 0; c < group->cols; c += STRIP) {
         int is_last = c + STRIP >= group->cols;
         block now = strip_of(group, c);
@@ -583,11 +608,17 @@ static void run_flipped(const tl_matmul_args *x, workspace *work) {
     for (int64_t n0 = 0; n0 < x->n; n0 += ROW_BLOCK) {
         for (int64_t m0 = 0; m0 < x->m; m0 += FLIPPED_GROUP) {
             tl_matmul_args part = {
-                .a = at(x->b, n0 * x->ldb, x->b_type), .lda = x->ldb, .a_type = x->b_type,
-                .b = element(x->a, x->a_type, x->lda, x->a_trans, m0, 0), .ldb = x->lda,
-                .b_type = x->a_type, .b_trans = !x->a_trans,
-                .c = work->flipped, .m = smaller(x->n - n0, ROW_BLOCK),
-                .n = smaller(x->m - m0, FLIPPED_GROUP), .k = x->k,
+                .a = at(x->b, n0 * x->ldb, x->b_type),
+                .lda = x->ldb,
+                .a_type = x->b_type,
+                .b = element(x->a, x->a_type, x->lda, x->a_trans, m0, 0),
+                .ldb = x->lda,
+                .b_type = x->a_type,
+                .b_trans = !x->a_trans,
+                .c = work->flipped,
+                .m = smaller(x->n - n0, ROW_BLOCK),
+                .n = smaller(x->m - m0, FLIPPED_GROUP),
+                .k = x->k,
             };
             part.ldc = part.ld_start = part.n;
             float *c = (float *)x->c + m0 * x->ldc + n0;
@@ -606,9 +637,12 @@ static void run_flipped(const tl_matmul_args *x, workspace *work) {
 
 void tl_matmul(const tl_matmul_args *x, void *scratch) {
     if (x->m <= 0 || x->n <= 0) return;
-    if (x->k <= 0) copy_rows(x->c, x->ldc, x->start, x->ld_start, x->m, x->n);
-    else if (x->b_trans) run_flipped(x, scratch);
-    else run_blocks(x, scratch);
+    if (x->k <= 0)
+        copy_rows(x->c, x->ldc, x->start, x->ld_start, x->m, x->n);
+    else if (x->b_trans)
+        run_flipped(x, scratch);
+    else
+        run_blocks(x, scratch);
 }
 
 void tl_matmul_pieces(const tl_product *product, void *scratch) {

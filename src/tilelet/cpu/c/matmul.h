@@ -38,7 +38,7 @@ typedef struct {
     int64_t ld_start;
     /* B of the product that will be next, if that is known and it has the same shape: read ahead. */
     const void *then;
-    int64_t m, n, k; /* may be 0: k == 0 copies `start` (or writes zeros) */
+    int64_t m, n, k;        /* may be 0: k == 0 copies `start` (or writes zeros) */
     uint8_t a_type, b_type; /* tl_dtype: two floats of any kinds, or two of INT8/UINT8 */
     uint8_t a_trans, b_trans;
 } tl_matmul_args;

@@ -88,8 +88,8 @@ TL_INLINE uint32_t ts_narrow(uint32_t bits, uint32_t mantissa, uint32_t bias, ui
         shift = small ? (shift < 25 ? shift : 25) : drop;
         code = ts_shift(small ? significand : fixed, shift, negative, mode);
     }
-    int to_infinity = mode == TL_RINT || mode == TL_ROUND ||
-                      (mode == TL_FLOOR && negative) || (mode == TL_CEIL && !negative);
+    int to_infinity = mode == TL_RINT || mode == TL_ROUND || (mode == TL_FLOOR && negative) ||
+                      (mode == TL_CEIL && !negative);
     code = code > max_code ? (to_infinity ? inf_code : max_code) : code;
     code = magnitude == 0x7f800000 ? inf_code : code;
     code = magnitude > 0x7f800000 ? nan_code : code;
@@ -141,12 +141,12 @@ TL_INLINE float ts_integral(float x, int mode) {
 
 /* `top` is the greatest float that the type holds. Adding 0 makes -0 to +0: without it gcc (12, -O3
  * -fno-trapping-math) turns a conversion to an integer and back into `trunc`, which keeps -0. */
-#define TL_F32_TO_INT(name, type, lowest, highest, low, top)          \
-    TL_INLINE type ts_f32_to_##name(float x, int mode) {              \
-        float v = ts_integral(x, mode) + 0.0f;                        \
-        int inside = v >= (low) && v <= (top);                        \
-        type kept = (type)(inside ? v : 0.0f);                        \
-        return v > (top) ? (highest) : v < (low) ? (lowest) : kept;   \
+#define TL_F32_TO_INT(name, type, lowest, highest, low, top)                                       \
+    TL_INLINE type ts_f32_to_##name(float x, int mode) {                                           \
+        float v = ts_integral(x, mode) + 0.0f;                                                     \
+        int inside = v >= (low) && v <= (top);                                                     \
+        type kept = (type)(inside ? v : 0.0f);                                                     \
+        return v > (top) ? (highest) : v < (low) ? (lowest) : kept;                                \
     }
 TL_F32_TO_INT(i8, int8_t, INT8_MIN, INT8_MAX, -0x1p7f, 127.0f)
 TL_F32_TO_INT(i16, int16_t, INT16_MIN, INT16_MAX, -0x1p15f, 32767.0f)
@@ -268,30 +268,30 @@ TL_INLINE float ts_log_f32(float x) {
 }
 
 /* Integer division truncates, and gives 0 for a zero divisor; the lowest number / -1 wraps. */
-#define TL_INT_ARITHMETIC(name, type, is_signed)                                       \
-    TL_INLINE type ts_div_##name(type a, type b) {                                     \
-        if (b == 0) return 0;                                                          \
-        return (is_signed) && b == (type)-1 ? (type)(0 - (uint64_t)a) : (type)(a / b); \
-    }                                                                                  \
-    TL_INLINE type ts_fmod_##name(type a, type b) {                                    \
-        return b == 0 || ((is_signed) && b == (type)-1) ? 0 : (type)(a % b);           \
-    }                                                                                  \
-    TL_INLINE type ts_rem_##name(type a, type b) {                                     \
-        type r = ts_fmod_##name(a, b);                                                 \
-        return (is_signed) && r != 0 && (r < 0) != (b < 0) ? (type)(r + b) : r;        \
-    }                                                                                  \
-    TL_INLINE type ts_max_##name(type a, type b) { return a > b ? a : b; }             \
-    TL_INLINE type ts_min_##name(type a, type b) { return a < b ? a : b; }             \
-    TL_INLINE type ts_neg_##name(type a) { return (type)(0 - (uint64_t)a); }           \
-    TL_INLINE type ts_abs_##name(type a) { return a < 0 ? (type)(0 - (uint64_t)a) : a; } \
-    TL_INLINE type ts_relu_##name(type a) { return a <= 0 ? 0 : a; }                   \
-    TL_INLINE type ts_shl_##name(type a, type b) {                                     \
-        int inside = b >= 0 && b < (type)(8 * sizeof(type));                           \
-        return inside ? (type)((uint64_t)a << (inside ? b : 0)) : 0;                   \
-    }                                                                                  \
-    TL_INLINE type ts_shr_##name(type a, type b) {                                     \
-        int inside = b >= 0 && b < (type)(8 * sizeof(type));                           \
-        return inside ? (type)(a >> (inside ? b : 0)) : (type)(a < 0 ? -1 : 0);        \
+#define TL_INT_ARITHMETIC(name, type, is_signed)                                                   \
+    TL_INLINE type ts_div_##name(type a, type b) {                                                 \
+        if (b == 0) return 0;                                                                      \
+        return (is_signed) && b == (type) - 1 ? (type)(0 - (uint64_t)a) : (type)(a / b);           \
+    }                                                                                              \
+    TL_INLINE type ts_fmod_##name(type a, type b) {                                                \
+        return b == 0 || ((is_signed) && b == (type) - 1) ? 0 : (type)(a % b);                     \
+    }                                                                                              \
+    TL_INLINE type ts_rem_##name(type a, type b) {                                                 \
+        type r = ts_fmod_##name(a, b);                                                             \
+        return (is_signed) && r != 0 && (r < 0) != (b < 0) ? (type)(r + b) : r;                    \
+    }                                                                                              \
+    TL_INLINE type ts_max_##name(type a, type b) { return a > b ? a : b; }                         \
+    TL_INLINE type ts_min_##name(type a, type b) { return a < b ? a : b; }                         \
+    TL_INLINE type ts_neg_##name(type a) { return (type)(0 - (uint64_t)a); }                       \
+    TL_INLINE type ts_abs_##name(type a) { return a < 0 ? (type)(0 - (uint64_t)a) : a; }           \
+    TL_INLINE type ts_relu_##name(type a) { return a <= 0 ? 0 : a; }                               \
+    TL_INLINE type ts_shl_##name(type a, type b) {                                                 \
+        int inside = b >= 0 && b < (type)(8 * sizeof(type));                                       \
+        return inside ? (type)((uint64_t)a << (inside ? b : 0)) : 0;                               \
+    }                                                                                              \
+    TL_INLINE type ts_shr_##name(type a, type b) {                                                 \
+        int inside = b >= 0 && b < (type)(8 * sizeof(type));                                       \
+        return inside ? (type)(a >> (inside ? b : 0)) : (type)(a < 0 ? -1 : 0);                    \
     }
 TL_INT_ARITHMETIC(i8, int8_t, 1)
 TL_INT_ARITHMETIC(i16, int16_t, 1)

@@ -1,7 +1,7 @@
 /* The ready tasks: in turn, at random, or several that read neighbouring columns of one matrix.
  *
  * A task that is better run with its neighbours lets others go first until they are all there. It
- * cannot be put off for long: no more than UNDER_WAY tasks are on their way. */
+ * cannot be deferred for long: no more than MAX_IN_FLIGHT tasks are on their way. */
 #include "state.h"
 
 enum { LOOK_AHEAD = 64 }; /* tasks */
@@ -25,52 +25,53 @@ static tl_task *find(tl_ready *ready, const tl_task *like, const char *b) {
 }
 
 static void add(tl_queue *q, tl_task *t) {
-    if (q->tail - q->head == UNDER_WAY) {
+    if (q->tail - q->head == MAX_IN_FLIGHT) {
         /* Full of gaps: close them. */
         uint64_t to = q->head;
         for (uint64_t from = q->head; from != q->tail; from++) {
-            tl_task *moved = q->ring[from & (UNDER_WAY - 1)];
+            tl_task *moved = q->ring[from & (MAX_IN_FLIGHT - 1)];
             if (!moved) continue;
             moved->place = to;
-            q->ring[to++ & (UNDER_WAY - 1)] = moved;
+            q->ring[to++ & (MAX_IN_FLIGHT - 1)] = moved;
         }
         q->tail = to;
     }
     t->queue = q;
     t->place = q->tail++;
-    q->ring[t->place & (UNDER_WAY - 1)] = t;
+    q->ring[t->place & (MAX_IN_FLIGHT - 1)] = t;
     q->count++;
 }
 
 static void drop(tl_task *t) {
     tl_queue *q = t->queue;
-    q->ring[t->place & (UNDER_WAY - 1)] = NULL;
-    while (q->head != q->tail && !q->ring[q->head & (UNDER_WAY - 1)]) q->head++;
+    q->ring[t->place & (MAX_IN_FLIGHT - 1)] = NULL;
+    while (q->head != q->tail && !q->ring[q->head & (MAX_IN_FLIGHT - 1)]) q->head++;
     q->count--;
 }
 
 static tl_task *find_patient(tl_ready *ready, const tl_task *like, const char *b) {
     tl_task *t = find(ready, like, b);
-    return t && t->queue == &ready->patient ? t : NULL;
+    return t && t->queue == &ready->batchable ? t : NULL;
 }
 
-/* With a new task its company may be complete: they wait no longer. */
+/* With a new task its batch_hint may be complete: they wait no longer. */
 static void gather(tl_ready *ready, const tl_task *t) {
-    tl_task *company[TL_SIDE_BY_SIDE], *other;
-    int64_t step = t->kernel->next_to;
+    tl_task *batch_hint[TL_SIDE_BY_SIDE], *other;
+    int64_t step = t->kernel->b_stride;
     const char *b = t->b;
-    int count = 0, most = t->kernel->together;
+    int count = 0, most = t->kernel->batch_max;
     for (int i = 1; i < most && find_patient(ready, t, b - step); i++) b -= step;
-    for (; count < most && (other = find_patient(ready, t, b)); b += step) company[count++] = other;
+    for (; count < most && (other = find_patient(ready, t, b)); b += step)
+        batch_hint[count++] = other;
     for (int i = 0; count == most && i < count; i++) {
-        drop(company[i]);
-        add(&ready->prompt, company[i]);
+        drop(batch_hint[i]);
+        add(&ready->immediate, batch_hint[i]);
     }
 }
 
 void tl_push_ready(tl_rt *rt, tl_task *t) {
     tl_ready *ready = &rt->ready;
-    add(t->b ? &ready->patient : &ready->prompt, t);
+    add(t->b ? &ready->batchable : &ready->immediate, t);
     STORE(ready->count, ready->count + 1);
     if (t->b) {
         tl_task **bucket = bucket_of(ready, t->kernel, t->b);
@@ -93,28 +94,28 @@ static void take(tl_ready *ready, tl_task *t) {
 
 static tl_task *first_of(tl_rt *rt) {
     tl_ready *ready = &rt->ready;
-    tl_queue *q = ready->prompt.count ? &ready->prompt : &ready->patient;
+    tl_queue *q = ready->immediate.count ? &ready->immediate : &ready->batchable;
     uint64_t at = q->head;
     if (rt->args->seed >= 0) {
-        if (tl_random(rt) % ready->count >= q->count) q = &ready->patient;
+        if (tl_random(rt) % ready->count >= q->count) q = &ready->batchable;
         at = q->head + tl_random(rt) % (q->tail - q->head);
-        while (!q->ring[at & (UNDER_WAY - 1)])
+        while (!q->ring[at & (MAX_IN_FLIGHT - 1)])
             if (++at == q->tail) at = q->head;
     }
-    return q->ring[at & (UNDER_WAY - 1)];
+    return q->ring[at & (MAX_IN_FLIGHT - 1)];
 }
 
 const char *tl_next_b(const tl_rt *rt, const tl_kernel *kernel) {
-    const tl_queue *q = rt->ready.prompt.count ? &rt->ready.prompt : &rt->ready.patient;
+    const tl_queue *q = rt->ready.immediate.count ? &rt->ready.immediate : &rt->ready.batchable;
     for (uint64_t i = 0; i < LOOK_AHEAD && q->head + i < q->tail; i++) {
-        const tl_task *t = q->ring[(q->head + i) & (UNDER_WAY - 1)];
+        const tl_task *t = q->ring[(q->head + i) & (MAX_IN_FLIGHT - 1)];
         if (t && t->kernel == kernel) return t->b;
     }
     return NULL;
 }
 
-int tl_only_patient(const tl_rt *rt) {
-    return rt->ready.count && rt->ready.count == rt->ready.patient.count;
+int tl_only_batchable(const tl_rt *rt) {
+    return rt->ready.count && rt->ready.count == rt->ready.batchable.count;
 }
 
 int tl_take_ready(tl_rt *rt, tl_task **tasks, int most) {
@@ -129,8 +130,8 @@ int tl_take_ready(tl_rt *rt, tl_task **tasks, int most) {
     do {
         take(ready, t);
         tasks[count++] = t;
-        if (!t->b || count >= t->kernel->together) break;
-        t = find(ready, t, t->b + t->kernel->next_to);
+        if (!t->b || count >= t->kernel->batch_max) break;
+        t = find(ready, t, t->b + t->kernel->b_stride);
     } while (t && count < most);
     return count;
 }

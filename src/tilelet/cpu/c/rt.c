@@ -8,13 +8,13 @@
 
 enum {
     FAR_BYTES = 64 << 20,
-    SPINS = 2000     /* looks at the ready tasks before a thread goes to sleep */
+    SPINS = 2000 /* looks at the ready tasks before a thread goes to sleep */
 };
 
 /* --- small things ------------------------------------------------------------------------------ */
 
 static tl_task *task_of(tl_rt *rt, uint64_t number) {
-    return &rt->tasks[number & (UNDER_WAY - 1)];
+    return &rt->tasks[number & (MAX_IN_FLIGHT - 1)];
 }
 
 static int is_done(void *runtime, uint64_t number) {
@@ -121,8 +121,10 @@ static int work(tl_ctx *c) {
     if (!count) return 0;
     const char *then = tl_next_b(rt, tasks[0]->kernel);
     unlock(rt);
-    if (!tasks[0]->b) note(&outcomes[0], enter(c, tasks[0], TL_WHOLE), c);
-    else run_together(c, tasks, count, then, outcomes);
+    if (!tasks[0]->b)
+        note(&outcomes[0], enter(c, tasks[0], TL_WHOLE), c);
+    else
+        run_together(c, tasks, count, then, outcomes);
     lock(rt);
     for (int i = 0; i < count; i++) finish(rt, tasks[i], &outcomes[i]);
     return 1;
@@ -174,11 +176,11 @@ static void start_elsewhere(const cpu_set_t *processors, pthread_attr_t *attribu
 }
 #endif
 
-/* With the lock held, which is let go meanwhile. A task that is better run in company waits a
+/* With the lock held, which is let go meanwhile. A task that is better run in batch_hint waits a
  * little for it, if more tasks are about to come: they come in a fraction of its time. */
 static void wait_for_company(tl_rt *rt) {
     uint64_t enough = TL_SIDE_BY_SIDE * (uint64_t)rt->args->threads;
-    if (!tl_only_patient(rt) || rt->ready.count >= enough || !LOAD(rt->is_submitting)) return;
+    if (!tl_only_batchable(rt) || rt->ready.count >= enough || !LOAD(rt->is_submitting)) return;
     unlock(rt);
     for (int i = 0; i < SPINS && LOAD(rt->is_submitting) && LOAD(rt->ready.count) < enough; i++)
         relax();
@@ -223,10 +225,10 @@ static int wait_task(tl_ctx *c, uint64_t number) {
 static tl_task *next_task(tl_ctx *c) {
     tl_rt *rt = c->rt;
     if (tl_stopping(rt)) return NULL;
-    if (rt->submitted >= UNDER_WAY) wait_task(c, rt->submitted + 1 - UNDER_WAY);
+    if (rt->submitted >= MAX_IN_FLIGHT) wait_task(c, rt->submitted + 1 - MAX_IN_FLIGHT);
     tl_task *t = task_of(rt, rt->submitted + 1);
     t->number = ++rt->submitted;
-    uint64_t slot = t->number & (UNDER_WAY - 1);
+    uint64_t slot = t->number & (MAX_IN_FLIGHT - 1);
     t->windows = rt->space->windows + slot * (uint64_t)rt->program->max_windows;
     t->scalars = rt->space->scalars + slot * (uint64_t)rt->program->max_scalars;
     t->is_done = 0;
@@ -248,7 +250,7 @@ tl_task *tl_begin(tl_ctx *c, int32_t kernel, int32_t call) {
     return t;
 }
 
-int tl_is_far(const tl_win *w) { return w->buf && w->buf->bytes >= FAR_BYTES; }
+int tl_bypasses_cache(const tl_win *w) { return w->buf && w->buf->bytes >= FAR_BYTES; }
 
 tl_win *tl_task_windows(tl_task *t) { return t->windows; }
 tl_word *tl_task_scalars(tl_task *t) { return t->scalars; }
@@ -296,8 +298,10 @@ static int64_t launch(tl_ctx *c, tl_task *t) {
         }
         e->to = t;
         e->next = NULL;
-        if (before->successors) before->last_successor->next = e;
-        else before->successors = e;
+        if (before->successors)
+            before->last_successor->next = e;
+        else
+            before->successors = e;
         before->last_successor = e;
         t->pending++;
     }
@@ -338,12 +342,13 @@ static void find_dependencies(tl_ctx *c, tl_task *t) {
         tl_depend(b, (uint32_t)use, writes, found, rt);
         out_of_memory |= tl_note(b, (uint32_t)use, writes, t->number, is_done, rt);
     }
-    if (kernel->together > 1) {
+    if (kernel->batch_max > 1) {
         t->a = touched[kernel->a_window].data;
         t->b = touched[kernel->b_window].data;
     }
     if (out_of_memory) /* what it waits for could not be written down: wait for everything */
-        for (uint64_t n = t->number > UNDER_WAY ? t->number - UNDER_WAY + 1 : 1; n < t->number; n++)
+        for (uint64_t n = t->number > MAX_IN_FLIGHT ? t->number - MAX_IN_FLIGHT + 1 : 1;
+             n < t->number; n++)
             wait_task(c, n);
 }
 
@@ -379,7 +384,7 @@ static int64_t submit_blocks(tl_ctx *c, tl_task *t, int64_t blocks, const int64_
 static int64_t id_of(const tl_task *t) { return (int64_t)t->number - 1; }
 
 int64_t tl_submit(tl_ctx *c, tl_task *t, int64_t blocks, const int64_t *deps, int64_t dep_count) {
-    int64_t parts = blocks ? blocks : t->kernel->turns;
+    int64_t parts = blocks ? blocks : t->kernel->iterations;
     int64_t id = id_of(t) + (parts > 1 ? parts : 0); /* that of the join, if there are parts */
     tl_note_task(c, t, t->kernel, 1, id, blocks, deps, dep_count);
     if (parts > 1) return submit_blocks(c, t, parts, deps, dep_count);
@@ -410,7 +415,7 @@ int tl_wait(tl_ctx *c, const tl_win *w, int writing) {
     rt->found_count = 0;
     int64_t use = tl_use_of(w->buf, w, is_done, rt);
     if (use < 0) {
-        for (uint64_t n = rt->submitted > UNDER_WAY ? rt->submitted - UNDER_WAY + 1 : 1;
+        for (uint64_t n = rt->submitted > MAX_IN_FLIGHT ? rt->submitted - MAX_IN_FLIGHT + 1 : 1;
              n <= rt->submitted; n++)
             wait_task(c, n);
     } else {

@@ -38,19 +38,19 @@ typedef struct {
 
 enum {
     TL_OK,
-    TL_STOPPED,  /* another task failed, or the run was cancelled */
-    TL_WINDOW,   /* n: axis, start, size, extent */
-    TL_VALID,    /* n: axis, valid extent, size */
-    TL_INDEX,    /* n: axis, index, extent */
-    TL_REGION,   /* n: rank, valid region..., shape... */
+    TL_STOPPED, /* another task failed, or the run was cancelled */
+    TL_WINDOW,  /* n: axis, start, size, extent */
+    TL_VALID,   /* n: axis, valid extent, size */
+    TL_INDEX,   /* n: axis, index, extent */
+    TL_REGION,  /* n: rank, valid region..., shape... */
     TL_DIVISION,
-    TL_BLOCKS,   /* n: count */
+    TL_BLOCKS, /* n: count */
     TL_STEP,
-    TL_EXTENT,   /* n: rank, axis, shape... */
-    TL_COUNT,    /* n: rank, new rank, shape..., new shape... */
-    TL_COPY,     /* n: as TL_COUNT */
-    TL_MEMORY,   /* n: bytes, available */
-    TL_HOST      /* raised by an op that runs in Python */
+    TL_EXTENT, /* n: rank, axis, shape... */
+    TL_COUNT,  /* n: rank, new rank, shape..., new shape... */
+    TL_COPY,   /* n: as TL_COUNT */
+    TL_MEMORY, /* n: bytes, available */
+    TL_HOST    /* raised by an op that runs in Python */
 };
 
 typedef struct {
@@ -60,7 +60,7 @@ typedef struct {
     int64_t n[2 * TL_RANK + 4];
 } tl_fault;
 
-/* How a kernel is entered: to run; or up to where its first products are due, to hand them over;
+/* How a kernel is entered: to run; or up to where its first products are flushed, to hand them over;
  * or to go on from there, with those products in place. */
 enum { TL_WHOLE, TL_COLLECT, TL_FINISH };
 enum { TL_PRODUCTS = 4 };
@@ -68,8 +68,8 @@ enum { TL_PRODUCTS = 4 };
 /* What one thread works with. */
 typedef struct {
     tl_rt *rt;
-    char *scratch;  /* the tiles of the running kernel */
-    void *matmul;   /* working memory of tl_matmul */
+    char *scratch; /* the tiles of the running kernel */
+    void *matmul;  /* working memory of tl_matmul */
     int64_t block, blocks;
     volatile int32_t *cancel;
     int32_t manual; /* scopes around the control program's place where dependencies are explicit */
@@ -79,7 +79,7 @@ typedef struct {
 } tl_ctx;
 
 /* With the address sanitizer, products that were run cannot be touched (`on`) while a kernel repeats
- * its way to where they are due. */
+ * its way to where they are flushed. */
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)
 #define TL_GUARDED 1
@@ -112,11 +112,11 @@ typedef struct {
      * be NULL. */
     void (*footprint)(const tl_word *x, int64_t block, tl_win *f);
     /* Tasks that are better run together, up to `together` of them (1: none): their products have
-     * the same A, and B `next_to` bytes further. A and B are what these windows touch first. */
-    int32_t together, a_window, b_window;
-    int64_t next_to;
+     * the same A, and B `b_stride` bytes further. A and B are what these windows touch first. */
+    int32_t batch_max, a_window, b_window;
+    int64_t b_stride;
     int64_t scratch_bytes;
-    int32_t turns; /* a task that is no spmd task is so many blocks (1: just itself) */
+    int32_t iterations; /* a task that is no spmd task is so many blocks (1: just itself) */
 } tl_kernel;
 
 typedef struct {
@@ -140,7 +140,7 @@ typedef struct {
 } tl_record;
 
 typedef struct {
-    tl_win *windows;      /* the entry's tensors; `buf` is set by the run */
+    tl_win *windows; /* the entry's tensors; `buf` is set by the run */
     const tl_word *scalars;
     const int64_t *buffer_of; /* the buffer of each tensor: arrays that share memory share one */
     char *const *bases;       /* first byte of each buffer */
@@ -148,13 +148,13 @@ typedef struct {
     const uint8_t *readonly;  /* whether no task writes the buffer */
     int64_t window_count, buffer_count;
     int64_t threads;
-    int64_t seed;         /* of a random schedule; negative: in order */
-    int64_t memory;       /* bytes that temporaries may take */
+    int64_t seed;   /* of a random schedule; negative: in order */
+    int64_t memory; /* bytes that temporaries may take */
     volatile int32_t *cancel;
     tl_host_fn host;
-    int64_t *counts;      /* tasks of each kernel, filled in */
-    tl_record *record;    /* filled in unless it is NULL */
-    tl_fault *fault;      /* filled in if the result is not 0 */
+    int64_t *counts;   /* tasks of each kernel, filled in */
+    tl_record *record; /* filled in unless it is NULL */
+    tl_fault *fault;   /* filled in if the result is not 0 */
 } tl_run_args;
 
 int tl_run(const tl_program *program, const tl_run_args *args);
@@ -191,7 +191,7 @@ void tl_assign(tl_ctx *c, tl_win *variable, const tl_win *w);
 
 int tl_stopping(const tl_rt *rt);
 /* Whether the window's tensor is larger than any cache. */
-int tl_is_far(const tl_win *w);
+int tl_bypasses_cache(const tl_win *w);
 int tl_call_host(tl_ctx *c, int site, int64_t op, tl_win *tiles, const tl_word *scalars);
 
 /* --- faults and windows: for kernels too -------------------------------------------------------- */
@@ -238,7 +238,9 @@ static inline __attribute__((unused)) int64_t tl_times(int64_t a, int64_t b) {
     int64_t r;
     return __builtin_mul_overflow(a, b, &r) ? ((a < 0) != (b < 0) ? INT64_MIN + 1 : INT64_MAX) : r;
 }
-static inline __attribute__((unused)) int64_t tl_least(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline __attribute__((unused)) int64_t tl_least(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
 static inline __attribute__((unused)) int64_t tl_greatest(int64_t a, int64_t b) {
     return a > b ? a : b;
 }

@@ -10,8 +10,8 @@
 #include "rt.h"
 
 enum {
-    UNDER_WAY = 1024, /* tasks submitted and not done, at most; a power of two */
-    BUCKETS = 512,    /* of ready tasks by what they may be run together with; a power of two */
+    MAX_IN_FLIGHT = 1024, /* tasks submitted and not done, at most; a power of two */
+    BUCKETS = 512,        /* of ready tasks by what they may be run together with; a power of two */
     SIZE_CLASSES = 256,
     LOCK_SPINS = 200
 };
@@ -27,16 +27,16 @@ typedef struct edge {
 } edge;
 
 struct tl_task {
-    uint64_t number; /* from 1 */
+    uint64_t number;         /* from 1 */
     const tl_kernel *kernel; /* NULL: a join */
     int64_t block, blocks;
-    int32_t call;    /* where it was submitted */
-    int32_t pending; /* tasks it waits for */
-    int32_t is_done; /* atomic */
-    uint64_t mark;   /* the task that last looked at this one for a dependency */
+    int32_t call;           /* where it was submitted */
+    int32_t pending;        /* tasks it waits for */
+    int32_t is_done;        /* atomic */
+    uint64_t mark;          /* the task that last looked at this one for a dependency */
     struct tl_queue *queue; /* of ready tasks, and its place there */
     uint64_t place;
-    const char *a, *b; /* where the operands of its products begin, if it may have company */
+    const char *a, *b; /* where the operands of its products begin, if it may have batch_hint */
     tl_task *same_bucket;
     edge *successors, *last_successor; /* in the order of submission */
     tl_win *windows;
@@ -45,15 +45,15 @@ struct tl_task {
 
 /* A ring of tasks, with gaps where tasks were taken out of turn. */
 typedef struct tl_queue {
-    tl_task *ring[UNDER_WAY];
+    tl_task *ring[MAX_IN_FLIGHT];
     uint64_t head, tail; /* the head is no gap */
     uint64_t count;
 } tl_queue;
 
 /* Tasks that can run, in the order in which they became ready. */
 typedef struct {
-    tl_queue prompt, patient; /* those that wait for company are patient */
-    uint64_t count;           /* of both; atomic for those who spin */
+    tl_queue immediate, batchable; /* those that wait for a batch are batchable */
+    uint64_t count;                /* of both; atomic for those who spin */
     tl_task *buckets[BUCKETS];
 } tl_ready;
 
@@ -74,27 +74,27 @@ struct tl_rt {
     int32_t closing;                  /* no more tasks will come */
     int32_t is_submitting;            /* atomic: the control program runs, more may come soon */
     tl_workspace *space;              /* memory of what follows */
-    tl_task *tasks;                   /* UNDER_WAY of them, used in a ring */
+    tl_task *tasks;                   /* MAX_IN_FLIGHT of them, used in a ring */
     uint64_t submitted;               /* tasks so far; control thread only */
     uint64_t finished;                /* atomic */
     tl_ready ready;
     edge *free_edges;
-    void *edge_blocks;                /* all memory of edges, chained */
-    tl_task **found;                  /* predecessors of the task being submitted */
+    void *edge_blocks; /* all memory of edges, chained */
+    tl_task **found;   /* predecessors of the task being submitted */
     uint32_t found_count;
-    tl_win *touched;                  /* what it touches of its arguments */
-    tl_win *of_blocks;                /* arguments of the blocks being submitted */
+    tl_win *touched;   /* what it touches of its arguments */
+    tl_win *of_blocks; /* arguments of the blocks being submitted */
     tl_word *of_blocks_scalars;
     uint64_t stop_at; /* atomic: the first task known to have failed; later ones do not run */
     tl_fault fault;   /* its fault */
     uint64_t random;
-    void *processors; /* that threads may run on: a cpu_set_t, or NULL */
-    tl_buf *pool[SIZE_CLASSES];       /* dead temporaries by size class */
-    tl_buf *empty;                    /* those whose memory was given back */
-    tl_buf *all;                      /* every temporary ever made, chained by `older` */
+    void *processors;           /* that threads may run on: a cpu_set_t, or NULL */
+    tl_buf *pool[SIZE_CLASSES]; /* dead temporaries by size class */
+    tl_buf *empty;              /* those whose memory was given back */
+    tl_buf *all;                /* every temporary ever made, chained by `older` */
     int64_t pooled_bytes;
     int64_t live_bytes; /* atomic: written with the lock held, read without */
-    int64_t buffers; /* made so far, those of the arguments included */
+    int64_t buffers;    /* made so far, those of the arguments included */
 };
 
 static inline void relax(void) {
@@ -122,12 +122,12 @@ void tl_add_reference(tl_buf *b);
 void tl_drop_reference(tl_rt *rt, tl_buf *b, int locked);
 void tl_free_buffers(tl_rt *rt);
 
-/* ready.c, all with the lock held. `tl_take_ready` gives up to `most` tasks that are best run
- * together, the first of them in turn (or at random); `tl_only_patient` says whether all that
- * are ready wait for company. */
+/* ready.c, all with the lock held. `tl_take_ready` gives up to `batch_max` tasks that are best run
+ * together, the first of them in turn (or at random); `tl_only_batchable` says whether all that
+ * are ready wait for a batch. */
 void tl_push_ready(tl_rt *rt, tl_task *t);
 int tl_take_ready(tl_rt *rt, tl_task **tasks, int most);
-int tl_only_patient(const tl_rt *rt);
+int tl_only_batchable(const tl_rt *rt);
 /* What the next task in turn multiplies by, if it is one of this kernel. */
 const char *tl_next_b(const tl_rt *rt, const tl_kernel *kernel);
 uint64_t tl_random(tl_rt *rt);

@@ -66,31 +66,31 @@ TL_INLINE tl_u32x8 tl_splat_u32(uint32_t x) { return (tl_u32x8){x, x, x, x, x, x
 
 /* Loads and stores of eight elements from any address; the `n` forms touch only the first n (1..7)
  * elements, with the other lanes zero. X(name, element type, vector type). */
-#define TL_MEMORY_TYPES(X)        \
-    X(f32, float, tl_f32x8)       \
-    X(i32, int32_t, tl_i32x8)     \
-    X(u32, uint32_t, tl_u32x8)    \
-    X(u16, uint16_t, tl_u16x8)    \
-    X(i16, int16_t, tl_i16x8)     \
-    X(u8, uint8_t, tl_u8x8)       \
+#define TL_MEMORY_TYPES(X)                                                                         \
+    X(f32, float, tl_f32x8)                                                                        \
+    X(i32, int32_t, tl_i32x8)                                                                      \
+    X(u32, uint32_t, tl_u32x8)                                                                     \
+    X(u16, uint16_t, tl_u16x8)                                                                     \
+    X(i16, int16_t, tl_i16x8)                                                                      \
+    X(u8, uint8_t, tl_u8x8)                                                                        \
     X(i8, int8_t, tl_i8x8)
 
-#define TL_DEFINE_MEMORY(name, elem, vec)                                                       \
-    TL_INLINE vec tl_load_##name(const elem *p) {                                               \
-        vec v;                                                                                  \
-        memcpy(&v, p, sizeof v);                                                                \
-        return v;                                                                               \
-    }                                                                                           \
-    TL_INLINE void tl_store_##name(elem *p, vec v) { memcpy(p, &v, sizeof v); }                 \
-    TL_INLINE vec tl_loadn_##name(const elem *p, int n) {                                       \
-        elem lanes[TL_LANES] = {0};                                                             \
-        for (int i = 0; i < n && i < TL_LANES; i++) lanes[i] = p[i];                            \
-        return tl_load_##name(lanes);                                                           \
-    }                                                                                           \
-    TL_INLINE void tl_storen_##name(elem *p, vec v, int n) {                                    \
-        elem lanes[TL_LANES];                                                                   \
-        tl_store_##name(lanes, v);                                                              \
-        for (int i = 0; i < n && i < TL_LANES; i++) p[i] = lanes[i];                            \
+#define TL_DEFINE_MEMORY(name, elem, vec)                                                          \
+    TL_INLINE vec tl_load_##name(const elem *p) {                                                  \
+        vec v;                                                                                     \
+        memcpy(&v, p, sizeof v);                                                                   \
+        return v;                                                                                  \
+    }                                                                                              \
+    TL_INLINE void tl_store_##name(elem *p, vec v) { memcpy(p, &v, sizeof v); }                    \
+    TL_INLINE vec tl_loadn_##name(const elem *p, int n) {                                          \
+        elem lanes[TL_LANES] = {0};                                                                \
+        for (int i = 0; i < n && i < TL_LANES; i++) lanes[i] = p[i];                               \
+        return tl_load_##name(lanes);                                                              \
+    }                                                                                              \
+    TL_INLINE void tl_storen_##name(elem *p, vec v, int n) {                                       \
+        elem lanes[TL_LANES];                                                                      \
+        tl_store_##name(lanes, v);                                                                 \
+        for (int i = 0; i < n && i < TL_LANES; i++) p[i] = lanes[i];                               \
     }
 TL_MEMORY_TYPES(TL_DEFINE_MEMORY)
 #undef TL_DEFINE_MEMORY
@@ -122,7 +122,6 @@ TL_INLINE int tl_any(tl_i32x8 mask) {
     return any != 0;
 #endif
 }
-
 
 #if !TL_HAS_FMA
 /* a * b + c rounded once, without hardware FMA: exact product in double; the sum's rounding error

@@ -288,8 +288,7 @@ static void copy_row(char *to, int64_t to_step, const char *from, int64_t from_s
         memcpy(to, from, (size_t)(n * itemsize));
         return;
     }
-    for (int64_t i = 0; i < n; i++, to += to_step, from += from_step)
-        switch (itemsize) {
+    for (int64_t i = 0; i < n; i++, to += to_step, from += from_step) switch (itemsize) {
         case 1: *to = *from; break;
         case 2: memcpy(to, from, 2); break;
         case 4: memcpy(to, from, 4); break;

@@ -34,12 +34,12 @@ tl_workspace *tl_take_workspace(const tl_program *program) {
     size_t windows = (size_t)program->max_windows, scalars = (size_t)program->max_scalars;
     s = calloc(1, sizeof *s);
     if (!s) return NULL;
-    s->tasks = calloc(UNDER_WAY, sizeof *s->tasks);
-    s->found = calloc(UNDER_WAY, sizeof *s->found);
-    s->windows = calloc(UNDER_WAY * windows + 1, sizeof *s->windows);
+    s->tasks = calloc(MAX_IN_FLIGHT, sizeof *s->tasks);
+    s->found = calloc(MAX_IN_FLIGHT, sizeof *s->found);
+    s->windows = calloc(MAX_IN_FLIGHT * windows + 1, sizeof *s->windows);
     s->touched = calloc(windows + 1, sizeof *s->touched);
     s->of_blocks = calloc(windows + 1, sizeof *s->of_blocks);
-    s->scalars = calloc(UNDER_WAY * scalars + 1, sizeof *s->scalars);
+    s->scalars = calloc(MAX_IN_FLIGHT * scalars + 1, sizeof *s->scalars);
     s->of_blocks_scalars = calloc(scalars + 1, sizeof *s->of_blocks_scalars);
     int failed = tl_allocate_scratch(program, &s->scratch, &s->matmul);
     if (!failed && s->tasks && s->found && s->windows && s->touched && s->of_blocks && s->scalars &&

@@ -1,4 +1,4 @@
-"""The course that one execution of a kernel takes: trip counts, branches, sizes of transfers."""
+"""What one execution of a kernel does: trip counts, branches, sizes of transfers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tilelet.device.kernel.view import (
 from tilelet.diag.core import Loc
 from tilelet.ir.core import Value, values_in
 from tilelet.ir.fold import Number
-from tilelet.tasks.control_points import Outcome
+from tilelet.tasks.control_points import ControlTrace
 
 UNKNOWN_TRIPS = 1
 """Iterations assumed of a loop whose count is known to nobody."""
@@ -43,10 +43,10 @@ class Signature:
     valid: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     blocks: int = 1
     block: int = 0
-    outcome: Outcome = ()
+    outcome: ControlTrace = ()
 
 
-class Course:
+class ControlPath:
     """Scalars and decisions, as an execution goes through its nodes.
 
     reached  how often each site has been reached
@@ -221,10 +221,10 @@ class Course:
         self.leave(loop)
 
 
-def course_of(kernel: DeviceKernel, signature: Signature) -> tuple[Any, ...]:
-    """All decisions of an execution: executions with equal courses cost the same."""
+def control_path_of(kernel: DeviceKernel, signature: Signature) -> tuple[Any, ...]:
+    """All decisions of an execution: executions with equal control paths cost the same."""
     trace: list[Any] = []
-    Course(kernel, signature).follow(kernel.body, trace)
+    ControlPath(kernel, signature).follow(kernel.body, trace)
     return tuple(trace)
 
 
@@ -260,7 +260,7 @@ def _varies(nodes: Sequence[Node], varying: set[Value]) -> bool:
 
 
 def _sized_by(step: Step, varying: set[Value]) -> bool:
-    return isinstance(step.work, Transfer) and _uses(step.work.steers, varying)
+    return isinstance(step.work, Transfer) and _uses(step.work.deciding, varying)
 
 
 def _uses(arg: Any, varying: set[Value]) -> bool:

@@ -1,4 +1,4 @@
-"""Which bytes tasks really touch: the boxes of all transfers of tasks that take the same course.
+"""Which bytes tasks really touch: the boxes of all transfers of tasks that take the same path.
 
 A box is given by its extents and by where it starts, as sums of multiples of columns: a column has
 one number for each task (and block). Loops are followed; boxes that continue each other become one.
@@ -21,7 +21,7 @@ from tilelet.analysis.scalars import (
     stays_in_type,
     wrapped_column,
 )
-from tilelet.device.kernel.control_path import Course, Signature
+from tilelet.device.kernel.control_path import ControlPath, Signature
 from tilelet.device.kernel.view import Bind, Branch, DeviceKernel, Loop, Node, Transfer
 from tilelet.dtypes import DType
 from tilelet.ir.core import Arg, Op, Value, scalar_dtype
@@ -68,8 +68,8 @@ class Box:
         return Box(start, (*self.extents[:axis], length, *self.extents[axis + 1 :]))
 
 
-class Touched:
-    """What executions of a kernel with the same course touch.
+class ExactFootprint:
+    """What executions of a kernel with the same control path touch.
 
     boxes    by parameter and direction; None: not known
     columns  the numbers that boxes start at
@@ -85,7 +85,7 @@ class Touched:
         """`scalars` are the tasks' integer arguments by position, `block` their block indices."""
         self.boxes: dict[Key, list[Box] | None] = {}
         self.columns: list[Column] = []
-        self._course = Course(kernel, signature)
+        self._path = ControlPath(kernel, signature)
         self._sums = _Sums(self.columns, kernel, scalars, block, signature.blocks)
         self._left = MOST_STEPS
         self._follow(kernel.body)
@@ -100,12 +100,12 @@ class Touched:
     def _follow(self, nodes: Sequence[Node]) -> None:
         for node in nodes:
             if isinstance(node, Bind):
-                self._course.numbers.bind(node.op)
+                self._path.numbers.bind(node.op)
                 self._sums.bind(node.op)
             elif isinstance(node, Branch):
-                taken = self._course.takes(node)
+                taken = self._path.takes(node)
                 self._follow(node.then if taken else node.orelse)
-                self._course.join(node, taken)
+                self._path.join(node, taken)
                 for result, then, orelse in node.joins:
                     self._sums.values[result] = self._sums.get(then if taken else orelse)
             elif isinstance(node, Loop):
@@ -114,23 +114,23 @@ class Touched:
                 self._touch(node.work)
 
     def _loop(self, loop: Loop) -> None:
-        course, values = self._course, self._sums.values
-        count, index, stride = course.trips(loop)
+        path, values = self._path, self._sums.values
+        count, index, stride = path.trips(loop)
         first, step = self._sums.get(loop.start), self._sums.get(loop.step)
-        course.enter(loop)
+        path.enter(loop)
         for carry in loop.carries:
             values[carry.param] = self._sums.get(carry.init)
         for i in range(count):
-            course.iterate(loop, index + i * stride)
+            path.iterate(loop, index + i * stride)
             if loop.index is not None:
                 known = first is not None and step is not None and not step.terms
                 values[loop.index] = first.plus(step.times(i)) if known else None  # type: ignore[union-attr]
             self._follow(loop.body)
-            course.hand_on(loop)
+            path.hand_on(loop)
             following = [self._sums.get(carry.following) for carry in loop.carries]
             for carry, value in zip(loop.carries, following):
                 values[carry.param] = value
-        course.leave(loop)
+        path.leave(loop)
         for carry in loop.carries:
             values[carry.result] = values[carry.param]
 
@@ -141,7 +141,7 @@ class Touched:
         if known is None:
             return
         self._left -= 1
-        sized = self._course.sized(work)
+        sized = self._path.sized(work)
         assert isinstance(sized, Transfer)
         starts = [self._sums.get(o) for o in work.offset]
         rank = len(work.box)

@@ -95,7 +95,7 @@ class Control:
 
     params    positions of scalar parameters
     by_block  the index of an spmd block does
-    by_data   something else does: elements of tensors, or the course of a `while`
+    by_data   something else does: elements of tensors, or the control path of a `while`
     """
 
     params: frozenset[int]
@@ -128,7 +128,7 @@ def control(kernel: DeviceKernel) -> Control:
                 sources = set(values_in((then, orelse, node.cond)))
                 feeds.setdefault(result, set()).update(sources)
         elif isinstance(node.work, Transfer):
-            deciding.update(values_in(node.work.steers))
+            deciding.update(values_in(node.work.deciding))
     pending = list(deciding)
     while pending:
         for source in feeds.get(pending.pop(), ()):

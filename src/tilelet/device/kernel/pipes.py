@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tilelet.device.kernel.control_path import Course, Signature
+from tilelet.device.kernel.control_path import ControlPath, Signature
 from tilelet.device.kernel.costs import work_cycles
 from tilelet.device.kernel.view import (
     Bind,
@@ -104,7 +104,7 @@ def kernel_cost(
         written=written,
         exchanged=round(hot.exchanged),
         macs=round(hot.macs),
-        guesses=tuple(hot.course.guesses.items()),
+        guesses=tuple(hot.path.guesses.items()),
         span_us={name: (us(begin), us(end)) for name, (begin, end) in hot.spans().items()},
     )
 
@@ -144,7 +144,7 @@ class _Walk:
         self.written: dict[int, float] = {}
         self.exchanged = 0.0
         self.macs = 0.0
-        self.course = Course(kernel, signature)
+        self.path = ControlPath(kernel, signature)
         self._costs: dict[tuple[int, tuple[int, ...]], tuple[float, float]] = {}
         self.nodes(kernel.body)
         self.end = machine.body.start_cycles + max(*self.times[: len(PIPES)], self.times[_LAST])
@@ -163,13 +163,13 @@ class _Walk:
             if isinstance(node, Step):
                 self.step(node)
             elif isinstance(node, Bind):
-                self.course.numbers.bind(node.op)
+                self.path.numbers.bind(node.op)
             elif isinstance(node, Loop):
                 self.loop(node)
             else:
-                taken = self.course.takes(node)
+                taken = self.path.takes(node)
                 self.nodes(node.then if taken else node.orelse)
-                self.course.join(node, taken)
+                self.path.join(node, taken)
 
     def step(self, step: Step) -> None:
         times, core = self.times, _CORE[step.core]
@@ -189,7 +189,7 @@ class _Walk:
                 self.current[tile] = (self.current[tile] + 1) % self.kernel.tiles[tile].buffers
             at = self.first[tile] + 2 * self.current[tile]
             start = max(start, times[at], times[at + 1])
-        work = self.course.sized(step.work)
+        work = self.path.sized(step.work)
         busy, latency = self.cost(step, work)
         self.begin.setdefault(me, start)
         end = start + busy
@@ -249,18 +249,18 @@ class _Walk:
     # Loops
 
     def loop(self, loop: Loop) -> None:
-        course = self.course
-        count, index, stride = course.trips(loop)
-        course.enter(loop)
+        path = self.path
+        count, index, stride = path.trips(loop)
+        path.enter(loop)
         period = math.lcm(*{self.kernel.tiles[t].buffers for t in _tiles_in(loop)}, 1)
         history: list[list[float]] = []
         done = 0
-        reached = dict(course.reached)
-        ends = course.runs(loop, min(count, MAX_FOLLOWED), count, index, stride)
+        reached = dict(path.reached)
+        ends = path.runs(loop, min(count, MAX_FOLLOWED), count, index, stride)
         while done < count:
             if not ends:
                 self.skip_rest(done, count)
-                course.skip_rest(reached, count / done)
+                path.skip_rest(reached, count / done)
                 break
             if done >= ends[0]:
                 # From here on iterations do something else.
@@ -272,15 +272,15 @@ class _Walk:
                 if len(history) > 2:
                     history.pop(0)
                     skipped = self.skip(history, (ends[0] - done - 1) // period) * period
-                    course.skip(loop, skipped, index, stride)
+                    path.skip(loop, skipped, index, stride)
                     done += skipped
                     index += skipped * stride
-            course.iterate(loop, index)
+            path.iterate(loop, index)
             self.nodes(loop.body)
-            course.hand_on(loop)
+            path.hand_on(loop)
             done += 1
             index += stride
-        course.leave(loop)
+        path.leave(loop)
 
     def snapshot(self) -> list[float]:
         extra = [self.exchanged, self.macs]

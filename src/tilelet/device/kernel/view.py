@@ -100,7 +100,7 @@ class Transfer:
         return self.rows * self.row_bytes
 
     @property
-    def steers(self) -> tuple[Arg, ...]:
+    def deciding(self) -> tuple[Arg, ...]:
         """Scalars that decide how much is moved."""
         return (*self.extents, *self.offset) if self.limits else self.extents
 
@@ -186,7 +186,7 @@ class Loop:
     """A counted loop; `stages` > 1 if `pl.pipeline` asks for that many buffers.
 
     A `while` has no bounds: `index` and `stop` are None. `site` is the number under which the
-    number of iterations is recorded if data decides it (see `interp.steering`).
+    number of iterations is recorded if data decides it (see `interp.data-dependent control`).
     """
 
     body: tuple[Node, ...]

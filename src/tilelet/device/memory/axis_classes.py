@@ -16,7 +16,7 @@ from tilelet.ir.views import yielded
 Axis = tuple[Value, int]
 
 
-class Dims:
+class AxisClasses:
     """Classes of axes: all members of a class have one extent, and shrink together.
 
     A class is frozen if an op fixes its extent in a way that is not understood here.

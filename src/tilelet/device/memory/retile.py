@@ -9,7 +9,7 @@ from tilelet.device.kernel.lowering import lower_kernel
 from tilelet.device.kernel.pipes import kernel_cost
 from tilelet.device.kernel.view import Branch, DeviceKernel, Loop, Node
 from tilelet.device.machine.description import Machine
-from tilelet.device.memory.axis_classes import Axis, Dims, resized, without_pipelining
+from tilelet.device.memory.axis_classes import Axis, AxisClasses, resized, without_pipelining
 from tilelet.device.memory.plan import MemoryPlan, plan_memory
 from tilelet.diag.text import shape_text
 from tilelet.ir.core import Function
@@ -50,7 +50,7 @@ class _Search:
         self.function = function
         self.machine = machine
         self.space = space
-        self.dims = Dims(function)
+        self.dims = AxisClasses(function)
         self.tried = 0
         # Axes of length 1 cannot shrink.
         self.classes = {

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tilelet.device.kernel.exact_footprint import Touched
+from tilelet.device.kernel.exact_footprint import ExactFootprint
 from tilelet.device.kernel.view import DeviceKernel
 from tilelet.device.schedule.arrays import Group, Stream
 
@@ -144,7 +144,7 @@ class _Count:
             task, block = np.nonzero(costs == cost)
             of_class = {p: column[task] for p, column in integers.items()}
             signature = self.stream.signatures[cost]
-            found = Touched(kernel, signature, of_class, block)
+            found = ExactFootprint(kernel, signature, of_class, block)
             for (param, writes), boxes in found.boxes.items():
                 if param not in g.tensors:
                     continue

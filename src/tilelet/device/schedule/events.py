@@ -90,7 +90,7 @@ class Work:
 
 
 @dataclass
-class Outcome:
+class SimResult:
     """What happened. Records are executions of a block on a core, in the order of dispatch.
 
     error  0, or what the orchestrator waits for in vain: 1 the window, 2 the heap, 3 a cycle;
@@ -140,7 +140,7 @@ class _Unit:
         return self.state == IDLE and not self.done and self.lead < 0
 
 
-def run_events(config: Config, work: Work) -> Outcome:
+def run_events(config: Config, work: Work) -> SimResult:
     """Play all tasks through."""
     return _Loop(config, work).run()
 
@@ -179,13 +179,13 @@ class _Loop:
         self.inserted = 0.0
         self.rates_stale = False
 
-    def run(self) -> Outcome:
+    def run(self) -> SimResult:
         self.plan_submit(0.0)
         while self.done_tasks < self.w.tasks and self.step():
             pass
         rec = np.array(self.records, np.float64).reshape(len(self.records), 6)
         error = 0 if self.done_tasks == self.w.tasks else self.blocked or 3
-        return Outcome(
+        return SimResult(
             rec_task=rec[:, 0].astype(np.int64),
             rec_core=rec[:, 1].astype(np.int64),
             rec_dispatch=rec[:, 2].copy(),

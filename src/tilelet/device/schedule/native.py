@@ -15,7 +15,7 @@ import numpy as np
 
 from tilelet.device.schedule import structures
 from tilelet.device.schedule.arrays import Stream
-from tilelet.device.schedule.events import Config, Outcome, Work
+from tilelet.device.schedule.events import Config, SimResult, Work
 from tilelet.device.schedule.graph import Graph
 from tilelet.device.schedule.l2_cells import (
     Cells,
@@ -70,7 +70,7 @@ def library() -> ctypes.CDLL | None:
         return None
 
 
-def run_events_native(lib: ctypes.CDLL, config: Config, work: Work) -> Outcome:
+def run_events_native(lib: ctypes.CDLL, config: Config, work: Work) -> SimResult:
     """`events.run_events`, in C."""
     n = work.tasks
     members = np.where(work.shape == 0, 1 + work.lanes, 1)
@@ -95,7 +95,7 @@ def run_events_native(lib: ctypes.CDLL, config: Config, work: Work) -> Outcome:
     records, error, stuck = (int(x) for x in out.pop("status"))
     totals = out.pop("totals")
     arrays = {k: v[:records] if k.startswith("rec_") else v for k, v in out.items()}
-    return Outcome(
+    return SimResult(
         **arrays,
         orchestrator_end=float(totals[0]),
         window_stall=float(totals[1]),

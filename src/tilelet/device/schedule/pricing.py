@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilelet.device.kernel.control_path import Signature, course_of
+from tilelet.device.kernel.control_path import Signature, control_path_of
 from tilelet.device.kernel.footprint import Control, control
 from tilelet.device.kernel.lowering import lower_kernel
 from tilelet.device.kernel.pipes import KernelCost, kernel_cost
@@ -16,7 +16,7 @@ from tilelet.device.kernel.view import DeviceKernel
 from tilelet.device.machine.description import Machine
 from tilelet.device.schedule.region_arrays import Ints, Regions
 from tilelet.ir.core import Program
-from tilelet.tasks.control_points import Outcome
+from tilelet.tasks.control_points import ControlTrace
 from tilelet.tasks.stream import TaskGroup
 
 NOTHING = KernelCost(0, 0, {}, {}, {}, 0, 0)
@@ -106,14 +106,14 @@ class Pricing:
         valid = {p: w.valid for p, w in zip(tasks.tensors, layouts) if w.valid is not None}
         values = {p: tasks.scalar_column(p)[row] for p in scalars}
         blocks = tasks.blocks or 1
-        outcomes: tuple[Outcome, ...] = tasks.outcomes.get(row, ((),))
+        outcomes: tuple[ControlTrace, ...] = tasks.outcomes.get(row, ((),))
         common = (strided, tuple(valid.items()), blocks)
         varied = blocks > 1 and (deciding.by_block or len(set(outcomes)) > 1)
         found: list[int] = []
         for block in range(blocks if varied else 1):
             outcome = outcomes[min(block, len(outcomes) - 1)]
             signature = Signature(values, strided, valid, blocks, block, outcome)
-            key = (*common, course_of(kernel, signature))
+            key = (*common, control_path_of(kernel, signature))
             cost = self._cache.cost(kernel, key, signature)
             found.append(self._number((kernel.name, *key), cost, number, signature))
         return found if len(set(found)) > 1 else found[:1]

@@ -14,7 +14,7 @@ from tilelet.device.machine.description import Machine, Runtime
 from tilelet.device.schedule import native
 from tilelet.device.schedule.arrays import Stream, build_stream
 from tilelet.device.schedule.callsites import CallSites
-from tilelet.device.schedule.events import Config, Outcome, Work, run_events
+from tilelet.device.schedule.events import Config, SimResult, Work, run_events
 from tilelet.device.schedule.graph import Graph, build_graph
 from tilelet.device.schedule.l2_cells import Cells, build_cells
 from tilelet.device.schedule.pricing import CostCache
@@ -284,7 +284,7 @@ def _work(stream: Stream, graph: Graph, cells: Cells) -> Work:
     )
 
 
-def _explain(outcome: Outcome, stream: Stream, program: Program, runtime: Runtime) -> None:
+def _explain(outcome: SimResult, stream: Stream, program: Program, runtime: Runtime) -> None:
     task = stream.tasks[min(outcome.stuck, stream.count - 1)]
     scope = CallSites(program, runtime.rule).scope_loc(task)
     if outcome.error == 1:

@@ -292,10 +292,11 @@ class UnknownData(UserError):
 
     code = "E0615"
 
-    def __init__(self, name: str, got: str, accepted: Iterable[str] = ()) -> None:
+    def __init__(self, name: str, got: str, accepted: Iterable[str] = (), why: str = "") -> None:
         shown = list(accepted)
+        verdict = f"cannot be used: {why}" if why else "the language does not have"
         super().__init__(
-            f"data of `{name}` is `{got}`, which the language does not have",
+            f"data of `{name}` is `{got}`, which {verdict}",
             helps=[f"use {ticked(shown)}"] if shown else [],
         )
 

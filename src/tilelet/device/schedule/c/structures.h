@@ -8,79 +8,79 @@
 /* Of the event loop (events.c) */
 
 typedef struct {
-  int64_t clusters, vectors, threads, slots, window, heap, record_capacity;
-  double submit, submit_arg, dispatch, complete, head, tail, poll, hbm, l2_rate, l2_bytes;
+    int64_t clusters, vectors, threads, slots, window, heap, record_capacity;
+    double submit, submit_arg, dispatch, complete, head, tail, poll, hbm, l2_rate, l2_bytes;
 } Config;
 
 typedef struct {
-  int64_t tasks, nodes;
-  const int64_t *pred_count, *succ_ptr, *succ;
-  const int64_t *shape, *lanes, *blocks, *cost_ptr, *cost, *args, *held_until, *heap, *freed;
-  const double *hot, *cold, *moved; /* of each cost */
-  const double *read, *all_moved;   /* of each task */
-  const int64_t *cell_ptr, *cell_base;
-  const int32_t *cell_rows, *cell_columns;
-  const double *cell_share;
-  const int32_t *cell_buffer, *cell_part;
-  const int64_t *buffer_pitch;
-  const double *buffer_size;
-  const int64_t *part_writes;
-  const double *part_asked;
-  int64_t cells;
+    int64_t tasks, nodes;
+    const int64_t *pred_count, *succ_ptr, *succ;
+    const int64_t *shape, *lanes, *blocks, *cost_ptr, *cost, *args, *held_until, *heap, *freed;
+    const double *hot, *cold, *moved; /* of each cost */
+    const double *read, *all_moved;   /* of each task */
+    const int64_t *cell_ptr, *cell_base;
+    const int32_t *cell_rows, *cell_columns;
+    const double *cell_share;
+    const int32_t *cell_buffer, *cell_part;
+    const int64_t *buffer_pitch;
+    const double *buffer_size;
+    const int64_t *part_writes;
+    const double *part_asked;
+    int64_t cells;
 } Work;
 
 typedef struct {
-  int64_t *rec_task, *rec_core;
-  double *rec_dispatch, *rec_start, *rec_end, *rec_finish;
-  double *submitted, *ready, *finished, *hbm_read, *hbm_written;
-  int64_t *released_by;
-  double *thread_busy; /* per thread */
-  double *totals;      /* orchestrator end, window stall, heap stall, last activity */
-  int64_t *status;     /* records, error, task */
+    int64_t *rec_task, *rec_core;
+    double *rec_dispatch, *rec_start, *rec_end, *rec_finish;
+    double *submitted, *ready, *finished, *hbm_read, *hbm_written;
+    int64_t *released_by;
+    double *thread_busy; /* per thread */
+    double *totals;      /* orchestrator end, window stall, heap stall, last activity */
+    int64_t *status;     /* records, error, task */
 } Result;
 
 /* Of the dependency rules (graph.c) */
 
 typedef struct {
-  int64_t tasks, regions, buffers;
-  const int64_t *arg_ptr, *arg_region, *arg_flags;
-  const int64_t *dep_ptr, *deps;
-  const int64_t *buffer, *low, *high, *row, *pitch, *size;
+    int64_t tasks, regions, buffers;
+    const int64_t *arg_ptr, *arg_region, *arg_flags;
+    const int64_t *dep_ptr, *deps;
+    const int64_t *buffer, *low, *high, *row, *pitch, *size;
 } GraphInput;
 
 typedef struct {
-  int64_t nodes, edges;
-  int64_t *ptr, *pred; /* predecessors of node n: pred[ptr[n]] .. */
+    int64_t nodes, edges;
+    int64_t *ptr, *pred; /* predecessors of node n: pred[ptr[n]] .. */
 } GraphOutput;
 
 /* Of the accesses to L2 (cells.c) */
 
 /* One parameter of one group of tasks; see `cells.Part`. */
 typedef struct {
-  int64_t count, rank, item, known, scanned;
-  const int64_t *tasks, *regions, *amount;
-  const double *low, *high;   /* of each axis */
-  const double *const *shift; /* of each axis: by task, or NULL */
+    int64_t count, rank, item, known, scanned;
+    const int64_t *tasks, *regions, *amount;
+    const double *low, *high;   /* of each axis */
+    const double *const *shift; /* of each axis: by task, or NULL */
 } Part;
 
 typedef struct {
-  int64_t parts, tasks, buffers;
-  const Part *part;
-  const int64_t *buffer, *offset, *layout;              /* of each region */
-  const int64_t *rank_of, *dims_of, *shape, *strides;   /* of each layout */
-  const double *pitch;                                  /* of each buffer */
-  double line;
+    int64_t parts, tasks, buffers;
+    const Part *part;
+    const int64_t *buffer, *offset, *layout;            /* of each region */
+    const int64_t *rank_of, *dims_of, *shape, *strides; /* of each layout */
+    const double *pitch;                                /* of each buffer */
+    double line;
 } CellsInput;
 
 typedef struct {
-  const double *height, *width, *per_row, *start; /* of each buffer */
+    const double *height, *width, *per_row, *start; /* of each buffer */
 } Grid;
 
 typedef struct {
-  const int64_t *ptr;
-  int64_t *base;
-  int32_t *rows, *columns, *grid, *use;
-  double *share;
+    const int64_t *ptr;
+    int64_t *base;
+    int32_t *rows, *columns, *grid, *use;
+    double *share;
 } CellsOutput;
 
 #endif

@@ -25,7 +25,7 @@ Say = Callable[[str], None]
 
 
 class GoldenFailedError(Exception):
-    """A program did not give what its golden says: there is no story to tell."""
+    """A program did not give what its golden says: there is no walkthrough to tell."""
 
 
 @dataclass(frozen=True)
@@ -243,7 +243,7 @@ def _times(ratio: float) -> str:
 def plot(chapters: Sequence[Chapter]) -> str:
     """The SVG of all sections."""
     groups = [chapter.group() for chapter in chapters]
-    title = "Modelled time of every step, in microseconds"
+    title = "DeviceRun time of every step, in microseconds"
     return Plot(title, "us", [*MACHINES, PUBLISHED], groups).svg()
 
 
@@ -255,7 +255,7 @@ def head(chapters: Sequence[Chapter], processor: str) -> str:
             _filled(INTRO, columns=_rows(["column", "what it is"], COLUMNS)),
             f"{_PROCESSOR}{processor}.",
             _published_table(chapters),
-            f"![Modelled time of every step on a logarithmic axis]({PLOT})",
+            f"![DeviceRun time of every step on a logarithmic axis]({PLOT})",
         ]
     )
 

@@ -1,4 +1,4 @@
-"""The words of the story. Figures are left open, as in `{now.tasks}`; `page.py` fills them in.
+"""The words of the walkthrough. Figures are left open, as in `{now.tasks}`: `page.py` fills them.
 
 `now` is the step that a text belongs to, `was` the one it is compared with, `gain` how many times
 less modelled time it takes on an a2a3. What each of them knows is in `page.Figures`.
@@ -381,9 +381,9 @@ step. Every version computes the same numbers. Each was compared with a referenc
 outputs and K/V caches, when this page was made. What changes is how often data crosses global
 memory, and how many tasks the device is handed.
 
-This page is generated: `make story` builds, models, runs and compares every program, and fills
-in all figures. `tilelet story --check` says whether the modelled ones are still what the code
-gives.
+This page is generated: `make walkthrough` builds, models, runs and compares every program, and
+fills in all figures. `tilelet walkthrough --check` says whether the modelled ones are still what
+the code gives.
 
 {columns}
 

@@ -1,4 +1,4 @@
-"""Kernels that are a loop of matrix products: their turns are tasks, but count as one."""
+"""Kernels that are a loop of matrix products: their iterations are tasks, but count as one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RNG = np.random.default_rng(5)
 
 
 def chain(rows: int = 96, stop: int = 5) -> Program:
-    """Every turn reads what the turn before it has written."""
+    """Every iteration reads what the iteration before it has written."""
 
     @pl.program
     class Chain:
@@ -72,7 +72,7 @@ def text_of(program: Program) -> str:
 
 @pytest.mark.parametrize("threads", ["1", "4"])
 @pytest.mark.parametrize("seed", ["", "3", "8"])
-def test_turns_in_order(monkeypatch: pytest.MonkeyPatch, threads: str, seed: str) -> None:
+def test_iterations_in_order(monkeypatch: pytest.MonkeyPatch, threads: str, seed: str) -> None:
     monkeypatch.setenv("TILELET_THREADS", threads)
     monkeypatch.setenv("TILELET_SCHEDULE_SEED", seed)
     program = chain()
@@ -82,7 +82,7 @@ def test_turns_in_order(monkeypatch: pytest.MonkeyPatch, threads: str, seed: str
 
 
 @pytest.mark.parametrize("seed", ["", "1", "2"])
-def test_turns_side_by_side(monkeypatch: pytest.MonkeyPatch, seed: str) -> None:
+def test_distributed_loops_side_by_side(monkeypatch: pytest.MonkeyPatch, seed: str) -> None:
     monkeypatch.setenv("TILELET_SCHEDULE_SEED", seed)
     program = apart()
     bf16 = pl.BF16.numpy
@@ -95,7 +95,7 @@ def test_turns_side_by_side(monkeypatch: pytest.MonkeyPatch, seed: str) -> None:
     assert np.all(found["out"] != 0)
     text = text_of(program)
     assert ", 4}," in text
-    assert "tl_products_due" in text
+    assert "tl_flush_products" in text
 
 
 def test_they_count_as_one_task() -> None:

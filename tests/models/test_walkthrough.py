@@ -33,29 +33,29 @@ def changed(path: Path, pattern: str, by: str) -> None:
 
 
 def test_figures_of_the_cheap_programs_are_current() -> None:
-    assert main(["story", "--check", "--only", CHEAP, "--dir", str(DOCS)]) == 0
+    assert main(["walkthrough", "--check", "--only", CHEAP, "--dir", str(DOCS)]) == 0
 
 
 def test_a_figure_that_is_not_current_is_noticed(copied: Path, capsys: Output) -> None:
     changed(copied / "qwen3.md", r"\| 161 \| 211\.2 MB", "| 160 | 211.2 MB")
-    arguments = ["story", "--check", "--only", "scope1", "--dir", str(copied)]
+    arguments = ["walkthrough", "--check", "--only", "scope1", "--dir", str(copied)]
     assert main(arguments) == 1
     err = capsys.readouterr().err
-    assert "qwen3.md is not up to date: run `make story`" in err
+    assert "qwen3.md is not up to date: run `make walkthrough`" in err
     assert "| 160 |" in err
-    assert main(["story", "--check", "--only", "scope2", "--dir", str(copied)]) == 0
+    assert main(["walkthrough", "--check", "--only", "scope2", "--dir", str(copied)]) == 0
 
 
 def test_cpu_times_may_differ(copied: Path) -> None:
     changed(copied / "qwen3.md", r"\| [\d.,]+ ms \|\n", "| 99,999 ms |\n")
     changed(copied / "qwen3.md", r"CPU times: .*", "CPU times: another CPU, 96 threads.")
-    assert main(["story", "--check", "--only", "scope1", "--dir", str(copied)]) == 0
+    assert main(["walkthrough", "--check", "--only", "scope1", "--dir", str(copied)]) == 0
 
 
 def test_a_missing_page_is_not_up_to_date(tmp_path: Path, capsys: Output) -> None:
-    assert main(["story", "--check", "--only", "scope1", "--dir", str(tmp_path)]) == 1
-    assert "run `make story`" in capsys.readouterr().err
-    assert main(["story", "--write", "--keep-cpu", "--dir", str(tmp_path)]) == 3
+    assert main(["walkthrough", "--check", "--only", "scope1", "--dir", str(tmp_path)]) == 1
+    assert "run `make walkthrough`" in capsys.readouterr().err
+    assert main(["walkthrough", "--write", "--keep-cpu", "--dir", str(tmp_path)]) == 3
     assert "has no CPU times" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
@@ -70,7 +70,7 @@ def test_a_missing_page_is_not_up_to_date(tmp_path: Path, capsys: Output) -> Non
 )
 def test_wrong_usage(argv: list[str], text: str, capsys: Output) -> None:
     try:
-        code = main(["story", *argv])
+        code = main(["walkthrough", *argv])
     except SystemExit as stop:
         code = int(stop.code or 0)
     assert code == 2
