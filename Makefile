@@ -50,7 +50,7 @@ check: $(INSTALLED_DEV) ## formatting, lint, types, generated pages
 fuzz: $(INSTALLED_DEV) ## search for programs that fail, for SECONDS=600; SEED= repeats a search
 	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) --jobs $(JOBS) $(ARGS)
 
-docs: $(INSTALLED_DEV) ## regenerate docs/ops.md and docs/errors.md
+docs: $(INSTALLED_DEV) ## regenerate docs/ops.md, docs/errors.md and docs/compatibility.md
 	$(BIN)/tilelet docs --write
 
 walkthrough: $(INSTALLED_DEV) ## measure the Qwen3 programs again, write docs/qwen3.md

@@ -26,7 +26,7 @@ ALLOWED = {
     "runtime": "analysis cpu device diag dtypes frontend interp ir native passes tasks",
     "language": "diag dtypes frontend ir ops runtime syntax",
     "models": "analysis cpu device diag dtypes interp ir language native runtime tasks",
-    "compat": "diag dtypes ir language passes runtime syntax",
+    "compat": "diag dtypes frontend ir language ops passes runtime syntax",
     "calibration": "device diag dtypes interp ir language models native passes runtime tasks",
     "bench": "cpu device diag dtypes interp ir language models native runtime tasks",
     "cli": "bench calibration compat cpu device diag dtypes frontend interp ir language models"

@@ -157,9 +157,9 @@ def test_names_that_tilelet_does_not_stand_in_for(tilelet: Run) -> None:
     assert "error[E0712]: `golden.TensorSpecs` is not part of Tilelet's stand-in" in err
     assert "--> script.py:1:1" in err
     assert "did you mean `TensorSpec`" in err
-    code, _, err = tilelet("run", write("import pypto.pypto_core.passes\n"))
+    code, _, err = tilelet("run", write("import pypto.inner.passes\n"))
     assert code == 3
-    assert "`pypto.pypto_core` is not part of" in err
+    assert "`pypto.inner` is not part of" in err
     code, _, err = tilelet("run", write("import pypto.ir\npypto.ir.sterilize()\n"))
     assert code == 3
     assert "`pypto.ir.sterilize` is not part of" in err

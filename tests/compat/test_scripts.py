@@ -350,3 +350,45 @@ def test_a_folder_that_cannot_be_written_to(tilelet: Run) -> None:
     assert "note: no pass dumps: cannot write" in err
     code, _, err = tilelet("run", "--dump-passes", "apr_state")
     assert code == 3
+
+
+def test_a_script_that_skips_by_its_own_decision(tilelet: Run) -> None:
+    script = write(
+        "import pypto.language as pl\n"
+        "@pl.jit\n"
+        "def kernel(x: pl.Tensor, y: pl.Out[pl.Tensor]):\n"
+        "    with pl.at(level=pl.Level.CORE_GROUP):\n"
+        "        y[:, :] = pl.add(x, 1.0)\n"
+        "    return y\n"
+    )
+    assert tilelet("run", script)[0] == 3
+    Path(script).write_text(Path(script).read_text() + "print('SKIPPED: not today')\n")
+    code, out, _ = tilelet("run", script)
+    assert code == 0
+    assert "nothing was run" in out
+
+
+def test_a_module_of_a_package(tilelet: Run) -> None:
+    Path("kernels/inner").mkdir(parents=True)
+    Path("kernels/__init__.py").write_text("")
+    Path("kernels/shared.py").write_text("FACTOR = 3.0\n")
+    Path("kernels/inner/__init__.py").write_text("")
+    Path("kernels/inner/scale.py").write_text(
+        "import sys\n"
+        "import numpy as np\n"
+        "import pypto.language as pl\n"
+        "from ..shared import FACTOR\n"
+        "@pl.jit\n"
+        "def scale(x: pl.Tensor, y: pl.Out[pl.Tensor]):\n"
+        "    with pl.at(level=pl.Level.CORE_GROUP):\n"
+        "        y[:, :] = pl.mul(x, FACTOR)\n"
+        "    return y\n"
+        "if __name__ == '__main__':\n"
+        "    y = np.zeros((16, 16), np.float32)\n"
+        "    scale(np.ones((16, 16), np.float32), y)\n"
+        "    print(y[0, 0], sys.argv[1:])\n"
+    )
+    code, out, err = tilelet("run", "-m", "kernels.inner.scale", "--size", "4")
+    assert (code, out) == (0, "3.0 ['--size', '4']\n"), err
+    assert tilelet("tasks", "-m", "kernels.inner.scale")[0] == 0
+    assert "kernels.inner.other" in tilelet("run", "-m", "kernels.inner.other")[2]

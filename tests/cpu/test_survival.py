@@ -132,7 +132,7 @@ def test_fewer_threads_where_memory_is_short(monkeypatch: pytest.MonkeyPatch) ->
 
     b.scope(body)
     program = engine.compiled(run_passes(b.program()))
-    assert program._table.scratch_bytes > 0
+    assert program.table.scratch_bytes > 0
     monkeypatch.setattr(engine, "available_memory", lambda: 5 << 20)
     threads, memory = program.room(64)
     assert 1 <= threads <= 4

@@ -428,7 +428,7 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     command.NoBoard: lambda at: command.NoBoard("a2a3"),
     # E08xx
     unsupported.UnsupportedConstruct: lambda at: unsupported.UnsupportedConstruct(
-        at("@pl.jit.host"), "`@pl.jit.host`", "call the kernel from plain Python"
+        at("pl.MemRef"), "`pl.MemRef`", "leave placement to the compiler"
     ),
     unsupported.DistributedOp: lambda at: unsupported.DistributedOp(
         at("pl.distributed.put"), "distributed.put"
@@ -446,7 +446,7 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
         at("type=pl.FunctionType.Graph"), "Graph"
     ),
     unsupported.UnsupportedOp: lambda at: unsupported.UnsupportedOp(
-        at("pl.random"), "pl.random", "pass random numbers as an input"
+        at("pl.view"), "pl.view", "use `pl.slice`, `pl.reshape` or `pl.reinterpret_view`"
     ),
     unsupported.UnsupportedKeyword: lambda at: unsupported.UnsupportedKeyword(
         at("c_matrix_nz=True"), "pl.matmul", "c_matrix_nz", "results are always row-major here"

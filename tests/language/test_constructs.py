@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from tests.everywhere import run
+from tests.kernels import task_counts
 
 import tilelet.language as pl
 from tilelet.compat.surface import deserialize, serialize
@@ -440,3 +441,81 @@ def makes_memory_of_computed_rows(
 def test_a_computed_extent_without_a_parameter() -> None:
     result = run(makes_memory_of_computed_rows, x=X, out=zeros(16, 16))["out"]
     np.testing.assert_array_equal(result, -X)
+
+
+# --- programs of the host, and parts that a device replays ----------------------------------------
+
+
+@pl.jit.graph
+def replayed(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        out[:, :] = pl.add(x, 1.0)
+    return out
+
+
+@pl.jit
+def on_the_chip(x: pl.Tensor, mid: pl.Out[pl.Tensor], out: pl.Out[pl.Tensor]):
+    mid = replayed(x, mid)
+    for _ in pl.range(2):
+        with pl.graph(name_hint="twice"):  # noqa: SIM117
+            with pl.at(level=pl.Level.CORE_GROUP):
+                out[:, :] = pl.mul(mid, 2.0)
+    return out
+
+
+@pl.jit.host
+def of_the_host(x: pl.Tensor, mid: pl.Out[pl.Tensor], out: pl.Out[pl.Tensor]):
+    result = on_the_chip(x, mid, out)
+    return result
+
+
+def test_host_programs_and_graphs_are_executed_as_they_stand() -> None:
+    arguments = {"x": X, "mid": zeros(16, 16), "out": zeros(16, 16)}
+    np.testing.assert_array_equal(run(of_the_host, **arguments)["out"], (X + 1) * 2)
+    program = of_the_host.specialize(*arguments.values())
+    assert sum(task_counts(program, arguments).values()) == 3
+
+
+# --- blocks that wait for each other, and lanes that share work -----------------------------------
+
+
+@pl.jit
+def waits_for_all_blocks(x: pl.Tensor, mid: pl.Out[pl.Tensor], out: pl.Out[pl.Tensor]):
+    for core in pl.spmd(4):
+        for lane in pl.split_aiv(2, mode=pl.SplitMode.NONE):
+            row = core * 4 + lane * 2
+            mid[row : row + 2, :] = pl.mul(x[row : row + 2, :], 2.0)
+        pl.system.syncall(core_type="mix")
+        turned = 12 - core * 4
+        out[core * 4 : core * 4 + 4, :] = pl.add(mid[turned : turned + 4, :], 1.0)
+    return out
+
+
+def test_all_blocks_reach_a_barrier_before_any_goes_on() -> None:
+    left = run(waits_for_all_blocks, x=X, mid=zeros(16, 16), out=zeros(16, 16))
+    expected = (X * 2 + 1).reshape(4, 4, 16)[::-1].reshape(16, 16)
+    np.testing.assert_array_equal(left["out"], expected)
+
+
+@pl.jit
+def waits_in_a_loop(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+    for core in pl.spmd(4):
+        for _ in pl.range(2):
+            out[core * 4 : core * 4 + 4, :] = x[core * 4 : core * 4 + 4, :]
+            pl.system.syncall()
+    return out
+
+
+@pl.jit
+def halves(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        for _ in pl.split_aiv(2, mode=pl.SplitMode.UP_DOWN):
+            out[:, :] = pl.add(x, 1.0)
+    return out
+
+
+def test_barriers_in_loops_and_halved_tiles_are_refused() -> None:
+    with pytest.raises(UserErrors, match="outside loops and branches"):
+        waits_in_a_loop.specialize(X, X)
+    with pytest.raises(UserErrors, match="that halves tiles"):
+        halves.specialize(X, X)

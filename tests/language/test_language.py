@@ -105,7 +105,7 @@ def test_data_markers_work_anywhere():
     assert pl.auto_chunk.chunked
 
 
-DATA = {"const", "dynamic", "split", "auto_chunk", "chunked_loop_optimizer"}
+DATA = {"const", "cross_core_slot", "dynamic", "split", "auto_chunk", "chunked_loop_optimizer"}
 
 
 @pytest.mark.parametrize("name", sorted(set(markers.__all__) - DATA))
@@ -131,10 +131,8 @@ def test_decorators():
         ("tile.tpop_from_aic", HandWrittenPipe),
         ("matmul_mx", MxFormat),
         ("FP4", UnsupportedDType),
-        ("random", UnsupportedOp),
-        ("tile.extract", UnsupportedOp),
+        ("tile.view", UnsupportedOp),
         ("system.syncall", UnsupportedOp),
-        ("prefetch.load", UnsupportedOp),
         ("MemRef", UnsupportedConstruct),
         ("pld.put", DistributedOp),
     ],

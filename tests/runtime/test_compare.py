@@ -72,7 +72,7 @@ def test_blocks_do_not_change_the_result(monkeypatch: pytest.MonkeyPatch) -> Non
     pieces = compare.scan(actual, expected, 1e-5, 1e-5)
     assert pieces.mismatched == whole.mismatched > 0
     assert pieces.rows == whole.rows
-    assert [e.index for e in pieces.worst] == [e.index for e in whole.worst]
+    assert [e.place for e in pieces.worst] == [e.place for e in whole.worst]
     assert pieces.relative_l2 == pytest.approx(whole.relative_l2)
 
 

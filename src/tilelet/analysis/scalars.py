@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -132,7 +132,8 @@ _ON_INTEGERS: Mapping[str, Callable[[Any, Any], Any]] = {
 }
 # Equal to it for operands that are not negative; those may not be zero on the right.
 _ON_NATURALS: Mapping[str, Callable[[int, int], int]] = {
-    "scalar.floordiv": int.__floordiv__,
+    # Its stub has no types.
+    "scalar.floordiv": cast("Any", operator.floordiv),  # pyright: ignore[reportUnknownMemberType]
     "scalar.mod": operator.mod,
 }
 FAST_BINARY = (*_ON_INTEGERS, *_ON_NATURALS)

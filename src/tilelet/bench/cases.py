@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import ctypes
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -66,8 +66,8 @@ class Case:
     def runtime_alone(self, machine: Machine) -> Callable[[], TaskCounter]:
         """A function that runs the program with kernels that do nothing."""
         native = copy.copy(engine.compiled(self.compiled.program))
-        empty = machine.empty_program(ctypes.addressof(native._table))
-        native._table = type(native._table).from_address(empty.address)
+        empty = machine.empty_program(ctypes.addressof(native.table))
+        native.table = type(native.table).from_address(empty.address)
 
         def run() -> TaskCounter:
             tasks = native.run(self.arguments, engine.thread_count(), engine.schedule_seed())
@@ -78,7 +78,7 @@ class Case:
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
+def one_thread() -> Generator[None]:
     before = os.environ.get("TILELET_THREADS")
     os.environ["TILELET_THREADS"] = "1"
     try:

@@ -7,7 +7,7 @@ import statistics
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from types import MappingProxyType
@@ -82,7 +82,7 @@ class Bench:
         return row
 
     @contextmanager
-    def guard(self, name: str) -> Iterator[None]:
+    def guard(self, name: str) -> Generator[None]:
         """A case that cannot be measured becomes a row that says why."""
         try:
             yield

@@ -103,7 +103,7 @@ def in_turn(forms: Sequence[Form], machine: Machine, effort: Effort) -> dict[str
     for i in range(effort.rounds):
         if i >= _fewest(effort, warm_up) and time.perf_counter() - begin > effort.seconds:
             break
-        found = {}
+        found: dict[str, Seconds] = {}
         for form in forms:
             found[form.name] = once(form)
             if form.is_foreign:

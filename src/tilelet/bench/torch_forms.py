@@ -9,7 +9,7 @@ import os
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -38,9 +38,10 @@ def tensor(array: Array) -> Tensor:
     """The same memory as a tensor."""
     import torch
 
+    from_numpy = cast("Any", torch).from_numpy  # has no types
     if array.dtype == BF16:
-        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
-    return torch.from_numpy(array)
+        return from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return from_numpy(array)
 
 
 def quietly(function: Callable[..., object]) -> Callable[[], object]:
@@ -109,10 +110,10 @@ def compiled_linear(x: Tensor, w: Tensor) -> Callable[[], object]:
         # It tells at length what it tries.
         stack.enter_context(contextlib.redirect_stderr(io.StringIO()))
         stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
-        stack.enter_context(settings.patch(freezing=True, compile_threads=1))
+        stack.enter_context(cast("Any", settings).patch(freezing=True, compile_threads=1))
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
         try:
-            compiled = torch.compile(layer.eval(), mode="max-autotune-no-cudagraphs")
+            compiled = cast("Any", torch).compile(layer.eval(), mode="max-autotune-no-cudagraphs")
             quietly(lambda: compiled(x))()
         finally:
             if before is None:

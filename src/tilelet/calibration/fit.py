@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,13 +63,10 @@ class Fit:
 
 
 def field_value(machine: Machine, name: str) -> float:
-    node: object = machine
+    node: Any = machine
     for part in name.split("."):
-        if isinstance(node, dict) or hasattr(node, "keys"):
-            node = node[part]  # type: ignore[index]
-        else:
-            node = getattr(node, part)
-    return float(node)  # type: ignore[arg-type]
+        node = node[part] if hasattr(node, "keys") else getattr(node, part)
+    return float(node)
 
 
 def scaled(machine: Machine, factors: Sequence[float]) -> Machine:

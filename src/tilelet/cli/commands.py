@@ -10,7 +10,7 @@ import argparse
 import contextlib
 import gc
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -150,10 +150,20 @@ def _add_device_options(parser: Parser, formats: Sequence[str]) -> None:
 
 
 def _add_script(parser: Parser) -> None:
+    parser.add_argument(
+        "-m", dest="module", action="store_true", help="SCRIPT is a module: package.module"
+    )
     parser.add_argument("script", metavar="SCRIPT", help="a Python file, or a program's name")
     parser.add_argument(
         "arguments", nargs=argparse.REMAINDER, metavar="...", help="options of the script"
     )
+
+
+def _target(found: Namespace) -> Target:
+    arguments = tuple(found.arguments)
+    if found.module:
+        return Target.of_module(found.script, arguments)
+    return Target(found.script, arguments)
 
 
 def _add_nothing(parser: Parser) -> None:
@@ -207,16 +217,15 @@ def _run(command: str) -> Callable[[Parser, Namespace], int]:
             import tilelet.runtime.harness  # noqa: F401
             from tilelet.cli.run import run_command
 
-        target = Target(found.script, tuple(found.arguments))
         return run_command(
-            taken(RunOptions, found, command=command, own=_own(parser), target=target)
+            taken(RunOptions, found, command=command, own=_own(parser), target=_target(found))
         )
 
     return run
 
 
 @contextlib.contextmanager
-def _no_garbage() -> Iterator[None]:
+def _no_garbage() -> Generator[None]:
     """For imports: all that they make stays. To look for garbage among it, then and in all later
     collections, takes a tenth of a short run.
     """
@@ -272,9 +281,10 @@ def _device_options(parser: Parser, found: Namespace, command: str) -> DeviceOpt
     known = parser.own_options
     allowed = [name for name in AFTER_SCRIPT if name in known]
     with_value = [name for name in allowed if known[name].nargs is None]
-    given = Target(found.script, tuple(found.arguments))
+    given = _target(found)
     after, target = options_after(given, allowed, with_value, PLATFORMS)
-    found = parser.parse([*after, target.name, *target.arguments], found)
+    named = ["-m", target.module] if target.module else [target.name]
+    found = parser.parse([*after, *named, *target.arguments], found)
     return taken(DeviceOptions, found, command=command, own=_own(parser), target=target)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 from tilelet.cli import exit_codes
@@ -65,7 +65,7 @@ def _demo(platform: str, sizes: dict[str, int]) -> int:
 
 
 @contextmanager
-def _stage(what: str) -> Iterator[None]:
+def _stage(what: str) -> Generator[None]:
     """Say what is being done, and how long it took."""
     print(f"  {what} ... ", end="", flush=True)
     begin = time.perf_counter()

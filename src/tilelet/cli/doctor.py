@@ -30,7 +30,7 @@ class Check:
     state: str
     text: str
     helps: tuple[str, ...] = ()
-    facts: dict[str, Any] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
 def doctor_command(as_json: bool) -> int:

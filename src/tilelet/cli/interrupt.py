@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from types import FrameType
 
 _was_pressed = threading.Event()
@@ -17,7 +17,7 @@ _waits = threading.Event()
 
 
 @contextlib.contextmanager
-def noticed() -> Iterator[None]:
+def noticed() -> Generator[None]:
     """Remember Ctrl-C in the block, which raises `KeyboardInterrupt` as ever."""
     is_usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if threading.current_thread() is not threading.main_thread() or not is_usual:
@@ -32,7 +32,7 @@ def noticed() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def deferred() -> Iterator[None]:
+def deferred() -> Generator[None]:
     """Ctrl-C in the block comes at its end."""
     _waits.set()
     try:

@@ -25,6 +25,7 @@ RUN = """\
 examples:
   tilelet run kernel.py
   tilelet run kernel.py -p a2a3sim --max-seq
+  tilelet run -m kernels.softmax            a module of a package, as `python -m` takes it
   tilelet run --engine interp --dump-passes kernel.py
   tilelet run --keep-c kernel.py            and keep the C text it was compiled to
   tilelet run --format json kernel.py > report.json
@@ -36,6 +37,8 @@ TILELET_NO_CACHE=1, TILELET_BUILD_DIR, TILELET_CACHE_DIR.
 Programs are compiled to C; without a C compiler they are interpreted, which is slow.
 TILELET_THREADS sets the number of threads, TILELET_ISA=sse, avx2 or avx512 keeps to these
 instructions, and TILELET_SANITIZE=1 compiles with address and undefined-behaviour sanitizers.
+
+A script that runs nothing and prints SKIPPED has decided so: exit code 0.
 """
 
 TASKS = """\
@@ -126,7 +129,7 @@ examples:
 
 DOCS = """\
 examples:
-  tilelet docs --write     write docs/ops.md and docs/errors.md
+  tilelet docs --write     write docs/ops.md, docs/errors.md and docs/compatibility.md
   tilelet docs --check     exit 1 if they are not up to date
 """
 

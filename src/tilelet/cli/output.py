@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -20,7 +20,7 @@ def open_closed_streams() -> None:
 
 
 @contextlib.contextmanager
-def watched() -> Iterator[None]:
+def watched() -> Generator[None]:
     """Remember the errors of printing, by whomever: they are no bugs, and not about other files."""
     streams = [sys.stdout, sys.stderr]
     for stream in streams:

@@ -23,10 +23,15 @@ def explain_command(code: str | None) -> int:
 
 def docs_command(folder: Path, write: bool) -> int:
     """Write the generated pages, or say which of them are not what the code says."""
+    from tilelet.compat.compatibility import compatibility_markdown
     from tilelet.ops.manual import ops_markdown
 
     stale = 0
-    for name, text in (("ops.md", ops_markdown()), ("errors.md", errors_markdown())):
+    for name, text in (
+        ("ops.md", ops_markdown()),
+        ("errors.md", errors_markdown()),
+        ("compatibility.md", compatibility_markdown()),
+    ):
         path = folder / name
         if write:
             write_page(path, text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import shlex
 import sys
@@ -123,7 +124,7 @@ def _write(same_run: Sequence[DeviceRun], options: DeviceOptions) -> None:
     try:
         for device_run in same_run:
             folder = (file_name(device_run.machine.name),) if len(same_run) > 1 else ()
-            device_run.write(lambda *parts, folder=folder: directory.path(*folder, *parts))
+            device_run.write(functools.partial(directory.path, *folder))
     except OSError as error:
         if options.build_dir is not None:  # the files were asked for
             raise CannotWrite(str(error.filename), error.strerror or str(error)) from error

@@ -29,9 +29,9 @@ class Recording:
     diagnostics  what was said on the way, for machine formats
     """
 
-    runs: list[Recorded] = field(default_factory=list)
+    runs: list[Recorded] = field(default_factory=list["Recorded"])
     code: int = 0
-    diagnostics: list[Diagnostic] = field(default_factory=list)
+    diagnostics: list[Diagnostic] = field(default_factory=list[Diagnostic])
 
 
 def record(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Any
 
 from tilelet.cli import exit_codes
@@ -57,7 +57,7 @@ def run_command(options: RunOptions) -> int:
 
 
 @contextlib.contextmanager
-def _output_apart(style: str) -> Iterator[None]:
+def _output_apart(style: str) -> Generator[None]:
     """With a machine format, stdout is for the document alone."""
     if style == "text":
         yield
@@ -67,7 +67,7 @@ def _output_apart(style: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def stand_ins(options: ScriptOptions, now: Session) -> Iterator[None]:
+def stand_ins(options: ScriptOptions, now: Session) -> Generator[None]:
     """`pypto` and `golden` mean Tilelet's, unless the user chose the other ones."""
     switches = {"pypto": ("--pypto", "installed"), "golden": ("--golden", "script")}
     meant = {"pypto": options.pypto, "golden": options.golden}

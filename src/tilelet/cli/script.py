@@ -8,10 +8,11 @@ import sysconfig
 import traceback
 import types
 from bdb import BdbQuit
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tilelet.cli import interrupt, output
 from tilelet.cli.discover import compile_found
@@ -41,17 +42,18 @@ class ScriptExit:
     """How a script ended: its exit code and what is still to be said about it."""
 
     code: int = 0
-    errors: list[Diagnostic] = field(default_factory=list)
+    errors: list[Diagnostic] = field(default_factory=list[Diagnostic])
     truncated: bool = False
     traceback: str = ""
     bug: str = ""
 
 
 class Script:
-    """A Python file and its arguments."""
+    """A Python file, or a module, and its arguments."""
 
-    def __init__(self, path: str, arguments: Sequence[str]) -> None:
+    def __init__(self, path: str, arguments: Sequence[str], module: str | None = None) -> None:
         self.path = path
+        self.module = module
         # Absolute, as Python has it: the script may change the working directory.
         self.file = str(Path(path).absolute())
         self.arguments = list(arguments)
@@ -65,11 +67,14 @@ class Script:
             return ScriptExit(COULD_NOT_RUN, [error.diagnostic])
         except (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError) as error:
             return self._raised(error)  # the latter: nested more deeply than Python's compiler goes
-        with repeatable(now.seed), self._as_main() as module:
+        with repeatable(now.seed), self._as_main() as module, watched_output() as output:
             try:
                 exec(code, module.__dict__)  # noqa: S102
                 if not now.programs_seen and not now.results:
-                    compile_found(self.path, vars(module), now)
+                    if output.says_skipped:
+                        print(f"note: {self.path} says that it skips: nothing was run")
+                    else:
+                        compile_found(self.path, vars(module), now)
             except (KeyboardInterrupt, BrokenPipeError):
                 raise
             except SystemExit as stop:
@@ -97,14 +102,19 @@ class Script:
         return source
 
     @contextmanager
-    def _as_main(self) -> Iterator[types.ModuleType]:
+    def _as_main(self) -> Generator[types.ModuleType]:
         """What Python sets up for a script, undone at the end."""
         module = types.ModuleType("__main__")
         module.__dict__.update(__file__=self.file, __spec__=None, __builtins__=__builtins__)
         saved = sys.modules["__main__"], sys.argv, list(sys.path)
         sys.modules["__main__"] = module
-        sys.argv = [self.path, *self.arguments]
-        sys.path.insert(0, str(Path(self.path).resolve().parent))
+        sys.argv = [self.file if self.module else self.path, *self.arguments]
+        if self.module:
+            package = self.module.rpartition(".")[0]
+            module.__dict__["__package__"] = package or None
+            sys.path.insert(0, str(Path.cwd()))
+        else:
+            sys.path.insert(0, str(Path(self.path).resolve().parent))
         try:
             yield module
         finally:
@@ -181,6 +191,33 @@ class Script:
         )
 
 
+class WatchedOutput:
+    """A stream that remembers whether the word SKIPPED went through it."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self.says_skipped = False
+
+    def write(self, text: str) -> int:
+        self.says_skipped = self.says_skipped or "SKIPPED" in text
+        return self._stream.write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextmanager
+def watched_output() -> Iterator[WatchedOutput]:
+    """A script that decides to run nothing says so in its output, as a rule on stdout."""
+    watched, stdout = WatchedOutput(sys.stdout), sys.stdout
+    sys.stdout = watched  # type: ignore[assignment]
+    try:
+        yield watched
+    finally:
+        if sys.stdout is watched:
+            sys.stdout = stdout
+
+
 def _stopped_while_counting() -> ScriptExit:
     """A script that checks its results stops here, because nothing computed any."""
     print("note: the script stopped at a check of its own: no kernel was executed", file=sys.stderr)
@@ -215,6 +252,6 @@ def _last_user_frame(error: BaseException) -> traceback.FrameSummary | None:
 def _imported_name(error: ImportError) -> str | None:
     """`module.name` of a failed `from module import name`."""
     name = getattr(error, "name_from", None)
-    if name is None and isinstance(error, ImportError) and "cannot import name" in str(error):
+    if name is None and "cannot import name" in str(error):
         name = str(error).split("'")[1]  # Python before 3.12 has it only in the text
     return f"{error.name}.{name}" if name else None

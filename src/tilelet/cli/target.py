@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from tilelet.diag.catalogue.command import FileMissing
 
 if TYPE_CHECKING:
     from tilelet.cli.script import ScriptExit
@@ -29,6 +32,17 @@ class Target:
 
     name: str
     arguments: tuple[str, ...] = ()
+    module: str | None = None  # what `-m` named; `name` is its file
+
+    @classmethod
+    def of_module(cls, module: str, arguments: tuple[str, ...]) -> Target:
+        """`-m package.module`: looked for where Python would, the working directory first."""
+        place = Path(*module.split("."))
+        for folder in (Path.cwd(), *map(Path, sys.path)):
+            for file in (folder / place.with_suffix(".py"), folder / place / "__main__.py"):
+                if file.is_file():
+                    return cls(str(file), arguments, module)
+        raise FileMissing(module, [])
 
     @property
     def is_model(self) -> bool:
@@ -42,7 +56,7 @@ class Target:
             return run_model(self.name, self.arguments)
         from tilelet.cli.script import Script
 
-        return Script(self.name, self.arguments).run(now)
+        return Script(self.name, self.arguments, self.module).run(now)
 
     def knows(self, option: str) -> bool:
         """Whether the text of the script mentions the option: then it is one of its own."""
@@ -93,4 +107,4 @@ def options_after(
         ours += taken
         if platform and target.knows("--platform") and value in shared:
             rest += taken
-    return ours, Target(target.name, tuple(rest))
+    return ours, Target(target.name, tuple(rest), target.module)

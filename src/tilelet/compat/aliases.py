@@ -25,8 +25,10 @@ _RUNTIME = {
         "TensorSpec",
         "ScalarSpec",
         "CompiledProgram",
+        "compile_program",
         "run",
-    )
+    ),
+    "tilelet.compat.surface": ("configure_log",),
 }
 _SPECS = {"tilelet.runtime": ("TensorSpec", "ScalarSpec")}
 _VALIDATION = {
@@ -47,7 +49,22 @@ Contents = dict[str, tuple[str, ...]]
 NAMESPACES: dict[str, Contents] = {
     "pypto": {"tilelet.compat.surface": ("DataType", "LogLevel", "set_log_level", "__version__")},
     "pypto.runtime": _RUNTIME,
-    "pypto.runtime.runner": _RUNTIME,
+    "pypto.runtime.runner": {
+        **_RUNTIME,
+        "tilelet.compat.surface": (
+            "_SWIMLANE_CLI_HELP",
+            "_SWIMLANE_FULL_LEVEL",
+            "_SWIMLANE_MAX_LEVEL",
+        ),
+    },
+    "pypto.pypto_core": {
+        "tilelet.compat.surface": (
+            "LogLevel",
+            "_clear_thread_log_level",
+            "_set_thread_log_level",
+        )
+    },
+    "pypto.pypto_core.passes": {"tilelet.compat.surface": ("MemoryPlanner",)},
     "pypto.runtime.tensor_spec": _SPECS,
     "pypto.backend": {
         "tilelet.compat.surface": (
@@ -69,6 +86,7 @@ NAMESPACES: dict[str, Contents] = {
         ),
         "tilelet.runtime": ("CompiledProgram",),
         "tilelet.ir.core": ("Function", "Program"),
+        "tilelet.language": ("FunctionType",),
     },
     "pypto.ir.pass_manager": _PASS_MANAGER,
     "pypto.ir.compiled_program": {"tilelet.runtime": ("CompiledProgram",)},
@@ -99,10 +117,19 @@ def names_of(module: str) -> list[str]:
 class AliasFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Answers imports of the chosen roots."""
 
-    def __init__(self, roots: Sequence[str], on_import: Callable[[str], None]) -> None:
-        """`on_import` hears the name of a root when a script first imports it."""
+    def __init__(
+        self,
+        roots: Sequence[str],
+        on_import: Callable[[str], None],
+        absent: Callable[[str], object] | None = None,
+    ) -> None:
+        """`on_import` hears the name of a root when a script first imports it.
+
+        absent: makes what stands for names that Tilelet has nothing for; None: importing them fails
+        """
         self._roots = tuple(roots)
         self._on_import = on_import
+        self._absent = absent
 
     def find_spec(
         self,
@@ -114,11 +141,12 @@ class AliasFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             return None
         if fullname in self._roots:
             self._on_import(fullname)
-        if fullname not in NAMESPACES and not _real_name(fullname):
+        if fullname not in NAMESPACES and not _real_name(fullname) and self._absent is None:
             # Not None: Python would look for it in the folders of the module behind the alias.
             raise ModuleNotFoundError(f"No module named {fullname!r}", name=fullname)
         has_children = any(n.startswith(f"{fullname}.") for n in (*NAMESPACES, *REAL))
-        return importlib.machinery.ModuleSpec(fullname, self, is_package=has_children)
+        is_package = has_children or self._absent is not None
+        return importlib.machinery.ModuleSpec(fullname, self, is_package=is_package)
 
     def exec_module(self, module: types.ModuleType) -> None:
         name = module.__name__
@@ -130,7 +158,7 @@ class AliasFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         module.__doc__ = f"Tilelet's stand-in for `{name}`."
         if name == "golden":
             module.__dict__["__all__"] = names_of(name)
-        module.__dict__["__getattr__"] = _lookup(name)
+        module.__dict__["__getattr__"] = _lookup(name, self._absent)
 
 
 def _real_name(alias: str) -> str | None:
@@ -142,15 +170,18 @@ def _real_name(alias: str) -> str | None:
     return None
 
 
-def _lookup(module: str) -> Callable[[str], object]:
+def _lookup(module: str, absent: Callable[[str], object] | None = None) -> Callable[[str], object]:
     """A module `__getattr__`: names are fetched from their homes when first used."""
-    homes = {name: home for home, names in NAMESPACES[module].items() for name in names}
+    contents = NAMESPACES.get(module, {})
+    homes = {name: home for home, names in contents.items() for name in names}
 
     def find(name: str) -> object:
         if name in homes:
             value = getattr(importlib.import_module(homes[name]), name)
         elif f"{module}.{name}" in NAMESPACES or f"{module}.{name}" in REAL:
             value = importlib.import_module(f"{module}.{name}")
+        elif absent is not None and not name.startswith("__"):
+            value = absent(f"{module}.{name}")
         else:
             found = sys.modules[module]
             text = f"module {module!r} has no attribute {name!r}"
@@ -162,15 +193,17 @@ def _lookup(module: str) -> Callable[[str], object]:
 
 
 def install(
-    roots: Sequence[str] = ROOTS, on_import: Callable[[str], None] = lambda _: None
+    roots: Sequence[str] = ROOTS,
+    on_import: Callable[[str], None] = lambda _: None,
+    absent: Callable[[str], object] | None = None,
 ) -> None:
-    """Let `roots` (`pypto`, `golden`) mean Tilelet's modules from now on."""
+    """Let `roots` (`pypto`, `golden`) mean Tilelet's modules from now on; see `AliasFinder`."""
     if any(isinstance(finder, AliasFinder) for finder in sys.meta_path):
         return
     foreign = [root for root in roots if root in sys.modules and not is_alias(root)]
     if foreign:
         raise ImportError(f"another `{foreign[0]}` is already imported in this process")
-    sys.meta_path.insert(0, AliasFinder(roots, on_import))
+    sys.meta_path.insert(0, AliasFinder(roots, on_import, absent))
 
 
 def uninstall() -> None:

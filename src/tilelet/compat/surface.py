@@ -21,10 +21,12 @@ __all__ = [
     "BackendType",
     "DataType",
     "LogLevel",
+    "MemoryPlanner",
     "OptimizationStrategy",
     "PassManager",
     "__version__",
     "compile",
+    "configure_log",
     "deserialize",
     "get_backend_type",
     "is_backend_configured",
@@ -81,6 +83,31 @@ class LogLevel(enum.IntEnum):
 
 def set_log_level(level: LogLevel) -> None:
     """Tilelet has no log to be silenced."""
+
+
+_set_thread_log_level = set_log_level
+
+
+def _clear_thread_log_level() -> None:
+    """As `set_log_level`, for one thread."""
+
+
+def configure_log(level: object) -> None:
+    """As `set_log_level`, for the runtime of a device."""
+
+
+class MemoryPlanner(enum.Enum):
+    """Who places tiles on chip. Accepted: here the memory plan is that of `tilelet check`."""
+
+    PYPTO = "PYPTO"
+    DSA_RP = "DSA_RP"
+    PTOAS = "PTOAS"
+
+
+# How much a board records of its lanes, as options of test suites name it.
+_SWIMLANE_MAX_LEVEL = 4
+_SWIMLANE_FULL_LEVEL = 4
+_SWIMLANE_CLI_HELP = "how much to record of the lanes of a chip; without effect here"
 
 
 class _DataTypes:

@@ -16,7 +16,7 @@ import shutil
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -162,7 +162,7 @@ class _Jobs:
 
 
 @contextlib.contextmanager
-def _jobs(compiler: Compiler) -> Iterator[_Jobs]:
+def _jobs(compiler: Compiler) -> Generator[_Jobs]:
     """Compilers that still run at the end of the block, after Ctrl-C or an error, are ended."""
     jobs = _Jobs(compiler)
     try:

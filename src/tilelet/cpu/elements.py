@@ -82,8 +82,8 @@ _ELEMENTS: dict[DType, Element] = {
     dtypes.FP8E4M3FN: Element(dtypes.FP8E4M3FN, "ts_e4m3", "float", "e4m3", "TL_FP8E4M3FN"),
     dtypes.FP8E5M2: Element(dtypes.FP8E5M2, "ts_e5m2", "float", "e5m2", "TL_FP8E5M2"),
     dtypes.BOOL: Element(dtypes.BOOL, "ts_bool", "uint8_t", "u8", "TL_BOOL"),
+    **{d: _integer(d) for d in dtypes.ALL if d.kind in ("int", "uint", "index")},
 }
-_ELEMENTS |= {d: _integer(d) for d in dtypes.ALL if d.kind in ("int", "uint", "index")}
 
 
 def element(dtype: DType) -> Element:

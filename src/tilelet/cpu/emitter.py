@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -117,7 +117,7 @@ class Emitter:
         self.out.add(f"if ({call}) return c->fault.kind;")
 
     @contextmanager
-    def inside(self) -> Iterator[None]:
+    def inside(self) -> Generator[None]:
         """A block that may not be executed: what is known afterwards is what was known before."""
         before = dict(self.values)
         yield

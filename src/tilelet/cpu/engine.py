@@ -78,7 +78,7 @@ class NativeProgram:
         if keep is not None:
             keep_text(self.code.units, program, keep)
         self._library = build.load(self.code.units)
-        self._run, self._run_here, self._table = native.entry_points(self._library)
+        self._run, self._run_here, self.table = native.entry_points(self._library)
         self.host_ops: list[HostOp] = []
         if self.code.host_ops:
             from tilelet.cpu.host import HostOp
@@ -120,11 +120,11 @@ class NativeProgram:
 
     def enter(self, args: native.RunArgs) -> int:
         """Run in native code; the kind of fault, or 0."""
-        return self._run(ctypes.byref(self._table), ctypes.byref(args))
+        return self._run(ctypes.byref(self.table), ctypes.byref(args))
 
     def enter_here(self, args: native.RunArgs) -> int:
         """The same, by the main thread: Ctrl-C stops it, if Python's own handler is in force."""
-        return self._run_here(ctypes.byref(self._table), ctypes.byref(args))
+        return self._run_here(ctypes.byref(self.table), ctypes.byref(args))
 
     def room(self, threads: int) -> tuple[int, int]:
         """As many of the threads as there is memory for, and bytes for temporaries beside them.
@@ -134,11 +134,11 @@ class NativeProgram:
         available = available_memory()
         if available is None:
             return threads, 1 << 62
-        of_thread = self._table.scratch_bytes + _THREAD_BYTES
+        of_thread = self.table.scratch_bytes + _THREAD_BYTES
         threads = min(threads, max(1, available // of_thread))
-        if self._table.scratch_bytes > available:
+        if self.table.scratch_bytes > available:
             nbytes, name, loc = max(_tiles(self.program), key=lambda tile: tile[0])
-            raise TooBig(name, max(nbytes, self._table.scratch_bytes), available, loc)
+            raise TooBig(name, max(nbytes, self.table.scratch_bytes), available, loc)
         return threads, max(0, available - threads * of_thread)
 
     def error(self, kind: int, call: Call) -> BaseException:
@@ -149,7 +149,7 @@ class NativeProgram:
         if kind == sites.HOST:
             return call.errors[int(fault.n[1]) - 1]
         if fault.site < 0:
-            needed = call.args.threads * (self._table.scratch_bytes + _THREAD_BYTES)
+            needed = call.args.threads * (self.table.scratch_bytes + _THREAD_BYTES)
             fewer = "set `TILELET_THREADS` to a smaller number"
             return TooBig("the threads of the run", needed, available_memory() or 0, help=fewer)
         site = self.code.sites[int(fault.site)]
@@ -329,10 +329,9 @@ class _Items(Sequence[Any]):
     def __init__(self, pointer: Any) -> None:
         self._pointer = pointer
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: int | slice) -> Any:
         if isinstance(index, slice):
-            start: int = index.start or 0  # type: ignore[reportUnknownMemberType]
-            return _Items(ctypes.pointer(self._pointer[start]))
+            return _Items(ctypes.pointer(self._pointer[index.start or 0]))
         return self._pointer[index]
 
     def __len__(self) -> int:

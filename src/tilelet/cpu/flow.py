@@ -21,6 +21,7 @@ from tilelet.cpu.tiles import Leaf, Slot, Tile, count, leaves
 from tilelet.ir.core import Arg, Block, Op, Value
 from tilelet.ir.types import ArrayType, ScalarType, TensorType, TileType
 from tilelet.ir.views import ForView, yielded
+from tilelet.ops.tasks import WITHOUT_EFFECT
 
 # --- scalars -------------------------------------------------------------------------------------
 
@@ -38,7 +39,7 @@ def emit_block_position(k: KernelEmitter, op: Op) -> None:
     k.define(op.result, k.variable(op.result.name, text[op.name], loc=op.loc))
 
 
-@emits("system.bar_v", "system.bar_m", "system.bar_all", "system.sync_src", "system.sync_dst")
+@emits(*WITHOUT_EFFECT)
 def emit_barrier(k: KernelEmitter, op: Op) -> None:
     """Ops run one after the other: there is nothing to wait for."""
 
@@ -103,7 +104,7 @@ class Carried:
         k.out.add(f"tl_win {name} = {{0}};")
         extents = tuple(d if isinstance(d, int) else None for d in self.value.type.shape)
         self.form = TensorRef(f"(&{name})", extents, k.full_windows)
-        self._window = name
+        self.window = name
         if first is not None:
             k.out.add(f"{name} = *{k.tensor(first).pointer};")
 
@@ -125,8 +126,8 @@ class Carried:
             self.k.out.add(f"memcpy({self.form}, {self.k.values[arg]}, sizeof {self.form});")  # type: ignore[index]
         elif isinstance(self.form, str):
             self.k.out.add(f"{self.form} = {self.k.scalar(arg)};")
-        elif isinstance(self.form, TensorRef) and hasattr(self, "_window"):
-            self.k.out.add(f"{self._window} = *{self.k.tensor(arg).pointer};")
+        elif isinstance(self.form, TensorRef) and hasattr(self, "window"):
+            self.k.out.add(f"{self.window} = *{self.k.tensor(arg).pointer};")
 
 
 def assign(k: KernelEmitter, targets: Sequence[Carried], args: Sequence[Arg]) -> None:
@@ -151,11 +152,11 @@ def _assign_through_copies(k: KernelEmitter, pairs: Sequence[tuple[Carried, Arg]
         elif isinstance(target.form, str):
             text = k.variable("next", k.scalar(arg), scalars.declared(target.value))
             copies.append((target, text))
-        elif isinstance(target.form, TensorRef) and hasattr(target, "_window"):
+        elif isinstance(target.form, TensorRef) and hasattr(target, "window"):
             text = k.variable("next", f"*{k.tensor(arg).pointer}", "tl_win")
             copies.append((target, text))
     for target, text in copies:
-        name = target.form if isinstance(target.form, str) else target._window
+        name = target.form if isinstance(target.form, str) else target.window
         is_array = isinstance(target.value.type, ArrayType)
         k.out.add(f"memcpy({name}, {text}, sizeof {text});" if is_array else f"{name} = {text};")
 

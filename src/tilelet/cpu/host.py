@@ -80,8 +80,8 @@ class HostOp:
     ) -> None:
         from tilelet.interp.debug import dump
 
-        cut: dict[Value, Array] = {
-            v: np.array(a[box(valid[v])]) if isinstance(v.type, TileType) else a
+        cut = {
+            v: a[box(valid[v])].copy() if isinstance(v.type, TileType) else a
             for v, a in arrays.items()
         }
         values, names = self._op.args["values"], self._op.args["names"]

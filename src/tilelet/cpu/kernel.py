@@ -625,7 +625,7 @@ class KernelEmitter(Emitter):
 
     def _materialize_loads(self, op: Op) -> None:
         """Loads see memory as it was where they stand: copy what is needed after this op."""
-        own = Counter(() if op.blocks else op.operands)
+        own = Counter(op.operands if not op.blocks else ())
         for value, tile in list(self.values.items()):
             if not isinstance(tile, Tile) or self.remaining[value] <= own[value]:
                 continue

@@ -94,7 +94,7 @@ class ProgramTable(Structure):
     ]
 
 
-Entry: TypeAlias = "ctypes._NamedFuncPointer"
+Entry: TypeAlias = "ctypes._NamedFuncPointer"  # pyright: ignore[reportPrivateUsage]
 
 
 def entry_points(library: ctypes.CDLL) -> tuple[Entry, Entry, ProgramTable]:

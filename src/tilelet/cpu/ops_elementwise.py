@@ -254,15 +254,15 @@ _SYMBOLS = {
 @emits("cmp", "cmps")
 def emit_cmp(k: KernelEmitter, op: Op) -> None:
     t = k.tile_type(op.result)
-    kinds = [k.tile(op.args[n]).dtype for n in tiles_of(op, ("lhs", "rhs"))]
+    kinds: list[DType] = [op.args[n].type.dtype for n in tiles_of(op, ("lhs", "rhs"))]  # type: ignore[union-attr]
     work = kinds[0] if len(kinds) == 1 else dtypes.promote(*kinds)
     symbol = _SYMBOLS[comparison(op.args["cmp_type"])]  # type: ignore[arg-type]
     number = element(t.dtype).number
 
-    def make(_: Element, a: str, b: str) -> str:
+    def compared(_: Element, a: str, b: str) -> str:
         return f"({number})({a} {symbol} {b})"
 
-    elementwise(k, op, ("lhs", "rhs"), make, work)
+    elementwise(k, op, ("lhs", "rhs"), compared, work)
 
 
 @emits("sel", "sels")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -455,6 +456,11 @@ def emit_transpose(k: KernelEmitter, op: Op) -> None:
     if x.leaf.slot is not None:
         x.leaf.slot.is_shared = True
     k.result(op, swapped(x, a % rank, b % rank))
+
+
+@emits("transpose_view")
+def emit_transpose_view(k: KernelEmitter, op: Op) -> None:
+    emit_transpose(k, replace(op, args={**op.args, "axis1": -2, "axis2": -1}))
 
 
 @emits("reshape")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from tilelet.cpu.elements import element
 from tilelet.cpu.kernel import PIECE, KernelEmitter, emits
+from tilelet.cpu.ops_host import emit_host
 from tilelet.cpu.text import Dim, array_text, product, total
 from tilelet.cpu.tiles import Axis, Leaf, Slot, Tile, count, dense_strides, merged_axes, strides_in
-from tilelet.dtypes import FP32
+from tilelet.dtypes import FP16, FP32
 from tilelet.ir.core import Op, Value
 
 _NAMES = ("sum", "prod", "max", "min")
@@ -39,6 +40,11 @@ def emit_row(k: KernelEmitter, op: Op) -> None:
 
 @emits(*(f"col_{n}" for n in _NAMES))
 def emit_col(k: KernelEmitter, op: Op) -> None:
+    x = op.args["x"]
+    assert isinstance(x, Value)
+    if op.name == "col_sum" and op.args["tmp_tile"] and k.tile_type(x).dtype is FP16:
+        emit_host(k, op)  # in pairs
+        return
     _along_columns(k, op, op.name.removeprefix("col_"))
 
 
@@ -75,8 +81,8 @@ def _along_rows(k: KernelEmitter, op: Op, function: str) -> None:
                 _fold_pieces(k, x, function, row, axes, index, last[0], is_kept=kept is not None)
             else:
                 with k.nest(last) as column:
-                    number = k.element_text(x, x.shape, [*axes, *last], [*index, *column])
-                    k.out.add(f"{row}[{column[0] if column else 0}] = {number};")
+                    value = k.element_text(x, x.shape, [*axes, *last], [*index, *column])
+                    k.out.add(f"{row}[{column[0] if column else 0}] = {value};")
         if in_pieces:
             number = f"ts_folded_{function}_f32(&folded, {row})"
         else:
@@ -171,7 +177,8 @@ def _along_columns(k: KernelEmitter, op: Op, function: str) -> None:
     slot = result.leaf.slot
     assert slot is not None
     k.touch(slot)
-    # Narrow floats are summed up in FP32 and rounded once, at the end.
+    # Narrow floats are summed up in FP32 and rounded once, at the end; FP16 at every step.
+    is_stepwise = x.dtype is FP16 and function == "sum"
     sums = slot
     if e.is_narrow_float:
         sums = k.new_slot("sums", FP32, x.shape[-1])
@@ -192,6 +199,7 @@ def _along_columns(k: KernelEmitter, op: Op, function: str) -> None:
             place = f"{sums.name}[{total([base if base != '0' else 0, *column])}]"
             suffix = "f32" if e.is_float else e.suffix
             combined = _COMBINE[function].format(place, number, suffix)
+            combined = e.rounded(combined) if is_stepwise else combined
             first = f"{row[0]} == 0" if row else "1"
             k.out.add(f"{place} = {first} ? {number} : ({e.number})({combined});")
         if e.is_narrow_float:

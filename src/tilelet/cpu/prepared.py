@@ -11,10 +11,9 @@ import ctypes
 import sys
 import threading
 import time
-from _signal import getsignal  # type: ignore[import-not-found] # `signal` takes 5 us for an enum
 from collections.abc import Callable, Sequence
 from signal import SIG_DFL, SIG_IGN, SIGINT, default_int_handler
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -32,6 +31,11 @@ from tilelet.ir.core import Value
 from tilelet.ir.types import ScalarType
 from tilelet.tasks.arguments import scalar_value
 from tilelet.tasks.window import Window
+
+if TYPE_CHECKING:
+    from signal import getsignal
+else:
+    from _signal import getsignal  # that of `signal` takes 5 us for an enum
 
 # Nanoseconds. A run that takes no longer on one thread takes longer on several: these are started.
 _SHORT = 300_000

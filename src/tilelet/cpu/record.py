@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from tilelet.analysis.aliases import infer_directions
 from tilelet.cpu.elements import word_field
@@ -23,7 +25,10 @@ def task_stream(
 ) -> TaskStream:
     """The tasks of a run; `buffers` are those of the arguments, by number."""
     reader = _Reader(program, code, buffers)
-    reader.read(record.words[: record.count])
+    words: Iterable[Any] = (
+        np.ctypeslib.as_array(record.words, (record.count,)) if record.count else []
+    )
+    reader.read([int(w) for w in words])
     return reader.stream
 
 

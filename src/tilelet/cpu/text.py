@@ -6,7 +6,7 @@ import functools
 import math
 import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -46,7 +46,7 @@ class Text:
         self.lines.insert(place.at, "    " * place.depth + line)
 
     @contextmanager
-    def block(self, head: str = "", loc: Loc | None = None) -> Iterator[None]:
+    def block(self, head: str = "", loc: Loc | None = None) -> Generator[None]:
         """`head {` ... `}`"""
         self.add(f"{head} {{".lstrip(), loc)
         self._depth += 1
@@ -55,7 +55,7 @@ class Text:
         self.add("}")
 
     @contextmanager
-    def indented(self) -> Iterator[None]:
+    def indented(self) -> Generator[None]:
         self._depth += 1
         yield
         self._depth -= 1

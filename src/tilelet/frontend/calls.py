@@ -45,6 +45,7 @@ from tilelet.ir.core import Arg, Const, FunctionKind, Value, scalar_dtype
 from tilelet.ir.fold import evaluate
 from tilelet.ir.spec import REGISTRY, Call, OpSpec, spec_of
 from tilelet.ir.types import ScalarType, SymDim, TensorType
+from tilelet.ops import spellings
 from tilelet.ops.equivalents import equivalent
 from tilelet.ops.manual import signature_text
 
@@ -133,34 +134,41 @@ def bind(ctx: Context, spec: OpSpec, node: ast.Call) -> tuple[dict[str, Arg], di
     public = _public_name(node)
     given: dict[str, Arg] = {}
     locs: dict[str, Loc] = {}
-    if len(node.args) > len(params.positional) and params.variadic is None:
+    values = [_positional_value(ctx, argument) for argument in node.args]
+    positional = spellings.order(spec, public, values) or params.positional
+    if len(values) > len(positional) and params.variadic is None:
         text = signature_text(public, spec.signature)
-        raise WrongArity(ctx.loc(node), public, len(node.args), params.arity, text)
-    for i, argument in enumerate(node.args):
-        if isinstance(argument, ast.Starred):
-            raise UnsupportedExpression(ctx.loc(argument), "`*` unpacking", "list the arguments")
-        value = expressions.evaluate_arg(ctx, argument)
+        raise WrongArity(ctx.loc(node), public, len(values), params.arity, text)
+    for i, (argument, value) in enumerate(zip(node.args, values, strict=True)):
         if params.variadic is not None and i >= params.variadic:
             name = params.positional[params.variadic]
             rest = given.setdefault(name, ())
             assert isinstance(rest, tuple)
             given[name] = (*rest, value)
             continue
-        given[params.positional[i]] = value
-        locs[params.positional[i]] = ctx.loc(argument)
+        given[positional[i]] = value
+        locs[positional[i]] = ctx.loc(argument)
+    unused = spellings.without_effect(spec)
     for keyword in node.keywords:
-        if keyword.arg is None or keyword.arg not in params.named:
-            unknown = keyword.arg or "**"
-            raise UnknownKeyword(ctx.loc(keyword), public, unknown, list(params.named))
-        if keyword.arg in given:
-            raise DuplicateArgument(ctx.loc(keyword), public, keyword.arg)
-        given[keyword.arg] = expressions.evaluate_arg(ctx, keyword.value)
-        locs[keyword.arg] = ctx.loc(keyword.value)
+        name = spellings.spelled(spec, keyword.arg) if keyword.arg else "**"
+        if name not in params.named and name not in unused:
+            raise UnknownKeyword(ctx.loc(keyword), public, name, list(params.named))
+        if name in given:
+            raise DuplicateArgument(ctx.loc(keyword), public, name)
+        given[name] = expressions.evaluate_arg(ctx, keyword.value)
+        locs[name] = ctx.loc(keyword.value)
+    given = {name: value for name, value in given.items() if name not in unused}
     for name in params.required:
         if name not in given:
             text = signature_text(public, spec.signature)
             raise MissingArgument(ctx.loc(node), public, name, text)
     return default_args(spec, **given), locs
+
+
+def _positional_value(ctx: Context, argument: ast.expr) -> Arg:
+    if isinstance(argument, ast.Starred):
+        raise UnsupportedExpression(ctx.loc(argument), "`*` unpacking", "list the arguments")
+    return expressions.evaluate_arg(ctx, argument)
 
 
 def _public_name(node: ast.Call) -> str:

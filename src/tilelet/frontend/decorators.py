@@ -10,22 +10,36 @@ from typing import Any, overload
 from tilelet.diag.catalogue.names import DuplicateFunction
 from tilelet.diag.catalogue.python import BadDecorator
 from tilelet.diag.catalogue.unsupported import UnsupportedFunctionType
-from tilelet.diag.core import Loc
+from tilelet.diag.core import Loc, UserError, UserErrors
 from tilelet.frontend.context import Style
 from tilelet.frontend.functions import KernelFunction, frame_names, here, is_plain
 from tilelet.frontend.jit import jit
 from tilelet.frontend.module import ModuleBuilder, as_entry, entry_of
-from tilelet.frontend.source import find_class
+from tilelet.frontend.source import SourceFile, find_class
 from tilelet.ir.core import SUPPORTED_KINDS, FunctionKind, Program
 
-__all__ = ["function", "inline", "jit", "program"]
+__all__ = ["function", "inline", "jit", "keep_refused", "program"]
+
+Refusal = Callable[[UserError | UserErrors], Any]
+
+_refused: Refusal | None = None
+
+
+def keep_refused(make: Refusal | None) -> None:
+    """Let `make(error)` stand for functions and programs with mistakes; None: raise the error."""
+    global _refused  # noqa: PLW0603 - set once, by what runs many programs of one file
+    _refused = make
 
 
 @overload
 def function(python: Callable[..., Any], /) -> Any: ...
 @overload
 def function(
-    *, type: FunctionKind = ..., strict_ssa: bool = ..., auto_scope: bool = ...
+    *,
+    type: FunctionKind = ...,
+    strict_ssa: bool = ...,
+    auto_scope: bool = ...,
+    attrs: Mapping[str, object] | None = ...,
 ) -> Callable[[Callable[..., Any]], Any]: ...
 def function(
     python: Callable[..., Any] | None = None,
@@ -34,6 +48,7 @@ def function(
     type: FunctionKind = FunctionKind.Opaque,  # noqa: A002
     strict_ssa: bool = False,
     auto_scope: bool = True,  # noqa: ARG001
+    attrs: Mapping[str, object] | None = None,  # noqa: ARG001
     **options: object,
 ) -> Any:
     """A function of a program: `@pl.function` or `@pl.function(type=pl.FunctionType.InCore)`.
@@ -41,7 +56,8 @@ def function(
     Opaque (the default) may hold scopes and becomes the control program; Orchestration is a
     hand-written control program; InCore is a kernel body, one task per call; Inline is spliced
     into its callers. `strict_ssa=True` forbids rebinding a name. `auto_scope=False` only tells the
-    device runtime not to place memory scopes by itself; results do not depend on it.
+    device runtime not to place memory scopes by itself; results do not depend on it. `attrs` are
+    hints to a device's compiler, such as how to split a kernel; they change no result either.
     """
     visible, where = frame_names(1), here(1)
     if options:
@@ -51,7 +67,10 @@ def function(
         if not is_plain(target):
             raise BadDecorator(where, "pl.function", "it decorates plain functions")
         if type not in SUPPORTED_KINDS:
-            raise UnsupportedFunctionType(where, type.name)
+            error = UnsupportedFunctionType(where, type.name)
+            if _refused is None:
+                raise error
+            return _refused(error)
         style = Style(
             implied=type is FunctionKind.Opaque,
             strict_ssa=strict_ssa,
@@ -87,6 +106,20 @@ def program(cls: Any) -> Program:
     frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
     source, node = find_class(cls, frame.f_code, frame.f_lineno)
     names = frame_names(1)
+    if _refused is None:
+        return _program(cls, source, node, names)
+    for member in vars(cls).values():
+        if isinstance(_refused, type) and isinstance(member, _refused):
+            return member  # type: ignore[return-value]
+    try:
+        return _program(cls, source, node, names)
+    except (UserError, UserErrors) as error:
+        return _refused(error)
+
+
+def _program(
+    cls: type, source: SourceFile, node: ast.ClassDef, names: dict[str, object]
+) -> Program:
     seen: dict[str, Loc] = {}
     for member in node.body:
         if isinstance(member, ast.FunctionDef):

@@ -13,6 +13,7 @@ from typing import Any, TypeGuard
 
 from tilelet.diag.catalogue.names import UnsupportedParameter
 from tilelet.diag.core import Loc
+from tilelet.frontend.accumulators import write_windows_back
 from tilelet.frontend.context import Style
 from tilelet.frontend.desugar import desugar_jumps
 from tilelet.frontend.source import SourceFile, find_function
@@ -64,7 +65,7 @@ class KernelFunction:
         stmts = self.node.body
         if isinstance(stmts[0], ast.Expr) and isinstance(stmts[0].value, ast.Constant):
             stmts = stmts[1:]
-        return desugar_jumps(list(stmts), self.source)
+        return desugar_jumps(write_windows_back(list(stmts)), self.source)
 
     @functools.cached_property
     def _parameters(self) -> list[ast.arg]:

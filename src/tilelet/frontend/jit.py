@@ -12,7 +12,7 @@ import numpy as np
 from tilelet import dtypes
 from tilelet.diag.catalogue.ops import DuplicateArgument, UnknownKeyword, WrongArity
 from tilelet.diag.catalogue.python import BadDecorator
-from tilelet.diag.catalogue.unsupported import ExternalKernel, UnsupportedConstruct
+from tilelet.diag.catalogue.unsupported import ExternalKernel
 from tilelet.frontend import annotations
 from tilelet.frontend.annotations import Parameter
 from tilelet.frontend.captures import Captures
@@ -73,6 +73,7 @@ class JitFunction:
         self.kernel_function = kernel_function
         self._variants: list[_Variant] = []
         self.warm_calls: Any = None  # of the runtime: calls that need no second thought
+        self.compiled: dict[object, Any] = {}  # of the runtime: by what they were made of
         if kernel_function.python is not None:
             functools.update_wrapper(self, kernel_function.python)
 
@@ -84,6 +85,11 @@ class JitFunction:
     def _func(self) -> Any:
         """The plain function: scripts hand it to another decorator."""
         return self.kernel_function.python
+
+    @property
+    def _cache(self) -> dict[object, Any]:
+        """The compiled programs: tests look at them, and clear them."""
+        return self.compiled
 
     @property
     def parameters(self) -> list[Parameter]:
@@ -207,9 +213,16 @@ class _Jit:
         """A control program that may also hold compute ops outside scopes."""
         return _decorate("pl.jit.opaque", python, FunctionKind.Opaque, options)
 
-    def host(self, *_: object, **__: object) -> Any:
-        """Host-side programs drive several chips; not supported."""
-        raise UnsupportedConstruct(here(1), "@pl.jit.host", "use one `@pl.jit` program per chip")
+    def host(self, python: Callable[..., Any] | None = None, /, **options: object) -> Any:
+        """A program of the host, which calls `@pl.jit` functions; here all on one chip."""
+        return _decorate("pl.jit.host", python, FunctionKind.Orchestration, options)
+
+    def graph(self, python: Callable[..., Any] | None = None, /, **options: object) -> Any:
+        """A part of a control program that the device records once and replays.
+
+        Here its tasks are submitted each time, and counted as they are executed.
+        """
+        return _decorate("pl.jit.graph", python, FunctionKind.Orchestration, options)
 
     def extern(self, *_: object, **__: object) -> Any:
         """External kernels are vendor binaries; not supported."""

@@ -6,6 +6,7 @@ import ast
 from dataclasses import dataclass
 
 from tilelet import dtypes
+from tilelet.diag.catalogue.cautions import NoEffect
 from tilelet.diag.catalogue.names import ArgumentTypeMismatch
 from tilelet.diag.catalogue.ops import BadArgument
 from tilelet.diag.catalogue.scopes import BadDependency, BadPredicate, OnlyAtOrchestration
@@ -184,13 +185,21 @@ def submit(ctx: Context, node: ast.Call, spmd: bool = False) -> Binding:
         if keyword.arg == "deps":
             deps = dependencies(ctx, keyword.value)
         elif keyword.arg == "predicate":
-            predicate = _predicate(ctx, keyword.value)
+            predicate = comparison(ctx, keyword.value)
         elif keyword.arg == "core_num" and spmd:
             count = expressions.evaluate_arg(ctx, keyword.value)
+        elif keyword.arg == "dumps":
+            ctx.sink.add(NoEffect(ctx.loc(keyword.value), "`dumps=`", "use `pl.dump`"))
         elif keyword.arg in _SUBMIT_OPTIONS:
             options.append((keyword.arg, expressions.evaluate_arg(ctx, keyword.value)))
         else:
-            allowed = ["deps", "predicate", *_SUBMIT_OPTIONS, *(["core_num"] if spmd else [])]
+            allowed = [
+                "deps",
+                "dumps",
+                "predicate",
+                *_SUBMIT_OPTIONS,
+                *(["core_num"] if spmd else []),
+            ]
             raise calls.UnknownKeyword(ctx.loc(keyword), marker, keyword.arg or "**", allowed)
     if spmd and count is None:
         raise calls.MissingArgument(loc, marker, "core_num")
@@ -252,14 +261,14 @@ _SYMBOLS: dict[type[ast.cmpop], str] = {
 }  # fmt: skip
 
 
-def _predicate(ctx: Context, node: ast.expr) -> Arg:
+def comparison(ctx: Context, node: ast.expr) -> Arg:
     """One comparison of a tensor element with an integer: (tensor, indices, comparison, number)."""
     loc = ctx.loc(node)
     if not isinstance(node, ast.Compare) or len(node.ops) != 1:
         raise BadPredicate(loc, "it must be one comparison")
-    comparison = _SYMBOLS.get(type(node.ops[0]))
+    symbol = _SYMBOLS.get(type(node.ops[0]))
     number = expressions.evaluate(ctx, node.comparators[0])
-    if comparison is None or not isinstance(number, int):
+    if symbol is None or not isinstance(number, int):
         raise BadPredicate(loc, "the right side must be an integer constant")
     element = node.left
     if isinstance(element, ast.Subscript):
@@ -275,4 +284,4 @@ def _predicate(ctx: Context, node: ast.expr) -> Arg:
     if not isinstance(tensor, Value) or not isinstance(tensor.type, TensorType):
         raise BadPredicate(loc, "the left side must be an element of a tensor")
     check_literal(number, tensor.type.dtype, ctx.loc(node.comparators[0]))
-    return (tensor, indices, comparison, number)
+    return (tensor, indices, symbol, number)

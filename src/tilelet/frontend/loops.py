@@ -23,9 +23,11 @@ from tilelet.diag.catalogue.scopes import (
     ChunkOutsideAutoScope,
     LoopKeyword,
     NonConstantUnroll,
+    OnlyInScope,
     TooManyCopies,
     ZeroStep,
 )
+from tilelet.diag.catalogue.unsupported import UnsupportedConstruct
 from tilelet.diag.core import Loc
 from tilelet.diag.text import integer_text
 from tilelet.frontend import calls, expressions, joins, scopes, statements
@@ -43,12 +45,14 @@ from tilelet.ir import structure
 from tilelet.ir.core import Arg, Block, Op, Value, scalar_dtype
 from tilelet.ir.types import INDEX, ScalarType, TensorType, TileType, Type
 from tilelet.syntax import markers
+from tilelet.syntax.enums import SplitMode
 
 KINDS: dict[object, str] = {
     markers.range: "range",
     markers.parallel: "parallel",
     markers.unroll: "unroll",
     markers.pipeline: "pipeline",
+    markers.split_aiv: "split_aiv",
     markers.spmd: "spmd",
     markers.while_: "while",
 }
@@ -58,6 +62,7 @@ KEYWORDS: dict[str, frozenset[str]] = {
     "unroll": frozenset({"chunk", "chunk_policy", "attrs"}),
     "pipeline": frozenset({"init_values", "stage", "attrs"}),
     "while": frozenset({"init_values"}),
+    "split_aiv": frozenset({"mode"}),
 }
 POLICIES = ("leading_full", "guarded")
 MAX_UNROLL = 100_000  # copies of loop bodies in one program, with those inside others
@@ -99,6 +104,8 @@ def lower_for(ctx: Context, s: ast.For, live: Names) -> None:
     if kind == "spmd":
         _lower_spmd(ctx, s, live)
         return
+    if kind == "split_aiv" and not ctx.in_scope:
+        raise OnlyInScope(ctx.loc(s.iter), "pl.split_aiv")
     header = _parse_header(ctx, s.iter, kind)
     if kind == "while":
         _lower_explicit_while(ctx, s, header, live)
@@ -138,6 +145,8 @@ def _parse_header(ctx: Context, node: ast.Call, kind: str) -> LoopHeader:
         header.step = bounds[2] if len(bounds) == 3 else 1
     if header.step == 0:
         raise ZeroStep(header.loc)
+    if kind == "split_aiv" and not any(k.arg == "mode" for k in node.keywords):
+        raise BadArgument(header.loc, kind, "mode", "missing", "`pl.SplitMode.NONE`")
     for keyword in node.keywords:
         _loop_keyword(ctx, keyword, header)
     return header
@@ -161,6 +170,11 @@ def _loop_keyword(ctx: Context, keyword: ast.keyword, header: LoopHeader) -> Non
         if not ctx.chunk_ok:
             raise ChunkOutsideAutoScope(ctx.loc(keyword))
         header.chunk = value
+    elif name == "mode":
+        if value is not SplitMode.NONE:
+            instead = "give the scope `optimizations=[pl.split(pl.SplitMode.UP_DOWN)]`"
+            raise UnsupportedConstruct(loc, "`pl.split_aiv` that halves tiles", instead)
+        header.kind = "range"  # lane after lane
     elif name == "chunk_policy":
         if value not in POLICIES:
             raise BadArgument(loc, header.kind, name, repr(value), " or ".join(map(repr, POLICIES)))

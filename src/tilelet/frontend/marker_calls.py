@@ -241,10 +241,20 @@ _HANDLERS: dict[object, Handler] = {
     markers.submit: _submit,
     markers.spmd_submit: _spmd_submit,
     **{
-        getattr(markers, n): _loop(n) for n in ("range", "parallel", "unroll", "pipeline", "while_")
+        getattr(markers, n): _loop(n)
+        for n in ("range", "parallel", "unroll", "pipeline", "split_aiv", "while_")
     },
     **{
         getattr(markers, n): _scope(n)
-        for n in ("incore", "auto_incore", "at", "cluster", "manual_scope", "scope", "spmd")
+        for n in (
+            "incore",
+            "auto_incore",
+            "at",
+            "cluster",
+            "graph",
+            "manual_scope",
+            "scope",
+            "spmd",
+        )
     },
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tilelet.diag.catalogue.cautions import ImplicitScope, NoEffect, RetiredSpelling
 from tilelet.diag.catalogue.ops import UnknownKeyword
@@ -41,6 +41,7 @@ GROUPING = {
     markers.cluster: "cluster",
     markers.manual_scope: "manual",
     markers.scope: "runtime",
+    markers.graph: "runtime",
 }
 TASK_KEYWORDS = frozenset(
     {"name_hint", "deps", "no_dep_args", "dumps", "allow_early_resolve", "windowize", "sync_start"}
@@ -49,10 +50,11 @@ KEYWORDS: dict[object, frozenset[str]] = {
     markers.incore: TASK_KEYWORDS | {"split"},
     markers.auto_incore: TASK_KEYWORDS | {"split"},
     markers.at: TASK_KEYWORDS | {"level", "role", "optimization", "optimizations", "split"},
-    markers.spmd: TASK_KEYWORDS | {"core_num"},
+    markers.spmd: TASK_KEYWORDS | {"core_num", "optimizations", "predicate"},
     markers.cluster: frozenset({"name_hint"}),
     markers.manual_scope: frozenset({"name_hint"}),
     markers.scope: frozenset({"name_hint", "mode"}),
+    markers.graph: frozenset({"name_hint"}),
 }
 
 
@@ -69,9 +71,11 @@ class ScopeInfo:
     no_dep: tuple[Arg, ...] = ()
     options: list[Arg] = field(default_factory=list[Arg])
     task_id: bool = False
+    predicate: Arg = None
 
     def arguments(self) -> dict[str, Arg]:
         return {
+            "predicate": self.predicate,
             "hint": self.hint, "split": self.split, "count": self.count, "deps": self.deps,
             "no_dep": self.no_dep, "options": tuple(self.options), "task_id": self.task_id,
         }  # fmt: skip
@@ -144,6 +148,9 @@ def _keyword(ctx: Context, keyword: ast.keyword, scope: str, info: ScopeInfo) ->
     if name == "deps":
         info.deps = kernels.dependencies(ctx, keyword.value)
         return
+    if name == "predicate":
+        info.predicate = kernels.comparison(ctx, keyword.value)
+        return
     if name == "core_num":
         _set_count(ctx, info, keyword.value)
         return
@@ -200,6 +207,8 @@ def _set_level(ctx: Context, node: ast.expr) -> None:
 def _optimization(info: ScopeInfo, value: Binding, scope: str, loc: Loc) -> None:
     if value is markers.auto_chunk or value is markers.chunked_loop_optimizer:
         info.kind = "auto"
+    elif isinstance(value, markers.CrossCoreSlot):
+        pass  # the depth of a ring between the cores: no result depends on it
     elif isinstance(value, markers.Split):
         if value.chunked:
             info.kind = "auto"
@@ -210,7 +219,7 @@ def _optimization(info: ScopeInfo, value: Binding, scope: str, loc: Loc) -> None
             scope,
             "optimizations",
             describe(value),
-            "`pl.auto_chunk`, `pl.split(...)`",
+            "`pl.auto_chunk`, `pl.split(...)`, `pl.cross_core_slot(...)`",
         )
 
 
@@ -228,6 +237,12 @@ def lower_scope(
     ctx: Context, info: ScopeInfo, body: list[ast.stmt], live: Names, index_name: str | None = None
 ) -> Binding:
     """Lower a scope; names it stores that are still needed get its results. Gives the task id."""
+    parts = _between_barriers(body) if info.kind == "spmd" else [body]
+    for i, part in enumerate(parts[:-1]):
+        # All blocks reach a barrier before any goes on: what follows is a launch of its own.
+        needed = ctx.flow.live_before([s for later in parts[i + 1 :] for s in later], live)
+        lower_scope(ctx, replace(info, task_id=False), part, needed, index_name)
+    body = parts[-1]
     in_core = info.kind in ("incore", "auto", "spmd", "implied")
     if ctx.in_scope:
         if in_core:
@@ -262,6 +277,18 @@ def lower_scope(
     if index_name:
         ctx.env[index_name] = Poison()
     return _close(ctx, info, ops, params, yields)
+
+
+def _between_barriers(body: list[ast.stmt]) -> list[list[ast.stmt]]:
+    """The body of a launch, cut where all its blocks wait for each other."""
+    parts: list[list[ast.stmt]] = [[]]
+    for s in body:
+        is_call = isinstance(s, ast.Expr) and isinstance(s.value, ast.Call)
+        if is_call and ast.unparse(s.value.func).endswith(".syncall"):  # type: ignore[attr-defined]
+            parts.append([])
+        else:
+            parts[-1].append(s)
+    return [part for part in parts if part] or [body]
 
 
 def _close(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from tilelet.diag.core import Loc
 from tilelet.frontend.bindings import Binding
@@ -22,6 +23,10 @@ def shorthand(ctx: Context, name: str, args: Mapping[str, Arg]) -> Shorthand | N
         return _create_with_region
     if name == "expand_clone" and ctx.facts.storage_of(args["target"]) in ctx.facts.outputs:
         return _clone_into
+    if name == "store" and args["shapes"] is not None:
+        return _store_as
+    if ctx.in_scope and name.startswith(_ROW_FAMILY) and _has_blocks(args):
+        return partial(_expand_blocks, name)
     if name in _WINDOWS and _lacks_axes(args, *_WINDOWS[name]):
         return _narrow_slice if name == "slice" else _narrow_load
     return None
@@ -41,6 +46,17 @@ def _create_with_region(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: L
     return _emit(
         ctx, "slice", loc, locs, x=made, shape=args["shape"], offset=offset, valid_shape=region
     )
+
+
+def _store_as(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> Binding:
+    """`store(tile, offsets, out, shapes=...)`: the tile in another shape."""
+    tile = args["tile"]
+    if isinstance(tile, Value) and isinstance(tile.type, TileType):
+        shape = args["shapes"]
+        if shape != tile.type.shape:
+            at = {"shape": locs.get("shapes", loc)}
+            tile = _emit(ctx, "reshape", loc, at, x=tile, shape=shape)
+    return _emit(ctx, "store", loc, locs, **{**args, "tile": tile, "shapes": None})
 
 
 def _clone_into(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> Binding:
@@ -93,3 +109,41 @@ def _narrow_load(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) ->
     made, missing = _widened(args, "shapes", "valid_shape", "valid_shapes")
     tile = _emit(ctx, "load", loc, locs, **made)
     return _emit(ctx, "reshape", loc, x=tile, shape=tile.type.shape[missing:])  # type: ignore[union-attr]
+
+
+# --- row vectors of one block per row -------------------------------------------------------------
+
+_ROW_FAMILY = "row_expand_"
+_BLOCK_BYTES = 32
+_SAME_SHAPE = {"max": "maximum", "min": "minimum"}
+
+
+def _has_blocks(args: Mapping[str, Arg]) -> bool:
+    """Whether the vector holds 32 bytes of each row, as the device reads it, and not one number."""
+    x, vector = args["x"], args["row_vec"]
+    if not isinstance(x, Value) or not isinstance(vector, Value):
+        return False
+    if not isinstance(x.type, (TensorType, TileType)):
+        return False
+    if not isinstance(vector.type, (TensorType, TileType)) or len(vector.type.shape) != 2:
+        return False
+    block = _BLOCK_BYTES // vector.type.dtype.itemsize
+    return vector.type.shape == (x.type.shape[0], block) and x.type.shape[-1] != 1
+
+
+def _expand_blocks(
+    name: str, ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs
+) -> Binding:
+    """`row_expand_*` with a block of values for each row, which repeats along the row."""
+    x, vector = args["x"], args["row_vec"]
+    assert isinstance(x, Value)
+    assert isinstance(vector, Value)
+    shape: tuple[int, int] = x.type.shape  # type: ignore[union-attr]
+    wide = vector
+    while wide.type.shape[1] < shape[1]:  # type: ignore[union-attr]
+        wide = _emit(ctx, "concat", loc, src0=wide, src1=wide)
+    wide = _emit(ctx, "slice", loc, x=wide, shape=shape, offset=(0, 0))
+    function = name.removeprefix(_ROW_FAMILY)
+    if function == "expdif":
+        return _emit(ctx, "exp", loc, x=_emit(ctx, "sub", loc, locs, lhs=x, rhs=wide))
+    return _emit(ctx, _SAME_SHAPE.get(function, function), loc, locs, lhs=x, rhs=wide)

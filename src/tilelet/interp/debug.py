@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -55,7 +55,7 @@ def dump(names: Sequence[str], values: Sequence[Any], loc: Loc) -> None:
     """Print what `pl.dump` was given, in one piece: others may print at the same time."""
     lines = [f"{loc}:"]
     for name, value in zip(names, values):
-        text = _array_text(value) if isinstance(value, np.ndarray) else repr(value)
+        text = _array_text(cast("Array", value)) if isinstance(value, np.ndarray) else repr(value)
         lines.append(f"  {value}" if isinstance(value, str) else f"  {name} = {text}")
     sys.stdout.write("\n".join(lines) + "\n")
     sys.stdout.flush()
@@ -75,7 +75,7 @@ def summary(values: Mapping[str, Any], loc: Loc) -> str:
     lines = [f"breakpoint at {loc}:"]
     width = max((len(name) for name in values), default=0)
     for name, value in values.items():
-        text = _array_text(value) if isinstance(value, np.ndarray) else repr(value)
+        text = _array_text(cast("Array", value)) if isinstance(value, np.ndarray) else repr(value)
         lines.append(f"  {name:{width}} = {text}")
     return "\n".join(lines)
 

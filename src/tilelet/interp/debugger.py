@@ -47,7 +47,7 @@ def stop_in_kernel(values: Mapping[str, Any], loc: Loc, kernel: str) -> None:
 
 def enter_pdb() -> None:
     """As `pdb.set_trace()`, in the frame that called; steps never stop in Tilelet's own code."""
-    caller = sys._getframe(1)
+    caller = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
     _pdb().set_trace(caller)
 
 

@@ -101,7 +101,7 @@ class Lowering:
             return self._slots[arg]
         constant = plain(arg)
         # 1, 1.0 and True are equal but not the same constant; nor are 0.0 and -0.0.
-        key = repr((type(constant), constant)) if constant is not None else None
+        key = f"{type(constant)} {constant!r}" if constant is not None else None
         if key not in self._constants:
             self._constants[key] = self._new_slot(constant)
         return self._constants[key]

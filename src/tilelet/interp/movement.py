@@ -105,7 +105,7 @@ def loaded(window: Window) -> TileValue:
     """A snapshot of a window: its valid part, zeros elsewhere."""
     shape, region = window.shape, window.valid or window.shape
     if region == shape:
-        return TileValue(np.array(window.array), shape)
+        return TileValue(window.array.copy(), shape)
     data = np.zeros(shape, window.dtype.numpy)
     inside = box(region)
     data[inside] = window.array[inside]
@@ -235,7 +235,7 @@ def store_at(
     source = data if region == data.shape else data[box(region)]
     if source.dtype != target.dtype.numpy:
         source = numerics.cast(source, target.dtype, "rint")
-    source = np.reshape(source, sizes)
+    source = source.reshape(sizes)
     memory = target.slice(offset, sizes).array
     memory[...] = numerics.add(memory, source) if atomic else source
 

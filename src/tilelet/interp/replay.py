@@ -87,7 +87,7 @@ class _Replay:
 
     def _place(self, index: int) -> tuple[TaskGroup, int]:
         owners, rows = self.tasks.places()
-        return self.tasks.groups[owners[index]], int(rows[index])
+        return self.tasks.groups[int(owners[index])], int(rows[index])
 
     def _at(self, group: TaskGroup, row: int, position: int) -> int:
         return row * len(group.tensors) + group.tensors.index(position)
@@ -225,7 +225,7 @@ class _Uses:
     def _conflicts(self, region: int, before: int, writes: bool) -> list[int]:
         """Tasks before `before` that use the window, one of the two writing."""
         buffer = self._regions.buffer[region]
-        first, end = self._start[buffer], self._start[buffer + 1]
+        first, end = int(self._start[buffer]), int(self._start[buffer + 1])
         end = first + int(np.searchsorted(self._task[first:end], before))
         uses = np.arange(first, end)
         if not writes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Union
+from typing import Any, cast
 
 from tilelet.analysis.aliases import Aliases, infer_directions, is_tensor
 from tilelet.diag.catalogue.windows import BlockCount, DependsOnTaskData
@@ -30,9 +30,6 @@ from tilelet.tasks.stream import TaskGroup, TaskKind, picker
 from tilelet.tasks.window import TileValue
 
 Values = tuple[Any, ...]
-# Recursive, so it cannot be written with `|` before Python 3.12.
-Dep = Union[int, tuple["Dep", ...], None]  # noqa: UP007
-"""The id of a task, an array of ids, or nothing."""
 
 COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq,
@@ -76,10 +73,14 @@ def _in_core_scope(low: Lowering, op: Op) -> Step:
     submit = Submission(low, op, kind, yielded(view.body))
     taken = low.get(tuple(inputs))
     index = low.define(view.body.params)
-    if state.execute:
-        body = low.block(view.body).run
+    predicate = _predicate(low, op)
+    if not state.execute:
+        body = skipped = Sketch(low, view.body, view.data_results).run
     else:
-        body = Sketch(low, view.body, view.data_results).run
+        # What a task hands on that does not run. Before the body, whose values it must not take.
+        conditional = op.args.get("predicate") is not None
+        skipped = Sketch(low, view.body, view.data_results).run if conditional else None
+        body = low.block(view.body).run
 
     def run(frame: Frame, blocks: int | None) -> Values:
         if blocks is None:
@@ -93,7 +94,9 @@ def _in_core_scope(low: Lowering, op: Op) -> Step:
 
     def step(frame: Frame) -> None:
         blocks = submit.block_count(frame)
-        submit.finish(frame, taken(frame), run(frame, blocks), blocks, True)
+        ran = predicate(frame)
+        values = skipped(frame) if skipped is not None and not ran else run(frame, blocks)
+        submit.finish(frame, taken(frame), values, blocks, ran)
 
     return step
 
@@ -214,14 +217,14 @@ class Submission:
         return group
 
 
-def flat_deps(deps: Sequence[Dep]) -> tuple[int, ...]:
+def flat_deps(deps: Sequence[Any]) -> tuple[int, ...]:
     """The tasks named by `deps=`: ids and arrays of ids; None and `NO_TASK` name nothing."""
     if not deps:
         return ()
     found: list[int] = []
     for dep in deps:
         if isinstance(dep, tuple):
-            found += flat_deps(dep)
+            found += flat_deps(cast("tuple[Any, ...]", dep))
         elif dep is not None and dep >= 0:
             found.append(dep)
     return tuple(dict.fromkeys(found))
@@ -229,7 +232,7 @@ def flat_deps(deps: Sequence[Dep]) -> tuple[int, ...]:
 
 def _predicate(low: Lowering, op: Op) -> Callable[[Frame], bool | None]:
     """Whether a task runs: True, False, or None if data that was not computed decides it."""
-    predicate, loc, state = op.args["predicate"], op.loc, low.state
+    predicate, loc, state = op.args.get("predicate"), op.loc, low.state
     if predicate is None:
         return lambda _: True
     assert isinstance(predicate, tuple)

@@ -8,6 +8,7 @@ from tilelet.interp.lowering import Frame, Lowering, Step, lowers
 from tilelet.interp.submit import flat_deps
 from tilelet.ir.core import Op, Value
 from tilelet.ir.types import ArrayType
+from tilelet.ops.tasks import WITHOUT_EFFECT
 from tilelet.tasks.stream import NO_TASK, TaskKind
 
 
@@ -88,7 +89,7 @@ def lower_block(low: Lowering, op: Op) -> Step:
     return {"get_block_idx": index, "get_block_num": number, "get_subblock_idx": lane}[op.name]
 
 
-@lowers("system.bar_v", "system.bar_m", "system.bar_all", "system.sync_src", "system.sync_dst")
+@lowers(*WITHOUT_EFFECT)
 def lower_barrier(_: Lowering, __: Op) -> Step:
     def step(frame: Frame) -> None:
         """Ops run one after the other: there is nothing to wait for."""

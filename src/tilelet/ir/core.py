@@ -139,6 +139,11 @@ class Function:
     split: str | None = None
 
     @property
+    def func_type(self) -> FunctionKind:
+        """As scripts ask for it."""
+        return self.kind
+
+    @property
     def declarations(self) -> tuple[Direction | None, ...]:
         """As `declared`, with an entry for each parameter in any case."""
         return self.declared or (None,) * len(self.params)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
+from tilelet.diag.catalogue.ops import SortGeometry
 from tilelet.diag.catalogue.windows import (
     DivisionByZero,
     IndexOutOfRange,
@@ -68,3 +69,14 @@ class DivisionFault(Fault):
 
     def error(self, loc: Loc) -> UserError:
         return DivisionByZero(loc, self.operator)
+
+
+class SortFault(Fault):
+    """A run length given at run time does not fit the row."""
+
+    def __init__(self, op: str, shape: Sequence[int], needs: str) -> None:
+        super().__init__(f"`{op}` of {list(shape)}: it needs {needs}")
+        self.op, self.shape, self.needs = op, tuple(shape), needs
+
+    def error(self, loc: Loc) -> UserError:
+        return SortGeometry(loc, f"pl.{self.op}", self.shape, self.needs)

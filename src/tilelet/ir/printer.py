@@ -420,6 +420,8 @@ class _FunctionPrinter:
             keywords.append(f"name_hint={self._arg(args['hint'])}")
         if args["deps"]:
             keywords.append(f"deps={self._arg(args['deps'])}")
+        if args.get("predicate"):
+            keywords.append(f"predicate={self._predicate(args['predicate'])}")
         if args["no_dep"]:
             keywords.append(f"no_dep_args={self._arg(args['no_dep'])}")
         return keywords + self._pairs(args["options"])

@@ -12,7 +12,8 @@ scope   args kind (in-core: "incore", "auto", "spmd", "implied" = made by the fr
         control-plane ops only: "chunked", "manual", "cluster", "runtime"), hint (name hint or
         None), split (SplitMode name or None),
         count (spmd: number of blocks, else None), deps (tuple of task ids), no_dep (tuple of
-        Values passed without dependency tracking), options (tuple of further (key, value) pairs),
+        Values passed without dependency tracking), predicate (as of a call; may be missing),
+        options (tuple of further (key, value) pairs),
         task_id (bool: the last result is the task's id)
         block: params (block index,) for spmd, else (); ends in yield(values)
         results: one per yielded value (a yielded tile becomes a GM tensor: it is spilled; a

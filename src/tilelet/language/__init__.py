@@ -34,6 +34,7 @@ from tilelet.frontend.decorators import (
 from tilelet.frontend.jit import Runner, run_by
 from tilelet.language import (
     array as array,
+    prefetch as prefetch,
     system as system,
     tensor as tensor,
     tile as tile,
@@ -44,12 +45,13 @@ from tilelet.ops.broadcast import *
 from tilelet.ops.cast import *
 from tilelet.ops.creation import *
 from tilelet.ops.elementwise import *
-from tilelet.ops.gather_sort import *
+from tilelet.ops.gather_scatter import *
 from tilelet.ops.matmul import *
 from tilelet.ops.movement import *
 from tilelet.ops.padding import *
 from tilelet.ops.reduction import *
 from tilelet.ops.selection import *
+from tilelet.ops.sorting import *
 from tilelet.ops.tasks import (
     get_block_idx as get_block_idx,
     get_block_num as get_block_num,
@@ -94,6 +96,6 @@ def __getattr__(name: str) -> object:
 
     from tilelet.diag.core import Loc
 
-    frame = sys._getframe(1)
+    frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
     unsupported.check(name, Loc(frame.f_code.co_filename, frame.f_lineno, 0, frame.f_lineno, 0))
     raise AttributeError(f"module 'tilelet.language' has no attribute {name!r}")

@@ -1,9 +1,11 @@
 """`pl.array`: small arrays kept by the control program."""
 
-from tilelet.ops.tasks import create, get, set
+from tilelet.ops.tasks import create, get, get_element, set, update_element
 
 __all__ = [
     "create",
     "get",
+    "get_element",
     "set",
+    "update_element",
 ]

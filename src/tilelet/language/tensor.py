@@ -7,11 +7,12 @@ from tilelet.ops.broadcast import *
 from tilelet.ops.cast import *
 from tilelet.ops.creation import *
 from tilelet.ops.elementwise import *
-from tilelet.ops.gather_sort import *
+from tilelet.ops.gather_scatter import *
 from tilelet.ops.matmul import *
 from tilelet.ops.movement import *
 from tilelet.ops.padding import *
 from tilelet.ops.reduction import *
 from tilelet.ops.selection import *
+from tilelet.ops.sorting import *
 
 create = _creation.create_tensor

@@ -3,25 +3,31 @@
 # ruff: noqa: F403
 from tilelet.ops import creation as _creation
 from tilelet.ops import reduction as _reduction
+from tilelet.ops import selection as _selection
 from tilelet.ops import tasks as _tasks
 from tilelet.ops.bitwise import *
 from tilelet.ops.broadcast import *
 from tilelet.ops.cast import *
 from tilelet.ops.creation import *
 from tilelet.ops.elementwise import *
-from tilelet.ops.gather_sort import *
+from tilelet.ops.gather_scatter import *
 from tilelet.ops.matmul import *
 from tilelet.ops.movement import *
 from tilelet.ops.padding import *
 from tilelet.ops.reduction import *
 from tilelet.ops.selection import *
+from tilelet.ops.sorting import *
 from tilelet.syntax import enums as _enums
 
 MaskPattern = _enums.MaskPattern
+cmp = _selection.tile_cmp
+cmps = _selection.tile_cmps
 create = _creation.create_tile
 get_block_idx = _tasks.get_block_idx
 get_block_num = _tasks.get_block_num
 get_subblock_idx = _tasks.get_subblock_idx
 max = _reduction.tile_max
 min = _reduction.tile_min
+sel = _selection.tile_sel
+sels = _selection.tile_sels
 sum = _reduction.tile_sum

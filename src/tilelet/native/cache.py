@@ -19,7 +19,7 @@ import stat
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -166,7 +166,7 @@ def use(key: str, build: Build, take: Callable[[Entry], T]) -> T:
 
 
 @contextlib.contextmanager
-def _temporary() -> Iterator[Path]:
+def _temporary() -> Generator[Path]:
     """A folder for now."""
     folder = _new_folder()
     try:
@@ -239,7 +239,7 @@ def _remove(place: Path) -> None:
 
 
 @contextlib.contextmanager
-def _opened(folder: Path) -> Iterator[Entry]:
+def _opened(folder: Path) -> Generator[Entry]:
     """The files of a folder, open; `NotPrivateError` if others could have written one of them."""
     with contextlib.ExitStack() as stack:
         fd = private.open_folder(folder)
@@ -273,7 +273,7 @@ def _seal(folder: Path, key: bytes, name: str) -> None:
 
 
 @contextlib.contextmanager
-def _sound(root: Path, name: str) -> Iterator[Entry | None]:
+def _sound(root: Path, name: str) -> Generator[Entry | None]:
     """An entry that is as it was made; None if there is none."""
     with contextlib.ExitStack() as stack:
         try:

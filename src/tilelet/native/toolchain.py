@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -131,7 +131,7 @@ class _TerminatedError(BaseException):
 
 
 @contextlib.contextmanager
-def stopped_when_terminated() -> Iterator[None]:
+def stopped_when_terminated() -> Generator[None]:
     """SIGTERM and SIGHUP end what runs in the block by an exception, and then this process.
 
     They do so anyway, but not to compilers, which are in sessions of their own.

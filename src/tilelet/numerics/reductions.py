@@ -8,7 +8,8 @@ Order of floating-point sums and products, which fixes every rounding (bit for b
   eight has fewer lanes; a pair whose second lane is missing passes its first on unchanged.
 * `col_*`: rows in ascending order, starting from row 0.
 * Nothing starts from a neutral element, so a sum of -0 alone is -0.
-* BF16, FP16 and FP8 are widened to FP32, combined in FP32, and rounded once (`rint`) at the end.
+* BF16, FP16 and FP8 are widened to FP32, combined in FP32, and rounded once (`rint`) at the end;
+  but `col_sum` of FP16 rounds each sum, as the device does.
 * Integers wrap, in the array's own type.
 
 Maxima and minima do not depend on the order: NaN if any element is NaN; +0 counts as greater than
@@ -22,6 +23,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from tilelet.dtypes import FP16
 from tilelet.numerics.casts import Array, dtype_of, narrow, widen
 
 LANES = 8
@@ -61,9 +63,31 @@ def row_argmin(x: Array) -> Array:
     return _position(x, np.argmin, _ROW)
 
 
-def col_sum(x: Array) -> Array:
-    """Sum of each column."""
+def col_sum(x: Array, in_pairs: bool = False) -> Array:
+    """Sum of each column. Sums of FP16 are rounded at every step.
+
+    in_pairs: add FP16 rows in pairs, then those sums in pairs, and so on
+    """
+    if dtype_of(x) is FP16:
+        return _pairs(x) if in_pairs else _steps(x)
     return _fold(x, np.add, _COL)
+
+
+def _steps(x: Array) -> Array:
+    """Rows added one after the other, in the type they have."""
+    with np.errstate(all="ignore"):
+        return np.add.accumulate(x, axis=_COL, dtype=x.dtype)[..., -1:, :]
+
+
+def _pairs(x: Array) -> Array:
+    """Neighbouring rows added until one is left; a row left over joins the first pair."""
+    with np.errstate(all="ignore"):
+        while x.shape[_COL] > 1:
+            odd = x[..., -1, :] if x.shape[_COL] % 2 else None
+            x = x[..., 0 : x.shape[_COL] // 2 * 2 : 2, :] + x[..., 1::2, :]
+            if odd is not None:
+                x[..., 0, :] += odd
+    return x.copy()
 
 
 def col_prod(x: Array) -> Array:

@@ -51,7 +51,7 @@ def sort32(values: Array, indices: Array) -> Array:
     values [..., N] FP32 or FP16, indices [..., N] of 32-bit integers -> [..., N * record_slots].
     """
     slots = record_slots(dtype_of(values))
-    if indices.dtype not in (np.uint32, np.int32):
+    if indices.dtype not in (np.dtype(np.uint32), np.dtype(np.int32)):
         raise TypeError(f"sort32 takes 32-bit integer indices, not {dtype_of(indices)}")
     if values.shape != indices.shape:
         raise ValueError(

@@ -6,26 +6,28 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tilelet import dtypes
-from tilelet.diag.catalogue.ops import BadArgument, NotConstant
+from tilelet.diag.catalogue.ops import BadArgument, BadChoice, NotConstant
 from tilelet.dtypes import DType
 from tilelet.ir.core import Value
-from tilelet.ir.spec import Call, Cost, Engine, Plane, Trait, composition, op
+from tilelet.ir.spec import Call, Cost, Engine, Plane, Shape, Trait, Valid, composition, op
 from tilelet.ir.types import Mem, TensorType, TileType, Type
 from tilelet.numerics.casts import Array
+from tilelet.numerics.philox import philox
 from tilelet.ops import infer, valid
 from tilelet.ops.annotations import Int, Ints
+from tilelet.ops.padding import check_valid_extent
 from tilelet.ops.reference import narrowed
 from tilelet.syntax.enums import TensorLayout
 
 if TYPE_CHECKING:
     from tilelet.syntax.types import Tensor, Tile
 
-__all__ = ["arange", "ci", "create_tensor", "create_tile", "full"]
+__all__ = ["arange", "ci", "create_l1", "create_tensor", "create_tile", "full", "random", "tri"]
 
 _STORED = tuple(d for d in dtypes.ALL if d is not dtypes.TASK_ID)
 _RAMP_DTYPES = (dtypes.INT16, dtypes.INT32, dtypes.UINT16, dtypes.UINT32)
@@ -120,6 +122,20 @@ def create_tile(shape: Ints, dtype: DType, target_memory: Mem = Mem.Vec) -> Tile
     ...
 
 
+@composition(engine=Engine.NONE, era="HEAD")
+def create_l1(shape: Ints, dtype: DType, transpose: bool = False) -> Tensor:
+    """A new tile for an operand of a matrix product, to be filled by `pl.gather_row`.
+
+    shape: constants; dtype: its element type
+    transpose: how the device is to lay it out; results do not depend on it
+    result: a tile whose contents are undefined until they are written. Where it is placed follows
+        from its use
+
+    Example: `keys = pl.create_l1([128, 64], pl.BF16)`
+    """
+    return create_tensor(shape, dtype)
+
+
 def _infer_full(call: Call) -> infer.Types:
     dtype = infer.dtype(call, "dtype", _STORED)
     if infer.constant_of(call["value"]) is None:
@@ -207,3 +223,116 @@ def ci(start: Int, shape: Ints, dtype: DType = dtypes.INT32, descending: bool = 
     Example: `idx = pl.ci(0, [1, 512], dtype=pl.INT32)`
     """
     return arange(start, shape, dtype, descending)
+
+
+# --- patterns ------------------------------------------------------------------------------------
+
+_MARKS = (*infer.FLOATS, *(d for d in infer.INTEGERS if d.itemsize < 8))
+_ROUNDS = (7, 10)
+
+
+def _patterned(call: Call, dtype: DType) -> infer.Types:
+    """The type of a tile that is filled by position, in all of it or a part."""
+    shape = infer.constant_shape(call, "shape")
+    infer.check_rank(call, "shape", len(shape), 2)
+    if call["valid_shape"] is not None:
+        region = infer.items(call, "valid_shape")
+        infer.check_rank(call, "valid_shape", len(region), 2)
+        for axis, (limit, extent) in enumerate(zip(region, shape)):
+            check_valid_extent(call, "valid_shape", axis, limit, extent)
+    return (TileType(shape, dtype),)
+
+
+def _valid_patterned(operands: valid.Operands, result_shape: Shape, args: valid.Args) -> Valid:
+    region = args["valid_shape"]
+    return result_shape if region is None else valid.given(region, result_shape)
+
+
+_PATTERNED: dict[str, Any] = {
+    "engine": Engine.VEC,
+    "plane": Plane.SCOPE,
+    "valid": _valid_patterned,
+    "era": "HEAD",
+}
+
+
+def _infer_tri(call: Call) -> infer.Types:
+    infer.integer(call, "diagonal")
+    infer.flag(call, "upper")
+    return _patterned(call, infer.dtype(call, "dtype", _MARKS))
+
+
+def _tri(
+    diagonal: int, shape: tuple[int, int], valid_shape: object, dtype: DType, upper: bool
+) -> Array:
+    rows, columns = np.indices(shape)
+    last = rows + diagonal
+    return (columns >= last if upper else columns <= last).astype(dtype.numpy)
+
+
+@op(name="tile.tri", infer=_infer_tri, reference=_tri, cost=Cost.COPY, **_PATTERNED)
+def tri(
+    diagonal: Int,
+    shape: Ints,
+    valid_shape: Ints | None = None,
+    dtype: DType = dtypes.INT32,
+    upper: bool = False,
+) -> Tile:
+    """A triangle of ones in zeros: 1 where column <= row + diagonal.
+
+    diagonal: a constant or a scalar; shape: `[M, N]`, constants
+    valid_shape: how much of it is filled, all if left out
+    dtype: a float, or an integer of up to 32 bits; upper: 1 where column >= row + diagonal instead
+    result: a tile of that shape
+
+    Example: `causal = pl.tile.tri(0, [64, 64], dtype=pl.FP32)`
+    """
+    ...
+
+
+def _infer_random(call: Call) -> infer.Types:
+    for param in _SEEDS:
+        infer.integer(call, param)
+    if (rounds := infer.constant_int(call, "rounds")) not in _ROUNDS:
+        raise BadChoice(call.at("rounds"), call.shown, "rounds", rounds, _ROUNDS)
+    return _patterned(call, infer.dtype(call, "dtype", (dtypes.UINT32, dtypes.INT32)))
+
+
+_SEEDS = ("key0", "key1", "counter0", "counter1", "counter2", "counter3")
+
+
+def _random(
+    shape: tuple[int, int], valid_shape: object, dtype: DType, rounds: int, **seeds: int
+) -> Array:
+    key0, key1, *counter = [seeds[name] for name in _SEEDS]
+    words = philox((key0, key1), counter, math.prod(shape), rounds)
+    return np.reshape(words.astype(dtype.numpy), shape)
+
+
+@op(infer=_infer_random, reference=_random, cost=Cost.TRIGONOMETRIC, **_PATTERNED)
+def random(
+    key0: Int,
+    key1: Int,
+    counter0: Int,
+    counter1: Int,
+    counter2: Int,
+    counter3: Int,
+    shape: Ints,
+    valid_shape: Ints | None = None,
+    dtype: DType = dtypes.UINT32,
+    rounds: int = 10,
+) -> Tile:
+    """Pseudo-random words that follow from a key, a counter and the position alone.
+
+    key0, key1: the two words of the key
+    counter0, counter1, counter2, counter3: the words of the counter, lowest first. Of all these
+        integers the lowest 32 bits count
+    shape: `[M, N]`, constants; valid_shape: how much of it is filled, all if left out
+    dtype: UINT32 or INT32; rounds: 7 or 10
+    result: Philox4x32: element k in row-major order is word `k % 4` of the block with the counter
+        increased by `k // 4`. The same arguments give the same tile, here always; the device's
+        words are others
+
+    Example: `noise = pl.random(seed, 0, step, 0, 0, 0, [16, 128])`
+    """
+    ...

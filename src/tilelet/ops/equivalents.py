@@ -132,10 +132,6 @@ EQUIVALENTS: dict[str, Equivalent] = {
     "trans": Equivalent("pl.transpose(x, 0, 1)", "for an operand of `pl.matmul`, `b_trans=True`"),
     "permute": Equivalent("pl.transpose(x, 0, 1)", "two axes at a time"),
     "swapaxes": Equivalent("pl.transpose(x, 0, 1)"),
-    "transpose_view": Equivalent(
-        "pl.matmul(x, y, b_trans=True, out_dtype=pl.FP32)",
-        "`pl.transpose` moves the data, `a_trans` and `b_trans` do not",
-    ),
     "cat": Equivalent("pl.concat(x, y)", "side by side, two at a time"),
     "concatenate": Equivalent("pl.concat(x, y)", "side by side, two at a time"),
     "hstack": Equivalent("pl.concat(x, y)"),

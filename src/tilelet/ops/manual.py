@@ -27,8 +27,10 @@ _SECTIONS = (
     "reduction",
     "matmul",
     "cast",
-    "gather_sort",
+    "gather_scatter",
+    "sorting",
     "tasks",
+    "prefetch",
     "scalar",
 )
 

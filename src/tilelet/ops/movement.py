@@ -31,7 +31,18 @@ from tilelet.diag.catalogue.scopes import OnlyInScope
 from tilelet.diag.catalogue.windows import IndexOutOfRange, WindowOutOfRange, WrongIndexCount
 from tilelet.dtypes import BF16, FP16, FP32, DType
 from tilelet.ir.core import Arg, Value
-from tilelet.ir.spec import Call, Cost, Engine, Plane, SeedRegion, Shape, Trait, Valid, op
+from tilelet.ir.spec import (
+    Call,
+    Cost,
+    Engine,
+    Plane,
+    SeedRegion,
+    Shape,
+    Trait,
+    Valid,
+    composition,
+    op,
+)
 from tilelet.ir.types import INDEX, Dim, Mem, ShapedType, TensorType, TileType, with_shape
 from tilelet.numerics.casts import Array
 from tilelet.ops import infer, valid
@@ -47,6 +58,8 @@ __all__ = [
     "assemble",
     "concat",
     "dim",
+    "extract",
+    "gather_row",
     "load",
     "move",
     "read",
@@ -55,6 +68,7 @@ __all__ = [
     "slice",
     "store",
     "transpose",
+    "transpose_view",
     "write",
 ]
 
@@ -353,7 +367,7 @@ def _check_store(
     atomic = _check_atomic(call)
     narrows = (
         isinstance(stored, TileType)
-        and stored.space is Mem.Acc
+        and (stored.space is Mem.Acc or atomic)
         and stored.dtype is FP32
         and into.dtype in (FP16, BF16)
         and isinstance(into, TensorType)
@@ -408,12 +422,21 @@ def _infer_store(call: Call) -> infer.Types:
     writes=("tensor",),
     traits=Trait.ANY_MEMORY,
 )
-def store(tile: Tile, offsets: Ints, tensor: Tensor, atomic: AtomicType | None = None) -> Tensor:
+def store(
+    tile: Tile,
+    offsets: Ints,
+    tensor: Tensor,
+    atomic: AtomicType | None = None,
+    *,
+    shapes: Ints | None = None,
+) -> Tensor:
     """Store the valid region of a tile into a tensor, in place.
 
     tile: in Vec or Acc; offsets: where it goes, one per axis of the tensor
     tensor: of the tile's dtype; an FP32 tile in Acc may go to FP16 or BF16, rounded to nearest even
-    atomic: `pl.AtomicType.Add` adds to what is there
+    shapes: the tile is reshaped to this first, one extent per axis of the tensor
+    atomic: `pl.AtomicType.Add` adds to what is there; any FP32 tile may be added to FP16 or BF16,
+        rounded first
     result: the tensor, written; use it instead of the old name
 
     Example: `out = pl.store(tile, [0, n0], out)`
@@ -480,12 +503,69 @@ def assemble(
     source: of the same dtype; only its valid region is written. Leading axes of extent 1 may be
         missing
     offset: where it goes, one per axis of `target`
-    atomic: `pl.AtomicType.Add` adds to what is there (a tensor, inside a scope)
+    atomic: `pl.AtomicType.Add` adds to what is there (a tensor, inside a scope); FP32 may be added
+        to FP16 or BF16, rounded first
     result: use it instead of the old name, which must not be read any more
 
     Example: `out = pl.assemble(out, tile, [b0, n0])`
     """
     ...
+
+
+def _infer_gather_row(call: Call) -> infer.Types:
+    acc, src = infer.tile(call, "acc"), infer.tensor(call, "src")
+    infer.check_rank(call, "acc", len(acc.shape), 2)
+    infer.same_dtype(call, "src", src.dtype, "acc", acc.dtype)
+    if infer.flag(call, "transpose") and call["valid_shape"] is not None:
+        raise infer.bad(call, "valid_shape", "left out together with `transpose`")
+    return (acc,)
+
+
+@composition(infer=_infer_gather_row, engine=Engine.MTE, on_chip=("acc",), era="HEAD")
+def gather_row(
+    acc: Shaped,
+    src: Tensor,
+    dst_offset: Ints,
+    src_offset: Ints,
+    shapes: Ints,
+    transpose: bool = False,
+    *,
+    valid_shape: Ints | None = None,
+) -> Shaped:
+    """Load a window of a tensor into a place of a tile.
+
+    acc: a 2-D tile, as `pl.create_l1` makes; src: a 2-D tensor of its dtype
+    dst_offset: where in `acc` it goes; src_offset: where in `src` it begins
+    shapes: the size of the window, constants; usually one row
+    transpose: put rows of `src` as columns; valid_shape: how much of the window to load
+    result: `acc` with that part replaced; use it instead of the old name
+
+    Example: `keys = pl.gather_row(keys, pool, [r, 0], [row, 0], [1, 128])`
+    """
+    window: Any = slice(src, shapes, src_offset, valid_shape)
+    made: Any = assemble(acc, _swapped_axes(window, 0, 1) if transpose else window, dst_offset)
+    return made
+
+
+def _infer_extract(call: Call) -> infer.Types:
+    src, space = infer.tile(call, "src"), call["target_memory"]
+    infer.check_rank(call, "src", len(src.shape), 2)
+    if not isinstance(space, Mem):
+        raise infer.bad(call, "target_memory", "a memory such as `pl.Mem.Left`")
+    return (TileType(infer.constant_shape(call, "shape"), src.dtype, space),)
+
+
+@composition(name="tile.extract", infer=_infer_extract, engine=Engine.MTE, era="HEAD")
+def extract(src: Tile, index_row: Int, index_col: Int, shape: Ints, *, target_memory: Mem) -> Tile:
+    """A part of a tile, copied to another on-chip memory.
+
+    src: a 2-D tile; index_row, index_col: where the part begins; shape: its size, constants
+    target_memory: as in `pl.move`
+    result: the part, there
+
+    Example: `left = pl.tile.extract(a, 0, k0, [64, 32], target_memory=pl.Mem.Left)`
+    """
+    return move(slice(src, shape, (index_row, index_col)), target_memory)
 
 
 # --- other shapes --------------------------------------------------------------------------------
@@ -562,6 +642,41 @@ def transpose(x: Shaped, axis1: int, axis2: int) -> Shaped:
         `pl.matmul`, `a_trans=` and `b_trans=` cost nothing
 
     Example: `xt = pl.transpose(x, 0, 1)`
+    """
+    ...
+
+
+def _infer_transpose_view(call: Call) -> infer.Types:
+    tile = infer.tile(call, "x")
+    infer.at_least_2d(call, "x", tile)
+    return (with_shape(tile, (*tile.shape[:-2], tile.shape[-1], tile.shape[-2])),)
+
+
+def _valid_transpose_view(operands: Operands, result_shape: Shape, args: Args) -> Valid:
+    region = operands["x"][1]
+    return (*region[:-2], region[-1], region[-2])
+
+
+def _transpose_view(x: Array) -> Array:
+    return _transpose(x, -2, -1)
+
+
+@op(
+    infer=_infer_transpose_view,
+    reference=_transpose_view,
+    engine=Engine.NONE,
+    plane=Plane.SCOPE,
+    valid=_valid_transpose_view,
+    era="HEAD",
+    traits=Trait.TILE_VIEW | Trait.ANY_MEMORY,
+)
+def transpose_view(x: Shaped) -> Shaped:
+    """Swap the last two axes of a tile without moving anything: its bytes are read otherwise.
+
+    x: a tile, as a rule in `pl.Mem.Mat`, so that one load serves a product and its transpose
+    result: the transposed tile in the same memory
+
+    Example: `scores = pl.matmul(q, pl.tile.transpose_view(k))`
     """
     ...
 
@@ -682,6 +797,9 @@ def _infer_read(call: Call) -> infer.Types:
     x = infer.shaped(call, "x")
     _check_index(call, x)
     return (infer.scalar_type(x.dtype),)
+
+
+_swapped_axes = transpose  # under the name that `gather_row` has for a flag of its own
 
 
 @op(infer=_infer_read, engine=Engine.SCALAR, plane=Plane.BOTH, traits=Trait.NUMBER)

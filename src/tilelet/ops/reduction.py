@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -153,13 +154,22 @@ def row_argmin(x: Shaped, tmp_tile: Shaped | None = None) -> Shaped:
     ...
 
 
-@op(era="APR", **_reduction("col_sum", _COL, numerics.col_sum))
+def _col_sum(x: Array, tmp_tile: Array | None) -> Array:
+    return _of_region(x, _COL, partial(numerics.col_sum, in_pairs=tmp_tile is not None))
+
+
+_COL_SUM: dict[str, Any] = {**_reduction("col_sum", _COL, numerics.col_sum), "reference": _col_sum}
+
+
+@op(era="APR", **_COL_SUM)
 def col_sum(x: Shaped, tmp_tile: Shaped | None = None) -> Shaped:
     """Sum of each column, rows in ascending order.
 
     x: `[M, N]` of floats or integers (integers wrap)
-    tmp_tile: scratch tile; on the device it selects another order of summation, here it does not
-    result: `[1, N]`, same dtype
+    tmp_tile: scratch tile; with it FP16 rows are added in pairs, those sums in pairs again, and so
+        on (a row left over joins the first pair), as the device adds all floats then
+    result: `[1, N]`, same dtype. Sums of FP16 are rounded at every step; those of BF16 once, from
+        FP32
 
     Example: `total = pl.col_sum(x)`
     """

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tilelet import numerics
-from tilelet.diag.catalogue.ops import BadChoice
-from tilelet.ir.spec import Call, Cost, Engine, Plane, Trait, op
+from tilelet import dtypes, numerics
+from tilelet.diag.catalogue.ops import BadChoice, ShapeMismatch
+from tilelet.ir.spec import Call, Cost, Engine, Plane, Shape, Trait, Valid, op
 from tilelet.ir.types import TileType
 from tilelet.numerics.casts import Array
 from tilelet.numerics.elementwise import widen
@@ -94,8 +94,8 @@ def cmp(lhs: Shaped, rhs: Shaped | Number, cmp_type: CmpType | int | str = 0) ->
 
     lhs: a tile; rhs: a tile of the same shape, or broadcast as in `pl.add`, or a number
     cmp_type: 0 to 5 for ==, !=, <, <=, >, >=, or "eq", "ne", "lt", "le", "gt", "ge"
-    result: the larger shape. Comparisons with NaN are false, except !=. The device packs the mask
-        into bits; here it is one element each, and `pl.sel` takes it as it is
+    result: the larger shape. Comparisons with NaN are false, except !=. `pl.sel` takes it as it is;
+        `pl.tile.cmp` gives one bit per element instead, for `pl.tile.sel`
 
     Example: `mask = pl.cmp(x, limit, cmp_type=4)`
     """
@@ -181,5 +181,187 @@ def sels(mask: Shaped, x: Shaped, tmp: Shaped | Tile | None, scalar: Number) -> 
     result: x's shape and dtype
 
     Example: `masked = pl.sels(mask, scores, None, -3e38)`
+    """
+    ...
+
+
+# --- masks of one bit per element ----------------------------------------------------------------
+
+_PER_BYTE = 8
+_ROW_BYTES = 32  # on-chip memory is addressed in such blocks
+_CARRIERS = (
+    dtypes.UINT8, dtypes.INT8, dtypes.UINT16, dtypes.INT16, dtypes.UINT32, dtypes.INT32,
+)  # fmt: skip
+
+
+def _bytes_for(columns: int) -> int:
+    return -(-columns // _PER_BYTE)
+
+
+def _packed(compared: TileType) -> TileType:
+    *rows, columns = compared.shape
+    width = -(-_bytes_for(columns) // _ROW_BYTES) * _ROW_BYTES
+    return TileType((*rows, width), dtypes.UINT8, compared.space)
+
+
+def _infer_packed_cmp(call: Call) -> infer.Types:
+    (compared,) = _infer_cmp(call)
+    assert isinstance(compared, TileType)
+    return (_packed(compared),)
+
+
+def _infer_packed_cmps(call: Call) -> infer.Types:
+    infer.scalar(call, "rhs")
+    return _infer_packed_cmp(call)
+
+
+def _packed_cmp(
+    lhs: Array, rhs: Array | float, cmp_type: int | str | CmpType, result_type: TileType
+) -> Array:
+    bits = np.packbits(cmp_mask(lhs, rhs, cmp_type), axis=-1, bitorder="little")
+    result = np.zeros(result_type.shape, np.uint8)
+    result[..., : bits.shape[-1]] = bits
+    return result
+
+
+def _valid_packed(operands: valid.Operands, result_shape: Shape, args: valid.Args) -> Valid:
+    compared = np.broadcast_shapes(*(shape for shape, _ in operands.values()))
+    *rows, columns = valid.meet("lhs", "rhs")(operands, compared, args)
+    return (*rows, _bytes_for(columns))
+
+
+_PACKED: dict[str, Any] = {
+    "reference": _packed_cmp,
+    "takes_result_type": True,
+    "engine": Engine.VEC,
+    "plane": Plane.SCOPE,
+    "traits": Trait.ARITHMETIC,
+    "valid": _valid_packed,
+    "era": "APR",
+    "cost": Cost.COMPARE,
+}
+
+
+@op(name="tile.cmp", infer=_infer_packed_cmp, **_PACKED)
+def tile_cmp(lhs: Shaped, rhs: Shaped | Number, cmp_type: CmpType | int | str = 0) -> Shaped:
+    """`pl.cmp` with a mask of one bit per element, as the device makes it.
+
+    lhs, rhs, cmp_type: as in `pl.cmp`
+    result: UINT8 bytes: bit `j % 8` of byte `j // 8` of a row says what holds in column j. Of N
+        columns there are N / 8 bytes, rounded up to a multiple of 32
+
+    Example: `mask = pl.tile.cmp(x, limit, cmp_type=4)`
+    """
+    ...
+
+
+@op(name="tile.cmps", infer=_infer_packed_cmps, **_PACKED)
+def tile_cmps(lhs: Shaped, rhs: Number, cmp_type: CmpType | int | str = 0) -> Shaped:
+    """`pl.tile.cmp` with a number.
+
+    lhs: a tile; rhs: a number, which takes the tile's dtype; cmp_type: as in `pl.cmp`
+    result: one bit per element, as of `pl.tile.cmp`
+
+    Example: `positive = pl.tile.cmps(x, 0.0, cmp_type="gt")`
+    """
+    ...
+
+
+def _check_bits(call: Call, chosen: TileType) -> None:
+    """A mask of bits has a row for each row, with a bit for each column."""
+    mask = infer.tile(call, "mask")
+    infer.check_dtype(call, "mask", mask.dtype, _CARRIERS)
+    width = mask.shape[-1] * mask.dtype.itemsize
+    if mask.shape[:-1] != chosen.shape[:-1] or width < _bytes_for(chosen.shape[-1]):
+        why = "a mask has one bit for each element, in as many rows"
+        at, x = call.at("mask"), "lhs" if "lhs" in call.args else "x"
+        raise ShapeMismatch(call.shown, at, mask.shape, call.at(x), chosen.shape, why)
+
+
+def _is_packed(mask: TileType) -> bool:
+    return not mask.dtype.is_float and mask.dtype is not dtypes.BOOL
+
+
+def _infer_packed_sel(call: Call) -> infer.Types:
+    if not _is_packed(infer.tile(call, "mask")):
+        return _infer_sel(call)
+    infer.scratch(call, "tmp")
+    infer.tile(call, "lhs")
+    chosen = infer.binary(call, allowed=ORDERED)
+    _check_bits(call, chosen)
+    return (TileType(chosen.shape, chosen.dtype, infer.vector_space(call, "mask", "lhs", "rhs")),)
+
+
+def _unpacked(mask: Array, columns: int) -> Array:
+    """A mask of one element each."""
+    if numerics.dtype_of(mask).is_float or mask.dtype == np.bool_:
+        return mask
+    carriers: Any = np.array(mask, order="C")
+    return np.unpackbits(carriers.view(np.uint8), axis=-1, count=columns, bitorder="little")
+
+
+def _packed_sel(mask: Array, lhs: Array, rhs: Array | float, tmp: Array | None) -> Array:
+    shape = np.broadcast_shapes(lhs.shape, rhs.shape if isinstance(rhs, np.ndarray) else ())
+    return _sel(_unpacked(mask, shape[-1]), lhs, rhs, tmp)
+
+
+_PACKED_SELECT: dict[str, Any] = {
+    "engine": Engine.VEC,
+    "plane": Plane.SCOPE,
+    "traits": Trait.ARITHMETIC,
+    "cost": Cost.SELECT,
+}
+
+
+@op(
+    name="tile.sel",
+    infer=_infer_packed_sel,
+    reference=_packed_sel,
+    valid=valid.meet("lhs", "rhs"),
+    **_PACKED_SELECT,
+)
+def tile_sel(mask: Shaped, lhs: Shaped, rhs: Shaped | Number, tmp: Shaped | None = None) -> Shaped:
+    """`pl.sel` by a mask of one bit per element.
+
+    mask: as `pl.tile.cmp` gives, or any integers of 8, 16 or 32 bits, whose bits are taken from the
+        lowest on; floats and BOOL count one element each, as in `pl.sel`
+    lhs, rhs, tmp: as in `pl.sel`
+    result: the shape of lhs, the promoted dtype of lhs and rhs
+
+    Example: `y = pl.tile.sel(pl.tile.cmps(x, 0.0, cmp_type="gt"), x, other)`
+    """
+    ...
+
+
+def _infer_packed_sels(call: Call) -> infer.Types:
+    if not _is_packed(infer.tile(call, "mask")):
+        return _infer_sels(call)
+    infer.scratch(call, "tmp")
+    x = infer.tile(call, "x")
+    infer.check_dtype(call, "x", x.dtype, ORDERED)
+    infer.fitting_scalar(call, "scalar", "x", x.dtype)
+    _check_bits(call, x)
+    return (TileType(x.shape, x.dtype, infer.vector_space(call, "mask", "x")),)
+
+
+def _packed_sels(mask: Array, x: Array, tmp: Array | None, scalar: float) -> Array:
+    return _packed_sel(mask, x, scalar, tmp)
+
+
+@op(
+    name="tile.sels",
+    infer=_infer_packed_sels,
+    reference=_packed_sels,
+    valid=valid.kept("x"),
+    era="HEAD",
+    **_PACKED_SELECT,
+)
+def tile_sels(mask: Shaped, x: Shaped, tmp: Shaped | None, scalar: Number) -> Shaped:
+    """`pl.sels` by a mask of one bit per element.
+
+    mask: as in `pl.tile.sel`; x, tmp, scalar: as in `pl.sels`
+    result: x's shape and dtype
+
+    Example: `masked = pl.tile.sels(mask, scores, None, -3e38)`
     """
     ...

@@ -8,21 +8,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tilelet import dtypes
+from tilelet.diag.catalogue.ops import BadChoice
 from tilelet.diag.catalogue.scopes import BadDependency
 from tilelet.diag.catalogue.windows import IndexOutOfRange
 from tilelet.dtypes import DType
 from tilelet.ir.core import Arg, Value
-from tilelet.ir.spec import Call, Engine, Plane, Trait, op
+from tilelet.ir.spec import Call, Engine, Plane, Trait, composition, op
 from tilelet.ir.types import INDEX, TASK_ID, ArrayType, ScalarType
 from tilelet.ops import infer
-from tilelet.ops.annotations import Int, Number
+from tilelet.ops.annotations import Int, Ints, Number
 from tilelet.ops.infer import INTEGERS
 from tilelet.syntax.enums import PipeType
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tilelet.syntax.types import Array, Scalar
+    from tilelet.syntax.types import Array, Scalar, Tensor
 
 __all__ = [
     "bar_all",
@@ -34,12 +35,14 @@ __all__ = [
     "get",
     "get_block_idx",
     "get_block_num",
+    "get_element",
     "get_subblock_idx",
     "set",
     "sync_dst",
     "sync_src",
     "task_dummy",
     "task_invalid",
+    "update_element",
 ]
 
 _ARRAY_DTYPES = (dtypes.TASK_ID, dtypes.INDEX, dtypes.BOOL, *INTEGERS)
@@ -125,6 +128,30 @@ def set(array: Array, index: Int, value: Number) -> Array:
     Example: `tids = pl.array.set(tids, i, tid)`
     """
     ...
+
+
+@composition(name="array.get_element", engine=Engine.SCALAR, plane=Plane.BOTH, on_chip=())
+def get_element(array: Array, index: Int) -> Scalar:
+    """Another name of `pl.array.get`.
+
+    array: made by `pl.array.create`; index: constant or not
+    result: a scalar of the array's dtype
+
+    Example: `count = pl.array.get_element(counts, i)`
+    """
+    return get(array, index)
+
+
+@composition(name="array.update_element", engine=Engine.SCALAR, plane=Plane.BOTH, on_chip=())
+def update_element(array: Array, index: Int, value: Number) -> Array:
+    """Another name of `pl.array.set`.
+
+    array: made by `pl.array.create`; index: constant or not; value: of the array's dtype
+    result: a new array, under which the old name goes on
+
+    Example: `counts = pl.array.update_element(counts, i, n)`
+    """
+    return set(array, index, value)
 
 
 # --- tasks ---------------------------------------------------------------------------------------
@@ -276,6 +303,110 @@ def sync_dst(set_pipe: PipeType, wait_pipe: PipeType, event_id: int) -> None:
 
     Example: `pl.system.sync_dst(set_pipe=pl.PipeType.MTE2, wait_pipe=pl.PipeType.V, event_id=0)`
     """
+
+
+_LANES = (None, "aic", "aiv")
+
+
+def _check_flag(call: Call) -> None:
+    """Arguments of an event between the cores of a block."""
+    infer.integer(call, "event_id")
+    if not isinstance(call["pipe"], PipeType):
+        raise infer.bad(call, "pipe", "a `pl.PipeType`")
+    if call["core_type"] not in _LANES:
+        choices = [name for name in _LANES if name]
+        raise BadChoice(call.at("core_type"), call.shown, "core_type", call["core_type"], choices)
+
+
+def _infer_set_flag(call: Call) -> infer.Types:
+    _check_flag(call)
+    if call["ffts_mode"] is not None:
+        infer.constant_int(call, "ffts_mode", at_least=0)
+    return ()
+
+
+def _infer_wait_flag(call: Call) -> infer.Types:
+    _check_flag(call)
+    return ()
+
+
+def _infer_set_ffts(call: Call) -> infer.Types:
+    infer.tensor(call, "workspace")
+    return ()
+
+
+def _infer_cacheinvalid(call: Call) -> infer.Types:
+    given = [call[param] is not None for param in ("tensor", "shapes", "offsets")]
+    if not any(given):
+        return ()
+    rank = len(infer.tensor(call, "tensor").shape)
+    for param in ("shapes", "offsets"):
+        infer.check_rank(call, param, len(infer.items(call, param)), rank)
+    return ()
+
+
+@op(infer=_infer_set_flag, name="system.sync_set", era="HEAD", **_SYNC)
+def sync_set(
+    event_id: Int, *, pipe: PipeType, ffts_mode: int | None = None, core_type: str | None = None
+) -> None:
+    """Signal from the cube core of a block to its vector cores, or back.
+
+    event_id: which flag; pipe: the pipeline that signals; ffts_mode: a constant, who is meant
+    core_type: "aic" or "aiv", the side that signals. The text of a scope is in order here: it
+        changes no result
+
+    Example: `pl.system.sync_set(0, pipe=pl.PipeType.MTE3, core_type="aiv")`
+    """
+
+
+@op(infer=_infer_wait_flag, name="system.sync_wait", era="HEAD", **_SYNC)
+def sync_wait(event_id: Int, *, pipe: PipeType, core_type: str | None = None) -> None:
+    """Wait for a signal of `pl.system.sync_set`. It changes no result here.
+
+    event_id: which flag; pipe: the pipeline that waits; core_type: "aic" or "aiv", the side
+
+    Example: `pl.system.sync_wait(0, pipe=pl.PipeType.MTE3, core_type="aic")`
+    """
+
+
+@op(infer=_infer_set_ffts, name="system.set_ffts", era="HEAD", on_chip=(), **_SYNC)
+def set_ffts(workspace: Tensor) -> None:
+    """Where the device keeps the flags of `pl.system.sync_set`. It changes no result here.
+
+    workspace: a tensor, which is neither read nor written
+
+    Example: `pl.system.set_ffts(flags)`
+    """
+
+
+@op(infer=_infer_nothing, name="system.fence", era="HEAD", **_SYNC)
+def fence() -> None:
+    """Wait until stores have reached memory. Ops are in order here: it changes no result.
+
+    Example: `pl.system.fence()`
+    """
+
+
+@op(infer=_infer_cacheinvalid, name="system.cacheinvalid", era="HEAD", on_chip=(), **_SYNC)
+def cacheinvalid(
+    tensor: Tensor | None = None, shapes: Ints | None = None, offsets: Ints | None = None
+) -> None:
+    """Forget what the core's cache holds of memory. There is none here: it changes no result.
+
+    tensor, shapes, offsets: a window of a tensor; all memory if they are left out
+
+    Example: `pl.system.cacheinvalid()`
+    """
+
+
+WITHOUT_EFFECT = tuple(
+    f"system.{name}"
+    for name in (
+        "bar_all", "bar_m", "bar_v", "cacheinvalid", "fence", "set_ffts", "sync_dst", "sync_set",
+        "sync_src", "sync_wait",
+    )
+)  # fmt: skip
+"""What orders a device whose pipelines and cores run side by side: here ops are in order."""
 
 
 # --- debugging -----------------------------------------------------------------------------------

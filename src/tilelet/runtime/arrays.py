@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from typing import Any, get_origin
+from typing import Any, cast, get_origin
 
 import numpy as np
 
@@ -87,11 +87,12 @@ def as_array(value: Any) -> Array:
     or if there is no memory in which the elements stand as they are.
     """
     if isinstance(value, np.ma.MaskedArray):
-        if np.ma.is_masked(value):
+        masked = cast("np.ma.MaskedArray[Any, Any]", value)
+        if np.ma.is_masked(masked):
             raise TypeError("a masked array: use its `filled()`")
-        return value.data
+        return masked.data
     if isinstance(value, np.ndarray):
-        return value
+        return cast("Array", value)
     try:
         return _of_tensor(value.detach())
     except (TypeError, RuntimeError, NotImplementedError) as error:
@@ -126,10 +127,11 @@ def as_tensor(array: Array) -> Any:
     """`array` as a torch tensor sharing its memory."""
     import torch
 
+    from_numpy = cast("Any", torch).from_numpy  # has no types
     dtype = dtypes.from_numpy(array.dtype)
     if array.dtype.isbuiltin == 1:
-        return torch.from_numpy(array)
-    return torch.from_numpy(array.view(_CARRIER[dtype.itemsize])).view(torch_dtype(dtype))
+        return from_numpy(array)
+    return from_numpy(array.view(_CARRIER[dtype.itemsize])).view(torch_dtype(dtype))
 
 
 def torch_dtype(dtype: DType) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -108,7 +108,9 @@ def _check_spec(param: Parameter, spec: Spec, dims: Extents) -> None:
         raise SpecMismatch(
             spec.name, "shape", shape_text(spec.shape), shape_text(param.type.shape), param.loc
         )
-    if not _same_storage(spec.element, param.type.dtype):
+    if not _same_storage(spec.element, param.type.dtype) and not _is_unsigned_form(
+        spec.element, param.type.dtype
+    ):
         raise SpecMismatch(spec.name, "dtype", spec.element, param.type.dtype, param.loc)
 
 
@@ -183,8 +185,7 @@ def _made_output(
 
 def adopted(param: Parameter, arg: Any) -> Any:
     """An argument; that of a library which only speaks DLPack as an array of the same memory."""
-    is_plain = type(arg) is np.ndarray or isinstance(arg, np.generic)
-    if is_plain or not (is_array(arg) or speaks_dlpack(arg)):
+    if _is_plain(arg) or not (is_array(arg) or speaks_dlpack(arg)):
         return arg
     try:
         if not is_array(arg):
@@ -197,16 +198,25 @@ def adopted(param: Parameter, arg: Any) -> Any:
     return arg if is_tensor(arg) else plain
 
 
+def _is_plain(arg: Any) -> bool:
+    return type(arg) is np.ndarray or isinstance(arg, np.generic)
+
+
 def bind_one(param: Parameter, arg: Any) -> Array | Any:
     """One argument as engines want it: a NumPy array, or a plain number."""
     if isinstance(param.type, ScalarType):
-        return arg.item() if is_array(arg) or isinstance(arg, np.generic) else arg
+        return cast("Any", arg).item() if is_array(arg) or isinstance(arg, np.generic) else arg
     return as_array(arg)
 
 
 def _same_storage(got: DType, wanted: DType) -> bool:
     """INDEX is stored as INT64, so the two go together."""
     return got is wanted or (got.numpy == wanted.numpy and got.kind in ("int", "index"))
+
+
+def _is_unsigned_form(got: DType, wanted: DType) -> bool:
+    """A signed type for the unsigned one of its width: torch has few unsigned types."""
+    return got.kind == "int" and wanted.kind == "uint" and got.itemsize == wanted.itemsize
 
 
 def _scalar_fits(got: DType, wanted: DType) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from tilelet.diag.catalogue.harness import BadConfig, BadRunCall
 from tilelet.runtime.config import RunConfig
@@ -26,7 +26,9 @@ class Case:
     config: RunConfig = field(default_factory=RunConfig)
     rtol: float = TOLERANCE
     atol: float = TOLERANCE
-    compare_fn: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    compare_fn: Mapping[str, Callable[..., Any]] = field(
+        default_factory=dict[str, Callable[..., Any]]
+    )
     save_data: bool = False
     # The oldest form: outputs start as zeros whatever `init_value` says, and the console is terse.
     is_seed: bool = False
@@ -43,7 +45,7 @@ class Case:
 
 def is_spec_list(value: object) -> bool:
     return isinstance(value, list | tuple) and all(
-        isinstance(v, TensorSpec | ScalarSpec) for v in value
+        isinstance(v, TensorSpec | ScalarSpec) for v in cast("Sequence[object]", value)
     )
 
 

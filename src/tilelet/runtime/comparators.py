@@ -27,6 +27,7 @@ def ratio_allclose(
     atol: float | None = None,
     rtol: float | None = None,
     max_error_ratio: float = 0.005,
+    max_show: int = 10,  # noqa: ARG001 - the report has its own measure
     valid_rows: int | None = None,
     valid_axis: int = 0,
     zero_tail: bool = False,
@@ -41,8 +42,8 @@ def ratio_allclose(
         a, e = as_array(actual), as_array(expected)
         if valid_rows is not None:
             rows = int(valid_rows)
-            if zero_tail and np.any(to_double(_from(a, valid_axis, rows)) != 0.0):
-                return False, f"rows of axis {valid_axis} from {rows} on are not all zero"
+            if zero_tail and _has_tail(a, valid_axis, rows):
+                return False, _tail_text(valid_axis, rows)
             a, e = _up_to(a, valid_axis, rows), _up_to(e, valid_axis, rows)
         found = scan(
             a,
@@ -58,18 +59,30 @@ def ratio_allclose(
 
 
 def ratio_reldiff(
-    diff_thd: float = 0.01, pct_thd: float = 0.05, max_diff_hd: float = math.inf
+    diff_thd: float = 0.01,
+    pct_thd: float = 0.05,
+    max_diff_hd: float = math.inf,
+    max_show: int = 10,  # noqa: ARG001 - the report has its own measure
+    valid_rows: int | None = None,
+    valid_axis: int = 0,
+    zero_tail: bool = False,
 ) -> Comparator:
     """Pass if at most `pct_thd` of the elements differ by more than `diff_thd`.
 
-    None may differ by `max_diff_hd` or more.
+    None may differ by `max_diff_hd` or more. `valid_rows`, `valid_axis` and `zero_tail` are those
+    of `ratio_allclose`.
     The measure is the absolute difference where that is below `diff_thd`, else the difference
     relative to the larger magnitude of the two.
     """
 
     def compare(actual: Any, expected: Any, **_: Any) -> Verdict:
-        a, e = to_double(as_array(actual)), to_double(as_array(expected))
-        found = scan(actual, expected, 0.0, diff_thd)
+        seen, wanted = as_array(actual), as_array(expected)
+        if valid_rows is not None:
+            if zero_tail and _has_tail(seen, valid_axis, valid_rows):
+                return False, _tail_text(valid_axis, valid_rows)
+            seen, wanted = (_up_to(x, valid_axis, valid_rows) for x in (seen, wanted))
+        a, e = to_double(seen), to_double(wanted)
+        found = scan(seen, wanted, 0.0, diff_thd)
         with np.errstate(invalid="ignore"):
             difference = np.abs(a - e)
             scale = np.maximum(np.maximum(np.abs(a), np.abs(e)), _SMALLEST / diff_thd) + 1e-9
@@ -81,12 +94,25 @@ def ratio_reldiff(
             f"{bad}/{found.total} elements differ by more than {diff_thd:g} "
             f"({pct_thd:g} of them may), largest measure {largest:.6g} (limit {max_diff_hd:g})"
         )
-        return _verdict(ok, summary, found, as_array(actual), as_array(expected))
+        return _verdict(ok, summary, found, seen, wanted)
 
     return _named(compare, f"ratio_reldiff(diff_thd={diff_thd:g}, pct_thd={pct_thd:g})")
 
 
-def topk_pair_compare(vals_name: str, dim: int = -1, descending: bool = True) -> Comparator:
+def _has_tail(x: Array, axis: int, rows: int) -> bool:
+    return bool(np.any(to_double(_from(x, axis, rows)) != 0.0))
+
+
+def _tail_text(axis: int, rows: int) -> str:
+    return f"rows of axis {axis} from {rows} on are not all zero"
+
+
+def topk_pair_compare(
+    vals_name: str,
+    dim: int = -1,
+    descending: bool = True,
+    max_show: int = 10,  # noqa: ARG001 - the report has its own measure
+) -> Comparator:
     """Judge the indices of a top-k, letting equal values come in any order.
 
     `vals_name` is the output that holds the values. They must be close to the golden's. An index

@@ -28,7 +28,7 @@ class Element(NamedTuple):
     """One mismatching element; ordered by how bad it is."""
 
     badness: float
-    index: int  # into the flattened output
+    place: int  # into the flattened output
     actual: object
     expected: object
     difference: float
@@ -50,9 +50,9 @@ class Differences:
     inf_expected: int = 0
     first: int = -1  # flat index of the first mismatching element
     largest: float = 0.0  # finite absolute difference
-    worst: list[Element] = field(default_factory=list)
+    worst: list[Element] = field(default_factory=list[Element])
     # Mismatches by row (all axes but the last), of the first `ROWS` rows that have any.
-    rows: dict[int, int] = field(default_factory=dict)
+    rows: dict[int, int] = field(default_factory=dict[int, int])
     _difference_squares: float = 0.0
     _expected_squares: float = 0.0
 
@@ -124,7 +124,7 @@ class Differences:
             )
             for i in first
         ]
-        self.worst = heapq.nsmallest(WORST, self.worst + found, key=lambda e: (-e.badness, e.index))
+        self.worst = heapq.nsmallest(WORST, self.worst + found, key=lambda e: (-e.badness, e.place))
 
     def _note_rows(self, start: int, bad: Array) -> None:
         width = self.shape[-1] if self.shape else 1
@@ -198,7 +198,7 @@ def _special_lines(found: Differences) -> list[str]:
 
 def _element_text(found: Differences, element: Element) -> str:
     return (
-        f"{list(found.position(element.index))}: actual {value_text(element.actual)}, "
+        f"{list(found.position(element.place))}: actual {value_text(element.actual)}, "
         f"golden {value_text(element.expected)}, difference {element.difference:.6g} "
         f"(allowed {element.allowed:.6g})"
     )

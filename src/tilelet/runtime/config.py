@@ -71,8 +71,8 @@ class RunConfig:
     codegen_only: bool = False
     compile_only: bool = False
     engine: str | None = None
-    compile: dict[str, Any] = field(default_factory=dict)
-    runtime: dict[str, Any] = field(default_factory=dict)
+    compile: dict[str, Any] = field(default_factory=dict[str, Any])
+    runtime: dict[str, Any] = field(default_factory=dict[str, Any])
 
     runtime_profiling: Any = False
     enable_profiling: Any = False
@@ -101,6 +101,11 @@ class RunConfig:
     ring_dep_pool: Any = None
     log_level: Any = None
     runtime_env: Any = None
+    analyze_auto_scopes_for_deps: Any = False
+    enable_pypto_l0c_double_buffer: Any = None
+    diagnostic_phase: Any = None
+    disabled_diagnostics: Any = None
+    golden_data_dir: Any = None
 
     def __post_init__(self) -> None:
         for group in (self.compile, self.runtime):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
 from tilelet.diag.canvas import FAIL, PASS, paint
@@ -27,7 +27,7 @@ class Trace:
         self.say(f"  {text}")
 
     @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
+    def stage(self, name: str) -> Generator[None]:
         """Announce a stage, and how long it took."""
         self.say(f"{name} ...")
         start = time.perf_counter()
@@ -63,7 +63,7 @@ class Terse(Trace):
         print(text, flush=True)
 
     @contextmanager
-    def stage(self, name: str) -> Iterator[None]:  # noqa: ARG002
+    def stage(self, name: str) -> Generator[None]:  # noqa: ARG002
         yield
 
     def passed(self, spec: TensorSpec, matched: int, total: int, remark: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from bdb import BdbQuit
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -117,8 +117,9 @@ def _call(
 def _by_name(returned: Any, outputs: Sequence[str]) -> dict[str, Any]:
     """A golden may also return its results: a dictionary, or one array per output in order."""
     if isinstance(returned, Mapping):
-        return dict(returned)
-    results = list(returned) if isinstance(returned, tuple | list) else [returned]
+        return dict(cast("Mapping[str, Any]", returned))
+    is_several = isinstance(returned, tuple | list)
+    results: list[Any] = [*cast("Sequence[Any]", returned)] if is_several else [returned]
     if len(results) == len(outputs) and all(is_array(r) for r in results):
         return dict(zip(outputs, results))
     return {}

@@ -20,9 +20,9 @@ import site
 import sys
 import sysconfig
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -72,17 +72,20 @@ class GoldenCache:
         """The entry's arrays; None if there is none, or it is not as it was stored."""
         try:
             folder = self._trusted()
-            seal = _seal(folder, key)
-            with os.fdopen(private.open_file(_entry(folder, key)), "rb") as file:
+            entry, seal = _entry(folder, key), _seal(folder, key)
+        except OSError:
+            return None
+        try:
+            with os.fdopen(private.open_file(entry), "rb") as file:
                 arrays = load_arrays(file, seal)
         except OSError:
             return None
         except BadFileError:
             with contextlib.suppress(OSError):
-                _entry(folder, key).unlink()
+                entry.unlink()
             return None
         with contextlib.suppress(OSError):  # a folder that can only be read
-            os.utime(_entry(folder, key))
+            os.utime(entry)
         return arrays
 
     def store(self, key: str, arrays: Mapping[str, Array]) -> None:
@@ -142,7 +145,7 @@ class _Hasher:
     def add(self, value: Any) -> None:
         self._digest.update(type(value).__qualname__.encode())
         if isinstance(value, _PLAIN) or is_dtype(value):
-            self._digest.update(repr(value).encode())
+            self._digest.update(repr(cast("object", value)).encode())
         elif is_array(value):
             try:
                 array = np.ascontiguousarray(as_array(value))
@@ -156,10 +159,10 @@ class _Hasher:
 
     def _add_object(self, value: Any) -> None:
         if isinstance(value, tuple | list):
-            for item in value:
+            for item in cast("Sequence[Any]", value):
                 self.add(item)
         elif isinstance(value, dict):
-            self.add(list(value.items()))
+            self.add(list(cast("dict[Any, Any]", value).items()))
         elif isinstance(value, types.ModuleType):
             self._add_module(value)
         elif _is_library(getattr(value, "__module__", None)) and hasattr(value, "__qualname__"):

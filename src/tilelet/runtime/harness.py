@@ -138,7 +138,7 @@ def _run_case(program: Any, args: Sequence[Any], options: dict[str, Any]) -> Run
         error = NestedTooDeeply(UNKNOWN) if isinstance(problem, RecursionError) else problem
         result.could_run = result.passed = False
         if isinstance(error, UserError):
-            give_place(error, sys._getframe())
+            give_place(error, sys._getframe())  # pyright: ignore[reportPrivateUsage]
         found = error.diagnostics if isinstance(error, UserErrors) else [error.diagnostic]
         now.add_errors(found)
         result.error = str(error)
@@ -227,7 +227,11 @@ class Runner:
         with console.stage("generate inputs"):
             check_memory(case.specs)
             pristine = self._inputs(compiled, specs)
-        tensors = {name: a for name, a in pristine.items() if isinstance(a, np.ndarray)}
+        tensors: dict[str, Array] = {
+            name: _as_spec(specs[name], a)
+            for name, a in pristine.items()
+            if isinstance(a, np.ndarray)
+        }
         expected = None
         if case.golden is not None or case.golden_data is not None:
             with console.stage("compute golden"):
@@ -253,7 +257,9 @@ class Runner:
         with console.stage("validate"):
             by_spec = {spec.name: param for param, spec in specs.items()}
             inputs = {specs[n].name: a for n, a in tensors.items()} | scalars_of(self.case.specs)
-            actual = {name: arguments[by_spec[name]] for name in expected}
+            actual = {
+                name: _as_spec(specs[by_spec[name]], arguments[by_spec[name]]) for name in expected
+            }
             judge = Judge(case.rtol, case.atol, case.compare_fn, case.use_torch)
             judgements = judge.judge_all(actual, expected, inputs)
         self._report(judgements, {spec.name: spec for spec in specs.values()})
@@ -368,6 +374,11 @@ def _example(spec: Spec) -> Any:
     if isinstance(spec, ScalarSpec):
         return spec.value
     return jit_call.example(TensorType(spec.shape, spec.element))
+
+
+def _as_spec(spec: Spec, array: Array) -> Array:
+    """The same memory as elements of the spec's type: signed ones may stand for unsigned ones."""
+    return array.view(spec.element.numpy) if array.dtype != spec.element.numpy else array
 
 
 def _is_fresh(spec: Spec, is_seed: bool) -> bool:

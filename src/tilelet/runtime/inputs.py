@@ -12,7 +12,7 @@ import traceback
 import zlib
 from bdb import BdbQuit
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -99,7 +99,7 @@ def _wants_shape(function: Callable[..., Any]) -> bool:
 def _converted(spec: TensorSpec, value: Any) -> Array:
     """`value` as a fresh array of the spec's shape and element type."""
     if isinstance(value, list | tuple):
-        value = np.array(value)
+        value = np.array(cast("Sequence[Any]", value))
     if isinstance(value, np.generic | bool | int | float):
         return _narrowed(np.full(spec.shape, value), spec)
     if not is_array(value):

@@ -56,7 +56,9 @@ def compile(  # noqa: A001
     jit_fn: Any, args: Sequence[Any], config: RunConfig | None = None
 ) -> CompiledProgram:
     """`kernel.compile(*args)`: the program for the shapes and types of these arguments."""
-    return compiled(jit_fn.specialize(*_examples(jit_fn, args)), config)
+    program = jit_fn.specialize(*_examples(jit_fn, args))
+    jit_fn.compiled[id(program)] = made = compiled(program, config)
+    return made
 
 
 def _examples(jit_fn: Any, args: Sequence[Any]) -> list[Any]:

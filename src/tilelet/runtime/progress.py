@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -36,7 +36,7 @@ _lock = threading.Lock()
 
 
 @contextmanager
-def progress(what: str, count: Count | None = None) -> Iterator[None]:
+def progress(what: str, count: Count | None = None) -> Generator[None]:
     """Show `what` on a terminal, with the tasks so far, while the block runs.
 
     Nothing is shown in the first two seconds of the outermost block. A block inside another takes
@@ -129,7 +129,8 @@ class _Hook:
         from tilelet.interp.debugger import frame_hook
 
         self.give_way()
-        return frame_hook(sys._getframe(1), self.behind, *args, **named)
+        caller = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+        return frame_hook(caller, self.behind, *args, **named)
 
 
 def _latest() -> str:

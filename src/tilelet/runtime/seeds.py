@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import importlib.abc
 import importlib.machinery
-import importlib.util
 import random
 import sys
 import types
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -29,7 +28,7 @@ def torch_seed() -> int:
 
 
 @contextmanager
-def seeded(seed: int) -> Iterator[None]:
+def seeded(seed: int) -> Generator[None]:
     """Python's, NumPy's and torch's generators start from `seed`; restored afterwards."""
     torch = loaded_torch()
     python_state, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002
@@ -49,7 +48,7 @@ def seeded(seed: int) -> Iterator[None]:
 
 
 @contextmanager
-def repeatable(seed: int) -> Iterator[None]:
+def repeatable(seed: int) -> Generator[None]:
     """A script's own draws repeat from run to run: also those of a torch that it has yet to import.
 
     What the script seeds itself counts, as everywhere.

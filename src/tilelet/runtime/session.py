@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -52,15 +52,17 @@ class Session:
     # Machine formats keep stdout for the document: messages are collected, not printed.
     quiet_diagnostics: bool = False
 
-    results: list[RunResult] = field(default_factory=list)
+    results: list[RunResult] = field(default_factory=list[RunResult])
     programs_seen: int = 0  # compiled or run, by whatever call
-    diagnostics: list[Diagnostic] = field(default_factory=list)
-    task_tables: list[tuple[str, dict[str, int]]] = field(default_factory=list)
-    profiles: list[Any] = field(default_factory=list)  # `device.profile.Profile`s
+    diagnostics: list[Diagnostic] = field(default_factory=list[Diagnostic])
+    task_tables: list[tuple[str, dict[str, int]]] = field(
+        default_factory=list[tuple[str, dict[str, int]]]
+    )
+    profiles: list[Any] = field(default_factory=list[Any])  # `device.profile.Profile`s
     records_tasks: bool = True  # False: programs are only compiled, and the record stays empty
     # Gets every recorded run (name, passed program, tasks, arguments) instead of a table.
     recorder: Callable[[str, Program, Any, Mapping[str, Any]], None] | None = None
-    _said: set[str] = field(default_factory=set)
+    _said: set[str] = field(default_factory=set[str])
 
     @property
     def chosen_engine(self) -> str | None:
@@ -130,7 +132,7 @@ def current() -> Session:
 
 
 @contextmanager
-def active(session: Session) -> Iterator[Session]:
+def active(session: Session) -> Generator[Session]:
     """Make `session` the one in force."""
     _active.append(session)
     try:

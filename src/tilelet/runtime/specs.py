@@ -7,7 +7,7 @@ import numbers
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -49,7 +49,8 @@ class TensorSpec:
         is_output: bool = False,
         resident: Any = None,
     ) -> None:
-        if not isinstance(name, str) or not name:
+        # Scripts are not type-checked.
+        if not isinstance(name, str) or not name:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise BadSpec(f"a `TensorSpec` needs a name, not `{name!r}`")
         self.name = name
         self.shape = _checked_shape(name, shape)
@@ -96,7 +97,8 @@ class ScalarSpec:
     """
 
     def __init__(self, name: str, *args: Any, **named: Any) -> None:
-        if not isinstance(name, str) or not name:
+        # Scripts are not type-checked.
+        if not isinstance(name, str) or not name:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise BadSpec(f"a `ScalarSpec` needs a name, not `{name!r}`")
         dtype_first = ("dtype" in named) or (bool(args) and is_dtype(args[0]))
         order = ("dtype", "value") if dtype_first else ("value", "ctype")
@@ -158,7 +160,7 @@ def _checked_shape(name: str, shape: Any) -> tuple[int, ...]:
 
 def _number(name: str, value: Any) -> int | float | bool:
     if is_array(value) or isinstance(value, np.generic):
-        value = value.item()
+        value = cast("Any", value).item()
     if not isinstance(value, numbers.Real):
         raise BadSpec(f"the value of scalar `{name}` is `{value!r}`, not a number")
     return value  # type: ignore[return-value]

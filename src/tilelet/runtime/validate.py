@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -75,7 +75,8 @@ class Judge:
             verdict = compare(actual, expected, **context)
         except Exception as error:
             raise ComparatorFailed(name, "raised", user_traceback(error)) from error
-        ok, message = verdict if isinstance(verdict, tuple) else (verdict, "")
+        is_pair = isinstance(verdict, tuple)
+        ok, message = cast("tuple[Any, Any]", verdict) if is_pair else (verdict, "")
         title = getattr(compare, "__name__", "comparator")
         first = str(message).strip().split("\n")[0]
         remark = f"{title}: {first}" if first else title

@@ -9,7 +9,7 @@ straight to native code; all others go the ordinary way, which raises whatever t
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -74,8 +74,7 @@ class WarmCalls:
             return
         if not session.environment_wants_only_results():
             return
-        arrays = [a for a in found[1] if isinstance(a, np.ndarray)]
-        if not all(a.flags.aligned for a in arrays):
+        if not all(a.flags.aligned for a in found[1] if type(a) is np.ndarray):
             return
         prepared = program.prepared()
         if prepared is None:
@@ -104,6 +103,9 @@ def _made(param: Parameter) -> Made | None:
     return (shape, param.type.dtype.numpy) if len(shape) == len(param.type.shape) else None
 
 
+_type_of: Callable[[object], type[object]] = type
+
+
 def _seen(args: Sequence[Any], scalars: Collection[int]) -> tuple[Signature, Sequence[Any]] | None:
     """What two calls must have in common, and the arguments as arrays and numbers.
 
@@ -112,7 +114,7 @@ def _seen(args: Sequence[Any], scalars: Collection[int]) -> tuple[Signature, Seq
     parts: list[object] = []
     arrays: list[Any] | None = None
     for i, arg in enumerate(args):
-        kind = type(arg)
+        kind = _type_of(arg)
         if kind is not np.ndarray:
             if kind is int or kind is float or kind is bool:
                 parts.append(kind if i in scalars else (kind, repr(arg)))

@@ -30,8 +30,10 @@ __all__ = [
     "cluster",
     "cond",
     "const",
+    "cross_core_slot",
     "dump",
     "dynamic",
+    "graph",
     "incore",
     "manual_scope",
     "max",
@@ -42,6 +44,7 @@ __all__ = [
     "range",
     "scope",
     "split",
+    "split_aiv",
     "spmd",
     "spmd_submit",
     "static_assert",
@@ -97,12 +100,33 @@ class Split:
     chunked: bool = False
 
 
-def split(mode: SplitMode = SplitMode.UP_DOWN) -> Split:
+def split(mode: SplitMode = SplitMode.UP_DOWN, *, slot_num: int | None = None) -> Split:
     """For `pl.at(optimizations=[pl.split(MODE)])`: share vector work between the two vector cores.
+
+    slot_num: the early spelling of `pl.cross_core_slot(slot_num=N)`
 
     Results do not depend on it.
     """
+    if slot_num is not None:
+        cross_core_slot(slot_num=slot_num)
     return Split(mode)
+
+
+@dataclass(frozen=True)
+class CrossCoreSlot:
+    """How deep the ring is through which the cores of a group hand tiles to each other."""
+
+    slot_num: int
+
+
+def cross_core_slot(*, slot_num: int) -> CrossCoreSlot:
+    """For `pl.at(optimizations=[pl.cross_core_slot(slot_num=N)])`: that depth, on a device.
+
+    Results do not depend on it.
+    """
+    if isinstance(slot_num, bool) or not isinstance(slot_num, int) or slot_num < 1:
+        raise ValueError(f"slot_num must be a positive integer, not {slot_num!r}")
+    return CrossCoreSlot(slot_num)
 
 
 class _ChunkedLoopOptimizer:
@@ -226,7 +250,8 @@ def at(
     """A scope: its body runs on a core, and each execution is one task.
 
     level: `pl.Level.CORE_GROUP`
-    optimizations: a literal list of `pl.auto_chunk` and `pl.split(MODE)`
+    optimizations: a literal list of `pl.auto_chunk`, `pl.split(MODE)` and
+        `pl.cross_core_slot(slot_num=N)`
     optimization, split: early spellings of the same
     name_hint: name of the kernel
     deps: ids of tasks to wait for besides those that the tensors imply
@@ -265,16 +290,31 @@ def auto_incore(
 def spmd(
     core_num: Any,
     *,
+    sync_start: bool = False,
     name_hint: str | None = None,
+    optimizations: Sequence[Any] = (),
     deps: Sequence[Any] = (),
     no_dep_args: Sequence[Any] = (),
     allow_early_resolve: bool = False,
-    sync_start: bool = False,
+    predicate: Any = None,
 ) -> SpmdScope:
     """One task of `core_num` blocks that run the same body.
 
+    optimizations, deps, no_dep_args: as in `pl.at`; predicate: as in `pl.submit`
+
     `for i in pl.spmd(n):` gives each block its number; `with pl.spmd(n):` launches a kernel, which
-    asks `pl.tile.get_block_idx()`.
+    asks `pl.tile.get_block_idx()`. `pl.system.syncall()` in the body, outside loops and branches,
+    makes all blocks wait for each other; what follows it is a task of its own here.
+    """
+    ...
+
+
+@_marker
+def split_aiv(lanes: int, *, mode: SplitMode) -> Iterator[Any]:
+    """`for lane in pl.split_aiv(2, mode=pl.SplitMode.NONE):` in a scope: work shared by hand.
+
+    lanes: how many vector cores a block has; the body runs once for each, here one after the other
+    mode: `pl.SplitMode.NONE`: the body says what each lane does. Modes that halve tiles are refused
     """
     ...
 
@@ -297,6 +337,15 @@ def scope(*, mode: ScopeMode | None = None, name_hint: str | None = None) -> Sco
     ...
 
 
+@_marker
+def graph(*, name_hint: str | None = None) -> Scope:
+    """Tasks that the device records once and replays; it changes no result.
+
+    Here they are submitted each time, and counted as they are executed.
+    """
+    ...
+
+
 # --- tasks ---------------------------------------------------------------------------------------
 
 
@@ -305,6 +354,7 @@ def submit(
     kernel: Callable[..., Any],
     *args: Any,
     deps: Sequence[Any] = (),
+    dumps: Sequence[Any] = (),
     predicate: Any = None,
     allow_early_resolve: bool = False,
 ) -> Any:
@@ -323,6 +373,7 @@ def spmd_submit(
     *args: Any,
     core_num: Any,
     deps: Sequence[Any] = (),
+    dumps: Sequence[Any] = (),
     predicate: Any = None,
     allow_early_resolve: bool = False,
     sync_start: bool = False,
@@ -379,5 +430,5 @@ def dump(*values: Any) -> None:
 
 
 @_marker
-def static_assert(condition: Any, message: str = "") -> None:
+def static_assert(condition: Any, msg: str = "") -> None:
     """Stop the compilation unless a compile-time condition holds."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 from tilelet.dtypes import DType
 from tilelet.ir.core import Direction
@@ -72,7 +72,7 @@ def _parts(item: Any, name: str, least: int, most: int) -> list[Any]:
 def _shape(shape: Any, name: str) -> tuple[Dim, ...]:
     if not isinstance(shape, (list, tuple)):
         raise TypeError(f"the shape in pl.{name}[shape, dtype] is a list, not {shape!r}")
-    entries: Sequence[Any] = shape
+    entries = cast("Sequence[Any]", shape)
     for extent in entries:
         if isinstance(extent, SymDim):
             continue

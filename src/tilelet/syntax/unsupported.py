@@ -42,9 +42,6 @@ def _extern(loc: Loc, name: str) -> UserError:
     return ExternalKernel(loc, f"pl.{name}")
 
 
-_LANES = "give the scope `optimizations=[pl.split(pl.SplitMode.UP_DOWN)]`"
-_BARRIER = "end the scope: tasks wait for each other through the tensors they share"
-
 UNSUPPORTED: dict[str, Error] = {
     # Transfers between cores that the compiler makes of a mixed scope.
     "tpush_to_aiv": _pipe,
@@ -59,15 +56,11 @@ UNSUPPORTED: dict[str, Error] = {
     "import_peer_buffer": _pipe,
     "aiv_shard": _pipe,
     "aic_gather": _pipe,
-    "split_aiv": _construct(_LANES),
     # Barriers across blocks: blocks run one after another here.
-    "syncall": _op(_BARRIER),
-    "fence": _op(_BARRIER),
-    "cacheinvalid": _op(_BARRIER),
+    "syncall": _op("it may stand in the body of `pl.spmd` itself, outside loops and branches"),
     "available_cluster_count": _op("pass the number of blocks as a constant"),
     "available_aiv_count": _op("pass the number of blocks as a constant"),
     "aiv_count": _op("pass the number of blocks as a constant"),
-    "prefetch": _op("leave it out: it changes no result"),
     # Block-scaled formats.
     "matmul_mx": _mx,
     "matmul_mx_acc": _mx,
@@ -81,13 +74,7 @@ UNSUPPORTED: dict[str, Error] = {
     "INT4": _dtype,
     "UINT4": _dtype,
     # Ops whose meaning is not settled, or that need memory placed by hand.
-    "create_l1": _op("use `pl.create_tensor`; matmul operands are placed for you"),
-    "gather_row": _op("use `pl.slice` and `pl.assemble`, or `pl.mgather`"),
-    "paged_gather": _op("loop over the block table with `pl.read` and `pl.slice`"),
-    "extract": _op("use `pl.slice`"),
     "view": _op("use `pl.slice`, `pl.reshape` or `pl.reinterpret_view`"),
-    "tri": _op("pass the triangle as an input"),
-    "random": _op("pass random numbers as an input"),
     "select": _op("use `pl.sel`"),
     "gather_compare": _op("use `pl.gather(x, kvalue=..., cmp_mode=..., out_cols=...)`"),
     "MemRef": _construct("leave placement to the compiler"),
@@ -95,7 +82,6 @@ UNSUPPORTED: dict[str, Error] = {
     "TensorView": _construct("use `pl.slice`"),
     "extern": _extern,
     "jit.extern": _extern,
-    "jit.host": _construct("call the kernel from plain Python"),
 }
 
 _NAMESPACES = ("tensor.", "tile.", "system.")
@@ -116,4 +102,4 @@ def _find(name: str) -> Error | None:
         short = name.removeprefix(namespace)
         if short in UNSUPPORTED:
             return UNSUPPORTED[short]
-    return UNSUPPORTED[head] if head == "prefetch" else None
+    return None

@@ -161,8 +161,7 @@ class TaskGroup(_OfKind):
     def region_columns(self) -> NDArray[np.int64]:
         """Region numbers: one row per window argument, one column per task."""
         flat = np.array(self.regions, np.int64)
-        rows = np.reshape(flat, (len(self), len(self.tensors)))
-        return np.ascontiguousarray(np.transpose(rows))
+        return np.ascontiguousarray(flat.reshape(len(self), len(self.tensors)).T)
 
     def scalar_column(self, position: int) -> list[Any]:
         """The values of one argument that is no window."""

@@ -88,8 +88,7 @@ class Buffer:
         assert self.initial is not None
         if self.data is None:
             self.data = np.empty(self.nbytes, np.uint8)
-        whole: Array = self.data.view(self.initial.dtype)  # type: ignore[reportUnknownMemberType]
-        whole.fill(self.initial[()])
+        self.data.view(self.initial.dtype).fill(self.initial[()])
 
     def __repr__(self) -> str:
         return f"<{self.origin} {self.name!r} #{self.id}, {self.nbytes} bytes>"
@@ -267,21 +266,16 @@ def window_of_array(name: str, array: Array, dtype: DType) -> Window:
     if array.size == 0:
         memory = np.empty(0, np.uint8)
     elif array.flags.c_contiguous:
-        memory = _bytes_of(np.ravel(array))
+        memory = array.reshape(-1).view(np.uint8)
     else:
         span = 1 + sum((n - 1) * (s // item) for n, s in zip(forward.shape, forward.strides))
         line = np.lib.stride_tricks.as_strided(forward, (span,), (item,))
-        memory = _bytes_of(line)
+        memory = line.view(np.uint8)
     # A reversed axis starts at its far end.
     start = sum((n - 1) * (-s // item) for n, s in zip(array.shape, array.strides) if s < 0)
     strides = tuple(s // item for s in array.strides)
     buffer = Buffer(name, memory.nbytes, memory, "param")
     return Window(buffer, dtype, start, array.shape, strides)
-
-
-def _bytes_of(line: Array) -> NDArray[np.uint8]:
-    """The memory of an array of one axis."""
-    return line.view(np.uint8)  # type: ignore[reportUnknownMemberType]
 
 
 def reshaped_strides(shape: Shape, strides: Shape, new_shape: Shape) -> Shape | None:

@@ -38,9 +38,9 @@ class Signature:
     outcome  what happened where data decides
     """
 
-    scalars: Mapping[int, Number] = field(default_factory=dict)
+    scalars: Mapping[int, Number] = field(default_factory=dict[int, Number])
     strided: frozenset[int] = frozenset()
-    valid: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    valid: Mapping[int, tuple[int, ...]] = field(default_factory=dict[int, tuple[int, ...]])
     blocks: int = 1
     block: int = 0
     outcome: ControlTrace = ()

@@ -509,7 +509,7 @@ _L0_MOVES = {
 
 
 def _source(op: Op) -> Arg:
-    return op.args.get("x", op.args.get("tensor", op.args.get("mem")))
+    return op.args.get("x", op.args.get("tensor", op.args.get("mem", op.args.get("src"))))
 
 
 def _stored(op: Op) -> Arg:

@@ -58,7 +58,9 @@ class KernelCost:
     exchanged: int
     macs: int
     guesses: tuple[tuple[Loc, str], ...] = ()
-    span_us: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    span_us: Mapping[str, tuple[float, float]] = field(
+        default_factory=dict[str, tuple[float, float]]
+    )
 
     @property
     def guessed(self) -> bool:

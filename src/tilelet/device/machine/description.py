@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar, cast, get_type_hints
 
 from tilelet.diag.catalogue.device import (
     MachineContradiction,
@@ -284,10 +285,10 @@ def _load(path: Path, _modified: int) -> Machine:
 
 def parse_toml(text: str, file: str) -> dict[str, Any]:
     """TOML text as a dictionary."""
-    try:
-        import tomllib  # pyright: ignore[reportMissingImports]
-    except ModuleNotFoundError:  # Python 3.10
-        import tomli as tomllib  # pyright: ignore[reportMissingImports]
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
     try:
         return tomllib.loads(text)
     except ValueError as error:  # also of Python, about integers of thousands of digits
@@ -317,8 +318,7 @@ def _overlay(base: dict[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     merged = dict(base)
     for key, value in own.items():
         there: Any = merged.get(key)
-        tables = isinstance(there, dict) and isinstance(value, dict)
-        is_group = tables and "value" not in value and "value" not in there
+        is_group = all(isinstance(t, dict) and "value" not in t for t in (value, there))
         merged[key] = _overlay(there, value) if is_group else value
     return merged
 
@@ -476,6 +476,7 @@ class _Reader:
         """A plain number, or the value of `{ value = .., evidence = "M", source = ".." }`."""
         if not isinstance(leaf, dict):
             return leaf
+        leaf = cast("dict[str, Any]", leaf)
         self.known(full, leaf, ("value", "evidence", "source"))
         if "value" not in leaf:
             raise MachineFieldMissing(self.file, f"{full}.value", "a number")
@@ -507,6 +508,7 @@ def _changed(node: Any, path: list[str], value: float) -> Any:
         return value
     head, rest = path[0], path[1:]
     if isinstance(node, Mapping):
-        key = next(k for k in node if getattr(k, "name", k) == head)
-        return MappingProxyType({**node, key: _changed(node[key], rest, value)})
+        table = cast("Mapping[Any, Any]", node)
+        key = next(k for k in table if getattr(k, "name", k) == head)
+        return MappingProxyType({**table, key: _changed(table[key], rest, value)})
     return dataclasses.replace(node, **{head: _changed(getattr(node, head), rest, value)})

@@ -7,7 +7,7 @@ elementwise op may write its result over an operand that nobody needs afterwards
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -219,15 +219,16 @@ def _assign(blocks: list[_Block], limit: int) -> int:
 
     How well first fit does depends on the order; the first order that fits is taken, else the best.
     """
-    keys = (
-        [(b.first, -b.nbytes) for b in blocks],
-        [(-b.nbytes, b.first) for b in blocks],
-        [(-b.nbytes * (b.last - b.first + 1), b.first) for b in blocks],
+    keys: tuple[Callable[[_Block], tuple[int, int]], ...] = (
+        lambda b: (b.first, -b.nbytes),
+        lambda b: (-b.nbytes, b.first),
+        lambda b: (-b.nbytes * (b.last - b.first + 1), b.first),
     )
     needs = [Need(b.nbytes, b.first, b.last) for b in blocks]
     best: tuple[int, list[int]] | None = None
     for key in keys:
-        offsets, used = first_fit(needs, sorted(range(len(blocks)), key=key.__getitem__), ALIGNMENT)
+        order = sorted(range(len(blocks)), key=lambda i, key=key: key(blocks[i]))
+        offsets, used = first_fit(needs, order, ALIGNMENT)
         if best is None or used < best[0]:
             best = used, offsets
         if used <= limit:

@@ -151,16 +151,17 @@ class Comparison:
             self.kernel_pairs(),
             key=lambda p: -abs((p[1].exec_us if p[1] else 0.0) - (p[0].exec_us if p[0] else 0.0)),
         )
+        shown: tuple[Callable[[KernelRow], str], ...] = (
+            lambda k: f"{k.tasks:,}",
+            lambda k: number(k.exec_us),
+            lambda k: byte_text(k.moved),
+            lambda k: k.bound,
+        )
         for a, b in pairs[:SHOWN_KERNELS]:
             either = b or a
             assert either is not None
             cells: list[str] = []
-            for show in (
-                lambda k: f"{k.tasks:,}",
-                lambda k: number(k.exec_us),
-                lambda k: byte_text(k.moved),
-                lambda k: k.bound,
-            ):
+            for show in shown:
                 cells += [show(k) if k else "-" for k in (a, b)]
             name = f"{a.name} -> {b.name}" if a and b and a.name != b.name else either.name
             table.rows.append((name, *cells))

@@ -48,7 +48,8 @@ def critical_path(timeline: Timeline) -> Path:
     if not len(timeline.task):
         return Path(0.0, (), parts, {}, {})
     begin = float(timeline.dispatch.min())
-    names, kernels = timeline.kernel_names, timeline.kernel.tolist()
+    names = timeline.kernel_names
+    kernels: list[int] = timeline.kernel.tolist()
     causes = _Causes(timeline)
     kernel_us: dict[str, float] = {}
     kernel_tasks: dict[str, int] = {}

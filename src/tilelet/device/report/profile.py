@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,8 +77,8 @@ class KernelRow:
     flops: int
     gflops: float
     roof_gflops: float
-    memory: Mapping[str, int] = field(default_factory=dict)
-    structure: Mapping[str, int] = field(default_factory=dict)
+    memory: Mapping[str, int] = field(default_factory=dict[str, int])
+    structure: Mapping[str, int] = field(default_factory=dict[str, int])
 
     @property
     def moved(self) -> int:
@@ -175,7 +175,8 @@ class Profile:
             data = json.loads(text)
         except (ValueError, RecursionError) as error:  # also integers of thousands of digits
             raise BadProfile(file, f"it is not JSON: {error}") from None
-        if not isinstance(data, dict) or data.get("version") != VERSION:
+        data = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
+        if data.get("version") != VERSION:
             raise BadProfile(file, f"it does not say `version: {VERSION}`")
         fields = {f.name for f in dataclasses.fields(cls)}
         missing = sorted(fields - set(data) - _OPTIONAL)
@@ -208,12 +209,13 @@ def _checked(name: str, value: Any, cls: type) -> Any:
         raise ValueError(f"`{name}` is not of the right kind")
     if kind.startswith("Mapping") and not all(isinstance(v, (int, float)) for v in value.values()):
         raise ValueError(f"`{name}` has something other than numbers")
-    return tuple(value) if isinstance(value, list) else value
+    return tuple(cast("list[Any]", value)) if isinstance(value, list) else value
 
 
 def _row(cls: type, data: Any) -> Any:
     if not isinstance(data, dict):
         raise ValueError(f"a row of it is {type(data).__name__}")
+    data = cast("dict[str, Any]", data)
     wanted = {f.name for f in dataclasses.fields(cls)}
     if set(data) | _OPTIONAL & wanted != wanted:
         odd = sorted((set(data) ^ wanted) - _OPTIONAL)
@@ -226,9 +228,9 @@ def _rounded(value: Any) -> Any:
     if isinstance(value, float):
         return round(value, 4)
     if isinstance(value, Mapping):
-        return {k: _rounded(v) for k, v in value.items()}
+        return {k: _rounded(v) for k, v in cast("Mapping[str, Any]", value).items()}
     if isinstance(value, (list, tuple)):
-        return [_rounded(v) for v in value]
+        return [_rounded(v) for v in cast("Sequence[Any]", value)]
     return value
 
 

@@ -230,7 +230,8 @@ class Trace:
         columns = (t.task, t.core, t.dispatch, t.start, t.end, t.finish, t.kernel, costs)
         chosen = [c[self.records].tolist() for c in columns]
         for task, core, dispatch, start, end, finish, kernel, cost in zip(*chosen):
-            name, args = names[kernel], f'"args":{{"task":{task},{self._task_facts[cost]}}}'
+            name = names[int(kernel)]
+            args = f'"args":{{"task":{task},{self._task_facts[cost]}}}'
             yield (
                 f'{{"ph":"X","pid":{WORKER_VIEW},"tid":{core},"name":{name},'
                 f'"ts":{start:.3f},"dur":{end - start:.3f},{args}}}'

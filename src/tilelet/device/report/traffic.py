@@ -143,7 +143,7 @@ class _Count:
         for cost in np.unique(costs).tolist():
             task, block = np.nonzero(costs == cost)
             of_class = {p: column[task] for p, column in integers.items()}
-            signature = self.stream.signatures[cost]
+            signature = self.stream.signatures[int(cost)]
             found = ExactFootprint(kernel, signature, of_class, block)
             for (param, writes), boxes in found.boxes.items():
                 if param not in g.tensors:
@@ -163,7 +163,7 @@ class _Count:
 
     def shape_of(self, region: int) -> tuple[int, ...]:
         regions = self.stream.regions
-        return regions.layouts[regions.layout[region]].shape
+        return regions.layouts[int(regions.layout[region])].shape
 
     def rectangles(self, boxes: Ints) -> Ints:
         """Distinct (buffer, first row, past last row, first byte, past last byte) of boxes.
@@ -173,7 +173,7 @@ class _Count:
         every = self.stream.regions
         regions, rank = boxes[:, 0], boxes.shape[1] // 2
         used, which = np.unique(every.layout[regions], return_inverse=True)
-        layouts = [every.layouts[i] for i in used]
+        layouts = [every.layouts[int(i)] for i in used]
         table = np.array([w.shape + w.strides for w in layouts], np.int64)[which]
         shape, strides = table[:, :rank], table[:, rank:]
         start, extents = boxes[:, 1 : 1 + rank], boxes[:, 1 + rank :]

@@ -83,7 +83,8 @@ class CallSites:
         owners, _ = tasks.places()
         # Whether a task continues the run of the one before it depends on their groups alone.
         pairs, which = np.unique(owners[:-1] * len(sites) + owners[1:], return_inverse=True)
-        continues = [_same_run(sites[p // len(sites)], sites[p % len(sites)]) for p in pairs]
+        kinds: list[int] = pairs.tolist()
+        continues = [_same_run(sites[p // len(sites)], sites[p % len(sites)]) for p in kinds]
         ends = np.flatnonzero(~np.array([*continues, False], np.bool_)[np.append(which, -1)])
         last = ends[np.searchsorted(ends, until)]
         scoped = np.array([site is not None and site.scope is not None for site in sites])

@@ -132,7 +132,7 @@ class _Unit:
     demand: float = 0.0
     traffic: float = 0.0
     waiting: tuple[int, int, int, float] | None = None
-    done: list[tuple[int, int, float]] = field(default_factory=list)
+    done: list[tuple[int, int, float]] = field(default_factory=list[tuple[int, int, float]])
     lead: int = -1
 
     @property
@@ -394,7 +394,8 @@ class _Loop:
 
     def push(self, task: int, at: float) -> None:
         self.ready[task] = at
-        self.queues[self.w.shape[task]].append(task)
+        shape: int = self.w.shape[task]
+        self.queues[shape].append(task)
 
     def finish_node(self, first: int, at: float) -> None:
         """Everything that a completion makes ready, or completes in turn."""

@@ -201,4 +201,4 @@ def build_graph_native(lib: ctypes.CDLL, stream: Stream) -> Graph:
 def _copied(items: Any, count: int) -> Any:
     if not items or not count:
         return np.zeros(count, np.int64)
-    return np.array(np.ctypeslib.as_array(items, (count,)))
+    return np.ctypeslib.as_array(items, (count,)).copy()

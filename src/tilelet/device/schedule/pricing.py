@@ -101,7 +101,7 @@ class Pricing:
         deciding: Control,
     ) -> list[int]:
         """The cost of one task: one for all its blocks, or one for each."""
-        layouts = [self._regions.layouts[self._regions.layout[r]] for r in windows]
+        layouts = [self._regions.layouts[int(self._regions.layout[r])] for r in windows]
         strided = frozenset(p for p, w in zip(tasks.tensors, layouts) if w.strided)
         valid = {p: w.valid for p, w in zip(tasks.tensors, layouts) if w.valid is not None}
         values = {p: tasks.scalar_column(p)[row] for p in scalars}

@@ -95,11 +95,11 @@ class Timeline:
         return self.stream.kernel[self.task]
 
     def kernel_of(self, task: int) -> DeviceKernel | None:
-        return self.stream.kernels[self.stream.kernel[task]]
+        return self.stream.kernels[int(self.stream.kernel[task])]
 
     def cost_of(self, task: int) -> KernelCost:
         """The cost of a task's first block."""
-        return self.stream.costs[self.stream.first_cost[task]]
+        return self.stream.costs[int(self.stream.first_cost[task])]
 
     def core_name(self, core: int) -> str:
         """`AIC 3`, `AIV 17`."""

@@ -269,7 +269,7 @@ class OnChipOverflow(UserError):
         ]
         listed = "\n".join(["in use at once:", *rows])
         if fitting:
-            helps = ["\n".join(["sizes that fit, fastest first (device_run):", *fitting])]
+            helps = ["\n".join(["sizes that fit, fastest first (modelled):", *fitting])]
         else:
             helps = ["no smaller size of the same kernel fits: split the scope in two"]
         super().__init__(

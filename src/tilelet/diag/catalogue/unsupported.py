@@ -15,9 +15,12 @@ class UnsupportedConstruct(UserError):
 
     code = "E0801"
     example = """
-        @pl.jit.host
-        def driver(x: pl.Tensor[[16, 128], pl.FP32]):
-            return x
+        @pl.jit
+        def kernel(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                at_zero = pl.MemRef(pl.Mem.Vec, 0, 8192)
+                out[:] = pl.add(x, 1.0)
+            return out
         """
 
     def __init__(self, loc: Loc, what: str, instead: str = "") -> None:
@@ -204,9 +207,9 @@ class UnsupportedOp(UserError):
     code = "E0809"
     example = """
         @pl.jit
-        def kernel(out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
+        def kernel(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[32, 64], pl.FP32]]):
             with pl.at(level=pl.Level.CORE_GROUP):
-                out[:] = pl.random([16, 128], seed=1)
+                out[:] = pl.view(x, [32, 64])
             return out
         """
 

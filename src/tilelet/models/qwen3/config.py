@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from tilelet.diag.catalogue.models import (
     BadModelConfig,
@@ -49,8 +49,9 @@ class Qwen3Config:
             value = getattr(self, name)
             if not _is_number(value) or not 0 < value < _LARGEST_NUMBER:
                 raise BadModelField(name, value, "a positive number")
-        if not isinstance(self.tie_word_embeddings, bool):
-            raise BadModelField("tie_word_embeddings", self.tie_word_embeddings, "true or false")
+        tied = self.tie_word_embeddings  # what a file says, maybe
+        if not isinstance(tied, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise BadModelField("tie_word_embeddings", tied, "true or false")
         if self.head_dim % 2:
             raise BadModelField("head_dim", self.head_dim, "even")
         if self.num_attention_heads % self.num_key_value_heads:
@@ -121,7 +122,8 @@ class Qwen3Config:
         model_type = fields.get("model_type")
         if model_type != "qwen3":
             architectures = fields.get("architectures")
-            first = architectures[0] if isinstance(architectures, list) and architectures else "?"
+            names = cast("list[Any]", architectures) if isinstance(architectures, list) else []
+            first = names[0] if names else "?"
             raise WrongArchitecture(file, str(model_type or first))
         _check_supported(fields)
         known: dict[str, Any] = {}
@@ -167,7 +169,7 @@ def _mapping(fields: Mapping[str, Any], name: str) -> Mapping[str, Any]:
         return {}
     if not isinstance(value, dict):
         raise BadModelField(name, value, "an object")
-    return value
+    return cast("dict[str, Any]", value)
 
 
 def _check_supported(fields: Mapping[str, Any]) -> None:
@@ -217,7 +219,7 @@ def parse_json_object(data: bytes) -> dict[str, Any]:
         raise ValueError("not JSON: nested too deeply") from error
     if not isinstance(value, dict):
         raise ValueError("its JSON is not an object")
-    return value
+    return cast("dict[str, Any]", value)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

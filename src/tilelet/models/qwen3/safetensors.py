@@ -11,7 +11,7 @@ import mmap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard, cast
 
 import ml_dtypes
 import numpy as np
@@ -110,12 +110,14 @@ def _entries(header: Mapping[str, Any], size: int) -> dict[str, TensorEntry]:
 
 
 def _check_metadata(fields: Any) -> None:
-    if not isinstance(fields, dict) or not all(isinstance(v, str) for v in fields.values()):
+    values = cast("dict[str, Any]", fields).values() if isinstance(fields, dict) else (None,)
+    if not all(isinstance(v, str) for v in values):
         raise ValueError("its `__metadata__` is not an object of strings")
 
 
 def _entry(name: str, fields: Any, size: int) -> TensorEntry:
-    if not isinstance(fields, dict) or set(fields) != {"dtype", "shape", "data_offsets"}:
+    fields = cast("dict[str, Any]", fields) if isinstance(fields, dict) else {}
+    if set(fields) != {"dtype", "shape", "data_offsets"}:
         raise ValueError(f"`{name}` does not have just `dtype`, `shape` and `data_offsets`")
     dtype, shape, place = fields["dtype"], fields["shape"], fields["data_offsets"]
     if not isinstance(dtype, str) or dtype not in _DTYPES:
@@ -133,10 +135,11 @@ def _entry(name: str, fields: Any, size: int) -> TensorEntry:
     return TensorEntry(dtype, tuple(shape), begin, end)
 
 
-def _are_sizes(values: Any) -> bool:
+def _are_sizes(values: Any) -> TypeGuard[list[int]]:
     """Whether `values` is a list of integers from 0 to what a file could hold."""
     return isinstance(values, list) and all(
-        isinstance(v, int) and not isinstance(v, bool) and 0 <= v < 1 << 63 for v in values
+        isinstance(v, int) and not isinstance(v, bool) and 0 <= v < 1 << 63
+        for v in cast("list[Any]", values)
     )
 
 

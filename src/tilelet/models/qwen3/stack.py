@@ -188,7 +188,8 @@ class LayerStack:
 
     def _check_hidden(self, hidden: Array, wanted: tuple[int, ...]) -> None:
         dtype = self.shape.dtype
-        if not isinstance(hidden, np.ndarray):
+        # Callers are not type-checked.
+        if not isinstance(hidden, np.ndarray):  # pyright: ignore[reportUnnecessaryIsInstance]
             kind = f"{type(hidden).__module__}.{type(hidden).__qualname__}"
             shown = shape_text(getattr(hidden, "shape", ()))
             raise WrongStackInput(

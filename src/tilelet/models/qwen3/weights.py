@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
@@ -201,7 +202,7 @@ def _open_shards(directory: Path, index: Path) -> dict[str, SafetensorsFile]:
     weight_map = read_json_object(index).get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
         raise BadWeightIndex(str(index), "it has no `weight_map`")
-    names: Mapping[str, object] = weight_map
+    names = cast("dict[str, object]", weight_map)
     shards: dict[str, SafetensorsFile] = {}
     for shard in sorted({v if isinstance(v, str) else "" for v in names.values()}):
         shards[shard] = SafetensorsFile(_shard_path(directory, str(index), shard))

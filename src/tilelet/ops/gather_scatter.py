@@ -1,4 +1,4 @@
-"""Moving elements by position: gather, scatter, sorting of (value, index) records.
+"""Moving elements by position: gather and scatter.
 
 Indices out of range stop the run with the line, the index and the extent.
 """
@@ -20,17 +20,17 @@ from tilelet.diag.catalogue.ops import (
     NoSuchForm,
     RankMismatch,
     ShapeMismatch,
-    SortGeometry,
 )
-from tilelet.dtypes import FP16, FP32, INT16, INT32, INT64, UINT16, UINT32, DType
+from tilelet.dtypes import INT16, INT32, INT64, UINT16, UINT32, DType
 from tilelet.ir.core import Arg
 from tilelet.ir.faults import IndexFault, RegionFault
 from tilelet.ir.spec import Call, Cost, Engine, Plane, Shape, Trait, Valid, op
-from tilelet.ir.types import Mem, ShapedType, SymDim, TileType, box, shapes_agree
+from tilelet.ir.types import Mem, ShapedType, SymDim, TileType, shapes_agree
 from tilelet.numerics import MASK_PATTERNS
 from tilelet.numerics.casts import Array
 from tilelet.ops import infer, valid
-from tilelet.ops.annotations import Number, Shaped
+from tilelet.ops.annotations import Ints, Number, Shaped
+from tilelet.ops.padding import check_valid_extent
 from tilelet.ops.selection import check_comparison, cmp_mask
 from tilelet.ops.valid import Args, Operands
 from tilelet.syntax.enums import CmpType, MaskPattern
@@ -43,12 +43,11 @@ __all__ = [
     "gather_mask",
     "gatherb",
     "mgather",
-    "mrgsort",
     "mscatter",
+    "paged_gather",
     "scatter",
     "scatter_mask",
     "scatter_update",
-    "sort32",
 ]
 
 _INDEX_DTYPES = (INT16, INT32, INT64, UINT16, UINT32)
@@ -191,7 +190,7 @@ _GATHER_FORMS = (
     "pl.gather(x, mask_pattern=P, output_dtype=None)",
     "pl.gather(x, dim=-1, index=I)",
     "pl.gather(x, index=I)",
-    "pl.gather(x, kvalue=V, cmp_mode=C, out_cols=N)",
+    "pl.gather(x, kvalue=V, cmp_mode=C, out_cols=N, offset=0, count_dtype=pl.INT32)",
 )
 
 
@@ -202,7 +201,7 @@ def _form(call: Call) -> str:
         return "mask"
     if given in ({"index"}, {"dim", "index"}):
         return "index"
-    if given == {"kvalue", "cmp_mode", "out_cols"}:
+    if given - {"offset", "count_dtype"} == {"kvalue", "cmp_mode", "out_cols"}:
         return "compare"
     raise NoSuchForm(call.loc, call.shown, _GATHER_FORMS)
 
@@ -224,8 +223,13 @@ def _infer_gather(call: Call) -> infer.Types:
     check_comparison(call, "cmp_mode")
     infer.fitting_scalar(call, "kvalue", "x", x.dtype)
     columns = infer.constant_int(call, "out_cols", at_least=1)
-    rows = x.shape[0]
-    return (TileType((rows, columns), INT32, space), TileType((rows, 1), INT32, space))
+    rows, counts = x.shape[0], INT32
+    if call["offset"] is not None:
+        infer.constant_int(call, "offset")
+    if call["count_dtype"] is not None:
+        counts = infer.dtype(call, "count_dtype")
+        infer.check_dtype(call, "count_dtype", counts, (INT32, UINT32))
+    return (TileType((rows, columns), INT32, space), TileType((1, rows), counts, space))
 
 
 def _check_along(
@@ -245,7 +249,7 @@ def _gather(x: Array, valid: dict[str, Valid], **args: Any) -> Array | tuple[Arr
     if args["mask_pattern"] is not None:
         return _gather_mask(x, args["mask_pattern"], args["output_dtype"])
     if args["index"] is None:
-        return _gather_compare(x, args["kvalue"], args["cmp_mode"], args["out_cols"], valid["x"])
+        return _gather_compare(x, valid["x"], **args)
     index = args["index"]
     # Outside its valid region an index is 0, which is in range.
     if args["dim"] is None:
@@ -258,17 +262,15 @@ def _gather(x: Array, valid: dict[str, Valid], **args: Any) -> Array | tuple[Arr
     return np.take_along_axis(x[lines], positions, axis)
 
 
-def _gather_compare(
-    x: Array, kvalue: float, cmp_mode: int | str, out_cols: int, region: Valid
-) -> tuple[Array, Array]:
+def _gather_compare(x: Array, region: Valid, **args: Any) -> tuple[Array, Array]:
     rows, columns = region
-    indices = np.zeros((x.shape[0], out_cols), np.int32)
-    counts = np.zeros((x.shape[0], 1), np.int32)
-    holds = cmp_mask(x[:rows, :columns], kvalue, cmp_mode)
+    indices = np.zeros((x.shape[0], args["out_cols"]), np.int32)
+    counts = np.zeros((1, x.shape[0]), (args["count_dtype"] or INT32).numpy)
+    holds = cmp_mask(x[:rows, :columns], args["kvalue"], args["cmp_mode"])
     for row, line in enumerate(holds):
-        found = np.flatnonzero(line)[:out_cols]
-        indices[row, : len(found)] = found
-        counts[row] = len(found)
+        found = np.flatnonzero(line)[: args["out_cols"]]
+        indices[row, : len(found)] = found + (args["offset"] or 0)
+        counts[0, row] = len(found)
     return indices, counts
 
 
@@ -277,7 +279,8 @@ def _valid_gather(operands: Operands, result_shape: Shape, args: Args) -> Valid:
         return _valid_gather_mask(operands, result_shape, args)
     if "index" in operands:
         return operands["index"][1]
-    return (operands["x"][1][0], result_shape[1])
+    rows, columns = operands["x"][1][0], args["out_cols"]
+    return (1, rows) if result_shape != (operands["x"][0][0], columns) else (rows, columns)
 
 
 @op(
@@ -299,6 +302,8 @@ def gather(
     kvalue: Number | None = None,
     cmp_mode: CmpType | int | str | None = None,
     out_cols: int | None = None,
+    offset: int | None = None,
+    count_dtype: DType | None = None,
     tmp: Shaped | None = None,
 ) -> Any:
     """Pick elements by position. Four forms:
@@ -310,7 +315,8 @@ def gather(
     `gather(x, index=I)`: `result[i, k]` is the element number `I[i, k]` of x in row-major order
     `gather(x, kvalue=V, cmp_mode=C, out_cols=N)`: for each row the columns whose element compares
         to V as C says (codes as in `pl.cmp`). Two INT32 results: `[M, N]` columns in ascending
-        order, 0 beyond the last, and `[M, 1]` how many there are, at most N
+        order, 0 beyond the last, and `[1, M]` how many there are, at most N. `offset` is added to
+        each column; `count_dtype` (INT32 or UINT32) is the dtype of the counts
 
     index: integers; tmp: scratch tile of older code, not needed
 
@@ -323,6 +329,7 @@ def gather(
 
 _SCATTER_FORMS = (
     "pl.scatter(x, dim=-1, index=I, src=S)",
+    "pl.scatter(x, index=I, src=S)",
     "pl.scatter(x, mask_pattern=P, dst=D)",
 )
 
@@ -331,12 +338,12 @@ def _infer_scatter(call: Call) -> infer.Types:
     given = {name for name, arg in call.args.items() if arg is not None} - {"x"}
     if given == {"mask_pattern", "dst"}:
         return (_scatter_mask_type(call, "dst", "x"),)
-    if given != {"dim", "index", "src"}:
+    if given - {"dim"} != {"index", "src"}:
         raise NoSuchForm(call.loc, call.shown, _SCATTER_FORMS)
     x, src = infer.tile(call, "x"), infer.tile(call, "src")
     index = _index_tile(call, "index")
-    axis = infer.axis(call, "dim", len(x.shape))
-    _check_along(call, "x", x, "index", index, axis)
+    if call["dim"] is not None:
+        _check_along(call, "x", x, "index", index, infer.axis(call, "dim", len(x.shape)))
     infer.same_shape(call, "index", index, "src", src)
     infer.same_dtype(call, "src", src.dtype, "x", x.dtype)
     return (TileType(x.shape, x.dtype, infer.vector_space(call, "x", "src")),)
@@ -345,8 +352,10 @@ def _infer_scatter(call: Call) -> infer.Types:
 def _scatter(x: Array, valid: dict[str, Valid], **args: Any) -> Array:
     if args["mask_pattern"] is not None:
         return _scatter_mask(args["dst"], x, args["mask_pattern"])
-    axis = args["dim"] % x.ndim
     region = tuple(slice(0, min(a, b)) for a, b in zip(valid["index"], valid["src"]))
+    if args["dim"] is None:
+        return _scatter_flat("scatter", x, args["index"][region], args["src"][region])
+    axis = args["dim"] % x.ndim
     positions = _checked("scatter", args["index"][region], axis, x.shape[axis])
     result: Array = np.array(x)
     # One element after the other along the axis: of equal positions the last one stays.
@@ -357,6 +366,15 @@ def _scatter(x: Array, valid: dict[str, Valid], **args: Any) -> Array:
         target = tuple(line if a == axis else where[a] for a in range(x.ndim))
         result[target] = args["src"][region][at]
     return result
+
+
+def _scatter_flat(op_name: str, into: Array, index: Array, src: Array) -> Array:
+    """`into` with elements replaced by their numbers in row-major order; the last one stays."""
+    elements: Array = np.array(np.ravel(into))
+    positions = _checked(op_name, np.ravel(index), 0, len(elements))
+    for position, element in zip(positions, np.ravel(src)):
+        elements[position] = element
+    return np.reshape(elements, into.shape)
 
 
 def _valid_scatter(operands: Operands, result_shape: Shape, args: Args) -> Valid:
@@ -381,10 +399,11 @@ def scatter(
     mask_pattern: MaskPattern | int | str | None = None,
     dst: Shaped | None = None,
 ) -> Shaped:
-    """Put elements at positions. Two forms:
+    """Put elements at positions; of equal positions the last one stays. Three forms:
 
-    `scatter(x, dim=-1, index=I, src=S)`: x with `result[i, I[i, k]] = S[i, k]` (for dim=-1); of
-        equal positions the last one stays
+    `scatter(x, dim=-1, index=I, src=S)`: x with `result[i, I[i, k]] = S[i, k]` (for dim=-1)
+    `scatter(x, index=I, src=S)`: x with element number `I[i, k]`, in row-major order, replaced by
+        `S[i, k]`; also written `pl.tile.scatter(x, S, I)`
     `scatter(x, mask_pattern=P, dst=D)`: D with the columns that P picks replaced by those of x;
         the inverse of `pl.gather(..., mask_pattern=P)`
 
@@ -460,52 +479,86 @@ def scatter_update(
 
 # --- by way of global memory ---------------------------------------------------------------------
 
+_COALESCE = ("row", "elem")
 _OUT_OF_BOUNDS = ("undefined", "clamp", "wrap", "zero")
 
 
 def _infer_mgather(call: Call) -> infer.Types:
     mem = infer.tensor(call, "mem")
     idx = _index_tile(call, "idx")
-    for param, choices in (("coalesce", ("row", "elem")), ("gather_oob", _OUT_OF_BOUNDS)):
-        if call[param] not in choices:
+    for param, choices in (("coalesce", _COALESCE), ("gather_oob", _OUT_OF_BOUNDS)):
+        if _choice(call[param], choices) is None:
             raise BadChoice(call.at(param), call.shown, param, call[param], choices)
     if call["target_memory"] not in (Mem.Vec, Mem.Mat):
         raise infer.bad(call, "target_memory", "`pl.Mem.Vec` or `pl.Mem.Mat`")
-    space = call["target_memory"] if idx.space else None
-    if call["coalesce"] == "elem":
-        return (TileType(idx.shape, mem.dtype, space),)
-    infer.check_rank(call, "mem", len(mem.shape), 2)
-    columns = mem.shape[1]
-    if not isinstance(columns, int):
-        raise infer.bad(call, "mem", "a tensor whose rows have constant length")
-    return (TileType((math.prod(idx.shape), columns), mem.dtype, space),)
+    placed = idx.space is not None or call["target_memory"] is Mem.Mat
+    shape = idx.shape
+    if _choice(call["coalesce"], _COALESCE) == "row":
+        infer.check_rank(call, "mem", len(mem.shape), 2)
+        columns = mem.shape[1]
+        if not isinstance(columns, int):
+            raise infer.bad(call, "mem", "a tensor whose rows have constant length")
+        shape = (math.prod(idx.shape), columns)
+    if call["valid_shape"] is not None:
+        limits = infer.items(call, "valid_shape")
+        if len(limits) != len(shape):
+            raise RankMismatch(
+                call.at("valid_shape"), call.shown, "`valid_shape`", len(limits), len(shape)
+            )
+        for axis, (limit, size) in enumerate(zip(limits, shape)):
+            check_valid_extent(call, "valid_shape", axis, limit, size)
+    return (TileType(shape, mem.dtype, call["target_memory"] if placed else None),)
+
+
+def _choice(given: object, choices: tuple[str, ...]) -> str | None:
+    """One of several words, given as such or by its number."""
+    if isinstance(given, int) and 0 <= given < len(choices):
+        return choices[given]
+    return given if isinstance(given, str) and given in choices else None
 
 
 def _within(idx: Array, extent: int, rule: str) -> tuple[Array, Array]:
     """Indices made legal by `rule`, and where the result must be zero."""
-    wide = idx.astype(np.int64)
-    outside = (wide < 0) | (wide >= extent)
+    # The device takes indices without a sign, so that a negative one is beyond the end.
+    bits = np.uint64(2 ** max(32, 8 * idx.itemsize) - 1)
+    positions = idx.astype(np.int64).astype(np.uint64) & bits
+    outside = positions >= extent
     if rule == "clamp":
-        return np.minimum(np.maximum(wide, 0), extent - 1), np.zeros_like(outside)
+        return np.minimum(positions, np.uint64(extent - 1)), np.zeros_like(outside)
     if rule == "wrap":
-        return wide % extent, np.zeros_like(outside)
+        return positions % np.uint64(extent), np.zeros_like(outside)
     if rule == "zero":
-        return np.where(outside, 0, wide), outside
+        return np.where(outside, 0, positions), outside
     return _checked("mgather", idx, 0, extent), outside
 
 
-def _mgather(mem: Array, idx: Array, coalesce: str, gather_oob: str, target_memory: Mem) -> Array:
-    by_row = coalesce == "row"
+def _mgather(
+    mem: Array,
+    idx: Array,
+    coalesce: str | int,
+    gather_oob: str | int,
+    target_memory: Mem,
+    valid_shape: tuple[int, ...] | None,
+) -> Array:
+    by_row = _choice(coalesce, _COALESCE) == "row"
     table = mem if by_row else np.ravel(mem)
-    where, zero = _within(np.ravel(idx) if by_row else idx, len(table), gather_oob)
+    rule = _choice(gather_oob, _OUT_OF_BOUNDS) or ""
+    where, zero = _within(np.ravel(idx) if by_row else idx, len(table), rule)
     result = table[where]
     result[zero] = 0
     return result
 
 
 def _valid_mgather(operands: Operands, result_shape: Shape, args: Args) -> Valid:
+    region = _region_of_mgather(operands, result_shape, args)
+    if args["valid_shape"] is None:
+        return region
+    return tuple(map(min, region, valid.given(args["valid_shape"], result_shape)))
+
+
+def _region_of_mgather(operands: Operands, result_shape: Shape, args: Args) -> Valid:
     shape, region = operands["idx"]
-    if args["coalesce"] == "elem":
+    if _choice(args["coalesce"], _COALESCE) == "elem":
         return region
     if region == shape:
         return result_shape
@@ -528,22 +581,97 @@ def _valid_mgather(operands: Operands, result_shape: Shape, args: Args) -> Valid
 def mgather(
     mem: Tensor,
     idx: Tile | Tensor,
-    coalesce: str = "row",
+    coalesce: str | int = "row",
     *,
-    gather_oob: str = "undefined",
+    gather_oob: str | int = "undefined",
     target_memory: Mem = Mem.Vec,
+    valid_shape: Ints | None = None,
 ) -> Tile:
     """Load rows or elements of a tensor by a tile of indices.
 
     mem: a tensor; idx: integers
     coalesce: "row": each index names a row of the 2-D `mem`, and the result has one row per index;
         "elem": each names an element of `mem` in row-major order, and the result has idx's shape
-    gather_oob: what an index out of range gives: "undefined" (here: an error), "clamp", "wrap" or
-        "zero"
+    gather_oob: what an index out of range gives: "undefined" (here: an error), "clamp", "wrap"
+        or "zero". Indices count as unsigned: -1 is far beyond the end
     target_memory: where the result goes
-    result: a tile of mem's dtype
+    valid_shape: how much of the result counts; default all that `idx` has indices for
+    result: a tile of mem's dtype. Both words may also be given by their number, from 0
 
     Example: `rows = pl.mgather(table, row_ids, coalesce="row")`
+    """
+    ...
+
+
+def _infer_paged_gather(call: Call) -> infer.Types:
+    src = infer.tensor(call, "src")
+    infer.check_rank(call, "src", len(src.shape), 2)
+    for param in ("indices", "block_table"):
+        infer.check_dtype(call, param, infer.tensor(call, param).dtype, (INT32,))
+    infer.constant_int(call, "block_size", at_least=1)
+    first = infer.constant_int(call, "col_off", at_least=0)
+    size = infer.constant_int(call, "size", at_least=1)
+    columns = src.shape[1]
+    if isinstance(columns, int) and first + size > columns:
+        raise infer.bad(call, "size", f"at most the {columns - first} columns from `col_off` on")
+    if call["space"] not in (Mem.Mat, Mem.Vec):
+        raise infer.bad(call, "space", "`pl.Mem.Mat` or `pl.Mem.Vec`")
+    infer.flag(call, "is_b_matrix")
+    shape = (infer.constant_int(call, "max_indices", at_least=1), size)
+    return (TileType(shape[::-1] if infer.flag(call, "is_trans") else shape, src.dtype),)
+
+
+def _paged_gather(src: Array, indices: Array, block_table: Array, **args: Any) -> Array:
+    logical = np.ravel(indices)[: args["max_indices"]]
+    blocks = _checked("paged_gather", logical // args["block_size"], 0, block_table.size)
+    rows = np.ravel(block_table)[blocks] * args["block_size"] + logical % args["block_size"]
+    first = args["col_off"]
+    result = np.zeros((args["max_indices"], args["size"]), src.dtype)
+    picked = _checked("paged_gather", rows, 0, len(src))
+    result[: len(picked)] = src[picked, first : first + args["size"]]
+    return np.transpose(result) if args["is_trans"] else result
+
+
+def _valid_paged(operands: Operands, result_shape: Shape, args: Args) -> Valid:
+    count = min(args["max_indices"], math.prod(operands["indices"][1]))
+    return (result_shape[0], count) if args["is_trans"] else (count, result_shape[1])
+
+
+@op(
+    infer=_infer_paged_gather,
+    reference=_paged_gather,
+    engine=Engine.MTE,
+    plane=Plane.SCOPE,
+    on_chip=(),
+    valid=_valid_paged,
+    era="HEAD",
+    traits=Trait.LOAD | Trait.BY_INDEX,
+)
+def paged_gather(
+    src: Tensor,
+    indices: Tensor,
+    block_table: Tensor,
+    block_size: int,
+    size: int,
+    max_indices: int,
+    *,
+    space: Mem = Mem.Mat,
+    col_off: int = 0,
+    is_trans: bool = False,
+    is_b_matrix: bool = False,
+) -> Tensor:
+    """Load rows of a paged tensor by their numbers.
+
+    src: `[rows, columns]`; indices: INT32 row numbers as they would be without paging
+    block_table: INT32; row number i is row `block_table[i // block_size] * block_size
+        + i % block_size` of `src`
+    size: how many elements of each row, from column `col_off` on
+    max_indices: rows of the result; if there are fewer indices, only so many are valid
+    space, is_b_matrix: what the device is to prepare for; results do not depend on them
+    is_trans: give the rows as columns
+    result: `[max_indices, size]`, or `[size, max_indices]` with is_trans
+
+    Example: `keys = pl.paged_gather(pool, chosen, pages, block_size=128, size=64, max_indices=32)`
     """
     ...
 
@@ -558,11 +686,7 @@ def _infer_mscatter(call: Call) -> infer.Types:
 
 def _mscatter(src: Array, idx: Array, output_tensor: Array, valid: dict[str, Valid]) -> Array:
     region = tuple(slice(0, min(a, b)) for a, b in zip(valid["src"], valid["idx"]))
-    elements: Array = np.array(np.ravel(output_tensor))
-    positions = _checked("mscatter", np.ravel(idx[region]), 0, len(elements))
-    for position, element in zip(positions, np.ravel(src[region])):
-        elements[position] = element
-    return np.reshape(elements, output_tensor.shape)
+    return _scatter_flat("mscatter", output_tensor, idx[region], src[region])
 
 
 @op(
@@ -594,12 +718,18 @@ _BLOCK_BYTES = 32
 def _infer_gatherb(call: Call) -> infer.Types:
     src, offset = infer.tile(call, "src"), infer.tile(call, "offset")
     infer.check_dtype(call, "offset", offset.dtype, (UINT32, INT32))
-    per_block = _BLOCK_BYTES // src.dtype.itemsize
-    shape = (*offset.shape[:-1], offset.shape[-1] * per_block)
-    return (TileType(shape, src.dtype, infer.vector_space(call, "src", "offset")),)
+    dtype = src.dtype if call["output_dtype"] is None else infer.dtype(call, "output_dtype")
+    if math.prod(src.shape) * src.dtype.itemsize % dtype.itemsize:
+        raise infer.bad(
+            call, "output_dtype", f"one of which {src.shape} {src.dtype} hold a whole number"
+        )
+    shape = (*offset.shape[:-1], offset.shape[-1] * (_BLOCK_BYTES // dtype.itemsize))
+    return (TileType(shape, dtype, infer.vector_space(call, "src", "offset")),)
 
 
-def _gatherb(src: Array, offset: Array) -> Array:
+def _gatherb(src: Array, offset: Array, output_dtype: DType | None) -> Array:
+    if output_dtype is not None:
+        src = np.frombuffer(src.tobytes(), output_dtype.numpy)
     flat = np.ravel(src)
     per_block = _BLOCK_BYTES // src.itemsize
     starts = offset.astype(np.int64)
@@ -624,158 +754,13 @@ def _valid_gatherb(operands: Operands, result_shape: Shape, args: Args) -> Valid
     cost=Cost.GATHER,
     **_VECTOR,
 )
-def gatherb(src: Shaped, offset: Shaped) -> Shaped:
+def gatherb(src: Shaped, offset: Shaped, *, output_dtype: DType | None = None) -> Shaped:
     """Copy blocks of 32 bytes by their byte offsets.
 
     src: a tile; offset: `[M, K]` UINT32, where each block starts in src's bytes
-    result: `[M, K * 32 / element size]` of src's dtype
+    output_dtype: how the bytes are read; default src's dtype
+    result: `[M, K * 32 / element size]` of that dtype
 
     Example: `blocks = pl.gatherb(src, offsets)`
-    """
-    ...
-
-
-# --- sorting -------------------------------------------------------------------------------------
-
-_RUN = 32
-
-
-def _infer_sort32(call: Call) -> infer.Types:
-    src, idx = infer.tile(call, "src"), infer.tile(call, "idx")
-    infer.check_dtype(call, "src", src.dtype, (FP32, FP16))
-    infer.check_dtype(call, "idx", idx.dtype, (UINT32, INT32))
-    infer.same_shape(call, "src", src, "idx", idx, "one index per value")
-    if src.shape[-1] % _RUN:
-        raise SortGeometry(call.at("src"), call.shown, src.shape, "rows of a multiple of 32")
-    columns = src.shape[-1] * numerics.record_slots(src.dtype)
-    return (
-        TileType((*src.shape[:-1], columns), src.dtype, infer.vector_space(call, "src", "idx")),
-    )
-
-
-def _sort32(src: Array, idx: Array) -> Array:
-    rows = tuple(map(min, src.shape, idx.shape))
-    inside = box(rows)
-    return numerics.sort32(src[inside], np.ascontiguousarray(idx[inside]))
-
-
-def _valid_sort32(operands: Operands, result_shape: Shape, args: Args) -> Valid:
-    shape, _ = operands["src"]
-    region = tuple(map(min, operands["src"][1], operands["idx"][1]))
-    return (*region[:-1], region[-1] * (result_shape[-1] // shape[-1]))
-
-
-@op(
-    infer=_infer_sort32,
-    reference=_sort32,
-    valid=_valid_sort32,
-    cut_to_valid=True,
-    era="APR",
-    cost=Cost.SORT,
-    **_VECTOR,
-)
-def sort32(src: Shaped, idx: Shaped) -> Shaped:
-    """Sort each run of 32 columns, greatest first, and keep the index of each value.
-
-    src: FP32 or FP16, rows of a multiple of 32; idx: UINT32 (or INT32) of the same shape
-    result: records (value, index) side by side, in src's dtype: two columns each for FP32, four
-        for FP16, the index as raw bits. Equal values are ordered by index; NaN comes first
-
-    Example: `pairs = pl.sort32(scores, pl.arange(0, [1, 512], dtype=pl.UINT32))`
-    """
-    ...
-
-
-def _lists(args: Args) -> list[str]:
-    return [p for p in ("src0", "src1", "src2", "src3") if args[p] is not None]
-
-
-def _infer_mrgsort(call: Call) -> infer.Types:
-    first = infer.tile(call, "src0")
-    infer.check_dtype(call, "src0", first.dtype, (FP32, FP16))
-    infer.scratch(call, "tmp")
-    infer.flag(call, "exhausted")
-    lists = _lists(call.args)
-    space = infer.vector_space(call, *lists)
-    if (call["block_len"] is None) == (len(lists) == 1):
-        forms = ("pl.mrgsort(x, block_len=B)", "pl.mrgsort(a, b, c, d, exhausted=False)")
-        raise NoSuchForm(call.loc, call.shown, forms)
-    if len(lists) == 1:
-        _check_runs(call, first)
-        return (TileType(first.shape, first.dtype, space),)
-    columns = 0
-    for param in lists:
-        each = infer.tile(call, param)
-        infer.same_dtype(call, "src0", first.dtype, param, each.dtype)
-        if each.shape[:-1] != first.shape[:-1]:
-            raise ShapeMismatch(
-                call.shown, call.at("src0"), first.shape, call.at(param), each.shape, "equal rows"
-            )
-        if each.shape[-1] % numerics.record_slots(first.dtype):
-            raise SortGeometry(call.at(param), call.shown, each.shape, "rows of whole records")
-        columns += each.shape[-1]
-    return (TileType((*first.shape[:-1], columns), first.dtype, space),)
-
-
-def _check_runs(call: Call, x: TileType) -> None:
-    block = infer.constant_int(call, "block_len", at_least=1)
-    rows = infer.count_of(x.shape[:-1])
-    if block % 64 or x.shape[-1] % (4 * block) or rows != 1:
-        needs = f"one row of a multiple of 4 * block_len = {4 * block}, block_len a multiple of 64"
-        raise SortGeometry(call.at("src0"), call.shown, x.shape, needs)
-
-
-def _mrgsort(
-    src0: Array,
-    src1: Array | None,
-    src2: Array | None,
-    src3: Array | None,
-    tmp: Array | None,
-    exhausted: bool,
-    block_len: int | None,
-) -> Array:
-    if block_len is not None:
-        return numerics.mrgsort(src0, block_len)
-    given = [x for x in (src0, src1, src2, src3) if x is not None]
-    return numerics.mrgsort_lists(given, exhausted)
-
-
-def _valid_mrgsort(operands: Operands, result_shape: Shape, args: Args) -> Valid:
-    for param in _lists(args):
-        shape, region = operands[param]
-        if region != shape:
-            raise RegionFault("mrgsort", region, shape)
-    return result_shape
-
-
-@op(
-    infer=_infer_mrgsort,
-    reference=_mrgsort,
-    valid=_valid_mrgsort,
-    era="APR",
-    cost=Cost.SORT,
-    **_VECTOR,
-)
-def mrgsort(
-    src0: Shaped,
-    src1: Shaped | None = None,
-    src2: Shaped | None = None,
-    src3: Shaped | None = None,
-    tmp: Shaped | None = None,
-    exhausted: bool = False,
-    *,
-    block_len: int | None = None,
-) -> Shaped:
-    """Merge sorted runs of (value, index) records. Two forms:
-
-    `mrgsort(src0, block_len=B)`: each four adjacent runs of B columns of the one row become one
-        sorted run of 4 B. B is a multiple of 64 (what `pl.sort32` gives), the row one of 4 B
-    `mrgsort(src0, src1, src2, src3)`: two to four sorted lists become one. With
-        `exhausted=True` the merge stops when one list is used up; what follows is zero
-
-    tmp: scratch tile of older code, not needed
-    result: records, greatest value first, as `pl.sort32` orders them
-
-    Example: `pairs = pl.mrgsort(pairs, block_len=64)`
     """
     ...

@@ -1,0 +1,168 @@
+"""What Tilelet does with each public name and parameter of the language; docs/compatibility.md.
+
+`head_names.json` lists the names of the language as of August 2026 and of their parameters, those
+after `|` by keyword only. Nothing else is written down here that the code says itself.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tilelet import language
+from tilelet.diag.catalogue.ops import UnknownKeyword, UnknownOp
+from tilelet.diag.catalogue.python import BadDecorator
+from tilelet.diag.catalogue.scopes import LevelWithRole
+from tilelet.diag.core import UNKNOWN, UserError
+from tilelet.ir.spec import spec_of
+from tilelet.ops import spellings
+from tilelet.syntax import unsupported
+
+SUPPORTED, NO_EFFECT, REFUSED = "supported", "without effect", "refused"
+
+_SCHEDULING = "it only changes how a device schedules"
+_RECORDS = "a record that only a board makes; `pl.dump` prints values"
+_HINT = "a hint to a device's compiler"
+
+_WITHOUT_EFFECT: dict[str, dict[str, str]] = {
+    "at": {
+        "dumps": _RECORDS,
+        "allow_early_resolve": _SCHEDULING,
+        "windowize": _SCHEDULING,
+    },
+    "spmd": {"sync_start": _SCHEDULING, "allow_early_resolve": _SCHEDULING},
+    "submit": {"dumps": _RECORDS, "allow_early_resolve": _SCHEDULING},
+    "spmd_submit": {
+        "dumps": _RECORDS,
+        "allow_early_resolve": _SCHEDULING,
+        "sync_start": _SCHEDULING,
+    },
+    "split": {"slot_num": _HINT},
+    "cross_core_slot": {"slot_num": _HINT},
+    "function": {"attrs": _HINT, "auto_scope": _SCHEDULING},
+    "create_tensor": {"layout": spellings.LAYOUT, "manual_dep": _SCHEDULING},
+    "tensor.create": {"layout": spellings.LAYOUT, "manual_dep": _SCHEDULING},
+}
+_REFUSED = {
+    ("at", "role"): LevelWithRole,
+    ("function", "level"): BadDecorator,
+    ("function", "role"): BadDecorator,
+    ("function", "external_source"): BadDecorator,
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What becomes of a name, or of a parameter of it. `why`: the reason, or the error's code."""
+
+    name: str
+    parameter: str | None
+    state: str
+    why: str = ""
+
+
+def names() -> dict[str, str]:
+    """The public names of the language, each with the names of its parameters."""
+    file = Path(__file__).with_name("head_names.json")
+    found: dict[str, str] = json.loads(file.read_text(encoding="utf-8"))
+    return found
+
+
+def findings() -> Iterator[Finding]:
+    """Every name, and every parameter of the names that there are."""
+    for name, parameters in names().items():
+        value, refusal = look_up(name)
+        if refusal is not None:
+            yield Finding(name, None, REFUSED, refusal)
+            continue
+        yield Finding(name, None, SUPPORTED)
+        for parameter in parameters.replace("|", "").split():
+            yield _parameter(name, value, parameter.lstrip("*"))
+
+
+def look_up(name: str) -> tuple[Any, str | None]:
+    """What `pl.NAME` is, or the code of the error that it gives."""
+    value: Any = language
+    try:
+        for part in name.split("."):
+            value = getattr(value, part)
+    except UserError as error:
+        return None, error.diagnostic.code
+    except AttributeError:
+        try:
+            unsupported.check(name, UNKNOWN)
+        except UserError as error:
+            return None, error.diagnostic.code
+        return None, UnknownOp.code
+    return value, None
+
+
+def _parameter(name: str, value: Any, parameter: str) -> Finding:
+    spec = spec_of(value)
+    why = _WITHOUT_EFFECT.get(name, {}).get(parameter)
+    if why is None and spec is not None:
+        why = spellings.without_effect(spec).get(parameter) or _scratch(parameter)
+    if why is not None:
+        return Finding(name, parameter, NO_EFFECT, why)
+    refusal = _REFUSED.get((name, parameter))
+    if refusal is not None:
+        return Finding(name, parameter, REFUSED, refusal.code)
+    known = inspect.signature(value).parameters if spec is None else spec.signature.parameters
+    meant = parameter if spec is None else spellings.spelled(spec, parameter)
+    takes_any = any(p.kind is p.VAR_POSITIONAL for p in known.values())
+    if meant in known or (takes_any and parameter in ("args", "kwargs")):
+        return Finding(name, parameter, SUPPORTED)
+    return Finding(name, parameter, REFUSED, UnknownKeyword.code)
+
+
+def _scratch(parameter: str) -> str | None:
+    return spellings.SCRATCH if parameter in ("tmp", "tmp_tile") else None
+
+
+def compatibility_markdown() -> str:
+    """The page docs/compatibility.md."""
+    found = list(findings())
+    total = [f for f in found if f.parameter is None]
+    there = sum(f.state == SUPPORTED for f in total)
+    taken = [f for f in found if f.parameter is not None]
+    lines = [
+        "# Compatibility",
+        "<!-- Generated by `make docs` from src/tilelet/compat. Do not edit. -->",
+        (
+            "What Tilelet does with the public names of the language as of August 2026. Programs "
+            "of earlier months use other names and orders of parameters, which are taken too."
+        ),
+        (
+            f"Of {len(total)} names, {there} are supported. Of {len(taken)} parameters of these, "
+            f"{sum(f.state == SUPPORTED for f in taken)} are supported, "
+            f"{sum(f.state == NO_EFFECT for f in taken)} are accepted without effect, and "
+            f"{sum(f.state == REFUSED for f in taken)} are refused. "
+            "`tilelet explain CODE` says what an error means."
+        ),
+        (
+            "The language's own tests run here: "
+            "`pytest -p tilelet.compat.pytest_plugin PATH/tests/st`. Tests of behaviour are "
+            "executed; tests of generated code and of several chips are skipped, with that reason."
+        ),
+        "## Names that are refused",
+        "| name | error |\n|---|---|\n"
+        + "\n".join(f"| `pl.{f.name}` | {f.why} |" for f in total if f.state == REFUSED),
+        "## Parameters that are refused",
+        "| name | parameter | error |\n|---|---|---|\n"
+        + "\n".join(
+            f"| `pl.{f.name}` | `{f.parameter}` | {f.why} |" for f in taken if f.state == REFUSED
+        ),
+        "## Parameters that are accepted without effect",
+        "| name | parameter | why |\n|---|---|---|\n"
+        + "\n".join(
+            f"| `pl.{f.name}` | `{f.parameter}` | {f.why} |" for f in taken if f.state == NO_EFFECT
+        ),
+        "## Names that are supported",
+        "All parameters that are not listed above are supported, by position and by name.",
+        ", ".join(f"`pl.{f.name}`" for f in total if f.state == SUPPORTED),
+    ]
+    return "\n\n".join(lines) + "\n"

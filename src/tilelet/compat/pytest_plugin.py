@@ -1,0 +1,111 @@
+"""`pytest -p tilelet.compat.pytest_plugin PATH/tests/st`: the language's own tests, run here.
+
+`pypto` and `golden` mean Tilelet's modules, as under `tilelet run`. The tests' harness keeps its
+own cases and fixtures; in place of its runner, which drives a board, stands `compat.test_cases`.
+Tests whose subject is something else than behaviour, the text of generated code or programs of
+several chips, are skipped, and say so.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tilelet.compat import aliases, test_cases
+from tilelet.frontend.decorators import keep_refused
+from tilelet.runtime import session
+from tilelet.runtime.session import Session
+
+RUNNER = "harness.core.test_runner"
+
+SKIPPED_FOLDERS = {
+    "codegen": "about the text of generated code, which is not Tilelet's",
+    "distributed": "about programs of several chips",
+}
+
+
+class Absent:
+    """A name of the original implementation that has no like here. Using it skips the test."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Absent:
+        if name.startswith("__") and name.endswith("__"):
+            raise AttributeError(name)
+        return Absent(f"{self._name}.{name}")
+
+    def __call__(self, *_: Any, **__: Any) -> Any:
+        reason = f"needs `{self._name}` of the original implementation"
+        if Absent.looked_at:
+            raise RuntimeError(reason)
+        pytest.skip(reason, allow_module_level=True)
+
+    looked_at = False
+    """While a suite looks at its tests without running them, which expects plain exceptions."""
+
+
+aliases.install(absent=Absent)
+sys.modules[RUNNER] = test_cases
+keep_refused(test_cases.Refused)
+
+
+@pytest.hookimpl
+def pytest_plugin_registered(plugin: Any) -> None:
+    """Tests of a board's folder ask whether there is one: there is something as good."""
+    if hasattr(plugin, "is_hardware_available"):
+        plugin.is_hardware_available = lambda: True
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_sessionstart() -> Iterator[None]:
+    yield
+    # A golden is a method of a test case: its text alone does not say what it computes.
+    _sessions.append(session.active(Session(golden_cache=False)))
+    _sessions[-1].__enter__()
+
+
+@pytest.hookimpl
+def pytest_sessionfinish() -> None:
+    while _sessions:
+        _sessions.pop().__exit__(None, None, None)
+
+
+_sessions: list[Any] = []
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_collection_finish() -> Iterator[None]:
+    Absent.looked_at = True
+    yield
+    Absent.looked_at = False
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """The runner's file has the name of a test."""
+    is_runner = collection_path.parts[-3:] == ("harness", "core", "test_runner.py")
+    return True if is_runner else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makemodule(module_path: Path, parent: Any) -> pytest.Module | None:
+    reason = next((why for name, why in SKIPPED_FOLDERS.items() if name in module_path.parts), None)
+    if reason is None:
+        return None
+    module = SkippedModule.from_parent(parent, path=module_path)
+    module.reason = reason
+    return module
+
+
+class SkippedModule(pytest.Module):
+    """A file of tests that is not even imported."""
+
+    reason = ""
+
+    def collect(self) -> Any:
+        pytest.skip(self.reason, allow_module_level=True)

@@ -1,0 +1,136 @@
+"""What stands in for `harness.core.test_runner` of the language's own tests.
+
+A test case there is an object that gives a program, tensors and what is expected of them; `run`
+executes it here. The rest of the module are the names that the tests' fixtures import.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tilelet.diag.core import UserError, UserErrors
+from tilelet.runtime.config import RunConfig
+from tilelet.runtime.harness import run
+from tilelet.runtime.result import RunResult
+from tilelet.runtime.specs import ScalarSpec, Spec, TensorSpec
+
+
+class Refused:
+    """A program that could not be made: the mistake is reported by the test that needs it.
+
+    One such program must not hide the other tests of its file.
+    """
+
+    def __init__(self, error: UserError | UserErrors) -> None:
+        self._error = error
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") and name.endswith("__"):
+            raise AttributeError(name)
+        raise self._error
+
+    def __call__(self, *_: Any, **__: Any) -> Any:
+        raise self._error
+
+
+class TestRunner:
+    """Runs test cases: `runner.run(case)` gives a `RunResult`."""
+
+    __test__ = False
+
+    def __init__(self, config: RunConfig | None = None) -> None:
+        self.config = config or RunConfig()
+
+    def run(self, test_case: Any) -> RunResult:
+        name = test_case.get_name()
+        try:
+            program = test_case.get_program()
+        except (UserError, UserErrors) as error:
+            return RunResult(passed=False, test_name=name, error=str(error))
+        if isinstance(program, Refused):
+            return RunResult(passed=False, test_name=name, error=str(program._error))
+        specs: list[Spec] = [_tensor(spec) for spec in test_case.tensor_specs]
+        specs += [_scalar(spec) for spec in test_case.scalar_specs]
+        options: dict[str, Any] = {}
+        for setting in ("rtol", "atol"):
+            value = getattr(test_case.config, setting, None)
+            if value is not None:
+                options[setting] = value
+
+        def golden(tensors: Mapping[str, Any]) -> None:
+            test_case.compute_expected(tensors)
+
+        result = run(program, specs=specs, golden_fn=golden, **options)
+        result.test_name = name
+        return result
+
+
+def _tensor(spec: Any) -> TensorSpec:
+    dtype = getattr(spec.dtype, "torch_dtype", spec.dtype)
+    return TensorSpec(spec.name, spec.shape, dtype, _initial(spec), spec.is_output)
+
+
+def _initial(spec: Any) -> Any:
+    """An initial value; a function of the shape is called with it, as there."""
+    value = spec.init_value
+    if value is None:
+        return 0  # not left to the golden: it may write a part of an output only
+    if not isinstance(value, Callable) or getattr(value, "__module__", "") == "torch":
+        return value
+    needed = getattr(getattr(value, "__code__", None), "co_argcount", 0)
+    defaults = len(getattr(value, "__defaults__", None) or ())
+    return (lambda: value(list(spec.shape))) if needed - defaults > 0 else value
+
+
+def _scalar(spec: Any) -> ScalarSpec:
+    if isinstance(spec, ScalarSpec):
+        return spec
+    return ScalarSpec(spec.name, spec.value, getattr(spec, "ctype", "int64"))
+
+
+class TestSuite:
+    """Several test cases by name."""
+
+    __test__ = False
+
+    def __init__(self, name: str, config: RunConfig | None = None) -> None:
+        self.name = name
+        self.config = config
+        self._cases: list[Any] = []
+
+    def add_test(self, test_case: Any) -> TestSuite:
+        self._cases.append(test_case)
+        return self
+
+    def run_all(self, runner: TestRunner | None = None) -> dict[str, RunResult]:
+        runner = runner or TestRunner(self.config)
+        return {case.get_name(): runner.run(case) for case in self._cases}
+
+    def summary(self, results: Mapping[str, RunResult]) -> str:
+        passed = sum(result.passed for result in results.values())
+        return f"{self.name}: {passed} of {len(results)} passed"
+
+
+# What the fixtures look at: the device of the last test, and a pipeline of a board.
+_last_device: dict[str, int | None] = {"value": None}
+
+
+def _cache_key(test_case: Any, *_: Any, **__: Any) -> tuple[Any, ...]:
+    return (type(test_case).__qualname__, test_case.get_name())
+
+
+def start_pipeline(**_: Any) -> None:
+    """Compiling ahead is not needed."""
+
+
+def configure_inline_task_submit(**_: Any) -> None:
+    """There is no queue of devices."""
+
+
+def shutdown_pipeline() -> None:
+    """Nothing was started."""
+
+
+def execution_summary_lines() -> Sequence[str]:
+    return []

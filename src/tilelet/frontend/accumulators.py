@@ -1,0 +1,164 @@
+"""Products that are added to a window of an accumulator, which changes the accumulator.
+
+    acc = pl.create_tile(...)                    acc = pl.create_tile(...)
+    window = pl.slice(acc, size, place)    =>    window = pl.slice(acc, size, place)
+    window = pl.matmul_acc(window, a, b)         window = pl.matmul_acc(window, a, b)
+                                                 acc = pl.assemble(acc, window, place)
+
+On the device the window is the accumulator's own memory. Tiles are values here, so what is written
+to a window is put back. That is done for tiles made by `pl.create_tile`, which are on chip by their
+name; a window of a tensor in global memory is a copy on the device as well.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+from dataclasses import dataclass
+
+from tilelet.frontend.nameflow import target_names
+from tilelet.frontend.source import nodes_in, statements_in
+
+_CREATIONS = ("create_tile", "tile.create", "tile.create_tile")
+_PRODUCTS = ("matmul_acc", "gemv_acc")
+
+
+@dataclass(frozen=True)
+class _Window:
+    tile: str
+    place: ast.expr
+    language: ast.Name
+
+    def depends_on(self, name: str) -> bool:
+        return name == self.tile or name in _names(self.place)
+
+
+def write_windows_back(stmts: list[ast.stmt]) -> list[ast.stmt]:
+    """The same statements, with each product in a window put back into its tile."""
+    tiles = {name for s in statements_in(stmts) if (name := _created(s))}
+    return _block(stmts, tiles, {}) if tiles else stmts
+
+
+def _block(stmts: list[ast.stmt], tiles: set[str], windows: dict[str, _Window]) -> list[ast.stmt]:
+    out: list[ast.stmt] = []
+    for i, s in enumerate(stmts):
+        name, call = _assigned(s)
+        made = _window(call, tiles, windows)
+        out.append(_with_bodies(s, tiles, windows))
+        written = _stored([s])
+        for known in [w for w in windows if w in written or _depends(windows[w], written)]:
+            del windows[known]
+        if name is None or call is None or made is None:
+            continue
+        windows[name] = made
+        if _attribute(call) in _PRODUCTS and not any(_puts_back(t, name) for t in stmts[i + 1 :]):
+            out.append(_put_back(s, name, made))
+    return out
+
+
+def _puts_back(s: ast.stmt, source: str) -> bool:
+    """Whether the program itself assembles a product, as printed programs do."""
+    _, call = _assigned(s)
+    if call is None or _attribute(call) != "assemble" or len(call.args) < 2:
+        return False
+    part = call.args[1]
+    return isinstance(part, ast.Name) and part.id == source
+
+
+def _with_bodies(s: ast.stmt, tiles: set[str], windows: dict[str, _Window]) -> ast.stmt:
+    """The statement with the statements inside it rewritten."""
+    if not isinstance(s, (ast.For, ast.While, ast.If, ast.With)):
+        return s
+    if isinstance(s, (ast.For, ast.While)):
+        # A window is the same in every turn if the loop does nothing to it but add products.
+        written = _stored([s])
+        windows = {
+            n: w for n, w in windows.items() if n not in written and not _depends(w, written)
+        }
+    new = copy.copy(s)
+    new.body = _block(s.body, tiles, dict(windows))
+    if isinstance(new, ast.If) and isinstance(s, ast.If):
+        new.orelse = _block(s.orelse, tiles, dict(windows))
+    return new
+
+
+def _depends(window: _Window, names: set[str]) -> bool:
+    return any(window.depends_on(n) for n in names)
+
+
+def _window(call: ast.Call | None, tiles: set[str], windows: dict[str, _Window]) -> _Window | None:
+    """The window that a slice takes, or that a product is added to."""
+    if call is None or not call.args:
+        return None
+    kind, first = _attribute(call), call.args[0]
+    if kind in _PRODUCTS:
+        if isinstance(first, ast.Name):
+            return windows.get(first.id)
+        return _window(first, tiles, windows) if isinstance(first, ast.Call) else None
+    language = _root(call.func)
+    if kind != "slice" or not isinstance(first, ast.Name) or first.id not in tiles:
+        return None
+    places = [k.value for k in call.keywords if k.arg == "offset"] or call.args[2:3]
+    return _Window(first.id, places[0], language) if places and language else None
+
+
+def _put_back(s: ast.stmt, source: str, window: _Window) -> ast.stmt:
+    assemble = ast.Attribute(window.language, "assemble", ast.Load())
+    names: list[ast.expr] = [ast.Name(n, ast.Load()) for n in (window.tile, source)]
+    call = ast.Call(assemble, [*names, window.place], [])
+    new = ast.Assign([ast.Name(window.tile, ast.Store())], call)
+    return ast.fix_missing_locations(ast.copy_location(new, s))
+
+
+def _created(s: ast.stmt) -> str | None:
+    name, call = _assigned(s)
+    if call is None or not ast.unparse(call.func).endswith(_CREATIONS):
+        return None
+    return name
+
+
+def _assigned(s: ast.stmt) -> tuple[str | None, ast.Call | None]:
+    """The one name that a statement gives to the result of a call."""
+    if isinstance(s, ast.Assign) and len(s.targets) == 1:
+        target, value = s.targets[0], s.value
+    elif isinstance(s, ast.AnnAssign):
+        target, value = s.target, s.value
+    else:
+        return None, None
+    is_call = isinstance(target, ast.Name) and isinstance(value, ast.Call)
+    return (target.id, value) if is_call else (None, None)  # type: ignore[return-value,union-attr]
+
+
+def _stored(stmts: list[ast.stmt]) -> set[str]:
+    """Names that statements give another meaning; adding a product to a window does not."""
+    found: set[str] = set()
+    for s in statements_in(stmts):
+        _, call = _assigned(s)
+        first = call.args[0] if call is not None and call.args else None
+        if call is not None and _attribute(call) in _PRODUCTS and isinstance(first, ast.Name):
+            found |= _targets(s) - {first.id}
+        else:
+            found |= _targets(s)
+    return found
+
+
+def _targets(s: ast.stmt) -> set[str]:
+    if isinstance(s, ast.Assign):
+        return {n for t in s.targets for n in target_names(t)}
+    if isinstance(s, (ast.AnnAssign, ast.AugAssign, ast.For)):
+        return set(target_names(s.target))
+    return set()
+
+
+def _names(node: ast.expr) -> set[str]:
+    return {n.id for n in nodes_in(node) if isinstance(n, ast.Name)}
+
+
+def _attribute(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else ""
+
+
+def _root(node: ast.expr) -> ast.Name | None:
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return node if isinstance(node, ast.Name) else None

@@ -1,0 +1,5 @@
+"""`pl.prefetch`: bringing memory into the cache ahead of its use."""
+
+from tilelet.ops.prefetch import async_prefetch, make_context, session, wait
+
+__all__ = ["async_prefetch", "make_context", "session", "wait"]

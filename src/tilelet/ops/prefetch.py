@@ -1,0 +1,78 @@
+"""Bringing memory into the cache ahead of its use: `pl.prefetch`. It changes no result here.
+
+The handles that these ops give are numbers without meaning.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tilelet.ir.spec import Call, Engine, Plane, composition
+from tilelet.ops import infer
+
+if TYPE_CHECKING:
+    from tilelet.ops.annotations import Int
+    from tilelet.syntax.types import Tensor
+
+__all__ = ["async_prefetch", "make_context", "session", "wait"]
+
+_FIELDS: dict[str, Any] = {
+    "engine": Engine.NONE,
+    "plane": Plane.BOTH,
+    "on_chip": (),
+    "era": "HEAD",
+}
+_HANDLE = 0
+
+
+@composition(name="prefetch.make_context", **_FIELDS)
+def make_context() -> int:
+    """What `pl.prefetch.async_prefetch` and `pl.prefetch.session` belong to.
+
+    result: a handle
+
+    Example: `warm = pl.prefetch.make_context()`
+    """
+    return _HANDLE
+
+
+def _infer_prefetch(call: Call) -> infer.Types:
+    infer.shaped(call, "src")
+    infer.integer(call, "ctx")
+    return ()
+
+
+@composition(name="prefetch.async_prefetch", infer=_infer_prefetch, **_FIELDS)
+def async_prefetch(src: Tensor, ctx: Int) -> int:
+    """Begin to bring a tensor into the cache.
+
+    src: a tensor, which is not changed; ctx: made by `pl.prefetch.make_context`
+    result: a handle for `pl.prefetch.wait`
+
+    Example: `event = pl.prefetch.async_prefetch(weights, warm)`
+    """
+    return _HANDLE
+
+
+@composition(name="prefetch.session", **_FIELDS)
+def session(ctx: Int) -> int:
+    """The order in which transfers of a context are done.
+
+    ctx: made by `pl.prefetch.make_context`
+    result: a handle for `pl.prefetch.wait`
+
+    Example: `order = pl.prefetch.session(warm)`
+    """
+    return _HANDLE
+
+
+@composition(name="prefetch.wait", **_FIELDS)
+def wait(event: Int, session_handle: Int) -> int:
+    """Wait until a tensor is in the cache.
+
+    event: from `pl.prefetch.async_prefetch`; session_handle: from `pl.prefetch.session`
+    result: 0
+
+    Example: `pl.prefetch.wait(event, order)`
+    """
+    return _HANDLE

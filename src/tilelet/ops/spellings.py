@@ -1,0 +1,155 @@
+"""How else the language writes calls of the ops: other names and orders of parameters.
+
+An op has one signature, that of its function. The language has renamed parameters between its
+versions, has names of its own for each of `pl`, `pl.tensor` and `pl.tile`, and takes arguments that
+steer a device and change no result. The tables here say how such calls are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tilelet.ir.core import Arg, Value
+from tilelet.ir.spec import OpSpec
+from tilelet.ir.types import Mem, TensorType, TileType
+
+_FIRST = ("input", "tile", "tensor", "data", "value", "src")
+"""Other names of an operand `x`."""
+
+_TILE_AND_VECTOR = {"lhs": "x", "rhs": "row_vec"}
+_TILE_AND_COLUMN = {"lhs": "x", "rhs": "col_vec"}
+
+_NAMES: dict[str, dict[str, str]] = {
+    **{
+        f"row_expand_{name}": _TILE_AND_VECTOR
+        for name in ("add", "sub", "mul", "div", "max", "min", "expdif")
+    },
+    **{
+        f"col_expand_{name}": _TILE_AND_COLUMN
+        for name in ("add", "sub", "mul", "div", "max", "min", "expdif")
+    },
+    **{f"part_{name}": {"src0": "lhs", "src1": "rhs"} for name in ("add", "mul", "max", "min")},
+    "row_expand": {"lhs": "target", "rhs": "row_vec", "tile": "target"},
+    "col_expand": {"lhs": "target", "rhs": "col_vec", "tensor": "target", "tile": "target"},
+    "read": {"offset": "indices"},
+    "write": {"dst": "x", "offset": "indices"},
+    "set_validshape": {"valid_rows": "rows", "valid_cols": "cols"},
+    "store": {"output_tensor": "tensor"},
+    "gather": {"indices": "index"},
+    "scatter": {"indexes": "index"},
+    "array.create": {"extent": "length"},
+}
+
+SCRATCH = "scratch memory of the device"
+PRECISION = "results are always those of the precise form"
+PHASE = "it steers the device's accumulator; the sum is the same"
+LAYOUT = "how the device lays out a tile in memory"
+PLACE = "a place in the source, which is known here"
+
+_WITHOUT_EFFECT: dict[str, dict[str, str]] = {
+    "log": {"high_precision": PRECISION},
+    "rsqrt": {"tmp": SCRATCH},
+    "row_expand_add": {"tmp": SCRATCH},
+    "transpose": {"tmp_tile": SCRATCH},
+    "rem": {"tmp": SCRATCH},
+    "rems": {"tmp": SCRATCH},
+    "gemv": {"acc_phase": PHASE},
+    "gemv_acc": {"acc_phase": PHASE},
+    "gemv_bias": {"acc_phase": PHASE},
+    "mgather": {"scratch": SCRATCH},
+    "move": {"blayout": LAYOUT, "slayout": LAYOUT},
+    "create_tile": {"transpose": LAYOUT, "flat_layout": LAYOUT},
+    "system.task_invalid": {"span": PLACE},
+}
+
+
+def spelled(spec: OpSpec, keyword: str) -> str:
+    """The parameter that a keyword of a call means; the keyword itself if it is no other name."""
+    if keyword in spec.signature.parameters:
+        return keyword
+    if keyword in _FIRST and "x" in spec.signature.parameters:
+        return "x"
+    return _NAMES.get(spec.name, {}).get(keyword, keyword)
+
+
+def without_effect(spec: OpSpec) -> dict[str, str]:
+    """Parameters that a call may give and that change nothing, each with the reason."""
+    return _WITHOUT_EFFECT.get(spec.name, {})
+
+
+# --- orders ---------------------------------------------------------------------------------------
+
+Order = tuple[str, ...]
+
+
+def _shaped(values: Sequence[Arg], at: int) -> bool:
+    arg = values[at] if at < len(values) else None
+    return isinstance(arg, Value) and isinstance(arg.type, (TensorType, TileType))
+
+
+def _order_of_load(values: Sequence[Arg]) -> Order | None:
+    """The valid shape stands before the memory since summer 2026."""
+    if len(values) > 3 and not isinstance(values[3], Mem):
+        return ("tensor", "offsets", "shapes", "valid_shape", "target_memory", "clamp")
+    return None
+
+
+def _order_of_store(values: Sequence[Arg]) -> Order | None:
+    shapes = len(values) > 3 and isinstance(values[3], tuple)
+    return ("tile", "offsets", "tensor", "shapes") if shapes else None
+
+
+def _order_of_gather(values: Sequence[Arg]) -> Order | None:
+    return ("x", "index", "tmp") if _shaped(values, 1) else None
+
+
+def _order_of_scatter(values: Sequence[Arg]) -> Order | None:
+    return ("x", "src", "index") if _shaped(values, 1) else None
+
+
+def _order_of_rsqrt(values: Sequence[Arg]) -> Order | None:
+    return ("x", "tmp") if _shaped(values, 1) else None
+
+
+def _order_of_matmul_acc(values: Sequence[Arg]) -> Order | None:
+    """The tile-level form has no transposed operands: its fourth argument is the condition."""
+    return ("acc", "lhs", "rhs", "init_cond") if len(values) == 4 else None
+
+
+def _order_of_scatter_update(values: Sequence[Arg]) -> Order | None:
+    return ("input", "index", "src") if _shaped(values, 1) else None
+
+
+_ORDERS: dict[str, Callable[[Sequence[Arg]], Order | None]] = {
+    "load": _order_of_load,
+    "store": _order_of_store,
+    "gather": _order_of_gather,
+    "scatter": _order_of_scatter,
+    "rsqrt": _order_of_rsqrt,
+    "tile.matmul_acc": _order_of_matmul_acc,
+    "scatter_update": _order_of_scatter_update,
+    "log": lambda _: ("x", "high_precision"),
+    "row_expand_add": lambda _: ("x", "row_vec", "tmp"),
+    "transpose": lambda _: ("x", "axis1", "axis2", "tmp_tile"),
+    "rem": lambda _: ("lhs", "rhs", "tmp"),
+    "rems": lambda _: ("lhs", "rhs", "tmp"),
+    "gemv": lambda _: ("lhs", "rhs", "acc_phase"),
+    "gemv_acc": lambda _: ("acc", "lhs", "rhs", "acc_phase"),
+    "gemv_bias": lambda _: ("lhs", "rhs", "bias", "acc_phase"),
+    "move": lambda _: ("tile", "target_memory", "blayout", "slayout"),
+    "create_tile": lambda _: ("shape", "dtype", "target_memory", "transpose"),
+    "div": lambda _: ("lhs", "rhs", "high_precision"),
+    "slice": lambda _: (
+        "x", "shape", "offset", "valid_shape", "drop_dims", "pad_value", "clamp",
+    ),
+    "create_tensor": lambda _: ("shape", "dtype", "layout", "manual_dep", "init_value"),
+}  # fmt: skip
+
+
+def order(spec: OpSpec, public: str, values: Sequence[Arg]) -> Order | None:
+    """The parameters that positional arguments go to, if it is not the order of the signature.
+
+    public: the name as the call spells it, with `tile.` or `tensor.`
+    """
+    rule = _ORDERS.get(public) or _ORDERS.get(spec.name)
+    return rule(values) if rule is not None else None
