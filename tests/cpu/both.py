@@ -58,6 +58,9 @@ class Both:
 
     runs = 0
 
+    def prepare(self, program: Program) -> None:
+        CpuEngine().prepare(program)
+
     def run(
         self, program: Program, arguments: Mapping[str, Any], *, execute: bool = True
     ) -> Execution:

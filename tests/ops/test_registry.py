@@ -11,12 +11,7 @@ import tilelet.language as pl
 from tilelet.diag.catalogue.python import OpOutsideKernel
 from tilelet.ir.spec import REGISTRY, Engine, Plane, Trait, spec_of
 
-# Other tests define ops of their own.
-FUNCTIONS = [
-    s
-    for s in REGISTRY.values()
-    if not s.structural and Trait.SCALAR not in s.traits and not s.section.startswith("test_")
-]
+FUNCTIONS = [s for s in REGISTRY.values() if not s.structural and Trait.SCALAR not in s.traits]
 HIDDEN = {"breakpoint", "dump"}  # what `breakpoint()` and `pl.dump(...)` become
 
 
