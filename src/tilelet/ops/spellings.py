@@ -38,6 +38,7 @@ _NAMES: dict[str, dict[str, str]] = {
     "gather": {"indices": "index"},
     "scatter": {"indexes": "index"},
     "array.create": {"extent": "length"},
+    "gather_row": {"dst": "acc"},
 }
 
 SCRATCH = "scratch memory of the device"
@@ -120,7 +121,14 @@ def _order_of_scatter_update(values: Sequence[Arg]) -> Order | None:
     return ("input", "index", "src") if _shaped(values, 1) else None
 
 
+def _order_of_tensor_random(_: Sequence[Arg]) -> Order | None:
+    """A tensor has no valid region of its own."""
+    counters = tuple(f"counter{i}" for i in range(4))
+    return ("key0", "key1", *counters, "shape", "dtype", "rounds")
+
+
 _ORDERS: dict[str, Callable[[Sequence[Arg]], Order | None]] = {
+    "tensor.random": _order_of_tensor_random,
     "load": _order_of_load,
     "store": _order_of_store,
     "gather": _order_of_gather,
