@@ -72,7 +72,11 @@ def test_explain(tilelet: Run) -> None:
 def test_docs_are_written_and_checked(tilelet: Run) -> None:
     assert tilelet("docs", "--check")[0] == 1
     assert tilelet("docs", "--write")[0] == 0
-    assert sorted(p.name for p in Path("docs").iterdir()) == ["errors.md", "ops.md"]
+    assert sorted(p.name for p in Path("docs").iterdir()) == [
+        "compatibility.md",
+        "errors.md",
+        "ops.md",
+    ]
     assert tilelet("docs", "--check") == (0, "", "")
     Path("docs/ops.md").write_text("old")
     code, _, err = tilelet("docs", "--check")
