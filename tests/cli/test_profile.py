@@ -250,7 +250,7 @@ def test_check(tilelet: Run) -> None:
     code, out, err = tilelet("check", "k.py", "-p", "a2a3")
     assert code == 1
     assert out == "scale on a2a3: 1 kernel checked, 1 problem\n"
-    assert "help: sizes that fit, fastest first (device_run):" in err
+    assert "help: sizes that fit, fastest first (modelled):" in err
     assert not Path("build_output").exists()
 
 

@@ -61,7 +61,7 @@ def test_else_of_a_loop_is_not_dropped(header: str, body: str) -> None:
 @pytest.mark.parametrize(
     ("header", "code"),
     [
-        ("for i in pl.split_aiv(2):", "E0801"),
+        ("for i in pl.cluster_of(2):", "E0301"),
         ("for i in pl.rang(2):", "E0301"),
         ("with pl.inncore():", "E0301"),
     ],

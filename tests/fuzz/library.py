@@ -28,6 +28,7 @@ def merged(units: Sequence[str]) -> str:
         parts += [f"#define {name} p{number}_{name}" for name in names]
         parts.append(text.replace(_HEADER, ""))
         parts += [f"#undef {name}" for name in names]
+    parts.append("const int tl_main = 0; /* every library has one */")
     return "\n".join(parts) + "\n"
 
 
