@@ -28,7 +28,8 @@ def merged(units: Sequence[str]) -> str:
         parts += [f"#define {name} p{number}_{name}" for name in names]
         parts.append(text.replace(_HEADER, ""))
         parts += [f"#undef {name}" for name in names]
-    parts.append("const int tl_main = 0; /* every library has one */")
+    # Every library has one; those of the programs have names of their own here.
+    parts.append('__attribute__((visibility("default"))) const int tl_main = 0;')
     return "\n".join(parts) + "\n"
 
 
