@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,10 @@ from tilelet.runtime.config import PLATFORMS
 from tilelet.runtime.session import Session
 
 if TYPE_CHECKING:
+    from tilelet.checks.comparison import Comparison
     from tilelet.device.run import Recorded
+
+    Look = Callable[[Recorded, Mapping[str, Any], "Comparison | None"], None]
 
 
 @dataclass
@@ -38,22 +41,25 @@ def record(
     target: Target,
     options: DeviceOptions,
     platform: str | None = None,
-    *,
-    tasks: bool = True,
+    look: Look | None = None,
 ) -> Recording:
     """Run `target`, without executing kernels unless asked to; all it runs is recorded.
 
-    Without `tasks`, the control programs do not run either: their kernels are all that is wanted.
+    `look` sees each run at once, with its arguments: the script may change them afterwards.
     """
     from tilelet.device.run import Recorded
     from tilelet.interp.replay import find_control_traces
 
     found = Recording()
 
-    def keep(name: str, program: Any, stream: Any, given: Mapping[str, Any]) -> None:
-        if tasks:
-            find_control_traces(program, stream, given)
-        found.runs.append(Recorded(target.name if target.is_model else name, program, stream))
+    def keep(
+        name: str, program: Any, stream: Any, given: Mapping[str, Any], comparison: Any
+    ) -> None:
+        find_control_traces(program, stream, given)
+        run = Recorded(target.name if target.is_model else name, program, stream)
+        found.runs.append(run)
+        if look is not None:
+            look(run, given, comparison)
 
     now = Session(
         count_only=not options.execute,
@@ -62,7 +68,6 @@ def record(
         platform=platform if platform in PLATFORMS else None,
         quiet_diagnostics=options.format != "text",
         recorder=keep,
-        records_tasks=tasks,
     )
     # Stdout is for the report alone.
     apart = contextlib.redirect_stdout(sys.stderr)
