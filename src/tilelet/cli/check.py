@@ -9,7 +9,6 @@ from typing import Any
 from tilelet.checks.comparison import Comparison
 from tilelet.checks.registry import chosen
 from tilelet.checks.verdict import Subject, Verdict, verdict_on
-from tilelet.cli import exit_codes
 from tilelet.cli.messages import print_findings
 from tilelet.cli.options import CheckOptions
 from tilelet.cli.profile import failed, machines_for, period_of
@@ -20,6 +19,7 @@ from tilelet.diag.formats import to_json
 from tilelet.diag.sarif import to_sarif
 from tilelet.diag.text import printable
 from tilelet.runtime.progress import progress
+from tilelet.scripts import exit_codes
 
 
 def check_command(options: CheckOptions) -> int:

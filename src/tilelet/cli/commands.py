@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from tilelet import __version__
 from tilelet.checks.registry import CHECKS
-from tilelet.cli import exit_codes, interrupt, manual
+from tilelet.cli import manual
 from tilelet.cli.options import (
     DEFAULT_MACHINE,
     FORMATS,
@@ -29,7 +29,6 @@ from tilelet.cli.options import (
     RunOptions,
     taken,
 )
-from tilelet.cli.target import Target, options_after
 from tilelet.cli.usage import (
     OneOf,
     Parser,
@@ -39,6 +38,8 @@ from tilelet.cli.usage import (
     new_file,
     whole_number,
 )
+from tilelet.scripts import exit_codes, interrupt
+from tilelet.scripts.target import Target, options_after
 
 Namespace = argparse.Namespace
 

@@ -2,39 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
-
-from tilelet.cli import exit_codes
 from tilelet.cli.options import DeviceOptions
-from tilelet.cli.run import print_problems, stand_ins
-from tilelet.cli.target import Target
-from tilelet.diag.core import Diagnostic
-from tilelet.runtime import session
-from tilelet.runtime.config import PLATFORMS
-from tilelet.runtime.session import Session
-
-if TYPE_CHECKING:
-    from tilelet.checks.comparison import Comparison
-    from tilelet.device.run import Recorded
-
-    Look = Callable[[Recorded, Mapping[str, Any], "Comparison | None"], None]
-
-
-@dataclass
-class Recording:
-    """What a target gave: its runs, or why there are none.
-
-    code         0, or the exit code of a target that could not be run
-    diagnostics  what was said on the way, for machine formats
-    """
-
-    runs: list[Recorded] = field(default_factory=list["Recorded"])
-    code: int = 0
-    diagnostics: list[Diagnostic] = field(default_factory=list[Diagnostic])
+from tilelet.cli.run import print_problems
+from tilelet.scripts import recording
+from tilelet.scripts.recording import Look, Recording, RecordingOptions
+from tilelet.scripts.target import Target
 
 
 def record(
@@ -43,39 +15,20 @@ def record(
     platform: str | None = None,
     look: Look | None = None,
 ) -> Recording:
-    """Run `target`, without executing kernels unless asked to; all it runs is recorded.
-
-    `look` sees each run at once, with its arguments: the script may change them afterwards.
-    """
-    from tilelet.device.run import Recorded
-    from tilelet.interp.replay import find_control_traces
-
-    found = Recording()
-
-    def keep(
-        name: str, program: Any, stream: Any, given: Mapping[str, Any], comparison: Any
-    ) -> None:
-        find_control_traces(program, stream, given)
-        run = Recorded(target.name if target.is_model else name, program, stream)
-        found.runs.append(run)
-        if look is not None:
-            look(run, given, comparison)
-
-    now = Session(
-        count_only=not options.execute,
-        build_dir=options.build_dir,
-        seed=options.seed,
-        platform=platform if platform in PLATFORMS else None,
-        quiet_diagnostics=options.format != "text",
-        recorder=keep,
+    """Record `target` as the command line asks for it."""
+    found = recording.record(
+        target,
+        RecordingOptions(
+            platform=platform,
+            execute=options.execute,
+            seed=options.seed,
+            build_dir=options.build_dir,
+            quiet=options.format != "text",
+            pypto=options.pypto,
+            golden=options.golden,
+        ),
+        look,
     )
-    # Stdout is for the report alone.
-    apart = contextlib.redirect_stdout(sys.stderr)
-    with session.active(now), apart, stand_ins(options, now):
-        outcome = target.run(now)
-        now.diagnostics += outcome.errors
-        if options.format == "text":
-            print_problems(outcome, now, options, target)
-    found.code = exit_codes.of_script(outcome, now)
-    found.diagnostics = now.diagnostics
+    if options.format == "text":
+        print_problems(found.outcome, found.session, options, target)
     return found
