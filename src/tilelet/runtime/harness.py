@@ -224,13 +224,14 @@ class Runner:
 
         case, inputs = self.case, scalars_of(self.case.specs)
         sure, maybe = _outputs(compiled, specs)
+        outputs = tuple(specs[name].name for name in (*sure, *maybe))
         judge = Judge(case.rtol, case.atol, case.compare_fn, case.use_torch)
         return Comparison(
             rtol=case.rtol,
             atol=case.atol,
             golden=case.golden,
-            outputs=tuple(specs[name].name for name in (*sure, *maybe)),
-            own=tuple(case.compare_fn),
+            outputs=outputs,
+            own=outputs if callable(case.compare_fn) else tuple(case.compare_fn),
             judge=lambda actual, expected: all(
                 j.ok for j in judge.judge_all(actual, expected, inputs)
             ),
