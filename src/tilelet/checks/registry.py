@@ -35,6 +35,7 @@ class Check:
 CHECKS = {
     check.name: check
     for check in (
+        Check("init", "every element that reaches an output, a branch or an index was written"),
         Check("capacity", "tiles fit into on-chip memory", cheap=True),
         Check("alignment", "rows, fractals, extents and types that the cores take", cheap=True),
         Check("limits", "the runtime's task window and heap suffice", cheap=True),

@@ -132,7 +132,8 @@ class Lowering:
         for value in op.results:
             if isinstance(value.type, TileType):
                 self.state.check_tile(value)
-        return LOWERINGS.get(op.name, LOWERINGS[COMPUTE])(self, op)
+        lowerings = self.state.lowerings
+        return lowerings.get(op.name, lowerings[COMPUTE])(self, op)
 
 
 class FunctionCode:

@@ -116,8 +116,8 @@ def loaded(window: Window) -> TileValue:
 def lower_slice(low: Lowering, op: Op) -> Step:
     if is_tile(op.args["x"]):
         return _checked_tile_op(low, op, "x", "offset", _slice_size)
-    take = _window_getter(low, op, "x", "offset", "shape", op.args["valid_shape"])
-    drop = _int_tuple(op.args["drop_dims"])
+    take = window_getter(low, op, "x", "offset", "shape", op.args["valid_shape"])
+    drop = int_tuple(op.args["drop_dims"])
     pad = op.args["pad_value"]
     result = low.result(op)
     to_tile = isinstance(op.result.type, TileType)
@@ -139,7 +139,7 @@ def lower_slice(low: Lowering, op: Op) -> Step:
 @lowers("load")
 def lower_load(low: Lowering, op: Op) -> Step:
     limit = op.args["valid_shapes"] if op.args["valid_shape"] is None else op.args["valid_shape"]
-    take = _window_getter(low, op, "tensor", "offsets", "shapes", limit)
+    take = window_getter(low, op, "tensor", "offsets", "shapes", limit)
     result = low.result(op)
     swap = bool(op.args["transpose"])
 
@@ -153,14 +153,14 @@ def lower_load(low: Lowering, op: Op) -> Step:
     return step
 
 
-def _window_getter(
+def window_getter(
     low: Lowering, op: Op, source: str, offset: str, shape: str, limit: Arg
 ) -> Callable[[Frame], Window]:
     """A function from the frame to the checked window that an op takes."""
     whole, loc = low.slot(op.args[source]), op.loc
-    offsets = low.get(_as_tuple(op.args[offset]))
-    shapes = low.get(_as_tuple(op.args[shape]))
-    limits = low.get(_as_tuple(limit)) if limit is not None else None
+    offsets = low.get(as_tuple(op.args[offset]))
+    shapes = low.get(as_tuple(op.args[shape]))
+    limits = low.get(as_tuple(limit)) if limit is not None else None
     clamp = bool(op.args["clamp"])
 
     def take(frame: Frame) -> Window:
@@ -170,13 +170,13 @@ def _window_getter(
     return take
 
 
-def _as_tuple(arg: Arg) -> tuple[Arg, ...]:
+def as_tuple(arg: Arg) -> tuple[Arg, ...]:
     """A list argument; a bare number is a list of one."""
     return arg if isinstance(arg, tuple) else (arg,)
 
 
-def _int_tuple(arg: Arg) -> tuple[int, ...]:
-    return () if arg is None else plain(_as_tuple(arg))
+def int_tuple(arg: Arg) -> tuple[int, ...]:
+    return () if arg is None else plain(as_tuple(arg))
 
 
 # Windows of tiles: the reference does the work, but trusts its offsets
@@ -215,6 +215,13 @@ def _checked_tile_op(
 # Stores
 
 
+def check_store(target: Window, offset: Sequence[int], sizes: Shape, loc: Loc) -> None:
+    """What is stored must lie inside."""
+    for axis, (start, size, extent) in enumerate(zip(offset, sizes, target.reach)):
+        if start < 0 or start + size > extent:
+            raise WindowOutOfRange(loc, axis, start, size, extent, target.name, runtime=True)
+
+
 def store_at(
     target: Window,
     data: Array,
@@ -227,9 +234,7 @@ def store_at(
     rank = len(target.shape)
     sizes = fitted(region, rank)
     assert sizes is not None
-    for axis, (start, size, extent) in enumerate(zip(offset, sizes, target.reach)):
-        if start < 0 or start + size > extent:
-            raise WindowOutOfRange(loc, axis, start, size, extent, target.name, runtime=True)
+    check_store(target, offset, sizes, loc)
     if 0 in sizes:
         return
     source = data if region == data.shape else data[box(region)]
@@ -262,7 +267,7 @@ def lower_store(low: Lowering, op: Op) -> Step:
 def _store(low: Lowering, op: Op, target: str, source: str, offset: str) -> Step:
     state, loc = low.state, op.loc
     into, stored = low.slot(op.args[target]), low.slot(op.args[source])
-    offsets = low.get(_as_tuple(op.args[offset]))
+    offsets = low.get(as_tuple(op.args[offset]))
     atomic = op.args["atomic"] is AtomicType.Add
     result = low.result(op)
 
@@ -290,7 +295,7 @@ def _store(low: Lowering, op: Op, target: str, source: str, offset: str) -> Step
 def lower_reshape(low: Lowering, op: Op) -> Step:
     if is_tile(op.args["x"]):
         return lower_compute(low, op)
-    shapes, loc = low.get(_as_tuple(op.args["shape"])), op.loc
+    shapes, loc = low.get(as_tuple(op.args["shape"])), op.loc
 
     def reshape(window: Window, frame: Frame) -> Window:
         shape = _checked_shape("reshape", shapes(frame), loc)
@@ -310,7 +315,7 @@ def lower_transpose(low: Lowering, op: Op) -> Step:
     if is_tile(op.args["x"]):
         return lower_compute(low, op)
     x, result = low.slot(op.args["x"]), low.result(op)
-    axes = _int_tuple((op.args["axis1"], op.args["axis2"]))
+    axes = int_tuple((op.args["axis1"], op.args["axis2"]))
 
     def step(frame: Frame) -> None:
         frame[result] = frame[x].transpose(*axes)
@@ -343,7 +348,7 @@ def lower_reinterpret_view(low: Lowering, op: Op) -> Step:
     dtype, loc = op.args["dtype"], op.loc
     assert isinstance(dtype, DType)
     given = op.args["shape"]
-    shapes = low.get(_as_tuple(given)) if given is not None else None
+    shapes = low.get(as_tuple(given)) if given is not None else None
 
     def reinterpret(window: Window, frame: Frame) -> Window:
         view = _reinterpreted(window, dtype)
@@ -399,11 +404,11 @@ def _view(low: Lowering, op: Op, make: Callable[[Window, Frame], Window]) -> Ste
 
 def read_element(state: State, window: Window, indices: Sequence[int], loc: Loc) -> Any:
     """One element as a Python number."""
-    _check_index(indices, window.reach, window.name, loc)
+    check_index(indices, window.reach, window.name, loc)
     return state.contents(window, loc)[tuple(indices)].item()
 
 
-def _check_index(indices: Sequence[int], shape: Shape, name: str, loc: Loc) -> None:
+def check_index(indices: Sequence[int], shape: Shape, name: str, loc: Loc) -> None:
     for axis, (index, extent) in enumerate(zip(indices, shape)):
         if not 0 <= index < extent:
             raise IndexOutOfRange(loc, axis, index, extent, name, runtime=True)
@@ -412,7 +417,7 @@ def _check_index(indices: Sequence[int], shape: Shape, name: str, loc: Loc) -> N
 @lowers("read")
 def lower_read(low: Lowering, op: Op) -> Step:
     arg, loc, state = op.args["x"], op.loc, low.state
-    x, at = low.slot(arg), low.get(_as_tuple(op.args["indices"]))
+    x, at = low.slot(arg), low.get(as_tuple(op.args["indices"]))
     result = low.result(op)
 
     def from_tensor(frame: Frame) -> None:
@@ -420,7 +425,7 @@ def lower_read(low: Lowering, op: Op) -> Step:
 
     def from_tile(frame: Frame) -> None:
         data, indices = frame[x].data, at(frame)
-        _check_index(indices, data.shape, _name(arg), loc)
+        check_index(indices, data.shape, _name(arg), loc)
         frame[result] = data[indices].item()
 
     return from_tile if is_tile(arg) else from_tensor
@@ -432,12 +437,12 @@ def lower_write(low: Lowering, op: Op) -> Step:
     assert isinstance(arg, Value)
     assert isinstance(arg.type, (TensorType, TileType))
     dtype = arg.type.dtype
-    x, at, value = low.slot(arg), low.get(_as_tuple(op.args["indices"])), low.slot(op.args["value"])
+    x, at, value = low.slot(arg), low.get(as_tuple(op.args["indices"])), low.slot(op.args["value"])
     result = low.result(op)
 
     def to_tensor(frame: Frame) -> None:
         window, indices = frame[x], at(frame)
-        _check_index(indices, window.reach, window.name, loc)
+        check_index(indices, window.reach, window.name, loc)
         frame[result] = window
         if state.execute:
             window.array[indices] = narrowed(frame[value], dtype)
@@ -449,7 +454,7 @@ def lower_write(low: Lowering, op: Op) -> Step:
 
     def to_tile(frame: Frame) -> None:
         tile, indices = frame[x], at(frame)
-        _check_index(indices, tile.data.shape, _name(arg), loc)
+        check_index(indices, tile.data.shape, _name(arg), loc)
         data = tile.data.copy()
         data[indices] = narrowed(frame[value], dtype)
         try:
@@ -504,7 +509,7 @@ def lower_create(low: Lowering, op: Op) -> Step:
     assert isinstance(type_, TensorType)
     dtype, init_value = type_.dtype, low.slot(op.args["init_value"])
     manual_dep = bool(op.args["manual_dep"])
-    shapes: Getter = low.get(_as_tuple(op.args["shape"]))
+    shapes: Getter = low.get(as_tuple(op.args["shape"]))
 
     def step(frame: Frame) -> None:
         value = frame[init_value]

@@ -13,7 +13,7 @@ from tilelet.diag.catalogue.harness import TooBig
 from tilelet.diag.catalogue.windows import DependsOnTaskData
 from tilelet.diag.core import UNKNOWN, Loc
 from tilelet.dtypes import DType
-from tilelet.interp.lowering import FunctionCode
+from tilelet.interp.lowering import LOWERINGS, FunctionCode, Lower
 from tilelet.ir.core import Direction, Function, FunctionKind, Op, Value
 from tilelet.ir.types import TensorType, TileType
 from tilelet.native.memory import available_memory
@@ -32,6 +32,9 @@ class State:
     block, blocks  index of the spmd block that is running, and the number of blocks
     manual_depth   number of `pl.manual_scope()`s around the current op
     sites          ops of kernels that data decides, and their numbers (`tasks.control_points`)
+    lowerings      what ops do: as the language says, or what a mode does beside that or instead
+    runs_kernels   kernels are run, not only recorded; without `execute` by a mode that computes
+                   no values
     """
 
     def __init__(
@@ -41,9 +44,13 @@ class State:
         execute: bool,
         poison: bool,
         seed_valid: bool,
+        lowerings: Mapping[str, Lower] | None = None,
     ) -> None:
         self.functions = functions
         self.execute = execute
+        self.lowerings = LOWERINGS if lowerings is None else lowerings
+        self.runs_kernels = execute or lowerings is not None
+        self.watcher: Any = None  # of a mode: see `interp.definedness`
         self.poison = poison
         self.seed_valid = seed_valid
         self.tasks = TaskStream()
@@ -99,6 +106,8 @@ class State:
         window.buffer.initial = self._undefined(dtype) if initial is None else initial
         window.buffer.manual_dep = manual_dep
         window.buffer.known = True
+        if initial is not None:
+            window.buffer.defined = None
         if self.execute:
             window.buffer.fill()
         return window
@@ -116,7 +125,10 @@ class State:
     def _window(self, name: str, shape: Shape, dtype: DType, loc: Loc) -> Window:
         nbytes = math.prod(shape) * dtype.itemsize
         data = self.memory(name, nbytes, loc) if self.execute else None
-        return Window(Buffer(name, nbytes, data), dtype, 0, shape, row_major(shape))
+        window = Window(Buffer(name, nbytes, data), dtype, 0, shape, row_major(shape))
+        if self.watcher is not None:
+            self.watcher.fresh(window)
+        return window
 
     def memory(self, name: str, nbytes: int, loc: Loc = UNKNOWN) -> Array:
         """Bytes, unless this machine has not so many."""

@@ -213,6 +213,8 @@ class OpSpec:
     view       tensor parameter whose memory the (tensor) result shares
     replaces   tile parameter whose place on chip the result takes
     reduces    the axis, from the end, along which a reduction reduces
+    moves      parameters whose elements are in the result as they are: the op only says where, by
+               its numbers and by its other operands
     seed_region  see `SeedRegion`
     terminator, structural  IR bookkeeping
     section    where docs/ops.md describes it: the module of `ops/`
@@ -235,6 +237,7 @@ class OpSpec:
     view: str | None = None
     replaces: str | None = None
     reduces: int | None = None
+    moves: tuple[str, ...] = ()
     seed_region: SeedRegion = SeedRegion.FORGOTTEN
     structural: bool = False
     terminator: bool = False

@@ -131,6 +131,7 @@ def _valid_gather_mask(operands: Operands, result_shape: Shape, args: Args) -> V
     era="APR",
     cost=Cost.GATHER,
     **_VECTOR,
+    moves=("x",),
 )
 def gather_mask(
     x: Shaped, mask_pattern: MaskPattern | int | str, output_dtype: DType | None = None
@@ -171,6 +172,7 @@ def _scatter_mask(dst: Array, src: Array, mask_pattern: Arg) -> Array:
     era="HEAD",
     cost=Cost.GATHER,
     **_VECTOR,
+    moves=("dst", "src"),
 )
 def scatter_mask(dst: Shaped, src: Shaped, mask_pattern: MaskPattern | int | str) -> Shaped:
     """Put columns where a pattern says: the tile-level `pl.scatter(..., mask_pattern=...)`.
@@ -291,6 +293,7 @@ def _valid_gather(operands: Operands, result_shape: Shape, args: Args) -> Valid:
     era="APR",
     cost=Cost.GATHER,
     **_VECTOR,
+    moves=("x",),
 )
 def gather(
     x: Shaped,
@@ -389,6 +392,7 @@ def _valid_scatter(operands: Operands, result_shape: Shape, args: Args) -> Valid
     era="HEAD",
     cost=Cost.GATHER,
     **_VECTOR,
+    moves=("x", "src", "dst"),
 )
 def scatter(
     x: Shaped,
@@ -460,6 +464,7 @@ def _scatter_update(input: Array, dim: int, index: Array, src: Array) -> Array:
     writes=("input",),
     valid=valid.kept("input"),
     traits=Trait.BY_INDEX,
+    moves=("input", "src"),
 )
 def scatter_update(
     input: Shaped, dim: int = -2, index: Shaped | None = None, src: Shaped | None = None
@@ -577,6 +582,7 @@ def _region_of_mgather(operands: Operands, result_shape: Shape, args: Args) -> V
     valid=_valid_mgather,
     era="HEAD",
     traits=Trait.LOAD | Trait.BY_INDEX,
+    moves=("mem",),
 )
 def mgather(
     mem: Tensor,
@@ -646,6 +652,7 @@ def _valid_paged(operands: Operands, result_shape: Shape, args: Args) -> Valid:
     valid=_valid_paged,
     era="HEAD",
     traits=Trait.LOAD | Trait.BY_INDEX,
+    moves=("src",),
 )
 def paged_gather(
     src: Tensor,
@@ -699,6 +706,7 @@ def _mscatter(src: Array, idx: Array, output_tensor: Array, valid: dict[str, Val
     writes=("output_tensor",),
     era="APR",
     traits=Trait.BY_INDEX,
+    moves=("src", "output_tensor"),
 )
 def mscatter(src: Tile | Tensor, idx: Tile | Tensor, output_tensor: Tensor) -> Tensor:
     """Store elements into a tensor by a tile of indices, in place.
@@ -753,6 +761,7 @@ def _valid_gatherb(operands: Operands, result_shape: Shape, args: Args) -> Valid
     era="HEAD",
     cost=Cost.GATHER,
     **_VECTOR,
+    moves=("src",),
 )
 def gatherb(src: Shaped, offset: Shaped, *, output_dtype: DType | None = None) -> Shaped:
     """Copy blocks of 32 bytes by their byte offsets.

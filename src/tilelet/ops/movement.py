@@ -206,6 +206,7 @@ def _slice(x: Array, valid: dict[str, Valid], **args: Any) -> Array:
     traits=Trait.LOAD,
     seed_region=SeedRegion.TRACKED,
     cost=Cost.COPY,
+    moves=("x",),
 )
 def slice(
     x: Shaped,
@@ -337,6 +338,7 @@ def _move(tile: Array, target_memory: Mem) -> Array:
     traits=Trait.ANY_MEMORY,
     seed_region=SeedRegion.TRACKED,
     cost=Cost.COPY,
+    moves=("tile",),
 )
 def move(tile: Tile, target_memory: Mem) -> Tile:
     """Copy a tile to another on-chip memory.
@@ -493,6 +495,7 @@ def _assemble(
     replaces="target",
     seed_region=SeedRegion.TRACKED,
     cost=Cost.COPY,
+    moves=("target", "source"),
 )
 def assemble(
     target: Shaped, source: Shaped, offset: Ints, atomic: AtomicType | None = None
@@ -594,6 +597,7 @@ def _reshape(x: Array, shape: tuple[int, ...]) -> Array:
     view="x",
     valid=valid.reshaped,
     traits=Trait.TILE_VIEW,
+    moves=("x",),
 )
 def reshape(x: Shaped, shape: Ints) -> Shaped:
     """The same elements, in row-major order, under another shape.
@@ -633,6 +637,7 @@ def _transpose(x: Array, axis1: int, axis2: int) -> Array:
     view="x",
     valid=valid.transposed,
     cost=Cost.TRANSPOSE,
+    moves=("x",),
 )
 def transpose(x: Shaped, axis1: int, axis2: int) -> Shaped:
     """Swap two axes.
@@ -669,6 +674,7 @@ def _transpose_view(x: Array) -> Array:
     valid=_valid_transpose_view,
     era="HEAD",
     traits=Trait.TILE_VIEW | Trait.ANY_MEMORY,
+    moves=("x",),
 )
 def transpose_view(x: Shaped) -> Shaped:
     """Swap the last two axes of a tile without moving anything: its bytes are read otherwise.
@@ -704,6 +710,7 @@ def _concat(src0: Array, src1: Array) -> Array:
     plane=Plane.SCOPE,
     valid=valid.side_by_side,
     cost=Cost.COPY,
+    moves=("src0", "src1"),
 )
 def concat(src0: Shaped, src1: Shaped) -> Shaped:
     """Two tiles side by side, joined along columns.
@@ -765,6 +772,7 @@ def _valid_reinterpreted(operands: Operands, result_shape: Shape, args: Args) ->
     valid=_valid_reinterpreted,
     era="HEAD",
     traits=Trait.TILE_VIEW,
+    moves=("x",),
 )
 def reinterpret_view(x: Shaped, dtype: DType, *, shape: Ints | None = None) -> Shaped:
     """The same bytes as elements of another type; nothing is converted.

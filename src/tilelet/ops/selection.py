@@ -137,6 +137,7 @@ def _sel(mask: Array, lhs: Array, rhs: Array | float, tmp: Array | None) -> Arra
     valid=valid.meet("mask", "lhs", "rhs"),
     traits=_CHOICE,
     cost=Cost.SELECT,
+    moves=("lhs", "rhs"),
 )
 def sel(mask: Shaped, lhs: Shaped, rhs: Shaped | Number, tmp: Shaped | None = None) -> Shaped:
     """`lhs` where `mask` is not 0, else `rhs`.
@@ -172,6 +173,7 @@ def _sels(mask: Array, x: Array, tmp: Array | None, scalar: float) -> Array:
     era="HEAD",
     traits=_CHOICE,
     cost=Cost.SELECT,
+    moves=("x",),
 )
 def sels(mask: Shaped, x: Shaped, tmp: Shaped | Tile | None, scalar: Number) -> Shaped:
     """`x` where `mask` is not 0, else a number.
@@ -319,6 +321,7 @@ _PACKED_SELECT: dict[str, Any] = {
     reference=_packed_sel,
     valid=valid.meet("lhs", "rhs"),
     **_PACKED_SELECT,
+    moves=("lhs", "rhs"),
 )
 def tile_sel(mask: Shaped, lhs: Shaped, rhs: Shaped | Number, tmp: Shaped | None = None) -> Shaped:
     """`pl.sel` by a mask of one bit per element.
@@ -355,6 +358,7 @@ def _packed_sels(mask: Array, x: Array, tmp: Array | None, scalar: float) -> Arr
     valid=valid.kept("x"),
     era="HEAD",
     **_PACKED_SELECT,
+    moves=("x",),
 )
 def tile_sels(mask: Shaped, x: Shaped, tmp: Shaped | None, scalar: Number) -> Shaped:
     """`pl.sels` by a mask of one bit per element.

@@ -231,6 +231,7 @@ class Runner:
             atol=case.atol,
             golden=case.golden,
             outputs=outputs,
+            filled=tuple(n for n, spec in specs.items() if not _is_fresh(spec, case.is_seed)),
             own=outputs if callable(case.compare_fn) else tuple(case.compare_fn),
             judge=lambda actual, expected: all(
                 j.ok for j in judge.judge_all(actual, expected, inputs)

@@ -38,11 +38,13 @@ class Buffer:
     initial     a scalar array: what every element is before the first write
     manual_dep  tasks are not ordered by their use of this buffer
     region      number of its first window in the record of tasks, -1: none yet
+    defined     which of its elements were ever written (`interp.definedness`); None: not asked
     """
 
     __slots__ = (
         "_without_data",
         "data",
+        "defined",
         "id",
         "initial",
         "known",
@@ -72,6 +74,7 @@ class Buffer:
         self.initial = initial
         self.manual_dep = manual_dep
         self.region = -1
+        self.defined: Any = None
         self._without_data: Buffer | None = None
 
     @property
@@ -218,13 +221,17 @@ class TileValue:
     """An on-chip value. `data` is never written to once made, so tiles may share memory.
 
     Elements outside the origin-anchored box `valid` are zero (poison in a fresh `create_tile`).
+
+    defined  which elements come from memory that was written (`interp.definedness`), and where the
+             others come from; None: all that are valid, and no others
     """
 
-    __slots__ = ("data", "valid")
+    __slots__ = ("data", "defined", "valid")
 
     def __init__(self, data: Array, valid: Shape | None = None) -> None:
         self.data = data
         self.valid: Shape = data.shape if valid is None else valid
+        self.defined: Any = None
 
     @property
     def full(self) -> bool:

@@ -1,0 +1,668 @@
+"""Which elements were ever written: a mode of the interpreter, as Memcheck is of a processor.
+
+Every element of memory and of a tile is defined or not. Casts, reductions, products, masks and
+padding hand that on exactly; undefined elements count only where they reach an output, a branch or
+an index. The bits do not need the values: without `execute` none are computed, and whole tensors
+and tiles that are defined cost nothing. Where values decide (`select`, gathers by index) and some
+of what they choose from is undefined, `NeedsValuesError` asks for a run with values.
+
+The same mode tells which windows of memory every statement touches (`Watcher.touch`). What it keeps
+is in `interp.cells`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+import numpy as np
+
+from tilelet.interp import (  # noqa: F401  (for their entries in `LOWERINGS`)
+    control,
+    debug,
+    scalars,
+    submit,
+    system,
+)
+from tilelet.interp.cells import (
+    DEFINED,
+    Bits,
+    Mask,
+    NeedsValuesError,
+    Origin,
+    Watcher,
+    cells_of,
+    loaded_mask,
+    store_mask,
+)
+from tilelet.interp.compute import lower_compute
+from tilelet.interp.lowering import COMPUTE, LOWERINGS, Frame, Lower, Lowering, Step
+from tilelet.interp.movement import (
+    as_tuple,
+    check_index,
+    check_store,
+    int_tuple,
+    is_tile,
+    window_getter,
+)
+from tilelet.interp.state import State
+from tilelet.ir.core import Arg, Op, Value
+from tilelet.ir.spec import Engine, Trait
+from tilelet.ir.types import ScalarType, TensorType, TileType, box
+from tilelet.ops.apply import Application
+from tilelet.ops.clearing import cleared_operand
+from tilelet.ops.movement import fitted
+from tilelet.syntax.enums import AtomicType
+from tilelet.tasks.window import Array, Shape, TileValue, Window
+
+
+def watching_state(
+    functions: Mapping[str, Any], watcher: Watcher, *, values: bool, seed_valid: bool = False
+) -> State:
+    """The state of a run in this mode; with `values` it computes them, too."""
+    state = State(functions, execute=values, poison=True, seed_valid=seed_valid, lowerings=WATCHED)
+    state.watcher = watcher
+    return state
+
+
+# --- tiles ---------------------------------------------------------------------------------------
+
+
+def _dummy(shape: Shape, dtype: Any) -> Array:
+    """An array of any size that takes no memory: for tiles whose values nobody computes."""
+    return np.broadcast_to(np.zeros((), dtype), shape)
+
+
+def _bits(tile: TileValue) -> Bits:
+    """Which elements of a tile are defined."""
+    if tile.defined is not None:
+        return tile.defined.bits
+    bits = np.zeros(tile.data.shape, np.bool_)
+    bits[box(tile.valid)] = True
+    return bits
+
+
+def _with_mask(tile: TileValue, bits: Bits | None, origin: Origin | None) -> TileValue:
+    """The tile with its mask; elements outside the valid region count as undefined."""
+    if bits is None or origin is None or bits[box(tile.valid)].all():
+        tile.defined = None
+        return tile
+    inside = np.zeros(bits.shape, np.bool_)
+    inside[box(tile.valid)] = bits[box(tile.valid)]
+    tile.defined = Mask(inside, origin)
+    return tile
+
+
+def _marked(bits: Bits, dtype: Any) -> Array:
+    """An array of zeros, all bytes of undefined elements set."""
+    marks = np.zeros(bits.shape, dtype)
+    if not bits.all():
+        # A view as bytes needs an axis to put them on.
+        marks.reshape(-1).view(np.uint8).reshape(-1, marks.itemsize)[~bits.reshape(-1)] = 0xFF
+    return marks
+
+
+def _unmarked(marks: Array, *, any_byte: bool) -> Bits:
+    flat = np.ascontiguousarray(marks)
+    of_bytes = flat.reshape(-1).view(np.uint8).reshape(*flat.shape, flat.itemsize) == 0xFF
+    return ~(of_bytes.any(-1) if any_byte else of_bytes.all(-1))
+
+
+class _TileOp:
+    """The rule of an op on tiles: from the masks of its operands to those of its results."""
+
+    def __init__(self, low: Lowering, op: Op) -> None:
+        self.op = op
+        self.state = low.state
+        self.application = Application(op, low.function.name)
+        self.shaped = [
+            (name, low.slot(arg))
+            for name, arg in op.args.items()
+            if isinstance(arg, Value) and isinstance(arg.type, TileType | TensorType)
+        ]
+        self.scalars = [(n, low.get(a)) for n, a in op.args.items() if not _is_shaped(a)]
+        self.moved = [name for name, _ in self.shaped if name in op.spec.moves]
+        self.chooses = len(self.moved) < len(self.shaped)
+        self.cleared = cleared_operand(op)
+        self.types = [r.type for r in op.results if isinstance(r.type, TileType)]
+
+    def read(self, frame: Frame) -> tuple[dict[str, Any], dict[str, tuple[Shape, Shape]]]:
+        """Arguments by name, arrays in place of tiles; and regions, as `Application` wants them."""
+        args: dict[str, Any] = {name: get(frame) for name, get in self.scalars}
+        regions: dict[str, tuple[Shape, Shape]] = {}
+        for name, slot in self.shaped:
+            value = frame[slot]
+            if type(value) is TileValue:
+                data, valid = value.data, value.valid
+            else:
+                valid = value.valid or value.reach
+                data = value.array if self.state.execute else _dummy(value.shape, np.uint8)
+            regions[name] = (data.shape, valid)
+            args[name] = data
+        return args, regions
+
+    def masks(self, frame: Frame) -> dict[str, Mask | None]:
+        """Of each shaped operand; tensors that are read as a whole are loaded by this."""
+        found: dict[str, Mask | None] = {}
+        for name, slot in self.shaped:
+            value = frame[slot]
+            if type(value) is TileValue:
+                found[name] = value.defined
+            elif name not in self.op.spec.writes:
+                found[name] = loaded_mask(self.state, self.op, value, value.valid or value.reach)
+        return found
+
+    def results(self, frame: Frame, valids: list[Shape]) -> list[Bits | None]:
+        """The bits of each result; None: all that is valid is defined."""
+        masks = self.masks(frame)
+        bad = {name: mask for name, mask in masks.items() if mask is not None}
+        if self.cleared is not None:
+            bad.pop(self.cleared, None)
+        spec = self.op.spec
+        if not bad and not self._uncovers(frame, valids):
+            return [None] * len(valids)
+        if spec.moves and len(valids) == 1:
+            return [self._by_moving(frame, bad, masks)]
+        if Trait.ELEMENTWISE in spec.traits:
+            return [self._elementwise(frame, shape.shape) for shape in self.types]
+        if spec.reduces is not None:
+            return [self._reduced(frame, spec.reduces)]
+        if spec.engine is Engine.CUBE:
+            return [self._product(frame, bad)]
+        return [self._by_rows(frame, shape.shape) for shape in self.types]
+
+    def origin(self, frame: Frame) -> Origin:
+        for _, slot in self.shaped:
+            value = frame[slot]
+            if type(value) is TileValue and value.defined is not None:
+                return value.defined.origin
+            if type(value) is Window and value.buffer.defined is not None:
+                made = value.buffer.defined.origin
+                return made or Origin(self.op.loc, value.name, len(self.state.tasks))
+        name = next((v.name for v in self.op.operands if is_tile(v)), "")
+        return Origin(self.op.loc, f"the padding of {name}", len(self.state.tasks))
+
+    def _uncovers(self, frame: Frame, valids: list[Shape]) -> bool:
+        """Whether the result's region takes elements that were outside an operand's."""
+        spec = self.op.spec
+        if Trait.TILE_VIEW not in spec.traits or Trait.ELEMENTWISE not in spec.traits:
+            return False
+        before = frame[self.shaped[0][1]].valid
+        return any(a > b for a, b in zip(valids[0], before))
+
+    def tile_bits(self, name: str, frame: Frame) -> Bits:
+        value = frame[dict(self.shaped)[name]]
+        if type(value) is TileValue:
+            return _bits(value)
+        cells = cells_of(value)
+        region = value.valid or value.reach
+        bits = np.zeros(value.shape, np.bool_)
+        bits[box(region)] = True if cells is None else cells.get(value)[box(region)] == DEFINED
+        return bits
+
+    def _by_moving(
+        self, frame: Frame, bad: Mapping[str, Mask], masks: Mapping[str, Mask | None]
+    ) -> Bits:
+        """The reference moves marks instead of elements."""
+        (type_,) = self.types
+        if any(name not in self.op.spec.moves for name in bad):
+            return np.zeros(type_.shape, np.bool_)  # who knows what was chosen
+        if self.chooses and not self.state.execute:
+            raise NeedsValuesError
+        args, regions = self.read(frame)
+        for name in self.moved:
+            arg = self.op.args[name]
+            assert isinstance(arg, Value)
+            assert isinstance(arg.type, TileType | TensorType)
+            args[name] = self.application.operand(
+                _marked(self.tile_bits(name, frame), arg.type.dtype.numpy), regions[name][1]
+            )
+        for name, (shape, _) in regions.items():
+            if name not in self.moved and masks.get(name) is None and not self.state.execute:
+                args[name] = np.zeros(shape, np.int64)
+        ((marks, _, _),) = self.application.results(args, regions)
+        sizes = {v.type.dtype.itemsize for v in self.op.operands if _is_shaped(v)}
+        return _unmarked(marks, any_byte=sizes != {type_.dtype.itemsize})
+
+    def _elementwise(self, frame: Frame, shape: Shape) -> Bits:
+        spec = self.op.spec
+        pads = spec.takes_valid and Trait.KEEPS_VALID not in spec.traits
+        bits = np.ones(shape, np.bool_)
+        for name, slot in self.shaped:
+            if name == self.cleared:
+                continue
+            value: TileValue = frame[slot]
+            own = _bits(value)
+            if pads:  # what is outside gets the pad value
+                inside = box(value.valid)
+                bits[inside] = own[inside]
+            else:
+                bits &= _aligned(own, shape)
+        return bits
+
+    def _reduced(self, frame: Frame, axis: int) -> Bits:
+        (name, slot) = self.shaped[0]
+        value: TileValue = frame[slot]
+        inside = self.tile_bits(name, frame)[box(value.valid)]
+        bits = np.zeros(self.types[0].shape, np.bool_)
+        found = inside.all(axis, keepdims=True)
+        bits[box(found.shape)] = found
+        return bits
+
+    def _product(self, frame: Frame, bad: Mapping[str, Mask]) -> Bits:
+        """A product of ones and zeros counts the undefined elements that each result takes."""
+        bits = np.ones(self.types[0].shape, np.bool_)
+        for name in bad:
+            args, regions = self.read(frame)
+            for other, (shape, valid) in regions.items():
+                arg = self.op.args[other]
+                assert isinstance(arg, Value)
+                assert isinstance(arg.type, TileType)
+                count = (
+                    ~self.tile_bits(name, frame)
+                    if other == name
+                    else np.full(shape, other in ("lhs", "rhs"))
+                )
+                numbers = count.astype(arg.type.dtype.numpy)
+                args[other] = self.application.operand(numbers, valid)
+            ((counts, _, _),) = self.application.results(args, regions)
+            part = np.asarray(counts).astype(np.float64) == 0
+            bits[box(part.shape)] &= part
+        return bits
+
+    def _by_rows(self, frame: Frame, shape: Shape) -> Bits:
+        """Ops that mix the elements of a row: one that is undefined spoils the row."""
+        bits = np.ones(shape, np.bool_)
+        for name, slot in self.shaped:
+            value: TileValue = frame[slot]
+            own = self.tile_bits(name, frame)[box(value.valid)]
+            if own.ndim == len(shape) and value.data.shape[:-1] == shape[:-1]:
+                rows = np.ones((*shape[:-1], 1), np.bool_)
+                rows[box((*value.valid[:-1], 1))] = own.all(-1, keepdims=True)
+                bits &= rows
+            else:
+                bits &= bool(own.all())
+        return bits
+
+
+def _aligned(own: Bits, shape: Shape) -> Bits:
+    """Bits of an operand for a result of `shape`: axes correspond from the last one."""
+    own = own.reshape((1,) * (len(shape) - own.ndim) + own.shape) if own.ndim < len(shape) else own
+    cut = tuple(slice(0, n) if m > n else slice(None) for m, n in zip(own.shape, shape))
+    return np.broadcast_to(own[cut], shape) if own.shape != shape else own
+
+
+def _is_shaped(arg: object) -> bool:
+    return isinstance(arg, Value) and isinstance(arg.type, TileType | TensorType)
+
+
+# --- lowerings -----------------------------------------------------------------------------------
+
+WATCHED: dict[str, Lower] = {}
+
+
+def _watches(*names: str) -> Callable[[Lower], Lower]:
+    def add(function: Lower) -> Lower:
+        WATCHED.update(dict.fromkeys(names, function))
+        return function
+
+    return add
+
+
+def _compute(low: Lowering, op: Op) -> Step:
+    """Every op that has no lowering of its own."""
+    if op.results and isinstance(op.results[0].type, TensorType):
+        return _memory_op(low, op)
+    if op.results and all(isinstance(r.type, ScalarType) for r in op.results):
+        return _scalar(low, op, LOWERINGS[COMPUTE])
+    return _tile_op(low, op, lower_compute)
+
+
+def _tile_op(low: Lowering, op: Op, lower: Lower) -> Step:
+    rule = _TileOp(low, op)
+    execute = low.state.execute
+    compute = lower(low, op) if execute else None
+    if compute is None:
+        low.define(op.results)
+    slots = [low.slot(r) for r in op.results]
+    types = [r.type for r in op.results if isinstance(r.type, TileType)]
+    dummies = [_dummy(t.shape, t.dtype.numpy) for t in types]
+    application = rule.application
+    numbers = [v for v in op.operands if isinstance(v.type, ScalarType)]
+    watcher: Watcher = low.state.watcher
+
+    def step(frame: Frame) -> None:
+        if compute is not None:
+            compute(frame)
+            tiles = [frame[slot] for slot in slots]
+        else:
+            valids = application.valids(*rule.read(frame))
+            tiles = [TileValue(d, v) for d, v in zip(dummies, valids)]
+        masks = rule.results(frame, [tile.valid for tile in tiles])
+        origin = None if all(m is None for m in masks) else rule.origin(frame)
+        if watcher.scalars:
+            spoiled = [watcher.scalars[v] for v in numbers if v in watcher.scalars]
+            if spoiled:
+                origin = spoiled[0]
+                masks = [np.zeros(tile.data.shape, np.bool_) for tile in tiles]
+        for slot, tile, bits in zip(slots, tiles, masks):
+            # A fresh object: what is handed on elsewhere must not change.
+            frame[slot] = _with_mask(TileValue(tile.data, tile.valid), bits, origin)
+
+    return step
+
+
+def _memory_op(low: Lowering, op: Op) -> Step:
+    """An op that updates a tensor where its operands say."""
+    rule, state = _TileOp(low, op), low.state
+    compute = lower_compute(low, op) if state.execute else None
+    (target,) = op.spec.writes
+    window = low.slot(op.args[target])
+    result = low.slot(op.result) if compute is not None else low.result(op)
+
+    def step(frame: Frame) -> None:
+        memory: Window = frame[window]
+        masks = rule.masks(frame)
+        origin = rule.origin(frame)
+        cells = cells_of(memory)
+        plain = cells is None and not any(masks.values())
+        bits = None
+        if not plain:
+            if not state.execute:
+                raise NeedsValuesError
+            bits = _updated_bits(rule, frame, target)
+        if compute is not None:
+            compute(frame)
+        frame[result] = memory
+        mask = None if bits is None else Mask(bits, origin)
+        store_mask(state, op, memory, mask, memory.shape, atomic=False)
+
+    return step
+
+
+def _updated_bits(rule: _TileOp, frame: Frame, target: str) -> Bits:
+    """What is defined of a tensor after an update, found by moving marks."""
+    args, regions = rule.read(frame)
+    for name in [*rule.moved, target]:
+        arg = rule.op.args[name]
+        assert isinstance(arg, Value)
+        assert isinstance(arg.type, TileType | TensorType)
+        args[name] = _marked(rule.tile_bits(name, frame), arg.type.dtype.numpy)
+    return _unmarked(rule.application.contents(args, regions), any_byte=False)
+
+
+def _scalar(low: Lowering, op: Op, lower: Lower) -> Step:
+    """A number from numbers: undefined if one of those is."""
+    step = lower(low, op)
+    watcher: Watcher = low.state.watcher
+    operands = [v for v in op.operands if isinstance(v.type, ScalarType)]
+    result = op.results[0]
+
+    def watched(frame: Frame) -> None:
+        step(frame)
+        if watcher.scalars:
+            origins = [watcher.scalars[v] for v in operands if v in watcher.scalars]
+            if origins:
+                watcher.scalars[result] = origins[0]
+            else:
+                watcher.scalars.pop(result, None)
+
+    return watched
+
+
+def _decides(low: Lowering, op: Op, args: tuple[Arg, ...], use: str, step: Step) -> Step:
+    """`step`, which must not be decided by an undefined number."""
+    watcher: Watcher = low.state.watcher
+    deciding = [v for v in op.operands if v in _values(args)]
+
+    def watched(frame: Frame) -> None:
+        if watcher.scalars:
+            for v in deciding:
+                if v in watcher.scalars:
+                    watcher.use(op.loc, use, watcher.scalars[v])
+        step(frame)
+
+    return watched if deciding else step
+
+
+def _values(args: object) -> set[Value]:
+    if isinstance(args, Value):
+        return {args} if isinstance(args.type, ScalarType) else set()
+    if isinstance(args, tuple):
+        found: set[Value] = set()
+        for a in cast("tuple[object, ...]", args):
+            found |= _values(a)
+        return found
+    return set()
+
+
+def _load(low: Lowering, op: Op, lower: Lower, names: tuple[str, str, str], limit: Arg) -> Step:
+    """A window of a tensor comes on chip."""
+    source, offset, shape = names
+    state = low.state
+    take = window_getter(low, op, source, offset, shape, limit)
+    compute = lower(low, op) if state.execute else None
+    result = low.slot(op.result) if compute is not None else low.result(op)
+    type_ = op.result.type
+    assert isinstance(type_, TileType)
+    dummy = _dummy(type_.shape, type_.dtype.numpy)
+    swaps = bool(op.args.get("transpose"))
+    pads = op.args.get("pad_value") is not None
+    dropped = int_tuple(op.args.get("drop_dims"))
+
+    def step(frame: Frame) -> None:
+        window = take(frame)
+        region = window.valid or window.shape
+        mask = loaded_mask(state, op, window, tuple(map(min, region, window.reach)))
+        bits = None if mask is None else mask.bits
+        if bits is not None and pads:
+            outside = np.ones(bits.shape, np.bool_)
+            outside[box(region)] = False
+            bits = bits | outside
+        if swaps:
+            region = (*region[:-2], region[-1], region[-2])
+            bits = None if bits is None else np.swapaxes(bits, -1, -2)
+        if dropped:
+            gone = {axis % len(window.shape) for axis in dropped}
+            region = tuple(n for i, n in enumerate(region) if i not in gone)
+            bits = None if bits is None else bits.reshape(type_.shape)
+        if compute is not None:
+            compute(frame)
+            tile = frame[result]
+        else:
+            tile = TileValue(dummy, type_.shape if pads else region)
+        frame[result] = _with_mask(
+            TileValue(tile.data, tile.valid), bits, None if mask is None else mask.origin
+        )
+
+    return _decides(low, op, (op.args[offset],), "an index", step)
+
+
+@_watches("slice")
+def _slice(low: Lowering, op: Op) -> Step:
+    lower = LOWERINGS["slice"]
+    if is_tile(op.args["x"]):
+        step = _tile_op(low, op, lower)
+    elif isinstance(op.result.type, TileType):
+        return _load(low, op, lower, ("x", "offset", "shape"), op.args["valid_shape"])
+    else:
+        step = lower(low, op)
+    return _decides(low, op, (op.args["offset"],), "an index", step)
+
+
+@_watches("load")
+def _load_op(low: Lowering, op: Op) -> Step:
+    limit = op.args["valid_shapes"] if op.args["valid_shape"] is None else op.args["valid_shape"]
+    return _load(low, op, LOWERINGS["load"], ("tensor", "offsets", "shapes"), limit)
+
+
+@_watches("assemble")
+def _assemble(low: Lowering, op: Op) -> Step:
+    lower = LOWERINGS["assemble"]
+    if is_tile(op.args["target"]):
+        return _tile_op(low, op, lower)
+    return _store(low, op, lower, "target", "source", "offset")
+
+
+@_watches("store")
+def _store_op(low: Lowering, op: Op) -> Step:
+    return _store(low, op, LOWERINGS["store"], "tensor", "tile", "offsets")
+
+
+def _store(low: Lowering, op: Op, lower: Lower, target: str, source: str, offset: str) -> Step:
+    state = low.state
+    into, stored = low.slot(op.args[target]), low.slot(op.args[source])
+    offsets = low.get(as_tuple(op.args[offset]))
+    atomic = op.args["atomic"] is AtomicType.Add
+    from_tile = is_tile(op.args[source])
+    # Without values the lowering would store some: only its checks are wanted.
+    compute = lower(low, op) if state.execute or not from_tile else None
+    result = low.slot(op.result) if compute is not None else low.result(op)
+
+    def step(frame: Frame) -> None:
+        memory: Window = frame[into]
+        value = frame[stored]
+        if from_tile:
+            region, mask = value.valid, value.defined
+        else:
+            region = value.valid or value.reach
+            mask = loaded_mask(state, op, value, region)
+        if compute is not None:
+            compute(frame)
+        frame[result] = memory
+        sizes = fitted(region, len(memory.shape))
+        assert sizes is not None
+        where = offsets(frame)
+        check_store(memory, where, sizes, op.loc)
+        if 0 not in sizes:
+            store_mask(state, op, memory.slice(where, sizes), mask, region, atomic)
+
+    return _decides(low, op, (op.args[offset],), "an index", step)
+
+
+@_watches("read")
+def _read(low: Lowering, op: Op) -> Step:
+    arg, loc, state = op.args["x"], op.loc, low.state
+    watcher: Watcher = state.watcher
+    x, at = low.slot(arg), low.get(as_tuple(op.args["indices"]))
+    number = op.result
+    step = LOWERINGS["read"](low, op)
+
+    def note(origin: Origin | None) -> None:
+        if origin is not None:
+            watcher.scalars[number] = origin
+        else:
+            watcher.scalars.pop(number, None)
+
+    def from_tensor(frame: Frame) -> None:
+        window: Window = frame[x]
+        indices = at(frame)
+        check_index(indices, window.reach, window.name, loc)
+        one = window.slice(indices, (1,) * len(indices))
+        mask = loaded_mask(state, op, one, one.shape)
+        if not state.execute and (not window.buffer.known or window.buffer.data is None):
+            raise NeedsValuesError
+        step(frame)
+        note(None if mask is None else mask.origin)
+
+    def from_tile(frame: Frame) -> None:
+        if not state.execute:
+            raise NeedsValuesError
+        step(frame)
+        tile: TileValue = frame[x]
+        mask: Mask | None = tile.defined
+        undefined = mask is not None and not mask.bits[tuple(at(frame))]
+        note(mask.origin if mask is not None and undefined else None)
+
+    chosen = from_tile if is_tile(arg) else from_tensor
+    return _decides(low, op, (op.args["indices"],), "an index", chosen)
+
+
+@_watches("write")
+def _write(low: Lowering, op: Op) -> Step:
+    arg, state = op.args["x"], low.state
+    watcher: Watcher = state.watcher
+    x, at = low.slot(arg), low.get(as_tuple(op.args["indices"]))
+    values = _values((op.args["value"],))
+    lower = LOWERINGS["write"]
+    tile_form = is_tile(arg)
+    compute = lower(low, op) if state.execute or not tile_form else None
+    result = low.slot(op.result) if compute is not None else low.result(op)
+
+    def origin_of() -> Origin | None:
+        return next((watcher.scalars[v] for v in values if v in watcher.scalars), None)
+
+    def to_tensor(frame: Frame) -> None:
+        assert compute is not None
+        compute(frame)
+        origin = origin_of()
+        indices = at(frame)
+        window: Window = frame[x]
+        one = window.slice(indices, (1,) * len(indices))
+        mask = None if origin is None else Mask(np.zeros(one.shape, np.bool_), origin)
+        store_mask(state, op, one, mask, one.shape, atomic=False)
+
+    def to_tile(frame: Frame) -> None:
+        before: TileValue = frame[x]
+        if compute is not None:
+            compute(frame)
+            made: TileValue = frame[result]
+            tile = TileValue(made.data, made.valid)
+        else:
+            tile = TileValue(before.data, before.valid)
+        bits, origin = _bits(before).copy(), origin_of()
+        bits[tuple(at(frame))] = origin is None
+        known = origin or (before.defined.origin if before.defined is not None else None)
+        frame[result] = _with_mask(tile, bits, known)
+
+    step = to_tile if tile_form else to_tensor
+    return _decides(low, op, (op.args["indices"],), "an index", step)
+
+
+@_watches("create_tile", "create_tensor", "undef")
+def _create(low: Lowering, op: Op) -> Step:
+    step = LOWERINGS[op.name](low, op)
+    type_ = op.result.type
+    if not isinstance(type_, TileType):
+        return step
+    result, loc, state = low.slot(op.result), op.loc, low.state
+    nothing = np.zeros(type_.shape, np.bool_)
+
+    def undefined(frame: Frame) -> None:
+        step(frame)
+        tile: TileValue = frame[result]
+        origin = Origin(loc, op.result.name, len(state.tasks))
+        frame[result] = _with_mask(TileValue(tile.data, tile.valid), nothing, origin)
+
+    return undefined
+
+
+@_watches("if")
+def _if(low: Lowering, op: Op) -> Step:
+    return _decides(low, op, (op.args["cond"],), "a branch", LOWERINGS["if"](low, op))
+
+
+@_watches("for")
+def _for(low: Lowering, op: Op) -> Step:
+    bounds = (op.args["start"], op.args["stop"], op.args["step"])
+    return _decides(low, op, bounds, "a branch", LOWERINGS["for"](low, op))
+
+
+def _complete() -> None:
+    """Every op does what the language says, but for those that this mode watches."""
+    for name, lower in LOWERINGS.items():
+        if name.startswith("scalar."):
+            WATCHED[name] = lambda low, op, lower=lower: _scalar(low, op, lower)
+        elif name in ("reshape", "transpose", "set_validshape", "reinterpret_view"):
+            WATCHED[name] = lambda low, op, lower=lower: _view(low, op, lower)
+        else:
+            WATCHED.setdefault(name, lower)
+    WATCHED[COMPUTE] = _compute
+
+
+def _view(low: Lowering, op: Op, lower: Lower) -> Step:
+    """Ops that have a form on tensors, which touches no memory, and one on tiles."""
+    return _tile_op(low, op, lower) if is_tile(op.args["x"]) else lower(low, op)
+
+
+_complete()
