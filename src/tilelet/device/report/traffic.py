@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tilelet.device.kernel.exact_footprint import ExactFootprint
 from tilelet.device.kernel.view import DeviceKernel
 from tilelet.device.schedule.arrays import Group, Stream
+from tilelet.device.schedule.touched import touched
 
 Ints = NDArray[np.int64]
 
@@ -136,27 +136,15 @@ class _Count:
 
     def touched(self, g: Group, kernel: DeviceKernel) -> Iterator[tuple[bool, Ints]]:
         """Rectangles that the tasks of a group read and write."""
-        costs = np.broadcast_to(g.costs, (len(g.indices), g.blocks))
-        scalars = {p: np.array(g.tasks.scalar_column(p)) for p in g.tasks.others}
-        integers = {p: column for p, column in scalars.items() if column.dtype.kind == "i"}
         every: dict[tuple[int, bool], list[Ints]] = {}
-        for cost in np.unique(costs).tolist():
-            task, block = np.nonzero(costs == cost)
-            of_class = {p: column[task] for p, column in integers.items()}
-            signature = self.stream.signatures[int(cost)]
-            found = ExactFootprint(kernel, signature, of_class, block)
-            for (param, writes), boxes in found.boxes.items():
-                if param not in g.tensors:
-                    continue
-                regions = g.regions[g.tensors.index(param)][task]
-                into = every.setdefault((param, writes), [])
-                if boxes is None:
-                    # Not known before the task runs: it counts as a whole.
-                    rank = len(self.shape_of(regions[0]))
-                    into.append(_boxes(np.unique(regions), (0,) * rank, (_WHOLE,) * rank))
-                    continue
-                count = len(task)
-                into += [_boxes(regions, found.starts(box, count), box.extents) for box in boxes]
+        for piece in touched(self.stream, g, kernel):
+            into = every.setdefault((piece.param, piece.writes), [])
+            if piece.starts is None:
+                # Not known before the task runs: it counts as a whole.
+                rank = len(self.shape_of(piece.regions[0]))
+                into.append(_boxes(np.unique(piece.regions), (0,) * rank, (_WHOLE,) * rank))
+            else:
+                into.append(_boxes(piece.regions, piece.starts, piece.extents))
         for (_, writes), parts in every.items():
             if parts:
                 yield writes, self.rectangles(np.concatenate(parts))

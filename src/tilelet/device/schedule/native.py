@@ -1,4 +1,4 @@
-"""Cells, dependency rules and event loop in C: compiled once, kept, and called with arrays."""
+"""Cells, dependencies, conflicts and event loop in C: compiled once, and called with arrays."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import numpy as np
 
 from tilelet.device.schedule import structures
 from tilelet.device.schedule.arrays import Stream
+from tilelet.device.schedule.conflicts import NO_LOOPS, Accesses, Loops
 from tilelet.device.schedule.events import Config, SimResult, Work
 from tilelet.device.schedule.graph import Graph
 from tilelet.device.schedule.l2_cells import (
@@ -25,7 +26,7 @@ from tilelet.device.schedule.l2_cells import (
     pitches,
     rank_and_item,
 )
-from tilelet.device.schedule.region_arrays import Regions
+from tilelet.device.schedule.region_arrays import Ints, Regions
 from tilelet.device.schedule.structures import element_types, fill
 from tilelet.diag.core import UserError
 from tilelet.native import cache
@@ -64,7 +65,9 @@ def library() -> ctypes.CDLL | None:
             return cache.use(
                 f"device-{key}",
                 lambda folder: _build(compiler, folder),
-                lambda made: made.load(LIBRARY, "tl_simulate", "tl_graph", "tl_cells_place"),
+                lambda made: made.load(
+                    LIBRARY, "tl_simulate", "tl_graph", "tl_cells_place", "tl_conflicts"
+                ),
             )
     except (OSError, UserError, subprocess.SubprocessError, cache.UnusableError):
         return None
@@ -196,6 +199,56 @@ def build_graph_native(lib: ctypes.CDLL, stream: Stream) -> Graph:
     finally:
         lib.tl_graph_free(ctypes.byref(out))
     return Graph(ptr, pred, stream.count)
+
+
+def find_conflicts_native(
+    lib: ctypes.CDLL, accesses: Accesses, graph: Graph, loops: Loops, most: int
+) -> Ints:
+    """`conflicts.find_conflicts`, in C."""
+    given = _conflict_input(accesses, graph, loops, most)
+    out = structures.ConflictOutput()
+    try:
+        if lib.tl_conflicts(ctypes.byref(given[0]), ctypes.byref(out)):
+            raise MemoryError("no memory to compare the tasks' accesses")
+        return _copied(out.found, 3 * out.count).reshape(-1, 3)
+    finally:
+        lib.tl_conflicts_free(ctypes.byref(out))
+
+
+def needed_edges_native(lib: ctypes.CDLL, accesses: Accesses, graph: Graph) -> Ints:
+    """`conflicts.needed_edges`, in C."""
+    given = _conflict_input(accesses, graph, NO_LOOPS, 0)
+    needed = np.zeros(max(1, len(graph.pred)), np.int64)
+    lib.tl_edges(ctypes.byref(given[0]), needed.ctypes.data_as(structures.Longs))
+    return needed[: len(graph.pred)]
+
+
+def _conflict_input(
+    accesses: Accesses, graph: Graph, loops: Loops, most: int
+) -> tuple[structures.ConflictInput, Any]:
+    """As C sees it, and what must stay alive for that."""
+    arrays = {
+        "ptr": graph.ptr,
+        "pred": graph.pred,
+        "acc_ptr": np.searchsorted(accesses.task, np.arange(graph.tasks + 1)),
+        **{name: getattr(accesses, name) for name in ("region", "block", "kind", "key")},
+        **accesses.rectangles,
+        "size": accesses.sizes,
+        "loop_ptr": loops.ptr if len(loops.ptr) else np.zeros(graph.tasks + 1),
+        "loop": loops.loop,
+        "iteration": loops.iteration,
+        "parallel": loops.parallel,
+    }
+    arrays = {k: np.ascontiguousarray(v, np.int64) for k, v in arrays.items()}
+    given = structures.ConflictInput(
+        tasks=graph.tasks,
+        nodes=graph.nodes,
+        regions=len(arrays["low"]),
+        buffers=len(accesses.sizes),
+        most=most,
+    )
+    fill(given, arrays)
+    return given, arrays
 
 
 def _copied(items: Any, count: int) -> Any:

@@ -21,7 +21,7 @@ class Layout(NamedTuple):
 
     Row `i` starts at `i * pitch` and has `row` bytes. `across` is from row to row even if there are
     no gaps (0: there is one row); `strided` says whether there are any. `valid` is what loads take
-    of the window, None: all of it.
+    of the window, None: all of it; `reach` the part for which there is memory.
     """
 
     low: int
@@ -34,6 +34,7 @@ class Layout(NamedTuple):
     strides: Shape
     item: int
     valid: Shape | None
+    reach: Shape
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,13 +95,13 @@ def layout_of(window: regions.Layout) -> Layout:
     reach = shape if window.extent is None else window.extent
     low = sum((n - 1) * s for n, s in zip(reach, strides) if s <= 0) * item
     high = (1 + sum((n - 1) * s for n, s in zip(reach, strides) if s > 0)) * item
-    row, pitch = _row_and_pitch(reach, strides, item, high - low)
+    row, pitch = row_and_pitch(reach, strides, item, high - low)
     across = abs(strides[-2]) * item if len(strides) > 1 else 0
     strided = strides != row_major(shape)
-    return Layout(low, high, row, pitch, across, strided, shape, strides, item, window.valid)
+    return Layout(low, high, row, pitch, across, strided, shape, strides, item, window.valid, reach)
 
 
-def _row_and_pitch(reach: Shape, strides: Shape, item: int, span: int) -> tuple[int, int]:
+def row_and_pitch(reach: Shape, strides: Shape, item: int, span: int) -> tuple[int, int]:
     """Bytes of a row and from row to row; a window that is no rectangle counts as one long row."""
     outer = [(n, s) for n, s in zip(reach, strides) if n > 1]
     if not outer or outer[-1][1] != 1:

@@ -118,6 +118,37 @@ class GraphOutput(Structure):
     ]
 
 
+class ConflictInput(Structure):
+    _fields_: ClassVar = [
+        ("tasks", c_int64),
+        ("nodes", c_int64),
+        ("regions", c_int64),
+        ("buffers", c_int64),
+        ("most", c_int64),
+        ("ptr", Longs),
+        ("pred", Longs),
+        ("acc_ptr", Longs),
+        ("region", Longs),
+        ("block", Longs),
+        ("kind", Longs),
+        ("key", Longs),
+        ("buffer", Longs),
+        ("low", Longs),
+        ("high", Longs),
+        ("row", Longs),
+        ("pitch", Longs),
+        ("size", Longs),
+        ("loop_ptr", Longs),
+        ("loop", Longs),
+        ("iteration", Longs),
+        ("parallel", Longs),
+    ]
+
+
+class ConflictOutput(Structure):
+    _fields_: ClassVar = [("count", c_int64), ("found", Longs)]
+
+
 class Part(Structure):
     _fields_: ClassVar = [
         ("count", c_int64),
@@ -173,7 +204,19 @@ class CellsOutput(Structure):
     ]
 
 
-ALL = (Config, Work, Result, GraphInput, GraphOutput, Part, CellsInput, Grid, CellsOutput)
+ALL = (
+    Config,
+    Work,
+    Result,
+    GraphInput,
+    GraphOutput,
+    ConflictInput,
+    ConflictOutput,
+    Part,
+    CellsInput,
+    Grid,
+    CellsOutput,
+)
 
 
 def element_types(structure: type[Structure]) -> dict[str, Any]:

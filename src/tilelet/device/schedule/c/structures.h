@@ -53,6 +53,23 @@ typedef struct {
     int64_t *ptr, *pred; /* predecessors of node n: pred[ptr[n]] .. */
 } GraphOutput;
 
+/* Of tasks that touch the same bytes (conflicts.c) */
+
+typedef struct {
+    int64_t tasks, nodes, regions, buffers, most;
+    const int64_t *ptr, *pred;                  /* the graph: see GraphOutput */
+    const int64_t *acc_ptr;                     /* accesses of each task */
+    const int64_t *region, *block, *kind, *key; /* of each access */
+    const int64_t *buffer, *low, *high, *row, *pitch, *size;
+    const int64_t *loop_ptr, *loop, *iteration; /* loops around each task, outermost first */
+    const int64_t *parallel;                    /* of each loop: its iterations are independent */
+} ConflictInput;
+
+typedef struct {
+    int64_t count;
+    int64_t *found; /* of each: first access, second access, what is wrong */
+} ConflictOutput;
+
 /* Of the accesses to L2 (cells.c) */
 
 /* One parameter of one group of tasks; see `cells.Part`. */

@@ -1,0 +1,208 @@
+/* Tasks that touch the same bytes, one of them writing, and that nothing orders. `conflicts.py` is
+   the definition; this finds the same. */
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "rectangles.h"
+
+enum { READ, WRITE, ATOMIC };
+enum { UNORDERED, ACROSS };
+
+typedef struct {
+    const ConflictInput *in;
+    Index index;             /* of the regions that were touched */
+    List *writers, *readers; /* accesses to each region that later ones may meet */
+    int64_t *task_of;        /* of each access */
+    int64_t *level;          /* of each node: longest way to it */
+    int64_t *latest;         /* of each join: the last task before it */
+    int64_t *mark, stamp;    /* nodes seen in this search */
+    int64_t joins;           /* whose level is known */
+    List stack, found;
+    int64_t *pairs, *times, room; /* how often two accesses of a kind were found */
+    int ok;
+} Search;
+
+static int64_t time_of(const Search *s, int64_t node) {
+    return node < s->in->tasks ? node : s->latest[node - s->in->tasks];
+}
+
+static void find_level(Search *s, int64_t node) {
+    const ConflictInput *in = s->in;
+    int64_t level = 0, latest = -1;
+    for (int64_t i = in->ptr[node]; i < in->ptr[node + 1]; i++) {
+        int64_t pred = in->pred[i];
+        /* Joins are numbered as they were made, so all before this one can be known by now. */
+        while (pred >= in->tasks && s->joins <= pred - in->tasks) {
+            int64_t next = in->tasks + s->joins++;
+            find_level(s, next);
+        }
+        if (s->level[pred] >= level) level = s->level[pred] + 1;
+        if (time_of(s, pred) > latest) latest = time_of(s, pred);
+    }
+    s->level[node] = level;
+    if (node >= in->tasks) s->latest[node - in->tasks] = latest;
+}
+
+/* Whether there is a way from task `a` to task `b`. */
+static int ordered(Search *s, int64_t a, int64_t b) {
+    const ConflictInput *in = s->in;
+    if (s->level[a] >= s->level[b]) return 0;
+    for (int64_t i = in->ptr[b]; i < in->ptr[b + 1]; i++)
+        if (in->pred[i] == a) return 1;
+    s->stamp++;
+    s->stack.count = 0;
+    s->ok &= append(&s->stack, b);
+    while (s->stack.count && s->ok) {
+        int64_t node = s->stack.item[--s->stack.count];
+        for (int64_t i = in->ptr[node]; i < in->ptr[node + 1]; i++) {
+            int64_t pred = in->pred[i];
+            if (pred == a) return 1;
+            if (s->mark[pred] == s->stamp) continue;
+            s->mark[pred] = s->stamp;
+            if (s->level[pred] > s->level[a] && time_of(s, pred) > a)
+                s->ok &= append(&s->stack, pred);
+        }
+    }
+    return 0;
+}
+
+/* Whether two tasks are in different iterations of one loop that says they are independent. */
+static int across(const ConflictInput *in, int64_t a, int64_t b) {
+    int64_t i = in->loop_ptr[a], j = in->loop_ptr[b];
+    for (; i < in->loop_ptr[a + 1] && j < in->loop_ptr[b + 1]; i++, j++) {
+        if (in->loop[i] != in->loop[j]) return 0;
+        if (in->iteration[i] != in->iteration[j]) return (int)in->parallel[in->loop[i]];
+    }
+    return 0;
+}
+
+/* Where the number of findings of this kind is counted. */
+static int64_t *count_of(Search *s, int64_t first, int64_t second, int64_t what) {
+    uint64_t pair = ((uint64_t)first << 33) ^ ((uint64_t)second << 2) ^ (uint64_t)(what + 1);
+    uint64_t hash = pair * 0x9E3779B97F4A7C15u;
+    int64_t at = (int64_t)(hash >> 20) & (s->room - 1);
+    for (int64_t tried = 0; tried < 64; tried++, at = (at + 1) & (s->room - 1)) {
+        if (s->pairs[at] == (int64_t)pair) return s->times + at;
+        if (!s->pairs[at]) {
+            s->pairs[at] = (int64_t)pair;
+            return s->times + at;
+        }
+    }
+    return NULL;
+}
+
+static void report(Search *s, int64_t y, int64_t x, int64_t what) {
+    int64_t *times = count_of(s, s->in->key[y], s->in->key[x], what);
+    if (times && (*times)++ >= s->in->most) return;
+    s->ok &= append(&s->found, y) && append(&s->found, x) && append(&s->found, what);
+}
+
+/* An earlier access and a later one to the same bytes: whether the later one stands for both. */
+static int settled(Search *s, int64_t y, int64_t x) {
+    const ConflictInput *in = s->in;
+    int64_t a = s->task_of[y], b = s->task_of[x];
+    if (a == b) {
+        if (in->block[y] != in->block[x]) report(s, y, x, UNORDERED);
+        return 0;
+    }
+    int64_t *times = count_of(s, in->key[y], in->key[x], UNORDERED);
+    if (times && *times >= in->most) return 1; /* known well enough */
+    if (!ordered(s, a, b)) {
+        report(s, y, x, UNORDERED);
+        return 0;
+    }
+    if (across(in, a, b)) report(s, y, x, ACROSS);
+    return 1;
+}
+
+static void meet_all(Search *s, List *earlier, int64_t x, int drop) {
+    const ConflictInput *in = s->in;
+    int64_t kept = 0;
+    for (int64_t i = 0; i < earlier->count; i++) {
+        int64_t y = earlier->item[i];
+        int same = s->task_of[y] == s->task_of[x] && in->block[y] == in->block[x];
+        int harmless = in->kind[x] == ATOMIC && in->kind[y] == ATOMIC;
+        int gone = !same && !harmless && settled(s, y, x) && drop;
+        if (!gone) earlier->item[kept++] = y;
+    }
+    earlier->count = kept;
+}
+
+static void sweep(Search *s, int64_t x, List *found) {
+    const ConflictInput *in = s->in;
+    int64_t region = in->region[x];
+    overlapping(&s->index, region, found);
+    for (int64_t i = 0; i < found->count; i++) {
+        int64_t other = found->item[i];
+        /* A write stands for all that is ordered before it, where it covers it. */
+        int drop = in->kind[x] == WRITE && other == region;
+        meet_all(s, s->writers + other, x, drop);
+        if (in->kind[x] != READ) meet_all(s, s->readers + other, x, drop);
+    }
+    place(&s->index, region);
+    s->ok &= s->index.ok && append((in->kind[x] == READ ? s->readers : s->writers) + region, x);
+}
+
+__attribute__((visibility("default"))) int tl_conflicts(const ConflictInput *in,
+                                                        ConflictOutput *out) {
+    Search search = {0}, *s = &search;
+    Rectangles regions = {in->regions, in->buffers, in->buffer, in->low,
+                          in->high,    in->row,     in->pitch,  in->size};
+    List found = {0};
+    size_t accesses = (size_t)in->acc_ptr[in->tasks], nodes = (size_t)in->nodes;
+    s->in = in;
+    s->room = 1 << 18;
+    s->index = new_index(&regions);
+    s->writers = calloc((size_t)in->regions + 1, sizeof(List));
+    s->readers = calloc((size_t)in->regions + 1, sizeof(List));
+    s->task_of = calloc(accesses + 1, sizeof(int64_t));
+    s->level = calloc(nodes + 1, sizeof(int64_t));
+    s->latest = calloc(nodes - (size_t)in->tasks + 1, sizeof(int64_t));
+    s->mark = calloc(nodes + 1, sizeof(int64_t));
+    s->pairs = calloc((size_t)s->room, sizeof(int64_t));
+    s->times = calloc((size_t)s->room, sizeof(int64_t));
+    s->ok = s->index.ok && s->writers && s->readers && s->task_of && s->level && s->latest &&
+            s->mark && s->pairs && s->times;
+    for (int64_t task = 0; task < in->tasks && s->ok; task++) {
+        find_level(s, task);
+        for (int64_t x = in->acc_ptr[task]; x < in->acc_ptr[task + 1]; x++) s->task_of[x] = task;
+        for (int64_t x = in->acc_ptr[task]; x < in->acc_ptr[task + 1]; x++) sweep(s, x, &found);
+    }
+    out->count = s->found.count / 3;
+    out->found = s->found.item;
+    free_lists(s->writers, in->regions);
+    free_lists(s->readers, in->regions);
+    free_index(&s->index);
+    free(s->task_of);
+    free(s->level);
+    free(s->latest);
+    free(s->mark);
+    free(s->pairs);
+    free(s->times);
+    free(s->stack.item);
+    free(found.item);
+    return s->ok ? 0 : 1;
+}
+
+/* Of every edge: 1 if the two tasks touch the same bytes, one writing; 0 if not; -1 for joins. */
+__attribute__((visibility("default"))) void tl_edges(const ConflictInput *in, int64_t *needed) {
+    Rectangles regions = {in->regions, in->buffers, in->buffer, in->low,
+                          in->high,    in->row,     in->pitch,  in->size};
+    for (int64_t b = 0; b < in->nodes; b++) {
+        for (int64_t e = in->ptr[b]; e < in->ptr[b + 1]; e++) {
+            int64_t a = in->pred[e];
+            needed[e] = a >= in->tasks || b >= in->tasks ? -1 : 0;
+            if (needed[e]) continue;
+            for (int64_t y = in->acc_ptr[a]; y < in->acc_ptr[a + 1] && !needed[e]; y++)
+                for (int64_t x = in->acc_ptr[b]; x < in->acc_ptr[b + 1] && !needed[e]; x++)
+                    needed[e] = (in->kind[x] != READ || in->kind[y] != READ) &&
+                                in->buffer[in->region[x]] == in->buffer[in->region[y]] &&
+                                overlap(&regions, in->region[y], in->region[x]);
+        }
+    }
+}
+
+__attribute__((visibility("default"))) void tl_conflicts_free(ConflictOutput *out) {
+    free(out->found);
+}
