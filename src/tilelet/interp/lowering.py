@@ -68,6 +68,7 @@ class Lowering:
         self._slots: dict[Value, int] = {}
         self._constants: dict[Any, int] = {}
         self._unnamed_scopes = 0
+        self._wanted: dict[Value, Callable[[int], None]] = {}
 
     def _new_slot(self, content: Any = None) -> int:
         self.template.append(content)
@@ -77,8 +78,14 @@ class Lowering:
         """Neighbouring slots for `values`, to be assigned at once: `frame[these] = tuple`."""
         start = len(self.template)
         for v in values:
-            self._slots[v] = self._new_slot()
+            slot = self._slots[v] = self._new_slot()
+            if v in self._wanted:
+                self._wanted.pop(v)(slot)
         return slice(start, start + len(values))
+
+    def on_define(self, value: Value, tell: Callable[[int], None]) -> None:
+        """Have `tell` called with the slot of `value` when it gets one."""
+        self._wanted[value] = tell
 
     def has(self, value: Value) -> bool:
         return value in self._slots

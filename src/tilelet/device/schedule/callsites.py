@@ -4,8 +4,9 @@ The runtime's rule for an argument that a kernel only writes changed over time (
 
 kernel   the kernel's own direction: writers of one tensor are not ordered
 written  every written tensor of the program itself is read-write: they are ordered
-loops    it is read-write under a sequential loop, after an earlier writer in the same block, or if
-         it belongs to a read-write parameter of the entry; else as `kernel`
+loops    it is read-write under a sequential loop, after an earlier writer in the same block or
+         before one of the blocks around it, or if it belongs to a read-write parameter of the
+         entry; else as `kernel`
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ class Site:
 
     order       its place among all calls
     sequential  a `pl.range` or `while` is around it
-    after       positions of operands that an earlier call of the same block has written
+    after       positions of operands that an earlier statement has written: of the same block,
+                or of a block around it
     scope       the innermost `pl.scope()` around it, and the loops between that and the call
     """
 
@@ -53,7 +55,7 @@ class CallSites:
         for function in program.functions.values():
             if function not in program.kernels:
                 self._aliases = Aliases(function.body, program.functions)
-                self._visit(function.body, False, None, ())
+                self._visit(function.body, False, None, (), set())
 
     def site(self, task: Task | TaskGroup) -> Site | None:
         return self._sites.get((task.kernel, id(task.loc)))
@@ -95,9 +97,14 @@ class CallSites:
         return site.scope.loc if site is not None and site.scope is not None else None
 
     def _visit(
-        self, block: Block, sequential: bool, scope: Op | None, loops: tuple[Op, ...]
+        self,
+        block: Block,
+        sequential: bool,
+        scope: Op | None,
+        loops: tuple[Op, ...],
+        written: set[Value],
     ) -> None:
-        written: set[Value] = set()
+        """`written` are the buffers written so far; those that the block writes are added."""
         for op in block.ops:
             if op.name == "call":
                 self._add(op, sequential, scope, loops, written)
@@ -110,8 +117,11 @@ class CallSites:
                 around = (*loops, op)
             elif op.name == "scope" and ScopeView(op).kind == "runtime":
                 inside, around = op, ()
-            for nested in op.blocks:
-                self._visit(nested, inner, inside, around)
+            # Branches and loops begin with what was written before them, each by itself.
+            copies = [written if op.name == "scope" else set(written) for _ in op.blocks]
+            for nested, seen in zip(op.blocks, copies):
+                self._visit(nested, inner, inside, around, seen)
+            written.update(*copies)
 
     def _add(
         self,

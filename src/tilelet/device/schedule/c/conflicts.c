@@ -60,7 +60,7 @@ static int ordered(Search *s, int64_t a, int64_t b) {
             if (pred == a) return 1;
             if (s->mark[pred] == s->stamp) continue;
             s->mark[pred] = s->stamp;
-            if (s->level[pred] > s->level[a] && time_of(s, pred) > a)
+            if (s->level[pred] > s->level[a] && time_of(s, pred) >= a)
                 s->ok &= append(&s->stack, pred);
         }
     }

@@ -1,0 +1,120 @@
+"""Which iterations of which loops each task belongs to: a mode that records and runs no kernel."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping
+from typing import Any
+
+from tilelet.interp import (  # noqa: F401  (for their entries in `LOWERINGS`)
+    compute,
+    control,
+    debug,
+    movement,
+    scalars,
+    submit,
+    system,
+)
+from tilelet.interp.lowering import LOWERINGS, Frame, Lower, Lowering, Step
+from tilelet.interp.state import State
+from tilelet.ir.core import FunctionKind, Op, Program
+from tilelet.ir.views import CallView, ForView
+from tilelet.tasks.arguments import Argument, bind_arguments
+
+Around = tuple[tuple[Op, int], ...]
+"""Loops, outermost first, each with the value of its index."""
+
+
+class Iterations:
+    """The loops around every task, outermost first, flattened.
+
+    ptr      of task `t`: `number[ptr[t] : ptr[t + 1]]` are numbers of loops in `loops`, and `index`
+             the values of their indices
+    """
+
+    def __init__(self) -> None:
+        self.loops: list[Op] = []
+        self.ptr = array("q", [0])
+        self.number = array("q")
+        self.index = array("q")
+        self.prefix: Around = ()
+        self.static: list[tuple[Op, int]] = []
+        self._numbers: dict[Op, int] = {}
+
+    def around(self, task: int) -> tuple[tuple[str, int], ...]:
+        """Name and value of the index of each loop around a task."""
+        span = range(self.ptr[task], self.ptr[task + 1])
+        return tuple((ForView(self.loops[self.number[i]]).index.name, self.index[i]) for i in span)
+
+    def add(self, loops: Around) -> None:
+        for op, value in loops:
+            if op not in self._numbers:
+                self._numbers[op] = len(self.loops)
+                self.loops.append(op)
+            self.number.append(self._numbers[op])
+            self.index.append(value)
+        self.ptr.append(len(self.index))
+
+
+def find_iterations(program: Program, arguments: Mapping[str, Argument]) -> Iterations:
+    """Record the tasks once more, with the loops around each. May raise `DependsOnTaskData`."""
+    found = Iterations()
+    state = State(
+        program.functions, execute=False, poison=True, seed_valid=False, lowerings=_TRACKED
+    )
+    state.runs_kernels = False
+    state.watcher = found
+    state.code(program.entry).run(bind_arguments(program, arguments, execute=False))
+    return found
+
+
+def _for(low: Lowering, op: Op) -> Step:
+    watcher: Any = low.state.watcher
+    found: Iterations = watcher
+    # The body is lowered inside: calls in it must know the slot of the index, which comes first.
+    index = ForView(op).index
+    found.static.append((op, -1))
+    place = len(found.static) - 1
+    low.on_define(index, lambda slot: found.static.__setitem__(place, (op, slot)))
+    step = LOWERINGS["for"](low, op)
+    found.static.pop()
+    return step
+
+
+def _call(low: Lowering, op: Op) -> Step:
+    found: Iterations = low.state.watcher
+    around = tuple(found.static)
+    step = LOWERINGS["call"](low, op)
+    kernel = low.state.functions[CallView(op).callee].kind is FunctionKind.InCore
+
+    def tracked(frame: Frame) -> None:
+        here = tuple([(loop, frame[slot]) for loop, slot in around])
+        if kernel:
+            found.add((*found.prefix, *here))
+            step(frame)
+            return
+        outer, found.prefix = found.prefix, (*found.prefix, *here)
+        static, found.static = found.static, []
+        step(frame)
+        found.prefix, found.static = outer, static
+
+    return tracked
+
+
+def _join(low: Lowering, op: Op) -> Step:
+    found: Iterations = low.state.watcher
+    step = LOWERINGS["system.task_dummy"](low, op)
+
+    def tracked(frame: Frame) -> None:
+        found.add(found.prefix)
+        step(frame)
+
+    return tracked
+
+
+_TRACKED: dict[str, Lower] = {
+    **LOWERINGS,
+    "for": _for,
+    "call": _call,
+    "system.task_dummy": _join,
+}
