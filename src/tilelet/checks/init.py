@@ -28,9 +28,6 @@ from tilelet.ir.core import Direction, Program, Value
 from tilelet.tasks.arguments import bind_arguments
 from tilelet.tasks.window import Window
 
-SMALL = 1 << 20
-"""Bytes of an input that is given to a run without values: it may hold lengths or tables."""
-
 
 @dataclass(frozen=True)
 class Watched:
@@ -44,10 +41,11 @@ class Watched:
 
 def check(subject: Subject) -> Part:
     """Without values if that will do; else the kernels are executed."""
+    fresh = fresh_outputs(subject)
     try:
-        run = watch(subject.program, subject.arguments, fresh_outputs(subject), values=False)
+        run = watch(subject.program, subject.small_arguments, fresh, values=False)
     except (NeedsValuesError, DependsOnTaskData):
-        run = watch(subject.program, subject.arguments, fresh_outputs(subject), values=True)
+        run = watch(subject.program, subject.arguments, fresh, values=True)
     findings = [f for param, window in run.outputs for f in _of_output(run, param, window)]
     findings += [_of_use(use) for use in run.watcher.uses.values()]
     how = "executed" if run.values else "without values"
@@ -77,7 +75,9 @@ def watch(
     """Run the program in the mode; the caller's arrays stay as they are."""
     watcher = Watcher()
     state = watching_state(program.functions, watcher, values=values)
-    given = dict(_given(program, arguments, values))
+    given: dict[str, Any] = {
+        name: value if np.isscalar(value) else np.copy(value) for name, value in arguments.items()
+    }
     bound = bind_arguments(program, given, execute=values)
     outputs: list[tuple[Value, Window]] = []
     for param, window in zip(program.main.params, bound):
@@ -88,25 +88,6 @@ def watch(
     with np.errstate(all="ignore"):
         state.code(program.entry).run(bound)
     return Watched(watcher, outputs, values, len(state.tasks))
-
-
-def _given(program: Program, arguments: Mapping[str, Any], values: bool) -> list[tuple[str, Any]]:
-    """Without values only what may decide: numbers, small tensors, those of unknown shape."""
-    wanted: list[tuple[str, Any]] = []
-    for param in program.main.params:
-        size = _nbytes(param)
-        if param.name in arguments and (values or size is None or size <= SMALL):
-            value = arguments[param.name]
-            wanted.append((param.name, value if np.isscalar(value) else np.copy(value)))
-    return wanted
-
-
-def _nbytes(param: Value) -> int | None:
-    shape = getattr(param.type, "shape", ())
-    if not all(isinstance(n, int) for n in shape):
-        return None
-    dtype = getattr(param.type, "dtype", None)
-    return int(np.prod(shape, dtype=np.int64)) * (dtype.itemsize if dtype else 1)
 
 
 def _of_output(run: Watched, param: Value, window: Window) -> list[Finding]:

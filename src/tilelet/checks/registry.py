@@ -36,6 +36,7 @@ CHECKS = {
     check.name: check
     for check in (
         Check("init", "every element that reaches an output, a branch or an index was written"),
+        Check("race", "accesses to the same bytes, one a write, are ordered", cheap=True),
         Check("capacity", "tiles fit into on-chip memory", cheap=True),
         Check("alignment", "rows, fractals, extents and types that the cores take", cheap=True),
         Check("limits", "the runtime's task window and heap suffice", cheap=True),

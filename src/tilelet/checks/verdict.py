@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,8 +15,22 @@ from tilelet.device.machine.description import Machine
 from tilelet.device.run import DeviceRun, Recorded
 from tilelet.diag.core import Diagnostic
 from tilelet.diag.text import plural
-from tilelet.ir.core import Program
+from tilelet.ir.core import Program, Value
+from tilelet.ir.types import TensorType
 from tilelet.tasks.stream import TaskStream
+
+SMALL = 1 << 20
+"""Bytes of an input that may hold lengths or tables; larger ones are data."""
+
+
+def nbytes_of(param: Value) -> int | None:
+    """Bytes of a parameter; None if its shape is not known."""
+    if not isinstance(param.type, TensorType):
+        return 0
+    shape = [n for n in param.type.shape if isinstance(n, int)]
+    if len(shape) < len(param.type.shape):
+        return None
+    return math.prod(shape) * param.type.dtype.itemsize
 
 
 @dataclass(frozen=True)
@@ -41,31 +56,53 @@ class Subject:
         return self.run.tasks
 
     @cached_property
+    def small_arguments(self) -> dict[str, Any]:
+        """Arguments that may decide what the control program does: numbers and small tensors."""
+        return {
+            p.name: self.arguments[p.name]
+            for p in self.program.main.params
+            if p.name in self.arguments and (nbytes_of(p) or 0) <= SMALL
+        }
+
+    @cached_property
     def device_run(self) -> DeviceRun:
         return DeviceRun(self.run, self.machine, self.period)
 
 
 @dataclass(frozen=True)
 class Part:
-    """The answer of one check; `summary` says in a line what was looked at, or why it was not."""
+    """The answer of one check.
+
+    summary  in a line: what was looked at, or why it was not
+    remarks  what is no finding, but worth knowing
+    """
 
     check: str
     status: Status
     summary: str
     findings: tuple[Finding, ...] = ()
+    remarks: tuple[str, ...] = ()
 
     def to_data(self) -> dict[str, Any]:
         return {
             "check": self.check,
             "status": self.status.value,
             "summary": self.summary,
+            "remarks": list(self.remarks),
             "findings": [finding.to_data() for finding in self.findings],
         }
 
 
-def part(check: str, findings: Sequence[Finding], otherwise: Status, summary: str) -> Part:
+def part(
+    check: str,
+    findings: Sequence[Finding],
+    otherwise: Status,
+    summary: str,
+    remarks: Sequence[str] = (),
+) -> Part:
     """The part of a check that ran: what it found, else how far its silence reaches."""
-    return Part(check, Status.FOUND if findings else otherwise, summary, tuple(findings))
+    status = Status.FOUND if findings else otherwise
+    return Part(check, status, summary, tuple(findings), tuple(remarks))
 
 
 @dataclass(frozen=True)
@@ -93,10 +130,11 @@ class Verdict:
         found = plural(len(self.findings), "finding") if self.findings else "no findings"
         width = max((len(p.check) for p in self.parts), default=0)
         reach = max((len(p.status.value) for p in self.parts), default=0)
-        return [
-            f"{self.name} on {self.machine}: {found}",
-            *(f"  {p.check:<{width}}  {p.status.value:<{reach}}  {p.summary}" for p in self.parts),
-        ]
+        lines = [f"{self.name} on {self.machine}: {found}"]
+        for p in self.parts:
+            lines.append(f"  {p.check:<{width}}  {p.status.value:<{reach}}  {p.summary}")
+            lines += [f"  {'':<{width}}  {'':<{reach}}  {remark}" for remark in p.remarks]
+        return lines
 
     def to_data(self) -> dict[str, Any]:
         return {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping
-from typing import Any
 
 from tilelet.interp import (  # noqa: F401  (for their entries in `LOWERINGS`)
     compute,
@@ -63,14 +62,13 @@ def find_iterations(program: Program, arguments: Mapping[str, Argument]) -> Iter
         program.functions, execute=False, poison=True, seed_valid=False, lowerings=_TRACKED
     )
     state.runs_kernels = False
-    state.watcher = found
+    state.iterations = found
     state.code(program.entry).run(bind_arguments(program, arguments, execute=False))
     return found
 
 
 def _for(low: Lowering, op: Op) -> Step:
-    watcher: Any = low.state.watcher
-    found: Iterations = watcher
+    found: Iterations = low.state.iterations
     # The body is lowered inside: calls in it must know the slot of the index, which comes first.
     index = ForView(op).index
     found.static.append((op, -1))
@@ -82,7 +80,7 @@ def _for(low: Lowering, op: Op) -> Step:
 
 
 def _call(low: Lowering, op: Op) -> Step:
-    found: Iterations = low.state.watcher
+    found: Iterations = low.state.iterations
     around = tuple(found.static)
     step = LOWERINGS["call"](low, op)
     kernel = low.state.functions[CallView(op).callee].kind is FunctionKind.InCore
@@ -102,7 +100,7 @@ def _call(low: Lowering, op: Op) -> Step:
 
 
 def _join(low: Lowering, op: Op) -> Step:
-    found: Iterations = low.state.watcher
+    found: Iterations = low.state.iterations
     step = LOWERINGS["system.task_dummy"](low, op)
 
     def tracked(frame: Frame) -> None:

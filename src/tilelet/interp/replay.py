@@ -1,8 +1,8 @@
-"""What data decides in the kernels of a run that was only recorded.
+"""Recorded tasks, executed afterwards; the caller's arrays stay as they are.
 
-The tasks that decide, and the tasks whose results they look at, are executed afterwards, in their
-order and as few as possible; of the kernels that decide, only the deciding part. The caller's
-arrays stay as they are.
+`find_control_traces` executes what is needed to know what data decides in the kernels of a run that
+was only recorded, in the order of the tasks and as little as possible: of the kernels that decide,
+only the deciding part. `Replay` executes all tasks, in any order.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ def find_control_traces(program: Program, tasks: TaskStream, inputs: Mapping[str
         for index, group, row in sorted(wanted, key=lambda entry: entry[0]):
             try:
                 found = replay.outcomes(index)
-            except (_UnknownContentsError, TooBig, MemoryError):
+            except (UnknownContentsError, TooBig, MemoryError):
                 continue
             if any(found):
                 group.outcomes[row] = found
 
 
-class _UnknownContentsError(Exception):
+class UnknownContentsError(Exception):
     """Something that would have to be read was not given, or is not in the record."""
 
 
@@ -112,7 +112,7 @@ class _Replay:
     def _execute(self, index: int) -> None:
         group, row = self._place(index)
         if index in self._failed or group.ran is None:
-            raise _UnknownContentsError
+            raise UnknownContentsError
         # Unless it runs to its end, what it was to write is not known.
         self._failed.add(index)
         if group.kernel and group.ran:
@@ -154,12 +154,12 @@ class _Replay:
         recorded = self.tasks.regions.buffers[number]
         dtype = self.tasks.regions.window(region).dtype
         if recorded.id in self.tasks.rewritten:
-            raise _UnknownContentsError
+            raise UnknownContentsError
         if recorded.origin == "param" and recorded.name in self.inputs:
             array = np.asarray(self.inputs[recorded.name])
             return window_of_array(recorded.name, array, dtype).buffer
         if recorded.origin == "param" and direction is not Direction.Out:
-            raise _UnknownContentsError
+            raise UnknownContentsError
         initial = poison(dtype) if recorded.initial is None else recorded.initial
         made = Buffer(recorded.name, recorded.nbytes, initial=initial)
         made.data = self.state.memory(recorded.name, recorded.nbytes)
@@ -174,6 +174,101 @@ def _spill(values: Sequence[Any], windows: Sequence[Window]) -> None:
     for tile, window in zip(tiles, windows):
         valid = tuple(slice(0, n) for n in tile.valid)
         window.array[valid] = tile.data[valid]
+
+
+class Replay(_Replay):
+    """Executes the tasks of a record in an order of the caller's choice.
+
+    block_order  of some spmd tasks: the order of their blocks
+    """
+
+    def __init__(self, program: Program, tasks: TaskStream, inputs: Mapping[str, Any]) -> None:
+        super().__init__(program, tasks, inputs)
+        self.block_order: dict[int, Sequence[int]] = {}
+        self._overlapped: set[int] = set()
+
+    def execute(self, index: int) -> None:
+        """Execute a task."""
+        self.state.block_order = self.block_order.get(index)
+        with np.errstate(all="ignore"):
+            if index in self._overlapped:
+                self._execute_blocks_at_once(index)
+            else:
+                self._execute(index)
+        self.state.block_order = None
+
+    def overlap_blocks(self, index: int) -> None:
+        """Have all blocks of a task read what was there before any of them wrote."""
+        self._overlapped.add(index)
+
+    def execute_overlapped(self, first: int, second: int) -> None:
+        """Both at once: the second reads what was there before the first wrote; it writes last."""
+        self._prepare(first)
+        self._prepare(second)
+        before = self._snapshot()
+        self.execute(second)
+        after = self._snapshot()
+        self._restore(before)
+        self.execute(first)
+        self._write_over(before, after)
+
+    def contents(self) -> dict[str, Any]:
+        """The parameters that tasks have changed, as arrays of their first window's elements."""
+        found: dict[str, Any] = {}
+        for number in sorted(self._own):
+            recorded = self.tasks.regions.buffers[number]
+            buffer = self._memory[number]
+            if recorded.origin != "param" or buffer.data is None:
+                continue
+            given = self.inputs.get(recorded.name)
+            if given is not None:
+                array = np.asarray(given)
+                whole = window_of_array(recorded.name, array, self._dtype(number))
+                whole.buffer = buffer
+                found[recorded.name] = whole.array.copy()
+        return found
+
+    def _dtype(self, number: int) -> Any:
+        table = self.tasks.regions
+        return table.window(table.buffer.index(number)).dtype
+
+    def _prepare(self, index: int) -> None:
+        """Have the memory of a task's arguments."""
+        group, row = self._place(index)
+        for position in group.tensors:
+            self._buffer(group.regions[self._at(group, row, position)], group.directions[position])
+
+    def _snapshot(self) -> dict[int, Any]:
+        kept = {n: self._memory[n].data for n in self._own}
+        return {n: data.copy() for n, data in kept.items() if data is not None}
+
+    def _restore(self, snapshot: Mapping[int, Any]) -> None:
+        for number, data in snapshot.items():
+            buffer = self._memory[number]
+            assert buffer.data is not None
+            buffer.data[...] = data
+
+    def _write_over(self, before: Mapping[int, Any], after: Mapping[int, Any]) -> None:
+        """Write what changed from `before` to `after`."""
+        for number, data in after.items():
+            changed = data != before[number]
+            buffer = self._memory[number]
+            assert buffer.data is not None
+            buffer.data[changed] = data[changed]
+
+    def _execute_blocks_at_once(self, index: int) -> None:
+        self._prepare(index)
+        before = self._snapshot()
+        group, _ = self._place(index)
+        results: list[dict[int, Any]] = []
+        for block in range(group.blocks or 1):
+            self._restore(before)
+            self.state.block_order = (block,)
+            self._execute(index)
+            results.append(self._snapshot())
+        self._restore(before)
+        for after in results:
+            self._write_over(before, after)
 
 
 class _Uses:

@@ -50,12 +50,14 @@ class State:
         self.execute = execute
         self.lowerings = LOWERINGS if lowerings is None else lowerings
         self.runs_kernels = execute or lowerings is not None
-        self.watcher: Any = None  # of a mode: see `interp.definedness`
+        self.watcher: Any = None  # of `interp.definedness`
+        self.iterations: Any = None  # of `interp.iterations`
         self.poison = poison
         self.seed_valid = seed_valid
         self.tasks = TaskStream()
         self.block = 0
         self.blocks = 1
+        self.block_order: Sequence[int] | None = None  # None: ascending
         self.manual_depth = 0
         self.sites: dict[Op, int] = {}
         self._seen: dict[int, list[int]] = {}
@@ -205,7 +207,7 @@ class State:
     def each_block(self, blocks: int) -> Iterator[int]:
         """The blocks of an spmd task in turn; `block` and `blocks` tell which one is running."""
         self.blocks = blocks
-        for block in range(blocks):
+        for block in range(blocks) if self.block_order is None else self.block_order:
             self.block = block
             yield block
         self.block, self.blocks = 0, 1

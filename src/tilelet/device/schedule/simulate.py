@@ -172,6 +172,7 @@ def simulate(
     recording: bool = True,
     cache: CostCache | None = None,
     reference: bool = False,
+    graph: Graph | None = None,
 ) -> Timeline:
     """Play the recorded tasks of `program` (after all passes) on a machine.
 
@@ -182,6 +183,7 @@ def simulate(
     recording  with the cost that recording a profile has; without it for plain runs
     cache      costs of kernels, kept from one call to the next
     reference  use the Python event loop, which is slow and defines the result
+    graph      which tasks wait for which, if not as the runtime's rules say
     """
     runtime = machine.period(period)
     if tasks.total == 0:
@@ -190,7 +192,8 @@ def simulate(
         cache = CostCache(machine)
     stream = build_stream(tasks, program, runtime, cache)
     lib = None if reference else native.library()
-    graph = native.build_graph_native(lib, stream) if lib else build_graph(stream)
+    if graph is None:
+        graph = native.build_graph_native(lib, stream) if lib else build_graph(stream)
     what = (stream.parts, stream.regions, machine.gm.l2_line, stream.count)
     cells = native.build_cells_native(lib, *what) if lib else build_cells(*what)
     config = _config(machine, runtime, recording)

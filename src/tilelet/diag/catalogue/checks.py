@@ -25,6 +25,83 @@ class UnknownCheck(UserError):
         )
 
 
+class Race(UserError):
+    """Two tasks touch the same bytes, one of them writes, and nothing orders them.
+
+    The runtime knows tensor arguments, their directions and `deps=`, nothing else: a task waits for
+    earlier writers of what it reads, and of what it reads and writes. It does not wait for earlier
+    readers, nor, if it only writes, for earlier writers (how that is told changed over time: see
+    `--period`); arguments in `no_dep_args`, tensors with `manual_dep=True` and tasks in
+    `pl.manual_scope()` are left to `deps=`. On a board the two may run in either order, or at once;
+    on a CPU, Tilelet orders them as the program does. Add the edge that the message names.
+    """
+
+    code = "E1102"
+    example = """
+        for i in pl.range(4):
+            with pl.at(level=pl.Level.CORE_GROUP, no_dep_args=[acc]):
+                acc[:, :] = pl.add(acc[:, :], x[i * 16 : i * 16 + 16, :])
+        """
+
+    def __init__(
+        self,
+        tensor: str,
+        first: tuple[Loc, str],
+        second: tuple[Loc, str],
+        region: str,
+        rule: str,
+        remedy: str,
+        count: int = 1,
+        witness: str = "",
+    ) -> None:
+        more = f" (and {count - 1} more such pairs)" if count > 1 else ""
+        super().__init__(
+            f"race on `{tensor}`: nothing orders two accesses to {region}{more}",
+            [Label(second[0], second[1]), Label(first[0], first[1])],
+            notes=[rule, *([witness] if witness else [])],
+            helps=[remedy],
+        )
+
+
+class ParallelDependence(UserError):
+    """Iterations of a `pl.parallel` loop use the same bytes, and one of them writes.
+
+    `pl.parallel` says that the iterations are independent. Whether the runtime orders them by
+    accident depends on its period and on how arguments are passed; compilers may rely on what the
+    program says. Use `pl.range`, or give every iteration its own part of the tensor.
+    """
+
+    code = "E1103"
+    example = """
+        for i in pl.parallel(4):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                acc[:, :] = pl.add(acc[:, :], x[i * 16 : i * 16 + 16, :])
+        """
+
+    def __init__(
+        self,
+        tensor: str,
+        first: tuple[Loc, str],
+        second: tuple[Loc, str],
+        loop: Loc,
+        region: str,
+        witness: str = "",
+    ) -> None:
+        super().__init__(
+            f"iterations of `pl.parallel` are not independent: both use {region}",
+            [
+                Label(second[0], second[1]),
+                *([Label(first[0], first[1])] if first[0] != second[0] else []),
+                Label(loop, "says that its iterations are independent"),
+            ],
+            notes=[
+                *([f"first {first[1]}"] if first[0] == second[0] else []),
+                *([witness] if witness else []),
+            ],
+            helps=[f"use `pl.range`, or give each iteration its own part of `{tensor}`"],
+        )
+
+
 class NeverWritten(UserError):
     """Some elements of an output are not written by any task.
 

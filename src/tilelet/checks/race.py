@@ -1,0 +1,400 @@
+"""Races: accesses to the same bytes, one a write, that the runtime's rules leave in any order.
+
+The rules are those of `device/schedule/graph.py` for the period of the runtime; without a period
+those of the newest, and where an older one leaves more open, a remark says so. What tasks touch are
+exact strided rectangles, found column by column; a pair is reported with the statements that
+`trace.py` finds in the two tasks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from tilelet.checks.findings import Box, Finding, Place, Status, found
+from tilelet.checks.trace import Touch, Tracer
+from tilelet.checks.verdict import Part, Subject, part
+from tilelet.checks.witness import Pair, Witnesses
+from tilelet.device.machine.description import Runtime
+from tilelet.device.schedule import native
+from tilelet.device.schedule.accesses import accesses_of, key_width
+from tilelet.device.schedule.arrays import LOOKS_UP, Stream, build_stream
+from tilelet.device.schedule.conflicts import (
+    ACROSS,
+    MOST,
+    NO_LOOPS,
+    READ,
+    Accesses,
+    Loops,
+    find_conflicts,
+    needed_edges,
+)
+from tilelet.device.schedule.graph import Graph, build_graph
+from tilelet.device.schedule.pricing import CostCache
+from tilelet.device.schedule.region_arrays import Ints
+from tilelet.device.schedule.simulate import simulate
+from tilelet.diag.catalogue.checks import ParallelDependence, Race
+from tilelet.diag.catalogue.windows import DependsOnTaskData
+from tilelet.diag.core import Loc, UserError
+from tilelet.diag.text import plural
+from tilelet.interp.iterations import Iterations, find_iterations
+from tilelet.ir.core import Op, walk
+from tilelet.tasks.window import Window
+
+MOST_MODELLED = 1 << 14
+"""Tasks of a run whose superfluous edges are priced: each is one more simulation."""
+
+
+def check(subject: Subject) -> Part:
+    """All pairs of accesses, under the rules of one period."""
+    if not len(subject.tasks):
+        return Part("race", Status.NOT_CHECKED, "no task was submitted")
+    runtimes = subject.machine.runtime
+    newest = subject.period or max(runtimes)
+    races = Races(subject, newest)
+    findings = races.findings()
+    remarks = _older(races) if subject.period is None else []
+    remarks += races.superfluous()
+    unknown = int((races.accesses.known == 0).sum())
+    summary = f"{plural(len(subject.tasks), 'task')} under the rules of {newest}"
+    if unknown:
+        summary += f"; {unknown} accesses by element or index taken whole"
+    return part("race", findings, Status.THIS_RUN, summary, remarks)
+
+
+def _older(races: Races) -> list[str]:
+    """What older runtimes leave open besides, each rule once."""
+    subject, remarks = races.subject, list[str]()
+    seen, known = {races.runtime.rule}, races.kinds()
+    for period, runtime in sorted(subject.machine.runtime.items(), reverse=True):
+        if runtime.rule in seen:
+            continue
+        seen.add(runtime.rule)
+        older = Races(subject, period).kinds()
+        more = [older[pair] for pair in older if pair not in known]
+        if more:
+            remarks.append(
+                f"the runtime of {period} leaves {plural(len(more), 'more pair')} of calls "
+                f"unordered ({', '.join(sorted(set(more)))}): `--period {period}` shows them"
+            )
+    return remarks
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """Two accesses (rows of `Accesses`) that stand for `count` pairs of the same two arguments."""
+
+    first: int
+    second: int
+    what: int
+    count: int
+
+
+class Races:
+    """Conflicts of one recorded run under one rule."""
+
+    def __init__(self, subject: Subject, period: str) -> None:
+        self.subject = subject
+        self.period = period
+        self.runtime: Runtime = subject.machine.runtime[period]
+
+    @cached_property
+    def stream(self) -> Stream:
+        s = self.subject
+        return build_stream(s.tasks, s.program, self.runtime, CostCache(s.machine))
+
+    @cached_property
+    def graph(self) -> Graph:
+        lib = native.library()
+        return native.build_graph_native(lib, self.stream) if lib else build_graph(self.stream)
+
+    @cached_property
+    def accesses(self) -> Accesses:
+        return accesses_of(self.stream, self.subject.program.functions)
+
+    @cached_property
+    def iterations(self) -> Iterations | None:
+        """The loops around each task; None if data that was not computed decides them."""
+        try:
+            return find_iterations(self.subject.program, self.subject.small_arguments)
+        except (DependsOnTaskData, UserError):
+            return None
+
+    @cached_property
+    def loops(self) -> Loops:
+        program = self.subject.program
+        control = [f for f in program.functions.values() if f not in program.kernels]
+        loops = [op for f in control for op in walk(f.body) if op.name == "for"]
+        around = self.iterations if any(map(_is_parallel, loops)) else None
+        if around is None or len(around.ptr) != self.graph.tasks + 1:
+            return NO_LOOPS
+        ptr, loop, index = (
+            np.array(x, np.int64) for x in (around.ptr, around.number, around.index)
+        )
+        parallel = np.array([_is_parallel(op) for op in around.loops], np.int64)
+        return Loops(ptr, loop, index, parallel)
+
+    @cached_property
+    def conflicts(self) -> list[Conflict]:
+        """One for each two arguments and kind of conflict, the first pair of them."""
+        found = self._find(self.graph)
+        key = self.accesses.key
+        groups: dict[tuple[int, int, int], list[tuple[int, int]]] = {}
+        for first, second, what in found.tolist():
+            groups.setdefault((int(key[first]), int(key[second]), what), []).append((first, second))
+        return [Conflict(*pairs[0], what, len(pairs)) for (_, _, what), pairs in groups.items()]
+
+    def _find(self, graph: Graph) -> Ints:
+        lib = native.library()
+        if lib is None:
+            return find_conflicts(self.accesses, graph, self.loops)
+        return native.find_conflicts_native(lib, self.accesses, graph, self.loops, MOST)
+
+    def kinds(self) -> dict[tuple[int, int], str]:
+        """The two arguments of every pair that is not ordered, and their tensor."""
+        key = self.accesses.key
+        return {
+            (int(key[c.first]), int(key[c.second])): self.tensor(c.first)
+            for c in self.conflicts
+            if c.what != ACROSS
+        }
+
+    # Findings
+
+    def findings(self) -> list[Finding]:
+        made = [self._finding(conflict) for conflict in self.conflicts]
+        return [finding for finding in made if finding is not None]
+
+    @cached_property
+    def tracer(self) -> Tracer:
+        s = self.subject
+        return Tracer(s.program, s.tasks, s.arguments)
+
+    @cached_property
+    def witnesses(self) -> Witnesses:
+        s = self.subject
+        return Witnesses(s.program, s.tasks, s.arguments, self.graph)
+
+    def tensor(self, access: int) -> str:
+        return self.stream.regions.buffers[self.accesses.buffer(access)].name
+
+    def _finding(self, conflict: Conflict) -> Finding | None:
+        a, (y, x) = self.accesses, (conflict.first, conflict.second)
+        first, second = int(a.task[y]), int(a.task[x])
+        blocks = (int(a.block[y]), int(a.block[x]))
+        touches = self._statements(y, x)
+        if touches == ():
+            return None  # the whole argument stood for less, which does not meet
+        places = [
+            self._place(access, touch, is_block)
+            for access, touch, is_block in zip(
+                (y, x), touches or (None, None), [first == second] * 2
+            )
+        ]
+        box, region = self._region(touches, y)
+        witness, why = self.witnesses.find(Pair(first, second, blocks))
+        text = witness.text if witness else why
+        labels = [(p.loc, f"{p.role} it: {p.where}") for p in places]
+        if conflict.what == ACROSS:
+            problem: UserError = ParallelDependence(
+                self.tensor(y), labels[0], labels[1], self._loop(first, second), region, text
+            )
+        else:
+            rule, remedy = self._why(y, x)
+            problem = Race(
+                self.tensor(y), labels[0], labels[1], region, rule, remedy, conflict.count, text
+            )
+        return found("race", problem, places=tuple(places), region=box, witness=witness)
+
+    def _statements(self, y: int, x: int) -> tuple[Touch, Touch] | tuple[()] | None:
+        """The statements that meet; () if none do; None if that is not known."""
+        a = self.accesses
+        mine, other = (self.tracer.touches(int(a.task[i])) for i in (y, x))
+        if mine is None or other is None:
+            return None
+        buffer = self.stream.regions.buffers[a.buffer(y)].id
+        same = a.task[y] == a.task[x]
+        for p in mine:
+            for q in other:
+                if p.window.buffer.id != buffer or q.window.buffer.id != buffer:
+                    continue
+                if p.disturbs(q) and (not same or p.block != q.block):
+                    return p, q
+        return ()
+
+    def _place(self, access: int, touch: Touch | None, with_block: bool) -> Place:
+        a = self.accesses
+        task = int(a.task[access])
+        recorded = self.subject.tasks[task]
+        role = "reads" if a.kind[access] == READ else "writes"
+        return Place(
+            touch.loc if touch is not None else recorded.loc,
+            ("writes" if touch.writes else "reads") if touch is not None else role,
+            recorded.kernel,
+            task,
+            (touch.block if touch is not None else int(a.block[access])) if with_block else None,
+            self.around(task),
+        )
+
+    def around(self, task: int) -> tuple[tuple[str, int], ...]:
+        """Indices of the loops around a task."""
+        found = self.iterations
+        if found is None or len(found.ptr) <= task + 1:
+            return ()
+        return found.around(task)
+
+    def _loop(self, first: int, second: int) -> Loc:
+        """The loop in whose different iterations two tasks are."""
+        found: Any = self.iterations
+        spans = [range(found.ptr[t], found.ptr[t + 1]) for t in (first, second)]
+        for i, j in zip(*spans):
+            if found.index[i] != found.index[j]:
+                return found.loops[found.number[i]].loc
+        return self.subject.tasks[first].loc
+
+    def _region(
+        self, touches: tuple[Touch, Touch] | tuple[()] | None, access: int
+    ) -> tuple[Box | None, str]:
+        """The bytes that both touch, in the axes of the tensor."""
+        number = self.accesses.buffer(access)
+        name = self.tensor(access)
+        if not touches:
+            return None, f"`{name}`"
+        whole = self._whole(number)
+        boxes = [box_in(whole, touch.window) for touch in touches]
+        if boxes[0] is None or boxes[1] is None:
+            return None, f"`{name}`"
+        start = tuple(map(max, boxes[0][0], boxes[1][0]))
+        stop = tuple(map(min, boxes[0][1], boxes[1][1]))
+        if any(a >= b for a, b in zip(start, stop)):
+            return None, f"`{name}`"
+        box = Box(name, start, stop)
+        return box, f"`{box}`"
+
+    def _whole(self, buffer: int) -> Window:
+        """The widest window that any task got of a buffer."""
+        table = self.subject.tasks.regions
+        mine = [n for n in range(len(table)) if table.buffer[n] == buffer]
+        best = max(mine, key=lambda n: int(np.prod(table.layouts[table.layout[n]].shape)))
+        return table.window(best)
+
+    def _why(self, y: int, x: int) -> tuple[str, str]:
+        """Which rule leaves it open, and what to do."""
+        a, width = self.accesses, key_width(self.stream)
+        (group, position), (later, at) = (divmod(int(a.key[i]), width) for i in (y, x))
+        first, second = (self.stream.groups[g].tasks for g in (group, later))
+        name, buffer = self.tensor(y), self.stream.regions.buffers[a.buffer(y)]
+        edge = f"name the first task in `deps=[...]` of `{second.kernel}`"
+        if a.task[y] == a.task[x]:
+            return (
+                "the blocks of one task run at the same time",
+                f"give each block its own part of `{name}`, or add with `atomic=pl.AtomicType.Add`",
+            )
+        if first.manual or second.manual:
+            return "tasks in `pl.manual_scope()` are ordered by `deps=` only", edge
+        if buffer.manual_dep:
+            return f"`{name}` was made with `manual_dep=True`: it orders no tasks", edge
+        for tasks, position_ in ((first, position), (second, at)):
+            if position_ in tasks.no_dep:
+                return (
+                    f"`no_dep_args` of `{tasks.kernel}` leaves `{name}` out of the dependencies",
+                    f"take `{name}` out of `no_dep_args`, or {edge}",
+                )
+        if a.kind[y] == READ:
+            return "no task waits for an earlier reader (write after read is not tracked)", edge
+        if not self._looks_up(x):
+            rule = f"an argument that is only written waits for no writer ({self.period})"
+            return rule, f"declare `{name}` as `pl.InOut` in `{second.kernel}`, or {edge}"
+        return "the arguments that the two tasks were given do not overlap", edge
+
+    def _looks_up(self, access: int) -> bool:
+        s, task = self.stream, int(self.accesses.task[access])
+        position = int(self.accesses.key[access]) % key_width(s)
+        group = s.groups[int(self.accesses.key[access]) // key_width(s)]
+        place = int(s.arg_ptr[task]) + group.tensors.index(position)
+        return bool(s.arg_flags[place] & LOOKS_UP)
+
+    # The converse
+
+    def superfluous(self) -> list[str]:
+        """Edges between tasks that do not disturb each other, if no race appears without them."""
+        if len(self.subject.tasks) > MOST_MODELLED or self.conflicts:
+            return []
+        lib = native.library()
+        args = (self.accesses, self.graph)
+        needed = native.needed_edges_native(lib, *args) if lib else needed_edges(*args)
+        owners, _ = self.subject.tasks.places()
+        consumer = np.repeat(np.arange(self.graph.nodes), np.diff(self.graph.ptr))
+        spare = np.flatnonzero((needed == 0) & ~self._explicit(consumer))
+        if not len(spare):
+            return []
+        pairs = owners[self.graph.pred[spare]] * len(self.stream.groups) + owners[consumer[spare]]
+        remarks: list[str] = []
+        for pair in np.unique(pairs).tolist()[:3]:
+            edges = spare[pairs == pair]
+            remark = self._priced(edges, *divmod(pair, len(self.stream.groups)))
+            remarks += [remark] if remark else []
+        return remarks
+
+    def _explicit(self, consumer: Ints) -> np.ndarray:
+        """Edges that `deps=` asks for are meant."""
+        asked = {(d, t) for t, deps in self.subject.tasks.deps.items() for d in deps}
+        if not asked:
+            return np.zeros(len(consumer), np.bool_)
+        pred = self.graph.pred.tolist()
+        return np.array([(p, c) in asked for p, c in zip(pred, consumer.tolist())], np.bool_)
+
+    def _priced(self, edges: Ints, first: int, second: int) -> str | None:
+        """What a kind of edge costs in modelled time; None if the program needs it after all."""
+        reduced = _without(self.graph, edges)
+        if len(self._find(reduced)):
+            return None
+        s = self.subject
+        cache = CostCache(s.machine)
+        times = [
+            simulate(
+                s.tasks, s.program, s.machine, period=self.period, cache=cache, graph=g
+            ).total_us
+            for g in (self.graph, reduced)
+        ]
+        names = [self.stream.groups[g].kernel for g in (first, second)]
+        return (
+            f"{plural(len(edges), 'edge')} `{names[0]}` -> `{names[1]}` order tasks that touch "
+            f"different bytes: {times[0] - times[1]:.2f} of {times[0]:.2f} us (modelled)"
+        )
+
+
+def _without(graph: Graph, edges: Ints) -> Graph:
+    keep = np.ones(len(graph.pred), np.bool_)
+    keep[edges] = False
+    counts = np.add.reduceat(
+        np.append(keep, False).astype(np.int64), np.minimum(graph.ptr[:-1], len(keep))
+    )
+    counts[np.diff(graph.ptr) == 0] = 0
+    ptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    return Graph(ptr, np.ascontiguousarray(graph.pred[keep]), graph.tasks)
+
+
+def box_in(whole: Window, window: Window) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """Where a window lies in the axes of the whole tensor; None if it is no box there."""
+    rank = len(whole.shape)
+    shape, strides = window.reach, window.strides
+    shape = (1,) * (rank - len(shape)) + shape
+    strides = whole.strides[: rank - len(strides)] + strides
+    if len(shape) != rank or window.dtype.itemsize != whole.dtype.itemsize:
+        return None
+    if any(n > 1 and s != w for n, s, w in zip(shape, strides, whole.strides)):
+        return None
+    rest = window.offset - whole.offset
+    start: list[int] = []
+    for stride in whole.strides:
+        start.append(rest // stride if stride > 0 else 0)
+        rest -= start[-1] * stride
+    return tuple(start), tuple(a + n for a, n in zip(start, shape))
+
+
+def _is_parallel(op: Op) -> bool:
+    return op.args["kind"] == "parallel"

@@ -1,0 +1,97 @@
+"""Which statements of one task touch which windows: the kernel is followed, nothing is computed."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tilelet.diag.core import Loc, UserError
+from tilelet.interp.cells import NeedsValuesError, Watcher
+from tilelet.interp.definedness import watching_state
+from tilelet.ir.core import Op, Program
+from tilelet.tasks.stream import TaskStream
+from tilelet.tasks.window import Buffer, Window, window_of_array
+
+
+@dataclass(frozen=True)
+class Touch:
+    """One access of a statement to memory."""
+
+    loc: Loc
+    op: str
+    window: Window
+    writes: bool
+    atomic: bool
+    block: int
+
+    def disturbs(self, other: Touch) -> bool:
+        """Whether the order of the two matters."""
+        if not (self.writes or other.writes) or (self.atomic and other.atomic):
+            return False
+        return self.window.overlaps(other.window)
+
+
+class Tracer:
+    """Follows single tasks of a recorded run."""
+
+    def __init__(self, program: Program, tasks: TaskStream, arguments: Mapping[str, Any]) -> None:
+        self._tasks = tasks
+        self._arguments = arguments
+        self._found: list[Touch] = []
+        self._state = watching_state(program.functions, Watcher(touch=self._note), values=False)
+        self._params = {f.name: len(f.params) for f in program.kernels}
+        written = {r for g in tasks.groups for r in _written(g)}
+        self._written = {tasks.regions.buffers[tasks.regions.buffer[r]].id for r in written}
+        self._buffers: dict[int, Buffer] = {}
+        self._known: dict[int, list[Touch] | None] = {}
+
+    def touches(self, task: int) -> list[Touch] | None:
+        """What a task touches, in order; None if values decide it."""
+        if task not in self._known:
+            self._known[task] = self._follow(task)
+        return self._known[task]
+
+    def _follow(self, index: int) -> list[Touch] | None:
+        task = self._tasks[index]
+        if not task.kernel or task.ran is False:
+            return []
+        values = [self._with_data(v) if isinstance(v, Window) else v for v in task.values]
+        self._found = []
+        try:
+            with np.errstate(all="ignore"):
+                arguments = values[: self._params[task.kernel]]
+                self._state.run_kernel(task.kernel, arguments, task.blocks)
+        except (NeedsValuesError, UserError):
+            return None
+        return self._found
+
+    def _note(self, op: Op, window: Window, writes: bool, atomic: bool) -> None:
+        if 0 not in window.reach:
+            touch = Touch(op.loc, op.name, window, writes, atomic, self._state.block)
+            self._found.append(touch)
+
+    def _with_data(self, window: Window) -> Window:
+        """The window, with the contents that the program was given, if no task changes them."""
+        buffer = window.buffer
+        if buffer.id not in self._buffers:
+            made = copy.copy(buffer)
+            made.defined = None
+            if buffer.origin == "param" and buffer.id not in self._written:
+                given = self._arguments.get(buffer.name)
+                if given is not None:
+                    array = np.asarray(given)
+                    made.data = window_of_array(buffer.name, array, window.dtype).buffer.data
+                    made.known = True
+            self._buffers[buffer.id] = made
+        window.buffer = self._buffers[buffer.id]
+        return window
+
+
+def _written(group: Any) -> list[int]:
+    places = [group.tensors.index(p) for p in group.written]
+    width = len(group.tensors)
+    return [group.regions[row * width + p] for row in range(len(group)) for p in places]

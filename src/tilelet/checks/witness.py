@@ -1,0 +1,186 @@
+"""An execution in another order that the rules allow, which gives other results.
+
+Tasks that nothing orders may run one after the other in either order, or at the same time: then
+the second reads what was there before the first wrote, and writes over it. A seed picks one of
+these, and with larger ones the order of everything else that is not ordered either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tilelet.checks.findings import Witness
+from tilelet.device.schedule.graph import Graph
+from tilelet.diag.core import UserError
+from tilelet.interp.replay import Replay, UnknownContentsError
+from tilelet.ir.core import Program
+from tilelet.tasks.stream import TaskStream
+
+SEEDS = 6
+MOST_TASKS = 4096
+MOST_BYTES = 1 << 28
+"""Beyond these a run of the interpreter takes minutes: no witness is looked for."""
+
+_HOW = ("both at once", "the second first")
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two executions that nothing orders: tasks, or blocks of one task."""
+
+    first: int
+    second: int
+    blocks: tuple[int, int] = (0, 0)
+
+
+class Witnesses:
+    """Looks for witnesses in one recorded run."""
+
+    def __init__(
+        self, program: Program, tasks: TaskStream, arguments: Mapping[str, Any], graph: Graph
+    ) -> None:
+        self._given = (program, tasks, arguments)
+        self._tasks = tasks
+        self._graph = graph
+        self._params = [p.name for p in program.main.params]
+        self._usual: dict[str, Any] | None = None
+
+    def find(self, pair: Pair) -> tuple[Witness | None, str]:
+        """A witness; or why there is none."""
+        size = sum(b.nbytes for b in self._tasks.regions.buffers)
+        if len(self._tasks) > MOST_TASKS or size > MOST_BYTES:
+            return None, f"not executed in other orders: {len(self._tasks)} tasks are too many"
+        try:
+            usual = self.usual()
+            for seed in range(1, SEEDS + 1):
+                found = self._difference(usual, self.run(pair, seed))
+                if found is not None:
+                    return self._witness(found, pair, seed), ""
+        except (UnknownContentsError, UserError, MemoryError):
+            return None, "not executed in other orders: some of its data is not known here"
+        return None, f"{SEEDS} other orders gave the same results on these inputs"
+
+    def usual(self) -> dict[str, Any]:
+        """Results in the order of the program."""
+        if self._usual is None:
+            replay = Replay(*self._given)
+            for task in range(len(self._tasks)):
+                replay.execute(task)
+            self._usual = replay.contents()
+        return self._usual
+
+    def run(self, pair: Pair, seed: int) -> dict[str, Any]:
+        """Results in the order that a seed picks."""
+        replay = Replay(*self._given)
+        if pair.first == pair.second:
+            blocks = self._tasks[pair.first].blocks or 1
+            order = list(range(blocks))[::-1] if seed == 2 else _shuffled(range(blocks), seed)
+            if seed == 1:
+                replay.overlap_blocks(pair.first)
+            else:
+                replay.block_order[pair.first] = order
+            for task in range(len(self._tasks)):
+                replay.execute(task)
+            return replay.contents()
+        order = self.order(pair, seed)
+        at = order.index(pair.second)
+        for i, task in enumerate(order):
+            if seed > 1 or i not in (at, at + 1):
+                replay.execute(task)
+            elif i == at:
+                replay.execute_overlapped(pair.first, pair.second)
+        return replay.contents()
+
+    def order(self, pair: Pair, seed: int) -> list[int]:
+        """All tasks in an order that the graph allows, the first of the pair after the second."""
+        # Between iterations there may be a way after all, which the program says is not needed.
+        needed = self._before(pair.second, without=pair.first)
+        early = [t for t in range(pair.first) if t not in needed]
+        if seed > 2:
+            early = []
+        done = sorted({*early, *needed})
+        rest = [t for t in range(len(self._tasks)) if t not in {*done, pair.first, pair.second}]
+        if seed > 2:
+            rest = self._any_order([*rest, pair.first], {*done, pair.second}, seed)
+            return [*done, pair.second, *rest]
+        return [*done, pair.second, pair.first, *rest]
+
+    def _any_order(self, tasks: Sequence[int], done: set[int], seed: int) -> list[int]:
+        """A random order that the graph allows, of what is left when `done` has run."""
+        random = np.random.default_rng(seed)
+        waiting = {t: {p for p in self._graph.producers(t) if p not in done} for t in tasks}
+        ready = sorted(t for t, preds in waiting.items() if not preds)
+        consumers: dict[int, list[int]] = {}
+        for t, preds in waiting.items():
+            for p in preds:
+                consumers.setdefault(p, []).append(t)
+        order: list[int] = []
+        while ready:
+            task = ready.pop(int(random.integers(len(ready))))
+            order.append(task)
+            for t in consumers.get(task, ()):
+                waiting[t].discard(task)
+                if not waiting[t]:
+                    ready.append(t)
+        return order
+
+    def _before(self, task: int, without: int) -> set[int]:
+        """What must run before a task, but for `without` and all that needs it."""
+        found: set[int] = set()
+        stack = [task]
+        while stack:
+            for producer in self._graph.producers(stack.pop()):
+                if producer not in found and producer != without:
+                    found.add(producer)
+                    stack.append(producer)
+        late = {without}
+        for node in sorted(found):
+            if late.intersection(self._graph.producers(node)):
+                late.add(node)
+        return found - late
+
+    def _difference(self, usual: Mapping[str, Any], other: Mapping[str, Any]) -> Any:
+        """The first element of a parameter that differs: (name, place, values, how many)."""
+        for name in self._params:
+            if name not in usual or name not in other:
+                continue
+            a, b = (x[name].astype(np.float64) for x in (usual, other))
+            same = (a == b) | (np.isnan(a) & np.isnan(b))
+            if not same.all():
+                place = tuple(int(i) for i in np.argwhere(~same)[0])
+                return name, place, float(a[place]), float(b[place]), int((~same).sum())
+        return None
+
+    def _witness(self, found: Any, pair: Pair, seed: int) -> Witness:
+        name, place, usual, other, count = found
+        who = f"tasks {pair.first} and {pair.second}"
+        if pair.first == pair.second:
+            who = f"the blocks of task {pair.first}"
+            how = "in another order" if seed > 1 else "at once"
+        elif seed <= len(_HOW):
+            how = _HOW[seed - 1]
+        else:
+            how = "in an order that the rules allow"
+        at = ", ".join(map(str, place))
+        text = (
+            f"seed {seed} runs {who} {how}: `{name}[{at}]` is {other:.9g}, "
+            f"in program order {usual:.9g}; {count} elements differ"
+        )
+        data = (
+            ("tensor", name),
+            ("index", list(place)),
+            ("program_order", usual),
+            ("other_order", other),
+            ("differing", count),
+        )
+        return Witness(text, seed, data)
+
+
+def _shuffled(items: Sequence[int], seed: int) -> list[int]:
+    order = list(items)
+    np.random.default_rng(seed).shuffle(order)
+    return order
