@@ -472,6 +472,38 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     device.UnknownPeriod: lambda at: device.UnknownPeriod(
         "2026-05", "a2a3", ["2026-04", "2026-06", "2026-07"]
     ),
+    checks.Race: lambda at: checks.Race(
+        "acc",
+        (at("«acc[:, :]», x"), "reads it: task 0 of `sum` (i = 0)"),
+        (at("«acc[:, :]» ="), "writes it: task 1 of `sum` (i = 1)"),
+        "`acc[0:16, 0:128]`",
+        "`no_dep_args` of `sum` leaves `acc` out of the dependencies",
+        "take `acc` out of `no_dep_args`",
+        4,
+        "seed 1 runs tasks 0 and 1 both at once: `acc[0, 0]` is 3, in program order 4",
+    ),
+    checks.ParallelDependence: lambda at: checks.ParallelDependence(
+        "acc",
+        (at("«acc[:, :]», x"), "reads it: task 0 of `sum` (i = 0)"),
+        (at("«acc[:, :]» ="), "writes it: task 1 of `sum` (i = 1)"),
+        at("pl.parallel(4)"),
+        "`acc[0:16, 0:128]`",
+    ),
+    checks.NeverWritten: lambda at: checks.NeverWritten(
+        "out",
+        2048,
+        8192,
+        ["out[48:64, 0:128]"],
+        at("out", 2),
+        at("out[r : r + 16, :]"),
+        " (task 2)",
+    ),
+    checks.UndefinedOutput: lambda at: checks.UndefinedOutput(
+        "out", 1024, ["out[0:16, 0:64]"], at("out[0:16, :]"), "`acc`", at("pl.create_tensor")
+    ),
+    checks.UndefinedDecides: lambda at: checks.UndefinedDecides(
+        "a branch", at(""), "`lengths`", at("")
+    ),
     checks.UnknownCheck: lambda at: checks.UnknownCheck("races", ["capacity", "race", "init"]),
     device.NoTasks: lambda at: device.NoTasks("Empty", at("def main")),
     device.WindowDeadlock: lambda at: device.WindowDeadlock(20000, 16384, at("with pl.scope():")),

@@ -20,13 +20,15 @@ from tilelet.checks.verdict import Part, Subject, part
 from tilelet.checks.witness import Pair, Witnesses
 from tilelet.device.machine.description import Runtime
 from tilelet.device.schedule import native
-from tilelet.device.schedule.accesses import accesses_of, key_width
+from tilelet.device.schedule.accesses import accesses_of, cut, key_width, with_exact
 from tilelet.device.schedule.arrays import LOOKS_UP, Stream, build_stream
 from tilelet.device.schedule.conflicts import (
     ACROSS,
+    ATOMIC,
     MOST,
     NO_LOOPS,
     READ,
+    WRITE,
     Accesses,
     Loops,
     find_conflicts,
@@ -43,6 +45,9 @@ from tilelet.diag.text import plural
 from tilelet.interp.iterations import Iterations, find_iterations
 from tilelet.ir.core import Op, walk
 from tilelet.tasks.window import Window
+
+MOST_FOLLOWED = 1 << 14
+"""Tasks that are followed because columns do not tell what they touch."""
 
 MOST_MODELLED = 1 << 14
 """Tasks of a run whose superfluous edges are priced: each is one more simulation."""
@@ -113,7 +118,38 @@ class Races:
 
     @cached_property
     def accesses(self) -> Accesses:
-        return accesses_of(self.stream, self.subject.program.functions)
+        """What tasks touch; where that takes more than columns, the tasks are followed."""
+        coarse = accesses_of(self.stream, self.subject.program.functions)
+        vague = np.unique(coarse.task[coarse.known == 0])
+        if not len(vague) or len(vague) > MOST_FOLLOWED:
+            return coarse
+        followed: list[int] = []
+        rows: list[list[int]] = []
+        for task in vague.tolist():
+            touches = self.tracer.touches(task)
+            if touches is None:
+                continue
+            followed.append(task)
+            rows += self._exact_rows(coarse, task, touches)
+        exact = np.array(rows, np.int64).reshape(-1, 9)
+        return with_exact(self.stream, coarse, np.array(followed, np.int64), exact)
+
+    def _exact_rows(self, coarse: Accesses, task: int, touches: list[Touch]) -> list[list[int]]:
+        first, last = np.searchsorted(coarse.task, [task, task + 1])
+        mine = [i for i in range(first, last) if not coarse.known[i]]
+        rows: list[list[int]] = []
+        # The blocks have the same arguments.
+        for key, writes in dict.fromkeys(
+            (int(coarse.key[i]), coarse.kind[i] != READ) for i in mine
+        ):
+            access = next(i for i in mine if coarse.key[i] == key)
+            number = coarse.buffer(access)
+            buffer = self.stream.regions.buffers[number].id
+            for touch in touches:
+                if touch.window.buffer.id == buffer and touch.writes == writes:
+                    kind = READ if not writes else ATOMIC if touch.atomic else WRITE
+                    rows += _rectangles(touch, [task, touch.block, key, kind, number])
+        return rows
 
     @cached_property
     def iterations(self) -> Iterations | None:
@@ -365,6 +401,13 @@ class Races:
             f"{plural(len(edges), 'edge')} `{names[0]}` -> `{names[1]}` order tasks that touch "
             f"different bytes: {times[0] - times[1]:.2f} of {times[0]:.2f} us (modelled)"
         )
+
+
+def _rectangles(touch: Touch, head: list[int]) -> list[list[int]]:
+    window, item = touch.window, touch.window.dtype.itemsize
+    shifts, low, high, row, pitch = cut(window.reach, window.strides, item)
+    starts = [(window.offset + int(shift)) * item for shift in shifts]
+    return [[*head, start + low, start + high, row, pitch] for start in starts]
 
 
 def _without(graph: Graph, edges: Ints) -> Graph:

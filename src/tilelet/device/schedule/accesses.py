@@ -149,7 +149,26 @@ def _placed(
     """Boxes of one size whose first elements lie `first` elements into their windows."""
     if 0 in extents:
         return np.zeros((0, 6), np.int64)
-    shape, strides, item = tuple(extents), layout.strides, layout.item
+    item = layout.item
+    shifts, low, high, row, pitch = cut(extents, layout.strides, item)
+    start = (stream.regions.offset[piece.regions[which]] + first)[:, None] + shifts[None, :]
+    count = len(shifts)
+    rows = np.empty((len(which) * count, 6), np.int64)
+    rows[:, 0] = np.repeat(which, count)
+    rows[:, 1] = np.repeat(stream.regions.buffer[piece.regions[which]], count)
+    rows[:, 2] = start.reshape(-1) * item + low
+    rows[:, 3] = start.reshape(-1) * item + high
+    rows[:, 4], rows[:, 5] = row, pitch
+    return rows
+
+
+def cut(
+    extents: Sequence[int], strides: Sequence[int], item: int
+) -> tuple[Ints, int, int, int, int]:
+    """A box as rectangles of one size: where each starts (in elements), then low and high end,
+    row and pitch (in bytes from there).
+    """
+    shape = tuple(extents)
     # Axes that no rectangle can show are cut into single steps, from the outermost on.
     shifts = np.zeros(1, np.int64)
     while len(shifts) <= MOST_PIECES and not _is_rectangle(shape, strides, item):
@@ -159,16 +178,21 @@ def _placed(
         shape = (*shape[:axis], 1, *shape[axis + 1 :])
     low = sum((n - 1) * s for n, s in zip(shape, strides) if s < 0) * item
     high = (1 + sum((n - 1) * s for n, s in zip(shape, strides) if s > 0)) * item
-    row, pitch = row_and_pitch(shape, strides, item, high - low)
-    start = (stream.regions.offset[piece.regions[which]] + first)[:, None] + shifts[None, :]
-    count = len(shifts)
-    rows = np.empty((len(which) * count, 6), np.int64)
-    rows[:, 0] = np.repeat(which, count)
-    rows[:, 1] = np.repeat(stream.regions.buffer[piece.regions[which]], count)
-    rows[:, 2] = start.reshape(-1) * item + low
-    rows[:, 3] = start.reshape(-1) * item + high
-    rows[:, 4], rows[:, 5] = row, abs(pitch)
-    return rows
+    row, pitch = row_and_pitch(shape, tuple(strides), item, high - low)
+    return shifts, low, high, row, abs(pitch)
+
+
+def with_exact(stream: Stream, found: Accesses, tasks: Ints, rows: Ints) -> Accesses:
+    """`found`, where what is not known of some tasks is replaced by `rows`: (task, block, key,
+    kind, rectangle).
+    """
+    table = np.column_stack(
+        [found.task, found.block, found.key, found.kind, found.known]
+        + [found.rectangles[name][found.region] for name in COLUMNS]
+    )
+    gone = (found.known == 0) & np.isin(found.task, tasks)
+    exact = np.insert(rows, 4, 1, axis=1)
+    return _accesses(stream, np.concatenate([table[~gone], exact]))
 
 
 def _is_rectangle(shape: Sequence[int], strides: Sequence[int], item: int) -> bool:

@@ -1,0 +1,226 @@
+"""Races: the three of a new user's trial, blocks, and generated programs against all pairs."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from tests.checks.programs import ROWS, Generated, generate, parsed, subject_of
+
+import tilelet.language as pl
+from tilelet.checks import race
+from tilelet.checks.race import Races
+from tilelet.device.schedule.conflicts import ACROSS, UNORDERED, find_conflicts, needed_edges
+from tilelet.device.schedule.native import (
+    find_conflicts_native,
+    library,
+    needed_edges_native,
+)
+
+X = np.random.default_rng(0).normal(size=(64, 128)).astype(np.float32)
+ACC = np.zeros((16, 128), np.float32)
+
+
+@pl.jit
+def without_dependency(
+    x: pl.Tensor[[64, 128], pl.FP32], acc: pl.InOut[pl.Tensor[[16, 128], pl.FP32]]
+):
+    for i in pl.range(4):
+        with pl.at(level=pl.Level.CORE_GROUP, no_dep_args=[acc]):
+            acc[:, :] = pl.add(acc[:, :], x[i * 16 : i * 16 + 16, :])
+    return acc
+
+
+@pl.jit
+def in_manual_scope(x: pl.Tensor[[64, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
+    t = pl.create_tensor([16, 128], dtype=pl.FP32)
+    with pl.manual_scope():
+        with pl.at(level=pl.Level.CORE_GROUP):
+            t[:, :] = pl.mul(x[0:16, :], 2.0)
+        with pl.at(level=pl.Level.CORE_GROUP):
+            out[:, :] = pl.add(t[:, :], 1.0)
+    return out
+
+
+@pl.jit
+def across_iterations(
+    x: pl.Tensor[[64, 128], pl.FP32], acc: pl.InOut[pl.Tensor[[16, 128], pl.FP32]]
+):
+    for i in pl.parallel(4):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            acc[:, :] = pl.add(acc[:, :], x[i * 16 : i * 16 + 16, :])
+    return acc
+
+
+@pl.jit
+def between_blocks(x: pl.Tensor[[64, 128], pl.FP32], acc: pl.InOut[pl.Tensor[[16, 128], pl.FP32]]):
+    for b in pl.spmd(4):
+        acc[:, :] = pl.add(acc[:, :], x[b * 16 : b * 16 + 16, :])
+    return acc
+
+
+@pl.jit
+def atomic_blocks(x: pl.Tensor[[64, 128], pl.FP32], acc: pl.InOut[pl.Tensor[[16, 128], pl.FP32]]):
+    for b in pl.spmd(4):
+        part = pl.mul(x[b * 16 : b * 16 + 16, :], 1.0)
+        acc = pl.assemble(acc, part, [0, 0], atomic=pl.AtomicType.Add)
+    return acc
+
+
+@pl.jit
+def reused_scratch(x: pl.Tensor[[64, 128], pl.FP32], out: pl.Out[pl.Tensor[[64, 128], pl.FP32]]):
+    """The next iteration writes what the last one may still read."""
+    t = pl.create_tensor([16, 128], dtype=pl.FP32)
+    for i in pl.range(4):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            t[:, :] = pl.mul(x[i * 16 : i * 16 + 16, :], 2.0)
+        with pl.at(level=pl.Level.CORE_GROUP):
+            out[i * 16 : i * 16 + 16, :] = pl.add(t[:, :], 1.0)
+    return out
+
+
+RACING = [
+    (without_dependency, "E1102", "`no_dep_args`", "acc"),
+    (in_manual_scope, "E1102", "`pl.manual_scope()`", "out"),
+    (across_iterations, "E1103", "", "acc"),
+    (between_blocks, "E1102", "the blocks of one task", "acc"),
+    (reused_scratch, "E1102", "no task waits for an earlier reader", "out"),
+]
+
+
+@pytest.mark.parametrize(("kernel", "code", "rule", "output"), RACING)
+def test_a_race_is_found_with_a_witness(kernel, code, rule, output) -> None:
+    shape = kernel.specialize().main.params[1].type.shape
+    given = {"x": X, output: np.zeros(shape, np.float32)}
+    (finding,) = race.check(subject_of(kernel, given)).findings
+    assert finding.code == code
+    assert rule in " ".join(finding.diagnostic.notes)
+    assert finding.region is not None
+    assert finding.region.start == (0, 0)
+    assert finding.region.stop == (16, 128)
+    assert len({(p.task, p.block) for p in finding.places}) == 2
+    assert {p.role for p in finding.places} == {"reads", "writes"}
+    witness = finding.witness
+    assert witness is not None
+    values = dict(witness.data)
+    assert values["program_order"] != values["other_order"]
+    # The seed gives the same again.
+    again = race.check(subject_of(kernel, given)).findings[0].witness
+    assert again is not None
+    assert (again.seed, again.text) == (witness.seed, witness.text)
+
+
+def test_iterations_are_named() -> None:
+    given = {"x": X, "acc": ACC}
+    (finding,) = race.check(subject_of(across_iterations, given)).findings
+    assert [p.iteration for p in finding.places] == [(("i", 0),), (("i", 1),)]
+    assert "(i = 1)" in str(finding)
+
+
+def test_atomic_additions_do_not_race() -> None:
+    part = race.check(subject_of(atomic_blocks, {"x": X, "acc": ACC}))
+    assert part.findings == ()
+
+
+def test_a_dependency_by_hand_orders() -> None:
+    @pl.jit
+    def ordered(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
+        t = pl.create_tensor([16, 128], dtype=pl.FP32)
+        with pl.manual_scope():
+            with pl.at(level=pl.Level.CORE_GROUP) as first:
+                t[:, :] = pl.mul(x[:, :], 2.0)
+            with pl.at(level=pl.Level.CORE_GROUP, deps=[first]):
+                out[:, :] = pl.add(t[:, :], 1.0)
+        return out
+
+    assert race.check(subject_of(ordered)).findings == ()
+
+
+def test_edges_between_tasks_that_touch_different_bytes_are_priced() -> None:
+    @pl.jit
+    def halves(x: pl.Tensor[[32, 128], pl.FP32], t: pl.InOut[pl.Tensor[[32, 128], pl.FP32]]):
+        """Whole arguments, halves touched: the runtime orders what need not be."""
+        for i in pl.range(2):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                t[i * 16 : i * 16 + 16, :] = pl.add(
+                    t[i * 16 : i * 16 + 16, :], x[i * 16 : i * 16 + 16, :]
+                )
+        return t
+
+    part = race.check(subject_of(halves))
+    assert part.findings == ()
+    (remark,) = part.remarks
+    assert remark.startswith("1 edge `halves_incore_0` -> `halves_incore_0` order tasks")
+    assert "us (modelled)" in remark
+
+
+# --- against an oracle that looks at all pairs and all elements
+
+
+def elements(box) -> set[tuple[int, int]]:
+    _, row, column, rows, columns = box
+    return set(itertools.product(range(row, row + rows), range(column, column + columns)))
+
+
+def oracle(made: Generated, races: Races) -> set[tuple[str, int]]:
+    """Tensors with a pair of steps that disturb each other, and what is wrong with the pair."""
+    ways: list[set[int]] = []
+    for task in range(len(made.steps)):
+        producers = races.graph.producers(task)
+        ways.append({*producers, *(p for q in producers for p in ways[q])})
+    found: set[tuple[str, int]] = set()
+    for j, i in itertools.combinations(range(len(made.steps)), 2):
+        first, second = made.steps[j], made.steps[i]
+        uses = [
+            (a, b, a is first.target or b is second.target)
+            for a in (first.target, *first.sources)
+            for b in (second.target, *second.sources)
+        ]
+        for a, b, writes in uses:
+            if writes and a[0] == b[0] and elements(a) & elements(b):
+                if j not in ways[i]:
+                    found.add((a[0], UNORDERED))
+                elif first.scope == second.scope and made.kinds[first.scope] == "parallel":
+                    found.add((a[0], ACROSS))
+    return found
+
+
+@pytest.mark.parametrize("period", ["2026-04", "2026-07"])
+@pytest.mark.parametrize("block", range(4))
+def test_generated_programs_against_all_pairs(period: str, block: int) -> None:
+    seen: set[int] = set()
+    for seed in range(block * 20, block * 20 + 20):
+        made = generate(seed)
+        races = Races(subject_of(parsed(made), period=period), period)
+        assert len(races.subject.tasks) == len(made.steps)
+        found = {(races.tensor(c.first), c.what) for c in races.conflicts}
+        expected = oracle(made, races)
+        # Where nothing orders two of them, whether others are in order is beside the point.
+        loose = {name for name, what in expected if what == UNORDERED}
+        exact = {f for f in found if f[1] == UNORDERED or f[0] not in loose}
+        wanted = {f for f in expected if f[1] == UNORDERED or f[0] not in loose}
+        assert exact == wanted, f"seed {seed}\n{made.text}"
+        seen |= {what for _, what in expected}
+    assert UNORDERED in seen
+
+
+def test_c_finds_what_the_definition_finds() -> None:
+    lib = library()
+    if lib is None:
+        pytest.skip("no C compiler here")
+    for seed in range(30):
+        races = Races(subject_of(parsed(generate(seed)), period="2026-04"), "2026-04")
+        given = (races.accesses, races.graph, races.loops)
+        for most in (1, 16):
+            fast = find_conflicts_native(lib, *given, most)
+            assert np.array_equal(fast, find_conflicts(*given, most)), seed
+        edges = needed_edges(races.accesses, races.graph)
+        assert np.array_equal(needed_edges_native(lib, races.accesses, races.graph), edges)
+
+
+def test_rows_of_the_generator() -> None:
+    """The oracle's programs must be able to overlap partly."""
+    boxes = [s.target for seed in range(20) for s in generate(seed).steps]
+    assert len({b[1] for b in boxes}) > 3
+    assert all(b[1] + b[3] <= ROWS for b in boxes)
