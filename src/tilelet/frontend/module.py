@@ -39,6 +39,7 @@ from tilelet.ir.core import (
     Program,
     Value,
 )
+from tilelet.ir.sweep import Sweep
 from tilelet.ir.types import ScalarType, SymDim, TensorType, TileType, Type
 
 Constant = int | float | bool
@@ -115,7 +116,7 @@ class ModuleBuilder:
             statements.lower_body(ctx, function.body)
         finally:
             self.inline_stack.pop()
-        built = _close_function(ctx, function, params, self._unique(function))
+        built = Sweep().function(_close_function(ctx, function, params, self._unique(function)))
         self.functions[built.name] = built
         return built
 
