@@ -24,6 +24,7 @@ from tilelet.interp import (  # noqa: F401
     submit,
     system,
 )
+from tilelet.interp.lowering import Observer
 from tilelet.interp.state import State
 from tilelet.ir.core import Program
 from tilelet.tasks.arguments import Argument, bind_arguments
@@ -61,9 +62,11 @@ class Interpreter:
     seed_valid  track valid regions as the compilers of spring 2026 did: unary ops, casts, expands,
                 reductions, reshape, transpose, concat and matmul give fully valid results, binary
                 ops take the left operand's region
+    observer    sees every op that is executed, and may put another in its place
     """
 
     seed_valid: bool = False
+    observer: Observer | None = None
 
     def prepare(self, program: Program) -> None:
         """There is nothing to do before a run."""
@@ -87,6 +90,7 @@ class Interpreter:
             execute=execute,
             poison=initial_poison,
             seed_valid=self.seed_valid,
+            observer=self.observer,
         )
         bound = bind_arguments(program, arguments, execute=execute)
         try:
