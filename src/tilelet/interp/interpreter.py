@@ -71,6 +71,24 @@ class Interpreter:
     def prepare(self, program: Program) -> None:
         """There is nothing to do before a run."""
 
+    def begin(
+        self,
+        program: Program,
+        arguments: Mapping[str, Argument],
+        *,
+        execute: bool = True,
+        initial_poison: bool = True,
+    ) -> tuple[State, list[Any]]:
+        """What a run starts with: its state, and the arguments of the entry function."""
+        state = State(
+            program.functions,
+            execute=execute,
+            poison=initial_poison,
+            seed_valid=self.seed_valid,
+            observer=self.observer,
+        )
+        return state, bind_arguments(program, arguments, execute=execute)
+
     def run(
         self,
         program: Program,
@@ -85,14 +103,9 @@ class Interpreter:
         control program runs and records its tasks, but no task does; arrays of known shape may
         then be left out. `initial_poison=False` makes undefined memory zero.
         """
-        state = State(
-            program.functions,
-            execute=execute,
-            poison=initial_poison,
-            seed_valid=self.seed_valid,
-            observer=self.observer,
+        state, bound = self.begin(
+            program, arguments, execute=execute, initial_poison=initial_poison
         )
-        bound = bind_arguments(program, arguments, execute=execute)
         try:
             with np.errstate(all="ignore"), _without_collector(not execute):
                 returned = state.code(program.entry).run(bound)
