@@ -29,8 +29,9 @@ ALLOWED = {
     "compat": "diag dtypes frontend ir language ops passes runtime syntax",
     "calibration": "device diag dtypes interp ir language models native passes runtime tasks",
     "bench": "cpu device diag dtypes interp ir language models native runtime tasks",
+    "scripts": "compat device diag frontend interp ir models runtime",
     "cli": "bench calibration compat cpu device diag dtypes frontend interp ir language models"
-    " native ops runtime tasks",
+    " native ops runtime scripts tasks",
 }
 
 

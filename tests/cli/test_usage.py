@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Run
 
-from tilelet.cli import exit_codes
 from tilelet.cli.commands import AFTER_SCRIPT, COMMANDS
 from tilelet.cli.completion import SHELLS
 from tilelet.cli.usage import OneOf, folder, machine_names, new_file, whole_number
 from tilelet.diag.catalogue import classes
 from tilelet.diag.core import UserError
+from tilelet.scripts import exit_codes
 
 USERS = [c for c in COMMANDS.values() if not c.is_internal]
 KERNEL = """

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tilelet import __version__
-from tilelet.cli import exit_codes, interrupt, manual
+from tilelet.cli import manual
 from tilelet.cli.options import (
     DEFAULT_MACHINE,
     FORMATS,
@@ -26,7 +26,6 @@ from tilelet.cli.options import (
     RunOptions,
     taken,
 )
-from tilelet.cli.target import Target, options_after
 from tilelet.cli.usage import (
     OneOf,
     Parser,
@@ -36,6 +35,8 @@ from tilelet.cli.usage import (
     new_file,
     whole_number,
 )
+from tilelet.scripts import exit_codes, interrupt
+from tilelet.scripts.target import Target, options_after
 
 Namespace = argparse.Namespace
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tilelet.cli.target import Target
+from tilelet.scripts.target import Target
 
 TEXT, JSON, SARIF = FORMATS = ("text", "json", "sarif")
 DEFAULT_MACHINE = "a2a3"

@@ -10,11 +10,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tilelet.cli import exit_codes
 from tilelet.cli.messages import print_findings, show_problems
 from tilelet.cli.options import CompareOptions, DeviceOptions
-from tilelet.cli.recording import Recording, record
-from tilelet.cli.target import Target
+from tilelet.cli.recording import record
 from tilelet.diag.catalogue.command import CannotWrite, FileMissing
 from tilelet.diag.catalogue.device import BadProfile, NothingToCompare
 from tilelet.diag.core import Diagnostic
@@ -24,6 +22,9 @@ from tilelet.diag.text import plural, printable
 from tilelet.runtime import session
 from tilelet.runtime.progress import progress
 from tilelet.runtime.rundir import RunDirectory, file_name
+from tilelet.scripts import exit_codes
+from tilelet.scripts.recording import Recording
+from tilelet.scripts.target import Target
 
 if TYPE_CHECKING:
     from tilelet.device.machine.description import Machine

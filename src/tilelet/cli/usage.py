@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from tilelet.cli.exit_codes import WRONG_USAGE
 from tilelet.diag.catalogue.command import BadFlag
 from tilelet.diag.render import render_text, text_width, use_color
 from tilelet.diag.text import did_you_mean, near, ticked, wrapped
+from tilelet.scripts.exit_codes import WRONG_USAGE
 
 
 class Parser(argparse.ArgumentParser):

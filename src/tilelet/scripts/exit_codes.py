@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from tilelet.diag.core import UserError
 
 if TYPE_CHECKING:
-    from tilelet.cli.script import ScriptExit
     from tilelet.runtime.session import Session
+    from tilelet.scripts.script import ScriptExit
 
 PASSED = 0
 FINDINGS = 1
