@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -375,8 +375,10 @@ def follow(recorder: Recorder, arguments: Mapping[str, Any]) -> Followed:
     program = recorder.program
     directions = infer_directions(program.main, program.functions)
     written = {p.name for p, how in zip(program.main.params, directions) if how is not Direction.In}
-    given = {
-        name: value.copy() if name in written and isinstance(value, np.ndarray) else value
+    given: dict[str, Any] = {
+        name: cast("Array", value).copy()
+        if name in written and isinstance(value, np.ndarray)
+        else value
         for name, value in arguments.items()
     }
     state, bound = Interpreter(observer=recorder).begin(program, given)

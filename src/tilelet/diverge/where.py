@@ -10,6 +10,7 @@ import numpy as np
 
 from tilelet.diag.core import Loc, UserError
 from tilelet.diag.internal import InternalError
+from tilelet.diag.source import display_path
 from tilelet.diag.text import plural
 from tilelet.diverge.error_map import Array, Bools, Region, Shape, regions_of, shape_of
 from tilelet.diverge.record import (
@@ -21,6 +22,7 @@ from tilelet.diverge.record import (
     follow,
 )
 from tilelet.ir.core import Program
+from tilelet.tasks.window import Window
 
 MOST_WRITERS = 6
 _ULPS = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 2.0**-24}
@@ -43,7 +45,7 @@ class Writer:
             return "nobody wrote it"
         at = f" ({', '.join(f'{n} = {v}' for n, v in self.iteration)})" if self.iteration else ""
         task = f"task {self.task} of `{self.kernel}`" if self.kernel else "the control program"
-        return f"{self.loc.file}:{self.loc.line}, {task}{at}"
+        return f"{display_path(self.loc.file)}:{self.loc.line}, {task}{at}"
 
     def to_data(self) -> dict[str, Any]:
         return {
@@ -131,20 +133,18 @@ def where_wrong(
         ulp = _ULPS.get(actual.dtype.name, 0.0)
         shape = shape_of(actual, expected, bad, ulp)
         if writers and writers[0].loc is None:
-            shape = Shape("missing write", "a missing write: no statement wrote these elements")
+            shape = Shape("missing write", _missing_text(recorder, parameters[param]))
         maps.append(Where(name, tuple(regions_of(bad)), shape, tuple(writers), right, note))
     return maps
 
 
 def _writers(recorder: Recorder, origins: Array, bad: Array) -> tuple[list[Writer], dict[str, int]]:
     """The writers of wrong elements, and how many tasks wrote right ones only."""
-    events, counts = np.unique(origins, return_counts=True)
-    wrong_events, wrong_counts = np.unique(origins[bad], return_counts=True)
-    wrong = dict(zip(wrong_events.tolist(), wrong_counts.tolist()))
+    written_by, wrong = _counts(origins), _counts(origins[bad])
     writers: list[Writer] = []
     tasks_wrong: set[int] = set()
     tasks_right: dict[int, str] = {}
-    for number, written in zip(events.tolist(), counts.tolist()):
+    for number, written in written_by.items():
         event = None if number == NOBODY else recorder.events[number]
         if number in wrong:
             writers.append(_writer(recorder, event, written, wrong[number]))
@@ -157,6 +157,24 @@ def _writers(recorder: Recorder, origins: Array, bad: Array) -> tuple[list[Write
             right[kernel] = right.get(kernel, 0) + 1
     # What nobody wrote first, then the largest.
     return sorted(writers, key=lambda w: (w.loc is not None, -w.wrong, w.task)), right
+
+
+def _missing_text(recorder: Recorder, window: Window) -> str:
+    """That nobody wrote, and who writes the rest: the statement that should have."""
+    text = "a missing write: no statement wrote these elements"
+    counts: dict[Loc, int] = {}
+    for number in recorder.origins.writers(window):
+        loc = recorder.events[number].op.loc
+        counts[loc] = counts.get(loc, 0) + 1
+    if not counts:
+        return text
+    loc = max(counts, key=lambda loc: counts[loc])
+    return f"{text}; the others are written by {display_path(loc.file)}:{loc.line}"
+
+
+def _counts(numbers: Array) -> dict[int, int]:
+    found, counts = np.unique(numbers, return_counts=True)
+    return {int(n): int(c) for n, c in zip(found, counts)}
 
 
 def _writer(recorder: Recorder, event: Event | None, written: int, wrong: int) -> Writer:
