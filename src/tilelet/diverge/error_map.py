@@ -184,7 +184,7 @@ def _boxes(bad: Bools) -> Iterator[Region]:
         if bad.ndim == 1:
             yield Region((span,), wrong)
             continue
-        lead = [int(i) for i in np.unravel_index(first // rows, (*bad.shape[:-2], 1))]
+        lead = tuple(map(int, np.unravel_index(first // rows, (*bad.shape[:-2], 1))))
         outer = [Span(i, i + 1, n) for i, n in zip(lead, bad.shape[:-2])]
         row = Span(first % rows, (end - 1) % rows + 1, rows)
         yield Region((*outer, row, span), wrong)

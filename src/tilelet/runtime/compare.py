@@ -148,7 +148,7 @@ def scan(actual: Any, expected: Any, rtol: float, atol: float) -> Differences:
 def mismatches(actual: Any, expected: Any, rtol: float, atol: float) -> Array:
     """Which elements are not close: an array of booleans of the outputs' shape."""
     a, e = as_array(actual), as_array(expected)
-    bad = np.zeros(a.size, np.bool_)
+    bad: Array = np.zeros(a.size, np.bool_)
     for start, left, right in _blocks(a, e):
         difference, magnitude, equal = _distance(left, right)
         close = np.isfinite(difference) & (difference <= atol + rtol * magnitude)
