@@ -184,8 +184,10 @@ def _boxes(bad: Bools) -> Iterator[Region]:
         if bad.ndim == 1:
             yield Region((span,), wrong)
             continue
-        lead = tuple(map(int, np.unravel_index(first // rows, (*bad.shape[:-2], 1))))
-        outer = [Span(i, i + 1, n) for i, n in zip(lead, bad.shape[:-2])]
+        lead, outer = first // rows, list[Span]()
+        for n in reversed(bad.shape[:-2]):
+            lead, i = divmod(lead, n)
+            outer.insert(0, Span(i, i + 1, n))
         row = Span(first % rows, (end - 1) % rows + 1, rows)
         yield Region((*outer, row, span), wrong)
 
