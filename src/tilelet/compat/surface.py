@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from tilelet.runtime.compiler import (
     run_directory,
 )
 from tilelet.runtime.config import BackendType, OptimizationStrategy, RunConfig
+from tilelet.runtime.console import Trace
 
 __all__ = [
     "BackendType",
@@ -108,6 +110,11 @@ class MemoryPlanner(enum.Enum):
 _SWIMLANE_MAX_LEVEL = 4
 _SWIMLANE_FULL_LEVEL = 4
 _SWIMLANE_CLI_HELP = "how much to record of the lanes of a chip; without effect here"
+
+
+def _Stage(name: str) -> AbstractContextManager[None]:  # noqa: N802  # pyright: ignore[reportUnusedFunction]
+    """A stage of a script's own runner, in the trace of ours."""
+    return Trace().stage(name)
 
 
 class _DataTypes:

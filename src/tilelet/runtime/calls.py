@@ -63,7 +63,7 @@ def case_of(program: Any, args: Sequence[Any], named: Mapping[str, Any]) -> Case
     if golden is not None and not callable(golden):
         raise BadRunCall(f"the golden is a `{type(golden).__name__}`, not a function")
     config = _config(options)
-    compare_fn = options.get("compare_fn", {})
+    compare_fn = options.get("compare_fn") or config.compare_fn or {}
     if callable(compare_fn):
         compare_fn = {s.name: compare_fn for s in specs if isinstance(s, TensorSpec)}
     data = options.get("golden_data")
