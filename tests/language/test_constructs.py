@@ -519,3 +519,19 @@ def test_barriers_in_loops_and_halved_tiles_are_refused() -> None:
         waits_in_a_loop.specialize(X, X)
     with pytest.raises(UserErrors, match="that halves tiles"):
         halves.specialize(X, X)
+
+
+# --- ops of the language on numbers ---------------------------------------------------------------
+
+
+@pl.jit
+def windows_by_ops(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+    for i in pl.range(0, 4):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            row = pl.mul(pl.add(i, 0), 4)
+            out[row : row + 4, :] = x[pl.sub(row, 0) : row + 4, :]
+    return out
+
+
+def test_ops_on_numbers_are_arithmetic() -> None:
+    np.testing.assert_array_equal(run(windows_by_ops, x=X, out=zeros(16, 16))["out"], X)

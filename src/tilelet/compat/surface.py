@@ -9,9 +9,11 @@ from typing import Any
 
 from tilelet import __version__, dtypes
 from tilelet.ir.core import Function, Program
+from tilelet.ir.programs import Programs
 from tilelet.language.text import parse
 from tilelet.runtime.compiler import (
     CompiledProgram,
+    CompiledPrograms,
     compile_program,
     dump_folder,
     run_directory,
@@ -131,10 +133,12 @@ DataType = _DataTypes()
 
 
 def compile(  # noqa: A001
-    program: Program, output_dir: str | Path | None = None, **settings: Any
-) -> CompiledProgram:
+    program: Program | Programs, output_dir: str | Path | None = None, **settings: Any
+) -> CompiledProgram | CompiledPrograms:
     """`ir.compile(program, ...)`: a `CompiledProgram`. Settings are those of `RunConfig`."""
     config = RunConfig(output_dir=output_dir, **settings)
+    if isinstance(program, Programs):
+        return CompiledPrograms(program, config)
     return compile_program(
         program, dump_folder(run_directory(program.name, config), config), config
     )

@@ -289,16 +289,19 @@ def _is_tuple(node: ast.expr) -> TypeGuard[ast.Subscript]:
     )
 
 
-def entry_of(name: str, methods: Mapping[str, KernelFunction], loc: Loc) -> KernelFunction:
-    """The control program: the Orchestration function, else the Opaque one nobody calls."""
+def entries_of(name: str, methods: Mapping[str, KernelFunction], loc: Loc) -> list[KernelFunction]:
+    """The control programs: the Orchestration functions, else the Opaque ones, nobody calls."""
     by_kind = {k: [m for m in methods.values() if m.kind is k] for k in FunctionKind}
-    for kind in (FunctionKind.Orchestration, FunctionKind.Opaque, FunctionKind.InCore):
+    for kind in (FunctionKind.Orchestration, FunctionKind.Opaque):
         found = _uncalled(by_kind[kind], methods)
-        if len(found) == 1:
-            return found[0]
-        if len(found) > 1:
-            raise SeveralEntries(name, [(f.name, f.loc()) for f in found])
-    raise NoEntry(loc, name)
+        if found:
+            return found
+    kernels = _uncalled(by_kind[FunctionKind.InCore], methods)
+    if len(kernels) > 1:
+        raise SeveralEntries(name, [(f.name, f.loc()) for f in kernels])
+    if not kernels:
+        raise NoEntry(loc, name)
+    return kernels
 
 
 def _uncalled(

@@ -469,21 +469,23 @@ class NoEntry(UserError):
 
 
 class SeveralEntries(UserError):
-    """A program has more than one function that could be its entry.
+    """A run could start in more than one function of a program.
 
-    A run starts in one Orchestration function. Put each entry in its own program, or mark the
-    helpers InCore or inline.
+    Several Orchestration functions may stand in one class; whoever runs it says which one is meant:
+    `compiled = ir.compile(Program)` and then `compiled["first"](x)` or `compiled.first(x)`, or
+    `run(Program["first"], specs)`. `run(Program, specs)` finds it by the names of the specs where
+    only one entry has such parameters. A class of kernels alone needs a control program.
     """
 
     code = "E0218"
     example = """
         @pl.program
         class Program:
-            @pl.function(type=pl.FunctionType.Orchestration)
+            @pl.function(type=pl.FunctionType.InCore)
             def first(self, x: pl.Tensor[[16, 128], pl.FP32]):
                 return x
 
-            @pl.function(type=pl.FunctionType.Orchestration)
+            @pl.function(type=pl.FunctionType.InCore)
             def second(self, x: pl.Tensor[[16, 128], pl.FP32]):
                 return x
         """
@@ -492,6 +494,7 @@ class SeveralEntries(UserError):
         super().__init__(
             f"program `{program}` has {plural(len(entries), 'entry', 'entries')}",
             [Label(loc, f"`{name}` is an entry") for name, loc in entries],
+            helps=[f'say which one is meant: `{program}["{entries[0][0]}"]`'],
         )
 
 
