@@ -137,9 +137,7 @@ def _program(
     return build_program(cls.__name__, methods, source.loc(node))
 
 
-def build_program(
-    name: str, methods: Mapping[str, KernelFunction], loc: Loc
-) -> Program | Programs:
+def build_program(name: str, methods: Mapping[str, KernelFunction], loc: Loc) -> Program | Programs:
     """Lower all functions of a program; raises every mistake found (ten at most).
 
     If there are several control programs, that gives a program for each.

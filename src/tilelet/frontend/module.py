@@ -8,12 +8,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeGuard
 
-from tilelet.diag.catalogue.cautions import NoEffect
+from tilelet.diag.catalogue.cautions import NoEffect, OutputNotWritten
 from tilelet.diag.catalogue.names import (
     DuplicateFunction,
     InlineRecursion,
     NoEntry,
-    OutputNotWritten,
     OutputRebound,
     ReturnMismatch,
     SeveralEntries,
@@ -211,9 +210,10 @@ def _close_function(
         _check_returned_names(ctx, function, params)
         # Printed programs were judged when they were written; passes drop writes that never run.
         judged = function.given_source is not None
-        for name_, output in ctx.outputs.items():
-            if output not in ctx.facts.written and not judged:
-                ctx.sink.add(OutputNotWritten(output.loc, name_))
+        for output, direction in params:
+            is_output = output.name in ctx.outputs and direction is Direction.Out
+            if is_output and output not in ctx.facts.written and not judged:
+                ctx.sink.add(OutputNotWritten(output.loc, output.name))
     positions = {value: i for i, (value, _) in enumerate(params)}
     roots = tuple(positions.get(ctx.facts.root_of(v)) for v in returned)  # type: ignore[arg-type]
     block = Block((), (*ctx.ops, Op(structure.RETURN, {"values": tuple(returned)}, loc=loc)))

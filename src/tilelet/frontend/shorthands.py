@@ -25,6 +25,8 @@ def shorthand(ctx: Context, name: str, args: Mapping[str, Arg]) -> Shorthand | N
         return _clone_into
     if name == "store" and args["shapes"] is not None:
         return _store_as
+    if name == "move" and args["transpose"] is True:
+        return _move_transposed
     if ctx.in_scope and name.startswith(_ROW_FAMILY) and _has_blocks(args):
         return partial(_expand_blocks, name)
     if name in _WINDOWS and _lacks_axes(args, *_WINDOWS[name]):
@@ -59,6 +61,11 @@ def _store_as(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> Bi
         else:
             tile = _emit(ctx, "reshape", loc, at, x=tile, shape=shape)
     return _emit(ctx, "store", loc, locs, **{**args, "tile": tile, "shapes": None})
+
+
+def _move_transposed(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> Binding:
+    tile = _emit(ctx, "transpose", loc, locs, x=args["tile"], axis1=0, axis2=1)
+    return _emit(ctx, "move", loc, locs, tile=tile, target_memory=args["target_memory"])
 
 
 def _is_part(shape: Arg, whole: tuple[object, ...]) -> bool:

@@ -22,9 +22,7 @@ class Programs:
     def with_parameters(self, names: Collection[str]) -> Program:
         """The only one whose entry has parameters of just these names."""
         wanted = set(names)
-        fitting = [
-            p for p in self.by_entry.values() if {v.name for v in p.main.params} == wanted
-        ]
+        fitting = [p for p in self.by_entry.values() if {v.name for v in p.main.params} == wanted]
         if len(fitting) != 1:
             raise self.ambiguous()
         return fitting[0]

@@ -547,30 +547,6 @@ class DynamicDimMisuse(UserError):
         )
 
 
-class OutputNotWritten(UserError):
-    """An `pl.Out` parameter is never written by its kernel.
-
-    A declared output that nothing writes would come back with whatever was in memory. Write it, or
-    declare it as an input.
-    """
-
-    code = "E0221"
-    example = """
-        @pl.jit
-        def kernel(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                y = pl.exp(x)
-            return out
-        """
-
-    def __init__(self, loc: Loc, name: str) -> None:
-        super().__init__(
-            f"output `{name}` is never written",
-            [Label(loc, "declared `pl.Out`")],
-            helps=[f"write `{name}[:] = ...`, or drop `pl.Out`"],
-        )
-
-
 class ArgumentTypeMismatch(UserError):
     """A call passes a kernel function a value of another type than its parameter.
 
