@@ -324,7 +324,7 @@ def _infer_move(call: Call) -> infer.Types:
     return (TileType(tile.shape, tile.dtype, space),)
 
 
-def _move(tile: Array, target_memory: Mem, transpose: bool) -> Array:  # noqa: ARG001
+def _move(tile: Array, target_memory: Mem, transpose: bool) -> Array:
     return np.array(tile)
 
 

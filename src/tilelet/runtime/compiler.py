@@ -247,7 +247,7 @@ class CompiledPrograms:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {entry!r}")
         return self[entry]
 
-    def __call__(self, *_: Any, config: RunConfig | None = None) -> Any:
+    def __call__(self, *_: Any, **__: Any) -> Any:
         raise self._programs.ambiguous()
 
 
