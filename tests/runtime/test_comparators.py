@@ -144,7 +144,6 @@ def test_comparators_accept_tensors() -> None:
     assert ratio_reldiff()(a, a.clone())[0]
 
 
-<<<<<<< HEAD
 def test_steps_of_bf16_are_counted_across_zero() -> None:
     tiny = np.array([1, -1], np.int16).view(ml_dtypes.bfloat16)  # the smallest numbers, bits 1
     golden = np.array([0.0, -0.0], ml_dtypes.bfloat16)
@@ -182,7 +181,8 @@ def test_a_prefix_as_long_as_an_input_says() -> None:
     assert loose(actual, golden, **context)[0]
     actual[1, 0] = 1.0
     assert not loose(actual, golden, **context)[0]
-=======
+
+
 def test_where_the_golden_is_nan_anything_may_stand() -> None:
     actual = np.array([1.0, np.nan, 7.0, np.inf])
     assert allclose_where_defined()(actual, np.array([1.0, np.nan, np.nan, np.inf]))[0]
@@ -191,4 +191,3 @@ def test_where_the_golden_is_nan_anything_may_stand() -> None:
     assert allclose_where_defined()(actual, actual * 1.001, rtol=0.01, atol=0.0)[0]
     whole = np.array([1, 2])
     assert not allclose_where_defined()(whole, np.array([1, 3]))[0]
->>>>>>> main

@@ -66,12 +66,6 @@ def case_of(program: Any, args: Sequence[Any], named: Mapping[str, Any]) -> Case
     if isinstance(program, Programs):
         program = program.with_parameters({spec.name for spec in specs})
     config = _config(options)
-<<<<<<< HEAD
-    compare_fn = options.get("compare_fn") or config.compare_fn or {}
-    if callable(compare_fn):
-        compare_fn = {s.name: compare_fn for s in specs if isinstance(s, TensorSpec)}
-=======
->>>>>>> main
     data = options.get("golden_data")
     return Case(
         program=program,
@@ -81,7 +75,7 @@ def case_of(program: Any, args: Sequence[Any], named: Mapping[str, Any]) -> Case
         config=config,
         rtol=_tolerance("rtol", options.get("rtol", config.rtol)),
         atol=_tolerance("atol", options.get("atol", config.atol)),
-        compare_fn=options.get("compare_fn", {}),
+        compare_fn=options.get("compare_fn") or config.compare_fn or {},
         save_data=bool(options.get("save_data", False)),
         is_seed=is_seed,
     )

@@ -100,7 +100,6 @@ def ratio_reldiff(
     return _named(compare, f"ratio_reldiff(diff_thd={diff_thd:g}, pct_thd={pct_thd:g})")
 
 
-<<<<<<< HEAD
 data_compare = ratio_reldiff
 """The first name of `ratio_reldiff`."""
 
@@ -157,7 +156,8 @@ def input_prefix_ratio_allclose(
         return judge(actual, expected, **context)
 
     return _named(compare, f"input_prefix_ratio_allclose({valid_rows_name!r})")
-=======
+
+
 def allclose_where_defined() -> Comparator:
     """`allclose` of the elements that the golden defines; where it holds NaN, anything may stand.
 
@@ -177,7 +177,6 @@ def allclose_where_defined() -> Comparator:
         return True, summary
 
     return _named(compare, "allclose_where_defined")
->>>>>>> main
 
 
 def _has_tail(x: Array, axis: int, rows: int) -> bool:
