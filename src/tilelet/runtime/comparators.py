@@ -149,8 +149,8 @@ def input_prefix_ratio_allclose(
         actual: Any, expected: Any, *, inputs: Mapping[str, Any], **context: Any
     ) -> Verdict:
         rows = int(as_array(inputs[valid_rows_name]).reshape(()))
-        tails = [_from(as_array(x), valid_axis, rows) for x in (actual, expected)]
-        if exact_tail and not np.array_equal(*tails):
+        tail, wanted = (_from(as_array(x), valid_axis, rows) for x in (actual, expected))
+        if exact_tail and not np.array_equal(tail, wanted):
             return False, f"rows of axis {valid_axis} from {rows} on are not those of the golden"
         judge = ratio_allclose(atol, rtol, max_error_ratio, valid_rows=rows, valid_axis=valid_axis)
         return judge(actual, expected, **context)
