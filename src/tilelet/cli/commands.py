@@ -26,6 +26,7 @@ from tilelet.cli.options import (
     CheckOptions,
     CompareOptions,
     DeviceOptions,
+    DivergeOptions,
     RunOptions,
     taken,
 )
@@ -36,6 +37,7 @@ from tilelet.cli.usage import (
     from_environment,
     name_list,
     new_file,
+    seconds,
     whole_number,
 )
 from tilelet.scripts import exit_codes, interrupt
@@ -288,6 +290,34 @@ def _check(parser: Parser, found: Namespace) -> int:
     return check_command(_device_options(parser, found, "check", CheckOptions))
 
 
+def _add_diverge(parser: Parser) -> None:
+    _add_format(parser, FORMATS, "of the answer")
+    _add_run_options(parser)
+    parser.add_argument(
+        "--budget",
+        type=seconds,
+        default=15.0,
+        metavar="TIME",
+        help="for repairs: 60s (default: 15s)",
+    )
+    parser.add_argument(
+        "--all-fp32",
+        action="store_true",
+        help="compare with the same program in FP32 throughout: is it logic, or rounding?",
+    )
+    _add_script(parser)
+
+
+def _diverge(parser: Parser, found: Namespace) -> int:
+    with interrupt.deferred():
+        from tilelet.cli.diverge import diverge_command
+
+    target = _target(found)
+    return diverge_command(
+        taken(DivergeOptions, found, command="diverge", own=_own(parser), target=target)
+    )
+
+
 def _profile(parser: Parser, found: Namespace) -> int:
     with interrupt.deferred():
         from tilelet.cli.profile import profile_command
@@ -506,6 +536,13 @@ COMMANDS = {
             manual.CHECK,
             _add_check,
             _check,
+        ),
+        Command(
+            "diverge",
+            "find the first statement that goes wrong",
+            manual.DIVERGE,
+            _add_diverge,
+            _diverge,
         ),
         Command("compare", "compare two modelled runs", manual.COMPARE, _add_compare, _compare),
         Command("explain", "explain an error code", manual.EXPLAIN, _add_explain, _explain),

@@ -99,10 +99,13 @@ class _Applying(Rewriter):
 # Building the ops of an edit
 
 
-def remade(op: Op, spec: OpSpec | None = None, **changes: Arg) -> Op | None:
-    """The op, or another one, with other arguments and the same results; None if that cannot be."""
-    made = spec or op.spec
-    args = {**op.args, **changes} if made is op.spec else dict(changes)
+def remade(op: Op, /, **changes: Arg) -> Op | None:
+    """The op with some arguments changed and the same results; None if that cannot be."""
+    return put_for(op, op.spec, {**op.args, **changes})
+
+
+def put_for(op: Op, made: OpSpec, args: Mapping[str, Arg]) -> Op | None:
+    """Another op that gives the results of `op`; None if their types differ."""
     try:
         types = made.infer(Call(made.name, args, _in_scope(op), op.loc))
     except UserError:
@@ -124,7 +127,7 @@ def _then(op: Op, name: str, **args: Arg) -> tuple[Op, ...] | None:
     first = replace(op, results=(middle,))
     spec = REGISTRY[name]
     bound = bind(spec, middle, **args)
-    last = remade(op, spec, **bound)
+    last = put_for(op, spec, bound)
     return None if last is None else (first, last)
 
 
@@ -172,20 +175,23 @@ def swapped(op: Op) -> Iterator[Edit]:
                 continue
             made = remade(op, **{first: b, second: a})
             if made is not None:
-                text = f"exchange `{a.name}` and `{b.name}`"
+                text = f"exchange `{first}` and `{second}` of `pl.{op.name}`"
                 yield Edit(op, "swapped operands", text, (made,))
 
 
 def other_ops(op: Op) -> Iterator[Edit]:
-    """Another elementwise op with the same operands."""
-    if not _arithmetic(op) or not is_float_tile(op.results[0]):
+    """Another elementwise op, or another reduction, with the same operands."""
+    kind = op.spec.traits & (Trait.ELEMENTWISE | Trait.FOLD)
+    if Trait.ARITHMETIC not in op.spec.traits or not kind or not is_float_tile(op.results[0]):
         return
     wanted = _required(op.spec)
     for spec in REGISTRY.values():
-        same = Trait.ARITHMETIC in spec.traits and Trait.ELEMENTWISE in spec.traits
+        same = Trait.ARITHMETIC in spec.traits and kind in spec.traits
         if spec is op.spec or not same or spec.expands is not None or _required(spec) != wanted:
             continue
-        made = remade(op, spec, **bind(spec, **{n: op.args[n] for n in wanted}))
+        if spec.reduces != op.spec.reduces:
+            continue
+        made = put_for(op, spec, bind(spec, **{n: op.args[n] for n in wanted}))
         if made is not None:
             yield Edit(op, "other op", f"`pl.{spec.name}` instead of `pl.{op.name}`", (made,))
 
@@ -290,7 +296,7 @@ def accumulated(op: Op, carried: Iterable[Value]) -> Iterator[Edit]:
         if Trait.GEMM in op.spec.traits and "acc" not in op.args:
             spec = REGISTRY["matmul_acc"]
             kept = {n: op.args[n] for n in ("lhs", "rhs", "a_trans", "b_trans") if n in op.args}
-            made = remade(op, spec, **bind(spec, acc=value, **kept))
+            made = put_for(op, spec, bind(spec, acc=value, **kept))
             if made is not None:
                 yield Edit(op, "accumulation", f"accumulate into `{value.name}`", (made,))
         ops = _then(op, "add", rhs=value)
@@ -306,7 +312,7 @@ def unaccumulated(op: Op) -> Iterator[Edit]:
         kept = {n: op.args[n] for n in ("lhs", "rhs", "a_trans", "b_trans") if n in op.args}
         type_ = op.result.type
         assert isinstance(type_, TileType)
-        made = remade(op, spec, **bind(spec, out_dtype=type_.dtype, **kept))
+        made = put_for(op, spec, bind(spec, out_dtype=type_.dtype, **kept))
         if made is not None:
             text = f"without what is in `{acc.name}`"
             yield Edit(op, "accumulation", text, (made,), cost=2)
@@ -326,6 +332,11 @@ def inserted(op: Op) -> Iterator[Edit]:
         ops = _then(op, spec.name)
         if ops is not None:
             yield Edit(op, "missing op", f"`pl.{spec.name}` of what it gives", ops, cost=3)
+    middle = Value(op.result.name, op.result.type, op.result.loc)
+    square = put_for(op, REGISTRY["mul"], bind(REGISTRY["mul"], middle, middle))
+    if square is not None:
+        ops = replace(op, results=(middle,)), square
+        yield Edit(op, "missing op", "the square of what it gives", ops, cost=3)
 
 
 def scaled(op: Op, factors: Iterable[float], kind: str = "scale") -> Iterator[Edit]:

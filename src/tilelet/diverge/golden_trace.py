@@ -93,8 +93,8 @@ class GoldenTrace:
         return value
 
     def _note(self, value: Any, text: str, file: str, line: int) -> None:
-        kind = type(value)
-        if kind.__module__.partition(".")[0] not in ("numpy", "torch"):
+        module = str(getattr(cast("object", value).__class__, "__module__", ""))
+        if module.partition(".")[0] not in ("numpy", "torch"):
             return
         key = (file, line, text)
         count = self._counts.get(key, 0)
@@ -238,7 +238,8 @@ def _as_doubles(value: Any) -> list[tuple[Array, str]]:
     if array.size < 2 or array.dtype.kind in "iubOSUM":
         return []
     if array.dtype.kind == "c":
-        return [(array.real.astype(np.float64), ".real"), (array.imag.astype(np.float64), ".imag")]
+        parts = (np.real(array), ".real"), (np.imag(array), ".imag")
+        return [(np.array(part, np.float64, order="C"), suffix) for part, suffix in parts]
     return [(np.array(array, np.float64, order="C"), "")]
 
 
@@ -327,7 +328,7 @@ class _Notes(ast.NodeTransformer):
 
 
 def _as_list(found: Any) -> list[ast.stmt]:
-    return found if isinstance(found, list) else [found]
+    return cast("list[ast.stmt]", found) if isinstance(found, list) else [found]
 
 
 def _names_of(target: ast.expr) -> list[str]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -37,8 +37,13 @@ Progress = Callable[[str], None]
 _MOST_WRITERS = 12
 _MOST_MATCHES = 1500
 _LAST_COST = 3
+_CONTROL_COST = 2
+"""When windows of the control program are tried: each takes a run of everything."""
 _BETTER = 0.02
 """Share of the wrong elements that a repair may leave wrong: rounding moves a few."""
+_PARTLY_ERROR = 0.1
+_PARTLY = 0.5
+"""Share that it may leave if there is no better one."""
 
 
 @dataclass(frozen=True)
@@ -47,18 +52,22 @@ class Case:
 
     arguments      by parameter, as before the run
     expected       by parameter, of the outputs that are compared
-    mismatches     which elements of these outputs are wrong, by parameter
     passes         whether the script's own comparison would pass
+    differ         which elements of outputs are not close to others, by parameter
     intermediates  what the golden computed on the way
     """
 
     program: Program
     arguments: Mapping[str, Any]
     expected: Mapping[str, Array]
-    mismatches: Callable[[Mapping[str, Array]], Masks]
     passes: Callable[[Mapping[str, Array]], bool]
+    differ: Callable[[Mapping[str, Array], Mapping[str, Array]], Masks]
     intermediates: Sequence[Intermediate] = ()
     note: str = ""
+
+    def mismatches(self, made: Mapping[str, Array]) -> Masks:
+        """Which elements of the outputs are wrong, by parameter."""
+        return self.differ(made, self.expected)
 
 
 @dataclass(frozen=True)
@@ -118,8 +127,12 @@ class Divergence:
     after: float = math.nan
     suspects: tuple[Statement, ...] = ()
     region: str = ""
-    text: str = ""
     notes: tuple[str, ...] = ()
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether the repair makes most of the output right, not all."""
+        return self.after > _PARTLY_ERROR * self.before
 
 
 @dataclass
@@ -244,16 +257,10 @@ class Locator:
                 for n, e in enumerate(self.trace.events)
                 if e.writes and e.window is not None and e.window.buffer is buffer
             )
-            written = (
-                f"; the rest is written at line {self.trace.events[others[0]].op.loc.line}"
-                if others
-                else ""
-            )
             return Divergence(
                 "undefined read",
                 self.statement(number),
                 region=f"{buffer.name}[{region}]",
-                text=f"`{buffer.name}[{region}]` is read and was never written{written}",
                 suspects=tuple(self.statement(n) for n in others[:1]),
                 notes=tuple(self.notes),
             )
@@ -324,41 +331,55 @@ class Locator:
     # Repairs
 
     def _repair(self, writer: int, output: str, near: _Slice) -> tuple[Edit | None, float]:
+        """The least far-fetched edit that makes the outputs right, or at least most of them."""
         mask = self.trace.origins.view(self.replay.run.parameters[output]) == writer
         total = sum(int(m.sum()) for m in self.wrong.values())
-        best: tuple[int, int, Edit] | None = None
-        for cost in range(1, _LAST_COST + 1):
-            for rank, edit in enumerate(self._edits(near, cost)):
-                if time.monotonic() > self._end:
-                    self.notes.append(
-                        f"out of time after {self.tried} repairs: try a longer --budget"
-                    )
-                    return (best[2], self._after(best[2], output)) if best else (None, math.nan)
-                if not self._mends(edit, output, mask, near.tasks):
-                    continue
-                left = self._left_wrong(edit)
-                if left <= _BETTER * total and (best is None or (left, rank) < best[:2]):
-                    best = left, rank, edit
-                if best is not None and best[0] == 0:
-                    break
-            if best is not None:
-                return best[2], self._after(best[2], output)
-        return None, math.nan
+        partly: tuple[int, Edit] | None = None
+        whole = _Slice(sorted(self._everything_before(writer)), {}, near.tasks)
+        done: set[Op] = set()
+        # A tile may agree by chance, or be the right one for another place: so all are tried next.
+        for within in (near, whole):
+            ranked = [op for op in self._ranked(within) if op not in done]
+            done.update(ranked)
+            for cost in range(1, _LAST_COST + 1):
+                for edit in self._edits(ranked, cost, with_control=within is near):
+                    if time.monotonic() > self._end:
+                        self.notes.append(
+                            f"out of time after {self.tried} repairs: try a longer --budget"
+                        )
+                        return self._with_error(partly[1] if partly else None, output)
+                    if not self._mends(edit, output, mask, near.tasks):
+                        continue
+                    left = self._left_wrong(edit)
+                    if left <= _BETTER * total:
+                        return self._with_error(edit, output)
+                    if left <= _PARTLY * total and (partly is None or left < partly[0]):
+                        partly = left, edit
+        return self._with_error(partly[1] if partly else None, output)
 
-    def _edits(self, near: _Slice, cost: int) -> Iterator[Edit]:
-        """Edits of that cost: of suspects first, those whose inputs agree before others."""
+    def _with_error(self, edit: Edit | None, output: str) -> tuple[Edit | None, float]:
+        if edit is None:
+            return None, math.nan
+        return edit, self._error(output, self.replay.outputs(edit)[output])
+
+    def _ranked(self, near: _Slice) -> list[Op]:
+        """Ops to be tried: suspects first, those whose inputs agree before others."""
         depth: dict[Op, int] = {}
         for n in near.suspects:
             op = self.trace.events[n].op
             depth[op] = min(depth.get(op, 1 << 30), self._depth(n, near))
         # A load may take the right numbers from the wrong place; so may a store put them.
-        moving = [self.trace.events[n].op for n in near.agreeing]
-        ranked = [*sorted(depth, key=lambda op: depth[op])]
-        ranked += [op for op in dict.fromkeys(moving) if op not in depth]
+        moving = dict.fromkeys(self.trace.events[n].op for n in near.agreeing)
+        ranked = sorted(depth, key=lambda op: depth[op])
+        return ranked + [op for op in moving if op not in depth]
+
+    def _edits(self, ranked: Sequence[Op], cost: int, with_control: bool) -> Iterator[Edit]:
+        """Edits of that cost."""
         for op in ranked:
             yield from (e for e in self._edits_of(op) if e.cost == cost)
-        for op in self._control_windows():
-            yield from (replace(e, cost=2) for e in edits.offsets(op) if e.cost == 1 and cost == 2)
+        if with_control and cost == _CONTROL_COST:
+            for op in self._control_windows():
+                yield from (e for e in edits.offsets(op) if e.cost == 1)
 
     def _control_windows(self) -> Iterator[Op]:
         """Windows that the control program takes and hands to tasks."""
@@ -406,9 +427,6 @@ class Locator:
         if self.case.passes(made):
             return 0
         return sum(int(m.sum()) for m in self.case.mismatches(made).values())
-
-    def _after(self, edit: Edit, output: str) -> float:
-        return self._error(output, self.replay.outputs(edit)[output])
 
     def _error(self, output: str, actual: Array) -> float:
         a, e = actual.astype(np.float64), self.case.expected[output].astype(np.float64)

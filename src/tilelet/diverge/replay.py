@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -166,7 +166,10 @@ class Replay:
         return self.trace.function[edit.op].kind is not FunctionKind.InCore
 
     def _everything(self, edit: Edit) -> dict[str, Array]:
-        given = {n: a.copy() if isinstance(a, np.ndarray) else a for n, a in self.arguments.items()}
+        given: dict[str, Any] = {
+            n: cast("Array", a).copy() if isinstance(a, np.ndarray) else a
+            for n, a in self.arguments.items()
+        }
         Interpreter(observer=Edited(edit)).run(self.program, given)
         return {name: given[name] for name in self.run.parameters}
 
