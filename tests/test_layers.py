@@ -23,15 +23,16 @@ ALLOWED = {
     "interp": "analysis diag dtypes ir native numerics ops syntax tasks",
     "cpu": "analysis diag dtypes interp ir native numerics ops syntax tasks",
     "device": "analysis diag dtypes ir native ops syntax tasks",
-    "runtime": "analysis cpu device diag dtypes frontend interp ir native passes tasks",
+    "checks": "analysis device diag dtypes interp ir native numerics ops syntax tasks",
+    "runtime": "analysis checks cpu device diag dtypes frontend interp ir native passes tasks",
     "language": "diag dtypes frontend ir ops runtime syntax",
     "models": "analysis cpu device diag dtypes interp ir language native runtime tasks",
     "compat": "diag dtypes frontend ir language ops passes runtime syntax",
     "calibration": "device diag dtypes interp ir language models native passes runtime tasks",
     "bench": "cpu device diag dtypes interp ir language models native runtime tasks",
-    "scripts": "compat device diag frontend interp ir models runtime",
-    "cli": "bench calibration compat cpu device diag dtypes frontend interp ir language models"
-    " native ops runtime scripts tasks",
+    "scripts": "checks compat device diag frontend interp ir models runtime",
+    "cli": "bench calibration checks compat cpu device diag dtypes frontend interp ir language"
+    " models native ops runtime scripts tasks",
 }
 
 

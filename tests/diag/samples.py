@@ -13,6 +13,7 @@ from collections.abc import Callable
 from tilelet.diag import Loc, UserError
 from tilelet.diag.catalogue import (
     cautions,
+    checks,
     command,
     device,
     harness,
@@ -471,6 +472,7 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     device.UnknownPeriod: lambda at: device.UnknownPeriod(
         "2026-05", "a2a3", ["2026-04", "2026-06", "2026-07"]
     ),
+    checks.UnknownCheck: lambda at: checks.UnknownCheck("races", ["capacity", "race", "init"]),
     device.NoTasks: lambda at: device.NoTasks("Empty", at("def main")),
     device.WindowDeadlock: lambda at: device.WindowDeadlock(20000, 16384, at("with pl.scope():")),
     device.HeapDeadlock: lambda at: device.HeapDeadlock("partials", 1 << 31, 1 << 30),

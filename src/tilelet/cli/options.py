@@ -55,7 +55,7 @@ class RunOptions(ScriptOptions):
 
 @dataclass(frozen=True)
 class DeviceOptions(ScriptOptions):
-    """`tilelet profile` and `tilelet check`."""
+    """`tilelet profile`, and what `tilelet check` has in common with it."""
 
     target: Target = NO_TARGET
     platform: str | None = None
@@ -63,12 +63,19 @@ class DeviceOptions(ScriptOptions):
     period: str | None = None
     execute: bool = False
     files: bool = True
-    memory: bool = False
 
     @property
     def machines(self) -> tuple[str, ...]:
         """The machines to model, by name."""
         return self.platforms or (self.platform or DEFAULT_MACHINE,)
+
+
+@dataclass(frozen=True)
+class CheckOptions(DeviceOptions):
+    """`tilelet check`; `only` names the checks to make, none: all that are not opt-in."""
+
+    memory: bool = False
+    only: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,11 @@
-"""What a target runs, recorded; problems of the script are shown as `tilelet run` shows them."""
+"""Running a script, or a program that ships with Tilelet, only to record its tasks."""
 
 from __future__ import annotations
 
 from tilelet.cli.options import DeviceOptions
 from tilelet.cli.run import print_problems
 from tilelet.scripts import recording
-from tilelet.scripts.recording import Recording, RecordingOptions
+from tilelet.scripts.recording import Look, Recording, RecordingOptions
 from tilelet.scripts.target import Target
 
 
@@ -13,8 +13,7 @@ def record(
     target: Target,
     options: DeviceOptions,
     platform: str | None = None,
-    *,
-    tasks: bool = True,
+    look: Look | None = None,
 ) -> Recording:
     """Record `target` as the command line asks for it."""
     found = recording.record(
@@ -22,13 +21,13 @@ def record(
         RecordingOptions(
             platform=platform,
             execute=options.execute,
-            tasks=tasks,
             seed=options.seed,
             build_dir=options.build_dir,
             quiet=options.format != "text",
             pypto=options.pypto,
             golden=options.golden,
         ),
+        look,
     )
     if options.format == "text":
         print_problems(found.outcome, found.session, options, target)

@@ -123,11 +123,11 @@ def new_file(text: str) -> Path:
     return path
 
 
-def machine_names(text: str) -> tuple[str, ...]:
+def name_list(text: str) -> tuple[str, ...]:
     """`a2a3,a5`"""
     names = tuple(name.strip() for name in text.split(",") if name.strip())
     if not names:
-        raise argparse.ArgumentTypeError("no machine is named")
+        raise argparse.ArgumentTypeError("nothing is named")
     return names
 
 

@@ -439,6 +439,7 @@ def _settle(
             settled = False
         elif c.type is None:
             c.type = end_type
+            c.init = joins.memory_of(ctx, end) or c.init
             c.param = Value(c.name, end_type, c.init_loc)
         elif not joins.same_type(c.type, end_type):
             settled = _adapt(ctx, c, end, end_type, ends, ops, loc) and settled

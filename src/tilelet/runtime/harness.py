@@ -8,7 +8,7 @@ import time
 from bdb import BdbQuit
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -48,6 +48,9 @@ from tilelet.runtime.result import RunResult
 from tilelet.runtime.specs import ScalarSpec, Spec, TensorSpec
 from tilelet.runtime.storage import BadFileError, load_array
 from tilelet.runtime.validate import Judge, Judgement
+
+if TYPE_CHECKING:
+    from tilelet.checks.comparison import Comparison
 
 
 def run(
@@ -212,7 +215,27 @@ class Runner:
         self.result.passed = True
         self.result.was_executed = False
         arguments = MadeOnDemand(needed, makers)
-        reporting.show_recorded(compiled.name, compiled.program, tasks, arguments)
+        comparison = self._comparison(compiled, specs)
+        reporting.show_recorded(compiled.name, compiled.program, tasks, arguments, comparison)
+
+    def _comparison(self, compiled: CompiledProgram, specs: dict[str, Spec]) -> Comparison:
+        """How the outputs are compared, for those who check the comparison itself."""
+        from tilelet.checks.comparison import Comparison
+
+        case, inputs = self.case, scalars_of(self.case.specs)
+        sure, maybe = _outputs(compiled, specs)
+        outputs = tuple(specs[name].name for name in (*sure, *maybe))
+        judge = Judge(case.rtol, case.atol, case.compare_fn, case.use_torch)
+        return Comparison(
+            rtol=case.rtol,
+            atol=case.atol,
+            golden=case.golden,
+            outputs=outputs,
+            own=outputs if callable(case.compare_fn) else tuple(case.compare_fn),
+            judge=lambda actual, expected: all(
+                j.ok for j in judge.judge_all(actual, expected, inputs)
+            ),
+        )
 
     def _argument(self, param: Parameter, spec: Spec) -> Any:
         if isinstance(spec, ScalarSpec):
@@ -242,7 +265,8 @@ class Runner:
             tasks = compiled.run_tasks(arguments, case.config, directory=self.directory)
             self.result.tasks = tasks.counts()
         if self.session.recorder:
-            reporting.show_recorded(compiled.name, compiled.program, tasks, arguments)
+            comparison = self._comparison(compiled, specs)
+            reporting.show_recorded(compiled.name, compiled.program, tasks, pristine, comparison)
         elif case.config.profiles:
             self.result.profile = reporting.show_profile(
                 compiled.name, compiled.program, tasks, arguments, case.config, self.directory

@@ -26,9 +26,10 @@ INTERRUPTED, BROKEN_PIPE = 130, 141
 
 def of_error(error: UserError) -> int:
     """The code of a command that ended with `error`, whichever command it is."""
-    from tilelet.diag.catalogue import command, device
+    from tilelet.diag.catalogue import checks, command, device
 
     usage = (
+        checks.UnknownCheck,
         command.BadFlag,
         command.UnknownCode,
         command.UnknownEngine,

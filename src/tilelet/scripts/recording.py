@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tilelet.diag.core import Diagnostic
 from tilelet.runtime import session
@@ -19,7 +19,11 @@ from tilelet.scripts.stand_ins import stand_ins
 from tilelet.scripts.target import Target
 
 if TYPE_CHECKING:
+    from tilelet.checks.comparison import Comparison
     from tilelet.device.run import Recorded
+
+Look: TypeAlias = "Callable[[Recorded, Mapping[str, Any], Comparison | None], None]"
+"""Sees a recorded run, its arguments, and how the script compares its outputs."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +32,6 @@ class RecordingOptions:
 
     platform  what the script is told to run on
     execute   run the kernels, too
-    tasks     without it, the control programs do not run either: their kernels are all there is
     quiet     diagnostics are kept, not printed
     pypto     what `import pypto` means: "tilelet" or "installed"
     golden    what `import golden` means: "tilelet" or "script"
@@ -36,7 +39,6 @@ class RecordingOptions:
 
     platform: str | None = None
     execute: bool = False
-    tasks: bool = True
     seed: int = 0
     build_dir: Path | None = None
     quiet: bool = False
@@ -63,17 +65,24 @@ class Recording:
         return self.session.diagnostics
 
 
-def record(target: Target, options: RecordingOptions) -> Recording:
-    """Run `target`, without executing kernels unless asked to; all it runs is recorded."""
+def record(target: Target, options: RecordingOptions, look: Look | None = None) -> Recording:
+    """Run `target`, without executing kernels unless asked to; all it runs is recorded.
+
+    `look` sees each run at once, with its arguments: the script may change them afterwards.
+    """
     from tilelet.device.run import Recorded
     from tilelet.interp.replay import find_control_traces
 
     runs: list[Recorded] = []
 
-    def keep(name: str, program: Any, stream: Any, given: Mapping[str, Any]) -> None:
-        if options.tasks:
-            find_control_traces(program, stream, given)
-        runs.append(Recorded(target.name if target.is_model else name, program, stream))
+    def keep(
+        name: str, program: Any, stream: Any, given: Mapping[str, Any], comparison: Any
+    ) -> None:
+        find_control_traces(program, stream, given)
+        run = Recorded(target.name if target.is_model else name, program, stream)
+        runs.append(run)
+        if look is not None:
+            look(run, given, comparison)
 
     now = Session(
         count_only=not options.execute,
@@ -82,7 +91,6 @@ def record(target: Target, options: RecordingOptions) -> Recording:
         platform=options.platform if options.platform in PLATFORMS else None,
         quiet_diagnostics=options.quiet,
         recorder=keep,
-        records_tasks=options.tasks,
     )
     # Stdout is for the report alone.
     apart = contextlib.redirect_stdout(sys.stderr)
