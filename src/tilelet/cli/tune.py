@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
 import json
-import math
-import re
-from pathlib import Path
 
 from tilelet.cli.messages import show_problems
 from tilelet.cli.options import DeviceOptions, TuneOptions
@@ -16,7 +12,6 @@ from tilelet.diag.sarif import to_sarif
 from tilelet.diag.tables import show
 from tilelet.scripts import exit_codes
 from tilelet.tune.evaluate import Question
-from tilelet.tune.knobs import Setting
 from tilelet.tune.tuner import Request, tune
 
 
@@ -69,36 +64,3 @@ def _check_script(options: DeviceOptions) -> None:
 
     for name in options.machines:
         load_machine(name).period(options.period)
-
-
-def variation(text: str) -> tuple[str, tuple[Setting, ...]]:
-    """`K_CHUNK=128,256`, or only `K_CHUNK`: then the tuner chooses the values."""
-    name, equals, values = text.partition("=")
-    if not name or (equals and not values.strip(", ")):
-        raise argparse.ArgumentTypeError(f"`{text}`: write NAME=VALUE,VALUE or only NAME")
-    found: list[Setting] = []
-    for value in filter(None, (v.strip() for v in values.split(","))):
-        if re.fullmatch(r"\d{1,9}", value):
-            found.append(int(value))
-        elif re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.]*", value):
-            found.append(value)
-        else:
-            raise argparse.ArgumentTypeError(f"`{value}` is neither a number nor a name")
-    return name, tuple(dict.fromkeys(found))
-
-
-def budget(text: str) -> tuple[int, float]:
-    """Candidates and seconds: `200`, `60s`, `5m`."""
-    found = re.fullmatch(r"(\d{1,9})(s|m)?", text.strip())
-    if not found or not int(found[1]):
-        raise argparse.ArgumentTypeError(f"`{text}`: write 200 (candidates), 60s or 5m")
-    amount, unit = int(found[1]), found[2]
-    if unit is None:
-        return amount, math.inf
-    return 10**9, float(amount * (60 if unit == "m" else 1))
-
-
-def results_file(text: str) -> Path:
-    from tilelet.cli.usage import new_file
-
-    return new_file(text)

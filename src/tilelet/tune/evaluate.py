@@ -44,10 +44,10 @@ class Question:
     pypto: str = "tilelet"
     golden: str = "tilelet"
 
-    def recording(self, *, tasks: bool) -> RecordingOptions:
+    @property
+    def recording(self) -> RecordingOptions:
         return RecordingOptions(
             platform=self.machines[0],
-            tasks=tasks,
             seed=self.seed,
             quiet=True,
             pypto=self.pypto,
@@ -91,33 +91,26 @@ class Verdict:
 
 
 def model(question: Question) -> Score:
-    """Model a candidate. One that does not fit is dropped before its tasks are even recorded."""
+    """Model a candidate. One that does not fit is dropped first: nothing is compiled for it."""
     from tilelet.device.machine.description import load_machine
     from tilelet.device.run import DeviceRun
 
     machines = [load_machine(name) for name in question.machines]
     with _silence():
-        lowered = record(question.target, question.recording(tasks=False))
-        refusal = _refusal(lowered)
-        if refusal:
-            return Score(REFUSED, refusal)
-        known = _identity([run.program for run in lowered.runs])
-        for machine in machines:
-            for run in lowered.runs:
-                found = DeviceRun(run, machine).findings
-                if found:
-                    why = f"{machine.name}: {_line(found[0].diagnostic)}"
-                    return replace(known, status=TOO_LARGE, why=why)
-        recorded = record(question.target, question.recording(tasks=True))
+        recorded = record(question.target, question.recording)
         refusal = _refusal(recorded)
         if refusal:
-            return replace(known, status=REFUSED, why=refusal)
-        figures = {
-            machine.name: _figures(
-                [DeviceRun(run, machine, question.period) for run in recorded.runs]
-            )
-            for machine in machines
+            return Score(REFUSED, refusal)
+        known = _identity([run.program for run in recorded.runs])
+        runs = {
+            m.name: [DeviceRun(run, m, question.period) for run in recorded.runs] for m in machines
         }
+        for name, on_machine in runs.items():
+            found = [finding for run in on_machine for finding in run.findings]
+            if found:
+                why = f"{name}: {_line(found[0].diagnostic)}"
+                return replace(known, status=TOO_LARGE, why=why)
+        figures = {name: _figures(on_machine) for name, on_machine in runs.items()}
     return replace(known, figures=figures)
 
 
@@ -135,12 +128,12 @@ def measure(question: Question) -> Score:
 
 def profile(question: Question) -> list[str]:
     """The profile of each program on the first machine, as JSON."""
-    from tilelet.device.run import DeviceRun
     from tilelet.device.machine.description import load_machine
+    from tilelet.device.run import DeviceRun
 
     machine = load_machine(question.machines[0])
     with _silence():
-        recorded = record(question.target, question.recording(tasks=True))
+        recorded = record(question.target, question.recording)
         runs = [DeviceRun(run, machine, question.period) for run in recorded.runs]
         return [run.profile.to_json() for run in runs]
 
@@ -207,7 +200,7 @@ def _identity(programs: list[Program]) -> Score:
     from tilelet.ir.printer import print_program
     from tilelet.ir.types import TensorType
 
-    parameters = [p for program in programs for p in program.entry.params]
+    parameters = [p for program in programs for p in program.main.params]
     shapes = [p.type.shape for p in parameters if isinstance(p.type, TensorType)]
     digest = hashlib.sha256()
     for program in programs:

@@ -45,13 +45,10 @@ class Knob:
 class Subject(Protocol):
     """A program with knobs."""
 
-    @property
-    def knobs(self) -> Sequence[Knob]: ...
+    target: Target
 
     @property
-    def target(self) -> Target:
-        """As it stands."""
-        ...
+    def knobs(self) -> Sequence[Knob]: ...
 
     def varied(self, settings: Settings) -> Target:
         """The program with other values."""
@@ -72,8 +69,12 @@ class ScriptText:
             self.target = dataclasses.replace(target, text=_read(target.name))
         self._bytes = (self.target.text or "").encode()
 
-    @cached_property
+    @property
     def knobs(self) -> Sequence[Knob]:
+        return self._knobs
+
+    @cached_property
+    def _knobs(self) -> list[Knob]:
         tree = ast.parse(self._bytes)
         found = [*_constants(tree), *_defaults(tree), *_layout_arguments(tree)]
         return [self._knob(name, node) for name, node in _distinct(found)]
@@ -179,8 +180,12 @@ class ShippedProgram:
     def __init__(self, target: Target) -> None:
         self.target = target
 
-    @cached_property
+    @property
     def knobs(self) -> Sequence[Knob]:
+        return self._knobs
+
+    @cached_property
+    def _knobs(self) -> list[Knob]:
         from tilelet.models import registry
 
         try:

@@ -167,7 +167,7 @@ class Outcome:
         by_reason: dict[str, list[str]] = {}
         for name, why in self.left_alone.items():
             by_reason.setdefault(why, []).append(name)
-        lines += [f"  left alone: {ticked(n, 'and')} {why}" for why, n in by_reason.items()]
+        lines += [f"  left alone: {ticked(n, 'and')} ({why})" for why, n in by_reason.items()]
         for settings, verdict in self.failed:
             text = ", ".join(f"{n}={v}" for n, v in settings.items()) or "the program as it stands"
             lines.append(f"  wrong on this CPU: {text}: {verdict.why}")

@@ -87,9 +87,7 @@ class Results:
 def _entry(data: Any) -> tuple[Settings, Score]:
     settings: Settings = {str(k): v for k, v in data["settings"].items()}
     score = Score(**data["score"])
-    known = dataclasses.replace(
-        score, signature=tuple(score.signature), sizes=tuple(score.sizes)
-    )
+    known = dataclasses.replace(score, signature=tuple(score.signature), sizes=tuple(score.sizes))
     return settings, known
 
 

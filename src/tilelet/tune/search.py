@@ -22,7 +22,7 @@ from tilelet.tune.values import neighbours
 Space: TypeAlias = Mapping[str, Sequence[Setting]]
 """The values of each knob."""
 
-Batches: TypeAlias = Generator[list[Settings], list[float], None]
+Batches: TypeAlias = Generator[Sequence[Settings], list[float], None]
 """Batches of candidates; each is answered by their costs. An infinite one has none."""
 
 Method: TypeAlias = Callable[[Space, Settings, int], Batches]
@@ -35,8 +35,8 @@ def size(space: Space) -> int:
 
 
 def exhaustive(space: Space, start: Settings, seed: int) -> Batches:
-    """Every candidate once, the start first."""
-    del seed
+    """Every candidate once."""
+    del start, seed
     every = itertools.product(*space.values())
     while batch := [dict(zip(space, values)) for values in itertools.islice(every, _BATCH)]:
         yield batch
@@ -44,7 +44,7 @@ def exhaustive(space: Space, start: Settings, seed: int) -> Batches:
 
 def random_search(space: Space, start: Settings, seed: int) -> Batches:
     """Candidates drawn evenly: what any other method has to beat."""
-    draw = random.Random(seed)
+    draw = random.Random(seed)  # noqa: S311 - no secret
     seen = {_key(space, start)}
     while len(seen) < size(space):
         batch: list[Settings] = []
@@ -58,7 +58,7 @@ def random_search(space: Space, start: Settings, seed: int) -> Batches:
 
 def descent(space: Space, start: Settings, seed: int) -> Batches:
     """Coordinate descent, pairs of neighbours where it is stuck, then again from elsewhere."""
-    draw = random.Random(seed)
+    draw = random.Random(seed)  # noqa: S311 - no secret
     costs: dict[tuple[Setting, ...], float] = {}
     best: Settings = dict(start)
     here: Settings = best
@@ -79,7 +79,7 @@ _Costs: TypeAlias = dict[tuple[Setting, ...], float]
 
 def _descend(
     space: Space, here: Settings, costs: _Costs, gains: dict[str, float]
-) -> Generator[list[Settings], list[float], Settings]:
+) -> Generator[Sequence[Settings], list[float], Settings]:
     """Go down from `here` until neither a knob nor a pair of knobs helps."""
     yield from _ask(space, [here], costs)
     while True:
@@ -99,7 +99,7 @@ def _descend(
 
 def _pairs(
     space: Space, here: Settings, costs: _Costs, gains: dict[str, float]
-) -> Generator[list[Settings], list[float], Settings]:
+) -> Generator[Sequence[Settings], list[float], Settings]:
     """The first pair of knobs whose neighbouring values help."""
     names = sorted(space, key=lambda name: -gains[name])
     for a, b in itertools.combinations(names, 2):
@@ -112,7 +112,7 @@ def _pairs(
 
 def _best_of(
     space: Space, candidates: Sequence[Settings], here: Settings, costs: _Costs
-) -> Generator[list[Settings], list[float], Settings]:
+) -> Generator[Sequence[Settings], list[float], Settings]:
     yield from _ask(space, candidates, costs)
     best = min(candidates, key=lambda c: costs[_key(space, c)])
     return best if costs[_key(space, best)] < costs[_key(space, here)] else here
@@ -120,7 +120,7 @@ def _best_of(
 
 def _ask(
     space: Space, candidates: Sequence[Settings], costs: _Costs
-) -> Generator[list[Settings], list[float], None]:
+) -> Generator[Sequence[Settings], list[float], None]:
     unknown = [c for c in candidates if _key(space, c) not in costs]
     if unknown:
         answers = yield unknown

@@ -181,9 +181,7 @@ class _Tuner:
         now = {knob.name: knob.value for knob in self._subject.knobs}
         return {name: value for name, value in settings.items() if value != now[name]}
 
-    def _ask(
-        self, candidates: Sequence[Settings], *, unlimited: bool = False
-    ) -> list[Score]:
+    def _ask(self, candidates: Sequence[Settings], *, unlimited: bool = False) -> list[Score]:
         """Scores of candidates, by the workers if they are new."""
         if not unlimited and time.monotonic() > self._deadline:
             raise _OutOfBudget
@@ -235,7 +233,7 @@ class _Tuner:
         method: str,
         ranking: Sequence[Settings],
     ) -> Outcome:
-        best, verdict, failed = self._verified(ranking, start)
+        best, verdict, failed = self._verified(ranking)
         best = self._simplified(best, start) if not self._interrupted else best
         score = self._results.get(best) or start
         profiles: list[list[str]] = []
@@ -259,7 +257,7 @@ class _Tuner:
         )
 
     def _verified(
-        self, ranking: Sequence[Settings], start: Score
+        self, ranking: Sequence[Settings]
     ) -> tuple[Settings, Verdict | None, list[tuple[Settings, Verdict]]]:
         """The best candidate that passes the script's own golden, and those that do not."""
         failed: list[tuple[Settings, Verdict]] = []
@@ -347,15 +345,15 @@ def _nearest(values: Sequence[Setting], value: Setting) -> list[Setting]:
 def _why_left_alone(scores: Sequence[Score], start: Score) -> str:
     """Why a knob cannot be varied; empty if it can."""
     if not scores:
-        return "has no other value to try"
+        return "no other value to try"
     known = [s for s in scores if s.signature]
     same = [s for s in known if s.signature == start.signature]
     if known and not same:
-        return "is a size of the program's parameters"
+        return "a size of the program's parameters"
     if same and all(s.digest == start.digest for s in same):
-        return "changes nothing"
+        return "nothing depends on it"
     if not same:
-        return f"has no other value that works ({scores[0].why})"
+        return f"no other value works: {scores[0].why}"
     return ""
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from tilelet.tune.knobs import Knob, Setting
 
 _SMALL = 16
-"""Below this, a number counts something (parts, stages, iterations) rather than measuring a tile."""
+"""Below this, a number counts something (parts, stages) rather than measuring a tile."""
 
 _CUBE = 16
 """Tiles on chip are multiples of this: the cube works on sixteen rows and columns."""

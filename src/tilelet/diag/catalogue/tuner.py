@@ -37,10 +37,10 @@ class NothingToVary(UserError):
     def __init__(self, program: str, why_not: Mapping[str, str]) -> None:
         super().__init__(
             f"nothing in `{program}` can be varied",
-            notes=[f"`{name}` {why}" for name, why in why_not.items()],
+            notes=[f"`{name}`: {why}" for name, why in why_not.items()],
             helps=[
-                "give tile sizes a name at the top of the script, or name what to vary: "
-                "`--vary TILE=64,128`"
+                "give tile sizes names at the top of the script",
+                "or name what to vary: `--vary TILE=64,128`",
             ],
         )
 
