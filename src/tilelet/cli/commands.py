@@ -57,6 +57,15 @@ AFTER_SCRIPT = (
     "--no-files",
     "--execute",
     "--memory",
+    "--vary",
+    "--objective",
+    "--budget",
+    "--method",
+    "--search-seed",
+    "--jobs",
+    "--executor",
+    "--results",
+    "--verify",
     "--only",
 )
 
