@@ -108,6 +108,7 @@ def _json(now: Session) -> str:
             "passed": result.passed,
             "validated": result.validated,
             "seconds": result.execution_time,
+            "where": [where.to_data() for where in result.where],
         }
         for result in now.results
     ]
