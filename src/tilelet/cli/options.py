@@ -88,7 +88,7 @@ class CompareOptions(DeviceOptions):
 
 @dataclass(frozen=True)
 class TuneOptions(DeviceOptions):
-    """`tilelet tune`. The meaning of the fields is that of `tune.tuner.Request`.
+    """`tilelet tune`. The meaning of the fields is that of `tuning.tuner.Request`.
 
     budget  candidates and seconds
     """

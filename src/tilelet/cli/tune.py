@@ -11,8 +11,8 @@ from tilelet.diag.formats import to_json
 from tilelet.diag.sarif import to_sarif
 from tilelet.diag.tables import show
 from tilelet.scripts import exit_codes
-from tilelet.tune.evaluate import Question
-from tilelet.tune.tuner import Request, tune
+from tilelet.tuning.evaluate import Question
+from tilelet.tuning.tuner import Request, tune
 
 
 def tune_command(options: TuneOptions) -> int:

@@ -138,6 +138,18 @@ class BetterValue(Caution):
 
     code = "W1401"
     severity = "note"
+    example = """
+        TILE = 64
+
+        @pl.jit
+        def kernel(
+            x: pl.Tensor[[1024, 128], pl.FP32], out: pl.Out[pl.Tensor[[1024, 128], pl.FP32]]
+        ):
+            for r in pl.parallel(0, 1024, TILE):
+                with pl.at(level=pl.Level.CORE_GROUP):
+                    out[r : r + TILE, :] = pl.exp(x[r : r + TILE, :])
+            return out
+        """
 
     def __init__(self, loc: Loc, name: str, now: object, then: object, gain: str) -> None:
         super().__init__(f"`{name}`: {then} instead of {now} gives {gain}", [Label(loc)])

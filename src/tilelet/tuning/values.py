@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tilelet.tune.knobs import Knob, Setting
+from tilelet.tuning.knobs import Knob, Setting
 
 _SMALL = 16
 """Below this, a number counts something (parts, stages) rather than measuring a tile."""
@@ -27,13 +27,12 @@ def values_for(knob: Knob, sizes: Iterable[int]) -> tuple[Setting, ...]:
         return (value, *knob.others)
     if value < _SMALL:
         return tuple(sorted({value, *range(1, 5), 6, 8, 16, 2 * value}))
-    found = {value}
-    found |= {value << k for k in range(1, _REACH.bit_length())}
-    found |= {value >> k for k in range(1, _REACH.bit_length()) if value % (1 << k) == 0}
     step = _CUBE if value % _CUBE == 0 else 1
+    factors = [1 << k for k in range(_REACH.bit_length())]
+    found = {value * f for f in factors} | {value // f for f in factors if value % f == 0}
     for size in set(sizes):
-        found |= {d for d in _divisors(size) if d % step == 0 and _is_near(d, value)}
-    return tuple(sorted(v for v in found if v >= min(step, value)))
+        found |= {d for d in _divisors(size) if _is_near(d, value)}
+    return tuple(sorted(v for v in found if v % step == 0))
 
 
 def _is_near(divisor: int, value: int) -> bool:

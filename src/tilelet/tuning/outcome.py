@@ -15,8 +15,8 @@ from tilelet.diag.catalogue.tuner import BetterValue
 from tilelet.diag.core import Diagnostic
 from tilelet.diag.tables import Table, byte_text, number, times
 from tilelet.diag.text import plural, ticked
-from tilelet.tune.evaluate import Score, Verdict
-from tilelet.tune.knobs import Knob, Setting, Settings, Subject
+from tilelet.tuning.evaluate import Score, Verdict
+from tilelet.tuning.knobs import Knob, Setting, Settings, Subject
 
 _SHOWN = 8
 _UNITS = {"us": "us", "gm_bytes": "bytes", "tasks": "tasks", "cpu_ms": "ms on this CPU"}

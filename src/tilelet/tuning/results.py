@@ -5,15 +5,15 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
 from tilelet import __version__
 from tilelet.diag.catalogue.command import CannotWrite
 from tilelet.diag.catalogue.tuner import OtherResults
-from tilelet.tune.evaluate import Question, Score
-from tilelet.tune.knobs import Settings
+from tilelet.tuning.evaluate import Question, Score
+from tilelet.tuning.knobs import Settings
 
 SCHEMA = "tilelet-tune-1"
 
@@ -39,9 +39,6 @@ class Results:
         except OSError as error:
             raise CannotWrite(str(path), error.strerror or str(error)) from error
 
-    def __len__(self) -> int:
-        return len(self._scores)
-
     def get(self, settings: Settings) -> Score | None:
         return self._scores.get(_key(settings))
 
@@ -55,9 +52,6 @@ class Results:
                 file.write(line + "\n")
         except OSError as error:
             raise CannotWrite(str(self._path), error.strerror or str(error)) from error
-
-    def __iter__(self) -> Iterator[tuple[Settings, Score]]:
-        return ((json.loads(key), score) for key, score in self._scores.items())
 
     def _read(self, path: Path) -> None:
         whole = path.read_text(encoding="utf-8", errors="replace")

@@ -16,8 +16,8 @@ import random
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import TypeAlias
 
-from tilelet.tune.knobs import Setting, Settings
-from tilelet.tune.values import neighbours
+from tilelet.tuning.knobs import Setting, Settings
+from tilelet.tuning.values import neighbours
 
 Space: TypeAlias = Mapping[str, Sequence[Setting]]
 """The values of each knob."""

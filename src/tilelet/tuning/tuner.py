@@ -18,8 +18,8 @@ from tilelet.diag.catalogue.tuner import (
     UnknownKnob,
 )
 from tilelet.runtime.progress import progress
-from tilelet.tune import search
-from tilelet.tune.evaluate import (
+from tilelet.tuning import search
+from tilelet.tuning.evaluate import (
     LOST,
     Question,
     Score,
@@ -29,11 +29,11 @@ from tilelet.tune.evaluate import (
     model,
     profile,
 )
-from tilelet.tune.knobs import Knob, Setting, Settings, Subject, subject_of
-from tilelet.tune.outcome import Outcome, Winner
-from tilelet.tune.results import Results
-from tilelet.tune.values import values_for
-from tilelet.tune.workers import Lost, Workers, workers
+from tilelet.tuning.knobs import Knob, Setting, Settings, Subject, subject_of
+from tilelet.tuning.outcome import Outcome, Winner
+from tilelet.tuning.results import Results
+from tilelet.tuning.values import values_for
+from tilelet.tuning.workers import Lost, Workers, workers
 
 OBJECTIVES = US, GM_BYTES, TASKS, CPU_MS = "us", "gm_bytes", "tasks", "cpu_ms"
 METHODS: Mapping[str, search.Method] = {
@@ -92,7 +92,7 @@ class _Tuner:
         self._subject: Subject = subject_of(request.question.target)
         self._results = Results(self._question({}), request.results)
         self._deadline = time.monotonic() + request.seconds
-        self._asked: dict[str, Score] = {}  # of this search, by the text of the settings
+        self._asked: dict[str, tuple[Settings, Score]] = {}  # of this search, in its order
         self._left_alone: dict[str, str] = {}
         self._interrupted = False
 
@@ -117,7 +117,8 @@ class _Tuner:
             self._interrupted = True
         ranking = self._ranking(start)
         if not ranking:
-            raise NothingFits(self._name, len(self._asked), _reasons(self._asked.values()))
+            scores = [score for _, score in self._asked.values()]
+            raise NothingFits(self._name, len(scores), _reasons(scores))
         return self._outcome(start, space, method, ranking)
 
     # What to vary
@@ -187,7 +188,7 @@ class _Tuner:
             raise _OutOfBudget
         new = [c for c in candidates if self._results.get(c) is None]
         room = self._request.candidates - len(self._asked)
-        if not unlimited and room <= 0 and any(repr(c) not in self._asked for c in candidates):
+        if not unlimited and room <= 0 and any(_text(c) not in self._asked for c in candidates):
             raise _OutOfBudget
         if not unlimited:
             new = new[: max(room, 0)]
@@ -203,7 +204,7 @@ class _Tuner:
             score = self._results.get(candidate)
             if score is None:  # beyond the budget
                 raise _OutOfBudget
-            self._asked[repr(candidate)] = score
+            self._asked[_text(candidate)] = candidate, score
             scores.append(score)
         return scores
 
@@ -222,7 +223,7 @@ class _Tuner:
 
     def _ranking(self, start: Score) -> list[Settings]:
         """All candidates that can be had, the best first; of equals the one that changes least."""
-        every = [(c, s) for c, s in self._results if self._cost(s, start) < math.inf]
+        every = [(c, s) for c, s in self._asked.values() if self._cost(s, start) < math.inf]
         every.sort(key=lambda item: (self._cost(item[1], start), len(item[0]), repr(item[0])))
         return [settings for settings, _ in every]
 
@@ -241,16 +242,17 @@ class _Tuner:
             calls = [(self._question({}),), (self._question(best),)]
             answers = dict(self._pool.map(profile, calls))
             profiles = [a for a in (answers[0], answers[1]) if not isinstance(a, Lost)]
+        without = self._without_each(best)
         return Outcome(
             subject=self._subject,
             machines=self._request.question.machines,
             objective=self._request.objective,
             start=start,
-            winner=Winner(best, score, verdict, self._without_each(best)),
+            winner=Winner(best, score, verdict, without),
             space=space,
             left_alone=self._left_alone,
             method=method,
-            scores=[(settings, score) for settings, score in self._results],
+            scores=list(self._asked.values()),
             failed=failed,
             profiles=profiles,
             interrupted=self._interrupted,
@@ -368,4 +370,4 @@ def _reasons(scores: Iterable[Score]) -> list[str]:
 
 
 def _text(settings: Settings) -> str:
-    return ", ".join(f"{name}={value}" for name, value in settings.items())
+    return ", ".join(f"{name}={value}" for name, value in sorted(settings.items()))

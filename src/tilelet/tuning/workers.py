@@ -7,6 +7,7 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import socket
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -158,6 +159,8 @@ def _dask(address: str) -> Generator[Any]:
     except ImportError:
         raise MissingModule("distributed", "`--executor dask://...`", "dask") from None
     try:
+        # Dask would try for as long as it may, even if there is nobody.
+        socket.create_connection((parts.hostname, port), timeout=10).close()
         client: Any = Client(f"tcp://{parts.hostname}:{port}", timeout="10s")
     except (OSError, TimeoutError) as error:
         raise SchedulerUnreachable(address, str(error).partition("\n")[0]) from None
