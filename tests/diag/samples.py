@@ -195,7 +195,6 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
         "no parameter has this dimension",
         "read it with `pl.tensor.dim(x, axis)`",
     ),
-    names.OutputNotWritten: lambda at: names.OutputNotWritten(at("out"), "out"),
     names.UnsupportedParameter: lambda at: names.UnsupportedParameter(
         at("2.0"), "scale", "use a name from outside the function instead"
     ),
@@ -307,6 +306,7 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     scopes.OnlyInScope: lambda at: scopes.OnlyInScope(
         at("pl.load(x, [0, 0], [16, 128])"), "`pl.load`"
     ),
+    scopes.OutsideLanes: lambda at: scopes.OutsideLanes(at("pl.aiv_shard(x)"), "pl.aiv_shard"),
     scopes.OnlyAtOrchestration: lambda at: scopes.OnlyAtOrchestration(
         at("pl.submit(self.body, x)"), "pl.submit", at("pl.incore()")
     ),
@@ -430,25 +430,30 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     command.NoBoard: lambda at: command.NoBoard("a2a3"),
     # E08xx
     unsupported.UnsupportedConstruct: lambda at: unsupported.UnsupportedConstruct(
-        at("pl.MemRef"), "`pl.MemRef`", "leave placement to the compiler"
+        at("now, then = then, now"),
+        "`now`, which is one of several tensors when its scope ends,",
+        "give each tensor a name of its own after the scope",
     ),
     unsupported.DistributedOp: lambda at: unsupported.DistributedOp(
         at("pl.distributed.put"), "distributed.put"
     ),
     unsupported.ExternalKernel: lambda at: unsupported.ExternalKernel(at("fast_exp"), "fast_exp"),
     unsupported.MxFormat: lambda at: unsupported.MxFormat(at("pl.matmul_mx"), "pl.matmul_mx"),
-    unsupported.HandWrittenPipe: lambda at: unsupported.HandWrittenPipe(
+    unsupported.PipeOutsideGroup: lambda at: unsupported.PipeOutsideGroup(
         at("pl.tpush_to_aic(tile, split=0)"), "pl.tpush_to_aic"
+    ),
+    unsupported.PipeMismatch: lambda at: unsupported.PipeMismatch(
+        at("pl.tpop_from_aiv(split=0)"), "it waits for a tile that no core pushes"
     ),
     unsupported.UnsupportedDType: lambda at: unsupported.UnsupportedDType(at("pl.FP4"), "pl.FP4"),
     unsupported.UnsupportedLevel: lambda at: unsupported.UnsupportedLevel(
         at("level=pl.Level.HOST"), "pl.Level.HOST"
     ),
     unsupported.UnsupportedFunctionType: lambda at: unsupported.UnsupportedFunctionType(
-        at("type=pl.FunctionType.Graph"), "Graph"
+        at("type=pl.FunctionType.Spmd"), "Spmd"
     ),
     unsupported.UnsupportedOp: lambda at: unsupported.UnsupportedOp(
-        at("pl.view"), "pl.view", "use `pl.slice`, `pl.reshape` or `pl.reinterpret_view`"
+        at("pl.tile.view"), "pl.tile.view", "use `pl.slice`, `pl.reshape` or `pl.reinterpret_view`"
     ),
     unsupported.UnsupportedKeyword: lambda at: unsupported.UnsupportedKeyword(
         at("c_matrix_nz=True"), "pl.matmul", "c_matrix_nz", "results are always row-major here"
@@ -579,9 +584,11 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
         at("allow_early_resolve=True"), "`allow_early_resolve=`", "it tunes the device scheduler"
     ),
     cautions.LoopMayNotRun: lambda at: cautions.LoopMayNotRun(at("pl.range(n)"), "last"),
+    cautions.OutputNotWritten: lambda at: cautions.OutputNotWritten(at("out"), "out"),
     cautions.DirectionIgnored: lambda at: cautions.DirectionIgnored(at("pl.Out"), "x"),
     cautions.PromotedToTile: lambda at: cautions.PromotedToTile(at("x[3]"), (128,), (1, 128)),
     cautions.ImplicitScope: lambda at: cautions.ImplicitScope(at("pl.mul(x, 0.0)"), "pl.mul"),
+    cautions.LanesAtOnce: lambda at: cautions.LanesAtOnce(at("pl.tile.get_subblock_idx()")),
     cautions.AssembleCopies: lambda at: cautions.AssembleCopies(
         at("pl.assemble(out, x, [0, 0])"), "its source is a parameter"
     ),
