@@ -57,7 +57,7 @@ def _block(
         made = _window(value, tiles, windows)
         if name is None and made is not None and _is_product(value):
             name = f"{made.tile}_window"
-            s = _named(s, name)  # noqa: PLW2901 - the statement, with a name for its result
+            s = _named(s, name)
         out.append(_with_bodies(s, tiles, windows))
         written = _stored([s])
         for known in [w for w in windows if w in written or _depends(windows[w], written)]:
