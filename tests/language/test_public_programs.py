@@ -1,4 +1,4 @@
-"""What programs of older versions of the language write, run on every engine."""
+"""Constructs of public programs of several versions of the language, run on every engine."""
 
 from __future__ import annotations
 
@@ -169,3 +169,23 @@ def drops_a_write(x: pl.Tensor, out: pl.Out[pl.Tensor]):
 def test_a_helper_that_never_saw_the_output_wrote_nothing() -> None:
     with pytest.raises(UserErrors, match="E0207"):
         drops_a_write.specialize(X, X)
+
+
+# --- barriers -------------------------------------------------------------------------------------
+
+
+@pl.jit
+def computes_its_place_once(x: pl.Tensor, middle: pl.Out[pl.Tensor], out: pl.Out[pl.Tensor]):
+    with pl.spmd(4):
+        block = pl.tile.get_block_idx()
+        row = pl.min(block * 4, 12)
+        middle[row : row + 4, :] = pl.neg(x[row : row + 4, :])
+        pl.system.syncall(core_type="mix")
+        other = 12 - row
+        out[row : row + 4, :] = middle[other : other + 4, :]
+    return out
+
+
+def test_numbers_of_a_block_hold_after_a_barrier() -> None:
+    got = run(computes_its_place_once, x=X, middle=zeros(16, 16), out=zeros(16, 16))
+    np.testing.assert_array_equal(got["out"], -X.reshape(4, 4, 16)[::-1].reshape(16, 16))
