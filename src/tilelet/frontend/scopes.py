@@ -33,7 +33,7 @@ from tilelet.frontend.emitting import emit_scope
 from tilelet.frontend.nameflow import Names
 from tilelet.frontend.source import nodes_in, statements_in
 from tilelet.ir.core import Arg, Op, Value, scalar_dtype
-from tilelet.ir.spec import Trait, spec_of
+from tilelet.ir.spec import OpSpec, Trait, spec_of
 from tilelet.ir.types import INDEX, ScalarType, TileType
 from tilelet.syntax import enums, markers
 
@@ -298,6 +298,13 @@ def _between_barriers(ctx: Context, body: list[ast.stmt]) -> list[list[ast.stmt]
     return [part for part in parts if part] or [body]
 
 
+def _gives_index(spec: OpSpec | None) -> bool:
+    if spec is None:
+        return False
+    wanted = Trait.SCALAR | Trait.OF_BLOCK | Trait.SHAPE_ONLY
+    return spec.name == "cast" or bool(spec.traits & wanted)
+
+
 def _is_index_arithmetic(ctx: Context, s: ast.stmt) -> bool:
     """Whether a statement computes a number without looking into memory."""
     if not isinstance(s, ast.Assign) or not isinstance(s.targets[0], ast.Name):
@@ -307,12 +314,8 @@ def _is_index_arithmetic(ctx: Context, s: ast.stmt) -> bool:
             return False
         if isinstance(node, ast.Call):
             callee = calls.static_callee(ctx, node)
-            spec = spec_of(callee)
-            traits = spec.traits if spec is not None else Trait.NONE
-            is_cast = spec is not None and spec.name == "cast"
-            if callee not in (markers.min, markers.max) and not is_cast:
-                if not traits & (Trait.SCALAR | Trait.OF_BLOCK | Trait.SHAPE_ONLY):
-                    return False
+            if callee not in (markers.min, markers.max) and not _gives_index(spec_of(callee)):
+                return False
         elif isinstance(node, ast.Name) and is_shaped(ctx.env.get(node.id)):
             return False
     return any(isinstance(n, (ast.Call, ast.BinOp)) for n in nodes_in(s.value))
