@@ -22,6 +22,7 @@ from tilelet.diag.catalogue import (
     ops,
     python,
     scopes,
+    tuner,
     unsupported,
     windows,
 )
@@ -553,6 +554,24 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     models.NoFreePages: lambda at: models.NoFreePages(3, 1, 65536),
     models.WrongStackInput: lambda at: models.WrongStackInput(
         "hidden", "float32 [4, 1024]", "bfloat16 [4, 1024]"
+    ),
+    # E14xx
+    tuner.UnknownKnob: lambda at: tuner.UnknownKnob("K_CHUNCK", ["K_CHUNK", "TILE"], "kernel.py"),
+    tuner.NothingToVary: lambda at: tuner.NothingToVary(
+        "kernel.py", {"ROWS": "a size of the program's parameters"}
+    ),
+    tuner.NothingFits: lambda at: tuner.NothingFits(
+        "kernel.py", 12, ["12 x too large: a2a3: E0901: `acc` does not fit"]
+    ),
+    tuner.ChangesProblem: lambda at: tuner.ChangesProblem("ROWS", 32),
+    tuner.OtherResults: lambda at: tuner.OtherResults("tune.jsonl", "line 7 is damaged"),
+    tuner.BadExecutor: lambda at: tuner.BadExecutor("http://host:80"),
+    tuner.SchedulerUnreachable: lambda at: tuner.SchedulerUnreachable(
+        "dask://host:8786", "Connection refused"
+    ),
+    tuner.WorkersLost: lambda at: tuner.WorkersLost("the work was cancelled"),
+    tuner.BetterValue: lambda at: tuner.BetterValue(
+        at("TILE = «64»"), "TILE", 64, 128, "1.31x less us"
     ),
     # W0xxx
     cautions.RetiredSpelling: lambda at: cautions.RetiredSpelling(
