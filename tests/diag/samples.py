@@ -22,6 +22,7 @@ from tilelet.diag.catalogue import (
     ops,
     python,
     scopes,
+    tuner,
     unsupported,
     windows,
 )
@@ -194,7 +195,6 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
         "no parameter has this dimension",
         "read it with `pl.tensor.dim(x, axis)`",
     ),
-    names.OutputNotWritten: lambda at: names.OutputNotWritten(at("out"), "out"),
     names.UnsupportedParameter: lambda at: names.UnsupportedParameter(
         at("2.0"), "scale", "use a name from outside the function instead"
     ),
@@ -558,6 +558,24 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     models.WrongStackInput: lambda at: models.WrongStackInput(
         "hidden", "float32 [4, 1024]", "bfloat16 [4, 1024]"
     ),
+    # E14xx
+    tuner.UnknownKnob: lambda at: tuner.UnknownKnob("K_CHUNCK", ["K_CHUNK", "TILE"], "kernel.py"),
+    tuner.NothingToVary: lambda at: tuner.NothingToVary(
+        "kernel.py", {"ROWS": "a size of the program's parameters"}
+    ),
+    tuner.NothingFits: lambda at: tuner.NothingFits(
+        "kernel.py", 12, ["12 x too large: a2a3: E0901: `acc` does not fit"]
+    ),
+    tuner.ChangesProblem: lambda at: tuner.ChangesProblem("ROWS", 32),
+    tuner.OtherResults: lambda at: tuner.OtherResults("tune.jsonl", "line 7 is damaged"),
+    tuner.BadExecutor: lambda at: tuner.BadExecutor("http://host:80"),
+    tuner.SchedulerUnreachable: lambda at: tuner.SchedulerUnreachable(
+        "dask://host:8786", "Connection refused"
+    ),
+    tuner.WorkersLost: lambda at: tuner.WorkersLost("the work was cancelled"),
+    tuner.BetterValue: lambda at: tuner.BetterValue(
+        at("TILE = «64»"), "TILE", 64, 128, "1.31x less us"
+    ),
     # W0xxx
     cautions.RetiredSpelling: lambda at: cautions.RetiredSpelling(
         at("pl.incore()"), "pl.incore()", "pl.at(level=pl.Level.CORE_GROUP)"
@@ -569,6 +587,7 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
         at("allow_early_resolve=True"), "`allow_early_resolve=`", "it tunes the device scheduler"
     ),
     cautions.LoopMayNotRun: lambda at: cautions.LoopMayNotRun(at("pl.range(n)"), "last"),
+    cautions.OutputNotWritten: lambda at: cautions.OutputNotWritten(at("out"), "out"),
     cautions.DirectionIgnored: lambda at: cautions.DirectionIgnored(at("pl.Out"), "x"),
     cautions.PromotedToTile: lambda at: cautions.PromotedToTile(at("x[3]"), (128,), (1, 128)),
     cautions.ImplicitScope: lambda at: cautions.ImplicitScope(at("pl.mul(x, 0.0)"), "pl.mul"),

@@ -84,6 +84,22 @@ examples:
   tilelet compare old/profile.json new/profile.json
 """
 
+TUNE = """\
+examples:
+  tilelet tune kernel.py -p a2a3
+  tilelet tune kernel.py --vary K_CHUNK=128,256,512 --vary chunk
+  tilelet tune qwen3/scope3:refactored --budget 60s
+  tilelet tune kernel.py --platforms a2a3,a5            what is best on both
+  tilelet tune kernel.py --objective cpu_ms             by time on this CPU
+  tilelet tune kernel.py --results k.jsonl              interrupted? the same line goes on
+  tilelet tune kernel.py --executor dask://host:8786    candidates on many machines
+
+The script is not edited. Numbers that it names at its top, defaults of its functions' parameters,
+`chunk=`, `stage=` and split modes are varied, unless that changes the program's parameters.
+Candidates whose tiles do not fit are dropped, the model scores the others, and the best are run on
+this CPU against the script's golden. The answer is the change to make, as a diff.
+"""
+
 DOCTOR = """\
 examples:
   tilelet doctor

@@ -50,6 +50,7 @@ from tilelet.language.text import (
     parse_program as parse_program,
 )
 from tilelet.language import parser as parser
+from tilelet.language import tile as block
 from tilelet.ops.bitwise import *
 from tilelet.ops.broadcast import *
 from tilelet.ops.cast import *

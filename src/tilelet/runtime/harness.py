@@ -71,6 +71,7 @@ def run(
     save_data: bool = False,
     tensor_specs: Sequence[Spec] | None = None,
     golden: Golden | None = None,
+    benchmark: Any = None,  # noqa: ARG001 - how often a board repeats the run
 ) -> Any:
     """Run a program and compare its outputs with a golden.
 
@@ -87,6 +88,7 @@ def run(
     golden_data: a folder with stored inputs and expected results, used instead of `golden_fn`
     runtime_dir: an existing folder for what the run writes
     save_data: keep inputs and expected results
+    benchmark: accepted, without effect: see `tilelet profile`
     """
     options: dict[str, Any] = {
         "specs": specs,

@@ -51,9 +51,16 @@ class ScriptExit:
 class Script:
     """A Python file, or a module, and its arguments."""
 
-    def __init__(self, path: str, arguments: Sequence[str], module: str | None = None) -> None:
+    def __init__(
+        self,
+        path: str,
+        arguments: Sequence[str],
+        module: str | None = None,
+        text: str | None = None,
+    ) -> None:
         self.path = path
         self.module = module
+        self.text = text  # what runs in place of what the file holds
         # Absolute, as Python has it: the script may change the working directory.
         self.file = str(Path(path).absolute())
         self.arguments = list(arguments)
@@ -61,6 +68,10 @@ class Script:
     def run(self, now: Session) -> ScriptExit:
         """Run the file to its end. Only Ctrl-C and a broken pipe come out as exceptions."""
         linecache.checkcache(self.file)
+        with self._shown_in_messages():
+            return self._run(now)
+
+    def _run(self, now: Session) -> ScriptExit:
         try:
             code = compile(self._source(), self.file, "exec", dont_inherit=True)
         except UserError as error:
@@ -83,7 +94,22 @@ class Script:
                 return self._failed(error, now)
         return ScriptExit()
 
+    @contextmanager
+    def _shown_in_messages(self) -> Generator[None]:
+        """Whoever asks for lines of the file gets those that run: kernels are parsed from them."""
+        if self.text is None:
+            yield
+            return
+        lines = self.text.splitlines(keepends=True)
+        linecache.cache[self.file] = (len(self.text), None, lines, self.file)
+        try:
+            yield
+        finally:
+            linecache.cache.pop(self.file, None)
+
     def _source(self) -> bytes:
+        if self.text is not None:
+            return self.text.encode()
         path = Path(self.path)
         try:
             if path.is_dir():
