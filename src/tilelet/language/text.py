@@ -63,7 +63,9 @@ def parse(code: str, filename: str | None = None, source_map: object = None) -> 
         raise NotOneProgram(source.loc(source.tree.body[-1]), count)
     if functions:
         ((name, function),) = functions.items()
-        return build_program(name, functions, function.loc()).functions[name]
+        built = build_program(name, functions, function.loc())
+        assert isinstance(built, Program)  # one function has one entry
+        return built.functions[name]
     cls = classes[0]
     methods = {
         n.name: _function(source, n, names) for n in cls.body if isinstance(n, ast.FunctionDef)
