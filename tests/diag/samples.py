@@ -469,7 +469,7 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
         "mine.toml", "buffers.Vec.usable", 262144, "buffers.Vec.bytes", 196608
     ),
     device.UnknownPeriod: lambda at: device.UnknownPeriod(
-        "2026-05", "a2a3", ["2026-04", "2026-06", "2026-07"]
+        "2025-12", "a2a3", ["2026-04", "2026-06", "2026-07"]
     ),
     device.NoTasks: lambda at: device.NoTasks("Empty", at("def main")),
     device.WindowDeadlock: lambda at: device.WindowDeadlock(20000, 16384, at("with pl.scope():")),

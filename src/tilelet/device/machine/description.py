@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,6 +24,8 @@ from tilelet.diag.catalogue.device import (
 from tilelet.ir.types import Mem
 
 T = TypeVar("T")
+
+_DATE = re.compile(r"\d{4}-\d{2}(-\d{2})?")
 
 BUILT_IN = Path(__file__).parent
 EVIDENCE = ("C", "M", "F", "S", "D", "G")
@@ -139,7 +142,9 @@ class Body:
     issue_cycles     the scalar unit's work to issue one instruction
     sync_cycles      one pipe waiting for another
     exchange_cycles  an AIC and an AIV of a cluster telling each other that a tile is there
-    element_cycles   reading or writing a single element of GM
+    element_cycles   reading or writing a single element of GM whose line is in the scalar cache
+    miss_cycles      more than that if it is not
+    scalar_line      bytes of a line of that cache
     """
 
     start_cycles: float = _natural()
@@ -147,6 +152,8 @@ class Body:
     sync_cycles: float = _natural()
     exchange_cycles: float = _natural()
     element_cycles: float = _natural()
+    miss_cycles: float = _natural()
+    scalar_line: int = _count()
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,11 +215,22 @@ class Machine:
     file: str
 
     def period(self, name: str | None = None) -> Runtime:
-        """The runtime of a period, by default the machine's own."""
-        wanted = name or self.default_period
-        if wanted not in self.runtime:
+        """The runtime of a period or date, by default the machine's own."""
+        return self.runtime[self.period_name(name)]
+
+    def period_name(self, asked: str | None = None) -> str:
+        """The period that a name or a date means.
+
+        Periods are named by the month or day of their beginning, so the last one that does not
+        come after the date is meant.
+        """
+        wanted = asked or self.default_period
+        if wanted in self.runtime:
+            return wanted
+        begun = [name for name in self.runtime if name <= wanted]
+        if not _DATE.fullmatch(wanted) or not begun:
             raise UnknownPeriod(wanted, self.name, sorted(self.runtime))
-        return self.runtime[wanted]
+        return max(begun)
 
     def us(self, cycles: float) -> float:
         """Cycles of a core as microseconds."""
