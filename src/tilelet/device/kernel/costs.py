@@ -46,7 +46,11 @@ def _transfer(work: Transfer, machine: Machine, cold: bool, dense: bool) -> tupl
     if work.shares_lines and work.path in _THROUGH_L2 and work.row_bytes % line:
         # L2 serves a line to one core after the other, whatever part of it each wants.
         run = 2 * _whole(work.row_bytes, line)
-    busy = path.fixed_cycles + rows * (path.row_cycles + run / rate)
+    if work.path.startswith("l0c_"):
+        each = max(path.row_cycles, run / rate)
+    else:
+        each = path.row_cycles + run / rate
+    busy = path.fixed_cycles + rows * each
     return busy, path.cold_latency_cycles if cold else path.latency_cycles
 
 

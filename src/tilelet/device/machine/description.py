@@ -105,7 +105,7 @@ class DataPath:
     bytes_per_cycle, cold_bytes_per_cycle  rate when the data is in L2 (or on chip), and when not
     fixed_cycles    the pipe is busy that much longer for every transfer
     latency_cycles, cold_latency_cycles  after which the data is there; later transfers overlap it
-    row_cycles      every contiguous run costs that much more
+    row_cycles      every contiguous run costs that much more; out of L0C, at least that much
     """
 
     bytes_per_cycle: float = _positive()
@@ -166,6 +166,8 @@ class Runtime:
     complete_us   a scheduler's time to retire a block and find what became ready
     head_us       hand-over -> the kernel runs; tail_us: it ends -> a scheduler can see that
     poll_us       looking at one busy core; a scheduler looks at all of its own in turn
+    resolve_us    a task's last block is retired -> its consumers can be handed out
+    stagger_us    by how much each scheduler enters its loop after the one before, once per run
     record_us     what recording a profile adds to each of head and tail
     slots         tasks that may wait at a busy core (0: none)
     rule          how written arguments are directed: "kernel", "written" or "loops"
@@ -180,6 +182,8 @@ class Runtime:
     head_us: float = _natural()
     tail_us: float = _natural()
     poll_us: float = _natural()
+    resolve_us: float = _natural()
+    stagger_us: float = _natural()
     record_us: float = _natural()
     slots: int = _field(least=0, most=1, integer=True)
     rule: str = _field(choices=RULES)

@@ -241,6 +241,8 @@ def _config(machine: Machine, runtime: Runtime, recording: bool) -> Config:
         head=runtime.head_us + record,
         tail=runtime.tail_us + record,
         poll=runtime.poll_us,
+        resolve=runtime.resolve_us,
+        stagger=runtime.stagger_us,
         hbm=machine.hbm_bytes_per_us,
         l2_rate=machine.gm.l2_gbs * 1000.0,
         l2_bytes=float(machine.gm.l2_bytes),
