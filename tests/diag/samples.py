@@ -13,6 +13,7 @@ from collections.abc import Callable
 from tilelet.diag import Loc, UserError
 from tilelet.diag.catalogue import (
     cautions,
+    checks,
     command,
     device,
     harness,
@@ -21,6 +22,7 @@ from tilelet.diag.catalogue import (
     ops,
     python,
     scopes,
+    tuner,
     unsupported,
     windows,
 )
@@ -193,7 +195,6 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
         "no parameter has this dimension",
         "read it with `pl.tensor.dim(x, axis)`",
     ),
-    names.OutputNotWritten: lambda at: names.OutputNotWritten(at("out"), "out"),
     names.UnsupportedParameter: lambda at: names.UnsupportedParameter(
         at("2.0"), "scale", "use a name from outside the function instead"
     ),
@@ -305,6 +306,7 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     scopes.OnlyInScope: lambda at: scopes.OnlyInScope(
         at("pl.load(x, [0, 0], [16, 128])"), "`pl.load`"
     ),
+    scopes.OutsideLanes: lambda at: scopes.OutsideLanes(at("pl.aiv_shard(x)"), "pl.aiv_shard"),
     scopes.OnlyAtOrchestration: lambda at: scopes.OnlyAtOrchestration(
         at("pl.submit(self.body, x)"), "pl.submit", at("pl.incore()")
     ),
@@ -428,25 +430,30 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     command.NoBoard: lambda at: command.NoBoard("a2a3"),
     # E08xx
     unsupported.UnsupportedConstruct: lambda at: unsupported.UnsupportedConstruct(
-        at("pl.MemRef"), "`pl.MemRef`", "leave placement to the compiler"
+        at("now, then = then, now"),
+        "`now`, which is one of several tensors when its scope ends,",
+        "give each tensor a name of its own after the scope",
     ),
     unsupported.DistributedOp: lambda at: unsupported.DistributedOp(
         at("pl.distributed.put"), "distributed.put"
     ),
     unsupported.ExternalKernel: lambda at: unsupported.ExternalKernel(at("fast_exp"), "fast_exp"),
     unsupported.MxFormat: lambda at: unsupported.MxFormat(at("pl.matmul_mx"), "pl.matmul_mx"),
-    unsupported.HandWrittenPipe: lambda at: unsupported.HandWrittenPipe(
+    unsupported.PipeOutsideGroup: lambda at: unsupported.PipeOutsideGroup(
         at("pl.tpush_to_aic(tile, split=0)"), "pl.tpush_to_aic"
+    ),
+    unsupported.PipeMismatch: lambda at: unsupported.PipeMismatch(
+        at("pl.tpop_from_aiv(split=0)"), "it waits for a tile that no core pushes"
     ),
     unsupported.UnsupportedDType: lambda at: unsupported.UnsupportedDType(at("pl.FP4"), "pl.FP4"),
     unsupported.UnsupportedLevel: lambda at: unsupported.UnsupportedLevel(
         at("level=pl.Level.HOST"), "pl.Level.HOST"
     ),
     unsupported.UnsupportedFunctionType: lambda at: unsupported.UnsupportedFunctionType(
-        at("type=pl.FunctionType.Graph"), "Graph"
+        at("type=pl.FunctionType.Spmd"), "Spmd"
     ),
     unsupported.UnsupportedOp: lambda at: unsupported.UnsupportedOp(
-        at("pl.view"), "pl.view", "use `pl.slice`, `pl.reshape` or `pl.reinterpret_view`"
+        at("pl.tile.view"), "pl.tile.view", "use `pl.slice`, `pl.reshape` or `pl.reinterpret_view`"
     ),
     unsupported.UnsupportedKeyword: lambda at: unsupported.UnsupportedKeyword(
         at("c_matrix_nz=True"), "pl.matmul", "c_matrix_nz", "results are always row-major here"
@@ -471,6 +478,7 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     device.UnknownPeriod: lambda at: device.UnknownPeriod(
         "2025-12", "a2a3", ["2026-04", "2026-06", "2026-07"]
     ),
+    checks.UnknownCheck: lambda at: checks.UnknownCheck("races", ["capacity", "race", "init"]),
     device.NoTasks: lambda at: device.NoTasks("Empty", at("def main")),
     device.WindowDeadlock: lambda at: device.WindowDeadlock(20000, 16384, at("with pl.scope():")),
     device.HeapDeadlock: lambda at: device.HeapDeadlock("partials", 1 << 31, 1 << 30),
@@ -547,6 +555,24 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     models.WrongStackInput: lambda at: models.WrongStackInput(
         "hidden", "float32 [4, 1024]", "bfloat16 [4, 1024]"
     ),
+    # E14xx
+    tuner.UnknownKnob: lambda at: tuner.UnknownKnob("K_CHUNCK", ["K_CHUNK", "TILE"], "kernel.py"),
+    tuner.NothingToVary: lambda at: tuner.NothingToVary(
+        "kernel.py", {"ROWS": "a size of the program's parameters"}
+    ),
+    tuner.NothingFits: lambda at: tuner.NothingFits(
+        "kernel.py", 12, ["12 x too large: a2a3: E0901: `acc` does not fit"]
+    ),
+    tuner.ChangesProblem: lambda at: tuner.ChangesProblem("ROWS", 32),
+    tuner.OtherResults: lambda at: tuner.OtherResults("tune.jsonl", "line 7 is damaged"),
+    tuner.BadExecutor: lambda at: tuner.BadExecutor("http://host:80"),
+    tuner.SchedulerUnreachable: lambda at: tuner.SchedulerUnreachable(
+        "dask://host:8786", "Connection refused"
+    ),
+    tuner.WorkersLost: lambda at: tuner.WorkersLost("the work was cancelled"),
+    tuner.BetterValue: lambda at: tuner.BetterValue(
+        at("TILE = «64»"), "TILE", 64, 128, "1.31x less us"
+    ),
     # W0xxx
     cautions.RetiredSpelling: lambda at: cautions.RetiredSpelling(
         at("pl.incore()"), "pl.incore()", "pl.at(level=pl.Level.CORE_GROUP)"
@@ -558,9 +584,11 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
         at("allow_early_resolve=True"), "`allow_early_resolve=`", "it tunes the device scheduler"
     ),
     cautions.LoopMayNotRun: lambda at: cautions.LoopMayNotRun(at("pl.range(n)"), "last"),
+    cautions.OutputNotWritten: lambda at: cautions.OutputNotWritten(at("out"), "out"),
     cautions.DirectionIgnored: lambda at: cautions.DirectionIgnored(at("pl.Out"), "x"),
     cautions.PromotedToTile: lambda at: cautions.PromotedToTile(at("x[3]"), (128,), (1, 128)),
     cautions.ImplicitScope: lambda at: cautions.ImplicitScope(at("pl.mul(x, 0.0)"), "pl.mul"),
+    cautions.LanesAtOnce: lambda at: cautions.LanesAtOnce(at("pl.tile.get_subblock_idx()")),
     cautions.AssembleCopies: lambda at: cautions.AssembleCopies(
         at("pl.assemble(out, x, [0, 0])"), "its source is a parameter"
     ),

@@ -9,6 +9,7 @@ import ast
 import sys
 from collections.abc import Callable, Hashable
 
+from tilelet.diag.catalogue.cautions import RetiredSpelling
 from tilelet.diag.catalogue.ops import BadArgument, NotConstant, WrongArity
 from tilelet.diag.catalogue.python import (
     CompileTimeFailed,
@@ -19,7 +20,7 @@ from tilelet.diag.catalogue.python import (
 )
 from tilelet.diag.core import Loc, UserError
 from tilelet.dtypes import DType
-from tilelet.frontend import annotations, calls, expressions, kernels
+from tilelet.frontend import annotations, calls, expressions, kernels, lanes, pipes
 from tilelet.frontend.bindings import (
     Binding,
     ReportedError,
@@ -43,7 +44,9 @@ Handler = Callable[[Context, ast.Call], Binding]
 
 def handler(callee: object) -> Handler | None:
     """How to lower a call of `callee`, if it is a marker."""
-    return _HANDLERS.get(callee) if isinstance(callee, Hashable) else None
+    if not isinstance(callee, Hashable):
+        return None
+    return _HANDLERS.get(callee) or pipes.HANDLERS.get(callee) or lanes.HANDLERS.get(callee)
 
 
 def _positional(ctx: Context, node: ast.Call, name: str, count: int) -> list[Binding]:
@@ -226,7 +229,23 @@ def _scope(name: str) -> Handler:
     return _misplaced(f"`pl.{name}` outside a `with` statement", f"write `with pl.{name}(...):`")
 
 
+def _view(ctx: Context, node: ast.Call) -> Binding:
+    given = {k.arg for k in node.keywords}
+    modern = "slice" if len(node.args) > 2 or "offset" in given else "reshape"
+    ctx.module.note_retired(RetiredSpelling(ctx.loc(node), "pl.view", f"pl.{modern}"))
+    kept = [k for k in node.keywords if k.arg != "layout"]
+    call = ast.copy_location(ast.Call(node.func, node.args, kept), node)
+    return calls.call_op(ctx, REGISTRY[modern], call)
+
+
+def _l0c_store(ctx: Context, node: ast.Call) -> Binding:
+    ctx.module.note_retired(RetiredSpelling(ctx.loc(node), "pl.l0c_store", "pl.store"))
+    return calls.call_op(ctx, REGISTRY["store"], node)
+
+
 _HANDLERS: dict[object, Handler] = {
+    markers.view: _view,
+    markers.l0c_store: _l0c_store,
     markers.const: _const,
     markers.min: _extreme("min"),
     markers.max: _extreme("max"),

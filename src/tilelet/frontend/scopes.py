@@ -44,8 +44,11 @@ GROUPING = {
     markers.graph: "runtime",
 }
 TASK_KEYWORDS = frozenset(
-    {"name_hint", "deps", "no_dep_args", "dumps", "allow_early_resolve", "windowize", "sync_start"}
-)
+    {
+        "name_hint", "deps", "no_dep_args", "dumps", "windowize", "sync_start",
+        "allow_early_resolve", "block_early_dispatch",
+    }
+)  # fmt: skip
 KEYWORDS: dict[object, frozenset[str]] = {
     markers.incore: TASK_KEYWORDS | {"split"},
     markers.auto_incore: TASK_KEYWORDS | {"split"},
@@ -255,6 +258,7 @@ def lower_scope(
     with ctx.nested(scope=info.loc if in_core else None, chunked=info.kind == "chunked") as ops:
         if info.kind != "implied":
             ctx.chunk_ok = info.kind in ("auto", "chunked")
+        ctx.split = info.split
         if info.kind == "spmd":
             params = (Value(index_name or "block", INDEX, info.loc),)
             if index_name:
@@ -377,6 +381,9 @@ def lower_control_block(ctx: Context, stmts: list[ast.stmt], live_out: Names) ->
         if end > i:
             _lower_run(ctx, stmts[i:end], points[end - 1])
             i = end
+        elif _needs_auto_scope(ctx, stmts[i]):
+            _lower_chunk_loop(ctx, stmts[i], points[i])
+            i += 1
         else:
             statements.lower_statement(ctx, stmts[i], points[i])
             i += 1
@@ -389,6 +396,21 @@ def _lower_run(ctx: Context, run: list[ast.stmt], live: Names) -> None:
         ctx.sink.add(ImplicitScope(ctx.loc(first), ast.unparse(first.func)))  # type: ignore[attr-defined]
     info = ScopeInfo("implied", loc)
     statements.recovering(ctx, run, lambda: lower_scope(ctx, info, run, live))
+
+
+def _needs_auto_scope(ctx: Context, s: ast.stmt) -> bool:
+    """Whether a chunk loop stands outside every scope, and holds none: it once needed none."""
+    if not ctx.style.implied or ctx.chunk_ok or chunk_keyword(s) is None:
+        return False
+    return not any(isinstance(inner, ast.With) for inner in statements_in([s]))
+
+
+def _lower_chunk_loop(ctx: Context, s: ast.stmt, live: Names) -> None:
+    modern = "with pl.at(level=pl.Level.CORE_GROUP, optimizations=[pl.auto_chunk]):"
+    loc = ctx.loc(s)
+    ctx.module.note_retired(RetiredSpelling(loc, "chunk= outside a scope", modern))
+    info = ScopeInfo("auto", loc)
+    statements.recovering(ctx, [s], lambda: lower_scope(ctx, info, [s], live))
 
 
 def _belongs_in_scope(ctx: Context, s: ast.stmt, made: set[str]) -> bool:

@@ -39,6 +39,7 @@ from tilelet.language import (
     tensor as tensor,
     tile as tile,
 )
+from tilelet.language import tile as block
 from tilelet.language.text import loads as loads, parse as parse
 from tilelet.ops.bitwise import *
 from tilelet.ops.broadcast import *
@@ -61,6 +62,7 @@ from tilelet.syntax import unsupported as unsupported
 from tilelet.syntax.enums import *
 from tilelet.syntax.enums import TensorLayout as TensorLayout
 from tilelet.syntax.markers import *
+from tilelet.syntax.pipes import *
 from tilelet.syntax.types import (
     Array as Array,
     InOut as InOut,
@@ -69,6 +71,15 @@ from tilelet.syntax.types import (
     Tensor as Tensor,
     Tile as Tile,
     Tuple as Tuple,
+)
+
+from tilelet.syntax.views import (
+    AUTO as AUTO,
+    CompactMode as CompactMode,
+    MemRef as MemRef,
+    TensorView as TensorView,
+    TileLayout as TileLayout,
+    TileView as TileView,
 )
 
 ND = TensorLayout.ND
