@@ -69,7 +69,7 @@ WRONG = {
     "a text": ("cube.fractal", "fractal = { value = 16", 'fractal = { value = "16"', "E0905"),
     "not a number": (
         "gm.efficiency",
-        "efficiency = { value = 0.74",
+        "efficiency = { value = 0.79",
         "efficiency = { value = nan",
         "E0905",
     ),
@@ -81,7 +81,7 @@ WRONG = {
     ),
     "too large a share": (
         "gm.efficiency",
-        "efficiency = { value = 0.74",
+        "efficiency = { value = 0.79",
         "efficiency = { value = 1.1",
         "E0905",
     ),

@@ -42,9 +42,12 @@ class LineCache:
         inside = {r for op in walk(body) for r in op.results}
         inside.update(p for op in walk(body) for b in op.blocks for p in b.params)
         inside.update(body.params)
-        start, stop, step = (number_of(b) for b in bounds)
-        known = isinstance(start, int) and isinstance(stop, int) and isinstance(step, int)
-        trips = max(1, -(-(stop - start) // step)) if known and step else None  # type: ignore[operator]
+        trips = None
+        match [number_of(b) for b in bounds]:
+            case [int(start), int(stop), int(step)] if step:
+                trips = max(1, -(-(stop - start) // step))
+            case _:
+                pass
         self._loops.append(_Around(index, trips, frozenset(inside)))
 
     def leave(self) -> None:

@@ -153,9 +153,7 @@ class ControlPath:
         self.guesses: dict[Loc, str] = {}
         self._outcome = {site: (times, values) for site, times, values in signature.outcome}
         self._valid = signature.valid
-        self.program = control_program(
-            kernel, frozenset(self._outcome), frozenset(signature.valid)
-        )
+        self.program = control_program(kernel, frozenset(self._outcome), frozenset(signature.valid))
 
     # Decisions
 
