@@ -104,7 +104,7 @@ class Control:
 
 
 def control(kernel: DeviceKernel) -> Control:
-    needed = control_program(kernel, frozenset(), frozenset()).needed
+    needed = control_program(kernel, frozenset[int](), frozenset[int]()).needed
     nodes = list(walk_nodes(kernel.body))
     by_block = any(
         isinstance(node, Bind)

@@ -192,6 +192,29 @@ class Runtime:
 
 
 @dataclass(frozen=True, slots=True)
+class Spread:
+    """How far published totals lie from modelled ones, for programs that the model had not seen.
+
+    within  nine of ten lie within this factor, as a logarithm
+    rows    how many there were
+    """
+
+    within: float = _natural()
+    rows: int = _count()
+
+
+@dataclass(frozen=True, slots=True)
+class PairSpread:
+    """How far published changes lie from modelled ones: of `log(after / before)`, the standard
+    deviation is `floor` for no change and grows by `slope` with the change itself.
+    """
+
+    floor: float = _positive()
+    slope: float = _natural()
+    rows: int = _count()
+
+
+@dataclass(frozen=True, slots=True)
 class Evidence:
     """Where a number comes from: one of `EVIDENCE`, and the source in words."""
 
@@ -201,7 +224,11 @@ class Evidence:
 
 @dataclass(frozen=True, eq=False)
 class Machine:
-    """A whole machine. `evidence` maps field names (`gm.hbm_gbs`) to where they come from."""
+    """A whole machine. `evidence` maps field names (`gm.hbm_gbs`) to where they come from.
+
+    `errors` (by what bounds a program) and `pairs` are what is known of the model's own errors;
+    nothing, for a machine of which nothing published was compared.
+    """
 
     name: str
     title: str
@@ -217,6 +244,8 @@ class Machine:
     default_period: str
     evidence: Mapping[str, Evidence]
     file: str
+    errors: Mapping[str, Spread] = field(default_factory=dict[str, Spread])
+    pairs: PairSpread | None = None
 
     def period(self, name: str | None = None) -> Runtime:
         """The runtime of a period or date, by default the machine's own."""
@@ -277,6 +306,8 @@ _TOP = (
     "vector",
     "body",
     "runtime",
+    "errors",
+    "pairs",
 )
 
 
@@ -384,6 +415,8 @@ class _Reader:
             default_period=period,
             evidence=MappingProxyType(self.evidence),
             file=self.file,
+            errors=MappingProxyType(self.group(data, "errors", Spread) if "errors" in data else {}),
+            pairs=self.read(data, "pairs", PairSpread) if "pairs" in data else None,
         )
         self.check_consistency(machine)
         return machine
