@@ -108,12 +108,18 @@ def _json(now: Session) -> str:
             "passed": result.passed,
             "validated": result.validated,
             "seconds": result.execution_time,
+            "where": [where.to_data() for where in result.where],
         }
         for result in now.results
     ]
     document["tasks"] = [
-        {"program": name, "total": sum(counts.values()), "kernels": counts}
-        for name, counts in now.task_tables
+        {
+            "program": table.program,
+            "total": table.total,
+            "kernels": table.tasks,
+            **({"blocks": table.blocks} if table.blocks else {}),
+        }
+        for table in now.task_tables
     ]
     if now.profiles:
         document["profiles"] = [json.loads(profile.to_json()) for profile in now.profiles]

@@ -40,10 +40,10 @@ from tilelet.interp.lowering import COMPUTE, LOWERINGS, Frame, Lower, Lowering, 
 from tilelet.interp.movement import (
     as_tuple,
     check_index,
-    check_store,
     int_tuple,
     is_tile,
-    window_getter,
+    stored_window,
+    whole_window,
 )
 from tilelet.interp.state import State
 from tilelet.ir.core import Arg, Op, Value
@@ -51,16 +51,25 @@ from tilelet.ir.spec import Engine, Trait
 from tilelet.ir.types import ScalarType, TensorType, TileType, box
 from tilelet.ops.apply import Application
 from tilelet.ops.clearing import cleared_operand
-from tilelet.ops.movement import fitted
 from tilelet.syntax.enums import AtomicType
 from tilelet.tasks.window import Array, Shape, TileValue, Window
+
+
+class Watching:
+    """The observer of this mode: every op also hands on what is defined."""
+
+    def lower(self, low: Lowering, op: Op) -> Step:
+        return WATCHED.get(op.name, WATCHED[COMPUTE])(low, op)
 
 
 def watching_state(
     functions: Mapping[str, Any], watcher: Watcher, *, values: bool, seed_valid: bool = False
 ) -> State:
     """The state of a run in this mode; with `values` it computes them, too."""
-    state = State(functions, execute=values, poison=True, seed_valid=seed_valid, lowerings=WATCHED)
+    state = State(
+        functions, execute=values, poison=True, seed_valid=seed_valid, observer=Watching()
+    )
+    state.runs_kernels = True
     state.watcher = watcher
     return state
 
@@ -436,11 +445,10 @@ def _values(args: object) -> set[Value]:
     return set()
 
 
-def _load(low: Lowering, op: Op, lower: Lower, names: tuple[str, str, str], limit: Arg) -> Step:
+def _load(low: Lowering, op: Op, lower: Lower, offset: str) -> Step:
     """A window of a tensor comes on chip."""
-    source, offset, shape = names
     state = low.state
-    take = window_getter(low, op, source, offset, shape, limit)
+    take = whole_window(low, op)
     compute = lower(low, op) if state.execute else None
     result = low.slot(op.result) if compute is not None else low.result(op)
     type_ = op.result.type
@@ -484,7 +492,7 @@ def _slice(low: Lowering, op: Op) -> Step:
     if is_tile(op.args["x"]):
         step = _tile_op(low, op, lower)
     elif isinstance(op.result.type, TileType):
-        return _load(low, op, lower, ("x", "offset", "shape"), op.args["valid_shape"])
+        return _load(low, op, lower, "offset")
     else:
         step = lower(low, op)
     return _decides(low, op, (op.args["offset"],), "an index", step)
@@ -492,8 +500,7 @@ def _slice(low: Lowering, op: Op) -> Step:
 
 @_watches("load")
 def _load_op(low: Lowering, op: Op) -> Step:
-    limit = op.args["valid_shapes"] if op.args["valid_shape"] is None else op.args["valid_shape"]
-    return _load(low, op, LOWERINGS["load"], ("tensor", "offsets", "shapes"), limit)
+    return _load(low, op, LOWERINGS["load"], "offsets")
 
 
 @_watches("assemble")
@@ -530,12 +537,9 @@ def _store(low: Lowering, op: Op, lower: Lower, target: str, source: str, offset
         if compute is not None:
             compute(frame)
         frame[result] = memory
-        sizes = fitted(region, len(memory.shape))
-        assert sizes is not None
-        where = offsets(frame)
-        check_store(memory, where, sizes, op.loc)
-        if 0 not in sizes:
-            store_mask(state, op, memory.slice(where, sizes), mask, region, atomic)
+        target_window = stored_window(memory, region, offsets(frame), op.loc)
+        if 0 not in target_window.shape:
+            store_mask(state, op, target_window, mask, region, atomic)
 
     return _decides(low, op, (op.args[offset],), "an index", step)
 

@@ -14,7 +14,7 @@ from tilelet.interp import (  # noqa: F401  (for their entries in `LOWERINGS`)
     submit,
     system,
 )
-from tilelet.interp.lowering import LOWERINGS, Frame, Lower, Lowering, Step
+from tilelet.interp.lowering import Frame, Lower, Lowering, Step
 from tilelet.interp.state import State
 from tilelet.ir.core import FunctionKind, Op, Program
 from tilelet.ir.views import CallView, ForView
@@ -59,9 +59,8 @@ def find_iterations(program: Program, arguments: Mapping[str, Argument]) -> Iter
     """Record the tasks once more, with the loops around each. May raise `DependsOnTaskData`."""
     found = Iterations()
     state = State(
-        program.functions, execute=False, poison=True, seed_valid=False, lowerings=_TRACKED
+        program.functions, execute=False, poison=True, seed_valid=False, observer=_Tracking()
     )
-    state.runs_kernels = False
     state.iterations = found
     state.code(program.entry).run(bind_arguments(program, arguments, execute=False))
     return found
@@ -74,7 +73,7 @@ def _for(low: Lowering, op: Op) -> Step:
     found.static.append((op, -1))
     place = len(found.static) - 1
     low.on_define(index, lambda slot: found.static.__setitem__(place, (op, slot)))
-    step = LOWERINGS["for"](low, op)
+    step = low.plain_op(op)
     found.static.pop()
     return step
 
@@ -82,7 +81,7 @@ def _for(low: Lowering, op: Op) -> Step:
 def _call(low: Lowering, op: Op) -> Step:
     found: Iterations = low.state.iterations
     around = tuple(found.static)
-    step = LOWERINGS["call"](low, op)
+    step = low.plain_op(op)
     kernel = low.state.functions[CallView(op).callee].kind is FunctionKind.InCore
 
     def tracked(frame: Frame) -> None:
@@ -101,7 +100,7 @@ def _call(low: Lowering, op: Op) -> Step:
 
 def _join(low: Lowering, op: Op) -> Step:
     found: Iterations = low.state.iterations
-    step = LOWERINGS["system.task_dummy"](low, op)
+    step = low.plain_op(op)
 
     def tracked(frame: Frame) -> None:
         found.add(found.prefix)
@@ -110,9 +109,11 @@ def _join(low: Lowering, op: Op) -> Step:
     return tracked
 
 
-_TRACKED: dict[str, Lower] = {
-    **LOWERINGS,
-    "for": _for,
-    "call": _call,
-    "system.task_dummy": _join,
-}
+_TRACKED: dict[str, Lower] = {"for": _for, "call": _call, "system.task_dummy": _join}
+
+
+class _Tracking:
+    """The observer of this mode."""
+
+    def lower(self, low: Lowering, op: Op) -> Step:
+        return _TRACKED[op.name](low, op) if op.name in _TRACKED else low.plain_op(op)

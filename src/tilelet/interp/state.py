@@ -13,7 +13,7 @@ from tilelet.diag.catalogue.harness import TooBig
 from tilelet.diag.catalogue.windows import DependsOnTaskData
 from tilelet.diag.core import UNKNOWN, Loc
 from tilelet.dtypes import DType
-from tilelet.interp.lowering import LOWERINGS, FunctionCode, Lower
+from tilelet.interp.lowering import FunctionCode, Observer
 from tilelet.ir.core import Direction, Function, FunctionKind, Op, Value
 from tilelet.ir.types import TensorType, TileType
 from tilelet.native.memory import available_memory
@@ -32,9 +32,9 @@ class State:
     block, blocks  index of the spmd block that is running, and the number of blocks
     manual_depth   number of `pl.manual_scope()`s around the current op
     sites          ops of kernels that data decides, and their numbers (`tasks.control_points`)
-    lowerings      what ops do: as the language says, or what a mode does beside that or instead
-    runs_kernels   kernels are run, not only recorded; without `execute` by a mode that computes
-                   no values
+    runs_kernels   kernels are run, not only recorded; without `execute` by an observer that
+                   computes no values
+    observer       gives every op its step; None: the ops are as the language defines them
     """
 
     def __init__(
@@ -44,12 +44,12 @@ class State:
         execute: bool,
         poison: bool,
         seed_valid: bool,
-        lowerings: Mapping[str, Lower] | None = None,
+        observer: Observer | None = None,
     ) -> None:
         self.functions = functions
+        self.observer = observer
         self.execute = execute
-        self.lowerings = LOWERINGS if lowerings is None else lowerings
-        self.runs_kernels = execute or lowerings is not None
+        self.runs_kernels = execute
         self.watcher: Any = None  # of `interp.definedness`
         self.iterations: Any = None  # of `interp.iterations`
         self.poison = poison
