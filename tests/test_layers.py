@@ -23,14 +23,18 @@ ALLOWED = {
     "interp": "analysis diag dtypes ir native numerics ops syntax tasks",
     "cpu": "analysis diag dtypes interp ir native numerics ops syntax tasks",
     "device": "analysis diag dtypes ir native ops syntax tasks",
-    "runtime": "analysis cpu device diag dtypes frontend interp ir native passes tasks",
+    "diverge": "analysis diag dtypes interp ir numerics ops tasks",
+    "checks": "analysis device diag diverge dtypes interp ir native numerics ops syntax tasks",
+    "runtime": "analysis checks cpu device diag diverge dtypes frontend interp ir native passes"
+    " tasks",
     "language": "diag dtypes frontend ir ops runtime syntax",
     "models": "analysis cpu device diag dtypes interp ir language native runtime tasks",
     "compat": "diag dtypes frontend ir language ops passes runtime syntax",
     "calibration": "device diag dtypes interp ir language models native passes runtime tasks",
     "bench": "cpu device diag dtypes interp ir language models native runtime tasks",
-    "cli": "bench calibration compat cpu device diag dtypes frontend interp ir language models"
-    " native ops runtime tasks",
+    "scripts": "checks compat device diag diverge frontend interp ir models runtime",
+    "cli": "bench calibration checks compat cpu device diag diverge dtypes frontend interp ir"
+    " language models native ops runtime scripts tasks",
 }
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from tilelet.diag import Loc, UserError
 from tilelet.diag.catalogue import (
     cautions,
+    checks,
     command,
     device,
     harness,
@@ -305,6 +306,7 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     scopes.OnlyInScope: lambda at: scopes.OnlyInScope(
         at("pl.load(x, [0, 0], [16, 128])"), "`pl.load`"
     ),
+    scopes.OutsideLanes: lambda at: scopes.OutsideLanes(at("pl.aiv_shard(x)"), "pl.aiv_shard"),
     scopes.OnlyAtOrchestration: lambda at: scopes.OnlyAtOrchestration(
         at("pl.submit(self.body, x)"), "pl.submit", at("pl.incore()")
     ),
@@ -428,22 +430,27 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     command.NoBoard: lambda at: command.NoBoard("a2a3"),
     # E08xx
     unsupported.UnsupportedConstruct: lambda at: unsupported.UnsupportedConstruct(
-        at("pl.MemRef"), "`pl.MemRef`", "leave placement to the compiler"
+        at("now, then = then, now"),
+        "`now`, which is one of several tensors when its scope ends,",
+        "give each tensor a name of its own after the scope",
     ),
     unsupported.DistributedOp: lambda at: unsupported.DistributedOp(
         at("pl.distributed.put"), "distributed.put"
     ),
     unsupported.ExternalKernel: lambda at: unsupported.ExternalKernel(at("fast_exp"), "fast_exp"),
     unsupported.MxFormat: lambda at: unsupported.MxFormat(at("pl.matmul_mx"), "pl.matmul_mx"),
-    unsupported.HandWrittenPipe: lambda at: unsupported.HandWrittenPipe(
+    unsupported.PipeOutsideGroup: lambda at: unsupported.PipeOutsideGroup(
         at("pl.tpush_to_aic(tile, split=0)"), "pl.tpush_to_aic"
+    ),
+    unsupported.PipeMismatch: lambda at: unsupported.PipeMismatch(
+        at("pl.tpop_from_aiv(split=0)"), "it waits for a tile that no core pushes"
     ),
     unsupported.UnsupportedDType: lambda at: unsupported.UnsupportedDType(at("pl.FP4"), "pl.FP4"),
     unsupported.UnsupportedLevel: lambda at: unsupported.UnsupportedLevel(
         at("level=pl.Level.HOST"), "pl.Level.HOST"
     ),
     unsupported.UnsupportedFunctionType: lambda at: unsupported.UnsupportedFunctionType(
-        at("type=pl.FunctionType.Graph"), "Graph"
+        at("type=pl.FunctionType.Spmd"), "Spmd"
     ),
     unsupported.UnsupportedOp: lambda at: unsupported.UnsupportedOp(
         at("pl.view"), "pl.view", "use `pl.slice`, `pl.reshape` or `pl.reinterpret_view`"
@@ -471,6 +478,7 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     device.UnknownPeriod: lambda at: device.UnknownPeriod(
         "2026-05", "a2a3", ["2026-04", "2026-06", "2026-07"]
     ),
+    checks.UnknownCheck: lambda at: checks.UnknownCheck("races", ["capacity", "race", "init"]),
     device.NoTasks: lambda at: device.NoTasks("Empty", at("def main")),
     device.WindowDeadlock: lambda at: device.WindowDeadlock(20000, 16384, at("with pl.scope():")),
     device.HeapDeadlock: lambda at: device.HeapDeadlock("partials", 1 << 31, 1 << 30),
@@ -561,6 +569,7 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     cautions.DirectionIgnored: lambda at: cautions.DirectionIgnored(at("pl.Out"), "x"),
     cautions.PromotedToTile: lambda at: cautions.PromotedToTile(at("x[3]"), (128,), (1, 128)),
     cautions.ImplicitScope: lambda at: cautions.ImplicitScope(at("pl.mul(x, 0.0)"), "pl.mul"),
+    cautions.LanesAtOnce: lambda at: cautions.LanesAtOnce(at("pl.tile.get_subblock_idx()")),
     cautions.AssembleCopies: lambda at: cautions.AssembleCopies(
         at("pl.assemble(out, x, [0, 0])"), "its source is a parameter"
     ),

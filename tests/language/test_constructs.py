@@ -506,16 +506,6 @@ def waits_in_a_loop(x: pl.Tensor, out: pl.Out[pl.Tensor]):
     return out
 
 
-@pl.jit
-def halves(x: pl.Tensor, out: pl.Out[pl.Tensor]):
-    with pl.at(level=pl.Level.CORE_GROUP):
-        for _ in pl.split_aiv(2, mode=pl.SplitMode.UP_DOWN):
-            out[:, :] = pl.add(x, 1.0)
-    return out
-
-
-def test_barriers_in_loops_and_halved_tiles_are_refused() -> None:
+def test_barriers_in_loops_are_refused() -> None:
     with pytest.raises(UserErrors, match="outside loops and branches"):
         waits_in_a_loop.specialize(X, X)
-    with pytest.raises(UserErrors, match="that halves tiles"):
-        halves.specialize(X, X)

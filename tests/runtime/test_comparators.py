@@ -16,6 +16,7 @@ from tilelet.runtime import (
     ratio_reldiff,
     topk_pair_compare,
 )
+from tilelet.runtime.comparators import allclose_where_defined
 
 values = hnp.arrays(np.float64, 40, elements=st.floats(-10, 10))
 
@@ -137,3 +138,13 @@ def test_comparators_accept_tensors() -> None:
     a = torch.ones(4, dtype=torch.bfloat16)
     assert ratio_allclose(1e-3, 1e-3)(a, a.clone())[0]
     assert ratio_reldiff()(a, a.clone())[0]
+
+
+def test_where_the_golden_is_nan_anything_may_stand() -> None:
+    actual = np.array([1.0, np.nan, 7.0, np.inf])
+    assert allclose_where_defined()(actual, np.array([1.0, np.nan, np.nan, np.inf]))[0]
+    assert not allclose_where_defined()(actual, np.array([1.0, 2.0, np.nan, np.inf]))[0]
+    assert not allclose_where_defined()(actual, np.array([1.5, np.nan, np.nan, np.inf]))[0]
+    assert allclose_where_defined()(actual, actual * 1.001, rtol=0.01, atol=0.0)[0]
+    whole = np.array([1, 2])
+    assert not allclose_where_defined()(whole, np.array([1, 3]))[0]

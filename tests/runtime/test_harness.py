@@ -200,6 +200,26 @@ def test_comparators_see_scalars_as_the_golden_does() -> None:
     assert result.passed, result.error
 
 
+def test_one_comparator_for_all_outputs_is_not_asked_about_inputs() -> None:
+    seen: list[tuple[int, ...]] = []
+
+    def compare(actual: Any, expected: Any, **_: Any) -> Any:
+        seen.append(tuple(actual.shape))
+        return np.array_equal(actual, expected), ""
+
+    def scale_golden(tensors: dict[str, Any]) -> None:
+        tensors["y"][:] = tensors["x"] * tensors["factor"]
+
+    arguments = [
+        TensorSpec("x", [16, 32], pl.FP32, np.ones),
+        TensorSpec("y", [16, 32], pl.FP32, is_output=True),
+        ScalarSpec("factor", pl.FP32, 2.5),
+    ]
+    result = run_jit(scale, arguments, scale_golden, compare_fn=compare)
+    assert result.passed, result.error
+    assert seen == [(16, 32)]
+
+
 def test_two_runs_have_the_same_inputs() -> None:
     drawn: list[np.ndarray] = []
 

@@ -13,29 +13,33 @@ import os
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from tilelet import __version__
-from tilelet.cli import exit_codes, interrupt, manual
+from tilelet.checks.registry import CHECKS
+from tilelet.cli import manual
 from tilelet.cli.options import (
     DEFAULT_MACHINE,
     FORMATS,
     JSON,
     TEXT,
+    CheckOptions,
     CompareOptions,
     DeviceOptions,
     RunOptions,
     taken,
 )
-from tilelet.cli.target import Target, options_after
 from tilelet.cli.usage import (
     OneOf,
     Parser,
     folder,
     from_environment,
-    machine_names,
+    name_list,
     new_file,
     whole_number,
 )
+from tilelet.scripts import exit_codes, interrupt
+from tilelet.scripts.target import Target, options_after
 
 Namespace = argparse.Namespace
 
@@ -49,7 +53,10 @@ AFTER_SCRIPT = (
     "--no-files",
     "--execute",
     "--memory",
+    "--only",
 )
+
+D = TypeVar("D", bound=DeviceOptions)
 
 
 @dataclass(frozen=True)
@@ -137,7 +144,7 @@ def _add_device_options(parser: Parser, formats: Sequence[str]) -> None:
     )
     machine.add_argument(
         "--platforms",
-        type=machine_names,
+        type=name_list,
         default=(),
         metavar="A,B",
         help="several machines, side by side",
@@ -241,13 +248,17 @@ def _no_garbage() -> Generator[None]:
 # profile, check, compare
 
 
-def _add_profile(parser: Parser) -> None:
-    _add_device_options(parser, FORMATS)
+def _add_execute(parser: Parser) -> None:
     parser.add_argument(
         "--execute",
         action="store_true",
         help="run the kernels too: for programs whose results decide their tasks",
     )
+
+
+def _add_profile(parser: Parser) -> None:
+    _add_device_options(parser, FORMATS)
+    _add_execute(parser)
     parser.add_argument(
         "--no-files", dest="files", action="store_false", help="print the report, write nothing"
     )
@@ -257,24 +268,34 @@ def _add_profile(parser: Parser) -> None:
 def _add_check(parser: Parser) -> None:
     _add_device_options(parser, FORMATS)
     parser.add_argument(
+        "--only",
+        type=name_list,
+        default=(),
+        metavar="A,B",
+        help=f"make these checks only: {', '.join(CHECKS)}",
+    )
+    parser.add_argument(
         "--memory", action="store_true", help="print the memory plan and the TILELET budget"
     )
+    _add_execute(parser)
     _add_script(parser)
 
 
-def _device(command: str) -> Callable[[Parser, Namespace], int]:
-    def run(parser: Parser, found: Namespace) -> int:
-        with interrupt.deferred():
-            from tilelet.cli import profile
+def _check(parser: Parser, found: Namespace) -> int:
+    with interrupt.deferred():
+        from tilelet.cli.check import check_command
 
-        options = _device_options(parser, found, command)
-        commands = {"profile": profile.profile_command, "check": profile.check_command}
-        return commands[command](options)
-
-    return run
+    return check_command(_device_options(parser, found, "check", CheckOptions))
 
 
-def _device_options(parser: Parser, found: Namespace, command: str) -> DeviceOptions:
+def _profile(parser: Parser, found: Namespace) -> int:
+    with interrupt.deferred():
+        from tilelet.cli.profile import profile_command
+
+    return profile_command(_device_options(parser, found, "profile", DeviceOptions))
+
+
+def _device_options(parser: Parser, found: Namespace, command: str, cls: type[D]) -> D:
     """Options on both sides of the script, read by one parser."""
     from tilelet.runtime.config import PLATFORMS
 
@@ -285,7 +306,7 @@ def _device_options(parser: Parser, found: Namespace, command: str) -> DeviceOpt
     after, target = options_after(given, allowed, with_value, PLATFORMS)
     named = ["-m", target.module] if target.module else [target.name]
     found = parser.parse([*after, *named, *target.arguments], found)
-    return taken(DeviceOptions, found, command=command, own=_own(parser), target=target)
+    return taken(cls, found, command=command, own=_own(parser), target=target)
 
 
 def _add_compare(parser: Parser) -> None:
@@ -477,14 +498,14 @@ COMMANDS = {
             "model a script's time on an NPU, and say where it goes",
             manual.PROFILE,
             _add_profile,
-            _device("profile"),
+            _profile,
         ),
         Command(
             "check",
-            "check tiles against a machine's limits",
+            "find races, undefined memory, tiles that do not fit",
             manual.CHECK,
             _add_check,
-            _device("check"),
+            _check,
         ),
         Command("compare", "compare two modelled runs", manual.COMPARE, _add_compare, _compare),
         Command("explain", "explain an error code", manual.EXPLAIN, _add_explain, _explain),

@@ -8,7 +8,7 @@ examples:
   tilelet run --dump-passes kernel.py       and write the program after every pass
   tilelet tasks kernel.py                   count its tasks without executing them
   tilelet profile kernel.py -p a2a3         what an NPU would do with it, modelled
-  tilelet check kernel.py -p a2a3           whether its tiles fit on chip
+  tilelet check kernel.py -p a2a3           races, undefined memory, tiles that do not fit
   tilelet compare before.py after.py        two programs, and why one is faster
   tilelet examples --copy .                 twelve small kernels to start from
   tilelet demo                              a Qwen3 layer before and after, checked
@@ -65,9 +65,14 @@ dependencies). Exit code 1: the machine would refuse the program, see the errors
 CHECK = """\
 examples:
   tilelet check kernel.py -p a2a3
+  tilelet check kernel.py --only capacity,alignment
   tilelet check --memory kernel.py -p a5      with every tile's place and budget
+  tilelet check kernel.py --format json       findings with their places, for programs
 
-Only tiles count, never tensors in global memory. Exit code 1: there are findings.
+Each part says how far its answer reaches: `proved` for all sizes and inputs, `found` (with what
+shows it), `this run` for the sizes and inputs of the script, or `not checked` and why. Kernels are
+not executed unless a check needs it; docs/checks.md describes them all. Exit code 1: there are
+findings.
 """
 
 COMPARE = """\

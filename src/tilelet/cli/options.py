@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tilelet.cli.target import Target
+from tilelet.scripts.target import Target
 
 TEXT, JSON, SARIF = FORMATS = ("text", "json", "sarif")
 DEFAULT_MACHINE = "a2a3"
@@ -54,7 +54,7 @@ class RunOptions(ScriptOptions):
 
 @dataclass(frozen=True)
 class DeviceOptions(ScriptOptions):
-    """`tilelet profile` and `tilelet check`."""
+    """`tilelet profile`, and what `tilelet check` has in common with it."""
 
     target: Target = NO_TARGET
     platform: str | None = None
@@ -62,12 +62,19 @@ class DeviceOptions(ScriptOptions):
     period: str | None = None
     execute: bool = False
     files: bool = True
-    memory: bool = False
 
     @property
     def machines(self) -> tuple[str, ...]:
         """The machines to model, by name."""
         return self.platforms or (self.platform or DEFAULT_MACHINE,)
+
+
+@dataclass(frozen=True)
+class CheckOptions(DeviceOptions):
+    """`tilelet check`; `only` names the checks to make, none: all that are not opt-in."""
+
+    memory: bool = False
+    only: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

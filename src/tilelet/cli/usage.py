@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from tilelet.cli.exit_codes import WRONG_USAGE
 from tilelet.diag.catalogue.command import BadFlag
 from tilelet.diag.render import render_text, text_width, use_color
 from tilelet.diag.text import did_you_mean, near, ticked, wrapped
+from tilelet.scripts.exit_codes import WRONG_USAGE
 
 
 class Parser(argparse.ArgumentParser):
@@ -123,11 +123,11 @@ def new_file(text: str) -> Path:
     return path
 
 
-def machine_names(text: str) -> tuple[str, ...]:
+def name_list(text: str) -> tuple[str, ...]:
     """`a2a3,a5`"""
     names = tuple(name.strip() for name in text.split(",") if name.strip())
     if not names:
-        raise argparse.ArgumentTypeError("no machine is named")
+        raise argparse.ArgumentTypeError("nothing is named")
     return names
 
 

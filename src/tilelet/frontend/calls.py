@@ -6,7 +6,7 @@ import ast
 import builtins
 import functools
 import types
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
 from tilelet.diag.catalogue.cautions import DirectionIgnored
@@ -26,7 +26,7 @@ from tilelet.diag.catalogue.python import (
     UnsupportedExpression,
 )
 from tilelet.diag.core import Loc, UserError
-from tilelet.frontend import expressions, kernels, marker_calls, statements
+from tilelet.frontend import expressions, kernels, lanes, marker_calls, statements
 from tilelet.frontend.bindings import (
     Binding,
     ReportedError,
@@ -48,6 +48,7 @@ from tilelet.ir.types import ScalarType, SymDim, TensorType
 from tilelet.ops import spellings
 from tilelet.ops.equivalents import equivalent
 from tilelet.ops.manual import signature_text
+from tilelet.syntax import views
 
 
 class SelfReference:
@@ -179,6 +180,8 @@ def _public_name(node: ast.Call) -> str:
 def call_op(ctx: Context, spec: OpSpec, node: ast.Call) -> Binding:
     """An op call, with the argument expressions of `node`."""
     args, locs = bind(ctx, spec, node)
+    if spec.name == "get_subblock_idx":
+        return lanes.lane_index(ctx, node)
     loc = ctx.loc(node)
     first = next(iter(args.values()), None)
     scalar_form = REGISTRY.get(f"scalar.{spec.name}")
@@ -264,11 +267,19 @@ def _call_python(ctx: Context, callee: object, node: ast.Call) -> Binding:
         raise NotCallable(loc, name, type(callee).__name__)
     args: list[Binding] = [expressions.evaluate(ctx, a) for a in node.args]
     kwargs = {k.arg: expressions.evaluate(ctx, k.value) for k in node.keywords if k.arg}
+    if callee in views.IN_ANNOTATIONS:
+        return _called_now(callee, args, kwargs, loc)
     if is_kernel_value(tuple(args)) or is_kernel_value(tuple(kwargs.values())):
         items = items_of(args[0]) if callee is len else None
         if items is not None:
             return len(items)
         raise NotCallable(loc, name, type(callee).__name__, _instead(callee, name))
+    return _called_now(callee, args, kwargs, loc)
+
+
+def _called_now(
+    callee: Callable[..., Binding], args: list[Binding], kwargs: dict[str, Binding], loc: Loc
+) -> Binding:
     try:
         return callee(*args, **kwargs)
     except Exception as problem:

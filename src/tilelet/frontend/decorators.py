@@ -12,11 +12,12 @@ from tilelet.diag.catalogue.python import BadDecorator
 from tilelet.diag.catalogue.unsupported import UnsupportedFunctionType
 from tilelet.diag.core import Loc, UserError, UserErrors
 from tilelet.frontend.context import Style
-from tilelet.frontend.functions import KernelFunction, frame_names, here, is_plain
+from tilelet.frontend.functions import KernelFunction, frame_names, here, is_plain, of_type
 from tilelet.frontend.jit import jit
 from tilelet.frontend.module import ModuleBuilder, as_entry, entry_of
 from tilelet.frontend.source import SourceFile, find_class
 from tilelet.ir.core import SUPPORTED_KINDS, FunctionKind, Program
+from tilelet.syntax.enums import SplitMode
 
 __all__ = ["function", "inline", "jit", "keep_refused", "program"]
 
@@ -48,16 +49,19 @@ def function(
     type: FunctionKind = FunctionKind.Opaque,  # noqa: A002
     strict_ssa: bool = False,
     auto_scope: bool = True,  # noqa: ARG001
-    attrs: Mapping[str, object] | None = None,  # noqa: ARG001
+    attrs: Mapping[str, object] | None = None,
     **options: object,
 ) -> Any:
     """A function of a program: `@pl.function` or `@pl.function(type=pl.FunctionType.InCore)`.
 
     Opaque (the default) may hold scopes and becomes the control program; Orchestration is a
-    hand-written control program; InCore is a kernel body, one task per call; Inline is spliced
-    into its callers. `strict_ssa=True` forbids rebinding a name. `auto_scope=False` only tells the
-    device runtime not to place memory scopes by itself; results do not depend on it. `attrs` are
-    hints to a device's compiler, such as how to split a kernel; they change no result either.
+    hand-written control program; InCore is a kernel body, one task per call; Inline and Graph are
+    spliced into their callers. AIC and AIV are kernel bodies for one kind of core; a Group calls
+    one of each, which run together as one task and hand each other tiles (`pl.tpush_to_aiv`).
+    `strict_ssa=True` forbids rebinding a name. `auto_scope=False` only tells the device runtime not
+    to place memory scopes by itself; results do not depend on it. `attrs` are hints to a device's
+    compiler; they change no result either. `attrs={"split": pl.SplitMode.UP_DOWN}` says how two
+    vector cores share the kernel, which the modelled device follows.
     """
     visible, where = frame_names(1), here(1)
     if options:
@@ -71,12 +75,10 @@ def function(
             if _refused is None:
                 raise error
             return _refused(error)
-        style = Style(
-            implied=type is FunctionKind.Opaque,
-            strict_ssa=strict_ssa,
-            guards_outputs=type in (FunctionKind.Opaque, FunctionKind.Orchestration),
-        )
-        return KernelFunction(target.__name__, type, style, python=target, frame_names=visible)
+        mode = (attrs or {}).get("split")
+        split = mode.name if isinstance(mode, SplitMode) else None
+        name = target.__name__
+        return of_type(name, type, strict_ssa, split, python=target, frame_names=visible)
 
     return decorate if python is None else decorate(python)
 
@@ -142,7 +144,10 @@ def build_program(name: str, methods: Mapping[str, KernelFunction], loc: Loc) ->
     def lower_all() -> str:
         entry = entry_of(name, methods, loc)
         for method in methods.values():
-            if method is not entry and method.kind is FunctionKind.InCore and not method.generic:
+            # What a group calls is a part of it, and no kernel of its own.
+            in_group = method.core in (FunctionKind.AIC, FunctionKind.AIV)
+            is_kernel = method.kind is FunctionKind.InCore and not method.generic
+            if method is not entry and is_kernel and not in_group:
                 builder.kernel(method, (), method.loc())
         return (
             builder.kernel(entry, (), entry.loc()).name

@@ -35,6 +35,8 @@ class KernelFunction:
     python: Any = None  # a plain function; None if the text was given
     frame_names: Mapping[str, object] = field(default_factory=dict[str, object])
     given_source: tuple[SourceFile, ast.FunctionDef] | None = None
+    core: FunctionKind | None = None  # of a kernel: AIC, AIV or Group, where the text says it
+    split: str | None = None  # how two vector cores share it: the name of a `pl.SplitMode`
 
     def __call__(self, *_: object, **__: object) -> object:
         from tilelet.diag.catalogue.python import OpOutsideKernel
@@ -106,6 +108,25 @@ class KernelFunction:
             cells = zip(self.python.__code__.co_freevars, self.python.__closure__, strict=True)
             names.update({name: cell.cell_contents for name, cell in cells if _is_bound(cell)})
         return names
+
+
+_CORES = (FunctionKind.AIC, FunctionKind.AIV, FunctionKind.Group)
+# Kernels for one kind of core, or a group of them, are kernels; a graph is executed as it stands.
+_AS_KIND = {**dict.fromkeys(_CORES, FunctionKind.InCore), FunctionKind.Graph: FunctionKind.Inline}
+
+
+def of_type(
+    name: str, declared: FunctionKind, strict_ssa: bool, split: str | None, **more: Any
+) -> KernelFunction:
+    """A function that is declared with `@pl.function(type=...)`."""
+    style = Style(
+        implied=declared is FunctionKind.Opaque,
+        strict_ssa=strict_ssa,
+        guards_outputs=declared in (FunctionKind.Opaque, FunctionKind.Orchestration),
+    )
+    core = declared if declared in _CORES else None
+    kind = _AS_KIND.get(declared, declared)
+    return KernelFunction(name, kind, style, core=core, split=split, **more)
 
 
 def _is_bound(cell: CellType) -> bool:

@@ -18,7 +18,7 @@ from tilelet.frontend.bindings import (
     as_items,
     describe,
 )
-from tilelet.frontend.context import Context
+from tilelet.frontend.context import Context, Part
 from tilelet.frontend.emitting import check_literal, default_args, emit_op, spilled
 from tilelet.frontend.functions import KernelFunction
 from tilelet.ir import structure
@@ -54,7 +54,11 @@ def call_function(
     if function.kind is FunctionKind.InCore and not ctx.in_scope:
         return call_kernel(ctx, function, nodes, ctx.loc(node), Launch())
     args = calls.arguments(ctx, nodes)
-    return calls.inline(ctx, function, args, ctx.loc(node), is_statement)
+    if ctx.parts is None or function.core is None:
+        return calls.inline(ctx, function, args, ctx.loc(node), is_statement)
+    part = Part(function.name, [])
+    ctx.parts.append(part)
+    return calls.inline(ctx.fork(ops=part.ops), function, args, ctx.loc(node), is_statement)
 
 
 def call_kernel(

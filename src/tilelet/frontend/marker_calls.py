@@ -19,7 +19,7 @@ from tilelet.diag.catalogue.python import (
 )
 from tilelet.diag.core import Loc, UserError
 from tilelet.dtypes import DType
-from tilelet.frontend import annotations, calls, expressions, kernels
+from tilelet.frontend import annotations, calls, expressions, kernels, lanes, pipes
 from tilelet.frontend.bindings import (
     Binding,
     ReportedError,
@@ -43,7 +43,9 @@ Handler = Callable[[Context, ast.Call], Binding]
 
 def handler(callee: object) -> Handler | None:
     """How to lower a call of `callee`, if it is a marker."""
-    return _HANDLERS.get(callee) if isinstance(callee, Hashable) else None
+    if not isinstance(callee, Hashable):
+        return None
+    return _HANDLERS.get(callee) or pipes.HANDLERS.get(callee) or lanes.HANDLERS.get(callee)
 
 
 def _positional(ctx: Context, node: ast.Call, name: str, count: int) -> list[Binding]:

@@ -21,7 +21,7 @@ from tilelet.diag.catalogue.names import (
 from tilelet.diag.catalogue.python import UnknownAttribute
 from tilelet.diag.core import Diagnostic, Loc, Sink, TooManyErrors, UserError
 from tilelet.diag.text import plural
-from tilelet.frontend import annotations, expressions, statements
+from tilelet.frontend import annotations, expressions, pipes, statements
 from tilelet.frontend.bindings import Binding, ValueFacts, is_scalar, is_shaped, items_of
 from tilelet.frontend.calls import SelfReference
 from tilelet.frontend.context import Context, close_names
@@ -104,17 +104,25 @@ class ModuleBuilder:
             in_scope=function.kind is FunctionKind.InCore,
             scope_loc=function.loc() if function.kind is FunctionKind.InCore else None,
             dims=_dims(params),
+            split=function.split,
         )
         if function.is_method:
             env["self"] = SelfReference()
         if function.style.guards_outputs:
             outputs = (Direction.Out, Direction.InOut)
             ctx.outputs = {v.name: v for v, d in params if d in outputs}
+        if function.core is FunctionKind.Group:
+            ctx.parts = []
         self.inline_stack.append(function)
         try:
             statements.lower_body(ctx, function.body)
         finally:
             self.inline_stack.pop()
+        if ctx.parts:
+            ended = pipes.weave(ctx, ctx.parts)
+            ctx.returned = tuple(
+                ended.get(v, v) if isinstance(v, Value) else v for v in ctx.returned or ()
+            )
         built = _close_function(ctx, function, params, self._unique(function))
         self.functions[built.name] = built
         return built
@@ -226,6 +234,7 @@ def _close_function(
         loc,
         declared=tuple(d for _, d in params),
         returns=roots,
+        split=function.split,
     )
 
 

@@ -255,6 +255,7 @@ def lower_scope(
     with ctx.nested(scope=info.loc if in_core else None, chunked=info.kind == "chunked") as ops:
         if info.kind != "implied":
             ctx.chunk_ok = info.kind in ("auto", "chunked")
+        ctx.split = info.split
         if info.kind == "spmd":
             params = (Value(index_name or "block", INDEX, info.loc),)
             if index_name:

@@ -21,7 +21,16 @@ from tilelet.diag.catalogue.python import (
     UnsupportedStatement,
 )
 from tilelet.diag.core import Loc, UserError
-from tilelet.frontend import annotations, calls, expressions, joins, loops, scopes, subscripts
+from tilelet.frontend import (
+    annotations,
+    calls,
+    expressions,
+    joins,
+    loops,
+    pipes,
+    scopes,
+    subscripts,
+)
 from tilelet.frontend.bindings import (
     Binding,
     Poison,
@@ -192,8 +201,12 @@ def _annotated(ctx: Context, s: ast.AnnAssign) -> None:
     if s.value is None:
         raise UnsupportedStatement(ctx.loc(s), "a declaration without a value", "assign a value")
     before = len(ctx.ops)
-    value = expressions.evaluate(ctx, s.value)
-    declared = annotations.value_type(expressions.evaluate(ctx, s.annotation))
+    if isinstance(s.value, ast.Call) and pipes.is_pop(ctx, s.value):
+        value: Binding = pipes.pop(ctx, s.value, expressions.evaluate(ctx, s.annotation))
+    else:
+        value = expressions.evaluate(ctx, s.value)
+    with ctx.nested():  # what an annotation computes is no part of the program
+        declared = annotations.value_type(expressions.evaluate(ctx, s.annotation))
     if declared is not None and isinstance(value, Value):
         _check_declared(ctx, s, value, declared)
     assign(ctx, s.target, value, s, fresh=len(ctx.ops) > before)

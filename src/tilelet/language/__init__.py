@@ -61,6 +61,7 @@ from tilelet.syntax import unsupported as unsupported
 from tilelet.syntax.enums import *
 from tilelet.syntax.enums import TensorLayout as TensorLayout
 from tilelet.syntax.markers import *
+from tilelet.syntax.pipes import *
 from tilelet.syntax.types import (
     Array as Array,
     InOut as InOut,
@@ -69,6 +70,15 @@ from tilelet.syntax.types import (
     Tensor as Tensor,
     Tile as Tile,
     Tuple as Tuple,
+)
+
+from tilelet.syntax.views import (
+    AUTO as AUTO,
+    CompactMode as CompactMode,
+    MemRef as MemRef,
+    TensorView as TensorView,
+    TileLayout as TileLayout,
+    TileView as TileView,
 )
 
 ND = TensorLayout.ND

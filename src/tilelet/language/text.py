@@ -11,9 +11,8 @@ from tilelet import language
 from tilelet.diag.catalogue.python import InvalidSyntax, NotOneProgram
 from tilelet.diag.core import Loc
 from tilelet.diag.text import plural
-from tilelet.frontend.context import Style
 from tilelet.frontend.decorators import build_program
-from tilelet.frontend.functions import KernelFunction
+from tilelet.frontend.functions import KernelFunction, of_type
 from tilelet.frontend.source import SourceFile, from_text
 from tilelet.ir.core import Function, FunctionKind, Program
 from tilelet.ir.types import SymDim
@@ -99,11 +98,5 @@ def _function(
                     kind = FunctionKind[k.value.attr]
                 elif k.arg == "strict_ssa" and isinstance(k.value, ast.Constant):
                     strict = bool(k.value.value)
-    style = Style(
-        implied=kind is FunctionKind.Opaque,
-        strict_ssa=strict,
-        guards_outputs=kind is not FunctionKind.InCore,
-    )
-    return KernelFunction(
-        node.name, kind, style, is_method=is_method, frame_names=names, given_source=(source, node)
-    )
+    found: dict[str, Any] = {"frame_names": names, "given_source": (source, node)}
+    return of_type(node.name, kind, strict, None, is_method=is_method, **found)

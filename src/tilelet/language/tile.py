@@ -18,8 +18,11 @@ from tilelet.ops.reduction import *
 from tilelet.ops.selection import *
 from tilelet.ops.sorting import *
 from tilelet.syntax import enums as _enums
+from tilelet.syntax import pipes as _pipes
 
 MaskPattern = _enums.MaskPattern
+aic_gather = _pipes.aic_gather
+aiv_shard = _pipes.aiv_shard
 cmp = _selection.tile_cmp
 cmps = _selection.tile_cmps
 create = _creation.create_tile

@@ -234,9 +234,9 @@ def get_block_num() -> Scalar:
 
 @op(infer=_infer_index, engine=Engine.SCALAR, plane=Plane.SCOPE, traits=_POSITION)
 def get_subblock_idx() -> Scalar:
-    """Number of the vector lane within a block: always 0, as a scope runs on one lane here.
+    """Number of the vector lane within a block: in `pl.split_aiv` the lane, elsewhere 0.
 
-    result: INDEX
+    result: INDEX. What two lanes of a split scope do is done here at once, as by lane 0
 
     Example: `lane = pl.tile.get_subblock_idx()`
     """

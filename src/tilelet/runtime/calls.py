@@ -26,7 +26,7 @@ class Case:
     config: RunConfig = field(default_factory=RunConfig)
     rtol: float = TOLERANCE
     atol: float = TOLERANCE
-    compare_fn: Mapping[str, Callable[..., Any]] = field(
+    compare_fn: Mapping[str, Callable[..., Any]] | Callable[..., Any] = field(
         default_factory=dict[str, Callable[..., Any]]
     )
     save_data: bool = False
@@ -63,9 +63,6 @@ def case_of(program: Any, args: Sequence[Any], named: Mapping[str, Any]) -> Case
     if golden is not None and not callable(golden):
         raise BadRunCall(f"the golden is a `{type(golden).__name__}`, not a function")
     config = _config(options)
-    compare_fn = options.get("compare_fn", {})
-    if callable(compare_fn):
-        compare_fn = {s.name: compare_fn for s in specs if isinstance(s, TensorSpec)}
     data = options.get("golden_data")
     return Case(
         program=program,
@@ -75,7 +72,7 @@ def case_of(program: Any, args: Sequence[Any], named: Mapping[str, Any]) -> Case
         config=config,
         rtol=_tolerance("rtol", options.get("rtol", config.rtol)),
         atol=_tolerance("atol", options.get("atol", config.atol)),
-        compare_fn=compare_fn,
+        compare_fn=options.get("compare_fn", {}),
         save_data=bool(options.get("save_data", False)),
         is_seed=is_seed,
     )

@@ -139,11 +139,7 @@ class CompiledProgram:
         Tasks are recorded with their arguments where somebody wants that, else only counted.
         `directory` gets what `--keep-c` keeps.
         """
-        now, settings = session.current(), config or self.config
-        if not execute and not now.records_tasks:
-            from tilelet.tasks.stream import TaskStream
-
-            return TaskStream()
+        settings = config or self.config
         engine = self._engine(settings, execute, directory)
         return engine.run(self.program, arguments, execute=execute).tasks
 

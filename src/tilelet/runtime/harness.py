@@ -8,7 +8,7 @@ import time
 from bdb import BdbQuit
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from tilelet.runtime.binding import (
 from tilelet.runtime.bugs import bug_text
 from tilelet.runtime.calls import Case, case_of, is_spec_list
 from tilelet.runtime.comparators import Comparator
+from tilelet.runtime.compare import mismatches
 from tilelet.runtime.compiler import (
     CompiledProgram,
     compile_program,
@@ -48,6 +49,9 @@ from tilelet.runtime.result import RunResult
 from tilelet.runtime.specs import ScalarSpec, Spec, TensorSpec
 from tilelet.runtime.storage import BadFileError, load_array
 from tilelet.runtime.validate import Judge, Judgement
+
+if TYPE_CHECKING:
+    from tilelet.checks.comparison import Comparison
 
 
 def run(
@@ -212,7 +216,27 @@ class Runner:
         self.result.passed = True
         self.result.was_executed = False
         arguments = MadeOnDemand(needed, makers)
-        reporting.show_recorded(compiled.name, compiled.program, tasks, arguments)
+        comparison = self._comparison(compiled, specs)
+        reporting.show_recorded(compiled.name, compiled.program, tasks, arguments, comparison)
+
+    def _comparison(self, compiled: CompiledProgram, specs: dict[str, Spec]) -> Comparison:
+        """How the outputs are compared, for those who check the comparison itself."""
+        from tilelet.checks.comparison import Comparison
+
+        case, inputs = self.case, scalars_of(self.case.specs)
+        sure, maybe = _outputs(compiled, specs)
+        outputs = tuple(specs[name].name for name in (*sure, *maybe))
+        judge = Judge(case.rtol, case.atol, case.compare_fn, case.use_torch)
+        return Comparison(
+            rtol=case.rtol,
+            atol=case.atol,
+            golden=case.golden,
+            outputs=outputs,
+            own=outputs if callable(case.compare_fn) else tuple(case.compare_fn),
+            judge=lambda actual, expected: all(
+                j.ok for j in judge.judge_all(actual, expected, inputs)
+            ),
+        )
 
     def _argument(self, param: Parameter, spec: Spec) -> Any:
         if isinstance(spec, ScalarSpec):
@@ -242,7 +266,8 @@ class Runner:
             tasks = compiled.run_tasks(arguments, case.config, directory=self.directory)
             self.result.tasks = tasks.counts()
         if self.session.recorder:
-            reporting.show_recorded(compiled.name, compiled.program, tasks, arguments)
+            comparison = self._comparison(compiled, specs)
+            reporting.show_recorded(compiled.name, compiled.program, tasks, pristine, comparison)
         elif case.config.profiles:
             self.result.profile = reporting.show_profile(
                 compiled.name, compiled.program, tasks, arguments, case.config, self.directory
@@ -262,7 +287,32 @@ class Runner:
             }
             judge = Judge(case.rtol, case.atol, case.compare_fn, case.use_torch)
             judgements = judge.judge_all(actual, expected, inputs)
+        failed = [by_spec[j.name] for j in judgements if not j.ok]
+        if failed:
+            pairs = {p: (actual[specs[p].name], expected[specs[p].name]) for p in failed}
+            self._find_where(compiled, specs, pristine, pairs)
         self._report(judgements, {spec.name: spec for spec in specs.values()})
+
+    def _find_where(
+        self,
+        compiled: CompiledProgram,
+        specs: dict[str, Spec],
+        pristine: Mapping[str, Any],
+        pairs: Mapping[str, tuple[Array, Array]],
+    ) -> None:
+        """Which regions of the failed outputs are wrong, and who wrote them."""
+        from tilelet.diverge.where import where_wrong
+
+        outputs = {
+            param: (
+                specs[param].name,
+                *pair,
+                mismatches(*pair, self.case.rtol, self.case.atol),
+            )
+            for param, pair in pairs.items()
+        }
+        with progress("finding where it is wrong"):
+            self.result.where = where_wrong(compiled.program, pristine, outputs)
 
     def _inputs(self, compiled: CompiledProgram, specs: dict[str, Spec]) -> dict[str, Any]:
         """Initial data by parameter: made by the initialisers, or read back."""
@@ -360,9 +410,12 @@ class Runner:
         result.passed = not failures
         if not failures:
             return
-        reports = [j.report for j in failures]
+        maps = {where.output: where.lines() for where in result.where}
+        reports = ["\n".join([j.report, *maps.get(j.name, [])]) for j in failures]
         result.error = self.console.mismatch_text([j.name for j in failures], reports)
-        self.session.add_errors([OutputMismatch(j.name, j.report).diagnostic for j in failures])
+        self.session.add_errors(
+            [OutputMismatch(j.name, text).diagnostic for j, text in zip(failures, reports)]
+        )
         try:
             self.directory.write_text("\n\n".join(reports) + "\n", "report", "mismatch.txt")
         except OSError:

@@ -15,6 +15,7 @@ from tilelet.runtime.config import DEFAULT_PLATFORM, RunConfig
 from tilelet.runtime.progress import progress
 
 if TYPE_CHECKING:
+    from tilelet.checks.comparison import Comparison
     from tilelet.device.run import DeviceRun
     from tilelet.ir.core import Program
     from tilelet.runtime.rundir import RunDirectory
@@ -36,12 +37,19 @@ def announce(config: RunConfig) -> None:
         now.say_once(f"note: only a board makes the records of {', '.join(config.board_records)}")
 
 
-def show_recorded(name: str, program: Program, tasks: Any, arguments: Mapping[str, Any]) -> None:
+def show_recorded(
+    name: str,
+    program: Program,
+    tasks: Any,
+    arguments: Mapping[str, Any],
+    comparison: Comparison | None = None,
+) -> None:
     """A run whose tasks are all that is wanted: hand it on, or print how many each kernel has."""
     now = session.current()
     now.task_tables.append((name, tasks.counts()))
     if now.recorder is not None:
-        now.recorder(name, program, recorded_tasks(program, tasks, arguments), arguments)
+        recorded = recorded_tasks(program, tasks, arguments)
+        now.recorder(name, program, recorded, arguments, comparison)
     elif not now.quiet_diagnostics:
         now.say_once(task_table(name, tasks.counts()), sys.stdout)
 

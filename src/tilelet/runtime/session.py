@@ -59,9 +59,9 @@ class Session:
         default_factory=list[tuple[str, dict[str, int]]]
     )
     profiles: list[Any] = field(default_factory=list[Any])  # `device.profile.Profile`s
-    records_tasks: bool = True  # False: programs are only compiled, and the record stays empty
-    # Gets every recorded run (name, passed program, tasks, arguments) instead of a table.
-    recorder: Callable[[str, Program, Any, Mapping[str, Any]], None] | None = None
+    # Gets every recorded run (name, passed program, tasks, arguments, and how its outputs are
+    # compared: a `checks.comparison.Comparison` or None) instead of a table.
+    recorder: Callable[[str, Program, Any, Mapping[str, Any], Any], None] | None = None
     _said: set[str] = field(default_factory=set[str])
 
     @property

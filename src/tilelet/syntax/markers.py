@@ -62,7 +62,7 @@ R = TypeVar("R")
 V = TypeVar("V")
 
 
-def _marker(function: Callable[P, R]) -> Callable[P, R]:
+def marker(function: Callable[P, R]) -> Callable[P, R]:
     """A name that means something only in the text of a kernel."""
 
     @functools.wraps(function)
@@ -149,7 +149,7 @@ auto_chunk = Split(chunked=True)
 # --- loops ---------------------------------------------------------------------------------------
 
 
-@_marker
+@marker
 def range(
     *bounds: Any,
     init_values: Sequence[Any] | None = None,
@@ -169,7 +169,7 @@ def range(
     ...
 
 
-@_marker
+@marker
 def parallel(
     *bounds: Any,
     init_values: Sequence[Any] | None = None,
@@ -180,7 +180,7 @@ def parallel(
     ...
 
 
-@_marker
+@marker
 def unroll(
     *bounds: int, chunk: int | None = None, chunk_policy: str = "leading_full"
 ) -> Iterator[int]:
@@ -188,7 +188,7 @@ def unroll(
     ...
 
 
-@_marker
+@marker
 def pipeline(
     *bounds: Any, stage: int = 2, init_values: Sequence[Any] | None = None
 ) -> Iterator[Any]:
@@ -199,7 +199,7 @@ def pipeline(
     ...
 
 
-@_marker
+@marker
 def while_(*, init_values: Sequence[Any]) -> Iterator[Any]:
     """A loop with a condition: `for (x,) in pl.while_(init_values=(x0,)):`.
 
@@ -208,12 +208,12 @@ def while_(*, init_values: Sequence[Any]) -> Iterator[Any]:
     ...
 
 
-@_marker
+@marker
 def cond(condition: Any) -> None:
     """The condition of a `pl.while_` loop, as its first statement."""
 
 
-@_marker
+@marker
 def yield_(*values: Any) -> Any:
     """Hand values to the next iteration of an explicit loop, or out of both arms of an `if`."""
     ...
@@ -232,7 +232,7 @@ class SpmdScope(AbstractContextManager[Any]):
         def __iter__(self) -> Iterator[Any]: ...
 
 
-@_marker
+@marker
 def at(
     level: Level = Level.CORE_GROUP,
     role: Role | None = None,
@@ -262,7 +262,7 @@ def at(
     ...
 
 
-@_marker
+@marker
 def incore(
     *,
     split: SplitMode | None = None,
@@ -274,7 +274,7 @@ def incore(
     ...
 
 
-@_marker
+@marker
 def auto_incore(
     *,
     split: SplitMode | None = None,
@@ -286,7 +286,7 @@ def auto_incore(
     ...
 
 
-@_marker
+@marker
 def spmd(
     core_num: Any,
     *,
@@ -309,35 +309,36 @@ def spmd(
     ...
 
 
-@_marker
-def split_aiv(lanes: int, *, mode: SplitMode) -> Iterator[Any]:
+@marker
+def split_aiv(n: int, *, mode: SplitMode) -> Iterator[Any]:
     """`for lane in pl.split_aiv(2, mode=pl.SplitMode.NONE):` in a scope: work shared by hand.
 
-    lanes: how many vector cores a block has; the body runs once for each, here one after the other
-    mode: `pl.SplitMode.NONE`: the body says what each lane does. Modes that halve tiles are refused
+    n: how many vector cores a block has; the body runs once for each, here one after the other
+    mode: `pl.SplitMode.NONE`: the body says what each lane does. With UP_DOWN or LEFT_RIGHT each
+        lane has one half of what `pl.aiv_shard` gives it, and `pl.aic_gather` puts halves together
     """
     ...
 
 
-@_marker
+@marker
 def cluster(*, name_hint: str | None = None) -> Scope:
     """A group of calls that run together; it changes no result."""
     ...
 
 
-@_marker
+@marker
 def manual_scope(*, name_hint: str | None = None) -> Scope:
     """A region whose tasks wait only for what `deps=` names."""
     ...
 
 
-@_marker
+@marker
 def scope(*, mode: ScopeMode | None = None, name_hint: str | None = None) -> Scope:
     """A memory scope of the runtime, placed by hand; it changes no result."""
     ...
 
 
-@_marker
+@marker
 def graph(*, name_hint: str | None = None) -> Scope:
     """Tasks that the device records once and replays; it changes no result.
 
@@ -349,7 +350,7 @@ def graph(*, name_hint: str | None = None) -> Scope:
 # --- tasks ---------------------------------------------------------------------------------------
 
 
-@_marker
+@marker
 def submit(
     kernel: Callable[..., Any],
     *args: Any,
@@ -367,7 +368,7 @@ def submit(
     ...
 
 
-@_marker
+@marker
 def spmd_submit(
     kernel: Callable[..., Any],
     *args: Any,
@@ -382,7 +383,7 @@ def spmd_submit(
     ...
 
 
-@_marker
+@marker
 def no_dep(arg: V) -> V:
     """An argument of a call that implies no waiting: `self.kernel(pl.no_dep(x), out)`."""
     ...
@@ -391,36 +392,36 @@ def no_dep(arg: V) -> V:
 # --- scalars and compile time --------------------------------------------------------------------
 
 
-@_marker
+@marker
 def min(a: Any, b: Any = None, *, axis: int | None = None, keepdim: bool = False) -> Any:
     """The smaller of two scalars: `pl.min(64, n - i)`. For tiles see `pl.minimum`, `pl.row_min`."""
     ...
 
 
-@_marker
+@marker
 def max(a: Any, b: Any = None, *, axis: int | None = None, keepdim: bool = False) -> Any:
     """The greater of two scalars. For tiles see `pl.maximum` and `pl.row_max`."""
     ...
 
 
-@_marker
+@marker
 def sum(tile: Any, axis: int, keepdim: bool = False) -> Any:
     """The early spelling of `pl.row_sum` and `pl.col_sum`."""
     ...
 
 
-@_marker
+@marker
 def undef(type: Any) -> Any:
     """A value that nothing has defined yet, of the given type; printed programs contain it."""
     ...
 
 
-@_marker
+@marker
 def static_print(*values: Any) -> None:
     """Print while compiling: compile-time values as they are, others by their type."""
 
 
-@_marker
+@marker
 def dump(*values: Any) -> None:
     """Print while running, each time it is executed: tiles, tensors, scalars and texts.
 
@@ -429,6 +430,6 @@ def dump(*values: Any) -> None:
     """
 
 
-@_marker
+@marker
 def static_assert(condition: Any, msg: str = "") -> None:
     """Stop the compilation unless a compile-time condition holds."""

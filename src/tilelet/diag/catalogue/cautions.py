@@ -185,6 +185,36 @@ class ImplicitScope(Caution):
         )
 
 
+class LanesAtOnce(Caution):
+    """A kernel that two vector cores share asks which of them it runs on.
+
+    The halves of its tiles are computed here at once, as by core 0, which is right if the kernel is
+    written for whole tiles. Work that a kernel divides by hand belongs in `pl.split_aiv`.
+    """
+
+    code = "W0403"
+    example = """
+        @pl.jit
+        def kernel(
+            a: pl.Tensor[[16, 16], pl.FP32],
+            out: pl.Out[pl.Tensor[[32, 16], pl.FP32]],
+        ):
+            with pl.at(
+                level=pl.Level.CORE_GROUP, optimizations=[pl.split(pl.SplitMode.UP_DOWN)]
+            ):
+                lane = pl.tile.get_subblock_idx()
+                out[lane * 16 : lane * 16 + 16, :] = pl.add(pl.matmul(a, a), 1.0)
+            return out
+        """
+
+    def __init__(self, loc: Loc) -> None:
+        super().__init__(
+            "two vector cores share this kernel, but it runs here as on core 0",
+            [Label(loc, "always 0 here")],
+            helps=["divide work by hand with `for lane in pl.split_aiv(2, mode=...):`"],
+        )
+
+
 class AssembleCopies(Caution):
     """An assemble at the orchestration level copies data, in a task of its own.
 

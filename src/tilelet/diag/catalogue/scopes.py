@@ -297,6 +297,30 @@ class OnlyInScope(UserError):
         )
 
 
+class OutsideLanes(UserError):
+    """A tile is divided among vector lanes, or put together again, where no lane runs.
+
+    `pl.aiv_shard` and `pl.aic_gather` take the mode and the lane from the loop around them,
+    `for lane in pl.split_aiv(2, mode=...)`.
+    """
+
+    code = "E0419"
+    example = """
+        @pl.jit
+        def kernel(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[8, 128], pl.FP32]]):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                out[:] = pl.aiv_shard(x)
+            return out
+        """
+
+    def __init__(self, loc: Loc, what: str) -> None:
+        super().__init__(
+            f"`{what}` is allowed only where vector lanes are told apart",
+            [Label(loc, "no lane runs here")],
+            helps=["write it in `for lane in pl.split_aiv(2, mode=pl.SplitMode.UP_DOWN):`"],
+        )
+
+
 class OnlyAtOrchestration(UserError):
     """Something that submits or controls tasks is used inside a scope.
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from tilelet.diag.catalogue.command import FileMissing
 
 if TYPE_CHECKING:
-    from tilelet.cli.script import ScriptExit
     from tilelet.runtime.session import Session
+    from tilelet.scripts.script import ScriptExit
 
 
 def is_model(name: str) -> bool:
@@ -51,10 +51,10 @@ class Target:
     def run(self, now: Session) -> ScriptExit:
         """Run it to its end."""
         if self.is_model:
-            from tilelet.cli.models import run_model
+            from tilelet.scripts.shipped import run_model
 
             return run_model(self.name, self.arguments)
-        from tilelet.cli.script import Script
+        from tilelet.scripts.script import Script
 
         return Script(self.name, self.arguments, self.module).run(now)
 

@@ -14,9 +14,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tilelet.cli import interrupt, output
-from tilelet.cli.discover import compile_found
-from tilelet.cli.exit_codes import COULD_NOT_RUN, INTERRUPTED
 from tilelet.compat.aliases import ROOTS, is_alias, names_of
 from tilelet.diag.catalogue.command import (
     FileMissing,
@@ -35,6 +32,9 @@ from tilelet.runtime.bugs import bug_text
 from tilelet.runtime.compiler import run_directory
 from tilelet.runtime.seeds import repeatable
 from tilelet.runtime.session import Session
+from tilelet.scripts import interrupt, output
+from tilelet.scripts.discover import compile_found
+from tilelet.scripts.exit_codes import COULD_NOT_RUN, INTERRUPTED
 
 
 @dataclass
