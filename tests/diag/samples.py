@@ -20,6 +20,7 @@ from tilelet.diag.catalogue import (
     models,
     names,
     ops,
+    page,
     python,
     scopes,
     unsupported,
@@ -478,6 +479,12 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     device.UnknownPeriod: lambda at: device.UnknownPeriod(
         "2026-05", "a2a3", ["2026-04", "2026-06", "2026-07"]
     ),
+    page.NoRunDirectory: lambda at: page.NoRunDirectory(
+        "build_output", "it has no report/page.data"
+    ),
+    page.DamagedRun: lambda at: page.DamagedRun("run/report/page.data", "its header is cut off"),
+    page.CannotServe: lambda at: page.CannotServe("Operation not permitted"),
+    page.PerfettoElsewhere: lambda at: page.PerfettoElsewhere("https://example.org"),
     checks.UnknownCheck: lambda at: checks.UnknownCheck("races", ["capacity", "race", "init"]),
     device.NoTasks: lambda at: device.NoTasks("Empty", at("def main")),
     device.WindowDeadlock: lambda at: device.WindowDeadlock(20000, 16384, at("with pl.scope():")),

@@ -9,9 +9,9 @@ export const CAUSES = ["submit", "window", "dependency", "dispatch", "handover",
 export type Cause = (typeof CAUSES)[number];
 export const CAUSE_TEXT: Record<Cause, string> = {
   submit: "next task not submitted yet",
-  window: "submission stopped: window or heap full",
-  dependency: "next task waits for a dependency",
-  dispatch: "next task waits for a scheduler",
+  window: "submission stopped (window, heap)",
+  dependency: "waits for a dependency",
+  dispatch: "waits for a scheduler",
   handover: "hand-over and completion",
   none: "no ready task until the end",
 };

@@ -416,7 +416,7 @@ export class Timeline {
     const run = this.run;
     const room = this.canvas.clientHeight - AXIS;
     const lanes = 1 + run.threads + run.cores;
-    const height = this.tall ? 18 : Math.max(8, Math.min(18, Math.floor(room / Math.max(lanes, 1))));
+    const height = this.tall ? 18 : Math.max(6, Math.min(18, Math.floor(room / Math.max(lanes, 1))));
     const task = this.state.choice.task;
     const record = task === null ? undefined : run.records(task)[0];
     this.lanes = [];
@@ -616,6 +616,10 @@ export class Timeline {
       context.font = `${Math.min(11, Math.max(9, own))}px system-ui, sans-serif`;
       context.fillText(lane.label, GUTTER - 8, y + own / 2);
     }
+    lane.pipes.forEach((pipe, i) => {
+      context.font = "9px system-ui, sans-serif";
+      context.fillText(pipe.slice(4), GUTTER - 8, y + own + (i + 0.5) * PIPE_ROW);
+    });
     if (lane.kind === "core" && (lane.index === 0 || lane.index === this.run.clusters)) {
       context.strokeStyle = line;
       context.beginPath();
@@ -682,7 +686,7 @@ export class Timeline {
     const run = this.run;
     const top = this.laneY(lane) + this.ownHeight(lane);
     const scale = (this.canvas.clientWidth - GUTTER) / (this.to - this.from);
-    const [laneColour, ink] = [cssColour("--lane"), cssColour("--ink")];
+    const laneColour = cssColour("--lane");
     lane.pipes.forEach((pipe, i) => {
       const y = top + i * PIPE_ROW;
       context.fillStyle = laneColour;
@@ -701,9 +705,6 @@ export class Timeline {
         context.fillRect(x0, y + 2, Math.max(1, x1 - x0), PIPE_ROW - 4);
         context.globalAlpha = 1;
         this.paintSteps(context, run, task, record, pipe, stretch, y);
-        const busy = span[0] / Math.max(span[2] - span[1], 1e-9);
-        context.fillStyle = ink;
-        if (x1 - x0 > 120) this.textIn(context, `${pipe.slice(4)} busy ${time(span[0])} (${percent(Math.min(1, busy), 0)})`, x0, x1 - x0, y + PIPE_ROW / 2);
       }
     });
   }

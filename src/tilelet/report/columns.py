@@ -65,46 +65,45 @@ def _smallest(values: NDArray[Any]) -> str:
         return "u1"
     low, high = int(values.min()), int(values.max())
     if low < 0:
-        return "i4" if -(1 << 31) <= low and high < 1 << 31 else "f8"
+        return "i4" if low >= -(1 << 31) and high < 1 << 31 else "f8"
     for kind, limit in (("u1", 1 << 8), ("u2", 1 << 16), ("u4", 1 << 32)):
         if high < limit:
             return kind
     return "f8"
 
 
-class Damaged(Exception):
+class DamagedError(Exception):
     """Bytes that are no data of a page, in words."""
-
-
-def header_of(data: bytes) -> dict[str, Any]:
-    """The header of packed data."""
-    return unpack(data)[0]
 
 
 def unpack(data: bytes) -> tuple[dict[str, Any], bytes]:
     """The header, and the bytes of the columns."""
-    if data[:6] != MAGIC[:6]:
-        raise Damaged("it does not begin as such a file does")
+    if not data.startswith(MAGIC[:6]):
+        raise DamagedError("it does not begin as such a file does")
     if data[:8] != MAGIC:
         found = data[6:8].decode("ascii", errors="replace")
-        raise Damaged(f"it has version {found} of the format, this Tilelet reads {VERSION:02d}")
+        raise DamagedError(
+            f"it has version {found} of the format, this Tilelet reads {VERSION:02d}"
+        )
     try:
         body = zlib.decompress(data[8:])
         size = int.from_bytes(body[:4], "little")
         if size > len(body) - 4:
-            raise Damaged("its header is cut off")
+            raise DamagedError("its header is cut off")
         header = json.loads(body[4 : 4 + size])
     except (zlib.error, ValueError, RecursionError) as error:
-        raise Damaged(f"its data is damaged: {error}") from None
+        raise DamagedError(f"its data is damaged: {error}") from None
     if not isinstance(header, dict) or "runs" not in header:
-        raise Damaged("its header has no runs")
+        raise DamagedError("its header has no runs")
     header = cast("dict[str, Any]", header)
     columns = body[4 + size :]
-    for run in header["runs"]:
-        for name, entry in dict(run.get("columns") or {}).items():
-            end = entry["at"] + entry["count"] * int(entry["type"][1:])
-            if end > len(columns):
-                raise Damaged(f"its column `{name}` is cut off")
+    try:
+        for run in header["runs"]:
+            for name, entry in dict(run.get("columns") or {}).items():
+                if entry["at"] + entry["count"] * int(entry["type"][1:]) > len(columns):
+                    raise DamagedError(f"its column `{name}` is cut off")
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise DamagedError("its header is not what Tilelet writes") from None
     return header, columns
 
 

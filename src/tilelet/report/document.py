@@ -10,7 +10,7 @@ from tilelet.device.report.compare import Comparison
 from tilelet.device.report.profile import Profile
 from tilelet.device.run import DeviceRun
 from tilelet.report.columns import VERSION, Columns
-from tilelet.report.run_data import profile_data, run_data, short
+from tilelet.report.run_data import NO_FIGURES, profile_data, run_data, short
 
 
 def profile_document(runs: Sequence[DeviceRun]) -> bytes:
@@ -18,6 +18,19 @@ def profile_document(runs: Sequence[DeviceRun]) -> bytes:
     columns = Columns()
     data = [run_data(run, columns) for run in runs]
     return columns.pack(_header("profile", data))
+
+
+def check_document(checked: Sequence[tuple[DeviceRun, Mapping[str, Any]]]) -> bytes:
+    """Runs with the verdict of the checks on each, as the checks give it for JSON."""
+    columns = Columns()
+    data = [run_data(run, columns, verdict) for run, verdict in checked]
+    return columns.pack(_header("check", data))
+
+
+def numbers_document(name: str, numbers: Mapping[str, Any]) -> bytes:
+    """Outputs that differ from the golden, of a run of which nothing else is known."""
+    run = {"name": name, "machine": "this CPU", "profile": NO_FIGURES}
+    return Columns().pack(_header("run", [run], numbers=numbers))
 
 
 def compare_document(sides: Sequence[DeviceRun | Profile]) -> bytes:

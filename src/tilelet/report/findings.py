@@ -7,10 +7,9 @@ a check's `to_data()`, with places given as file numbers of the page.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import PurePath
-from typing import Any
+from typing import Any, cast
 
-from tilelet.diag.core import Diagnostic
+from tilelet.diag.core import Diagnostic, Loc
 from tilelet.report.source import SourceFiles
 
 
@@ -31,30 +30,40 @@ def finding_data(diagnostic: Diagnostic, files: SourceFiles, check: str = "") ->
     }
 
 
-def checked_data(found: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """A finding from a check's JSON; `names` are the files that the page has, by number."""
-    numbers = {name: number for number, name in enumerate(names)}
+def checked_data(verdict: Mapping[str, Any], files: SourceFiles) -> dict[str, Any]:
+    """What the checks say, from their JSON: each check's answer, and all findings."""
+    parts = _tables(verdict.get("parts"))
+    return {
+        "checks": [{key: p.get(key) for key in ("check", "status", "summary")} for p in parts],
+        "findings": [_finding(f, files) for p in parts for f in _tables(p.get("findings"))],
+    }
 
-    def place(at: Mapping[str, Any]) -> list[int] | None:
-        file = str(at.get("file", ""))
-        number = numbers.get(file, numbers.get(PurePath(file).name))
-        line = at.get("line")
-        return [number, line] if number is not None and isinstance(line, int) and line else None
 
-    places = [
+def _finding(found: Mapping[str, Any], files: SourceFiles) -> dict[str, Any]:
+    places: list[dict[str, Any]] = [
         {
-            "place": place(at),
+            "place": _place(at, files),
             "text": " ".join(str(at[k]) for k in ("role", "kernel") if at.get(k)),
             "task": at.get("task"),
             "iteration": at.get("iteration") or {},
         }
-        for at in found.get("places") or ()
-        if isinstance(at, Mapping)
+        for at in _tables(found.get("places"))
     ]
+    witness: Mapping[str, Any] = found.get("witness") or {}
     return {
         **{key: found.get(key) for key in ("check", "code", "status", "message", "region")},
-        "severity": str(found.get("severity") or "error"),
+        "severity": "warning" if str(found.get("code")).startswith("W") else "error",
         "places": places,
-        "notes": [w for w in [(found.get("witness") or {}).get("text")] if w],
-        "helps": [w for w in [found.get("remedy")] if w],
+        "notes": [str(text) for text in (witness.get("text"),) if text],
+        "helps": [str(text) for text in (found.get("remedy"),) if text],
     }
+
+
+def _place(at: Mapping[str, Any], files: SourceFiles) -> list[int] | None:
+    line = at.get("line")
+    return files.place(Loc(str(at.get("file", "")), line)) if isinstance(line, int) else None
+
+
+def _tables(value: object) -> Sequence[Mapping[str, Any]]:
+    items = cast("Sequence[object]", value) if isinstance(value, (list, tuple)) else ()
+    return [cast("Mapping[str, Any]", item) for item in items if isinstance(item, Mapping)]

@@ -11,7 +11,7 @@ import dataclasses
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,9 +24,9 @@ from tilelet.device.report.traffic import traffic
 from tilelet.device.run import DeviceRun
 from tilelet.device.schedule.arrays import Group
 from tilelet.device.schedule.simulate import Timeline
-from tilelet.diag.core import Loc
+from tilelet.diag.core import UserError
 from tilelet.report.columns import Columns
-from tilelet.report.findings import finding_data
+from tilelet.report.findings import checked_data, finding_data
 from tilelet.report.source import SourceCosts, SourceFiles
 
 Ints = NDArray[np.int64]
@@ -45,14 +45,48 @@ LONGEST_NAME = 400
 """Characters of a name that are kept: more says nothing, and would be most of the page."""
 
 
-def run_data(device_run: DeviceRun, columns: Columns) -> dict[str, Any]:
-    """A run as the header has it; its columns are added to `columns`."""
-    return _RunData(device_run, columns).data()
+def run_data(
+    device_run: DeviceRun, columns: Columns, verdict: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """A run as the header has it; its columns are added to `columns`.
+
+    verdict  what the checks say of it, as JSON has it
+    """
+    try:
+        return _RunData(device_run, columns).data(verdict)
+    except UserError as error:
+        if verdict is None:
+            raise
+        return _refused(device_run, verdict, error)
+
+
+def _refused(device_run: DeviceRun, verdict: Mapping[str, Any], error: UserError) -> dict[str, Any]:
+    """A run that the model cannot play to its end: its findings and why there is no time."""
+    files = SourceFiles()
+    checked = checked_data(verdict, files)
+    checked["findings"].append(finding_data(error.diagnostic, files, "limits"))
+    run, machine = device_run.run, device_run.machine
+    nothing = {**NO_FIGURES, "program": run.name, "machine": machine.name, "title": machine.title}
+    parts = {"name": run.name, "machine": machine.name, "profile": nothing, **checked}
+    parts["memory"] = memory_data(device_run, files)
+    parts["parameters"] = parameters(machine, machine.period(device_run.period))
+    return _short_names(parts) | {"files": files.data()}
+
+
+NO_FIGURES: dict[str, Any] = {
+    **dict.fromkeys(("program", "machine", "title", "period"), ""),
+    **dict.fromkeys(("tasks", "total_us", "orchestrator_us", "hbm_read", "hbm_written"), 0),
+    **dict.fromkeys(("window_stall_us", "heap_stall_us", "hbm_gbs", "peak_gflops"), 0),
+    **{key: [] for key in ("kernels", "tensors", "scheduler_busy", "guesses")},
+    **{key: {} for key in ("path", "busy", "cores", "limits")},
+}
+"""The profile of a run that was not modelled."""
 
 
 def profile_data(profile_json: str, name: str, machine: str) -> dict[str, Any]:
     """A run of which only the summary is known: a saved `profile.json`."""
-    return {"name": short(name), "machine": machine, "profile": json.loads(profile_json)}
+    found = {"name": name, "machine": machine, "profile": json.loads(profile_json)}
+    return cast("dict[str, Any]", _short_names(found))
 
 
 def short(name: str) -> str:
@@ -95,7 +129,7 @@ class _RunData:
             "sample of the rest. Tables and totals count all of them."
         )
 
-    def data(self) -> dict[str, Any]:
+    def data(self, verdict: Mapping[str, Any] | None) -> dict[str, Any]:
         run, machine = self.device_run, self.device_run.machine
         self.add_records()
         self.add_tasks()
@@ -104,7 +138,7 @@ class _RunData:
         profile = json.loads(run.profile.to_json())
         costs = SourceCosts(self.timeline, self.path, self.files)
         data = {
-            "name": short(run.run.name),
+            "name": run.run.name,
             "machine": machine.name,
             "profile": profile,
             "tick_us": self.tick,
@@ -113,15 +147,21 @@ class _RunData:
             "sites": [self.site(g) for g in self.stream.groups],
             "costs": [self.cost(i) for i in range(len(self.stream.costs))],
             "lines": costs.lines(),
-            "memory": self.memory(),
+            "memory": memory_data(run, self.files),
             "moves": self.moves(),
             "parameters": parameters(machine, self.timeline.runtime),
-            "findings": [finding_data(f.diagnostic, self.files) for f in run.findings],
+            **self.checked(verdict),
             "hints": list(run.hints[:200]),
             "thinned": self.thinned,
             "columns": self.entries,
         }
-        return _short_names({**data, "files": self.files.data()})
+        return _short_names(data) | {"files": self.files.data()}
+
+    def checked(self, verdict: Mapping[str, Any] | None) -> dict[str, Any]:
+        if verdict is not None:
+            return checked_data(verdict, self.files)
+        found = self.device_run.findings
+        return {"findings": [finding_data(f.diagnostic, self.files) for f in found]}
 
     def add(self, name: str, values: NDArray[Any], kind: str = "", *, delta: bool = False) -> None:
         self.entries[name] = self.columns.add(values, kind, delta=delta)
@@ -190,7 +230,7 @@ class _RunData:
         """Regions and scalars, call by call: all tasks' first argument, all tasks' second ..."""
         regions = self.stream.regions
         names: dict[str, int] = {}
-        tensor = [names.setdefault(short(b.name), len(names)) for b in regions.buffers]
+        tensor = [names.setdefault(b.name, len(names)) for b in regions.buffers]
         of_buffer = np.array(tensor, np.int64)
         used: list[Ints] = [np.zeros(0, np.int64)]
         numbers: list[NDArray[np.float64]] = [np.zeros(0)]
@@ -260,24 +300,10 @@ class _RunData:
             "bound": cost.bound,
         }
 
-    def memory(self) -> list[dict[str, Any]]:
-        kernels = {k.name: k for k in self.device_run.kernels}
-        found: list[dict[str, Any]] = []
-        for plan in self.device_run.plans:
-            steps = kernels[plan.kernel].walk()
-            lines = {s.position: (s.what, self.files.place(s.loc)) for s in steps}
-            shown = [[p, what, place] for p, (what, place) in sorted(lines.items())]
-            data = plan_json(plan)
-            for space, use in zip(data["spaces"], plan.spaces):
-                space["peak_place"] = self.files.place(use.peak_loc)
-                space["resident"] = [p.tile.name for p in use.resident]
-            found.append({**data, "steps": shown})
-        return found
-
     def moves(self) -> list[list[Any]]:
         moved = traffic(self.stream).moves
         return [
-            [kernel, short(tensor), origin, read, written]
+            [kernel, tensor, origin, read, written]
             for (kernel, (tensor, origin)), (read, written) in moved.items()
         ]
 
@@ -303,6 +329,22 @@ class _RunData:
             ],
             "tensors": self.tensor_names,
         }
+
+
+def memory_data(device_run: DeviceRun, files: SourceFiles) -> list[dict[str, Any]]:
+    """Where tiles lie, kernel by kernel, and which statement each step is."""
+    kernels = {k.name: k for k in device_run.kernels}
+    found: list[dict[str, Any]] = []
+    for plan in device_run.plans:
+        steps = kernels[plan.kernel].walk()
+        lines = {s.position: (s.what, files.place(s.loc)) for s in steps}
+        shown = [[p, what, place] for p, (what, place) in sorted(lines.items())]
+        data = plan_json(plan)
+        for space, use in zip(data["spaces"], plan.spaces):
+            space["peak_place"] = files.place(use.peak_loc)
+            space["resident"] = [p.tile.name for p in use.resident]
+        found.append({**data, "steps": shown})
+    return found
 
 
 def parameters(machine: Machine, runtime: Any) -> list[list[Any]]:
@@ -355,7 +397,8 @@ def _short_names(value: Any) -> Any:
     if isinstance(value, str):
         return short(value)
     if isinstance(value, Mapping):
-        return {short(str(k)): _short_names(v) for k, v in value.items()}  # pyright: ignore
+        table = cast("Mapping[str, Any]", value)
+        return {short(str(k)): _short_names(v) for k, v in table.items()}
     if isinstance(value, (list, tuple)):
-        return [_short_names(v) for v in value]  # pyright: ignore
+        return [_short_names(v) for v in cast("Sequence[Any]", value)]
     return value

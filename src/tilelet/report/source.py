@@ -126,7 +126,7 @@ class SourceCosts:
 
     def chosen(self) -> Iterator[tuple[int, float]]:
         """Costs to follow, and by how much each stands for others of its kernel."""
-        order = np.argsort(-self.exec_us, kind="stable")[:MOST_FOLLOWED].tolist()
+        order: list[int] = np.argsort(-self.exec_us, kind="stable")[:MOST_FOLLOWED].tolist()
         kernels = np.array(self.stream.cost_kernel, np.int64)
         total = np.bincount(kernels, self.exec_us, len(self.stream.kernels))
         followed = np.bincount(kernels[order], self.exec_us[order], len(self.stream.kernels))

@@ -26,10 +26,12 @@ INTERRUPTED, BROKEN_PIPE = 130, 141
 
 def of_error(error: UserError) -> int:
     """The code of a command that ended with `error`, whichever command it is."""
-    from tilelet.diag.catalogue import checks, command, device
+    from tilelet.diag.catalogue import checks, command, device, page
 
     usage = (
         checks.UnknownCheck,
+        page.NoRunDirectory,
+        page.PerfettoElsewhere,
         command.BadFlag,
         command.UnknownCode,
         command.UnknownEngine,
