@@ -13,7 +13,7 @@ from tests.cli.conftest import Run
 
 from tilelet.cli.commands import AFTER_SCRIPT, COMMANDS
 from tilelet.cli.completion import SHELLS
-from tilelet.cli.usage import OneOf, folder, name_list, new_file, whole_number
+from tilelet.cli.usage import OneOf, folder, local_address, name_list, new_file, whole_number
 from tilelet.diag.catalogue import classes
 from tilelet.diag.core import UserError
 from tilelet.scripts import exit_codes
@@ -29,7 +29,13 @@ def double(x: pl.Tensor[[16, 64], pl.FP32], y: pl.Out[pl.Tensor[[16, 64], pl.FP3
     return y
 """
 
-BAD_VALUES = {whole_number: "many", folder: "k.py", name_list: ",", new_file: "taken"}
+BAD_VALUES = {
+    whole_number: "many",
+    folder: "k.py",
+    name_list: ",",
+    new_file: "taken",
+    local_address: "https://example.org",
+}
 
 
 def options_of(name: str) -> dict[str, argparse.Action]:
@@ -208,7 +214,7 @@ def test_every_error_has_one_code_whoever_raises_it() -> None:
     assert usage == {
         *("E0705", "E0707", "E0711", "E0715", "E0717"),
         *("E0901", "E0902", "E0903", "E0904", "E0905", "E0906", "E0907", "E0917"),
-        "E1101",
+        *("E1101", "E1601"),
     }
 
 

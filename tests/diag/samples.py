@@ -484,7 +484,6 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     ),
     page.DamagedRun: lambda at: page.DamagedRun("run/report/page.data", "its header is cut off"),
     page.CannotServe: lambda at: page.CannotServe("Operation not permitted"),
-    page.PerfettoElsewhere: lambda at: page.PerfettoElsewhere("https://example.org"),
     checks.UnknownCheck: lambda at: checks.UnknownCheck("races", ["capacity", "race", "init"]),
     device.NoTasks: lambda at: device.NoTasks("Empty", at("def main")),
     device.WindowDeadlock: lambda at: device.WindowDeadlock(20000, 16384, at("with pl.scope():")),

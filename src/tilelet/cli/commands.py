@@ -34,6 +34,7 @@ from tilelet.cli.usage import (
     Parser,
     folder,
     from_environment,
+    local_address,
     name_list,
     new_file,
     whole_number,
@@ -352,8 +353,9 @@ def _add_view(parser: Parser) -> None:
     parser.add_argument("-p", "--platform", metavar="NAME", help="of a script: a2a3 (default), a5")
     parser.add_argument(
         "--perfetto",
+        type=local_address,
         metavar="ADDRESS",
-        default=os.environ.get("TILELET_PERFETTO", ""),
+        default=from_environment("TILELET_PERFETTO", local_address, None),
         help="a Perfetto on this machine, such as http://localhost:10000",
     )
     parser.add_argument(

@@ -13,11 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from tilelet.cli.options import DeviceOptions
 from tilelet.diag.catalogue.command import CannotWrite
-from tilelet.diag.catalogue.page import DamagedRun, NoRunDirectory, PerfettoElsewhere
+from tilelet.diag.catalogue.page import DamagedRun, NoRunDirectory
 from tilelet.diag.text import printable
 from tilelet.runtime.progress import progress
 from tilelet.runtime.rundir import build_root
@@ -41,7 +40,7 @@ class PageOptions:
     html: Path | None = None
     open: bool = False
     platform: str | None = None
-    perfetto: str = ""
+    perfetto: str | None = None
 
 
 def wants_page(options: DeviceOptions) -> bool:
@@ -119,8 +118,6 @@ def view_command(options: PageOptions) -> int:
     """Serve the page of a run, and profile again when the script is saved."""
     from tilelet.report.server import PageServer, Shown
 
-    if options.perfetto and urlsplit(options.perfetto).hostname not in ("localhost", "127.0.0.1"):
-        raise PerfettoElsewhere(options.perfetto)
     with tempfile.TemporaryDirectory(prefix="tilelet-view-") as scratch:
         directory = Path(options.directory)
         command = _command(directory, options)
@@ -130,7 +127,7 @@ def view_command(options: PageOptions) -> int:
                 return exit_codes.COULD_NOT_RUN
             directory = made
         page, trace = _served(directory)
-        shown = Shown(page, trace, perfetto=options.perfetto)
+        shown = Shown(page, trace, perfetto=options.perfetto or "")
         server = PageServer(shown)
         print(printable(server.address), flush=True)
         print("note: Ctrl-C ends it", file=sys.stderr, flush=True)

@@ -31,7 +31,6 @@ def of_error(error: UserError) -> int:
     usage = (
         checks.UnknownCheck,
         page.NoRunDirectory,
-        page.PerfettoElsewhere,
         command.BadFlag,
         command.UnknownCode,
         command.UnknownEngine,

@@ -52,19 +52,3 @@ class CannotServe(UserError):
             f"cannot serve on 127.0.0.1: {problem}",
             helps=["`tilelet report RUN_DIR` writes the same page as a file"],
         )
-
-
-class PerfettoElsewhere(UserError):
-    """`--perfetto` was given an address that is not on this machine.
-
-    The trace is handed to a Perfetto that runs here, such as `http://localhost:10000`. Tilelet
-    sends nothing to other hosts; open `dfx_outputs/merged_swimlane.json` there by hand.
-    """
-
-    code = "E1604"
-
-    def __init__(self, address: str) -> None:
-        super().__init__(
-            f"`--perfetto {address}` is no address on this machine",
-            helps=["such as `--perfetto http://localhost:10000`"],
-        )
