@@ -13,7 +13,18 @@ from tests.cli.conftest import Run
 
 from tilelet.cli.commands import AFTER_SCRIPT, COMMANDS
 from tilelet.cli.completion import SHELLS
-from tilelet.cli.usage import OneOf, folder, local_address, name_list, new_file, whole_number
+from tilelet.cli.usage import (
+    OneOf,
+    budget,
+    folder,
+    local_address,
+    name_list,
+    new_file,
+    positive,
+    seconds,
+    variation,
+    whole_number,
+)
 from tilelet.diag.catalogue import classes
 from tilelet.diag.core import UserError
 from tilelet.scripts import exit_codes
@@ -31,9 +42,13 @@ def double(x: pl.Tensor[[16, 64], pl.FP32], y: pl.Out[pl.Tensor[[16, 64], pl.FP3
 
 BAD_VALUES = {
     whole_number: "many",
+    positive: "0",
     folder: "k.py",
     name_list: ",",
     new_file: "taken",
+    variation: "=1",
+    budget: "soon",
+    seconds: "soon",
     local_address: "https://example.org",
 }
 
@@ -68,8 +83,8 @@ def test_every_option_with_a_value_is_checked_or_named_here() -> None:
         for spelling, action in options_of(name).items()
         if action.nargs is None and action.type is None
     }
-    # These are looked up in what there is: `test_a_name_that_does_not_exist`.
-    looked_up = {"-p", "--platform", "--period", "--engine", "--only"}
+    # These are looked up in what there is: `test_a_name_that_does_not_exist`, and test_tune.py.
+    looked_up = {"-p", "--platform", "--period", "--engine", "--only", "--executor"}
     assert {spelling for _, spelling in free} == looked_up
 
 
@@ -215,6 +230,7 @@ def test_every_error_has_one_code_whoever_raises_it() -> None:
         *("E0705", "E0707", "E0711", "E0715", "E0717"),
         *("E0901", "E0902", "E0903", "E0904", "E0905", "E0906", "E0907", "E0917"),
         *("E1101", "E1601"),
+        *("E1401", "E1404", "E1406"),
     }
 
 

@@ -16,6 +16,7 @@ from tilelet.diag.catalogue import (
     checks,
     command,
     device,
+    diverge,
     harness,
     models,
     names,
@@ -23,6 +24,7 @@ from tilelet.diag.catalogue import (
     page,
     python,
     scopes,
+    tuner,
     unsupported,
     windows,
 )
@@ -195,7 +197,6 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
         "no parameter has this dimension",
         "read it with `pl.tensor.dim(x, axis)`",
     ),
-    names.OutputNotWritten: lambda at: names.OutputNotWritten(at("out"), "out"),
     names.UnsupportedParameter: lambda at: names.UnsupportedParameter(
         at("2.0"), "scale", "use a name from outside the function instead"
     ),
@@ -454,7 +455,7 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
         at("type=pl.FunctionType.Spmd"), "Spmd"
     ),
     unsupported.UnsupportedOp: lambda at: unsupported.UnsupportedOp(
-        at("pl.view"), "pl.view", "use `pl.slice`, `pl.reshape` or `pl.reinterpret_view`"
+        at("pl.tile.view"), "pl.tile.view", "use `pl.slice`, `pl.reshape` or `pl.reinterpret_view`"
     ),
     unsupported.UnsupportedKeyword: lambda at: unsupported.UnsupportedKeyword(
         at("c_matrix_nz=True"), "pl.matmul", "c_matrix_nz", "results are always row-major here"
@@ -485,6 +486,31 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     page.DamagedRun: lambda at: page.DamagedRun("run/report/page.data", "its header is cut off"),
     page.CannotServe: lambda at: page.CannotServe("Operation not permitted"),
     checks.UnknownCheck: lambda at: checks.UnknownCheck("races", ["capacity", "race", "init"]),
+    diverge.FirstWrongStatement: lambda at: diverge.FirstWrongStatement(
+        "wrong operand: `pl.sub` is where the outputs go wrong",
+        Loc(FILE, 20, 11, 20, 30),
+        "wrong operand",
+        [],
+        ["task 3 of `rope` (h = 1), tile `lo`"],
+        ["exchange `lhs` and `rhs` of `pl.sub`: then the outputs match the golden"],
+    ),
+    diverge.NeverWritten: lambda at: diverge.NeverWritten(
+        "out[48:64, :]", Loc(FILE, 20, 11, 20, 30)
+    ),
+    diverge.ReadBeforeWritten: lambda at: diverge.ReadBeforeWritten(
+        "scratch[48:64, 0:32]",
+        Loc(FILE, 20, 11, 20, 30),
+        None,
+        ["task 7 of `copy` (r = 48), tile `square`"],
+    ),
+    diverge.BeyondRounding: lambda at: diverge.BeyondRounding(
+        "`pl.cast` does not round to the nearest",
+        Loc(FILE, 20, 11, 20, 30),
+        "rounding mode",
+        ["relative L2 error 1.2e-08 before, 0.0031 after"],
+        ['`mode="rint"` rounds to the nearest'],
+    ),
+    diverge.RoundingOnly: lambda at: diverge.RoundingOnly("out", Loc(FILE, 20, 11, 20, 30)),
     device.NoTasks: lambda at: device.NoTasks("Empty", at("def main")),
     device.WindowDeadlock: lambda at: device.WindowDeadlock(20000, 16384, at("with pl.scope():")),
     device.HeapDeadlock: lambda at: device.HeapDeadlock("partials", 1 << 31, 1 << 30),
@@ -561,6 +587,24 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     models.WrongStackInput: lambda at: models.WrongStackInput(
         "hidden", "float32 [4, 1024]", "bfloat16 [4, 1024]"
     ),
+    # E14xx
+    tuner.UnknownKnob: lambda at: tuner.UnknownKnob("K_CHUNCK", ["K_CHUNK", "TILE"], "kernel.py"),
+    tuner.NothingToVary: lambda at: tuner.NothingToVary(
+        "kernel.py", {"ROWS": "a size of the program's parameters"}
+    ),
+    tuner.NothingFits: lambda at: tuner.NothingFits(
+        "kernel.py", 12, ["12 x too large: a2a3: E0901: `acc` does not fit"]
+    ),
+    tuner.ChangesProblem: lambda at: tuner.ChangesProblem("ROWS", 32),
+    tuner.OtherResults: lambda at: tuner.OtherResults("tune.jsonl", "line 7 is damaged"),
+    tuner.BadExecutor: lambda at: tuner.BadExecutor("http://host:80"),
+    tuner.SchedulerUnreachable: lambda at: tuner.SchedulerUnreachable(
+        "dask://host:8786", "Connection refused"
+    ),
+    tuner.WorkersLost: lambda at: tuner.WorkersLost("the work was cancelled"),
+    tuner.BetterValue: lambda at: tuner.BetterValue(
+        at("TILE = «64»"), "TILE", 64, 128, "1.31x less us"
+    ),
     # W0xxx
     cautions.RetiredSpelling: lambda at: cautions.RetiredSpelling(
         at("pl.incore()"), "pl.incore()", "pl.at(level=pl.Level.CORE_GROUP)"
@@ -572,6 +616,7 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
         at("allow_early_resolve=True"), "`allow_early_resolve=`", "it tunes the device scheduler"
     ),
     cautions.LoopMayNotRun: lambda at: cautions.LoopMayNotRun(at("pl.range(n)"), "last"),
+    cautions.OutputNotWritten: lambda at: cautions.OutputNotWritten(at("out"), "out"),
     cautions.DirectionIgnored: lambda at: cautions.DirectionIgnored(at("pl.Out"), "x"),
     cautions.PromotedToTile: lambda at: cautions.PromotedToTile(at("x[3]"), (128,), (1, 128)),
     cautions.ImplicitScope: lambda at: cautions.ImplicitScope(at("pl.mul(x, 0.0)"), "pl.mul"),

@@ -26,17 +26,23 @@ from tilelet.cli.options import (
     CheckOptions,
     CompareOptions,
     DeviceOptions,
+    DivergeOptions,
     RunOptions,
+    TuneOptions,
     taken,
 )
 from tilelet.cli.usage import (
     OneOf,
     Parser,
+    budget,
     folder,
     from_environment,
     local_address,
     name_list,
     new_file,
+    positive,
+    seconds,
+    variation,
     whole_number,
 )
 from tilelet.scripts import exit_codes, interrupt
@@ -56,6 +62,15 @@ AFTER_SCRIPT = (
     "--memory",
     "--html",
     "--open",
+    "--vary",
+    "--objective",
+    "--budget",
+    "--method",
+    "--search-seed",
+    "--jobs",
+    "--executor",
+    "--results",
+    "--verify",
     "--only",
 )
 
@@ -303,6 +318,34 @@ def _check(parser: Parser, found: Namespace) -> int:
     return check_command(_device_options(parser, found, "check", CheckOptions))
 
 
+def _add_diverge(parser: Parser) -> None:
+    _add_format(parser, FORMATS, "of the answer")
+    _add_run_options(parser)
+    parser.add_argument(
+        "--budget",
+        type=seconds,
+        default=15.0,
+        metavar="TIME",
+        help="for repairs: 60s (default: 15s)",
+    )
+    parser.add_argument(
+        "--all-fp32",
+        action="store_true",
+        help="compare with the same program in FP32 throughout: is it logic, or rounding?",
+    )
+    _add_script(parser)
+
+
+def _diverge(parser: Parser, found: Namespace) -> int:
+    with interrupt.deferred():
+        from tilelet.cli.diverge import diverge_command
+
+    target = _target(found)
+    return diverge_command(
+        taken(DivergeOptions, found, command="diverge", own=_own(parser), target=target)
+    )
+
+
 def _profile(parser: Parser, found: Namespace) -> int:
     with interrupt.deferred():
         from tilelet.cli.profile import profile_command
@@ -375,6 +418,69 @@ def _view(_: Parser, found: Namespace) -> int:
         from tilelet.cli.page import PageOptions, view_command
 
     return view_command(taken(PageOptions, found))
+
+
+# tune
+
+
+def _add_tune(parser: Parser) -> None:
+    _add_device_options(parser, FORMATS)
+    parser.add_argument(
+        "--vary",
+        type=variation,
+        action="append",
+        default=[],
+        metavar="NAME=V,V",
+        help="what to vary, and the values; may be repeated (default: whatever can be varied)",
+    )
+    objectives = OneOf("us", "gm_bytes", "tasks", "cpu_ms")
+    parser.add_argument(
+        "--objective",
+        type=objectives,
+        metavar=objectives.metavar,
+        default="us",
+        help="what should become less: modelled time (default), bytes, tasks, time on this CPU",
+    )
+    parser.add_argument(
+        "--budget",
+        type=budget,
+        default=budget("200"),
+        metavar="N|SECONDS",
+        help="how many candidates (200), or how long: 60s, 5m",
+    )
+    methods = OneOf("exhaustive", "descent", "random")
+    parser.add_argument(
+        "--method",
+        type=methods,
+        metavar=methods.metavar,
+        help="of the search (default: exhaustive if the budget allows it, else descent)",
+    )
+    parser.add_argument(
+        "--search-seed", type=whole_number, default=0, metavar="N", help="search in another order"
+    )
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--jobs", type=positive, metavar="N", help="processes (one per core)")
+    where.add_argument(
+        "--executor", metavar="dask://HOST:PORT", help="a dask scheduler whose workers do the work"
+    )
+    parser.add_argument(
+        "--results", type=new_file, metavar="FILE", help="keep scores there, and go on from them"
+    )
+    parser.add_argument(
+        "--verify",
+        type=whole_number,
+        default=5,
+        metavar="N",
+        help="how many of the best to run on this CPU until one is right (5); 0: none",
+    )
+    _add_script(parser)
+
+
+def _tune(parser: Parser, found: Namespace) -> int:
+    with interrupt.deferred():
+        from tilelet.cli.tune import tune_command
+
+    return tune_command(_device_options(parser, found, "tune", TuneOptions))
 
 
 # doctor, bench, demo
@@ -560,6 +666,13 @@ COMMANDS = {
             _add_check,
             _check,
         ),
+        Command(
+            "diverge",
+            "find the first statement that goes wrong",
+            manual.DIVERGE,
+            _add_diverge,
+            _diverge,
+        ),
         Command("compare", "compare two modelled runs", manual.COMPARE, _add_compare, _compare),
         Command("report", "make the page of a run directory", manual.REPORT, _add_report, _report),
         Command(
@@ -568,6 +681,13 @@ COMMANDS = {
             manual.VIEW,
             _add_view,
             _view,
+        ),
+        Command(
+            "tune",
+            "find better tile sizes with the model",
+            manual.TUNE,
+            _add_tune,
+            _tune,
         ),
         Command("explain", "explain an error code", manual.EXPLAIN, _add_explain, _explain),
         Command(

@@ -77,6 +77,19 @@ not executed unless a check needs it; docs/checks.md describes them all. Exit co
 findings.
 """
 
+DIVERGE = """\
+examples:
+  tilelet diverge kernel.py                  against its golden, and against double
+  tilelet diverge kernel.py --budget 60s     try repairs for longer
+  tilelet diverge before.py after.py         against another program, tile by tile
+  tilelet diverge qwen3/scope3 --variant tuned --hidden 256 --intermediate 384 --batch 4 ...
+
+The program is interpreted at the sizes that the script asks for: choose small ones. Its tiles are
+compared with the arrays that the golden computes; what lies between the last that agrees and the
+first that does not is changed, op by op, until the outputs match. docs/checks.md tells how. Exit
+code 1: something was found; 3: there was nothing to compare with.
+"""
+
 COMPARE = """\
 examples:
   tilelet compare before.py after.py
@@ -105,6 +118,22 @@ examples:
 
 Serves the page on 127.0.0.1, on a port that the system chooses; the address that is printed has a
 token without which nothing is served. Every file of Python beside the script is watched.
+"""
+
+TUNE = """\
+examples:
+  tilelet tune kernel.py -p a2a3
+  tilelet tune kernel.py --vary K_CHUNK=128,256,512 --vary chunk
+  tilelet tune qwen3/scope3:refactored --budget 60s
+  tilelet tune kernel.py --platforms a2a3,a5            what is best on both
+  tilelet tune kernel.py --objective cpu_ms             by time on this CPU
+  tilelet tune kernel.py --results k.jsonl              interrupted? the same line goes on
+  tilelet tune kernel.py --executor dask://host:8786    candidates on many machines
+
+The script is not edited. Numbers that it names at its top, defaults of its functions' parameters,
+`chunk=`, `stage=` and split modes are varied, unless that changes the program's parameters.
+Candidates whose tiles do not fit are dropped, the model scores the others, and the best are run on
+this CPU against the script's golden. The answer is the change to make, as a diff.
 """
 
 DOCTOR = """\

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -80,11 +81,38 @@ class CheckOptions(DeviceOptions):
 
 
 @dataclass(frozen=True)
+class DivergeOptions(ScriptOptions):
+    """`tilelet diverge`; `budget` is in seconds."""
+
+    target: Target = NO_TARGET
+    budget: float = 15.0
+    all_fp32: bool = False
+
+
+@dataclass(frozen=True)
 class CompareOptions(DeviceOptions):
     """`tilelet compare`: one side or two."""
 
     a: str = ""
     b: str | None = None
+
+
+@dataclass(frozen=True)
+class TuneOptions(DeviceOptions):
+    """`tilelet tune`. The meaning of the fields is that of `tuning.tuner.Request`.
+
+    budget  candidates and seconds
+    """
+
+    vary: tuple[tuple[str, tuple[int | str, ...]], ...] = ()
+    objective: str = "us"
+    budget: tuple[int, float] = (200, math.inf)
+    method: str | None = None
+    search_seed: int = 0
+    jobs: int | None = None
+    executor: str | None = None
+    results: Path | None = None
+    verify: int = 5
 
 
 def taken(cls: type[T], namespace: argparse.Namespace, **more: Any) -> T:

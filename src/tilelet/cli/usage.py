@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import re
 import sys
@@ -99,6 +100,25 @@ def whole_number(text: str) -> int:
         raise argparse.ArgumentTypeError(f"`{text}` is not a whole number") from None
 
 
+def seconds(text: str) -> float:
+    """`60`, `60s` or `2m`."""
+    number, unit = (text[:-1], text[-1]) if text[-1:] in ("s", "m") else (text, "s")
+    try:
+        found = float(number) * (60.0 if unit == "m" else 1.0)
+    except ValueError:
+        found = -1.0
+    if not 0 < found < 1e6:
+        raise argparse.ArgumentTypeError(f"`{text}` is no time: write 60s or 2m")
+    return found
+
+
+def positive(text: str) -> int:
+    number = whole_number(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"`{text}` is not at least 1")
+    return number
+
+
 def folder(text: str) -> Path:
     """A folder to write to, which need not exist yet."""
     path = Path(text)
@@ -144,6 +164,33 @@ def local_address(text: str) -> str:
             f"`{text}` is no address on this machine, such as http://localhost:10000"
         )
     return text
+
+
+def variation(text: str) -> tuple[str, tuple[int | str, ...]]:
+    """`K_CHUNK=128,256`, or only `K_CHUNK`: then the tuner chooses the values."""
+    name, equals, values = text.partition("=")
+    if not name or (equals and not values.strip(", ")):
+        raise argparse.ArgumentTypeError(f"`{text}`: write NAME=VALUE,VALUE or only NAME")
+    found: list[int | str] = []
+    for value in filter(None, (v.strip() for v in values.split(","))):
+        if re.fullmatch(r"\d{1,9}", value):
+            found.append(int(value))
+        elif re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.]*", value):
+            found.append(value)
+        else:
+            raise argparse.ArgumentTypeError(f"`{value}` is neither a number nor a name")
+    return name, tuple(dict.fromkeys(found))
+
+
+def budget(text: str) -> tuple[int, float]:
+    """Candidates and seconds: `200`, `60s`, `5m`."""
+    found = re.fullmatch(r"(\d{1,9})(s|m)?", text.strip())
+    if not found or not int(found[1]):
+        raise argparse.ArgumentTypeError(f"`{text}`: write 200 (candidates), 60s or 5m")
+    amount, unit = int(found[1]), found[2]
+    if unit is None:
+        return amount, math.inf
+    return 10**9, float(amount * (60 if unit == "m" else 1))
 
 
 def from_environment(variable: str, value: Callable[[str], Any], otherwise: Any) -> Any:

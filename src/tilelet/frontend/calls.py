@@ -208,7 +208,8 @@ def _call_scalar_form(
     check_literals(spec.name.removeprefix("scalar."), tuple(values), loc)
     result = emit_op(ctx, spec, dict(zip(names, values, strict=False)), loc, arg_locs=locs)
     if isinstance(result, Value):
-        ctx.facts.note_scalar(result, spec.name.removeprefix("scalar."), values[:1])
+        operation = spec.name.removeprefix("scalar.")
+        ctx.facts.note_scalar(result, operation, values[:1] if operation == "cast" else values)
     return result
 
 

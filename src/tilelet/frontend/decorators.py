@@ -14,9 +14,10 @@ from tilelet.diag.core import Loc, UserError, UserErrors
 from tilelet.frontend.context import Style
 from tilelet.frontend.functions import KernelFunction, frame_names, here, is_plain, of_type
 from tilelet.frontend.jit import jit
-from tilelet.frontend.module import ModuleBuilder, as_entry, entry_of
+from tilelet.frontend.module import ModuleBuilder, as_entry, entries_of
 from tilelet.frontend.source import SourceFile, find_class
 from tilelet.ir.core import SUPPORTED_KINDS, FunctionKind, Program
+from tilelet.ir.programs import Programs
 from tilelet.syntax.enums import SplitMode
 
 __all__ = ["function", "inline", "jit", "keep_refused", "program"]
@@ -97,11 +98,12 @@ def inline(python: Callable[..., Any]) -> Any:
     )
 
 
-def program(cls: Any) -> Program:
+def program(cls: Any) -> Any:
     """Make a program of a class whose methods are decorated with `@pl.function`.
 
     The class is parsed, never instantiated. Its entry is the Orchestration function, or the Opaque
-    one that no other method calls. Mistakes are reported here, where the class is defined.
+    one that no other method calls; of several, `Program["name"]` is the program that starts in one.
+    Mistakes are reported here, where the class is defined.
     """
     if not isinstance(cls, type):
         raise BadDecorator(here(1), "pl.program", "it decorates classes")
@@ -112,7 +114,7 @@ def program(cls: Any) -> Program:
         return _program(cls, source, node, names)
     for member in vars(cls).values():
         if isinstance(_refused, type) and isinstance(member, _refused):
-            return member  # type: ignore[return-value]
+            return member
     try:
         return _program(cls, source, node, names)
     except (UserError, UserErrors) as error:
@@ -121,7 +123,7 @@ def program(cls: Any) -> Program:
 
 def _program(
     cls: type, source: SourceFile, node: ast.ClassDef, names: dict[str, object]
-) -> Program:
+) -> Program | Programs:
     seen: dict[str, Loc] = {}
     for member in node.body:
         if isinstance(member, ast.FunctionDef):
@@ -137,12 +139,21 @@ def _program(
     return build_program(cls.__name__, methods, source.loc(node))
 
 
-def build_program(name: str, methods: Mapping[str, KernelFunction], loc: Loc) -> Program:
-    """Lower all functions of a program; raises every mistake found (ten at most)."""
+def build_program(name: str, methods: Mapping[str, KernelFunction], loc: Loc) -> Program | Programs:
+    """Lower all functions of a program; raises every mistake found (ten at most).
+
+    If there are several control programs, that gives a program for each.
+    """
+    entries = entries_of(name, methods, loc)
+    if len(entries) == 1:
+        return _build(name, methods, entries[0])
+    return Programs(name, {e.name: _build(name, methods, e) for e in entries})
+
+
+def _build(name: str, methods: Mapping[str, KernelFunction], entry: KernelFunction) -> Program:
     builder = ModuleBuilder(name, methods)
 
     def lower_all() -> str:
-        entry = entry_of(name, methods, loc)
         for method in methods.values():
             # What a group calls is a part of it, and no kernel of its own.
             in_group = method.core in (FunctionKind.AIC, FunctionKind.AIV)

@@ -147,6 +147,9 @@ class JitFunction:
     def lower(self, *args: object, **named: object) -> Program:
         return _runner().lower(self, self._ordered(args, named))
 
+    compile_for_test = lower
+    """The name that `lower` had."""
+
     def _ordered(self, args: tuple[object, ...], named: dict[str, object]) -> list[object]:
         """The arguments of a call in the order of the parameters."""
         names = [p.arg for p in self.kernel_function.parameters]

@@ -9,6 +9,7 @@ import ast
 import sys
 from collections.abc import Callable, Hashable
 
+from tilelet.diag.catalogue.cautions import RetiredSpelling
 from tilelet.diag.catalogue.ops import BadArgument, NotConstant, WrongArity
 from tilelet.diag.catalogue.python import (
     CompileTimeFailed,
@@ -228,7 +229,23 @@ def _scope(name: str) -> Handler:
     return _misplaced(f"`pl.{name}` outside a `with` statement", f"write `with pl.{name}(...):`")
 
 
+def _view(ctx: Context, node: ast.Call) -> Binding:
+    given = {k.arg for k in node.keywords}
+    modern = "slice" if len(node.args) > 2 or "offset" in given else "reshape"
+    ctx.module.note_retired(RetiredSpelling(ctx.loc(node), "pl.view", f"pl.{modern}"))
+    kept = [k for k in node.keywords if k.arg != "layout"]
+    call = ast.copy_location(ast.Call(node.func, node.args, kept), node)
+    return calls.call_op(ctx, REGISTRY[modern], call)
+
+
+def _l0c_store(ctx: Context, node: ast.Call) -> Binding:
+    ctx.module.note_retired(RetiredSpelling(ctx.loc(node), "pl.l0c_store", "pl.store"))
+    return calls.call_op(ctx, REGISTRY["store"], node)
+
+
 _HANDLERS: dict[object, Handler] = {
+    markers.view: _view,
+    markers.l0c_store: _l0c_store,
     markers.const: _const,
     markers.min: _extreme("min"),
     markers.max: _extreme("max"),

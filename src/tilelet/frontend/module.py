@@ -8,12 +8,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeGuard
 
-from tilelet.diag.catalogue.cautions import NoEffect
+from tilelet.diag.catalogue.cautions import NoEffect, OutputNotWritten
 from tilelet.diag.catalogue.names import (
     DuplicateFunction,
     InlineRecursion,
     NoEntry,
-    OutputNotWritten,
     OutputRebound,
     ReturnMismatch,
     SeveralEntries,
@@ -219,9 +218,10 @@ def _close_function(
         _check_returned_names(ctx, function, params)
         # Printed programs were judged when they were written; passes drop writes that never run.
         judged = function.given_source is not None
-        for name_, output in ctx.outputs.items():
-            if output not in ctx.facts.written and not judged:
-                ctx.sink.add(OutputNotWritten(output.loc, name_))
+        for output, direction in params:
+            is_output = output.name in ctx.outputs and direction is Direction.Out
+            if is_output and output not in ctx.facts.written and not judged:
+                ctx.sink.add(OutputNotWritten(output.loc, output.name))
     positions = {value: i for i, (value, _) in enumerate(params)}
     roots = tuple(positions.get(ctx.facts.root_of(v)) for v in returned)  # type: ignore[arg-type]
     block = Block((), (*ctx.ops, Op(structure.RETURN, {"values": tuple(returned)}, loc=loc)))
@@ -298,16 +298,19 @@ def _is_tuple(node: ast.expr) -> TypeGuard[ast.Subscript]:
     )
 
 
-def entry_of(name: str, methods: Mapping[str, KernelFunction], loc: Loc) -> KernelFunction:
-    """The control program: the Orchestration function, else the Opaque one nobody calls."""
+def entries_of(name: str, methods: Mapping[str, KernelFunction], loc: Loc) -> list[KernelFunction]:
+    """The control programs: the Orchestration functions, else the Opaque ones, nobody calls."""
     by_kind = {k: [m for m in methods.values() if m.kind is k] for k in FunctionKind}
-    for kind in (FunctionKind.Orchestration, FunctionKind.Opaque, FunctionKind.InCore):
+    for kind in (FunctionKind.Orchestration, FunctionKind.Opaque):
         found = _uncalled(by_kind[kind], methods)
-        if len(found) == 1:
-            return found[0]
-        if len(found) > 1:
-            raise SeveralEntries(name, [(f.name, f.loc()) for f in found])
-    raise NoEntry(loc, name)
+        if found:
+            return found
+    kernels = _uncalled(by_kind[FunctionKind.InCore], methods)
+    if len(kernels) > 1:
+        raise SeveralEntries(name, [(f.name, f.loc()) for f in kernels])
+    if not kernels:
+        raise NoEntry(loc, name)
+    return kernels
 
 
 def _uncalled(

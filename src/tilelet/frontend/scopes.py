@@ -33,7 +33,7 @@ from tilelet.frontend.emitting import emit_scope
 from tilelet.frontend.nameflow import Names
 from tilelet.frontend.source import nodes_in, statements_in
 from tilelet.ir.core import Arg, Op, Value, scalar_dtype
-from tilelet.ir.spec import Trait, spec_of
+from tilelet.ir.spec import OpSpec, Trait, spec_of
 from tilelet.ir.types import INDEX, ScalarType, TileType
 from tilelet.syntax import enums, markers
 
@@ -44,8 +44,11 @@ GROUPING = {
     markers.graph: "runtime",
 }
 TASK_KEYWORDS = frozenset(
-    {"name_hint", "deps", "no_dep_args", "dumps", "allow_early_resolve", "windowize", "sync_start"}
-)
+    {
+        "name_hint", "deps", "no_dep_args", "dumps", "windowize", "sync_start",
+        "allow_early_resolve", "block_early_dispatch",
+    }
+)  # fmt: skip
 KEYWORDS: dict[object, frozenset[str]] = {
     markers.incore: TASK_KEYWORDS | {"split"},
     markers.auto_incore: TASK_KEYWORDS | {"split"},
@@ -237,7 +240,7 @@ def lower_scope(
     ctx: Context, info: ScopeInfo, body: list[ast.stmt], live: Names, index_name: str | None = None
 ) -> Binding:
     """Lower a scope; names it stores that are still needed get its results. Gives the task id."""
-    parts = _between_barriers(body) if info.kind == "spmd" else [body]
+    parts = _between_barriers(ctx, body) if info.kind == "spmd" else [body]
     for i, part in enumerate(parts[:-1]):
         # All blocks reach a barrier before any goes on: what follows is a launch of its own.
         needed = ctx.flow.live_before([s for later in parts[i + 1 :] for s in later], live)
@@ -280,16 +283,42 @@ def lower_scope(
     return _close(ctx, info, ops, params, yields)
 
 
-def _between_barriers(body: list[ast.stmt]) -> list[list[ast.stmt]]:
-    """The body of a launch, cut where all its blocks wait for each other."""
+def _between_barriers(ctx: Context, body: list[ast.stmt]) -> list[list[ast.stmt]]:
+    """The body of a launch, cut where all its blocks wait for each other.
+
+    Numbers that a block computes from its index are computed again in each part.
+    """
     parts: list[list[ast.stmt]] = [[]]
     for s in body:
         is_call = isinstance(s, ast.Expr) and isinstance(s.value, ast.Call)
         if is_call and ast.unparse(s.value.func).endswith(".syncall"):  # type: ignore[attr-defined]
-            parts.append([])
+            parts.append([s for part in parts for s in part if _is_index_arithmetic(ctx, s)])
         else:
             parts[-1].append(s)
     return [part for part in parts if part] or [body]
+
+
+def _gives_index(spec: OpSpec | None) -> bool:
+    if spec is None:
+        return False
+    wanted = Trait.SCALAR | Trait.OF_BLOCK | Trait.SHAPE_ONLY
+    return spec.name == "cast" or bool(spec.traits & wanted)
+
+
+def _is_index_arithmetic(ctx: Context, s: ast.stmt) -> bool:
+    """Whether a statement computes a number without looking into memory."""
+    if not isinstance(s, ast.Assign) or not isinstance(s.targets[0], ast.Name):
+        return False
+    for node in nodes_in(s.value):
+        if isinstance(node, ast.Subscript):
+            return False
+        if isinstance(node, ast.Call):
+            callee = calls.static_callee(ctx, node)
+            if callee not in (markers.min, markers.max) and not _gives_index(spec_of(callee)):
+                return False
+        elif isinstance(node, ast.Name) and is_shaped(ctx.env.get(node.id)):
+            return False
+    return any(isinstance(n, (ast.Call, ast.BinOp)) for n in nodes_in(s.value))
 
 
 def _close(
@@ -378,6 +407,9 @@ def lower_control_block(ctx: Context, stmts: list[ast.stmt], live_out: Names) ->
         if end > i:
             _lower_run(ctx, stmts[i:end], points[end - 1])
             i = end
+        elif _needs_auto_scope(ctx, stmts[i]):
+            _lower_chunk_loop(ctx, stmts[i], points[i])
+            i += 1
         else:
             statements.lower_statement(ctx, stmts[i], points[i])
             i += 1
@@ -390,6 +422,21 @@ def _lower_run(ctx: Context, run: list[ast.stmt], live: Names) -> None:
         ctx.sink.add(ImplicitScope(ctx.loc(first), ast.unparse(first.func)))  # type: ignore[attr-defined]
     info = ScopeInfo("implied", loc)
     statements.recovering(ctx, run, lambda: lower_scope(ctx, info, run, live))
+
+
+def _needs_auto_scope(ctx: Context, s: ast.stmt) -> bool:
+    """Whether a chunk loop stands outside every scope, and holds none: it once needed none."""
+    if not ctx.style.implied or ctx.chunk_ok or chunk_keyword(s) is None:
+        return False
+    return not any(isinstance(inner, ast.With) for inner in statements_in([s]))
+
+
+def _lower_chunk_loop(ctx: Context, s: ast.stmt, live: Names) -> None:
+    modern = "with pl.at(level=pl.Level.CORE_GROUP, optimizations=[pl.auto_chunk]):"
+    loc = ctx.loc(s)
+    ctx.module.note_retired(RetiredSpelling(loc, "chunk= outside a scope", modern))
+    info = ScopeInfo("auto", loc)
+    statements.recovering(ctx, [s], lambda: lower_scope(ctx, info, [s], live))
 
 
 def _belongs_in_scope(ctx: Context, s: ast.stmt, made: set[str]) -> bool:

@@ -25,6 +25,8 @@ def shorthand(ctx: Context, name: str, args: Mapping[str, Arg]) -> Shorthand | N
         return _clone_into
     if name == "store" and args["shapes"] is not None:
         return _store_as
+    if name == "move" and args["transpose"] is True:
+        return _move_transposed
     if ctx.in_scope and name.startswith(_ROW_FAMILY) and _has_blocks(args):
         return partial(_expand_blocks, name)
     if name in _WINDOWS and _lacks_axes(args, *_WINDOWS[name]):
@@ -49,14 +51,30 @@ def _create_with_region(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: L
 
 
 def _store_as(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> Binding:
-    """`store(tile, offsets, out, shapes=...)`: the tile in another shape."""
-    tile = args["tile"]
-    if isinstance(tile, Value) and isinstance(tile.type, TileType):
-        shape = args["shapes"]
-        if shape != tile.type.shape:
-            at = {"shape": locs.get("shapes", loc)}
+    """`store(tile, offsets, out, shapes=...)`: the tile in another shape, or its first part."""
+    tile, shape = args["tile"], args["shapes"]
+    if isinstance(tile, Value) and isinstance(tile.type, TileType) and shape != tile.type.shape:
+        at = {"shape": locs.get("shapes", loc)}
+        if _is_part(shape, tile.type.shape):
+            offset = (0,) * len(tile.type.shape)
+            tile = _emit(ctx, "slice", loc, at, x=tile, shape=shape, offset=offset)
+        else:
             tile = _emit(ctx, "reshape", loc, at, x=tile, shape=shape)
     return _emit(ctx, "store", loc, locs, **{**args, "tile": tile, "shapes": None})
+
+
+def _move_transposed(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> Binding:
+    tile = _emit(ctx, "transpose", loc, locs, x=args["tile"], axis1=0, axis2=1)
+    return _emit(ctx, "move", loc, locs, tile=tile, target_memory=args["target_memory"])
+
+
+def _is_part(shape: Arg, whole: tuple[object, ...]) -> bool:
+    if not isinstance(shape, tuple) or len(shape) != len(whole):
+        return False
+    return all(
+        isinstance(size, int) and isinstance(extent, int) and size <= extent
+        for size, extent in zip(shape, whole, strict=True)
+    )
 
 
 def _clone_into(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> Binding:

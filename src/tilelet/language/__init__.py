@@ -39,6 +39,7 @@ from tilelet.language import (
     tensor as tensor,
     tile as tile,
 )
+from tilelet.language import tile as block
 from tilelet.language.text import loads as loads, parse as parse
 from tilelet.ops.bitwise import *
 from tilelet.ops.broadcast import *

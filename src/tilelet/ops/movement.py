@@ -324,7 +324,7 @@ def _infer_move(call: Call) -> infer.Types:
     return (TileType(tile.shape, tile.dtype, space),)
 
 
-def _move(tile: Array, target_memory: Mem) -> Array:
+def _move(tile: Array, target_memory: Mem, transpose: bool) -> Array:
     return np.array(tile)
 
 
@@ -338,10 +338,11 @@ def _move(tile: Array, target_memory: Mem) -> Array:
     seed_region=SeedRegion.TRACKED,
     cost=Cost.COPY,
 )
-def move(tile: Tile, target_memory: Mem) -> Tile:
+def move(tile: Tile, target_memory: Mem, transpose: bool = False) -> Tile:
     """Copy a tile to another on-chip memory.
 
     tile: a tile; target_memory: `pl.Mem.Vec`, `.Mat`, `.Left`, `.Right` or `.Bias`
+    transpose: with rows and columns swapped
     result: the same elements there
 
     Example: `left = pl.move(a, pl.Mem.Left)`

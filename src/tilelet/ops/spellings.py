@@ -35,6 +35,7 @@ _NAMES: dict[str, dict[str, str]] = {
     "write": {"dst": "x", "offset": "indices"},
     "set_validshape": {"valid_rows": "rows", "valid_cols": "cols"},
     "store": {"output_tensor": "tensor"},
+    "cast": {"dtype": "target_type"},
     "gather": {"indices": "index"},
     "scatter": {"indexes": "index"},
     "array.create": {"extent": "length"},
@@ -96,6 +97,9 @@ def _order_of_load(values: Sequence[Arg]) -> Order | None:
 
 
 def _order_of_store(values: Sequence[Arg]) -> Order | None:
+    """The shape came before the tensor until spring 2026, and was left out for a while."""
+    if len(values) == 4 and isinstance(values[2], tuple):
+        return ("tile", "offsets", "shapes", "tensor")
     shapes = len(values) > 3 and isinstance(values[3], tuple)
     return ("tile", "offsets", "tensor", "shapes") if shapes else None
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from tilelet.diag.catalogue.harness import BadConfig, BadRunCall
+from tilelet.ir.programs import Programs
 from tilelet.runtime.config import RunConfig
 from tilelet.runtime.golden import Golden, needs_params
 from tilelet.runtime.specs import ScalarSpec, Spec, TensorSpec
@@ -62,6 +63,8 @@ def case_of(program: Any, args: Sequence[Any], named: Mapping[str, Any]) -> Case
     golden = _one_of(options, "golden", "golden_fn")
     if golden is not None and not callable(golden):
         raise BadRunCall(f"the golden is a `{type(golden).__name__}`, not a function")
+    if isinstance(program, Programs):
+        program = program.with_parameters({spec.name for spec in specs})
     config = _config(options)
     data = options.get("golden_data")
     return Case(
@@ -72,7 +75,7 @@ def case_of(program: Any, args: Sequence[Any], named: Mapping[str, Any]) -> Case
         config=config,
         rtol=_tolerance("rtol", options.get("rtol", config.rtol)),
         atol=_tolerance("atol", options.get("atol", config.atol)),
-        compare_fn=options.get("compare_fn", {}),
+        compare_fn=options.get("compare_fn") or config.compare_fn or {},
         save_data=bool(options.get("save_data", False)),
         is_seed=is_seed,
     )

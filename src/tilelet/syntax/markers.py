@@ -35,6 +35,7 @@ __all__ = [
     "dynamic",
     "graph",
     "incore",
+    "l0c_store",
     "manual_scope",
     "max",
     "min",
@@ -53,6 +54,7 @@ __all__ = [
     "sum",
     "undef",
     "unroll",
+    "view",
     "while_",
     "yield_",
 ]
@@ -245,6 +247,7 @@ def at(
     no_dep_args: Sequence[Any] = (),
     dumps: Sequence[Any] = (),
     allow_early_resolve: bool = False,
+    block_early_dispatch: bool = False,
     windowize: bool = False,
 ) -> Scope:
     """A scope: its body runs on a core, and each execution is one task.
@@ -407,6 +410,25 @@ def max(a: Any, b: Any = None, *, axis: int | None = None, keepdim: bool = False
 @marker
 def sum(tile: Any, axis: int, keepdim: bool = False) -> Any:
     """The early spelling of `pl.row_sum` and `pl.col_sum`."""
+    ...
+
+
+@marker
+def view(
+    x: Any,
+    shape: Sequence[Any],
+    offset: Sequence[Any] | None = None,
+    valid_shape: Sequence[Any] | None = None,
+    *,
+    layout: Any = None,
+) -> Any:
+    """The first name of `pl.slice`; without an offset `x` in another shape, as by `pl.reshape`."""
+    ...
+
+
+@marker
+def l0c_store(tile: Any, offsets: Sequence[Any], shapes: Sequence[Any], tensor: Any) -> Any:
+    """The first name of `pl.store` for the result of a product."""
     ...
 
 

@@ -51,7 +51,8 @@ UNSUPPORTED: dict[str, Error] = {
     "INT4": _dtype,
     "UINT4": _dtype,
     # Ops whose meaning is not settled, or that need memory placed by hand.
-    "view": _op("use `pl.slice`, `pl.reshape` or `pl.reinterpret_view`"),
+    "tensor.view": _op("use `pl.slice`, `pl.reshape` or `pl.reinterpret_view`"),
+    "tile.view": _op("use `pl.slice`, `pl.reshape` or `pl.reinterpret_view`"),
     "select": _op("use `pl.sel`"),
     "gather_compare": _op("use `pl.gather(x, kvalue=..., cmp_mode=..., out_cols=...)`"),
     "extern": _extern,

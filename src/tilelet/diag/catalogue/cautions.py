@@ -107,6 +107,30 @@ class LoopMayNotRun(Caution):
         )
 
 
+class OutputNotWritten(Caution):
+    """A `pl.Out` parameter is never written by its kernel.
+
+    It comes back with whatever was in memory. Write it, or declare it as an input. What a draft
+    leaves for later is no mistake yet; a golden says what is missing.
+    """
+
+    code = "W0204"
+    example = """
+        @pl.jit
+        def kernel(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                y = pl.exp(x)
+            return out
+        """
+
+    def __init__(self, loc: Loc, name: str) -> None:
+        super().__init__(
+            f"output `{name}` is never written",
+            [Label(loc, "declared `pl.Out`")],
+            helps=[f"write `{name}[:] = ...`, or drop `pl.Out`"],
+        )
+
+
 class DirectionIgnored(Caution):
     """A parameter of an inline function is wrapped in `pl.Out` or `pl.InOut`.
 

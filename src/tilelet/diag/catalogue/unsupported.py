@@ -262,7 +262,7 @@ class UnsupportedOp(UserError):
         @pl.jit
         def kernel(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[32, 64], pl.FP32]]):
             with pl.at(level=pl.Level.CORE_GROUP):
-                out[:] = pl.view(x, [32, 64])
+                out[:] = pl.tile.view(x, [32, 64])
             return out
         """
 
