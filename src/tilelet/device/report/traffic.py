@@ -142,7 +142,8 @@ class _Count:
         """Bytes that one argument of a kernel's tasks moves, by the tensor behind it."""
         buffers, which = np.unique(self.buffer_of[regions], return_inverse=True)
         sums = np.bincount(which, nbytes)
-        for buffer, total in zip(buffers.tolist(), sums.tolist()):
+        of_argument: list[int] = buffers.tolist()
+        for buffer, total in zip(of_argument, sums.tolist()):
             at = self.stream.regions.buffers[buffer]
             read, written = self.moves.get((kernel, (at.name, at.origin)), (0, 0))
             moved = (read, written + int(total)) if writes else (read + int(total), written)
