@@ -481,7 +481,7 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
         "mine.toml", "buffers.Vec.usable", 262144, "buffers.Vec.bytes", 196608
     ),
     device.UnknownPeriod: lambda at: device.UnknownPeriod(
-        "2026-05", "a2a3", ["2026-04", "2026-06", "2026-07"]
+        "2025-12", "a2a3", ["2026-04", "2026-06", "2026-07"]
     ),
     page.NoRunDirectory: lambda at: page.NoRunDirectory(
         "build_output", "it has no report/page.data"

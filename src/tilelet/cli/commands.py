@@ -168,7 +168,7 @@ def _add_device_options(parser: Parser, formats: Sequence[str]) -> None:
         help="several machines, side by side",
     )
     parser.add_argument(
-        "--period", metavar="MONTH", help="runtime of that month: 2026-04, 2026-06 or 2026-07"
+        "--period", metavar="MONTH", help="runtime of that month or day, as 2026-05-14"
     )
     _add_format(parser, formats, "of the answer")
     _add_run_options(parser)

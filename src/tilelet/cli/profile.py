@@ -49,11 +49,11 @@ def machines_for(options: DeviceOptions) -> list[Machine]:
 
 def period_of(machine: Machine, asked: str | None, side_by_side: Sequence[Machine]) -> str | None:
     """The runtime to model. A machine beside one that has it may take the nearest of its own."""
-    others = any(asked in other.runtime for other in side_by_side)
-    if asked is None or asked in machine.runtime or not others:
+    if asked is None or asked >= min(machine.runtime):
         return asked
-    later = [period for period in sorted(machine.runtime) if period > asked]
-    nearest = later[0] if later else max(machine.runtime)
+    if not any(asked >= min(other.runtime) for other in side_by_side):
+        return asked
+    nearest = min(machine.runtime)
     session.current().say_once(
         f"note: {machine.name} has no runtime of {asked}: that of {nearest} is modelled"
     )

@@ -126,6 +126,8 @@ class Cost(enum.Enum):
     BROADCAST = "broadcast"
     TRANSPOSE = "transpose"
     GATHER = "gather"
+    COMPACT = "compact"
+    SCATTER = "scatter"
     SORT = "sort"
     TRIGONOMETRIC = "trigonometric"
 

@@ -97,8 +97,8 @@ class Trace:
                 break
         pairs = np.array(found[:MOST_EDGES], np.int64).reshape(-1, 2)
         kinds = edge_kinds(self.timeline.stream, pairs[:, 0], pairs[:, 1])
-        named = [KINDS[kind] for kind in kinds.tolist()]
-        return [Edge(*pair, kind) for pair, kind in zip(found, named)]
+        numbers: list[int] = kinds.tolist()
+        return [Edge(*pair, KINDS[kind]) for pair, kind in zip(found, numbers)]
 
     # Chrome trace
 
