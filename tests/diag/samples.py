@@ -400,6 +400,7 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
         "out", "mismatched elements: 3/2048\nworst: [0, 7] actual 1.5, expected 1.0"
     ),
     harness.ReadOnlyOutput: lambda at: harness.ReadOnlyOutput("out"),
+    harness.OverlappingOutput: lambda at: harness.OverlappingOutput("out"),
     harness.BadDataFile: lambda at: harness.BadDataFile("x", "out.npz holds objects"),
     harness.BadRunCall: lambda at: harness.BadRunCall("specs and tensors are mixed"),
     # E07xx
