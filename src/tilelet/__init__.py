@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tilelet.runtime.checking import check as check
     from tilelet.runtime.profiling import profile as profile
     from tilelet.tuning import tune as tune
 
@@ -16,6 +17,10 @@ __version__ = "0.1.0"
 
 def __getattr__(name: str) -> Any:
     """What Python users call, imported when it is first used."""
+    if name == "check":
+        from tilelet.runtime.checking import check
+
+        return check
     if name == "profile":
         from tilelet.runtime.profiling import profile
 

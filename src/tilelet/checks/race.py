@@ -61,8 +61,8 @@ def check(subject: Subject) -> Part:
     newest = subject.period or max(runtimes)
     races = Races(subject, newest)
     findings = races.findings()
-    remarks = _older(races) if subject.period is None else []
-    remarks += races.superfluous()
+    remarks = _older(races) if subject.period is None and not subject.brief else []
+    remarks += [] if subject.brief else races.superfluous()
     unknown = int((races.accesses.known == 0).sum())
     summary = f"{plural(len(subject.tasks), 'task')} under the rules of {newest}"
     if unknown:

@@ -17,13 +17,15 @@ if TYPE_CHECKING:
 class Check:
     """One check: a module of this package with a function `check(subject) -> Part`.
 
-    cheap   `tilelet run` makes it, too: it reads the record and executes nothing
-    opt_in  it is made only when it is asked for by name
+    cheap     `tilelet run` makes it, too: it executes nothing
+    of_tasks  it needs the recorded tasks, which takes longer the more there are
+    opt_in    it is made only when it is asked for by name
     """
 
     name: str
     about: str
     cheap: bool = False
+    of_tasks: bool = True
     opt_in: bool = False
     module: str = ""
 
@@ -37,8 +39,13 @@ CHECKS = {
     for check in (
         Check("init", "every element that reaches an output, a branch or an index was written"),
         Check("race", "accesses to the same bytes, one a write, are ordered", cheap=True),
-        Check("capacity", "tiles fit into on-chip memory", cheap=True),
-        Check("alignment", "rows, fractals, extents and types that the cores take", cheap=True),
+        Check("capacity", "tiles fit into on-chip memory", cheap=True, of_tasks=False),
+        Check(
+            "alignment",
+            "rows, fractals, extents and types that the cores take",
+            cheap=True,
+            of_tasks=False,
+        ),
         Check("limits", "the runtime's task window and heap suffice", cheap=True),
     )
 }

@@ -39,6 +39,7 @@ class Subject:
 
     arguments   what the program was given, by parameter name, as it was before the run
     machine     the modelled device, and the period of its runtime (None: the machine's own)
+    brief       findings alone are wanted, no remarks
     """
 
     run: Recorded
@@ -46,6 +47,7 @@ class Subject:
     machine: Machine
     period: str | None = None
     comparison: Comparison | None = None
+    brief: bool = False
 
     @property
     def program(self) -> Program:

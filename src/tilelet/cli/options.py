@@ -51,6 +51,8 @@ class RunOptions(ScriptOptions):
     seed_valid: bool = False
     save_data: bool = False
     no_golden_cache: bool = False
+    checks: bool = True
+    strict: bool = False
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,8 @@ class DeviceOptions(ScriptOptions):
     period: str | None = None
     execute: bool = False
     files: bool = True
+    html: Path | None = None
+    open: bool = False
 
     @property
     def machines(self) -> tuple[str, ...]:

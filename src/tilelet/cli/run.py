@@ -39,6 +39,8 @@ def run_command(options: RunOptions) -> int:
         keep_c_in=options.keep_c_in,
         seed_valid=options.seed_valid,
         save_data=options.save_data,
+        checks=options.command == "run" and options.checks,
+        strict=options.strict,
     )
     now.golden_cache = now.golden_cache and not options.no_golden_cache
     if not now.count_only and now.chosen_engine not in (None, *engines.known()):
@@ -121,6 +123,8 @@ def _json(now: Session) -> str:
         }
         for table in now.task_tables
     ]
+    if now.verdicts:
+        document["verdicts"] = [verdict.to_data() for verdict in now.verdicts]
     if now.profiles:
         document["profiles"] = [json.loads(profile.to_json()) for profile in now.profiles]
     return json.dumps(document, indent=2, ensure_ascii=False)

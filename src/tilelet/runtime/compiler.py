@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -13,6 +14,7 @@ from tilelet.ir.programs import Programs
 from tilelet.runtime import engines, reporting, session
 from tilelet.runtime.arrays import Array
 from tilelet.runtime.binding import bind_call, given_names, parameters
+from tilelet.runtime.checking import check_after_run
 from tilelet.runtime.config import RunConfig
 from tilelet.runtime.progress import progress
 from tilelet.runtime.rundir import RunDirectory, file_name
@@ -124,12 +126,20 @@ class CompiledProgram:
             reporting.announce(settings)
         bound, written = bind_call(self.name, self.parameters, args)
         directory = run_directory(self.name, settings)
+        start = time.perf_counter()
         with progress(f"running {self.name}"):
             tasks = self.run_tasks(bound, settings, not now.count_only, directory)
         if now.count_only or now.recorder:
             reporting.show_recorded(self.name, self.program, tasks, bound)
         elif settings.profiles:
             reporting.show_profile(self.name, self.program, tasks, bound, settings, directory)
+        if now.checks:
+            seconds = time.perf_counter() - start
+            platform = reporting.platform_of(settings)
+            counts = tasks.counts()
+            text = check_after_run(self.name, self.program, bound, platform, counts, seconds)
+            if text:
+                now.say_once(f"{self.name}: done{text}")
         results = tuple(written.values())
         return results[0] if len(results) == 1 else results or None
 

@@ -48,8 +48,9 @@ class Trace:
     def skipped(self, why: str) -> None:
         self.say(f"validation skipped: {printable(why)}")
 
-    def finish(self, passed: bool, seconds: float) -> None:
-        self.say(f"{_verdict(passed)} ({seconds:.2f}s)")
+    def finish(self, passed: bool, seconds: float, findings: str = "") -> None:
+        """The verdict on the run; `findings`: what it has to say besides."""
+        self.say(f"{_verdict(passed)}{findings} ({seconds:.2f}s)")
 
     @staticmethod
     def mismatch_text(names: Sequence[str], reports: Sequence[str]) -> str:
@@ -74,7 +75,9 @@ class Terse(Trace):
         counts = printable(remark) or f"{mismatched}/{total} elements differ"
         self.say(f"  {printable(spec.name)}: {_verdict(False)} ({counts})")
 
-    def finish(self, passed: bool, seconds: float) -> None:  # noqa: ARG002
+    def finish(self, passed: bool, seconds: float, findings: str = "") -> None:  # noqa: ARG002
+        if findings:
+            self.say(f"{_verdict(passed)}{findings}")
         self.say("=== All 1 cases passed ===" if passed else "=== 1 of 1 cases failed ===")
 
     @staticmethod

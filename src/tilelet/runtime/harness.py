@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 import time
@@ -33,6 +34,7 @@ from tilelet.runtime.binding import (
 )
 from tilelet.runtime.bugs import bug_text
 from tilelet.runtime.calls import Case, case_of, is_spec_list
+from tilelet.runtime.checking import check_after_run
 from tilelet.runtime.comparators import Comparator
 from tilelet.runtime.compare import mismatches
 from tilelet.runtime.compiler import (
@@ -161,7 +163,7 @@ def _run_case(program: Any, args: Sequence[Any], options: dict[str, Any]) -> Run
         directory = runner.directory if runner else run_directory(result.test_name)
         result.error = bug_text(error, program, directory)
     result.execution_time = time.perf_counter() - start
-    console.finish(result.passed, result.execution_time)
+    console.finish(result.passed, result.execution_time, runner.findings if runner else "")
     now.results.append(result)
     return result
 
@@ -175,6 +177,8 @@ class Runner:
         self.result = result
         self.session = session.current()
         self.directory = run_directory(case.name, case.config)
+        self.started = time.perf_counter()
+        self.findings = ""  # what the checks have to add to the verdict
 
     def run(self) -> None:
         case, console = self.case, self.console
@@ -290,6 +294,15 @@ class Runner:
                 compiled.name, compiled.program, tasks, arguments, case.config, self.directory
             )
         self._save(specs, tensors, expected)
+        self.findings = check_after_run(
+            compiled.name,
+            compiled.program,
+            pristine,
+            reporting.platform_of(case.config),
+            self.result.tasks,
+            time.perf_counter() - self.started,
+            self._comparison(compiled, specs),
+        )
         if not expected:
             self._skip("no golden" if expected is None else "no output to compare")
             return
@@ -309,6 +322,8 @@ class Runner:
             pairs = {p: (actual[specs[p].name], expected[specs[p].name]) for p in failed}
             self._find_where(compiled, specs, pristine, pairs)
         self._report(judgements, {spec.name: spec for spec in specs.values()})
+        if failed:
+            self._keep_numbers(judgements, actual, expected)
 
     def _examine(
         self,
@@ -468,6 +483,21 @@ class Runner:
             self.directory.write_text("\n\n".join(reports) + "\n", "report", "mismatch.txt")
         except OSError:
             return  # the report is in the result anyway
+
+    def _keep_numbers(
+        self,
+        judgements: Sequence[Judgement],
+        actual: Mapping[str, Array],
+        expected: Mapping[str, Array],
+    ) -> None:
+        """For the page of the run: how far each output is from the golden, and where."""
+        from tilelet.runtime.numbers_file import numbers_json
+
+        text = numbers_json(
+            judgements, actual, expected, self.result.where, self.case.rtol, self.case.atol
+        )
+        with contextlib.suppress(OSError):  # the report has been printed
+            self.directory.write_text(text, "report", "numbers.json")
 
 
 def _example(spec: Spec) -> Any:

@@ -65,6 +65,11 @@ class Session:
     # Machine formats keep stdout for the document: messages are collected, not printed.
     quiet_diagnostics: bool = False
 
+    checks: bool = False  # `tilelet run`: make the cheap checks after a program has run
+    strict: bool = False  # their findings count for the exit code
+    verdicts: list[Any] = field(default_factory=list[Any])  # `checks.verdict.Verdict`s
+    checked: dict[int, Program] = field(default_factory=dict[int, Program])
+
     results: list[RunResult] = field(default_factory=list[RunResult])
     programs_seen: int = 0  # compiled or run, by whatever call
     diagnostics: list[Diagnostic] = field(default_factory=list[Diagnostic])
@@ -122,10 +127,11 @@ class Session:
 
     @property
     def exit_code(self) -> int:
-        """0 pass, 1 mismatch, 3 could not run: the worst of all results."""
+        """0 pass, 1 mismatch (or finding, if those count), 3 could not run: the worst of all."""
         if any(not r.could_run for r in self.results):
             return 3
-        return int(any(not r.passed for r in self.results))
+        findings = self.strict and any(not verdict.ok for verdict in self.verdicts)
+        return int(findings or any(not r.passed for r in self.results))
 
 
 def _same(a: Diagnostic, b: Diagnostic) -> bool:

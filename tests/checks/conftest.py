@@ -1,0 +1,7 @@
+"""The command line, as the tests of it call it."""
+
+from __future__ import annotations
+
+from tests.cli.conftest import command_line, tilelet
+
+__all__ = ["command_line", "tilelet"]

@@ -1,0 +1,95 @@
+"""`tilelet.check`, and what `tilelet run` says of a program that passes but should not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.checks.test_race import ACC, X, across_iterations, atomic_blocks, without_dependency
+from tests.cli.conftest import Run
+
+import tilelet
+from tilelet.checks.findings import Status
+from tilelet.diag.catalogue.checks import UnknownCheck
+
+SCRIPT = """
+import numpy as np
+import tilelet.language as pl
+from tilelet.runtime import TensorSpec, run
+
+
+@pl.jit
+def total(x: pl.Tensor[[64, 128], pl.FP32], acc: pl.InOut[pl.Tensor[[16, 128], pl.FP32]]):
+    for i in pl.range(4):
+        with pl.at(level=pl.Level.CORE_GROUP, no_dep_args=[acc]):
+            acc[:, :] = pl.add(acc[:, :], x[i * 16 : i * 16 + 16, :])
+    return acc
+
+
+def golden(tensors):
+    tensors["acc"][:] = tensors["x"].reshape(4, 16, 128).sum(0)
+
+
+x = np.ones((64, 128), np.float32)
+specs = [TensorSpec("x", (64, 128), pl.FP32, init_value=x)]
+specs.append(TensorSpec("acc", (16, 128), pl.FP32, is_output=True))
+assert run(total, specs=specs, golden_fn=golden).passed
+"""
+
+
+def test_findings_as_objects() -> None:
+    before = ACC.copy()
+    verdict = tilelet.check(without_dependency, X, ACC, only=["race"])
+    assert not verdict.ok
+    (finding,) = verdict.findings
+    assert finding.code == "E1102"
+    assert finding.witness is not None
+    assert "race on `acc`" in str(verdict)
+    assert np.array_equal(ACC, before)
+
+
+def test_a_clean_program_needs_no_arguments() -> None:
+    verdict = tilelet.check(atomic_blocks)
+    assert verdict.ok, verdict
+    by_name = {part.check: part.status for part in verdict.parts}
+    assert by_name["capacity"] is Status.PROVED
+
+
+def test_wrong_names() -> None:
+    with pytest.raises(UnknownCheck):
+        tilelet.check(across_iterations, only=["races"])
+
+
+def test_run_says_what_a_board_would_do(tilelet: Run) -> None:
+    Path("racing.py").write_text(SCRIPT)
+    code, out, err = tilelet("run", "racing.py", "-p", "a2a3sim")
+    assert code == 0, err
+    assert "PASS on this CPU; 1 finding for a2a3" in out
+    assert "error[E1102]: race on `acc`" in err
+    code, _, _ = tilelet("run", "--strict", "racing.py")
+    assert code == 1
+    code, out, err = tilelet("run", "--no-checks", "racing.py")
+    assert code == 0
+    assert "finding" not in out + err
+    code, out, _ = tilelet("run", "--format", "json", "racing.py")
+    document = json.loads(out)
+    assert code == 0
+    (verdict,) = document["verdicts"]
+    (race,) = [p for p in verdict["parts"] if p["check"] == "race"]
+    assert race["status"] == "found"
+    assert race["findings"][0]["witness"]["seed"] == 1
+
+
+def test_check_on_the_command_line(tilelet: Run) -> None:
+    Path("racing.py").write_text(SCRIPT)
+    code, out, err = tilelet("check", "racing.py", "--only", "race")
+    assert code == 1
+    assert out.splitlines()[0] == "total on a2a3: 1 finding"
+    assert "seed 1 runs tasks 0 and 1 both at once" in err
+    code, out, _ = tilelet("check", "racing.py", "--only", "race", "--format", "sarif")
+    assert json.loads(out)["runs"][0]["results"][0]["ruleId"] == "E1102"
+    code, _, err = tilelet("check", "racing.py", "--only", "rase")
+    assert code == 2
+    assert "did you mean `race`" in err
