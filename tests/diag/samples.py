@@ -521,6 +521,11 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     ),
     page.DamagedRun: lambda at: page.DamagedRun("run/report/page.data", "its header is cut off"),
     page.CannotServe: lambda at: page.CannotServe("Operation not permitted"),
+    checks.ToleranceTooTight: lambda at: checks.ToleranceTooTight("out", 1e-5, 1e-5, 4e-3, at("")),
+    checks.ToleranceTooLoose: lambda at: checks.ToleranceTooLoose("out", 1.0, 1e-6, at("")),
+    checks.OutOfBounds: lambda at: checks.OutOfBounds(
+        "window of `x` ends at 80, its axis 0 has 64 elements", at(""), 3
+    ),
     checks.UnknownCheck: lambda at: checks.UnknownCheck("races", ["capacity", "race", "init"]),
     diverge.FirstWrongStatement: lambda at: diverge.FirstWrongStatement(
         "wrong operand: `pl.sub` is where the outputs go wrong",

@@ -13,7 +13,7 @@ from tilelet.checks.findings import Box, Finding, Place, Status, found
 from tilelet.checks.verdict import Part, Subject, part
 from tilelet.diag.catalogue.checks import NeverWritten, UndefinedDecides, UndefinedOutput
 from tilelet.diag.catalogue.windows import DependsOnTaskData
-from tilelet.diag.core import Loc
+from tilelet.diag.core import Loc, UserError
 from tilelet.diag.text import plural
 from tilelet.interp.cells import (
     NEVER,
@@ -41,17 +41,51 @@ class Watched:
 
 def check(subject: Subject) -> Part:
     """Without values if that will do; else the kernels are executed."""
-    fresh = fresh_outputs(subject)
-    try:
-        run = watch(subject.program, subject.small_arguments, fresh, values=False)
-    except (NeedsValuesError, DependsOnTaskData):
-        run = watch(subject.program, subject.arguments, fresh, values=True)
+    run = watched(subject)
+    if isinstance(run, Stopped):
+        return Part("init", Status.NOT_CHECKED, "the kernels cannot be followed to their end")
     findings = [f for param, window in run.outputs for f in _of_output(run, param, window)]
     findings += [_of_use(use) for use in run.watcher.uses.values()]
     how = "executed" if run.values else "without values"
     outputs = plural(len(run.outputs), "output")
     summary = f"{outputs}, every element through {plural(run.tasks, 'task')} ({how})"
     return part("init", findings, Status.THIS_RUN, summary)
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """The program does not run to its end: `error` stops `task`."""
+
+    error: UserError
+    task: int
+
+
+def watched(subject: Subject) -> Watched | Stopped:
+    """The run in this mode, once for all checks."""
+    if "watched" not in subject.cache:
+        subject.cache["watched"] = _watched(subject)
+    return subject.cache["watched"]
+
+
+def _watched(subject: Subject) -> Watched | Stopped:
+    fresh = fresh_outputs(subject)
+    try:
+        return watch(subject.program, subject.small_arguments, fresh, values=False)
+    except (NeedsValuesError, DependsOnTaskData):
+        pass
+    except StoppedError as stop:
+        return Stopped(stop.error, stop.task)
+    try:
+        return watch(subject.program, subject.arguments, fresh, values=True)
+    except StoppedError as stop:
+        return Stopped(stop.error, stop.task)
+
+
+class StoppedError(Exception):
+    def __init__(self, error: UserError, task: int) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.task = task
 
 
 def fresh_outputs(subject: Subject) -> set[str]:
@@ -85,8 +119,13 @@ def watch(
             leave_undefined(window.buffer, window.dtype.itemsize)
             watcher.watched.add(window.buffer.id)
             outputs.append((param, window))
-    with np.errstate(all="ignore"):
-        state.code(program.entry).run(bound)
+    try:
+        with np.errstate(all="ignore"):
+            state.code(program.entry).run(bound)
+    except DependsOnTaskData:
+        raise
+    except UserError as error:
+        raise StoppedError(error, len(state.tasks)) from error
     return Watched(watcher, outputs, values, len(state.tasks))
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from tilelet.checks.findings import Box, Finding, Place, Status, found
+from tilelet.checks.prove import prove_order
 from tilelet.checks.trace import Touch, Tracer
 from tilelet.checks.verdict import Part, Subject, part
 from tilelet.checks.witness import Pair, Witnesses
@@ -63,11 +64,16 @@ def check(subject: Subject) -> Part:
     findings = races.findings()
     remarks = _older(races) if subject.period is None and not subject.brief else []
     remarks += [] if subject.brief else races.superfluous()
+    otherwise = Status.THIS_RUN
+    if not findings and not subject.brief:
+        proof = prove_order(subject.program, races.stream)
+        otherwise = Status.PROVED if proof.holds else otherwise
+        remarks += [proof.why] if proof.why else []
     unknown = int((races.accesses.known == 0).sum())
     summary = f"{plural(len(subject.tasks), 'task')} under the rules of {newest}"
     if unknown:
         summary += f"; {unknown} accesses by element or index taken whole"
-    return part("race", findings, Status.THIS_RUN, summary, remarks)
+    return part("race", findings, otherwise, summary, remarks)
 
 
 def _older(races: Races) -> list[str]:

@@ -37,6 +37,7 @@ class Check:
 CHECKS = {
     check.name: check
     for check in (
+        Check("memory", "every window lies inside its tensor"),
         Check("init", "every element that reaches an output, a branch or an index was written"),
         Check("race", "accesses to the same bytes, one a write, are ordered", cheap=True),
         Check("capacity", "tiles fit into on-chip memory", cheap=True, of_tasks=False),
@@ -47,6 +48,7 @@ CHECKS = {
             of_tasks=False,
         ),
         Check("limits", "the runtime's task window and heap suffice", cheap=True),
+        Check("tolerance", "the comparison allows for rounding, and not for everything"),
     )
 }
 

@@ -40,6 +40,7 @@ class Subject:
     arguments   what the program was given, by parameter name, as it was before the run
     machine     the modelled device, and the period of its runtime (None: the machine's own)
     brief       findings alone are wanted, no remarks
+    cache       what one check has found out and another can use
     """
 
     run: Recorded
@@ -48,6 +49,7 @@ class Subject:
     period: str | None = None
     comparison: Comparison | None = None
     brief: bool = False
+    cache: dict[str, Any] = field(default_factory=dict[str, Any], compare=False, repr=False)
 
     @property
     def program(self) -> Program:

@@ -30,6 +30,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
@@ -261,3 +262,8 @@ def _int_to_int(x: Array, source: DType, to: DType) -> Array:
     if (low, high) == (lowest, highest):
         return x.astype(to.numpy)
     return np.clip(x, low, high).astype(to.numpy)
+
+
+def unit_roundoff(dtype: DType) -> float:
+    """The largest relative error of rounding to a float type."""
+    return float(ml_dtypes.finfo(dtype.numpy).eps) / 2

@@ -20,6 +20,7 @@ from tilelet.runtime import session
 if TYPE_CHECKING:
     from tilelet.checks.comparison import Comparison
     from tilelet.checks.verdict import Verdict
+    from tilelet.device.run import Recorded
     from tilelet.ir.core import Program
 
 TASK_SECONDS = 1e-4
@@ -49,25 +50,39 @@ def check(
     from tilelet.checks.registry import chosen
     from tilelet.checks.verdict import Subject, Verdict, verdict_on
     from tilelet.device.machine.description import load_machine
-    from tilelet.device.run import Recorded
-    from tilelet.runtime.reporting import recorded_tasks
 
     checks, machine = chosen(only), load_machine(platform)
     machine.period(period)
-    verdicts: list[Verdict] = []
+    verdicts = [
+        verdict_on(Subject(run, given, machine, period, comparison), checks)
+        for run, given, comparison in recorded_runs(program, args, named)
+    ]
+    parts = tuple(part for verdict in verdicts for part in verdict.parts)
+    name = verdicts[0].name if verdicts else getattr(program, "__name__", "program")
+    return Verdict(name, machine.name, parts)
+
+
+def recorded_runs(
+    program: Any, args: tuple[Any, ...], named: Mapping[str, Any]
+) -> list[tuple[Recorded, Mapping[str, Any], Comparison | None]]:
+    """Call a program without executing its kernels: its runs, their arguments, and how the
+    outputs of each are compared.
+    """
+    from tilelet.device.run import Recorded
+    from tilelet.runtime.reporting import recorded_tasks
+
+    runs: list[tuple[Recorded, Mapping[str, Any], Comparison | None]] = []
 
     def look(
         name: str, compiled: Program, tasks: Any, given: Mapping[str, Any], comparison: Any
     ) -> None:
         run = Recorded(name, compiled, recorded_tasks(compiled, tasks, given))
-        verdicts.append(verdict_on(Subject(run, given, machine, period, comparison), checks))
+        runs.append((run, given, comparison))
 
     now = replace(session.current(), recorder=look, task_tables=[], count_only=True, checks=False)
     with session.active(now):
         _called(program, args, named)
-    parts = tuple(part for verdict in verdicts for part in verdict.parts)
-    name = verdicts[0].name if verdicts else getattr(program, "__name__", "program")
-    return Verdict(name, machine.name, parts)
+    return runs
 
 
 def _called(program: Any, args: tuple[Any, ...], named: Mapping[str, Any]) -> None:

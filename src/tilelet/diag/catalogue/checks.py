@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilelet.diag.core import Label, Loc, UserError
+from tilelet.diag.core import Caution, Label, Loc, UserError
 from tilelet.diag.text import did_you_mean, near, plural
 
 
@@ -197,4 +197,59 @@ class UndefinedDecides(UserError):
             f"{use} depends on undefined elements of {source}",
             labels,
             helps=[f"write {source} before it is read"],
+        )
+
+
+class ToleranceTooTight(Caution):
+    """The tolerance is below the rounding of the output's own dtype.
+
+    Two results that are rounded to neighbouring numbers of that dtype already fail, and rounding on
+    the way there (the message says what is typical of this program's dtypes and reduction lengths)
+    makes such neighbours. The comparison then passes or fails by chance: by the order of a sum, by
+    other inputs. Raise the tolerance, or store a wider dtype.
+    """
+
+    code = "W1120"
+
+    def __init__(self, output: str, rtol: float, atol: float, error: float, loc: Loc) -> None:
+        super().__init__(
+            f"tolerance of `{output}` is below its rounding: rtol {rtol:g} and atol {atol:g}, "
+            f"but {error:.2g} is typical",
+            [Label(loc, "this output")],
+            helps=[f"allow `rtol={2 * error:.1g}`, or compute in a wider dtype"],
+        )
+
+
+class ToleranceTooLoose(Caution):
+    """The tolerance accepts anything: zeros in place of every value would pass.
+
+    A relative tolerance of 1 or more compares nothing. The message says what rounding this program
+    typically makes: a tolerance of a few times that still passes, and notices mistakes.
+    """
+
+    code = "W1121"
+
+    def __init__(self, output: str, rtol: float, error: float, loc: Loc) -> None:
+        super().__init__(
+            f"tolerance of `{output}` accepts zeros in place of every value: rtol {rtol:g}",
+            [Label(loc, "this output")],
+            notes=[f"its rounding is typically {error:.2g}"],
+            helps=[f"`rtol={max(4 * error, 1e-5):.1g}` is enough"],
+        )
+
+
+class OutOfBounds(UserError):
+    """A window does not lie inside its tensor, in a task of this run.
+
+    The kernel was followed without being executed; the error that `tilelet run` would stop with is
+    in the note. Correct the offset or the extent.
+    """
+
+    code = "E1130"
+
+    def __init__(self, problem: str, loc: Loc | None, task: int) -> None:
+        super().__init__(
+            f"task {task}: {problem}",
+            [Label(loc, "this window")] if loc else [],
+            helps=["correct the offset or the extent; `clamp=True` cuts a window at the edge"],
         )

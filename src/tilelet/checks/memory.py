@@ -1,0 +1,30 @@
+"""Bounds: every window that a kernel takes lies inside its tensor.
+
+Where offsets are affine in loops and parameters, isl shows it for all of them; the rest is checked
+on this run, by following the kernels.
+"""
+
+from __future__ import annotations
+
+from tilelet.checks.findings import Place, Status, found
+from tilelet.checks.init import Stopped, watched
+from tilelet.checks.prove import prove_bounds
+from tilelet.checks.verdict import Part, Subject, part
+from tilelet.diag.catalogue.checks import OutOfBounds
+from tilelet.diag.text import plural
+
+
+def check(subject: Subject) -> Part:
+    """First for all sizes; what is left, on this run."""
+    shown, count, why = prove_bounds(subject.program)
+    windows = plural(count, "window")
+    if shown == count:
+        return part("memory", [], Status.PROVED, f"{windows} inside for all sizes")
+    run = watched(subject)
+    summary = f"{shown} of {windows} inside for all sizes, the others in this run"
+    if isinstance(run, Stopped):
+        error = run.error.diagnostic
+        problem = OutOfBounds(error.message, error.loc, run.task)
+        place = (Place(error.loc, "takes", task=run.task),) if error.loc else ()
+        return part("memory", [found("memory", problem, places=place)], Status.FOUND, summary)
+    return part("memory", [], Status.THIS_RUN, summary, [why] if why else [])

@@ -1,0 +1,170 @@
+"""The script's tolerance against the rounding that its dtypes and reduction lengths bring.
+
+Every value gets a typical relative rounding error: one unit in the last place of its dtype for each
+operation, added up along the way; a reduction of n terms adds the square root of n of them, as
+rounding errors of both signs do. This is what a correct program differs by from a golden in exact
+arithmetic. One far above it hides mistakes of that size. A golden may round as the kernel does, so
+a tolerance counts as too tight only if it is below the rounding of the output's own dtype: then
+results that are one unit apart fail.
+"""
+
+from __future__ import annotations
+
+import math
+
+from tilelet.analysis.aliases import Aliases, accesses, is_tensor
+from tilelet.checks.findings import Finding, Status, found
+from tilelet.checks.verdict import Part, Subject, part
+from tilelet.diag.catalogue.checks import ToleranceTooLoose, ToleranceTooTight
+from tilelet.diag.text import plural
+from tilelet.dtypes import DType
+from tilelet.ir.core import Arg, Block, Direction, Function, FunctionKind, Op, Program, Value
+from tilelet.ir.fold import number_of
+from tilelet.ir.spec import Engine, Trait
+from tilelet.ir.types import TensorType, TileType
+from tilelet.ir.views import CallView, ForView, yielded
+from tilelet.numerics.casts import unit_roundoff
+
+LOOSE = 1.0
+"""A relative tolerance that accepts zeros in place of every value."""
+
+
+def check(subject: Subject) -> Part:
+    """Compare, for outputs that `allclose` compares."""
+    comparison = subject.comparison
+    if comparison is None or comparison.golden is None:
+        return Part("tolerance", Status.NOT_CHECKED, "the script compares with no golden")
+    errors = rounding_errors(subject.program)
+    compared = [
+        (p, errors.get(p, 0.0))
+        for p in subject.program.main.params
+        if p.name in comparison.outputs and p.name not in comparison.own and p in errors
+    ]
+    if not compared:
+        return Part("tolerance", Status.NOT_CHECKED, "comparators of the script's own decide")
+    allowed = comparison.rtol + comparison.atol
+    findings: list[Finding] = []
+    for param, error in compared:
+        assert isinstance(param.type, TensorType)
+        if not param.type.dtype.is_float:
+            continue
+        if comparison.rtol >= LOOSE:
+            problem = ToleranceTooLoose(param.name, comparison.rtol, error, param.loc)
+            findings.append(found("tolerance", problem))
+        elif allowed < min(error, unit_roundoff(param.type.dtype)):
+            tight = ToleranceTooTight(
+                param.name, comparison.rtol, comparison.atol, error, param.loc
+            )
+            findings.append(found("tolerance", tight))
+    worst = max(error for _, error in compared)
+    hidden = f"an error of {100 * allowed:.2g} % in a value of 1 passes"
+    if allowed < worst:
+        hidden += "; passes only if the golden rounds alike"
+    summary = f"{plural(len(compared), 'output')}: rounding {100 * worst:.2g} %, {hidden}"
+    return part("tolerance", findings, Status.PROVED, summary)
+
+
+def rounding_errors(program: Program) -> dict[Value, float]:
+    """The typical relative rounding error of each tensor that the program writes."""
+    aliases = Aliases(program.main.body, program.functions)
+    errors: dict[Value, float] = {}
+    _control(program, program.main.body, aliases, errors)
+    return errors
+
+
+def _control(program: Program, block: Block, aliases: Aliases, errors: dict[Value, float]) -> None:
+    for op in block.ops:
+        if op.name == "call":
+            _call(program, op, aliases, errors)
+        for nested in op.blocks:
+            _control(program, nested, aliases, errors)
+
+
+def _call(program: Program, op: Op, aliases: Aliases, errors: dict[Value, float]) -> None:
+    view = CallView(op)
+    kernel = program.functions[view.callee]
+    if kernel.kind is not FunctionKind.InCore:
+        return
+    roots = [aliases.roots(o) if is_tensor(o) else frozenset[Value]() for o in view.operands]
+    given = {
+        p: max((errors.get(r, 0.0) for r in mine), default=0.0)
+        for p, mine in zip(kernel.params, roots)
+    }
+    written = _Kernel(kernel, given).written
+    for param, mine in zip(kernel.params, roots):
+        for root in mine:
+            if param in written:
+                errors[root] = max(errors.get(root, 0.0), written[param])
+
+
+class _Kernel:
+    """Errors of the values of one kernel, and of what it writes to its parameters."""
+
+    def __init__(self, kernel: Function, given: dict[Value, float]) -> None:
+        self.errors: dict[Value, float] = dict(given)
+        self.written: dict[Value, float] = {}
+        self.aliases = Aliases(kernel.body, {})
+        self.block(kernel.body, 1)
+
+    def get(self, arg: Arg) -> float:
+        return self.errors.get(arg, 0.0) if isinstance(arg, Value) else 0.0
+
+    def block(self, block: Block, trips: int) -> None:
+        for op in block.ops:
+            if op.name == "for":
+                self._loop(op, trips)
+            elif op.blocks:
+                for nested in op.blocks:
+                    self.block(nested, trips)
+                for result, *values in zip(op.results, *(yielded(b) for b in op.blocks)):
+                    self.errors[result] = max(map(self.get, values), default=0.0)
+            else:
+                self._op(op, trips)
+
+    def _loop(self, op: Op, trips: int) -> None:
+        view = ForView(op)
+        start, stop, step = (number_of(b) for b in view.bounds)
+        known = all(isinstance(n, int) for n in (start, stop, step)) and step
+        count = max(1, len(range(start, stop, step))) if known else 1  # type: ignore[arg-type]
+        for carried, init in zip(view.carried, view.init):
+            self.errors[carried] = self.get(init)
+        self.block(view.body, trips * count)
+        for result, last in zip(op.results, yielded(view.body)):
+            self.errors[result] = self.get(last)
+
+    def _op(self, op: Op, trips: int) -> None:
+        inputs = [self.get(v) for v in op.operands]
+        for value, how in accesses(op, {}):
+            if how is not Direction.In:
+                for root in self.aliases.roots(value):
+                    sources = [v for v in op.operands if isinstance(v.type, TileType)]
+                    narrows = any(_unit(v) < _unit(value) for v in sources)
+                    error = max(inputs, default=0.0) + (_unit(value) if narrows else 0.0)
+                    self.written[root] = max(self.written.get(root, 0.0), error)
+        for result in op.results:
+            if isinstance(result.type, TileType):
+                self.errors[result] = self._result(op, result, inputs, trips)
+            elif is_tensor(result):
+                self.errors[result] = max(inputs, default=0.0)
+
+    def _result(self, op: Op, result: Value, inputs: list[float], trips: int) -> float:
+        unit, worst = _unit(result), max(inputs, default=0.0)
+        if op.spec.engine is Engine.CUBE:
+            lhs = op.args["lhs"]
+            assert isinstance(lhs, Value)
+            assert isinstance(lhs.type, TileType)
+            length = lhs.type.shape[-2 if op.args.get("a_trans") else -1]
+            return sum(sorted(inputs)[-2:]) + math.sqrt(length * trips) * unit
+        if op.spec.reduces is not None:
+            (x,) = [v for v in op.operands if isinstance(v.type, TileType)][:1]
+            assert isinstance(x.type, TileType)
+            return worst + math.sqrt(x.type.shape[op.spec.reduces]) * unit
+        if Trait.ARITHMETIC in op.spec.traits:
+            return sum(sorted(inputs)[-2:]) + unit
+        narrowed = any(_unit(v) < unit for v in op.operands if isinstance(v.type, TileType))
+        return worst + (unit if narrowed else 0.0)
+
+
+def _unit(value: Value) -> float:
+    dtype: DType | None = getattr(value.type, "dtype", None)
+    return unit_roundoff(dtype) if dtype is not None and dtype.is_float else 0.0
