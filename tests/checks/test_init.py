@@ -95,6 +95,22 @@ def test_padding_that_is_read() -> None:
     assert findings(filled) == ()
 
 
+def test_a_window_that_overhangs_its_tensor() -> None:
+    @pl.jit
+    def overhanging(x: pl.Tensor[[24, 128], pl.FP32], out: pl.Out[pl.Tensor[[24, 128], pl.FP32]]):
+        t = pl.create_tensor([24, 128], dtype=pl.FP32)
+        with pl.at(level=pl.Level.CORE_GROUP):
+            t[0:8, :] = pl.exp(x[0:8, :])
+        for r in pl.parallel(0, 24, 16):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                part = pl.slice(t, [16, 128], [r, 0], valid_shape=[pl.min(16, 24 - r), 128])
+                out = pl.assemble(out, pl.add(part, 1.0), [r, 0])
+        return out
+
+    (found,) = findings(overhanging)
+    assert str(found.region) == "out[8:24, 0:128]"
+
+
 def test_products_reductions_and_casts() -> None:
     @pl.jit
     def product(

@@ -1,8 +1,8 @@
 """The script's tolerance against the rounding that its dtypes and reduction lengths bring.
 
-Every value gets a typical relative rounding error: one unit in the last place of its dtype for each
-operation, added up along the way; a reduction of n terms adds the square root of n of them, as
-rounding errors of both signs do. This is what a correct program differs by from a golden in exact
+Every value gets a typical relative rounding error: the unit roundoff of its dtype for each operation
+on the way to it, added up as errors of both signs do, by their squares; a reduction of n terms adds
+n of them. This is what a correct program differs by from a golden in exact
 arithmetic. One far above it hides mistakes of that size. A golden may round as the kernel does, so
 a tolerance counts as too tight only if it is below the rounding of the output's own dtype: then
 results that are one unit apart fail.
@@ -139,7 +139,8 @@ class _Kernel:
                 for root in self.aliases.roots(value):
                     sources = [v for v in op.operands if isinstance(v.type, TileType)]
                     narrows = any(_unit(v) < _unit(value) for v in sources)
-                    error = max(inputs, default=0.0) + (_unit(value) if narrows else 0.0)
+                    worst = max(inputs, default=0.0)
+                    error = math.hypot(worst, _unit(value) if narrows else 0.0)
                     self.written[root] = max(self.written.get(root, 0.0), error)
         for result in op.results:
             if isinstance(result.type, TileType):
@@ -154,15 +155,15 @@ class _Kernel:
             assert isinstance(lhs, Value)
             assert isinstance(lhs.type, TileType)
             length = lhs.type.shape[-2 if op.args.get("a_trans") else -1]
-            return sum(sorted(inputs)[-2:]) + math.sqrt(length * trips) * unit
+            return math.hypot(*inputs, math.sqrt(length * trips) * unit)
         if op.spec.reduces is not None:
             (x,) = [v for v in op.operands if isinstance(v.type, TileType)][:1]
             assert isinstance(x.type, TileType)
-            return worst + math.sqrt(x.type.shape[op.spec.reduces]) * unit
+            return math.hypot(worst, math.sqrt(x.type.shape[op.spec.reduces]) * unit)
         if Trait.ARITHMETIC in op.spec.traits:
-            return sum(sorted(inputs)[-2:]) + unit
+            return math.hypot(*sorted(inputs)[-2:], unit)
         narrowed = any(_unit(v) < unit for v in op.operands if isinstance(v.type, TileType))
-        return worst + (unit if narrowed else 0.0)
+        return math.hypot(worst, unit if narrowed else 0.0)
 
 
 def _unit(value: Value) -> float:

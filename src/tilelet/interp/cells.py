@@ -144,8 +144,7 @@ def _seen(state: State, op: Op, window: Window, writes: bool, atomic: bool = Fal
 
 def loaded_mask(state: State, op: Op, window: Window, region: Shape) -> Mask | None:
     """The mask of a tile of `window.shape` of which `region` is taken from memory."""
-    taken = window.slice((0,) * len(region), region) if region != window.reach else window
-    taken.extent = None
+    taken = window if region == window.shape else window.slice((0,) * len(region), region)
     _seen(state, op, taken, writes=False)
     cells = cells_of(window)
     if cells is None or 0 in region:
