@@ -13,7 +13,7 @@ from tilelet.checks.findings import Finding, Status
 from tilelet.checks.registry import Check
 from tilelet.device.machine.description import Machine
 from tilelet.device.run import DeviceRun, Recorded
-from tilelet.diag.core import Diagnostic
+from tilelet.diag.core import Diagnostic, UserError
 from tilelet.diag.text import plural
 from tilelet.ir.core import Program, Value
 from tilelet.ir.types import TensorType
@@ -152,6 +152,15 @@ class Verdict:
 
 
 def verdict_on(subject: Subject, checks: Iterable[Check]) -> Verdict:
-    """Make the checks, one after the other."""
-    parts = tuple(check.run(subject) for check in checks)
+    """Make the checks, one after the other: one that cannot be made does not stop the others."""
+    parts = tuple(_made(check, subject) for check in checks)
     return Verdict(subject.run.name, subject.machine.name, parts)
+
+
+def _made(check: Check, subject: Subject) -> Part:
+    try:
+        return check.run(subject)
+    except UserError as error:
+        return Part(check.name, Status.NOT_CHECKED, error.diagnostic.message)
+    except MemoryError:
+        return Part(check.name, Status.NOT_CHECKED, "this machine has not enough memory for it")
