@@ -1,8 +1,8 @@
 """The script's tolerance against the rounding that its dtypes and reduction lengths bring.
 
-Every value gets a typical relative rounding error: the unit roundoff of its dtype for each operation
-on the way to it, added up as errors of both signs do, by their squares; a reduction of n terms adds
-n of them. This is what a correct program differs by from a golden in exact
+Every value gets a typical relative rounding error: the unit roundoff of its dtype for each
+operation on the way to it, added up as errors of both signs do, by their squares; a reduction of n
+terms adds n of them. Of a sum it is that of the worse term, of a product that of both factors. This is what a correct program differs by from a golden in exact
 arithmetic. One far above it hides mistakes of that size. A golden may round as the kernel does, so
 a tolerance counts as too tight only if it is below the rounding of the output's own dtype: then
 results that are one unit apart fail.
@@ -20,7 +20,7 @@ from tilelet.diag.text import plural
 from tilelet.dtypes import DType
 from tilelet.ir.core import Arg, Block, Direction, Function, FunctionKind, Op, Program, Value
 from tilelet.ir.fold import number_of
-from tilelet.ir.spec import Engine, Trait
+from tilelet.ir.spec import Cost, Engine, Trait
 from tilelet.ir.types import TensorType, TileType
 from tilelet.ir.views import CallView, ForView, yielded
 from tilelet.numerics.casts import unit_roundoff
@@ -161,7 +161,8 @@ class _Kernel:
             assert isinstance(x.type, TileType)
             return math.hypot(worst, math.sqrt(x.type.shape[op.spec.reduces]) * unit)
         if Trait.ARITHMETIC in op.spec.traits:
-            return math.hypot(*sorted(inputs)[-2:], unit)
+            multiplies = op.spec.cost in (Cost.MUL, Cost.MULS, Cost.DIV)
+            return math.hypot(*(sorted(inputs)[-2:] if multiplies else (worst,)), unit)
         narrowed = any(_unit(v) < unit for v in op.operands if isinstance(v.type, TileType))
         return math.hypot(worst, unit if narrowed else 0.0)
 
