@@ -2,10 +2,11 @@
 
 Every value gets a typical relative rounding error: the unit roundoff of its dtype for each
 operation on the way to it, added up as errors of both signs do, by their squares; a reduction of n
-terms adds n of them. Of a sum it is that of the worse term, of a product that of both factors. This is what a correct program differs by from a golden in exact
-arithmetic. One far above it hides mistakes of that size. A golden may round as the kernel does, so
-a tolerance counts as too tight only if it is below the rounding of the output's own dtype: then
-results that are one unit apart fail.
+terms adds n of them. Of a sum it is that of the worse term, of a product that of both factors. This
+is what a correct program differs by from a golden in exact arithmetic. A tolerance far above it
+hides mistakes of that size. A golden may round as the kernel does, so a tolerance counts as too
+tight only if it is below the rounding of the output's own dtype: then results that are one unit
+apart fail.
 """
 
 from __future__ import annotations
