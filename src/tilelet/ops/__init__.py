@@ -9,7 +9,6 @@ from tilelet.ops import (
     elementwise,
     gather_scatter,
     matmul,
-    movement,
     padding,
     prefetch,
     reduction,
@@ -17,6 +16,8 @@ from tilelet.ops import (
     selection,
     sorting,
     tasks,
+    transfers,
+    views,
 )
 
 __all__ = [
@@ -27,7 +28,6 @@ __all__ = [
     "elementwise",
     "gather_scatter",
     "matmul",
-    "movement",
     "padding",
     "prefetch",
     "reduction",
@@ -36,4 +36,6 @@ __all__ = [
     "sorting",
     "structure",
     "tasks",
+    "transfers",
+    "views",
 ]
