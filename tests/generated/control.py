@@ -64,7 +64,7 @@ class Control(Chunks, Memory, Clearing):
         kind = "range" if not text[0].isdigit() else kind
         jumps = kind == "range" and self.choices.chance(20)
         with self.block(f"for {index} in pl.{kind}({text}):") as steps:
-            self.env[index] = ScalarT("INDEX", low, high)
+            self.env[index] = ScalarT("INDEX", low, high, kind == "unroll")
             self.control_body(self.choices.number(1, 2), nesting)
             if jumps:
                 self.jump()
