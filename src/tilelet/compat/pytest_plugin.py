@@ -9,7 +9,7 @@ several chips, are skipped, and say so.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -90,9 +90,9 @@ BOARD_ONLY = ("build_call_config", "chip_callable", "from_dir", "output_dir", "r
 
 
 @pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_call() -> Iterator[None]:
+def pytest_runtest_call() -> Generator[None, Any, None]:
     """Tests of what only a board has are skipped, where they first ask for it."""
-    outcome: Any = yield
+    outcome = yield
     error = outcome.excinfo[1] if outcome.excinfo else None
     missing = ""
     if isinstance(error, AttributeError) and error.name in BOARD_ONLY:
