@@ -19,7 +19,7 @@ from tilelet.ir.fold import number_of
 from tilelet.ir.spec import Trait
 from tilelet.ir.types import TensorType, TileType
 from tilelet.ir.views import CallView, ForView
-from tilelet.ops.movement import fitted
+from tilelet.ops.transfers import fitted
 
 Form = Affine[Value]
 
