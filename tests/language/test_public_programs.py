@@ -189,3 +189,22 @@ def computes_its_place_once(x: pl.Tensor, middle: pl.Out[pl.Tensor], out: pl.Out
 def test_numbers_of_a_block_hold_after_a_barrier() -> None:
     got = run(computes_its_place_once, x=X, middle=zeros(16, 16), out=zeros(16, 16))
     np.testing.assert_array_equal(got["out"], -X.reshape(4, 4, 16)[::-1].reshape(16, 16))
+
+
+# --- windows whose extent is known at run time ----------------------------------------------------
+
+
+@pl.jit
+def clears_the_rest(rows: pl.Scalar[pl.INDEX], out: pl.Out[pl.Tensor[[16, 16], pl.FP32]]):
+    end = ((rows + 7) // 8) * 8
+    with pl.at(level=pl.Level.CORE_GROUP):
+        out[rows:end, :] = pl.full([4, 16], dtype=pl.FP32, value=3.0)
+    return out
+
+
+def test_a_source_is_written_as_far_as_the_window_goes() -> None:
+    for rows, end in ((4, 8), (6, 8), (1, 5)):
+        got = run(clears_the_rest, rows=rows, out=zeros(16, 16))["out"]
+        expected = zeros(16, 16)
+        expected[rows:end] = 3
+        np.testing.assert_array_equal(got, expected)

@@ -172,7 +172,7 @@ class Runner:
         self.console = console
         self.result = result
         self.session = session.current()
-        self.directory = run_directory(case.name, case.config)
+        self.directory = result.directory = run_directory(case.name, case.config)
 
     def run(self) -> None:
         case, console = self.case, self.console
@@ -188,8 +188,6 @@ class Runner:
             self._skip("the program was only compiled")
         else:
             self._run_and_compare(compiled, specs)
-        if self.directory.exists:
-            self.result.work_dir = self.directory.root
 
     def _compile(self) -> tuple[CompiledProgram, dict[str, Spec]]:
         """The compiled program, and the spec of each of its parameters."""
