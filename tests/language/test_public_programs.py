@@ -208,3 +208,45 @@ def test_a_source_is_written_as_far_as_the_window_goes() -> None:
         expected = zeros(16, 16)
         expected[rows:end] = 3
         np.testing.assert_array_equal(got, expected)
+
+
+# --- joins ----------------------------------------------------------------------------------------
+
+ROWS = pl.dynamic("ROWS")
+
+
+@pl.jit
+def layers(
+    x: pl.Tensor[[ROWS, 16], pl.FP32],
+    limits: pl.Tensor[[2], pl.INT32],
+    out: pl.Out[pl.Tensor[[ROWS, 16], pl.FP32]],
+):
+    rows = pl.tensor.dim(x, 0)
+    hidden = x
+    for _ in pl.range(3):
+        following = pl.create_tensor([rows, 16], dtype=pl.FP32)
+        for r in pl.parallel(0, rows, 4):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                following[r : r + 4, :] = pl.add(hidden[r : r + 4, :], 1.0)
+        hidden = following
+    limit = pl.read(limits, [0])
+    stop = pl.read(limits, [1])
+    if limit > 0:
+        stop = limit
+    else:
+        stop = rows
+    done = pl.read(limits, [1])
+    while done < stop:
+        with pl.at(level=pl.Level.CORE_GROUP):
+            out[done : done + 4, :] = hidden[done : done + 4, :]
+        done = pl.cast(done + 4, pl.INDEX)
+    return out
+
+
+def test_extents_and_integers_of_two_paths_need_not_be_the_same() -> None:
+    for limit in (0, 8):
+        given = np.array([limit, 0], np.int32)
+        got = run(layers, x=X, limits=given, out=zeros(16, 16))["out"]
+        expected = zeros(16, 16)
+        expected[: limit or 16] = X[: limit or 16] + 3
+        np.testing.assert_array_equal(got, expected)

@@ -492,6 +492,14 @@ def _adapt(
         if joins.fits_literal(end, c.type):
             ends[c.name] = joins.retyped(end, c.type, loc)
             return True
+        both = joins.wider(c.type, end_type)
+        if both is not None and both == c.type:
+            ends[c.name] = joins.converted(ctx, joins.Side(end, ops, loc), both)
+            return True
+        if both is not None:
+            c.init = joins.converted(ctx, joins.Side(c.init, ctx.ops, c.init_loc), both)
+            c.type = both
+            return False
     end_loc = end.loc if isinstance(end, Value) else loc
     raise TypeChangedInLoop(end_loc, c.name, str(c.type), c.init_loc, str(end_type))
 
