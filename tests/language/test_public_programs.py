@@ -101,6 +101,25 @@ def test_chunk_loops_once_needed_no_scope() -> None:
     assert [c.code for c in ChunksWithoutAScope.cautions] == ["W0101"]
 
 
+@pl.program
+class ChunksAroundScopes:
+    @pl.function
+    def main(
+        self, x: pl.Tensor[[16, 16], pl.FP32], out: pl.Tensor[[16, 16], pl.FP32]
+    ) -> pl.Tensor[[16, 16], pl.FP32]:
+        for r in pl.parallel(0, 16, 1, chunk=4):
+            with pl.incore():
+                out = pl.assemble(out, pl.neg(pl.slice(x, [1, 16], [r, 0])), [r, 0])
+        return out
+
+
+def test_chunk_loops_around_scopes_are_not_cut() -> None:
+    got = run(ChunksAroundScopes, x=X, out=zeros(16, 16))
+    np.testing.assert_array_equal(got["out"], -X)
+    assert sum(task_counts(ChunksAroundScopes, got).values()) == 16
+    assert "W0102" in [c.code for c in ChunksAroundScopes.cautions]
+
+
 @pl.jit
 def draft(x: pl.Tensor, state: pl.InOut[pl.Tensor], out: pl.Out[pl.Tensor]):
     with pl.at(level=pl.Level.CORE_GROUP):
@@ -200,6 +219,32 @@ def clears_the_rest(rows: pl.Scalar[pl.INDEX], out: pl.Out[pl.Tensor[[16, 16], p
     with pl.at(level=pl.Level.CORE_GROUP):
         out[rows:end, :] = pl.full([4, 16], dtype=pl.FP32, value=3.0)
     return out
+
+
+@pl.program
+class SumsWhatCounts:
+    @pl.function
+    def main(
+        self,
+        x: pl.Tensor[[16, 16], pl.FP32],
+        count: pl.Scalar[pl.INDEX],
+        whole: pl.Tensor[[16, 1], pl.FP32],
+        part: pl.Tensor[[16, 16], pl.FP32],
+    ) -> tuple[pl.Tensor[[16, 1], pl.FP32], pl.Tensor[[16, 16], pl.FP32]]:
+        with pl.incore():
+            doubled = pl.add(x, x)
+            counted: pl.Tensor[[16, count], pl.FP32] = pl.slice(doubled, [16, count], [0, 0])
+            whole = pl.assemble(whole, pl.row_sum(counted), [0, 0])
+            part = pl.assemble(part, pl.slice(x, [count, 16], [0, 0]), [0, 0])
+        return whole, part
+
+
+def test_a_slice_may_be_as_long_as_a_number_says() -> None:
+    got = run(SumsWhatCounts, x=X, count=5, whole=zeros(16, 1), part=zeros(16, 16))
+    np.testing.assert_array_equal(got["whole"], (2 * X[:, :5]).sum(1, keepdims=True))
+    expected = zeros(16, 16)
+    expected[:5] = X[:5]
+    np.testing.assert_array_equal(got["part"], expected)
 
 
 def test_a_source_is_written_as_far_as_the_window_goes() -> None:
