@@ -63,6 +63,8 @@ class DeviceOptions(ScriptOptions):
     period: str | None = None
     execute: bool = False
     files: bool = True
+    html: Path | None = None
+    open: bool = False
 
     @property
     def machines(self) -> tuple[str, ...]:
@@ -76,6 +78,15 @@ class CheckOptions(DeviceOptions):
 
     memory: bool = False
     only: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class DivergeOptions(ScriptOptions):
+    """`tilelet diverge`; `budget` is in seconds."""
+
+    target: Target = NO_TARGET
+    budget: float = 15.0
+    all_fp32: bool = False
 
 
 @dataclass(frozen=True)

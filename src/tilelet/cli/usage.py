@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
+from urllib.parse import urlsplit
 
 from tilelet.diag.catalogue.command import BadFlag
 from tilelet.diag.render import render_text, text_width, use_color
@@ -99,6 +100,18 @@ def whole_number(text: str) -> int:
         raise argparse.ArgumentTypeError(f"`{text}` is not a whole number") from None
 
 
+def seconds(text: str) -> float:
+    """`60`, `60s` or `2m`."""
+    number, unit = (text[:-1], text[-1]) if text[-1:] in ("s", "m") else (text, "s")
+    try:
+        found = float(number) * (60.0 if unit == "m" else 1.0)
+    except ValueError:
+        found = -1.0
+    if not 0 < found < 1e6:
+        raise argparse.ArgumentTypeError(f"`{text}` is no time: write 60s or 2m")
+    return found
+
+
 def positive(text: str) -> int:
     number = whole_number(text)
     if number < 1:
@@ -137,6 +150,20 @@ def name_list(text: str) -> tuple[str, ...]:
     if not names:
         raise argparse.ArgumentTypeError("nothing is named")
     return names
+
+
+def local_address(text: str) -> str:
+    """An address on this machine: nothing is sent to another."""
+    try:
+        parts = urlsplit(text)
+        on_this_machine = parts.hostname in ("localhost", "127.0.0.1")
+    except ValueError:
+        on_this_machine = False
+    if not text.startswith("http://") or not on_this_machine:
+        raise argparse.ArgumentTypeError(
+            f"`{text}` is no address on this machine, such as http://localhost:10000"
+        )
+    return text
 
 
 def variation(text: str) -> tuple[str, tuple[int | str, ...]]:

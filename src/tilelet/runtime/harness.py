@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 import time
 from bdb import BdbQuit
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -137,7 +139,8 @@ def _run_case(program: Any, args: Sequence[Any], options: dict[str, Any]) -> Run
     runner: Runner | None = None
     try:
         case = case_of(program, args, options)
-        console = Silent() if now.count_only else Terse() if case.is_seed else Trace()
+        silent = now.count_only or now.examiner is not None
+        console = Silent() if silent else Terse() if case.is_seed else Trace()
         result.test_name = case.name
         runner = Runner(case, console, result)
         runner.run()
@@ -265,6 +268,9 @@ class Runner:
             for name, a in pristine.items()
             if isinstance(a, np.ndarray)
         }
+        if self.session.examiner is not None:
+            self._examine(compiled, specs, pristine, tensors)
+            return
         expected = None
         if case.golden is not None or case.golden_data is not None:
             with console.stage("compute golden"):
@@ -301,6 +307,34 @@ class Runner:
             pairs = {p: (actual[specs[p].name], expected[specs[p].name]) for p in failed}
             self._find_where(compiled, specs, pristine, pairs)
         self._report(judgements, {spec.name: spec for spec in specs.values()})
+        if failed:
+            self._keep_numbers(judgements, actual, expected)
+
+    def _examine(
+        self,
+        compiled: CompiledProgram,
+        specs: dict[str, Spec],
+        pristine: Mapping[str, Any],
+        tensors: dict[str, Array],
+    ) -> None:
+        """`tilelet diverge`: the case is handed on with what its golden computes on the way."""
+        from tilelet.runtime.examine import examined
+
+        case = self.case
+        assert self.session.examiner is not None
+
+        def expecting(golden: Golden | None) -> dict[str, Array] | None:
+            if golden is None and case.golden_data is None:
+                return None
+            self.case = replace(case, golden=golden)
+            return self._expected(compiled, specs, tensors, cached=False)
+
+        inputs = {specs[n].name: a for n, a in tensors.items()} | scalars_of(case.specs)
+        judge = Judge(case.rtol, case.atol, case.compare_fn, case.use_torch)
+        found = examined(compiled, specs, pristine, case.golden, expecting, judge, inputs)
+        self.result.passed = True
+        self.result.was_executed = False
+        self.session.examiner(compiled.name, found)
 
     def _find_where(
         self,
@@ -343,7 +377,12 @@ class Runner:
         return data / "data" / group if (data / "data").is_dir() else data / group
 
     def _expected(
-        self, compiled: CompiledProgram, specs: dict[str, Spec], tensors: dict[str, Array]
+        self,
+        compiled: CompiledProgram,
+        specs: dict[str, Spec],
+        tensors: dict[str, Array],
+        *,
+        cached: bool = True,
     ) -> dict[str, Array]:
         """Expected arrays by spec name: read back, from the cache, or from the golden itself."""
         case = self.case
@@ -362,7 +401,7 @@ class Runner:
         names = tuple(specs[p].name for p in (*sure, *maybe))
         scalars = scalars_of(self.case.specs)
         key = None
-        if self.session.golden_cache:
+        if self.session.golden_cache and cached:
             key = cache.key(case.golden, by_spec, scalars, names, case.use_torch)
         stored = cache.load(key) if key else None
         if stored is not None and set(stored) <= set(names):
@@ -429,6 +468,21 @@ class Runner:
             self.directory.write_text("\n\n".join(reports) + "\n", "report", "mismatch.txt")
         except OSError:
             return  # the report is in the result anyway
+
+    def _keep_numbers(
+        self,
+        judgements: Sequence[Judgement],
+        actual: Mapping[str, Array],
+        expected: Mapping[str, Array],
+    ) -> None:
+        """For the page of the run: how far each output is from the golden, and where."""
+        from tilelet.runtime.numbers_file import numbers_json
+
+        text = numbers_json(
+            judgements, actual, expected, self.result.where, self.case.rtol, self.case.atol
+        )
+        with contextlib.suppress(OSError):  # the report has been printed
+            self.directory.write_text(text, "report", "numbers.json")
 
 
 def _example(spec: Spec) -> Any:

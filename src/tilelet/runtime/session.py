@@ -73,6 +73,8 @@ class Session:
     # Gets every recorded run (name, passed program, tasks, arguments, and how its outputs are
     # compared: a `checks.comparison.Comparison` or None) instead of a table.
     recorder: Callable[[str, Program, Any, Mapping[str, Any], Any], None] | None = None
+    # `tilelet diverge`: gets every case (name, `diverge.locate.Case`), and no engine runs.
+    examiner: Callable[[str, Any], None] | None = None
     _said: set[str] = field(default_factory=set[str])
 
     @property
