@@ -84,6 +84,7 @@ NAMESPACES: dict[str, Contents] = {
             "set_backend_type",
         )
     },
+    "pypto.backend.pto_backend": {"tilelet.compat.surface": ("PartialCodegenError",)},
     "pypto.ir": {
         "tilelet.compat.surface": (
             "compile",
