@@ -73,6 +73,13 @@ def test_a_compiled_program_stands_for_its_folder(
     assert compiled.orchestration_names == ["double"]
 
 
+def test_run_without_tensors_compiles() -> None:
+    y = np.zeros_like(X)
+    compiled = run(Two["double"])
+    compiled(X, y)
+    np.testing.assert_array_equal(y, 2 * X)
+
+
 def specs(*names: str) -> list[TensorSpec]:
     return [TensorSpec(n, [16, 32], pl.FP32, None if n != "x" else 1.0, n == "y") for n in names]
 
