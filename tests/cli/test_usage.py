@@ -20,6 +20,7 @@ from tilelet.cli.usage import (
     name_list,
     new_file,
     positive,
+    seconds,
     variation,
     whole_number,
 )
@@ -46,6 +47,7 @@ BAD_VALUES = {
     new_file: "taken",
     variation: "=1",
     budget: "soon",
+    seconds: "soon",
 }
 
 

@@ -16,6 +16,7 @@ from tilelet.diag.catalogue import (
     checks,
     command,
     device,
+    diverge,
     harness,
     models,
     names,
@@ -306,6 +307,9 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     scopes.OnlyInScope: lambda at: scopes.OnlyInScope(
         at("pl.load(x, [0, 0], [16, 128])"), "`pl.load`"
     ),
+    scopes.BarrierInKernel: lambda at: scopes.BarrierInKernel(
+        at("pl.system.syncall()"), "y", at("y: pl.InOut[pl.Tensor[[32, 16], pl.FP32]]")
+    ),
     scopes.OutsideLanes: lambda at: scopes.OutsideLanes(at("pl.aiv_shard(x)"), "pl.aiv_shard"),
     scopes.OnlyAtOrchestration: lambda at: scopes.OnlyAtOrchestration(
         at("pl.submit(self.body, x)"), "pl.submit", at("pl.incore()")
@@ -453,7 +457,7 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
         at("type=pl.FunctionType.Spmd"), "Spmd"
     ),
     unsupported.UnsupportedOp: lambda at: unsupported.UnsupportedOp(
-        at("pl.tile.view"), "pl.tile.view", "use `pl.slice`, `pl.reshape` or `pl.reinterpret_view`"
+        at("pl.select"), "pl.select", "use `pl.sel`"
     ),
     unsupported.UnsupportedKeyword: lambda at: unsupported.UnsupportedKeyword(
         at("c_matrix_nz=True"), "pl.matmul", "c_matrix_nz", "results are always row-major here"
@@ -479,6 +483,31 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
         "2026-05", "a2a3", ["2026-04", "2026-06", "2026-07"]
     ),
     checks.UnknownCheck: lambda at: checks.UnknownCheck("races", ["capacity", "race", "init"]),
+    diverge.FirstWrongStatement: lambda at: diverge.FirstWrongStatement(
+        "wrong operand: `pl.sub` is where the outputs go wrong",
+        Loc(FILE, 20, 11, 20, 30),
+        "wrong operand",
+        [],
+        ["task 3 of `rope` (h = 1), tile `lo`"],
+        ["exchange `lhs` and `rhs` of `pl.sub`: then the outputs match the golden"],
+    ),
+    diverge.NeverWritten: lambda at: diverge.NeverWritten(
+        "out[48:64, :]", Loc(FILE, 20, 11, 20, 30)
+    ),
+    diverge.ReadBeforeWritten: lambda at: diverge.ReadBeforeWritten(
+        "scratch[48:64, 0:32]",
+        Loc(FILE, 20, 11, 20, 30),
+        None,
+        ["task 7 of `copy` (r = 48), tile `square`"],
+    ),
+    diverge.BeyondRounding: lambda at: diverge.BeyondRounding(
+        "`pl.cast` does not round to the nearest",
+        Loc(FILE, 20, 11, 20, 30),
+        "rounding mode",
+        ["relative L2 error 1.2e-08 before, 0.0031 after"],
+        ['`mode="rint"` rounds to the nearest'],
+    ),
+    diverge.RoundingOnly: lambda at: diverge.RoundingOnly("out", Loc(FILE, 20, 11, 20, 30)),
     device.NoTasks: lambda at: device.NoTasks("Empty", at("def main")),
     device.WindowDeadlock: lambda at: device.WindowDeadlock(20000, 16384, at("with pl.scope():")),
     device.HeapDeadlock: lambda at: device.HeapDeadlock("partials", 1 << 31, 1 << 30),

@@ -25,6 +25,7 @@ AREAS = {
     "device": "E09",
     "models": "E10",
     "checks": "E11",
+    "diverge": "E115",
     "tuner": "E14",
 }
 each_class = pytest.mark.parametrize("cls", ALL, ids=[f"{c.code}-{c.__name__}" for c in ALL])

@@ -27,6 +27,7 @@ from tilelet.cli.options import (
     CheckOptions,
     CompareOptions,
     DeviceOptions,
+    DivergeOptions,
     RunOptions,
     TuneOptions,
     taken,
@@ -40,6 +41,7 @@ from tilelet.cli.usage import (
     name_list,
     new_file,
     positive,
+    seconds,
     variation,
     whole_number,
 )
@@ -302,6 +304,34 @@ def _check(parser: Parser, found: Namespace) -> int:
         from tilelet.cli.check import check_command
 
     return check_command(_device_options(parser, found, "check", CheckOptions))
+
+
+def _add_diverge(parser: Parser) -> None:
+    _add_format(parser, FORMATS, "of the answer")
+    _add_run_options(parser)
+    parser.add_argument(
+        "--budget",
+        type=seconds,
+        default=15.0,
+        metavar="TIME",
+        help="for repairs: 60s (default: 15s)",
+    )
+    parser.add_argument(
+        "--all-fp32",
+        action="store_true",
+        help="compare with the same program in FP32 throughout: is it logic, or rounding?",
+    )
+    _add_script(parser)
+
+
+def _diverge(parser: Parser, found: Namespace) -> int:
+    with interrupt.deferred():
+        from tilelet.cli.diverge import diverge_command
+
+    target = _target(found)
+    return diverge_command(
+        taken(DivergeOptions, found, command="diverge", own=_own(parser), target=target)
+    )
 
 
 def _profile(parser: Parser, found: Namespace) -> int:
@@ -608,6 +638,13 @@ COMMANDS = {
             manual.CHECK,
             _add_check,
             _check,
+        ),
+        Command(
+            "diverge",
+            "find the first statement that goes wrong",
+            manual.DIVERGE,
+            _add_diverge,
+            _diverge,
         ),
         Command("compare", "compare two modelled runs", manual.COMPARE, _add_compare, _compare),
         Command(

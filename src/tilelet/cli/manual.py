@@ -75,6 +75,19 @@ not executed unless a check needs it; docs/checks.md describes them all. Exit co
 findings.
 """
 
+DIVERGE = """\
+examples:
+  tilelet diverge kernel.py                  against its golden, and against double
+  tilelet diverge kernel.py --budget 60s     try repairs for longer
+  tilelet diverge before.py after.py         against another program, tile by tile
+  tilelet diverge qwen3/scope3 --variant tuned --hidden 256 --intermediate 384 --batch 4 ...
+
+The program is interpreted at the sizes that the script asks for: choose small ones. Its tiles are
+compared with the arrays that the golden computes; what lies between the last that agrees and the
+first that does not is changed, op by op, until the outputs match. docs/checks.md tells how. Exit
+code 1: something was found; 3: there was nothing to compare with.
+"""
+
 COMPARE = """\
 examples:
   tilelet compare before.py after.py

@@ -79,6 +79,15 @@ class CheckOptions(DeviceOptions):
 
 
 @dataclass(frozen=True)
+class DivergeOptions(ScriptOptions):
+    """`tilelet diverge`; `budget` is in seconds."""
+
+    target: Target = NO_TARGET
+    budget: float = 15.0
+    all_fp32: bool = False
+
+
+@dataclass(frozen=True)
 class CompareOptions(DeviceOptions):
     """`tilelet compare`: one side or two."""
 

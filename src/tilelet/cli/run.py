@@ -113,8 +113,13 @@ def _json(now: Session) -> str:
         for result in now.results
     ]
     document["tasks"] = [
-        {"program": name, "total": sum(counts.values()), "kernels": counts}
-        for name, counts in now.task_tables
+        {
+            "program": table.program,
+            "total": table.total,
+            "kernels": table.tasks,
+            **({"blocks": table.blocks} if table.blocks else {}),
+        }
+        for table in now.task_tables
     ]
     if now.profiles:
         document["profiles"] = [json.loads(profile.to_json()) for profile in now.profiles]

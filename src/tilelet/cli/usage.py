@@ -99,6 +99,18 @@ def whole_number(text: str) -> int:
         raise argparse.ArgumentTypeError(f"`{text}` is not a whole number") from None
 
 
+def seconds(text: str) -> float:
+    """`60`, `60s` or `2m`."""
+    number, unit = (text[:-1], text[-1]) if text[-1:] in ("s", "m") else (text, "s")
+    try:
+        found = float(number) * (60.0 if unit == "m" else 1.0)
+    except ValueError:
+        found = -1.0
+    if not 0 < found < 1e6:
+        raise argparse.ArgumentTypeError(f"`{text}` is no time: write 60s or 2m")
+    return found
+
+
 def positive(text: str) -> int:
     number = whole_number(text)
     if number < 1:

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -48,6 +48,8 @@ class Submitted:
     kernel: str
     loc: Loc
     iteration: tuple[tuple[str, int], ...]
+    arguments: tuple[Any, ...] = ()
+    blocks: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,9 @@ class Event:
     tile     what it gave, if that is a tile
     window   what it wrote or loaded, if that is global memory
     writes   whether it wrote it
+    data     what is there then
+    reads    other windows that it read
+    undefined  the box of `window` that it loaded and that nobody had written: start and stop
     """
 
     op: Op
@@ -70,6 +75,13 @@ class Event:
     tile: TileValue | None
     window: Window | None
     writes: bool
+    data: Array | None = None
+    reads: tuple[Window, ...] = ()
+    undefined: tuple[Shape, Shape] | None = None
+
+    @property
+    def windows(self) -> tuple[Window, ...]:
+        return self.reads if self.window is None else (self.window, *self.reads)
 
 
 class Origins:
@@ -106,6 +118,7 @@ class Recorder:
         self.submitted: dict[int, Submitted] = {}
         self.origins = Origins()
         self.shapes: dict[int, Shape] = {}
+        self.created_undefined: set[int] = set()
         self.loops: dict[Op, tuple[Value, ...]] = {}
         self.function: dict[Op, Function] = {}
         self._task = NOBODY
@@ -133,11 +146,19 @@ class Recorder:
         if callee.kind is not FunctionKind.InCore:
             return step
         iteration, names = self.iteration_getter(low, op), self.loop_names(op)
+        operands, count = low.get(CallView(op).operands), op.args["count"]
+        blocks = None if count is None else low.slot(count)
 
         def submit(frame: Frame) -> None:
             self._task = len(low.state.tasks)
             at = tuple(zip(names, iteration(frame)))
-            self.submitted[self._task] = Submitted(callee.name, op.loc, at)
+            self.submitted[self._task] = Submitted(
+                callee.name,
+                op.loc,
+                at,
+                tuple(operands(frame)),
+                None if blocks is None else frame[blocks],
+            )
             step(frame)
             self._task = NOBODY
 
@@ -149,7 +170,10 @@ class Recorder:
 
         def create(frame: Frame) -> None:
             step(frame)
-            self.shapes[frame[result].buffer.id] = frame[result].shape
+            window: Window = frame[result]
+            self.shapes[window.buffer.id] = window.shape
+            if op.args.get("init_value") is None:
+                self.created_undefined.add(window.buffer.id)
 
         return create
 
@@ -309,7 +333,13 @@ class Trace(Recorder):
         if not gives_tile and not stores and op.name != "read":
             return low.plain_op(op)
         window = self._window_getter(low, op, stores, loads)
-        inputs = self._inputs_getter(low, op, loads)
+        # A load reads its window only; another op with a tensor, all of it.
+        whole = [
+            low.slot(v)
+            for v, how in accesses(op, low.state.functions)
+            if how is not Direction.Out and isinstance(v.type, TensorType) and not loads
+        ]
+        inputs = self._inputs_getter(low, op, whole)
         iteration = self.iteration_getter(low, op)
         step = low.plain_op(op)
         results = [low.slot(r) for r in op.results]
@@ -320,7 +350,19 @@ class Trace(Recorder):
             used = inputs(frame, at)
             step(frame)
             tile = frame[results[0]] if gives_tile else None
-            event = Event(op, self.task, state.block, iteration(frame), used, tile, at, stores)
+            event = Event(
+                op,
+                self.task,
+                state.block,
+                iteration(frame),
+                used,
+                tile,
+                at,
+                stores,
+                at.array.copy() if stores and at is not None else None,
+                tuple([frame[s] for s in whole]),
+                self._undefined(at) if loads and at is not None else None,
+            )
             number = self.add(event)
             if tile is not None:
                 for slot in results:
@@ -331,6 +373,22 @@ class Trace(Recorder):
 
         return traced
 
+    def _undefined(self, window: Window) -> tuple[Shape, Shape] | None:
+        """The part of a window that nobody has written, in the axes of its tensor."""
+        if window.buffer.origin == "param" or window.buffer.id not in self.created_undefined:
+            return None
+        origins = self.origins.view(window)
+        if origins.shape != window.reach:
+            return None
+        valid = tuple([slice(0, n) for n in window.valid or window.reach])
+        gone = np.nonzero(origins[valid] == NOBODY)
+        if not gone[0].size:
+            return None
+        first = window.slice([int(g.min()) for g in gone], tuple([1] * len(gone)))
+        extents = tuple([int(g.max()) - int(g.min()) + 1 for g in gone])
+        part = Window(window.buffer, window.dtype, first.offset, extents, window.strides)
+        return self.box_of(part)
+
     def _window_getter(
         self, low: Lowering, op: Op, stores: bool, loads: bool
     ) -> Callable[[Frame], Window] | None:
@@ -339,20 +397,14 @@ class Trace(Recorder):
         return taken_window(low, op) if loads else None
 
     def _inputs_getter(
-        self, low: Lowering, op: Op, loads: bool
+        self, low: Lowering, op: Op, whole: Sequence[int]
     ) -> Callable[[Frame, Window | None], tuple[int, ...]]:
         tiles = [low.slot(v) for v in op.operands if isinstance(v.type, TileType)]
-        # A load reads its window only; another op with a tensor, all of it.
-        whole = [
-            low.slot(v)
-            for v, how in accesses(op, low.state.functions)
-            if how is not Direction.Out and isinstance(v.type, TensorType) and not loads
-        ]
-        made_by, origins = self._made_by, self.origins
+        made_by, origins, is_load = self._made_by, self.origins, is_tensor_load(op)
 
         def inputs(frame: Frame, window: Window | None) -> tuple[int, ...]:
             used = [made_by.get(id(frame[s]), NOBODY) for s in tiles]
-            if loads and window is not None:
+            if is_load and window is not None:
                 used += origins.writers(window)
             for s in whole:
                 used += origins.writers(frame[s])

@@ -7,19 +7,21 @@ import sys
 import time
 from bdb import BdbQuit
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from tilelet.analysis.control_reads import parameters_read
 from tilelet.diag.catalogue.cautions import ValidationSkipped
 from tilelet.diag.catalogue.command import CannotWrite
 from tilelet.diag.catalogue.harness import BadDataFile, GoldenDataMissing, OutputMismatch
 from tilelet.diag.catalogue.python import NestedTooDeeply
 from tilelet.diag.core import UNKNOWN, UserError, UserErrors
 from tilelet.diag.tracebacks import give_place
-from tilelet.ir.core import FunctionKind, Program, walk
-from tilelet.ir.types import ScalarType, TensorType
+from tilelet.ir.core import Program
+from tilelet.ir.types import TensorType
 from tilelet.runtime import jit_call, reporting, session
 from tilelet.runtime.arrays import Array
 from tilelet.runtime.binding import (
@@ -136,7 +138,8 @@ def _run_case(program: Any, args: Sequence[Any], options: dict[str, Any]) -> Run
     runner: Runner | None = None
     try:
         case = case_of(program, args, options)
-        console = Silent() if now.count_only else Terse() if case.is_seed else Trace()
+        silent = now.count_only or now.examiner is not None
+        console = Silent() if silent else Terse() if case.is_seed else Trace()
         result.test_name = case.name
         runner = Runner(case, console, result)
         runner.run()
@@ -175,7 +178,7 @@ class Runner:
 
     def run(self) -> None:
         case, console = self.case, self.console
-        with console.stage("compile"):
+        with console.stage("compile"), progress(f"compiling {case.name}"):
             compiled, specs = self._compile()
             if not self.session.count_only and not case.config.stops_after_compile:
                 compiled.prepare(case.config, self.directory)
@@ -208,12 +211,19 @@ class Runner:
             param.name: functools.partial(self._argument, param, specs[param.name])
             for param in compiled.parameters
         }
+        read = parameters_read(compiled.program)
         needed = {
             param.name: makers[param.name]()
             for param in compiled.parameters
-            if _may_decide(compiled.program, param)
+            if param.name in read or not isinstance(param.type, TensorType)
         }
-        tasks = compiled.run_tasks(needed, execute=False)
+        shapes = {
+            param.name: _nothing(param, specs[param.name])
+            for param in compiled.parameters
+            if param.name not in needed and not _has_known_shape(param)
+        }
+        with progress(f"counting the tasks of {compiled.name}"):
+            tasks = compiled.run_tasks({**needed, **shapes}, execute=False)
         self.result.tasks = tasks.counts()
         self.result.passed = True
         self.result.was_executed = False
@@ -244,7 +254,8 @@ class Runner:
         if isinstance(spec, ScalarSpec):
             return spec.value
         zero = self.case.is_seed and spec.is_output
-        array = initial_array(spec, zero)
+        with progress(f"making the input {spec.name}"):
+            array = initial_array(spec, zero)
         assert isinstance(param.type, TensorType)
         return array.view(param.type.dtype.numpy)
 
@@ -258,6 +269,9 @@ class Runner:
             for name, a in pristine.items()
             if isinstance(a, np.ndarray)
         }
+        if self.session.examiner is not None:
+            self._examine(compiled, specs, pristine, tensors)
+            return
         expected = None
         if case.golden is not None or case.golden_data is not None:
             with console.stage("compute golden"):
@@ -294,6 +308,32 @@ class Runner:
             pairs = {p: (actual[specs[p].name], expected[specs[p].name]) for p in failed}
             self._find_where(compiled, specs, pristine, pairs)
         self._report(judgements, {spec.name: spec for spec in specs.values()})
+
+    def _examine(
+        self,
+        compiled: CompiledProgram,
+        specs: dict[str, Spec],
+        pristine: Mapping[str, Any],
+        tensors: dict[str, Array],
+    ) -> None:
+        """`tilelet diverge`: the case is handed on with what its golden computes on the way."""
+        from tilelet.runtime.examine import examined
+
+        case = self.case
+        assert self.session.examiner is not None
+
+        def expecting(golden: Golden | None) -> dict[str, Array] | None:
+            if golden is None and case.golden_data is None:
+                return None
+            self.case = replace(case, golden=golden)
+            return self._expected(compiled, specs, tensors, cached=False)
+
+        inputs = {specs[n].name: a for n, a in tensors.items()} | scalars_of(case.specs)
+        judge = Judge(case.rtol, case.atol, case.compare_fn, case.use_torch)
+        found = examined(compiled, specs, pristine, case.golden, expecting, judge, inputs)
+        self.result.passed = True
+        self.result.was_executed = False
+        self.session.examiner(compiled.name, found)
 
     def _find_where(
         self,
@@ -336,7 +376,12 @@ class Runner:
         return data / "data" / group if (data / "data").is_dir() else data / group
 
     def _expected(
-        self, compiled: CompiledProgram, specs: dict[str, Spec], tensors: dict[str, Array]
+        self,
+        compiled: CompiledProgram,
+        specs: dict[str, Spec],
+        tensors: dict[str, Array],
+        *,
+        cached: bool = True,
     ) -> dict[str, Array]:
         """Expected arrays by spec name: read back, from the cache, or from the golden itself."""
         case = self.case
@@ -355,7 +400,7 @@ class Runner:
         names = tuple(specs[p].name for p in (*sure, *maybe))
         scalars = scalars_of(self.case.specs)
         key = None
-        if self.session.golden_cache:
+        if self.session.golden_cache and cached:
             key = cache.key(case.golden, by_spec, scalars, names, case.use_torch)
         stored = cache.load(key) if key else None
         if stored is not None and set(stored) <= set(names):
@@ -453,25 +498,15 @@ def _outputs(compiled: CompiledProgram, specs: dict[str, Spec]) -> tuple[list[st
     return sure, maybe
 
 
-def _may_decide(program: Program, param: Parameter) -> bool:
-    """Whether the control program may need a parameter's contents to count tasks.
+def _has_known_shape(param: Parameter) -> bool:
+    return isinstance(param.type, TensorType) and all(isinstance(d, int) for d in param.type.shape)
 
-    Loop bounds and conditions come from scalars and integer tensors; float tensors, which are the
-    big ones, matter only if the control program reads elements of one.
-    """
-    if not isinstance(param.type, TensorType) or not param.type.dtype.is_float:
-        return True
-    if any(not isinstance(d, int) for d in param.type.shape):
-        return True
-    for function in program.functions.values():
-        if function.kind is FunctionKind.InCore:
-            continue
-        for op in walk(function.body):
-            if op.name == "read" and any(
-                isinstance(r.type, ScalarType) and r.type.dtype.is_float for r in op.results
-            ):
-                return True
-    return False
+
+def _nothing(param: Parameter, spec: Spec) -> Array:
+    """An array for its shape only: its pages are never touched."""
+    assert isinstance(param.type, TensorType)
+    assert isinstance(spec, TensorSpec)
+    return np.zeros(spec.shape, param.type.dtype.numpy)
 
 
 def _is_stored(folder: Path, spec: TensorSpec) -> bool:

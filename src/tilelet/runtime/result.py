@@ -30,6 +30,7 @@ class RunResult:
         self.profile = profile
         self.work_dir = work_dir
         self.bench = bench
+        self.bench_stats = bench  # its first name
         self.validated = False  # whether any output was compared
         self.could_run = True  # False: the failure is not a mismatch
         self.was_executed = True  # False: `tilelet tasks` only counted

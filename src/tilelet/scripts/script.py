@@ -35,6 +35,7 @@ from tilelet.runtime.session import Session
 from tilelet.scripts import interrupt, output
 from tilelet.scripts.discover import compile_found
 from tilelet.scripts.exit_codes import COULD_NOT_RUN, INTERRUPTED
+from tilelet.scripts.waiting import notes_on_stderr
 
 
 @dataclass
@@ -78,7 +79,12 @@ class Script:
             return ScriptExit(COULD_NOT_RUN, [error.diagnostic])
         except (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError) as error:
             return self._raised(error)  # the latter: nested more deeply than Python's compiler goes
-        with repeatable(now.seed), self._as_main() as module, watched_output() as output:
+        with (
+            repeatable(now.seed),
+            self._as_main() as module,
+            watched_output() as output,
+            notes_on_stderr(self.file),
+        ):
             try:
                 exec(code, module.__dict__)  # noqa: S102
                 if not now.programs_seen and not now.results:

@@ -1,12 +1,14 @@
-"""What programs of older versions of the language write, run on every engine."""
+"""Constructs of public programs of several versions of the language, run on every engine."""
 
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from tests.everywhere import run
 from tests.kernels import task_counts
 
 import tilelet.language as pl
+from tilelet.diag.core import UserErrors
 
 X = np.arange(256, dtype=np.float32).reshape(16, 16) / 8 - 10
 
@@ -110,3 +112,80 @@ def test_a_draft_may_leave_an_output_for_later() -> None:
     program = draft.specialize(X, X, X)
     assert [c.code for c in program.cautions] == ["W0204"]
     run(program, x=X, state=X, out=zeros(16, 16))
+
+
+# --- outputs that a helper was handed -------------------------------------------------------------
+
+
+@pl.jit.inline
+def writes_and_returns_a_tile(x: pl.Tensor, out: pl.Tensor):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        y = pl.add(x, 1.0)
+        out[:, :] = y
+    return y
+
+
+@pl.jit.incore
+def stores_and_returns_a_tile(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+    tile = pl.add(pl.load(x, [0, 0], [16, 16]), 1.0)
+    pl.store(tile, [0, 0], out)
+    return tile
+
+
+@pl.jit
+def rebinds_what_helpers_wrote(
+    x: pl.Tensor, inlined: pl.Out[pl.Tensor], called: pl.Out[pl.Tensor], sums: pl.Out[pl.Tensor]
+):
+    inlined = writes_and_returns_a_tile(x, inlined)
+    called = stores_and_returns_a_tile(x, called)
+    with pl.at(level=pl.Level.CORE_GROUP):
+        sums[:, :] = pl.add(inlined, called)
+    return inlined, called, sums
+
+
+def test_an_output_may_take_the_result_of_what_wrote_it() -> None:
+    got = run(
+        rebinds_what_helpers_wrote,
+        x=X, inlined=zeros(16, 16), called=zeros(16, 16), sums=zeros(16, 16),
+    )  # fmt: skip
+    np.testing.assert_array_equal(got["inlined"], X + 1)
+    np.testing.assert_array_equal(got["called"], X + 1)
+    np.testing.assert_array_equal(got["sums"], 2 * X + 2)
+
+
+@pl.jit.inline
+def makes_another(x: pl.Tensor):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        y = pl.add(x, 1.0)
+    return y
+
+
+@pl.jit
+def drops_a_write(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+    out = makes_another(x)
+    return out
+
+
+def test_a_helper_that_never_saw_the_output_wrote_nothing() -> None:
+    with pytest.raises(UserErrors, match="E0207"):
+        drops_a_write.specialize(X, X)
+
+
+# --- barriers -------------------------------------------------------------------------------------
+
+
+@pl.jit
+def computes_its_place_once(x: pl.Tensor, middle: pl.Out[pl.Tensor], out: pl.Out[pl.Tensor]):
+    with pl.spmd(4):
+        block = pl.tile.get_block_idx()
+        row = pl.min(block * 4, 12)
+        middle[row : row + 4, :] = pl.neg(x[row : row + 4, :])
+        pl.system.syncall(core_type="mix")
+        other = 12 - row
+        out[row : row + 4, :] = middle[other : other + 4, :]
+    return out
+
+
+def test_numbers_of_a_block_hold_after_a_barrier() -> None:
+    got = run(computes_its_place_once, x=X, middle=zeros(16, 16), out=zeros(16, 16))
+    np.testing.assert_array_equal(got["out"], -X.reshape(4, 4, 16)[::-1].reshape(16, 16))
