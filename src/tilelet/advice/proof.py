@@ -7,7 +7,7 @@ import dataclasses
 import io
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +20,14 @@ from tilelet.checks.verdict import verdict_on
 from tilelet.device.machine.description import Machine
 from tilelet.device.run import DeviceRun, Recorded
 from tilelet.ir.core import Direction
+from tilelet.runtime import engines
 from tilelet.scripts.recording import RecordingOptions, record
 from tilelet.scripts.target import Target
 
 Outputs = list[dict[str, NDArray[Any]]]
+
+_TRIALS = 2
+"""The script's inputs, and others of the same kind."""
 
 _ROUNDING = 64
 """Units in the last place by which sums in another order may differ, relative to the largest."""
@@ -85,9 +89,40 @@ def examine(target: Target, text: str, setting: Setting, *, execute: bool) -> At
 
 
 def _outputs(run: Recorded, given: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+    """What a program makes of the script's inputs, and of others of the same kind.
+
+    What it writes to holds something else in each trial: nobody may rely on zeros that happen to be
+    there. Whole numbers stay, because they may be indices.
+    """
     main = run.program.main
-    written = [p.name for p, d in zip(main.params, main.directions) if d is not Direction.In]
-    return {name: np.array(given[name], copy=True) for name in written if name in given}
+    found: dict[str, NDArray[Any]] = {}
+    for trial in range(_TRIALS):
+        draw = np.random.default_rng(trial)
+        arguments: dict[str, Any] = {}
+        for parameter, direction in zip(main.params, main.directions):
+            value = given.get(parameter.name)
+            if not isinstance(value, np.ndarray):
+                arguments[parameter.name] = value
+                continue
+            array = cast("NDArray[Any]", value)
+            is_changed = trial > 0 or direction is not Direction.In
+            arguments[parameter.name] = _like(array, draw) if is_changed else array.copy()
+        engines.get(None, engines.RunRequest(lambda: None, False)).run(
+            run.program, arguments, execute=True
+        )
+        for parameter, direction in zip(main.params, main.directions):
+            if direction is not Direction.In:
+                found[f"{parameter.name}, trial {trial}"] = arguments[parameter.name]
+    return found
+
+
+def _like(array: NDArray[Any], draw: np.random.Generator) -> NDArray[Any]:
+    """Other numbers of about the same size."""
+    if array.dtype.kind in "iub":
+        return array.copy()
+    wide = array.astype(np.float64)
+    size = float(np.abs(wide[np.isfinite(wide)]).mean()) if wide.size else 0.0
+    return (draw.standard_normal(array.shape) * (size or 1.0)).astype(array.dtype)
 
 
 def difference(before: Outputs, after: Outputs, *, rounding: bool) -> str:

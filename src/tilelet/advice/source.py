@@ -109,6 +109,16 @@ class Source:
         item = node.items[0]
         return item.optional_vars is None and self.call_of(item.context_expr) in _SCOPES
 
+    def scope_lines(self, statement: ast.stmt) -> tuple[int, int]:
+        """The lines of the innermost scope around a statement, or else its own."""
+        best = statement.lineno, statement.end_lineno or 0
+        for node in ast.walk(self.tree):
+            if not isinstance(node, ast.With) or not self.is_scope(node):
+                continue
+            if node.lineno <= statement.lineno <= (node.end_lineno or 0):
+                best = node.lineno, node.end_lineno or 0
+        return best
+
     def loop(self, node: ast.stmt) -> str | None:
         """`range` for `for i in pl.range(...)`."""
         return self.call_of(node.iter) if isinstance(node, ast.For) else None

@@ -7,6 +7,7 @@ from tilelet.advice.rules import (
     accumulate,
     arithmetic,
     fills,
+    forwarding,
     machine_use,
     neighbours,
     parallel,
@@ -18,6 +19,7 @@ from tilelet.diag.catalogue import advice as problems
 RULES = (
     Rule("fill", problems.DeadFill, fills.find, needs_proof=True),
     Rule("round-trip", problems.RoundTrip, neighbours.find, needs_proof=True),
+    Rule("stored-and-loaded", problems.StoredAndLoaded, forwarding.find, needs_proof=True),
     Rule("added-product", problems.AddedProduct, accumulate.find),
     Rule("sum-in-memory", problems.SumInMemory, reductions.find),
     Rule("sequential-loop", problems.SequentialLoop, parallel.find, needs_proof=True),

@@ -26,7 +26,7 @@ def find(subject: Subject) -> Iterator[Advice]:
                 ):
                     continue
                 accumulator = added.args[1 - place]
-                kernels = subject.kernels_in(*_scope_lines(source, statement))
+                kernels = subject.kernels_in(*source.scope_lines(statement))
                 edits = _edits(source, added, accumulator, *found) if found else None
                 problem = AddedProduct(source.loc(added), source.of(accumulator))
                 yield subject.advice(problem, kernels, edits, rounding=True)
@@ -85,14 +85,3 @@ def _edits(
     text = f"{source.language}.matmul_acc({', '.join([source.of(accumulator), *operands])})"
     edits = [source.replace(added, text)]
     return [*edits, source.remove(definition)] if definition is not None else edits
-
-
-def _scope_lines(source: Source, statement: ast.stmt) -> tuple[int, int]:
-    """The lines of the innermost scope around a statement."""
-    best = statement.lineno, statement.end_lineno or 0
-    for node in ast.walk(source.tree):
-        if not isinstance(node, ast.With) or not source.is_scope(node):
-            continue
-        if node.lineno <= statement.lineno <= (node.end_lineno or 0):
-            best = node.lineno, node.end_lineno or 0
-    return best

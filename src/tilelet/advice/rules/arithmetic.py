@@ -99,7 +99,7 @@ def repeated_reads(subject: Subject) -> Iterator[Advice]:
                 used = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
                 if used & changing or len(node.args) < 2:
                     continue
-                kernels = subject.kernels_in(loop.lineno, loop.end_lineno or 0)
+                kernels = subject.kernels_in(*source.scope_lines(loop))
                 if kernels:
                     problem = RepeatedRead(source.loc(node), source.loc(loop.iter), source.of(node))
                     yield subject.advice(problem, kernels)

@@ -8,6 +8,85 @@ from tilelet.diag.core import Caution, Label, Loc, UserError
 from tilelet.diag.text import plural, ticked
 
 
+# Kernels that have the faults; several have the same one.
+_TWO_SCOPES = """
+    @pl.jit
+    def kernel(x: pl.Tensor[[16, 512], pl.FP32], out: pl.Out[pl.Tensor[[16, 512], pl.FP32]]):
+        middle = pl.create_tensor([16, 512], pl.FP32)
+        for k in pl.range(0, 512, 64):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                middle = pl.assemble(middle, pl.exp(x[:, k : k + 64]), [0, k])
+            with pl.at(level=pl.Level.CORE_GROUP):
+                t = pl.slice(middle, [16, 64], [0, k])
+                out = pl.assemble(out, pl.add(t, x[:, k : k + 64]), [0, k])
+        return out
+    """
+_SUM = """
+    @pl.jit
+    def kernel(
+        x: pl.Tensor[[16, 512], pl.BF16],
+        w: pl.Tensor[[512, 512], pl.BF16],
+        out: pl.Out[pl.Tensor[[16, 512], pl.FP32]],
+    ):
+        for d in pl.range(0, 512, 128):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                out = pl.assemble(out, pl.full([16, 128], pl.FP32, 0.0), [0, d])
+        for k in pl.range(0, 512, 64):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                chunk = pl.mul(x[:, k : k + 64], 2.0)
+            for d in pl.range(0, 512, 128):
+                with pl.at(level=pl.Level.CORE_GROUP):
+                    so_far = pl.slice(out, [16, 128], [0, d])
+                    part = pl.matmul(chunk, w[k : k + 64, d : d + 128], out_dtype=pl.FP32)
+                    out = pl.assemble(out, pl.add(so_far, part), [0, d])
+        return out
+    """
+_ONE_TILE = """
+    @pl.jit
+    def kernel(x: pl.Tensor[[1024, 512], pl.FP32], out: pl.Out[pl.Tensor[[1024, 512], pl.FP32]]):
+        for k in pl.range(0, 1024, 16):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                out[k : k + 16, 0:64] = pl.exp(x[k : k + 16, 0:64])
+        return out
+    """
+_READS = """
+    @pl.jit
+    def kernel(
+        x: pl.Tensor[[16, 512], pl.FP32],
+        lengths: pl.Tensor[[16], pl.INT32],
+        out: pl.Out[pl.Tensor[[16, 512], pl.FP32]],
+    ):
+        for b in pl.range(16):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                for k in pl.range(0, 512, 64):
+                    if pl.read(lengths, [b]) > k:
+                        out[b : b + 1, k : k + 64] = pl.exp(x[b : b + 1, k : k + 64])
+        return out
+    """
+_NORM = """
+    @pl.jit
+    def kernel(x: pl.Tensor[[16, 512], pl.FP32], out: pl.Out[pl.Tensor[[16, 512], pl.FP32]]):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            mean = pl.mul(pl.row_sum(pl.mul(x, x)), 1.0 / 512)
+            out[:, :] = pl.row_expand_mul(x, pl.add(mean, 1e-6))
+        return out
+    """
+_PROSE = """
+    KV_CHUNK = 128
+    HEAD_DIM = 128
+
+    @pl.jit
+    def kernel(x: pl.Tensor[[16, 512], pl.FP32], out: pl.Out[pl.Tensor[[16, 512], pl.FP32]]):
+        # tiles of 16 \u00d7 128, KV_CHUNK=64
+        for kb in pl.range(4):
+            kv0 = kb * KV_CHUNK
+            with pl.at(level=pl.Level.CORE_GROUP):
+                head = kv0 // HEAD_DIM * HEAD_DIM
+                out[:, head : head + 128] = pl.exp(x[:, kv0 : kv0 + KV_CHUNK])
+        return out
+    """
+
+
 class CannotAdvise(UserError):
     """The script runs nothing that could be looked at, or does not run.
 
@@ -28,6 +107,7 @@ class RoundTrip(Caution):
     """
 
     code = "W1301"
+    example = _TWO_SCOPES
 
     def __init__(self, first: Loc, second: Loc, names: Sequence[str]) -> None:
         super().__init__(
@@ -46,6 +126,7 @@ class SharedOperand(Caution):
     """
 
     code = "W1302"
+    example = _TWO_SCOPES
 
     def __init__(self, first: Loc, second: Loc, windows: Sequence[str]) -> None:
         super().__init__(
@@ -63,6 +144,7 @@ class AddedProduct(Caution):
     """
 
     code = "W1303"
+    example = _SUM
 
     def __init__(self, loc: Loc, accumulator: str) -> None:
         super().__init__(
@@ -79,6 +161,7 @@ class DeadFill(Caution):
     """
 
     code = "W1304"
+    example = _SUM
 
     def __init__(self, loc: Loc, names: Sequence[str]) -> None:
         super().__init__(
@@ -98,6 +181,7 @@ class SumInMemory(Caution):
     """
 
     code = "W1305"
+    example = _SUM
 
     def __init__(self, loc: Loc, outer: Loc, window: str, chunk: str) -> None:
         super().__init__(
@@ -114,6 +198,7 @@ class SequentialLoop(Caution):
     """
 
     code = "W1306"
+    example = _TWO_SCOPES
 
     def __init__(self, loc: Loc, variable: str) -> None:
         super().__init__(
@@ -130,6 +215,7 @@ class SmallTasks(Caution):
     """
 
     code = "W1307"
+    example = _ONE_TILE
 
     def __init__(self, loc: Loc, kernel: str, tasks: int, each: float, overhead: float) -> None:
         super().__init__(
@@ -147,6 +233,7 @@ class FewTasks(Caution):
     """
 
     code = "W1308"
+    example = _ONE_TILE
 
     def __init__(self, loc: Loc, kernel: str, tasks: int, cores: int) -> None:
         super().__init__(
@@ -163,6 +250,7 @@ class UnevenWave(Caution):
     """
 
     code = "W1309"
+    example = _ONE_TILE
 
     def __init__(self, loc: Loc, kernel: str, tasks: int, cores: int, left: int) -> None:
         super().__init__(
@@ -180,6 +268,7 @@ class OrchestratorBound(Caution):
     """
 
     code = "W1310"
+    example = _ONE_TILE
 
     def __init__(self, loc: Loc, tasks: int, share: float, kernel: str, of_it: int) -> None:
         super().__init__(
@@ -196,6 +285,7 @@ class ShortRows(Caution):
     """
 
     code = "W1311"
+    example = _ONE_TILE
 
     def __init__(
         self, loc: Loc, tensor: str, rows: int, row_bytes: int, granule: int, machine: str
@@ -214,6 +304,7 @@ class EmptyBuffers(Caution):
     """
 
     code = "W1312"
+    example = _ONE_TILE
 
     def __init__(self, loc: Loc, kernel: str, memory: str, share: float) -> None:
         super().__init__(
@@ -230,6 +321,7 @@ class RepeatedRead(Caution):
     """
 
     code = "W1313"
+    example = _READS
 
     def __init__(self, loc: Loc, loop: Loc, what: str) -> None:
         super().__init__(
@@ -247,6 +339,7 @@ class MissingRoot(Caution):
     """
 
     code = "W1314"
+    example = _NORM
 
     def __init__(self, loc: Loc) -> None:
         super().__init__(
@@ -263,6 +356,7 @@ class HiddenEquality(Caution):
     """
 
     code = "W1315"
+    example = _PROSE
 
     def __init__(self, loc: Loc, quotient: str, step: str, divisor: str) -> None:
         super().__init__(
@@ -276,6 +370,7 @@ class StaleConstant(Caution):
     """A comment or docstring names a constant with another value than it has."""
 
     code = "W1316"
+    example = _PROSE
 
     def __init__(self, loc: Loc, name: str, said: int, value: int) -> None:
         super().__init__(
@@ -290,10 +385,28 @@ class LookAlike(Caution):
 
     code = "W1317"
     severity = "note"
+    example = _PROSE
 
     def __init__(self, loc: Loc, character: str, meant: str) -> None:
         super().__init__(
             f"U+{ord(character):04X} looks like `{meant}`",
             [Label(loc)],
             helps=[f"write `{meant}`"],
+        )
+
+
+class StoredAndLoaded(Caution):
+    """A scope stores a tile in global memory, and loads the same window again.
+
+    It has the tile on chip already. If nobody else reads the memory, the store is of no use either.
+    """
+
+    code = "W1318"
+    example = _TWO_SCOPES
+
+    def __init__(self, load: Loc, store: Loc, tensor: str) -> None:
+        super().__init__(
+            f"the scope has just stored this window of `{tensor}`",
+            [Label(load, "loaded here"), Label(store, "stored here")],
+            helps=["use the tile that was stored"],
         )
