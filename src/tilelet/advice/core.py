@@ -104,6 +104,8 @@ class Rule:
     """What looks for one fault.
 
     problem        the catalogue class whose text describes it
+    evidence       why it costs, measured or by what the machine does
+    rewrites       it can change the text
     needs_proof    it is a fault only if the rewriting holds: else it is not even mentioned
     is_about_text  comments and names: to mend them saves no time
     """
@@ -111,5 +113,7 @@ class Rule:
     name: str
     problem: type[UserError]
     find: Callable[[Subject], Iterable[Advice]]
+    evidence: str
+    rewrites: bool = False
     needs_proof: bool = False
     is_about_text: bool = False

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from tilelet.diag.core import Caution, Label, Loc, UserError
 from tilelet.diag.text import plural, ticked
 
-
 # Kernels that have the faults; several have the same one.
 _TWO_SCOPES = """
     @pl.jit
@@ -367,7 +366,10 @@ class HiddenEquality(Caution):
 
 
 class StaleConstant(Caution):
-    """A comment or docstring names a constant with another value than it has."""
+    """A comment or docstring names a constant with another value than it has.
+
+    Whoever reads it believes the text. Write the value, or better none.
+    """
 
     code = "W1316"
     example = _PROSE
@@ -381,7 +383,10 @@ class StaleConstant(Caution):
 
 
 class LookAlike(Caution):
-    """A comment or docstring has a character that looks like one of the language."""
+    """A comment or docstring has a character that looks like one of the language.
+
+    What is copied from there into a program does not compile, and searches do not find it.
+    """
 
     code = "W1317"
     severity = "note"
@@ -389,7 +394,7 @@ class LookAlike(Caution):
 
     def __init__(self, loc: Loc, character: str, meant: str) -> None:
         super().__init__(
-            f"U+{ord(character):04X} looks like `{meant}`",
+            f"`{character}` (U+{ord(character):04X}) looks like `{meant}`",
             [Label(loc)],
             helps=[f"write `{meant}`"],
         )
