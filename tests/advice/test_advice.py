@@ -95,9 +95,9 @@ def test_nothing_is_proposed_for_what_is_fine() -> None:
 def test_reads_that_could_be_done_once() -> None:
     text = script(scripts.READS)
     assert places(advise(text), "repeated-read") == [line_of(text, "pl.read")]
-    once = text.replace("            n = pl.read(lengths, [r])\n", "").replace(
-        "    for r in pl.range(4):\n",
-        "    for r in pl.range(4):\n                n = pl.read(lengths, [r])\n",
+    loop, read = "for r in pl.range(4):\n", "n = pl.read(lengths, [r])\n"
+    once = script(
+        scripts.READS.replace(f"            {read}", "").replace(loop, f"{loop}        {read}")
     )
     assert places(advise(once), "repeated-read") == []
 
