@@ -9,7 +9,7 @@ from tests.advice import scripts
 from tests.advice.scripts import line_of, script
 
 from tilelet.advice.advisor import Advisor, Finding, Report
-from tilelet.advice.proof import Setting, difference, examine
+from tilelet.advice.proof import Setting, difference, examine, inputs_of, outputs_of
 from tilelet.device.machine.description import load_machine
 from tilelet.scripts.recording import RecordingOptions
 from tilelet.scripts.target import Target
@@ -41,6 +41,15 @@ def places(report: Report, rule: str) -> list[int]:
     return [f.advice.loc.line for f in of_rule(report, rule) if f.advice.loc]
 
 
+def differs(a: str, b: str, *, rounding: bool) -> str:
+    """How the outputs of two scripts differ, on inputs of the first."""
+    inputs = inputs_of(target(a), SETTING)
+    outputs = [outputs_of(examine(target(text), text, SETTING), inputs) for text in (a, b)]
+    assert outputs[0] is not None
+    assert outputs[1] is not None
+    return difference(outputs[0], outputs[1], rounding=rounding)
+
+
 def test_a_sum_in_memory_is_rewritten_step_by_step() -> None:
     """Two scopes become one, the addition a `matmul_acc`, and the loops change places."""
     text = script(scripts.SUM)
@@ -58,9 +67,7 @@ def test_a_sum_in_memory_is_rewritten_step_by_step() -> None:
     assert "# one block of the activations" in report.text
     assert report.text.startswith(scripts.HEAD)
     assert report.text.endswith(scripts.TAIL)
-    before = examine(target(text), text, SETTING, execute=True)
-    after = examine(target(text), report.text, SETTING, execute=True)
-    assert difference(before.outputs, after.outputs, rounding=True) == ""
+    assert differs(text, report.text, rounding=True) == ""
 
 
 def test_a_fill_that_nobody_reads() -> None:
@@ -82,9 +89,7 @@ def test_a_round_trip_between_scopes() -> None:
     assert places(report, "round-trip") == [line_of(text, "with pl.at")]
     assert report.after.tasks == report.before.tasks // 2
     assert "# and back" in report.text
-    before = examine(target(text), text, SETTING, execute=True)
-    after = examine(target(text), report.text, SETTING, execute=True)
-    assert difference(before.outputs, after.outputs, rounding=False) == ""
+    assert differs(text, report.text, rounding=False) == ""
 
 
 def test_nothing_is_proposed_for_what_is_fine() -> None:

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TypeAlias
 
 from tilelet.advice.core import Advice, Costs, Rule, Subject
-from tilelet.advice.proof import Attempt, Setting, difference, examine
+from tilelet.advice.proof import (
+    Attempt,
+    Inputs,
+    Outputs,
+    Setting,
+    difference,
+    examine,
+    inputs_of,
+    outputs_of,
+)
 from tilelet.advice.rules import RULES
 from tilelet.diag.catalogue.advice import CannotAdvise
 from tilelet.runtime.progress import progress
@@ -84,7 +94,8 @@ class Advisor:
         self._target = target
         self._setting = setting
         self._rules = rules
-        self._tried: dict[tuple[str, bool], Attempt] = {}
+        self._tried: dict[str, Attempt] = {}
+        self._made: dict[str, Outputs | None] = {}
 
     def advise(self) -> Report:
         """All findings, those that save most first."""
@@ -136,7 +147,7 @@ class Advisor:
         assert now.subject is not None
         assert now.costs is not None
         for chain in self._chains(now.subject, _DEPTH, frozenset()):
-            after = self._try(chain[-1][1].text or "", execute=False)
+            after = self._try(chain[-1][1].text or "")
             if after.costs is not None and not after.why:
                 about_text = all(rule.is_about_text for rule, _ in chain)
                 if about_text or after.costs.us < now.costs.us * (1 - _LEAST_GAIN):
@@ -151,13 +162,13 @@ class Advisor:
             if _identity(advice) in known or advice.text == subject.source.text:
                 continue
             yield [(rule, advice)]
-            after = self._try(advice.text or "", execute=False)
+            after = self._try(advice.text or "")
             if depth > 1 and after.subject is not None and not rule.is_about_text:
                 for rest in self._chains(after.subject, depth - 1, seen):
                     yield [(rule, advice), *rest]
 
     def _first(self, text: str) -> Attempt:
-        start = self._try(text, execute=False)
+        start = self._try(text)
         if start.subject is None:
             raise CannotAdvise(self._target.name, start.why)
         return start
@@ -185,30 +196,43 @@ class Advisor:
         if advice.text is None:
             return Finding(rule, advice)
         if chain is None:
-            why = self._try(advice.text, execute=False).why
+            why = self._try(advice.text).why
             return None if rule.needs_proof or not why else Finding(rule, advice, why_not=why)
         text = chain[-1][1].text or ""
         loose = rounded or any(a.rounding for _, a in chain)
         why = self._disproof(text, original, rounding=loose)
         if why:
             return None if rule.needs_proof else Finding(rule, advice, why_not=why)
-        after = self._try(text, execute=False).costs
+        after = self._try(text).costs
         return Finding(rule, advice, after, "", chain)
 
     def _disproof(self, text: str, original: Attempt, *, rounding: bool) -> str:
         """Why a text is no substitute for the script; empty if it is."""
         assert original.subject is not None
-        before = self._try(original.subject.source.text, execute=True)
-        after = self._try(text, execute=True)
-        return after.why or difference(before.outputs, after.outputs, rounding=rounding)
+        before = self._outputs(original.subject.source.text)
+        after = self._outputs(text)
+        if before is None or after is None:
+            return "it runs other programs"
+        return difference(before, after, rounding=rounding)
 
-    def _try(self, text: str, *, execute: bool) -> Attempt:
-        known = self._tried.get((text, execute))
+    @cached_property
+    def _inputs(self) -> list[Inputs]:
+        with progress(f"running {self._target.name} for its inputs"):
+            return inputs_of(self._target, self._setting)
+
+    def _outputs(self, text: str) -> Outputs | None:
+        if text not in self._made:
+            inputs = self._inputs
+            with progress(f"running a version of {self._target.name}"):
+                self._made[text] = outputs_of(self._try(text), inputs)
+        return self._made[text]
+
+    def _try(self, text: str) -> Attempt:
+        known = self._tried.get(text)
         if known is None:
-            what = "running" if execute else "modelling"
-            with progress(f"{what} a version of {self._target.name}"):
-                known = examine(self._target, text, self._setting, execute=execute)
-            self._tried[text, execute] = known
+            with progress(f"modelling a version of {self._target.name}"):
+                known = examine(self._target, text, self._setting)
+            self._tried[text] = known
         return known
 
 

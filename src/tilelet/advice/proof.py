@@ -7,7 +7,7 @@ import dataclasses
 import io
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,10 +21,12 @@ from tilelet.device.machine.description import Machine
 from tilelet.device.run import DeviceRun, Recorded
 from tilelet.ir.core import Direction
 from tilelet.runtime import engines
-from tilelet.scripts.recording import RecordingOptions, record
+from tilelet.scripts import exit_codes
+from tilelet.scripts.recording import Look, RecordingOptions, record
 from tilelet.scripts.target import Target
 
-Outputs = list[dict[str, NDArray[Any]]]
+Inputs: TypeAlias = Mapping[str, Any]
+Outputs: TypeAlias = list[dict[str, NDArray[Any]]]
 
 _TRIALS = 2
 """The script's inputs, and others of the same kind."""
@@ -46,23 +48,21 @@ class Setting:
 class Attempt:
     """A text of the script that was tried.
 
-    why      it is no improvement; empty if it is one
+    why      it cannot be taken; empty if it can
     subject  what it ran; None if it could not
     """
 
     why: str
     subject: Subject | None = None
-    outputs: Outputs = dataclasses.field(default_factory=list[dict[str, NDArray[Any]]])
 
     @property
     def costs(self) -> Costs | None:
         return self.subject.costs if self.subject else None
 
 
-def examine(target: Target, text: str, setting: Setting, *, execute: bool) -> Attempt:
-    """Run a text of the script, as it stands or rewritten; look at findings, outputs and time."""
+def examine(target: Target, text: str, setting: Setting) -> Attempt:
+    """Record a text of the script, as it stands or rewritten; look at its findings and its time."""
     runs: list[DeviceRun] = []
-    outputs: Outputs = []
     findings: list[str] = []
 
     def look(run: Recorded, given: Mapping[str, Any], comparison: Any) -> None:
@@ -70,22 +70,52 @@ def examine(target: Target, text: str, setting: Setting, *, execute: bool) -> At
         verdict = verdict_on(checked, chosen(()))
         findings.extend(f"{d.code}: {d.message}" for d in verdict.diagnostics)
         runs.append(checked.device_run)
-        outputs.append(_outputs(run, given) if execute else {})
 
-    options = dataclasses.replace(setting.options, execute=execute, quiet=True)
     try:
         source = Source(target.name, text)
     except SyntaxError as error:
         return Attempt(f"it is no Python: {error.msg}")
+    why = _recorded(dataclasses.replace(target, text=text), setting, look, execute=False)
+    if why or not runs:
+        return Attempt(f"it does not run: {why or 'it has no program'}")
+    return Attempt(findings[0] if findings else "", Subject(source, runs))
+
+
+def inputs_of(target: Target, setting: Setting) -> list[Inputs]:
+    """What the script gives to each of its programs. It runs for that, once."""
+    found: list[Inputs] = []
+
+    def look(_: Recorded, given: Mapping[str, Any], __: Any) -> None:
+        found.append({name: _copied(value) for name, value in given.items()})
+
+    _recorded(target, setting, look, execute=True)
+    return found
+
+
+def _copied(value: Any) -> Any:
+    return np.array(value, copy=True) if isinstance(value, np.ndarray) else value
+
+
+def _recorded(target: Target, setting: Setting, look: Look, *, execute: bool) -> str:
+    """Run the script in silence; why it could not, or empty."""
+    options = dataclasses.replace(setting.options, execute=execute, quiet=True)
     silence = io.StringIO()
     with contextlib.redirect_stderr(silence), contextlib.redirect_stdout(silence):
-        recording = record(dataclasses.replace(target, text=text), options, look)
-    if recording.code or not runs:
+        recording = record(target, options, look)
+    if recording.code == exit_codes.COULD_NOT_RUN:
         errors = [d for d in recording.diagnostics if d.severity == "error"]
-        why = f"{errors[0].code}: {errors[0].message}" if errors else f"exit code {recording.code}"
-        return Attempt(f"it does not run: {why}")
-    subject = Subject(source, runs)
-    return Attempt(findings[0] if findings else "", subject, outputs)
+        return f"{errors[0].code}: {errors[0].message}" if errors else "it stopped"
+    return ""
+
+
+def outputs_of(attempt: Attempt, inputs: list[Inputs]) -> Outputs | None:
+    """What the programs make of these inputs; None if they take others."""
+    runs = attempt.subject.runs if attempt.subject else ()
+    if len(runs) != len(inputs):
+        return None
+    silence = io.StringIO()
+    with contextlib.redirect_stderr(silence), contextlib.redirect_stdout(silence):
+        return [_outputs(run.run, given) for run, given in zip(runs, inputs)]
 
 
 def _outputs(run: Recorded, given: Mapping[str, Any]) -> dict[str, NDArray[Any]]:

@@ -74,6 +74,7 @@ _PROSE = """
     KV_CHUNK = 128
     HEAD_DIM = 128
 
+
     @pl.jit
     def kernel(x: pl.Tensor[[16, 512], pl.FP32], out: pl.Out[pl.Tensor[[16, 512], pl.FP32]]):
         # tiles of 16 \u00d7 128, KV_CHUNK=64
