@@ -93,7 +93,8 @@ def inputs_of(target: Target, setting: Setting) -> list[Inputs]:
 
 
 def _copied(value: Any) -> Any:
-    return np.array(value, copy=True) if isinstance(value, np.ndarray) else value
+    """Arrays of their own; all else cannot change."""
+    return value.copy() if hasattr(value, "copy") else value
 
 
 def _recorded(target: Target, setting: Setting, look: Look, *, execute: bool) -> str:
