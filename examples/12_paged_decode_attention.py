@@ -58,12 +58,19 @@ def golden(tensors: dict[str, Any]):
         tensors["out"][mine] = p / p.sum(axis=1, keepdims=True) @ v[rows]
 
 
-RNG = np.random.default_rng(1)
+def normal(seed: int, rows: int):
+    return lambda: 1.5 * np.random.default_rng(seed).normal(size=(rows, DIM))
+
+
+def block_table():
+    return np.random.default_rng(4).permutation(POOL).reshape(BATCH, PAGES)
+
+
 SPECS = [
-    TensorSpec("q", [BATCH * HEADS, DIM], pl.BF16, RNG.normal(0, 1.5, (BATCH * HEADS, DIM))),
-    TensorSpec("k_pool", [POOL * PAGE, DIM], pl.BF16, RNG.normal(0, 1.5, (POOL * PAGE, DIM))),
-    TensorSpec("v_pool", [POOL * PAGE, DIM], pl.BF16, RNG.normal(0, 1.5, (POOL * PAGE, DIM))),
-    TensorSpec("block_table", [BATCH, PAGES], pl.INT32, RNG.permutation(POOL).reshape(BATCH, -1)),
+    TensorSpec("q", [BATCH * HEADS, DIM], pl.BF16, normal(1, BATCH * HEADS)),
+    TensorSpec("k_pool", [POOL * PAGE, DIM], pl.BF16, normal(2, POOL * PAGE)),
+    TensorSpec("v_pool", [POOL * PAGE, DIM], pl.BF16, normal(3, POOL * PAGE)),
+    TensorSpec("block_table", [BATCH, PAGES], pl.INT32, block_table),
     TensorSpec("seq_lens", [BATCH], pl.INT32, np.array([1, 64, 65, 250])),
     TensorSpec("out", [BATCH * HEADS, DIM], pl.FP32, is_output=True),
 ]

@@ -23,14 +23,16 @@ ALLOWED = {
     "interp": "analysis diag dtypes ir native numerics ops syntax tasks",
     "cpu": "analysis diag dtypes interp ir native numerics ops syntax tasks",
     "device": "analysis diag dtypes ir native ops syntax tasks",
+    "dialects": "diag dtypes frontend ir ops passes syntax",
     "runtime": "analysis cpu device diag dtypes frontend interp ir native passes tasks",
     "language": "diag dtypes frontend ir ops runtime syntax",
+    "export": "diag dialects dtypes frontend ir language ops passes runtime syntax",
     "models": "analysis cpu device diag dtypes interp ir language native runtime tasks",
-    "compat": "diag dtypes frontend ir language ops passes runtime syntax",
+    "compat": "diag dialects dtypes frontend ir language ops passes runtime syntax",
     "calibration": "device diag dtypes interp ir language models native passes runtime tasks",
     "bench": "cpu device diag dtypes interp ir language models native runtime tasks",
-    "cli": "bench calibration compat cpu device diag dtypes frontend interp ir language models"
-    " native ops runtime tasks",
+    "cli": "bench calibration compat cpu device diag dialects dtypes export frontend interp ir"
+    " language models native ops runtime tasks",
 }
 
 

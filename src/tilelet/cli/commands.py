@@ -23,6 +23,7 @@ from tilelet.cli.options import (
     TEXT,
     CompareOptions,
     DeviceOptions,
+    ExportOptions,
     RunOptions,
     taken,
 )
@@ -49,6 +50,7 @@ AFTER_SCRIPT = (
     "--no-files",
     "--execute",
     "--memory",
+    "--portable",
 )
 
 
@@ -259,6 +261,11 @@ def _add_check(parser: Parser) -> None:
     parser.add_argument(
         "--memory", action="store_true", help="print the memory plan and the TILELET budget"
     )
+    parser.add_argument(
+        "--portable",
+        metavar="DIALECT",
+        help="what a release of PyPTO does not take of it instead: 2026-04 or 2026-08",
+    )
     _add_script(parser)
 
 
@@ -268,6 +275,10 @@ def _device(command: str) -> Callable[[Parser, Namespace], int]:
             from tilelet.cli import profile
 
         options = _device_options(parser, found, command)
+        if options.portable is not None:
+            from tilelet.cli.portable import portable_command
+
+            return portable_command(options)
         commands = {"profile": profile.profile_command, "check": profile.check_command}
         return commands[command](options)
 
@@ -301,6 +312,38 @@ def _compare(parser: Parser, found: Namespace) -> int:
     if len(found.platforms) > 2:
         parser.refuse(f"`--platforms`: two machines can be compared, not {len(found.platforms)}")
     return compare_command(taken(CompareOptions, found, command="compare", own=_own(parser)))
+
+
+# export
+
+
+def _add_export(parser: Parser) -> None:
+    parser.add_argument(
+        "--dialect",
+        metavar="MONTH",
+        default="2026-08",
+        help="the release of PyPTO it is for: 2026-08 (default) or 2026-04",
+    )
+    parser.add_argument(
+        "-o", "--output", type=new_file, metavar="FILE", help="where it goes (default: stdout)"
+    )
+    parser.add_argument("--program", metavar="NAME", help="which, if the script runs several")
+    _add_run_options(parser)
+    _add_script(parser)
+
+
+def _export(parser: Parser, found: Namespace) -> int:
+    with interrupt.deferred():
+        from tilelet.cli.portable import export_command
+
+    given = _target(found)
+    with_value = ["--dialect", "-o", "--output", "--program"]
+    after, target = options_after(given, with_value, with_value, ())
+    named = ["-m", target.module] if target.module else [target.name]
+    found = parser.parse([*after, *named, *target.arguments], found)
+    return export_command(
+        taken(ExportOptions, found, command="export", own=_own(parser), target=target)
+    )
 
 
 # doctor, bench, demo
@@ -487,6 +530,13 @@ COMMANDS = {
             _device("check"),
         ),
         Command("compare", "compare two modelled runs", manual.COMPARE, _add_compare, _compare),
+        Command(
+            "export",
+            "write a program as one script for a public release of PyPTO",
+            manual.EXPORT,
+            _add_export,
+            _export,
+        ),
         Command("explain", "explain an error code", manual.EXPLAIN, _add_explain, _explain),
         Command(
             "examples", "list or copy small kernels", manual.EXAMPLES, _add_examples, _examples

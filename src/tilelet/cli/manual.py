@@ -10,6 +10,7 @@ examples:
   tilelet profile kernel.py -p a2a3         what an NPU would do with it, modelled
   tilelet check kernel.py -p a2a3           whether its tiles fit on chip
   tilelet compare before.py after.py        two programs, and why one is faster
+  tilelet export kernel.py -o out.py        the program as one script for PyPTO
   tilelet examples --copy .                 twelve small kernels to start from
   tilelet demo                              a Qwen3 layer before and after, checked
   tilelet list                              programs that can be run by name
@@ -68,6 +69,23 @@ examples:
   tilelet check --memory kernel.py -p a5      with every tile's place and budget
 
 Only tiles count, never tensors in global memory. Exit code 1: there are findings.
+
+  tilelet check --portable 2026-08 kernel.py  what that release of PyPTO would not take
+
+That is about the text: names, helpers, signatures, forms of ops. It is part of every check of a
+script that imports pypto. docs/portability.md has the rules.
+"""
+
+EXPORT = """\
+examples:
+  tilelet export kernel.py -o portable.py
+  tilelet export qwen3/decode:optimised --dialect 2026-08 -o layer.py
+  tilelet export qwen3/scope3:tuned --hidden 1024 --intermediate 2048 -o small.py
+
+The script holds the kernels with all helpers spliced in, inputs, golden and a comparison; it
+imports pypto and torch, and runs here as well as there: `tilelet run layer.py`. Options of the
+program itself stand after its name. Exit code 1: something in it is not taken there, see the
+messages.
 """
 
 COMPARE = """\

@@ -63,11 +63,22 @@ class DeviceOptions(ScriptOptions):
     execute: bool = False
     files: bool = True
     memory: bool = False
+    portable: str | None = None
 
     @property
     def machines(self) -> tuple[str, ...]:
         """The machines to model, by name."""
         return self.platforms or (self.platform or DEFAULT_MACHINE,)
+
+
+@dataclass(frozen=True)
+class ExportOptions(ScriptOptions):
+    """`tilelet export`."""
+
+    target: Target = NO_TARGET
+    dialect: str = "2026-08"
+    output: Path | None = None
+    program: str | None = None
 
 
 @dataclass(frozen=True)

@@ -144,9 +144,11 @@ def _findings(device_runs: Iterable[DeviceRun]) -> list[Diagnostic]:
 
 def check_command(options: DeviceOptions) -> int:
     """Memory and shape checks only; 1 if there is a finding."""
+    from tilelet.cli.portable import NEWEST, portability
     from tilelet.device.memory.report import budget_table, memory_map_parts, memory_table
     from tilelet.device.run import DeviceRun
     from tilelet.diag.tables import show
+    from tilelet.dialects import dialect_named
 
     machines, recording = _recording(options, tasks=False)
     if recording.code and not recording.runs:
@@ -155,6 +157,8 @@ def check_command(options: DeviceOptions) -> int:
     every = [DeviceRun(run, machine) for run in programs.values() for machine in machines]
     with progress("checking"):
         found = _findings(every)
+        if recording.imports_pypto:
+            found += portability(recording, dialect_named(NEWEST))
     if options.format == "json":
         print(to_json([*recording.diagnostics, *found]))
     elif options.format == "sarif":

@@ -12,6 +12,7 @@ from tilelet.cli import exit_codes
 from tilelet.cli.options import DeviceOptions
 from tilelet.cli.run import print_problems, stand_ins
 from tilelet.cli.target import Target
+from tilelet.compat.aliases import is_alias
 from tilelet.diag.core import Diagnostic
 from tilelet.runtime import session
 from tilelet.runtime.config import PLATFORMS
@@ -27,11 +28,13 @@ class Recording:
 
     code         0, or the exit code of a target that could not be run
     diagnostics  what was said on the way, for machine formats
+    imports_pypto  whether it is a script for PyPTO
     """
 
     runs: list[Recorded] = field(default_factory=list["Recorded"])
     code: int = 0
     diagnostics: list[Diagnostic] = field(default_factory=list[Diagnostic])
+    imports_pypto: bool = False
 
 
 def record(
@@ -69,6 +72,7 @@ def record(
     with session.active(now), apart, stand_ins(options, now):
         outcome = target.run(now)
         now.diagnostics += outcome.errors
+        found.imports_pypto = is_alias("pypto")
         if options.format == "text":
             print_problems(outcome, now, options, target)
     found.code = exit_codes.of_script(outcome, now)

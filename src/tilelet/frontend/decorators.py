@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any, overload
@@ -14,7 +15,7 @@ from tilelet.diag.core import Loc, UserError, UserErrors
 from tilelet.frontend.context import Style
 from tilelet.frontend.functions import KernelFunction, frame_names, here, is_plain
 from tilelet.frontend.jit import jit
-from tilelet.frontend.module import ModuleBuilder, as_entry, entry_of
+from tilelet.frontend.module import ModuleBuilder, Origin, as_entry, entry_of
 from tilelet.frontend.source import SourceFile, find_class
 from tilelet.ir.core import SUPPORTED_KINDS, FunctionKind, Program
 
@@ -150,7 +151,10 @@ def build_program(name: str, methods: Mapping[str, KernelFunction], loc: Loc) ->
             else builder.lower(entry).name
         )
 
-    built = builder.build(lower_all)
+    origin = None
+    with contextlib.suppress(UserError):  # reported by `lower_all`
+        origin = Origin(entry_of(name, methods, loc), methods)
+    built = builder.build(lower_all, origin)
     in_text_order = {m: built.functions[m] for m in methods if m in built.functions}
     built = built.with_functions({**in_text_order, **built.functions})
     return as_entry(built.main, built)

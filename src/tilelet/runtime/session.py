@@ -62,6 +62,8 @@ class Session:
     records_tasks: bool = True  # False: programs are only compiled, and the record stays empty
     # Gets every recorded run (name, passed program, tasks, arguments) instead of a table.
     recorder: Callable[[str, Program, Any, Mapping[str, Any]], None] | None = None
+    # Gets every case that a script would run (program as written, its specs, the case) instead.
+    on_case: Callable[[Program, list[Any], Any], None] | None = None
     _said: set[str] = field(default_factory=set[str])
 
     @property

@@ -66,8 +66,8 @@ def attention_output(
         context = int(tensors["seq_lens"][b])
         cos, sin = (tensors[f"rope_{n}"][context - 1] for n in ("cos", "sin"))
         keys = reference.rotate(k_proj[b].reshape(s.kv_heads, s.head_dim), cos, sin)
-        k_cache[b, :, context - 1] = keys
-        v_cache[b, :, context - 1] = v_proj[b].reshape(s.kv_heads, s.head_dim)
+        k_cache[b, :, context - 1] = reference.bf16(keys)
+        v_cache[b, :, context - 1] = reference.bf16(v_proj[b].reshape(s.kv_heads, s.head_dim))
         queries = reference.rotate(q_proj[b].reshape(s.kv_heads, s.q_per_kv, s.head_dim), cos, sin)
         for h in range(s.kv_heads):
             k, v = (reference.double(cache[b, h, :context]) for cache in (k_cache, v_cache))
