@@ -31,6 +31,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="write tests/golden/ instead of comparing"
     )
+    parser.addoption(
+        "--thorough",
+        action="store_true",
+        help="all generated kernels, all schedules, sanitizers, clusters (many minutes)",
+    )
+
+
+@pytest.fixture
+def thorough(request: pytest.FixtureRequest) -> bool:
+    return bool(request.config.getoption("--thorough"))
 
 
 @pytest.fixture

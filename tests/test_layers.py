@@ -24,15 +24,20 @@ ALLOWED = {
     "cpu": "analysis diag dtypes interp ir native numerics ops syntax tasks",
     "device": "analysis diag dtypes ir native ops syntax tasks",
     "dialects": "diag dtypes frontend ir ops passes syntax",
-    "runtime": "analysis cpu device diag dtypes frontend interp ir native passes tasks",
+    "diverge": "analysis diag dtypes interp ir numerics ops tasks",
+    "checks": "analysis device diag diverge dtypes interp ir native numerics ops syntax tasks",
+    "runtime": "analysis checks cpu device diag diverge dtypes frontend interp ir native passes"
+    " tasks",
     "language": "diag dtypes frontend ir ops runtime syntax",
     "export": "diag dialects dtypes frontend ir language ops passes runtime syntax",
     "models": "analysis cpu device diag dtypes interp ir language native runtime tasks",
     "compat": "diag dialects dtypes frontend ir language ops passes runtime syntax",
     "calibration": "device diag dtypes interp ir language models native passes runtime tasks",
     "bench": "cpu device diag dtypes interp ir language models native runtime tasks",
-    "cli": "bench calibration compat cpu device diag dialects dtypes export frontend interp ir"
-    " language models native ops runtime tasks",
+    "scripts": "checks compat device diag diverge frontend interp ir models runtime",
+    "tuning": "device diag ir models runtime scripts",
+    "cli": "bench calibration checks compat cpu device diag dialects diverge dtypes export frontend"
+    " interp ir language models native ops runtime scripts tasks tuning",
 }
 
 

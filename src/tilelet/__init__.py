@@ -9,14 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tilelet.runtime.profiling import profile as profile
+    from tilelet.tuning import tune as tune
 
 __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    """`tilelet.profile`, imported when it is first used."""
+    """What Python users call, imported when it is first used."""
     if name == "profile":
         from tilelet.runtime.profiling import profile
 
         return profile
+    if name == "tune":
+        from tilelet.tuning import tune
+
+        return tune
     raise AttributeError(f"module 'tilelet' has no attribute {name!r}")

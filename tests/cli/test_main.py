@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -324,11 +323,9 @@ def test_starting_imports_neither_torch_nor_rich(tmp_path: Path) -> None:
         "import sys\nfrom pypto.runtime import RunConfig, TensorSpec, run\n"
         "print([m for m in ('torch', 'rich') if m in sys.modules])\nraise SystemExit\n"
     )
-    start = time.perf_counter()
     command = [sys.executable, "-m", "tilelet.cli", "run", str(script)]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
-    assert time.perf_counter() - start < 5
 
 
 def test_distributed_programs_are_refused_by_name(tilelet: Run, tmp_path: Path) -> None:

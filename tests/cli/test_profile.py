@@ -174,12 +174,6 @@ def test_a_task_that_fails_when_it_has_to_be_executed(tilelet: Run) -> None:
     assert "14" in err
 
 
-def test_checking_counts_nothing(tilelet: Run) -> None:
-    code, out, err = tilelet("check", "k.py", "--tile", "8")
-    assert code == 0, err
-    assert "counted" not in out + err
-
-
 def test_a_machine_without_the_period_takes_its_nearest_beside_one_that_has_it(
     tilelet: Run,
 ) -> None:
@@ -245,11 +239,12 @@ def test_profile_of_what_does_not_fit(tilelet: Run) -> None:
 
 def test_check(tilelet: Run) -> None:
     code, out, err = tilelet("check", "k.py", "-p", "a2a3", "--tile", "8")
-    assert (code, out) == (0, "scale on a2a3: 1 kernel checked, no problems\n")
+    assert (code, out.splitlines()[0]) == (0, "scale on a2a3: no findings")
+    assert "  capacity   proved    1 kernel planned on a2a3" in out
     assert "error" not in err
     code, out, err = tilelet("check", "k.py", "-p", "a2a3")
     assert code == 1
-    assert out == "scale on a2a3: 1 kernel checked, 1 problem\n"
+    assert out.splitlines()[0] == "scale on a2a3: 1 finding"
     assert "help: sizes that fit, fastest first (modelled):" in err
     assert not Path("build_output").exists()
 
@@ -257,7 +252,12 @@ def test_check(tilelet: Run) -> None:
 def test_check_for_machines(tilelet: Run) -> None:
     code, out, _ = tilelet("check", "--format", "json", "k.py")
     assert code == 1
-    assert [d["code"] for d in json.loads(out)["diagnostics"]] == ["E0911"]
+    document = json.loads(out)
+    assert [d["code"] for d in document["diagnostics"]] == ["E0911"]
+    (verdict,) = document["verdicts"]
+    (capacity,) = [p for p in verdict["parts"] if p["check"] == "capacity"]
+    assert capacity["status"] == "found"
+    assert [f["code"] for f in capacity["findings"]] == ["E0911"]
     code, out, _ = tilelet("check", "--format", "sarif", "k.py")
     assert code == 1
     assert json.loads(out)["runs"][0]["results"][0]["ruleId"] == "E0911"

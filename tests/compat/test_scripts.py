@@ -175,6 +175,35 @@ def test_counting_tasks_for_programs(tilelet: Run) -> None:
     ]
 
 
+BLOCKS = """
+import tilelet.language as pl
+
+@pl.jit
+def kernel(x: pl.Tensor[[64, 16], pl.FP32], out: pl.Out[pl.Tensor[[64, 16], pl.FP32]]):
+    for i in pl.spmd(4, name_hint="launched"):
+        out[i * 16 : i * 16 + 16, :] = pl.neg(x[i * 16 : i * 16 + 16, :])
+    for i in pl.range(3):
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="alone"):
+            out[i * 16 : i * 16 + 16, :] = x[i * 16 : i * 16 + 16, :]
+    return out
+"""
+
+
+def test_blocks_stand_beside_tasks(tilelet: Run, tmp_path: Path) -> None:
+    (tmp_path / "launch.py").write_text(BLOCKS)
+    assert tilelet("tasks", str(tmp_path / "launch.py"))[1] == (
+        "kernel: 2 kernels\n"
+        "  kernel    tasks  blocks\n"
+        "  launched      1       4\n"
+        "  alone         3\n"
+        "  total         4       4\n"
+    )
+    out = tilelet("tasks", "--format", "json", str(tmp_path / "launch.py"))[1]
+    (table,) = json.loads(out)["tasks"]
+    assert table["total"] == 4
+    assert table["blocks"] == {"launched": 4}
+
+
 def test_results_in_json(tilelet: Run) -> None:
     code, out, err = tilelet("run", "--format", "json", "seed_scale", "--wrong", "-p", "a2a3")
     document = json.loads(out)

@@ -13,8 +13,10 @@ from collections.abc import Callable
 from tilelet.diag import Loc, UserError
 from tilelet.diag.catalogue import (
     cautions,
+    checks,
     command,
     device,
+    diverge,
     harness,
     models,
     names,
@@ -22,6 +24,7 @@ from tilelet.diag.catalogue import (
     portability,
     python,
     scopes,
+    tuner,
     unsupported,
     windows,
 )
@@ -194,7 +197,6 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
         "no parameter has this dimension",
         "read it with `pl.tensor.dim(x, axis)`",
     ),
-    names.OutputNotWritten: lambda at: names.OutputNotWritten(at("out"), "out"),
     names.UnsupportedParameter: lambda at: names.UnsupportedParameter(
         at("2.0"), "scale", "use a name from outside the function instead"
     ),
@@ -306,6 +308,10 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     scopes.OnlyInScope: lambda at: scopes.OnlyInScope(
         at("pl.load(x, [0, 0], [16, 128])"), "`pl.load`"
     ),
+    scopes.BarrierInKernel: lambda at: scopes.BarrierInKernel(
+        at("pl.system.syncall()"), "y", at("y: pl.InOut[pl.Tensor[[32, 16], pl.FP32]]")
+    ),
+    scopes.OutsideLanes: lambda at: scopes.OutsideLanes(at("pl.aiv_shard(x)"), "pl.aiv_shard"),
     scopes.OnlyAtOrchestration: lambda at: scopes.OnlyAtOrchestration(
         at("pl.submit(self.body, x)"), "pl.submit", at("pl.incore()")
     ),
@@ -394,6 +400,7 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
         "out", "mismatched elements: 3/2048\nworst: [0, 7] actual 1.5, expected 1.0"
     ),
     harness.ReadOnlyOutput: lambda at: harness.ReadOnlyOutput("out"),
+    harness.OverlappingOutput: lambda at: harness.OverlappingOutput("out"),
     harness.BadDataFile: lambda at: harness.BadDataFile("x", "out.npz holds objects"),
     harness.BadRunCall: lambda at: harness.BadRunCall("specs and tensors are mixed"),
     # E07xx
@@ -429,25 +436,30 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     command.NoBoard: lambda at: command.NoBoard("a2a3"),
     # E08xx
     unsupported.UnsupportedConstruct: lambda at: unsupported.UnsupportedConstruct(
-        at("pl.MemRef"), "`pl.MemRef`", "leave placement to the compiler"
+        at("now, then = then, now"),
+        "`now`, which is one of several tensors when its scope ends,",
+        "give each tensor a name of its own after the scope",
     ),
     unsupported.DistributedOp: lambda at: unsupported.DistributedOp(
         at("pl.distributed.put"), "distributed.put"
     ),
     unsupported.ExternalKernel: lambda at: unsupported.ExternalKernel(at("fast_exp"), "fast_exp"),
     unsupported.MxFormat: lambda at: unsupported.MxFormat(at("pl.matmul_mx"), "pl.matmul_mx"),
-    unsupported.HandWrittenPipe: lambda at: unsupported.HandWrittenPipe(
+    unsupported.PipeOutsideGroup: lambda at: unsupported.PipeOutsideGroup(
         at("pl.tpush_to_aic(tile, split=0)"), "pl.tpush_to_aic"
+    ),
+    unsupported.PipeMismatch: lambda at: unsupported.PipeMismatch(
+        at("pl.tpop_from_aiv(split=0)"), "it waits for a tile that no core pushes"
     ),
     unsupported.UnsupportedDType: lambda at: unsupported.UnsupportedDType(at("pl.FP4"), "pl.FP4"),
     unsupported.UnsupportedLevel: lambda at: unsupported.UnsupportedLevel(
         at("level=pl.Level.HOST"), "pl.Level.HOST"
     ),
     unsupported.UnsupportedFunctionType: lambda at: unsupported.UnsupportedFunctionType(
-        at("type=pl.FunctionType.Graph"), "Graph"
+        at("type=pl.FunctionType.Spmd"), "Spmd"
     ),
     unsupported.UnsupportedOp: lambda at: unsupported.UnsupportedOp(
-        at("pl.view"), "pl.view", "use `pl.slice`, `pl.reshape` or `pl.reinterpret_view`"
+        at("pl.select"), "pl.select", "use `pl.sel`"
     ),
     unsupported.UnsupportedKeyword: lambda at: unsupported.UnsupportedKeyword(
         at("c_matrix_nz=True"), "pl.matmul", "c_matrix_nz", "results are always row-major here"
@@ -470,8 +482,34 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
         "mine.toml", "buffers.Vec.usable", 262144, "buffers.Vec.bytes", 196608
     ),
     device.UnknownPeriod: lambda at: device.UnknownPeriod(
-        "2026-05", "a2a3", ["2026-04", "2026-06", "2026-07"]
+        "2025-12", "a2a3", ["2026-04", "2026-06", "2026-07"]
     ),
+    checks.UnknownCheck: lambda at: checks.UnknownCheck("races", ["capacity", "race", "init"]),
+    diverge.FirstWrongStatement: lambda at: diverge.FirstWrongStatement(
+        "wrong operand: `pl.sub` is where the outputs go wrong",
+        Loc(FILE, 20, 11, 20, 30),
+        "wrong operand",
+        [],
+        ["task 3 of `rope` (h = 1), tile `lo`"],
+        ["exchange `lhs` and `rhs` of `pl.sub`: then the outputs match the golden"],
+    ),
+    diverge.NeverWritten: lambda at: diverge.NeverWritten(
+        "out[48:64, :]", Loc(FILE, 20, 11, 20, 30)
+    ),
+    diverge.ReadBeforeWritten: lambda at: diverge.ReadBeforeWritten(
+        "scratch[48:64, 0:32]",
+        Loc(FILE, 20, 11, 20, 30),
+        None,
+        ["task 7 of `copy` (r = 48), tile `square`"],
+    ),
+    diverge.BeyondRounding: lambda at: diverge.BeyondRounding(
+        "`pl.cast` does not round to the nearest",
+        Loc(FILE, 20, 11, 20, 30),
+        "rounding mode",
+        ["relative L2 error 1.2e-08 before, 0.0031 after"],
+        ['`mode="rint"` rounds to the nearest'],
+    ),
+    diverge.RoundingOnly: lambda at: diverge.RoundingOnly("out", Loc(FILE, 20, 11, 20, 30)),
     device.NoTasks: lambda at: device.NoTasks("Empty", at("def main")),
     device.WindowDeadlock: lambda at: device.WindowDeadlock(20000, 16384, at("with pl.scope():")),
     device.HeapDeadlock: lambda at: device.HeapDeadlock("partials", 1 << 31, 1 << 30),
@@ -548,6 +586,24 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     models.WrongStackInput: lambda at: models.WrongStackInput(
         "hidden", "float32 [4, 1024]", "bfloat16 [4, 1024]"
     ),
+    # E14xx
+    tuner.UnknownKnob: lambda at: tuner.UnknownKnob("K_CHUNCK", ["K_CHUNK", "TILE"], "kernel.py"),
+    tuner.NothingToVary: lambda at: tuner.NothingToVary(
+        "kernel.py", {"ROWS": "a size of the program's parameters"}
+    ),
+    tuner.NothingFits: lambda at: tuner.NothingFits(
+        "kernel.py", 12, ["12 x too large: a2a3: E0901: `acc` does not fit"]
+    ),
+    tuner.ChangesProblem: lambda at: tuner.ChangesProblem("ROWS", 32),
+    tuner.OtherResults: lambda at: tuner.OtherResults("tune.jsonl", "line 7 is damaged"),
+    tuner.BadExecutor: lambda at: tuner.BadExecutor("http://host:80"),
+    tuner.SchedulerUnreachable: lambda at: tuner.SchedulerUnreachable(
+        "dask://host:8786", "Connection refused"
+    ),
+    tuner.WorkersLost: lambda at: tuner.WorkersLost("the work was cancelled"),
+    tuner.BetterValue: lambda at: tuner.BetterValue(
+        at("TILE = «64»"), "TILE", 64, 128, "1.31x less us"
+    ),
     # W0xxx
     cautions.RetiredSpelling: lambda at: cautions.RetiredSpelling(
         at("pl.incore()"), "pl.incore()", "pl.at(level=pl.Level.CORE_GROUP)"
@@ -559,9 +615,11 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
         at("allow_early_resolve=True"), "`allow_early_resolve=`", "it tunes the device scheduler"
     ),
     cautions.LoopMayNotRun: lambda at: cautions.LoopMayNotRun(at("pl.range(n)"), "last"),
+    cautions.OutputNotWritten: lambda at: cautions.OutputNotWritten(at("out"), "out"),
     cautions.DirectionIgnored: lambda at: cautions.DirectionIgnored(at("pl.Out"), "x"),
     cautions.PromotedToTile: lambda at: cautions.PromotedToTile(at("x[3]"), (128,), (1, 128)),
     cautions.ImplicitScope: lambda at: cautions.ImplicitScope(at("pl.mul(x, 0.0)"), "pl.mul"),
+    cautions.LanesAtOnce: lambda at: cautions.LanesAtOnce(at("pl.tile.get_subblock_idx()")),
     cautions.AssembleCopies: lambda at: cautions.AssembleCopies(
         at("pl.assemble(out, x, [0, 0])"), "its source is a parameter"
     ),

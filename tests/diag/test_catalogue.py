@@ -24,6 +24,9 @@ AREAS = {
     "unsupported": "E08",
     "device": "E09",
     "models": "E10",
+    "checks": "E11",
+    "diverge": "E115",
+    "tuner": "E14",
     "portability": "E12",
 }
 each_class = pytest.mark.parametrize("cls", ALL, ids=[f"{c.code}-{c.__name__}" for c in ALL])
@@ -45,7 +48,7 @@ def test_code_is_in_its_areas_range(cls: type[UserError]) -> None:
     if issubclass(cls, Caution):
         assert cls.code.startswith("W")
         assert cls.severity in ("warning", "note")
-        assert area(cls) in ("cautions", "command", "portability")
+        assert area(cls) in ("cautions", "checks", "command", "portability", "tuner")
     else:
         assert cls.code.startswith(AREAS[area(cls)])
         assert cls.severity == "error"

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 
-from tests.fuzz import library, worker
+from tests.fuzz import verdict, worker
 
+from tilelet.cpu.program import Compiled
 from tilelet.ir.core import Program
 
 _BEGIN = ", const tl_word *x) {"  # of the first kernel
@@ -20,12 +22,13 @@ FAULTS: dict[str, Callable[[str], str]] = {
 
 
 def plant(fault: str) -> None:
-    text_of = library.text_of
+    emitted = verdict.emitted
 
-    def spoilt(program: Program) -> str:
-        return FAULTS[fault](text_of(program))
+    def spoilt(program: Program) -> Compiled:
+        code = emitted(program)
+        return replace(code, units=[FAULTS[fault](text) for text in code.units])
 
-    library.text_of = spoilt
+    verdict.emitted = spoilt
 
 
 if __name__ == "__main__":

@@ -5,19 +5,22 @@ Its start, the reading of the headers and the linking take longer than the code 
 
 from __future__ import annotations
 
-import ctypes
 import re
 from collections.abc import Sequence
-from unittest.mock import patch
 
 from tilelet.cpu import build, native
 from tilelet.cpu.engine import NativeProgram
-from tilelet.cpu.program import emit_program
+from tilelet.cpu.program import Compiled, emit_program
 from tilelet.ir.core import Program
 
 _HEADER = '#include "kernel.h"\n'
 _DEFINED = re.compile(r"^(?:static )?(?:int|void) (\w+)\(", re.MULTILINE)
-_FIXED = ("kernels", "control", "tl_main")
+_FIXED = ("kernels", "control", native.TABLE)
+
+
+def _named(name: str, number: int) -> str:
+    """What a program's own name is called in the text of all."""
+    return f"p{number}_{name}"
 
 
 def merged(units: Sequence[str]) -> str:
@@ -25,33 +28,25 @@ def merged(units: Sequence[str]) -> str:
     parts = [_HEADER]
     for number, text in enumerate(units):
         names = sorted({*_DEFINED.findall(text), *_FIXED})
-        parts += [f"#define {name} p{number}_{name}" for name in names]
+        parts += [f"#define {name} {_named(name, number)}" for name in names]
         parts.append(text.replace(_HEADER, ""))
         parts += [f"#undef {name}" for name in names]
-    # Every library has one; those of the programs have names of their own here.
-    parts.append('__attribute__((visibility("default"))) const int tl_main = 0;')
     return "\n".join(parts) + "\n"
 
 
-def text_of(program: Program) -> str:
-    """The C text of a program (after all passes)."""
-    return "\n".join(emit_program(program, parts=1).units)
+def emitted(program: Program) -> Compiled:
+    """A program (after all passes) as one unit of C."""
+    return emit_program(program, parts=1)
 
 
-def load_together(programs: Sequence[Program], optimise: str) -> list[NativeProgram]:
+def load_together(
+    programs: Sequence[tuple[Program, Compiled]], optimise: str
+) -> list[NativeProgram]:
     """The programs, compiled as one text and loaded."""
-    with patch.object(build, "OPTIMISE", optimise):
-        library = build.load([merged([text_of(program) for program in programs])])
-    return [_member(program, library, number) for number, program in enumerate(programs)]
-
-
-def _member(program: Program, library: ctypes.CDLL, number: int) -> NativeProgram:
-    run = library.tl_run
-    run.argtypes = [ctypes.POINTER(native.ProgramTable), ctypes.POINTER(native.RunArgs)]
-    run.restype = ctypes.c_int
-    table = native.ProgramTable.in_dll(library, f"p{number}_tl_main")
-    with (
-        patch.object(build, "load", lambda _: library),
-        patch.object(native, "entry_point", lambda _: (run, table)),
-    ):
-        return NativeProgram(program)
+    text = merged(["\n".join(code.units) for _, code in programs])
+    tables = [_named(native.TABLE, number) for number in range(len(programs))]
+    library = build.load([text], tables, optimise)
+    return [
+        NativeProgram(program, code, library, table)
+        for (program, code), table in zip(programs, tables)
+    ]

@@ -15,12 +15,8 @@ from tests.fuzz.library import load_together
 from tests.fuzz.mutations import mutated, spoilt
 from tests.fuzz.pool import Pool, judged
 from tests.fuzz.reduce import Fails, reduced
-from tests.fuzz.verdict import prepare
+from tests.fuzz.verdict import finish, prepare
 from tests.generated.generator import FOCUSES
-
-pytestmark = pytest.mark.skip(
-    reason="programs compiled as one text do not load since libraries are checked"
-)
 
 TEXT = """import tilelet.language as pl
 
@@ -95,11 +91,24 @@ def test_arguments_are_spoilt_without_a_mistake_of_our_own() -> None:
 def test_programs_in_one_library_keep_their_names_apart(tmp_path: Path) -> None:
     cases = [text_case("pl.abs(t4)"), text_case("pl.add(t4, 1.0)"), text_case("t4")]
     prepared = [prepare(case, tmp_path) for case in cases]
-    natives = load_together([p.program for p in prepared], "-O0")  # type: ignore[union-attr]
+    natives = load_together([(p.program, p.code) for p in prepared], "-O0")  # type: ignore[union-attr]
     for p, native in zip(prepared, natives):
         given = p.kernel.arguments()  # type: ignore[union-attr]
         native.run(given, 1, -1)
         np.testing.assert_array_equal(given["r3"], p.expected["r3"])  # type: ignore[union-attr]
+
+
+def test_programs_in_one_library_have_memory_of_their_own_size(tmp_path: Path) -> None:
+    small = text_case("t4")
+    wide = 1 << 18  # far more than what is kept of a run of the small one has room for
+    text = small.text.replace("[4, 8]", f"[4, {wide}]").replace("= t5", "= pl.add(t5, pl.exp(t4))")
+    params = tuple((name, (4, wide), *rest) for name, _, *rest in PARAMS)
+    large = Case(text=text, style="jit", params=params)
+    prepared = [prepare(case, tmp_path) for case in (small, large)]
+    natives = load_together([(p.program, p.code) for p in prepared], "-O0")  # type: ignore[union-attr]
+    assert natives[1].table.scratch_bytes > natives[0].table.scratch_bytes + 16 * wide
+    for p, native in zip(prepared, natives):
+        assert finish(p, native).kind == "right"  # type: ignore[arg-type]
 
 
 # --- verdicts ------------------------------------------------------------------------------------

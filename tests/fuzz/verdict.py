@@ -14,13 +14,15 @@ import numpy as np
 import pytest
 from tests.cpu.both import share_functions
 from tests.fuzz.cases import Case
-from tests.fuzz.library import load_together, text_of
+from tests.fuzz.library import emitted, load_together
 from tests.fuzz.mutations import spoilt
 from tests.generated.generator import Kernel
 from tests.generated.harness import compare, compile_text
 
 from tilelet.cpu.engine import NativeProgram
+from tilelet.cpu.program import Compiled
 from tilelet.diag.core import UserError, UserErrors
+from tilelet.diag.internal import InternalError
 from tilelet.interp.interpreter import Interpreter
 from tilelet.ir.core import Program
 from tilelet.ir.verify import verify
@@ -60,6 +62,7 @@ class Prepared:
     case: Case
     kernel: Kernel
     program: Program
+    code: Compiled
     arguments: dict[str, Any]
     expected: Any  # arrays, or the code of an error
     tasks: range | None
@@ -74,11 +77,11 @@ def prepare(case: Case, folder: Path) -> Prepared | Verdict:
     try:
         program = run_passes(compile_text(kernel, folder, arguments))
         verify(program)
-        text_of(program)
+        code = emitted(program)
     except Exception as problem:
         return _error(case, problem)
     given = spoilt(arguments, case.inputs) if case.inputs else arguments
-    prepared = Prepared(case, kernel, program, given, None, None)
+    prepared = Prepared(case, kernel, program, code, given, None, None)
     try:
         return _interpret(prepared)
     except AssertionError as problem:
@@ -243,9 +246,9 @@ def _natives(
 ) -> dict[int, NativeProgram | Exception]:
     """All together; one by one, if C is not accepted."""
     try:
-        together = load_together([p.program for _, p in ready], optimise) if ready else []
+        together = load_together([(p.program, p.code) for _, p in ready], optimise) if ready else []
         return {i: native for (i, _), native in zip(ready, together)}
-    except (UserError, UserErrors) as problem:
+    except (UserError, UserErrors, InternalError) as problem:
         if len(ready) == 1:
             return {ready[0][0]: problem}
         return {i: n for one in ready for i, n in _natives([one], optimise).items()}

@@ -12,9 +12,7 @@ from tilelet import dtypes
 from tilelet.diag.catalogue.python import OpOutsideKernel
 from tilelet.diag.catalogue.unsupported import (
     DistributedOp,
-    HandWrittenPipe,
     MxFormat,
-    UnsupportedConstruct,
     UnsupportedDType,
     UnsupportedOp,
 )
@@ -127,13 +125,10 @@ def test_decorators():
 @pytest.mark.parametrize(
     ("name", "error"),
     [
-        ("tpush_to_aiv", HandWrittenPipe),
-        ("tile.tpop_from_aic", HandWrittenPipe),
         ("matmul_mx", MxFormat),
         ("FP4", UnsupportedDType),
-        ("tile.view", UnsupportedOp),
-        ("system.syncall", UnsupportedOp),
-        ("MemRef", UnsupportedConstruct),
+        ("tile.select", UnsupportedOp),
+        ("tile.alloc", UnsupportedOp),
         ("pld.put", DistributedOp),
     ],
 )

@@ -140,6 +140,21 @@ def test_a_store_reshapes() -> None:
     assert not got["cube"][0].any()
 
 
+@pl.jit
+def stores_the_first_part(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        row = pl.set_validshape(pl.load(x, [3, 0], [1, 16]), 1, 1)
+        pl.tile.store(row, [2, 5], out, shapes=[1, 1])
+    return out
+
+
+def test_a_store_of_less_than_the_tile() -> None:
+    got = run(stores_the_first_part, x=X, out=zeros(16, 16))["out"]
+    expected = zeros(16, 16)
+    expected[2, 5] = X[3, 0]
+    np.testing.assert_array_equal(got, expected)
+
+
 # --- gather and scatter ---------------------------------------------------------------------------
 
 

@@ -78,6 +78,15 @@ def test_bits_come_in_carriers_of_any_width(dtype: type) -> None:
     np.testing.assert_array_equal(out, expected)
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.uint32])
+def test_a_negative_number_in_an_unsigned_tile_is_its_bits(dtype: type) -> None:
+    x = np.arange(32, dtype=dtype).reshape(2, 16)
+    mask = np.full((2, 32), 0xAA, np.uint8)
+    out = run(carried, mask=mask, x=x, out=zeros(2, 16, dtype=dtype))["out"]
+    minus_three = np.array(-3, np.int64).astype(dtype)
+    np.testing.assert_array_equal(out, np.where(np.arange(16) % 2, x, minus_three))
+
+
 def test_a_mask_with_too_few_bits_is_refused() -> None:
     arguments = {"mask": zeros(2, 1, dtype=np.uint8), "x": zeros(2, 16), "out": zeros(2, 16)}
     with pytest.raises(UserErrors, match="one bit for each element"):
@@ -351,9 +360,40 @@ def accumulates_in_one_window(a: pl.Tensor, b: pl.Tensor, out: pl.Out[pl.Tensor]
         pl.store(acc, [0, 0], out)
 
 
+@pl.jit
+def accumulates_in_subscripts(a: pl.Tensor, b: pl.Tensor, out: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        acc = pl.create_tile([16, 64], pl.FP32, target_memory=pl.Mem.Acc)
+        for t in pl.range(2):
+            for k in pl.range(0, 64, 32):
+                left = pl.move(pl.load(a, [0, k], [16, 32]), pl.Mem.Left)
+                right = pl.move(pl.load(b, [k, 32 * t], [32, 32]), pl.Mem.Right)
+                if k == 0:
+                    pl.matmul_acc(acc[0:16, t * 32 : t * 32 + 32], left, right, init_cond=True)
+                else:
+                    window = acc[0:16, t * 32 : t * 32 + 32]
+                    pl.matmul_acc(window, left, right)
+        pl.store(acc, [0, 0], out)
+
+
+@pl.jit
+def accumulates_in_rows(a: pl.Tensor, b: pl.Tensor, out: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        acc = pl.create_tile([16, 64], pl.FP32, target_memory=pl.Mem.Acc)
+        left = pl.move(pl.load(a, [0, 0], [16, 64]), pl.Mem.Left)
+        right = pl.move(pl.load(b, [0, 0], [64, 64]), pl.Mem.Right)
+        _ = pl.matmul_acc(acc[0:16], left, right, init_cond=True)
+        pl.store(acc, [0, 0], out)
+
+
 def test_a_product_in_a_window_changes_the_accumulator() -> None:
     a, b = floats(16, 64), floats(64, 64)
-    for program in (accumulates_in_windows, accumulates_in_one_window):
+    for program in (
+        accumulates_in_windows,
+        accumulates_in_one_window,
+        accumulates_in_subscripts,
+        accumulates_in_rows,
+    ):
         out = run(program, a=a, b=b, out=zeros(16, 64))["out"]
         np.testing.assert_allclose(out, a @ b, rtol=1e-4, atol=1e-4)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 import torch
@@ -10,12 +11,16 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from tilelet.runtime import (
+    bf16_allclose_or_ulp,
     error_distribution,
+    input_prefix_ratio_allclose,
     mapped_pool_ratio_allclose,
     ratio_allclose,
     ratio_reldiff,
     topk_pair_compare,
+    topk_set_compare,
 )
+from tilelet.runtime.comparators import allclose_where_defined
 
 values = hnp.arrays(np.float64, 40, elements=st.floats(-10, 10))
 
@@ -65,7 +70,7 @@ def test_ratio_reldiff_is_its_formula(a: np.ndarray, e: np.ndarray) -> None:
         bad += r > threshold
         largest = max(largest, r)
     ok, _ = ratio_reldiff(threshold, share, cap)(a, e)
-    assert ok == (bad / a.size <= share and largest < cap)
+    assert ok == (bad <= round(share * a.size) and largest < cap)
 
 
 def test_ratio_reldiff_never_passes_nan() -> None:
@@ -137,3 +142,52 @@ def test_comparators_accept_tensors() -> None:
     a = torch.ones(4, dtype=torch.bfloat16)
     assert ratio_allclose(1e-3, 1e-3)(a, a.clone())[0]
     assert ratio_reldiff()(a, a.clone())[0]
+
+
+def test_steps_of_bf16_are_counted_across_zero() -> None:
+    tiny = np.array([1, -1], np.int16).view(ml_dtypes.bfloat16)  # the smallest numbers, bits 1
+    golden = np.array([0.0, -0.0], ml_dtypes.bfloat16)
+    judge = {"rtol": 0.0, "atol": 0.0}
+    signed = np.array([0x0001, -0x7FFF], np.int16).view(ml_dtypes.bfloat16)
+    assert bf16_allclose_or_ulp()(signed, golden, **judge)[0]
+    assert not bf16_allclose_or_ulp(0)(signed, golden, **judge)[0]
+    assert not bf16_allclose_or_ulp(5)(tiny, golden, **judge)[0]  # -1 as bits is a NaN
+    one = np.array([1.0], ml_dtypes.bfloat16)
+    two_steps = (one.view(np.int16) + 2).astype(np.int16).view(ml_dtypes.bfloat16)
+    assert bf16_allclose_or_ulp(2)(two_steps, one, **judge)[0]
+    assert not bf16_allclose_or_ulp(1)(two_steps, one, **judge)[0]
+    assert bf16_allclose_or_ulp(1)(two_steps, one, rtol=0.1, atol=0.0)[0]
+    assert "BF16" in bf16_allclose_or_ulp()(np.ones(2), np.ones(2))[1]
+
+
+def test_topk_sets_come_in_any_order() -> None:
+    golden = np.array([[3, 1, 2], [7, 8, 9]])
+    assert topk_set_compare()(golden[:, ::-1], golden)[0]
+    ok, message = topk_set_compare()(np.array([[3, 1, 2], [7, 8, 8]]), golden)
+    assert not ok
+    assert "1 of 2 rows" in message
+
+
+def test_a_prefix_as_long_as_an_input_says() -> None:
+    golden = np.zeros((4, 8))
+    actual = golden.copy()
+    actual[0] = 1e-4
+    context = {"inputs": {"count": torch.tensor(2)}, "rtol": 0.0, "atol": 1e-3}
+    judge = input_prefix_ratio_allclose("count", max_error_ratio=0.0)
+    assert judge(actual, golden, **context)[0]
+    actual[3, 5] = 1e-9
+    assert not judge(actual, golden, **context)[0]
+    loose = input_prefix_ratio_allclose("count", max_error_ratio=0.0, exact_tail=False)
+    assert loose(actual, golden, **context)[0]
+    actual[1, 0] = 1.0
+    assert not loose(actual, golden, **context)[0]
+
+
+def test_where_the_golden_is_nan_anything_may_stand() -> None:
+    actual = np.array([1.0, np.nan, 7.0, np.inf])
+    assert allclose_where_defined()(actual, np.array([1.0, np.nan, np.nan, np.inf]))[0]
+    assert not allclose_where_defined()(actual, np.array([1.0, 2.0, np.nan, np.inf]))[0]
+    assert not allclose_where_defined()(actual, np.array([1.5, np.nan, np.nan, np.inf]))[0]
+    assert allclose_where_defined()(actual, actual * 1.001, rtol=0.01, atol=0.0)[0]
+    whole = np.array([1, 2])
+    assert not allclose_where_defined()(whole, np.array([1, 3]))[0]

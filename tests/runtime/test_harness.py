@@ -200,6 +200,44 @@ def test_comparators_see_scalars_as_the_golden_does() -> None:
     assert result.passed, result.error
 
 
+def test_the_configuration_may_name_the_comparators() -> None:
+    def never(actual: Any, expected: Any, **_: Any) -> Any:
+        return False, "never"
+
+    def scale_golden(tensors: dict[str, Any]) -> None:
+        tensors["y"][:] = tensors["x"] * tensors["factor"]
+
+    arguments = [
+        TensorSpec("x", [16, 32], pl.FP32, np.ones),
+        TensorSpec("y", [16, 32], pl.FP32, is_output=True),
+        ScalarSpec("factor", pl.FP32, 2.5),
+    ]
+    assert run_jit(scale, arguments, scale_golden, config=RunConfig(atol=1e-3)).passed
+    for given in (never, {"y": never}):
+        config = RunConfig(compare_fn=given)
+        assert "never" in str(run_jit(scale, arguments, scale_golden, config=config).error)
+
+
+def test_one_comparator_for_all_outputs_is_not_asked_about_inputs() -> None:
+    seen: list[tuple[int, ...]] = []
+
+    def compare(actual: Any, expected: Any, **_: Any) -> Any:
+        seen.append(tuple(actual.shape))
+        return np.array_equal(actual, expected), ""
+
+    def scale_golden(tensors: dict[str, Any]) -> None:
+        tensors["y"][:] = tensors["x"] * tensors["factor"]
+
+    arguments = [
+        TensorSpec("x", [16, 32], pl.FP32, np.ones),
+        TensorSpec("y", [16, 32], pl.FP32, is_output=True),
+        ScalarSpec("factor", pl.FP32, 2.5),
+    ]
+    result = run_jit(scale, arguments, scale_golden, compare_fn=compare)
+    assert result.passed, result.error
+    assert seen == [(16, 32)]
+
+
 def test_two_runs_have_the_same_inputs() -> None:
     drawn: list[np.ndarray] = []
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import ml_dtypes
@@ -12,8 +13,9 @@ import numpy as np
 import pytest
 import torch
 
+import tilelet.language as pl
 from tilelet.diag.catalogue.harness import InitValueFailed, TooBig
-from tilelet.runtime import TensorSpec, session
+from tilelet.runtime import TensorSpec, run_jit, session
 from tilelet.runtime.inputs import check_memory, initial_array
 from tilelet.runtime.session import Session
 
@@ -152,3 +154,44 @@ def test_a_seed_that_nobody_chose_does_not_count() -> None:
         torch.manual_seed(seed)
         drawn.append(initial_array(spec))
     assert np.array_equal(*drawn)
+
+
+ROWS = pl.dynamic("ROWS")
+
+
+@pl.jit
+def counted_rows(
+    lengths: pl.Tensor[[4], pl.INT32],
+    table: pl.Tensor[[4], pl.INT32],
+    weights: pl.Tensor[[ROWS, 16], pl.INT8],
+    out: pl.Out[pl.Tensor[[64, 16], pl.INT8]],
+):
+    kept = lengths[0:2]
+    for i in pl.range(pl.read(kept, [1])):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            row = pl.read(table, [0])
+            out[i * 16 : i * 16 + 16, :] = weights[row : row + 16, :]
+    return out
+
+
+def test_counting_makes_only_what_the_control_program_reads() -> None:
+    made: list[str] = []
+
+    def maker(name: str, value: np.ndarray) -> Callable[[], np.ndarray]:
+        def make() -> np.ndarray:
+            made.append(name)
+            return value
+
+        return make
+
+    arguments = [
+        TensorSpec("lengths", [4], pl.INT32, maker("lengths", np.array([1, 3, 2, 2]))),
+        TensorSpec("table", [4], pl.INT32, maker("table", np.zeros(4))),
+        TensorSpec("weights", [32, 16], pl.INT8, maker("weights", np.ones((32, 16)))),
+        TensorSpec("out", [64, 16], pl.INT8, is_output=True),
+    ]
+    with session.active(Session(count_only=True)) as now:
+        result = run_jit(counted_rows, arguments)
+    assert sum(result.tasks.values()) == 3
+    assert made == ["lengths"]
+    assert [table.total for table in now.task_tables] == [3]

@@ -11,12 +11,12 @@ from typing import Any
 from tilelet.bench.report import Report
 from tilelet.bench.runner import Bench, machine_text
 from tilelet.bench.sections import SECTIONS
-from tilelet.cli import exit_codes
 from tilelet.cli.messages import print_text
 from tilelet.diag.catalogue.command import UnknownSection
 from tilelet.diag.tables import Table, show
 from tilelet.runtime import session
 from tilelet.runtime.rundir import build_root
+from tilelet.scripts import exit_codes
 
 
 def list_sections() -> int:

@@ -13,30 +13,40 @@ import os
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from tilelet import __version__
-from tilelet.cli import exit_codes, interrupt, manual
+from tilelet.checks.registry import CHECKS
+from tilelet.cli import manual
 from tilelet.cli.options import (
     DEFAULT_MACHINE,
     FORMATS,
     JSON,
     TEXT,
+    CheckOptions,
     CompareOptions,
     DeviceOptions,
+    DivergeOptions,
     ExportOptions,
     RunOptions,
+    TuneOptions,
     taken,
 )
-from tilelet.cli.target import Target, options_after
 from tilelet.cli.usage import (
     OneOf,
     Parser,
+    budget,
     folder,
     from_environment,
-    machine_names,
+    name_list,
     new_file,
+    positive,
+    seconds,
+    variation,
     whole_number,
 )
+from tilelet.scripts import exit_codes, interrupt
+from tilelet.scripts.target import Target, options_after
 
 Namespace = argparse.Namespace
 
@@ -51,7 +61,19 @@ AFTER_SCRIPT = (
     "--execute",
     "--memory",
     "--portable",
+    "--vary",
+    "--objective",
+    "--budget",
+    "--method",
+    "--search-seed",
+    "--jobs",
+    "--executor",
+    "--results",
+    "--verify",
+    "--only",
 )
+
+D = TypeVar("D", bound=DeviceOptions)
 
 
 @dataclass(frozen=True)
@@ -139,13 +161,13 @@ def _add_device_options(parser: Parser, formats: Sequence[str]) -> None:
     )
     machine.add_argument(
         "--platforms",
-        type=machine_names,
+        type=name_list,
         default=(),
         metavar="A,B",
         help="several machines, side by side",
     )
     parser.add_argument(
-        "--period", metavar="MONTH", help="runtime of that month: 2026-04, 2026-06 or 2026-07"
+        "--period", metavar="MONTH", help="runtime of that month or day, as 2026-05-14"
     )
     _add_format(parser, formats, "of the answer")
     _add_run_options(parser)
@@ -243,13 +265,17 @@ def _no_garbage() -> Generator[None]:
 # profile, check, compare
 
 
-def _add_profile(parser: Parser) -> None:
-    _add_device_options(parser, FORMATS)
+def _add_execute(parser: Parser) -> None:
     parser.add_argument(
         "--execute",
         action="store_true",
         help="run the kernels too: for programs whose results decide their tasks",
     )
+
+
+def _add_profile(parser: Parser) -> None:
+    _add_device_options(parser, FORMATS)
+    _add_execute(parser)
     parser.add_argument(
         "--no-files", dest="files", action="store_false", help="print the report, write nothing"
     )
@@ -259,33 +285,72 @@ def _add_profile(parser: Parser) -> None:
 def _add_check(parser: Parser) -> None:
     _add_device_options(parser, FORMATS)
     parser.add_argument(
+        "--only",
+        type=name_list,
+        default=(),
+        metavar="A,B",
+        help=f"make these checks only: {', '.join(CHECKS)}",
+    )
+    parser.add_argument(
         "--memory", action="store_true", help="print the memory plan and the TILELET budget"
     )
     parser.add_argument(
         "--portable",
         metavar="DIALECT",
-        help="what a release of PyPTO does not take of it instead: 2026-04 or 2026-08",
+        help="instead, what a release of PyPTO does not take of it: 2026-04 or 2026-08",
+    )
+    _add_execute(parser)
+    _add_script(parser)
+
+
+def _check(parser: Parser, found: Namespace) -> int:
+    with interrupt.deferred():
+        from tilelet.cli.check import check_command
+
+    options = _device_options(parser, found, "check", CheckOptions)
+    if options.portable is not None:
+        from tilelet.cli.portable import portable_command
+
+        return portable_command(options)
+    return check_command(options)
+
+
+def _add_diverge(parser: Parser) -> None:
+    _add_format(parser, FORMATS, "of the answer")
+    _add_run_options(parser)
+    parser.add_argument(
+        "--budget",
+        type=seconds,
+        default=15.0,
+        metavar="TIME",
+        help="for repairs: 60s (default: 15s)",
+    )
+    parser.add_argument(
+        "--all-fp32",
+        action="store_true",
+        help="compare with the same program in FP32 throughout: is it logic, or rounding?",
     )
     _add_script(parser)
 
 
-def _device(command: str) -> Callable[[Parser, Namespace], int]:
-    def run(parser: Parser, found: Namespace) -> int:
-        with interrupt.deferred():
-            from tilelet.cli import profile
+def _diverge(parser: Parser, found: Namespace) -> int:
+    with interrupt.deferred():
+        from tilelet.cli.diverge import diverge_command
 
-        options = _device_options(parser, found, command)
-        if options.portable is not None:
-            from tilelet.cli.portable import portable_command
-
-            return portable_command(options)
-        commands = {"profile": profile.profile_command, "check": profile.check_command}
-        return commands[command](options)
-
-    return run
+    target = _target(found)
+    return diverge_command(
+        taken(DivergeOptions, found, command="diverge", own=_own(parser), target=target)
+    )
 
 
-def _device_options(parser: Parser, found: Namespace, command: str) -> DeviceOptions:
+def _profile(parser: Parser, found: Namespace) -> int:
+    with interrupt.deferred():
+        from tilelet.cli.profile import profile_command
+
+    return profile_command(_device_options(parser, found, "profile", DeviceOptions))
+
+
+def _device_options(parser: Parser, found: Namespace, command: str, cls: type[D]) -> D:
     """Options on both sides of the script, read by one parser."""
     from tilelet.runtime.config import PLATFORMS
 
@@ -296,7 +361,7 @@ def _device_options(parser: Parser, found: Namespace, command: str) -> DeviceOpt
     after, target = options_after(given, allowed, with_value, PLATFORMS)
     named = ["-m", target.module] if target.module else [target.name]
     found = parser.parse([*after, *named, *target.arguments], found)
-    return taken(DeviceOptions, found, command=command, own=_own(parser), target=target)
+    return taken(cls, found, command=command, own=_own(parser), target=target)
 
 
 def _add_compare(parser: Parser) -> None:
@@ -336,14 +401,76 @@ def _export(parser: Parser, found: Namespace) -> int:
     with interrupt.deferred():
         from tilelet.cli.portable import export_command
 
-    given = _target(found)
     with_value = ["--dialect", "-o", "--output", "--program"]
-    after, target = options_after(given, with_value, with_value, ())
+    after, target = options_after(_target(found), with_value, with_value, ())
     named = ["-m", target.module] if target.module else [target.name]
     found = parser.parse([*after, *named, *target.arguments], found)
     return export_command(
         taken(ExportOptions, found, command="export", own=_own(parser), target=target)
     )
+
+
+# tune
+
+
+def _add_tune(parser: Parser) -> None:
+    _add_device_options(parser, FORMATS)
+    parser.add_argument(
+        "--vary",
+        type=variation,
+        action="append",
+        default=[],
+        metavar="NAME=V,V",
+        help="what to vary, and the values; may be repeated (default: whatever can be varied)",
+    )
+    objectives = OneOf("us", "gm_bytes", "tasks", "cpu_ms")
+    parser.add_argument(
+        "--objective",
+        type=objectives,
+        metavar=objectives.metavar,
+        default="us",
+        help="what should become less: modelled time (default), bytes, tasks, time on this CPU",
+    )
+    parser.add_argument(
+        "--budget",
+        type=budget,
+        default=budget("200"),
+        metavar="N|SECONDS",
+        help="how many candidates (200), or how long: 60s, 5m",
+    )
+    methods = OneOf("exhaustive", "descent", "random")
+    parser.add_argument(
+        "--method",
+        type=methods,
+        metavar=methods.metavar,
+        help="of the search (default: exhaustive if the budget allows it, else descent)",
+    )
+    parser.add_argument(
+        "--search-seed", type=whole_number, default=0, metavar="N", help="search in another order"
+    )
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--jobs", type=positive, metavar="N", help="processes (one per core)")
+    where.add_argument(
+        "--executor", metavar="dask://HOST:PORT", help="a dask scheduler whose workers do the work"
+    )
+    parser.add_argument(
+        "--results", type=new_file, metavar="FILE", help="keep scores there, and go on from them"
+    )
+    parser.add_argument(
+        "--verify",
+        type=whole_number,
+        default=5,
+        metavar="N",
+        help="how many of the best to run on this CPU until one is right (5); 0: none",
+    )
+    _add_script(parser)
+
+
+def _tune(parser: Parser, found: Namespace) -> int:
+    with interrupt.deferred():
+        from tilelet.cli.tune import tune_command
+
+    return tune_command(_device_options(parser, found, "tune", TuneOptions))
 
 
 # doctor, bench, demo
@@ -520,14 +647,21 @@ COMMANDS = {
             "model a script's time on an NPU, and say where it goes",
             manual.PROFILE,
             _add_profile,
-            _device("profile"),
+            _profile,
         ),
         Command(
             "check",
-            "check tiles against a machine's limits",
+            "find races, undefined memory, tiles that do not fit",
             manual.CHECK,
             _add_check,
-            _device("check"),
+            _check,
+        ),
+        Command(
+            "diverge",
+            "find the first statement that goes wrong",
+            manual.DIVERGE,
+            _add_diverge,
+            _diverge,
         ),
         Command("compare", "compare two modelled runs", manual.COMPARE, _add_compare, _compare),
         Command(
@@ -536,6 +670,13 @@ COMMANDS = {
             manual.EXPORT,
             _add_export,
             _export,
+        ),
+        Command(
+            "tune",
+            "find better tile sizes with the model",
+            manual.TUNE,
+            _add_tune,
+            _tune,
         ),
         Command("explain", "explain an error code", manual.EXPLAIN, _add_explain, _explain),
         Command(

@@ -7,7 +7,6 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from tilelet.cli import exit_codes
 from tilelet.device.report.profile import Profile
 from tilelet.diag.tables import Table, byte_text, number, show, times
 from tilelet.models.measure import Data, Measured, Run
@@ -15,6 +14,7 @@ from tilelet.models.qwen3 import decode
 from tilelet.models.qwen3.shapes import DecodeShape
 from tilelet.runtime import session
 from tilelet.runtime.session import Session
+from tilelet.scripts import exit_codes
 
 VARIANTS = ("baseline", "optimised")
 QUICK = {"hidden": 2048, "kv_heads": 2, "intermediate": 2560, "max_seq": 512}

@@ -11,13 +11,13 @@ from typing import Any
 
 from tilelet import __version__
 from tilelet.bench import host
-from tilelet.cli import exit_codes
 from tilelet.cli.messages import print_text
 from tilelet.cpu.engine import thread_count
 from tilelet.diag.core import UserError
 from tilelet.diag.text import near, plural, printable, size_text, ticked
 from tilelet.native.toolchain import find_compiler, machine_flags
 from tilelet.runtime import engines, session
+from tilelet.scripts import exit_codes
 
 OK, NOTE, BROKEN = "ok", "note", "broken"
 

@@ -8,10 +8,10 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from tilelet.cli import exit_codes
 from tilelet.cli.messages import print_text
 from tilelet.cli.pages import write_page
 from tilelet.diag.catalogue.command import UnknownExample
+from tilelet.scripts import exit_codes
 
 FOLDER = "share/tilelet/examples"
 """Where an installed Tilelet has them, below the environment's own folder."""

@@ -8,11 +8,12 @@ import sys
 from collections.abc import Sequence
 
 from tilelet import __version__
-from tilelet.cli import exit_codes, interrupt, manual, output
+from tilelet.cli import manual
 from tilelet.cli.commands import COMMANDS
 from tilelet.cli.usage import Parser
 from tilelet.diag.core import UserError, UserErrors
 from tilelet.diag.text import did_you_mean, near
+from tilelet.scripts import exit_codes, interrupt, output
 
 
 def main(argv: Sequence[str] | None = None) -> int:

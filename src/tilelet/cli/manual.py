@@ -8,7 +8,7 @@ examples:
   tilelet run --dump-passes kernel.py       and write the program after every pass
   tilelet tasks kernel.py                   count its tasks without executing them
   tilelet profile kernel.py -p a2a3         what an NPU would do with it, modelled
-  tilelet check kernel.py -p a2a3           whether its tiles fit on chip
+  tilelet check kernel.py -p a2a3           races, undefined memory, tiles that do not fit
   tilelet compare before.py after.py        two programs, and why one is faster
   tilelet export kernel.py -o out.py        the program as one script for PyPTO
   tilelet examples --copy .                 twelve small kernels to start from
@@ -66,14 +66,15 @@ dependencies). Exit code 1: the machine would refuse the program, see the errors
 CHECK = """\
 examples:
   tilelet check kernel.py -p a2a3
+  tilelet check kernel.py --only capacity,alignment
   tilelet check --memory kernel.py -p a5      with every tile's place and budget
-
-Only tiles count, never tensors in global memory. Exit code 1: there are findings.
-
+  tilelet check kernel.py --format json       findings with their places, for programs
   tilelet check --portable 2026-08 kernel.py  what that release of PyPTO would not take
 
-That is about the text: names, helpers, signatures, forms of ops. It is part of every check of a
-script that imports pypto. docs/portability.md has the rules.
+Each part says how far its answer reaches: `proved` for all sizes and inputs, `found` (with what
+shows it), `this run` for the sizes and inputs of the script, or `not checked` and why. Kernels are
+not executed unless a check needs it; docs/checks.md describes them all. Exit code 1: there are
+findings.
 """
 
 EXPORT = """\
@@ -85,7 +86,20 @@ examples:
 The script holds the kernels with all helpers spliced in, inputs, golden and a comparison; it
 imports pypto and torch, and runs here as well as there: `tilelet run layer.py`. Options of the
 program itself stand after its name. Exit code 1: something in it is not taken there, see the
-messages.
+messages. docs/portability.md has the rules.
+"""
+
+DIVERGE = """\
+examples:
+  tilelet diverge kernel.py                  against its golden, and against double
+  tilelet diverge kernel.py --budget 60s     try repairs for longer
+  tilelet diverge before.py after.py         against another program, tile by tile
+  tilelet diverge qwen3/scope3 --variant tuned --hidden 256 --intermediate 384 --batch 4 ...
+
+The program is interpreted at the sizes that the script asks for: choose small ones. Its tiles are
+compared with the arrays that the golden computes; what lies between the last that agrees and the
+first that does not is changed, op by op, until the outputs match. docs/checks.md tells how. Exit
+code 1: something was found; 3: there was nothing to compare with.
 """
 
 COMPARE = """\
@@ -95,6 +109,22 @@ examples:
   tilelet compare "kernel.py --tile 64" "kernel.py --tile 128"
   tilelet compare kernel.py --platforms a2a3,a5      the same as kernel.py@a2a3 kernel.py@a5
   tilelet compare old/profile.json new/profile.json
+"""
+
+TUNE = """\
+examples:
+  tilelet tune kernel.py -p a2a3
+  tilelet tune kernel.py --vary K_CHUNK=128,256,512 --vary chunk
+  tilelet tune qwen3/scope3:refactored --budget 60s
+  tilelet tune kernel.py --platforms a2a3,a5            what is best on both
+  tilelet tune kernel.py --objective cpu_ms             by time on this CPU
+  tilelet tune kernel.py --results k.jsonl              interrupted? the same line goes on
+  tilelet tune kernel.py --executor dask://host:8786    candidates on many machines
+
+The script is not edited. Numbers that it names at its top, defaults of its functions' parameters,
+`chunk=`, `stage=` and split modes are varied, unless that changes the program's parameters.
+Candidates whose tiles do not fit are dropped, the model scores the others, and the best are run on
+this CPU against the script's golden. The answer is the change to make, as a diff.
 """
 
 DOCTOR = """\

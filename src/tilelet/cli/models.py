@@ -1,16 +1,6 @@
-"""Programs that ship with Tilelet, run and listed by name."""
+"""`tilelet models`: the programs that ship with Tilelet."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
-
-from tilelet.cli.exit_codes import COULD_NOT_RUN
-from tilelet.cli.script import ScriptExit
-from tilelet.diag.catalogue.command import FileMissing
-from tilelet.diag.core import UserError, UserErrors
-from tilelet.diag.text import near
-from tilelet.runtime.bugs import bug_text
-from tilelet.runtime.compiler import run_directory
 
 
 def list_models() -> str:
@@ -23,27 +13,3 @@ def list_models() -> str:
         width = max(map(len, model.variants))
         lines += [f"  :{name:<{width}}  {v.about}" for name, v in model.variants.items()]
     return "\n".join(lines)
-
-
-def run_model(target: str, arguments: Sequence[str]) -> ScriptExit:
-    """Run a program by name, with the options of its own script."""
-    from tilelet.models import registry
-    from tilelet.models.qwen3.script import main
-
-    try:
-        model, variant = registry.resolve(target)
-    except registry.UnknownModelError as error:
-        names = [f"{n}:{v}" for n, m in registry.models().items() for v in m.variants]
-        close = near(target, names)
-        missing = FileMissing(target, close or [str(k) for k in error.known])
-        return ScriptExit(COULD_NOT_RUN, [missing.diagnostic])
-    try:
-        return ScriptExit(main(model, ["--variant", variant, *arguments]))
-    except SystemExit as stop:
-        return ScriptExit(stop.code if isinstance(stop.code, int) else 1)
-    except UserErrors as errors:
-        return ScriptExit(COULD_NOT_RUN, list(errors.diagnostics), errors.truncated)
-    except UserError as error:
-        return ScriptExit(COULD_NOT_RUN, [error.diagnostic])
-    except Exception as error:
-        return ScriptExit(COULD_NOT_RUN, bug=bug_text(error, target, run_directory(variant)))

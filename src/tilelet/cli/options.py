@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tilelet.cli.target import Target
+from tilelet.scripts.target import Target
 
 TEXT, JSON, SARIF = FORMATS = ("text", "json", "sarif")
 DEFAULT_MACHINE = "a2a3"
@@ -54,7 +55,7 @@ class RunOptions(ScriptOptions):
 
 @dataclass(frozen=True)
 class DeviceOptions(ScriptOptions):
-    """`tilelet profile` and `tilelet check`."""
+    """`tilelet profile`, and what `tilelet check` has in common with it."""
 
     target: Target = NO_TARGET
     platform: str | None = None
@@ -62,13 +63,20 @@ class DeviceOptions(ScriptOptions):
     period: str | None = None
     execute: bool = False
     files: bool = True
-    memory: bool = False
-    portable: str | None = None
 
     @property
     def machines(self) -> tuple[str, ...]:
         """The machines to model, by name."""
         return self.platforms or (self.platform or DEFAULT_MACHINE,)
+
+
+@dataclass(frozen=True)
+class CheckOptions(DeviceOptions):
+    """`tilelet check`; `only` names the checks to make, none: all that are not opt-in."""
+
+    memory: bool = False
+    only: tuple[str, ...] = ()
+    portable: str | None = None
 
 
 @dataclass(frozen=True)
@@ -82,11 +90,38 @@ class ExportOptions(ScriptOptions):
 
 
 @dataclass(frozen=True)
+class DivergeOptions(ScriptOptions):
+    """`tilelet diverge`; `budget` is in seconds."""
+
+    target: Target = NO_TARGET
+    budget: float = 15.0
+    all_fp32: bool = False
+
+
+@dataclass(frozen=True)
 class CompareOptions(DeviceOptions):
     """`tilelet compare`: one side or two."""
 
     a: str = ""
     b: str | None = None
+
+
+@dataclass(frozen=True)
+class TuneOptions(DeviceOptions):
+    """`tilelet tune`. The meaning of the fields is that of `tuning.tuner.Request`.
+
+    budget  candidates and seconds
+    """
+
+    vary: tuple[tuple[str, tuple[int | str, ...]], ...] = ()
+    objective: str = "us"
+    budget: tuple[int, float] = (200, math.inf)
+    method: str | None = None
+    search_seed: int = 0
+    jobs: int | None = None
+    executor: str | None = None
+    results: Path | None = None
+    verify: int = 5
 
 
 def taken(cls: type[T], namespace: argparse.Namespace, **more: Any) -> T:

@@ -6,10 +6,10 @@ import difflib
 import sys
 from pathlib import Path
 
-from tilelet.cli import exit_codes
 from tilelet.cli.messages import print_text
 from tilelet.diag.catalogue import classes, describe, errors_markdown, explain
 from tilelet.diag.catalogue.command import CannotWrite
+from tilelet.scripts import exit_codes
 
 
 def explain_command(code: str | None) -> int:

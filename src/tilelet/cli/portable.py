@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tilelet.cli import exit_codes
 from tilelet.cli.messages import print_findings, show_problems
-from tilelet.cli.options import DeviceOptions, ExportOptions
-from tilelet.cli.recording import Recording, record
-from tilelet.cli.run import print_problems, stand_ins
+from tilelet.cli.options import CheckOptions, ExportOptions
+from tilelet.cli.recording import record
+from tilelet.cli.run import print_problems
 from tilelet.diag.catalogue.command import CannotWrite
 from tilelet.diag.catalogue.portability import SeveralToExport
 from tilelet.diag.core import Diagnostic
@@ -23,6 +22,9 @@ from tilelet.dialects import Dialect, check, dialect_named
 from tilelet.ir.core import Program
 from tilelet.runtime import session
 from tilelet.runtime.session import Session
+from tilelet.scripts import exit_codes
+from tilelet.scripts.recording import Recording
+from tilelet.scripts.stand_ins import stand_ins
 
 if TYPE_CHECKING:
     from tilelet.export.script import Case
@@ -30,10 +32,10 @@ if TYPE_CHECKING:
 NEWEST = "2026-08"
 
 
-def portable_command(options: DeviceOptions) -> int:
+def portable_command(options: CheckOptions) -> int:
     """What a dialect does not take of the programs that the target runs; 1 if there is any."""
     dialect = dialect_named(options.portable or NEWEST)
-    recording = record(options.target, options, options.platform, tasks=False)
+    recording = record(options.target, options, options.platform)
     if recording.code and not recording.runs:
         if options.format != "text":
             show_problems(recording.diagnostics, options.format, options.target.name)
@@ -93,7 +95,7 @@ def _cases(options: ExportOptions) -> tuple[list[Case], int]:
 
     now = Session(count_only=True, seed=options.seed, on_case=keep)
     apart = contextlib.redirect_stdout(sys.stderr)
-    with session.active(now), apart, stand_ins(options, now):
+    with session.active(now), apart, stand_ins(options.pypto, options.golden, now):
         outcome = options.target.run(now)
         print_problems(outcome, now, options, options.target)
     return found, 0 if found else exit_codes.of_script(outcome, now)

@@ -1,4 +1,4 @@
-"""`tilelet profile`, `tilelet check` and `tilelet compare`: programs on modelled machines."""
+"""`tilelet profile` and `tilelet compare`: programs on modelled machines."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tilelet.cli import exit_codes
 from tilelet.cli.messages import print_findings, show_problems
 from tilelet.cli.options import CompareOptions, DeviceOptions
-from tilelet.cli.recording import Recording, record
-from tilelet.cli.target import Target
+from tilelet.cli.recording import record
 from tilelet.diag.catalogue.command import CannotWrite, FileMissing
 from tilelet.diag.catalogue.device import BadProfile, NothingToCompare
 from tilelet.diag.core import Diagnostic
 from tilelet.diag.formats import to_json
 from tilelet.diag.sarif import to_sarif
-from tilelet.diag.text import plural, printable
+from tilelet.diag.text import printable
 from tilelet.runtime import session
 from tilelet.runtime.progress import progress
 from tilelet.runtime.rundir import RunDirectory, file_name
+from tilelet.scripts import exit_codes
+from tilelet.scripts.recording import Recording
+from tilelet.scripts.target import Target
 
 if TYPE_CHECKING:
     from tilelet.device.machine.description import Machine
@@ -31,27 +32,27 @@ if TYPE_CHECKING:
     from tilelet.device.run import DeviceRun
 
 
-def _machines(names: Iterable[str]) -> list[Machine]:
+def machines_of(names: Iterable[str]) -> list[Machine]:
     from tilelet.device.machine.description import load_machine
 
     return [load_machine(name) for name in names]
 
 
-def _recording(options: DeviceOptions, *, tasks: bool = True) -> tuple[list[Machine], Recording]:
-    """The machines asked for, and what the target ran."""
-    machines = _machines(options.machines)
+def machines_for(options: DeviceOptions) -> list[Machine]:
+    """The machines asked for, each with a runtime to model."""
+    machines = machines_of(options.machines)
     for machine in machines:
-        machine.period(_period(machine, options.period, machines))
-    return machines, record(options.target, options, options.platform, tasks=tasks)
+        machine.period(period_of(machine, options.period, machines))
+    return machines
 
 
-def _period(machine: Machine, asked: str | None, side_by_side: Sequence[Machine]) -> str | None:
+def period_of(machine: Machine, asked: str | None, side_by_side: Sequence[Machine]) -> str | None:
     """The runtime to model. A machine beside one that has it may take the nearest of its own."""
-    others = any(asked in other.runtime for other in side_by_side)
-    if asked is None or asked in machine.runtime or not others:
+    if asked is None or asked >= min(machine.runtime):
         return asked
-    later = [period for period in sorted(machine.runtime) if period > asked]
-    nearest = later[0] if later else max(machine.runtime)
+    if not any(asked >= min(other.runtime) for other in side_by_side):
+        return asked
+    nearest = min(machine.runtime)
     session.current().say_once(
         f"note: {machine.name} has no runtime of {asked}: that of {nearest} is modelled"
     )
@@ -65,11 +66,12 @@ def profile_command(options: DeviceOptions) -> int:
     """Model every program that the target runs; 1 if a machine would refuse one of them."""
     from tilelet.device.run import DeviceRun
 
-    machines, recording = _recording(options)
+    machines = machines_for(options)
+    recording = record(options.target, options, options.platform)
     if recording.code and not recording.runs:
-        return _failed(recording, options)
+        return failed(recording, options)
     runs = [
-        [DeviceRun(run, m, _period(m, options.period, machines)) for m in machines]
+        [DeviceRun(run, m, period_of(m, options.period, machines)) for m in machines]
         for run in recording.runs
     ]
     shown: set[str] = set()
@@ -97,7 +99,7 @@ def profile_command(options: DeviceOptions) -> int:
     return exit_codes.of_findings(bool(found), recording.code)
 
 
-def _failed(recording: Recording, options: DeviceOptions) -> int:
+def failed(recording: Recording, options: DeviceOptions) -> int:
     if options.format != "text":
         show_problems(recording.diagnostics, options.format, options.target.name)
     return recording.code
@@ -139,42 +141,6 @@ def _findings(device_runs: Iterable[DeviceRun]) -> list[Diagnostic]:
     return list(dict.fromkeys(found))
 
 
-# check
-
-
-def check_command(options: DeviceOptions) -> int:
-    """Memory and shape checks only; 1 if there is a finding."""
-    from tilelet.cli.portable import NEWEST, portability
-    from tilelet.device.memory.report import budget_table, memory_map_parts, memory_table
-    from tilelet.device.run import DeviceRun
-    from tilelet.diag.tables import show
-    from tilelet.dialects import dialect_named
-
-    machines, recording = _recording(options, tasks=False)
-    if recording.code and not recording.runs:
-        return _failed(recording, options)
-    programs = {id(run.program): run for run in recording.runs}
-    every = [DeviceRun(run, machine) for run in programs.values() for machine in machines]
-    with progress("checking"):
-        found = _findings(every)
-        if recording.imports_pypto:
-            found += portability(recording, dialect_named(NEWEST))
-    if options.format == "json":
-        print(to_json([*recording.diagnostics, *found]))
-    elif options.format == "sarif":
-        print(to_sarif([*recording.diagnostics, *found], script=options.target.name))
-    else:
-        print_findings(found)
-        for m in every:
-            if options.memory:
-                show([*memory_map_parts(m.plans), memory_table(m.plans), budget_table(m.kernels)])
-            kernels = plural(len(m.kernels), "kernel")
-            problems = plural(len(m.findings), "problem") if m.findings else "no problems"
-            text = f"{m.run.name} on {m.machine.name}: {kernels} checked, {problems}"
-            print(printable(text))
-    return exit_codes.of_findings(bool(found), recording.code)
-
-
 # compare
 
 
@@ -183,7 +149,7 @@ def compare_command(options: CompareOptions) -> int:
     from tilelet.device.report.compare import Comparison
     from tilelet.diag.tables import show
 
-    machines = _machines(options.machines)
+    machines = machines_of(options.machines)
     sides = [options.a, *([options.b] if options.b else [])]
     if len(sides) == 1 and len(machines) < 2:
         raise NothingToCompare(options.a)
@@ -193,7 +159,7 @@ def compare_command(options: CompareOptions) -> int:
         machine = machines[min(i, len(machines) - 1)]
         got = _side(side, machine, machines, options)
         if isinstance(got, Recording):
-            return _failed(got, options)
+            return failed(got, options)
         profiles.append(got)
     comparison = Comparison(*profiles)
     if options.format == "json":
@@ -218,13 +184,13 @@ def _side(
         return Profile.from_json(_read(target), target)
     target, at, name = target.rpartition("@") if "@" in target else (target, "", "")
     if at:
-        (machine,) = _machines([name])
+        (machine,) = machines_of([name])
     recording = record(Target(target, tuple(arguments)), options, machine.name)
     if recording.code or not recording.runs:
         recording.code = recording.code or exit_codes.COULD_NOT_RUN
         return recording
     with progress(f"modelling {target} on {machine.name}"):
-        period = _period(machine, options.period, machines)
+        period = period_of(machine, options.period, machines)
         return DeviceRun(recording.runs[0], machine, period).profile
 
 

@@ -8,19 +8,19 @@ import sys
 from collections.abc import Generator
 from typing import Any
 
-from tilelet.cli import exit_codes
 from tilelet.cli.messages import print_findings
 from tilelet.cli.options import RunOptions, ScriptOptions
-from tilelet.cli.script import ScriptExit
-from tilelet.cli.target import Target
-from tilelet.compat import aliases
-from tilelet.diag.catalogue.command import AnotherPypto, UnknownEngine
+from tilelet.diag.catalogue.command import UnknownEngine
 from tilelet.diag.formats import to_json
 from tilelet.diag.render import render_line, use_color
 from tilelet.diag.sarif import to_sarif
 from tilelet.runtime import engines, session
 from tilelet.runtime.config import PLATFORMS
 from tilelet.runtime.session import Session
+from tilelet.scripts import exit_codes
+from tilelet.scripts.script import ScriptExit
+from tilelet.scripts.stand_ins import stand_ins
+from tilelet.scripts.target import Target
 
 
 def run_command(options: RunOptions) -> int:
@@ -44,7 +44,11 @@ def run_command(options: RunOptions) -> int:
     if not now.count_only and now.chosen_engine not in (None, *engines.known()):
         raise UnknownEngine(now.chosen_engine or "", engines.known())
     stdout = sys.stdout
-    with session.active(now), _output_apart(options.format), stand_ins(options, now):
+    with (
+        session.active(now),
+        _output_apart(options.format),
+        stand_ins(options.pypto, options.golden, now),
+    ):
         outcome = options.target.run(now)
         now.diagnostics += outcome.errors
         if options.format == "text":
@@ -64,27 +68,6 @@ def _output_apart(style: str) -> Generator[None]:
     else:
         with contextlib.redirect_stdout(sys.stderr):
             yield
-
-
-@contextlib.contextmanager
-def stand_ins(options: ScriptOptions, now: Session) -> Generator[None]:
-    """`pypto` and `golden` mean Tilelet's, unless the user chose the other ones."""
-    switches = {"pypto": ("--pypto", "installed"), "golden": ("--golden", "script")}
-    meant = {"pypto": options.pypto, "golden": options.golden}
-    chosen = [root for root, (_, other) in switches.items() if meant[root] != other]
-
-    def announce(root: str) -> None:
-        other = aliases.find_other(root)
-        if other:
-            switch = " ".join(switches[root])
-            note = AnotherPypto(root, other, "Tilelet's stand-in", switch)
-            now.say_once(f"{render_line(note.diagnostic)}; {other} is used with `{switch}`")
-
-    aliases.install(chosen, announce)
-    try:
-        yield
-    finally:
-        aliases.uninstall()
 
 
 def print_problems(
@@ -125,12 +108,18 @@ def _json(now: Session) -> str:
             "passed": result.passed,
             "validated": result.validated,
             "seconds": result.execution_time,
+            "where": [where.to_data() for where in result.where],
         }
         for result in now.results
     ]
     document["tasks"] = [
-        {"program": name, "total": sum(counts.values()), "kernels": counts}
-        for name, counts in now.task_tables
+        {
+            "program": table.program,
+            "total": table.total,
+            "kernels": table.tasks,
+            **({"blocks": table.blocks} if table.blocks else {}),
+        }
+        for table in now.task_tables
     ]
     if now.profiles:
         document["profiles"] = [json.loads(profile.to_json()) for profile in now.profiles]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import re
 import sys
@@ -10,10 +11,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from tilelet.cli.exit_codes import WRONG_USAGE
 from tilelet.diag.catalogue.command import BadFlag
 from tilelet.diag.render import render_text, text_width, use_color
 from tilelet.diag.text import did_you_mean, near, ticked, wrapped
+from tilelet.scripts.exit_codes import WRONG_USAGE
 
 
 class Parser(argparse.ArgumentParser):
@@ -98,6 +99,25 @@ def whole_number(text: str) -> int:
         raise argparse.ArgumentTypeError(f"`{text}` is not a whole number") from None
 
 
+def seconds(text: str) -> float:
+    """`60`, `60s` or `2m`."""
+    number, unit = (text[:-1], text[-1]) if text[-1:] in ("s", "m") else (text, "s")
+    try:
+        found = float(number) * (60.0 if unit == "m" else 1.0)
+    except ValueError:
+        found = -1.0
+    if not 0 < found < 1e6:
+        raise argparse.ArgumentTypeError(f"`{text}` is no time: write 60s or 2m")
+    return found
+
+
+def positive(text: str) -> int:
+    number = whole_number(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"`{text}` is not at least 1")
+    return number
+
+
 def folder(text: str) -> Path:
     """A folder to write to, which need not exist yet."""
     path = Path(text)
@@ -123,12 +143,39 @@ def new_file(text: str) -> Path:
     return path
 
 
-def machine_names(text: str) -> tuple[str, ...]:
+def name_list(text: str) -> tuple[str, ...]:
     """`a2a3,a5`"""
     names = tuple(name.strip() for name in text.split(",") if name.strip())
     if not names:
-        raise argparse.ArgumentTypeError("no machine is named")
+        raise argparse.ArgumentTypeError("nothing is named")
     return names
+
+
+def variation(text: str) -> tuple[str, tuple[int | str, ...]]:
+    """`K_CHUNK=128,256`, or only `K_CHUNK`: then the tuner chooses the values."""
+    name, equals, values = text.partition("=")
+    if not name or (equals and not values.strip(", ")):
+        raise argparse.ArgumentTypeError(f"`{text}`: write NAME=VALUE,VALUE or only NAME")
+    found: list[int | str] = []
+    for value in filter(None, (v.strip() for v in values.split(","))):
+        if re.fullmatch(r"\d{1,9}", value):
+            found.append(int(value))
+        elif re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.]*", value):
+            found.append(value)
+        else:
+            raise argparse.ArgumentTypeError(f"`{value}` is neither a number nor a name")
+    return name, tuple(dict.fromkeys(found))
+
+
+def budget(text: str) -> tuple[int, float]:
+    """Candidates and seconds: `200`, `60s`, `5m`."""
+    found = re.fullmatch(r"(\d{1,9})(s|m)?", text.strip())
+    if not found or not int(found[1]):
+        raise argparse.ArgumentTypeError(f"`{text}`: write 200 (candidates), 60s or 5m")
+    amount, unit = int(found[1]), found[2]
+    if unit is None:
+        return amount, math.inf
+    return 10**9, float(amount * (60 if unit == "m" else 1))
 
 
 def from_environment(variable: str, value: Callable[[str], Any], otherwise: Any) -> Any:

@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tilelet.cli import exit_codes
 from tilelet.models.qwen3.walkthrough import page
 from tilelet.runtime import session
 from tilelet.runtime.session import Session
+from tilelet.scripts import exit_codes
 
 PAGE = "qwen3.md"
 PROGRAMS = tuple(section.model for section in page.SECTIONS)

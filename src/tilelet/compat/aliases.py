@@ -37,11 +37,18 @@ _VALIDATION = {
         "ratio_allclose",
         "ratio_reldiff",
         "topk_pair_compare",
+        "topk_set_compare",
+        "bf16_allclose_or_ulp",
+        "data_compare",
+        "input_prefix_ratio_allclose",
         "mapped_pool_ratio_allclose",
         "error_distribution",
     )
 }
-_GOLDEN_RUNNER = {"tilelet.runtime": ("RunConfig", "RunResult", "run", "run_jit")}
+_GOLDEN_RUNNER = {
+    "tilelet.runtime": ("RunConfig", "RunResult", "run", "run_jit"),
+    "tilelet.compat.surface": ("_Stage",),
+}
 _PASS_MANAGER = {"tilelet.compat.surface": ("OptimizationStrategy", "PassManager")}
 
 Contents = dict[str, tuple[str, ...]]
@@ -89,6 +96,7 @@ NAMESPACES: dict[str, Contents] = {
         "tilelet.language": ("FunctionType",),
     },
     "pypto.ir.pass_manager": _PASS_MANAGER,
+    "pypto.ir.printer": {"tilelet.compat.surface": ("python_print",)},
     "pypto.ir.compiled_program": {"tilelet.runtime": ("CompiledProgram",)},
     "pypto.jit": {"tilelet.language": ("jit",)},
     "golden": {

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import enum
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 from tilelet import __version__, dtypes
 from tilelet.ir.core import Function, Program
+from tilelet.ir.programs import Programs
 from tilelet.language.text import parse
 from tilelet.runtime.compiler import (
     CompiledProgram,
+    CompiledPrograms,
     compile_program,
     dump_folder,
     run_directory,
 )
 from tilelet.runtime.config import BackendType, OptimizationStrategy, RunConfig
+from tilelet.runtime.console import Trace
 
 __all__ = [
     "BackendType",
@@ -110,6 +114,11 @@ _SWIMLANE_FULL_LEVEL = 4
 _SWIMLANE_CLI_HELP = "how much to record of the lanes of a chip; without effect here"
 
 
+def _Stage(name: str) -> AbstractContextManager[None]:  # noqa: N802  # pyright: ignore[reportUnusedFunction]
+    """A stage of a script's own runner, in the trace of ours."""
+    return Trace().stage(name)
+
+
 class _DataTypes:
     """`pypto.DataType.FP32` and so on: the element types as attributes."""
 
@@ -124,10 +133,12 @@ DataType = _DataTypes()
 
 
 def compile(  # noqa: A001
-    program: Program, output_dir: str | Path | None = None, **settings: Any
-) -> CompiledProgram:
+    program: Program | Programs, output_dir: str | Path | None = None, **settings: Any
+) -> CompiledProgram | CompiledPrograms:
     """`ir.compile(program, ...)`: a `CompiledProgram`. Settings are those of `RunConfig`."""
     config = RunConfig(output_dir=output_dir, **settings)
+    if isinstance(program, Programs):
+        return CompiledPrograms(program, config)
     return compile_program(
         program, dump_folder(run_directory(program.name, config), config), config
     )

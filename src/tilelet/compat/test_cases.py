@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tilelet.diag.core import UserError, UserErrors
+from tilelet.runtime.comparators import allclose_where_defined
 from tilelet.runtime.config import RunConfig
 from tilelet.runtime.harness import run
 from tilelet.runtime.result import RunResult
@@ -62,7 +63,8 @@ class TestRunner:
         def golden(tensors: Mapping[str, Any]) -> None:
             test_case.compute_expected(tensors)
 
-        result = run(program, specs=specs, golden_fn=golden, **options)
+        compare = allclose_where_defined()
+        result = run(program, specs=specs, golden_fn=golden, compare_fn=compare, **options)
         result.test_name = name
         return result
 

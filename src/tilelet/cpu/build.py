@@ -20,7 +20,7 @@ from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tilelet.cpu import sanitize
+from tilelet.cpu import native, sanitize
 from tilelet.diag.catalogue.command import CompilerFailed
 from tilelet.diag.internal import InternalError
 from tilelet.native import cache
@@ -29,8 +29,10 @@ from tilelet.native.toolchain import (
     Compiler,
     cpu_id,
     find_compiler,
+    has_ended,
     kill,
     machine_flags,
+    start_compiler,
     stopped_when_terminated,
 )
 
@@ -133,6 +135,7 @@ class _Jobs:
             raise CompilerFailed(who, error.strerror or str(error)) from None
         with self._lock:
             self._running.discard(process)
+        has_ended(process)
         if process.returncode:
             complaint = _complaint(output)
             if process.returncode > 0 and complaint and not _room(target):
@@ -147,16 +150,7 @@ class _Jobs:
         with self._lock:
             if self._given_up:
                 raise CompilerFailed(self._compiler.name, "it was not waited for")
-            process = subprocess.Popen(  # noqa: S603 - a list, no shell: the user's own compiler
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                text=True,
-                errors="replace",
-                env=sanitize.without_preload(os.environ),
-                start_new_session=True,
-            )
+            process = start_compiler(command, sanitize.without_preload(os.environ))
             self._running.add(process)
             return process
 
@@ -201,12 +195,12 @@ def _runtime(jobs: _Jobs, folder: Path) -> None:
         made.result()
 
 
-def _build_program(compiler: Compiler, units: Sequence[str], folder: Path) -> None:
+def _build_program(compiler: Compiler, units: Sequence[str], folder: Path, optimise: str) -> None:
     sources = _write(units, folder)
     key = f"runtime-{_key(compiler, OPTIMISE_RUNTIME)}"
     with _jobs(compiler) as jobs:
         # The runtime, if it is not there yet, takes as long as the program: both at once.
-        making = jobs.compile(sources, folder, OPTIMISE)
+        making = jobs.compile(sources, folder, optimise)
 
         def link(runtime: cache.Entry) -> None:
             copies = runtime.copy(".o", folder)
@@ -242,19 +236,23 @@ def _write(units: Sequence[str], folder: Path) -> list[Path]:
 _loaded: dict[str, ctypes.CDLL] = {}
 
 
-def load(units: Sequence[str]) -> ctypes.CDLL:
-    """The library of a program; compiled if no earlier run has left it."""
+def load(
+    units: Sequence[str], tables: Sequence[str] = (native.TABLE,), optimise: str = ""
+) -> ctypes.CDLL:
+    """The library of programs, which have these names in it; compiled if no earlier run left it."""
     compiler = find_compiler()
     if sanitize.is_on():
         sanitize.check_loaded(compiler)
-    key = _key(compiler, OPTIMISE, *units)
+    optimise = optimise or OPTIMISE
+    key = _key(compiler, optimise, *units)
+    needed = (*native.FUNCTIONS, *tables)
     if key not in _loaded:
         try:
             with stopped_when_terminated():
                 _loaded[key] = cache.use(
                     key,
-                    lambda folder: _build_program(compiler, units, folder),
-                    lambda made: made.load(LIBRARY, "tl_run", "tl_main", lasting=sanitize.is_on()),
+                    lambda folder: _build_program(compiler, units, folder, optimise),
+                    lambda made: made.load(LIBRARY, *needed, lasting=sanitize.is_on()),
                 )
         except cache.UnusableError as error:
             why = "its library does not load"

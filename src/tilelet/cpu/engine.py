@@ -70,15 +70,19 @@ class Execution:
 
 
 class NativeProgram:
-    """A program compiled and loaded."""
+    """A program compiled and loaded: `table` is its name in the library."""
 
-    def __init__(self, program: Program, keep: Path | None = None) -> None:
+    def __init__(
+        self,
+        program: Program,
+        code: Compiled,
+        library: ctypes.CDLL,
+        table: str = native.TABLE,
+    ) -> None:
         self.program = program
-        self.code: Compiled = emit_program(program)
-        if keep is not None:
-            keep_text(self.code.units, program, keep)
-        self._library = build.load(self.code.units)
-        self._run, self._run_here, self.table = native.entry_points(self._library)
+        self.code = code
+        self._library = library
+        self._run, self._run_here, self.table = native.entry_points(library, table)
         self.host_ops: list[HostOp] = []
         if self.code.host_ops:
             from tilelet.cpu.host import HostOp
@@ -156,6 +160,13 @@ class NativeProgram:
         if fault.buffer >= 0:
             site = replace(site, name=self.code.sites[int(fault.buffer)].name)
         return sites.error_of(kind, site, list(fault.n))
+
+
+def _built(program: Program, keep: Path | None) -> NativeProgram:
+    code = emit_program(program)
+    if keep is not None:
+        keep_text(code.units, program, keep)
+    return NativeProgram(program, code, build.load(code.units))
 
 
 def _tiles(program: Program) -> Iterator[tuple[int, str, Loc]]:
@@ -365,7 +376,7 @@ class _Slot:
     def native(self, keep: Path | None) -> NativeProgram:
         with self._lock:
             if self._native is None or keep is not None:
-                self._native = NativeProgram(self.program, keep)
+                self._native = _built(self.program, keep)
             return self._native
 
     def renew_lock(self) -> None:

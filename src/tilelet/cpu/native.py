@@ -19,6 +19,8 @@ from ctypes import (
 from typing import ClassVar, TypeAlias
 
 RANK = 6
+TABLE = "tl_main"  # name of the program in its library
+FUNCTIONS = ("tl_run", "tl_run_here", "tl_free_record")  # of the runtime, in every library
 
 
 class Word(Union):
@@ -97,9 +99,9 @@ class ProgramTable(Structure):
 Entry: TypeAlias = "ctypes._NamedFuncPointer"  # pyright: ignore[reportPrivateUsage]
 
 
-def entry_points(library: ctypes.CDLL) -> tuple[Entry, Entry, ProgramTable]:
-    """`tl_run`, `tl_run_here`, and the library's program."""
+def entry_points(library: ctypes.CDLL, table: str) -> tuple[Entry, Entry, ProgramTable]:
+    """`tl_run`, `tl_run_here`, and the program of that name in the library."""
     for run in (library.tl_run, library.tl_run_here):
         run.argtypes = [POINTER(ProgramTable), POINTER(RunArgs)]
         run.restype = c_int
-    return library.tl_run, library.tl_run_here, ProgramTable.in_dll(library, "tl_main")
+    return library.tl_run, library.tl_run_here, ProgramTable.in_dll(library, table)

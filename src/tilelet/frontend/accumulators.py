@@ -5,7 +5,8 @@
     window = pl.matmul_acc(window, a, b)         window = pl.matmul_acc(window, a, b)
                                                  acc = pl.assemble(acc, window, place)
 
-On the device the window is the accumulator's own memory. Tiles are values here, so what is written
+A window may be written as a subscript (`acc[0:16, :]`), and the product need not get a name. On the
+device the window is the accumulator's own memory. Tiles are values here, so what is written
 to a window is put back. That is done for tiles made by `pl.create_tile`, which are on chip by their
 name; a window of a tensor in global memory is a copy on the device as well.
 """
@@ -33,25 +34,38 @@ class _Window:
         return name == self.tile or name in _names(self.place)
 
 
+@dataclass(frozen=True)
+class _Tile:
+    """A tile made by the program, of so many axes if its text says so."""
+
+    language: ast.Name
+    rank: int | None
+
+
 def write_windows_back(stmts: list[ast.stmt]) -> list[ast.stmt]:
     """The same statements, with each product in a window put back into its tile."""
-    tiles = {name for s in statements_in(stmts) if (name := _created(s))}
+    tiles = {made[0]: made[1] for s in statements_in(stmts) if (made := _created(s))}
     return _block(stmts, tiles, {}) if tiles else stmts
 
 
-def _block(stmts: list[ast.stmt], tiles: set[str], windows: dict[str, _Window]) -> list[ast.stmt]:
+def _block(
+    stmts: list[ast.stmt], tiles: dict[str, _Tile], windows: dict[str, _Window]
+) -> list[ast.stmt]:
     out: list[ast.stmt] = []
     for i, s in enumerate(stmts):
-        name, call = _assigned(s)
-        made = _window(call, tiles, windows)
+        name, value = _assigned(s)
+        made = _window(value, tiles, windows)
+        if name is None and made is not None and _is_product(value):
+            name = f"{made.tile}_window"
+            s = _named(s, name)
         out.append(_with_bodies(s, tiles, windows))
         written = _stored([s])
         for known in [w for w in windows if w in written or _depends(windows[w], written)]:
             del windows[known]
-        if name is None or call is None or made is None:
+        if name is None or made is None:
             continue
         windows[name] = made
-        if _attribute(call) in _PRODUCTS and not any(_puts_back(t, name) for t in stmts[i + 1 :]):
+        if _is_product(value) and not any(_puts_back(t, name) for t in stmts[i + 1 :]):
             out.append(_put_back(s, name, made))
     return out
 
@@ -59,13 +73,13 @@ def _block(stmts: list[ast.stmt], tiles: set[str], windows: dict[str, _Window]) 
 def _puts_back(s: ast.stmt, source: str) -> bool:
     """Whether the program itself assembles a product, as printed programs do."""
     _, call = _assigned(s)
-    if call is None or _attribute(call) != "assemble" or len(call.args) < 2:
+    if not isinstance(call, ast.Call) or _attribute(call) != "assemble" or len(call.args) < 2:
         return False
     part = call.args[1]
     return isinstance(part, ast.Name) and part.id == source
 
 
-def _with_bodies(s: ast.stmt, tiles: set[str], windows: dict[str, _Window]) -> ast.stmt:
+def _with_bodies(s: ast.stmt, tiles: dict[str, _Tile], windows: dict[str, _Window]) -> ast.stmt:
     """The statement with the statements inside it rewritten."""
     if not isinstance(s, (ast.For, ast.While, ast.If, ast.With)):
         return s
@@ -86,20 +100,47 @@ def _depends(window: _Window, names: set[str]) -> bool:
     return any(window.depends_on(n) for n in names)
 
 
-def _window(call: ast.Call | None, tiles: set[str], windows: dict[str, _Window]) -> _Window | None:
-    """The window that a slice takes, or that a product is added to."""
-    if call is None or not call.args:
+def _window(
+    value: ast.expr | None, tiles: dict[str, _Tile], windows: dict[str, _Window]
+) -> _Window | None:
+    """The window that a slice or a subscript takes, or that a product is added to."""
+    if isinstance(value, ast.Subscript):
+        return _subscripted(value, tiles)
+    if not isinstance(value, ast.Call) or not value.args:
         return None
-    kind, first = _attribute(call), call.args[0]
+    kind, first = _attribute(value), value.args[0]
     if kind in _PRODUCTS:
         if isinstance(first, ast.Name):
             return windows.get(first.id)
-        return _window(first, tiles, windows) if isinstance(first, ast.Call) else None
-    language = _root(call.func)
+        return _window(first, tiles, windows)
+    language = _root(value.func)
     if kind != "slice" or not isinstance(first, ast.Name) or first.id not in tiles:
         return None
-    places = [k.value for k in call.keywords if k.arg == "offset"] or call.args[2:3]
+    places = [k.value for k in value.keywords if k.arg == "offset"] or value.args[2:3]
     return _Window(first.id, places[0], language) if places and language else None
+
+
+def _subscripted(value: ast.Subscript, tiles: dict[str, _Tile]) -> _Window | None:
+    tile = tiles.get(value.value.id) if isinstance(value.value, ast.Name) else None
+    parts = value.slice.elts if isinstance(value.slice, ast.Tuple) else [value.slice]
+    if tile is None or not all(isinstance(p, ast.Slice) for p in parts):
+        return None
+    zero = ast.Constant(0)
+    starts = [p.lower or zero for p in parts if isinstance(p, ast.Slice)]
+    starts += [zero] * ((tile.rank or len(starts)) - len(starts))
+    assert isinstance(value.value, ast.Name)
+    return _Window(value.value.id, ast.List(starts, ast.Load()), tile.language)
+
+
+def _is_product(value: ast.expr | None) -> bool:
+    return isinstance(value, ast.Call) and _attribute(value) in _PRODUCTS
+
+
+def _named(s: ast.stmt, name: str) -> ast.stmt:
+    """A product that is a statement of its own, as an assignment."""
+    assert isinstance(s, ast.Expr)
+    new = ast.Assign([ast.Name(name, ast.Store())], s.value)
+    return ast.fix_missing_locations(ast.copy_location(new, s))
 
 
 def _put_back(s: ast.stmt, source: str, window: _Window) -> ast.stmt:
@@ -110,23 +151,27 @@ def _put_back(s: ast.stmt, source: str, window: _Window) -> ast.stmt:
     return ast.fix_missing_locations(ast.copy_location(new, s))
 
 
-def _created(s: ast.stmt) -> str | None:
+def _created(s: ast.stmt) -> tuple[str, _Tile] | None:
     name, call = _assigned(s)
-    if call is None or not ast.unparse(call.func).endswith(_CREATIONS):
+    if name is None or not isinstance(call, ast.Call):
         return None
-    return name
+    language = _root(call.func)
+    if language is None or not ast.unparse(call.func).endswith(_CREATIONS):
+        return None
+    shape = next(iter(call.args), None)
+    rank = len(shape.elts) if isinstance(shape, (ast.List, ast.Tuple)) else None
+    return name, _Tile(language, rank)
 
 
-def _assigned(s: ast.stmt) -> tuple[str | None, ast.Call | None]:
-    """The one name that a statement gives to the result of a call."""
+def _assigned(s: ast.stmt) -> tuple[str | None, ast.expr | None]:
+    """What a statement computes, and the one name it gives to that, if it does."""
     if isinstance(s, ast.Assign) and len(s.targets) == 1:
         target, value = s.targets[0], s.value
     elif isinstance(s, ast.AnnAssign):
         target, value = s.target, s.value
     else:
-        return None, None
-    is_call = isinstance(target, ast.Name) and isinstance(value, ast.Call)
-    return (target.id, value) if is_call else (None, None)  # type: ignore[return-value,union-attr]
+        return None, s.value if isinstance(s, ast.Expr) else None
+    return (target.id, value) if isinstance(target, ast.Name) else (None, None)
 
 
 def _stored(stmts: list[ast.stmt]) -> set[str]:
@@ -134,8 +179,8 @@ def _stored(stmts: list[ast.stmt]) -> set[str]:
     found: set[str] = set()
     for s in statements_in(stmts):
         _, call = _assigned(s)
-        first = call.args[0] if call is not None and call.args else None
-        if call is not None and _attribute(call) in _PRODUCTS and isinstance(first, ast.Name):
+        first = call.args[0] if isinstance(call, ast.Call) and call.args else None
+        if _is_product(call) and isinstance(first, ast.Name):
             found |= _targets(s) - {first.id}
         else:
             found |= _targets(s)

@@ -6,7 +6,7 @@ import ast
 import builtins
 import functools
 import types
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
 from tilelet.diag.catalogue.cautions import DirectionIgnored
@@ -26,7 +26,7 @@ from tilelet.diag.catalogue.python import (
     UnsupportedExpression,
 )
 from tilelet.diag.core import Loc, UserError
-from tilelet.frontend import expressions, kernels, marker_calls, statements
+from tilelet.frontend import expressions, kernels, lanes, marker_calls, statements
 from tilelet.frontend.bindings import (
     Binding,
     ReportedError,
@@ -48,6 +48,7 @@ from tilelet.ir.types import ScalarType, SymDim, TensorType
 from tilelet.ops import spellings
 from tilelet.ops.equivalents import equivalent
 from tilelet.ops.manual import signature_text
+from tilelet.syntax import views
 
 
 class SelfReference:
@@ -179,6 +180,8 @@ def _public_name(node: ast.Call) -> str:
 def call_op(ctx: Context, spec: OpSpec, node: ast.Call) -> Binding:
     """An op call, with the argument expressions of `node`."""
     args, locs = bind(ctx, spec, node)
+    if spec.name == "get_subblock_idx":
+        return lanes.lane_index(ctx, node)
     loc = ctx.loc(node)
     first = next(iter(args.values()), None)
     scalar_form = REGISTRY.get(f"scalar.{spec.name}")
@@ -205,7 +208,8 @@ def _call_scalar_form(
     check_literals(spec.name.removeprefix("scalar."), tuple(values), loc)
     result = emit_op(ctx, spec, dict(zip(names, values, strict=False)), loc, arg_locs=locs)
     if isinstance(result, Value):
-        ctx.facts.note_scalar(result, spec.name.removeprefix("scalar."), values[:1])
+        operation = spec.name.removeprefix("scalar.")
+        ctx.facts.note_scalar(result, operation, values[:1] if operation == "cast" else values)
     return result
 
 
@@ -264,11 +268,19 @@ def _call_python(ctx: Context, callee: object, node: ast.Call) -> Binding:
         raise NotCallable(loc, name, type(callee).__name__)
     args: list[Binding] = [expressions.evaluate(ctx, a) for a in node.args]
     kwargs = {k.arg: expressions.evaluate(ctx, k.value) for k in node.keywords if k.arg}
+    if callee in views.IN_ANNOTATIONS:
+        return _called_now(callee, args, kwargs, loc)
     if is_kernel_value(tuple(args)) or is_kernel_value(tuple(kwargs.values())):
         items = items_of(args[0]) if callee is len else None
         if items is not None:
             return len(items)
         raise NotCallable(loc, name, type(callee).__name__, _instead(callee, name))
+    return _called_now(callee, args, kwargs, loc)
+
+
+def _called_now(
+    callee: Callable[..., Binding], args: list[Binding], kwargs: dict[str, Binding], loc: Loc
+) -> Binding:
     try:
         return callee(*args, **kwargs)
     except Exception as problem:
@@ -340,6 +352,8 @@ def computes(function: KernelFunction) -> bool:
 def positional_arguments(ctx: Context, function: KernelFunction, node: ast.Call) -> list[ast.expr]:
     """The argument expressions of a call to a kernel function; keywords are not taken."""
     for keyword in node.keywords:
+        if keyword.arg == "attrs":  # of printed programs: directions, which follow from the kernel
+            continue
         raise KeywordToUserFunction(ctx.loc(keyword), function.name, keyword.arg or "**")
     expected = len(function.parameters)
     if len(node.args) != expected:

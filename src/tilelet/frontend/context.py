@@ -40,8 +40,29 @@ class Style:
     guards_outputs: bool = False
 
 
+@dataclass
+class Part:
+    """What one function of a group of cores does."""
+
+    name: str
+    ops: list[Op]
+
+
+@dataclass(frozen=True)
+class Lane:
+    """The vector lane that runs, in `for lane in pl.split_aiv(2, mode=...)`."""
+
+    mode: str
+    index: Binding
+    # What the lanes before have put together, by the call that does it.
+    gathered: dict[ast.Call, Value] = field(default_factory=dict[ast.Call, Value])
+
+
 # What an inner block changes and its end restores.
-_BLOCK_STATE = ("env", "ops", "in_scope", "scope_loc", "in_chunked", "chunk_ok", "loop_yield")
+_BLOCK_STATE = (
+    *("env", "ops", "in_scope", "scope_loc", "in_chunked", "chunk_ok", "loop_yield"),
+    *("split", "lane"),
+)
 
 
 @dataclass
@@ -72,6 +93,13 @@ class Context:
     # Where `pl.yield_` of the innermost explicit loop leaves its values; None elsewhere.
     loop_yield: list[tuple[Binding, ...]] | None = None
     returned: tuple[Binding, ...] | None = None
+    # How two vector cores share the scope, and which of them runs where the text tells them apart.
+    split: str | None = None
+    lane: Lane | None = None
+    # Barriers between the blocks that run this kernel.
+    barriers: list[Op] = field(default_factory=list[Op])
+    # In a function of type Group: what its cores do; None elsewhere.
+    parts: list[Part] | None = None
 
     @property
     def sink(self) -> Sink:
@@ -150,6 +178,9 @@ class Context:
             self.loop_yield[:] = [
                 tuple(new if b is value else b for b in y) for y in self.loop_yield
             ]
+        if self.lane is not None:  # `whole = pl.aic_gather(half)`
+            gathered = self.lane.gathered
+            gathered.update({call: new for call, v in gathered.items() if v is value})
         return new
 
     def fork(self, **changes: object) -> Context:

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import ast
-import contextlib
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, overload
 
 from tilelet.diag.catalogue.names import DuplicateFunction
 from tilelet.diag.catalogue.python import BadDecorator
-from tilelet.diag.catalogue.unsupported import UnsupportedFunctionType
+from tilelet.diag.catalogue.unsupported import ExternalKernel, UnsupportedFunctionType
 from tilelet.diag.core import Loc, UserError, UserErrors
 from tilelet.frontend.context import Style
-from tilelet.frontend.functions import KernelFunction, frame_names, here, is_plain
+from tilelet.frontend.functions import KernelFunction, frame_names, here, is_plain, of_type
 from tilelet.frontend.jit import jit
-from tilelet.frontend.module import ModuleBuilder, Origin, as_entry, entry_of
+from tilelet.frontend.module import ModuleBuilder, Origin, as_entry, entries_of
 from tilelet.frontend.source import SourceFile, find_class
 from tilelet.ir.core import SUPPORTED_KINDS, FunctionKind, Program
+from tilelet.ir.programs import Programs
+from tilelet.syntax.enums import SplitMode
 
 __all__ = ["function", "inline", "jit", "keep_refused", "program"]
 
@@ -33,7 +35,7 @@ def keep_refused(make: Refusal | None) -> None:
 
 
 @overload
-def function(python: Callable[..., Any], /) -> Any: ...
+def function(func: Callable[..., Any]) -> Any: ...
 @overload
 def function(
     *,
@@ -43,75 +45,97 @@ def function(
     attrs: Mapping[str, object] | None = ...,
 ) -> Callable[[Callable[..., Any]], Any]: ...
 def function(
-    python: Callable[..., Any] | None = None,
-    /,
+    func: Callable[..., Any] | None = None,
     *,
     type: FunctionKind = FunctionKind.Opaque,  # noqa: A002
     strict_ssa: bool = False,
     auto_scope: bool = True,  # noqa: ARG001
-    attrs: Mapping[str, object] | None = None,  # noqa: ARG001
+    attrs: Mapping[str, object] | None = None,
     **options: object,
 ) -> Any:
     """A function of a program: `@pl.function` or `@pl.function(type=pl.FunctionType.InCore)`.
 
     Opaque (the default) may hold scopes and becomes the control program; Orchestration is a
-    hand-written control program; InCore is a kernel body, one task per call; Inline is spliced
-    into its callers. `strict_ssa=True` forbids rebinding a name. `auto_scope=False` only tells the
-    device runtime not to place memory scopes by itself; results do not depend on it. `attrs` are
-    hints to a device's compiler, such as how to split a kernel; they change no result either.
+    hand-written control program; InCore is a kernel body, one task per call; Inline and Graph are
+    spliced into their callers. AIC and AIV are kernel bodies for one kind of core; a Group calls
+    one of each, which run together as one task and hand each other tiles (`pl.tpush_to_aiv`).
+    `strict_ssa=True` forbids rebinding a name. `auto_scope=False` only tells the device runtime not
+    to place memory scopes by itself; results do not depend on it. `attrs` are hints to a device's
+    compiler; they change no result either. `attrs={"split": pl.SplitMode.UP_DOWN}` says how two
+    vector cores share the kernel, which the modelled device follows.
     """
     visible, where = frame_names(1), here(1)
-    if options:
-        raise BadDecorator(where, "pl.function", f"it has no option `{next(iter(options))}`")
+    refusal: UserError | None = None
+    if options.pop("external_source", None) is not None:
+        refusal = ExternalKernel(where, "@pl.function(external_source=...)")
+    elif options:
+        refusal = BadDecorator(where, "pl.function", f"it has no option `{next(iter(options))}`")
+    elif type not in SUPPORTED_KINDS:
+        refusal = UnsupportedFunctionType(where, type.name)
+    if refusal is not None and _refused is None:
+        raise refusal
 
     def decorate(target: Callable[..., Any]) -> KernelFunction:
         if not is_plain(target):
             raise BadDecorator(where, "pl.function", "it decorates plain functions")
-        if type not in SUPPORTED_KINDS:
-            error = UnsupportedFunctionType(where, type.name)
-            if _refused is None:
-                raise error
-            return _refused(error)
-        style = Style(
-            implied=type is FunctionKind.Opaque,
-            strict_ssa=strict_ssa,
-            guards_outputs=type in (FunctionKind.Opaque, FunctionKind.Orchestration),
-        )
-        return KernelFunction(target.__name__, type, style, python=target, frame_names=visible)
+        if refusal is not None and _refused is not None:
+            return _refused(refusal)
+        mode = (attrs or {}).get("split")
+        split = mode.name if isinstance(mode, SplitMode) else None
+        name = target.__name__
+        return of_type(name, type, strict_ssa, split, python=target, frame_names=visible)
 
-    return decorate if python is None else decorate(python)
+    return decorate if func is None else decorate(func)
 
 
-def inline(python: Callable[..., Any]) -> Any:
+def inline(func: Callable[..., Any]) -> Any:
     """A helper whose body is spliced into every caller. It must return a value."""
-    if not is_plain(python):
+    if not is_plain(func):
         raise BadDecorator(here(1), "pl.inline", "it decorates plain functions")
     return KernelFunction(
-        python.__name__,
+        func.__name__,
         FunctionKind.Inline,
         Style(),
         generic=True,
-        python=python,
+        python=func,
         frame_names=frame_names(1),
     )
 
 
-def program(cls: Any) -> Program:
+@overload
+def program(cls: Any) -> Any: ...
+@overload
+def program(*, strict_ssa: bool = ...) -> Callable[[Any], Any]: ...
+def program(cls: Any = None, *, strict_ssa: bool = False) -> Any:
     """Make a program of a class whose methods are decorated with `@pl.function`.
 
     The class is parsed, never instantiated. Its entry is the Orchestration function, or the Opaque
-    one that no other method calls. Mistakes are reported here, where the class is defined.
+    one that no other method calls; of several, `Program["name"]` is the program that starts in one.
+    Mistakes are reported here, where the class is defined.
+    `@pl.program(strict_ssa=True)` forbids rebinding a name in all of its functions.
     """
+
+    def decorate(target: Any) -> Any:
+        return _of_class(target, strict_ssa)
+
+    return decorate if cls is None else _of_class(cls, strict_ssa)
+
+
+def _of_class(cls: Any, strict_ssa: bool) -> Any:
+    """What a decorator makes of a class, two frames below its text."""
     if not isinstance(cls, type):
-        raise BadDecorator(here(1), "pl.program", "it decorates classes")
-    frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+        raise BadDecorator(here(2), "pl.program", "it decorates classes")
+    frame = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]
     source, node = find_class(cls, frame.f_code, frame.f_lineno)
-    names = frame_names(1)
+    names = frame_names(2)
+    for member in vars(cls).values():
+        if strict_ssa and isinstance(member, KernelFunction):
+            member.style = replace(member.style, strict_ssa=True)
     if _refused is None:
         return _program(cls, source, node, names)
     for member in vars(cls).values():
         if isinstance(_refused, type) and isinstance(member, _refused):
-            return member  # type: ignore[return-value]
+            return member
     try:
         return _program(cls, source, node, names)
     except (UserError, UserErrors) as error:
@@ -120,7 +144,7 @@ def program(cls: Any) -> Program:
 
 def _program(
     cls: type, source: SourceFile, node: ast.ClassDef, names: dict[str, object]
-) -> Program:
+) -> Program | Programs:
     seen: dict[str, Loc] = {}
     for member in node.body:
         if isinstance(member, ast.FunctionDef):
@@ -136,14 +160,26 @@ def _program(
     return build_program(cls.__name__, methods, source.loc(node))
 
 
-def build_program(name: str, methods: Mapping[str, KernelFunction], loc: Loc) -> Program:
-    """Lower all functions of a program; raises every mistake found (ten at most)."""
+def build_program(name: str, methods: Mapping[str, KernelFunction], loc: Loc) -> Program | Programs:
+    """Lower all functions of a program; raises every mistake found (ten at most).
+
+    If there are several control programs, that gives a program for each.
+    """
+    entries = entries_of(name, methods, loc)
+    if len(entries) == 1:
+        return _build(name, methods, entries[0])
+    return Programs(name, {e.name: _build(name, methods, e) for e in entries})
+
+
+def _build(name: str, methods: Mapping[str, KernelFunction], entry: KernelFunction) -> Program:
     builder = ModuleBuilder(name, methods)
 
     def lower_all() -> str:
-        entry = entry_of(name, methods, loc)
         for method in methods.values():
-            if method is not entry and method.kind is FunctionKind.InCore and not method.generic:
+            # What a group calls is a part of it, and no kernel of its own.
+            in_group = method.core in (FunctionKind.AIC, FunctionKind.AIV)
+            is_kernel = method.kind is FunctionKind.InCore and not method.generic
+            if method is not entry and is_kernel and not in_group:
                 builder.kernel(method, (), method.loc())
         return (
             builder.kernel(entry, (), entry.loc()).name
@@ -151,10 +187,7 @@ def build_program(name: str, methods: Mapping[str, KernelFunction], loc: Loc) ->
             else builder.lower(entry).name
         )
 
-    origin = None
-    with contextlib.suppress(UserError):  # reported by `lower_all`
-        origin = Origin(entry_of(name, methods, loc), methods)
-    built = builder.build(lower_all, origin)
+    built = builder.build(lower_all, Origin(entry, methods))
     in_text_order = {m: built.functions[m] for m in methods if m in built.functions}
     built = built.with_functions({**in_text_order, **built.functions})
     return as_entry(built.main, built)

@@ -35,6 +35,8 @@ class KernelFunction:
     python: Any = None  # a plain function; None if the text was given
     frame_names: Mapping[str, object] = field(default_factory=dict[str, object])
     given_source: tuple[SourceFile, ast.FunctionDef] | None = None
+    core: FunctionKind | None = None  # of a kernel: AIC, AIV or Group, where the text says it
+    split: str | None = None  # how two vector cores share it: the name of a `pl.SplitMode`
 
     def __call__(self, *_: object, **__: object) -> object:
         from tilelet.diag.catalogue.python import OpOutsideKernel
@@ -79,10 +81,10 @@ class KernelFunction:
             first = args.kwonlyargs[0]
             raise UnsupportedParameter(loc(first), first.arg, "drop the `*` before it")
         found = [*args.posonlyargs, *args.args]
-        if args.defaults:
-            name = found[-len(args.defaults)].arg
-            where = loc(args.defaults[0])
-            raise UnsupportedParameter(where, name, "use a name from outside the function instead")
+        for p, default in zip(found[len(found) - len(args.defaults) :], args.defaults):
+            if not _is_runtime(default):  # `n: pl.Scalar[pl.INT32] = pl.RUNTIME`
+                advice = "use a name from outside the function instead"
+                raise UnsupportedParameter(loc(default), p.arg, advice)
         return found
 
     @property
@@ -106,6 +108,29 @@ class KernelFunction:
             cells = zip(self.python.__code__.co_freevars, self.python.__closure__, strict=True)
             names.update({name: cell.cell_contents for name, cell in cells if _is_bound(cell)})
         return names
+
+
+_CORES = (FunctionKind.AIC, FunctionKind.AIV, FunctionKind.Group)
+# Kernels for one kind of core, or a group of them, are kernels; a graph is executed as it stands.
+_AS_KIND = {**dict.fromkeys(_CORES, FunctionKind.InCore), FunctionKind.Graph: FunctionKind.Inline}
+
+
+def of_type(
+    name: str, declared: FunctionKind, strict_ssa: bool, split: str | None, **more: Any
+) -> KernelFunction:
+    """A function that is declared with `@pl.function(type=...)`."""
+    style = Style(
+        implied=declared is FunctionKind.Opaque,
+        strict_ssa=strict_ssa,
+        guards_outputs=declared in (FunctionKind.Opaque, FunctionKind.Orchestration),
+    )
+    core = declared if declared in _CORES else None
+    kind = _AS_KIND.get(declared, declared)
+    return KernelFunction(name, kind, style, core=core, split=split, **more)
+
+
+def _is_runtime(default: ast.expr) -> bool:
+    return isinstance(default, ast.Attribute) and default.attr == "RUNTIME"
 
 
 def _is_bound(cell: CellType) -> bool:

@@ -87,6 +87,7 @@ def join(
 
     `paths` says in words where a name has no value if only the other side defines it.
     """
+    then, other = _in_memory(ctx, then, other), _in_memory(ctx, other, then)
     a, b = then.binding, other.binding
     if same_binding(a, b):
         return a
@@ -107,6 +108,20 @@ def join(
     return Poison(
         lambda use: BranchTypesDiffer(use, name, describe(a), then.loc, describe(b), other.loc)
     )
+
+
+def memory_of(ctx: Context, x: Binding) -> Value | None:
+    """The parameter that `x` is under a new name: its value where nothing has written it."""
+    root = ctx.facts.root_of(x)
+    same = root is not None and isinstance(x, Value) and root.type == x.type
+    return root if same else None
+
+
+def _in_memory(ctx: Context, missing: Side, defined: Side) -> Side:
+    """A name for a parameter's memory on one path only is that memory on the other, too."""
+    undefined = isinstance(missing.binding, Poison) and missing.binding.error is not None
+    memory = memory_of(ctx, defined.binding) if undefined else None
+    return missing if memory is None else replace(missing, binding=memory)
 
 
 def _adapt(ctx: Context, then: Side, left: Type, other: Side, right: Type) -> Joined | None:

@@ -27,17 +27,17 @@ from tilelet.diag.catalogue.scopes import (
     TooManyCopies,
     ZeroStep,
 )
-from tilelet.diag.catalogue.unsupported import UnsupportedConstruct
 from tilelet.diag.core import Loc
 from tilelet.diag.text import integer_text
-from tilelet.frontend import calls, expressions, joins, scopes, statements
+from tilelet.frontend import calls, expressions, joins, lanes, scopes, statements
+from tilelet.frontend.barriers import has_barrier, launches
 from tilelet.frontend.bindings import (
     Binding,
     Poison,
     as_items,
     describe,
 )
-from tilelet.frontend.context import Context, finish_block
+from tilelet.frontend.context import Context, Lane, finish_block
 from tilelet.frontend.emitting import check_literal, load, to_arg
 from tilelet.frontend.marker_calls import undefined
 from tilelet.frontend.nameflow import NONE, Names, target_names
@@ -82,6 +82,7 @@ class LoopHeader:
     chunk: int | None = None
     policy: str = "guarded"
     stage: int | None = None
+    mode: str | None = None  # of `pl.split_aiv`
 
     @property
     def trips(self) -> int | None:
@@ -107,7 +108,9 @@ def lower_for(ctx: Context, s: ast.For, live: Names) -> None:
     if kind == "split_aiv" and not ctx.in_scope:
         raise OnlyInScope(ctx.loc(s.iter), "pl.split_aiv")
     header = _parse_header(ctx, s.iter, kind)
-    if kind == "while":
+    if header.mode is not None and lanes.halves(header.mode):
+        _lower_halves(ctx, s, header, live)
+    elif kind == "while":
         _lower_explicit_while(ctx, s, header, live)
     elif kind == "unroll" and header.chunk is None:
         _lower_unrolled(ctx, s, header, live)
@@ -171,10 +174,12 @@ def _loop_keyword(ctx: Context, keyword: ast.keyword, header: LoopHeader) -> Non
             raise ChunkOutsideAutoScope(ctx.loc(keyword))
         header.chunk = value
     elif name == "mode":
-        if value is not SplitMode.NONE:
-            instead = "give the scope `optimizations=[pl.split(pl.SplitMode.UP_DOWN)]`"
-            raise UnsupportedConstruct(loc, "`pl.split_aiv` that halves tiles", instead)
-        header.kind = "range"  # lane after lane
+        if not isinstance(value, SplitMode):
+            raise BadArgument(loc, header.kind, name, describe(value), "a `pl.SplitMode`")
+        if lanes.halves(value.name) and header.trips != lanes.LANES:
+            what = "another number"
+            raise BadArgument(header.loc, header.kind, "lanes", what, str(lanes.LANES))
+        header.kind, header.mode = "range", value.name  # lane after lane
     elif name == "chunk_policy":
         if value not in POLICIES:
             raise BadArgument(loc, header.kind, name, repr(value), " or ".join(map(repr, POLICIES)))
@@ -213,6 +218,20 @@ def _lower_unrolled(ctx: Context, s: ast.For, header: LoopHeader, live: Names) -
             ctx.env[name] = Poison(lambda use, n=name: UndefinedName(use, n))
 
 
+def _lower_halves(ctx: Context, s: ast.For, header: LoopHeader, live: Names) -> None:
+    """The body once per lane, each with its half of the tiles."""
+    if not isinstance(s.target, ast.Name):
+        raise BadLoopTarget(ctx.loc(s.target), "one name")
+    gathered: dict[ast.Call, Value] = {}
+    needed = _needed_after_copies(ctx, s.body, live, lanes.LANES)
+    around = ctx.lane
+    for index, still_needed in enumerate(needed):
+        ctx.env[s.target.id] = index
+        ctx.lane = Lane(header.mode or "", index, gathered)
+        statements.lower_block(ctx, s.body, still_needed)
+    ctx.lane = around
+
+
 def _needed_after_copies(
     ctx: Context, body: list[ast.stmt], live: Names, copies: int
 ) -> list[Names]:
@@ -232,6 +251,9 @@ def _lower_spmd(ctx: Context, s: ast.For, live: Names) -> None:
     assert isinstance(s.iter, ast.Call)
     if not isinstance(s.target, ast.Name):
         raise BadLoopTarget(ctx.loc(s.target), "one name")
+    if has_barrier(s.body):
+        statements.lower_block(ctx, launches(s), live)
+        return
     info = scopes.parse_header(ctx, s.iter)
     scopes.lower_scope(ctx, info, s.body, live, index_name=s.target.id)
 
@@ -380,6 +402,9 @@ def _run_body(
                 ctx.facts.note_undefined(c.param, c.init)
         if header.init is not None:
             ctx.loop_yield = []
+        if header.mode is not None:
+            (index,) = bind.values()
+            ctx.lane = Lane(header.mode, index)
         errors_before = len(ctx.sink.errors)
         _lower_loop_body(ctx, s, live, chunked)
         yielded = ctx.loop_yield
@@ -439,6 +464,7 @@ def _settle(
             settled = False
         elif c.type is None:
             c.type = end_type
+            c.init = joins.memory_of(ctx, end) or c.init
             c.param = Value(c.name, end_type, c.init_loc)
         elif not joins.same_type(c.type, end_type):
             settled = _adapt(ctx, c, end, end_type, ends, ops, loc) and settled

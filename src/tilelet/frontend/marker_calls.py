@@ -9,6 +9,7 @@ import ast
 import sys
 from collections.abc import Callable, Hashable
 
+from tilelet.diag.catalogue.cautions import NoEffect, RetiredSpelling
 from tilelet.diag.catalogue.ops import BadArgument, NotConstant, WrongArity
 from tilelet.diag.catalogue.python import (
     CompileTimeFailed,
@@ -19,7 +20,7 @@ from tilelet.diag.catalogue.python import (
 )
 from tilelet.diag.core import Loc, UserError
 from tilelet.dtypes import DType
-from tilelet.frontend import annotations, calls, expressions, kernels
+from tilelet.frontend import annotations, barriers, calls, expressions, kernels, lanes, pipes
 from tilelet.frontend.bindings import (
     Binding,
     ReportedError,
@@ -43,7 +44,10 @@ Handler = Callable[[Context, ast.Call], Binding]
 
 def handler(callee: object) -> Handler | None:
     """How to lower a call of `callee`, if it is a marker."""
-    return _HANDLERS.get(callee) if isinstance(callee, Hashable) else None
+    if not isinstance(callee, Hashable):
+        return None
+    tables = (_HANDLERS, pipes.HANDLERS, lanes.HANDLERS, barriers.HANDLERS)
+    return next((table[callee] for table in tables if callee in table), None)
 
 
 def _positional(ctx: Context, node: ast.Call, name: str, count: int) -> list[Binding]:
@@ -73,10 +77,13 @@ def _extreme(name: str) -> Handler:
 
     def lower(ctx: Context, node: ast.Call) -> Binding:
         loc = ctx.loc(node)
-        values = [expressions.evaluate(ctx, a) for a in node.args]
+        nodes = list(node.args)
+        named = {k.arg: k.value for k in node.keywords}
+        nodes += [named.pop(k) for k in ("lhs", "rhs")[len(nodes) :] if k in named]
+        values = [expressions.evaluate(ctx, a) for a in nodes]
         if values and is_shaped(values[0]):
             return _reduction(ctx, name, node)
-        if len(values) < 2 or node.keywords:
+        if len(values) < 2 or named:
             raise WrongArity(loc, name, len(values), 2, f"pl.{name}(a, b)")
         result = values[0]
         for value in values[1:]:
@@ -204,6 +211,23 @@ def undefined(ctx: Context, t: TensorType | TileType | ScalarType | ArrayType, l
     return value
 
 
+def _dump_tag(ctx: Context, node: ast.Call) -> Binding:
+    """`pl.dump_tag(x)` is `x`: what a board records is not recorded here."""
+    given = [*node.args, *(k.value for k in node.keywords if k.arg == "tensor")]
+    if len(given) != 1 or len(node.args) + len(node.keywords) != 1:
+        raise WrongArity(ctx.loc(node), "dump_tag", len(node.args) + len(node.keywords), 1)
+    value = expressions.evaluate(ctx, given[0])
+    if not is_shaped(value):
+        raise BadArgument(ctx.loc(node), "dump_tag", "tensor", describe(value), "a tensor")
+    ctx.module.note_retired(NoEffect(ctx.loc(node), "`pl.dump_tag`", "use `pl.dump`"))
+    return value
+
+
+def _func_attr(ctx: Context, node: ast.Call) -> None:
+    if len(node.args) + len(node.keywords) != 1:
+        raise WrongArity(ctx.loc(node), "func_attr", len(node.args) + len(node.keywords), 1)
+
+
 def _no_dep(ctx: Context, node: ast.Call) -> Binding:
     raise UnsupportedExpression(
         ctx.loc(node), "`pl.no_dep` here", "it marks an argument of a kernel call or `pl.submit`"
@@ -226,7 +250,23 @@ def _scope(name: str) -> Handler:
     return _misplaced(f"`pl.{name}` outside a `with` statement", f"write `with pl.{name}(...):`")
 
 
+def _view(ctx: Context, node: ast.Call) -> Binding:
+    given = {k.arg for k in node.keywords}
+    modern = "slice" if len(node.args) > 2 or "offset" in given else "reshape"
+    ctx.module.note_retired(RetiredSpelling(ctx.loc(node), "pl.view", f"pl.{modern}"))
+    kept = [k for k in node.keywords if k.arg != "layout"]
+    call = ast.copy_location(ast.Call(node.func, node.args, kept), node)
+    return calls.call_op(ctx, REGISTRY[modern], call)
+
+
+def _l0c_store(ctx: Context, node: ast.Call) -> Binding:
+    ctx.module.note_retired(RetiredSpelling(ctx.loc(node), "pl.l0c_store", "pl.store"))
+    return calls.call_op(ctx, REGISTRY["store"], node)
+
+
 _HANDLERS: dict[object, Handler] = {
+    markers.view: _view,
+    markers.l0c_store: _l0c_store,
     markers.const: _const,
     markers.min: _extreme("min"),
     markers.max: _extreme("max"),
@@ -238,6 +278,8 @@ _HANDLERS: dict[object, Handler] = {
     markers.static_assert: _static_assert,
     markers.undef: _undef,
     markers.no_dep: _no_dep,
+    markers.dump_tag: _dump_tag,
+    markers.func_attr: _func_attr,
     markers.submit: _submit,
     markers.spmd_submit: _spmd_submit,
     **{

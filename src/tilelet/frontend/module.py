@@ -8,12 +8,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeGuard
 
-from tilelet.diag.catalogue.cautions import NoEffect
+from tilelet.diag.catalogue.cautions import NoEffect, OutputNotWritten
 from tilelet.diag.catalogue.names import (
     DuplicateFunction,
     InlineRecursion,
     NoEntry,
-    OutputNotWritten,
     OutputRebound,
     ReturnMismatch,
     SeveralEntries,
@@ -21,7 +20,7 @@ from tilelet.diag.catalogue.names import (
 from tilelet.diag.catalogue.python import UnknownAttribute
 from tilelet.diag.core import Diagnostic, Loc, Sink, TooManyErrors, UserError
 from tilelet.diag.text import plural
-from tilelet.frontend import annotations, expressions, statements
+from tilelet.frontend import annotations, barriers, expressions, pipes, statements
 from tilelet.frontend.bindings import Binding, ValueFacts, is_scalar, is_shaped, items_of
 from tilelet.frontend.calls import SelfReference
 from tilelet.frontend.context import Context, close_names
@@ -39,6 +38,7 @@ from tilelet.ir.core import (
     Program,
     Value,
 )
+from tilelet.ir.sweep import Sweep
 from tilelet.ir.types import ScalarType, SymDim, TensorType, TileType, Type
 
 Constant = int | float | bool
@@ -117,18 +117,28 @@ class ModuleBuilder:
             in_scope=function.kind is FunctionKind.InCore,
             scope_loc=function.loc() if function.kind is FunctionKind.InCore else None,
             dims=_dims(params),
+            split=function.split,
         )
         if function.is_method:
             env["self"] = SelfReference()
         if function.style.guards_outputs:
             outputs = (Direction.Out, Direction.InOut)
             ctx.outputs = {v.name: v for v, d in params if d in outputs}
+        if function.core is FunctionKind.Group:
+            ctx.parts = []
         self.inline_stack.append(function)
         try:
             statements.lower_body(ctx, function.body)
         finally:
             self.inline_stack.pop()
-        built = _close_function(ctx, function, params, self._unique(function))
+        if ctx.parts:
+            ended = pipes.weave(ctx, ctx.parts)
+            ctx.returned = tuple(
+                ended.get(v, v) if isinstance(v, Value) else v for v in ctx.returned or ()
+            )
+        if function.kind is FunctionKind.InCore:
+            barriers.check_kernel(ctx, ctx.ops)
+        built = Sweep().function(_close_function(ctx, function, params, self._unique(function)))
         self.functions[built.name] = built
         return built
 
@@ -224,9 +234,10 @@ def _close_function(
         _check_returned_names(ctx, function, params)
         # Printed programs were judged when they were written; passes drop writes that never run.
         judged = function.given_source is not None
-        for name_, output in ctx.outputs.items():
-            if output not in ctx.facts.written and not judged:
-                ctx.sink.add(OutputNotWritten(output.loc, name_))
+        for output, direction in params:
+            is_output = output.name in ctx.outputs and direction is Direction.Out
+            if is_output and output not in ctx.facts.written and not judged:
+                ctx.sink.add(OutputNotWritten(output.loc, output.name))
     positions = {value: i for i, (value, _) in enumerate(params)}
     roots = tuple(positions.get(ctx.facts.root_of(v)) for v in returned)  # type: ignore[arg-type]
     block = Block((), (*ctx.ops, Op(structure.RETURN, {"values": tuple(returned)}, loc=loc)))
@@ -239,6 +250,7 @@ def _close_function(
         loc,
         declared=tuple(d for _, d in params),
         returns=roots,
+        split=function.split,
     )
 
 
@@ -302,16 +314,19 @@ def _is_tuple(node: ast.expr) -> TypeGuard[ast.Subscript]:
     )
 
 
-def entry_of(name: str, methods: Mapping[str, KernelFunction], loc: Loc) -> KernelFunction:
-    """The control program: the Orchestration function, else the Opaque one nobody calls."""
+def entries_of(name: str, methods: Mapping[str, KernelFunction], loc: Loc) -> list[KernelFunction]:
+    """The control programs: the Orchestration functions, else the Opaque ones, nobody calls."""
     by_kind = {k: [m for m in methods.values() if m.kind is k] for k in FunctionKind}
-    for kind in (FunctionKind.Orchestration, FunctionKind.Opaque, FunctionKind.InCore):
+    for kind in (FunctionKind.Orchestration, FunctionKind.Opaque):
         found = _uncalled(by_kind[kind], methods)
-        if len(found) == 1:
-            return found[0]
-        if len(found) > 1:
-            raise SeveralEntries(name, [(f.name, f.loc()) for f in found])
-    raise NoEntry(loc, name)
+        if found:
+            return found
+    kernels = _uncalled(by_kind[FunctionKind.InCore], methods)
+    if len(kernels) > 1:
+        raise SeveralEntries(name, [(f.name, f.loc()) for f in kernels])
+    if not kernels:
+        raise NoEntry(loc, name)
+    return kernels
 
 
 def _uncalled(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Hashable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from tilelet.diag.catalogue.cautions import ImplicitScope, NoEffect, RetiredSpelling
 from tilelet.diag.catalogue.ops import UnknownKeyword
@@ -21,6 +21,7 @@ from tilelet.diag.catalogue.scopes import (
 from tilelet.diag.catalogue.unsupported import UnsupportedLevel
 from tilelet.diag.core import Loc
 from tilelet.frontend import calls, expressions, kernels, statements
+from tilelet.frontend.barriers import check_kernel, has_barrier, launches
 from tilelet.frontend.bindings import (
     Binding,
     Poison,
@@ -32,7 +33,7 @@ from tilelet.frontend.context import Context
 from tilelet.frontend.emitting import emit_scope
 from tilelet.frontend.nameflow import Names
 from tilelet.frontend.source import nodes_in, statements_in
-from tilelet.ir.core import Arg, Op, Value, scalar_dtype
+from tilelet.ir.core import Arg, Op, Value
 from tilelet.ir.spec import Trait, spec_of
 from tilelet.ir.types import INDEX, ScalarType, TileType
 from tilelet.syntax import enums, markers
@@ -44,8 +45,11 @@ GROUPING = {
     markers.graph: "runtime",
 }
 TASK_KEYWORDS = frozenset(
-    {"name_hint", "deps", "no_dep_args", "dumps", "allow_early_resolve", "windowize", "sync_start"}
-)
+    {
+        "name_hint", "deps", "no_dep_args", "dumps", "windowize", "sync_start",
+        "allow_early_resolve", "block_early_dispatch",
+    }
+)  # fmt: skip
 KEYWORDS: dict[object, frozenset[str]] = {
     markers.incore: TASK_KEYWORDS | {"split"},
     markers.auto_incore: TASK_KEYWORDS | {"split"},
@@ -88,6 +92,9 @@ def lower_with(ctx: Context, s: ast.With, live: Names) -> None:
     item = s.items[0]
     if not isinstance(item.context_expr, ast.Call):
         raise NotAScope(ctx.loc(item.context_expr))
+    if calls.static_callee(ctx, item.context_expr) is markers.spmd and has_barrier(s.body):
+        statements.lower_block(ctx, launches(s), live)
+        return
     info = parse_header(ctx, item.context_expr)
     alias = item.optional_vars
     if alias is not None:
@@ -134,7 +141,7 @@ def parse_header(ctx: Context, node: ast.Call) -> ScopeInfo:
 
 def _positional(ctx: Context, node: ast.Call, marker: object, name: str, info: ScopeInfo) -> None:
     if marker is markers.spmd and len(node.args) == 1:
-        _set_count(ctx, info, node.args[0])
+        info.count = kernels.block_count(ctx, node.args[0], "spmd")
     elif marker is markers.at and len(node.args) == 1:
         _set_level(ctx, node.args[0])
     elif node.args:
@@ -152,7 +159,7 @@ def _keyword(ctx: Context, keyword: ast.keyword, scope: str, info: ScopeInfo) ->
         info.predicate = kernels.comparison(ctx, keyword.value)
         return
     if name == "core_num":
-        _set_count(ctx, info, keyword.value)
+        info.count = kernels.block_count(ctx, keyword.value, "spmd")
         return
     if name == "level":
         _set_level(ctx, keyword.value)
@@ -183,15 +190,6 @@ def _keyword(ctx: Context, keyword: ast.keyword, scope: str, info: ScopeInfo) ->
     else:
         ctx.sink.add(NoEffect(loc, f"`{name}=`", "it only changes how the device schedules"))
         info.options.append((name, value))  # type: ignore[arg-type]
-
-
-def _set_count(ctx: Context, info: ScopeInfo, node: ast.expr) -> None:
-    count = expressions.evaluate_arg(ctx, node)
-    dtype = scalar_dtype(count)
-    if dtype is None or not dtype.is_integer or (isinstance(count, int) and count < 1):
-        what = str(count) if isinstance(count, int) else describe(count)
-        raise BadScopeArgument(ctx.loc(node), "spmd", "core_num", what, "a positive integer")
-    info.count = count
 
 
 def _set_level(ctx: Context, node: ast.expr) -> None:
@@ -237,12 +235,6 @@ def lower_scope(
     ctx: Context, info: ScopeInfo, body: list[ast.stmt], live: Names, index_name: str | None = None
 ) -> Binding:
     """Lower a scope; names it stores that are still needed get its results. Gives the task id."""
-    parts = _between_barriers(body) if info.kind == "spmd" else [body]
-    for i, part in enumerate(parts[:-1]):
-        # All blocks reach a barrier before any goes on: what follows is a launch of its own.
-        needed = ctx.flow.live_before([s for later in parts[i + 1 :] for s in later], live)
-        lower_scope(ctx, replace(info, task_id=False), part, needed, index_name)
-    body = parts[-1]
     in_core = info.kind in ("incore", "auto", "spmd", "implied")
     if ctx.in_scope:
         if in_core:
@@ -255,11 +247,14 @@ def lower_scope(
     with ctx.nested(scope=info.loc if in_core else None, chunked=info.kind == "chunked") as ops:
         if info.kind != "implied":
             ctx.chunk_ok = info.kind in ("auto", "chunked")
+        ctx.split = info.split
         if info.kind == "spmd":
             params = (Value(index_name or "block", INDEX, info.loc),)
             if index_name:
                 ctx.env[index_name] = params[0]
         statements.lower_block(ctx, body, live)
+        if in_core:
+            check_kernel(ctx, ops)
         inner = dict(ctx.env)
     leaving = [n for n in ctx.flow.stores_in_order(body) if n in live and n in inner]
     inside = {r for op in ops for r in op.results} | set(params)
@@ -277,18 +272,6 @@ def lower_scope(
     if index_name:
         ctx.env[index_name] = Poison()
     return _close(ctx, info, ops, params, yields)
-
-
-def _between_barriers(body: list[ast.stmt]) -> list[list[ast.stmt]]:
-    """The body of a launch, cut where all its blocks wait for each other."""
-    parts: list[list[ast.stmt]] = [[]]
-    for s in body:
-        is_call = isinstance(s, ast.Expr) and isinstance(s.value, ast.Call)
-        if is_call and ast.unparse(s.value.func).endswith(".syncall"):  # type: ignore[attr-defined]
-            parts.append([])
-        else:
-            parts[-1].append(s)
-    return [part for part in parts if part] or [body]
 
 
 def _close(
@@ -377,6 +360,9 @@ def lower_control_block(ctx: Context, stmts: list[ast.stmt], live_out: Names) ->
         if end > i:
             _lower_run(ctx, stmts[i:end], points[end - 1])
             i = end
+        elif _needs_auto_scope(ctx, stmts[i]):
+            _lower_chunk_loop(ctx, stmts[i], points[i])
+            i += 1
         else:
             statements.lower_statement(ctx, stmts[i], points[i])
             i += 1
@@ -389,6 +375,21 @@ def _lower_run(ctx: Context, run: list[ast.stmt], live: Names) -> None:
         ctx.sink.add(ImplicitScope(ctx.loc(first), ast.unparse(first.func)))  # type: ignore[attr-defined]
     info = ScopeInfo("implied", loc)
     statements.recovering(ctx, run, lambda: lower_scope(ctx, info, run, live))
+
+
+def _needs_auto_scope(ctx: Context, s: ast.stmt) -> bool:
+    """Whether a chunk loop stands outside every scope, and holds none: it once needed none."""
+    if not ctx.style.implied or ctx.chunk_ok or chunk_keyword(s) is None:
+        return False
+    return not any(isinstance(inner, ast.With) for inner in statements_in([s]))
+
+
+def _lower_chunk_loop(ctx: Context, s: ast.stmt, live: Names) -> None:
+    modern = "with pl.at(level=pl.Level.CORE_GROUP, optimizations=[pl.auto_chunk]):"
+    loc = ctx.loc(s)
+    ctx.module.note_retired(RetiredSpelling(loc, "chunk= outside a scope", modern))
+    info = ScopeInfo("auto", loc)
+    statements.recovering(ctx, [s], lambda: lower_scope(ctx, info, [s], live))
 
 
 def _belongs_in_scope(ctx: Context, s: ast.stmt, made: set[str]) -> bool:

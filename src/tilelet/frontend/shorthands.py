@@ -25,8 +25,12 @@ def shorthand(ctx: Context, name: str, args: Mapping[str, Arg]) -> Shorthand | N
         return _clone_into
     if name == "store" and args["shapes"] is not None:
         return _store_as
+    if name == "move" and args["transpose"] is True:
+        return _move_transposed
     if ctx.in_scope and name.startswith(_ROW_FAMILY) and _has_blocks(args):
         return partial(_expand_blocks, name)
+    if name in ("sels", "tile.sels") and _is_negative_of_unsigned(args["x"], args["scalar"]):
+        return partial(_select_modulo, name)
     if name in _WINDOWS and _lacks_axes(args, *_WINDOWS[name]):
         return _narrow_slice if name == "slice" else _narrow_load
     return None
@@ -48,15 +52,54 @@ def _create_with_region(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: L
     )
 
 
+def _is_negative_of_unsigned(x: Arg, number: Arg) -> bool:
+    if not isinstance(x, Value) or not isinstance(x.type, (TileType, TensorType)):
+        return False
+    dtype = x.type.dtype
+    if not dtype.is_integer or dtype.is_signed:
+        return False
+    if not isinstance(number, (int, float)) or number != number // 1:
+        return False
+    return -(dtype.limits[1] // 2) - 1 <= number < 0
+
+
+def _select_modulo(
+    name: str, ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs
+) -> Binding:
+    """`sels` gives the bits of a number: -3 in a tile of UINT32 is 2**32 - 3."""
+    x, number = args["x"], args["scalar"]
+    assert isinstance(x, Value)
+    assert isinstance(x.type, (TileType, TensorType))
+    assert isinstance(number, (int, float))
+    _, highest = x.type.dtype.limits
+    return _emit(ctx, name, loc, locs, **{**args, "scalar": int(number) + int(highest) + 1})
+
+
 def _store_as(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> Binding:
-    """`store(tile, offsets, out, shapes=...)`: the tile in another shape."""
-    tile = args["tile"]
-    if isinstance(tile, Value) and isinstance(tile.type, TileType):
-        shape = args["shapes"]
-        if shape != tile.type.shape:
-            at = {"shape": locs.get("shapes", loc)}
+    """`store(tile, offsets, out, shapes=...)`: the tile in another shape, or its first part."""
+    tile, shape = args["tile"], args["shapes"]
+    if isinstance(tile, Value) and isinstance(tile.type, TileType) and shape != tile.type.shape:
+        at = {"shape": locs.get("shapes", loc)}
+        if _is_part(shape, tile.type.shape):
+            offset = (0,) * len(tile.type.shape)
+            tile = _emit(ctx, "slice", loc, at, x=tile, shape=shape, offset=offset)
+        else:
             tile = _emit(ctx, "reshape", loc, at, x=tile, shape=shape)
     return _emit(ctx, "store", loc, locs, **{**args, "tile": tile, "shapes": None})
+
+
+def _move_transposed(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> Binding:
+    tile = _emit(ctx, "transpose", loc, locs, x=args["tile"], axis1=0, axis2=1)
+    return _emit(ctx, "move", loc, locs, tile=tile, target_memory=args["target_memory"])
+
+
+def _is_part(shape: Arg, whole: tuple[object, ...]) -> bool:
+    if not isinstance(shape, tuple) or len(shape) != len(whole):
+        return False
+    return all(
+        isinstance(size, int) and isinstance(extent, int) and size <= extent
+        for size, extent in zip(shape, whole, strict=True)
+    )
 
 
 def _clone_into(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> Binding:

@@ -21,7 +21,16 @@ from tilelet.diag.catalogue.python import (
     UnsupportedStatement,
 )
 from tilelet.diag.core import Loc, UserError
-from tilelet.frontend import annotations, calls, expressions, joins, loops, scopes, subscripts
+from tilelet.frontend import (
+    annotations,
+    calls,
+    expressions,
+    joins,
+    loops,
+    pipes,
+    scopes,
+    subscripts,
+)
 from tilelet.frontend.bindings import (
     Binding,
     Poison,
@@ -180,7 +189,8 @@ def _bind_name(ctx: Context, target: ast.Name, value: Binding, at: ast.stmt, fre
     if ctx.style.strict_ssa and isinstance(old, Value):
         raise StrictRebinding(loc, name, old.loc)
     output = ctx.outputs.get(name)
-    if output is not None and ctx.facts.storage_of(value) is not output:
+    rebinds = output is not None and ctx.facts.storage_of(value) is not output
+    if output is not None and rebinds and not _was_handed_over(ctx, at, output):
         made = [op for op in ctx.ops[-1:] if op.name == "create_tensor" and fresh]
         raise (OutputShadowed if made else OutputRebound)(ctx.loc(at), name, output.loc)
     if fresh and isinstance(value, Value) and ctx.ops and value in ctx.ops[-1].results:
@@ -188,12 +198,25 @@ def _bind_name(ctx: Context, target: ast.Name, value: Binding, at: ast.stmt, fre
     ctx.env[name] = value
 
 
+def _was_handed_over(ctx: Context, at: ast.stmt, output: Value) -> bool:
+    """`out = helper(x, out)`: the helper has written the output, whatever it returns."""
+    call = at.value if isinstance(at, (ast.Assign, ast.AnnAssign)) else None
+    if not isinstance(call, ast.Call) or spec_of(calls.static_callee(ctx, call)) is not None:
+        return False
+    names = [a.id for a in call.args if isinstance(a, ast.Name)]
+    return output.name in names and output in ctx.facts.written
+
+
 def _annotated(ctx: Context, s: ast.AnnAssign) -> None:
     if s.value is None:
         raise UnsupportedStatement(ctx.loc(s), "a declaration without a value", "assign a value")
     before = len(ctx.ops)
-    value = expressions.evaluate(ctx, s.value)
-    declared = annotations.value_type(expressions.evaluate(ctx, s.annotation))
+    if isinstance(s.value, ast.Call) and pipes.is_pop(ctx, s.value):
+        value: Binding = pipes.pop(ctx, s.value, expressions.evaluate(ctx, s.annotation))
+    else:
+        value = expressions.evaluate(ctx, s.value)
+    with ctx.nested():  # what an annotation computes is no part of the program
+        declared = annotations.value_type(expressions.evaluate(ctx, s.annotation))
     if declared is not None and isinstance(value, Value):
         _check_declared(ctx, s, value, declared)
     assign(ctx, s.target, value, s, fresh=len(ctx.ops) > before)

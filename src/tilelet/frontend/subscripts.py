@@ -27,6 +27,7 @@ from tilelet.frontend.emitting import default_args, emit_op, emit_scalar, to_arg
 from tilelet.ir.core import Arg, Value
 from tilelet.ir.spec import REGISTRY
 from tilelet.ir.types import ArrayType, TensorType, TileType
+from tilelet.syntax.views import MemRef
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ def _python_item(ctx: Context, base: Binding, node: ast.Subscript) -> Binding:
     """An item of a compile-time list, tuple, dict, or a type such as `pl.Tensor[...]`."""
     loc = ctx.loc(node)
     index = _python_index(ctx, node.slice)
-    if isinstance(index, Value):
+    if isinstance(index, Value) and not isinstance(base, MemRef):
         raise NotConstant(
             ctx.loc(node.slice),
             "subscript",

@@ -24,6 +24,7 @@ from tilelet.interp import (  # noqa: F401
     submit,
     system,
 )
+from tilelet.interp.lowering import Observer
 from tilelet.interp.state import State
 from tilelet.ir.core import Program
 from tilelet.tasks.arguments import Argument, bind_arguments
@@ -61,12 +62,32 @@ class Interpreter:
     seed_valid  track valid regions as the compilers of spring 2026 did: unary ops, casts, expands,
                 reductions, reshape, transpose, concat and matmul give fully valid results, binary
                 ops take the left operand's region
+    observer    sees every op that is executed, and may put another in its place
     """
 
     seed_valid: bool = False
+    observer: Observer | None = None
 
     def prepare(self, program: Program) -> None:
         """There is nothing to do before a run."""
+
+    def begin(
+        self,
+        program: Program,
+        arguments: Mapping[str, Argument],
+        *,
+        execute: bool = True,
+        initial_poison: bool = True,
+    ) -> tuple[State, list[Any]]:
+        """What a run starts with: its state, and the arguments of the entry function."""
+        state = State(
+            program.functions,
+            execute=execute,
+            poison=initial_poison,
+            seed_valid=self.seed_valid,
+            observer=self.observer,
+        )
+        return state, bind_arguments(program, arguments, execute=execute)
 
     def run(
         self,
@@ -82,13 +103,9 @@ class Interpreter:
         control program runs and records its tasks, but no task does; arrays of known shape may
         then be left out. `initial_poison=False` makes undefined memory zero.
         """
-        state = State(
-            program.functions,
-            execute=execute,
-            poison=initial_poison,
-            seed_valid=self.seed_valid,
+        state, bound = self.begin(
+            program, arguments, execute=execute, initial_poison=initial_poison
         )
-        bound = bind_arguments(program, arguments, execute=execute)
         try:
             with np.errstate(all="ignore"), _without_collector(not execute):
                 returned = state.code(program.entry).run(bound)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tilelet.ir.core import Arg, Block, Const, Function, Op, Value, values_in
 from tilelet.ir.types import TileType
@@ -30,6 +30,14 @@ LOWERINGS: dict[str, Lower] = {}
 
 COMPUTE = "<compute>"
 """The entry for ops that have none of their own: they are defined by their reference."""
+
+
+class Observer(Protocol):
+    """Looks at a run, or changes it, op by op. Runs without one do not pay for it."""
+
+    def lower(self, low: Lowering, op: Op) -> Step:
+        """The step of an op: `low.plain_op(op)`, with something before, after or in its place."""
+        ...
 
 
 def lowers(*names: str) -> Callable[[Lower], Lower]:
@@ -132,6 +140,11 @@ class Lowering:
         for value in op.results:
             if isinstance(value.type, TileType):
                 self.state.check_tile(value)
+        observer = self.state.observer
+        return self.plain_op(op) if observer is None else observer.lower(self, op)
+
+    def plain_op(self, op: Op) -> Step:
+        """The op as the language defines it, whoever observes the run."""
         return LOWERINGS.get(op.name, LOWERINGS[COMPUTE])(self, op)
 
 

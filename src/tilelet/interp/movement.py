@@ -116,19 +116,16 @@ def loaded(window: Window) -> TileValue:
 def lower_slice(low: Lowering, op: Op) -> Step:
     if is_tile(op.args["x"]):
         return _checked_tile_op(low, op, "x", "offset", _slice_size)
-    take = _window_getter(low, op, "x", "offset", "shape", op.args["valid_shape"])
-    drop = _int_tuple(op.args["drop_dims"])
+    take = taken_window(low, op)
     pad = op.args["pad_value"]
     result = low.result(op)
     to_tile = isinstance(op.result.type, TileType)
 
     def view(frame: Frame) -> None:
-        window = take(frame)
-        frame[result] = without_axes(window, drop) if drop else window
+        frame[result] = take(frame)
 
     def load(frame: Frame) -> None:
-        window = take(frame)
-        tile = loaded(without_axes(window, drop) if drop else window)
+        tile = loaded(take(frame))
         if pad is not None:
             tile = TileValue(padded(tile.data, tile.valid, pad))
         frame[result] = tile
@@ -138,8 +135,7 @@ def lower_slice(low: Lowering, op: Op) -> Step:
 
 @lowers("load")
 def lower_load(low: Lowering, op: Op) -> Step:
-    limit = op.args["valid_shapes"] if op.args["valid_shape"] is None else op.args["valid_shape"]
-    take = _window_getter(low, op, "tensor", "offsets", "shapes", limit)
+    take = taken_window(low, op)
     result = low.result(op)
     swap = bool(op.args["transpose"])
 
@@ -151,6 +147,19 @@ def lower_load(low: Lowering, op: Op) -> Step:
         frame[result] = tile
 
     return step
+
+
+def taken_window(low: Lowering, op: Op) -> Callable[[Frame], Window]:
+    """The checked window of a tensor that a `slice` or a `load` takes."""
+    args = op.args
+    if op.name == "load":
+        limit = args["valid_shapes"] if args["valid_shape"] is None else args["valid_shape"]
+        return _window_getter(low, op, "tensor", "offsets", "shapes", limit)
+    take = _window_getter(low, op, "x", "offset", "shape", args["valid_shape"])
+    drop = _int_tuple(args["drop_dims"])
+    if not drop:
+        return take
+    return lambda frame: without_axes(take(frame), drop)
 
 
 def _window_getter(
@@ -224,27 +233,32 @@ def store_at(
     loc: Loc,
 ) -> None:
     """Write the box `region` of `data` into `target` at `offset`; leading axes of 1 may differ."""
-    rank = len(target.shape)
-    sizes = fitted(region, rank)
-    assert sizes is not None
-    for axis, (start, size, extent) in enumerate(zip(offset, sizes, target.reach)):
-        if start < 0 or start + size > extent:
-            raise WindowOutOfRange(loc, axis, start, size, extent, target.name, runtime=True)
-    if 0 in sizes:
+    window = stored_window(target, region, offset, loc)
+    if 0 in window.shape:
         return
     source = data if region == data.shape else data[box(region)]
     if source.dtype != target.dtype.numpy:
         source = numerics.cast(source, target.dtype, "rint")
-    source = source.reshape(sizes)
-    memory = target.slice(offset, sizes).array
+    source = source.reshape(window.shape)
+    memory = window.array
     memory[...] = numerics.add(memory, source) if atomic else source
+
+
+def stored_window(target: Window, region: Shape, offset: Sequence[int], loc: Loc) -> Window:
+    """The checked window of `target` that a store of the box `region` at `offset` writes."""
+    sizes = fitted(region, len(target.shape))
+    assert sizes is not None
+    for axis, (start, size, extent) in enumerate(zip(offset, sizes, target.reach)):
+        if start < 0 or start + size > extent:
+            raise WindowOutOfRange(loc, axis, start, size, extent, target.name, runtime=True)
+    return target.slice(offset, sizes)
 
 
 @lowers("assemble")
 def lower_assemble(low: Lowering, op: Op) -> Step:
     if is_tile(op.args["target"]):
         return _checked_tile_op(low, op, "target", "offset", _assemble_size)
-    return _store(low, op, "target", "source", "offset")
+    return _store(low, op)
 
 
 def _assemble_size(args: dict[str, Any]) -> tuple[Sequence[int], bool]:
@@ -256,10 +270,41 @@ def _assemble_size(args: dict[str, Any]) -> tuple[Sequence[int], bool]:
 
 @lowers("store")
 def lower_store(low: Lowering, op: Op) -> Step:
-    return _store(low, op, "tensor", "tile", "offsets")
+    return _store(low, op)
 
 
-def _store(low: Lowering, op: Op, target: str, source: str, offset: str) -> Step:
+def written_window(low: Lowering, op: Op) -> Callable[[Frame], Window]:
+    """The window of a tensor that a store, or any other op that writes to one, writes."""
+    loc, args = op.loc, op.args
+    if op.name == "write":
+        x, at = low.slot(args["x"]), low.get(_as_tuple(args["indices"]))
+
+        def element(frame: Frame) -> Window:
+            window, indices = frame[x], at(frame)
+            return window.slice(indices, (1,) * len(indices))
+
+        return element
+    if op.name not in ("assemble", "store"):
+        whole = low.slot(args[op.spec.writes[0]])
+        return lambda frame: frame[whole]
+    target, source, offset = _STORES[op.name]
+    into, stored = low.slot(args[target]), low.slot(args[source])
+    offsets = low.get(_as_tuple(args[offset]))
+
+    def window(frame: Frame) -> Window:
+        value = frame[stored]
+        region = value.valid or value.reach if type(value) is Window else value.valid
+        return stored_window(frame[into], region, offsets(frame), loc)
+
+    return window
+
+
+_STORES = {"assemble": ("target", "source", "offset"), "store": ("tensor", "tile", "offsets")}
+"""Where the target, the source and the offset of a store stand."""
+
+
+def _store(low: Lowering, op: Op) -> Step:
+    target, source, offset = _STORES[op.name]
     state, loc = low.state, op.loc
     into, stored = low.slot(op.args[target]), low.slot(op.args[source])
     offsets = low.get(_as_tuple(op.args[offset]))

@@ -13,7 +13,7 @@ from tilelet.diag.catalogue.harness import TooBig
 from tilelet.diag.catalogue.windows import DependsOnTaskData
 from tilelet.diag.core import UNKNOWN, Loc
 from tilelet.dtypes import DType
-from tilelet.interp.lowering import FunctionCode
+from tilelet.interp.lowering import FunctionCode, Observer
 from tilelet.ir.core import Direction, Function, FunctionKind, Op, Value
 from tilelet.ir.types import TensorType, TileType
 from tilelet.native.memory import available_memory
@@ -32,6 +32,7 @@ class State:
     block, blocks  index of the spmd block that is running, and the number of blocks
     manual_depth   number of `pl.manual_scope()`s around the current op
     sites          ops of kernels that data decides, and their numbers (`tasks.control_points`)
+    observer       gives every op its step; None: the ops are as the language defines them
     """
 
     def __init__(
@@ -41,8 +42,10 @@ class State:
         execute: bool,
         poison: bool,
         seed_valid: bool,
+        observer: Observer | None = None,
     ) -> None:
         self.functions = functions
+        self.observer = observer
         self.execute = execute
         self.poison = poison
         self.seed_valid = seed_valid

@@ -92,7 +92,7 @@ class Block:
 
 
 class FunctionKind(enum.Enum):
-    """`pl.FunctionType`. The last five are names of the language that no program may declare."""
+    """`pl.FunctionType`. In IR there are the first four; `Spmd` is what no program may declare."""
 
     Opaque = "Opaque"
     Orchestration = "Orchestration"
@@ -105,9 +105,7 @@ class FunctionKind(enum.Enum):
     Graph = "Graph"
 
 
-SUPPORTED_KINDS = frozenset(
-    {FunctionKind.Opaque, FunctionKind.Orchestration, FunctionKind.InCore, FunctionKind.Inline}
-)
+SUPPORTED_KINDS = frozenset(FunctionKind) - {FunctionKind.Spmd}
 
 
 class Direction(enum.Enum):

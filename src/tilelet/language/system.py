@@ -1,6 +1,8 @@
 """`pl.system`: tasks and pipelines."""
 
 from tilelet.ops.tasks import (
+    available_aiv_count,
+    available_cluster_count,
     bar_all,
     bar_m,
     bar_v,
@@ -14,18 +16,46 @@ from tilelet.ops.tasks import (
     task_dummy,
     task_invalid,
 )
+from tilelet.syntax.pipes import (
+    aic_initialize_pipe,
+    aiv_initialize_pipe,
+    import_peer_buffer,
+    reserve_buffer,
+    syncall,
+    tfree_to_aic,
+    tfree_to_aiv,
+    tpop_from_aic,
+    tpop_from_aiv,
+    tpush_to_aic,
+    tpush_to_aiv,
+)
+from tilelet.syntax.views import AUTO
 
 __all__ = [
+    "AUTO",
+    "aic_initialize_pipe",
+    "aiv_initialize_pipe",
+    "available_aiv_count",
+    "available_cluster_count",
     "bar_all",
     "bar_m",
     "bar_v",
     "cacheinvalid",
     "fence",
+    "import_peer_buffer",
+    "reserve_buffer",
     "set_ffts",
     "sync_dst",
     "sync_set",
     "sync_src",
     "sync_wait",
+    "syncall",
     "task_dummy",
     "task_invalid",
+    "tfree_to_aic",
+    "tfree_to_aiv",
+    "tpop_from_aic",
+    "tpop_from_aiv",
+    "tpush_to_aic",
+    "tpush_to_aiv",
 ]

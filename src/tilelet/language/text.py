@@ -11,9 +11,8 @@ from tilelet import language
 from tilelet.diag.catalogue.python import InvalidSyntax, NotOneProgram
 from tilelet.diag.core import Loc
 from tilelet.diag.text import plural
-from tilelet.frontend.context import Style
 from tilelet.frontend.decorators import build_program
-from tilelet.frontend.functions import KernelFunction
+from tilelet.frontend.functions import KernelFunction, of_type
 from tilelet.frontend.source import SourceFile, from_text
 from tilelet.ir.core import Function, FunctionKind, Program
 from tilelet.ir.types import SymDim
@@ -22,20 +21,30 @@ _serial = itertools.count(1)
 _LANGUAGE_MODULES = ("tilelet.language", "pypto.language")
 
 
-def loads(path: str | Path) -> Program | Function:
+def loads(filepath: str | Path) -> Program | Function:
     """The program, or the function, in a file of program text; see `pl.parse`."""
-    return parse(Path(path).read_text(encoding="utf-8"), str(path))
+    return parse(Path(filepath).read_text(encoding="utf-8"), str(filepath))
 
 
-def parse(text: str, name: str | None = None) -> Any:
-    """The program in `text`: imports of the language, constants, dynamic dims and one class.
+def loads_program(filepath: str | Path) -> Program | Function:
+    """As `pl.loads`."""
+    return loads(filepath)
+
+
+def parse_program(code: str, filename: str | None = None) -> Any:
+    """As `pl.parse`."""
+    return parse(code, filename)
+
+
+def parse(code: str, filename: str | None = None, source_map: object = None) -> Any:
+    """The program in `code`: imports of the language, constants, dynamic dims and one class.
 
     Text with one decorated function and no class gives that function. `pl` is known without an
-    import.
+    import. Messages call the text `filename`; `source_map` is without effect.
     """
-    file = name or f"<pl.parse {next(_serial)}>"
+    file = filename or f"<pl.parse {next(_serial)}>"
     try:
-        source = from_text(text, file)
+        source = from_text(code, file)
     except SyntaxError as problem:
         line = problem.lineno or 1
         raise InvalidSyntax(Loc(file, line, (problem.offset or 1) - 1, line), problem.msg) from None
@@ -54,7 +63,9 @@ def parse(text: str, name: str | None = None) -> Any:
         raise NotOneProgram(source.loc(source.tree.body[-1]), count)
     if functions:
         ((name, function),) = functions.items()
-        return build_program(name, functions, function.loc()).functions[name]
+        built = build_program(name, functions, function.loc())
+        assert isinstance(built, Program)  # one function has one entry
+        return built.functions[name]
     cls = classes[0]
     methods = {
         n.name: _function(source, n, names) for n in cls.body if isinstance(n, ast.FunctionDef)
@@ -99,11 +110,5 @@ def _function(
                     kind = FunctionKind[k.value.attr]
                 elif k.arg == "strict_ssa" and isinstance(k.value, ast.Constant):
                     strict = bool(k.value.value)
-    style = Style(
-        implied=kind is FunctionKind.Opaque,
-        strict_ssa=strict,
-        guards_outputs=kind is not FunctionKind.InCore,
-    )
-    return KernelFunction(
-        node.name, kind, style, is_method=is_method, frame_names=names, given_source=(source, node)
-    )
+    found: dict[str, Any] = {"frame_names": names, "given_source": (source, node)}
+    return of_type(node.name, kind, strict, None, is_method=is_method, **found)

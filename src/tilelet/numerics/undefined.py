@@ -32,7 +32,10 @@ def poison(dtype: DType) -> Array:
 
 
 def zero_where_undefined(result: Array, x: Array) -> Array:
-    """`result`, but zero where `x` was never written: what `x * 0` and `x - x` mean."""
+    """`result`, but zero where `x` was never written: what `x * 0` and `x - x` mean.
+
+    Element by element: what a program computes must not depend on the windows in which it does so.
+    """
     if dtype_of(x) not in _PATTERNS:
         return result
     bits, carrier = _PATTERNS[dtype_of(x)]

@@ -57,7 +57,7 @@ class Application:
     def results(self, args: Args, regions: Regions) -> list[Result]:
         """What the op gives for its tile results."""
         try:
-            valids = self._valids(args, regions)
+            valids = self.valids(args, regions)
             if self._op.spec.cut_to_valid and any(0 in valid for valid in valids):
                 arrays = tuple([np.zeros((0,) * len(t.shape), t.dtype.numpy) for t in self._types])
             else:
@@ -84,7 +84,7 @@ class Application:
             return made
         return (zero_where_undefined(made, args[self._cleared]) if self._cleared else made,)
 
-    def _valids(self, args: Args, regions: Regions) -> list[Valid]:
+    def valids(self, args: Args, regions: Regions) -> list[Valid]:
         """The valid region of each result."""
         key = tuple([valid for _, valid in regions.values()])
         known = self._known.get(key) if self._memoise else None

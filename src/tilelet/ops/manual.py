@@ -5,11 +5,12 @@ from __future__ import annotations
 import inspect
 import re
 import sys
+from types import ModuleType
 
 from tilelet import ops
 from tilelet.ir.spec import REGISTRY, OpSpec
 from tilelet.ops.equivalents import equivalents_markdown
-from tilelet.syntax import markers
+from tilelet.syntax import markers, pipes
 
 _INTRODUCTION = """\
 `pl` is `tilelet.language`. Every op is also in `pl.tensor` and `pl.tile`, which older code uses.
@@ -58,7 +59,11 @@ def ops_markdown() -> str:
     )
     parts.append(equivalents_markdown())
     parts.append("## Loops, scopes and task control")
-    parts.extend(_marker(name) for name in markers.__all__ if callable(getattr(markers, name)))
+    parts.extend(_marker(markers, n) for n in markers.__all__ if callable(getattr(markers, n)))
+    parts.append("## Transfers between cores")
+    parts.append(_flat(inspect.cleandoc(pipes.__doc__ or "").partition("\n\n")[2]))
+    parts.extend(_marker(pipes, name) for name in pipes.__all__)
+    parts.append(_marker(pipes, "syncall", "system.syncall"))
     return "\n\n".join(parts) + "\n"
 
 
@@ -101,8 +106,9 @@ def signature_text(name: str, signature: inspect.Signature) -> str:
     return f"pl.{name}{text}"
 
 
-def _marker(name: str) -> str:
-    marker = getattr(markers, name)
+def _marker(module: ModuleType, name: str, public: str = "") -> str:
+    marker = getattr(module, name)
+    name = public or name
     signature = signature_text(name, inspect.signature(marker))
     summary, _, details = (inspect.getdoc(marker) or "").partition("\n\n")
     parts = [f"### pl.{name}", f"```python\n{signature}\n```", _flat(summary)]

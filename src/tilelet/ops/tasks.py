@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from tilelet.syntax.types import Array, Scalar, Tensor
 
 __all__ = [
+    "available_aiv_count",
+    "available_cluster_count",
     "bar_all",
     "bar_m",
     "bar_v",
@@ -45,6 +47,7 @@ __all__ = [
     "update_element",
 ]
 
+_COUNT: dict[str, Any] = {"engine": Engine.SCALAR, "plane": Plane.BOTH, "on_chip": ()}
 _ARRAY_DTYPES = (dtypes.TASK_ID, dtypes.INDEX, dtypes.BOOL, *INTEGERS)
 
 
@@ -106,7 +109,13 @@ def create(length: int, dtype: DType) -> Array:
     ...
 
 
-@op(infer=_infer_get, name="array.get", engine=Engine.SCALAR, plane=Plane.BOTH, traits=Trait.NUMBER)
+@op(
+    infer=_infer_get,
+    name="array.get",
+    engine=Engine.SCALAR,
+    plane=Plane.BOTH,
+    traits=Trait.NUMBER | Trait.CHECKED,
+)
 def get(array: Array, index: Int) -> Scalar:
     """One entry of an array; `array[index]` is the same.
 
@@ -118,7 +127,13 @@ def get(array: Array, index: Int) -> Scalar:
     ...
 
 
-@op(infer=_infer_set, name="array.set", engine=Engine.SCALAR, plane=Plane.BOTH)
+@op(
+    infer=_infer_set,
+    name="array.set",
+    engine=Engine.SCALAR,
+    plane=Plane.BOTH,
+    traits=Trait.CHECKED,
+)
 def set(array: Array, index: Int, value: Number) -> Array:
     """The array with one entry replaced; `array[index] = value` is the same.
 
@@ -234,13 +249,38 @@ def get_block_num() -> Scalar:
 
 @op(infer=_infer_index, engine=Engine.SCALAR, plane=Plane.SCOPE, traits=_POSITION)
 def get_subblock_idx() -> Scalar:
-    """Number of the vector lane within a block: always 0, as a scope runs on one lane here.
+    """Number of the vector lane within a block: in `pl.split_aiv` the lane, elsewhere 0.
 
-    result: INDEX
+    result: INDEX. What two lanes of a split scope do is done here at once, as by lane 0
 
     Example: `lane = pl.tile.get_subblock_idx()`
     """
     ...
+
+
+CLUSTERS, LANES = 24, 48
+
+
+@composition(name="system.available_cluster_count", era="HEAD", **_COUNT)
+def available_cluster_count() -> int:
+    """How many clusters (a cube core and its vector cores) a launch can fill: 24, as on A2/A3.
+
+    result: a number for `pl.spmd`; a program must not depend on what it is
+
+    Example: `for core in pl.spmd(pl.system.available_cluster_count()): ...`
+    """
+    return CLUSTERS
+
+
+@composition(name="system.available_aiv_count", era="HEAD", **_COUNT)
+def available_aiv_count() -> int:
+    """How many vector cores a launch can fill: 48, as on A2/A3.
+
+    result: as of `pl.system.available_cluster_count`
+
+    Example: `for core in pl.spmd(pl.system.available_aiv_count()): ...`
+    """
+    return LANES
 
 
 # --- pipelines -----------------------------------------------------------------------------------

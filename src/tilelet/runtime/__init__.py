@@ -10,11 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tilelet.runtime.comparators import (
+        bf16_allclose_or_ulp,
+        data_compare,
         error_distribution,
+        input_prefix_ratio_allclose,
         mapped_pool_ratio_allclose,
         ratio_allclose,
         ratio_reldiff,
         topk_pair_compare,
+        topk_set_compare,
     )
     from tilelet.runtime.compare import allclose
     from tilelet.runtime.compiler import CompiledProgram, compile_program
@@ -34,14 +38,18 @@ _HOME = {
     "ScalarSpec": "specs",
     "TensorSpec": "specs",
     "allclose": "compare",
+    "bf16_allclose_or_ulp": "comparators",
     "compile_program": "compiler",
+    "data_compare": "comparators",
     "error_distribution": "comparators",
+    "input_prefix_ratio_allclose": "comparators",
     "mapped_pool_ratio_allclose": "comparators",
     "ratio_allclose": "comparators",
     "ratio_reldiff": "comparators",
     "run": "harness",
     "run_jit": "harness",
     "topk_pair_compare": "comparators",
+    "topk_set_compare": "comparators",
     "validate_golden": "validate",
 }
 
@@ -54,14 +62,18 @@ __all__ = [
     "ScalarSpec",
     "TensorSpec",
     "allclose",
+    "bf16_allclose_or_ulp",
     "compile_program",
+    "data_compare",
     "error_distribution",
+    "input_prefix_ratio_allclose",
     "mapped_pool_ratio_allclose",
     "ratio_allclose",
     "ratio_reldiff",
     "run",
     "run_jit",
     "topk_pair_compare",
+    "topk_set_compare",
     "validate_golden",
 ]
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from tilelet.diag.catalogue.harness import BadConfig, BadRunCall
+from tilelet.ir.programs import Programs
 from tilelet.runtime.config import RunConfig
 from tilelet.runtime.golden import Golden, needs_params
 from tilelet.runtime.specs import ScalarSpec, Spec, TensorSpec
@@ -26,7 +27,7 @@ class Case:
     config: RunConfig = field(default_factory=RunConfig)
     rtol: float = TOLERANCE
     atol: float = TOLERANCE
-    compare_fn: Mapping[str, Callable[..., Any]] = field(
+    compare_fn: Mapping[str, Callable[..., Any]] | Callable[..., Any] = field(
         default_factory=dict[str, Callable[..., Any]]
     )
     save_data: bool = False
@@ -62,10 +63,9 @@ def case_of(program: Any, args: Sequence[Any], named: Mapping[str, Any]) -> Case
     golden = _one_of(options, "golden", "golden_fn")
     if golden is not None and not callable(golden):
         raise BadRunCall(f"the golden is a `{type(golden).__name__}`, not a function")
+    if isinstance(program, Programs):
+        program = program.with_parameters({spec.name for spec in specs})
     config = _config(options)
-    compare_fn = options.get("compare_fn", {})
-    if callable(compare_fn):
-        compare_fn = {s.name: compare_fn for s in specs if isinstance(s, TensorSpec)}
     data = options.get("golden_data")
     return Case(
         program=program,
@@ -75,7 +75,7 @@ def case_of(program: Any, args: Sequence[Any], named: Mapping[str, Any]) -> Case
         config=config,
         rtol=_tolerance("rtol", options.get("rtol", config.rtol)),
         atol=_tolerance("atol", options.get("atol", config.atol)),
-        compare_fn=compare_fn,
+        compare_fn=options.get("compare_fn") or config.compare_fn or {},
         save_data=bool(options.get("save_data", False)),
         is_seed=is_seed,
     )

@@ -2,7 +2,7 @@
 
 Such a function is called as `compare(actual, expected, *, actual_outputs, expected_outputs, inputs,
 rtol, atol)` and gives `(ok, message)`. Arrays and torch tensors are both accepted. None of them
-passes an output that holds NaN.
+passes an output that holds NaN, but for `allclose_where_defined` where the golden says so.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+from ml_dtypes import bfloat16
 
 from tilelet.runtime.arrays import Array, as_array, to_double
 from tilelet.runtime.compare import Differences, detail_lines, scan
@@ -89,7 +90,7 @@ def ratio_reldiff(
             measure = np.where(difference < diff_thd, difference, difference / scale)
             bad = int((measure > diff_thd).sum())
         largest = float(measure.max(initial=0.0))
-        ok = bad <= pct_thd * found.total and largest < max_diff_hd
+        ok = bad <= round(pct_thd * found.total) and largest < max_diff_hd
         summary = (
             f"{bad}/{found.total} elements differ by more than {diff_thd:g} "
             f"({pct_thd:g} of them may), largest measure {largest:.6g} (limit {max_diff_hd:g})"
@@ -97,6 +98,85 @@ def ratio_reldiff(
         return _verdict(ok, summary, found, seen, wanted)
 
     return _named(compare, f"ratio_reldiff(diff_thd={diff_thd:g}, pct_thd={pct_thd:g})")
+
+
+data_compare = ratio_reldiff
+"""The first name of `ratio_reldiff`."""
+
+
+def bf16_allclose_or_ulp(max_ulp: int = 1) -> Comparator:
+    """Pass if each element is close, or at most `max_ulp` steps of BF16 from the golden's."""
+
+    def compare(actual: Any, expected: Any, **context: Any) -> Verdict:
+        a, e = as_array(actual), as_array(expected)
+        if a.dtype != bfloat16 or e.dtype != bfloat16:
+            return False, f"needs BF16 outputs, got {a.dtype} and {e.dtype}"
+        rtol, atol = context.get("rtol", 1e-5), context.get("atol", 1e-5)
+        found = scan(a, e, rtol, atol)
+        seen, wanted = to_double(a), to_double(e)
+        with np.errstate(invalid="ignore"):
+            near = np.abs(seen - wanted) <= atol + rtol * np.abs(wanted)
+            near |= np.abs(_steps(a) - _steps(e)) <= max_ulp
+        bad = int(np.count_nonzero(~near))
+        summary = f"{bad}/{found.total} elements neither close nor within {max_ulp} ulp"
+        return _verdict(bad == 0, summary, found, a, e)
+
+    return _named(compare, f"bf16_allclose_or_ulp(max_ulp={max_ulp})")
+
+
+def _steps(x: Array) -> Array:
+    """BF16 numbers by their place in the order of all of them; both zeros are 0."""
+    bits = np.ascontiguousarray(x).view(np.int16).astype(np.int32)
+    return np.where(bits < 0, -(bits & 0x7FFF), bits)
+
+
+def input_prefix_ratio_allclose(
+    valid_rows_name: str,
+    *,
+    valid_axis: int = 0,
+    exact_tail: bool = True,
+    atol: float | None = None,
+    rtol: float | None = None,
+    max_error_ratio: float = 0.005,
+    max_show: int = 10,  # noqa: ARG001 - the report has its own measure
+) -> Comparator:
+    """`ratio_allclose` of as many leading rows as the input `valid_rows_name` says.
+
+    With `exact_tail` the other rows must equal the golden's.
+    """
+
+    def compare(
+        actual: Any, expected: Any, *, inputs: Mapping[str, Any], **context: Any
+    ) -> Verdict:
+        rows = int(as_array(inputs[valid_rows_name]).reshape(()))
+        tail, wanted = (_from(as_array(x), valid_axis, rows) for x in (actual, expected))
+        if exact_tail and not np.array_equal(tail, wanted):
+            return False, f"rows of axis {valid_axis} from {rows} on are not those of the golden"
+        judge = ratio_allclose(atol, rtol, max_error_ratio, valid_rows=rows, valid_axis=valid_axis)
+        return judge(actual, expected, **context)
+
+    return _named(compare, f"input_prefix_ratio_allclose({valid_rows_name!r})")
+
+
+def allclose_where_defined() -> Comparator:
+    """`allclose` of the elements that the golden defines; where it holds NaN, anything may stand.
+
+    Goldens of the language's own tests mark so what a kernel leaves alone: what lies outside the
+    valid region of a store.
+    """
+
+    def compare(actual: Any, expected: Any, **context: Any) -> Verdict:
+        a, e = as_array(actual), as_array(expected)
+        if e.dtype.kind not in "iub":
+            free = np.isnan(to_double(e))
+            a, e = np.where(free, np.zeros_like(a), a), np.where(free, np.zeros_like(e), e)
+        found = scan(a, e, context.get("rtol", 1e-5), context.get("atol", 1e-5))
+        summary = f"{found.mismatched}/{found.total} elements not close"
+        if found.mismatched:
+            return False, "\n".join([summary, *detail_lines(found, a, e)])
+        return True, summary
+
+    return _named(compare, "allclose_where_defined")
 
 
 def _has_tail(x: Array, axis: int, rows: int) -> bool:
@@ -154,6 +234,25 @@ def topk_pair_compare(
         return True, f"{swapped} of {picked.size} indices differ between equal values"
 
     return _named(compare, f"topk_pair_compare(vals_name={vals_name!r})")
+
+
+def topk_set_compare() -> Comparator:
+    """Judge the indices of a top-k as sets: each row holds the golden's, in any order."""
+
+    def compare(actual: Any, expected: Any, **_: Any) -> Verdict:
+        a, e = (np.sort(as_array(x), axis=-1) for x in (actual, expected))
+        if a.shape != e.shape:
+            return False, f"shape {list(a.shape)}, not {list(e.shape)}"
+        bad = np.argwhere((a != e).any(axis=-1))
+        if not bad.size:
+            return True, ""
+        row = tuple(int(i) for i in bad[0])
+        return False, (
+            f"{len(bad)} of {a[..., 0].size} rows hold other indices; "
+            f"first: row {list(row)}: actual {a[row].tolist()}, golden {e[row].tolist()}"
+        )
+
+    return _named(compare, "topk_set_compare")
 
 
 def mapped_pool_ratio_allclose(

@@ -145,6 +145,17 @@ def scan(actual: Any, expected: Any, rtol: float, atol: float) -> Differences:
     return found
 
 
+def mismatches(actual: Any, expected: Any, rtol: float, atol: float) -> Array:
+    """Which elements are not close: an array of booleans of the outputs' shape."""
+    a, e = as_array(actual), as_array(expected)
+    bad: Array = np.zeros(a.size, np.bool_)
+    for start, left, right in _blocks(a, e):
+        difference, magnitude, equal = _distance(left, right)
+        close = np.isfinite(difference) & (difference <= atol + rtol * magnitude)
+        bad[start : start + left.size] = ~(equal | close)
+    return bad.reshape(a.shape)
+
+
 def allclose(actual: Any, expected: Any, rtol: float = 1e-5, atol: float = 1e-8) -> bool:
     """`torch.allclose(actual, expected, rtol, atol)` for arrays and tensors."""
     return scan(actual, expected, rtol, atol).mismatched == 0

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tilelet.diag.catalogue.command import CannotWrite
 from tilelet.diag.catalogue.python import NestedTooDeeply
 from tilelet.ir.core import Program
+from tilelet.ir.programs import Programs
 from tilelet.runtime import engines, reporting, session
 from tilelet.runtime.arrays import Array
 from tilelet.runtime.binding import bind_call, given_names, parameters
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Specializable(Protocol):
-    """A `@pl.jit` function."""
+    """A `@pl.jit` function, or a class with several entries."""
 
     def specialize(self) -> Program: ...
 
@@ -94,6 +95,20 @@ class CompiledProgram:
         """Positions of the parameters that the program writes."""
         return [i for i, p in enumerate(self.parameters) if p.is_written]
 
+    @property
+    def param_names(self) -> list[str]:
+        return [p.name for p in self.parameters]
+
+    @property
+    def has_return(self) -> bool:
+        """Whether the entry's text ends with `return` and something."""
+        return bool(self.source.main.returned)
+
+    @property
+    def orchestration_names(self) -> list[str]:
+        """The entry; of a class with several of them, see `CompiledPrograms`."""
+        return [self.source.entry]
+
     def __call__(self, *args: Any, config: RunConfig | None = None) -> Any:
         if config is None and self.config.wants_only_results:
             result = self._warm_calls.call(args)
@@ -139,11 +154,7 @@ class CompiledProgram:
         Tasks are recorded with their arguments where somebody wants that, else only counted.
         `directory` gets what `--keep-c` keeps.
         """
-        now, settings = session.current(), config or self.config
-        if not execute and not now.records_tasks:
-            from tilelet.tasks.stream import TaskStream
-
-            return TaskStream()
+        settings = config or self.config
         engine = self._engine(settings, execute, directory)
         return engine.run(self.program, arguments, execute=execute).tasks
 
@@ -200,6 +211,40 @@ class CompiledProgram:
         from tilelet.ir.printer import print_program
 
         return print_program(self.program)
+
+
+class CompiledPrograms:
+    """A class with several entries: `compiled["name"]` and `compiled.name` are programs of it."""
+
+    def __init__(self, programs: Programs, config: RunConfig | None = None) -> None:
+        self._programs = programs
+        self._config = config
+        self._compiled: dict[str, CompiledProgram] = {}
+
+    @property
+    def name(self) -> str:
+        return self._programs.name
+
+    @property
+    def orchestration_names(self) -> list[str]:
+        return list(self._programs.by_entry)
+
+    def __getitem__(self, entry: str) -> CompiledProgram:
+        if entry not in self._programs.by_entry:
+            raise KeyError(f"{self.name} has no entry {entry!r}, only {self.orchestration_names}")
+        if entry not in self._compiled:
+            program = self._programs[entry]
+            folder = dump_folder(run_directory(program.name, self._config), self._config)
+            self._compiled[entry] = compile_program(program, folder, self._config)
+        return self._compiled[entry]
+
+    def __getattr__(self, entry: str) -> CompiledProgram:
+        if entry.startswith("_") or entry not in self._programs.by_entry:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {entry!r}")
+        return self[entry]
+
+    def __call__(self, *_: Any, **__: Any) -> Any:
+        raise self._programs.ambiguous()
 
 
 def run_directory(name: str, config: RunConfig | None = None) -> RunDirectory:

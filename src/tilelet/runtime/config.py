@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -71,6 +71,7 @@ class RunConfig:
     codegen_only: bool = False
     compile_only: bool = False
     engine: str | None = None
+    compare_fn: Mapping[str, Callable[..., Any]] | Callable[..., Any] | None = None
     compile: dict[str, Any] = field(default_factory=dict[str, Any])
     runtime: dict[str, Any] = field(default_factory=dict[str, Any])
 

@@ -7,19 +7,21 @@ import sys
 import time
 from bdb import BdbQuit
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from tilelet.analysis.control_reads import parameters_read
 from tilelet.diag.catalogue.cautions import ValidationSkipped
 from tilelet.diag.catalogue.command import CannotWrite
 from tilelet.diag.catalogue.harness import BadDataFile, GoldenDataMissing, OutputMismatch
 from tilelet.diag.catalogue.python import NestedTooDeeply
 from tilelet.diag.core import UNKNOWN, UserError, UserErrors
 from tilelet.diag.tracebacks import give_place
-from tilelet.ir.core import FunctionKind, Program, walk
-from tilelet.ir.types import ScalarType, TensorType
+from tilelet.ir.core import Program
+from tilelet.ir.types import TensorType
 from tilelet.runtime import jit_call, reporting, session
 from tilelet.runtime.arrays import Array
 from tilelet.runtime.binding import (
@@ -32,6 +34,7 @@ from tilelet.runtime.binding import (
 from tilelet.runtime.bugs import bug_text
 from tilelet.runtime.calls import Case, case_of, is_spec_list
 from tilelet.runtime.comparators import Comparator
+from tilelet.runtime.compare import mismatches
 from tilelet.runtime.compiler import (
     CompiledProgram,
     compile_program,
@@ -48,6 +51,9 @@ from tilelet.runtime.result import RunResult
 from tilelet.runtime.specs import ScalarSpec, Spec, TensorSpec
 from tilelet.runtime.storage import BadFileError, load_array
 from tilelet.runtime.validate import Judge, Judgement
+
+if TYPE_CHECKING:
+    from tilelet.checks.comparison import Comparison
 
 
 def run(
@@ -67,6 +73,7 @@ def run(
     save_data: bool = False,
     tensor_specs: Sequence[Spec] | None = None,
     golden: Golden | None = None,
+    benchmark: Any = None,  # noqa: ARG001 - how often a board repeats the run
 ) -> Any:
     """Run a program and compare its outputs with a golden.
 
@@ -83,6 +90,7 @@ def run(
     golden_data: a folder with stored inputs and expected results, used instead of `golden_fn`
     runtime_dir: an existing folder for what the run writes
     save_data: keep inputs and expected results
+    benchmark: accepted, without effect: see `tilelet profile`
     """
     options: dict[str, Any] = {
         "specs": specs,
@@ -130,7 +138,8 @@ def _run_case(program: Any, args: Sequence[Any], options: dict[str, Any]) -> Run
     runner: Runner | None = None
     try:
         case = case_of(program, args, options)
-        console = Silent() if now.count_only else Terse() if case.is_seed else Trace()
+        silent = now.count_only or now.examiner is not None
+        console = Silent() if silent else Terse() if case.is_seed else Trace()
         result.test_name = case.name
         runner = Runner(case, console, result)
         runner.run()
@@ -175,7 +184,7 @@ class Runner:
             self.session.on_case(program, list(specs.values()), case)
             self.result.passed, self.result.was_executed = True, False
             return
-        with console.stage("compile"):
+        with console.stage("compile"), progress(f"compiling {case.name}"):
             compiled, specs = self._compile()
             if not self.session.count_only and not case.config.stops_after_compile:
                 compiled.prepare(case.config, self.directory)
@@ -212,23 +221,51 @@ class Runner:
             param.name: functools.partial(self._argument, param, specs[param.name])
             for param in compiled.parameters
         }
+        read = parameters_read(compiled.program)
         needed = {
             param.name: makers[param.name]()
             for param in compiled.parameters
-            if _may_decide(compiled.program, param)
+            if param.name in read or not isinstance(param.type, TensorType)
         }
-        tasks = compiled.run_tasks(needed, execute=False)
+        shapes = {
+            param.name: _nothing(param, specs[param.name])
+            for param in compiled.parameters
+            if param.name not in needed and not _has_known_shape(param)
+        }
+        with progress(f"counting the tasks of {compiled.name}"):
+            tasks = compiled.run_tasks({**needed, **shapes}, execute=False)
         self.result.tasks = tasks.counts()
         self.result.passed = True
         self.result.was_executed = False
         arguments = MadeOnDemand(needed, makers)
-        reporting.show_recorded(compiled.name, compiled.program, tasks, arguments)
+        comparison = self._comparison(compiled, specs)
+        reporting.show_recorded(compiled.name, compiled.program, tasks, arguments, comparison)
+
+    def _comparison(self, compiled: CompiledProgram, specs: dict[str, Spec]) -> Comparison:
+        """How the outputs are compared, for those who check the comparison itself."""
+        from tilelet.checks.comparison import Comparison
+
+        case, inputs = self.case, scalars_of(self.case.specs)
+        sure, maybe = _outputs(compiled, specs)
+        outputs = tuple(specs[name].name for name in (*sure, *maybe))
+        judge = Judge(case.rtol, case.atol, case.compare_fn, case.use_torch)
+        return Comparison(
+            rtol=case.rtol,
+            atol=case.atol,
+            golden=case.golden,
+            outputs=outputs,
+            own=outputs if callable(case.compare_fn) else tuple(case.compare_fn),
+            judge=lambda actual, expected: all(
+                j.ok for j in judge.judge_all(actual, expected, inputs)
+            ),
+        )
 
     def _argument(self, param: Parameter, spec: Spec) -> Any:
         if isinstance(spec, ScalarSpec):
             return spec.value
         zero = self.case.is_seed and spec.is_output
-        array = initial_array(spec, zero)
+        with progress(f"making the input {spec.name}"):
+            array = initial_array(spec, zero)
         assert isinstance(param.type, TensorType)
         return array.view(param.type.dtype.numpy)
 
@@ -242,6 +279,9 @@ class Runner:
             for name, a in pristine.items()
             if isinstance(a, np.ndarray)
         }
+        if self.session.examiner is not None:
+            self._examine(compiled, specs, pristine, tensors)
+            return
         expected = None
         if case.golden is not None or case.golden_data is not None:
             with console.stage("compute golden"):
@@ -252,7 +292,8 @@ class Runner:
             tasks = compiled.run_tasks(arguments, case.config, directory=self.directory)
             self.result.tasks = tasks.counts()
         if self.session.recorder:
-            reporting.show_recorded(compiled.name, compiled.program, tasks, arguments)
+            comparison = self._comparison(compiled, specs)
+            reporting.show_recorded(compiled.name, compiled.program, tasks, pristine, comparison)
         elif case.config.profiles:
             self.result.profile = reporting.show_profile(
                 compiled.name, compiled.program, tasks, arguments, case.config, self.directory
@@ -272,7 +313,58 @@ class Runner:
             }
             judge = Judge(case.rtol, case.atol, case.compare_fn, case.use_torch)
             judgements = judge.judge_all(actual, expected, inputs)
+        failed = [by_spec[j.name] for j in judgements if not j.ok]
+        if failed:
+            pairs = {p: (actual[specs[p].name], expected[specs[p].name]) for p in failed}
+            self._find_where(compiled, specs, pristine, pairs)
         self._report(judgements, {spec.name: spec for spec in specs.values()})
+
+    def _examine(
+        self,
+        compiled: CompiledProgram,
+        specs: dict[str, Spec],
+        pristine: Mapping[str, Any],
+        tensors: dict[str, Array],
+    ) -> None:
+        """`tilelet diverge`: the case is handed on with what its golden computes on the way."""
+        from tilelet.runtime.examine import examined
+
+        case = self.case
+        assert self.session.examiner is not None
+
+        def expecting(golden: Golden | None) -> dict[str, Array] | None:
+            if golden is None and case.golden_data is None:
+                return None
+            self.case = replace(case, golden=golden)
+            return self._expected(compiled, specs, tensors, cached=False)
+
+        inputs = {specs[n].name: a for n, a in tensors.items()} | scalars_of(case.specs)
+        judge = Judge(case.rtol, case.atol, case.compare_fn, case.use_torch)
+        found = examined(compiled, specs, pristine, case.golden, expecting, judge, inputs)
+        self.result.passed = True
+        self.result.was_executed = False
+        self.session.examiner(compiled.name, found)
+
+    def _find_where(
+        self,
+        compiled: CompiledProgram,
+        specs: dict[str, Spec],
+        pristine: Mapping[str, Any],
+        pairs: Mapping[str, tuple[Array, Array]],
+    ) -> None:
+        """Which regions of the failed outputs are wrong, and who wrote them."""
+        from tilelet.diverge.where import where_wrong
+
+        outputs = {
+            param: (
+                specs[param].name,
+                *pair,
+                mismatches(*pair, self.case.rtol, self.case.atol),
+            )
+            for param, pair in pairs.items()
+        }
+        with progress("finding where it is wrong"):
+            self.result.where = where_wrong(compiled.program, pristine, outputs)
 
     def _inputs(self, compiled: CompiledProgram, specs: dict[str, Spec]) -> dict[str, Any]:
         """Initial data by parameter: made by the initialisers, or read back."""
@@ -294,7 +386,12 @@ class Runner:
         return data / "data" / group if (data / "data").is_dir() else data / group
 
     def _expected(
-        self, compiled: CompiledProgram, specs: dict[str, Spec], tensors: dict[str, Array]
+        self,
+        compiled: CompiledProgram,
+        specs: dict[str, Spec],
+        tensors: dict[str, Array],
+        *,
+        cached: bool = True,
     ) -> dict[str, Array]:
         """Expected arrays by spec name: read back, from the cache, or from the golden itself."""
         case = self.case
@@ -313,7 +410,7 @@ class Runner:
         names = tuple(specs[p].name for p in (*sure, *maybe))
         scalars = scalars_of(self.case.specs)
         key = None
-        if self.session.golden_cache:
+        if self.session.golden_cache and cached:
             key = cache.key(case.golden, by_spec, scalars, names, case.use_torch)
         stored = cache.load(key) if key else None
         if stored is not None and set(stored) <= set(names):
@@ -370,9 +467,12 @@ class Runner:
         result.passed = not failures
         if not failures:
             return
-        reports = [j.report for j in failures]
+        maps = {where.output: where.lines() for where in result.where}
+        reports = ["\n".join([j.report, *maps.get(j.name, [])]) for j in failures]
         result.error = self.console.mismatch_text([j.name for j in failures], reports)
-        self.session.add_errors([OutputMismatch(j.name, j.report).diagnostic for j in failures])
+        self.session.add_errors(
+            [OutputMismatch(j.name, text).diagnostic for j, text in zip(failures, reports)]
+        )
         try:
             self.directory.write_text("\n\n".join(reports) + "\n", "report", "mismatch.txt")
         except OSError:
@@ -408,25 +508,15 @@ def _outputs(compiled: CompiledProgram, specs: dict[str, Spec]) -> tuple[list[st
     return sure, maybe
 
 
-def _may_decide(program: Program, param: Parameter) -> bool:
-    """Whether the control program may need a parameter's contents to count tasks.
+def _has_known_shape(param: Parameter) -> bool:
+    return isinstance(param.type, TensorType) and all(isinstance(d, int) for d in param.type.shape)
 
-    Loop bounds and conditions come from scalars and integer tensors; float tensors, which are the
-    big ones, matter only if the control program reads elements of one.
-    """
-    if not isinstance(param.type, TensorType) or not param.type.dtype.is_float:
-        return True
-    if any(not isinstance(d, int) for d in param.type.shape):
-        return True
-    for function in program.functions.values():
-        if function.kind is FunctionKind.InCore:
-            continue
-        for op in walk(function.body):
-            if op.name == "read" and any(
-                isinstance(r.type, ScalarType) and r.type.dtype.is_float for r in op.results
-            ):
-                return True
-    return False
+
+def _nothing(param: Parameter, spec: Spec) -> Array:
+    """An array for its shape only: its pages are never touched."""
+    assert isinstance(param.type, TensorType)
+    assert isinstance(spec, TensorSpec)
+    return np.zeros(spec.shape, param.type.dtype.numpy)
 
 
 def _is_stored(folder: Path, spec: TensorSpec) -> bool:

@@ -115,7 +115,9 @@ class Profile(AbstractContextManager["Profile"]):
     ) -> None:
         self._stack.close()
 
-    def _keep(self, name: str, program: Program, tasks: Any, arguments: Mapping[str, Any]) -> None:
+    def _keep(
+        self, name: str, program: Program, tasks: Any, arguments: Mapping[str, Any], _: Any
+    ) -> None:
         from tilelet.device.run import DeviceRun, Recorded
         from tilelet.runtime.reporting import recorded_tasks
 

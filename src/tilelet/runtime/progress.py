@@ -42,9 +42,6 @@ def progress(what: str, count: Count | None = None) -> Generator[None]:
     Nothing is shown in the first two seconds of the outermost block. A block inside another takes
     over its line. A debugger needs the terminal for itself: `breakpoint()` ends the line.
     """
-    if not sys.stderr.isatty():
-        yield
-        return
     activity = _Activity(what, count)
     _begin(activity)
     try:
@@ -57,7 +54,7 @@ def _begin(activity: _Activity) -> None:
     global _display  # noqa: PLW0603 - there is one terminal
     with _lock:
         _activities.append(activity)
-        if _display is None:
+        if _display is None and sys.stderr.isatty():
             _display = _Display()
 
 
@@ -131,6 +128,11 @@ class _Hook:
         self.give_way()
         caller = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
         return frame_hook(caller, self.behind, *args, **named)
+
+
+def under_way() -> str:
+    """What is going on, if anything is; nothing if a line on the terminal shows it."""
+    return "" if _display is not None else _latest()
 
 
 def _latest() -> str:

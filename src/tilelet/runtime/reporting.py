@@ -13,8 +13,10 @@ from tilelet.diag.text import plural
 from tilelet.runtime import session
 from tilelet.runtime.config import DEFAULT_PLATFORM, RunConfig
 from tilelet.runtime.progress import progress
+from tilelet.runtime.session import TaskTable
 
 if TYPE_CHECKING:
+    from tilelet.checks.comparison import Comparison
     from tilelet.device.run import DeviceRun
     from tilelet.ir.core import Program
     from tilelet.runtime.rundir import RunDirectory
@@ -36,14 +38,22 @@ def announce(config: RunConfig) -> None:
         now.say_once(f"note: only a board makes the records of {', '.join(config.board_records)}")
 
 
-def show_recorded(name: str, program: Program, tasks: Any, arguments: Mapping[str, Any]) -> None:
+def show_recorded(
+    name: str,
+    program: Program,
+    tasks: Any,
+    arguments: Mapping[str, Any],
+    comparison: Comparison | None = None,
+) -> None:
     """A run whose tasks are all that is wanted: hand it on, or print how many each kernel has."""
     now = session.current()
-    now.task_tables.append((name, tasks.counts()))
+    table = _task_table(name, tasks)
+    now.task_tables.append(table)
     if now.recorder is not None:
-        now.recorder(name, program, recorded_tasks(program, tasks, arguments), arguments)
+        recorded = recorded_tasks(program, tasks, arguments)
+        now.recorder(name, program, recorded, arguments, comparison)
     elif not now.quiet_diagnostics:
-        now.say_once(task_table(name, tasks.counts()), sys.stdout)
+        now.say_once(task_lines(table), sys.stdout)
 
 
 def show_profile(
@@ -63,7 +73,8 @@ def show_profile(
     from tilelet.diag.tables import show
 
     now = session.current()
-    now.task_tables.append((name, tasks.counts()))
+    table = _task_table(name, tasks)
+    now.task_tables.append(table)
     result: dict[str, Any] = {"tasks": tasks.counts()}
     platform = platform_of(config)
     try:
@@ -106,13 +117,30 @@ def recorded_tasks(program: Program, tasks: Any, arguments: Mapping[str, Any]) -
     return tasks
 
 
-def task_table(name: str, counts: Mapping[str, int]) -> str:
-    """Kernels and tasks, one line each, and the total."""
-    rows = [(kernel, f"{count:,}") for kernel, count in counts.items()]
-    rows.append(("total", f"{sum(counts.values()):,}"))
-    left = max(len(kernel) for kernel, _ in [("kernel", ""), *rows])
-    right = max(len(count) for _, count in [("", "tasks"), *rows])
-    lines = [f"{name}: {plural(len(counts), 'kernel')}"]
-    lines.append(f"  {'kernel':<{left}}  {'tasks':>{right}}")
-    lines += [f"  {kernel:<{left}}  {count:>{right}}" for kernel, count in rows]
+def _task_table(name: str, tasks: Any) -> TaskTable:
+    from tilelet.tasks.stream import TaskStream
+
+    blocks = tasks.blocks() if isinstance(tasks, TaskStream) else {}
+    return TaskTable(name, tasks.counts(), blocks)
+
+
+def task_lines(table: TaskTable) -> str:
+    """Kernels and tasks, one line each, and the total; blocks too, if there are launches."""
+    kernels = list(table.tasks)
+    columns = [
+        ["kernel", *kernels, "total"],
+        ["tasks", *(f"{n:,}" for n in (*table.tasks.values(), table.total))],
+    ]
+    if table.blocks:
+        counts = [table.blocks.get(kernel) for kernel in kernels]
+        shown = ["" if n is None else f"{n:,}" for n in counts]
+        columns.append(["blocks", *shown, f"{sum(table.blocks.values()):,}"])
+    widths = [max(map(len, column)) for column in columns]
+    lines = [f"{table.program}: {plural(len(kernels), 'kernel')}"]
+    for row in zip(*columns, strict=True):
+        first, *numbers = (
+            f"{text:<{width}}" if i == 0 else f"{text:>{width}}"
+            for i, (text, width) in enumerate(zip(row, widths, strict=True))
+        )
+        lines.append("  ".join(["", first, *numbers]).rstrip())
     return "\n".join(lines)

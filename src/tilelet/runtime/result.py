@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tilelet.diag.text import printable
+
+if TYPE_CHECKING:
+    from tilelet.diverge.where import Where
 
 
 class RunResult:
@@ -27,10 +30,12 @@ class RunResult:
         self.profile = profile
         self.work_dir = work_dir
         self.bench = bench
+        self.bench_stats = bench  # its first name
         self.validated = False  # whether any output was compared
         self.could_run = True  # False: the failure is not a mismatch
         self.was_executed = True  # False: `tilelet tasks` only counted
         self.tasks: dict[str, int] = {}  # kernel -> number of tasks
+        self.where: list[Where] = []  # of each failed output: which regions are wrong
         self.error_was_read = False
         self.error = error
 

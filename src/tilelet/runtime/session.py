@@ -34,6 +34,19 @@ def is_on(variable: str) -> bool:
     return os.environ.get(variable, "0") not in ("", "0")
 
 
+@dataclass(frozen=True)
+class TaskTable:
+    """How many tasks each kernel of a program has, and how many blocks if `pl.spmd` runs it."""
+
+    program: str
+    tasks: Mapping[str, int]
+    blocks: Mapping[str, int]
+
+    @property
+    def total(self) -> int:
+        return sum(self.tasks.values())
+
+
 @dataclass
 class Session:
     """Options of `tilelet run` and `tilelet tasks`, and the results so far."""
@@ -55,15 +68,16 @@ class Session:
     results: list[RunResult] = field(default_factory=list[RunResult])
     programs_seen: int = 0  # compiled or run, by whatever call
     diagnostics: list[Diagnostic] = field(default_factory=list[Diagnostic])
-    task_tables: list[tuple[str, dict[str, int]]] = field(
-        default_factory=list[tuple[str, dict[str, int]]]
-    )
+    task_tables: list[TaskTable] = field(default_factory=list["TaskTable"])
     profiles: list[Any] = field(default_factory=list[Any])  # `device.profile.Profile`s
-    records_tasks: bool = True  # False: programs are only compiled, and the record stays empty
-    # Gets every recorded run (name, passed program, tasks, arguments) instead of a table.
-    recorder: Callable[[str, Program, Any, Mapping[str, Any]], None] | None = None
-    # Gets every case that a script would run (program as written, its specs, the case) instead.
+    # Gets every recorded run (name, passed program, tasks, arguments, and how its outputs are
+    # compared: a `checks.comparison.Comparison` or None) instead of a table.
+    recorder: Callable[[str, Program, Any, Mapping[str, Any], Any], None] | None = None
+    # `tilelet diverge`: gets every case (name, `diverge.locate.Case`), and no engine runs.
+    examiner: Callable[[str, Any], None] | None = None
+    # `tilelet export`: gets every case (program as written, its specs, the case), nothing runs.
     on_case: Callable[[Program, list[Any], Any], None] | None = None
+    imports_pypto: bool = False  # whether the script is written for PyPTO
     _said: set[str] = field(default_factory=set[str])
 
     @property

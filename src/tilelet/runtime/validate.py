@@ -28,11 +28,11 @@ class Judgement:
 
 @dataclass(frozen=True)
 class Judge:
-    """Compares outputs, each by its own comparator or by `allclose`."""
+    """Compares outputs, each by its own comparator, by one for all, or by `allclose`."""
 
     rtol: float
     atol: float
-    compare_fn: Mapping[str, Callable[..., Any]]
+    compare_fn: Mapping[str, Callable[..., Any]] | Callable[..., Any]
     use_torch: bool = False
 
     def judge_all(
@@ -42,10 +42,12 @@ class Judge:
         inputs: Mapping[str, Any],
     ) -> list[Judgement]:
         """One judgement per expected output, in their order."""
-        for name in self.compare_fn:
+        chosen = self.compare_fn
+        comparators = dict.fromkeys(expected, chosen) if callable(chosen) else chosen
+        for name in comparators:
             if name not in expected:
                 raise ComparatorFailed(name, "is asked for, but no such output is compared")
-        if not self.compare_fn:
+        if not comparators:
             return [self._allclose(name, actual[name], expected[name]) for name in expected]
         wrap: Callable[[Any], Any] = as_tensor if self.use_torch else _unchanged
         context = {
@@ -56,8 +58,8 @@ class Judge:
             "atol": self.atol,
         }
         return [
-            self._by_comparator(name, context)
-            if name in self.compare_fn
+            self._by_comparator(name, comparators[name], context)
+            if name in comparators
             else self._allclose(name, actual[name], expected[name])
             for name in expected
         ]
@@ -68,8 +70,9 @@ class Judge:
         report = "" if ok else failure_text(name, found, actual, expected)
         return Judgement(name, ok, found.total, found.mismatched, report=report)
 
-    def _by_comparator(self, name: str, context: Mapping[str, Any]) -> Judgement:
-        compare = self.compare_fn[name]
+    def _by_comparator(
+        self, name: str, compare: Callable[..., Any], context: Mapping[str, Any]
+    ) -> Judgement:
         actual, expected = context["actual_outputs"][name], context["expected_outputs"][name]
         try:
             verdict = compare(actual, expected, **context)

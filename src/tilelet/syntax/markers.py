@@ -32,9 +32,12 @@ __all__ = [
     "const",
     "cross_core_slot",
     "dump",
+    "dump_tag",
     "dynamic",
+    "func_attr",
     "graph",
     "incore",
+    "l0c_store",
     "manual_scope",
     "max",
     "min",
@@ -53,6 +56,7 @@ __all__ = [
     "sum",
     "undef",
     "unroll",
+    "view",
     "while_",
     "yield_",
 ]
@@ -62,7 +66,7 @@ R = TypeVar("R")
 V = TypeVar("V")
 
 
-def _marker(function: Callable[P, R]) -> Callable[P, R]:
+def marker(function: Callable[P, R]) -> Callable[P, R]:
     """A name that means something only in the text of a kernel."""
 
     @functools.wraps(function)
@@ -149,7 +153,7 @@ auto_chunk = Split(chunked=True)
 # --- loops ---------------------------------------------------------------------------------------
 
 
-@_marker
+@marker
 def range(
     *bounds: Any,
     init_values: Sequence[Any] | None = None,
@@ -169,7 +173,7 @@ def range(
     ...
 
 
-@_marker
+@marker
 def parallel(
     *bounds: Any,
     init_values: Sequence[Any] | None = None,
@@ -180,7 +184,7 @@ def parallel(
     ...
 
 
-@_marker
+@marker
 def unroll(
     *bounds: int, chunk: int | None = None, chunk_policy: str = "leading_full"
 ) -> Iterator[int]:
@@ -188,7 +192,7 @@ def unroll(
     ...
 
 
-@_marker
+@marker
 def pipeline(
     *bounds: Any, stage: int = 2, init_values: Sequence[Any] | None = None
 ) -> Iterator[Any]:
@@ -199,7 +203,7 @@ def pipeline(
     ...
 
 
-@_marker
+@marker
 def while_(*, init_values: Sequence[Any]) -> Iterator[Any]:
     """A loop with a condition: `for (x,) in pl.while_(init_values=(x0,)):`.
 
@@ -208,12 +212,12 @@ def while_(*, init_values: Sequence[Any]) -> Iterator[Any]:
     ...
 
 
-@_marker
+@marker
 def cond(condition: Any) -> None:
     """The condition of a `pl.while_` loop, as its first statement."""
 
 
-@_marker
+@marker
 def yield_(*values: Any) -> Any:
     """Hand values to the next iteration of an explicit loop, or out of both arms of an `if`."""
     ...
@@ -232,7 +236,7 @@ class SpmdScope(AbstractContextManager[Any]):
         def __iter__(self) -> Iterator[Any]: ...
 
 
-@_marker
+@marker
 def at(
     level: Level = Level.CORE_GROUP,
     role: Role | None = None,
@@ -245,6 +249,7 @@ def at(
     no_dep_args: Sequence[Any] = (),
     dumps: Sequence[Any] = (),
     allow_early_resolve: bool = False,
+    block_early_dispatch: bool = False,
     windowize: bool = False,
 ) -> Scope:
     """A scope: its body runs on a core, and each execution is one task.
@@ -262,7 +267,7 @@ def at(
     ...
 
 
-@_marker
+@marker
 def incore(
     *,
     split: SplitMode | None = None,
@@ -274,7 +279,7 @@ def incore(
     ...
 
 
-@_marker
+@marker
 def auto_incore(
     *,
     split: SplitMode | None = None,
@@ -286,7 +291,7 @@ def auto_incore(
     ...
 
 
-@_marker
+@marker
 def spmd(
     core_num: Any,
     *,
@@ -303,41 +308,42 @@ def spmd(
     optimizations, deps, no_dep_args: as in `pl.at`; predicate: as in `pl.submit`
 
     `for i in pl.spmd(n):` gives each block its number; `with pl.spmd(n):` launches a kernel, which
-    asks `pl.tile.get_block_idx()`. `pl.system.syncall()` in the body, outside loops and branches,
-    makes all blocks wait for each other; what follows it is a task of its own here.
+    asks `pl.tile.get_block_idx()`. `pl.system.syncall()` in the body makes all blocks wait for each
+    other; what follows it is a task of its own here.
     """
     ...
 
 
-@_marker
-def split_aiv(lanes: int, *, mode: SplitMode) -> Iterator[Any]:
+@marker
+def split_aiv(n: int, *, mode: SplitMode) -> Iterator[Any]:
     """`for lane in pl.split_aiv(2, mode=pl.SplitMode.NONE):` in a scope: work shared by hand.
 
-    lanes: how many vector cores a block has; the body runs once for each, here one after the other
-    mode: `pl.SplitMode.NONE`: the body says what each lane does. Modes that halve tiles are refused
+    n: how many vector cores a block has; the body runs once for each, here one after the other
+    mode: `pl.SplitMode.NONE`: the body says what each lane does. With UP_DOWN or LEFT_RIGHT each
+        lane has one half of what `pl.aiv_shard` gives it, and `pl.aic_gather` puts halves together
     """
     ...
 
 
-@_marker
+@marker
 def cluster(*, name_hint: str | None = None) -> Scope:
     """A group of calls that run together; it changes no result."""
     ...
 
 
-@_marker
+@marker
 def manual_scope(*, name_hint: str | None = None) -> Scope:
     """A region whose tasks wait only for what `deps=` names."""
     ...
 
 
-@_marker
+@marker
 def scope(*, mode: ScopeMode | None = None, name_hint: str | None = None) -> Scope:
     """A memory scope of the runtime, placed by hand; it changes no result."""
     ...
 
 
-@_marker
+@marker
 def graph(*, name_hint: str | None = None) -> Scope:
     """Tasks that the device records once and replays; it changes no result.
 
@@ -349,7 +355,7 @@ def graph(*, name_hint: str | None = None) -> Scope:
 # --- tasks ---------------------------------------------------------------------------------------
 
 
-@_marker
+@marker
 def submit(
     kernel: Callable[..., Any],
     *args: Any,
@@ -367,7 +373,7 @@ def submit(
     ...
 
 
-@_marker
+@marker
 def spmd_submit(
     kernel: Callable[..., Any],
     *args: Any,
@@ -382,8 +388,23 @@ def spmd_submit(
     ...
 
 
-@_marker
-def no_dep(arg: V) -> V:
+@marker
+def dump_tag(tensor: V) -> V:
+    """Mark a tensor whose values a board shall record; accepted, and without effect.
+
+    `pl.dump` prints values here.
+    """
+    ...
+
+
+@marker
+def func_attr(attrs: dict[str, Any]) -> None:
+    """Hints about a function to a device's compiler, as its first statement; without effect."""
+    ...
+
+
+@marker
+def no_dep(tensor: V) -> V:
     """An argument of a call that implies no waiting: `self.kernel(pl.no_dep(x), out)`."""
     ...
 
@@ -391,36 +412,55 @@ def no_dep(arg: V) -> V:
 # --- scalars and compile time --------------------------------------------------------------------
 
 
-@_marker
-def min(a: Any, b: Any = None, *, axis: int | None = None, keepdim: bool = False) -> Any:
+@marker
+def min(lhs: Any, rhs: Any = None, *, axis: int | None = None, keepdim: bool = False) -> Any:
     """The smaller of two scalars: `pl.min(64, n - i)`. For tiles see `pl.minimum`, `pl.row_min`."""
     ...
 
 
-@_marker
-def max(a: Any, b: Any = None, *, axis: int | None = None, keepdim: bool = False) -> Any:
+@marker
+def max(lhs: Any, rhs: Any = None, *, axis: int | None = None, keepdim: bool = False) -> Any:
     """The greater of two scalars. For tiles see `pl.maximum` and `pl.row_max`."""
     ...
 
 
-@_marker
+@marker
 def sum(tile: Any, axis: int, keepdim: bool = False) -> Any:
     """The early spelling of `pl.row_sum` and `pl.col_sum`."""
     ...
 
 
-@_marker
+@marker
+def view(
+    x: Any,
+    shape: Sequence[Any],
+    offset: Sequence[Any] | None = None,
+    valid_shape: Sequence[Any] | None = None,
+    *,
+    layout: Any = None,
+) -> Any:
+    """The first name of `pl.slice`; without an offset `x` in another shape, as by `pl.reshape`."""
+    ...
+
+
+@marker
+def l0c_store(tile: Any, offsets: Sequence[Any], shapes: Sequence[Any], tensor: Any) -> Any:
+    """The first name of `pl.store` for the result of a product."""
+    ...
+
+
+@marker
 def undef(type: Any) -> Any:
     """A value that nothing has defined yet, of the given type; printed programs contain it."""
     ...
 
 
-@_marker
+@marker
 def static_print(*values: Any) -> None:
     """Print while compiling: compile-time values as they are, others by their type."""
 
 
-@_marker
+@marker
 def dump(*values: Any) -> None:
     """Print while running, each time it is executed: tiles, tensors, scalars and texts.
 
@@ -429,6 +469,6 @@ def dump(*values: Any) -> None:
     """
 
 
-@_marker
+@marker
 def static_assert(condition: Any, msg: str = "") -> None:
     """Stop the compilation unless a compile-time condition holds."""

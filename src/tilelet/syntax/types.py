@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 from tilelet.dtypes import DType
-from tilelet.ir.core import Direction
+from tilelet.ir.core import Direction, Value
 from tilelet.ir.types import Dim, Mem, SymDim
 from tilelet.syntax.enums import TensorLayout
+from tilelet.syntax.views import MemRef, TensorView, TileView
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -23,7 +24,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class TensorAnnotation:
-    """`pl.Tensor[shape, dtype]` or `pl.Tensor[shape, dtype, layout]`."""
+    """`pl.Tensor[shape, dtype]`, with a layout or a `pl.TensorView` as a third part."""
 
     shape: tuple[Dim, ...]
     dtype: DType
@@ -32,11 +33,12 @@ class TensorAnnotation:
 
 @dataclass(frozen=True)
 class TileAnnotation:
-    """`pl.Tile[shape, dtype]` or `pl.Tile[shape, dtype, space]`."""
+    """`pl.Tile[shape, dtype]`, and any of its memory, a `pl.TileView` and a `pl.MemRef`."""
 
     shape: tuple[Dim, ...]
     dtype: DType
     space: Mem | None = None
+    view: TileView | None = None
 
 
 @dataclass(frozen=True)
@@ -74,11 +76,18 @@ def _shape(shape: Any, name: str) -> tuple[Dim, ...]:
         raise TypeError(f"the shape in pl.{name}[shape, dtype] is a list, not {shape!r}")
     entries = cast("Sequence[Any]", shape)
     for extent in entries:
-        if isinstance(extent, SymDim):
+        if isinstance(extent, (SymDim, Value)):
             continue
         if isinstance(extent, bool) or not hasattr(extent, "__index__"):
             raise TypeError(f"an extent in pl.{name}[...] is an int or pl.dynamic, not {extent!r}")
-    return tuple(d if isinstance(d, SymDim) else d.__index__() for d in entries)
+    return tuple(_extent(d) for d in entries)
+
+
+def _extent(d: Any) -> Dim:
+    """An extent that a body computes is known when the program runs, like a `pl.dynamic`."""
+    if isinstance(d, Value):
+        return SymDim(d.name)
+    return d if isinstance(d, SymDim) else d.__index__()
 
 
 def _dtype(dtype: Any, name: str) -> DType:
@@ -137,10 +146,15 @@ class Tensor(_Block):
     """
 
     def __class_getitem__(cls, item: Any) -> TensorAnnotation:
-        parts = _parts(item, "Tensor", 2, 3)
-        layout = parts[2] if len(parts) > 2 else TensorLayout.ND
-        if not isinstance(layout, TensorLayout):
-            raise TypeError(f"the third part of pl.Tensor[...] is a layout, not {layout!r}")
+        parts = _parts(item, "Tensor", 2, 4)
+        layout = TensorLayout.ND
+        for part in parts[2:]:
+            if isinstance(part, TensorLayout):
+                layout = part
+            elif isinstance(part, TensorView):
+                layout = part.layout
+            elif not isinstance(part, MemRef):
+                raise TypeError(f"the third part of pl.Tensor[...] is a layout, not {part!r}")
         return TensorAnnotation(_shape(parts[0], "Tensor"), _dtype(parts[1], "Tensor"), layout)
 
     if TYPE_CHECKING:
@@ -151,14 +165,23 @@ class Tensor(_Block):
 
 
 class Tile(_Block):
-    """An on-chip value: `pl.Tile[[16, 128], pl.FP32]`, or with its memory as a third part."""
+    """An on-chip value: `pl.Tile[[16, 128], pl.FP32]`, or with its memory as a third part.
+
+    A `pl.TileView` and a `pl.MemRef` may follow, in any order.
+    """
 
     def __class_getitem__(cls, item: Any) -> TileAnnotation:
-        parts = _parts(item, "Tile", 2, 3)
-        space = parts[2] if len(parts) > 2 else None
-        if space is not None and not isinstance(space, Mem):
-            raise TypeError(f"the third part of pl.Tile[...] is a pl.Mem, not {space!r}")
-        return TileAnnotation(_shape(parts[0], "Tile"), _dtype(parts[1], "Tile"), space)
+        parts = _parts(item, "Tile", 2, 5)
+        space: Mem | None = None
+        view: TileView | None = None
+        for part in parts[2:]:
+            if isinstance(part, Mem):
+                space = part
+            elif isinstance(part, TileView):
+                view = part
+            elif not isinstance(part, MemRef):
+                raise TypeError(f"the third part of pl.Tile[...] is a pl.Mem, not {part!r}")
+        return TileAnnotation(_shape(parts[0], "Tile"), _dtype(parts[1], "Tile"), space, view)
 
 
 class Scalar(_Arithmetic):
@@ -195,6 +218,29 @@ class Array:
         def __getitem__(self, index: Any) -> Any: ...
         def __setitem__(self, index: Any, value: Any) -> None: ...
 
+
+class PrefetchAsyncContext:
+    """What `pl.prefetch.make_context` gives."""
+
+
+class AsyncEvent:
+    """What `pl.prefetch.async_prefetch` gives."""
+
+
+class AsyncSession:
+    """What `pl.prefetch.session` gives."""
+
+
+class _Runtime:
+    """`pl.RUNTIME`: a number that is given when the program runs, not when it is compiled."""
+
+    def __repr__(self) -> str:
+        return "pl.RUNTIME"
+
+
+RUNTIME = _Runtime()
+IntLike = int | Scalar
+"""An extent or an offset: a Python int, or a scalar of the kernel."""
 
 if TYPE_CHECKING:
     # To a type checker an output is what it holds; an `Out` without more is some tensor.

@@ -7,9 +7,7 @@ from collections.abc import Callable
 from tilelet.diag.catalogue.unsupported import (
     DistributedOp,
     ExternalKernel,
-    HandWrittenPipe,
     MxFormat,
-    UnsupportedConstruct,
     UnsupportedDType,
     UnsupportedOp,
 )
@@ -20,14 +18,6 @@ Error = Callable[[Loc, str], UserError]
 
 def _op(instead: str = "") -> Error:
     return lambda loc, name: UnsupportedOp(loc, f"pl.{name}", instead)
-
-
-def _construct(instead: str = "") -> Error:
-    return lambda loc, name: UnsupportedConstruct(loc, f"`pl.{name}`", instead)
-
-
-def _pipe(loc: Loc, name: str) -> UserError:
-    return HandWrittenPipe(loc, f"pl.{name}")
 
 
 def _mx(loc: Loc, name: str) -> UserError:
@@ -43,23 +33,6 @@ def _extern(loc: Loc, name: str) -> UserError:
 
 
 UNSUPPORTED: dict[str, Error] = {
-    # Transfers between cores that the compiler makes of a mixed scope.
-    "tpush_to_aiv": _pipe,
-    "tpush_to_aic": _pipe,
-    "tpop_from_aic": _pipe,
-    "tpop_from_aiv": _pipe,
-    "tfree_to_aic": _pipe,
-    "tfree_to_aiv": _pipe,
-    "aic_initialize_pipe": _pipe,
-    "aiv_initialize_pipe": _pipe,
-    "reserve_buffer": _pipe,
-    "import_peer_buffer": _pipe,
-    "aiv_shard": _pipe,
-    "aic_gather": _pipe,
-    # Barriers across blocks: blocks run one after another here.
-    "syncall": _op("it may stand in the body of `pl.spmd` itself, outside loops and branches"),
-    "available_cluster_count": _op("pass the number of blocks as a constant"),
-    "available_aiv_count": _op("pass the number of blocks as a constant"),
     "aiv_count": _op("pass the number of blocks as a constant"),
     # Block-scaled formats.
     "matmul_mx": _mx,
@@ -74,12 +47,9 @@ UNSUPPORTED: dict[str, Error] = {
     "INT4": _dtype,
     "UINT4": _dtype,
     # Ops whose meaning is not settled, or that need memory placed by hand.
-    "view": _op("use `pl.slice`, `pl.reshape` or `pl.reinterpret_view`"),
+    "tile.view": _op("use `pl.slice`, `pl.reshape` or `pl.reinterpret_view`"),
     "select": _op("use `pl.sel`"),
-    "gather_compare": _op("use `pl.gather(x, kvalue=..., cmp_mode=..., out_cols=...)`"),
-    "MemRef": _construct("leave placement to the compiler"),
-    "TileView": _construct("use `pl.set_validshape`"),
-    "TensorView": _construct("use `pl.slice`"),
+    "alloc": _op("memory is placed by the plan of `tilelet check`; make tiles by `pl.create_tile`"),
     "extern": _extern,
     "jit.extern": _extern,
 }

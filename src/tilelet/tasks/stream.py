@@ -239,6 +239,14 @@ class TaskStream:
                 counts[group.kernel] = counts.get(group.kernel, 0) + len(group)
         return counts
 
+    def blocks(self) -> dict[str, int]:
+        """Number of blocks in all tasks of each kernel that is launched by `pl.spmd`."""
+        found: dict[str, int] = {}
+        for group in self.groups:
+            if group.kernel and group.kind.blocks is not None:
+                found[group.kernel] = found.get(group.kernel, 0) + len(group) * group.kind.blocks
+        return found
+
     @property
     def total(self) -> int:
         """The number of tasks that is published and compared: the sum of `counts()`."""

@@ -58,6 +58,7 @@ typedef struct {
 } tl_ready;
 
 typedef struct {
+    const tl_program *program; /* whose runs it is large enough for */
     tl_task *tasks, **found;
     tl_win *windows, *touched, *of_blocks;
     tl_word *scalars, *of_blocks_scalars;

@@ -30,10 +30,12 @@ static void free_workspace(tl_workspace *s) {
 
 tl_workspace *tl_take_workspace(const tl_program *program) {
     tl_workspace *s = __atomic_exchange_n(&kept, NULL, __ATOMIC_ACQ_REL);
-    if (s) return s;
+    if (s && s->program == program) return s;
+    free_workspace(s); /* of another program in this library: it may be too small */
     size_t windows = (size_t)program->max_windows, scalars = (size_t)program->max_scalars;
     s = calloc(1, sizeof *s);
     if (!s) return NULL;
+    s->program = program;
     s->tasks = calloc(MAX_IN_FLIGHT, sizeof *s->tasks);
     s->found = calloc(MAX_IN_FLIGHT, sizeof *s->found);
     s->windows = calloc(MAX_IN_FLIGHT * windows + 1, sizeof *s->windows);

@@ -165,7 +165,7 @@ class _Walk:
             if isinstance(node, Step):
                 self.step(node)
             elif isinstance(node, Bind):
-                self.path.numbers.bind(node.op)
+                self.path.bind(node.op)
             elif isinstance(node, Loop):
                 self.loop(node)
             else:
@@ -175,11 +175,11 @@ class _Walk:
 
     def step(self, step: Step) -> None:
         times, core = self.times, _CORE[step.core]
-        times[_SCALAR + core] += self.issue
-        start = times[_SCALAR + core]
         if step.pipe is Pipe.SCALAR:
             self.scalar_step(step, core)
             return
+        times[_SCALAR + core] += self.issue
+        start = times[_SCALAR + core]
         me = (step.core, step.pipe)
         pipe = _PIPE[me]
         start = max(start, times[pipe])
@@ -217,12 +217,16 @@ class _Walk:
             start = max(start, times[at] + self.wait(self.writer[tile], (step.core, step.pipe)))
         busy, _ = self.cost(step, step.work)
         self.begin.setdefault((step.core, step.pipe), start)
-        times[_SCALAR + core] = start + busy
+        end = start + busy
+        times[_SCALAR + core] = end
         times[_BUSY + _PIPE[step.core, step.pipe]] += busy
-        times[_LAST] = max(times[_LAST], start + busy)
+        for tile in step.writes:
+            times[self.first[tile] + 2 * self.current[tile]] = end
+            self.writer[tile] = (step.core, step.pipe)
+        times[_LAST] = max(times[_LAST], end)
 
     def wait(self, writer: tuple[Core, Pipe] | None, me: tuple[Core, Pipe]) -> float:
-        if writer is None or writer == me:
+        if writer is None or (writer == me and me[1] is not Pipe.VEC):
             return 0.0
         return self.sync if writer[0] is me[0] else self.across
 

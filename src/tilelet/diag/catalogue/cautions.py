@@ -107,6 +107,30 @@ class LoopMayNotRun(Caution):
         )
 
 
+class OutputNotWritten(Caution):
+    """A `pl.Out` parameter is never written by its kernel.
+
+    It comes back with whatever was in memory. Write it, or declare it as an input. What a draft
+    leaves for later is no mistake yet; a golden says what is missing.
+    """
+
+    code = "W0204"
+    example = """
+        @pl.jit
+        def kernel(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                y = pl.exp(x)
+            return out
+        """
+
+    def __init__(self, loc: Loc, name: str) -> None:
+        super().__init__(
+            f"output `{name}` is never written",
+            [Label(loc, "declared `pl.Out`")],
+            helps=[f"write `{name}[:] = ...`, or drop `pl.Out`"],
+        )
+
+
 class DirectionIgnored(Caution):
     """A parameter of an inline function is wrapped in `pl.Out` or `pl.InOut`.
 
@@ -182,6 +206,36 @@ class ImplicitScope(Caution):
             f"compute op `{op}` outside a scope becomes a task of its own",
             [Label(loc, "an implicit scope starts here")],
             helps=["write the scope: `with pl.at(level=pl.Level.CORE_GROUP):`"],
+        )
+
+
+class LanesAtOnce(Caution):
+    """A kernel that two vector cores share asks which of them it runs on.
+
+    The halves of its tiles are computed here at once, as by core 0, which is right if the kernel is
+    written for whole tiles. Work that a kernel divides by hand belongs in `pl.split_aiv`.
+    """
+
+    code = "W0403"
+    example = """
+        @pl.jit
+        def kernel(
+            a: pl.Tensor[[16, 16], pl.FP32],
+            out: pl.Out[pl.Tensor[[32, 16], pl.FP32]],
+        ):
+            with pl.at(
+                level=pl.Level.CORE_GROUP, optimizations=[pl.split(pl.SplitMode.UP_DOWN)]
+            ):
+                lane = pl.tile.get_subblock_idx()
+                out[lane * 16 : lane * 16 + 16, :] = pl.add(pl.matmul(a, a), 1.0)
+            return out
+        """
+
+    def __init__(self, loc: Loc) -> None:
+        super().__init__(
+            "two vector cores share this kernel, but it runs here as on core 0",
+            [Label(loc, "always 0 here")],
+            helps=["divide work by hand with `for lane in pl.split_aiv(2, mode=...):`"],
         )
 
 

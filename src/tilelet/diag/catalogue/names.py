@@ -469,21 +469,23 @@ class NoEntry(UserError):
 
 
 class SeveralEntries(UserError):
-    """A program has more than one function that could be its entry.
+    """A run could start in more than one function of a program.
 
-    A run starts in one Orchestration function. Put each entry in its own program, or mark the
-    helpers InCore or inline.
+    Several Orchestration functions may stand in one class; whoever runs it says which one is meant:
+    `compiled = ir.compile(Program)` and then `compiled["first"](x)` or `compiled.first(x)`, or
+    `run(Program["first"], specs)`. `run(Program, specs)` finds it by the names of the specs where
+    only one entry has such parameters. A class of kernels alone needs a control program.
     """
 
     code = "E0218"
     example = """
         @pl.program
         class Program:
-            @pl.function(type=pl.FunctionType.Orchestration)
+            @pl.function(type=pl.FunctionType.InCore)
             def first(self, x: pl.Tensor[[16, 128], pl.FP32]):
                 return x
 
-            @pl.function(type=pl.FunctionType.Orchestration)
+            @pl.function(type=pl.FunctionType.InCore)
             def second(self, x: pl.Tensor[[16, 128], pl.FP32]):
                 return x
         """
@@ -492,6 +494,7 @@ class SeveralEntries(UserError):
         super().__init__(
             f"program `{program}` has {plural(len(entries), 'entry', 'entries')}",
             [Label(loc, f"`{name}` is an entry") for name, loc in entries],
+            helps=[f'say which one is meant: `{program}["{entries[0][0]}"]`'],
         )
 
 
@@ -541,30 +544,6 @@ class DynamicDimMisuse(UserError):
             f"dynamic dimension `{name}` cannot be used here",
             [Label(loc, why)],
             helps=optional(help),
-        )
-
-
-class OutputNotWritten(UserError):
-    """An `pl.Out` parameter is never written by its kernel.
-
-    A declared output that nothing writes would come back with whatever was in memory. Write it, or
-    declare it as an input.
-    """
-
-    code = "E0221"
-    example = """
-        @pl.jit
-        def kernel(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                y = pl.exp(x)
-            return out
-        """
-
-    def __init__(self, loc: Loc, name: str) -> None:
-        super().__init__(
-            f"output `{name}` is never written",
-            [Label(loc, "declared `pl.Out`")],
-            helps=[f"write `{name}[:] = ...`, or drop `pl.Out`"],
         )
 
 

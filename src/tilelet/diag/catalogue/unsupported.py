@@ -15,12 +15,20 @@ class UnsupportedConstruct(UserError):
 
     code = "E0801"
     example = """
-        @pl.jit
-        def kernel(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                at_zero = pl.MemRef(pl.Mem.Vec, 0, 8192)
-                out[:] = pl.add(x, 1.0)
-            return out
+        @pl.program
+        class Program:
+            @pl.function
+            def main(
+                self, x: pl.Tensor[[16, 128], pl.FP32], y: pl.Tensor[[16, 128], pl.FP32]
+            ) -> pl.Tensor[[16, 128], pl.FP32]:
+                now = x
+                then = y
+                with pl.incore():
+                    for _ in pl.range(3):
+                        now, then = then, now
+                with pl.incore():
+                    now = pl.assemble(now, pl.exp(now), [0, 0])
+                return now
         """
 
     def __init__(self, loc: Loc, what: str, instead: str = "") -> None:
@@ -104,11 +112,11 @@ class MxFormat(UserError):
         )
 
 
-class HandWrittenPipe(UserError):
-    """The program moves tiles between the cube and the vector cores by hand.
+class PipeOutsideGroup(UserError):
+    """A hand-written transfer between cores stands where no other core takes part.
 
-    `tpush`/`tpop`, pipe set-up and core synchronisation are what the compiler makes of a scope that
-    uses both kinds of core. Write both in one scope and leave the transfer to it.
+    `tpush` and `tpop` belong to an AIC and an AIV function that a function of type Group calls. In
+    a scope there is no need of them: use both kinds of op, and the transfer is made for you.
     """
 
     code = "E0805"
@@ -124,9 +132,54 @@ class HandWrittenPipe(UserError):
 
     def __init__(self, loc: Loc, op: str) -> None:
         super().__init__(
-            f"hand-written core-to-core transfer `{op}` is not supported",
-            [Label(loc)],
-            helps=["use both kinds of op in one scope; the transfer is made for you"],
+            f"`{op}` outside a group of cores",
+            [Label(loc, "no other core takes part here")],
+            helps=[
+                "call an AIC and an AIV function from a function of type `Group`",
+                "or use both kinds of op in one scope; the transfer is made for you",
+            ],
+        )
+
+
+class PipeMismatch(UserError):
+    """Two cores of a group do not agree on what goes through a pipe between them.
+
+    Each pop takes what the other core pushed next. Both must take the same course: loops around
+    transfers have the same bounds (or constant ones), branches the same condition, and a popped
+    tile has the shape and the element type of the pushed one.
+    """
+
+    code = "E0811"
+    example = """
+        @pl.program
+        class Program:
+            @pl.function(type=pl.FunctionType.AIC)
+            def cube(self, y: pl.Out[pl.Tensor[[16, 16], pl.FP32]]):
+                got: pl.Tile[[16, 16], pl.FP32, pl.Mem.Mat] = pl.tpop_from_aiv(split=0)
+                return pl.store(pl.matmul(got, got), [0, 0], y)
+
+            @pl.function(type=pl.FunctionType.AIV)
+            def vector(self, x: pl.Tensor[[16, 16], pl.FP32]):
+                tile = pl.load(x, [0, 0], [16, 16])
+
+            @pl.function(type=pl.FunctionType.Group)
+            def both(
+                self, x: pl.Tensor[[16, 16], pl.FP32], y: pl.Out[pl.Tensor[[16, 16], pl.FP32]]
+            ):
+                self.vector(x)
+                return self.cube(y)
+
+            @pl.function(type=pl.FunctionType.Orchestration)
+            def main(
+                self, x: pl.Tensor[[16, 16], pl.FP32], y: pl.Out[pl.Tensor[[16, 16], pl.FP32]]
+            ):
+                return self.both(x, y)
+        """
+
+    def __init__(self, loc: Loc, problem: str, other: Loc | None = None) -> None:
+        super().__init__(
+            "two cores do not agree on a transfer",
+            [Label(loc, problem), *([Label(other, "the other core")] if other else [])],
         )
 
 
@@ -175,21 +228,21 @@ class UnsupportedLevel(UserError):
 class UnsupportedFunctionType(UserError):
     """A function is declared with a type that only the compiler makes, or that is not supported.
 
-    Write Opaque, Orchestration, InCore or Inline functions; cube, vector, group and SPMD wrappers
-    are derived from them.
+    SPMD wrappers are derived from `pl.spmd`. Write Opaque, Orchestration, InCore or Inline
+    functions, or AIC, AIV and Group functions for cores that hand each other tiles.
     """
 
     code = "E0808"
     example = """
         @pl.program
         class Program:
-            @pl.function(type=pl.FunctionType.Graph)
+            @pl.function(type=pl.FunctionType.Spmd)
             def main(self, x: pl.Tensor[[16, 128], pl.FP32]):
                 return x
         """
 
     def __init__(self, loc: Loc, function_type: str) -> None:
-        supported = ("Opaque", "Orchestration", "InCore", "Inline")
+        supported = ("Opaque", "Orchestration", "InCore", "Inline", "AIC", "AIV", "Group")
         super().__init__(
             f"function type `{function_type}` is not supported",
             [Label(loc)],
@@ -207,9 +260,9 @@ class UnsupportedOp(UserError):
     code = "E0809"
     example = """
         @pl.jit
-        def kernel(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[32, 64], pl.FP32]]):
+        def kernel(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
             with pl.at(level=pl.Level.CORE_GROUP):
-                out[:] = pl.view(x, [32, 64])
+                out[:] = pl.select(x, x, x)
             return out
         """
 

@@ -9,6 +9,7 @@ from typing import Any
 from tilelet.diag.catalogue.command import NoProgramFound
 from tilelet.diag.text import plural, printable, ticked
 from tilelet.ir.core import FunctionKind, Program
+from tilelet.ir.programs import Programs
 from tilelet.ir.types import TensorType
 from tilelet.runtime import reporting
 from tilelet.runtime.compiler import CompiledProgram, compile_program, dump_folder, run_directory
@@ -36,8 +37,14 @@ def _programs(names: Mapping[str, Any]) -> list[Program]:
     """Programs, fully annotated `@pl.jit` functions, and what `build…()` functions return."""
     found: dict[int, Program] = {}
     for name, value in names.items():
-        program = value if isinstance(value, Program) else _from_function(name, value)
-        if program is not None:
+        if isinstance(value, Programs):
+            programs = list(value.by_entry.values())
+        elif isinstance(value, Program):
+            programs = [value]
+        else:
+            made = _from_function(name, value)
+            programs = [] if made is None else [made]
+        for program in programs:
             found.setdefault(id(program), program)
     return list(found.values())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,8 +12,8 @@ from typing import TYPE_CHECKING
 from tilelet.diag.catalogue.command import FileMissing
 
 if TYPE_CHECKING:
-    from tilelet.cli.script import ScriptExit
     from tilelet.runtime.session import Session
+    from tilelet.scripts.script import ScriptExit
 
 
 def is_model(name: str) -> bool:
@@ -33,6 +34,7 @@ class Target:
     name: str
     arguments: tuple[str, ...] = ()
     module: str | None = None  # what `-m` named; `name` is its file
+    text: str | None = None  # what to run in place of the text of the file
 
     @classmethod
     def of_module(cls, module: str, arguments: tuple[str, ...]) -> Target:
@@ -51,12 +53,12 @@ class Target:
     def run(self, now: Session) -> ScriptExit:
         """Run it to its end."""
         if self.is_model:
-            from tilelet.cli.models import run_model
+            from tilelet.scripts.shipped import run_model
 
             return run_model(self.name, self.arguments)
-        from tilelet.cli.script import Script
+        from tilelet.scripts.script import Script
 
-        return Script(self.name, self.arguments, self.module).run(now)
+        return Script(self.name, self.arguments, self.module, self.text).run(now)
 
     def knows(self, option: str) -> bool:
         """Whether the text of the script mentions the option: then it is one of its own."""
@@ -72,6 +74,8 @@ class Target:
 
     @property
     def _text(self) -> str:
+        if self.text is not None:
+            return self.text
         if self.is_model:
             return "--platform"  # the only one that a command of Tilelet has, too
         try:
@@ -107,4 +111,4 @@ def options_after(
         ours += taken
         if platform and target.knows("--platform") and value in shared:
             rest += taken
-    return ours, Target(target.name, tuple(rest), target.module)
+    return ours, dataclasses.replace(target, arguments=tuple(rest))

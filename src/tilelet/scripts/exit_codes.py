@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from tilelet.diag.core import UserError
 
 if TYPE_CHECKING:
-    from tilelet.cli.script import ScriptExit
     from tilelet.runtime.session import Session
+    from tilelet.scripts.script import ScriptExit
 
 PASSED = 0
 FINDINGS = 1
@@ -26,9 +26,10 @@ INTERRUPTED, BROKEN_PIPE = 130, 141
 
 def of_error(error: UserError) -> int:
     """The code of a command that ended with `error`, whichever command it is."""
-    from tilelet.diag.catalogue import command, device
+    from tilelet.diag.catalogue import checks, command, device, tuner
 
     usage = (
+        checks.UnknownCheck,
         command.BadFlag,
         command.UnknownCode,
         command.UnknownEngine,
@@ -42,6 +43,9 @@ def of_error(error: UserError) -> int:
         device.MachineContradiction,
         device.UnknownPeriod,
         device.NothingToCompare,
+        tuner.UnknownKnob,
+        tuner.ChangesProblem,
+        tuner.BadExecutor,
     )
     return WRONG_USAGE if isinstance(error, usage) else COULD_NOT_RUN
 

@@ -14,9 +14,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tilelet.cli import interrupt, output
-from tilelet.cli.discover import compile_found
-from tilelet.cli.exit_codes import COULD_NOT_RUN, INTERRUPTED
 from tilelet.compat.aliases import ROOTS, is_alias, names_of
 from tilelet.diag.catalogue.command import (
     FileMissing,
@@ -35,6 +32,10 @@ from tilelet.runtime.bugs import bug_text
 from tilelet.runtime.compiler import run_directory
 from tilelet.runtime.seeds import repeatable
 from tilelet.runtime.session import Session
+from tilelet.scripts import interrupt, output
+from tilelet.scripts.discover import compile_found
+from tilelet.scripts.exit_codes import COULD_NOT_RUN, INTERRUPTED
+from tilelet.scripts.waiting import notes_on_stderr
 
 
 @dataclass
@@ -51,9 +52,16 @@ class ScriptExit:
 class Script:
     """A Python file, or a module, and its arguments."""
 
-    def __init__(self, path: str, arguments: Sequence[str], module: str | None = None) -> None:
+    def __init__(
+        self,
+        path: str,
+        arguments: Sequence[str],
+        module: str | None = None,
+        text: str | None = None,
+    ) -> None:
         self.path = path
         self.module = module
+        self.text = text  # what runs in place of what the file holds
         # Absolute, as Python has it: the script may change the working directory.
         self.file = str(Path(path).absolute())
         self.arguments = list(arguments)
@@ -61,13 +69,22 @@ class Script:
     def run(self, now: Session) -> ScriptExit:
         """Run the file to its end. Only Ctrl-C and a broken pipe come out as exceptions."""
         linecache.checkcache(self.file)
+        with self._shown_in_messages():
+            return self._run(now)
+
+    def _run(self, now: Session) -> ScriptExit:
         try:
             code = compile(self._source(), self.file, "exec", dont_inherit=True)
         except UserError as error:
             return ScriptExit(COULD_NOT_RUN, [error.diagnostic])
         except (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError) as error:
             return self._raised(error)  # the latter: nested more deeply than Python's compiler goes
-        with repeatable(now.seed), self._as_main() as module, watched_output() as output:
+        with (
+            repeatable(now.seed),
+            self._as_main() as module,
+            watched_output() as output,
+            notes_on_stderr(self.file),
+        ):
             try:
                 exec(code, module.__dict__)  # noqa: S102
                 if not now.programs_seen and not now.results:
@@ -83,7 +100,22 @@ class Script:
                 return self._failed(error, now)
         return ScriptExit()
 
+    @contextmanager
+    def _shown_in_messages(self) -> Generator[None]:
+        """Whoever asks for lines of the file gets those that run: kernels are parsed from them."""
+        if self.text is None:
+            yield
+            return
+        lines = self.text.splitlines(keepends=True)
+        linecache.cache[self.file] = (len(self.text), None, lines, self.file)
+        try:
+            yield
+        finally:
+            linecache.cache.pop(self.file, None)
+
     def _source(self) -> bytes:
+        if self.text is not None:
+            return self.text.encode()
         path = Path(self.path)
         try:
             if path.is_dir():

@@ -1,0 +1,38 @@
+"""Which arguments a control program looks into: their contents decide which tasks there are."""
+
+from __future__ import annotations
+
+from tilelet.analysis.aliases import Aliases, is_tensor
+from tilelet.ir.core import FunctionKind, Op, Program, Value, values_in, walk
+from tilelet.ir.spec import Trait
+
+
+def parameters_read(program: Program) -> set[str]:
+    """Names of the tensor parameters of the entry whose elements control programs read.
+
+    Bounds and conditions come from elements that are read one by one, or that a predicate names;
+    everything else looks into tensors only in kernels.
+    """
+    main = program.main
+    found: set[str] = set()
+    for function in program.functions.values():
+        if function.kind is FunctionKind.InCore:
+            continue
+        aliases = Aliases(function.body, program.functions)
+        looked_at = [v for op in walk(function.body) for v in _looked_at(op)]
+        roots = {root for value in looked_at for root in aliases.roots(value)}
+        if function is main:
+            found |= {p.name for p in main.params if p in roots}
+        elif roots & set(function.params):
+            # Of a function that the entry calls: any tensor could have been handed to it.
+            found |= {p.name for p in main.params if is_tensor(p)}
+    return found
+
+
+def _looked_at(op: Op) -> list[Value]:
+    predicate = op.args.get("predicate")
+    if isinstance(predicate, tuple):
+        return [v for v in values_in(predicate[:1]) if is_tensor(v)]
+    traits = op.spec.traits
+    is_read = Trait.NUMBER in traits and Trait.SHAPE_ONLY not in traits
+    return [v for v in values_in(op.args.values()) if is_tensor(v)] if is_read else []

@@ -1,0 +1,16 @@
+"""Whether the cores take every tile: rows of whole blocks, fractals, extents, element types."""
+
+from __future__ import annotations
+
+from tilelet.checks.findings import Status, found
+from tilelet.checks.verdict import Part, Subject, part
+from tilelet.diag.catalogue.device import OnChipOverflow
+from tilelet.diag.text import plural
+
+
+def check(subject: Subject) -> Part:
+    """Shapes and types are constants of the program, so the answer holds for all inputs."""
+    run = subject.device_run
+    findings = [found("alignment", f) for f in run.findings if not isinstance(f, OnChipOverflow)]
+    summary = f"tiles of {plural(len(run.kernels), 'kernel')}"
+    return part("alignment", findings, Status.PROVED, summary)

@@ -1,0 +1,16 @@
+"""Whether all tiles of a kernel that live at one moment fit into on-chip memory."""
+
+from __future__ import annotations
+
+from tilelet.checks.findings import Status, found
+from tilelet.checks.verdict import Part, Subject, part
+from tilelet.diag.catalogue.device import OnChipOverflow
+from tilelet.diag.text import plural
+
+
+def check(subject: Subject) -> Part:
+    """Tiles have constant shapes, so what fits fits for all inputs."""
+    run = subject.device_run
+    findings = [found("capacity", f) for f in run.findings if isinstance(f, OnChipOverflow)]
+    summary = f"{plural(len(run.kernels), 'kernel')} planned on {subject.machine.name}"
+    return part("capacity", findings, Status.PROVED, summary)

@@ -1,0 +1,25 @@
+"""What a check has to know of the script's own comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How the script compares the outputs with its golden.
+
+    golden   the function; None if there is none
+    outputs  names of what may be compared
+    own      those of them that a function of the script's own compares
+    judge    compares outputs as the script does: (actual, expected) by name -> passed
+    """
+
+    rtol: float
+    atol: float
+    golden: Callable[..., Any] | None = None
+    outputs: tuple[str, ...] = ()
+    own: tuple[str, ...] = ()
+    judge: Callable[[Mapping[str, Any], Mapping[str, Any]], bool] | None = None

@@ -1,0 +1,160 @@
+"""What a check says: how sure it is, and what it found, with places, region, remedy and witness."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from tilelet.diag.core import Diagnostic, Loc, UserError
+
+
+class Status(enum.Enum):
+    """How far an answer reaches."""
+
+    PROVED = "proved"  # for all sizes and inputs
+    FOUND = "found"  # there is a finding
+    THIS_RUN = "this run"  # nothing found on the inputs and sizes of this run
+    NOT_CHECKED = "not checked"  # the part says why
+
+
+@dataclass(frozen=True)
+class Place:
+    """A statement, and the task that executed it.
+
+    role       what it does here: "writes", "reads"
+    task       index in the recorded stream; None if no single task is meant
+    block      of an spmd task
+    iteration  the loops around it, outermost first: variable and value
+    """
+
+    loc: Loc
+    role: str = ""
+    kernel: str = ""
+    task: int | None = None
+    block: int | None = None
+    iteration: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def where(self) -> str:
+        """`task 7 of `scale` (r = 16)`."""
+        parts = [f"task {self.task}" if self.task is not None else ""]
+        parts.append(f"`{self.kernel}`" if self.kernel else "")
+        text = " of ".join(p for p in parts if p)
+        if self.block is not None:
+            text += f", block {self.block}"
+        if self.iteration:
+            text += f" ({', '.join(f'{name} = {value}' for name, value in self.iteration)})"
+        return text
+
+    def to_data(self) -> dict[str, Any]:
+        return {
+            "file": self.loc.file,
+            "line": self.loc.line,
+            "column": self.loc.col + 1,
+            "role": self.role,
+            "kernel": self.kernel,
+            "task": self.task,
+            "block": self.block,
+            "iteration": dict(self.iteration),
+        }
+
+
+@dataclass(frozen=True)
+class Box:
+    """A part of a tensor: from `start` up to `stop` on every axis, every `step`-th element."""
+
+    tensor: str
+    start: tuple[int, ...]
+    stop: tuple[int, ...]
+    step: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        steps = self.step or (1,) * len(self.start)
+        axes = [
+            f"{a}" if b == a + 1 else f"{a}:{b}" if s == 1 else f"{a}:{b}:{s}"
+            for a, b, s in zip(self.start, self.stop, steps)
+        ]
+        return f"{self.tensor}[{', '.join(axes)}]"
+
+    def to_data(self) -> dict[str, Any]:
+        return {
+            "tensor": self.tensor,
+            "start": list(self.start),
+            "stop": list(self.stop),
+            "step": list(self.step or (1,) * len(self.start)),
+        }
+
+
+@dataclass(frozen=True)
+class Witness:
+    """An execution that shows the finding; it can be repeated.
+
+    text  for people: what was seen
+    seed  of the order or the inputs, None if there is nothing to choose
+    data  the same for machines
+    """
+
+    text: str
+    seed: int | None = None
+    data: tuple[tuple[str, Any], ...] = ()
+
+    def to_data(self) -> dict[str, Any]:
+        return {"text": self.text, "seed": self.seed, **dict(self.data)}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One problem. The message for people is `diagnostic`, made by a class of the catalogue."""
+
+    check: str
+    diagnostic: Diagnostic
+    places: tuple[Place, ...] = ()
+    region: Box | None = None
+    remedy: str = ""
+    witness: Witness | None = None
+    status: Status = Status.FOUND
+
+    @property
+    def code(self) -> str:
+        return self.diagnostic.code
+
+    @property
+    def message(self) -> str:
+        return self.diagnostic.message
+
+    @property
+    def loc(self) -> Loc | None:
+        return self.diagnostic.loc
+
+    def __str__(self) -> str:
+        from tilelet.diag.render import render_text
+
+        return render_text(self.diagnostic, color=False)
+
+    def to_data(self) -> dict[str, Any]:
+        """For JSON: what the diagnostic does not say in fields of its own."""
+        return {
+            "check": self.check,
+            "code": self.code,
+            "status": self.status.value,
+            "message": self.message,
+            "places": [place.to_data() for place in self.places],
+            "region": self.region.to_data() if self.region else None,
+            "remedy": self.remedy or (self.diagnostic.helps[0] if self.diagnostic.helps else ""),
+            "witness": self.witness.to_data() if self.witness else None,
+        }
+
+
+def found(check: str, problem: UserError, **fields: Any) -> Finding:
+    """The finding that a catalogue class describes."""
+    return Finding(check, problem.diagnostic, **fields)
+
+
+def without_repeats(findings: Iterable[Finding]) -> list[Finding]:
+    """One of those that say the same of the same statement."""
+    kept: dict[tuple[str, str, Loc | None], Finding] = {}
+    for finding in findings:
+        kept.setdefault((finding.code, finding.message, finding.loc), finding)
+    return list(kept.values())

@@ -1,0 +1,72 @@
+"""`tilelet check`: the verdict on every program that a script runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tilelet.checks.comparison import Comparison
+from tilelet.checks.registry import chosen
+from tilelet.checks.verdict import Subject, Verdict, verdict_on
+from tilelet.cli.messages import print_findings
+from tilelet.cli.options import CheckOptions
+from tilelet.cli.portable import NEWEST, portability
+from tilelet.cli.profile import failed, machines_for, period_of
+from tilelet.cli.recording import record
+from tilelet.device.run import Recorded
+from tilelet.diag.core import Diagnostic
+from tilelet.diag.formats import to_json
+from tilelet.diag.sarif import to_sarif
+from tilelet.diag.text import printable
+from tilelet.dialects import dialect_named
+from tilelet.runtime.progress import progress
+from tilelet.scripts import exit_codes
+
+
+def check_command(options: CheckOptions) -> int:
+    """Make the checks asked for; 1 if there is a finding."""
+    checks = chosen(options.only)
+    machines = machines_for(options)
+    verdicts: list[Verdict] = []
+    subjects: list[Subject] = []
+
+    def look(run: Recorded, arguments: Mapping[str, Any], comparison: Comparison | None) -> None:
+        for machine in machines:
+            period = period_of(machine, options.period, machines)
+            subject = Subject(run, arguments, machine, period, comparison)
+            with progress(f"checking {run.name} on {machine.name}"):
+                verdicts.append(verdict_on(subject, checks))
+            subjects.append(subject)
+
+    recording = record(options.target, options, options.platform, look)
+    if recording.code and not recording.runs:
+        return failed(recording, options)
+    found = _diagnostics(verdicts)
+    if recording.session.imports_pypto and not options.only:
+        found += portability(recording, dialect_named(NEWEST))
+    if options.format == "json":
+        document = json.loads(to_json([*recording.diagnostics, *found]))
+        document["verdicts"] = [verdict.to_data() for verdict in verdicts]
+        print(json.dumps(document, indent=2, ensure_ascii=False))
+    elif options.format == "sarif":
+        print(to_sarif([*recording.diagnostics, *found], script=options.target.name))
+    else:
+        print_findings(found)
+        for subject, verdict in zip(subjects, verdicts):
+            if options.memory:
+                _show_memory(subject)
+            print(printable("\n".join(verdict.lines())))
+    return exit_codes.of_findings(bool(found), recording.code)
+
+
+def _diagnostics(verdicts: Sequence[Verdict]) -> list[Diagnostic]:
+    return list(dict.fromkeys(d for verdict in verdicts for d in verdict.diagnostics))
+
+
+def _show_memory(subject: Subject) -> None:
+    from tilelet.device.memory.report import budget_table, memory_map_parts, memory_table
+    from tilelet.diag.tables import show
+
+    run = subject.device_run
+    show([*memory_map_parts(run.plans), memory_table(run.plans), budget_table(run.kernels)])

@@ -1,0 +1,94 @@
+"""`tilelet diverge`: the first wrong statement of every program that a script runs."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from pathlib import Path
+
+from tilelet.cli.messages import print_findings, show_problems
+from tilelet.cli.options import DivergeOptions
+from tilelet.cli.run import print_problems
+from tilelet.diag.catalogue.command import BadFlag
+from tilelet.diag.formats import to_json
+from tilelet.diag.sarif import to_sarif
+from tilelet.diag.text import printable
+from tilelet.diverge.answer import Answer, Options, against, answer
+from tilelet.diverge.locate import Case
+from tilelet.runtime import session
+from tilelet.runtime.progress import progress
+from tilelet.runtime.session import Session
+from tilelet.scripts import exit_codes
+from tilelet.scripts.stand_ins import stand_ins
+from tilelet.scripts.target import Target, is_model
+
+
+def diverge_command(options: DivergeOptions) -> int:
+    """Look at all programs of a target, or at those of one against those of another."""
+    first, second = _targets(options.target)
+    cases, code = _cases(first, options)
+    if not cases:
+        return code or _nothing(first)
+    if second is not None:
+        others, code = _cases(second, options)
+        if not others:
+            return code or _nothing(second)
+        pairs = zip(cases, others)
+        cases = [(name, against(a, first.name, b)) for (_, a), (name, b) in pairs]
+    looking = Options(options.budget, options.all_fp32)
+    answers: list[Answer] = []
+    for name, case in cases:
+        with progress(f"following {name}"):
+            answers.append(answer(name, case, looking))
+    _show(answers, options)
+    if not any(a.found for a in answers) and all(a.agrees is None for a in answers):
+        return exit_codes.COULD_NOT_RUN
+    return exit_codes.of_findings(any(a.found for a in answers))
+
+
+def _targets(target: Target) -> tuple[Target, Target | None]:
+    """`A`, or `A B`: the second is a script or a program's name, too."""
+    if target.arguments:
+        name, *rest = target.arguments
+        if is_model(name) or (name.endswith(".py") and Path(name).is_file()):
+            return Target(target.name, tuple(rest), target.module), Target(name, tuple(rest))
+    return target, None
+
+
+def _nothing(target: Target) -> int:
+    raise BadFlag(f"`{target.name}` runs no program with inputs: there is nothing to look at")
+
+
+def _cases(target: Target, options: DivergeOptions) -> tuple[list[tuple[str, Case]], int]:
+    """Everything that the target runs; no engine executes anything."""
+    found: list[tuple[str, Case]] = []
+    now = Session(
+        build_dir=options.build_dir,
+        seed=options.seed,
+        quiet_diagnostics=options.format != "text",
+        examiner=lambda name, case: found.append((name, case)),
+    )
+    apart = contextlib.redirect_stdout(sys.stderr)
+    with session.active(now), apart, stand_ins(options.pypto, options.golden, now):
+        outcome = target.run(now)
+    now.diagnostics += outcome.errors
+    if options.format == "text":
+        print_problems(outcome, now, options, target)
+    elif not found:
+        show_problems(now.diagnostics, options.format, target.name)
+    return found, exit_codes.of_script(outcome, now)
+
+
+def _show(answers: list[Answer], options: DivergeOptions) -> None:
+    found = [d for a in answers for d in a.diagnostics]
+    if options.format == "json":
+        document = json.loads(to_json(found))
+        document["programs"] = [a.to_data() for a in answers]
+        print(json.dumps(document, indent=2, ensure_ascii=False))
+    elif options.format == "sarif":
+        print(to_sarif(found, script=options.target.name))
+    else:
+        print_findings(found)
+        for a in answers:
+            print(printable("\n".join(a.lines())))

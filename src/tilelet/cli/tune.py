@@ -1,0 +1,66 @@
+"""`tilelet tune`: better tile sizes for a script, without editing it."""
+
+from __future__ import annotations
+
+import json
+
+from tilelet.cli.messages import show_problems
+from tilelet.cli.options import DeviceOptions, TuneOptions
+from tilelet.cli.recording import record
+from tilelet.diag.formats import to_json
+from tilelet.diag.sarif import to_sarif
+from tilelet.diag.tables import show
+from tilelet.scripts import exit_codes
+from tilelet.tuning.evaluate import Question
+from tilelet.tuning.tuner import Request, tune
+
+
+def tune_command(options: TuneOptions) -> int:
+    """0 whether or not something better was found; 130 if the search was interrupted."""
+    _check_script(options)
+    first = record(options.target, options, options.machines[0])
+    if first.code:
+        if options.format != "text":
+            show_problems(first.diagnostics, options.format, options.target.name)
+        return first.code
+    question = Question(
+        options.target,
+        options.machines,
+        options.period,
+        options.seed,
+        options.pypto,
+        options.golden,
+    )
+    candidates, seconds = options.budget
+    outcome = tune(
+        Request(
+            question,
+            vary=dict(options.vary),
+            objective=options.objective,
+            candidates=candidates,
+            seconds=seconds,
+            method=options.method,
+            seed=options.search_seed,
+            jobs=options.jobs,
+            executor=options.executor,
+            results=options.results,
+            verify=options.verify,
+        )
+    )
+    if options.format == "json":
+        document = json.loads(to_json([]))
+        document["tuning"] = outcome.to_data()
+        print(json.dumps(document, indent=1, ensure_ascii=False))
+    elif options.format == "sarif":
+        print(to_sarif(outcome.diagnostics(), script=options.target.name))
+    else:
+        show(outcome.parts())
+    return exit_codes.INTERRUPTED if outcome.interrupted else exit_codes.PASSED
+
+
+def _check_script(options: DeviceOptions) -> None:
+    """The machines and the period must exist before anything is run."""
+    from tilelet.device.machine.description import load_machine
+
+    for name in options.machines:
+        load_machine(name).period(options.period)

@@ -1,0 +1,321 @@
+"""What `tilelet diverge` answers about one program: its findings, for people and for machines."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tilelet.analysis.aliases import infer_directions
+from tilelet.diag.catalogue.diverge import (
+    BeyondRounding,
+    FirstWrongStatement,
+    NeverWritten,
+    ReadBeforeWritten,
+    RoundingOnly,
+)
+from tilelet.diag.core import Diagnostic, Loc, UserError
+from tilelet.diverge.error_map import Array
+from tilelet.diverge.golden_trace import Intermediate
+from tilelet.diverge.locate import Case, Divergence, Locator, Statement
+from tilelet.diverge.record import Followed, Trace, follow
+from tilelet.diverge.wide import Violation, WideTrace
+from tilelet.ir.core import Direction
+
+_GROWTH_SHARE = 0.05
+"""Of the outputs' elements that may differ from the golden in double, too, if all is rounding."""
+_MOST_SUSPECTS = 8
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to look.
+
+    budget    seconds for repairs
+    all_fp32  carry FP32 instead of double beside every value
+    """
+
+    budget: float = 15.0
+    all_fp32: bool = False
+
+
+@dataclass
+class Answer:
+    """All that was found about one program.
+
+    agrees     whether the outputs match; None if there was nothing to compare with
+    statements  how many were followed, `tried` how many repairs
+    """
+
+    name: str
+    agrees: bool | None
+    found: list[UserError] = field(default_factory=list[UserError])
+    divergence: Divergence | None = None
+    violations: list[tuple[Statement, Violation]] = field(
+        default_factory=list[tuple[Statement, Violation]]
+    )
+    notes: list[str] = field(default_factory=list[str])
+    statements: int = 0
+    tried: int = 0
+
+    @property
+    def diagnostics(self) -> list[Diagnostic]:
+        return [error.diagnostic for error in self.found]
+
+    def lines(self) -> list[str]:
+        against = {
+            True: "outputs match the golden",
+            False: "outputs do not match the golden",
+            None: "nothing to compare with",
+        }[self.agrees]
+        wide = "no statement is further from double than its rounding allows"
+        if self.violations:
+            wide = f"{len(self.violations)} results are further from double than rounding allows"
+        lines = [f"{self.name}: {self.statements:,} statements followed; {against}; {wide}"]
+        return [*lines, *(f"  note: {note}" for note in dict.fromkeys(self.notes))]
+
+    def to_data(self) -> dict[str, Any]:
+        found = self.divergence
+        return {
+            "name": self.name,
+            "agrees": self.agrees,
+            "statements": self.statements,
+            "repairs_tried": self.tried,
+            "divergence": None if found is None else divergence_data(found),
+            "violations": [
+                {**s.to_data(), "kind": v.kind, "before": v.before, "after": v.after}
+                for s, v in self.violations
+            ],
+            "notes": list(dict.fromkeys(self.notes)),
+        }
+
+
+def divergence_data(found: Divergence) -> dict[str, Any]:
+    """For JSON."""
+    worst, last = found.worst, found.last
+    return {
+        "kind": found.kind,
+        "statement": found.statement.to_data() if found.statement else None,
+        "first": found.first.to_data() if found.first else None,
+        "last": None
+        if last is None
+        else {
+            **last[0].to_data(),
+            "golden": {"name": last[1].array.name, "line": last[1].array.line},
+        },
+        "repair": found.repair.text if found.repair else None,
+        "worst": None
+        if worst is None
+        else {
+            "output": worst.output,
+            "index": list(worst.index),
+            "actual": _number(worst.actual),
+            "expected": _number(worst.expected),
+        },
+        "before": _number(found.before),
+        "after": _number(found.after),
+        "region": found.region,
+        "suspects": [s.to_data() for s in found.suspects],
+    }
+
+
+def _number(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def answer(
+    name: str, case: Case, options: Options, say: Callable[[str], None] = lambda _: None
+) -> Answer:
+    """Look at a case against double and against its golden."""
+    element = np.float32 if options.all_fp32 else np.float64
+    trace = WideTrace(case.program, element)
+    say("in double")
+    run = follow(trace, case.arguments)
+    result = Answer(name, None, notes=[case.note] if case.note else [])
+    result.statements = len(trace.events)
+    result.violations = [(_statement(trace, v.event), v) for v in trace.violations]
+    for statement, violation in _first_each(result.violations):
+        result.found.append(_beyond(statement, violation))
+    if not case.expected:
+        return result
+    locator = Locator(case, options.budget, say)
+    result.agrees = locator.agrees
+    if result.agrees:
+        return result
+    rounding = _only_rounding(case, trace, run)
+    if rounding is not None:
+        result.found.append(rounding)
+        return result
+    result.divergence = found = locator.locate()
+    result.tried = locator.tried
+    if found is not None:
+        result.found.insert(0, _error_of(found))
+        result.notes += found.notes
+    return result
+
+
+def _first_each(
+    violations: list[tuple[Statement, Violation]],
+) -> list[tuple[Statement, Violation]]:
+    first: dict[Loc, tuple[Statement, Violation]] = {}
+    for statement, violation in violations:
+        first.setdefault(statement.loc, (statement, violation))
+    return list(first.values())
+
+
+def _statement(trace: Trace, number: int) -> Statement:
+    event = trace.events[number]
+    name = event.op.results[0].name if event.op.results else event.op.name
+    return Statement(
+        event.op.loc, event.op.name, trace.kernel(event), event.task, trace.iteration(event), name
+    )
+
+
+def _only_rounding(case: Case, trace: WideTrace, run: Followed) -> UserError | None:
+    """Whether the outputs in double match where the program's own do not."""
+    wide: dict[str, Array] = {}
+    for output, expected in case.expected.items():
+        found = trace.output(run.parameters[output])
+        wide[output] = run.arrays[output] if found is None else found.astype(expected.dtype)
+    own, in_double = case.mismatches(run.arrays), case.mismatches(wide)
+    wrong = {name: mask for name, mask in own.items() if mask.any()}
+    for name, mask in wrong.items():
+        if in_double[name].sum() > _GROWTH_SHARE * mask.sum():
+            return None
+    grown = _largest_growth(trace)
+    statement = _statement(trace, grown[0]) if grown else None
+    notes = [_where_text(statement)] if statement else []
+    if grown:
+        notes.append(f"relative L2 error {grown[1]:.3g} before, {grown[2]:.3g} after")
+    return RoundingOnly(next(iter(wrong)), statement.loc if statement else None, notes)
+
+
+def _largest_growth(trace: WideTrace) -> tuple[int, float, float] | None:
+    best: tuple[int, float, float] | None = None
+    for number, after in trace.errors.items():
+        inputs = trace.events[number].inputs
+        before = max((trace.errors.get(n, 0.0) for n in inputs), default=0.0)
+        if best is None or after - before > best[2] - best[1]:
+            best = number, before, after
+    return best
+
+
+def _where_text(statement: Statement) -> str:
+    """`task 3 of `rope` (h = 1), tile `lo``."""
+    task = f"task {statement.task} of `{statement.kernel}`" if statement.task >= 0 else ""
+    if not task:
+        task = f"kernel `{statement.kernel}`" if statement.kernel else "the control program"
+    loops = ", ".join(f"{name} = {value}" for name, value in statement.iteration)
+    return f"{task}{f' ({loops})' if loops else ''}, tile `{statement.tile}`"
+
+
+def _beyond(statement: Statement, violation: Violation) -> UserError:
+    what = {
+        "rounding mode": f"`pl.{statement.op}` does not round to the nearest",
+        "overflow": f"`pl.{statement.op}` overflows",
+        "undefined read": f"`pl.{statement.op}` gives NaN where double gives a number",
+    }.get(violation.kind, f"`pl.{statement.op}` is further from double than rounding allows")
+    helps = ['`mode="rint"` rounds to the nearest'] if violation.kind == "rounding mode" else []
+    element = (
+        f"element {list(violation.index)}: {violation.actual:.9g}, in double "
+        f"{violation.wide:.9g}; rounding explains {violation.bound:.3g}"
+    )
+    error = f"relative L2 error {violation.before:.3g} before, {violation.after:.3g} after"
+    notes = [_where_text(statement), element, error]
+    return BeyondRounding(what, statement.loc, violation.kind, notes, helps)
+
+
+def _error_of(found: Divergence) -> UserError:
+    if found.kind == "missing write":
+        loc = found.statement.loc if found.statement else None
+        return NeverWritten(found.region, loc, _worst_text(found))
+    assert found.statement is not None
+    if found.kind == "undefined read":
+        writer = found.suspects[0].loc if found.suspects else None
+        notes = [_where_text(found.statement)]
+        return ReadBeforeWritten(found.region, found.statement.loc, writer, notes)
+    return _first_wrong(found, found.statement)
+
+
+def _first_wrong(found: Divergence, statement: Statement) -> UserError:
+    agrees: list[tuple[Loc, str]] = []
+    if found.last is not None and found.last[0].loc != statement.loc:
+        agrees.append((found.last[0].loc, f"agrees: {found.last[1].array.where}"))
+    notes = [_where_text(statement), *_worst_text(found)]
+    if found.last is not None and found.first is not None:
+        last, match = found.last
+        notes.append(
+            f"agrees at `{match.array.name}` (golden line {match.array.line}, kernel line "
+            f"{last.loc.line}), differs first at `{found.first.tile}` (line {found.first.loc.line})"
+        )
+    if found.repair is not None:
+        what = f"{found.kind}: `pl.{statement.op}` is where the outputs go wrong"
+        share = "most of " if found.is_partial else ""
+        helps = [f"{found.repair.text}: then {share}the outputs match the golden"]
+        return FirstWrongStatement(what, statement.loc, found.kind, agrees, notes, helps)
+    lines = dict.fromkeys(f"{s.loc.line} (`{s.tile}`)" for s in found.suspects)
+    shown = list(lines)[:_MOST_SUSPECTS]
+    more = f" and {len(lines) - len(shown)} more" if len(lines) > len(shown) else ""
+    notes.append(f"suspect: lines {', '.join(shown)}{more}")
+    what = "the outputs go wrong from here on; no single change of an op makes them right"
+    return FirstWrongStatement(what, statement.loc, "differs first here", agrees, notes)
+
+
+def _worst_text(found: Divergence) -> list[str]:
+    worst = found.worst
+    if worst is None:
+        return []
+    after = f", {found.after:.3g} with the change" if math.isfinite(found.after) else ""
+    text = (
+        f"worst element {worst.output}{list(worst.index)}: {worst.actual:.7g}, golden "
+        f"{worst.expected:.7g}; relative L2 error {found.before:.3g}{after}"
+    )
+    return [text]
+
+
+def against(reference: Case, name: str, case: Case) -> Case:
+    """The case with another program in the place of its golden: its outputs, tensors and tiles."""
+    trace = Trace(reference.program)
+    run = follow(trace, reference.arguments)
+    expected = {
+        output: run.arrays[output]
+        for output in case.expected or run.arrays
+        if output in run.arrays and output in _outputs(case)
+    }
+    return Case(
+        case.program,
+        case.arguments,
+        expected,
+        lambda made: not any(m.any() for m in case.differ(made, expected).values()),
+        case.differ,
+        _arrays_of(trace),
+        f"compared with {name}, not with a golden",
+    )
+
+
+def _outputs(case: Case) -> set[str]:
+    """Parameters that the program writes."""
+    main = case.program.main
+    directions = infer_directions(main, case.program.functions)
+    return {p.name for p, how in zip(main.params, directions) if how is not Direction.In}
+
+
+def _arrays_of(trace: Trace) -> list[Intermediate]:
+    found: list[Intermediate] = []
+    elements = 0
+    seen: set[bytes] = set()
+    for event in trace.events:
+        if event.tile is None or event.tile.data.dtype.kind in "iub" or event.tile.data.size < 8:
+            continue
+        array = event.tile.cut.astype(np.float64)
+        key = array.tobytes()
+        if key in seen or elements > 16 << 20:
+            continue
+        seen.add(key)
+        elements += array.size
+        loc = event.op.loc
+        found.append(Intermediate(event.op.results[0].name, loc.file, loc.line, array))
+    return found

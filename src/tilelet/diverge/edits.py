@@ -1,0 +1,409 @@
+"""Changes of one op: what a mistake, its repair, and a corruption of a program have in common.
+
+An `Edit` puts other ops in the place of one, or an operand in the place of its result. Only edits
+that keep the types of results are made, so that nothing else in the program has to change.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tilelet.analysis.aliases import is_tensor
+from tilelet.diag.core import Loc, UserError
+from tilelet.interp.lowering import Frame, Lowering, Observer, Step
+from tilelet.ir.core import Arg, Block, Const, Op, Program, Value
+from tilelet.ir.rebuild import Rewriter, make_op
+from tilelet.ir.spec import REGISTRY, Call, OpSpec, Trait, bind
+from tilelet.ir.types import ScalarType, TensorType, TileType
+from tilelet.ir.views import ForView
+from tilelet.numerics import MODES
+
+
+@dataclass(frozen=True, eq=False)
+class Edit:
+    """One op changed.
+
+    ops    stand in its place; the last of them gives its results
+    alias  without `ops`: what its result is then
+    kind   the class of the change: "swapped operands", "cast mode", ...
+    text   the change in words, about the source
+    cost   how far-fetched it is as the explanation of a mistake, from 1
+    """
+
+    op: Op
+    kind: str
+    text: str
+    ops: tuple[Op, ...] = ()
+    alias: Value | None = None
+    cost: int = 1
+
+    @property
+    def loc(self) -> Loc:
+        return self.op.loc
+
+
+class Edited:
+    """Observes a run in which one edit is made; `inner` observes all ops that are executed."""
+
+    def __init__(self, edit: Edit, inner: Observer | None = None) -> None:
+        self._edit = edit
+        self._inner = inner
+
+    def lower(self, low: Lowering, op: Op) -> Step:
+        edit = self._edit
+        if op is not edit.op:
+            return self._lower(low, op)
+        if edit.alias is not None:
+            low.alias(op.result, edit.alias)
+            return _nothing
+        steps = tuple([self._lower(low, new) for new in edit.ops])
+        if len(steps) == 1:
+            return steps[0]
+
+        def all_steps(frame: Frame) -> None:
+            for step in steps:
+                step(frame)
+
+        return all_steps
+
+    def _lower(self, low: Lowering, op: Op) -> Step:
+        return low.plain_op(op) if self._inner is None else self._inner.lower(low, op)
+
+
+def _nothing(_: Frame) -> None:
+    """The step of an op whose result is its operand."""
+
+
+def applied(program: Program, edit: Edit) -> Program:
+    """The program with the edit made."""
+    functions = {name: _Applying(edit).function(f) for name, f in program.functions.items()}
+    return program.with_functions(functions)
+
+
+class _Applying(Rewriter):
+    def __init__(self, edit: Edit) -> None:
+        super().__init__()
+        self._edit = edit
+
+    def rewrite(self, op: Op) -> Sequence[Op]:
+        if op is not self._edit.op:
+            return (self.descend(op),)
+        if self._edit.alias is not None:
+            self.mapping[op.result] = self._edit.alias
+            return ()
+        return self._edit.ops
+
+
+# Building the ops of an edit
+
+
+def remade(op: Op, /, **changes: Arg) -> Op | None:
+    """The op with some arguments changed and the same results; None if that cannot be."""
+    return put_for(op, op.spec, {**op.args, **changes})
+
+
+def put_for(op: Op, made: OpSpec, args: Mapping[str, Arg]) -> Op | None:
+    """Another op that gives the results of `op`; None if their types differ."""
+    try:
+        types = made.infer(Call(made.name, args, _in_scope(op), op.loc))
+    except UserError:
+        return None
+    if not made.structural and types != tuple(r.type for r in op.results):
+        return None
+    return Op(made, args, op.results, op.blocks, op.loc)
+
+
+def _in_scope(op: Op) -> bool:
+    return any(isinstance(r.type, TileType) for r in op.results) or any(
+        isinstance(v.type, TileType) for v in op.operands
+    )
+
+
+def _then(op: Op, name: str, **args: Arg) -> tuple[Op, ...] | None:
+    """The op, and another one on its result, named `x` in `args` or first in its signature."""
+    middle = Value(op.result.name, op.result.type, op.result.loc)
+    first = replace(op, results=(middle,))
+    spec = REGISTRY[name]
+    bound = bind(spec, middle, **args)
+    last = put_for(op, spec, bound)
+    return None if last is None else (first, last)
+
+
+def is_float_tile(value: object) -> bool:
+    return (
+        isinstance(value, Value)
+        and isinstance(value.type, TileType)
+        and value.type.dtype.is_float
+        and value.type.dtype.bits >= 16
+    )
+
+
+def _arithmetic(op: Op) -> bool:
+    return Trait.ARITHMETIC in op.spec.traits and Trait.ELEMENTWISE in op.spec.traits
+
+
+def unary_specs() -> list[OpSpec]:
+    """Ops of one tile that compute element by element."""
+    return [
+        spec
+        for spec in REGISTRY.values()
+        if Trait.ARITHMETIC in spec.traits
+        and Trait.ELEMENTWISE in spec.traits
+        and _required(spec) == ["x"]
+    ]
+
+
+def _required(spec: OpSpec) -> list[str]:
+    parameters = spec.signature.parameters.values()
+    return [p.name for p in parameters if p.default is p.empty]
+
+
+# Kinds of edits
+
+
+def swapped(op: Op) -> Iterator[Edit]:
+    """Two operands of one type exchanged."""
+    names = [n for n, a in op.args.items() if isinstance(a, Value)]
+    for i, first in enumerate(names):
+        for second in names[i + 1 :]:
+            a, b = op.args[first], op.args[second]
+            if a is b or not isinstance(a, Value) or not isinstance(b, Value):
+                continue
+            if a.type != b.type or not isinstance(a.type, TileType):
+                continue
+            made = remade(op, **{first: b, second: a})
+            if made is not None:
+                text = f"exchange `{first}` and `{second}` of `pl.{op.name}`"
+                yield Edit(op, "swapped operands", text, (made,))
+
+
+def other_ops(op: Op) -> Iterator[Edit]:
+    """Another elementwise op, or another reduction, with the same operands."""
+    kind = op.spec.traits & (Trait.ELEMENTWISE | Trait.FOLD)
+    if Trait.ARITHMETIC not in op.spec.traits or not kind or not is_float_tile(op.results[0]):
+        return
+    wanted = _required(op.spec)
+    for spec in REGISTRY.values():
+        same = Trait.ARITHMETIC in spec.traits and kind in spec.traits
+        if spec is op.spec or not same or spec.expands is not None or _required(spec) != wanted:
+            continue
+        if spec.reduces != op.spec.reduces:
+            continue
+        made = put_for(op, spec, bind(spec, **{n: op.args[n] for n in wanted}))
+        if made is not None:
+            yield Edit(op, "other op", f"`pl.{spec.name}` instead of `pl.{op.name}`", (made,))
+
+
+def cast_modes(op: Op, modes: Iterable[str] = MODES) -> Iterator[Edit]:
+    """Another rounding mode."""
+    if "mode" not in op.args or "target_type" not in op.args:
+        return
+    for mode in modes:
+        if mode not in (op.args["mode"], "none"):
+            made = remade(op, mode=mode)
+            if made is not None:
+                yield Edit(op, "cast mode", f'`mode="{mode}"`', (made,))
+
+
+def pads(op: Op) -> Iterator[Edit]:
+    """Another value outside the valid region."""
+    old = op.args.get("pad_value")
+    if old is None:
+        return
+    for number, name in ((0.0, "zero"), (-math.inf, "min"), (math.inf, "max")):
+        made = remade(op, pad_value=number)
+        if made is not None:
+            yield Edit(op, "pad value", f"`pad_value=pl.PadValue.{name}`", (made,))
+
+
+def window_parts(op: Op) -> tuple[str, tuple[Arg, ...], tuple[int, ...]] | None:
+    """Of an op with a window: the parameter of its offset, the offset, and the window's extents."""
+    for param in ("offset", "offsets"):
+        offset = op.args.get(param)
+        if not isinstance(offset, tuple):
+            continue
+        source = op.args.get("source") or op.args.get("tile")
+        shape = op.args.get("shape") or op.args.get("shapes")
+        if isinstance(source, Value) and isinstance(source.type, TileType | TensorType):
+            shape = tuple(source.type.shape)  # type: ignore[assignment]
+        if isinstance(shape, tuple) and len(shape) == len(offset):
+            extents = [n if isinstance(n, int) else 1 for n in shape]
+            return param, offset, tuple(extents)
+    return None
+
+
+def offsets(op: Op, deltas: Mapping[int, Sequence[int]] | None = None) -> Iterator[Edit]:
+    """The window elsewhere: by its own extent, half of it, or 1, on each axis."""
+    found = window_parts(op)
+    if found is None:
+        return
+    param, offset, extents = found
+    for axis, extent in enumerate(extents):
+        steps = {extent: 1, 1: 1, extent // 2: 2, 2 * extent: 2, extent // 4: 3}
+        wanted = deltas.get(axis, ()) if deltas is not None else _both_ways(steps)
+        for delta in wanted:
+            start, before = shifted(offset[axis], delta, op.loc)
+            if start is None or delta == 0:
+                continue
+            moved = (*offset[:axis], start, *offset[axis + 1 :])
+            made = remade(op, **{param: moved})
+            if made is not None:
+                text = f"offset {'+' if delta > 0 else '-'} {abs(delta)} on axis {axis}"
+                yield Edit(op, "offset", text, (*before, made), cost=steps.get(abs(delta), 1))
+
+
+def _both_ways(steps: Iterable[int]) -> list[int]:
+    return [sign * n for n in steps if n > 0 for sign in (-1, 1)]
+
+
+def shifted(offset: Arg, delta: int, loc: Loc) -> tuple[Arg | None, tuple[Op, ...]]:
+    """`offset + delta`, and the ops that it takes; None if that is negative for sure."""
+    if isinstance(offset, bool | str | float):
+        return None, ()
+    if isinstance(offset, int):
+        return (offset + delta, ()) if offset + delta >= 0 else (None, ())
+    if isinstance(offset, Const):
+        return None, ()
+    if isinstance(offset, Value) and isinstance(offset.type, ScalarType):
+        spec = REGISTRY["scalar.add"]
+        made = make_op(spec, bind(spec, offset, delta), loc=loc)
+        return made.result, (made,)
+    return None, ()
+
+
+def dropped(op: Op) -> Iterator[Edit]:
+    """The op left out: its result is an operand of the same type."""
+    if not op.results or op.spec.structural:
+        return
+    first = op.args.get(op.spec.writes[0]) if op.spec.writes else None
+    candidates = [first] if first is not None else list(op.args.values())
+    for operand in candidates:
+        if isinstance(operand, Value) and operand.type == op.result.type:
+            what = "store" if is_tensor(op.result) else f"`pl.{op.name}`"
+            yield Edit(op, "dropped", f"leave out the {what}", alias=operand)
+            return
+
+
+def accumulated(op: Op, carried: Iterable[Value]) -> Iterator[Edit]:
+    """What an op gives, added to a value of the loop around it."""
+    if not op.results or not is_float_tile(op.results[0]):
+        return
+    for value in carried:
+        if value.type != op.results[0].type or value in op.operands:
+            continue
+        if Trait.GEMM in op.spec.traits and "acc" not in op.args:
+            spec = REGISTRY["matmul_acc"]
+            kept = {n: op.args[n] for n in ("lhs", "rhs", "a_trans", "b_trans") if n in op.args}
+            made = put_for(op, spec, bind(spec, acc=value, **kept))
+            if made is not None:
+                yield Edit(op, "accumulation", f"accumulate into `{value.name}`", (made,))
+        ops = _then(op, "add", rhs=value)
+        if ops is not None:
+            yield Edit(op, "accumulation", f"add `{value.name}` to it", ops, cost=2)
+
+
+def unaccumulated(op: Op) -> Iterator[Edit]:
+    """A product, or a sum, that no longer adds to what came before."""
+    acc = op.args.get("acc")
+    if isinstance(acc, Value) and Trait.GEMM in op.spec.traits and op.results:
+        spec = REGISTRY["matmul"]
+        kept = {n: op.args[n] for n in ("lhs", "rhs", "a_trans", "b_trans") if n in op.args}
+        type_ = op.result.type
+        assert isinstance(type_, TileType)
+        made = put_for(op, spec, bind(spec, out_dtype=type_.dtype, **kept))
+        if made is not None:
+            text = f"without what is in `{acc.name}`"
+            yield Edit(op, "accumulation", text, (made,), cost=2)
+    lhs, rhs = op.args.get("lhs"), op.args.get("rhs")
+    if op.name == "add" and isinstance(lhs, Value) and isinstance(rhs, Value):
+        for kept, other in ((lhs, rhs), (rhs, lhs)):
+            if kept.type == op.result.type:
+                text = f"without `{other.name}`"
+                yield Edit(op, "accumulation", text, alias=kept, cost=2)
+
+
+def inserted(op: Op) -> Iterator[Edit]:
+    """One more elementwise op on the result."""
+    if len(op.results) != 1 or not is_float_tile(op.results[0]):
+        return
+    for spec in unary_specs():
+        ops = _then(op, spec.name)
+        if ops is not None:
+            yield Edit(op, "missing op", f"`pl.{spec.name}` of what it gives", ops, cost=3)
+    middle = Value(op.result.name, op.result.type, op.result.loc)
+    square = put_for(op, REGISTRY["mul"], bind(REGISTRY["mul"], middle, middle))
+    if square is not None:
+        ops = replace(op, results=(middle,)), square
+        yield Edit(op, "missing op", "the square of what it gives", ops, cost=3)
+
+
+def scaled(op: Op, factors: Iterable[float], kind: str = "scale") -> Iterator[Edit]:
+    """The result times a number."""
+    if len(op.results) != 1 or not is_float_tile(op.results[0]):
+        return
+    for factor in factors:
+        ops = _then(op, "mul", rhs=float(factor))
+        if ops is not None:
+            yield Edit(op, kind, f"multiply what it gives by {factor:.6g}", ops, cost=3)
+
+
+def constants(op: Op, factors: Iterable[float]) -> Iterator[Edit]:
+    """Another number among the arguments of an arithmetic op."""
+    if not _arithmetic(op):
+        return
+    for name, old in op.args.items():
+        if not isinstance(old, float) or old == 0.0:
+            continue
+        for new in dict.fromkeys([1.0, -old, 1.0 / old, *(old * f for f in factors)]):
+            made = remade(op, **{name: float(new)})
+            if made is not None and new != old:
+                text = f"{new:.6g} instead of {old:.6g}"
+                yield Edit(op, "constant", text, (made,), cost=2)
+
+
+def flags(op: Op) -> Iterator[Edit]:
+    """A matrix operand transposed, or not."""
+    for name in ("a_trans", "b_trans"):
+        if isinstance(op.args.get(name), bool):
+            made = remade(op, **{name: not op.args[name]})
+            if made is not None:
+                yield Edit(op, "transposed operand", f"`{name}={not op.args[name]}`", (made,))
+
+
+def other_operands(op: Op, visible: Sequence[Value]) -> Iterator[Edit]:
+    """Another value of the same type in the place of an operand."""
+    for name, old in op.args.items():
+        if not isinstance(old, Value) or not isinstance(old.type, TileType | TensorType):
+            continue
+        if name in op.spec.writes:
+            continue
+        for new in visible:
+            if new is old or new.type != old.type:
+                continue
+            made = remade(op, **{name: new})
+            if made is not None:
+                text = f"`{new.name}` instead of `{old.name}`"
+                yield Edit(op, "wrong operand", text, (made,), cost=3)
+
+
+# What an op can see
+
+
+class Visible:
+    """The values that each op of a block may use, nearest first, and those its loops carry."""
+
+    def __init__(self, block: Block, params: Sequence[Value]) -> None:
+        self.before: dict[Op, tuple[Value, ...]] = {}
+        self.carried: dict[Op, tuple[Value, ...]] = {}
+        self._walk(block, tuple(reversed(params)), ())
+
+    def _walk(self, block: Block, outer: tuple[Value, ...], carried: tuple[Value, ...]) -> None:
+        seen = (*reversed(block.params), *outer)
+        for op in block.ops:
+            self.before[op], self.carried[op] = seen, carried
+            inner = (*ForView(op).carried, *carried) if op.name == "for" else carried
+            for part in op.blocks:
+                self._walk(part, seen, inner)
+            seen = (*reversed(op.results), *seen)

@@ -1,0 +1,342 @@
+"""The arrays that a golden computes: its locals and temporaries, noted while it runs.
+
+The golden's own text is compiled once more with a note around every expression that may give an
+array; so are the functions of the user that it calls. What it computes stays the same.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import inspect
+import linecache
+import site
+import sysconfig
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from tilelet.diverge.error_map import Array
+
+MOST_ELEMENTS = 48 << 20
+_MOST_PER_LINE = 512
+"""Arrays noted of one expression: a loop of a golden may run for long."""
+
+_SEEN, _NAMED, _CALLEE = "__tilelet_seen__", "__tilelet_named__", "__tilelet_callee__"
+
+
+@dataclass
+class Intermediate:
+    """An array that the golden computed, in double.
+
+    name  of the variable, else the text of the expression
+    """
+
+    name: str
+    file: str
+    line: int
+    array: Array
+
+    @property
+    def where(self) -> str:
+        return f"`{self.name}` (golden line {self.line})"
+
+
+class GoldenTrace:
+    """Notes what a golden computes in its first call.
+
+    `golden` is to be called in its place. `note` says why nothing of it is seen, if so.
+    """
+
+    def __init__(self, golden: Callable[..., Any]) -> None:
+        self.found: list[Intermediate] = []
+        self.note = ""
+        self._digests: dict[bytes, int] = {}
+        self._by_id: dict[int, int] = {}
+        self._counts: dict[tuple[str, int, str], int] = {}
+        self._elements = 0
+        self._instrumented: dict[types.CodeType, Callable[..., Any]] = {}
+        self._calls = 0
+        self._traced = self._callee(_function_of(golden), is_golden=True)
+        self._plain = golden
+        if self._traced is golden or self._traced is _function_of(golden):
+            kind = type(golden).__name__
+            self.note = (
+                f"the golden is a `{kind}` whose Python text is not at hand: only what it gives "
+                "was compared, not what it computes on the way"
+            )
+
+    @property
+    def golden(self) -> Callable[..., Any]:
+        """The golden; its first call is watched."""
+
+        @functools.wraps(self._plain)
+        def call(*args: Any, **named: Any) -> Any:
+            self._calls += 1
+            chosen = self._traced if self._calls == 1 and not self.note else self._plain
+            return chosen(*args, **named)
+
+        return call
+
+    # What the instrumented text calls
+
+    def _seen(self, value: Any, text: str, file: str, line: int) -> Any:
+        try:
+            self._note(value, text, file, line)
+        except (TypeError, ValueError, RuntimeError, MemoryError):
+            return value
+        return value
+
+    def _note(self, value: Any, text: str, file: str, line: int) -> None:
+        module = str(getattr(cast("object", value).__class__, "__module__", ""))
+        if module.partition(".")[0] not in ("numpy", "torch"):
+            return
+        key = (file, line, text)
+        count = self._counts.get(key, 0)
+        if count >= _MOST_PER_LINE or self._elements > MOST_ELEMENTS:
+            return
+        self._counts[key] = count + 1
+        for part, suffix in _as_doubles(value):
+            digest = hashlib.blake2b(part.tobytes(), digest_size=16).digest() + bytes(
+                str(part.shape), "ascii"
+            )
+            if digest in self._digests:
+                self._by_id[id(value)] = self._digests[digest]
+                continue
+            self._elements += part.size
+            self._digests[digest] = self._by_id[id(value)] = len(self.found)
+            self.found.append(Intermediate(text + suffix, file, line, part))
+
+    def _named(self, name: str, value: Any, file: str, line: int) -> None:
+        """A variable got a value: the array is called by its name from now on."""
+        before = len(self.found)
+        self._seen(value, name, file, line)
+        at = self._by_id.get(id(value))
+        if len(self.found) == before and at is not None and self.found[at].line == line:
+            self.found[at].name = name
+
+    def _callee(self, function: Any, is_golden: bool = False) -> Any:
+        """A function of the user's, instrumented; anything else as it is."""
+        if isinstance(function, types.MethodType):
+            inner = self._callee(function.__func__, is_golden)
+            return types.MethodType(inner, function.__self__)
+        if not isinstance(function, types.FunctionType):
+            return function
+        code = function.__code__
+        if code not in self._instrumented:
+            usable = is_golden or _is_users(code.co_filename)
+            self._instrumented[code] = (self._compiled(function) if usable else None) or function
+        found = self._instrumented[code]
+        if found is function or function.__closure__ is None:
+            return found
+        return self._compiled(function) or function  # each closure has its own cells
+
+    # Compiling
+
+    def _compiled(self, function: types.FunctionType) -> types.FunctionType | None:
+        try:
+            return self._recompiled(function)
+        except (OSError, SyntaxError, ValueError, RecursionError, TypeError):
+            return None
+
+    def _recompiled(self, function: types.FunctionType) -> types.FunctionType | None:
+        code = function.__code__
+        lines = linecache.getlines(code.co_filename) or inspect.getsource(function).splitlines(True)
+        tree = ast.parse("".join(lines))
+        node = _definition(tree, code)
+        if node is None:
+            return None
+        free = list(code.co_freevars)
+        cells = dict(zip(free, function.__closure__ or ()))
+        mine = {_SEEN: self._seen, _NAMED: self._named, _CALLEE: self._callee}
+        instrumented = _Notes(code.co_filename).visit(node)
+        text = _factory([*free, *mine], instrumented)
+        module = compile(text, code.co_filename, "exec", dont_inherit=True)
+        inner = _find_code(module, code.co_name)
+        if inner is None:
+            return None
+        cells |= {name: types.CellType(value) for name, value in mine.items()}
+        closure = tuple(cells[name] for name in inner.co_freevars)
+        made = types.FunctionType(
+            inner, function.__globals__, function.__name__, function.__defaults__, closure
+        )
+        made.__kwdefaults__ = function.__kwdefaults__
+        return made
+
+
+def _function_of(golden: Callable[..., Any]) -> Any:
+    """The Python function behind a golden: without decorators, of an object its `__call__`."""
+    found = inspect.unwrap(golden)
+    if isinstance(found, types.FunctionType | types.MethodType):
+        return found
+    call = getattr(found, "__call__", None)  # noqa: B004 - the method itself is wanted
+    return call if isinstance(call, types.MethodType) else found
+
+
+@functools.cache
+def _foreign_folders() -> tuple[Path, ...]:
+    folders = [sysconfig.get_paths()[k] for k in ("stdlib", "purelib", "platlib")]
+    return tuple(Path(f).resolve() for f in (*folders, *site.getsitepackages()))
+
+
+def _is_users(file: str) -> bool:
+    path = Path(file)
+    if file.startswith("<"):
+        return bool(linecache.getlines(file))
+    return not any(path.resolve().is_relative_to(folder) for folder in _foreign_folders())
+
+
+def _definition(tree: ast.Module, code: types.CodeType) -> ast.AST | None:
+    found: list[ast.AST] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and node.name == code.co_name:
+            first = node.decorator_list[0].lineno if node.decorator_list else node.lineno
+            if first == code.co_firstlineno:
+                found.append(node)
+        elif isinstance(node, ast.Lambda) and code.co_name == "<lambda>":
+            found += [node] if node.lineno == code.co_firstlineno else []
+    return found[0] if len(found) == 1 else None
+
+
+def _factory(names: list[str], node: ast.AST) -> ast.Module:
+    """A module with a function whose parameters are the free names of the one inside it."""
+    arguments = ast.arguments([], [ast.arg(n) for n in names], None, [], [], None, [])
+    body: list[ast.stmt]
+    if isinstance(node, ast.FunctionDef):
+        node.decorator_list = []
+        body = [node]
+    else:
+        body = [ast.Expr(cast("ast.expr", node))]
+    outer = ast.parse("def __tilelet_factory__(): pass").body[0]
+    assert isinstance(outer, ast.FunctionDef)
+    outer.args, outer.body = arguments, body
+    return ast.fix_missing_locations(ast.Module([outer], []))
+
+
+def _find_code(code: types.CodeType, name: str) -> types.CodeType | None:
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            if constant.co_name == name:
+                return constant
+            found = _find_code(constant, name)
+            if found is not None:
+                return found
+    return None
+
+
+def _as_doubles(value: Any) -> list[tuple[Array, str]]:
+    """The array or tensor in double; a complex one as two."""
+    if hasattr(value, "detach"):
+        value = value.detach().cpu()
+        value = value.resolve_conj().numpy() if value.is_complex() else value.double().numpy()
+    array = np.asarray(value)
+    if array.size < 2 or array.dtype.kind in "iubOSUM":
+        return []
+    if array.dtype.kind == "c":
+        parts = (np.real(array), ".real"), (np.imag(array), ".imag")
+        return [(np.array(part, np.float64, order="C"), suffix) for part, suffix in parts]
+    return [(np.array(array, np.float64, order="C"), "")]
+
+
+class _Notes(ast.NodeTransformer):
+    """Puts a note around every expression that may give an array, and after assignments."""
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+
+    def _noted(self, node: ast.expr, text: str) -> ast.expr:
+        shown = text if len(text) <= 60 else text[:57] + "..."
+        call = ast.Call(
+            ast.Name(_SEEN, ast.Load()),
+            [node, ast.Constant(shown), ast.Constant(self._file), ast.Constant(node.lineno)],
+            [],
+        )
+        return ast.copy_location(call, node)
+
+    def _expression(self, node: Any) -> ast.expr:
+        text = ast.unparse(node)
+        return self._noted(cast("ast.expr", self.generic_visit(node)), text)
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        return self._expression(node)
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
+        return self._expression(node)
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        if not isinstance(node.ctx, ast.Load) or node.attr not in ("T", "mT", "real", "imag", "H"):
+            return cast("ast.expr", self.generic_visit(node))
+        return self._expression(node)
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        if not isinstance(node.ctx, ast.Load):
+            return cast("ast.expr", self.generic_visit(node))
+        return self._expression(node)
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        text = ast.unparse(node)
+        self.generic_visit(node)
+        is_super = isinstance(node.func, ast.Name) and node.func.id in ("super", "locals", "vars")
+        if not is_super:
+            wrapped = ast.Call(ast.Name(_CALLEE, ast.Load()), [node.func], [])
+            node.func = ast.copy_location(wrapped, node.func)
+        return self._noted(node, text)
+
+    def _assigned(self, node: Any, targets: list[ast.expr]) -> Any:
+        names = [n for t in targets for n in _names_of(t)]
+        self.generic_visit(node)
+        notes = [
+            ast.copy_location(
+                ast.Expr(
+                    ast.Call(
+                        ast.Name(_NAMED, ast.Load()),
+                        [
+                            ast.Constant(name),
+                            ast.Name(name, ast.Load()),
+                            ast.Constant(self._file),
+                            ast.Constant(node.lineno),
+                        ],
+                        [],
+                    )
+                ),
+                node,
+            )
+            for name in names
+        ]
+        return [node, *notes]
+
+    def visit_Assign(self, node: ast.Assign) -> Any:
+        return self._assigned(node, node.targets)
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> Any:
+        return self._assigned(node, [node.target])
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> Any:
+        if node.value is None:
+            return node
+        return self._assigned(node, [node.target])
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> Any:
+        # Defaults and annotations are not part of what it computes.
+        node.body = [part for statement in node.body for part in _as_list(self.visit(statement))]
+        return node
+
+
+def _as_list(found: Any) -> list[ast.stmt]:
+    return cast("list[ast.stmt]", found) if isinstance(found, list) else [found]
+
+
+def _names_of(target: ast.expr) -> list[str]:
+    """The variables that an assignment changes: `x`, the `x` of `x[0] = ...`, those of a tuple."""
+    if isinstance(target, ast.Name):
+        return [target.id]
+    if isinstance(target, ast.Tuple | ast.List):
+        return [n for element in target.elts for n in _names_of(element)]
+    if isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name):
+        return [target.value.id]
+    return []

@@ -1,0 +1,471 @@
+"""The first wrong statement of a program whose outputs do not match a golden.
+
+1. What nobody wrote, and what was read before it was written, is found in the record.
+2. From a wrong region of an output, statements are followed backwards until their tiles agree with
+   an array of the golden. What lies between is suspect.
+3. Each suspect is changed in the ways in which programs are usually wrong, and what depends on it
+   is executed again: a change that makes the output right names the statement and the mistake.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tilelet.analysis.aliases import is_tensor
+from tilelet.diag.core import Loc, UserError
+from tilelet.diag.internal import InternalError
+from tilelet.diverge import edits
+from tilelet.diverge.edits import Edit, Visible
+from tilelet.diverge.error_map import Array, Bools
+from tilelet.diverge.golden_trace import Intermediate
+from tilelet.diverge.matching import Match, Matcher
+from tilelet.diverge.record import NOBODY, Trace
+from tilelet.diverge.replay import Replay
+from tilelet.ir.core import FunctionKind, Op, Program, walk
+from tilelet.ir.spec import Trait
+from tilelet.ir.types import TileType
+
+Masks = Mapping[str, Bools]
+Progress = Callable[[str], None]
+
+_MOST_WRITERS = 12
+_MOST_MATCHES = 1500
+_LAST_COST = 3
+_CONTROL_COST = 2
+"""When windows of the control program are tried: each takes a run of everything."""
+_BETTER = 0.02
+"""Share of the wrong elements that a repair may leave wrong: rounding moves a few."""
+_PARTLY_ERROR = 0.1
+_PARTLY = 0.5
+"""Share that it may leave if there is no better one."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program with its inputs, and what it should give.
+
+    arguments      by parameter, as before the run
+    expected       by parameter, of the outputs that are compared
+    passes         whether the script's own comparison would pass
+    differ         which elements of outputs are not close to others, by parameter
+    intermediates  what the golden computed on the way
+    """
+
+    program: Program
+    arguments: Mapping[str, Any]
+    expected: Mapping[str, Array]
+    passes: Callable[[Mapping[str, Array]], bool]
+    differ: Callable[[Mapping[str, Array], Mapping[str, Array]], Masks]
+    intermediates: Sequence[Intermediate] = ()
+    note: str = ""
+
+    def mismatches(self, made: Mapping[str, Array]) -> Masks:
+        """Which elements of the outputs are wrong, by parameter."""
+        return self.differ(made, self.expected)
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A statement that was executed: where, in which task, in which iteration, for which tile."""
+
+    loc: Loc
+    op: str
+    kernel: str
+    task: int
+    iteration: tuple[tuple[str, int], ...]
+    tile: str
+
+    def to_data(self) -> dict[str, Any]:
+        return {
+            "file": self.loc.file,
+            "line": self.loc.line,
+            "op": self.op,
+            "kernel": self.kernel,
+            "task": self.task,
+            "iteration": dict(self.iteration),
+            "tile": self.tile,
+        }
+
+
+@dataclass(frozen=True)
+class Worst:
+    """The worst element of a wrong output."""
+
+    output: str
+    index: tuple[int, ...]
+    actual: float
+    expected: float
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """Where a program first goes wrong.
+
+    kind       "wrong operand", "rounding mode", "missing write", "undefined read", "padding read",
+               "accumulation", "offset", "real error", ...
+    statement  the statement; None if nothing is known but the outputs
+    repair     the change that makes the outputs right; None if none was found
+    last       the last tile that agrees with the golden, and with what
+    first      the first that does not
+    before     relative L2 error of the output, `after` with the repair
+    suspects   statements between agreement and the wrong output, if there is no repair
+    """
+
+    kind: str
+    statement: Statement | None
+    worst: Worst | None = None
+    repair: Edit | None = None
+    last: tuple[Statement, Match] | None = None
+    first: Statement | None = None
+    before: float = math.nan
+    after: float = math.nan
+    suspects: tuple[Statement, ...] = ()
+    region: str = ""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether the repair makes most of the output right, not all."""
+        return self.after > _PARTLY_ERROR * self.before
+
+
+@dataclass
+class _Slice:
+    """What a wrong region was made from, as far back as nothing agrees with the golden."""
+
+    suspects: list[int] = field(default_factory=list[int])
+    agreeing: dict[int, Match] = field(default_factory=dict[int, Match])
+    tasks: set[int] = field(default_factory=set[int])
+
+
+KINDS = {
+    "swapped operands": "wrong operand",
+    "wrong operand": "wrong operand",
+    "transposed operand": "wrong operand",
+    "cast mode": "rounding mode",
+    "pad value": "padding read",
+    "offset": "wrong offset",
+    "accumulation": "lost accumulation",
+    "other op": "wrong op",
+    "missing op": "missing op",
+    "scale": "missing scale",
+    "constant": "wrong constant",
+}
+
+
+class Locator:
+    """Looks for the first wrong statement of one case."""
+
+    def __init__(self, case: Case, budget: float, say: Progress = lambda _: None) -> None:
+        self.case = case
+        self.say = say
+        self._end = time.monotonic() + budget
+        self.replay = Replay(case.program, case.arguments)
+        self.trace: Trace = self.replay.trace
+        self.actual = {name: array.copy() for name, array in self.replay.run.arrays.items()}
+        self.wrong = {n: m for n, m in case.mismatches(self.actual).items() if m.any()}
+        self.tried = 0
+        self.notes: list[str] = [case.note] if case.note else []
+        self._visible: dict[str, Visible] = {}
+
+    @property
+    def agrees(self) -> bool:
+        return not self.wrong or self.case.passes(self.actual)
+
+    def locate(self) -> Divergence | None:
+        """The divergence; None if there is none."""
+        if self.agrees:
+            return None
+        found = self._missing_write()
+        if found is not None:
+            return found
+        writer, output = self._focus()
+        undefined = self._undefined_read(writer)
+        if undefined is not None:
+            return undefined
+        near = self._slice(writer)
+        self.say(f"{len(near.suspects)} statements are suspect")
+        repair, after = self._repair(writer, output, near)
+        first = min(near.suspects, default=writer, key=lambda n: (self._depth(n, near), n))
+        return Divergence(
+            kind=KINDS[repair.kind] if repair else "real error",
+            statement=self._statement_of(repair.op, near) if repair else self.statement(first),
+            worst=self._worst(output),
+            repair=repair,
+            last=self._last_agreeing(near),
+            first=self.statement(first),
+            before=self._error(output, self.actual[output]),
+            after=after,
+            suspects=self._suspects(near),
+            notes=tuple(self.notes),
+        )
+
+    # What the record alone tells
+
+    def statement(self, number: int) -> Statement:
+        event = self.trace.events[number]
+        trace = self.trace
+        name = event.op.results[0].name if event.op.results else event.op.name
+        kernel, iteration = trace.kernel(event), trace.iteration(event)
+        return Statement(event.op.loc, event.op.name, kernel, event.task, iteration, name)
+
+    def _statement_of(self, op: Op, near: _Slice) -> Statement:
+        events = [n for n in (*near.suspects, *near.agreeing) if self.trace.events[n].op is op]
+        if events:
+            return self.statement(min(events))
+        function = self.trace.function[op]
+        kernel = function.name if function.kind is FunctionKind.InCore else ""
+        name = op.results[0].name if op.results else op.name
+        return Statement(op.loc, op.name, kernel, NOBODY, (), name)
+
+    def _missing_write(self) -> Divergence | None:
+        """Wrong elements of an output that no statement wrote."""
+        for output, bad in self.wrong.items():
+            origins = self.trace.origins.view(self.replay.run.parameters[output])
+            missing = bad & (origins == NOBODY)
+            if not missing.any() or missing.sum() < 0.5 * bad.sum():
+                continue
+            others = self.trace.origins.writers(self.replay.run.parameters[output])
+            statement = self.statement(_neighbour(origins, missing, others)) if others else None
+            return Divergence(
+                "missing write",
+                statement,
+                self._worst(output),
+                region=_region_text(output, missing),
+                before=self._error(output, self.actual[output]),
+                notes=tuple(self.notes),
+            )
+        return None
+
+    def _undefined_read(self, writer: int) -> Divergence | None:
+        """The first load, among what a wrong region was made from, of what nobody wrote."""
+        for number in sorted(self._everything_before(writer)):
+            event = self.trace.events[number]
+            if event.undefined is None or event.window is None:
+                continue
+            buffer = event.window.buffer
+            start, stop = event.undefined
+            region = ", ".join(f"{a}:{b}" for a, b in zip(start, stop))
+            others = sorted(
+                n
+                for n, e in enumerate(self.trace.events)
+                if e.writes and e.window is not None and e.window.buffer is buffer
+            )
+            return Divergence(
+                "undefined read",
+                self.statement(number),
+                region=f"{buffer.name}[{region}]",
+                suspects=tuple(self.statement(n) for n in others[:1]),
+                notes=tuple(self.notes),
+            )
+        return None
+
+    # Backwards from a wrong region
+
+    def _everything_before(self, number: int) -> set[int]:
+        seen, waiting = {number}, [number]
+        while waiting:
+            for n in self.trace.events[waiting.pop()].inputs:
+                if n not in seen:
+                    seen.add(n)
+                    waiting.append(n)
+        return seen
+
+    def _focus(self) -> tuple[int, str]:
+        """The wrong write that has the fewest statements before it, and its output."""
+        candidates: list[tuple[int, str]] = []
+        for output, bad in self.wrong.items():
+            origins = self.trace.origins.view(self.replay.run.parameters[output])
+            writers, counts = np.unique(origins[bad], return_counts=True)
+            pairs = sorted(zip((-counts).tolist(), writers.tolist()))
+            candidates += [(int(n), output) for _, n in pairs[:_MOST_WRITERS] if n != NOBODY]
+        return min(candidates, key=lambda c: (len(self._everything_before(c[0])), c[0]))
+
+    def _slice(self, writer: int) -> _Slice:
+        near = _Slice(tasks={self.trace.events[n].task for n in self._everything_before(writer)})
+        matcher = Matcher(self.case.intermediates)
+        waiting, seen, looked = [writer], {writer}, 0
+        while waiting:
+            number = max(waiting)
+            waiting.remove(number)
+            event = self.trace.events[number]
+            tile = event.tile
+            if tile is not None and number != writer and looked < _MOST_MATCHES:
+                looked += 1
+                match = matcher.find(tile.cut)
+                if match is not None:
+                    near.agreeing[number] = match
+                    continue
+            near.suspects.append(number)
+            for n in event.inputs:
+                if n not in seen:
+                    seen.add(n)
+                    waiting.append(n)
+        near.suspects.sort()
+        return near
+
+    def _depth(self, number: int, near: _Slice) -> int:
+        """How many suspects stand before a suspect: 0 if all it was made from agrees."""
+        inside = set(near.suspects)
+        return sum(1 for n in self.trace.events[number].inputs if n in inside)
+
+    def _last_agreeing(self, near: _Slice) -> tuple[Statement, Match] | None:
+        made = [n for n in near.agreeing if not self.trace.events[n].op.spec.is_window_load]
+        if not made and not near.agreeing:
+            return None
+        number = max(made or near.agreeing)
+        return self.statement(number), near.agreeing[number]
+
+    def _suspects(self, near: _Slice) -> tuple[Statement, ...]:
+        first: dict[Loc, int] = {}
+        for n in near.suspects:
+            first.setdefault(self.trace.events[n].op.loc, n)
+        return tuple(self.statement(n) for n in first.values())
+
+    # Repairs
+
+    def _repair(self, writer: int, output: str, near: _Slice) -> tuple[Edit | None, float]:
+        """The least far-fetched edit that makes the outputs right, or at least most of them."""
+        mask = self.trace.origins.view(self.replay.run.parameters[output]) == writer
+        total = sum(int(m.sum()) for m in self.wrong.values())
+        partly: tuple[int, Edit] | None = None
+        whole = _Slice(sorted(self._everything_before(writer)), {}, near.tasks)
+        done: set[Op] = set()
+        # A tile may agree by chance, or be the right one for another place: so all are tried next.
+        for within in (near, whole):
+            ranked = [op for op in self._ranked(within) if op not in done]
+            done.update(ranked)
+            for cost in range(1, _LAST_COST + 1):
+                for edit in self._edits(ranked, cost, with_control=within is near):
+                    if time.monotonic() > self._end:
+                        self.notes.append(
+                            f"out of time after {self.tried} repairs: try a longer --budget"
+                        )
+                        return self._with_error(partly[1] if partly else None, output)
+                    if not self._mends(edit, output, mask, near.tasks):
+                        continue
+                    left = self._left_wrong(edit)
+                    if left <= _BETTER * total:
+                        return self._with_error(edit, output)
+                    if left <= _PARTLY * total and (partly is None or left < partly[0]):
+                        partly = left, edit
+        return self._with_error(partly[1] if partly else None, output)
+
+    def _with_error(self, edit: Edit | None, output: str) -> tuple[Edit | None, float]:
+        if edit is None:
+            return None, math.nan
+        return edit, self._error(output, self.replay.outputs(edit)[output])
+
+    def _ranked(self, near: _Slice) -> list[Op]:
+        """Ops to be tried: suspects first, those whose inputs agree before others."""
+        depth: dict[Op, int] = {}
+        for n in near.suspects:
+            op = self.trace.events[n].op
+            depth[op] = min(depth.get(op, 1 << 30), self._depth(n, near))
+        # A load may take the right numbers from the wrong place; so may a store put them.
+        moving = dict.fromkeys(self.trace.events[n].op for n in near.agreeing)
+        ranked = sorted(depth, key=lambda op: depth[op])
+        return ranked + [op for op in moving if op not in depth]
+
+    def _edits(self, ranked: Sequence[Op], cost: int, with_control: bool) -> Iterator[Edit]:
+        """Edits of that cost."""
+        for op in ranked:
+            yield from (e for e in self._edits_of(op) if e.cost == cost)
+        if with_control and cost == _CONTROL_COST:
+            for op in self._control_windows():
+                yield from (e for e in edits.offsets(op) if e.cost == 1)
+
+    def _control_windows(self) -> Iterator[Op]:
+        """Windows that the control program takes and hands to tasks."""
+        for function in self.case.program.functions.values():
+            if function.kind is not FunctionKind.InCore:
+                for op in walk(function.body):
+                    if op.spec.is_window_load and is_tensor(op.results[0]):
+                        yield op
+
+    def _edits_of(self, op: Op) -> Iterator[Edit]:
+        function = self.trace.function[op]
+        if function.name not in self._visible:
+            self._visible[function.name] = Visible(function.body, function.params)
+        visible = self._visible[function.name]
+        factors = _factors(op)
+        yield from edits.swapped(op)
+        yield from edits.cast_modes(op)
+        yield from edits.pads(op)
+        yield from edits.other_ops(op)
+        yield from edits.flags(op)
+        yield from edits.offsets(op)
+        yield from edits.accumulated(op, visible.carried.get(op, ()))
+        yield from edits.unaccumulated(op)
+        yield from edits.constants(op, factors)
+        if not op.spec.is_window_load and Trait.TILE_VIEW not in op.spec.traits:
+            yield from edits.inserted(op)
+            yield from edits.scaled(op, factors)
+        yield from edits.other_operands(op, visible.before.get(op, ())[:24])
+
+    def _mends(self, edit: Edit, output: str, mask: Bools, tasks: set[int]) -> bool:
+        """Whether the region that was looked at is right with the edit."""
+        self.tried += 1
+        if self.tried % 20 == 0:
+            self.say(f"{self.tried} repairs tried")
+        try:
+            made = self.replay.outputs(edit, tasks)
+        except (UserError, InternalError, ValueError, FloatingPointError):
+            return False
+        bad = self.case.mismatches(made)[output][mask]
+        before = int(self.wrong[output][mask].sum())
+        return int(bad.sum()) <= _BETTER * before
+
+    def _left_wrong(self, edit: Edit) -> int:
+        made = self.replay.outputs(edit)
+        if self.case.passes(made):
+            return 0
+        return sum(int(m.sum()) for m in self.case.mismatches(made).values())
+
+    def _error(self, output: str, actual: Array) -> float:
+        a, e = actual.astype(np.float64), self.case.expected[output].astype(np.float64)
+        keep = np.isfinite(a) & np.isfinite(e)
+        norm = float(np.linalg.norm(e[keep]))
+        return float(np.linalg.norm((a - e)[keep])) / norm if norm else math.inf
+
+    def _worst(self, output: str) -> Worst:
+        a = self.actual[output].astype(np.float64)
+        e = self.case.expected[output].astype(np.float64)
+        difference = np.where(self.wrong[output], np.nan_to_num(np.abs(a - e), nan=np.inf), -1.0)
+        flat = int(np.argmax(difference))
+        index = tuple(int(i) for i in np.unravel_index(flat, a.shape))
+        return Worst(output, index, float(a[index]), float(e[index]))
+
+
+def _factors(op: Op) -> list[float]:
+    """Numbers that a result is often multiplied with: from the extents of the op's tiles."""
+    extents = {2}
+    for value in (*op.operands, *op.results):
+        if isinstance(value.type, TileType):
+            extents.update(n for n in value.type.shape if n > 1)
+    found: list[float] = []
+    for n in sorted(extents):
+        found += [n**-0.5, 1.0 / n, float(n), n**0.5]
+    return [-1.0, *dict.fromkeys(found)]
+
+
+def _neighbour(origins: Array, missing: Bools, others: Sequence[int]) -> int:
+    """The write that is nearest to what is missing."""
+    flat, gone = origins.reshape(-1), np.flatnonzero(missing.reshape(-1))
+    written = np.flatnonzero(flat != NOBODY)
+    if not written.size:
+        return others[0]
+    nearest = int(np.argmin(np.abs(written - gone[0])))
+    return int(flat[written[nearest]])
+
+
+def _region_text(name: str, mask: Bools) -> str:
+    from tilelet.diverge.error_map import regions_of
+
+    return ", ".join(f"{name}{region.text}" for region in regions_of(mask)[:3])

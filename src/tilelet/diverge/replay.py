@@ -1,0 +1,227 @@
+"""Executing a recorded run again with one op changed: only what the change reaches.
+
+Tasks are walked in their order. A task whose kernel is not edited and whose loads see no changed
+element is not executed: what it wrote is written again. Which elements differ from the recorded run
+is kept for every buffer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilelet.diverge.edits import Edit, Edited
+from tilelet.diverge.record import (
+    NOBODY,
+    Event,
+    Followed,
+    Submitted,
+    Trace,
+    follow,
+    writes_tensor,
+)
+from tilelet.interp.interpreter import Interpreter
+from tilelet.interp.lowering import Frame, Lowering, Step
+from tilelet.interp.movement import written_window
+from tilelet.interp.state import State
+from tilelet.ir.core import FunctionKind, Op, Program
+from tilelet.tasks.window import Array, Buffer, Window
+
+
+class _Stores:
+    """Notes the windows that are written."""
+
+    def __init__(self) -> None:
+        self.windows: list[Window] = []
+
+    def lower(self, low: Lowering, op: Op) -> Step:
+        if not writes_tensor(op):
+            return low.plain_op(op)
+        window = written_window(low, op)
+        step = low.plain_op(op)
+
+        def store(frame: Frame) -> None:
+            self.windows.append(window(frame))
+            step(frame)
+
+        return store
+
+
+@dataclass
+class _Part:
+    """What happens between two tasks, or in one: its loads, and its writes with what they wrote."""
+
+    task: Submitted | None
+    index: int
+    reads: list[Window] = field(default_factory=list[Window])
+    writes: list[tuple[Window, Array]] = field(default_factory=list[tuple[Window, Array]])
+
+
+class ControlChangedError(Exception):
+    """The control program looks at what the change has changed: everything has to run again."""
+
+
+class Changed:
+    """Which elements of the buffers differ from the recorded run."""
+
+    def __init__(self) -> None:
+        self._masks: dict[int, NDArray[np.bool_]] = {}
+
+    def view(self, window: Window) -> NDArray[np.bool_]:
+        item = window.dtype.itemsize
+        mask = self._masks.get(window.buffer.id)
+        if mask is None:
+            mask = np.zeros(window.buffer.nbytes, np.bool_)
+            self._masks[window.buffer.id] = mask
+        strides = tuple([s * item for s in window.strides])
+        return np.ndarray(window.reach, np.bool_, mask, window.offset * item, strides)
+
+    def any(self, window: Window) -> bool:
+        return window.buffer.id in self._masks and bool(self.view(window).any())
+
+
+class Replay:
+    """A recorded run that can be repeated with edits."""
+
+    def __init__(self, program: Program, arguments: Mapping[str, Any]) -> None:
+        self.program = program
+        self.arguments = arguments
+        self.trace = Trace(program)
+        self.run: Followed = follow(self.trace, arguments)
+        self._stores = _Stores()
+        self._plain = self._state(None)
+        self._buffers = self._all_buffers()
+        self._initial = [
+            (buffer, self._initial_data(buffer, arguments)) for buffer in self._buffers
+        ]
+        self.parts = self._parts()
+        self.executed = 0
+
+    def _state(self, edit: Edit | None) -> State:
+        inner = self._stores
+        observer = inner if edit is None else Edited(edit, inner)
+        return State(
+            self.program.functions, execute=True, poison=True, seed_valid=False, observer=observer
+        )
+
+    def _all_buffers(self) -> list[Buffer]:
+        found = {w.buffer.id: w.buffer for w in self.run.parameters.values()}
+        for event in self.trace.events:
+            for window in event.windows:
+                found.setdefault(window.buffer.id, window.buffer)
+        for task in self.trace.submitted.values():
+            for value in task.arguments:
+                if type(value) is Window:
+                    found.setdefault(value.buffer.id, value.buffer)
+        return list(found.values())
+
+    def _initial_data(self, buffer: Buffer, arguments: Mapping[str, Any]) -> Array:
+        for name, window in self.run.parameters.items():
+            if window.buffer is buffer:
+                return np.ascontiguousarray(arguments[name]).reshape(-1).view(np.uint8).copy()
+        assert buffer.data is not None
+        data = np.empty_like(buffer.data)
+        assert buffer.initial is not None
+        data.view(buffer.initial.dtype).fill(buffer.initial[()])
+        return data
+
+    def _parts(self) -> list[_Part]:
+        parts: list[_Part] = []
+        by_task: dict[int, _Part] = {}
+        for event in self.trace.events:
+            if event.task == NOBODY:
+                part = _Part(None, NOBODY)
+                parts.append(part)
+            elif event.task not in by_task:
+                part = _Part(self.trace.submitted[event.task], event.task)
+                by_task[event.task] = part
+                parts.append(part)
+            else:
+                part = by_task[event.task]
+            _enter(part, event)
+        return parts
+
+    # Running again
+
+    def outputs(self, edit: Edit | None, tasks: Collection[int] | None = None) -> dict[str, Array]:
+        """The arrays of all parameters after a run with the edit.
+
+        With `tasks`, only these are executed again. A `UserError` is what the changed program
+        does wrong.
+        """
+        if edit is not None and self._is_control(edit):
+            return self._everything(edit)
+        try:
+            self._again(edit, tasks)
+        except ControlChangedError:
+            assert edit is not None
+            return self._everything(edit)
+        return {name: array.copy() for name, array in self.run.arrays.items()}
+
+    def _is_control(self, edit: Edit) -> bool:
+        return self.trace.function[edit.op].kind is not FunctionKind.InCore
+
+    def _everything(self, edit: Edit) -> dict[str, Array]:
+        given: dict[str, Any] = {
+            n: cast("Array", a).copy() if isinstance(a, np.ndarray) else a
+            for n, a in self.arguments.items()
+        }
+        Interpreter(observer=Edited(edit)).run(self.program, given)
+        return {name: given[name] for name in self.run.parameters}
+
+    def _again(self, edit: Edit | None, tasks: Collection[int] | None) -> None:
+        edited = self.trace.function[edit.op].name if edit is not None else None
+        state = self._state(edit)
+        changed = Changed()
+        for buffer, data in self._initial:
+            assert buffer.data is not None
+            buffer.data[...] = data
+        with np.errstate(all="ignore"):
+            for part in self.parts:
+                task = part.task
+                wanted = tasks is None or part.index in tasks
+                touched = any(changed.any(w) for w in part.reads)
+                if task is None:
+                    if touched:
+                        raise ControlChangedError
+                elif wanted and (touched or task.kernel == edited):
+                    self._execute(part, task, state, task.kernel == edited, changed)
+                    continue
+                for window, data in part.writes:
+                    window.array[...] = data
+                    if changed.any(window):
+                        changed.view(window)[...] = False
+
+    def _execute(
+        self, part: _Part, task: Submitted, state: State, is_edited: bool, changed: Changed
+    ) -> None:
+        self.executed += 1
+        self._stores.windows.clear()
+        runs = state if is_edited else self._plain
+        runs.run_kernel(task.kernel, task.arguments, task.blocks)
+        for window in self._stores.windows:
+            changed.view(window)[...] = True
+        for window, data in part.writes:
+            changed.view(window)[...] = _differs(window.array, data)
+
+
+def _differs(a: Array, b: Array) -> Array:
+    """Elements whose bits differ, as far as that matters: NaNs are alike."""
+    if a.dtype.kind in "iub":
+        return a != b
+    x, y = a.astype(np.float64), b.astype(np.float64)
+    return ~((x == y) | (np.isnan(x) & np.isnan(y)))
+
+
+def _enter(part: _Part, event: Event) -> None:
+    if event.writes:
+        assert event.window is not None
+        assert event.data is not None
+        part.writes.append((event.window, event.data))
+    elif event.window is not None:
+        part.reads.append(event.window)
+    part.reads += event.reads

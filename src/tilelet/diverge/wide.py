@@ -1,0 +1,460 @@
+"""A run that carries a double beside every number, and a bound of what rounding may have done.
+
+The doubles follow the program's own ops without its roundings; the bound grows with every op, by
+its element type and by the length of what it sums up. A statement whose result is further from its
+double than the bound allows rounds in another way than to the nearest, or overflows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tilelet.diverge.error_map import Array
+from tilelet.diverge.record import Trace, is_tensor_load, writes_tensor
+from tilelet.dtypes import BF16, FP8E4M3FN, FP8E5M2, FP16, FP32, DType
+from tilelet.interp.lowering import Frame, Lowering, Step
+from tilelet.ir.core import Op, Program, Value
+from tilelet.ir.spec import Trait
+from tilelet.ir.types import ScalarType, TileType, box
+from tilelet.ops.apply import with_zeros
+from tilelet.tasks.window import Shape, TileValue, Window
+
+Unary = Callable[[Array], Array]
+Binary = Callable[[Array, Array], Array]
+
+_ROUNDING = {FP32: 2.0**-24, FP16: 2.0**-11, BF16: 2.0**-8, FP8E4M3FN: 2.0**-4, FP8E5M2: 2.0**-3}
+_FUNCTION_ULPS = 4.0
+"""What a function other than + - * / may be off, in units of its last place."""
+_SLACK = 1.01
+
+UNARY: Mapping[str, Unary] = {
+    "neg": np.negative,
+    "abs": np.abs,
+    "exp": np.exp,
+    "log": np.log,
+    "sqrt": np.sqrt,
+    "rsqrt": lambda x: 1.0 / np.sqrt(x),
+    "recip": lambda x: 1.0 / x,
+    "sin": np.sin,
+    "cos": np.cos,
+    "relu": lambda x: np.maximum(x, 0.0),
+}
+BINARY: Mapping[str, Binary] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": np.divide,
+    "max": np.maximum,
+    "min": np.minimum,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+}
+FOLDS: Mapping[str, Callable[..., Array]] = {
+    "sum": np.sum,
+    "max": np.max,
+    "min": np.min,
+    "prod": np.prod,
+}
+
+
+@dataclass(frozen=True)
+class Wide:
+    """Numbers in double, and how far the program's own may be from them."""
+
+    value: Array
+    bound: Array
+
+
+@dataclass(frozen=True)
+class Violation:
+    """A statement whose result is further from its double than rounding to nearest allows.
+
+    before, after  relative L2 error of its operands and of its result
+    index          of the worst element of the tile, with its number and its double
+    """
+
+    event: int
+    kind: str
+    before: float
+    after: float
+    index: tuple[int, ...]
+    actual: float
+    wide: float
+    bound: float
+
+
+def followed(name: str) -> Callable[..., Array] | None:
+    """The function on doubles behind an elementwise op's name, of one array or two."""
+    if name in UNARY:
+        return UNARY[name]
+    stem = name
+    for prefix in ("part_", "row_expand_", "col_expand_"):
+        stem = stem.removeprefix(prefix)
+    return BINARY.get(stem) or BINARY.get(stem.removesuffix("s"))
+
+
+def unit(dtype: DType) -> float:
+    """Half the relative distance of neighbouring numbers of a type; 0 if it has none."""
+    return _ROUNDING.get(dtype, 0.0)
+
+
+class WideTrace(Trace):
+    """A trace with doubles. `element` may be `np.float32`: then everything is carried in FP32."""
+
+    def __init__(self, program: Program, element: Any = np.float64) -> None:
+        super().__init__(program)
+        self._element = element
+        self._tiles: dict[int, Wide] = {}
+        self._memory: dict[int, tuple[int, Wide]] = {}
+        self.violations: list[Violation] = []
+        self.errors: dict[int, float] = {}
+
+    # The observer
+
+    def observe(self, low: Lowering, op: Op) -> Step:
+        if writes_tensor(op):
+            return self._store(low, op)
+        step = super().observe(low, op)
+        if not op.results or not isinstance(op.results[0].type, TileType):
+            return step
+        result = low.slot(op.results[0])
+        several = len(op.results) > 1
+        getters = {name: low.get(arg) for name, arg in op.args.items()}
+        loads = is_tensor_load(op)
+
+        def wide(frame: Frame) -> None:
+            step(frame)
+            number = len(self.events) - 1
+            tile: TileValue = frame[result]
+            args = {name: get(frame) for name, get in getters.items()}
+            window = self.events[number].window
+            if not several:
+                made = self._loaded(tile, window) if loads else self._made(op, args, tile)
+                self._enter(op, number, tile, args, made)
+
+        return wide
+
+    def _store(self, low: Lowering, op: Op) -> Step:
+        step = super().observe(low, op)
+        source = op.args.get("source", op.args.get("tile"))
+        get = low.get(source) if isinstance(source, Value) else None
+        atomic = op.args.get("atomic") is not None and "Add" in str(op.args["atomic"])
+
+        def store(frame: Frame) -> None:
+            step(frame)
+            window = self.events[-1].window
+            if window is None or not window.dtype.is_float:
+                return
+            value = get(frame) if get is not None else None
+            mine = self._of(value) if isinstance(value, TileValue) else None
+            there = self._view(window)
+            if there is None:
+                return
+            if mine is None or not isinstance(value, TileValue) or 0 in window.shape:
+                there.value[...] = window.array.astype(self._element)
+                there.bound[...] = 0.0
+                return
+            part = box(value.valid)
+            stored = mine.value[part].reshape(window.shape)
+            bound = mine.bound[part].reshape(window.shape)
+            if atomic:
+                stored, bound = there.value + stored, there.bound + bound
+            there.value[...] = stored
+            there.bound[...] = bound + unit(window.dtype) * np.abs(stored)
+
+        return store
+
+    # Memory
+
+    def _view(self, window: Window) -> Wide | None:
+        """The doubles of a window; None if its memory is seen as another type."""
+        item = window.dtype.itemsize
+        known = self._memory.get(window.buffer.id)
+        if known is None:
+            count = max(window.buffer.nbytes // item, 1)
+            value = np.full(count, np.nan, self._element)
+            if window.buffer.data is not None and window.buffer.origin == "param":
+                # Whoever wrote before was seen here first: this is what the caller gave.
+                value[...] = window.buffer.data.view(window.dtype.numpy).astype(self._element)
+            known = self._memory[window.buffer.id] = item, Wide(value, np.zeros(count))
+        if known[0] != item:
+            return None
+        return Wide(*(_strided(flat, window) for flat in (known[1].value, known[1].bound)))
+
+    def prime(self, window: Window) -> None:
+        """Take a parameter's contents as they are before the run."""
+        if window.dtype.is_float:
+            self._view(window)
+
+    def output(self, window: Window) -> Array | None:
+        """What the doubles say is in a window."""
+        found = self._view(window) if window.dtype.is_float else None
+        return None if found is None else found.value.copy()
+
+    # Values
+
+    def _of(self, tile: TileValue) -> Wide | None:
+        return self._tiles.get(id(tile))
+
+    def _exact(self, data: Array) -> Wide:
+        value = data.astype(self._element)
+        return Wide(value, np.zeros(value.shape))
+
+    def _loaded(self, tile: TileValue, window: Window | None) -> Wide | None:
+        if window is None or not window.dtype.is_float or tile.data.size != _size(window.shape):
+            return None
+        there = self._view(window)
+        if there is None or window.reach != window.shape:
+            return None
+        swap = tile.data.shape != there.value.shape
+        value, bound = there.value.copy(), there.bound.copy()
+        if swap:
+            value, bound = np.swapaxes(value, -1, -2), np.swapaxes(bound, -1, -2)
+        if value.shape != tile.data.shape:
+            return None
+        return Wide(
+            with_zeros(value, tile.data.shape, tile.valid),
+            with_zeros(bound, tile.data.shape, tile.valid),
+        )
+
+    def _made(self, op: Op, args: Mapping[str, Any], tile: TileValue) -> Wide | None:
+        type_ = op.results[0].type
+        assert isinstance(type_, TileType)
+        if not type_.dtype.is_float:
+            return None
+        try:
+            if op.name == "cast":
+                return self._cast(op, args, type_.dtype)
+            function = followed(op.name)
+            if function is not None:
+                return self._elementwise(op, function, args, tile, type_.dtype)
+            if Trait.FOLD in op.spec.traits:
+                return self._fold(op, args, tile)
+            if Trait.GEMM in op.spec.traits:
+                return self._product(op, args, tile)
+            if Trait.ARITHMETIC not in op.spec.traits and op.spec.reference is not None:
+                return self._moved(op, args, tile)
+        except (TypeError, ValueError, KeyError, IndexError):
+            return None
+        return None
+
+    def _operand(self, arg: Any) -> Wide:
+        if isinstance(arg, TileValue):
+            return self._of(arg) or self._exact(arg.data)
+        # A number takes the tile's type, of which FP32 is the widest.
+        return self._exact(np.asarray(arg, np.float64).astype(np.float32))
+
+    def _cast(self, op: Op, args: Mapping[str, Any], to: DType) -> Wide | None:
+        source = args["x"]
+        if not isinstance(source, TileValue):
+            return None
+        x = self._operand(source)
+        value = op.args["x"]
+        if isinstance(value, Value) and not _is_float(value):
+            return self._exact(source.data)
+        return Wide(x.value, x.bound + unit(to) * np.abs(x.value))
+
+    def _elementwise(
+        self,
+        op: Op,
+        function: Callable[..., Array],
+        args: Mapping[str, Any],
+        tile: TileValue,
+        dtype: DType,
+    ) -> Wide:
+        names = list(op.args)[: 1 if op.name in UNARY else 2]
+        operands = [self._operand(args[name]) for name in names]
+        values = [o.value for o in operands]
+        made = function(*values)
+        bound = np.zeros(made.shape)
+        for i, operand in enumerate(operands):
+            if operand.bound.any():
+                bound = bound + _reaction(function, values, i, operand.bound, made)
+        ulps = _FUNCTION_ULPS if op.name in UNARY else 1.0
+        bound = _SLACK * bound + ulps * max(unit(dtype), 2.0**-24) * np.abs(made)
+        return _cut(made, bound, tile)
+
+    def _fold(self, op: Op, args: Mapping[str, Any], tile: TileValue) -> Wide | None:
+        source = args["x"]
+        axis = op.spec.reduces
+        function = FOLDS.get(op.name.rpartition("_")[2])
+        if not isinstance(source, TileValue) or axis is None or function is None:
+            return None
+        x, part = self._operand(source), box(source.valid)
+        value, bound = x.value[part], x.bound[part]
+        made = function(value, axis=axis, keepdims=True)
+        if function is np.sum:
+            length = value.shape[axis]
+            sums = np.sum(np.abs(value), axis=axis, keepdims=True)
+            total = np.sum(bound, axis=axis, keepdims=True) + length * 2.0**-24 * sums
+        else:
+            total = np.max(bound, axis=axis, keepdims=True)
+        type_ = op.results[0].type
+        assert isinstance(type_, TileType)
+        total = total + unit(type_.dtype) * np.abs(made)
+        return _padded(made, total, tile)
+
+    def _product(self, op: Op, args: Mapping[str, Any], tile: TileValue) -> Wide | None:
+        sides: list[Wide] = []
+        for name, flag in (("lhs", "a_trans"), ("rhs", "b_trans")):
+            source = args[name]
+            if not isinstance(source, TileValue):
+                return None
+            whole, part = self._operand(source), box(source.valid)
+            value, bound = whole.value[part], whole.bound[part]
+            if op.args.get(flag):
+                value, bound = np.swapaxes(value, -1, -2), np.swapaxes(bound, -1, -2)
+            sides.append(Wide(value, bound))
+        a, b = sides
+        made = a.value @ b.value
+        sizes = np.abs(a.value) @ np.abs(b.value)
+        length = a.value.shape[-1] + 1
+        bound = a.bound @ np.abs(b.value) + np.abs(a.value) @ b.bound + a.bound @ b.bound
+        acc = args.get("acc")
+        if isinstance(acc, TileValue) and not _starts_over(op, args):
+            before, part = self._operand(acc), box(acc.valid)
+            made = made + before.value[part]
+            bound = bound + before.bound[part]
+            sizes = sizes + np.abs(before.value[part])
+        type_ = op.results[0].type
+        assert isinstance(type_, TileType)
+        bound = bound + length * 2.0**-24 * sizes + unit(type_.dtype) * np.abs(made)
+        return _padded(made, bound, tile)
+
+    def _moved(self, op: Op, args: Mapping[str, Any], tile: TileValue) -> Wide | None:
+        """An op that only moves numbers: its reference moves doubles as well."""
+        if op.spec.takes_result_type or not any(isinstance(a, TileValue) for a in args.values()):
+            return None
+        assert op.spec.reference is not None
+        made: list[Array] = []
+        for part in ("value", "bound"):
+            given: dict[str, Any] = {
+                name: getattr(self._operand(a), part) if isinstance(a, TileValue) else a
+                for name, a in args.items()
+            }
+            if op.spec.takes_valid:
+                given["valid"] = {n: a.valid for n, a in args.items() if isinstance(a, TileValue)}
+            made.append(op.spec.reference(**given))
+        # What fills the padding is exact.
+        bound = np.where(np.isfinite(made[0]), np.abs(made[1]), 0.0)
+        return _cut(made[0], bound, tile)
+
+    # Judging
+
+    def _enter(
+        self, op: Op, number: int, tile: TileValue, args: Mapping[str, Any], made: Wide | None
+    ) -> None:
+        if not _is_float(op.results[0]):
+            return
+        if made is None or made.value.shape != tile.data.shape:
+            self._tiles[id(tile)] = self._exact(tile.data)
+            return
+        self._tiles[id(tile)] = made
+        part = box(tile.valid)
+        actual, wide, bound = (
+            x[part] for x in (tile.data.astype(np.float64), made.value, made.bound)
+        )
+        difference = np.abs(actual - wide)
+        dtype = op.results[0].type.dtype  # type: ignore[union-attr]
+        tiny = _smallest(dtype)
+        over = (difference > _SLACK * bound + tiny) & np.isfinite(wide)
+        over |= ~np.isfinite(actual) & np.isfinite(wide) & (np.abs(wide) < 1e300)
+        over &= ~np.isnan(wide)
+        self.errors[number] = _relative(actual, wide)
+        if not over.any() or self._element is not np.float64:
+            return
+        excess = np.where(over, np.nan_to_num(difference / (bound + tiny), nan=np.inf), -1.0)
+        flat = int(np.argmax(excess))
+        index = tuple(int(i) for i in np.unravel_index(flat, actual.shape))
+        before = [
+            _relative(a.data.astype(np.float64), self._operand(a).value)
+            for a in args.values()
+            if isinstance(a, TileValue) and a.data.dtype.kind not in "iub"
+        ]
+        self.violations.append(
+            Violation(
+                number,
+                _kind(op, float(actual[index])),
+                max(before, default=0.0),
+                self.errors[number],
+                index,
+                float(actual[index]),
+                float(wide[index]),
+                float(bound[index]),
+            )
+        )
+        # What follows is judged by its own error only.
+        whole = np.zeros(tile.data.shape)
+        whole[part] = np.where(np.isfinite(difference), difference, 0.0)
+        self._tiles[id(tile)] = Wide(made.value, np.maximum(made.bound, whole))
+
+
+def _reaction(
+    function: Callable[..., Array], values: list[Array], which: int, bound: Array, made: Array
+) -> Array:
+    """How far the result moves when one operand moves as far as it may, either way."""
+    largest = np.zeros(made.shape)
+    for sign in (1.0, -1.0):
+        moved = [*values]
+        moved[which] = values[which] + sign * bound
+        largest = np.maximum(largest, np.abs(function(*moved) - made))
+    return largest
+
+
+def _is_float(value: Value) -> bool:
+    type_ = value.type
+    return isinstance(type_, TileType | ScalarType) and type_.dtype.is_float
+
+
+def _kind(op: Op, actual: float) -> str:
+    if np.isnan(actual):
+        return "undefined read"
+    if np.isinf(actual):
+        return "overflow"
+    return "rounding mode" if "mode" in op.args else "real error"
+
+
+def _smallest(dtype: DType) -> float:
+    """What is lost where numbers of the type get sparse near zero."""
+    return 2.0**-24 if dtype is FP16 else 2.0**-126
+
+
+def _relative(actual: Array, wide: Array) -> float:
+    keep = np.isfinite(actual) & np.isfinite(wide)
+    norm = float(np.linalg.norm(wide[keep]))
+    return float(np.linalg.norm((actual - wide)[keep])) / norm if norm else 0.0
+
+
+def _strided(flat: Array, window: Window) -> Array:
+    item = flat.dtype.itemsize
+    strides = tuple([s * item for s in window.strides])
+    return np.ndarray(window.reach, flat.dtype, flat, window.offset * item, strides)
+
+
+def _size(shape: Shape) -> int:
+    return int(np.prod(shape))
+
+
+def _starts_over(op: Op, args: Mapping[str, Any]) -> bool:
+    return "init_cond" in op.args and op.args["init_cond"] is not None and bool(args["init_cond"])
+
+
+def _cut(value: Array, bound: Array, tile: TileValue) -> Wide:
+    shape = tile.data.shape
+    if value.shape != shape:
+        value, bound = np.broadcast_to(value, shape), np.broadcast_to(bound, shape)
+    return Wide(with_zeros(value, shape, tile.valid), with_zeros(bound, shape, tile.valid))
+
+
+def _padded(value: Array, bound: Array, tile: TileValue) -> Wide:
+    """Results of the valid parts alone, with zeros around them."""
+    shape = tile.data.shape
+    whole = np.zeros(shape), np.zeros(shape)
+    part = box(tile.valid)
+    for into, made in zip(whole, (value, bound)):
+        into[part] = made.reshape(into[part].shape)
+    return Wide(*whole)

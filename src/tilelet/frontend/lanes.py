@@ -1,0 +1,117 @@
+"""`for lane in pl.split_aiv(2, mode=...)`: the vector lanes of a core group, by hand.
+
+Lanes run one after the other. With `SplitMode.NONE` that is a loop. With a mode that halves tiles
+the body is lowered once for each lane, because halves are windows at constant places.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from tilelet.diag.catalogue.cautions import LanesAtOnce
+from tilelet.diag.catalogue.ops import BadArgument, WrongArity
+from tilelet.diag.catalogue.scopes import OutsideLanes
+from tilelet.frontend import expressions
+from tilelet.frontend.bindings import Binding, describe
+from tilelet.frontend.context import Context
+from tilelet.frontend.emitting import default_args, emit_op
+from tilelet.ir.core import Arg, Value
+from tilelet.ir.spec import REGISTRY
+from tilelet.ir.types import TensorType, TileType
+from tilelet.syntax import pipes as markers
+
+Handler = Callable[[Context, ast.Call], Binding]
+
+LANES = 2
+_AXES = {"UP_DOWN": 0, "LEFT_RIGHT": 1}
+
+
+def halves(mode: str) -> bool:
+    return mode in _AXES
+
+
+def lane_index(ctx: Context, node: ast.Call) -> Binding:
+    """What `pl.tile.get_subblock_idx()` is: the lane, where the text says which one runs."""
+    if ctx.lane is not None:
+        return ctx.lane.index
+    if ctx.split not in (None, "NONE"):
+        ctx.sink.add(LanesAtOnce(ctx.loc(node)))
+    spec = REGISTRY["get_subblock_idx"]
+    return emit_op(ctx, spec, {}, ctx.loc(node))
+
+
+def _operand(ctx: Context, node: ast.Call, function: Callable[..., Any]) -> Value:
+    name = function.__name__
+    if ctx.lane is None:
+        raise OutsideLanes(ctx.loc(node), f"pl.{name}")
+    given = [expressions.evaluate(ctx, a) for a in node.args]
+    named = {k.arg or "**": expressions.evaluate(ctx, k.value) for k in node.keywords}
+    try:
+        x = inspect.signature(function).bind(*given, **named).arguments["x"]
+    except TypeError:
+        raise WrongArity(ctx.loc(node), name, len(given) + len(named), 1) from None
+    if not isinstance(x, Value) or not isinstance(x.type, (TileType, TensorType)):
+        raise BadArgument(ctx.loc(node), name, "x", describe(x), "a 2-D tile")
+    return x
+
+
+def _shard(ctx: Context, node: ast.Call) -> Binding:
+    x = _operand(ctx, node, markers.aiv_shard)
+    assert ctx.lane is not None
+    if not halves(ctx.lane.mode):
+        return x
+    shape = _extents(ctx, node, x)
+    axis = _AXES[ctx.lane.mode]
+    if shape[axis] % LANES:
+        what = f"{shape[axis]} {'columns' if axis else 'rows'}"
+        raise BadArgument(ctx.loc(node), "aiv_shard", "x", what, "an even number of them")
+    shape[axis] //= LANES
+    return _emit(ctx, node, "slice", x=x, shape=tuple(shape), offset=_place(ctx, shape))
+
+
+def _gather(ctx: Context, node: ast.Call) -> Binding:
+    x = _operand(ctx, node, markers.aic_gather)
+    lane = ctx.lane
+    assert lane is not None
+    if not halves(lane.mode):
+        return x
+    shape = _extents(ctx, node, x)
+    place = _place(ctx, shape)
+    whole = lane.gathered.get(node)
+    if whole is None:
+        shape[_AXES[lane.mode]] *= LANES
+        assert isinstance(x.type, (TileType, TensorType))
+        whole = _emit(ctx, node, "full", shape=tuple(shape), dtype=x.type.dtype, value=0)
+    lane.gathered[node] = _emit(ctx, node, "assemble", target=whole, source=x, offset=place)
+    return lane.gathered[node]
+
+
+def _extents(ctx: Context, node: ast.Call, x: Value) -> list[int]:
+    assert isinstance(x.type, (TileType, TensorType))
+    shape = [d for d in x.type.shape if isinstance(d, int)]
+    if len(shape) != 2 or len(x.type.shape) != 2:
+        raise BadArgument(ctx.loc(node), "lane", "x", str(x.type), "a 2-D tile")
+    return shape
+
+
+def _place(ctx: Context, half: list[int]) -> tuple[int, int]:
+    """Where the half of the running lane begins."""
+    assert ctx.lane is not None
+    assert isinstance(ctx.lane.index, int)
+    start = [0, 0]
+    axis = _AXES[ctx.lane.mode]
+    start[axis] = ctx.lane.index * half[axis]
+    return start[0], start[1]
+
+
+def _emit(ctx: Context, node: ast.Call, name: str, **args: Arg) -> Value:
+    spec = REGISTRY[name]
+    made = emit_op(ctx, spec, default_args(spec, **args), ctx.loc(node))
+    assert isinstance(made, Value)
+    return made
+
+
+HANDLERS: dict[object, Handler] = {markers.aiv_shard: _shard, markers.aic_gather: _gather}

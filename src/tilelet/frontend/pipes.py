@@ -1,0 +1,386 @@
+"""Hand-written transfers between the cores of a group: two functions become one kernel.
+
+Each function of a group is lowered to a list of ops in which `push` and `pop` stand for transfers.
+`weave` makes one list of them. Every pipe is a queue, so it is known which push a pop belongs to as
+long as both sides take the same course: loops that transfer something are joined iteration by
+iteration, and so are the arms of an `if` on the same condition. In the end a popped tile is a move
+of the pushed one; no engine knows of pipes.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tilelet.diag.catalogue.cautions import NoEffect
+from tilelet.diag.catalogue.ops import BadArgument, MissingArgument, UnknownKeyword, WrongArity
+from tilelet.diag.catalogue.unsupported import PipeMismatch, PipeOutsideGroup
+from tilelet.diag.core import Loc
+from tilelet.dtypes import DType
+from tilelet.frontend import annotations, calls, expressions
+from tilelet.frontend.bindings import Binding, describe
+from tilelet.frontend.context import Context, Part
+from tilelet.frontend.emitting import to_arg
+from tilelet.ir import structure
+from tilelet.ir.core import Arg, Block, Op, Value, walk
+from tilelet.ir.rebuild import Rewriter, clone_ops, fresh, substitute, with_args, yield_op
+from tilelet.ir.spec import REGISTRY, OpSpec, bind
+from tilelet.ir.types import Mem, TileType, types_agree
+from tilelet.ops.manual import signature_text
+from tilelet.syntax import pipes as markers
+from tilelet.syntax.types import Tile, TileAnnotation
+
+Handler = Callable[[Context, ast.Call], Binding]
+
+MAX_COPIES = 4096  # of iterations, where two loops do not run in step
+
+PUSH = OpSpec("pipe.push", structural=True)
+POP = OpSpec("pipe.pop", structural=True)
+
+Pipe = tuple[str, int]  # who pops ("AIC" or "AIV"), and the number of the pipe
+Queues = dict[Pipe, "deque[tuple[Value, Loc]]"]
+
+
+@dataclass
+class _Weaver:
+    ctx: Context
+    mapping: dict[Value, Arg] = field(default_factory=dict[Value, Arg])
+    definitions: dict[Value, Op] = field(default_factory=dict[Value, Op])
+    copies: int = 0
+
+    def weave(self, sides: Sequence[Sequence[Op]], queues: Queues) -> list[Op]:
+        """One list of ops of several; `queues` are what is in the pipes, before and after."""
+        left = [deque(side) for side in sides]
+        done: list[Op] = []
+        while any(left):
+            moved = [self._advance(side, queues, done) for side in left]
+            if any(moved):
+                continue
+            waiting = [side[0] for side in left if side]
+            if not self._join(waiting, left, queues, done) and not self._unroll(left):
+                raise PipeMismatch(
+                    waiting[0].loc, "it waits for a tile that no core pushes", self._other(waiting)
+                )
+        return done
+
+    def _other(self, waiting: list[Op]) -> Loc | None:
+        return waiting[1].loc if len(waiting) > 1 else None
+
+    def _advance(self, side: deque[Op], queues: Queues, done: list[Op]) -> bool:
+        """Everything of one side up to where it has to wait; whether there was anything."""
+        before = len(side)
+        while side:
+            op = side[0]
+            if op.spec is PUSH:
+                tile = substitute(op.args["tile"], self.mapping)
+                assert isinstance(tile, Value)
+                queues.setdefault(_pipe(op), deque()).append((tile, op.loc))
+            elif op.spec is POP:
+                queue = queues.get(_pipe(op))
+                if not queue:
+                    break
+                done += self._received(op, *queue.popleft())
+            elif _transfers(op):
+                break
+            else:
+                op = self._mapped(op)
+                done.append(op)
+                self.definitions.update(dict.fromkeys(op.results, op))
+            side.popleft()
+        return len(side) < before
+
+    def _mapped(self, op: Op) -> Op:
+        return Rewriter(self.mapping).ops([op])[0] if self.mapping else op
+
+    def _received(self, pop: Op, tile: Value, pushed_at: Loc) -> list[Op]:
+        """The popped tile: a move of the pushed one, with the region that the pop states."""
+        (result,) = pop.results
+        if not types_agree(_unplaced(result), _unplaced(tile)):
+            problem = f"it declares {result.type}, but {tile.type} is pushed"
+            raise PipeMismatch(pop.loc, problem, pushed_at)
+        assert isinstance(result.type, TileType)
+        region = substitute(pop.args["region"], self.mapping)
+        moved = result if region is None else fresh(result)
+        spec = REGISTRY["move"]
+        args = bind(spec, tile, target_memory=result.type.space)
+        ops = [Op(spec, args, (moved,), (), pop.loc)]
+        if region is not None:
+            assert isinstance(region, tuple)
+            spec = REGISTRY["set_validshape"]
+            ops.append(Op(spec, bind(spec, moved, *region), (result,), (), pop.loc))
+        return ops
+
+    # --- loops and branches -----------------------------------------------------------------------
+
+    def _join(
+        self, waiting: list[Op], left: list[deque[Op]], queues: Queues, done: list[Op]
+    ) -> bool:
+        """If all sides stand before loops or branches that run in step: one of them."""
+        if len(waiting) < 2 or not all(op.blocks for op in waiting):
+            return False
+        mapped = [_with_own_args(op, self.mapping) for op in waiting]
+        if all(op.spec is structure.FOR for op in mapped) and self._in_step(mapped):
+            joined = self._joined_loop(mapped, queues)
+        elif all(op.spec is structure.IF for op in mapped) and self._same_conditions(mapped):
+            joined = self._joined_branch(mapped, queues)
+        else:
+            return False
+        done.append(joined)
+        for side in left:
+            if side:
+                side.popleft()
+        return True
+
+    def _in_step(self, loops: list[Op]) -> bool:
+        first, *others = loops
+        bounds = ("start", "stop", "step")
+        return all(self._same(first.args[b], o.args[b]) for b in bounds for o in others)
+
+    def _same_conditions(self, branches: list[Op]) -> bool:
+        first, *others = branches
+        return all(self._same(first.args["cond"], o.args["cond"]) for o in others)
+
+    def _same(self, a: Arg, b: Arg) -> bool:
+        """Whether two scalars are computed alike from the same values."""
+        a, b = substitute(a, self.mapping), substitute(b, self.mapping)
+        if not isinstance(a, Value) or not isinstance(b, Value):
+            return type(a) is type(b) and a == b
+        if a is b or self.ctx.facts.difference(a, b) == 0:
+            return True
+        x, y = self.definitions.get(a), self.definitions.get(b)
+        if x is None or y is None or x.spec is not y.spec or not x.spec.name.startswith("scalar."):
+            return False
+        return all(self._same(x.args[name], y.args[name]) for name in x.args)
+
+    def _joined_loop(self, loops: list[Op], queues: Queues) -> Op:
+        first = loops[0]
+        index = first.blocks[0].params[0]
+        for other in loops[1:]:
+            self.mapping[other.blocks[0].params[0]] = index
+        held = {pipe: list(queue) for pipe, queue in queues.items() if queue}
+        params = {pipe: [fresh(v) for v, _ in entries] for pipe, entries in held.items()}
+        inside: Queues = {
+            pipe: deque((p, loc) for p, (_, loc) in zip(params[pipe], entries, strict=True))
+            for pipe, entries in held.items()
+        }
+        body = self.weave([loop.blocks[0].ops[:-1] for loop in loops], inside)
+        after = {pipe: list(queue) for pipe, queue in inside.items() if queue}
+        if {p: len(q) for p, q in after.items()} != {p: len(q) for p, q in held.items()}:
+            problem = "one iteration pushes more tiles than it pops, or fewer"
+            raise PipeMismatch(first.loc, problem, loops[-1].loc)
+        yields = [v for loop in loops for v in _values(loop.blocks[0].terminator)]
+        yields += [v for entries in after.values() for v, _ in entries]
+        carried = [p for loop in loops for p in loop.blocks[0].params[1:]]
+        carried += [p for ps in params.values() for p in ps]
+        init = [v for loop in loops for v in _tuple(loop.args["init"])]
+        init += [v for entries in held.values() for v, _ in entries]
+        results = [r for loop in loops for r in loop.results]
+        queues.clear()
+        for pipe, entries in after.items():
+            out = [fresh(v) for v, _ in entries]
+            results += out
+            queues[pipe] = deque(zip(out, [loc for _, loc in entries], strict=True))
+        mapped = tuple(substitute(v, self.mapping) for v in yields)
+        block = Block((index, *carried), (*body, yield_op(mapped, first.loc)))
+        kinds = {loop.args["kind"] for loop in loops}
+        kind = first.args["kind"] if len(kinds) == 1 else "range"
+        starts = tuple(substitute(v, self.mapping) for v in init)
+        args = {**first.args, "init": starts, "kind": kind}
+        return Op(structure.FOR, args, tuple(results), (block,), first.loc)
+
+    def _joined_branch(self, branches: list[Op], queues: Queues) -> Op:
+        first = branches[0]
+        blocks: list[Block] = []
+        ends: list[Queues] = []
+        for arm in (0, 1):
+            inside: Queues = {pipe: deque(queue) for pipe, queue in queues.items()}
+            body = self.weave([b.blocks[arm].ops[:-1] for b in branches], inside)
+            values = [v for b in branches for v in _values(b.blocks[arm].terminator)]
+            handed = tuple(substitute(v, self.mapping) for v in values)
+            blocks.append(Block((), (*body, yield_op(handed, first.loc))))
+            ends.append({pipe: queue for pipe, queue in inside.items() if queue})
+        if ends[0] != ends[1]:
+            problem = "the arms of a branch leave different tiles in a pipe"
+            raise PipeMismatch(first.loc, problem, branches[-1].loc)
+        queues.clear()
+        queues.update(ends[0])
+        results = tuple(r for b in branches for r in b.results)
+        return Op(structure.IF, first.args, results, tuple(blocks), first.loc)
+
+    def _unroll(self, left: list[deque[Op]]) -> bool:
+        """Loops with constant bounds that do not run in step, iteration by iteration."""
+        found = False
+        for side in left:
+            if side and side[0].spec is structure.FOR:
+                bounds = [side[0].args[b] for b in ("start", "stop", "step")]
+                if not all(isinstance(b, int) for b in bounds):
+                    continue
+                trips = range(*bounds)  # type: ignore[arg-type]
+                self.copies += len(trips)
+                if self.copies > MAX_COPIES:
+                    continue
+                side.extendleft(reversed(self._iterations(side.popleft(), trips)))
+                found = True
+        return found
+
+    def _iterations(self, loop: Op, trips: range) -> list[Op]:
+        (block,) = loop.blocks
+        carried: list[Arg] = list(_tuple(loop.args["init"]))
+        ops: list[Op] = []
+        for i in trips:
+            copied: dict[Value, Arg] = dict(zip(block.params, (i, *carried), strict=True))
+            ops += clone_ops(block.ops[:-1], copied)
+            carried = [substitute(v, copied) for v in _values(block.terminator)]
+        ended = dict(zip(loop.results, carried, strict=True))
+        for old, new in self.mapping.items():
+            self.mapping[old] = substitute(new, ended)
+        self.mapping.update(ended)
+        return ops
+
+
+def weave(ctx: Context, parts: Sequence[Part]) -> Mapping[Value, Arg]:
+    """Put the joined parts into `ctx.ops`; gives what became of values that are no more."""
+    weaver = _Weaver(ctx)
+    of_parts = {r for part in parts for op in part.ops for r in op.results}
+    before: list[Op] = []
+    after: list[Op] = []
+    for op in ctx.ops:
+        uses = {v for inner in walk(Block((), (op,))) for v in inner.operands}
+        late = not uses.isdisjoint(of_parts)
+        (after if late else before).append(op)
+        if late:
+            of_parts.update(op.results)
+    queues: Queues = {}
+    woven = weaver.weave([part.ops for part in parts], queues)
+    for queue in queues.values():
+        for _, pushed_at in queue:
+            ctx.sink.add(NoEffect(pushed_at, "this transfer", "no core pops the tile"))
+    ctx.ops[:] = [*before, *woven, *Rewriter(weaver.mapping).ops(after)]
+    return weaver.mapping
+
+
+# --- calls ----------------------------------------------------------------------------------------
+
+
+def is_pop(ctx: Context, node: ast.expr) -> bool:
+    """Whether `node` is a call that receives a tile."""
+    callee = calls.static_callee(ctx, node) if isinstance(node, ast.Call) else None
+    return callee is markers.tpop_from_aic or callee is markers.tpop_from_aiv
+
+
+def _bound(ctx: Context, node: ast.Call, function: Callable[..., Any]) -> dict[str, Binding]:
+    """The arguments of a call by name, as the signature of `function` says."""
+    if ctx.parts is None:
+        raise PipeOutsideGroup(ctx.loc(node), f"pl.{function.__name__}")
+    args = [expressions.evaluate(ctx, a) for a in node.args]
+    named = {k.arg: expressions.evaluate(ctx, k.value) for k in node.keywords if k.arg}
+    signature = inspect.signature(function)
+    for keyword in node.keywords:
+        if keyword.arg not in signature.parameters:
+            allowed = list(signature.parameters)
+            raise UnknownKeyword(ctx.loc(keyword), function.__name__, keyword.arg or "**", allowed)
+    try:
+        bound = signature.bind(*args, **named)
+    except TypeError:
+        text = signature_text(function.__name__, signature)
+        given = len(args) + len(named)
+        needed = sum(p.default is p.empty for p in signature.parameters.values())
+        wanted = f"at least {needed} arguments"
+        raise WrongArity(ctx.loc(node), function.__name__, given, wanted, text) from None
+    bound.apply_defaults()
+    return bound.arguments
+
+
+def _push(function: Callable[..., Any], popper: str) -> Handler:
+    def lower(ctx: Context, node: ast.Call) -> None:
+        given = _bound(ctx, node, function)
+        tile = given["tile"]
+        if not isinstance(tile, Value) or not isinstance(tile.type, TileType):
+            what = describe(tile)
+            raise BadArgument(ctx.loc(node), function.__name__, "tile", what, "a tile")
+        ctx.emit(PUSH, {"pipe": (popper, given["id"] or 0), "tile": tile}, (), ctx.loc(node))  # type: ignore[dict-item]
+
+    return lower
+
+
+def _pop(ctx: Context, node: ast.Call) -> Value:
+    """A pop whose type its own arguments give."""
+    return pop(ctx, node, None)
+
+
+def pop(ctx: Context, node: ast.Call, annotation: Binding) -> Value:
+    """A pop into a name that may be annotated."""
+    by_vector = calls.static_callee(ctx, node) is markers.tpop_from_aic
+    function = markers.tpop_from_aic if by_vector else markers.tpop_from_aiv
+    given = _bound(ctx, node, function)
+    loc = ctx.loc(node)
+    region: Arg = None
+    if isinstance(annotation, TileAnnotation):
+        declared = annotations.value_type(annotation)
+        view = annotation.view
+        if view is not None and view.valid_shape:
+            region = tuple(to_arg(ctx, v, loc) for v in view.valid_shape)
+    elif isinstance(given["shape"], (list, tuple)) and isinstance(given["dtype"], DType):
+        declared = annotations.value_type(Tile[given["shape"], given["dtype"]])
+    else:
+        wanted = "an annotation such as `pl.Tile[[16, 16], pl.FP32]`, or `shape=` and `dtype=`"
+        raise MissingArgument(loc, function.__name__, "type", wanted)
+    assert isinstance(declared, TileType)
+    space = declared.space or (Mem.Vec if by_vector else Mem.Mat)
+    result = TileType(declared.shape, declared.dtype, space)
+    args: dict[str, Arg] = {"pipe": ("AIV" if by_vector else "AIC", given["id"] or 0)}  # type: ignore[dict-item]
+    return ctx.emit(POP, {**args, "region": region}, (result,), loc, ("popped",))[0]
+
+
+def _without_effect(function: Callable[..., Any], gives: Binding = None) -> Handler:
+    def lower(ctx: Context, node: ast.Call) -> Binding:
+        _bound(ctx, node, function)
+        return gives
+
+    return lower
+
+
+HANDLERS: dict[object, Handler] = {
+    markers.tpush_to_aiv: _push(markers.tpush_to_aiv, "AIV"),
+    markers.tpush_to_aic: _push(markers.tpush_to_aic, "AIC"),
+    markers.tpop_from_aic: _pop,
+    markers.tpop_from_aiv: _pop,
+    markers.tfree_to_aic: _without_effect(markers.tfree_to_aic),
+    markers.tfree_to_aiv: _without_effect(markers.tfree_to_aiv),
+    markers.aic_initialize_pipe: _without_effect(markers.aic_initialize_pipe),
+    markers.aiv_initialize_pipe: _without_effect(markers.aiv_initialize_pipe),
+    markers.reserve_buffer: _without_effect(markers.reserve_buffer, 0),
+    markers.import_peer_buffer: _without_effect(markers.import_peer_buffer, 0),
+}
+
+
+def _transfers(op: Op) -> bool:
+    return bool(op.blocks) and any(o.spec in (PUSH, POP) for b in op.blocks for o in walk(b))
+
+
+def _pipe(op: Op) -> Pipe:
+    pipe = op.args["pipe"]
+    assert isinstance(pipe, tuple)
+    return pipe  # type: ignore[return-value]
+
+
+def _unplaced(value: Value) -> TileType:
+    assert isinstance(value.type, TileType)
+    return TileType(value.type.shape, value.type.dtype)
+
+
+def _with_own_args(op: Op, mapping: Mapping[Value, Arg]) -> Op:
+    return with_args(op, **{name: substitute(a, mapping) for name, a in op.args.items()})
+
+
+def _values(terminator: Op) -> tuple[Arg, ...]:
+    return _tuple(terminator.args["values"])
+
+
+def _tuple(arg: Arg) -> tuple[Arg, ...]:
+    assert isinstance(arg, tuple)
+    return arg

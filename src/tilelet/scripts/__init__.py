@@ -1,0 +1,1 @@
+"""Running what a user names: a script, a module, or a program that ships with Tilelet."""

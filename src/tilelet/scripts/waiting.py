@@ -1,0 +1,64 @@
+"""A note for whoever waits: what a script has been busy with for so long."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from tilelet.diag.text import printable
+from tilelet.runtime import progress
+
+_PACKAGE = Path(progress.__file__).parents[1]
+FIRST = 15.0  # seconds until the first note; each further one takes twice as long
+
+
+@contextmanager
+def notes_on_stderr(script: str, first: float = FIRST) -> Generator[None]:
+    """While the block runs, say now and then what goes on, here or in the script's own code.
+
+    Scripts draw their inputs before they hand them over, which may take minutes.
+    """
+    done = threading.Event()
+    main = threading.get_ident()
+    start = time.monotonic()
+
+    def watch() -> None:
+        pause = first
+        while not done.wait(pause):
+            seconds = time.monotonic() - start
+            what = progress.under_way() or _place(script, sys._current_frames().get(main))  # pyright: ignore[reportPrivateUsage]
+            if what:
+                print(printable(f"note: {seconds:.0f} s: {what}"), file=sys.stderr, flush=True)
+            pause *= 2
+
+    thread = threading.Thread(target=watch, name="tilelet waiting", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def _place(script: str, frame: FrameType | None) -> str:
+    """The line of the script that runs, or that called what runs."""
+    while frame is not None:
+        code = frame.f_code
+        if Path(code.co_filename).is_relative_to(_PACKAGE):
+            return ""  # what takes long in Tilelet says so itself
+        if _is_own(script, code.co_filename):
+            where = f"{Path(code.co_filename).name}:{frame.f_lineno}"
+            inside = "" if code.co_name == "<module>" else f" in {code.co_name}"
+            return f"in the script's own code{inside}, {where}"
+        frame = frame.f_back
+    return ""
+
+
+def _is_own(script: str, file: str) -> bool:
+    """The script and what lies beside or below it, but not what is installed."""
+    return Path(file).is_relative_to(Path(script).parent) and "site-packages" not in file

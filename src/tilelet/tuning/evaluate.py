@@ -1,0 +1,220 @@
+"""One candidate: what the model says of it, or what the CPU says.
+
+These functions run in worker processes, perhaps on other machines, so that all they get and give is
+plain data.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from tilelet.diag.core import Diagnostic
+from tilelet.runtime import session
+from tilelet.runtime.session import Session
+from tilelet.scripts import exit_codes
+from tilelet.scripts.recording import Recording, RecordingOptions, record
+from tilelet.scripts.stand_ins import stand_ins
+from tilelet.scripts.target import Target
+
+if TYPE_CHECKING:
+    from tilelet.device.run import DeviceRun
+    from tilelet.ir.core import Program
+
+MODELLED, REFUSED, TOO_LARGE, LOST = "modelled", "refused", "too large", "lost"
+"""What became of a candidate: it has figures; the script or the compiler refuses it; a tile does
+not fit on chip; the process that worked on it died."""
+
+MEASUREMENTS = 3
+"""Runs on the CPU that a candidate's time is the fastest of."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What to run, and on which modelled machines."""
+
+    target: Target
+    machines: tuple[str, ...]
+    period: str | None = None
+    seed: int = 0
+    pypto: str = "tilelet"
+    golden: str = "tilelet"
+
+    @property
+    def recording(self) -> RecordingOptions:
+        return RecordingOptions(
+            platform=self.machines[0],
+            seed=self.seed,
+            quiet=True,
+            pypto=self.pypto,
+            golden=self.golden,
+        )
+
+
+@dataclass(frozen=True)
+class Score:
+    """What is known of a candidate.
+
+    why        for those without figures
+    figures    machine -> {"us", "gm_bytes", "tasks"}: sums over all programs that the script runs
+    signature  parameters of those programs with their types: tuning must not change them
+    sizes      extents of those parameters
+    digest     of the programs: equal ones are the same candidate
+    """
+
+    status: str
+    why: str = ""
+    figures: Mapping[str, Mapping[str, float]] = field(
+        default_factory=dict[str, Mapping[str, float]]
+    )
+    signature: tuple[str, ...] = ()
+    sizes: tuple[int, ...] = ()
+    digest: str = ""
+
+    @property
+    def is_modelled(self) -> bool:
+        return self.status == MODELLED
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A candidate run on this CPU, against the script's own golden."""
+
+    passed: bool
+    validated: bool
+    seconds: float = 0.0
+    why: str = ""
+
+
+def model(question: Question) -> Score:
+    """Model a candidate. One that does not fit is dropped first: nothing is compiled for it."""
+    from tilelet.device.machine.description import load_machine
+    from tilelet.device.run import DeviceRun
+
+    machines = [load_machine(name) for name in question.machines]
+    with _silence():
+        recorded = record(question.target, question.recording)
+        refusal = _refusal(recorded)
+        if refusal:
+            return Score(REFUSED, refusal)
+        known = _identity([run.program for run in recorded.runs])
+        runs = {
+            m.name: [DeviceRun(run, m, question.period) for run in recorded.runs] for m in machines
+        }
+        for name, on_machine in runs.items():
+            found = [finding for run in on_machine for finding in run.findings]
+            if found:
+                why = f"{name}: {_line(found[0].diagnostic)}"
+                return replace(known, status=TOO_LARGE, why=why)
+        figures = {name: _figures(on_machine) for name, on_machine in runs.items()}
+    return replace(known, figures=figures)
+
+
+def measure(question: Question) -> Score:
+    """Model a candidate, and take its time on this CPU."""
+    score = model(question)
+    if not score.is_modelled:
+        return score
+    verdict = execute(question, MEASUREMENTS)
+    if not verdict.passed:
+        return replace(score, status=REFUSED, why=verdict.why, figures={})
+    ms = {"cpu_ms": verdict.seconds * 1e3}
+    return replace(score, figures={name: {**f, **ms} for name, f in score.figures.items()})
+
+
+def profile(question: Question) -> list[str]:
+    """The profile of each program on the first machine, as JSON."""
+    from tilelet.device.machine.description import load_machine
+    from tilelet.device.run import DeviceRun
+
+    machine = load_machine(question.machines[0])
+    with _silence():
+        recorded = record(question.target, question.recording)
+        runs = [DeviceRun(run, machine, question.period) for run in recorded.runs]
+        return [run.profile.to_json() for run in runs]
+
+
+def execute(question: Question, times: int = 1) -> Verdict:
+    """Run a candidate on the CPU; the fastest of `times`."""
+    fastest: Verdict | None = None
+    for _ in range(times):
+        verdict = _execute_once(question)
+        if not verdict.passed:
+            return verdict
+        if fastest is None or verdict.seconds < fastest.seconds:
+            fastest = verdict
+    assert fastest is not None
+    return fastest
+
+
+def _execute_once(question: Question) -> Verdict:
+    now = Session(seed=question.seed, quiet_diagnostics=True)
+    names = stand_ins(question.pypto, question.golden, now)
+    with _silence(), session.active(now), names:
+        outcome = question.target.run(now)
+    code = exit_codes.of_script(outcome, now)
+    failed = [result for result in now.results if not result.passed]
+    why = _first_line(str(failed[0].error)) if failed else ""
+    if not why and code:
+        why = _line(outcome.errors[0]) if outcome.errors else f"exit code {code}"
+    seconds = sum(result.execution_time or 0.0 for result in now.results)
+    validated = bool(now.results) and all(result.validated for result in now.results)
+    return Verdict(code == 0, validated, seconds, why)
+
+
+def _figures(runs: list[DeviceRun]) -> dict[str, float]:
+    profiles = [run.summary for run in runs]
+    return {
+        "us": sum(p.total_us for p in profiles),
+        "gm_bytes": sum(k.moved for p in profiles for k in p.kernels),
+        "tasks": sum(p.tasks for p in profiles),
+    }
+
+
+def _refusal(recording: Recording) -> str:
+    """Why there is nothing to model; empty if there is."""
+    if not recording.code and recording.runs:
+        return ""
+    errors = [d for d in recording.diagnostics if d.severity == "error"]
+    if errors:
+        return _line(errors[0])
+    if recording.outcome.bug:
+        return _first_line(recording.outcome.bug)
+    return f"exit code {recording.code}" if recording.code else "it runs no program"
+
+
+def _line(diagnostic: Diagnostic) -> str:
+    return f"{diagnostic.code}: {_first_line(diagnostic.message)}"
+
+
+def _first_line(text: str) -> str:
+    return text.strip().partition("\n")[0]
+
+
+def _identity(programs: list[Program]) -> Score:
+    """What tells one candidate from another, and one problem from another."""
+    from tilelet.ir.printer import print_program
+    from tilelet.ir.types import TensorType
+
+    parameters = [p for program in programs for p in program.main.params]
+    shapes = [p.type.shape for p in parameters if isinstance(p.type, TensorType)]
+    digest = hashlib.sha256()
+    for program in programs:
+        digest.update(print_program(program).encode())
+    return Score(
+        MODELLED,
+        signature=tuple(f"{p.name}: {p.type}" for p in parameters),
+        sizes=tuple(sorted({d for shape in shapes for d in shape if isinstance(d, int)})),
+        digest=digest.hexdigest()[:16],
+    )
+
+
+@contextlib.contextmanager
+def _silence() -> Generator[None]:
+    """What a candidate prints is not for the user: the start printed it already."""
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        yield

@@ -1,0 +1,213 @@
+"""What of a program can be varied: numbers in the text of a script, sizes of a shipped program."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Protocol, TypeAlias
+
+from tilelet.diag.catalogue.command import FileMissing, NotAScript
+from tilelet.diag.core import Loc
+from tilelet.scripts.target import Target
+
+Setting: TypeAlias = int | str
+"""A whole number; or, where the language wants a word (a split mode), the text to write."""
+
+Settings: TypeAlias = Mapping[str, Setting]
+
+# Arguments of calls that say how a loop or scope is laid out, never what it computes.
+_LAYOUT_NUMBERS = ("chunk", "stage", "unroll")
+_SPLIT_MODES = ("NONE", "UP_DOWN", "LEFT_RIGHT")
+
+
+@dataclass(frozen=True)
+class Knob:
+    """One number that may be another.
+
+    name    `K_CHUNK`, `build_program.k_chunk` (a default), `chunk@88` (an argument in that line)
+    value   what it is now
+    loc     where it stands; None for a size of a shipped program
+    span    the bytes of its text in the script
+    others  what else it may be, if that is a short list; numbers get their values from the sizes
+    """
+
+    name: str
+    value: Setting
+    loc: Loc | None = None
+    span: tuple[int, int] = (0, 0)
+    others: tuple[Setting, ...] = ()
+
+
+class Subject(Protocol):
+    """A program with knobs."""
+
+    target: Target
+
+    @property
+    def knobs(self) -> Sequence[Knob]: ...
+
+    def varied(self, settings: Settings) -> Target:
+        """The program with other values."""
+        ...
+
+
+def subject_of(target: Target) -> Subject:
+    """What `target` names, with its knobs."""
+    return ShippedProgram(target) if target.is_model else ScriptText(target)
+
+
+class ScriptText:
+    """A script. Its knobs are literals of its text, and to vary one is to write another."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        if target.text is None:
+            self.target = dataclasses.replace(target, text=_read(target.name))
+        self._bytes = (self.target.text or "").encode()
+
+    @property
+    def knobs(self) -> Sequence[Knob]:
+        return self._knobs
+
+    @cached_property
+    def _knobs(self) -> list[Knob]:
+        tree = ast.parse(self._bytes)
+        found = [*_constants(tree), *_defaults(tree), *_layout_arguments(tree)]
+        return [self._knob(name, node) for name, node in _distinct(found)]
+
+    def varied(self, settings: Settings) -> Target:
+        text = self._bytes
+        by_name = {knob.name: knob for knob in self.knobs}
+        chosen = [(by_name[name].span, value) for name, value in settings.items()]
+        for (start, end), value in sorted(chosen, reverse=True):
+            text = text[:start] + str(value).encode() + text[end:]
+        return dataclasses.replace(self.target, text=text.decode())
+
+    def _knob(self, name: str, node: ast.expr) -> Knob:
+        start = self._line_starts[node.lineno - 1] + node.col_offset
+        end = self._line_starts[(node.end_lineno or 0) - 1] + (node.end_col_offset or 0)
+        text = self._bytes[start:end].decode()
+        loc = Loc(str(Path(self.target.name).absolute()), node.lineno, node.col_offset + 1)
+        if isinstance(node, ast.Attribute):
+            owner = text.rpartition(".")[0]
+            others = tuple(f"{owner}.{mode}" for mode in _SPLIT_MODES if mode != node.attr)
+            return Knob(name, text, loc, (start, end), others)
+        return Knob(name, int(text, 0), loc, (start, end))
+
+    @cached_property
+    def _line_starts(self) -> list[int]:
+        starts = [0]
+        for line in self._bytes.splitlines(keepends=True):
+            starts.append(starts[-1] + len(line))
+        return starts
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise FileMissing(path) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise NotAScript(path, str(error)) from None
+
+
+def _is_number(node: ast.expr | None) -> bool:
+    return isinstance(node, ast.Constant) and type(node.value) is int and node.value > 0
+
+
+def _constants(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
+    """`K_CHUNK = 128` at the top of the script. One that is set twice is no constant."""
+    found: list[tuple[str, ast.expr]] = []
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and len(node.targets) == 1:
+            target, value = node.targets[0], node.value
+        elif isinstance(node, ast.AnnAssign) and node.value is not None:
+            target, value = node.target, node.value
+        else:
+            continue
+        if isinstance(target, ast.Name):
+            found.append((target.id, value))
+        elif isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+            pairs = zip(target.elts, value.elts)
+            found += [(name.id, v) for name, v in pairs if isinstance(name, ast.Name)]
+    names = [name for name, _ in found]
+    yield from ((n, v) for n, v in found if _is_number(v) and names.count(n) == 1)
+
+
+def _defaults(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
+    """Defaults of the parameters of functions that build programs, or that anybody calls."""
+    for function in tree.body:
+        if not isinstance(function, ast.FunctionDef):
+            continue
+        arguments = function.args
+        positional = [*arguments.posonlyargs, *arguments.args]
+        given = positional[len(positional) - len(arguments.defaults) :]
+        for parameter, default in [
+            *zip(given, arguments.defaults),
+            *zip(arguments.kwonlyargs, arguments.kw_defaults),
+        ]:
+            if default is not None and _is_number(default):
+                yield f"{function.name}.{parameter.arg}", default
+
+
+def _layout_arguments(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
+    """`chunk=4`, `stage=2`, `pl.SplitMode.UP_DOWN`, wherever they stand."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            for keyword in node.keywords:
+                if keyword.arg in _LAYOUT_NUMBERS and _is_number(keyword.value):
+                    yield f"{keyword.arg}@{keyword.value.lineno}", keyword.value
+        elif isinstance(node, ast.Attribute) and node.attr in _SPLIT_MODES:
+            owner = node.value
+            if isinstance(owner, ast.Attribute) and owner.attr == "SplitMode":
+                yield f"split@{node.lineno}", node
+
+
+def _distinct(found: Sequence[tuple[str, ast.expr]]) -> Iterator[tuple[str, ast.expr]]:
+    """Two arguments in one line are told apart by their columns."""
+    names = [name for name, _ in found]
+    for name, node in found:
+        yield (f"{name}:{node.col_offset + 1}" if names.count(name) > 1 else name), node
+
+
+class ShippedProgram:
+    """A program that ships with Tilelet: its knobs are the sizes that are options of its script."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+
+    @property
+    def knobs(self) -> Sequence[Knob]:
+        return self._knobs
+
+    @cached_property
+    def _knobs(self) -> list[Knob]:
+        from tilelet.models import registry
+
+        try:
+            model, variant = registry.resolve(self.target.name)
+        except registry.UnknownModelError as error:
+            raise FileMissing(self.target.name, error.known) from None
+        shape = model.shape_for(variant)
+        sizes = {f.name: getattr(shape, f.name) for f in dataclasses.fields(shape)}
+        found: list[Knob] = []
+        for name, value in sizes.items():
+            given = self.target.argument_of(_option(name))
+            if given is not None and given.isdecimal():
+                found.append(Knob(name, int(given)))
+            elif given is None and isinstance(value, int):
+                found.append(Knob(name, value))
+        return found
+
+    def varied(self, settings: Settings) -> Target:
+        # The last of several wins, as argparse has it.
+        more = [text for name, v in settings.items() for text in (_option(name), str(v))]
+        return dataclasses.replace(self.target, arguments=(*self.target.arguments, *more))
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"

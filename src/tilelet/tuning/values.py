@@ -1,0 +1,52 @@
+"""Which values of a knob are worth a try."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tilelet.tuning.knobs import Knob, Setting
+
+_SMALL = 16
+"""Below this, a number counts something (parts, stages) rather than measuring a tile."""
+
+_CUBE = 16
+"""Tiles on chip are multiples of this: the cube works on sixteen rows and columns."""
+
+_REACH = 8
+"""How many times smaller or larger a tile may get than it is."""
+
+
+def values_for(knob: Knob, sizes: Iterable[int]) -> tuple[Setting, ...]:
+    """Values to try for `knob`, its own among them, in order.
+
+    sizes  extents of the program's inputs and outputs: a tile that divides one of them leaves no
+           remainder
+    """
+    value = knob.value
+    if isinstance(value, str):
+        return (value, *knob.others)
+    if value < _SMALL:
+        return tuple(sorted({value, *range(1, 5), 6, 8, 16, 2 * value}))
+    step = _CUBE if value % _CUBE == 0 else 1
+    factors = [1 << k for k in range(_REACH.bit_length())]
+    found = {value * f for f in factors} | {value // f for f in factors if value % f == 0}
+    for size in set(sizes):
+        found |= {d for d in _divisors(size) if _is_near(d, value)}
+    return tuple(sorted(v for v in found if v % step == 0))
+
+
+def _is_near(divisor: int, value: int) -> bool:
+    return value <= _REACH * divisor and divisor <= _REACH * value
+
+
+def _divisors(size: int) -> Iterable[int]:
+    for small in range(1, int(size**0.5) + 1):
+        if size % small == 0:
+            yield small
+            yield size // small
+
+
+def neighbours(values: Sequence[Setting], value: Setting) -> list[Setting]:
+    """The values next to `value`, and itself."""
+    place = values.index(value)
+    return list(values[max(place - 1, 0) : place + 2])

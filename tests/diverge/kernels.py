@@ -1,0 +1,267 @@
+"""Kernels with one mistake each, and where it is: the text of the line that is wrong."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import numpy as np
+
+import tilelet.language as pl
+from tilelet.runtime import TensorSpec
+
+ROWS, COLS, TILE = 64, 32, 16
+
+
+def normal(seed: int, *shape: int, scale: float = 1.0, low: float | None = None):
+    def make() -> Any:
+        numbers = scale * np.random.default_rng(seed).normal(size=shape)
+        return numbers if low is None else np.abs(numbers) + low
+
+    return make
+
+
+def x_and_out(dtype: Any = pl.FP32) -> list[TensorSpec]:
+    return [
+        TensorSpec("x", [ROWS, COLS], dtype, normal(1, ROWS, COLS)),
+        TensorSpec("out", [ROWS, COLS], pl.FP32, is_output=True),
+    ]
+
+
+X = pl.Tensor[[ROWS, COLS], pl.FP32]
+OUT = pl.Out[pl.Tensor[[ROWS, COLS], pl.FP32]]
+
+
+@pl.jit
+def wrong_offset(x: X, out: OUT):
+    for r in pl.parallel(0, ROWS, TILE):
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="double"):
+            last = pl.min(r + TILE, ROWS - TILE)
+            block = pl.slice(x, [TILE, COLS], [last, 0])  # wrong
+            out = pl.assemble(out, pl.mul(block, 2.0), [r, 0])
+    return out
+
+
+@pl.jit
+def partly_unwritten(x: X, out: OUT):
+    for r in pl.parallel(0, ROWS - TILE, TILE):  # wrong
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="double"):
+            block = pl.slice(x, [TILE, COLS], [r, 0])
+            out = pl.assemble(out, pl.mul(block, 2.0), [r, 0])
+    return out
+
+
+def twice(tensors: dict[str, Any]) -> None:
+    tensors["out"][:] = 2.0 * tensors["x"]
+
+
+def line_of(function: Any, mark: str = "# wrong") -> int:
+    """The number of the line of a kernel that has `mark`."""
+    lines, first = inspect.getsourcelines(inspect.unwrap(function))
+    return first + next(i for i, line in enumerate(lines) if mark in line)
+
+
+# One mistake each. `GOLDENS` has the golden and the inputs of each, `line_of` the wrong line.
+
+SEQ, DIM = 48, 32
+
+
+@pl.jit
+def padding_read(
+    scores: pl.Tensor[[TILE, SEQ], pl.FP32],
+    out: pl.Out[pl.Tensor[[TILE, SEQ], pl.FP32]],
+):
+    with pl.at(level=pl.Level.CORE_GROUP, name_hint="softmax"):
+        known = pl.slice(scores, [TILE, SEQ], [0, 0], valid_shape=[TILE, 40])
+        padded = pl.fillpad(known, pad_value=pl.PadValue.zero)  # wrong
+        top = pl.row_max(padded)
+        e = pl.exp(pl.row_expand_sub(padded, top))
+        out = pl.assemble(out, pl.row_expand_div(e, pl.row_sum(e)), [0, 0])
+    return out
+
+
+def softmax_of_forty(tensors: dict[str, Any]) -> None:
+    scores = tensors["scores"].astype(np.float64)
+    scores[:, 40:] = -np.inf
+    e = np.exp(scores - scores.max(axis=1, keepdims=True))
+    tensors["out"][:] = e / e.sum(axis=1, keepdims=True)
+
+
+@pl.jit
+def wrong_cast(x: X, out: pl.Out[pl.Tensor[[ROWS, COLS], pl.BF16]]):
+    for r in pl.parallel(0, ROWS, TILE):
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="narrow"):
+            block = pl.mul(pl.slice(x, [TILE, COLS], [r, 0]), 2.0)
+            narrow = pl.cast(block, pl.BF16, mode="trunc")  # wrong
+            out = pl.assemble(out, narrow, [r, 0])
+    return out
+
+
+@pl.jit
+def missing_scale(
+    q: pl.Tensor[[TILE, DIM], pl.FP32],
+    k: pl.Tensor[[SEQ, DIM], pl.FP32],
+    v: pl.Tensor[[SEQ, DIM], pl.FP32],
+    out: pl.Out[pl.Tensor[[TILE, DIM], pl.FP32]],
+):
+    with pl.at(level=pl.Level.CORE_GROUP, name_hint="attention"):
+        scores = pl.matmul(q, k, b_trans=True, out_dtype=pl.FP32)  # wrong
+        e = pl.exp(pl.row_expand_sub(scores, pl.row_max(scores)))
+        p = pl.row_expand_div(e, pl.row_sum(e))
+        out = pl.assemble(out, pl.matmul(p, v, out_dtype=pl.FP32), [0, 0])
+    return out
+
+
+def attention(tensors: dict[str, Any]) -> None:
+    q, k, v = (tensors[n].astype(np.float64) for n in "qkv")
+    scores = q @ k.T / np.sqrt(DIM)
+    e = np.exp(scores - scores.max(axis=1, keepdims=True))
+    tensors["out"][:] = e / e.sum(axis=1, keepdims=True) @ v
+
+
+@pl.jit
+def recip_for_rsqrt(x: X, out: OUT):
+    for r in pl.parallel(0, ROWS, TILE):
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="rmsnorm"):
+            block = pl.slice(x, [TILE, COLS], [r, 0])
+            mean = pl.mul(pl.row_sum(pl.mul(block, block)), 1.0 / COLS)
+            inverse = pl.recip(pl.add(mean, 1e-6))  # wrong
+            out = pl.assemble(out, pl.row_expand_mul(block, inverse), [r, 0])
+    return out
+
+
+def rmsnorm(tensors: dict[str, Any]) -> None:
+    x = tensors["x"].astype(np.float64)
+    tensors["out"][:] = x / np.sqrt(np.mean(x * x, axis=1, keepdims=True) + 1e-6)
+
+
+@pl.jit
+def swapped_operands(x: X, y: X, out: OUT):
+    for r in pl.parallel(0, ROWS, TILE):
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="difference"):
+            left = pl.exp(pl.slice(x, [TILE, COLS], [r, 0]))
+            right = pl.slice(y, [TILE, COLS], [r, 0])
+            out = pl.assemble(out, pl.exp(pl.sub(right, left)), [r, 0])  # wrong
+    return out
+
+
+def difference(tensors: dict[str, Any]) -> None:
+    tensors["out"][:] = np.exp(np.exp(tensors["x"]) - tensors["y"])
+
+
+@pl.jit
+def stale_row(
+    fresh: pl.Tensor[[1, DIM], pl.FP32],
+    query: pl.Tensor[[1, DIM], pl.FP32],
+    cache: pl.InOut[pl.Tensor[[SEQ, DIM], pl.FP32]],
+    out: pl.Out[pl.Tensor[[1, SEQ], pl.FP32]],
+):
+    with pl.at(level=pl.Level.CORE_GROUP, name_hint="append"):
+        cache = pl.assemble(cache, pl.mul(fresh, 0.5), [SEQ - 2, 0])  # wrong
+    with pl.at(level=pl.Level.CORE_GROUP, name_hint="scores"):
+        out = pl.assemble(out, pl.matmul(query, cache, b_trans=True, out_dtype=pl.FP32), [0, 0])
+    return out
+
+
+def scores_with_the_new_row(tensors: dict[str, Any]) -> None:
+    cache = tensors["cache"].astype(np.float64)
+    cache[SEQ - 1] = 0.5 * tensors["fresh"][0]
+    tensors["out"][:] = tensors["query"] @ cache.T
+
+
+@pl.jit
+def unwritten_scratch(x: X, out: OUT):
+    scratch = pl.create_tensor([ROWS, COLS], dtype=pl.FP32)
+    for r in pl.parallel(0, ROWS - TILE, TILE):
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="square"):
+            block = pl.slice(x, [TILE, COLS], [r, 0])
+            scratch = pl.assemble(scratch, pl.mul(block, block), [r, 0])
+    for r in pl.parallel(0, ROWS, TILE):
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="copy"):
+            square = pl.slice(scratch, [TILE, COLS], [r, 0])  # wrong
+            out = pl.assemble(out, pl.add(square, 1.0), [r, 0])
+    return out
+
+
+def square_plus_one(tensors: dict[str, Any]) -> None:
+    tensors["out"][:] = tensors["x"] ** 2 + 1.0
+
+
+@pl.jit
+def lost_accumulation(
+    a: pl.Tensor[[TILE, 128], pl.BF16],
+    b: pl.Tensor[[128, DIM], pl.BF16],
+    out: pl.Out[pl.Tensor[[TILE, DIM], pl.FP32]],
+):
+    with pl.at(level=pl.Level.CORE_GROUP, name_hint="gemm"):
+        acc = pl.matmul(a[:, 0:32], b[0:32, :], out_dtype=pl.FP32)
+        for k in pl.range(32, 128, 32):
+            acc = pl.matmul(a[:, k : k + 32], b[k : k + 32, :], out_dtype=pl.FP32)  # wrong
+        out = pl.assemble(out, acc, [0, 0])
+    return out
+
+
+def product(tensors: dict[str, Any]) -> None:
+    tensors["out"][:] = tensors["a"].astype(np.float64) @ tensors["b"].astype(np.float64)
+
+
+def attention_specs() -> list[TensorSpec]:
+    return [
+        TensorSpec("q", [TILE, DIM], pl.FP32, normal(1, TILE, DIM)),
+        TensorSpec("k", [SEQ, DIM], pl.FP32, normal(2, SEQ, DIM)),
+        TensorSpec("v", [SEQ, DIM], pl.FP32, normal(3, SEQ, DIM)),
+        TensorSpec("out", [TILE, DIM], pl.FP32, is_output=True),
+    ]
+
+
+def cases() -> dict[str, tuple[Any, Any, list[TensorSpec], str]]:
+    """By name: the kernel, its golden, its specs, and the kind of the mistake."""
+    out = TensorSpec("out", [ROWS, COLS], pl.FP32, is_output=True)
+    x, y = (
+        TensorSpec(name, [ROWS, COLS], pl.FP32, normal(seed, ROWS, COLS, scale=0.5))
+        for name, seed in (("x", 1), ("y", 2))
+    )
+    return {
+        "wrong offset": (wrong_offset, twice, x_and_out(), "wrong offset"),
+        "partly unwritten": (partly_unwritten, twice, x_and_out(), "missing write"),
+        "unwritten scratch": (unwritten_scratch, square_plus_one, x_and_out(), "undefined read"),
+        "padding read": (
+            padding_read,
+            softmax_of_forty,
+            [
+                TensorSpec("scores", [TILE, SEQ], pl.FP32, normal(4, TILE, SEQ)),
+                TensorSpec("out", [TILE, SEQ], pl.FP32, is_output=True),
+            ],
+            "padding read",
+        ),
+        "wrong cast": (
+            wrong_cast,
+            twice,
+            [x, TensorSpec("out", [ROWS, COLS], pl.BF16, is_output=True)],
+            "rounding mode",
+        ),
+        "missing scale": (missing_scale, attention, attention_specs(), "missing scale"),
+        "recip for rsqrt": (recip_for_rsqrt, rmsnorm, x_and_out(), "wrong op"),
+        "swapped operands": (swapped_operands, difference, [x, y, out], "wrong operand"),
+        "stale row": (
+            stale_row,
+            scores_with_the_new_row,
+            [
+                TensorSpec("fresh", [1, DIM], pl.FP32, normal(5, 1, DIM)),
+                TensorSpec("query", [1, DIM], pl.FP32, normal(6, 1, DIM)),
+                TensorSpec("cache", [SEQ, DIM], pl.FP32, normal(7, SEQ, DIM)),
+                TensorSpec("out", [1, SEQ], pl.FP32, is_output=True),
+            ],
+            "wrong offset",
+        ),
+        "lost accumulation": (
+            lost_accumulation,
+            product,
+            [
+                TensorSpec("a", [TILE, 128], pl.BF16, normal(8, TILE, 128)),
+                TensorSpec("b", [128, DIM], pl.BF16, normal(9, 128, DIM)),
+                TensorSpec("out", [TILE, DIM], pl.FP32, is_output=True),
+            ],
+            "lost accumulation",
+        ),
+    }

@@ -1,0 +1,191 @@
+"""Constructs of public programs of several versions of the language, run on every engine."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.everywhere import run
+from tests.kernels import task_counts
+
+import tilelet.language as pl
+from tilelet.diag.core import UserErrors
+
+X = np.arange(256, dtype=np.float32).reshape(16, 16) / 8 - 10
+
+
+def zeros(*shape: int) -> np.ndarray:
+    return np.zeros(shape, np.float32)
+
+
+# --- ops of the language on numbers ---------------------------------------------------------------
+
+
+@pl.jit
+def windows_by_ops(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+    for i in pl.range(0, 4):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            row = pl.mul(pl.add(i, 0), 4)
+            out[row : row + 4, :] = x[pl.sub(row, 0) : row + 4, :]
+    return out
+
+
+def test_ops_on_numbers_are_arithmetic() -> None:
+    np.testing.assert_array_equal(run(windows_by_ops, x=X, out=zeros(16, 16))["out"], X)
+
+
+# --- the first spellings of the language ----------------------------------------------------------
+
+
+@pl.program
+class FirstSpellings:
+    @pl.function(type=pl.FunctionType.InCore)
+    def product(
+        self,
+        a: pl.Tensor[[16, 16], pl.FP32],
+        b: pl.Tensor[[16, 16], pl.FP32],
+        out: pl.Out[pl.Tensor[[16, 16], pl.FP32]],
+    ) -> pl.Tensor[[16, 16], pl.FP32]:
+        left = pl.load(a, [0, 0], [16, 16], target_memory=pl.MemorySpace.Mat)
+        right = pl.load(b, [0, 0], [16, 16], target_memory=pl.MemorySpace.Mat)
+        moved = pl.move(right, target_memory=pl.MemorySpace.Right, transpose=True)
+        acc = pl.matmul(pl.move(left, target_memory=pl.MemorySpace.Left), moved)
+        out = pl.l0c_store(acc, [0, 0], [16, 16], out)
+        return out
+
+    @pl.function(type=pl.FunctionType.InCore)
+    def marked(
+        self, x: pl.Tensor[[16, 16], pl.FP32], out: pl.Out[pl.Tensor[[32, 16], pl.FP32]]
+    ) -> pl.Tensor[[32, 16], pl.FP32]:
+        ones = pl.block.full([16, 16], dtype=pl.FP32, value=1.0)
+        narrow = pl.tile.cast(pl.load(x, [0, 0], [16, 16]), dtype=pl.FP16)
+        out = pl.store(pl.tile.cast(narrow, dtype=pl.FP32), [0, 0], [16, 16], out)
+        out = pl.store(ones, [16, 0], [16, 16], out)
+        return out
+
+    @pl.function(type=pl.FunctionType.Orchestration)
+    def main(
+        self,
+        x: pl.Tensor[[16, 32], pl.FP32],
+        product: pl.Out[pl.Tensor[[16, 16], pl.FP32]],
+        marks: pl.Out[pl.Tensor[[32, 16], pl.FP32]],
+    ) -> tuple[pl.Tensor[[16, 16], pl.FP32], pl.Tensor[[32, 16], pl.FP32]]:
+        first = pl.view(x, [16, 16], [0, 0])
+        second = pl.view(pl.view(x, [16, 16], [0, 16]), [16, 16])
+        product = self.product(first, second, product)
+        marks = self.marked(first, marks)
+        return product, marks
+
+
+def test_first_spellings() -> None:
+    x = np.random.default_rng(3).integers(-8, 8, (16, 32)).astype(np.float32)
+    got = run(FirstSpellings, x=x, product=zeros(16, 16), marks=zeros(32, 16))
+    np.testing.assert_array_equal(got["product"], x[:, :16] @ x[:, 16:].T)
+    np.testing.assert_array_equal(got["marks"], np.vstack([x[:, :16], np.ones((16, 16))]))
+
+
+@pl.program
+class ChunksWithoutAScope:
+    @pl.function
+    def main(
+        self, x: pl.Tensor[[16, 16], pl.FP32], out: pl.Tensor[[16, 16], pl.FP32]
+    ) -> pl.Tensor[[16, 16], pl.FP32]:
+        for r in pl.parallel(0, 16, 1, chunk=4):
+            out = pl.assemble(out, pl.neg(pl.slice(x, [1, 16], [r, 0])), [r, 0])
+        return out
+
+
+def test_chunk_loops_once_needed_no_scope() -> None:
+    got = run(ChunksWithoutAScope, x=X, out=zeros(16, 16))
+    np.testing.assert_array_equal(got["out"], -X)
+    assert sum(task_counts(ChunksWithoutAScope, got).values()) == 4
+    assert [c.code for c in ChunksWithoutAScope.cautions] == ["W0101"]
+
+
+@pl.jit
+def draft(x: pl.Tensor, state: pl.InOut[pl.Tensor], out: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        _ = pl.add(x, state)
+    return out
+
+
+def test_a_draft_may_leave_an_output_for_later() -> None:
+    program = draft.specialize(X, X, X)
+    assert [c.code for c in program.cautions] == ["W0204"]
+    run(program, x=X, state=X, out=zeros(16, 16))
+
+
+# --- outputs that a helper was handed -------------------------------------------------------------
+
+
+@pl.jit.inline
+def writes_and_returns_a_tile(x: pl.Tensor, out: pl.Tensor):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        y = pl.add(x, 1.0)
+        out[:, :] = y
+    return y
+
+
+@pl.jit.incore
+def stores_and_returns_a_tile(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+    tile = pl.add(pl.load(x, [0, 0], [16, 16]), 1.0)
+    pl.store(tile, [0, 0], out)
+    return tile
+
+
+@pl.jit
+def rebinds_what_helpers_wrote(
+    x: pl.Tensor, inlined: pl.Out[pl.Tensor], called: pl.Out[pl.Tensor], sums: pl.Out[pl.Tensor]
+):
+    inlined = writes_and_returns_a_tile(x, inlined)
+    called = stores_and_returns_a_tile(x, called)
+    with pl.at(level=pl.Level.CORE_GROUP):
+        sums[:, :] = pl.add(inlined, called)
+    return inlined, called, sums
+
+
+def test_an_output_may_take_the_result_of_what_wrote_it() -> None:
+    got = run(
+        rebinds_what_helpers_wrote,
+        x=X, inlined=zeros(16, 16), called=zeros(16, 16), sums=zeros(16, 16),
+    )  # fmt: skip
+    np.testing.assert_array_equal(got["inlined"], X + 1)
+    np.testing.assert_array_equal(got["called"], X + 1)
+    np.testing.assert_array_equal(got["sums"], 2 * X + 2)
+
+
+@pl.jit.inline
+def makes_another(x: pl.Tensor):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        y = pl.add(x, 1.0)
+    return y
+
+
+@pl.jit
+def drops_a_write(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+    out = makes_another(x)
+    return out
+
+
+def test_a_helper_that_never_saw_the_output_wrote_nothing() -> None:
+    with pytest.raises(UserErrors, match="E0207"):
+        drops_a_write.specialize(X, X)
+
+
+# --- barriers -------------------------------------------------------------------------------------
+
+
+@pl.jit
+def computes_its_place_once(x: pl.Tensor, middle: pl.Out[pl.Tensor], out: pl.Out[pl.Tensor]):
+    with pl.spmd(4):
+        block = pl.tile.get_block_idx()
+        row = pl.min(block * 4, 12)
+        middle[row : row + 4, :] = pl.neg(x[row : row + 4, :])
+        pl.system.syncall(core_type="mix")
+        other = 12 - row
+        out[row : row + 4, :] = middle[other : other + 4, :]
+    return out
+
+
+def test_numbers_of_a_block_hold_after_a_barrier() -> None:
+    got = run(computes_its_place_once, x=X, middle=zeros(16, 16), out=zeros(16, 16))
+    np.testing.assert_array_equal(got["out"], -X.reshape(4, 4, 16)[::-1].reshape(16, 16))
