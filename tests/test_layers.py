@@ -26,8 +26,9 @@ ALLOWED = {
     "dialects": "diag dtypes frontend ir ops passes syntax",
     "diverge": "analysis diag dtypes interp ir numerics ops tasks",
     "checks": "analysis device diag diverge dtypes interp ir native numerics ops syntax tasks",
+    "report": "analysis device diag dtypes ir tasks",
     "runtime": "analysis checks cpu device diag diverge dtypes frontend interp ir native passes"
-    " tasks",
+    " report tasks",
     "language": "diag dtypes frontend ir ops runtime syntax",
     "export": "diag dialects dtypes frontend ir language ops passes runtime syntax",
     "models": "analysis cpu device diag dtypes interp ir language native runtime tasks",
@@ -37,7 +38,7 @@ ALLOWED = {
     "scripts": "checks compat device diag diverge frontend interp ir models runtime",
     "tuning": "device diag ir models runtime scripts",
     "cli": "bench calibration checks compat cpu device diag dialects diverge dtypes export frontend"
-    " interp ir language models native ops runtime scripts tasks tuning",
+    " interp ir language models native ops report runtime scripts tasks tuning",
 }
 
 

@@ -21,6 +21,7 @@ from tilelet.diag.catalogue import (
     models,
     names,
     ops,
+    page,
     portability,
     python,
     scopes,
@@ -484,6 +485,11 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     device.UnknownPeriod: lambda at: device.UnknownPeriod(
         "2025-12", "a2a3", ["2026-04", "2026-06", "2026-07"]
     ),
+    page.NoRunDirectory: lambda at: page.NoRunDirectory(
+        "build_output", "it has no report/page.data"
+    ),
+    page.DamagedRun: lambda at: page.DamagedRun("run/report/page.data", "its header is cut off"),
+    page.CannotServe: lambda at: page.CannotServe("Operation not permitted"),
     checks.UnknownCheck: lambda at: checks.UnknownCheck("races", ["capacity", "race", "init"]),
     diverge.FirstWrongStatement: lambda at: diverge.FirstWrongStatement(
         "wrong operand: `pl.sub` is where the outputs go wrong",

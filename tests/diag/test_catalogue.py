@@ -28,6 +28,7 @@ AREAS = {
     "diverge": "E115",
     "tuner": "E14",
     "portability": "E12",
+    "page": "E16",
 }
 each_class = pytest.mark.parametrize("cls", ALL, ids=[f"{c.code}-{c.__name__}" for c in ALL])
 
