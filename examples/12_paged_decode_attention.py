@@ -58,18 +58,15 @@ def golden(tensors: dict[str, Any]):
         tensors["out"][mine] = p / p.sum(axis=1, keepdims=True) @ v[rows]
 
 
-def normal(seed: int, rows: int):
-    return lambda: 1.5 * np.random.default_rng(seed).normal(size=(rows, DIM))
-
-
-ORDER = np.random.default_rng(4).permutation(POOL)
+RNG, ROWS, PLACES = np.random.default_rng, BATCH * HEADS, POOL * PAGE
+ORDER = RNG(4).permutation(POOL)
 SPECS = [
-    TensorSpec("q", [BATCH * HEADS, DIM], pl.BF16, normal(1, BATCH * HEADS)),
-    TensorSpec("k_pool", [POOL * PAGE, DIM], pl.BF16, normal(2, POOL * PAGE)),
-    TensorSpec("v_pool", [POOL * PAGE, DIM], pl.BF16, normal(3, POOL * PAGE)),
-    TensorSpec("block_table", [BATCH, PAGES], pl.INT32, lambda: ORDER.reshape(BATCH, PAGES)),
+    TensorSpec("q", [ROWS, DIM], pl.BF16, lambda: RNG(1).normal(0, 1.5, (ROWS, DIM))),
+    TensorSpec("k_pool", [PLACES, DIM], pl.BF16, lambda: RNG(2).normal(0, 1.5, (PLACES, DIM))),
+    TensorSpec("v_pool", [PLACES, DIM], pl.BF16, lambda: RNG(3).normal(0, 1.5, (PLACES, DIM))),
+    TensorSpec("block_table", [BATCH, PAGES], pl.INT32, lambda: ORDER.reshape(BATCH, -1)),
     TensorSpec("seq_lens", [BATCH], pl.INT32, np.array([1, 64, 65, 250])),
-    TensorSpec("out", [BATCH * HEADS, DIM], pl.FP32, is_output=True),
+    TensorSpec("out", [ROWS, DIM], pl.FP32, is_output=True),
 ]
 
 if __name__ == "__main__":
