@@ -206,9 +206,9 @@ def program(s: DecodeShape, attend: Any):
             seq_lens: pl.Tensor[[BATCH], pl.INT32],
             rope_cos: pl.Tensor[[MAX_SEQ, HEAD_DIM], pl.FP32],
             rope_sin: pl.Tensor[[MAX_SEQ, HEAD_DIM], pl.FP32],
-            k_cache: pl.Tensor[[CACHE_ROWS, HEAD_DIM], pl.BF16],
-            v_cache: pl.Tensor[[CACHE_ROWS, HEAD_DIM], pl.BF16],
-            attn_out: pl.Tensor[[BATCH, HIDDEN], pl.BF16],
+            k_cache: pl.InOut[pl.Tensor[[CACHE_ROWS, HEAD_DIM], pl.BF16]],
+            v_cache: pl.InOut[pl.Tensor[[CACHE_ROWS, HEAD_DIM], pl.BF16]],
+            attn_out: pl.Out[pl.Tensor[[BATCH, HIDDEN], pl.BF16]],
         ):
             k_cache, v_cache, attn_out = attend(
                 q_proj, k_proj, v_proj, seq_lens, rope_cos, rope_sin, k_cache, v_cache, attn_out
