@@ -40,6 +40,7 @@ from tilelet.ir.core import (
 )
 from tilelet.ir.sweep import Sweep
 from tilelet.ir.types import ScalarType, SymDim, TensorType, TileType, Type
+from tilelet.ops.block_scaled import LAYOUTS
 
 Constant = int | float | bool
 
@@ -103,7 +104,7 @@ class ModuleBuilder:
         """Lower one function, given argument types, with some parameters bound to constants."""
         params, env = _bind_parameters(function, given, constants or {})
         for p in annotations.parameters(function):
-            if p.layout is not None:
+            if p.layout is not None and p.layout not in LAYOUTS:
                 why = "data is row-major everywhere; results do not depend on it"
                 self.sink.add(NoEffect(p.loc, f"layout `pl.{p.layout}` of `{p.name}`", why))
         ctx = Context(
@@ -119,6 +120,7 @@ class ModuleBuilder:
             dims=_dims(params),
             split=function.split,
         )
+        ctx.facts.layouts = annotations.layouts_of(function, env)
         if function.is_method:
             env["self"] = SelfReference()
         if function.style.guards_outputs:

@@ -23,6 +23,8 @@ def shorthand(ctx: Context, name: str, args: Mapping[str, Arg]) -> Shorthand | N
         return _create_with_region
     if name == "expand_clone" and ctx.facts.storage_of(args["target"]) in ctx.facts.outputs:
         return _clone_into
+    if name == "load" and args["tensor"] in ctx.facts.layouts:
+        return _load_scales
     if name == "store" and args["shapes"] is not None:
         return _store_as
     if name == "move" and args["transpose"] is True:
@@ -50,6 +52,15 @@ def _create_with_region(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: L
     return _emit(
         ctx, "slice", loc, locs, x=made, shape=args["shape"], offset=offset, valid_shape=region
     )
+
+
+def _load_scales(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> Binding:
+    """A load of scales, which lie in memory as the host has packed them."""
+    tensor = args["tensor"]
+    assert isinstance(tensor, Value)
+    layout = ctx.facts.layouts[tensor]
+    window = {name: args[name] for name in ("offsets", "shapes", "target_memory")}
+    return _emit(ctx, "load_scale", loc, locs, tensor=tensor, layout=layout, **window)
 
 
 def _is_negative_of_unsigned(x: Arg, number: Arg) -> bool:

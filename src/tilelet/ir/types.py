@@ -26,6 +26,9 @@ class Mem(enum.Enum):
     Right = "Right"
     Acc = "Acc"
     Bias = "Bias"
+    # Scales of block-scaled operands lie beside them.
+    LeftScale = "Left"  # noqa: PIE796
+    RightScale = "Right"  # noqa: PIE796
 
 
 @dataclass(frozen=True, eq=False)

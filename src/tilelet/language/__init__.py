@@ -11,6 +11,8 @@ from tilelet.dtypes import (
     BOOL as BOOL,
     FP8E4M3FN as FP8E4M3FN,
     FP8E5M2 as FP8E5M2,
+    FP8E8M0 as FP8E8M0,
+    FP4 as FP4,
     FP16 as FP16,
     FP32 as FP32,
     INDEX as INDEX,
@@ -52,6 +54,7 @@ from tilelet.language.text import (
 from tilelet.language import parser as parser
 from tilelet.language import tile as block
 from tilelet.ops.bitwise import *
+from tilelet.ops.block_scaled import *
 from tilelet.ops.broadcast import *
 from tilelet.ops.cast import *
 from tilelet.ops.creation import *
@@ -102,6 +105,8 @@ from tilelet.syntax.views import (
 ND = TensorLayout.ND
 NZ = TensorLayout.NZ
 DN = TensorLayout.DN
+MX_A_ZZ = TensorLayout.MX_A_ZZ
+MX_B_NN = TensorLayout.MX_B_NN
 PtrType = Ptr
 TaskId = Scalar[TASK_ID]
 DynVar = SymDim

@@ -5,6 +5,7 @@ from tilelet.ops import creation as _creation
 from tilelet.ops import movement as _movement
 from tilelet.ops import tasks as _tasks
 from tilelet.ops.bitwise import *
+from tilelet.ops.block_scaled import *
 from tilelet.ops.broadcast import *
 from tilelet.ops.cast import *
 from tilelet.ops.creation import *

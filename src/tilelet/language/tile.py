@@ -7,6 +7,7 @@ from tilelet.ops import matmul as _matmul
 from tilelet.ops import selection as _selection
 from tilelet.ops import tasks as _tasks
 from tilelet.ops.bitwise import *
+from tilelet.ops.block_scaled import *
 from tilelet.ops.broadcast import *
 from tilelet.ops.cast import *
 from tilelet.ops.creation import *

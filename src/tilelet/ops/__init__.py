@@ -3,6 +3,7 @@
 from tilelet.ir import structure
 from tilelet.ops import (
     bitwise,
+    block_scaled,
     broadcast,
     cast,
     creation,
@@ -21,6 +22,7 @@ from tilelet.ops import (
 
 __all__ = [
     "bitwise",
+    "block_scaled",
     "broadcast",
     "cast",
     "creation",

@@ -27,6 +27,7 @@ _SECTIONS = (
     "broadcast",
     "reduction",
     "matmul",
+    "block_scaled",
     "cast",
     "gather_scatter",
     "sorting",

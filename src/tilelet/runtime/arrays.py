@@ -22,6 +22,7 @@ _NAMES = {
     "bfloat16": "BF16",
     "float8_e4m3fn": "FP8E4M3FN",
     "float8_e5m2": "FP8E5M2",
+    "float8_e8m0fnu": "FP8E8M0",
     "half": "FP16",
     "float": "FP32",
     "int": "INT32",
@@ -63,7 +64,7 @@ def dtype_of(value: object) -> DType | None:
         name = str(value).removeprefix("torch.")
     if name:
         known = _NAMES.get(name, name)
-        if known in {d.name for d in dtypes.ALL}:
+        if known in {d.name for d in (*dtypes.ALL, *dtypes.BLOCK_SCALED)}:
             return dtypes.by_name(known)
     try:
         return dtypes.from_numpy(name or value)
