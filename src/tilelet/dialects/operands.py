@@ -154,7 +154,8 @@ def _combined(op: Op, spec: OpSpec, known: Mapping[Value, _Region]) -> _Region |
         source = next((r for r in (right, left, acc) if r is not None), None)
         return _Region(frozenset(axes), source.place, op.loc) if source is not None else None
     regions = [known[v] for v in values_in(op.args.values()) if v in known]
-    if not regions or Trait.KEEPS_VALID not in spec.traits:
+    passes_on = Trait.KEEPS_VALID in spec.traits or spec.reduces is not None
+    if not regions or not passes_on:
         return None
     axes = frozenset(axis for region in regions for axis in region.axes)
     return replace(regions[0], axes=axes)
