@@ -170,3 +170,44 @@ def test_names_of_the_dialects_are_those_of_the_language() -> None:
     assert [AUGUST.has(name) for name in ("at", "tile.load", "incore")] == [True, True, False]
     assert [APRIL.has(name) for name in ("incore", "reinterpret_view")] == [True, False]
     assert AUGUST.parameters("spmd") is not None
+
+
+MIXED = """
+@pl.jit
+def kernel(
+    q: pl.Tensor[[16, 64], pl.BF16],
+    k: pl.Tensor[[64, 64], pl.BF16],
+    n: pl.Scalar[pl.INDEX],
+    out: pl.Out[pl.Tensor[[16, 64], pl.FP32]],
+):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        keys = pl.slice(k, [64, 64], [0, 0], valid_shape=[VALID])
+        scores = pl.matmul(q, keys, b_trans=True, out_dtype=pl.FP32)
+        out[:, :] = pl.row_expand_sub(scores, pl.row_max(scores))
+    return out
+"""
+
+
+def test_only_a_region_that_the_reduction_runs_along_matters() -> None:
+    (found,) = check(program_of(MIXED.replace("VALID", "n, 64")), AUGUST)
+    assert found.code == "W1216"
+    (fix,) = found.fixes
+    assert fix.text.startswith("pl.fillpad(pl.matmul(q, keys")
+    assert check(program_of(MIXED.replace("VALID", "64, n")), AUGUST) == []
+
+
+def test_the_column_from_a_reduction_comes_second() -> None:
+    text = """
+@pl.jit
+def kernel(x: pl.Tensor[[16, 64], pl.FP32], out: pl.Out[pl.Tensor[[16, 64], pl.FP32]]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        ones = pl.reshape(pl.full([1, 16], dtype=pl.FP32, value=1.0), [16, 1])
+        total = pl.exp(pl.row_sum(x))
+        out[:, :] = pl.row_expand_mul(x, pl.mul(FIRST, SECOND))
+    return out
+"""
+    wrong = program_of(text.replace("FIRST", "total").replace("SECOND", "ones"))
+    (found,) = check(wrong, AUGUST)
+    assert [fix.text for fix in found.fixes] == ["pl.mul(ones, total)"]
+    right = program_of(text.replace("FIRST", "ones").replace("SECOND", "total"))
+    assert check(right, AUGUST) == []

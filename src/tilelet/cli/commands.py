@@ -62,6 +62,7 @@ AFTER_SCRIPT = (
     "--execute",
     "--memory",
     "--portable",
+    "--as-runtime",
     "--html",
     "--open",
     "--vary",
@@ -229,7 +230,16 @@ def _add_run(parser: Parser) -> None:
     _add_script(parser)
 
 
+def _add_as_runtime(parser: Parser) -> None:
+    parser.add_argument(
+        "--as-runtime",
+        action="store_true",
+        help="count as the device's runtime does: allocations, both halves of mixed kernels",
+    )
+
+
 def _add_tasks(parser: Parser) -> None:
+    _add_as_runtime(parser)
     _add_format(parser, FORMATS, "of messages; json and sarif go to stdout, all else to stderr")
     _add_dump(parser)
     _add_run_options(parser)
@@ -287,6 +297,7 @@ def _add_page(parser: Parser) -> None:
 
 
 def _add_profile(parser: Parser) -> None:
+    _add_as_runtime(parser)
     _add_device_options(parser, FORMATS)
     _add_page(parser)
     _add_execute(parser)

@@ -48,7 +48,9 @@ examples:
   tilelet tasks kernel.py
   tilelet tasks --format json kernel.py --batch 16
 
-The script runs as usual, but its kernels are only counted: results stay as they were.
+The script runs as usual, but its kernels are only counted: results stay as they were. With
+--as-runtime the figures are those of a swimlane: allocations of tensors are tasks, and mixed
+kernels have a cube half and a vector half.
 """
 
 PROFILE = """\

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import linecache
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from tilelet.diag.catalogue.portability import FormNotTaken, RegionLost
 from tilelet.diag.core import Fix, Loc, UserError
@@ -14,7 +16,6 @@ from tilelet.frontend.source import spelling
 from tilelet.ir import structure
 from tilelet.ir.core import Arg, Block, FunctionKind, Op, Program, Value, values_in, walk
 from tilelet.ir.spec import REGISTRY, Engine, OpSpec, Trait, spec_of
-from tilelet.ir.types import TensorType, TileType
 from tilelet.ir.views import ForView
 
 
@@ -95,24 +96,84 @@ def regions(program: Program, dialect: Dialect) -> Iterator[UserError]:
                 yield from _in_kernel(op.blocks[0])
 
 
+@dataclass(frozen=True)
+class _Region:
+    """Where a value may be valid in part only.
+
+    axes      0 for rows, 1 for columns
+    place     the load that says so
+    product   the product through which it came, if any
+    """
+
+    axes: frozenset[int]
+    place: Loc
+    product: Loc | None = None
+
+
 def _in_kernel(block: Block) -> Iterator[UserError]:
     ops = list(walk(block))
     engines = {spec.engine for op in ops if (spec := REGISTRY.get(op.name)) is not None}
     if not {Engine.CUBE, Engine.VEC} <= engines:
         return
-    partial: dict[Value, Loc] = {}
+    known: dict[Value, _Region] = {}
     for op in ops:
         spec = REGISTRY.get(op.name)
         if spec is None or spec.structural:
             continue
-        given = op.args.get("valid_shape")
-        regions_ = [partial[v] for v in values_in(op.args.values()) if v in partial]
-        if given is not None and spec.engine is not Engine.CUBE:
-            regions_ = [op.loc]
-        if not regions_ or (spec.valid is None and given is None):
+        region = _loaded(op) or _combined(op, spec, known)
+        if region is None or not region.axes:
             continue
         if spec.reduces is not None:
-            yield RegionLost(plain(op.loc), f"pl.{spec.name}", plain(regions_[0]))
+            if 2 + spec.reduces in region.axes:
+                yield RegionLost(
+                    plain(op.loc), f"pl.{spec.name}", plain(region.place), _fill(spec, region)
+                )
         elif "fillpad" not in spec.name:
-            shaped = [r for r in op.results if isinstance(r.type, (TensorType, TileType))]
-            partial.update(dict.fromkeys(shaped, regions_[0]))
+            known.update(dict.fromkeys(op.results, region))
+
+
+def _loaded(op: Op) -> _Region | None:
+    """The region that a load states."""
+    valid, shape = op.args.get("valid_shape"), op.args.get("shape") or op.args.get("shapes")
+    if not isinstance(valid, tuple) or not isinstance(shape, tuple):
+        return None
+    rank = len(shape)
+    axes = {i - rank + 2 for i, (v, s) in enumerate(zip(valid, shape, strict=False)) if v != s}
+    return _Region(frozenset(axes & {0, 1}), op.loc)
+
+
+def _combined(op: Op, spec: OpSpec, known: Mapping[Value, _Region]) -> _Region | None:
+    """The region of a result, from those of the operands."""
+    if Trait.GEMM in spec.traits:
+        names = ("acc", "lhs", "rhs")
+        acc, left, right = (known.get(op.args.get(name)) for name in names)  # type: ignore[arg-type]
+        column = 0 if op.args.get("b_trans") else 1
+        axes = set(acc.axes) if acc is not None else set[int]()
+        axes |= {0} if left is not None and 0 in left.axes else set[int]()
+        axes |= {1} if right is not None and column in right.axes else set[int]()
+        source = next((r for r in (right, left, acc) if r is not None), None)
+        return _Region(frozenset(axes), source.place, op.loc) if source is not None else None
+    regions = [known[v] for v in values_in(op.args.values()) if v in known]
+    passes_on = Trait.KEEPS_VALID in spec.traits or spec.reduces is not None
+    if not regions or not passes_on:
+        return None
+    axes = frozenset(axis for region in regions for axis in region.axes)
+    return replace(regions[0], axes=axes)
+
+
+def _fill(spec: OpSpec, region: _Region) -> list[Fix]:
+    """The padding of a product filled with what a maximum does not see; exponentials of it are
+    zero, so that sums do not see it either.
+    """
+    at = region.product
+    if at is None or not spec.name.endswith("_max"):
+        return []
+    lines = [linecache.getline(at.file, n).encode() for n in range(at.line, at.end_line + 1)]
+    if not all(lines):
+        return []
+    lines[-1] = lines[-1][: at.end_col]
+    lines[0] = lines[0][at.col :]
+    text = b"".join(lines).decode()
+    language = text.partition(".")[0]
+    filled = f"{language}.fillpad({text}, pad_value={language}.PadValue.min)"
+    return [Fix(plain(at), filled)]

@@ -20,7 +20,11 @@ have `fixes`: text to write in place of spans.
 program as one script that imports pypto and torch and needs nothing else: helpers spliced in with
 names of their own, tuples written out, signatures completed, forms of ops as the dialect takes
 them, inputs, golden and comparison. Comments and names stay. The script runs here too, with the
-same results bit for bit and the same tasks of every kernel."""
+same results bit for bit and the same tasks of every kernel.
+
+Counts of tasks: the runtime of the public releases counts one task for every allocation of tensors
+(`alloc`), and of a mixed kernel the cube's and the vector unit's half. `tilelet tasks --as-runtime`
+and `tilelet profile --as-runtime` count like that."""
 
 _SPLICING = """\
 A parser of either dialect puts the text of a `@pl.inline` function in place of its call. Its locals

@@ -284,6 +284,8 @@ class Reader:
             case ast.Attribute():
                 self._expression(frame, node.value)
                 return [None]
+            case _:
+                pass
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.expr):
                 self._expression(frame, child)

@@ -86,7 +86,7 @@ def _folds_into_filled(args: Mapping[str, Arg], result: Type, made_by: MadeBy) -
     if len(shape) != 2 or shape[1] != 1 or shape[0] == 1:
         return False
     first, second = made_by(args.get("lhs")), made_by(args.get("rhs"))
-    is_fold = first in REGISTRY and REGISTRY[first].reduces == 1
+    is_fold = first in REGISTRY and REGISTRY[first].reduces == -1
     return is_fold and second == "full"
 
 

@@ -52,6 +52,7 @@ class Session:
     """Options of `tilelet run` and `tilelet tasks`, and the results so far."""
 
     count_only: bool = False  # `tilelet tasks`: count tasks, execute nothing
+    as_runtime: bool = False  # count tasks as the device's runtime does
     engine: str | None = None  # None: nobody has chosen one here
     seed_valid: bool = False  # track valid regions as the first compilers did
     platform: str | None = None  # what the script's own `-p` says

@@ -384,11 +384,12 @@ class RegionLost(Caution):
             return out
     """
 
-    def __init__(self, loc: Loc, op: str, region: Loc) -> None:
+    def __init__(self, loc: Loc, op: str, region: Loc, fixes: Iterable[Fix] = ()) -> None:
         super().__init__(
             f"`{op}` relies on a valid region in a mixed kernel",
             labels=[Label(loc, "takes what lies outside it"), Label(region, "the region")],
             helps=["fill the padding before it: `pl.fillpad(x, pad_value=...)`"],
+            fixes=fixes,
         )
 
 
