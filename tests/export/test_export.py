@@ -16,6 +16,7 @@ from tilelet.ir.core import Program
 from tilelet.models import registry
 from tilelet.runtime.arrays import as_array
 from tilelet.runtime.compiler import compile_program
+from tilelet.runtime.config import RunConfig
 
 torch = pytest.importorskip("torch")
 AUGUST = DIALECTS["2026-08"]
@@ -38,7 +39,7 @@ def exported(case: Case, folder: Path) -> types.ModuleType:
 def results(program: Program, tensors: dict[str, Any]) -> tuple[dict[str, bytes], dict[str, int]]:
     """Every argument after a run, as bytes, and the tasks of each kernel."""
     arrays = {name: as_array(value).copy() for name, value in tensors.items()}
-    tasks = compile_program(program).run_tasks(arrays)
+    tasks = compile_program(program).run_tasks(arrays, RunConfig(engine="interp"))
     return {name: array.tobytes() for name, array in arrays.items()}, dict(tasks.counts())
 
 
