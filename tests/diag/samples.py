@@ -444,14 +444,14 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
         at("pl.distributed.put"), "distributed.put"
     ),
     unsupported.ExternalKernel: lambda at: unsupported.ExternalKernel(at("fast_exp"), "fast_exp"),
-    unsupported.MxFormat: lambda at: unsupported.MxFormat(at("pl.matmul_mx"), "pl.matmul_mx"),
+    unsupported.MxFormat: lambda at: unsupported.MxFormat(at("pl.MX_A_ND"), "pl.MX_A_ND"),
     unsupported.PipeOutsideGroup: lambda at: unsupported.PipeOutsideGroup(
         at("pl.tpush_to_aic(tile, split=0)"), "pl.tpush_to_aic"
     ),
     unsupported.PipeMismatch: lambda at: unsupported.PipeMismatch(
         at("pl.tpop_from_aiv(split=0)"), "it waits for a tile that no core pushes"
     ),
-    unsupported.UnsupportedDType: lambda at: unsupported.UnsupportedDType(at("pl.FP4"), "pl.FP4"),
+    unsupported.UnsupportedDType: lambda at: unsupported.UnsupportedDType(at("pl.HF8"), "pl.HF8"),
     unsupported.UnsupportedLevel: lambda at: unsupported.UnsupportedLevel(
         at("level=pl.Level.HOST"), "pl.Level.HOST"
     ),
