@@ -6,7 +6,7 @@ import ast
 import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TypeGuard
+from typing import ClassVar, TypeGuard
 
 from tilelet.diag.catalogue.cautions import NoEffect, OutputNotWritten
 from tilelet.diag.catalogue.names import (
@@ -48,6 +48,8 @@ Constant = int | float | bool
 @dataclass
 class ModuleBuilder:
     """The program being built from decorated functions."""
+
+    begun: ClassVar[int] = 0  # programs of this process, those with mistakes too
 
     name: str
     methods: Mapping[str, KernelFunction] = field(default_factory=dict[str, KernelFunction])
@@ -151,6 +153,7 @@ class ModuleBuilder:
 
     def build(self, lower_entry: Callable[[], str]) -> Program:
         """Run `lower_entry` (gives the entry's name), collecting mistakes on the way."""
+        ModuleBuilder.begun += 1
         try:
             entry = lower_entry()
         except TooManyErrors:

@@ -61,7 +61,6 @@ from tilelet.ops.creation import *
 from tilelet.ops.elementwise import *
 from tilelet.ops.gather_scatter import *
 from tilelet.ops.matmul import *
-from tilelet.ops.movement import *
 from tilelet.ops.padding import *
 from tilelet.ops.reduction import *
 from tilelet.ops.selection import *
@@ -71,6 +70,8 @@ from tilelet.ops.tasks import (
     get_block_num as get_block_num,
     get_subblock_idx as get_subblock_idx,
 )
+from tilelet.ops.transfers import *
+from tilelet.ops.views import *
 from tilelet.syntax import unsupported as unsupported
 from tilelet.syntax.enums import *
 from tilelet.syntax.enums import TensorLayout as TensorLayout

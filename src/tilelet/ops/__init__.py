@@ -10,7 +10,6 @@ from tilelet.ops import (
     elementwise,
     gather_scatter,
     matmul,
-    movement,
     padding,
     prefetch,
     reduction,
@@ -18,6 +17,8 @@ from tilelet.ops import (
     selection,
     sorting,
     tasks,
+    transfers,
+    views,
 )
 
 __all__ = [
@@ -29,7 +30,6 @@ __all__ = [
     "elementwise",
     "gather_scatter",
     "matmul",
-    "movement",
     "padding",
     "prefetch",
     "reduction",
@@ -38,4 +38,6 @@ __all__ = [
     "sorting",
     "structure",
     "tasks",
+    "transfers",
+    "views",
 ]

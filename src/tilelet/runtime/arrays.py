@@ -88,6 +88,8 @@ def as_array(value: Any) -> Array:
     Element types that the language lacks (FP64) are fine here; TypeError if NumPy lacks them too,
     or if there is no memory in which the elements stand as they are.
     """
+    if type(value) is np.ndarray:  # `np.ma` takes longer to import than most calls to run
+        return cast("Array", value)
     if isinstance(value, np.ma.MaskedArray):
         masked = cast("np.ma.MaskedArray[Any, Any]", value)
         if np.ma.is_masked(masked):

@@ -28,6 +28,7 @@ from tilelet.diag.core import UNKNOWN, Diagnostic, Loc, UserError, UserErrors
 from tilelet.diag.internal import InternalError
 from tilelet.diag.text import near
 from tilelet.diag.tracebacks import give_place, in_package, user_frames, user_traceback
+from tilelet.frontend.module import ModuleBuilder
 from tilelet.runtime.bugs import bug_text
 from tilelet.runtime.compiler import run_directory
 from tilelet.runtime.seeds import repeatable
@@ -86,12 +87,14 @@ class Script:
             notes_on_stderr(self.file),
         ):
             try:
+                begun = ModuleBuilder.begun
                 exec(code, module.__dict__)  # noqa: S102
                 if not now.programs_seen and not now.results:
                     if output.says_skipped:
                         print(f"note: {self.path} says that it skips: nothing was run")
                     else:
-                        compile_found(self.path, vars(module), now)
+                        made = ModuleBuilder.begun > begun
+                        compile_found(self.path, vars(module), now, made)
             except (KeyboardInterrupt, BrokenPipeError):
                 raise
             except SystemExit as stop:
