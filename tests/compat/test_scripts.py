@@ -198,6 +198,19 @@ def test_a_script_may_build_programs_and_run_none(tilelet: Run, tmp_path: Path) 
     assert out.endswith("makes programs and runs none\n")
 
 
+def test_a_script_may_be_part_of_a_package(tilelet: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "parts" / "inner"
+    folder.mkdir(parents=True)
+    (tmp_path / "parts" / "sizes.py").write_text("ROWS = 64\n")
+    (folder / "names.py").write_text("HINT = 'launched'\n")
+    imports = "from ..sizes import ROWS\nfrom .names import HINT\nimport names\n"
+    checks = "\nassert (ROWS, HINT, names.HINT) == (64, 'launched', 'launched')\n"
+    (folder / "launch.py").write_text(imports + BLOCKS + checks)
+    code, out, err = tilelet("tasks", str(folder / "launch.py"))
+    assert code == 0, err
+    assert "launched      1       4" in out
+
+
 MISTAKE = """
 import numpy as np
 import pypto.language as pl
