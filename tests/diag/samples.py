@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from tilelet.diag import Loc, UserError
 from tilelet.diag.catalogue import (
+    advice,
     cautions,
     checks,
     command,
@@ -22,6 +23,7 @@ from tilelet.diag.catalogue import (
     names,
     ops,
     page,
+    portability,
     python,
     scopes,
     tuner,
@@ -30,6 +32,7 @@ from tilelet.diag.catalogue import (
 )
 
 FILE = "kernel.py"
+SCOPE = "with pl.at(level=pl.Level.CORE_GROUP):"
 At = Callable[..., Loc]
 TRACEBACK = """Traceback (most recent call last):
   File "kernel.py", line 9, in golden
@@ -628,6 +631,45 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     models.WrongStackInput: lambda at: models.WrongStackInput(
         "hidden", "float32 [4, 1024]", "bfloat16 [4, 1024]"
     ),
+    # E13xx, W13xx
+    advice.CannotAdvise: lambda at: advice.CannotAdvise("kernel.py", "it runs nothing"),
+    advice.RoundTrip: lambda at: advice.RoundTrip(at(SCOPE), at(SCOPE, 2), ["middle"]),
+    advice.SharedOperand: lambda at: advice.SharedOperand(
+        at(SCOPE), at(SCOPE, 2), ["x[:, k:k + 64]"]
+    ),
+    advice.StoredAndLoaded: lambda at: advice.StoredAndLoaded(
+        at("pl.slice(middle, [16, 64], [0, k])"),
+        at("pl.assemble(middle, pl.exp(x[:, k : k + 64]), [0, k])"),
+        "middle",
+    ),
+    advice.AddedProduct: lambda at: advice.AddedProduct(at("pl.add(so_far, part)"), "so_far"),
+    advice.DeadFill: lambda at: advice.DeadFill(at("for d in pl.range(0, 512, 128):"), ["out"]),
+    advice.SumInMemory: lambda at: advice.SumInMemory(
+        at("pl.add(so_far, part)"),
+        at("for k in pl.range(0, 512, 64):"),
+        "out[:, d:d + 128]",
+        "chunk",
+    ),
+    advice.SequentialLoop: lambda at: advice.SequentialLoop(at("pl.range(0, 512, 64)"), "k"),
+    advice.SmallTasks: lambda at: advice.SmallTasks(at(SCOPE), "kernel_incore_0", 640, 0.81, 1.99),
+    advice.FewTasks: lambda at: advice.FewTasks(at(SCOPE), "kernel_incore_0", 8, 24),
+    advice.UnevenWave: lambda at: advice.UnevenWave(at(SCOPE), "kernel_incore_0", 64, 48, 16),
+    advice.OrchestratorBound: lambda at: advice.OrchestratorBound(
+        at(SCOPE), 33411, 0.81, "kernel_incore_0", 16000
+    ),
+    advice.ShortRows: lambda at: advice.ShortRows(
+        at("x[k : k + 16, 0:64]"), "x", 16, 256, 512, "a2a3"
+    ),
+    advice.EmptyBuffers: lambda at: advice.EmptyBuffers(at(SCOPE), "kernel_incore_0", "Vec", 0.06),
+    advice.RepeatedRead: lambda at: advice.RepeatedRead(
+        at("pl.read(lengths, [b])"), at("pl.range(0, 512, 64)"), "pl.read(lengths, [b])"
+    ),
+    advice.MissingRoot: lambda at: advice.MissingRoot(at("pl.add(mean, 1e-6)")),
+    advice.HiddenEquality: lambda at: advice.HiddenEquality(
+        at("kv0 // HEAD_DIM"), "kv0 // HEAD_DIM", "KV_CHUNK", "HEAD_DIM"
+    ),
+    advice.StaleConstant: lambda at: advice.StaleConstant(at("KV_CHUNK=64"), "KV_CHUNK", 64, 128),
+    advice.LookAlike: lambda at: advice.LookAlike(at("\u00d7"), "\u00d7", "x"),
     # E14xx
     tuner.UnknownKnob: lambda at: tuner.UnknownKnob("K_CHUNCK", ["K_CHUNK", "TILE"], "kernel.py"),
     tuner.NothingToVary: lambda at: tuner.NothingToVary(
@@ -666,4 +708,66 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
         at("pl.assemble(out, x, [0, 0])"), "its source is a parameter"
     ),
     cautions.ValidationSkipped: lambda at: cautions.ValidationSkipped("no golden was given"),
+    # E12xx
+    portability.NotInDialect: lambda at: portability.NotInDialect(
+        at("pl.incore"),
+        "`pl.incore`",
+        "2026-08",
+        "it was removed in June 2026",
+        "`pl.at(level=pl.Level.CORE_GROUP)`",
+    ),
+    portability.NameCaptured: lambda at: portability.NameCaptured(
+        at("pl.add(«total», twice)"),
+        "total",
+        "read in `kernel`",
+        at("«total» = pl.add"),
+        "assigned in `doubled`",
+        "a helper's names stay visible, and assign to the caller's of the same name",
+    ),
+    portability.OutputNotDeclared: lambda at: portability.OutputNotDeclared(
+        at("out: «pl.Tensor[[16, 64], pl.FP32]»"), "out", "Out"
+    ),
+    portability.TupleFromHelper: lambda at: portability.TupleFromHelper(
+        at("both(x)", 2), "both", at("pl.exp(x), pl.neg(x)")
+    ),
+    portability.OpUnderOtherName: lambda at: portability.OpUnderOtherName(
+        at("times", 2), "times", "pl.mul"
+    ),
+    portability.HintNotLiteral: lambda at: portability.HintNotLiteral(at("NAME", 2), "square"),
+    portability.ParameterAssigned: lambda at: portability.ParameterAssigned(
+        at("total = pl.add(total, x)"), "total", "summed"
+    ),
+    portability.FormNotTaken: lambda at: portability.FormNotTaken(
+        at("pl.full([16, 1], dtype=pl.FP32, value=1.0)"),
+        "pl.full",
+        "2026-08",
+        "a row of a tile must be a multiple of 32 bytes",
+        "`pl.reshape(pl.full([1, R], ...), [R, 1])`",
+    ),
+    portability.HelperNotTyped: lambda at: portability.HelperNotTyped(
+        at("doubled(x)", 1), "parameter `x` of `doubled`", at("x: pl.Tensor")
+    ),
+    portability.RegionRebound: lambda at: portability.RegionRebound(
+        at("pl.set_validshape(x, 16, 32)"),
+        "in the control program, where there are no tiles",
+        "slice what the next scope loads with `valid_shape=`",
+    ),
+    portability.NameChangesType: lambda at: portability.NameChangesType(
+        at("y = pl.row_sum(y)"), "y", "pl.Tile[[16, 64], pl.FP32]", "pl.Tile[[16, 1], pl.FP32]"
+    ),
+    portability.TextNotTaken: lambda at: portability.TextNotTaken(
+        at("row += 16"), "`+=`", "write `row = row + (16)`"
+    ),
+    portability.RegionLost: lambda at: portability.RegionLost(
+        at("pl.row_max(scores)"),
+        "pl.row_max",
+        at("pl.slice(k, [64, 64], [0, 0], valid_shape=[n, 64])"),
+    ),
+    portability.CannotExport: lambda at: portability.CannotExport(
+        Loc(FILE, 4, 8, 4, 14), "`TABLES`, a Python dict,"
+    ),
+    portability.SeveralToExport: lambda at: portability.SeveralToExport(["softmax", "rmsnorm"]),
+    portability.UnknownDialect: lambda at: portability.UnknownDialect(
+        "2025-12", ["2026-04", "2026-08"]
+    ),
 }

@@ -23,10 +23,12 @@ from tilelet.cli.options import (
     FORMATS,
     JSON,
     TEXT,
+    AdviseOptions,
     CheckOptions,
     CompareOptions,
     DeviceOptions,
     DivergeOptions,
+    ExportOptions,
     RunOptions,
     TuneOptions,
     taken,
@@ -60,6 +62,10 @@ AFTER_SCRIPT = (
     "--no-files",
     "--execute",
     "--memory",
+    "--portable",
+    "--as-runtime",
+    "--fix",
+    "--in-place",
     "--html",
     "--open",
     "--vary",
@@ -233,7 +239,16 @@ def _add_run(parser: Parser) -> None:
     _add_script(parser)
 
 
+def _add_as_runtime(parser: Parser) -> None:
+    parser.add_argument(
+        "--as-runtime",
+        action="store_true",
+        help="count as the device's runtime does: allocations, both halves of mixed kernels",
+    )
+
+
 def _add_tasks(parser: Parser) -> None:
+    _add_as_runtime(parser)
     _add_format(parser, FORMATS, "of messages; json and sarif go to stdout, all else to stderr")
     _add_dump(parser)
     _add_run_options(parser)
@@ -291,6 +306,7 @@ def _add_page(parser: Parser) -> None:
 
 
 def _add_profile(parser: Parser) -> None:
+    _add_as_runtime(parser)
     _add_device_options(parser, FORMATS)
     _add_page(parser)
     _add_execute(parser)
@@ -313,6 +329,11 @@ def _add_check(parser: Parser) -> None:
     parser.add_argument(
         "--memory", action="store_true", help="print the memory plan and the TILELET budget"
     )
+    parser.add_argument(
+        "--portable",
+        metavar="DIALECT",
+        help="instead, what a release of PyPTO does not take of it: 2026-04 or 2026-08",
+    )
     _add_execute(parser)
     _add_script(parser)
 
@@ -321,7 +342,12 @@ def _check(parser: Parser, found: Namespace) -> int:
     with interrupt.deferred():
         from tilelet.cli.check import check_command
 
-    return check_command(_device_options(parser, found, "check", CheckOptions))
+    options = _device_options(parser, found, "check", CheckOptions)
+    if options.portable is not None:
+        from tilelet.cli.portable import portable_command
+
+        return portable_command(options)
+    return check_command(options)
 
 
 def _add_diverge(parser: Parser) -> None:
@@ -389,6 +415,37 @@ def _compare(parser: Parser, found: Namespace) -> int:
     return compare_command(taken(CompareOptions, found, command="compare", own=_own(parser)))
 
 
+# export
+
+
+def _add_export(parser: Parser) -> None:
+    parser.add_argument(
+        "--dialect",
+        metavar="MONTH",
+        default="2026-08",
+        help="the release of PyPTO it is for: 2026-08 (default) or 2026-04",
+    )
+    parser.add_argument(
+        "-o", "--output", type=new_file, metavar="FILE", help="where it goes (default: stdout)"
+    )
+    parser.add_argument("--program", metavar="NAME", help="which, if the script runs several")
+    _add_run_options(parser)
+    _add_script(parser)
+
+
+def _export(parser: Parser, found: Namespace) -> int:
+    with interrupt.deferred():
+        from tilelet.cli.portable import export_command
+
+    with_value = ["--dialect", "-o", "--output", "--program"]
+    after, target = options_after(_target(found), with_value, with_value, ())
+    named = ["-m", target.module] if target.module else [target.name]
+    found = parser.parse([*after, *named, *target.arguments], found)
+    return export_command(
+        taken(ExportOptions, found, command="export", own=_own(parser), target=target)
+    )
+
+
 # report, view
 
 
@@ -426,7 +483,30 @@ def _view(_: Parser, found: Namespace) -> int:
     return view_command(taken(PageOptions, found))
 
 
-# tune
+# advise and tune
+
+
+def _add_advise(parser: Parser) -> None:
+    _add_device_options(parser, FORMATS)
+    parser.add_argument(
+        "--fix",
+        action="store_true",
+        help="apply the rewritings one after the other, and show the ladder and the diff",
+    )
+    parser.add_argument(
+        "--in-place", action="store_true", help="with --fix: write the result to the script"
+    )
+    _add_script(parser)
+
+
+def _advise(parser: Parser, found: Namespace) -> int:
+    with interrupt.deferred():
+        from tilelet.cli.advise import advise_command
+
+    options = _device_options(parser, found, "advise", AdviseOptions)
+    if options.in_place and not options.fix:
+        parser.refuse("`--in-place` writes what `--fix` makes: give both")
+    return advise_command(options)
 
 
 def _add_tune(parser: Parser) -> None:
@@ -687,6 +767,20 @@ COMMANDS = {
             manual.VIEW,
             _add_view,
             _view,
+        ),
+        Command(
+            "export",
+            "write a program as one script for a public release of PyPTO",
+            manual.EXPORT,
+            _add_export,
+            _export,
+        ),
+        Command(
+            "advise",
+            "say what to change, tried before it is said",
+            manual.ADVISE,
+            _add_advise,
+            _advise,
         ),
         Command(
             "tune",

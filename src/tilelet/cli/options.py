@@ -53,6 +53,7 @@ class RunOptions(ScriptOptions):
     no_golden_cache: bool = False
     checks: bool = True
     strict: bool = False
+    as_runtime: bool = False
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,7 @@ class DeviceOptions(ScriptOptions):
     period: str | None = None
     execute: bool = False
     files: bool = True
+    as_runtime: bool = False
     html: Path | None = None
     open: bool = False
 
@@ -80,6 +82,17 @@ class CheckOptions(DeviceOptions):
 
     memory: bool = False
     only: tuple[str, ...] = ()
+    portable: str | None = None
+
+
+@dataclass(frozen=True)
+class ExportOptions(ScriptOptions):
+    """`tilelet export`."""
+
+    target: Target = NO_TARGET
+    dialect: str = "2026-08"
+    output: Path | None = None
+    program: str | None = None
 
 
 @dataclass(frozen=True)
@@ -97,6 +110,14 @@ class CompareOptions(DeviceOptions):
 
     a: str = ""
     b: str | None = None
+
+
+@dataclass(frozen=True)
+class AdviseOptions(DeviceOptions):
+    """`tilelet advise`."""
+
+    fix: bool = False
+    in_place: bool = False
 
 
 @dataclass(frozen=True)

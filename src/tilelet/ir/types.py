@@ -70,6 +70,10 @@ class ComputedDim(SymDim):
     right: int | SymDim
 
 
+class JoinedDim(SymDim):
+    """The extent of a tensor that two paths leave with extents of their own."""
+
+
 @functools.cache
 def computed_dim(operation: str, symbol: str, left: SymDim, right: int | SymDim) -> SymDim:
     """One object for one expression, so that `M * 2` is everywhere the same dimension."""

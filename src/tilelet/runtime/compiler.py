@@ -98,6 +98,14 @@ class CompiledProgram:
         return [i for i, p in enumerate(self.parameters) if p.is_written]
 
     @property
+    def output_dir(self) -> Path:
+        """A folder for what belongs to the program; the compiled object stands for it, too."""
+        return run_directory(self.name, self.config).root
+
+    def __fspath__(self) -> str:
+        return str(self.output_dir)
+
+    @property
     def param_names(self) -> list[str]:
         return [p.name for p in self.parameters]
 
@@ -208,7 +216,7 @@ class CompiledProgram:
         try:
             folder = now.keep_c_in / file_name(self.name) if now.keep_c_in else directory.path("c")
         except OSError as error:
-            raise CannotWrite(str(error.filename), error.strerror or "") from error
+            raise CannotWrite.of(error) from error
         now.say_once(f"note: the C text of {self.name} is in {folder}")
         return folder
 
@@ -271,7 +279,7 @@ def dump_folder(directory: RunDirectory, config: RunConfig | None = None) -> Pat
         folder = directory.path("passes_dump")
         folder.mkdir(exist_ok=True)
     except OSError as error:
-        _no_dumps(CannotWrite(str(error.filename), error.strerror or str(error)))
+        _no_dumps(CannotWrite.of(error))
         return None
     return folder
 
