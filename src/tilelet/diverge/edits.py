@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from tilelet.analysis.aliases import is_tensor
 from tilelet.diag.core import Loc, UserError
 from tilelet.interp.lowering import Frame, Lowering, Observer, Step
-from tilelet.ir.core import Arg, Block, Const, Op, Program, Value
-from tilelet.ir.rebuild import Rewriter, make_op
+from tilelet.ir.core import Arg, Block, Const, Op, Program, Value, walk
+from tilelet.ir.rebuild import Rewriter, make_op, substitute
 from tilelet.ir.spec import REGISTRY, Call, OpSpec, Trait, bind
 from tilelet.ir.types import ScalarType, TensorType, TileType
 from tilelet.ir.views import ForView
@@ -30,6 +30,8 @@ class Edit:
     kind   the class of the change: "swapped operands", "cast mode", ...
     text   the change in words, about the source
     cost   how far-fetched it is as the explanation of a mistake, from 1
+    value  the number in it, if it is about one
+    place  where to look, if that is not the op
     """
 
     op: Op
@@ -38,10 +40,12 @@ class Edit:
     ops: tuple[Op, ...] = ()
     alias: Value | None = None
     cost: int = 1
+    value: float = 0.0
+    place: Loc | None = None
 
     @property
     def loc(self) -> Loc:
-        return self.op.loc
+        return self.place or self.op.loc
 
 
 class Edited:
@@ -346,7 +350,8 @@ def scaled(op: Op, factors: Iterable[float], kind: str = "scale") -> Iterator[Ed
     for factor in factors:
         ops = _then(op, "mul", rhs=float(factor))
         if ops is not None:
-            yield Edit(op, kind, f"multiply what it gives by {factor:.6g}", ops, cost=3)
+            text = f"multiply what it gives by {factor:.6g}"
+            yield Edit(op, kind, text, ops, cost=3, value=float(factor))
 
 
 def constants(op: Op, factors: Iterable[float]) -> Iterator[Edit]:
@@ -388,6 +393,45 @@ def other_operands(op: Op, visible: Sequence[Value]) -> Iterator[Edit]:
                 yield Edit(op, "wrong operand", text, (made,), cost=3)
 
 
+_COMBINE = ("add", "mul", "sub")
+_COMBINE_ROW = ("row_expand_mul", "row_expand_add", "row_expand_sub", "row_expand_div")
+_COMBINE_COLUMN = ("col_expand_mul", "col_expand_add", "col_expand_sub", "col_expand_div")
+
+
+def revived(op: Op, unused: Iterable[Value]) -> Iterator[Edit]:
+    """An operand combined with a value that is computed and used nowhere."""
+    for value in unused:
+        if value in op.results:
+            continue
+        for old in dict.fromkeys(op.operands):
+            if not is_float_tile(old) or old is value:
+                continue
+            for name in _combining(old, value):
+                spec = REGISTRY[name]
+                try:
+                    made = make_op(spec, bind(spec, old, value), in_scope=True, loc=op.loc)
+                except UserError:
+                    continue
+                if made.result.type != old.type:
+                    continue
+                args = {n: substitute(a, {old: made.result}) for n, a in op.args.items()}
+                changed = Op(op.spec, args, op.results, op.blocks, op.loc)
+                text = f"`pl.{name}` of `{old.name}` and `{value.name}`, which nobody uses"
+                yield Edit(op, "unused value", text, (made, changed), place=value.loc)
+
+
+def _combining(old: Value, value: Value) -> Sequence[str]:
+    assert isinstance(old.type, TileType)
+    if not isinstance(value.type, TileType) or value.type.dtype != old.type.dtype:
+        return ()
+    if value.type.shape == old.type.shape:
+        return _COMBINE
+    rows, columns = old.type.shape[-2:] if len(old.type.shape) > 1 else (1, old.type.shape[0])
+    if value.type.shape[-2:] == (rows, 1):
+        return _COMBINE_ROW
+    return _COMBINE_COLUMN if value.type.shape[-2:] == (1, columns) else ()
+
+
 # What an op can see
 
 
@@ -398,6 +442,12 @@ class Visible:
         self.before: dict[Op, tuple[Value, ...]] = {}
         self.carried: dict[Op, tuple[Value, ...]] = {}
         self._walk(block, tuple(reversed(params)), ())
+        used = {v for op in walk(block) for v in op.operands}
+        self.unused = {v for op in walk(block) for v in op.results if v not in used}
+
+    def unused_before(self, op: Op) -> list[Value]:
+        """Values that the op could use, and nobody does."""
+        return [v for v in self.before.get(op, ()) if v in self.unused and is_float_tile(v)]
 
     def _walk(self, block: Block, outer: tuple[Value, ...], carried: tuple[Value, ...]) -> None:
         seen = (*reversed(block.params), *outer)

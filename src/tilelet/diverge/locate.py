@@ -27,7 +27,7 @@ from tilelet.diverge.golden_trace import Intermediate
 from tilelet.diverge.matching import Match, Matcher
 from tilelet.diverge.record import NOBODY, Trace
 from tilelet.diverge.replay import Replay
-from tilelet.ir.core import FunctionKind, Op, Program, walk
+from tilelet.ir.core import Function, FunctionKind, Op, Program, walk
 from tilelet.ir.spec import Trait
 from tilelet.ir.types import TileType
 
@@ -156,6 +156,7 @@ KINDS = {
     "missing op": "missing op",
     "scale": "missing scale",
     "constant": "wrong constant",
+    "unused value": "unused value",
 }
 
 
@@ -173,6 +174,8 @@ class Locator:
         self.tried = 0
         self.notes: list[str] = [case.note] if case.note else []
         self._visible: dict[str, Visible] = {}
+        shapes = [w.shape for w in self.replay.run.parameters.values()]
+        self._extents = {n for shape in shapes for n in shape if n > 1}
 
     @property
     def agrees(self) -> bool:
@@ -195,7 +198,7 @@ class Locator:
         first = min(near.suspects, default=writer, key=lambda n: (self._depth(n, near), n))
         return Divergence(
             kind=KINDS[repair.kind] if repair else "real error",
-            statement=self._statement_of(repair.op, near) if repair else self.statement(first),
+            statement=self._statement_of(repair, near) if repair else self.statement(first),
             worst=self._worst(output),
             repair=repair,
             last=self._last_agreeing(near),
@@ -215,7 +218,12 @@ class Locator:
         kernel, iteration = trace.kernel(event), trace.iteration(event)
         return Statement(event.op.loc, event.op.name, kernel, event.task, iteration, name)
 
-    def _statement_of(self, op: Op, near: _Slice) -> Statement:
+    def _statement_of(self, repair: Edit, near: _Slice) -> Statement:
+        op = repair.op
+        if repair.place is not None:
+            events = [n for n, e in enumerate(self.trace.events) if e.op.loc == repair.place]
+            if events:
+                return self.statement(events[-1])
         events = [n for n in (*near.suspects, *near.agreeing) if self.trace.events[n].op is op]
         if events:
             return self.statement(min(events))
@@ -352,10 +360,26 @@ class Locator:
                         continue
                     left = self._left_wrong(edit)
                     if left <= _BETTER * total:
-                        return self._with_error(edit, output)
+                        return self._with_error(self._latest(edit, ranked, output, mask), output)
                     if left <= _PARTLY * total and (partly is None or left < partly[0]):
                         partly = left, edit
         return self._with_error(partly[1] if partly else None, output)
+
+    def _latest(self, edit: Edit, ranked: Sequence[Op], output: str, mask: Bools) -> Edit:
+        """A factor can stand at any op of a linear chain: the last of them is meant."""
+        if edit.kind != "scale":
+            return edit
+        order = self._last_events()
+        for op in sorted(ranked, key=lambda op: -order.get(op, 0)):
+            if op is edit.op or time.monotonic() > self._end:
+                break
+            for other in edits.scaled(op, [edit.value]):
+                if self._mends(other, output, mask, None) and self._left_wrong(other) == 0:
+                    return other
+        return edit
+
+    def _last_events(self) -> dict[Op, int]:
+        return {event.op: number for number, event in enumerate(self.trace.events)}
 
     def _with_error(self, edit: Edit | None, output: str) -> tuple[Edit | None, float]:
         if edit is None:
@@ -375,11 +399,28 @@ class Locator:
 
     def _edits(self, ranked: Sequence[Op], cost: int, with_control: bool) -> Iterator[Edit]:
         """Edits of that cost."""
+        if cost == 1:
+            yield from self._uses_of_unused(ranked)
         for op in ranked:
             yield from (e for e in self._edits_of(op) if e.cost == cost)
         if with_control and cost == _CONTROL_COST:
             for op in self._control_windows():
                 yield from (e for e in edits.offsets(op) if e.cost == 1)
+
+    def _uses_of_unused(self, ranked: Sequence[Op]) -> Iterator[Edit]:
+        """A value that is computed and used nowhere was meant for something."""
+        for function in dict.fromkeys(self.trace.function[op] for op in ranked):
+            visible = self._visible_in(function)
+            if function.kind is not FunctionKind.InCore or not visible.unused:
+                continue
+            for op in walk(function.body):
+                if not op.blocks:
+                    yield from edits.revived(op, visible.unused_before(op))
+
+    def _visible_in(self, function: Function) -> Visible:
+        if function.name not in self._visible:
+            self._visible[function.name] = Visible(function.body, function.params)
+        return self._visible[function.name]
 
     def _control_windows(self) -> Iterator[Op]:
         """Windows that the control program takes and hands to tasks."""
@@ -390,11 +431,8 @@ class Locator:
                         yield op
 
     def _edits_of(self, op: Op) -> Iterator[Edit]:
-        function = self.trace.function[op]
-        if function.name not in self._visible:
-            self._visible[function.name] = Visible(function.body, function.params)
-        visible = self._visible[function.name]
-        factors = _factors(op)
+        visible = self._visible_in(self.trace.function[op])
+        factors = _factors(op, self._extents)
         yield from edits.swapped(op)
         yield from edits.cast_modes(op)
         yield from edits.pads(op)
@@ -409,7 +447,7 @@ class Locator:
             yield from edits.scaled(op, factors)
         yield from edits.other_operands(op, visible.before.get(op, ())[:24])
 
-    def _mends(self, edit: Edit, output: str, mask: Bools, tasks: set[int]) -> bool:
+    def _mends(self, edit: Edit, output: str, mask: Bools, tasks: set[int] | None) -> bool:
         """Whether the region that was looked at is right with the edit."""
         self.tried += 1
         if self.tried % 20 == 0:
@@ -443,15 +481,15 @@ class Locator:
         return Worst(output, index, float(a[index]), float(e[index]))
 
 
-def _factors(op: Op) -> list[float]:
-    """Numbers that a result is often multiplied with: from the extents of the op's tiles."""
-    extents = {2}
+def _factors(op: Op, extents_of_parameters: set[int]) -> list[float]:
+    """Numbers that a result is often multiplied with: from extents of tiles and parameters."""
+    extents = {2, *extents_of_parameters}
     for value in (*op.operands, *op.results):
         if isinstance(value.type, TileType):
             extents.update(n for n in value.type.shape if n > 1)
     found: list[float] = []
     for n in sorted(extents):
-        found += [n**-0.5, 1.0 / n, float(n), n**0.5]
+        found += [n**-0.5, 1.0 / n]
     return [-1.0, *dict.fromkeys(found)]
 
 

@@ -29,6 +29,14 @@ class Match:
     error: float
 
 
+def _without_zero_tails(block: Array) -> Array:
+    """Without the last rows and columns that are all zero: padding, of which a golden has none."""
+    for _ in range(2):
+        lines = np.flatnonzero(block.any(axis=1))
+        block = block[: int(lines[-1]) + 1 if lines.size else 1].T
+    return block
+
+
 class Matcher:
     """Looks tiles up in all arrays of a golden at once."""
 
@@ -56,6 +64,7 @@ class Matcher:
         """An array that has the tile as a block, within rounding; None if no array has."""
         block = np.asarray(tile, np.float64)
         block = block.reshape(-1, block.shape[-1]) if block.ndim else block.reshape(1, 1)
+        block = _without_zero_tails(block)
         if block.size < _LEAST_ELEMENTS or not np.isfinite(block).all():
             return None
         norm = float(np.linalg.norm(block))
