@@ -307,6 +307,9 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     scopes.OnlyInScope: lambda at: scopes.OnlyInScope(
         at("pl.load(x, [0, 0], [16, 128])"), "`pl.load`"
     ),
+    scopes.BarrierInKernel: lambda at: scopes.BarrierInKernel(
+        at("pl.system.syncall()"), "y", at("y: pl.InOut[pl.Tensor[[32, 16], pl.FP32]]")
+    ),
     scopes.OutsideLanes: lambda at: scopes.OutsideLanes(at("pl.aiv_shard(x)"), "pl.aiv_shard"),
     scopes.OnlyAtOrchestration: lambda at: scopes.OnlyAtOrchestration(
         at("pl.submit(self.body, x)"), "pl.submit", at("pl.incore()")
@@ -454,7 +457,7 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
         at("type=pl.FunctionType.Spmd"), "Spmd"
     ),
     unsupported.UnsupportedOp: lambda at: unsupported.UnsupportedOp(
-        at("pl.tile.view"), "pl.tile.view", "use `pl.slice`, `pl.reshape` or `pl.reinterpret_view`"
+        at("pl.select"), "pl.select", "use `pl.sel`"
     ),
     unsupported.UnsupportedKeyword: lambda at: unsupported.UnsupportedKeyword(
         at("c_matrix_nz=True"), "pl.matmul", "c_matrix_nz", "results are always row-major here"

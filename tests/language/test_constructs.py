@@ -498,14 +498,55 @@ def test_all_blocks_reach_a_barrier_before_any_goes_on() -> None:
 
 
 @pl.jit
-def waits_in_a_loop(x: pl.Tensor, out: pl.Out[pl.Tensor]):
-    for core in pl.spmd(4):
-        for _ in pl.range(2):
-            out[core * 4 : core * 4 + 4, :] = x[core * 4 : core * 4 + 4, :]
+def waits_in_a_loop(n: pl.Tensor, mid: pl.InOut[pl.Tensor], out: pl.InOut[pl.Tensor]):
+    """Each step every block adds to its rows what the block opposite left in them."""
+    steps = pl.read(n, [0])
+    with pl.spmd(4):
+        core = pl.tile.get_block_idx()
+        row = core * 4
+        opposite = 12 - row
+        for step in pl.range(steps):
+            kept = row
+            if step > 0:
+                mid[kept : kept + 4, :] = pl.add(mid[kept : kept + 4, :], 1.0)
+                pl.system.syncall(core_type="aiv_only")
+            seen = mid[opposite : opposite + 4, :]
+            out[row : row + 4, :] = pl.add(out[row : row + 4, :], seen)
+            pl.system.syncall()
+            mid[kept : kept + 4, :] = pl.mul(out[row : row + 4, :], 0.5)
             pl.system.syncall()
     return out
 
 
-def test_barriers_in_loops_are_refused() -> None:
-    with pytest.raises(UserErrors, match="outside loops and branches"):
-        waits_in_a_loop.specialize(X, X)
+@pl.program
+class TilesWait:
+    @pl.function(type=pl.FunctionType.InCore)
+    def body(self, x: pl.Tensor[[32, 16], pl.FP32], y: pl.Out[pl.Tensor[[32, 16], pl.FP32]]):
+        row = pl.tile.get_block_idx() * 16
+        tile = pl.load(x, [row, 0], [16, 16])
+        pl.system.syncall(core_type="aiv_only", mode="soft", used_cores=2)
+        return pl.store(pl.add(tile, 1.0), [row, 0], y)
+
+    @pl.function(type=pl.FunctionType.Orchestration)
+    def main(self, x: pl.Tensor[[32, 16], pl.FP32], y: pl.Out[pl.Tensor[[32, 16], pl.FP32]]):
+        with pl.spmd(2):
+            y = self.body(x, y)
+        return y
+
+
+def test_tiles_of_a_kernel_may_wait() -> None:
+    x = np.arange(512, dtype=np.float32).reshape(32, 16)
+    np.testing.assert_array_equal(run(TilesWait, x=x, y=zeros(32, 16))["y"], x + 1)
+
+
+@pytest.mark.parametrize("steps", [0, 1, 3])
+def test_barriers_in_loops_and_branches(steps: int) -> None:
+    mid, out = X.copy().reshape(4, 4, 16), np.zeros((4, 4, 16), np.float32)
+    for step in range(steps):
+        mid = mid + np.float32(step > 0)
+        out = out + mid[::-1]
+        mid = out * np.float32(0.5)
+    count = np.array([steps], np.int32)
+    left = run(waits_in_a_loop, n=count, mid=X, out=zeros(16, 16))
+    np.testing.assert_array_equal(left["out"], out.reshape(16, 16))
+    np.testing.assert_array_equal(left["mid"], mid.reshape(16, 16))

@@ -127,8 +127,8 @@ def test_decorators():
     [
         ("matmul_mx", MxFormat),
         ("FP4", UnsupportedDType),
-        ("tile.view", UnsupportedOp),
-        ("system.syncall", UnsupportedOp),
+        ("tile.select", UnsupportedOp),
+        ("tile.alloc", UnsupportedOp),
         ("pld.put", DistributedOp),
     ],
 )

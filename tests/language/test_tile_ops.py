@@ -78,6 +78,15 @@ def test_bits_come_in_carriers_of_any_width(dtype: type) -> None:
     np.testing.assert_array_equal(out, expected)
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.uint32])
+def test_a_negative_number_in_an_unsigned_tile_is_its_bits(dtype: type) -> None:
+    x = np.arange(32, dtype=dtype).reshape(2, 16)
+    mask = np.full((2, 32), 0xAA, np.uint8)
+    out = run(carried, mask=mask, x=x, out=zeros(2, 16, dtype=dtype))["out"]
+    minus_three = np.array(-3, np.int64).astype(dtype)
+    np.testing.assert_array_equal(out, np.where(np.arange(16) % 2, x, minus_three))
+
+
 def test_a_mask_with_too_few_bits_is_refused() -> None:
     arguments = {"mask": zeros(2, 1, dtype=np.uint8), "x": zeros(2, 16), "out": zeros(2, 16)}
     with pytest.raises(UserErrors, match="one bit for each element"):

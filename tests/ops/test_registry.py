@@ -12,7 +12,8 @@ from tilelet.diag.catalogue.python import OpOutsideKernel
 from tilelet.ir.spec import REGISTRY, Engine, Plane, Trait, spec_of
 
 FUNCTIONS = [s for s in REGISTRY.values() if not s.structural and Trait.SCALAR not in s.traits]
-HIDDEN = {"breakpoint", "dump"}  # what `breakpoint()` and `pl.dump(...)` become
+# What `breakpoint()`, `pl.dump(...)` and `pl.max(tile, axis)` become.
+HIDDEN = {"breakpoint", "dump", "tile.max", "tile.min", "tile.sum"}
 
 
 def resolve(name: str) -> object:

@@ -17,6 +17,7 @@ from tilelet import language
 from tilelet.diag.catalogue.ops import UnknownKeyword, UnknownOp
 from tilelet.diag.catalogue.python import BadDecorator
 from tilelet.diag.catalogue.scopes import LevelWithRole
+from tilelet.diag.catalogue.unsupported import ExternalKernel
 from tilelet.diag.core import UNKNOWN, UserError
 from tilelet.ir.spec import spec_of
 from tilelet.ops import spellings
@@ -27,6 +28,10 @@ SUPPORTED, NO_EFFECT, REFUSED = "supported", "without effect", "refused"
 _SCHEDULING = "it only changes how a device schedules"
 _RECORDS = "a record that only a board makes; `pl.dump` prints values"
 _HINT = "a hint to a device's compiler"
+_PIPES = "pipes between cores are queues here, with room for all"
+_SETUP = "c2v_consumer_buf v2c_consumer_buf dir_mask slot_size slot_num local_slot_num id span"
+_DESCRIBES = "it describes what the program makes; data is row-major here"
+_PLACE = "a place in the source, which is known here"
 
 _WITHOUT_EFFECT: dict[str, dict[str, str]] = {
     "at": {
@@ -41,7 +46,38 @@ _WITHOUT_EFFECT: dict[str, dict[str, str]] = {
         "allow_early_resolve": _SCHEDULING,
         "sync_start": _SCHEDULING,
     },
+    **{
+        f"{namespace}{name}": dict.fromkeys(parameters.split(), _PIPES)
+        for namespace in ("", "system.", "tile.")
+        for name, parameters in {
+            "tpush_to_aiv": "split lane_stride span",
+            "tpush_to_aic": "split span",
+            "tpop_from_aic": "split lane_stride span",
+            "tpop_from_aiv": "split span",
+            "tfree_to_aic": "tile span split id",
+            "tfree_to_aiv": "tile span split id",
+            "aic_initialize_pipe": _SETUP,
+            "aiv_initialize_pipe": _SETUP,
+            "reserve_buffer": "name size base span",
+            "import_peer_buffer": "name peer_func span",
+            "syncall": "core_type mode gm_workspace used_cores span",
+            "aiv_shard": "span",
+            "aic_gather": "span",
+        }.items()
+    },
+    "dump_tag": {"tensor": _RECORDS},
+    "tensor.dump_tag": {"tensor": _RECORDS},
+    "func_attr": {"attrs": _HINT},
+    "parse": {"source_map": _PLACE},
+    "TensorView": dict.fromkeys(["stride", "layout", "valid_shape", "pad"], _DESCRIBES),
+    "TileView": dict.fromkeys(
+        ["stride", "start_offset", "blayout", "slayout", "fractal", "pad", "compact"], _DESCRIBES
+    ),
+    "jit.inline": {"auto_scope": _SCHEDULING},
+    "jit.host": {"auto_scope": _SCHEDULING},
     "split": {"slot_num": _HINT},
+    "optimizations.split": {"slot_num": _HINT},
+    "optimizations.cross_core_slot": {"slot_num": _HINT},
     "cross_core_slot": {"slot_num": _HINT},
     "function": {"attrs": _HINT, "auto_scope": _SCHEDULING},
     "create_tensor": {"layout": spellings.LAYOUT, "manual_dep": _SCHEDULING},
@@ -49,9 +85,13 @@ _WITHOUT_EFFECT: dict[str, dict[str, str]] = {
 }
 _REFUSED = {
     ("at", "role"): LevelWithRole,
+    **{
+        ("jit.extern", p): ExternalKernel
+        for p in ("func", "core_type", "source", "aic_source", "aiv_source", "dual_aiv_dispatch")
+    },
     ("function", "level"): BadDecorator,
     ("function", "role"): BadDecorator,
-    ("function", "external_source"): BadDecorator,
+    ("function", "external_source"): ExternalKernel,
 }
 
 
@@ -114,6 +154,7 @@ def _parameter(name: str, value: Any, parameter: str) -> Finding:
     known = inspect.signature(value).parameters if spec is None else spec.signature.parameters
     meant = parameter if spec is None else spellings.spelled(spec, parameter)
     takes_any = any(p.kind is p.VAR_POSITIONAL for p in known.values())
+    takes_any = takes_any or spec is not None  # `*args` of the language stand for named ones here
     if meant in known or (takes_any and parameter in ("args", "kwargs")):
         return Finding(name, parameter, SUPPORTED)
     return Finding(name, parameter, REFUSED, UnknownKeyword.code)

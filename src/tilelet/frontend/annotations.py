@@ -12,9 +12,16 @@ from tilelet.diag.core import Loc
 from tilelet.dtypes import DType
 from tilelet.frontend.functions import KernelFunction
 from tilelet.ir.core import Direction
-from tilelet.ir.types import ArrayType, ScalarType, SymDim, TensorType, TileType, Type
+from tilelet.ir.types import INDEX, ArrayType, ScalarType, SymDim, TensorType, TileType, Type
 from tilelet.syntax import types as language_types
 from tilelet.syntax.enums import TensorLayout
+
+# What `pl.prefetch` gives: numbers without meaning.
+_HANDLES: tuple[type, ...] = (
+    language_types.PrefetchAsyncContext,
+    language_types.AsyncEvent,
+    language_types.AsyncSession,
+)
 
 
 @dataclass(frozen=True)
@@ -41,6 +48,8 @@ def value_type(annotation: Any) -> Type | None:
             return ArrayType(annotation.length, annotation.dtype)
         case DType():
             return ScalarType(annotation)
+        case type() if annotation in _HANDLES:
+            return INDEX
         case _:
             return None
 

@@ -352,6 +352,8 @@ def computes(function: KernelFunction) -> bool:
 def positional_arguments(ctx: Context, function: KernelFunction, node: ast.Call) -> list[ast.expr]:
     """The argument expressions of a call to a kernel function; keywords are not taken."""
     for keyword in node.keywords:
+        if keyword.arg == "attrs":  # of printed programs: directions, which follow from the kernel
+            continue
         raise KeywordToUserFunction(ctx.loc(keyword), function.name, keyword.arg or "**")
     expected = len(function.parameters)
     if len(node.args) != expected:

@@ -96,6 +96,8 @@ class Context:
     # How two vector cores share the scope, and which of them runs where the text tells them apart.
     split: str | None = None
     lane: Lane | None = None
+    # Barriers between the blocks that run this kernel.
+    barriers: list[Op] = field(default_factory=list[Op])
     # In a function of type Group: what its cores do; None elsewhere.
     parts: list[Part] | None = None
 

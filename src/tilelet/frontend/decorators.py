@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, overload
 
 from tilelet.diag.catalogue.names import DuplicateFunction
 from tilelet.diag.catalogue.python import BadDecorator
-from tilelet.diag.catalogue.unsupported import UnsupportedFunctionType
+from tilelet.diag.catalogue.unsupported import ExternalKernel, UnsupportedFunctionType
 from tilelet.diag.core import Loc, UserError, UserErrors
 from tilelet.frontend.context import Style
 from tilelet.frontend.functions import KernelFunction, frame_names, here, is_plain, of_type
@@ -34,7 +35,7 @@ def keep_refused(make: Refusal | None) -> None:
 
 
 @overload
-def function(python: Callable[..., Any], /) -> Any: ...
+def function(func: Callable[..., Any]) -> Any: ...
 @overload
 def function(
     *,
@@ -44,8 +45,7 @@ def function(
     attrs: Mapping[str, object] | None = ...,
 ) -> Callable[[Callable[..., Any]], Any]: ...
 def function(
-    python: Callable[..., Any] | None = None,
-    /,
+    func: Callable[..., Any] | None = None,
     *,
     type: FunctionKind = FunctionKind.Opaque,  # noqa: A002
     strict_ssa: bool = False,
@@ -65,51 +65,72 @@ def function(
     vector cores share the kernel, which the modelled device follows.
     """
     visible, where = frame_names(1), here(1)
-    if options:
-        raise BadDecorator(where, "pl.function", f"it has no option `{next(iter(options))}`")
+    refusal: UserError | None = None
+    if options.pop("external_source", None) is not None:
+        refusal = ExternalKernel(where, "@pl.function(external_source=...)")
+    elif options:
+        refusal = BadDecorator(where, "pl.function", f"it has no option `{next(iter(options))}`")
+    elif type not in SUPPORTED_KINDS:
+        refusal = UnsupportedFunctionType(where, type.name)
+    if refusal is not None and _refused is None:
+        raise refusal
 
     def decorate(target: Callable[..., Any]) -> KernelFunction:
         if not is_plain(target):
             raise BadDecorator(where, "pl.function", "it decorates plain functions")
-        if type not in SUPPORTED_KINDS:
-            error = UnsupportedFunctionType(where, type.name)
-            if _refused is None:
-                raise error
-            return _refused(error)
+        if refusal is not None and _refused is not None:
+            return _refused(refusal)
         mode = (attrs or {}).get("split")
         split = mode.name if isinstance(mode, SplitMode) else None
         name = target.__name__
         return of_type(name, type, strict_ssa, split, python=target, frame_names=visible)
 
-    return decorate if python is None else decorate(python)
+    return decorate if func is None else decorate(func)
 
 
-def inline(python: Callable[..., Any]) -> Any:
+def inline(func: Callable[..., Any]) -> Any:
     """A helper whose body is spliced into every caller. It must return a value."""
-    if not is_plain(python):
+    if not is_plain(func):
         raise BadDecorator(here(1), "pl.inline", "it decorates plain functions")
     return KernelFunction(
-        python.__name__,
+        func.__name__,
         FunctionKind.Inline,
         Style(),
         generic=True,
-        python=python,
+        python=func,
         frame_names=frame_names(1),
     )
 
 
-def program(cls: Any) -> Any:
+@overload
+def program(cls: Any) -> Any: ...
+@overload
+def program(*, strict_ssa: bool = ...) -> Callable[[Any], Any]: ...
+def program(cls: Any = None, *, strict_ssa: bool = False) -> Any:
     """Make a program of a class whose methods are decorated with `@pl.function`.
 
     The class is parsed, never instantiated. Its entry is the Orchestration function, or the Opaque
     one that no other method calls; of several, `Program["name"]` is the program that starts in one.
     Mistakes are reported here, where the class is defined.
+    `@pl.program(strict_ssa=True)` forbids rebinding a name in all of its functions.
     """
+
+    def decorate(target: Any) -> Any:
+        return _of_class(target, strict_ssa)
+
+    return decorate if cls is None else _of_class(cls, strict_ssa)
+
+
+def _of_class(cls: Any, strict_ssa: bool) -> Any:
+    """What a decorator makes of a class, two frames below its text."""
     if not isinstance(cls, type):
-        raise BadDecorator(here(1), "pl.program", "it decorates classes")
-    frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+        raise BadDecorator(here(2), "pl.program", "it decorates classes")
+    frame = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]
     source, node = find_class(cls, frame.f_code, frame.f_lineno)
-    names = frame_names(1)
+    names = frame_names(2)
+    for member in vars(cls).values():
+        if strict_ssa and isinstance(member, KernelFunction):
+            member.style = replace(member.style, strict_ssa=True)
     if _refused is None:
         return _program(cls, source, node, names)
     for member in vars(cls).values():

@@ -81,10 +81,10 @@ class KernelFunction:
             first = args.kwonlyargs[0]
             raise UnsupportedParameter(loc(first), first.arg, "drop the `*` before it")
         found = [*args.posonlyargs, *args.args]
-        if args.defaults:
-            name = found[-len(args.defaults)].arg
-            where = loc(args.defaults[0])
-            raise UnsupportedParameter(where, name, "use a name from outside the function instead")
+        for p, default in zip(found[len(found) - len(args.defaults) :], args.defaults):
+            if not _is_runtime(default):  # `n: pl.Scalar[pl.INT32] = pl.RUNTIME`
+                advice = "use a name from outside the function instead"
+                raise UnsupportedParameter(loc(default), p.arg, advice)
         return found
 
     @property
@@ -127,6 +127,10 @@ def of_type(
     core = declared if declared in _CORES else None
     kind = _AS_KIND.get(declared, declared)
     return KernelFunction(name, kind, style, core=core, split=split, **more)
+
+
+def _is_runtime(default: ast.expr) -> bool:
+    return isinstance(default, ast.Attribute) and default.attr == "RUNTIME"
 
 
 def _is_bound(cell: CellType) -> bool:

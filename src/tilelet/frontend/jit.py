@@ -12,7 +12,7 @@ import numpy as np
 from tilelet import dtypes
 from tilelet.diag.catalogue.ops import DuplicateArgument, UnknownKeyword, WrongArity
 from tilelet.diag.catalogue.python import BadDecorator
-from tilelet.diag.catalogue.unsupported import ExternalKernel
+from tilelet.diag.catalogue.unsupported import ExternalKernel, UnsupportedLevel
 from tilelet.frontend import annotations
 from tilelet.frontend.annotations import Parameter
 from tilelet.frontend.captures import Captures
@@ -21,6 +21,7 @@ from tilelet.frontend.functions import KernelFunction, frame_names, here, is_pla
 from tilelet.frontend.module import Constant, ModuleBuilder, as_entry
 from tilelet.ir.core import FunctionKind, Program
 from tilelet.ir.types import ScalarType, SymDim, TensorType, Type
+from tilelet.syntax.enums import Level
 
 _KEPT_VARIANTS = 8
 
@@ -200,32 +201,35 @@ def _dtype_of(a: Any) -> dtypes.DType:
 class _Jit:
     """`pl.jit` itself, and its variants as attributes."""
 
-    def __call__(self, python: Callable[..., Any] | None = None, /, **options: object) -> Any:
+    def __call__(self, func: Callable[..., Any] | None = None, **options: object) -> Any:
         """A module-level control program, specialised on first call from its arguments."""
-        return _decorate("pl.jit", python, FunctionKind.Orchestration, options)
+        return _decorate("pl.jit", func, FunctionKind.Orchestration, options)
 
-    def incore(self, python: Callable[..., Any] | None = None, /, **options: object) -> Any:
+    def incore(
+        self, func: Callable[..., Any] | None = None, *, level: Any = None, **options: object
+    ) -> Any:
         """A kernel body: each call from a `@pl.jit` function is one task."""
-        return _decorate("pl.jit.incore", python, FunctionKind.InCore, options)
+        options["level"] = level
+        return _decorate("pl.jit.incore", func, FunctionKind.InCore, options)
 
-    def inline(self, python: Callable[..., Any] | None = None, /, **options: object) -> Any:
+    def inline(self, func: Callable[..., Any] | None = None, **options: object) -> Any:
         """A helper spliced into its callers; parameters are aliases of the arguments."""
-        return _decorate("pl.jit.inline", python, FunctionKind.Inline, options)
+        return _decorate("pl.jit.inline", func, FunctionKind.Inline, options)
 
-    def opaque(self, python: Callable[..., Any] | None = None, /, **options: object) -> Any:
+    def opaque(self, func: Callable[..., Any] | None = None, **options: object) -> Any:
         """A control program that may also hold compute ops outside scopes."""
-        return _decorate("pl.jit.opaque", python, FunctionKind.Opaque, options)
+        return _decorate("pl.jit.opaque", func, FunctionKind.Opaque, options)
 
-    def host(self, python: Callable[..., Any] | None = None, /, **options: object) -> Any:
+    def host(self, func: Callable[..., Any] | None = None, **options: object) -> Any:
         """A program of the host, which calls `@pl.jit` functions; here all on one chip."""
-        return _decorate("pl.jit.host", python, FunctionKind.Orchestration, options)
+        return _decorate("pl.jit.host", func, FunctionKind.Orchestration, options)
 
-    def graph(self, python: Callable[..., Any] | None = None, /, **options: object) -> Any:
+    def graph(self, func: Callable[..., Any] | None = None, **options: object) -> Any:
         """A part of a control program that the device records once and replays.
 
         Here its tasks are submitted each time, and counted as they are executed.
         """
-        return _decorate("pl.jit.graph", python, FunctionKind.Orchestration, options)
+        return _decorate("pl.jit.graph", func, FunctionKind.Orchestration, options)
 
     def extern(self, *_: object, **__: object) -> Any:
         """External kernels are vendor binaries; not supported."""
@@ -236,7 +240,7 @@ jit = _Jit()
 
 
 # `auto_scope` only tells the device runtime where to place memory scopes: no result changes.
-_OPTIONS = ("strict_ssa", "auto_scope")
+_OPTIONS = ("strict_ssa", "auto_scope", "level")
 
 
 def _decorate(
@@ -246,6 +250,9 @@ def _decorate(
     for option in options:
         if option not in _OPTIONS:
             raise BadDecorator(where, name, f"it has no option `{option}`")
+    level = options.get("level")
+    if isinstance(level, Level) and level is not Level.CORE_GROUP:
+        raise UnsupportedLevel(where, f"pl.Level.{level.name}")
 
     def make(target: Callable[..., Any]) -> Any:
         if not is_plain(target):

@@ -155,7 +155,8 @@ def _converted(ctx: Context, operand: Arg, wanted: Type, loc: Loc) -> Arg:
 def _no_dep_argument(ctx: Context, node: ast.expr) -> ast.expr | None:
     """The `x` of `pl.no_dep(x)`."""
     if isinstance(node, ast.Call) and calls.static_callee(ctx, node) is markers.no_dep:
-        return node.args[0]
+        given = [*node.args, *(k.value for k in node.keywords if k.arg == "tensor")]
+        return given[0] if given else None
     return None
 
 

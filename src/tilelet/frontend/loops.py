@@ -30,6 +30,7 @@ from tilelet.diag.catalogue.scopes import (
 from tilelet.diag.core import Loc
 from tilelet.diag.text import integer_text
 from tilelet.frontend import calls, expressions, joins, lanes, scopes, statements
+from tilelet.frontend.barriers import has_barrier, launches
 from tilelet.frontend.bindings import (
     Binding,
     Poison,
@@ -250,6 +251,9 @@ def _lower_spmd(ctx: Context, s: ast.For, live: Names) -> None:
     assert isinstance(s.iter, ast.Call)
     if not isinstance(s.target, ast.Name):
         raise BadLoopTarget(ctx.loc(s.target), "one name")
+    if has_barrier(s.body):
+        statements.lower_block(ctx, launches(s), live)
+        return
     info = scopes.parse_header(ctx, s.iter)
     scopes.lower_scope(ctx, info, s.body, live, index_name=s.target.id)
 

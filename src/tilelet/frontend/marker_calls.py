@@ -9,7 +9,7 @@ import ast
 import sys
 from collections.abc import Callable, Hashable
 
-from tilelet.diag.catalogue.cautions import RetiredSpelling
+from tilelet.diag.catalogue.cautions import NoEffect, RetiredSpelling
 from tilelet.diag.catalogue.ops import BadArgument, NotConstant, WrongArity
 from tilelet.diag.catalogue.python import (
     CompileTimeFailed,
@@ -20,7 +20,7 @@ from tilelet.diag.catalogue.python import (
 )
 from tilelet.diag.core import Loc, UserError
 from tilelet.dtypes import DType
-from tilelet.frontend import annotations, calls, expressions, kernels, lanes, pipes
+from tilelet.frontend import annotations, barriers, calls, expressions, kernels, lanes, pipes
 from tilelet.frontend.bindings import (
     Binding,
     ReportedError,
@@ -46,7 +46,8 @@ def handler(callee: object) -> Handler | None:
     """How to lower a call of `callee`, if it is a marker."""
     if not isinstance(callee, Hashable):
         return None
-    return _HANDLERS.get(callee) or pipes.HANDLERS.get(callee) or lanes.HANDLERS.get(callee)
+    tables = (_HANDLERS, pipes.HANDLERS, lanes.HANDLERS, barriers.HANDLERS)
+    return next((table[callee] for table in tables if callee in table), None)
 
 
 def _positional(ctx: Context, node: ast.Call, name: str, count: int) -> list[Binding]:
@@ -76,10 +77,13 @@ def _extreme(name: str) -> Handler:
 
     def lower(ctx: Context, node: ast.Call) -> Binding:
         loc = ctx.loc(node)
-        values = [expressions.evaluate(ctx, a) for a in node.args]
+        nodes = list(node.args)
+        named = {k.arg: k.value for k in node.keywords}
+        nodes += [named.pop(k) for k in ("lhs", "rhs")[len(nodes) :] if k in named]
+        values = [expressions.evaluate(ctx, a) for a in nodes]
         if values and is_shaped(values[0]):
             return _reduction(ctx, name, node)
-        if len(values) < 2 or node.keywords:
+        if len(values) < 2 or named:
             raise WrongArity(loc, name, len(values), 2, f"pl.{name}(a, b)")
         result = values[0]
         for value in values[1:]:
@@ -207,6 +211,23 @@ def undefined(ctx: Context, t: TensorType | TileType | ScalarType | ArrayType, l
     return value
 
 
+def _dump_tag(ctx: Context, node: ast.Call) -> Binding:
+    """`pl.dump_tag(x)` is `x`: what a board records is not recorded here."""
+    given = [*node.args, *(k.value for k in node.keywords if k.arg == "tensor")]
+    if len(given) != 1 or len(node.args) + len(node.keywords) != 1:
+        raise WrongArity(ctx.loc(node), "dump_tag", len(node.args) + len(node.keywords), 1)
+    value = expressions.evaluate(ctx, given[0])
+    if not is_shaped(value):
+        raise BadArgument(ctx.loc(node), "dump_tag", "tensor", describe(value), "a tensor")
+    ctx.module.note_retired(NoEffect(ctx.loc(node), "`pl.dump_tag`", "use `pl.dump`"))
+    return value
+
+
+def _func_attr(ctx: Context, node: ast.Call) -> None:
+    if len(node.args) + len(node.keywords) != 1:
+        raise WrongArity(ctx.loc(node), "func_attr", len(node.args) + len(node.keywords), 1)
+
+
 def _no_dep(ctx: Context, node: ast.Call) -> Binding:
     raise UnsupportedExpression(
         ctx.loc(node), "`pl.no_dep` here", "it marks an argument of a kernel call or `pl.submit`"
@@ -257,6 +278,8 @@ _HANDLERS: dict[object, Handler] = {
     markers.static_assert: _static_assert,
     markers.undef: _undef,
     markers.no_dep: _no_dep,
+    markers.dump_tag: _dump_tag,
+    markers.func_attr: _func_attr,
     markers.submit: _submit,
     markers.spmd_submit: _spmd_submit,
     **{

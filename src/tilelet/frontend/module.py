@@ -20,7 +20,7 @@ from tilelet.diag.catalogue.names import (
 from tilelet.diag.catalogue.python import UnknownAttribute
 from tilelet.diag.core import Diagnostic, Loc, Sink, TooManyErrors, UserError
 from tilelet.diag.text import plural
-from tilelet.frontend import annotations, expressions, pipes, statements
+from tilelet.frontend import annotations, barriers, expressions, pipes, statements
 from tilelet.frontend.bindings import Binding, ValueFacts, is_scalar, is_shaped, items_of
 from tilelet.frontend.calls import SelfReference
 from tilelet.frontend.context import Context, close_names
@@ -122,6 +122,8 @@ class ModuleBuilder:
             ctx.returned = tuple(
                 ended.get(v, v) if isinstance(v, Value) else v for v in ctx.returned or ()
             )
+        if function.kind is FunctionKind.InCore:
+            barriers.check_kernel(ctx, ctx.ops)
         built = _close_function(ctx, function, params, self._unique(function))
         self.functions[built.name] = built
         return built

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Hashable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from tilelet.diag.catalogue.cautions import ImplicitScope, NoEffect, RetiredSpelling
 from tilelet.diag.catalogue.ops import UnknownKeyword
@@ -21,6 +21,7 @@ from tilelet.diag.catalogue.scopes import (
 from tilelet.diag.catalogue.unsupported import UnsupportedLevel
 from tilelet.diag.core import Loc
 from tilelet.frontend import calls, expressions, kernels, statements
+from tilelet.frontend.barriers import check_kernel, has_barrier, launches
 from tilelet.frontend.bindings import (
     Binding,
     Poison,
@@ -33,7 +34,7 @@ from tilelet.frontend.emitting import emit_scope
 from tilelet.frontend.nameflow import Names
 from tilelet.frontend.source import nodes_in, statements_in
 from tilelet.ir.core import Arg, Op, Value, scalar_dtype
-from tilelet.ir.spec import OpSpec, Trait, spec_of
+from tilelet.ir.spec import Trait, spec_of
 from tilelet.ir.types import INDEX, ScalarType, TileType
 from tilelet.syntax import enums, markers
 
@@ -91,6 +92,9 @@ def lower_with(ctx: Context, s: ast.With, live: Names) -> None:
     item = s.items[0]
     if not isinstance(item.context_expr, ast.Call):
         raise NotAScope(ctx.loc(item.context_expr))
+    if calls.static_callee(ctx, item.context_expr) is markers.spmd and has_barrier(s.body):
+        statements.lower_block(ctx, launches(s), live)
+        return
     info = parse_header(ctx, item.context_expr)
     alias = item.optional_vars
     if alias is not None:
@@ -240,12 +244,6 @@ def lower_scope(
     ctx: Context, info: ScopeInfo, body: list[ast.stmt], live: Names, index_name: str | None = None
 ) -> Binding:
     """Lower a scope; names it stores that are still needed get its results. Gives the task id."""
-    parts = _between_barriers(ctx, body) if info.kind == "spmd" else [body]
-    for i, part in enumerate(parts[:-1]):
-        # All blocks reach a barrier before any goes on: what follows is a launch of its own.
-        needed = ctx.flow.live_before([s for later in parts[i + 1 :] for s in later], live)
-        lower_scope(ctx, replace(info, task_id=False), part, needed, index_name)
-    body = parts[-1]
     in_core = info.kind in ("incore", "auto", "spmd", "implied")
     if ctx.in_scope:
         if in_core:
@@ -264,6 +262,8 @@ def lower_scope(
             if index_name:
                 ctx.env[index_name] = params[0]
         statements.lower_block(ctx, body, live)
+        if in_core:
+            check_kernel(ctx, ops)
         inner = dict(ctx.env)
     leaving = [n for n in ctx.flow.stores_in_order(body) if n in live and n in inner]
     inside = {r for op in ops for r in op.results} | set(params)
@@ -281,44 +281,6 @@ def lower_scope(
     if index_name:
         ctx.env[index_name] = Poison()
     return _close(ctx, info, ops, params, yields)
-
-
-def _between_barriers(ctx: Context, body: list[ast.stmt]) -> list[list[ast.stmt]]:
-    """The body of a launch, cut where all its blocks wait for each other.
-
-    Numbers that a block computes from its index are computed again in each part.
-    """
-    parts: list[list[ast.stmt]] = [[]]
-    for s in body:
-        is_call = isinstance(s, ast.Expr) and isinstance(s.value, ast.Call)
-        if is_call and ast.unparse(s.value.func).endswith(".syncall"):  # type: ignore[attr-defined]
-            parts.append([s for part in parts for s in part if _is_index_arithmetic(ctx, s)])
-        else:
-            parts[-1].append(s)
-    return [part for part in parts if part] or [body]
-
-
-def _gives_index(spec: OpSpec | None) -> bool:
-    if spec is None:
-        return False
-    wanted = Trait.SCALAR | Trait.OF_BLOCK | Trait.SHAPE_ONLY
-    return spec.name == "cast" or bool(spec.traits & wanted)
-
-
-def _is_index_arithmetic(ctx: Context, s: ast.stmt) -> bool:
-    """Whether a statement computes a number without looking into memory."""
-    if not isinstance(s, ast.Assign) or not isinstance(s.targets[0], ast.Name):
-        return False
-    for node in nodes_in(s.value):
-        if isinstance(node, ast.Subscript):
-            return False
-        if isinstance(node, ast.Call):
-            callee = calls.static_callee(ctx, node)
-            if callee not in (markers.min, markers.max) and not _gives_index(spec_of(callee)):
-                return False
-        elif isinstance(node, ast.Name) and is_shaped(ctx.env.get(node.id)):
-            return False
-    return any(isinstance(n, (ast.Call, ast.BinOp)) for n in nodes_in(s.value))
 
 
 def _close(

@@ -29,6 +29,8 @@ def shorthand(ctx: Context, name: str, args: Mapping[str, Arg]) -> Shorthand | N
         return _move_transposed
     if ctx.in_scope and name.startswith(_ROW_FAMILY) and _has_blocks(args):
         return partial(_expand_blocks, name)
+    if name in ("sels", "tile.sels") and _is_negative_of_unsigned(args["x"], args["scalar"]):
+        return partial(_select_modulo, name)
     if name in _WINDOWS and _lacks_axes(args, *_WINDOWS[name]):
         return _narrow_slice if name == "slice" else _narrow_load
     return None
@@ -48,6 +50,29 @@ def _create_with_region(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: L
     return _emit(
         ctx, "slice", loc, locs, x=made, shape=args["shape"], offset=offset, valid_shape=region
     )
+
+
+def _is_negative_of_unsigned(x: Arg, number: Arg) -> bool:
+    if not isinstance(x, Value) or not isinstance(x.type, (TileType, TensorType)):
+        return False
+    dtype = x.type.dtype
+    if not dtype.is_integer or dtype.is_signed:
+        return False
+    if not isinstance(number, (int, float)) or number != number // 1:
+        return False
+    return -(dtype.limits[1] // 2) - 1 <= number < 0
+
+
+def _select_modulo(
+    name: str, ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs
+) -> Binding:
+    """`sels` gives the bits of a number: -3 in a tile of UINT32 is 2**32 - 3."""
+    x, number = args["x"], args["scalar"]
+    assert isinstance(x, Value)
+    assert isinstance(x.type, (TileType, TensorType))
+    assert isinstance(number, (int, float))
+    _, highest = x.type.dtype.limits
+    return _emit(ctx, name, loc, locs, **{**args, "scalar": int(number) + int(highest) + 1})
 
 
 def _store_as(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> Binding:

@@ -31,16 +31,26 @@ from tilelet.frontend.decorators import (
     jit as jit,
     program as program,
 )
-from tilelet.frontend.jit import Runner, run_by
+from tilelet.frontend.functions import KernelFunction
+from tilelet.frontend.jit import JitFunction, Runner, run_by
+from tilelet.ir.types import SymDim
 from tilelet.language import (
+    adir as adir,
     array as array,
+    optimizations as optimizations,
     prefetch as prefetch,
     system as system,
     tensor as tensor,
     tile as tile,
 )
+from tilelet.language.text import (
+    loads as loads,
+    loads_program as loads_program,
+    parse as parse,
+    parse_program as parse_program,
+)
+from tilelet.language import parser as parser
 from tilelet.language import tile as block
-from tilelet.language.text import loads as loads, parse as parse
 from tilelet.ops.bitwise import *
 from tilelet.ops.broadcast import *
 from tilelet.ops.cast import *
@@ -65,8 +75,13 @@ from tilelet.syntax.markers import *
 from tilelet.syntax.pipes import *
 from tilelet.syntax.types import (
     Array as Array,
+    AsyncEvent as AsyncEvent,
+    AsyncSession as AsyncSession,
     InOut as InOut,
+    IntLike as IntLike,
     Out as Out,
+    PrefetchAsyncContext as PrefetchAsyncContext,
+    RUNTIME as RUNTIME,
     Scalar as Scalar,
     Tensor as Tensor,
     Tile as Tile,
@@ -77,6 +92,8 @@ from tilelet.syntax.views import (
     AUTO as AUTO,
     CompactMode as CompactMode,
     MemRef as MemRef,
+    MemRefType as MemRefType,
+    Ptr as Ptr,
     TensorView as TensorView,
     TileLayout as TileLayout,
     TileView as TileView,
@@ -85,6 +102,11 @@ from tilelet.syntax.views import (
 ND = TensorLayout.ND
 NZ = TensorLayout.NZ
 DN = TensorLayout.DN
+PtrType = Ptr
+TaskId = Scalar[TASK_ID]
+DynVar = SymDim
+JITFunction = JitFunction
+InlineFunction = KernelFunction
 
 
 from tilelet.diag.uncaught import install as _show_messages_alone

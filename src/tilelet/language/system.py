@@ -1,6 +1,8 @@
 """`pl.system`: tasks and pipelines."""
 
 from tilelet.ops.tasks import (
+    available_aiv_count,
+    available_cluster_count,
     bar_all,
     bar_m,
     bar_v,
@@ -19,6 +21,7 @@ from tilelet.syntax.pipes import (
     aiv_initialize_pipe,
     import_peer_buffer,
     reserve_buffer,
+    syncall,
     tfree_to_aic,
     tfree_to_aiv,
     tpop_from_aic,
@@ -32,6 +35,8 @@ __all__ = [
     "AUTO",
     "aic_initialize_pipe",
     "aiv_initialize_pipe",
+    "available_aiv_count",
+    "available_cluster_count",
     "bar_all",
     "bar_m",
     "bar_v",
@@ -44,6 +49,7 @@ __all__ = [
     "sync_set",
     "sync_src",
     "sync_wait",
+    "syncall",
     "task_dummy",
     "task_invalid",
     "tfree_to_aic",

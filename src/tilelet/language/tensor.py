@@ -2,6 +2,8 @@
 
 # ruff: noqa: F403
 from tilelet.ops import creation as _creation
+from tilelet.ops import movement as _movement
+from tilelet.ops import tasks as _tasks
 from tilelet.ops.bitwise import *
 from tilelet.ops.broadcast import *
 from tilelet.ops.cast import *
@@ -14,5 +16,12 @@ from tilelet.ops.padding import *
 from tilelet.ops.reduction import *
 from tilelet.ops.selection import *
 from tilelet.ops.sorting import *
+from tilelet.syntax import markers as _markers
 
 create = _creation.create_tensor
+dump_tag = _markers.dump_tag
+get_block_idx = _tasks.get_block_idx
+get_block_num = _tasks.get_block_num
+get_subblock_idx = _tasks.get_subblock_idx
+no_dep = _markers.no_dep
+view = _movement.reshape

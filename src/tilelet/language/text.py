@@ -21,20 +21,30 @@ _serial = itertools.count(1)
 _LANGUAGE_MODULES = ("tilelet.language", "pypto.language")
 
 
-def loads(path: str | Path) -> Program | Function:
+def loads(filepath: str | Path) -> Program | Function:
     """The program, or the function, in a file of program text; see `pl.parse`."""
-    return parse(Path(path).read_text(encoding="utf-8"), str(path))
+    return parse(Path(filepath).read_text(encoding="utf-8"), str(filepath))
 
 
-def parse(text: str, name: str | None = None) -> Any:
-    """The program in `text`: imports of the language, constants, dynamic dims and one class.
+def loads_program(filepath: str | Path) -> Program | Function:
+    """As `pl.loads`."""
+    return loads(filepath)
+
+
+def parse_program(code: str, filename: str | None = None) -> Any:
+    """As `pl.parse`."""
+    return parse(code, filename)
+
+
+def parse(code: str, filename: str | None = None, source_map: object = None) -> Any:
+    """The program in `code`: imports of the language, constants, dynamic dims and one class.
 
     Text with one decorated function and no class gives that function. `pl` is known without an
-    import.
+    import. Messages call the text `filename`; `source_map` is without effect.
     """
-    file = name or f"<pl.parse {next(_serial)}>"
+    file = filename or f"<pl.parse {next(_serial)}>"
     try:
-        source = from_text(text, file)
+        source = from_text(code, file)
     except SyntaxError as problem:
         line = problem.lineno or 1
         raise InvalidSyntax(Loc(file, line, (problem.offset or 1) - 1, line), problem.msg) from None
@@ -53,7 +63,9 @@ def parse(text: str, name: str | None = None) -> Any:
         raise NotOneProgram(source.loc(source.tree.body[-1]), count)
     if functions:
         ((name, function),) = functions.items()
-        return build_program(name, functions, function.loc()).functions[name]
+        built = build_program(name, functions, function.loc())
+        assert isinstance(built, Program)  # one function has one entry
+        return built.functions[name]
     cls = classes[0]
     methods = {
         n.name: _function(source, n, names) for n in cls.body if isinstance(n, ast.FunctionDef)

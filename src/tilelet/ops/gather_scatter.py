@@ -201,7 +201,7 @@ def _form(call: Call) -> str:
         return "mask"
     if given in ({"index"}, {"dim", "index"}):
         return "index"
-    if given - {"offset", "count_dtype"} == {"kvalue", "cmp_mode", "out_cols"}:
+    if given - {"offset", "count_dtype", "cmp_mode"} == {"kvalue", "out_cols"}:
         return "compare"
     raise NoSuchForm(call.loc, call.shown, _GATHER_FORMS)
 
@@ -220,7 +220,8 @@ def _infer_gather(call: Call) -> infer.Types:
             _check_along(call, "x", x, "index", index, axis)
         return (TileType(index.shape, x.dtype, space),)
     infer.check_rank(call, "x", len(x.shape), 2)
-    check_comparison(call, "cmp_mode")
+    if call["cmp_mode"] is not None:
+        check_comparison(call, "cmp_mode")
     infer.fitting_scalar(call, "kvalue", "x", x.dtype)
     columns = infer.constant_int(call, "out_cols", at_least=1)
     rows, counts = x.shape[0], INT32
@@ -266,7 +267,8 @@ def _gather_compare(x: Array, region: Valid, **args: Any) -> tuple[Array, Array]
     rows, columns = region
     indices = np.zeros((x.shape[0], args["out_cols"]), np.int32)
     counts = np.zeros((1, x.shape[0]), (args["count_dtype"] or INT32).numpy)
-    holds = cmp_mask(x[:rows, :columns], args["kvalue"], args["cmp_mode"])
+    kind = CmpType.EQ if args["cmp_mode"] is None else args["cmp_mode"]
+    holds = cmp_mask(x[:rows, :columns], args["kvalue"], kind)
     for row, line in enumerate(holds):
         found = np.flatnonzero(line)[: args["out_cols"]]
         indices[row, : len(found)] = found + (args["offset"] or 0)
@@ -314,9 +316,9 @@ def gather(
     `gather(x, dim=-1, index=I)`: `result[i, k] = x[i, I[i, k]]` (for dim=-1), in I's shape
     `gather(x, index=I)`: `result[i, k]` is the element number `I[i, k]` of x in row-major order
     `gather(x, kvalue=V, cmp_mode=C, out_cols=N)`: for each row the columns whose element compares
-        to V as C says (codes as in `pl.cmp`). Two INT32 results: `[M, N]` columns in ascending
-        order, 0 beyond the last, and `[1, M]` how many there are, at most N. `offset` is added to
-        each column; `count_dtype` (INT32 or UINT32) is the dtype of the counts
+        to V as C says (codes as in `pl.cmp`; equal, if C is not given). Two INT32 results: `[M, N]`
+        columns in ascending order, 0 beyond the last, and `[1, M]` how many there are, at most N.
+        `offset` is added to each column; `count_dtype` (INT32 or UINT32) is the dtype of the counts
 
     index: integers; tmp: scratch tile of older code, not needed
 

@@ -63,6 +63,7 @@ def ops_markdown() -> str:
     parts.append("## Transfers between cores")
     parts.append(_flat(inspect.cleandoc(pipes.__doc__ or "").partition("\n\n")[2]))
     parts.extend(_marker(pipes, name) for name in pipes.__all__)
+    parts.append(_marker(pipes, "syncall", "system.syncall"))
     return "\n\n".join(parts) + "\n"
 
 
@@ -105,8 +106,9 @@ def signature_text(name: str, signature: inspect.Signature) -> str:
     return f"pl.{name}{text}"
 
 
-def _marker(module: ModuleType, name: str) -> str:
+def _marker(module: ModuleType, name: str, public: str = "") -> str:
     marker = getattr(module, name)
+    name = public or name
     signature = signature_text(name, inspect.signature(marker))
     summary, _, details = (inspect.getdoc(marker) or "").partition("\n\n")
     parts = [f"### pl.{name}", f"```python\n{signature}\n```", _flat(summary)]

@@ -177,7 +177,8 @@ def sels(mask: Shaped, x: Shaped, tmp: Shaped | Tile | None, scalar: Number) -> 
     """`x` where `mask` is not 0, else a number.
 
     mask: a tile, as `pl.cmp` gives; x: a tile of its shape
-    tmp: scratch tile, may be None; scalar: a number, which takes x's dtype
+    tmp: scratch tile, may be None; scalar: a number, which takes x's dtype; where that is unsigned,
+        a negative constant means the number with the same bits
     result: x's shape and dtype
 
     Example: `masked = pl.sels(mask, scores, None, -3e38)`

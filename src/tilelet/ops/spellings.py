@@ -61,7 +61,14 @@ _WITHOUT_EFFECT: dict[str, dict[str, str]] = {
     "mgather": {"scratch": SCRATCH},
     "move": {"blayout": LAYOUT, "slayout": LAYOUT},
     "create_tile": {"transpose": LAYOUT, "flat_layout": LAYOUT},
-    "system.task_invalid": {"span": PLACE},
+    **{
+        f"system.{name}": {"span": PLACE}
+        for name in (
+            *("task_invalid", "cacheinvalid", "set_ffts", "sync_set", "sync_wait", "fence"),
+            *("bar_all", "bar_m", "bar_v", "sync_dst", "sync_src"),
+            *("available_cluster_count", "available_aiv_count"),
+        )
+    },
 }
 
 
@@ -133,12 +140,16 @@ def _order_of_tensor_random(_: Sequence[Arg]) -> Order | None:
 
 _ORDERS: dict[str, Callable[[Sequence[Arg]], Order | None]] = {
     "tensor.random": _order_of_tensor_random,
+    "random": _order_of_tensor_random,
+    "tile.random": lambda _: None,
     "load": _order_of_load,
     "store": _order_of_store,
     "gather": _order_of_gather,
     "scatter": _order_of_scatter,
     "rsqrt": _order_of_rsqrt,
     "tile.matmul_acc": _order_of_matmul_acc,
+    "tile.batch_matmul_acc": lambda _: ("acc", "lhs", "rhs"),
+    "tile.gather_compare": lambda _: ("x", "kvalue", "tmp"),
     "scatter_update": _order_of_scatter_update,
     "log": lambda _: ("x", "high_precision"),
     "row_expand_add": lambda _: ("x", "row_vec", "tmp"),

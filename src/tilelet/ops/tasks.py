@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from tilelet.syntax.types import Array, Scalar, Tensor
 
 __all__ = [
+    "available_aiv_count",
+    "available_cluster_count",
     "bar_all",
     "bar_m",
     "bar_v",
@@ -45,6 +47,7 @@ __all__ = [
     "update_element",
 ]
 
+_COUNT: dict[str, Any] = {"engine": Engine.SCALAR, "plane": Plane.BOTH, "on_chip": ()}
 _ARRAY_DTYPES = (dtypes.TASK_ID, dtypes.INDEX, dtypes.BOOL, *INTEGERS)
 
 
@@ -241,6 +244,31 @@ def get_subblock_idx() -> Scalar:
     Example: `lane = pl.tile.get_subblock_idx()`
     """
     ...
+
+
+CLUSTERS, LANES = 24, 48
+
+
+@composition(name="system.available_cluster_count", era="HEAD", **_COUNT)
+def available_cluster_count() -> int:
+    """How many clusters (a cube core and its vector cores) a launch can fill: 24, as on A2/A3.
+
+    result: a number for `pl.spmd`; a program must not depend on what it is
+
+    Example: `for core in pl.spmd(pl.system.available_cluster_count()): ...`
+    """
+    return CLUSTERS
+
+
+@composition(name="system.available_aiv_count", era="HEAD", **_COUNT)
+def available_aiv_count() -> int:
+    """How many vector cores a launch can fill: 48, as on A2/A3.
+
+    result: as of `pl.system.available_cluster_count`
+
+    Example: `for core in pl.spmd(pl.system.available_aiv_count()): ...`
+    """
+    return LANES
 
 
 # --- pipelines -----------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ MemorySpace = Mem
 __all__ = [
     "AtomicType",
     "CmpType",
+    "ForKind",
     "FunctionType",
     "Level",
     "LoopOrigin",
@@ -85,7 +86,11 @@ class MaskPattern(enum.IntEnum):
 
 
 class TensorLayout(enum.Enum):
-    """How a tensor lies in memory. Results do not depend on it; Tilelet stores row-major."""
+    """How a tensor lies in memory. Results do not depend on it; Tilelet stores row-major.
+
+    The MX layouts are those of scales as a host packs them: data that a program is given in such a
+    layout is unpacked where it is loaded.
+    """
 
     ND = "ND"
     DN = "DN"
@@ -127,6 +132,26 @@ class LoopOrigin(enum.Enum):
     ChunkOuter = "ChunkOuter"
     ChunkInner = "ChunkInner"
     ChunkRemainder = "ChunkRemainder"
+
+
+class ForKind(enum.Enum):
+    """What kind of loop a `for` is, as scripts that look at programs name it."""
+
+    Sequential = "Sequential"
+    Parallel = "Parallel"
+    Unroll = "Unroll"
+    Pipeline = "Pipeline"
+
+
+class ArgDirection(enum.Enum):
+    """What a task does with an argument, as printed programs say it (`pl.adir.input`)."""
+
+    Input = "input"
+    Output = "output"
+    OutputExisting = "output_existing"
+    InOut = "inout"
+    NoDep = "no_dep"
+    Scalar = "scalar"
 
 
 class Role(enum.Enum):

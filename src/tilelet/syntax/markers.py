@@ -32,7 +32,9 @@ __all__ = [
     "const",
     "cross_core_slot",
     "dump",
+    "dump_tag",
     "dynamic",
+    "func_attr",
     "graph",
     "incore",
     "l0c_store",
@@ -306,8 +308,8 @@ def spmd(
     optimizations, deps, no_dep_args: as in `pl.at`; predicate: as in `pl.submit`
 
     `for i in pl.spmd(n):` gives each block its number; `with pl.spmd(n):` launches a kernel, which
-    asks `pl.tile.get_block_idx()`. `pl.system.syncall()` in the body, outside loops and branches,
-    makes all blocks wait for each other; what follows it is a task of its own here.
+    asks `pl.tile.get_block_idx()`. `pl.system.syncall()` in the body makes all blocks wait for each
+    other; what follows it is a task of its own here.
     """
     ...
 
@@ -387,7 +389,22 @@ def spmd_submit(
 
 
 @marker
-def no_dep(arg: V) -> V:
+def dump_tag(tensor: V) -> V:
+    """Mark a tensor whose values a board shall record; accepted, and without effect.
+
+    `pl.dump` prints values here.
+    """
+    ...
+
+
+@marker
+def func_attr(attrs: dict[str, Any]) -> None:
+    """Hints about a function to a device's compiler, as its first statement; without effect."""
+    ...
+
+
+@marker
+def no_dep(tensor: V) -> V:
     """An argument of a call that implies no waiting: `self.kernel(pl.no_dep(x), out)`."""
     ...
 
@@ -396,13 +413,13 @@ def no_dep(arg: V) -> V:
 
 
 @marker
-def min(a: Any, b: Any = None, *, axis: int | None = None, keepdim: bool = False) -> Any:
+def min(lhs: Any, rhs: Any = None, *, axis: int | None = None, keepdim: bool = False) -> Any:
     """The smaller of two scalars: `pl.min(64, n - i)`. For tiles see `pl.minimum`, `pl.row_min`."""
     ...
 
 
 @marker
-def max(a: Any, b: Any = None, *, axis: int | None = None, keepdim: bool = False) -> Any:
+def max(lhs: Any, rhs: Any = None, *, axis: int | None = None, keepdim: bool = False) -> Any:
     """The greater of two scalars. For tiles see `pl.maximum` and `pl.row_max`."""
     ...
 

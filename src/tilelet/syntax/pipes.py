@@ -164,6 +164,27 @@ def import_peer_buffer(*, name: str, peer_func: str, span: Any = None) -> Scalar
 
 
 @marker
+def syncall(
+    *,
+    core_type: str = "mix",
+    mode: str = "hard",
+    gm_workspace: Any = None,
+    used_cores: Any = None,
+    span: Any = None,
+) -> None:
+    """All blocks of a `pl.spmd` launch wait for each other.
+
+    In the body of `for block in pl.spmd(n):`, also in its loops and branches, what follows is a
+    launch of its own: no tile goes across. In a hand-written kernel tiles may, but no tensor that
+    is written before may be used after it, nor written after it if it was used before: blocks run
+    there one after the other.
+
+    core_type, mode, gm_workspace, used_cores, span: how a device does it, without effect
+    """
+    ...
+
+
+@marker
 def aiv_shard(x: V, span: Any = None) -> V:
     """In `for lane in pl.split_aiv(2, mode=...)`: what the lane has of a tile of the cube core.
 

@@ -219,6 +219,29 @@ class Array:
         def __setitem__(self, index: Any, value: Any) -> None: ...
 
 
+class PrefetchAsyncContext:
+    """What `pl.prefetch.make_context` gives."""
+
+
+class AsyncEvent:
+    """What `pl.prefetch.async_prefetch` gives."""
+
+
+class AsyncSession:
+    """What `pl.prefetch.session` gives."""
+
+
+class _Runtime:
+    """`pl.RUNTIME`: a number that is given when the program runs, not when it is compiled."""
+
+    def __repr__(self) -> str:
+        return "pl.RUNTIME"
+
+
+RUNTIME = _Runtime()
+IntLike = int | Scalar
+"""An extent or an offset: a Python int, or a scalar of the kernel."""
+
 if TYPE_CHECKING:
     # To a type checker an output is what it holds; an `Out` without more is some tensor.
     Out = Annotated[T, Direction.Out]

@@ -33,10 +33,6 @@ def _extern(loc: Loc, name: str) -> UserError:
 
 
 UNSUPPORTED: dict[str, Error] = {
-    # Barriers across blocks: blocks run one after another here.
-    "syncall": _op("it may stand in the body of `pl.spmd` itself, outside loops and branches"),
-    "available_cluster_count": _op("pass the number of blocks as a constant"),
-    "available_aiv_count": _op("pass the number of blocks as a constant"),
     "aiv_count": _op("pass the number of blocks as a constant"),
     # Block-scaled formats.
     "matmul_mx": _mx,
@@ -51,10 +47,9 @@ UNSUPPORTED: dict[str, Error] = {
     "INT4": _dtype,
     "UINT4": _dtype,
     # Ops whose meaning is not settled, or that need memory placed by hand.
-    "tensor.view": _op("use `pl.slice`, `pl.reshape` or `pl.reinterpret_view`"),
     "tile.view": _op("use `pl.slice`, `pl.reshape` or `pl.reinterpret_view`"),
     "select": _op("use `pl.sel`"),
-    "gather_compare": _op("use `pl.gather(x, kvalue=..., cmp_mode=..., out_cols=...)`"),
+    "alloc": _op("memory is placed by the plan of `tilelet check`; make tiles by `pl.create_tile`"),
     "extern": _extern,
     "jit.extern": _extern,
 }

@@ -77,5 +77,13 @@ class MemRef:
         return self
 
 
+class Ptr:
+    """The type of an address in printed programs: `base: pl.Ptr`. No value of it exists here."""
+
+
+class MemRefType:
+    """The type of a `pl.MemRef` in printed programs."""
+
+
 # They take run-time values, but make none.
 IN_ANNOTATIONS: tuple[object, ...] = (TensorView, TileView, MemRef)

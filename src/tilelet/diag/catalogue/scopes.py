@@ -321,6 +321,45 @@ class OutsideLanes(UserError):
         )
 
 
+class BarrierInKernel(UserError):
+    """A barrier in a hand-written kernel orders what its blocks do with one tensor.
+
+    The blocks of a launch run here one after the other, so a block could not see what a later one
+    wrote before the barrier. Write the body as `for block in pl.spmd(n):`, where what follows a
+    barrier is a launch of its own.
+    """
+
+    code = "E0420"
+    example = """
+        @pl.program
+        class Program:
+            @pl.function(type=pl.FunctionType.InCore)
+            def body(
+                self, x: pl.Tensor[[32, 16], pl.FP32], y: pl.InOut[pl.Tensor[[32, 16], pl.FP32]]
+            ):
+                row = pl.tile.get_block_idx() * 16
+                y = pl.store(pl.load(x, [row, 0], [16, 16]), [row, 0], y)
+                pl.system.syncall()
+                y = pl.store(pl.load(y, [16 - row, 0], [16, 16]), [row, 0], y)
+                return y
+
+            @pl.function(type=pl.FunctionType.Orchestration)
+            def main(
+                self, x: pl.Tensor[[32, 16], pl.FP32], y: pl.InOut[pl.Tensor[[32, 16], pl.FP32]]
+            ):
+                with pl.spmd(2):
+                    y = self.body(x, y)
+                return y
+        """
+
+    def __init__(self, loc: Loc, name: str, declared: Loc) -> None:
+        super().__init__(
+            f"a barrier of a kernel cannot order what its blocks do with `{name}`",
+            [Label(loc, "blocks run one after the other"), Label(declared, "used on both sides")],
+            helps=["write the body as `for block in pl.spmd(n):`"],
+        )
+
+
 class OnlyAtOrchestration(UserError):
     """Something that submits or controls tasks is used inside a scope.
 

@@ -260,9 +260,9 @@ class UnsupportedOp(UserError):
     code = "E0809"
     example = """
         @pl.jit
-        def kernel(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[32, 64], pl.FP32]]):
+        def kernel(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
             with pl.at(level=pl.Level.CORE_GROUP):
-                out[:] = pl.tile.view(x, [32, 64])
+                out[:] = pl.select(x, x, x)
             return out
         """
 

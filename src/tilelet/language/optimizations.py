@@ -1,0 +1,5 @@
+"""`pl.optimizations`: what `optimizations=[...]` of a scope takes, by another name."""
+
+from tilelet.syntax.markers import CrossCoreSlot, Split, auto_chunk, cross_core_slot, split
+
+__all__ = ["CrossCoreSlot", "Split", "auto_chunk", "cross_core_slot", "split"]
