@@ -47,7 +47,7 @@ def test_code_is_in_its_areas_range(cls: type[UserError]) -> None:
     if issubclass(cls, Caution):
         assert cls.code.startswith("W")
         assert cls.severity in ("warning", "note")
-        assert area(cls) in ("cautions", "checks", "command", "tuner")
+        assert area(cls) in ("cautions", "checks", "command", "diverge", "tuner")
     else:
         assert cls.code.startswith(AREAS[area(cls)])
         assert cls.severity == "error"

@@ -150,9 +150,11 @@ def places(case: Case, fault: Edit) -> set[tuple[str, int]]:
         neighbours = {v for v in (*op.operands, *op.results) if not is_tensor(v)}
         neighbours |= _yielded(case, neighbours)
         for function in case.program.functions.values():
-            for other in walk(function.body):
-                if neighbours & {*other.results, *_operands(other)}:
-                    found.append(other.loc)
+            found += [
+                other.loc
+                for other in walk(function.body)
+                if neighbours & {*other.results, *_operands(other)}
+            ]
     return {(loc.file, loc.line) for loc in found}
 
 
@@ -200,9 +202,7 @@ def _is_at(case: Case, fault: Edit, loc: Loc | None) -> bool:
 
 def _is_access(case: Case, fault: Edit, loc: Loc | None) -> bool:
     """A buffer that is too small is noticed where it is used: by its name."""
-    if fault.kind != "shrunk buffer" or loc is None:
-        return False
-    return True
+    return fault.kind == "shrunk buffer" and loc is not None
 
 
 def _names_buffer(case: Case, fault: Edit, result: Answer) -> bool:
@@ -268,7 +268,7 @@ def sites(case: Case, kind: str, rng: random.Random) -> list[Edit]:
     for function in case.program.functions.values():
         in_core = function.kind is FunctionKind.InCore
         for op in walk(function.body):
-            if not op.spec.structural and (in_core or kind in ("shrunk buffer",)):
+            if not op.spec.structural and (in_core or kind == "shrunk buffer"):
                 found += make(op)
     rng.shuffle(found)
     return found

@@ -292,6 +292,13 @@ def _add_check(parser: Parser) -> None:
     parser.add_argument(
         "--memory", action="store_true", help="print the memory plan and the TILELET budget"
     )
+    parser.add_argument(
+        "--budget",
+        type=seconds,
+        default=60.0,
+        metavar="TIME",
+        help="for `--only golden`: 60s (the default) or 2m",
+    )
     _add_execute(parser)
     _add_script(parser)
 

@@ -76,6 +76,7 @@ class CheckOptions(DeviceOptions):
 
     memory: bool = False
     only: tuple[str, ...] = ()
+    budget: float = 60.0
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from tilelet.ir.spec import REGISTRY, Call, OpSpec, Trait, bind
 from tilelet.ir.types import ScalarType, TensorType, TileType
 from tilelet.ir.views import ForView
 from tilelet.numerics import MODES
+from tilelet.ops.padding import pad_kind
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,6 +218,8 @@ def pads(op: Op) -> Iterator[Edit]:
     if old is None:
         return
     for number, name in ((0.0, "zero"), (-math.inf, "min"), (math.inf, "max")):
+        if pad_kind(number) is pad_kind(old):
+            continue
         made = remade(op, pad_value=number)
         if made is not None:
             yield Edit(op, "pad value", f"`pad_value=pl.PadValue.{name}`", (made,))
@@ -426,10 +429,9 @@ def _combining(old: Value, value: Value) -> Sequence[str]:
         return ()
     if value.type.shape == old.type.shape:
         return _COMBINE
-    rows, columns = old.type.shape[-2:] if len(old.type.shape) > 1 else (1, old.type.shape[0])
-    if value.type.shape[-2:] == (rows, 1):
+    if value.type.shape == (*old.type.shape[:-1], 1):
         return _COMBINE_ROW
-    return _COMBINE_COLUMN if value.type.shape[-2:] == (1, columns) else ()
+    return _COMBINE_COLUMN if value.type.shape == (1, *old.type.shape[1:]) else ()
 
 
 # What an op can see

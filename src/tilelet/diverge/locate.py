@@ -64,6 +64,8 @@ class Case:
     differ: Callable[[Mapping[str, Array], Mapping[str, Array]], Masks]
     intermediates: Sequence[Intermediate] = ()
     note: str = ""
+    rtol: float = 1e-5
+    atol: float = 1e-5
 
     def mismatches(self, made: Mapping[str, Array]) -> Masks:
         """Which elements of the outputs are wrong, by parameter."""
