@@ -36,6 +36,8 @@ def configs(draw) -> Config:
         head=0.44,
         tail=0.6,
         poll=0.1,
+        resolve=0.0,
+        stagger=0.0,
         hbm=draw(st.sampled_from([500.0, 1e6])),
         l2_rate=draw(st.sampled_from([2000.0, 1e7])),
         l2_bytes=draw(st.sampled_from([3000.0, 1e9])),

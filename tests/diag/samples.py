@@ -21,6 +21,7 @@ from tilelet.diag.catalogue import (
     models,
     names,
     ops,
+    page,
     python,
     scopes,
     tuner,
@@ -399,6 +400,7 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
         "out", "mismatched elements: 3/2048\nworst: [0, 7] actual 1.5, expected 1.0"
     ),
     harness.ReadOnlyOutput: lambda at: harness.ReadOnlyOutput("out"),
+    harness.OverlappingOutput: lambda at: harness.OverlappingOutput("out"),
     harness.BadDataFile: lambda at: harness.BadDataFile("x", "out.npz holds objects"),
     harness.BadRunCall: lambda at: harness.BadRunCall("specs and tensors are mixed"),
     # E07xx
@@ -480,8 +482,13 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
         "mine.toml", "buffers.Vec.usable", 262144, "buffers.Vec.bytes", 196608
     ),
     device.UnknownPeriod: lambda at: device.UnknownPeriod(
-        "2026-05", "a2a3", ["2026-04", "2026-06", "2026-07"]
+        "2025-12", "a2a3", ["2026-04", "2026-06", "2026-07"]
     ),
+    page.NoRunDirectory: lambda at: page.NoRunDirectory(
+        "build_output", "it has no report/page.data"
+    ),
+    page.DamagedRun: lambda at: page.DamagedRun("run/report/page.data", "its header is cut off"),
+    page.CannotServe: lambda at: page.CannotServe("Operation not permitted"),
     checks.UnknownCheck: lambda at: checks.UnknownCheck("races", ["capacity", "race", "init"]),
     diverge.FirstWrongStatement: lambda at: diverge.FirstWrongStatement(
         "wrong operand: `pl.sub` is where the outputs go wrong",

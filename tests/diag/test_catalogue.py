@@ -27,6 +27,7 @@ AREAS = {
     "checks": "E11",
     "diverge": "E115",
     "tuner": "E14",
+    "page": "E16",
 }
 each_class = pytest.mark.parametrize("cls", ALL, ids=[f"{c.code}-{c.__name__}" for c in ALL])
 

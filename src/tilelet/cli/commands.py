@@ -37,6 +37,7 @@ from tilelet.cli.usage import (
     budget,
     folder,
     from_environment,
+    local_address,
     name_list,
     new_file,
     positive,
@@ -59,6 +60,8 @@ AFTER_SCRIPT = (
     "--no-files",
     "--execute",
     "--memory",
+    "--html",
+    "--open",
     "--vary",
     "--objective",
     "--budget",
@@ -165,7 +168,7 @@ def _add_device_options(parser: Parser, formats: Sequence[str]) -> None:
         help="several machines, side by side",
     )
     parser.add_argument(
-        "--period", metavar="MONTH", help="runtime of that month: 2026-04, 2026-06 or 2026-07"
+        "--period", metavar="MONTH", help="runtime of that month or day, as 2026-05-14"
     )
     _add_format(parser, formats, "of the answer")
     _add_run_options(parser)
@@ -271,8 +274,19 @@ def _add_execute(parser: Parser) -> None:
     )
 
 
+def _add_page(parser: Parser) -> None:
+    parser.add_argument(
+        "--html",
+        type=new_file,
+        metavar="FILE",
+        help="write a page to look at: one file that needs no network",
+    )
+    parser.add_argument("--open", action="store_true", help="open the page in a browser")
+
+
 def _add_profile(parser: Parser) -> None:
     _add_device_options(parser, FORMATS)
+    _add_page(parser)
     _add_execute(parser)
     parser.add_argument(
         "--no-files", dest="files", action="store_false", help="print the report, write nothing"
@@ -282,6 +296,7 @@ def _add_profile(parser: Parser) -> None:
 
 def _add_check(parser: Parser) -> None:
     _add_device_options(parser, FORMATS)
+    _add_page(parser)
     parser.add_argument(
         "--only",
         type=name_list,
@@ -361,6 +376,7 @@ def _device_options(parser: Parser, found: Namespace, command: str, cls: type[D]
 
 def _add_compare(parser: Parser) -> None:
     _add_device_options(parser, (TEXT, JSON))
+    _add_page(parser)
     parser.add_argument("a", metavar="A", help="a script, a program's name, or a profile.json")
     parser.add_argument("b", metavar="B", nargs="?", help="another, or the same with @machine")
 
@@ -372,6 +388,43 @@ def _compare(parser: Parser, found: Namespace) -> int:
     if len(found.platforms) > 2:
         parser.refuse(f"`--platforms`: two machines can be compared, not {len(found.platforms)}")
     return compare_command(taken(CompareOptions, found, command="compare", own=_own(parser)))
+
+
+# report, view
+
+
+def _add_report(parser: Parser) -> None:
+    _add_page(parser)
+    parser.add_argument("directory", metavar="RUN_DIR", help="what `tilelet profile` wrote")
+
+
+def _add_view(parser: Parser) -> None:
+    parser.add_argument("--open", action="store_true", help="open the page in a browser")
+    parser.add_argument("-p", "--platform", metavar="NAME", help="of a script: a2a3 (default), a5")
+    parser.add_argument(
+        "--perfetto",
+        type=local_address,
+        metavar="ADDRESS",
+        default=from_environment("TILELET_PERFETTO", local_address, None),
+        help="a Perfetto on this machine, such as http://localhost:10000",
+    )
+    parser.add_argument(
+        "directory", metavar="RUN_DIR", help="a run directory, a script, or a program's name"
+    )
+
+
+def _report(_: Parser, found: Namespace) -> int:
+    with interrupt.deferred():
+        from tilelet.cli.page import PageOptions, report_command
+
+    return report_command(taken(PageOptions, found))
+
+
+def _view(_: Parser, found: Namespace) -> int:
+    with interrupt.deferred():
+        from tilelet.cli.page import PageOptions, view_command
+
+    return view_command(taken(PageOptions, found))
 
 
 # tune
@@ -628,6 +681,14 @@ COMMANDS = {
             _diverge,
         ),
         Command("compare", "compare two modelled runs", manual.COMPARE, _add_compare, _compare),
+        Command("report", "make the page of a run directory", manual.REPORT, _add_report, _report),
+        Command(
+            "view",
+            "show a run in the browser, again whenever its script is saved",
+            manual.VIEW,
+            _add_view,
+            _view,
+        ),
         Command(
             "tune",
             "find better tile sizes with the model",

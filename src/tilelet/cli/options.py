@@ -63,6 +63,8 @@ class DeviceOptions(ScriptOptions):
     period: str | None = None
     execute: bool = False
     files: bool = True
+    html: Path | None = None
+    open: bool = False
 
     @property
     def machines(self) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,6 +21,7 @@ from tilelet.device.memory.report import (
 )
 from tilelet.device.report.hints import row_hints
 from tilelet.device.report.profile import Profile, profile_of
+from tilelet.device.report.sensitivity import SHOWN, sensitivities
 from tilelet.device.report.text import report_parts, report_text
 from tilelet.device.report.trace import Trace
 from tilelet.device.schedule.pricing import CostCache
@@ -81,9 +83,15 @@ class DeviceRun:
         return without_repeats(found)
 
     @cached_property
-    def profile(self) -> Profile:
+    def summary(self) -> Profile:
+        """The profile without what it depends on, which takes as long as all the rest."""
         lines = [f"{f.code}: {f.diagnostic.message}" for f in self.findings]
         return profile_of(self.timeline, self.run.name, lines)
+
+    @cached_property
+    def profile(self) -> Profile:
+        most = list(sensitivities(self.timeline).items())[:SHOWN]
+        return dataclasses.replace(self.summary, depends_on=dict(most))
 
     @cached_property
     def hints(self) -> list[str]:

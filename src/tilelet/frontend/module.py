@@ -38,6 +38,7 @@ from tilelet.ir.core import (
     Program,
     Value,
 )
+from tilelet.ir.sweep import Sweep
 from tilelet.ir.types import ScalarType, SymDim, TensorType, TileType, Type
 
 Constant = int | float | bool
@@ -124,7 +125,7 @@ class ModuleBuilder:
             )
         if function.kind is FunctionKind.InCore:
             barriers.check_kernel(ctx, ctx.ops)
-        built = _close_function(ctx, function, params, self._unique(function))
+        built = Sweep().function(_close_function(ctx, function, params, self._unique(function)))
         self.functions[built.name] = built
         return built
 

@@ -129,7 +129,7 @@ def _valid_gather_mask(operands: Operands, result_shape: Shape, args: Args) -> V
     reference=_gather_mask,
     valid=_valid_gather_mask,
     era="APR",
-    cost=Cost.GATHER,
+    cost=Cost.COMPACT,
     **_VECTOR,
 )
 def gather_mask(
@@ -169,7 +169,7 @@ def _scatter_mask(dst: Array, src: Array, mask_pattern: Arg) -> Array:
     reference=_scatter_mask,
     valid=valid.kept("dst"),
     era="HEAD",
-    cost=Cost.GATHER,
+    cost=Cost.SCATTER,
     **_VECTOR,
 )
 def scatter_mask(dst: Shaped, src: Shaped, mask_pattern: MaskPattern | int | str) -> Shaped:
@@ -389,7 +389,7 @@ def _valid_scatter(operands: Operands, result_shape: Shape, args: Args) -> Valid
     takes_valid=True,
     valid=_valid_scatter,
     era="HEAD",
-    cost=Cost.GATHER,
+    cost=Cost.SCATTER,
     **_VECTOR,
 )
 def scatter(

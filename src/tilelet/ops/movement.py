@@ -203,7 +203,7 @@ def _slice(x: Array, valid: dict[str, Valid], **args: Any) -> Array:
     on_chip=(),
     view="x",
     valid=_valid_slice,
-    traits=Trait.LOAD,
+    traits=Trait.LOAD | Trait.CHECKED,
     seed_region=SeedRegion.TRACKED,
     cost=Cost.COPY,
 )
@@ -280,7 +280,7 @@ def _valid_load(operands: Operands, result_shape: Shape, args: Args) -> Valid:
     engine=Engine.MTE,
     plane=Plane.SCOPE,
     valid=_valid_load,
-    traits=Trait.LOAD,
+    traits=Trait.LOAD | Trait.CHECKED,
     seed_region=SeedRegion.TRACKED,
 )
 def load(
@@ -803,7 +803,12 @@ def _infer_read(call: Call) -> infer.Types:
 _swapped_axes = transpose  # under the name that `gather_row` has for a flag of its own
 
 
-@op(infer=_infer_read, engine=Engine.SCALAR, plane=Plane.BOTH, traits=Trait.NUMBER)
+@op(
+    infer=_infer_read,
+    engine=Engine.SCALAR,
+    plane=Plane.BOTH,
+    traits=Trait.NUMBER | Trait.CHECKED,
+)
 def read(x: Tensor | Tile, indices: Ints | Int) -> Scalar:
     """One element as a scalar.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 import time
@@ -307,6 +308,8 @@ class Runner:
             pairs = {p: (actual[specs[p].name], expected[specs[p].name]) for p in failed}
             self._find_where(compiled, specs, pristine, pairs)
         self._report(judgements, {spec.name: spec for spec in specs.values()})
+        if failed:
+            self._keep_numbers(judgements, actual, expected)
 
     def _examined(
         self, compiled: CompiledProgram, specs: dict[str, Spec], pristine: Mapping[str, Any]
@@ -461,6 +464,21 @@ class Runner:
             self.directory.write_text("\n\n".join(reports) + "\n", "report", "mismatch.txt")
         except OSError:
             return  # the report is in the result anyway
+
+    def _keep_numbers(
+        self,
+        judgements: Sequence[Judgement],
+        actual: Mapping[str, Array],
+        expected: Mapping[str, Array],
+    ) -> None:
+        """For the page of the run: how far each output is from the golden, and where."""
+        from tilelet.runtime.numbers_file import numbers_json
+
+        text = numbers_json(
+            judgements, actual, expected, self.result.where, self.case.rtol, self.case.atol
+        )
+        with contextlib.suppress(OSError):  # the report has been printed
+            self.directory.write_text(text, "report", "numbers.json")
 
 
 def _example(spec: Spec) -> Any:

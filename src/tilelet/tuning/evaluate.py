@@ -167,7 +167,7 @@ def _execute_once(question: Question) -> Verdict:
 
 
 def _figures(runs: list[DeviceRun]) -> dict[str, float]:
-    profiles = [run.profile for run in runs]
+    profiles = [run.summary for run in runs]
     return {
         "us": sum(p.total_us for p in profiles),
         "gm_bytes": sum(k.moved for p in profiles for k in p.kernels),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tilelet.analysis.scalars import Values
@@ -19,7 +20,7 @@ from tilelet.device.kernel.view import (
     Work,
 )
 from tilelet.diag.core import Loc
-from tilelet.ir.core import Value, values_in
+from tilelet.ir.core import Op, Value, values_in
 from tilelet.ir.fold import Number
 from tilelet.tasks.control_points import ControlTrace
 
@@ -46,6 +47,94 @@ class Signature:
     outcome: ControlTrace = ()
 
 
+@dataclass(frozen=True, eq=False)
+class ControlProgram:
+    """What is left of a kernel if only decisions matter.
+
+    body   its nodes, without steps whose size is fixed and scalars that decide nothing
+    loops  the loop in `body` for each loop of the kernel, by identity
+    needed scalars that decide something
+    steady which loops are (`is_steady`), as far as somebody asked
+    """
+
+    body: tuple[Node, ...]
+    loops: Mapping[int, Loop]
+    needed: frozenset[Value]
+    steady: dict[int, bool] = field(default_factory=dict[int, bool])
+
+
+@functools.lru_cache(maxsize=1024)
+def control_program(
+    kernel: DeviceKernel, recorded: frozenset[int], valid: frozenset[int]
+) -> ControlProgram:
+    """Keep what decides, where the sites `recorded` are decided by the record.
+
+    valid  positions of parameters of which loads may take a part
+    """
+    needed = _needed(kernel.body, recorded)
+    loops: dict[int, Loop] = {}
+
+    def kept(nodes: Sequence[Node]) -> Iterator[Node]:
+        for node in nodes:
+            if isinstance(node, Step):
+                work = node.work
+                if isinstance(work, Transfer) and (work.deciding or work.param in valid):
+                    yield node
+            elif isinstance(node, Bind):
+                if any(r in needed for r in node.op.results):
+                    yield node
+            elif isinstance(node, Loop):
+                carries = tuple(c for c in node.carries if c.param in needed or c.result in needed)
+                loops[id(node)] = replace(node, body=tuple(kept(node.body)), carries=carries)
+                yield loops[id(node)]
+            else:
+                yield replace(node, then=tuple(kept(node.then)), orelse=tuple(kept(node.orelse)))
+
+    return ControlProgram(tuple(kept(kernel.body)), loops, needed)
+
+
+def _needed(nodes: Sequence[Node], recorded: frozenset[int]) -> frozenset[Value]:
+    """Every scalar that a decision which is not recorded depends on."""
+    feeds: dict[Value, set[Value]] = {}
+    deciding: set[Value] = set()
+    for node in walk_nodes(nodes):
+        if isinstance(node, Bind):
+            for result in node.op.results:
+                feeds.setdefault(result, set()).update(node.op.operands)
+        elif isinstance(node, Loop):
+            # The first index and the step count even where the record tells how often it runs.
+            deciding.update(values_in((node.start, node.stop, node.step)))
+            for carry in node.carries:
+                sources = set(values_in((carry.init, carry.following)))
+                feeds.setdefault(carry.param, set()).update(sources)
+                feeds.setdefault(carry.result, set()).update(sources | {carry.param})
+        elif isinstance(node, Branch):
+            if node.site not in recorded:
+                deciding.update(values_in((node.cond,)))
+            for result, then, orelse in node.joins:
+                feeds.setdefault(result, set()).update(values_in((then, orelse)))
+        elif isinstance(node.work, Transfer):
+            deciding.update(values_in(node.work.deciding))
+    pending = list(deciding)
+    while pending:
+        for source in feeds.get(pending.pop(), ()):
+            if source not in deciding:
+                deciding.add(source)
+                pending.append(source)
+    return frozenset(deciding)
+
+
+def walk_nodes(nodes: Sequence[Node]) -> Iterator[Node]:
+    """Every node once, outer ones first."""
+    for node in nodes:
+        yield node
+        if isinstance(node, Loop):
+            yield from walk_nodes(node.body)
+        elif isinstance(node, Branch):
+            yield from walk_nodes(node.then)
+            yield from walk_nodes(node.orelse)
+
+
 class ControlPath:
     """Scalars and decisions, as an execution goes through its nodes.
 
@@ -64,7 +153,7 @@ class ControlPath:
         self.guesses: dict[Loc, str] = {}
         self._outcome = {site: (times, values) for site, times, values in signature.outcome}
         self._valid = signature.valid
-        self._steady: dict[int, bool] = {}
+        self.program = control_program(kernel, frozenset(self._outcome), frozenset(signature.valid))
 
     # Decisions
 
@@ -128,12 +217,21 @@ class ControlPath:
 
     # Loops
 
+    def bind(self, op: Op) -> None:
+        """A scalar op, if it decides anything."""
+        if any(r in self.program.needed for r in op.results):
+            self.numbers.bind(op)
+
     def steady(self, loop: Loop) -> bool:
         """`is_steady`, found out once for each loop."""
-        key = id(loop)
-        if key not in self._steady:
-            self._steady[key] = is_steady(loop)
-        return self._steady[key]
+        known = self.program.steady
+        if id(loop) not in known:
+            known[id(loop)] = is_steady(loop)
+        return known[id(loop)]
+
+    def deciding_part(self, loop: Loop) -> Loop:
+        """What is left of a loop of the kernel in `program`."""
+        return self.program.loops.get(id(loop), loop)
 
     def enter(self, loop: Loop) -> None:
         for carry in loop.carries:
@@ -154,6 +252,7 @@ class ControlPath:
 
     def skip(self, loop: Loop, count: int, index: Number, stride: Number) -> None:
         """Iterations that take no time here, because it is known: only what they hand on counts."""
+        loop = self.deciding_part(loop)
         if loop.carries or not self.steady(loop):
             for i in range(count):
                 self.iterate(loop, index + i * stride)
@@ -167,6 +266,7 @@ class ControlPath:
 
         If all do the same, there is one run of them all.
         """
+        loop = self.deciding_part(loop)
         if count == 0 or self.steady(loop):
             return [count]
         before = dict(self.numbers.values), dict(self.reached), dict(self.guesses)
@@ -224,7 +324,8 @@ class ControlPath:
 def control_path_of(kernel: DeviceKernel, signature: Signature) -> tuple[Any, ...]:
     """All decisions of an execution: executions with equal control paths cost the same."""
     trace: list[Any] = []
-    ControlPath(kernel, signature).follow(kernel.body, trace)
+    path = ControlPath(kernel, signature)
+    path.follow(path.program.body, trace)
     return tuple(trace)
 
 

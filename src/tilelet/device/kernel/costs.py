@@ -5,8 +5,12 @@ from __future__ import annotations
 from tilelet.device.kernel.view import CubeWork, ScalarWork, Transfer, VectorWork, Work
 from tilelet.device.machine.description import Machine
 from tilelet.dtypes import DType
+from tilelet.ir.spec import Cost
 
 _PARTIAL_WRITES = ("ub_to_gm", "l1_to_gm")
+_BY_ROW = (Cost.ROW_REDUCE, Cost.COL_REDUCE, Cost.BROADCAST)
+"""What treats each row apart: short rows do not share a repeat."""
+
 _THROUGH_L2 = ("gm_to_ub", "gm_to_l1", *_PARTIAL_WRITES)
 
 
@@ -42,7 +46,11 @@ def _transfer(work: Transfer, machine: Machine, cold: bool, dense: bool) -> tupl
     if work.shares_lines and work.path in _THROUGH_L2 and work.row_bytes % line:
         # L2 serves a line to one core after the other, whatever part of it each wants.
         run = 2 * _whole(work.row_bytes, line)
-    busy = path.fixed_cycles + rows * (path.row_cycles + run / rate)
+    if work.path.startswith("l0c_"):
+        each = max(path.row_cycles, run / rate)
+    else:
+        each = path.row_cycles + run / rate
+    busy = path.fixed_cycles + rows * each
     return busy, path.cold_latency_cycles if cold else path.latency_cycles
 
 
@@ -52,7 +60,10 @@ def _whole(nbytes: int, step: int) -> int:
 
 def vector_cycles(work: VectorWork, machine: Machine) -> float:
     cost = machine.vector.get(work.cost.value, machine.vector["default"])
-    repeats = -(-work.nbytes // machine.vector_repeat)
+    if work.cost in _BY_ROW:
+        repeats = work.rows * -(-work.nbytes // (work.rows * machine.vector_repeat))
+    else:
+        repeats = -(-work.nbytes // machine.vector_repeat)
     return cost.slope * repeats + cost.constant
 
 
@@ -68,7 +79,8 @@ def passes(dtype: DType, machine: Machine) -> float:
 
 
 def scalar_cycles(work: ScalarWork, machine: Machine) -> float:
-    return work.accesses * machine.body.element_cycles + machine.body.issue_cycles
+    body = machine.body
+    return work.accesses * body.element_cycles + work.misses * body.miss_cycles
 
 
 def macs_per_us(dtype: DType, machine: Machine) -> float:

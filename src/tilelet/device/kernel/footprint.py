@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tilelet.analysis.intervals import Interval, Intervals
+from tilelet.device.kernel.control_path import control_program, walk_nodes
 from tilelet.device.kernel.view import Bind, Branch, DeviceKernel, Loop, Node, Step, Transfer
-from tilelet.ir.core import Value, values_in
 from tilelet.ir.spec import Trait
 
 
@@ -104,46 +104,14 @@ class Control:
 
 
 def control(kernel: DeviceKernel) -> Control:
-    feeds: dict[Value, set[Value]] = {}
-    deciding: set[Value] = set()
-    blocks: set[Value] = set()
-    by_data = False
-    for node in _walk(kernel.body):
-        if isinstance(node, Bind):
-            for result in node.op.results:
-                feeds.setdefault(result, set()).update(node.op.operands)
-                if Trait.BY_BLOCK in node.op.spec.traits:
-                    blocks.add(result)
-        elif isinstance(node, Loop):
-            by_data = by_data or node.site is not None
-            deciding.update(values_in((node.start, node.stop, node.step)))
-            for carry in node.carries:
-                sources = set(values_in((carry.init, carry.following)))
-                feeds.setdefault(carry.param, set()).update(sources)
-                feeds.setdefault(carry.result, set()).update(sources)
-        elif isinstance(node, Branch):
-            by_data = by_data or node.site is not None
-            deciding.update(values_in((node.cond,)))
-            for result, then, orelse in node.joins:
-                sources = set(values_in((then, orelse, node.cond)))
-                feeds.setdefault(result, set()).update(sources)
-        elif isinstance(node.work, Transfer):
-            deciding.update(values_in(node.work.deciding))
-    pending = list(deciding)
-    while pending:
-        for source in feeds.get(pending.pop(), ()):
-            if source not in deciding:
-                deciding.add(source)
-                pending.append(source)
-    params = frozenset(i for i, p in enumerate(kernel.function.params) if p in deciding)
-    return Control(params, bool(deciding & blocks), by_data)
-
-
-def _walk(nodes: Sequence[Node]) -> Iterator[Node]:
-    for node in nodes:
-        yield node
-        if isinstance(node, Loop):
-            yield from _walk(node.body)
-        elif isinstance(node, Branch):
-            yield from _walk(node.then)
-            yield from _walk(node.orelse)
+    needed = control_program(kernel, frozenset[int](), frozenset[int]()).needed
+    nodes = list(walk_nodes(kernel.body))
+    by_block = any(
+        isinstance(node, Bind)
+        and Trait.BY_BLOCK in node.op.spec.traits
+        and any(result in needed for result in node.op.results)
+        for node in nodes
+    )
+    by_data = any(isinstance(node, Loop | Branch) and node.site is not None for node in nodes)
+    params = frozenset(i for i, p in enumerate(kernel.function.params) if p in needed)
+    return Control(params, by_block, by_data)

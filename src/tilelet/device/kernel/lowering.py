@@ -6,6 +6,7 @@ import dataclasses
 import math
 
 from tilelet.analysis.aliases import Aliases
+from tilelet.device.kernel.cache_lines import LineCache
 from tilelet.device.kernel.liveness import with_live_ranges
 from tilelet.device.kernel.storage import (
     CUBE_OPERANDS,
@@ -75,6 +76,7 @@ class _Lowering:
         self.aliases = Aliases(function.body, {})
         self.params = {p: i for i, p in enumerate(function.params)}
         self.sites = sites(function)
+        self.lines = LineCache(self.aliases.definition, machine.body.scalar_line)
         self.valid: dict[Value, tuple[Arg, ...]] = {}
         self.tiles: list[Tile] = []
         self.cores: set[Core] = set()
@@ -142,11 +144,13 @@ class _Lowering:
         if kind == "pipeline":
             self.stages = stage if isinstance(stage, int) and stage > 1 else 2
         first, stages = self.position, self.stages
-        body = self.block(op.blocks[0])
-        self.stages = outer
         params = op.blocks[0].params
-        carries = _carries(op, params[1:], op.blocks[0])
         a = op.args
+        self.lines.enter(params[0], (a["start"], a["stop"], a["step"]), op.blocks[0])
+        body = self.block(op.blocks[0])
+        self.lines.leave()
+        self.stages = outer
+        carries = _carries(op, params[1:], op.blocks[0])
         span = (first, self.position)
         self.add(
             Loop(
@@ -254,7 +258,8 @@ class _Lowering:
             work = self.shortened(work, _valid_args(op), bool(op.args.get("clamp")), source)
             core = core_of(space)
             if gathered:
-                self.step(core, Pipe.SCALAR, op.name, ScalarWork(-(-work.rows // 20)), loc=op.loc)
+                # For each row its index is read and its transfer is made up.
+                self.step(core, Pipe.SCALAR, op.name, ScalarWork(2 * work.rows), loc=op.loc)
             self.step(core, Pipe.MTE2, "load", work, (), (target,), op.loc)
             self._copies[-1][result, space] = target
         self.note_valid(op)
@@ -327,7 +332,8 @@ class _Lowering:
         assert isinstance(target, Value)
         source = _stored(op)
         if op.name == "write" or not is_tile(source):
-            self.step(self.scalar_core(), Pipe.SCALAR, op.name, ScalarWork(1), loc=op.loc)
+            work = self.element(target, op)
+            self.step(self.scalar_core(), Pipe.SCALAR, op.name, work, loc=op.loc)
             return
         assert isinstance(source, Value)
         assert isinstance(source.type, TileType)
@@ -382,21 +388,39 @@ class _Lowering:
         if any(self.tiles[w].space is not Mem.Vec for w in writes):
             # Setting an accumulator to zero is a flag of the first product.
             return
-        work = VectorWork(op.spec.cost, widest, rows)
-        self.step(
-            Core.AIV, Pipe.VEC, op.name, work, tuple(dict.fromkeys(reads)), tuple(writes), op.loc
-        )
+        places = tuple(dict.fromkeys(reads)), tuple(writes)
+        if op.spec.cost is Cost.SCATTER and Cost.SCATTER.value not in self.machine.vector:
+            # There is no such vector instruction: the scalar unit moves element by element.
+            moved = min((math.prod(v.type.shape) for v in op.operands if is_tile(v)), default=1)  # type: ignore[union-attr]
+            elements = ScalarWork(2 * moved)
+            self.step(Core.AIV, Pipe.SCALAR, op.name, elements, *places, op.loc)
+            return
+        by_pattern = op.spec.cost is Cost.GATHER and op.args.get("mask_pattern") is not None
+        cost = Cost.COMPACT if by_pattern else op.spec.cost
+        work = VectorWork(cost, widest, rows)
+        self.step(Core.AIV, Pipe.VEC, op.name, work, *places, op.loc)
 
     def scalar(self, op: Op) -> None:
-        if op.name == "read":
+        if op.name in ("read", "write"):
             source = op.args["x"]
             if is_tile(source):
-                reads = (self.home(source),)
-                core = self.tiles[reads[0]].core
-                self.step(core, Pipe.SCALAR, "read", ScalarWork(0), reads, (), op.loc)
+                tiles = (self.home(source),)
+                core, written = (
+                    self.tiles[tiles[0]].core,
+                    tiles if op.results and is_tile(op.results[0]) else (),
+                )
+                self.step(core, Pipe.SCALAR, op.name, ScalarWork(1), tiles, written, op.loc)
             else:
-                self.step(self.scalar_core(), Pipe.SCALAR, "read", ScalarWork(1), loc=op.loc)
+                assert isinstance(source, Value)
+                work = self.element(source, op)
+                self.step(self.scalar_core(), Pipe.SCALAR, "read", work, loc=op.loc)
         self.add(Bind(op))
+
+    def element(self, tensor: Value, op: Op) -> ScalarWork:
+        """The access of a single element of GM."""
+        index = op.args.get("indices", ())
+        each = index if isinstance(index, tuple) else (index,)
+        return ScalarWork(1, self.lines.misses(tensor, each))
 
     def scalar_core(self) -> Core:
         return Core.AIC if self.cores == {Core.AIC} else Core.AIV

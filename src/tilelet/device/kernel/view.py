@@ -145,9 +145,13 @@ class CubeWork:
 
 @dataclass(frozen=True, slots=True)
 class ScalarWork:
-    """Work of the scalar unit: `accesses` single elements read from or written to memory."""
+    """Work of the scalar unit: `accesses` single elements read from or written to memory.
+
+    misses  how many of them, on average, do not find their line in the scalar unit's cache
+    """
 
     accesses: int = 0
+    misses: float = 0.0
 
 
 Work = Transfer | VectorWork | CubeWork | ScalarWork

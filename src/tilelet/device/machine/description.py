@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,6 +24,8 @@ from tilelet.diag.catalogue.device import (
 from tilelet.ir.types import Mem
 
 T = TypeVar("T")
+
+_DATE = re.compile(r"\d{4}-\d{2}(-\d{2})?")
 
 BUILT_IN = Path(__file__).parent
 EVIDENCE = ("C", "M", "F", "S", "D", "G")
@@ -102,7 +105,7 @@ class DataPath:
     bytes_per_cycle, cold_bytes_per_cycle  rate when the data is in L2 (or on chip), and when not
     fixed_cycles    the pipe is busy that much longer for every transfer
     latency_cycles, cold_latency_cycles  after which the data is there; later transfers overlap it
-    row_cycles      every contiguous run costs that much more
+    row_cycles      every contiguous run costs that much more; out of L0C, at least that much
     """
 
     bytes_per_cycle: float = _positive()
@@ -139,7 +142,9 @@ class Body:
     issue_cycles     the scalar unit's work to issue one instruction
     sync_cycles      one pipe waiting for another
     exchange_cycles  an AIC and an AIV of a cluster telling each other that a tile is there
-    element_cycles   reading or writing a single element of GM
+    element_cycles   reading or writing a single element of GM whose line is in the scalar cache
+    miss_cycles      more than that if it is not
+    scalar_line      bytes of a line of that cache
     """
 
     start_cycles: float = _natural()
@@ -147,6 +152,8 @@ class Body:
     sync_cycles: float = _natural()
     exchange_cycles: float = _natural()
     element_cycles: float = _natural()
+    miss_cycles: float = _natural()
+    scalar_line: int = _count()
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +166,8 @@ class Runtime:
     complete_us   a scheduler's time to retire a block and find what became ready
     head_us       hand-over -> the kernel runs; tail_us: it ends -> a scheduler can see that
     poll_us       looking at one busy core; a scheduler looks at all of its own in turn
+    resolve_us    a task's last block is retired -> its consumers can be handed out
+    stagger_us    by how much each scheduler enters its loop after the one before, once per run
     record_us     what recording a profile adds to each of head and tail
     slots         tasks that may wait at a busy core (0: none)
     rule          how written arguments are directed: "kernel", "written" or "loops"
@@ -173,11 +182,36 @@ class Runtime:
     head_us: float = _natural()
     tail_us: float = _natural()
     poll_us: float = _natural()
+    resolve_us: float = _natural()
+    stagger_us: float = _natural()
     record_us: float = _natural()
     slots: int = _field(least=0, most=1, integer=True)
     rule: str = _field(choices=RULES)
     task_window: int = _count()
     heap_bytes: int = _count()
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How far published totals lie from modelled ones, for programs that the model had not seen.
+
+    within  nine of ten lie within this factor, as a logarithm
+    rows    how many there were
+    """
+
+    within: float = _natural()
+    rows: int = _count()
+
+
+@dataclass(frozen=True, slots=True)
+class PairSpread:
+    """How far published changes lie from modelled ones: of `log(after / before)`, the standard
+    deviation is `floor` for no change and grows by `slope` with the change itself.
+    """
+
+    floor: float = _positive()
+    slope: float = _natural()
+    rows: int = _count()
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +224,11 @@ class Evidence:
 
 @dataclass(frozen=True, eq=False)
 class Machine:
-    """A whole machine. `evidence` maps field names (`gm.hbm_gbs`) to where they come from."""
+    """A whole machine. `evidence` maps field names (`gm.hbm_gbs`) to where they come from.
+
+    `errors` (by what bounds a program) and `pairs` are what is known of the model's own errors;
+    nothing, for a machine of which nothing published was compared.
+    """
 
     name: str
     title: str
@@ -206,13 +244,26 @@ class Machine:
     default_period: str
     evidence: Mapping[str, Evidence]
     file: str
+    errors: Mapping[str, Spread] = field(default_factory=dict[str, Spread])
+    pairs: PairSpread | None = None
 
     def period(self, name: str | None = None) -> Runtime:
-        """The runtime of a period, by default the machine's own."""
-        wanted = name or self.default_period
-        if wanted not in self.runtime:
+        """The runtime of a period or date, by default the machine's own."""
+        return self.runtime[self.period_name(name)]
+
+    def period_name(self, asked: str | None = None) -> str:
+        """The period that a name or a date means.
+
+        Periods are named by the month or day of their beginning, so the last one that does not
+        come after the date is meant.
+        """
+        wanted = asked or self.default_period
+        if wanted in self.runtime:
+            return wanted
+        begun = [name for name in self.runtime if name <= wanted]
+        if not _DATE.fullmatch(wanted) or not begun:
             raise UnknownPeriod(wanted, self.name, sorted(self.runtime))
-        return self.runtime[wanted]
+        return max(begun)
 
     def us(self, cycles: float) -> float:
         """Cycles of a core as microseconds."""
@@ -255,6 +306,8 @@ _TOP = (
     "vector",
     "body",
     "runtime",
+    "errors",
+    "pairs",
 )
 
 
@@ -362,6 +415,8 @@ class _Reader:
             default_period=period,
             evidence=MappingProxyType(self.evidence),
             file=self.file,
+            errors=MappingProxyType(self.group(data, "errors", Spread) if "errors" in data else {}),
+            pairs=self.read(data, "pairs", PairSpread) if "pairs" in data else None,
         )
         self.check_consistency(machine)
         return machine

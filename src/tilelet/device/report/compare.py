@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from tilelet.device.report.profile import KernelRow, Profile
 from tilelet.device.report.text import MODELLED
+from tilelet.device.report.uncertainty import TIE, in_words, likelihood
 from tilelet.diag.tables import Table, byte_text, number, percent, times
 from tilelet.diag.text import plural
 
@@ -186,14 +187,22 @@ class Comparison:
             )
         return "\n".join(lines)
 
+    @property
+    def pair(self) -> Mapping[str, float]:
+        """What is known of the errors of such changes; nothing across machines and periods."""
+        alike = (self.a.machine, self.a.period) == (self.b.machine, self.b.period)
+        return self.b.pair if alike else {}
+
     def verdict(self) -> str:
         a, b = self.a.total_us, self.b.total_us
         if abs(self.difference_us) < 0.005:
             return f"Both take {number(a)} us {MODELLED}."
         faster, ratio = ("B", a / b) if b < a else ("A", b / a)
+        words = in_words(self.pair, a, b)
+        judged = f" B is {words}." if words and words != TIE else f" That is {words}." * bool(words)
         return (
-            f"{faster} is {ratio:.2f}x faster: {number(b)} instead of {number(a)} us {MODELLED}. "
-            "Largest causes, by the critical paths:"
+            f"{faster} is {ratio:.2f}x faster: {number(b)} instead of {number(a)} us {MODELLED}."
+            f"{judged} Largest causes, by the critical paths:"
         )
 
     # For programs
@@ -206,16 +215,20 @@ class Comparison:
                 "period": p.period,
                 "tasks": p.tasks,
                 "total_us": round(p.total_us, 4),
+                "interval_us": [round(us, 4) for us in p.interval],
                 "gm_bytes": p.moved,
                 "compulsory_bytes": p.least,
                 "memory": p.memory,
             }
 
+        likely = likelihood(self.pair, self.a.total_us, self.b.total_us)
         return {
             "modelled": True,
             "a": side(self.a),
             "b": side(self.b),
             "difference_us": round(self.difference_us, 4),
+            "likelihood": None if likely is None else round(likely, 4),
+            "verdict": in_words(self.pair, self.a.total_us, self.b.total_us),
             "causes": [
                 {"us": round(c.us, 4), "text": c.text} for c in self.causes()[:SHOWN_CAUSES]
             ],

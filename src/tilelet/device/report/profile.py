@@ -23,6 +23,7 @@ from tilelet.device.machine.description import Machine, Runtime
 from tilelet.device.memory.plan import plan_memory
 from tilelet.device.report.critical import Path, critical_path
 from tilelet.device.report.traffic import Bytes, traffic
+from tilelet.device.report.uncertainty import interval
 from tilelet.device.schedule.arrays import Stream
 from tilelet.device.schedule.simulate import Timeline
 from tilelet.diag.catalogue.device import BadProfile
@@ -111,6 +112,12 @@ class Profile:
     busy         share of the time in which each kind of core ran kernels
     findings     what the machine would refuse
     guesses      what the model had to assume, and where
+    bound        what bounds the run: memory, cores or waiting
+    interval     between which times nine of ten published totals would lie; empty if nothing
+                 published of this machine was compared
+    pair         floor and slope of what is known of the errors of modelled changes
+    depends_on   the parameters that the total depends on most: by how many per cent it changes
+                 with one per cent of each
     """
 
     program: str
@@ -137,6 +144,10 @@ class Profile:
     limits: Mapping[str, int]
     findings: tuple[str, ...] = ()
     guesses: tuple[str, ...] = ()
+    bound: str = ""
+    interval: tuple[float, ...] = ()
+    pair: Mapping[str, float] = field(default_factory=dict[str, float])
+    depends_on: Mapping[str, float] = field(default_factory=dict[str, float])
 
     @property
     def moved(self) -> int:
@@ -192,7 +203,9 @@ class Profile:
             raise BadProfile(file, str(error)) from None
 
 
-_OPTIONAL = frozenset({"findings", "guesses", "structure"})
+_OPTIONAL = frozenset(
+    {"findings", "guesses", "structure", "bound", "interval", "pair", "depends_on"}
+)
 """Fields that a saved profile need not have."""
 
 _KINDS: dict[str, tuple[type, ...]] = {
@@ -255,7 +268,7 @@ class _Summary:
 
     def profile(self, findings: tuple[str, ...]) -> Profile:
         t, machine = self.timeline, self.machine
-        total = self.path.total_us
+        total, pairs = self.path.total_us, machine.pairs
         cores = {"AIC": machine.cores.clusters, "AIV": machine.cores.vectors}
         return Profile(
             program=self.program,
@@ -282,6 +295,9 @@ class _Summary:
             limits={s.name: m.usable for s, m in machine.buffers.items()},
             findings=findings,
             guesses=tuple(self.guesses()),
+            bound=t.bound,
+            interval=interval(machine, t.bound, total) or (),
+            pair={"floor": pairs.floor, "slope": pairs.slope} if pairs else {},
         )
 
     def guesses(self) -> list[str]:

@@ -30,10 +30,32 @@ def report_parts(profile: Profile) -> list[str | Table]:
         tensor_table(profile),
         summary_table(profile),
     ]
+    trust = trust_text(profile)
+    if trust:
+        parts.append(trust)
     if profile.guesses:
         shown = _some(profile.guesses)
         parts.append("\n".join(["Guessed, because the inputs that decide it are unknown:", *shown]))
     return parts
+
+
+def trust_text(profile: Profile) -> str:
+    """How far the total can be trusted, and what it depends on most."""
+    lines: list[str] = []
+    if profile.interval:
+        low, high = profile.interval
+        lines.append(
+            f"Total {number(profile.total_us)} us, nine of ten boards between {number(low)} and "
+            f"{number(high)}: so far off were published programs bound by {profile.bound}, unseen"
+        )
+    elif profile.bound:
+        lines.append(
+            f"No interval for {profile.machine}: nothing published of it has been compared"
+        )
+    if profile.depends_on:
+        each = [f"{name} ({change:+.2f})" for name, change in profile.depends_on.items()]
+        lines.append(f"It depends most on: {', '.join(each)}   [% per % of each]")
+    return "\n".join(lines)
 
 
 def report_text(profile: Profile) -> str:

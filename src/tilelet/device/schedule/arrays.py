@@ -178,7 +178,8 @@ class _Builder:
             arg_count[g.indices + 1] = len(g.tensors)
             idle = view is None or g.tasks.ran is False
             shape[g.indices] = NO_WORK if idle else SHAPES.index(view.shape)  # type: ignore[union-attr]
-            lanes[g.indices] = 1 if view is None else view.lanes
+            # A mixed block holds all vector cores of its cluster, even if one does all the work.
+            lanes[g.indices] = self.cache.machine.cores.vectors_per_cluster
             g.costs = self.pricing.price(g.tasks, g.regions, view, number[g.kernel])
             cost_count[g.indices + 1] = g.costs.shape[1]
         cost_ptr = np.cumsum(cost_count)

@@ -36,6 +36,8 @@ class Config:
     head: float
     tail: float
     poll: float
+    resolve: float
+    stagger: float
     hbm: float
     l2_rate: float
     l2_bytes: float
@@ -153,7 +155,8 @@ class _Loop:
         self.units = [_Unit() for _ in range(cores)]
         self.thread = [self.cluster(i) % config.threads for i in range(cores)]
         self.now = 0.0
-        self.thread_free = [0.0] * config.threads
+        # The threads enter their loops one after the other.
+        self.thread_free = [config.stagger * float(t) for t in range(config.threads)]
         self.thread_busy = [0.0] * config.threads
         self.pending = [int(x) for x in work.pred_count]
         self.blocks_left = [int(x) for x in work.blocks]
@@ -395,7 +398,11 @@ class _Loop:
     def push(self, task: int, at: float) -> None:
         self.ready[task] = at
         shape: int = self.w.shape[task]
-        self.queues[shape].append(task)
+        queue = self.queues[shape]
+        place = len(queue)
+        while place > 0 and self.ready[queue[place - 1]] > at:
+            place -= 1
+        queue.insert(place, task)
 
     def finish_node(self, first: int, at: float) -> None:
         """Everything that a completion makes ready, or completes in turn."""
@@ -421,7 +428,7 @@ class _Loop:
                         self.ready[other] = at
                         stack.append(other)
                     else:
-                        self.push(other, at)
+                        self.push(other, at + self.c.resolve)
 
     def reclaim(self) -> None:
         """Slots and heap of tasks that are done, in the order of their submission."""
@@ -458,7 +465,7 @@ class _Loop:
         if self.pending[task] == 0:
             # What it waited for may be about to be retired.
             if self.released_by[task] >= 0:
-                at = max(at, self.finished[self.released_by[task]])
+                at = max(at, self.finished[self.released_by[task]] + self.c.resolve)
             if self.w.shape[task] == NO_WORK:
                 self.ready[task] = at
                 self.finish_node(task, at)

@@ -145,7 +145,8 @@ def _spans(part: Part, regions: Regions) -> tuple[Floats, Floats, Floats]:
     last = (offset + (np.where(forward, high - 1, low) * strides).sum(1) + 1) * item
     if extents is None:
         first, last = _scanned(first, last, part.amount)
-    wanted = np.prod(high - low, axis=1) * item
+    # A box with gaps that no transfer touches counts for what is moved.
+    wanted = np.minimum(np.prod(high - low, axis=1) * item, np.maximum(part.amount, item))
     return first.astype(np.float64), last.astype(np.float64), wanted.astype(np.float64)
 
 

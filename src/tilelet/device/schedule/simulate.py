@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tilelet.device.kernel.pipes import KernelCost
+from tilelet.device.kernel.pipes import KernelCost, kernel_cost
 from tilelet.device.kernel.view import DeviceKernel
 from tilelet.device.machine.description import Machine, Runtime
 from tilelet.device.schedule import native
@@ -45,6 +45,7 @@ class Timeline:
     recording: bool
     stream: Stream
     graph: Graph
+    cells: Cells
     task: Ints
     core: Ints
     dispatch: Floats
@@ -147,6 +148,18 @@ class Timeline:
             return "dispatch"
         return "GM" if spent > 1.25 * alone else costs[0].bound
 
+    @cached_property
+    def bound(self) -> str:
+        """What the whole run is bound by: "memory", "cores" or "waiting".
+
+        Memory, if its traffic alone would take half of the time; cores, if those of one kind are
+        busy for half of it; else it waits: for its own tasks, or for the runtime.
+        """
+        traffic = float(self.hbm_read.sum() + self.hbm_written.sum())
+        if 2 * traffic > self.total_us * self.machine.hbm_bytes_per_us:
+            return "memory"
+        return "cores" if max(self.utilisation().values()) > 0.5 else "waiting"
+
     def critical_path(self) -> list[int]:
         """Tasks from the first to the last finished, each made ready by the one before.
 
@@ -193,17 +206,63 @@ def simulate(
     graph = native.build_graph_native(lib, stream) if lib else build_graph(stream)
     what = (stream.parts, stream.regions, machine.gm.l2_line, stream.count)
     cells = native.build_cells_native(lib, *what) if lib else build_cells(*what)
+    played = _play(machine, runtime, recording, stream, graph, cells, reference)
+    if isinstance(played, SimResult):
+        _explain(played, stream, program, runtime)
+    assert isinstance(played, Timeline)
+    return played
+
+
+def replay(line: Timeline, machine: Machine) -> Timeline:
+    """The same tasks on a machine that differs in costs only: what would another number change?
+
+    Tasks, dependencies and what they touch stay; kernels are followed again if a cost of theirs
+    has changed. A machine with other cores or memories needs `simulate`.
+    """
+    old, stream = line.machine, line.stream
+    same = all(getattr(machine, part) is getattr(old, part) for part in _KERNEL_PARTS)
+    if not same:
+        costs = [
+            cost if kernel is None else kernel_cost(kernel, machine, signature)
+            for cost, kernel, signature in zip(
+                stream.costs, (stream.kernels[k] for k in stream.cost_kernel), stream.signatures
+            )
+        ]
+        stream = replace(stream, costs=costs)
+    name = next(name for name, runtime in old.runtime.items() if runtime is line.runtime)
+    played = _play(
+        machine, machine.runtime[name], line.recording, stream, line.graph, line.cells, False
+    )
+    return played if isinstance(played, Timeline) else line
+
+
+_KERNEL_PARTS = ("cores", "paths", "cube", "vector", "body")
+"""What the cost of a kernel depends on."""
+
+
+def _play(
+    machine: Machine,
+    runtime: Runtime,
+    recording: bool,
+    stream: Stream,
+    graph: Graph,
+    cells: Cells,
+    reference: bool,
+) -> Timeline | SimResult:
+    """The event loop's answer; what it has so far if it cannot go on."""
+    lib = None if reference else native.library()
     config = _config(machine, runtime, recording)
     work = _work(stream, graph, cells)
     outcome = native.run_events_native(lib, config, work) if lib else run_events(config, work)
     if outcome.error:
-        _explain(outcome, stream, program, runtime)
+        return outcome
     return Timeline(
         machine=machine,
         runtime=runtime,
         recording=recording,
         stream=stream,
         graph=graph,
+        cells=cells,
         task=outcome.rec_task,
         core=outcome.rec_core,
         dispatch=outcome.rec_dispatch,
@@ -241,6 +300,8 @@ def _config(machine: Machine, runtime: Runtime, recording: bool) -> Config:
         head=runtime.head_us + record,
         tail=runtime.tail_us + record,
         poll=runtime.poll_us,
+        resolve=runtime.resolve_us,
+        stagger=runtime.stagger_us,
         hbm=machine.hbm_bytes_per_us,
         l2_rate=machine.gm.l2_gbs * 1000.0,
         l2_bytes=float(machine.gm.l2_bytes),

@@ -28,6 +28,8 @@ class Config(Structure):
         ("head", c_double),
         ("tail", c_double),
         ("poll", c_double),
+        ("resolve", c_double),
+        ("stagger", c_double),
         ("hbm", c_double),
         ("l2_rate", c_double),
         ("l2_bytes", c_double),

@@ -44,6 +44,9 @@ static Span span_of(const CellsInput *in, const Part *p, int64_t i, int64_t *sca
         last = first + length < last ? first + length : last;
         *scan += length;
     }
+    /* A box with gaps that no transfer touches counts for what is moved. */
+    int64_t moved = p->amount[i] > p->item ? p->amount[i] : p->item;
+    if (moved < wanted) wanted = moved;
     Span span = {(double)first, (double)last, (double)wanted};
     return span;
 }

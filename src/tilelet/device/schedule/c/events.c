@@ -314,8 +314,11 @@ static int64_t waiting_core(const Sim *s, int64_t thread, int64_t task) {
 
 static void push(Sim *s, int64_t task, double at) {
     s->r->ready[task] = at;
-    int64_t shape = s->w->shape[task];
-    s->queue[shape][s->tail[shape]++] = task;
+    int64_t shape = s->w->shape[task], *queue = s->queue[shape];
+    int64_t place = s->tail[shape]++;
+    for (; place > s->head[shape] && s->r->ready[queue[place - 1]] > at; place--)
+        queue[place] = queue[place - 1];
+    queue[place] = task;
 }
 
 /* Everything that the completion of `first` makes ready, or completes in turn. */
@@ -342,7 +345,7 @@ static void finish_node(Sim *s, int64_t first, double at) {
                         s->r->ready[other] = at;
                         s->stack[depth++] = other;
                     } else {
-                        push(s, other, at);
+                        push(s, other, at + s->c->resolve);
                     }
                 }
             }
@@ -388,7 +391,8 @@ static void submit(Sim *s) {
     if (s->pending[task] == 0) {
         /* What it waited for may be about to be retired. */
         int64_t producer = s->r->released_by[task];
-        if (producer >= 0 && s->r->finished[producer] > at) at = s->r->finished[producer];
+        double seen = producer >= 0 ? s->r->finished[producer] + s->c->resolve : 0.0;
+        if (seen > at) at = seen;
         if (s->w->shape[task] == NO_WORK) {
             s->r->ready[task] = at;
             finish_node(s, task, at);
@@ -614,6 +618,8 @@ static void set_up(Sim *s) {
         recount(s, i);
     }
     for (int64_t i = 0; i < w->cells; i++) s->stamp[i] = -1.0;
+    /* The threads enter their loops one after the other. */
+    for (int64_t t = 0; t < s->c->threads; t++) s->thread_free[t] = s->c->stagger * (double)t;
     memcpy(s->pending, w->pred_count, (size_t)w->nodes * sizeof(int64_t));
     memcpy(s->blocks_left, w->blocks, (size_t)w->tasks * sizeof(int64_t));
     for (int64_t i = 0; i < w->tasks; i++) s->r->released_by[i] = -1;

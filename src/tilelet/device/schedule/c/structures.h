@@ -9,7 +9,8 @@
 
 typedef struct {
     int64_t clusters, vectors, threads, slots, window, heap, record_capacity;
-    double submit, submit_arg, dispatch, complete, head, tail, poll, hbm, l2_rate, l2_bytes;
+    double submit, submit_arg, dispatch, complete, head, tail, poll, resolve, stagger;
+    double hbm, l2_rate, l2_bytes;
 } Config;
 
 typedef struct {

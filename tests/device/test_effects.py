@@ -1,0 +1,190 @@
+"""Single effects of the hardware and its runtime, each seen in a program made for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.device.recording import mixed, only_kernel, recorded
+
+import tilelet.language as pl
+from tilelet.device import kernel_cost, load_machine, simulate
+from tilelet.device.kernel.view import ScalarWork, Transfer
+from tilelet.device.machine.description import varied
+
+A2A3, A5 = load_machine("a2a3"), load_machine("a5")
+ROWS = 64
+
+
+def element_reads(stride: int) -> Any:
+    """Reads one number per iteration, `stride` numbers further on each time."""
+    STRIDE = stride
+
+    @pl.program
+    class Reads:
+        @pl.function(type=pl.FunctionType.Opaque)
+        def main(
+            self,
+            index: pl.Tensor[[ROWS * STRIDE], pl.INT32],
+            out: pl.Out[pl.Tensor[[ROWS, 64], pl.FP32]],
+        ):
+            with pl.incore():
+                for i in pl.range(ROWS):
+                    n = pl.read(index, [i * STRIDE])
+                    row = pl.full([1, 64], dtype=pl.FP32, value=1.0)
+                    if n > 0:
+                        out = pl.assemble(out, row, [i, 0])
+            return out
+
+    return Reads
+
+
+def followed_reads() -> Any:
+    """The second read's place depends on what the first one found."""
+
+    @pl.program
+    class Followed:
+        @pl.function(type=pl.FunctionType.Opaque)
+        def main(
+            self,
+            index: pl.Tensor[[ROWS], pl.INT32],
+            table: pl.Tensor[[1024], pl.INT32],
+            out: pl.Out[pl.Tensor[[1024, 64], pl.FP32]],
+        ):
+            with pl.incore():
+                for i in pl.range(ROWS):
+                    n = pl.read(index, [i])
+                    m = pl.read(table, [pl.cast(n, pl.INDEX)])
+                    row = pl.full([1, 64], dtype=pl.FP32, value=1.0)
+                    out = pl.assemble(out, row, [pl.cast(m, pl.INDEX), 0])
+            return out
+
+    return Followed
+
+
+def misses(program: Any) -> list[float]:
+    kernel = only_kernel(program, A2A3)
+    return [s.work.misses for s in kernel.walk() if isinstance(s.work, ScalarWork)]
+
+
+def test_neighbouring_numbers_share_a_line_of_the_scalar_cache() -> None:
+    assert misses(element_reads(1)) == [pytest.approx(4 / 64)]
+    assert misses(element_reads(4)) == [pytest.approx(16 / 64)]
+    assert misses(element_reads(100)) == [1.0]
+
+
+def test_a_read_whose_place_data_decides_misses() -> None:
+    assert misses(followed_reads()) == [pytest.approx(4 / 64), 1.0]
+
+
+def test_misses_take_time() -> None:
+    near, far = (kernel_cost(only_kernel(element_reads(n), A2A3), A2A3) for n in (1, 100))
+    assert far.busy_us["AIV.SCALAR"] > 5 * near.busy_us["AIV.SCALAR"]
+
+
+def scattering() -> Any:
+    @pl.program
+    class Scattering:
+        @pl.function(type=pl.FunctionType.Opaque)
+        def main(
+            self,
+            x: pl.Tensor[[32, 32], pl.FP32],
+            out: pl.Out[pl.Tensor[[32, 64], pl.FP32]],
+        ):
+            with pl.incore():
+                into = pl.full([32, 64], dtype=pl.FP32, value=0.0)
+                half = pl.slice(x, [32, 32], [0, 0])
+                spread = pl.tensor.scatter(half, mask_pattern=pl.tile.MaskPattern.P0101, dst=into)
+                out = pl.assemble(out, spread, [0, 0])
+            return out
+
+    return Scattering
+
+
+def test_only_machines_that_can_scatter_do_it_on_the_vector_unit() -> None:
+    scalar = kernel_cost(only_kernel(scattering(), A2A3), A2A3)
+    elements = 32 * 32
+    assert scalar.busy_us["AIV.SCALAR"] == pytest.approx(
+        A2A3.us(2 * elements * A2A3.body.element_cycles)
+    )
+    assert "AIV.SCALAR" not in kernel_cost(only_kernel(scattering(), A5), A5).busy_us
+
+
+@pytest.mark.parametrize("split", [pl.SplitMode.NONE, pl.SplitMode.UP_DOWN])
+def test_a_mixed_block_holds_its_whole_cluster(split: Any) -> None:
+    stream, program = recorded(mixed(split))
+    line = simulate(stream, program, A2A3)
+    per_block = 1 + A2A3.cores.vectors_per_cluster
+    assert len(line.task) == per_block * stream.total
+    first = line.task == 0
+    assert len(set(line.core[first].tolist())) == per_block
+
+
+def cache_writes() -> Any:
+    """Every task writes one short row in each of eight far places of a large tensor."""
+
+    @pl.program
+    class CacheWrites:
+        @pl.function(type=pl.FunctionType.Opaque)
+        def main(
+            self,
+            x: pl.Tensor[[16, 128], pl.BF16],
+            cache: pl.InOut[pl.Tensor[[16 * 8 * 4096, 128], pl.BF16]],
+        ):
+            for b in pl.parallel(16):
+                with pl.incore():
+                    for h in pl.range(8):
+                        row = pl.slice(x, [1, 128], [b, 0])
+                        cache = pl.assemble(cache, row, [b * 8 * 4096 + h * 4096, 0])
+            return cache
+
+    return CacheWrites
+
+
+def test_rows_far_apart_count_as_rows_not_as_the_box_around_them() -> None:
+    stream, program = recorded(cache_writes())
+    line = simulate(stream, program, A2A3)
+    moved = 8 * 128 * 2
+    assert (line.hbm_written <= 8 * moved).all()
+    assert line.bound_of(0) != "GM"
+
+
+def test_gaps_between_producer_and_consumer_add_up() -> None:
+    @pl.program
+    class Chain:
+        @pl.function(type=pl.FunctionType.Opaque)
+        def main(self, x: pl.InOut[pl.Tensor[[16, 64], pl.FP32]]):
+            for _ in pl.range(10):
+                with pl.incore():
+                    tile = pl.slice(x, [16, 64], [0, 0])
+                    x = pl.assemble(x, pl.add(tile, tile), [0, 0])
+            return x
+
+    stream, program = recorded(Chain)
+    slower = varied(A2A3, {"runtime.2026-06.resolve_us": 5.0})
+    before, after = (simulate(stream, program, m, period="2026-06") for m in (A2A3, slower))
+    assert after.total_us - before.total_us == pytest.approx(9 * 5.0)
+    reference = simulate(stream, program, slower, period="2026-06", reference=True)
+    assert np.array_equal(reference.finish, after.finish)
+
+
+def test_schedulers_enter_their_loops_one_after_the_other() -> None:
+    stream, program = recorded(mixed(pl.SplitMode.NONE))
+    late = varied(A2A3, {"runtime.2026-06.stagger_us": 4.0})
+    line = simulate(stream, program, late, period="2026-06")
+    reference = simulate(stream, program, late, period="2026-06", reference=True)
+    assert np.array_equal(reference.finish, line.finish)
+    for thread in range(late.period("2026-06").threads):
+        mine = [i for i, core in enumerate(line.core) if line.thread_of(int(core)) == thread]
+        if mine:
+            assert line.dispatch[mine].min() >= 4.0 * thread
+
+
+def test_products_leave_the_cube_faster_into_l2_than_into_memory() -> None:
+    kernel = only_kernel(mixed(pl.SplitMode.NONE), A2A3)
+    (push,) = [s.work for s in kernel.walk() if s.what == "push"]
+    assert isinstance(push, Transfer)
+    path = A2A3.paths[push.path]
+    assert path.bytes_per_cycle > 2 * path.cold_bytes_per_cycle
+    assert path.cold_latency_cycles > path.latency_cycles
