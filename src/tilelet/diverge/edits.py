@@ -7,7 +7,7 @@ that keep the types of results are made, so that nothing else in the program has
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tilelet.analysis.aliases import is_tensor
@@ -184,6 +184,18 @@ def swapped(op: Op) -> Iterator[Edit]:
                 yield Edit(op, "swapped operands", text, (made,))
 
 
+_RARE = frozenset({"rem", "rems", "fmod", "fmods", "sin", "cos", "row_prod", "col_prod"})
+"""Ops that are seldom meant where another one stands."""
+
+
+def _same_name(spec: OpSpec, other: OpSpec) -> bool:
+    """Whether one is the other for a number, or for parts; these are the same on tiles."""
+    stems = [
+        s.name.removeprefix("part_").removesuffix("s").removesuffix("imum") for s in (spec, other)
+    ]
+    return stems[0] == stems[1] or spec.name.startswith("part_") or spec.name.endswith("s")
+
+
 def other_ops(op: Op) -> Iterator[Edit]:
     """Another elementwise op, or another reduction, with the same operands."""
     kind = op.spec.traits & (Trait.ELEMENTWISE | Trait.FOLD)
@@ -194,7 +206,7 @@ def other_ops(op: Op) -> Iterator[Edit]:
         same = Trait.ARITHMETIC in spec.traits and kind in spec.traits
         if spec is op.spec or not same or spec.expands is not None or _required(spec) != wanted:
             continue
-        if spec.reduces != op.spec.reduces:
+        if spec.reduces != op.spec.reduces or spec.name in _RARE or _same_name(spec, op.spec):
             continue
         made = put_for(op, spec, bind(spec, **{n: op.args[n] for n in wanted}))
         if made is not None:
@@ -401,8 +413,8 @@ _COMBINE_ROW = ("row_expand_mul", "row_expand_add", "row_expand_sub", "row_expan
 _COMBINE_COLUMN = ("col_expand_mul", "col_expand_add", "col_expand_sub", "col_expand_div")
 
 
-def revived(op: Op, unused: Iterable[Value]) -> Iterator[Edit]:
-    """An operand combined with a value that is computed and used nowhere."""
+def revived(op: Op, unused: Iterable[Value], carried: Container[Value]) -> Iterator[Edit]:
+    """An operand combined with a value that is computed, or carried by a loop, and used nowhere."""
     for value in unused:
         if value in op.results:
             continue
@@ -420,7 +432,9 @@ def revived(op: Op, unused: Iterable[Value]) -> Iterator[Edit]:
                 args = {n: substitute(a, {old: made.result}) for n, a in op.args.items()}
                 changed = Op(op.spec, args, op.results, op.blocks, op.loc)
                 text = f"`pl.{name}` of `{old.name}` and `{value.name}`, which nobody uses"
-                yield Edit(op, "unused value", text, (made, changed), place=value.loc)
+                kind = "accumulation" if value in carried else "unused value"
+                place = old.loc if value in carried else value.loc
+                yield Edit(op, kind, text, (made, changed), place=place)
 
 
 def _combining(old: Value, value: Value) -> Sequence[str]:
@@ -445,11 +459,13 @@ class Visible:
         self.carried: dict[Op, tuple[Value, ...]] = {}
         self._walk(block, tuple(reversed(params)), ())
         used = {v for op in walk(block) for v in op.operands}
-        self.unused = {v for op in walk(block) for v in op.results if v not in used}
+        self.params = {v for op in walk(block) for b in op.blocks for v in b.params}
+        defined = [*self.params, *(v for op in walk(block) for v in op.results)]
+        self.unused = {v for v in defined if v not in used and is_float_tile(v)}
 
     def unused_before(self, op: Op) -> list[Value]:
         """Values that the op could use, and nobody does."""
-        return [v for v in self.before.get(op, ()) if v in self.unused and is_float_tile(v)]
+        return [v for v in self.before.get(op, ()) if v in self.unused]
 
     def _walk(self, block: Block, outer: tuple[Value, ...], carried: tuple[Value, ...]) -> None:
         seen = (*reversed(block.params), *outer)

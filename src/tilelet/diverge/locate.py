@@ -27,6 +27,7 @@ from tilelet.diverge.golden_trace import Intermediate
 from tilelet.diverge.matching import Match, Matcher
 from tilelet.diverge.record import NOBODY, Trace
 from tilelet.diverge.replay import Replay
+from tilelet.diverge.wide import followed
 from tilelet.ir.core import Function, FunctionKind, Op, Program, walk
 from tilelet.ir.spec import Trait
 from tilelet.ir.types import TileType
@@ -36,6 +37,7 @@ Progress = Callable[[str], None]
 
 _MOST_WRITERS = 12
 _MOST_MATCHES = 1500
+_MOST_PREDICTED = 120
 _LAST_COST = 3
 _CONTROL_COST = 2
 """When windows of the control program are tried: each takes a run of everything."""
@@ -165,10 +167,18 @@ KINDS = {
 class Locator:
     """Looks for the first wrong statement of one case."""
 
-    def __init__(self, case: Case, budget: float, say: Progress = lambda _: None) -> None:
+    def __init__(
+        self,
+        case: Case,
+        budget: float,
+        say: Progress = lambda _: None,
+        suspicious: Sequence[Op] = (),
+    ) -> None:
+        """`budget` in seconds of CPU; `suspicious` ops are tried first."""
         self.case = case
         self.say = say
-        self._end = time.monotonic() + budget
+        self._suspicious = list(dict.fromkeys(suspicious))
+        self._end = time.process_time() + budget
         self.replay = Replay(case.program, case.arguments)
         self.trace: Trace = self.replay.trace
         self.actual = {name: array.copy() for name, array in self.replay.run.arrays.items()}
@@ -176,6 +186,8 @@ class Locator:
         self.tried = 0
         self.notes: list[str] = [case.note] if case.note else []
         self._visible: dict[str, Visible] = {}
+        self._predicted: list[Edit] = []
+        self._matcher = Matcher(())
         shapes = [w.shape for w in self.replay.run.parameters.values()]
         self._extents = {n for shape in shapes for n in shape if n > 1}
 
@@ -196,11 +208,12 @@ class Locator:
             return undefined
         near = self._slice(writer)
         self.say(f"{len(near.suspects)} statements are suspect")
+        self._predicted = self._predictions(near, self._matcher)
         repair, after = self._repair(writer, output, near)
         first = min(near.suspects, default=writer, key=lambda n: (self._depth(n, near), n))
         return Divergence(
             kind=KINDS[repair.kind] if repair else "real error",
-            statement=self._statement_of(repair, near) if repair else self.statement(first),
+            statement=self._statement_of(repair, near) if repair else self._best_guess(near, first),
             worst=self._worst(output),
             repair=repair,
             last=self._last_agreeing(near),
@@ -210,6 +223,19 @@ class Locator:
             suspects=self._suspects(near),
             notes=tuple(self.notes),
         )
+
+    def _best_guess(self, near: _Slice, first: int) -> Statement:
+        """Without a repair: a suspicious op, a value that nobody uses, else the first suspect."""
+        for number, event in enumerate(self.trace.events):
+            if event.op in self._suspicious:
+                return self.statement(number)
+        for number in near.suspects:
+            event = self.trace.events[number]
+            unused = self._visible_in(self.trace.function[event.op]).unused
+            for later, other in enumerate(self.trace.events):
+                if other.task == event.task and unused.intersection(other.op.results):
+                    return self.statement(later)
+        return self.statement(first)
 
     # What the record alone tells
 
@@ -299,7 +325,7 @@ class Locator:
 
     def _slice(self, writer: int) -> _Slice:
         near = _Slice(tasks={self.trace.events[n].task for n in self._everything_before(writer)})
-        matcher = Matcher(self.case.intermediates)
+        matcher = self._matcher = Matcher(self.case.intermediates)
         waiting, seen, looked = [writer], {writer}, 0
         while waiting:
             number = max(waiting)
@@ -353,7 +379,7 @@ class Locator:
             done.update(ranked)
             for cost in range(1, _LAST_COST + 1):
                 for edit in self._edits(ranked, cost, with_control=within is near):
-                    if time.monotonic() > self._end:
+                    if time.process_time() > self._end:
                         self.notes.append(
                             f"out of time after {self.tried} repairs: try a longer --budget"
                         )
@@ -373,7 +399,7 @@ class Locator:
             return edit
         order = self._last_events()
         for op in sorted(ranked, key=lambda op: -order.get(op, 0)):
-            if op is edit.op or time.monotonic() > self._end:
+            if op is edit.op or time.process_time() > self._end:
                 break
             for other in edits.scaled(op, [edit.value]):
                 if self._mends(other, output, mask, None) and self._left_wrong(other) == 0:
@@ -396,18 +422,45 @@ class Locator:
             depth[op] = min(depth.get(op, 1 << 30), self._depth(n, near))
         # A load may take the right numbers from the wrong place; so may a store put them.
         moving = dict.fromkeys(self.trace.events[n].op for n in near.agreeing)
-        ranked = sorted(depth, key=lambda op: depth[op])
-        return ranked + [op for op in moving if op not in depth]
+        ranked = [*self._suspicious, *sorted(depth, key=lambda op: depth[op]), *moving]
+        return list(dict.fromkeys(ranked))
 
     def _edits(self, ranked: Sequence[Op], cost: int, with_control: bool) -> Iterator[Edit]:
         """Edits of that cost."""
         if cost == 1:
+            for op in dict.fromkeys(edit.op for edit in self._predicted):
+                # One wrong op is likelier than one that is missing beside it.
+                yield from edits.other_ops(op)
+                yield from (edit for edit in self._predicted if edit.op is op)
             yield from self._uses_of_unused(ranked)
         for op in ranked:
             yield from (e for e in self._edits_of(op) if e.cost == cost)
         if with_control and cost == _CONTROL_COST:
             for op in self._control_windows():
                 yield from (e for e in edits.offsets(op) if e.cost == 1)
+
+    def _predictions(self, near: _Slice, matcher: Matcher) -> list[Edit]:
+        """Edits that would make a tile one of the golden's: by values, without executing."""
+        first: dict[Op, int] = {}
+        for n in (*near.suspects, *near.agreeing):
+            first.setdefault(self.trace.events[n].op, n)
+        found: list[Edit] = []
+        for op, number in list(first.items())[:_MOST_PREDICTED]:
+            tile = self.trace.events[number].tile
+            if tile is None or time.process_time() > self._end:
+                continue
+            if op.spec.is_window_load or Trait.TILE_VIEW in op.spec.traits:
+                continue
+            data = tile.cut.astype(np.float64)
+            scales = edits.scaled(op, _factors(op, self._extents))
+            found += [e for e in scales if matcher.find(data * e.value) is not None]
+            for edit in edits.inserted(op):
+                function = followed(edit.ops[-1].name) if edit.value == 0 else None
+                if function is not None and len(edit.ops[-1].operands) == 1:
+                    with np.errstate(all="ignore"):
+                        there = matcher.find(function(data)) is not None
+                    found += [edit] if there else []
+        return found
 
     def _uses_of_unused(self, ranked: Sequence[Op]) -> Iterator[Edit]:
         """A value that is computed and used nowhere was meant for something."""
@@ -417,7 +470,7 @@ class Locator:
                 continue
             for op in walk(function.body):
                 if not op.blocks:
-                    yield from edits.revived(op, visible.unused_before(op))
+                    yield from edits.revived(op, visible.unused_before(op), visible.params)
 
     def _visible_in(self, function: Function) -> Visible:
         if function.name not in self._visible:
