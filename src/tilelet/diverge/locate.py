@@ -430,7 +430,7 @@ class Locator:
         if cost == 1:
             for op in dict.fromkeys(edit.op for edit in self._predicted):
                 # One wrong op is likelier than one that is missing beside it.
-                yield from edits.other_ops(op)
+                yield from (e for e in self._edits_of(op) if e.cost == 1)
                 yield from (edit for edit in self._predicted if edit.op is op)
             yield from self._uses_of_unused(ranked)
         for op in ranked:
