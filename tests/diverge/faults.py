@@ -1,7 +1,8 @@
 """Seeded faults: one op of a right program is made wrong, and the checks have to say which.
 
     python -m tests.diverge.faults                  faults of all classes in all programs, the table
-    python -m tests.diverge.faults --write          the same, and the table goes into docs/checks.md
+    python -m tests.diverge.faults --log FILE       and append a line for each fault to a file
+    python -m tests.diverge.faults --write FILE...  the table of these files, into docs/diverge.md
     python -m tests.diverge.faults --only offset --programs 06 --seed 3 --verbose
 
 A fault counts if the golden's comparison fails with it, or a check reports it: what changes no
@@ -13,11 +14,12 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
+import json
 import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -38,7 +40,7 @@ from tilelet.runtime.session import Session
 from tilelet.scripts.target import Target
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-PAGE = Path(__file__).parents[2] / "docs" / "checks.md"
+PAGE = Path(__file__).parents[2] / "docs" / "diverge.md"
 BEGIN, END = "<!-- faults: begin -->", "<!-- faults: end -->"
 
 
@@ -135,7 +137,6 @@ class Placed:
 
     program: str
     kind: str
-    fault: Edit
     check: str  # "" if nobody noticed
     right: bool
     seconds: float
@@ -184,16 +185,16 @@ def place(name: str, case: Case, kind: str, fault: Edit, budget: float) -> Place
     except UserError as error:
         loc = error.diagnostic.loc
         right = _is_access(case, fault, loc) or _is_at(case, fault, loc)
-        return Placed(name, kind, fault, "run", right, time.perf_counter() - start, str(loc))
+        return Placed(name, kind, "run", right, time.perf_counter() - start, str(loc))
     seconds = time.perf_counter() - start
     if not result.found:
-        return Placed(name, kind, fault, "", False, seconds)
+        return Placed(name, kind, "", False, seconds)
     check, loc = _check_of(result)
     right = _is_at(case, fault, loc)
     if not right and fault.op.spec.writes and is_tensor(fault.op.results[0]):
         right = _names_buffer(case, fault, result)
     text = f"{result.found[0].diagnostic.message} {loc and loc.line}"
-    return Placed(name, kind, fault, check, right, seconds, text)
+    return Placed(name, kind, check, right, seconds, text)
 
 
 def _is_at(case: Case, fault: Edit, loc: Loc | None) -> bool:
@@ -339,6 +340,12 @@ def table(placed: list[Placed]) -> str:
     return "\n".join(lines)
 
 
+def written(files: list[str]) -> list[Placed]:
+    """What earlier runs found; of the same fault the last."""
+    lines = [line for f in files for line in Path(f).read_text(encoding="utf-8").splitlines()]
+    return [Placed(**json.loads(line)) for line in lines]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
@@ -346,16 +353,19 @@ def main() -> None:
     parser.add_argument("--programs", default="", help="part of their names")
     parser.add_argument("--only", default="", help="part of a class's name")
     parser.add_argument("--budget", type=float, default=15.0)
-    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--log", type=Path)
+    parser.add_argument("--write", nargs="+", metavar="FILE")
     parser.add_argument("--verbose", action="store_true")
     args = parser.parse_args()
-    start = time.perf_counter()
-    placed = list(seeded(args.seed, args.each, args.programs, args.only, args.budget, args.verbose))
-    if not placed:
-        return
+    placed: list[Placed] = written(args.write) if args.write else []
+    options = (args.seed, args.each, args.programs, args.only, args.budget, args.verbose)
+    for one in () if args.write else seeded(*options):
+        placed.append(one)
+        if args.log:
+            with args.log.open("a", encoding="utf-8") as log:
+                print(json.dumps(asdict(one)), file=log)
     text = table(placed)
     print(text)
-    print(f"{len(placed)} faults in {time.perf_counter() - start:.0f} s")
     if args.write:
         page = PAGE.read_text(encoding="utf-8")
         before, rest = page.split(BEGIN)

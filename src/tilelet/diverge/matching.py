@@ -16,6 +16,8 @@ Ints = NDArray[np.int64]
 CLOSE = 1e-2
 """Relative error in the 2-norm up to which a tile agrees: BF16 leaves a few thousandths."""
 _LEAST_ELEMENTS = 8
+_LARGEST = 1e100
+"""Beyond, squares of doubles overflow."""
 _PROBES = 6
 _MOST_CANDIDATES = 20000
 
@@ -66,6 +68,8 @@ class Matcher:
         block = block.reshape(-1, block.shape[-1]) if block.ndim else block.reshape(1, 1)
         block = _without_zero_tails(block)
         if block.size < _LEAST_ELEMENTS or not np.isfinite(block).all():
+            return None
+        if float(np.abs(block).max()) > _LARGEST:
             return None
         norm = float(np.linalg.norm(block))
         spread = block - block.mean()
