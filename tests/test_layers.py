@@ -34,9 +34,10 @@ ALLOWED = {
     "calibration": "device diag dtypes interp ir language models native passes runtime tasks",
     "bench": "cpu device diag dtypes interp ir language models native runtime tasks",
     "scripts": "checks compat device diag diverge frontend interp ir models runtime",
+    "advice": "checks device diag ir runtime scripts",
     "tuning": "device diag ir models runtime scripts",
-    "cli": "bench calibration checks compat cpu device diag diverge dtypes frontend interp ir"
-    " language models native ops report runtime scripts tasks tuning",
+    "cli": "advice bench calibration checks compat cpu device diag diverge dtypes frontend"
+    " interp ir language models native ops report runtime scripts tasks tuning",
 }
 
 

@@ -214,10 +214,10 @@ def carries_two_spaces(
 ):
     with pl.at(level=pl.Level.CORE_GROUP):
         acc = pl.matmul_acc(x[:, :], pl.load(x, [0, 0], [8, 8]), x[:, :])
-        turn = pl.read(n, [0, 0])
-        while turn > 2:
+        left = pl.read(n, [0, 0])
+        while left > 2:
             acc = pl.neg(acc)
-            turn = turn - 1
+            left = left - 1
         out[:] = acc
     return out
 

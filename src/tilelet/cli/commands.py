@@ -23,6 +23,7 @@ from tilelet.cli.options import (
     FORMATS,
     JSON,
     TEXT,
+    AdviseOptions,
     CheckOptions,
     CompareOptions,
     DeviceOptions,
@@ -60,6 +61,8 @@ AFTER_SCRIPT = (
     "--no-files",
     "--execute",
     "--memory",
+    "--fix",
+    "--in-place",
     "--html",
     "--open",
     "--vary",
@@ -427,7 +430,30 @@ def _view(_: Parser, found: Namespace) -> int:
     return view_command(taken(PageOptions, found))
 
 
-# tune
+# advise and tune
+
+
+def _add_advise(parser: Parser) -> None:
+    _add_device_options(parser, FORMATS)
+    parser.add_argument(
+        "--fix",
+        action="store_true",
+        help="apply the rewritings one after the other, and show the ladder and the diff",
+    )
+    parser.add_argument(
+        "--in-place", action="store_true", help="with --fix: write the result to the script"
+    )
+    _add_script(parser)
+
+
+def _advise(parser: Parser, found: Namespace) -> int:
+    with interrupt.deferred():
+        from tilelet.cli.advise import advise_command
+
+    options = _device_options(parser, found, "advise", AdviseOptions)
+    if options.in_place and not options.fix:
+        parser.refuse("`--in-place` writes what `--fix` makes: give both")
+    return advise_command(options)
 
 
 def _add_tune(parser: Parser) -> None:
@@ -688,6 +714,13 @@ COMMANDS = {
             manual.VIEW,
             _add_view,
             _view,
+        ),
+        Command(
+            "advise",
+            "say what to change, tried before it is said",
+            manual.ADVISE,
+            _add_advise,
+            _advise,
         ),
         Command(
             "tune",

@@ -120,6 +120,19 @@ Serves the page on 127.0.0.1, on a port that the system chooses; the address tha
 token without which nothing is served. Every file of Python beside the script is watched.
 """
 
+ADVISE = """\
+examples:
+  tilelet advise kernel.py -p a2a3
+  tilelet advise kernel.py --fix                 the ladder of rewritings, and the diff
+  tilelet advise kernel.py --fix --in-place      write it to the script
+  tilelet advise kernel.py --format json
+
+A finding has its lines, what it costs now, and, where the fault can be rewritten, what the
+rewritten program takes: it is checked, run on this CPU, compared with the outputs of the script as
+it stands, and modelled. Rewritings that do not hold, or do not help, are not proposed. Comments and
+layout are kept. Exit code 1: there is advice.
+"""
+
 TUNE = """\
 examples:
   tilelet tune kernel.py -p a2a3

@@ -99,6 +99,14 @@ class CompareOptions(DeviceOptions):
 
 
 @dataclass(frozen=True)
+class AdviseOptions(DeviceOptions):
+    """`tilelet advise`."""
+
+    fix: bool = False
+    in_place: bool = False
+
+
+@dataclass(frozen=True)
 class TuneOptions(DeviceOptions):
     """`tilelet tune`. The meaning of the fields is that of `tuning.tuner.Request`.
 

@@ -6,7 +6,7 @@ import ast
 import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TypeGuard
+from typing import ClassVar, TypeGuard
 
 from tilelet.diag.catalogue.cautions import NoEffect, OutputNotWritten
 from tilelet.diag.catalogue.names import (
@@ -40,6 +40,7 @@ from tilelet.ir.core import (
 )
 from tilelet.ir.sweep import Sweep
 from tilelet.ir.types import ScalarType, SymDim, TensorType, TileType, Type
+from tilelet.ops.block_scaled import LAYOUTS
 
 Constant = int | float | bool
 
@@ -47,6 +48,8 @@ Constant = int | float | bool
 @dataclass
 class ModuleBuilder:
     """The program being built from decorated functions."""
+
+    begun: ClassVar[int] = 0  # programs of this process, those with mistakes too
 
     name: str
     methods: Mapping[str, KernelFunction] = field(default_factory=dict[str, KernelFunction])
@@ -90,7 +93,7 @@ class ModuleBuilder:
         """Lower one function, given argument types, with some parameters bound to constants."""
         params, env = _bind_parameters(function, given, constants or {})
         for p in annotations.parameters(function):
-            if p.layout is not None:
+            if p.layout is not None and p.layout not in LAYOUTS:
                 why = "data is row-major everywhere; results do not depend on it"
                 self.sink.add(NoEffect(p.loc, f"layout `pl.{p.layout}` of `{p.name}`", why))
         ctx = Context(
@@ -106,6 +109,7 @@ class ModuleBuilder:
             dims=_dims(params),
             split=function.split,
         )
+        ctx.facts.layouts = annotations.layouts_of(function, env)
         if function.is_method:
             env["self"] = SelfReference()
         if function.style.guards_outputs:
@@ -149,6 +153,7 @@ class ModuleBuilder:
 
     def build(self, lower_entry: Callable[[], str]) -> Program:
         """Run `lower_entry` (gives the entry's name), collecting mistakes on the way."""
+        ModuleBuilder.begun += 1
         try:
             entry = lower_entry()
         except TooManyErrors:

@@ -84,7 +84,7 @@ def run(
     with them, outputs start as zeros whatever their `init_value` says.
 
     `run(program, *tensors, config=None)` runs on the tensors given, which receive the results, and
-    gives the compiled program.
+    gives the compiled program. Without tensors it only compiles.
 
     config, compile_cfg, runtime_cfg: settings, all of the same kind (see `RunConfig`)
     rtol, atol: tolerances, 1e-5 unless given here or in `config`
@@ -127,7 +127,8 @@ def _run_direct(program: Any, tensors: Sequence[Any], config: RunConfig | None) 
         jit_call.call(program, tensors, config)
         return jit_call.compile(program, tensors, config)
     compiled = jit_call.compiled(program, config)
-    compiled(*tensors, config=config)
+    if tensors or not compiled.parameters:
+        compiled(*tensors, config=config)
     return compiled
 
 
@@ -176,7 +177,7 @@ class Runner:
         self.console = console
         self.result = result
         self.session = session.current()
-        self.directory = run_directory(case.name, case.config)
+        self.directory = result.directory = run_directory(case.name, case.config)
 
     def run(self) -> None:
         case, console = self.case, self.console
@@ -192,8 +193,6 @@ class Runner:
             self._skip("the program was only compiled")
         else:
             self._run_and_compare(compiled, specs)
-        if self.directory.exists:
-            self.result.work_dir = self.directory.root
 
     def _compile(self) -> tuple[CompiledProgram, dict[str, Spec]]:
         """The compiled program, and the spec of each of its parameters."""
