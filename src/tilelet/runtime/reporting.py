@@ -47,7 +47,7 @@ def show_recorded(
 ) -> None:
     """A run whose tasks are all that is wanted: hand it on, or print how many each kernel has."""
     now = session.current()
-    table = _task_table(name, tasks)
+    table = _task_table(name, tasks, program if now.as_runtime else None)
     now.task_tables.append(table)
     if now.recorder is not None:
         recorded = recorded_tasks(program, tasks, arguments)
@@ -119,9 +119,13 @@ def recorded_tasks(program: Program, tasks: Any, arguments: Mapping[str, Any]) -
     return tasks
 
 
-def _task_table(name: str, tasks: Any) -> TaskTable:
+def _task_table(name: str, tasks: Any, program: Program | None = None) -> TaskTable:
+    """Tasks of each kernel; of `program`, as the device's runtime counts them."""
+    from tilelet.tasks.runtime_counts import runtime_counts
     from tilelet.tasks.stream import TaskStream
 
+    if program is not None and isinstance(tasks, TaskStream):
+        return TaskTable(name, runtime_counts(program, tasks), {})
     blocks = tasks.blocks() if isinstance(tasks, TaskStream) else {}
     return TaskTable(name, tasks.counts(), blocks)
 
