@@ -49,6 +49,7 @@ CHECKS = {
         ),
         Check("limits", "the runtime's task window and heap suffice", cheap=True),
         Check("tolerance", "the comparison allows for rounding, and not for everything"),
+        Check("golden", "the comparison notices when an op is wrong", opt_in=True),
     )
 }
 

@@ -43,6 +43,7 @@ class Subject:
     machine     the modelled device, and the period of its runtime (None: the machine's own)
     brief       findings alone are wanted, no remarks
     cache       what one check has found out and another can use
+    budget      seconds for checks that run until time is up; `seed` chooses what they try
     """
 
     run: Recorded
@@ -52,6 +53,8 @@ class Subject:
     comparison: Comparison | None = None
     brief: bool = False
     cache: dict[str, Any] = field(default_factory=dict[str, Any], compare=False, repr=False)
+    budget: float = 60.0
+    seed: int = 0
 
     @property
     def program(self) -> Program:
