@@ -146,9 +146,11 @@ def _write(same_run: Sequence[DeviceRun], options: DeviceOptions) -> None:
         write_data(same_run, directory.path)
         directory.path(COMMAND).write_text(command_of(options), encoding="utf-8")
     except OSError as error:
+        problem = CannotWrite.of(error)
         if options.build_dir is not None:  # the files were asked for
-            raise CannotWrite(str(error.filename), error.strerror or str(error)) from error
-        print(printable(f"note: no files: cannot write {error.filename}"), file=sys.stderr)
+            raise problem from error
+        text = f"note: no files: {problem.diagnostic.message}"
+        print(printable(text), file=sys.stderr)
         return
     text = f"note: profile.json, report/ and dfx_outputs/ in {directory.root}"
     print(printable(text), file=sys.stderr)

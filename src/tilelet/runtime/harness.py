@@ -446,7 +446,7 @@ class Runner:
             for name, array in (expected or {}).items():
                 self.directory.save_array("out", name, array)
         except OSError as error:
-            raise CannotWrite(str(error.filename), error.strerror or "") from error
+            raise CannotWrite.of(error) from error
 
     def _skip(self, why: str) -> None:
         """Nothing was compared: that is said, and it is not a failure."""

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tilelet.diag.catalogue.command import NoBoard
+from tilelet.diag.catalogue.command import CannotWrite, NoBoard
 from tilelet.diag.core import UserError
 from tilelet.diag.render import render_line
 from tilelet.diag.text import plural
@@ -96,7 +96,8 @@ def show_profile(
         write_data([device_run], directory.path)
         now.say_once(f"note: modelled profile in {directory.root}")
     except OSError as error:
-        now.say_once(f"note: no profile files: cannot write {error.filename}")
+        problem = CannotWrite.of(error)
+        now.say_once(f"note: no profile files: {problem.diagnostic.message}")
     return {**result, "modelled": True, "machine": profile.machine, "total_us": profile.total_us}
 
 
