@@ -224,3 +224,19 @@ def test_the_walkthrough_says_which_programs_are_of_april() -> None:
         if "E1201" in codes(check(model.build(variant), AUGUST))
     }
     assert april == set(APRIL_VARIANTS)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "scope1:per_block",
+        "scope1:chunked",
+        "scope2:staged",
+        "scope3:baseline",
+        "decode:baseline",
+    ],
+)
+def test_programs_of_april_fit_april(name: str) -> None:
+    program, _, variant = name.partition(":")
+    model = models()[f"qwen3/{program}"]
+    assert check(model.build(variant), APRIL) == []
