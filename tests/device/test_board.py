@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tilelet.calibration.board import fields_of, fit_board, machine_text, report
+from tilelet.calibration.board import BoardFit, fields_of, fit_board, machine_text, report
 from tilelet.calibration.kit import CASES, write_kit
 from tilelet.calibration.results import Measured, read_results
 from tilelet.cli.main import main
@@ -68,8 +68,12 @@ def measured_on(board: Machine, runs: dict[str, Recorded], noise: float) -> dict
     return found
 
 
-def test_a_hidden_board_is_recovered(runs: dict[str, Recorded]) -> None:
-    fit = fit_board(A2A3, PERIOD, runs, measured_on(hidden_board(HIDDEN), runs, 0.01))
+@pytest.fixture(scope="module")
+def fit(runs: dict[str, Recorded]) -> BoardFit:
+    return fit_board(A2A3, PERIOD, runs, measured_on(hidden_board(HIDDEN), runs, 0.01))
+
+
+def test_a_hidden_board_is_recovered(fit: BoardFit) -> None:
     assert fit.typical_error(fit.after) < 0.02 < fit.typical_error(fit.before)
     found = {p.group: p for p in fit.parameters}
     for group, factor in HIDDEN.items():
@@ -83,8 +87,9 @@ def test_a_hidden_board_is_recovered(runs: dict[str, Recorded]) -> None:
     assert "not determined" in report(fit)
 
 
-def test_the_fitted_file_is_the_fitted_machine(runs: dict[str, Recorded], tmp_path: Path) -> None:
-    fit = fit_board(A2A3, PERIOD, runs, measured_on(hidden_board(HIDDEN), runs, 0.01))
+def test_the_fitted_file_is_the_fitted_machine(
+    fit: BoardFit, runs: dict[str, Recorded], tmp_path: Path
+) -> None:
     file = tmp_path / "mine.toml"
     file.write_text(machine_text(fit, "a2a3", "mine"))
     loaded = load_machine(file)
@@ -166,4 +171,6 @@ def test_the_commands(
     document = json.loads(capsys.readouterr().out)
     assert {o["script"] for o in document["observations"]} == {"start", "vector_ops"}
     assert load_machine(output).name == "mine"
-    assert main(["calibrate", "fit"]) == 2
+    with pytest.raises(SystemExit) as stopped:
+        main(["calibrate", "fit"])
+    assert stopped.value.code == 2
