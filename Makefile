@@ -1,4 +1,4 @@
-# make demo | test | test-all | check | fuzz | docs | walkthrough | bench | calibrate | clean. Each works alone on a fresh clone.
+# make demo | test | test-all | check | web | screenshots | fuzz | docs | walkthrough | bench | calibrate | clean. Each works alone on a fresh clone.
 
 PYTHON   ?= python3
 VENV     := .venv
@@ -16,7 +16,7 @@ INSTALLED     := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check fuzz docs walkthrough bench calibrate format clean
+.PHONY: help demo test test-all check web web-check screenshots fuzz docs walkthrough bench calibrate format clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' Makefile
@@ -46,6 +46,21 @@ check: $(INSTALLED_DEV) ## formatting, lint, types, generated pages
 	git ls-files '*.c' '*.h' | xargs $(BIN)/clang-format --dry-run --Werror
 	$(BIN)/pyright
 	$(BIN)/tilelet docs --check
+	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory web-check; \
+	  else echo "no node here: src/tilelet/report/page is not compared with web/"; fi
+
+web: web/node_modules ## build the script and the style of the page from web/
+	cd web && npm run --silent build
+
+web-check: web/node_modules
+	cd web && npm run --silent check && npm run --silent test
+
+web/node_modules: web/package-lock.json
+	cd web && npm ci --silent --no-audit --no-fund
+	@touch $@
+
+screenshots: $(INSTALLED_DEV) ## make the pictures of docs/page.md in a Chromium
+	$(BIN)/python -m tests.report.screenshots docs/page
 
 fuzz: $(INSTALLED_DEV) ## search for programs that fail, for SECONDS=600; SEED= repeats a search
 	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) --jobs $(JOBS) $(ARGS)

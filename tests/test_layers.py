@@ -25,8 +25,9 @@ ALLOWED = {
     "device": "analysis diag dtypes ir native ops syntax tasks",
     "diverge": "analysis diag dtypes interp ir numerics ops tasks",
     "checks": "analysis device diag diverge dtypes interp ir native numerics ops syntax tasks",
+    "report": "analysis device diag dtypes ir tasks",
     "runtime": "analysis checks cpu device diag diverge dtypes frontend interp ir native passes"
-    " tasks",
+    " report tasks",
     "language": "diag dtypes frontend ir ops runtime syntax",
     "models": "analysis cpu device diag dtypes interp ir language native runtime tasks",
     "compat": "diag dtypes frontend ir language ops passes runtime syntax",
@@ -34,9 +35,10 @@ ALLOWED = {
     "scripts": "checks compat device diag diverge frontend interp ir models runtime",
     "calibration": "device diag dtypes interp ir language models native passes runtime scripts"
     " tasks",
+    "advice": "checks device diag ir runtime scripts",
     "tuning": "device diag ir models runtime scripts",
-    "cli": "bench calibration checks compat cpu device diag diverge dtypes frontend interp ir"
-    " language models native ops runtime scripts tasks tuning",
+    "cli": "advice bench calibration checks compat cpu device diag diverge dtypes frontend"
+    " interp ir language models native ops report runtime scripts tasks tuning",
 }
 
 

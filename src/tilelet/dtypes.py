@@ -52,9 +52,10 @@ class DType:
         return (by_name, (self.name,))
 
 
-def _dt(name: str, kind: str, numpy_type: object) -> DType:
+def _dt(name: str, kind: str, numpy_type: object, bits: int | None = None) -> DType:
     np_dtype = np.dtype(numpy_type)  # type: ignore[call-overload]
-    bits = 1 if kind == "bool" else np_dtype.itemsize * 8
+    if bits is None:
+        bits = 1 if kind == "bool" else np_dtype.itemsize * 8
     return DType(name, kind, bits, np_dtype)
 
 
@@ -63,6 +64,8 @@ FP16 = _dt("FP16", "float", np.float16)
 BF16 = _dt("BF16", "float", ml_dtypes.bfloat16)
 FP8E4M3FN = _dt("FP8E4M3FN", "float", ml_dtypes.float8_e4m3fn)
 FP8E5M2 = _dt("FP8E5M2", "float", ml_dtypes.float8_e5m2)
+FP8E8M0 = _dt("FP8E8M0", "float", ml_dtypes.float8_e8m0fnu)
+FP4 = _dt("FP4", "float", ml_dtypes.float4_e2m1fn, bits=4)
 INT8 = _dt("INT8", "int", np.int8)
 INT16 = _dt("INT16", "int", np.int16)
 INT32 = _dt("INT32", "int", np.int32)
@@ -81,7 +84,10 @@ ALL: tuple[DType, ...] = (
     BOOL, INDEX, TASK_ID,
 )  # fmt: skip
 
-_BY_NAME = {d.name: d for d in ALL}
+# Of block-scaled data: moved and widened, but nothing is computed or rounded to them.
+BLOCK_SCALED = (FP8E8M0, FP4)
+
+_BY_NAME = {d.name: d for d in (*ALL, *BLOCK_SCALED)}
 
 
 def by_name(name: str) -> DType:
@@ -92,7 +98,7 @@ def by_name(name: str) -> DType:
 def from_numpy(np_dtype: object) -> DType:
     """The dtype stored as `np_dtype`; KeyError if no `pl` type is. int64 gives INT64, not INDEX."""
     wanted = np.dtype(np_dtype)  # type: ignore[call-overload]
-    for d in ALL:
+    for d in (*ALL, *BLOCK_SCALED):
         if d.numpy == wanted and d.kind not in ("index", "task"):
             return d
     raise KeyError(str(np_dtype))

@@ -17,6 +17,7 @@ from tilelet.cli.usage import (
     OneOf,
     budget,
     folder,
+    local_address,
     name_list,
     new_file,
     positive,
@@ -48,6 +49,7 @@ BAD_VALUES = {
     variation: "=1",
     budget: "soon",
     seconds: "soon",
+    local_address: "https://example.org",
 }
 
 
@@ -227,7 +229,7 @@ def test_every_error_has_one_code_whoever_raises_it() -> None:
     assert usage == {
         *("E0705", "E0707", "E0711", "E0715", "E0717"),
         *("E0901", "E0902", "E0903", "E0904", "E0905", "E0906", "E0907", "E0917"),
-        "E1101",
+        *("E1101", "E1601"),
         *("E1401", "E1404", "E1406"),
     }
 

@@ -47,6 +47,7 @@ def test_runner():
 """,
     "test_ops.py": """
 import pypto.language as pl
+import pytest
 import torch
 from pypto.ir.compiled_program import CompiledProgram
 from pypto.debug import a_tool_that_is_not_here
@@ -141,6 +142,28 @@ def test_cache():
 
 def test_not_ours():
     a_tool_that_is_not_here(Doubles)
+
+
+def test_workers_of_a_board():
+    from simpler.worker import Worker
+
+    Worker(1)
+
+
+def test_what_a_board_is_given():
+    kernel(torch.ones(16, 16), torch.zeros(16, 16))
+    (compiled,) = kernel._cache.values()
+    assert compiled.chip_callable
+
+
+def test_errors_of_the_other_compiler():
+    with pytest.raises(a_tool_that_is_not_here):
+        pass
+
+
+def test_attributes_that_are_ours():
+    with pytest.raises(AttributeError):
+        kernel.there_is_no_such_thing
 """,
     "codegen/test_text.py": "raise RuntimeError('is not even imported')\n",
 }
@@ -158,7 +181,7 @@ def test_a_suite(tmp_path: Path) -> None:
     done = subprocess.run(
         command, check=False, cwd=tmp_path, env=env, capture_output=True, text=True
     )
-    assert "5 passed, 2 skipped" in done.stdout, done.stdout + done.stderr
+    assert "6 passed, 5 skipped" in done.stdout, done.stdout + done.stderr
     assert "text of generated code" in done.stdout
     assert "needs `pypto.debug.a_tool_that_is_not_here`" in done.stdout
     assert done.returncode == 0

@@ -175,6 +175,67 @@ def test_counting_tasks_for_programs(tilelet: Run) -> None:
     ]
 
 
+PARSES = """
+import tilelet.language as pl
+
+def build():
+    return pl.parse(TEXT)
+
+TEXT = '''
+@pl.function
+def double(x: pl.Tensor[[16, 16], pl.FP32]) -> pl.Tensor[[16, 16], pl.FP32]:
+    return pl.add(x, x)
+'''
+print(build().name)
+"""
+
+
+def test_a_script_may_build_programs_and_run_none(tilelet: Run, tmp_path: Path) -> None:
+    (tmp_path / "parses.py").write_text(PARSES)
+    code, out, _ = tilelet("run", str(tmp_path / "parses.py"))
+    assert code == 0
+    assert out.startswith("double\nnote: ")
+    assert out.endswith("makes programs and runs none\n")
+
+
+def test_a_script_may_be_part_of_a_package(tilelet: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "parts" / "inner"
+    folder.mkdir(parents=True)
+    (tmp_path / "parts" / "sizes.py").write_text("ROWS = 64\n")
+    (folder / "names.py").write_text("HINT = 'launched'\n")
+    imports = "from ..sizes import ROWS\nfrom .names import HINT\nimport names\n"
+    checks = "\nassert (ROWS, HINT, names.HINT) == (64, 'launched', 'launched')\n"
+    (folder / "launch.py").write_text(imports + BLOCKS + checks)
+    code, out, err = tilelet("tasks", str(folder / "launch.py"))
+    assert code == 0, err
+    assert "launched      1       4" in out
+
+
+MISTAKE = """
+import numpy as np
+import pypto.language as pl
+from pypto.backend.pto_backend import PartialCodegenError
+
+@pl.jit
+def kernel(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        out = pl.add(x, 1.0)
+    return out
+
+try:
+    kernel(np.zeros((16, 16), np.float32), np.zeros((16, 16), np.float32))
+except PartialCodegenError as error:
+    print("caught", error.diagnostics[0].code)
+"""
+
+
+def test_scripts_may_catch_mistakes(tilelet: Run, tmp_path: Path) -> None:
+    (tmp_path / "mistake.py").write_text(MISTAKE)
+    code, out, _ = tilelet("run", str(tmp_path / "mistake.py"))
+    assert code == 0
+    assert out.startswith("caught E0207\n")
+
+
 BLOCKS = """
 import tilelet.language as pl
 

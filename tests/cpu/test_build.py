@@ -452,6 +452,23 @@ def test_no_compiler_outlives_a_process_that_is_ended(
     assert not list((tmp_path / "cache" / "cpu").glob(f"{cache.DRAFT}*"))
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("script", [COMPILE, PROFILE])
+def test_no_compiler_of_another_thread_outlives_its_process(
+    script: str, number: signal.Signals, tmp_path: Path
+) -> None:
+    compiler, pids = slow_compiler(tmp_path)
+    settings = {"CC": str(compiler), "TILELET_CACHE_DIR": str(tmp_path / "cache")}
+    environment = {**os.environ, **settings, "TMPDIR": str(tmp_path)}
+    threaded = f"import threading; t = threading.Thread(target=lambda: exec({script!r}, {{}}))"
+    command = [sys.executable, "-c", f"{threaded}; t.start(); t.join()"]
+    process = subprocess.Popen(command, env=environment)
+    wait_for(lambda: pids.exists() and bool(pids.read_text().split()))
+    process.send_signal(number)
+    assert process.wait(timeout=60) == -number
+    wait_for(lambda: not any(is_running(int(pid)) for pid in pids.read_text().split()))
+
+
 def wait_for(condition: Callable[[], bool]) -> None:
     for _ in range(600):
         if condition():

@@ -138,7 +138,7 @@ SIDE, TURNS = 96, 250
 
 
 def _windows(in_kernel: bool) -> Program:
-    """In every turn a task for each shape: it reads one window, and changes another."""
+    """In every iteration a task for each shape: it reads one window, and changes another."""
     b = Build()
     x = b.param("x", tensor([SIDE, SIDE]))
     at = b.param("at", tensor([TURNS, len(SHAPES), 4], INT32))

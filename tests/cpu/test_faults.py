@@ -7,6 +7,7 @@ import pytest
 from tests.cpu.differential import agree, outcome
 from tests.interp.build import Build, index, ramp, tensor
 
+import tilelet.language as pl
 from tilelet.cpu.engine import CpuEngine
 from tilelet.dtypes import INT32
 from tilelet.ir.core import Program, Value
@@ -39,6 +40,37 @@ def test_window_outside(in_kernel: bool) -> None:
         )
         assert "E0501" in error
         agree(program, x=ramp(16, 8), out=ramp(4, 8), n=n)
+
+
+@pytest.mark.parametrize("place", ["kernel", "control", "tile", "valid"])
+def test_what_nothing_reads_is_still_outside(place: str) -> None:
+    """Windows and valid regions that are dropped unread were no errors."""
+    b = Build()
+    x, out, n = (
+        b.param("x", tensor([16, 8])),
+        b.param("out", tensor([16, 8])),
+        b.param("n", index()),
+    )
+    if place == "control":
+        b.window(x, [4, 8], [n, 0])
+
+    def body(s: Build) -> list[Value]:
+        tile = s.whole(x)
+        if place == "kernel":
+            s.window(x, [4, 8], [n, 0])
+        elif place == "tile":
+            s.op("slice", x=tile, shape=[4, 8], offset=[n, 0])
+        elif place == "valid":
+            s.op("set_validshape", x=tile, rows=s.op("scalar.add", lhs=n, rhs=4), cols=8)
+        return [s.put(out, tile, [0, 0])]
+
+    b.scope(body)
+    program = b.program()
+    for n_ in (12, 13, 2**40):
+        arguments = {"x": ramp(16, 8), "out": ramp(16, 8), "n": n_}
+        _, error, _ = outcome(CpuEngine(), run_passes(program), arguments)
+        assert bool(error) == (n_ > 12)
+        agree(program, **arguments)
 
 
 def test_store_outside() -> None:
@@ -164,3 +196,20 @@ def test_seven_axes_are_refused() -> None:
     _, error, _ = outcome(CpuEngine(), run_passes(b.program()), {"x": ramp(*[1] * 7)})
     assert "E0801" in error
     assert "7 axes" in error
+
+
+@pl.jit
+def launches(n: pl.Scalar[pl.UINT64], out: pl.Out[pl.Tensor[[4, 8], pl.FP32]]):
+    for i in pl.spmd(n):
+        out[i : i + 2, :] = pl.full([2, 8], dtype=pl.FP32, value=1.0)
+    return out
+
+
+@pytest.mark.parametrize(("count", "code"), [(0, "E0513"), (2**63, "E0501"), (2**64 - 1, "E0501")])
+def test_a_launch_of_more_blocks_than_an_index_counts(count: int, code: str) -> None:
+    """Natively no block ran."""
+    program = launches.specialize(count, ramp(4, 8))
+    arguments = {"n": count, "out": ramp(4, 8)}
+    _, error, _ = outcome(CpuEngine(), run_passes(program), arguments)
+    assert code in error
+    agree(program, **arguments)

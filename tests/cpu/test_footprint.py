@@ -165,3 +165,24 @@ def test_a_kernel_that_takes_everything_needs_no_function() -> None:
     kernel, compiled = kernel_of(Viewed)
     name, lines = footprint_lines(kernel, compiled.functions)
     assert name == "NULL" or f"&f[{[p.name for p in kernel.params].index('y')}]" not in str(lines)
+
+
+def test_an_offset_that_a_branch_hands_on_beside_others_is_not_known() -> None:
+    @pl.program
+    class Joined:
+        @pl.function(type=pl.FunctionType.Opaque)
+        def main(
+            self,
+            x: pl.Tensor[[64, 32], pl.INT8],
+            n: pl.Scalar[pl.INDEX],
+            y: pl.InOut[pl.Tensor[[64, 32], pl.INT8]],
+        ):
+            with pl.incore():
+                if n > 0:
+                    i, k = n + 1, n * 2
+                else:
+                    i, k = n + 2, n * 3
+                y = pl.assemble(y, pl.slice(x, [4, 8], [i, k]), [i, 0])
+            return y
+
+    assert touched(Joined, [1])["x"] == ALL

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from tilelet.diag import Loc, UserError
 from tilelet.diag.catalogue import (
+    advice,
     cautions,
     checks,
     command,
@@ -21,6 +22,7 @@ from tilelet.diag.catalogue import (
     models,
     names,
     ops,
+    page,
     python,
     scopes,
     tuner,
@@ -29,6 +31,7 @@ from tilelet.diag.catalogue import (
 )
 
 FILE = "kernel.py"
+SCOPE = "with pl.at(level=pl.Level.CORE_GROUP):"
 At = Callable[..., Loc]
 TRACEBACK = """Traceback (most recent call last):
   File "kernel.py", line 9, in golden
@@ -399,6 +402,7 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
         "out", "mismatched elements: 3/2048\nworst: [0, 7] actual 1.5, expected 1.0"
     ),
     harness.ReadOnlyOutput: lambda at: harness.ReadOnlyOutput("out"),
+    harness.OverlappingOutput: lambda at: harness.OverlappingOutput("out"),
     harness.BadDataFile: lambda at: harness.BadDataFile("x", "out.npz holds objects"),
     harness.BadRunCall: lambda at: harness.BadRunCall("specs and tensors are mixed"),
     # E07xx
@@ -442,14 +446,14 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
         at("pl.distributed.put"), "distributed.put"
     ),
     unsupported.ExternalKernel: lambda at: unsupported.ExternalKernel(at("fast_exp"), "fast_exp"),
-    unsupported.MxFormat: lambda at: unsupported.MxFormat(at("pl.matmul_mx"), "pl.matmul_mx"),
+    unsupported.MxFormat: lambda at: unsupported.MxFormat(at("pl.MX_A_ND"), "pl.MX_A_ND"),
     unsupported.PipeOutsideGroup: lambda at: unsupported.PipeOutsideGroup(
         at("pl.tpush_to_aic(tile, split=0)"), "pl.tpush_to_aic"
     ),
     unsupported.PipeMismatch: lambda at: unsupported.PipeMismatch(
         at("pl.tpop_from_aiv(split=0)"), "it waits for a tile that no core pushes"
     ),
-    unsupported.UnsupportedDType: lambda at: unsupported.UnsupportedDType(at("pl.FP4"), "pl.FP4"),
+    unsupported.UnsupportedDType: lambda at: unsupported.UnsupportedDType(at("pl.HF8"), "pl.HF8"),
     unsupported.UnsupportedLevel: lambda at: unsupported.UnsupportedLevel(
         at("level=pl.Level.HOST"), "pl.Level.HOST"
     ),
@@ -482,6 +486,11 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     device.UnknownPeriod: lambda at: device.UnknownPeriod(
         "2025-12", "a2a3", ["2026-04", "2026-06", "2026-07"]
     ),
+    page.NoRunDirectory: lambda at: page.NoRunDirectory(
+        "build_output", "it has no report/page.data"
+    ),
+    page.DamagedRun: lambda at: page.DamagedRun("run/report/page.data", "its header is cut off"),
+    page.CannotServe: lambda at: page.CannotServe("Operation not permitted"),
     checks.UnknownCheck: lambda at: checks.UnknownCheck("races", ["capacity", "race", "init"]),
     diverge.FirstWrongStatement: lambda at: diverge.FirstWrongStatement(
         "wrong operand: `pl.sub` is where the outputs go wrong",
@@ -586,6 +595,45 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     models.WrongStackInput: lambda at: models.WrongStackInput(
         "hidden", "float32 [4, 1024]", "bfloat16 [4, 1024]"
     ),
+    # E13xx, W13xx
+    advice.CannotAdvise: lambda at: advice.CannotAdvise("kernel.py", "it runs nothing"),
+    advice.RoundTrip: lambda at: advice.RoundTrip(at(SCOPE), at(SCOPE, 2), ["middle"]),
+    advice.SharedOperand: lambda at: advice.SharedOperand(
+        at(SCOPE), at(SCOPE, 2), ["x[:, k:k + 64]"]
+    ),
+    advice.StoredAndLoaded: lambda at: advice.StoredAndLoaded(
+        at("pl.slice(middle, [16, 64], [0, k])"),
+        at("pl.assemble(middle, pl.exp(x[:, k : k + 64]), [0, k])"),
+        "middle",
+    ),
+    advice.AddedProduct: lambda at: advice.AddedProduct(at("pl.add(so_far, part)"), "so_far"),
+    advice.DeadFill: lambda at: advice.DeadFill(at("for d in pl.range(0, 512, 128):"), ["out"]),
+    advice.SumInMemory: lambda at: advice.SumInMemory(
+        at("pl.add(so_far, part)"),
+        at("for k in pl.range(0, 512, 64):"),
+        "out[:, d:d + 128]",
+        "chunk",
+    ),
+    advice.SequentialLoop: lambda at: advice.SequentialLoop(at("pl.range(0, 512, 64)"), "k"),
+    advice.SmallTasks: lambda at: advice.SmallTasks(at(SCOPE), "kernel_incore_0", 640, 0.81, 1.99),
+    advice.FewTasks: lambda at: advice.FewTasks(at(SCOPE), "kernel_incore_0", 8, 24),
+    advice.UnevenWave: lambda at: advice.UnevenWave(at(SCOPE), "kernel_incore_0", 64, 48, 16),
+    advice.OrchestratorBound: lambda at: advice.OrchestratorBound(
+        at(SCOPE), 33411, 0.81, "kernel_incore_0", 16000
+    ),
+    advice.ShortRows: lambda at: advice.ShortRows(
+        at("x[k : k + 16, 0:64]"), "x", 16, 256, 512, "a2a3"
+    ),
+    advice.EmptyBuffers: lambda at: advice.EmptyBuffers(at(SCOPE), "kernel_incore_0", "Vec", 0.06),
+    advice.RepeatedRead: lambda at: advice.RepeatedRead(
+        at("pl.read(lengths, [b])"), at("pl.range(0, 512, 64)"), "pl.read(lengths, [b])"
+    ),
+    advice.MissingRoot: lambda at: advice.MissingRoot(at("pl.add(mean, 1e-6)")),
+    advice.HiddenEquality: lambda at: advice.HiddenEquality(
+        at("kv0 // HEAD_DIM"), "kv0 // HEAD_DIM", "KV_CHUNK", "HEAD_DIM"
+    ),
+    advice.StaleConstant: lambda at: advice.StaleConstant(at("KV_CHUNK=64"), "KV_CHUNK", 64, 128),
+    advice.LookAlike: lambda at: advice.LookAlike(at("\u00d7"), "\u00d7", "x"),
     # E14xx
     tuner.UnknownKnob: lambda at: tuner.UnknownKnob("K_CHUNCK", ["K_CHUNK", "TILE"], "kernel.py"),
     tuner.NothingToVary: lambda at: tuner.NothingToVary(

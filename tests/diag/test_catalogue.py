@@ -26,7 +26,9 @@ AREAS = {
     "models": "E10",
     "checks": "E11",
     "diverge": "E115",
+    "advice": "E13",
     "tuner": "E14",
+    "page": "E16",
 }
 each_class = pytest.mark.parametrize("cls", ALL, ids=[f"{c.code}-{c.__name__}" for c in ALL])
 
@@ -47,7 +49,7 @@ def test_code_is_in_its_areas_range(cls: type[UserError]) -> None:
     if issubclass(cls, Caution):
         assert cls.code.startswith("W")
         assert cls.severity in ("warning", "note")
-        assert area(cls) in ("cautions", "checks", "command", "tuner")
+        assert area(cls) in ("cautions", "checks", "command", "tuner", "advice")
     else:
         assert cls.code.startswith(AREAS[area(cls)])
         assert cls.severity == "error"

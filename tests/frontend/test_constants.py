@@ -200,3 +200,12 @@ def test_long_integers_in_messages() -> None:
     assert integer_text(-(2**64)) == "-18446744073709551616"
     assert integer_text(10**400) == "10^400 or so"
     assert integer_text(-(10**10000)) == "-10^10000 or so"
+
+
+@pytest.mark.parametrize(
+    ("count", "code"), [("1 << 70", "E0322"), ("1 << 63", "E0322"), ("0", "E0405")]
+)
+@pytest.mark.parametrize("launch", ["with pl.spmd({}):", "for i in pl.spmd({}):"])
+def test_the_number_of_blocks_is_an_index(launch: str, count: str, code: str) -> None:
+    lines = [launch.format(count), "    out[:] = pl.add(v, 1)"]
+    assert mistake(*lines, dtype="INT32").code == code

@@ -504,7 +504,7 @@ class Accumulators(Statements):
         index = self.fresh("i")
         outside = set(self.env)
         with self.block(f"for {index} in pl.{kind}({text}{stage}):") as steps:
-            self.env[index] = ScalarT("INDEX", 0, depth - step)
+            self.env[index] = ScalarT("INDEX", 0, depth - step, kind == "unroll")
             # An unrolled index is a constant: what it decides has no other arm.
             at = replace(_named(index), type=ScalarT("")) if kind == "unroll" else _named(index)
             self._turn(chains, at, nesting)

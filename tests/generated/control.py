@@ -64,7 +64,7 @@ class Control(Chunks, Memory, Clearing):
         kind = "range" if not text[0].isdigit() else kind
         jumps = kind == "range" and self.choices.chance(20)
         with self.block(f"for {index} in pl.{kind}({text}):") as steps:
-            self.env[index] = ScalarT("INDEX", low, high)
+            self.env[index] = ScalarT("INDEX", low, high, kind == "unroll")
             self.control_body(self.choices.number(1, 2), nesting)
             if jumps:
                 self.jump()
@@ -237,12 +237,12 @@ class Control(Chunks, Memory, Clearing):
         self.steps.append(as_task(steps))
         self.leave(before)
         outside, count = dict(self.env), self.choices.number(1, 3)
-        with self.block(f"for {index} in pl.range({count}):") as turns:
+        with self.block(f"for {index} in pl.range({count}):") as body:
             self.env[index] = ScalarT("INDEX", 0, count - 1)
             with self.block(self.choices.pick(INCORE[:2])) as steps, self.inside():
                 self.continued(acc)
             self.steps.append(as_task(steps))
-        self.steps.append(looping(index, lambda _: range(count), turns))
+        self.steps.append(looping(index, lambda _: range(count), body))
         self.env = outside
 
     def observe_tensors(self) -> None:

@@ -67,11 +67,15 @@ class GmT:
 
 @dataclass(frozen=True)
 class ScalarT:
-    """A number; integers are known to lie in [low, high], whatever is assigned."""
+    """A number; integers are known to lie in [low, high], whatever is assigned.
+
+    is_constant  of an unrolled loop's index alone: it does not wrap, and must fit where it is used
+    """
 
     dtype: str
     low: int = 0
     high: int = 0
+    is_constant: bool = False
 
 
 Type = TileT | GmT | ScalarT

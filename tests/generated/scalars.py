@@ -96,9 +96,9 @@ class Scalars(Writer):
         if not dtypes:  # two plain numbers: Python's arithmetic
             return Expr(text, lambda r: operation(a.value(r), b.value(r)), ScalarT(""))
         dtype = "INDEX" if "INDEX" in dtypes else "INT32"
-        return Expr(
-            text, lambda r: wrapped(operation(a.value(r), b.value(r)), dtype), ScalarT(dtype)
-        )
+        is_constant = all(t.is_constant or not t.dtype for t in (a.type, b.type))
+        type_ = ScalarT(dtype, is_constant=is_constant)
+        return Expr(text, lambda r: wrapped(operation(a.value(r), b.value(r)), dtype), type_)
 
     def _division(self, depth: int) -> Expr:
         """Run-time and kernel scalars divide towards zero, unlike captured Python numbers."""
@@ -128,7 +128,7 @@ class Scalars(Writer):
     def _extreme(self, depth: int) -> Expr:
         """Arithmetic with a number at the end of its type's range."""
         a = self.integer(depth - 1)
-        if not a.type.dtype:
+        if not a.type.dtype or a.type.is_constant:
             return a
         by = self._limit_of(a.type.dtype)
         symbol = self.choices.pick(("//", "%", "+", "-", "*", "min", "max"))
@@ -170,7 +170,8 @@ class Scalars(Writer):
     def _scalar_name(self, name: str) -> Expr:
         found = self.env[name]
         assert isinstance(found, ScalarT)
-        return Expr(name, lambda r: r.env[name], ScalarT(found.dtype))
+        type_ = ScalarT(found.dtype, is_constant=found.is_constant)
+        return Expr(name, lambda r: r.env[name], type_)
 
     def _element_read(self) -> Expr | None:
         """One element of an INT32 tensor or tile."""

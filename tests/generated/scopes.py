@@ -102,7 +102,7 @@ class Scopes(Accumulators):
         return self.parameter("x", shape, dtype, "In")
 
     def own_tensors(self, shape: tuple[int, int], dtype: str) -> list[str]:
-        if self.depth != self.scope_depth:  # in a loop, it would be a tile from the second turn on
+        if self.depth != self.scope_depth:  # in a loop, a tile from the second iteration on
             return []
         same = GmT(shape, dtype, writable=True)
         return [n for n in self.sources(shape, dtype) if n in self.spilled and self.env[n] == same]

@@ -368,7 +368,7 @@ class Statements(Expressions):
         before = dict(self.env)
         jumps = kind == "range" and self.choices.chance(30)
         with self.block(f"for {index} in pl.{kind}({text}):") as steps:
-            self.env[index] = ScalarT("INDEX", low, high)
+            self.env[index] = ScalarT("INDEX", low, high, kind == "unroll")
             self.body(self.choices.number(1, 3), nesting)
             if jumps:
                 self.jump()

@@ -214,10 +214,10 @@ def carries_two_spaces(
 ):
     with pl.at(level=pl.Level.CORE_GROUP):
         acc = pl.matmul_acc(x[:, :], pl.load(x, [0, 0], [8, 8]), x[:, :])
-        turn = pl.read(n, [0, 0])
-        while turn > 2:
+        left = pl.read(n, [0, 0])
+        while left > 2:
             acc = pl.neg(acc)
-            turn = turn - 1
+            left = left - 1
         out[:] = acc
     return out
 
@@ -227,3 +227,57 @@ def test_a_name_may_stand_for_tiles_of_two_memories(kernel: Any) -> None:
     """A product in Acc on one path, its negative in Vec on the other: it was an internal error."""
     result = run(kernel, x=X, n=N, out=zeros(8, 8))
     np.testing.assert_array_equal(result["out"], -(X + X @ X))
+
+
+@pl.jit
+def joined_before_copies(
+    x: pl.Tensor[[8, 8], pl.FP32],
+    n: pl.Tensor[[1, 1], pl.INT32],
+    out: pl.Out[pl.Tensor[[8, 8], pl.FP32]],
+):
+    k = pl.cast(pl.read(n, [0, 0]), pl.INDEX)
+    if k > 2:
+        m = k + 1
+    else:
+        m = k + 2
+    for i in pl.unroll(2):
+        m = k * i
+        with pl.at(level=pl.Level.CORE_GROUP):
+            out[i : i + 1, :] = x[m : m + 1, :]
+    with pl.at(level=pl.Level.CORE_GROUP):
+        out[m : m + 1, :] = x[0:1, :]
+    return out
+
+
+STATIC = True
+
+
+@pl.jit
+def leaves_before_a_decided_branch(
+    x: pl.Tensor[[8, 8], pl.FP32],
+    out: pl.Out[pl.Tensor[[8, 8], pl.FP32]],
+):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        t = pl.neg(x)
+        out[:] = t
+    if STATIC:
+        with pl.at(level=pl.Level.CORE_GROUP):
+            t = pl.abs(x)
+    with pl.at(level=pl.Level.CORE_GROUP):
+        out[0:1, :] = t[0:1, :]
+    return out
+
+
+def test_what_no_copy_of_a_loop_reads_is_not_handed_on() -> None:
+    """The text of the copies shows that `m` of the branch is not read, the loop does not."""
+    program = joined_before_copies.specialize()
+    round_trip(program)
+    run(program, x=X, n=N, out=zeros(8, 8))
+
+
+def test_what_no_taken_branch_reads_does_not_leave_its_scope() -> None:
+    program = leaves_before_a_decided_branch.specialize()
+    round_trip(program)
+    kernel = next(iter(lowered(program).kernels))
+    assert [p.name for p in kernel.params] == ["x", "out"]  # `t` is not spilled
+    run(program, x=X, out=zeros(8, 8))

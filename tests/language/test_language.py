@@ -125,8 +125,8 @@ def test_decorators():
 @pytest.mark.parametrize(
     ("name", "error"),
     [
-        ("matmul_mx", MxFormat),
-        ("FP4", UnsupportedDType),
+        ("MX_A_ND", MxFormat),
+        ("HF4", UnsupportedDType),
         ("tile.select", UnsupportedOp),
         ("tile.alloc", UnsupportedOp),
         ("pld.put", DistributedOp),

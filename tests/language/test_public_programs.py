@@ -101,6 +101,25 @@ def test_chunk_loops_once_needed_no_scope() -> None:
     assert [c.code for c in ChunksWithoutAScope.cautions] == ["W0101"]
 
 
+@pl.program
+class ChunksAroundScopes:
+    @pl.function
+    def main(
+        self, x: pl.Tensor[[16, 16], pl.FP32], out: pl.Tensor[[16, 16], pl.FP32]
+    ) -> pl.Tensor[[16, 16], pl.FP32]:
+        for r in pl.parallel(0, 16, 1, chunk=4):
+            with pl.incore():
+                out = pl.assemble(out, pl.neg(pl.slice(x, [1, 16], [r, 0])), [r, 0])
+        return out
+
+
+def test_chunk_loops_around_scopes_are_not_cut() -> None:
+    got = run(ChunksAroundScopes, x=X, out=zeros(16, 16))
+    np.testing.assert_array_equal(got["out"], -X)
+    assert sum(task_counts(ChunksAroundScopes, got).values()) == 16
+    assert "W0102" in [c.code for c in ChunksAroundScopes.cautions]
+
+
 @pl.jit
 def draft(x: pl.Tensor, state: pl.InOut[pl.Tensor], out: pl.Out[pl.Tensor]):
     with pl.at(level=pl.Level.CORE_GROUP):
@@ -189,3 +208,90 @@ def computes_its_place_once(x: pl.Tensor, middle: pl.Out[pl.Tensor], out: pl.Out
 def test_numbers_of_a_block_hold_after_a_barrier() -> None:
     got = run(computes_its_place_once, x=X, middle=zeros(16, 16), out=zeros(16, 16))
     np.testing.assert_array_equal(got["out"], -X.reshape(4, 4, 16)[::-1].reshape(16, 16))
+
+
+# --- windows whose extent is known at run time ----------------------------------------------------
+
+
+@pl.jit
+def clears_the_rest(rows: pl.Scalar[pl.INDEX], out: pl.Out[pl.Tensor[[16, 16], pl.FP32]]):
+    end = ((rows + 7) // 8) * 8
+    with pl.at(level=pl.Level.CORE_GROUP):
+        out[rows:end, :] = pl.full([4, 16], dtype=pl.FP32, value=3.0)
+    return out
+
+
+@pl.program
+class SumsWhatCounts:
+    @pl.function
+    def main(
+        self,
+        x: pl.Tensor[[16, 16], pl.FP32],
+        count: pl.Scalar[pl.INDEX],
+        whole: pl.Tensor[[16, 1], pl.FP32],
+        part: pl.Tensor[[16, 16], pl.FP32],
+    ) -> tuple[pl.Tensor[[16, 1], pl.FP32], pl.Tensor[[16, 16], pl.FP32]]:
+        with pl.incore():
+            doubled = pl.add(x, x)
+            counted: pl.Tensor[[16, count], pl.FP32] = pl.slice(doubled, [16, count], [0, 0])
+            whole = pl.assemble(whole, pl.row_sum(counted), [0, 0])
+            part = pl.assemble(part, pl.slice(x, [count, 16], [0, 0]), [0, 0])
+        return whole, part
+
+
+def test_a_slice_may_be_as_long_as_a_number_says() -> None:
+    got = run(SumsWhatCounts, x=X, count=5, whole=zeros(16, 1), part=zeros(16, 16))
+    np.testing.assert_array_equal(got["whole"], (2 * X[:, :5]).sum(1, keepdims=True))
+    expected = zeros(16, 16)
+    expected[:5] = X[:5]
+    np.testing.assert_array_equal(got["part"], expected)
+
+
+def test_a_source_is_written_as_far_as_the_window_goes() -> None:
+    for rows, end in ((4, 8), (6, 8), (1, 5)):
+        got = run(clears_the_rest, rows=rows, out=zeros(16, 16))["out"]
+        expected = zeros(16, 16)
+        expected[rows:end] = 3
+        np.testing.assert_array_equal(got, expected)
+
+
+# --- joins ----------------------------------------------------------------------------------------
+
+ROWS = pl.dynamic("ROWS")
+
+
+@pl.jit
+def layers(
+    x: pl.Tensor[[ROWS, 16], pl.FP32],
+    limits: pl.Tensor[[2], pl.INT32],
+    out: pl.Out[pl.Tensor[[ROWS, 16], pl.FP32]],
+):
+    rows = pl.tensor.dim(x, 0)
+    hidden = x
+    for _ in pl.range(3):
+        following = pl.create_tensor([rows, 16], dtype=pl.FP32)
+        for r in pl.parallel(0, rows, 4):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                following[r : r + 4, :] = pl.add(hidden[r : r + 4, :], 1.0)
+        hidden = following
+    limit = pl.read(limits, [0])
+    stop = pl.read(limits, [1])
+    if limit > 0:
+        stop = limit
+    else:
+        stop = rows
+    done = pl.read(limits, [1])
+    while done < stop:
+        with pl.at(level=pl.Level.CORE_GROUP):
+            out[done : done + 4, :] = hidden[done : done + 4, :]
+        done = pl.cast(done + 4, pl.INDEX)
+    return out
+
+
+def test_extents_and_integers_of_two_paths_need_not_be_the_same() -> None:
+    for limit in (0, 8):
+        given = np.array([limit, 0], np.int32)
+        got = run(layers, x=X, limits=given, out=zeros(16, 16))["out"]
+        expected = zeros(16, 16)
+        expected[: limit or 16] = X[: limit or 16] + 3
+        np.testing.assert_array_equal(got, expected)

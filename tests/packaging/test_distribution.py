@@ -23,7 +23,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with both, made of a copy of the tree."""
     tree = tmp_path_factory.mktemp("tree") / "tilelet"
     unwanted = shutil.ignore_patterns(
-        ".*", "__pycache__", "*.egg-info", "build", "dist", "build_output"
+        ".*", "__pycache__", "*.egg-info", "build", "dist", "build_output", "node_modules"
     )
     shutil.copytree(ROOT, tree, ignore=unwanted)
     shutil.copy(ROOT / ".pre-commit-config.yaml", tree)
@@ -49,7 +49,7 @@ def test_the_wheel_has_every_file_of_the_package_and_the_examples(built: Path) -
     package = {
         path.relative_to(ROOT / "src").as_posix()
         for path in (ROOT / "src/tilelet").rglob("*")
-        if path.is_file() and path.suffix in (".py", ".c", ".h", ".toml", ".typed")
+        if path.is_file() and path.suffix in (".py", ".c", ".h", ".toml", ".typed", ".js", ".css")
     }
     assert package <= names
     shipped = {name.rpartition("/")[2] for name in names if "share/tilelet/examples" in name}
@@ -63,7 +63,7 @@ def test_the_source_distribution_has_tests_pages_and_examples(built: Path) -> No
         names = {name.partition("/")[2] for name in file.getnames()}
     wanted = {
         path.relative_to(ROOT).as_posix()
-        for folder in ("src/tilelet", "tests", "docs", "examples", "bench")
+        for folder in ("src/tilelet", "tests", "docs", "examples", "bench", "web/src", "web/test")
         for path in (ROOT / folder).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }

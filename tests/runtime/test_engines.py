@@ -13,7 +13,12 @@ import torch
 import tilelet.language as pl
 from tilelet.cpu import engine as cpu
 from tilelet.diag.catalogue.command import NoCompiler, UnknownEngine
-from tilelet.diag.catalogue.harness import BadConfig, ReadOnlyOutput, UnknownData
+from tilelet.diag.catalogue.harness import (
+    BadConfig,
+    OverlappingOutput,
+    ReadOnlyOutput,
+    UnknownData,
+)
 from tilelet.dtypes import DType
 from tilelet.interp.interpreter import Interpreter
 from tilelet.native import toolchain
@@ -220,6 +225,33 @@ def test_foreign_objects_that_do_not_fit() -> None:
     })()  # fmt: skip
     with pytest.raises(ReadOnlyOutput):
         twice(x, shown)
+
+
+@pytest.mark.parametrize("engine", ["native", "interp"])
+def test_outputs_whose_elements_share_memory(
+    engine: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if engine == "native":
+        request.getfixturevalue("native")
+    else:
+        monkeypatch.setenv("TILELET_ENGINE", "interp")
+    x = torch.arange(128.0).reshape(8, 16)
+    memory = torch.zeros(500)
+    for y in (
+        torch.zeros(1, 16).expand(8, 16),
+        memory.as_strided((8, 16), (8, 1)),
+        memory.as_strided((8, 16), (3, 2)),
+    ):
+        with pytest.raises(OverlappingOutput):
+            twice(x, y)
+        assert (y == 0).all()
+        twice(y, torch.empty(8, 16))  # as an input it is what it says
+    woven = memory.as_strided((8, 16), (1, 8))
+    twice(x, woven)
+    assert (woven == 2 * x).all()
+    odd = memory.as_strided((8, 16), (33, 16))  # rows reach into each other, without a meeting
+    twice(x, odd)
+    assert (odd == 2 * x).all()
 
 
 @pytest.mark.usefixtures("native")

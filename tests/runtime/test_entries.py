@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -57,6 +60,24 @@ def test_a_compiled_class_is_called_by_entry() -> None:
         compiled["triple"]
     with pytest.raises(AttributeError, match="triple"):
         compiled.triple  # noqa: B018
+
+
+def test_a_compiled_program_stands_for_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    compiled = surface.compile(Two["double"], output_dir=tmp_path / "made")
+    assert os.fspath(compiled) == str(compiled.output_dir) == str(tmp_path / "made")
+    assert list(os.walk(compiled)) == [(str(tmp_path / "made"), [], [])]
+    assert compiled.has_return
+    assert compiled.orchestration_names == ["double"]
+
+
+def test_run_without_tensors_compiles() -> None:
+    y = np.zeros_like(X)
+    compiled = run(Two["double"])
+    compiled(X, y)
+    np.testing.assert_array_equal(y, 2 * X)
 
 
 def specs(*names: str) -> list[TensorSpec]:

@@ -238,6 +238,21 @@ def test_one_comparator_for_all_outputs_is_not_asked_about_inputs() -> None:
     assert seen == [(16, 32)]
 
 
+def test_a_script_may_hand_on_the_folder_of_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    arguments = [
+        TensorSpec("x", [32, 32], pl.FP32, np.random.randn),
+        TensorSpec("y", [32, 32], pl.FP32, is_output=True),
+    ]
+    first = run(copy, arguments)
+    assert not list(tmp_path.iterdir())  # nobody has asked for it yet
+    assert run(copy, arguments, runtime_dir=str(first.work_dir)).passed
+    with session.active(Session(count_only=True)):
+        assert Path(str(run(copy, arguments).work_dir)).is_dir()
+
+
 def test_two_runs_have_the_same_inputs() -> None:
     drawn: list[np.ndarray] = []
 

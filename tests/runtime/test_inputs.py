@@ -126,16 +126,17 @@ def test_sizes_beyond_memory_are_found_before_allocating() -> None:
     check_memory([TensorSpec("x", [2], np.float32)])
 
 
-DRAWS = """
-import numpy, random, torch
-print(torch.rand(1), random.random(), numpy.random.rand())
-"""
+DRAWS = [
+    "import numpy, random, torch; print(torch.rand(1), random.random(), numpy.random.rand())",
+    "import numpy; print(numpy.random.rand(), numpy.random.randn())",
+]
 
 
-def test_a_script_draws_the_same_in_every_process(tmp_path: Path) -> None:
-    """torch, imported by the script itself, starts from another seed in every process."""
+@pytest.mark.parametrize("text", DRAWS)
+def test_a_script_draws_the_same_in_every_process(text: str, tmp_path: Path) -> None:
+    """Generators that the script itself imports start from another seed in every process."""
     script = tmp_path / "draws.py"
-    script.write_text(DRAWS)
+    script.write_text(text)
 
     def drawn(*options: str) -> str:
         command = [sys.executable, "-m", "tilelet.cli", "tasks", *options, str(script)]

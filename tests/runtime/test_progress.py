@@ -112,11 +112,11 @@ def test_tasks_of_a_native_run_are_shown(monkeypatch: pytest.MonkeyPatch) -> Non
     b = Build()
     x, n = b.param("x", tensor([4, 8])), b.param("n", index())
 
-    def turn(s: Build, _: object) -> list:
+    def iteration(s: Build, _: object) -> list:
         s.scope(lambda t: [t.put(x, t.op("add", lhs=t.whole(x), rhs=1.0), [0, 0])])
         return []
 
-    b.for_(n, turn)
+    b.for_(n, iteration)
     program = run_passes(b.program())
     given = {"x": ramp(4, 8), "n": 400_000}
     for _ in range(100):  # one run may be over before anything is shown

@@ -7,6 +7,7 @@ intervals or C texts.
 
 from __future__ import annotations
 
+import abc
 import functools
 import operator
 from collections.abc import Callable, Mapping
@@ -30,18 +31,18 @@ WIDE = (dtypes.INDEX, dtypes.INT64)
 """Types of index arithmetic, which no index of a tensor that fits in memory leaves."""
 
 
-class Domain(Generic[T]):
+class Domain(abc.ABC, Generic[T]):
     """Arithmetic on descriptions of integers; None means that there is no description.
 
     constant, number  a description of a number, and the number that a description is, if any
     the others        what they say; `quotient` and `remainder` truncate, and `divisor` is not 0
     """
 
-    def constant(self, number: int) -> T | None:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def constant(self, number: int) -> T | None: ...
 
-    def number(self, a: T) -> int | None:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def number(self, a: T) -> int | None: ...
 
     def add(self, a: T, b: T) -> T | None: ...
 
@@ -110,6 +111,8 @@ def _keeps_value(op: Op) -> bool:
 
 def stays_in_type(op: Op) -> bool:
     """Whether a result can be taken not to wrap: index arithmetic is wide enough for any tensor."""
+    if len(op.results) != 1:  # a loop or a branch that hands on several values
+        return False
     type_ = op.result.type
     return isinstance(type_, ScalarType) and type_.dtype in WIDE
 

@@ -11,6 +11,7 @@ from tilelet.checks.registry import chosen
 from tilelet.checks.verdict import Subject, Verdict, verdict_on
 from tilelet.cli.messages import print_findings
 from tilelet.cli.options import CheckOptions
+from tilelet.cli.page import wants_page, write_page
 from tilelet.cli.profile import failed, machines_for, period_of
 from tilelet.cli.recording import record
 from tilelet.device.run import Recorded
@@ -24,6 +25,8 @@ from tilelet.scripts import exit_codes
 
 def check_command(options: CheckOptions) -> int:
     """Make the checks asked for; 1 if there is a finding."""
+    from tilelet.report.document import check_document
+
     checks = chosen(options.only)
     machines = machines_for(options)
     verdicts: list[Verdict] = []
@@ -40,6 +43,9 @@ def check_command(options: CheckOptions) -> int:
     recording = record(options.target, options, options.platform, look)
     if recording.code and not recording.runs:
         return failed(recording, options)
+    if wants_page(options):
+        checked = [(s.device_run, v.to_data()) for s, v in zip(subjects, verdicts)]
+        write_page(options, options.target.name, lambda: check_document(checked))
     found = _diagnostics(verdicts)
     if options.format == "json":
         document = json.loads(to_json([*recording.diagnostics, *found]))

@@ -23,6 +23,7 @@ from tilelet.cli.options import (
     FORMATS,
     JSON,
     TEXT,
+    AdviseOptions,
     CheckOptions,
     CompareOptions,
     DeviceOptions,
@@ -37,6 +38,7 @@ from tilelet.cli.usage import (
     budget,
     folder,
     from_environment,
+    local_address,
     name_list,
     new_file,
     positive,
@@ -59,6 +61,10 @@ AFTER_SCRIPT = (
     "--no-files",
     "--execute",
     "--memory",
+    "--fix",
+    "--in-place",
+    "--html",
+    "--open",
     "--vary",
     "--objective",
     "--budget",
@@ -271,8 +277,19 @@ def _add_execute(parser: Parser) -> None:
     )
 
 
+def _add_page(parser: Parser) -> None:
+    parser.add_argument(
+        "--html",
+        type=new_file,
+        metavar="FILE",
+        help="write a page to look at: one file that needs no network",
+    )
+    parser.add_argument("--open", action="store_true", help="open the page in a browser")
+
+
 def _add_profile(parser: Parser) -> None:
     _add_device_options(parser, FORMATS)
+    _add_page(parser)
     _add_execute(parser)
     parser.add_argument(
         "--no-files", dest="files", action="store_false", help="print the report, write nothing"
@@ -282,6 +299,7 @@ def _add_profile(parser: Parser) -> None:
 
 def _add_check(parser: Parser) -> None:
     _add_device_options(parser, FORMATS)
+    _add_page(parser)
     parser.add_argument(
         "--only",
         type=name_list,
@@ -354,6 +372,7 @@ def _device_options(parser: Parser, found: Namespace, command: str, cls: type[D]
 
 def _add_compare(parser: Parser) -> None:
     _add_device_options(parser, (TEXT, JSON))
+    _add_page(parser)
     parser.add_argument("a", metavar="A", help="a script, a program's name, or a profile.json")
     parser.add_argument("b", metavar="B", nargs="?", help="another, or the same with @machine")
 
@@ -367,7 +386,67 @@ def _compare(parser: Parser, found: Namespace) -> int:
     return compare_command(taken(CompareOptions, found, command="compare", own=_own(parser)))
 
 
-# tune
+# report, view
+
+
+def _add_report(parser: Parser) -> None:
+    _add_page(parser)
+    parser.add_argument("directory", metavar="RUN_DIR", help="what `tilelet profile` wrote")
+
+
+def _add_view(parser: Parser) -> None:
+    parser.add_argument("--open", action="store_true", help="open the page in a browser")
+    parser.add_argument("-p", "--platform", metavar="NAME", help="of a script: a2a3 (default), a5")
+    parser.add_argument(
+        "--perfetto",
+        type=local_address,
+        metavar="ADDRESS",
+        default=from_environment("TILELET_PERFETTO", local_address, None),
+        help="a Perfetto on this machine, such as http://localhost:10000",
+    )
+    parser.add_argument(
+        "directory", metavar="RUN_DIR", help="a run directory, a script, or a program's name"
+    )
+
+
+def _report(_: Parser, found: Namespace) -> int:
+    with interrupt.deferred():
+        from tilelet.cli.page import PageOptions, report_command
+
+    return report_command(taken(PageOptions, found))
+
+
+def _view(_: Parser, found: Namespace) -> int:
+    with interrupt.deferred():
+        from tilelet.cli.page import PageOptions, view_command
+
+    return view_command(taken(PageOptions, found))
+
+
+# advise and tune
+
+
+def _add_advise(parser: Parser) -> None:
+    _add_device_options(parser, FORMATS)
+    parser.add_argument(
+        "--fix",
+        action="store_true",
+        help="apply the rewritings one after the other, and show the ladder and the diff",
+    )
+    parser.add_argument(
+        "--in-place", action="store_true", help="with --fix: write the result to the script"
+    )
+    _add_script(parser)
+
+
+def _advise(parser: Parser, found: Namespace) -> int:
+    with interrupt.deferred():
+        from tilelet.cli.advise import advise_command
+
+    options = _device_options(parser, found, "advise", AdviseOptions)
+    if options.in_place and not options.fix:
+        parser.refuse("`--in-place` writes what `--fix` makes: give both")
+    return advise_command(options)
 
 
 def _add_tune(parser: Parser) -> None:
@@ -661,6 +740,21 @@ COMMANDS = {
             _diverge,
         ),
         Command("compare", "compare two modelled runs", manual.COMPARE, _add_compare, _compare),
+        Command("report", "make the page of a run directory", manual.REPORT, _add_report, _report),
+        Command(
+            "view",
+            "show a run in the browser, again whenever its script is saved",
+            manual.VIEW,
+            _add_view,
+            _view,
+        ),
+        Command(
+            "advise",
+            "say what to change, tried before it is said",
+            manual.ADVISE,
+            _add_advise,
+            _advise,
+        ),
         Command(
             "tune",
             "find better tile sizes with the model",

@@ -10,6 +10,7 @@ examples:
   tilelet profile kernel.py -p a2a3         what an NPU would do with it, modelled
   tilelet check kernel.py -p a2a3           races, undefined memory, tiles that do not fit
   tilelet compare before.py after.py        two programs, and why one is faster
+  tilelet view kernel.py --open             see it run: timeline, source, memory
   tilelet examples --copy .                 twelve small kernels to start from
   tilelet demo                              a Qwen3 layer before and after, checked
   tilelet list                              programs that can be run by name
@@ -55,6 +56,7 @@ examples:
   tilelet profile kernel.py -p my.toml --period 2026-06
   tilelet profile --platforms a2a3,a5 kernel.py --max-seq 4096
   tilelet profile --format json qwen3/scope3:baseline > profile.json
+  tilelet profile kernel.py --html kernel.html      a page to look at and to send
 
 Nothing runs on a device, and no kernel runs here: the control program does, its tasks are recorded,
 and a model of the machine plays them. All figures are device_run. The run directory gets
@@ -95,6 +97,40 @@ examples:
   tilelet compare "kernel.py --tile 64" "kernel.py --tile 128"
   tilelet compare kernel.py --platforms a2a3,a5      the same as kernel.py@a2a3 kernel.py@a5
   tilelet compare old/profile.json new/profile.json
+  tilelet compare before.py after.py --html difference.html
+"""
+
+REPORT = """\
+examples:
+  tilelet report build_output/Softmax_20261116_101500
+  tilelet report build_output/Softmax_20261116_101500 --html softmax.html --open
+
+One HTML file, by default report/page.html in the run directory: it opens offline, without a server,
+and can be attached or sent. docs/page.md walks through it. A run that failed its comparison shows
+where its outputs are wrong.
+"""
+
+VIEW = """\
+examples:
+  tilelet view kernel.py --open                 profile it, and again whenever it is saved
+  tilelet view build_output/Softmax_20261116_101500
+  tilelet view kernel.py --perfetto http://localhost:10000
+
+Serves the page on 127.0.0.1, on a port that the system chooses; the address that is printed has a
+token without which nothing is served. Every file of Python beside the script is watched.
+"""
+
+ADVISE = """\
+examples:
+  tilelet advise kernel.py -p a2a3
+  tilelet advise kernel.py --fix                 the ladder of rewritings, and the diff
+  tilelet advise kernel.py --fix --in-place      write it to the script
+  tilelet advise kernel.py --format json
+
+A finding has its lines, what it costs now, and, where the fault can be rewritten, what the
+rewritten program takes: it is checked, run on this CPU, compared with the outputs of the script as
+it stands, and modelled. Rewritings that do not hold, or do not help, are not proposed. Comments and
+layout are kept. Exit code 1: there is advice.
 """
 
 TUNE = """\

@@ -63,6 +63,8 @@ class DeviceOptions(ScriptOptions):
     period: str | None = None
     execute: bool = False
     files: bool = True
+    html: Path | None = None
+    open: bool = False
 
     @property
     def machines(self) -> tuple[str, ...]:
@@ -93,6 +95,14 @@ class CompareOptions(DeviceOptions):
 
     a: str = ""
     b: str | None = None
+
+
+@dataclass(frozen=True)
+class AdviseOptions(DeviceOptions):
+    """`tilelet advise`."""
+
+    fix: bool = False
+    in_place: bool = False
 
 
 @dataclass(frozen=True)

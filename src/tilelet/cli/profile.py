@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from tilelet.cli.messages import print_findings, show_problems
 from tilelet.cli.options import CompareOptions, DeviceOptions
+from tilelet.cli.page import command_of, wants_page, write_page
 from tilelet.cli.recording import record
 from tilelet.diag.catalogue.command import CannotWrite, FileMissing
 from tilelet.diag.catalogue.device import BadProfile, NothingToCompare
@@ -65,6 +66,7 @@ def period_of(machine: Machine, asked: str | None, side_by_side: Sequence[Machin
 def profile_command(options: DeviceOptions) -> int:
     """Model every program that the target runs; 1 if a machine would refuse one of them."""
     from tilelet.device.run import DeviceRun
+    from tilelet.report.document import profile_document
 
     machines = machines_for(options)
     recording = record(options.target, options, options.platform)
@@ -87,6 +89,8 @@ def profile_command(options: DeviceOptions) -> int:
         if options.files:
             _write(same_run, options)
     every = [m for same_run in runs for m in same_run]
+    if wants_page(options):
+        write_page(options, options.target.name, lambda: profile_document(every))
     found = _findings(every)
     if options.format == "text":
         print_findings(found)
@@ -121,12 +125,15 @@ def _show_side_by_side(same_run: Sequence[DeviceRun]) -> None:
 
 def _write(same_run: Sequence[DeviceRun], options: DeviceOptions) -> None:
     """All files of a run into one directory, with a folder per machine if there are several."""
-    directory = RunDirectory(same_run[0].run.program.name, root=options.build_dir)
+    from tilelet.report.run_directory import COMMAND, write_data
 
+    directory = RunDirectory(same_run[0].run.program.name, root=options.build_dir)
     try:
         for device_run in same_run:
             folder = (file_name(device_run.machine.name),) if len(same_run) > 1 else ()
             device_run.write(functools.partial(directory.path, *folder))
+        write_data(same_run, directory.path)
+        directory.path(COMMAND).write_text(command_of(options), encoding="utf-8")
     except OSError as error:
         if options.build_dir is not None:  # the files were asked for
             raise CannotWrite(str(error.filename), error.strerror or str(error)) from error
@@ -147,21 +154,27 @@ def _findings(device_runs: Iterable[DeviceRun]) -> list[Diagnostic]:
 def compare_command(options: CompareOptions) -> int:
     """Two programs, machines or saved profiles."""
     from tilelet.device.report.compare import Comparison
+    from tilelet.device.report.profile import Profile
     from tilelet.diag.tables import show
+    from tilelet.report.document import compare_document
 
     machines = machines_of(options.machines)
     sides = [options.a, *([options.b] if options.b else [])]
     if len(sides) == 1 and len(machines) < 2:
         raise NothingToCompare(options.a)
-    profiles: list[Profile] = []
+    compared: list[DeviceRun | Profile] = []
     for i in range(2):
         side = sides[min(i, len(sides) - 1)]
         machine = machines[min(i, len(machines) - 1)]
         got = _side(side, machine, machines, options)
         if isinstance(got, Recording):
             return failed(got, options)
-        profiles.append(got)
-    comparison = Comparison(*profiles)
+        compared.append(got)
+    a, b = (side if isinstance(side, Profile) else side.profile for side in compared)
+    comparison = Comparison(a, b)
+    if wants_page(options):
+        title = f"{options.a} and {options.b or options.a}"
+        write_page(options, title, lambda: compare_document(compared))
     if options.format == "json":
         print(json.dumps(comparison.to_data(), indent=1, ensure_ascii=False))
     else:
@@ -171,7 +184,7 @@ def compare_command(options: CompareOptions) -> int:
 
 def _side(
     text: str, machine: Machine, machines: Sequence[Machine], options: DeviceOptions
-) -> Profile | Recording:
+) -> DeviceRun | Profile | Recording:
     """`profile.json`, `k.py`, `k.py@a5`, `"k.py --variant tuned"`, `qwen3/scope3:tuned`."""
     from tilelet.device.report.profile import Profile
     from tilelet.device.run import DeviceRun
@@ -191,7 +204,9 @@ def _side(
         return recording
     with progress(f"modelling {target} on {machine.name}"):
         period = period_of(machine, options.period, machines)
-        return DeviceRun(recording.runs[0], machine, period).profile
+        device_run = DeviceRun(recording.runs[0], machine, period)
+        _ = device_run.profile
+    return device_run
 
 
 def _read(path: str) -> str:

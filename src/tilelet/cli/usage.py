@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
+from urllib.parse import urlsplit
 
 from tilelet.diag.catalogue.command import BadFlag
 from tilelet.diag.render import render_text, text_width, use_color
@@ -149,6 +150,20 @@ def name_list(text: str) -> tuple[str, ...]:
     if not names:
         raise argparse.ArgumentTypeError("nothing is named")
     return names
+
+
+def local_address(text: str) -> str:
+    """An address on this machine: nothing is sent to another."""
+    try:
+        parts = urlsplit(text)
+        on_this_machine = parts.hostname in ("localhost", "127.0.0.1")
+    except ValueError:
+        on_this_machine = False
+    if not text.startswith("http://") or not on_this_machine:
+        raise argparse.ArgumentTypeError(
+            f"`{text}` is no address on this machine, such as http://localhost:10000"
+        )
+    return text
 
 
 def variation(text: str) -> tuple[str, tuple[int | str, ...]]:

@@ -29,6 +29,7 @@ _RUNTIME = {
         "run",
     ),
     "tilelet.compat.surface": ("configure_log",),
+    "tilelet.compat.worker": ("ChipWorker", "RegistrationHandle"),
 }
 _SPECS = {"tilelet.runtime": ("TensorSpec", "ScalarSpec")}
 _VALIDATION = {
@@ -64,6 +65,7 @@ NAMESPACES: dict[str, Contents] = {
             "_SWIMLANE_MAX_LEVEL",
         ),
     },
+    "pypto.runtime.worker": {"tilelet.compat.worker": ("ChipWorker", "RegistrationHandle")},
     "pypto.pypto_core": {
         "tilelet.compat.surface": (
             "LogLevel",
@@ -82,6 +84,7 @@ NAMESPACES: dict[str, Contents] = {
             "set_backend_type",
         )
     },
+    "pypto.backend.pto_backend": {"tilelet.compat.surface": ("PartialCodegenError",)},
     "pypto.ir": {
         "tilelet.compat.surface": (
             "compile",

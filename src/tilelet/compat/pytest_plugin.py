@@ -9,7 +9,7 @@ several chips, are skipped, and say so.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +49,7 @@ class Absent:
     """While a suite looks at its tests without running them, which expects plain exceptions."""
 
 
-aliases.install(absent=Absent)
+aliases.install((*aliases.ROOTS, "simpler"), absent=Absent)
 sys.modules[RUNNER] = test_cases
 keep_refused(test_cases.Refused)
 
@@ -83,6 +83,25 @@ def pytest_collection_finish() -> Iterator[None]:
     Absent.looked_at = True
     yield
     Absent.looked_at = False
+
+
+# What a compiled program has for a board's own workers and files.
+BOARD_ONLY = ("build_call_config", "chip_callable", "from_dir", "output_dir", "runtime_name")
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_call() -> Generator[None, Any, None]:
+    """Tests of what only a board has are skipped, where they first ask for it."""
+    outcome = yield
+    error = outcome.excinfo[1] if outcome.excinfo else None
+    missing = ""
+    if isinstance(error, AttributeError) and error.name in BOARD_ONLY:
+        owner = error.obj if isinstance(error.obj, type) else type(error.obj)
+        missing = f"{owner.__name__}.{error.name}"
+    elif isinstance(error, TypeError) and Absent.__name__ in str(error):
+        missing = "an exception class"
+    if missing:
+        outcome.force_exception(pytest.skip.Exception(f"needs `{missing}` of the original"))
 
 
 @pytest.hookimpl(tryfirst=True)

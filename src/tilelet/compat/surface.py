@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tilelet import __version__, dtypes
+from tilelet.diag.core import UserErrors
 from tilelet.ir.core import Function, Program
 from tilelet.ir.programs import Programs
 from tilelet.language.text import parse
@@ -27,6 +28,7 @@ __all__ = [
     "LogLevel",
     "MemoryPlanner",
     "OptimizationStrategy",
+    "PartialCodegenError",
     "PassManager",
     "__version__",
     "compile",
@@ -40,6 +42,9 @@ __all__ = [
     "set_backend_type",
     "set_log_level",
 ]
+
+PartialCodegenError = UserErrors
+"""What scripts catch when a kernel has mistakes."""
 
 _backend: BackendType | None = None
 

@@ -29,8 +29,10 @@ from tilelet.native.toolchain import (
     Compiler,
     cpu_id,
     find_compiler,
+    has_ended,
     kill,
     machine_flags,
+    start_compiler,
     stopped_when_terminated,
 )
 
@@ -133,6 +135,7 @@ class _Jobs:
             raise CompilerFailed(who, error.strerror or str(error)) from None
         with self._lock:
             self._running.discard(process)
+        has_ended(process)
         if process.returncode:
             complaint = _complaint(output)
             if process.returncode > 0 and complaint and not _room(target):
@@ -147,16 +150,7 @@ class _Jobs:
         with self._lock:
             if self._given_up:
                 raise CompilerFailed(self._compiler.name, "it was not waited for")
-            process = subprocess.Popen(  # noqa: S603 - a list, no shell: the user's own compiler
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                text=True,
-                errors="replace",
-                env=sanitize.without_preload(os.environ),
-                start_new_session=True,
-            )
+            process = start_compiler(command, sanitize.without_preload(os.environ))
             self._running.add(process)
             return process
 

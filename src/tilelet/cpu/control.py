@@ -17,7 +17,6 @@ from tilelet.cpu.elements import element, poison_pattern, repeated, scalar_type,
 from tilelet.cpu.emitter import (
     Emitter,
     OpNumbers,
-    declare_array,
     emit_array_create,
     emit_array_get,
     emit_array_set,
@@ -27,6 +26,7 @@ from tilelet.cpu.emitter import (
     handed_scalar,
     loop_head,
 )
+from tilelet.cpu.loop_carried import LoopCarried, set_at_once
 from tilelet.cpu.ops_host import scalar_operands, shaped_operands
 from tilelet.cpu.sites import Sites
 from tilelet.cpu.text import array_text, identifier
@@ -198,88 +198,46 @@ def signature(fn: Function) -> str:
 # --- values that loops and branches hand on -------------------------------------------------------
 
 
-class Handed:
-    """One carried or joined value: a scalar variable, an array, or a window variable."""
+class _Carried(LoopCarried["ControlEmitter"]):
+    """Its window holds a reference."""
 
-    def __init__(self, e: ControlEmitter, value: Value, first: Arg | None) -> None:
-        self.e, self.value = e, value
-        self.name = e.name(value.name)
-        self.is_name_only = False
-        type_ = value.type
-        if isinstance(type_, TensorType):
-            self._window(first)
-        elif isinstance(type_, ArrayType):
-            declare_array(e, self.name, type_, first)
-            self.text = self.name
-        else:
-            start = "0" if first is None else handed_scalar(e, first)
-            e.out.add(f"{scalars.declared(value)} {self.name} = {start};")
-            self.text = self.name
+    def window_form(self) -> str:
+        return f"(&{self.variable})"
 
-    def _window(self, first: Arg | None) -> None:
-        """If it is the same window in every iteration it needs no variable."""
-        e = self.e
-        end = e.aliases.end(self.value)
-        if end is not None and end in e.values:
-            self.is_name_only = True
-            self.text = e.window(end)
-            return
-        e.out.add(f"tl_win {self.name} = {{0}};")
-        self.text = f"(&{self.name})"
-        if first is not None:
-            e.out.add(f"tl_assign(c, &{self.name}, {e.window(first)});")
+    def set_window(self, arg: Arg) -> None:
+        e = self.emitter
+        e.out.add(f"tl_assign(c, &{self.variable}, {e.window(arg)});")
 
-    def bind(self, value: Value) -> None:
-        self.e.define(value, self.text)
-
-    @property
-    def owns(self) -> bool:
-        return isinstance(self.value.type, TensorType) and not self.is_name_only
-
-
-def assign(e: ControlEmitter, targets: Sequence[Handed], args: Sequence[Arg]) -> None:
-    """All targets get their new values at once: read all, then write all."""
-    writes: list[str] = []
-    for t, arg in zip(targets, args):
-        if t.is_name_only:
-            continue
+    def read_window(self, arg: Arg) -> list[str]:
+        e = self.emitter
         copy = e.name("next")
-        if isinstance(t.value.type, TensorType):
-            e.out.add(f"tl_win {copy} = *{e.window(arg)};")
-            e.out.add(f"tl_retain(&{copy});")
-            writes += [f"tl_release(c, &{t.name});", f"{t.name} = {copy};"]
-        elif isinstance(t.value.type, ArrayType):
-            declare_array(e, copy, t.value.type, arg)
-            writes.append(f"memcpy({t.name}, {copy}, sizeof {copy});")
-        else:
-            e.out.add(f"const {scalars.declared(t.value)} {copy} = {handed_scalar(e, arg)};")
-            writes.append(f"{t.name} = {copy};")
-    for line in writes:
-        e.out.add(line)
+        e.out.add(f"tl_win {copy} = *{e.window(arg)};")
+        e.out.add(f"tl_retain(&{copy});")
+        return [f"tl_release(c, &{self.variable});", f"{self.variable} = {copy};"]
 
 
-def _hand_on(e: ControlEmitter, handed: Sequence[Handed], results: Sequence[Value]) -> None:
-    for h, result in zip(handed, results):
-        h.bind(result)
-        if h.owns:
-            e.own(result, h.name)
+def _bind_results(e: ControlEmitter, carried: Sequence[_Carried], results: Sequence[Value]) -> None:
+    for c, result in zip(carried, results):
+        c.bind(result)
+        if c.variable and isinstance(result.type, TensorType):
+            e.own(result, c.variable)
 
 
 @emits("for")
 def emit_for(e: ControlEmitter, op: Op) -> None:
     view = ForView(op)
-    handed = [Handed(e, v, first) for v, first in zip(view.carried, view.init)]
+    carried = [_Carried(e, v, first) for v, first in zip(view.carried, view.init)]
     index = e.name(view.index.name)
     head = loop_head(e, op, view.bounds, index, view.trip_count)
     with e.out.block(head), e.inside():
         e.out.add("if (TL_CANCELLED(c)) return TL_STOPPED;")
         e.define(view.index, index)
-        for h, param in zip(handed, view.carried):
-            h.bind(param)
+        for c, param in zip(carried, view.carried):
+            c.bind(param)
         e.block(view.body)
-        assign(e, handed, yielded(view.body))
+        set_at_once(e, carried, yielded(view.body))
         e.finish_block(view.body)
-    _hand_on(e, handed, op.results)
+    _bind_results(e, carried, op.results)
 
 
 @emits("while")
@@ -287,31 +245,31 @@ def emit_while(e: ControlEmitter, op: Op) -> None:
     cond, body = op.blocks
     init = op.args["init"]
     assert isinstance(init, tuple)
-    handed = [Handed(e, v, first) for v, first in zip(body.params, init)]
+    carried = [_Carried(e, v, first) for v, first in zip(body.params, init)]
     with e.out.block("for (;;)", op.loc), e.inside():
         e.out.add("if (TL_CANCELLED(c)) return TL_STOPPED;")
-        for h, tested in zip(handed, cond.params):
-            h.bind(tested)
+        for c, tested in zip(carried, cond.params):
+            c.bind(tested)
         e.block(cond)
         (holds,) = yielded(cond)
         e.out.add(f"if (!{e.scalar(holds)}) break;")
-        for h, param in zip(handed, body.params):
-            h.bind(param)
+        for c, param in zip(carried, body.params):
+            c.bind(param)
         e.block(body)
-        assign(e, handed, yielded(body))
+        set_at_once(e, carried, yielded(body))
         e.finish_block(body)
-    _hand_on(e, handed, op.results)
+    _bind_results(e, carried, op.results)
 
 
 @emits("if")
 def emit_if(e: ControlEmitter, op: Op) -> None:
-    handed = [Handed(e, v, None) for v in op.results]
+    carried = [_Carried(e, v, None) for v in op.results]
     for block, head in zip(op.blocks, (f"if ({e.scalar(op.args['cond'])})", "else")):
         with e.out.block(head, op.loc), e.inside():
             e.block(block)
-            assign(e, handed, yielded(block))
+            set_at_once(e, carried, yielded(block))
             e.finish_block(block)
-    _hand_on(e, handed, op.results)
+    _bind_results(e, carried, op.results)
 
 
 @emits("scope")

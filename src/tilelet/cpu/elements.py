@@ -81,6 +81,9 @@ _ELEMENTS: dict[DType, Element] = {
     dtypes.FP16: Element(dtypes.FP16, "ts_f16", "float", "f16", "TL_FP16"),
     dtypes.FP8E4M3FN: Element(dtypes.FP8E4M3FN, "ts_e4m3", "float", "e4m3", "TL_FP8E4M3FN"),
     dtypes.FP8E5M2: Element(dtypes.FP8E5M2, "ts_e5m2", "float", "e5m2", "TL_FP8E5M2"),
+    # Nothing is computed in these: a value of them is only moved, or widened.
+    dtypes.FP8E8M0: Element(dtypes.FP8E8M0, "ts_e8m0", "float", "e8m0", "TL_UINT8"),
+    dtypes.FP4: Element(dtypes.FP4, "ts_e2m1", "float", "e2m1", "TL_UINT8"),
     dtypes.BOOL: Element(dtypes.BOOL, "ts_bool", "uint8_t", "u8", "TL_BOOL"),
     **{d: _integer(d) for d in dtypes.ALL if d.kind in ("int", "uint", "index")},
 }

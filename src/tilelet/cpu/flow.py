@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from tilelet.cpu import scalars
 from tilelet.cpu.elements import poison_pattern
@@ -16,6 +17,7 @@ from tilelet.cpu.emitter import (
     loop_head,
 )
 from tilelet.cpu.kernel import KernelEmitter, Restart, TensorRef, emits
+from tilelet.cpu.loop_carried import LoopCarried, set_at_once
 from tilelet.cpu.text import Dim
 from tilelet.cpu.tiles import Leaf, Slot, Tile, count, leaves
 from tilelet.ir.core import Arg, Block, Op, Value
@@ -47,32 +49,26 @@ def emit_barrier(k: KernelEmitter, op: Op) -> None:
 # --- values that control flow hands on -----------------------------------------------------------
 
 
-class Carried:
-    """One value that a loop carries or an `if` joins: how it is kept in C.
+class _Carried(LoopCarried[KernelEmitter]):
+    """In a kernel also a tile.
 
-    A tile has its own scratch memory, and variables for the extents of its valid region unless
-    these are known to stay the same. A tensor that is always the same window is only a name.
+    It has its own scratch memory, and variables for the extents of its valid region unless these
+    are known to stay the same.
     """
 
     def __init__(self, k: KernelEmitter, op: Op, at: int, value: Value, first: Arg | None) -> None:
-        self.k, self.op, self.at, self.value = k, op, at, value
+        self.op, self.at = op, at
         self.slot: Slot | None = None
         self.valid_names: list[str] = []
-        self.form: Tile | TensorRef | str = ""
-        if isinstance(value.type, TileType):
-            self._tile(first)
-        elif isinstance(value.type, ScalarType):
-            self.form = k.name(value.name)
-            start = k.scalar(first) if first is not None else "0"
-            k.out.add(f"{scalars.declared(value)} {self.form} = {start};")
-        elif isinstance(value.type, ArrayType):
-            self.form = k.name(value.name)
-            declare_array(k, self.form, value.type, first)
-        else:
-            self._tensor(first)
+        super().__init__(k, value, first)
 
-    def _tile(self, first: Arg | None) -> None:
-        k, t = self.k, self.k.tile_type(self.value)
+    def declare(self, first: Arg | None) -> Any:
+        if isinstance(self.value.type, TileType):
+            return self._declare_tile(first)
+        return super().declare(first)
+
+    def _declare_tile(self, first: Arg | None) -> Tile:
+        k, t = self.emitter, self.emitter.tile_type(self.value)
         shape: tuple[Dim, ...] = t.shape
         if first is None:
             self.slot = k.new_slot(self.value.name, t.dtype, count(t.shape))
@@ -89,79 +85,47 @@ class Carried:
             for name, extent in zip(self.valid_names, shape):
                 k.out.add(f"int64_t {name} = {extent};")
             shape = tuple(self.valid_names)
-        self.form = k.slot_tile(self.slot, t.shape, t.dtype, shape)
-        self._is_known = first is not None
+        return k.slot_tile(self.slot, t.shape, t.dtype, shape)
 
-    def _tensor(self, first: Arg | None) -> None:
-        k = self.k
+    def window_form(self) -> TensorRef:
         assert isinstance(self.value.type, TensorType)
-        end = k.aliases.end(self.value)
-        found = k.values.get(end) if end is not None else None
-        if isinstance(found, TensorRef):
-            self.form = found
-            return
-        name = k.name(self.value.name)
-        k.out.add(f"tl_win {name} = {{0}};")
         extents = tuple(d if isinstance(d, int) else None for d in self.value.type.shape)
-        self.form = TensorRef(f"(&{name})", extents, k.full_windows)
-        self.window = name
-        if first is not None:
-            k.out.add(f"{name} = *{k.tensor(first).pointer};")
+        return TensorRef(f"(&{self.variable})", extents, self.emitter.full_windows)
+
+    def set_window(self, arg: Arg) -> None:
+        k = self.emitter
+        k.out.add(f"{self.variable} = *{k.tensor(arg).pointer};")
+
+    def read_window(self, arg: Arg) -> list[str]:
+        k = self.emitter
+        copy = k.variable("next", f"*{k.tensor(arg).pointer}", "tl_win")
+        return [f"{self.variable} = {copy};"]
 
     def bind(self, value: Value) -> None:
-        """Let `value` stand for it."""
-        self.k.define(value, self.form)
+        super().bind(value)
         if self.slot is not None:
-            self.k.touch(self.slot)
+            self.emitter.touch(self.slot)
 
     def check_region(self, tile: Tile) -> None:
         """A region that was taken for constant must be the one assumed."""
         assert isinstance(self.form, Tile)
         if not self.valid_names and tile.valid != self.form.valid:
-            self.k.dynamic.add((self.op, self.at))
+            self.emitter.dynamic.add((self.op, self.at))
             raise Restart
 
-    def assign_scalar_or_window(self, arg: Arg) -> None:
-        if isinstance(self.value.type, ArrayType):
-            self.k.out.add(f"memcpy({self.form}, {self.k.values[arg]}, sizeof {self.form});")  # type: ignore[index]
-        elif isinstance(self.form, str):
-            self.k.out.add(f"{self.form} = {self.k.scalar(arg)};")
-        elif isinstance(self.form, TensorRef) and hasattr(self, "window"):
-            self.k.out.add(f"{self.window} = *{self.k.tensor(arg).pointer};")
 
-
-def assign(k: KernelEmitter, targets: Sequence[Carried], args: Sequence[Arg]) -> None:
+def assign(k: KernelEmitter, targets: Sequence[_Carried], args: Sequence[Arg]) -> None:
     """All targets get their new values at once."""
     _assign_tiles(k, [(t, k.tile(a)) for t, a in zip(targets, args) if t.slot is not None])
     others = [(t, a) for t, a in zip(targets, args) if t.slot is None]
-    if len(others) > 1:
-        _assign_through_copies(k, others)
+    if len(others) == 1:
+        target, arg = others[0]
+        target.set(arg)
     else:
-        for target, arg in others:
-            target.assign_scalar_or_window(arg)
+        set_at_once(k, [t for t, _ in others], [a for _, a in others])
 
 
-def _assign_through_copies(k: KernelEmitter, pairs: Sequence[tuple[Carried, Arg]]) -> None:
-    """Scalars that may depend on each other: read all, then write all."""
-    copies: list[tuple[Carried, str]] = []
-    for target, arg in pairs:
-        if isinstance(target.value.type, ArrayType):
-            text = k.name("next")
-            declare_array(k, text, target.value.type, arg)
-            copies.append((target, text))
-        elif isinstance(target.form, str):
-            text = k.variable("next", k.scalar(arg), scalars.declared(target.value))
-            copies.append((target, text))
-        elif isinstance(target.form, TensorRef) and hasattr(target, "window"):
-            text = k.variable("next", f"*{k.tensor(arg).pointer}", "tl_win")
-            copies.append((target, text))
-    for target, text in copies:
-        name = target.form if isinstance(target.form, str) else target.window
-        is_array = isinstance(target.value.type, ArrayType)
-        k.out.add(f"memcpy({name}, {text}, sizeof {text});" if is_array else f"{name} = {text};")
-
-
-def _assign_tiles(k: KernelEmitter, pending: list[tuple[Carried, Tile]]) -> None:
+def _assign_tiles(k: KernelEmitter, pending: list[tuple[_Carried, Tile]]) -> None:
     for target, tile in pending:
         target.check_region(tile)
     regions = [
@@ -188,11 +152,11 @@ def _assign_tiles(k: KernelEmitter, pending: list[tuple[Carried, Tile]]) -> None
         k.out.add(f"{name} = {text};")
 
 
-def _is_in_place(target: Carried, tile: Tile) -> bool:
+def _is_in_place(target: _Carried, tile: Tile) -> bool:
     return isinstance(tile.form, Leaf) and tile.form.slot is target.slot and tile.is_dense
 
 
-def _is_free(pair: tuple[Carried, Tile], pending: Sequence[tuple[Carried, Tile]]) -> bool:
+def _is_free(pair: tuple[_Carried, Tile], pending: Sequence[tuple[_Carried, Tile]]) -> bool:
     """Whether no other pending value still reads the memory that this one is to replace."""
     return not any(
         leaf.slot is pair[0].slot
@@ -202,7 +166,7 @@ def _is_free(pair: tuple[Carried, Tile], pending: Sequence[tuple[Carried, Tile]]
     )
 
 
-def _mixes_positions(target: Carried, tile: Tile) -> bool:
+def _mixes_positions(target: _Carried, tile: Tile) -> bool:
     """Whether an element needs others of the memory it is to replace, so that order matters."""
     return any(
         leaf.slot is target.slot and not (part.is_dense and part.shape == tile.shape)
@@ -214,7 +178,7 @@ def _mixes_positions(target: Carried, tile: Tile) -> bool:
 
 
 def _plan_destinations(
-    k: KernelEmitter, body: Block, carried: Sequence[Carried], params: Sequence[Value]
+    k: KernelEmitter, body: Block, carried: Sequence[_Carried], params: Sequence[Value]
 ) -> None:
     for target, param, arg in zip(carried, params, yielded(body)):
         if target.slot is None:
@@ -228,7 +192,7 @@ def _plan_destinations(
 def emit_for(k: KernelEmitter, op: Op) -> None:
     view = ForView(op)
     carried = [
-        Carried(k, op, i, v, first) for i, (v, first) in enumerate(zip(view.carried, view.init))
+        _Carried(k, op, i, v, first) for i, (v, first) in enumerate(zip(view.carried, view.init))
     ]
     index = k.name(view.index.name)
     head = loop_head(k, op, view.bounds, index, view.trip_count)
@@ -259,7 +223,7 @@ def emit_while(k: KernelEmitter, op: Op) -> None:
     cond, body = op.blocks
     init = op.args["init"]
     assert isinstance(init, tuple)
-    carried = [Carried(k, op, i, v, first) for i, (v, first) in enumerate(zip(body.params, init))]
+    carried = [_Carried(k, op, i, v, first) for i, (v, first) in enumerate(zip(body.params, init))]
     _plan_destinations(k, body, carried, body.params)
     is_seen = any(k.uses[p] for p in cond.params if isinstance(p.type, TileType))
     with k.loop(op, None if is_seen else body), k.out.block("for (;;)", op.loc), k.inside():
@@ -281,7 +245,7 @@ def emit_while(k: KernelEmitter, op: Op) -> None:
 
 @emits("if")
 def emit_if(k: KernelEmitter, op: Op) -> None:
-    joined = [Carried(k, op, i, v, None) for i, v in enumerate(op.results)]
+    joined = [_Carried(k, op, i, v, None) for i, v in enumerate(op.results)]
     for block, head in zip(op.blocks, (f"if ({k.scalar(op.args['cond'])})", "else")):
         with k.out.block(head, op.loc), k.inside():
             k.block(block)
@@ -292,7 +256,7 @@ def emit_if(k: KernelEmitter, op: Op) -> None:
         j.bind(result)
 
 
-def _assume_regions(k: KernelEmitter, joined: Sequence[Carried], args: Sequence[Arg]) -> None:
+def _assume_regions(k: KernelEmitter, joined: Sequence[_Carried], args: Sequence[Arg]) -> None:
     """Until the other branch says otherwise, a joined tile has the first one's region."""
     for j, arg in zip(joined, args):
         if j.slot is None or j.valid_names:

@@ -19,7 +19,7 @@ from tilelet.cpu.text import identifier, int_text
 from tilelet.ir.core import Arg, Function, Op, Value, walk
 from tilelet.ir.types import ScalarType, TensorType, TileType
 from tilelet.ir.views import ForView
-from tilelet.ops.movement import fitted
+from tilelet.ops.transfers import fitted
 
 
 class _Unknown(Exception):  # noqa: N818  (not an error)

@@ -14,8 +14,8 @@ from tilelet.cpu.text import Dim, array_text, lesser, product, total
 from tilelet.cpu.tiles import Leaf, Node, Slot, Tile, count, dense_strides, leaves
 from tilelet.ir.core import Arg, Op, Value
 from tilelet.ir.types import TensorType, TileType
-from tilelet.ops.movement import fitted
 from tilelet.ops.padding import pad_element
+from tilelet.ops.transfers import fitted
 from tilelet.syntax.enums import AtomicType
 
 
@@ -463,16 +463,22 @@ def emit_transpose_view(k: KernelEmitter, op: Op) -> None:
     emit_transpose(k, replace(op, args={**op.args, "axis1": -2, "axis2": -1}))
 
 
+def _shared(k: KernelEmitter, arg: Arg) -> tuple[Tile, Slot]:
+    """A tile in memory, and the storage of which the result is another view."""
+    x = k.materialize(arg)
+    slot = x.leaf.slot
+    assert slot is not None
+    slot.is_shared = True
+    return x, slot
+
+
 @emits("reshape")
 def emit_reshape(k: KernelEmitter, op: Op) -> None:
     if not is_tile(op.args["x"]):
         _view_tensor(k, op, "tl_reshape", op.args["shape"])
         return
-    x = k.materialize(op.args["x"])
+    x, slot = _shared(k, op.args["x"])
     t = k.tile_type(op.result)
-    slot = x.leaf.slot
-    assert slot is not None
-    slot.is_shared = True
     valid: tuple[Dim, ...] = t.shape
     if not x.is_full:
         name = k.name("region")
@@ -491,11 +497,8 @@ def emit_reinterpret(k: KernelEmitter, op: Op) -> None:
     if not is_tile(op.args["x"]):
         _view_tensor(k, op, "tl_reinterpret", op.args["shape"])
         return
-    x = k.materialize(op.args["x"])
+    x, slot = _shared(k, op.args["x"])
     t = k.tile_type(op.result)
-    slot = x.leaf.slot
-    assert slot is not None
-    slot.is_shared = True
     valid: tuple[Dim, ...] = t.shape
     if not x.is_full:
         region = array_text(x.valid)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, get_origin
 
@@ -11,8 +12,9 @@ from tilelet.diag.catalogue.ops import ZeroSizeDim
 from tilelet.diag.core import Loc
 from tilelet.dtypes import DType
 from tilelet.frontend.functions import KernelFunction
-from tilelet.ir.core import Direction
+from tilelet.ir.core import Direction, Value
 from tilelet.ir.types import INDEX, ArrayType, ScalarType, SymDim, TensorType, TileType, Type
+from tilelet.ops.block_scaled import LAYOUTS
 from tilelet.syntax import types as language_types
 from tilelet.syntax.enums import TensorLayout
 
@@ -76,6 +78,16 @@ def parameters(function: KernelFunction) -> list[Parameter]:
     """The parameters of a function, `self` left out; errors point at the annotation."""
     names = function.captured()
     return [_parameter(function, p, names) for p in function.parameters]
+
+
+def layouts_of(function: KernelFunction, env: Mapping[str, object]) -> dict[Value, str]:
+    """Parameters whose data lies in an order that matters: scales of block-scaled operands."""
+    found: dict[Value, str] = {}
+    for p in parameters(function):
+        value = env.get(p.name)
+        if p.layout in LAYOUTS and isinstance(value, Value):
+            found[value] = p.layout
+    return found
 
 
 def _parameter(function: KernelFunction, p: ast.arg, names: dict[str, object]) -> Parameter:

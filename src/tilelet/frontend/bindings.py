@@ -109,6 +109,8 @@ class ValueFacts:
     regions: dict[Value, tuple[object, ...]] = field(
         default_factory=dict[Value, "tuple[object, ...]"]
     )
+    # Tensors whose scales lie in an order of their own: the name of the layout.
+    layouts: dict[Value, str] = field(default_factory=dict[Value, str])
     # Memory that was made here and not written since, and windows and loads of it.
     undefined: set[Value] = field(default_factory=set[Value])
 

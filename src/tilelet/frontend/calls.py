@@ -26,7 +26,7 @@ from tilelet.diag.catalogue.python import (
     UnsupportedExpression,
 )
 from tilelet.diag.core import Loc, UserError
-from tilelet.frontend import expressions, kernels, lanes, marker_calls, statements
+from tilelet.frontend import annotations, expressions, kernels, lanes, marker_calls, statements
 from tilelet.frontend.bindings import (
     Binding,
     ReportedError,
@@ -381,6 +381,8 @@ def inline(
     env: dict[str, Binding] = dict(zip(names, args, strict=True))
     if function.is_method:
         env["self"] = SelfReference()
+    if function.kind is FunctionKind.InCore:
+        ctx.facts.layouts.update(annotations.layouts_of(function, env))
     inner = ctx.fork(
         source=function.source,
         captured=function.captured(),

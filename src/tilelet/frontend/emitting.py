@@ -15,6 +15,7 @@ from tilelet import dtypes
 from tilelet.diag.catalogue.cautions import ClearedByArithmetic, ImplicitScope
 from tilelet.diag.catalogue.names import DynamicDimMisuse, UnsupportedCapture
 from tilelet.diag.catalogue.scopes import ComputeOutsideScope, OnlyAtOrchestration, OnlyInScope
+from tilelet.diag.catalogue.unsupported import UnsupportedConstruct
 from tilelet.diag.core import Loc
 from tilelet.dtypes import DType
 from tilelet.frontend.bindings import Binding, Poison, as_items, is_scalar_constant, items_of
@@ -84,6 +85,8 @@ def emit_op(
     """Emit one op; gives its result (None, a Value, or a tuple of Values)."""
     if spec.plane is Plane.SCOPE and not ctx.in_scope:
         return _emit_outside_scope(ctx, spec, args, loc, name, arg_locs)
+    if ctx.facts.layouts and spec.name != "load_scale":
+        _check_layouts(ctx, args, loc)
     if spec.plane is Plane.CONTROL and ctx.in_scope:
         raise OnlyAtOrchestration(loc, f"pl.{spec.name}", ctx.scope_loc)
     if ctx.in_scope:
@@ -97,6 +100,14 @@ def emit_op(
     if not results:
         return None
     return results[0] if len(results) == 1 else results
+
+
+def _check_layouts(ctx: Context, args: Mapping[str, Arg], loc: Loc) -> None:
+    """Scales in an order of their own can be loaded and handed on, and nothing else."""
+    for arg in args.values():
+        if isinstance(arg, Value) and arg in ctx.facts.layouts:
+            what = f"`{arg.name}`, which holds scales in layout {ctx.facts.layouts[arg]},"
+            raise UnsupportedConstruct(loc, what, "hand it on whole, and `pl.load` a part of it")
 
 
 def _with_fitting_vector(ctx: Context, args: Mapping[str, Arg], loc: Loc) -> Mapping[str, Arg]:

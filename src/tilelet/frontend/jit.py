@@ -191,7 +191,11 @@ def _dtype_of(a: Any) -> dtypes.DType:
         return found
     if type(a).__module__.split(".")[0] == "torch":
         name = str(found).removeprefix("torch.")
-        special = {"float8_e4m3fn": dtypes.FP8E4M3FN, "float8_e5m2": dtypes.FP8E5M2}
+        special = {
+            "float8_e4m3fn": dtypes.FP8E4M3FN,
+            "float8_e5m2": dtypes.FP8E5M2,
+            "float8_e8m0fnu": dtypes.FP8E8M0,
+        }
         if name in special:
             return special[name]
         return dtypes.BF16 if name == "bfloat16" else dtypes.from_numpy(np.dtype(name))

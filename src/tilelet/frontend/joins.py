@@ -15,9 +15,10 @@ from tilelet.frontend.bindings import (
     is_scalar_constant,
 )
 from tilelet.frontend.context import Context
-from tilelet.frontend.emitting import check_literal, load
+from tilelet.frontend.emitting import check_literal, default_args, emit_op, load
 from tilelet.ir.core import Arg, Const, Op, Value, scalar_dtype
-from tilelet.ir.types import ScalarType, TensorType, TileType, Type
+from tilelet.ir.spec import REGISTRY
+from tilelet.ir.types import TASK_ID, Dim, JoinedDim, ScalarType, SymDim, TensorType, TileType, Type
 from tilelet.ops.scalar import as_number
 
 
@@ -30,17 +31,37 @@ def type_of(x: Binding) -> Type | None:
 
 
 def same_type(a: Type, b: Type) -> bool:
-    """Equal but for the memory space, which placement decides."""
+    """Equal but for the memory space, which placement decides, and extents known at run time."""
     if isinstance(a, TileType) and isinstance(b, TileType):
         return a.shape == b.shape and a.dtype is b.dtype
+    if isinstance(a, TensorType) and isinstance(b, TensorType):
+        pairs = list(zip(a.shape, b.shape))
+        both = all(x == y or (isinstance(x, SymDim) and isinstance(y, SymDim)) for x, y in pairs)
+        return both and len(a.shape) == len(b.shape) and replace(a, shape=b.shape) == b
     return a == b
 
 
 def common_type(a: Type, b: Type) -> Type:
-    """Of two that are the same but for the memory space: two spaces leave it to placement."""
+    """Of two that are the same: two memory spaces leave it to placement, two extents to the run."""
     if isinstance(a, TileType) and isinstance(b, TileType) and a.space and b.space:
         return a if a.space is b.space else replace(a, space=None)
+    if isinstance(a, TensorType) and isinstance(b, TensorType) and a.shape != b.shape:
+        pairs = zip(a.shape, b.shape, strict=True)
+        return replace(a, shape=tuple(_joined_dim(x, y) for x, y in pairs))
     return a
+
+
+def _joined_dim(a: Dim, b: Dim) -> Dim:
+    return a if a == b or isinstance(a, JoinedDim) else JoinedDim(str(a))
+
+
+def wider(a: Type, b: Type) -> ScalarType | None:
+    """The type of two integers that holds either."""
+    if not isinstance(a, ScalarType) or not isinstance(b, ScalarType):
+        return None
+    if not (a.dtype.is_integer and b.dtype.is_integer) or TASK_ID in (a, b):
+        return None
+    return ScalarType(dtypes.promote(a.dtype, b.dtype))
 
 
 def same_binding(a: Binding, b: Binding) -> bool:
@@ -136,6 +157,9 @@ def _adapt(ctx: Context, then: Side, left: Type, other: Side, right: Type) -> Jo
             return Joined(retyped(a, right, then.loc), b, right)
         if fits_literal(b, left):
             return Joined(a, retyped(b, left, other.loc), left)
+        both = wider(left, right)
+        if both is not None:
+            return Joined(converted(ctx, then, both), converted(ctx, other, both), both)
     return None
 
 
@@ -162,6 +186,19 @@ def rounded(x: Arg, t: Type | None, loc: Loc) -> Arg:
     if isinstance(x, int) and isinstance(t, ScalarType):
         check_literal(x, t.dtype, loc)
     return x
+
+
+def converted(ctx: Context, side: Side, t: ScalarType) -> Arg:
+    """Cast the side's scalar at the end of its own block."""
+    if scalar_dtype(side.binding) is t.dtype:
+        return side.binding
+    saved, ctx.ops = ctx.ops, side.ops
+    try:
+        spec = REGISTRY["scalar.cast"]
+        args = default_args(spec, x=side.binding, target_type=t.dtype)
+        return emit_op(ctx, spec, args, side.loc)  # type: ignore[return-value]
+    finally:
+        ctx.ops = saved
 
 
 def loaded(ctx: Context, side: Side) -> Value:

@@ -9,7 +9,12 @@ from tilelet import dtypes
 from tilelet.diag.catalogue.cautions import NoEffect
 from tilelet.diag.catalogue.names import ArgumentTypeMismatch
 from tilelet.diag.catalogue.ops import BadArgument
-from tilelet.diag.catalogue.scopes import BadDependency, BadPredicate, OnlyAtOrchestration
+from tilelet.diag.catalogue.scopes import (
+    BadDependency,
+    BadPredicate,
+    BadScopeArgument,
+    OnlyAtOrchestration,
+)
 from tilelet.diag.core import Loc
 from tilelet.frontend import annotations, calls, expressions, joins
 from tilelet.frontend.bindings import (
@@ -31,7 +36,8 @@ from tilelet.ir.core import (
     scalar_dtype,
 )
 from tilelet.ir.spec import REGISTRY
-from tilelet.ir.types import ArrayType, ScalarType, TensorType, Type
+from tilelet.ir.types import INDEX, ArrayType, ScalarType, TensorType, Type
+from tilelet.ops.infer import check_constant, constant_of
 from tilelet.syntax import markers
 
 
@@ -192,7 +198,7 @@ def submit(ctx: Context, node: ast.Call, spmd: bool = False) -> Binding:
         elif keyword.arg == "predicate":
             predicate = comparison(ctx, keyword.value)
         elif keyword.arg == "core_num" and spmd:
-            count = expressions.evaluate_arg(ctx, keyword.value)
+            count = block_count(ctx, keyword.value, marker)
         elif keyword.arg == "dumps":
             ctx.sink.add(NoEffect(ctx.loc(keyword.value), "`dumps=`", "use `pl.dump`"))
         elif keyword.arg in _SUBMIT_OPTIONS:
@@ -212,6 +218,20 @@ def submit(ctx: Context, node: ast.Call, spmd: bool = False) -> Binding:
     positional = ast.copy_location(ast.Call(node.func, node.args[1:], []), node)
     nodes = calls.positional_arguments(ctx, function, positional)
     return call_kernel(ctx, function, nodes, loc, launch)
+
+
+def block_count(ctx: Context, node: ast.expr, marker: str) -> Arg:
+    """The number of blocks of a launch: an index, so that every engine sees the same number."""
+    count, loc = expressions.evaluate_arg(ctx, node), ctx.loc(node)
+    dtype, constant = scalar_dtype(count), constant_of(count)
+    if dtype is None or not dtype.is_integer or (constant is not None and constant < 1):
+        what = describe(count) if constant is None else str(constant)
+        raise BadScopeArgument(loc, marker, "core_num", what, "a positive integer")
+    if constant is not None:
+        check_constant(constant, dtypes.INDEX, loc)
+        return int(constant)
+    wider = dtype.limits[1] > dtypes.INDEX.limits[1]
+    return _converted(ctx, count, INDEX, loc) if wider else count
 
 
 def dependencies(ctx: Context, node: ast.expr) -> tuple[Arg, ...]:

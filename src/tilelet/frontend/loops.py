@@ -167,12 +167,7 @@ def _loop_keyword(ctx: Context, keyword: ast.keyword, header: LoopHeader) -> Non
     if name == "init_values":
         header.init = as_items(value)
     elif name == "chunk" and value is not None:
-        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MAX_CHUNK:
-            what = integer_text(value) if isinstance(value, int) else describe(value)
-            raise BadChunk(loc, what, MAX_CHUNK)
-        if not ctx.chunk_ok:
-            raise ChunkOutsideAutoScope(ctx.loc(keyword))
-        header.chunk = value
+        header.chunk = _chunk(ctx, keyword, value)
     elif name == "mode":
         if not isinstance(value, SplitMode):
             raise BadArgument(loc, header.kind, name, describe(value), "a `pl.SplitMode`")
@@ -194,6 +189,20 @@ def _loop_keyword(ctx: Context, keyword: ast.keyword, header: LoopHeader) -> Non
                 RetiredSpelling(loc, "pl.range(unroll=N)", "pl.pipeline(stage=N)")
             )
             header.kind = "pipeline"
+
+
+def _chunk(ctx: Context, keyword: ast.keyword, value: Binding) -> int | None:
+    """The size of a chunk, if something around the loop cuts it."""
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MAX_CHUNK:
+        what = integer_text(value) if isinstance(value, int) else describe(value)
+        raise BadChunk(ctx.loc(keyword.value), what, MAX_CHUNK)
+    if ctx.chunk_ok:
+        return value
+    if not ctx.style.implied:
+        raise ChunkOutsideAutoScope(ctx.loc(keyword))
+    why = "no automatic scope is around the loop"
+    ctx.module.note_retired(NoEffect(ctx.loc(keyword), "`chunk=`", why))
+    return None
 
 
 # --- unroll, spmd, chunk -------------------------------------------------------------------------
@@ -496,6 +505,14 @@ def _adapt(
         if joins.fits_literal(end, c.type):
             ends[c.name] = joins.retyped(end, c.type, loc)
             return True
+        both = joins.wider(c.type, end_type)
+        if both is not None and both == c.type:
+            ends[c.name] = joins.converted(ctx, joins.Side(end, ops, loc), both)
+            return True
+        if both is not None:
+            c.init = joins.converted(ctx, joins.Side(c.init, ctx.ops, c.init_loc), both)
+            c.type = both
+            return False
     end_loc = end.loc if isinstance(end, Value) else loc
     raise TypeChangedInLoop(end_loc, c.name, str(c.type), c.init_loc, str(end_type))
 

@@ -6,7 +6,7 @@ import ast
 import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TypeGuard
+from typing import ClassVar, TypeGuard
 
 from tilelet.diag.catalogue.cautions import NoEffect, OutputNotWritten
 from tilelet.diag.catalogue.names import (
@@ -38,7 +38,9 @@ from tilelet.ir.core import (
     Program,
     Value,
 )
+from tilelet.ir.sweep import Sweep
 from tilelet.ir.types import ScalarType, SymDim, TensorType, TileType, Type
+from tilelet.ops.block_scaled import LAYOUTS
 
 Constant = int | float | bool
 
@@ -46,6 +48,8 @@ Constant = int | float | bool
 @dataclass
 class ModuleBuilder:
     """The program being built from decorated functions."""
+
+    begun: ClassVar[int] = 0  # programs of this process, those with mistakes too
 
     name: str
     methods: Mapping[str, KernelFunction] = field(default_factory=dict[str, KernelFunction])
@@ -89,7 +93,7 @@ class ModuleBuilder:
         """Lower one function, given argument types, with some parameters bound to constants."""
         params, env = _bind_parameters(function, given, constants or {})
         for p in annotations.parameters(function):
-            if p.layout is not None:
+            if p.layout is not None and p.layout not in LAYOUTS:
                 why = "data is row-major everywhere; results do not depend on it"
                 self.sink.add(NoEffect(p.loc, f"layout `pl.{p.layout}` of `{p.name}`", why))
         ctx = Context(
@@ -105,6 +109,7 @@ class ModuleBuilder:
             dims=_dims(params),
             split=function.split,
         )
+        ctx.facts.layouts = annotations.layouts_of(function, env)
         if function.is_method:
             env["self"] = SelfReference()
         if function.style.guards_outputs:
@@ -124,7 +129,7 @@ class ModuleBuilder:
             )
         if function.kind is FunctionKind.InCore:
             barriers.check_kernel(ctx, ctx.ops)
-        built = _close_function(ctx, function, params, self._unique(function))
+        built = Sweep().function(_close_function(ctx, function, params, self._unique(function)))
         self.functions[built.name] = built
         return built
 
@@ -148,6 +153,7 @@ class ModuleBuilder:
 
     def build(self, lower_entry: Callable[[], str]) -> Program:
         """Run `lower_entry` (gives the entry's name), collecting mistakes on the way."""
+        ModuleBuilder.begun += 1
         try:
             entry = lower_entry()
         except TooManyErrors:

@@ -33,7 +33,7 @@ from tilelet.frontend.context import Context
 from tilelet.frontend.emitting import emit_scope
 from tilelet.frontend.nameflow import Names
 from tilelet.frontend.source import nodes_in, statements_in
-from tilelet.ir.core import Arg, Op, Value, scalar_dtype
+from tilelet.ir.core import Arg, Op, Value
 from tilelet.ir.spec import Trait, spec_of
 from tilelet.ir.types import INDEX, ScalarType, TileType
 from tilelet.syntax import enums, markers
@@ -141,7 +141,7 @@ def parse_header(ctx: Context, node: ast.Call) -> ScopeInfo:
 
 def _positional(ctx: Context, node: ast.Call, marker: object, name: str, info: ScopeInfo) -> None:
     if marker is markers.spmd and len(node.args) == 1:
-        _set_count(ctx, info, node.args[0])
+        info.count = kernels.block_count(ctx, node.args[0], "spmd")
     elif marker is markers.at and len(node.args) == 1:
         _set_level(ctx, node.args[0])
     elif node.args:
@@ -159,7 +159,7 @@ def _keyword(ctx: Context, keyword: ast.keyword, scope: str, info: ScopeInfo) ->
         info.predicate = kernels.comparison(ctx, keyword.value)
         return
     if name == "core_num":
-        _set_count(ctx, info, keyword.value)
+        info.count = kernels.block_count(ctx, keyword.value, "spmd")
         return
     if name == "level":
         _set_level(ctx, keyword.value)
@@ -190,15 +190,6 @@ def _keyword(ctx: Context, keyword: ast.keyword, scope: str, info: ScopeInfo) ->
     else:
         ctx.sink.add(NoEffect(loc, f"`{name}=`", "it only changes how the device schedules"))
         info.options.append((name, value))  # type: ignore[arg-type]
-
-
-def _set_count(ctx: Context, info: ScopeInfo, node: ast.expr) -> None:
-    count = expressions.evaluate_arg(ctx, node)
-    dtype = scalar_dtype(count)
-    if dtype is None or not dtype.is_integer or (isinstance(count, int) and count < 1):
-        what = str(count) if isinstance(count, int) else describe(count)
-        raise BadScopeArgument(ctx.loc(node), "spmd", "core_num", what, "a positive integer")
-    info.count = count
 
 
 def _set_level(ctx: Context, node: ast.expr) -> None:

@@ -23,12 +23,16 @@ def shorthand(ctx: Context, name: str, args: Mapping[str, Arg]) -> Shorthand | N
         return _create_with_region
     if name == "expand_clone" and ctx.facts.storage_of(args["target"]) in ctx.facts.outputs:
         return _clone_into
+    if name == "load" and args["tensor"] in ctx.facts.layouts:
+        return _load_scales
     if name == "store" and args["shapes"] is not None:
         return _store_as
     if name == "move" and args["transpose"] is True:
         return _move_transposed
     if ctx.in_scope and name.startswith(_ROW_FAMILY) and _has_blocks(args):
         return partial(_expand_blocks, name)
+    if name == "slice" and ctx.in_scope and ctx.style.implied and _is_region(args):
+        return _slice_of_region
     if name in ("sels", "tile.sels") and _is_negative_of_unsigned(args["x"], args["scalar"]):
         return partial(_select_modulo, name)
     if name in _WINDOWS and _lacks_axes(args, *_WINDOWS[name]):
@@ -50,6 +54,15 @@ def _create_with_region(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: L
     return _emit(
         ctx, "slice", loc, locs, x=made, shape=args["shape"], offset=offset, valid_shape=region
     )
+
+
+def _load_scales(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> Binding:
+    """A load of scales, which lie in memory as the host has packed them."""
+    tensor = args["tensor"]
+    assert isinstance(tensor, Value)
+    layout = ctx.facts.layouts[tensor]
+    window = {name: args[name] for name in ("offsets", "shapes", "target_memory")}
+    return _emit(ctx, "load_scale", loc, locs, tensor=tensor, layout=layout, **window)
 
 
 def _is_negative_of_unsigned(x: Arg, number: Arg) -> bool:
@@ -113,6 +126,48 @@ def _clone_into(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> 
     return _emit(
         ctx, "assemble", loc, locs, target=target, source=tile, offset=(0,) * len(target.type.shape)
     )
+
+
+# --- windows whose size is known at run time ------------------------------------------------------
+
+
+def _is_region(args: Mapping[str, Arg]) -> bool:
+    """Whether a slice starts at a constant and is as long as some number says: `x[0:n]`."""
+    x, sizes, starts = args["x"], args["shape"], args["offset"]
+    if not isinstance(x, Value) or not isinstance(x.type, (TensorType, TileType)):
+        return False
+    if not isinstance(sizes, tuple) or not isinstance(starts, tuple):
+        return False
+    if args["valid_shape"] is not None or not len(sizes) == len(starts) == len(x.type.shape):
+        return False
+    unknown = [
+        isinstance(extent, int) and isinstance(start, int)
+        for extent, size, start in zip(x.type.shape, sizes, starts, strict=True)
+        if not isinstance(size, int)
+    ]
+    return bool(unknown) and all(unknown)
+
+
+def _slice_of_region(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> Binding:
+    """A tile has constant extents: of all that follows the start, so much is valid.
+
+    The first versions of the language took such sizes; later ones want `valid_shape=`.
+    """
+    x, sizes, starts = args["x"], args["shape"], args["offset"]
+    assert isinstance(x, Value)
+    assert isinstance(x.type, (TensorType, TileType))
+    assert isinstance(sizes, tuple)
+    assert isinstance(starts, tuple)
+    shape: list[Arg] = []
+    for extent, size, start in zip(x.type.shape, sizes, starts, strict=True):
+        if isinstance(size, int):
+            shape.append(size)
+        else:
+            assert isinstance(extent, int)
+            assert isinstance(start, int)
+            shape.append(extent - start)
+    made = {**args, "shape": tuple(shape), "valid_shape": sizes}
+    return _emit(ctx, "slice", loc, locs, **made)
 
 
 # --- windows of lower rank ------------------------------------------------------------------------

@@ -120,8 +120,8 @@ def parse_window(
 ) -> Window:
     """Offsets and sizes of a subscript; missing trailing indices stand for whole axes.
 
-    `source` is what is to be written there: if the text says that as much of it is valid, the
-    extents of the window need not be constants.
+    `source` is what is to be written there: its extents are constants, so those of the window need
+    not be.
     """
     assert isinstance(base.type, (TensorType, TileType))
     rank = len(base.type.shape)
@@ -149,7 +149,7 @@ def parse_window(
             scalar_axes.append(axis)
     window = Window(tuple(starts), tuple(sizes), tuple(scalar_axes))
     unknown = [axis for axis, size in enumerate(sizes) if not isinstance(size, int)]
-    if ctx.in_scope and unknown and (source is None or not _fills(ctx, source, window)):
+    if ctx.in_scope and unknown and source is None:
         at = parts[unknown[0]] if unknown[0] < len(parts) else node
         raise NonConstantExtent(ctx.loc(at), unknown[0])
     return window
@@ -227,7 +227,7 @@ def _fit(ctx: Context, source: Value, source_loc: Loc, window: Window, loc: Loc)
     for wanted in (list(window.sizes), kept, [1] * max(0, 2 - len(kept)) + kept):
         if len(wanted) == len(shape) and all(map(_may_equal, wanted, shape)):
             if len(wanted) == len(window.sizes):
-                return source
+                return _cut(ctx, source, window, source_loc) if ctx.in_scope else source
             spec = REGISTRY["reshape"]
             names = list(spec.signature.parameters)
             args = default_args(spec, **{names[0]: source, names[1]: window.sizes})
@@ -236,6 +236,26 @@ def _fit(ctx: Context, source: Value, source_loc: Loc, window: Window, loc: Loc)
     raise ShapeMismatch(
         "subscript assignment", loc, sizes, source_loc, shape, "the source must fill the window"
     )
+
+
+def _cut(ctx: Context, source: Value, window: Window, loc: Loc) -> Value:
+    """A tile of which at most as much is valid as a window takes that is known at run time."""
+    assert isinstance(source.type, (TensorType, TileType))
+    shape = tuple(d for d in source.type.shape if isinstance(d, int))
+    if all(isinstance(size, int) for size in window.sizes) or isinstance(source.type, TensorType):
+        return source
+    valid: tuple[Arg, ...] = tuple(
+        size if isinstance(size, int) else to_arg(ctx, _smaller(ctx, size, extent, loc), loc)
+        for size, extent in zip(window.sizes, shape, strict=True)
+    )
+    args = default_args(
+        REGISTRY["slice"], x=source, shape=shape, offset=(0,) * len(shape), valid_shape=valid
+    )
+    return emit_op(ctx, REGISTRY["slice"], args, loc, source.name)  # type: ignore[return-value]
+
+
+def _smaller(ctx: Context, size: Arg, extent: int, loc: Loc) -> Binding:
+    return emit_scalar(ctx, "min", (size, extent), loc)
 
 
 def _fills(ctx: Context, source: Value, window: Window) -> bool:

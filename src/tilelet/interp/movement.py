@@ -30,9 +30,9 @@ from tilelet.ir.core import Arg, Op, Value
 from tilelet.ir.faults import Fault
 from tilelet.ir.types import TensorType, TileType, box
 from tilelet.ops import valid as valid_rules
-from tilelet.ops.movement import fitted
 from tilelet.ops.padding import padded
 from tilelet.ops.reference import narrowed
+from tilelet.ops.transfers import fitted
 from tilelet.syntax.enums import AtomicType
 from tilelet.tasks.window import Array, Shape, TileValue, Window
 

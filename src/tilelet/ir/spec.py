@@ -61,6 +61,8 @@ class Trait(enum.Flag):
     SHAPE_ONLY    asks for the shape of a tensor, not for its contents
     NUMBER        gives a number of a tensor, tile or array: an element, or an extent
     SUBMITS       makes a task
+    CHECKED       offsets, indices or extents must fit what it is applied to: an error, if they are
+                  known only at run time and do not
 
     ELEMENTWISE   axes of operands and results correspond, from the last one; an element depends on
                   those in the same place (of an axis of extent 1, on the only ones)
@@ -98,6 +100,7 @@ class Trait(enum.Flag):
     CREATION = enum.auto()
     ONE_ROW = enum.auto()
     GEMM = enum.auto()
+    CHECKED = enum.auto()
     POINTWISE = ELEMENTWISE | KEEPS_VALID | IN_PLACE
 
 

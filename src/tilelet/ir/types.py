@@ -26,6 +26,9 @@ class Mem(enum.Enum):
     Right = "Right"
     Acc = "Acc"
     Bias = "Bias"
+    # Scales of block-scaled operands lie beside them.
+    LeftScale = "Left"  # noqa: PIE796
+    RightScale = "Right"  # noqa: PIE796
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +68,10 @@ class ComputedDim(SymDim):
     operation: str
     left: SymDim
     right: int | SymDim
+
+
+class JoinedDim(SymDim):
+    """The extent of a tensor that two paths leave with extents of their own."""
 
 
 @functools.cache

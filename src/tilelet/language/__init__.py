@@ -11,6 +11,8 @@ from tilelet.dtypes import (
     BOOL as BOOL,
     FP8E4M3FN as FP8E4M3FN,
     FP8E5M2 as FP8E5M2,
+    FP8E8M0 as FP8E8M0,
+    FP4 as FP4,
     FP16 as FP16,
     FP32 as FP32,
     INDEX as INDEX,
@@ -52,13 +54,13 @@ from tilelet.language.text import (
 from tilelet.language import parser as parser
 from tilelet.language import tile as block
 from tilelet.ops.bitwise import *
+from tilelet.ops.block_scaled import *
 from tilelet.ops.broadcast import *
 from tilelet.ops.cast import *
 from tilelet.ops.creation import *
 from tilelet.ops.elementwise import *
 from tilelet.ops.gather_scatter import *
 from tilelet.ops.matmul import *
-from tilelet.ops.movement import *
 from tilelet.ops.padding import *
 from tilelet.ops.reduction import *
 from tilelet.ops.selection import *
@@ -68,6 +70,8 @@ from tilelet.ops.tasks import (
     get_block_num as get_block_num,
     get_subblock_idx as get_subblock_idx,
 )
+from tilelet.ops.transfers import *
+from tilelet.ops.views import *
 from tilelet.syntax import unsupported as unsupported
 from tilelet.syntax.enums import *
 from tilelet.syntax.enums import TensorLayout as TensorLayout
@@ -102,6 +106,8 @@ from tilelet.syntax.views import (
 ND = TensorLayout.ND
 NZ = TensorLayout.NZ
 DN = TensorLayout.DN
+MX_A_ZZ = TensorLayout.MX_A_ZZ
+MX_B_NN = TensorLayout.MX_B_NN
 PtrType = Ptr
 TaskId = Scalar[TASK_ID]
 DynVar = SymDim

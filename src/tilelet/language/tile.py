@@ -7,17 +7,19 @@ from tilelet.ops import matmul as _matmul
 from tilelet.ops import selection as _selection
 from tilelet.ops import tasks as _tasks
 from tilelet.ops.bitwise import *
+from tilelet.ops.block_scaled import *
 from tilelet.ops.broadcast import *
 from tilelet.ops.cast import *
 from tilelet.ops.creation import *
 from tilelet.ops.elementwise import *
 from tilelet.ops.gather_scatter import *
 from tilelet.ops.matmul import *
-from tilelet.ops.movement import *
 from tilelet.ops.padding import *
 from tilelet.ops.reduction import *
 from tilelet.ops.selection import *
 from tilelet.ops.sorting import *
+from tilelet.ops.transfers import *
+from tilelet.ops.views import *
 from tilelet.syntax import enums as _enums
 from tilelet.syntax import markers as _markers
 from tilelet.syntax import pipes as _pipes

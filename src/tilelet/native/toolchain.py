@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -103,21 +103,42 @@ def _version(command: list[str]) -> str | None:
 
 def run_compiler(command: Sequence[str], seconds: float) -> None:
     """Run it to its end; `subprocess.SubprocessError` if it fails. It does not outlive an error."""
-    process = subprocess.Popen(  # noqa: S603 - a list, no shell: the user's own compiler
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
+    process = start_compiler(command)
     try:
         _, errors = process.communicate(timeout=seconds)
     except BaseException:
         kill(process)
         process.communicate()
         raise
+    finally:
+        has_ended(process)
     if process.returncode:
         raise subprocess.CalledProcessError(process.returncode, list(command), stderr=errors)
+
+
+def start_compiler(
+    command: Sequence[str], environment: Mapping[str, str] | None = None
+) -> subprocess.Popen[str]:
+    """Start it in a session of its own; whoever has waited for it says so by `has_ended`."""
+    process = subprocess.Popen(  # noqa: S603 - a list, no shell: the user's own compiler
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        env=environment,
+        start_new_session=True,
+    )
+    for watch in list(_watches):
+        watch.tell(process.pid)
+    return process
+
+
+def has_ended(process: subprocess.Popen[Any]) -> None:
+    """There is no such compiler any more."""
+    for watch in list(_watches):
+        watch.tell(-process.pid)
 
 
 def kill(process: subprocess.Popen[Any]) -> None:
@@ -130,15 +151,99 @@ class _TerminatedError(BaseException):
     """Somebody wants this process to end; on the way out compilers end and drafts are removed."""
 
 
+# Reads numbers of sessions, negative ones of those that have ended, until nobody can write more; 0
+# says that all is well, and compilers that still run are those of other threads.
+_WATCH = """
+import os, signal, sys
+sessions = set()
+for line in sys.stdin:
+    number = int(line)
+    sessions.add(number) if number > 0 else sessions.discard(-number)
+    if number == 0:
+        sys.exit()
+for number in sessions:
+    try:
+        os.killpg(number, signal.SIGKILL)
+    except OSError:
+        pass
+"""
+
+
+class _Watch:
+    """A process that ends the compilers of this one when this one is gone."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(  # noqa: S603 - this very Python
+            [sys.executable, "-I", "-S", "-c", _WATCH],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
+        )
+
+    def tell(self, number: int) -> None:
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError, ValueError):
+            self._process.stdin.write(f"{number}\n")
+            self._process.stdin.flush()
+
+    def leave(self) -> None:
+        """Say no more; it goes on for others that can."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError, ValueError):
+            self._process.stdin.close()
+
+    def close(self) -> None:
+        self.tell(0)
+        self.leave()
+        self._process.wait()
+
+
+_watches: set[_Watch] = set()
+
+
+def _in_forked_child() -> None:
+    """The compilers are those of the process that forked."""
+    while _watches:
+        _watches.pop().leave()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_forked_child)
+
+
+@contextlib.contextmanager
+def _watched() -> Generator[None]:
+    try:
+        watch = None if getattr(sys, "frozen", False) else _Watch()
+    except OSError:  # no more processes: then there is no compiler either
+        watch = None
+    if watch is None:
+        yield
+        return
+    _watches.add(watch)
+    try:
+        yield
+    finally:
+        _watches.discard(watch)
+        watch.close()
+
+
 @contextlib.contextmanager
 def stopped_when_terminated() -> Generator[None]:
     """SIGTERM and SIGHUP end what runs in the block by an exception, and then this process.
 
-    They do so anyway, but not to compilers, which are in sessions of their own.
+    They do so anyway, but not to compilers, which are in sessions of their own. Only the main
+    thread can catch signals; for any other a process watches whether this one still lives.
     """
     signals = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
     signals = [s for s in signals if signal.getsignal(s) is signal.SIG_DFL]
-    if threading.current_thread() is not threading.main_thread() or not signals:
+    if threading.current_thread() is not threading.main_thread():
+        with _watched():
+            yield
+        return
+    if not signals:
         yield
         return
     caught: list[int] = []

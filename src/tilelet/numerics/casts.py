@@ -41,7 +41,7 @@ Array = NDArray[Any]
 MODES: tuple[str, ...] = ("none", "rint", "round", "floor", "ceil", "trunc", "odd")
 
 _BY_NUMPY: dict[np.dtype[Any], DType] = {
-    d.numpy: d for d in dtypes.ALL if d.kind not in ("index", "task")
+    d.numpy: d for d in (*dtypes.ALL, *dtypes.BLOCK_SCALED) if d.kind not in ("index", "task")
 }
 
 

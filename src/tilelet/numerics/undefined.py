@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tilelet.dtypes import BF16, FP16, FP32, DType
+from tilelet.dtypes import BF16, FP4, FP16, FP32, DType
 from tilelet.numerics.casts import Array, dtype_of
 
 # As FP32 all of them are 0x7fa00000.
@@ -24,6 +24,8 @@ def poison(dtype: DType) -> Array:
     if dtype in _PATTERNS:
         bits, carrier = _PATTERNS[dtype]
         return np.asarray(bits, carrier).view(dtype.numpy)
+    if dtype is FP4:  # has no NaN
+        return np.asarray(7, np.uint8).view(dtype.numpy)
     if dtype.is_float:
         return np.asarray(np.nan).astype(dtype.numpy)
     if dtype.kind == "bool":

@@ -3,13 +3,13 @@
 from tilelet.ir import structure
 from tilelet.ops import (
     bitwise,
+    block_scaled,
     broadcast,
     cast,
     creation,
     elementwise,
     gather_scatter,
     matmul,
-    movement,
     padding,
     prefetch,
     reduction,
@@ -17,17 +17,19 @@ from tilelet.ops import (
     selection,
     sorting,
     tasks,
+    transfers,
+    views,
 )
 
 __all__ = [
     "bitwise",
+    "block_scaled",
     "broadcast",
     "cast",
     "creation",
     "elementwise",
     "gather_scatter",
     "matmul",
-    "movement",
     "padding",
     "prefetch",
     "reduction",
@@ -36,4 +38,6 @@ __all__ = [
     "sorting",
     "structure",
     "tasks",
+    "transfers",
+    "views",
 ]

@@ -42,6 +42,9 @@ def _infer(call: Call) -> infer.Types:
     if target is dtypes.TASK_ID:
         why = "a task id is not a number"
         raise CastUnsupported(call.at("target_type"), x.dtype, target, mode, why)
+    if target in dtypes.BLOCK_SCALED:
+        why = "block-scaled data is made by the host"
+        raise CastUnsupported(call.at("target_type"), x.dtype, target, mode, why)
     return (TileType(x.shape, target, infer.vector_space(call, "x")),)
 
 

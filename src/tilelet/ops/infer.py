@@ -146,6 +146,12 @@ def constant_of(arg: Arg) -> int | float | bool | None:
     return None
 
 
+def name_of(call: Call, param: str) -> str:
+    """How the program calls an operand."""
+    arg = call[param]
+    return arg.name if isinstance(arg, Value) else ""
+
+
 def int_of(arg: Arg) -> int | None:
     """The value of a constant integer; None for anything else."""
     found = constant_of(arg)

@@ -19,7 +19,8 @@ APR are the spring of 2026, HEAD is later; all work together."""
 
 _SECTIONS = (
     "creation",
-    "movement",
+    "transfers",
+    "views",
     "padding",
     "elementwise",
     "bitwise",
@@ -27,6 +28,7 @@ _SECTIONS = (
     "broadcast",
     "reduction",
     "matmul",
+    "block_scaled",
     "cast",
     "gather_scatter",
     "sorting",

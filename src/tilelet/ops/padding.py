@@ -210,7 +210,7 @@ def _valid_marked(operands: Operands, result_shape: Shape, args: Args) -> Valid:
     view="x",
     valid=_valid_marked,
     era="APR",
-    traits=Trait.TILE_VIEW | Trait.ELEMENTWISE,
+    traits=Trait.TILE_VIEW | Trait.ELEMENTWISE | Trait.CHECKED,
     seed_region=SeedRegion.TRACKED,
 )
 def set_validshape(x: Shaped, rows: Int, cols: Int) -> Shaped:

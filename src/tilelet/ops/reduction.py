@@ -19,7 +19,7 @@ from tilelet.numerics.casts import Array
 from tilelet.ops import infer, valid
 from tilelet.ops.annotations import Shaped
 from tilelet.ops.infer import NUMBERS
-from tilelet.ops.movement import reshape
+from tilelet.ops.views import reshape
 
 __all__ = [
     "col_argmax",

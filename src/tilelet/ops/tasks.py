@@ -109,7 +109,13 @@ def create(length: int, dtype: DType) -> Array:
     ...
 
 
-@op(infer=_infer_get, name="array.get", engine=Engine.SCALAR, plane=Plane.BOTH, traits=Trait.NUMBER)
+@op(
+    infer=_infer_get,
+    name="array.get",
+    engine=Engine.SCALAR,
+    plane=Plane.BOTH,
+    traits=Trait.NUMBER | Trait.CHECKED,
+)
 def get(array: Array, index: Int) -> Scalar:
     """One entry of an array; `array[index]` is the same.
 
@@ -121,7 +127,13 @@ def get(array: Array, index: Int) -> Scalar:
     ...
 
 
-@op(infer=_infer_set, name="array.set", engine=Engine.SCALAR, plane=Plane.BOTH)
+@op(
+    infer=_infer_set,
+    name="array.set",
+    engine=Engine.SCALAR,
+    plane=Plane.BOTH,
+    traits=Trait.CHECKED,
+)
 def set(array: Array, index: Int, value: Number) -> Array:
     """The array with one entry replaced; `array[index] = value` is the same.
 

@@ -1,23 +1,24 @@
 """Fold constants, take decided branches, and drop what nothing needs.
 
 Ops that write memory, calls and scopes always stay: only values are dropped, never effects. So do
-numbers whose making may be an error: an index outside its axis, a division by zero.
+values whose making may be an error: an index or a window outside its axis, a division by zero.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from tilelet.analysis.aliases import has_effect
 from tilelet.ir import structure
 from tilelet.ir.core import Arg, Block, Const, Function, Op, Program, Value
 from tilelet.ir.fold import fold_dim, fold_scalar
 from tilelet.ir.rebuild import Rewriter, substitute_all, with_args
-from tilelet.ir.types import TensorType, TileType
+from tilelet.ir.spec import Trait
+from tilelet.ir.sweep import Sweep, pick
+from tilelet.ir.types import ScalarType, TensorType, TileType, Type
 from tilelet.ir.views import ForView, ScopeView, yielded
-from tilelet.ops.infer import as_tuple, int_of
+from tilelet.ops.infer import int_of
 
 
 def simplify(program: Program) -> Program:
@@ -82,54 +83,44 @@ class _Fold(Rewriter):
             if not differs:
                 self.mapping[result] = value
         blocks = [
-            Block(b.params, (*b.ops[:-1], with_args(b.terminator, values=_pick(values, differ))))
+            Block(b.params, (*b.ops[:-1], with_args(b.terminator, values=pick(values, differ))))
             for b, values in zip(branch.blocks, (then, other))
         ]
-        return replace(branch, results=_pick(branch.results, differ), blocks=tuple(blocks))
+        return replace(branch, results=pick(branch.results, differ), blocks=tuple(blocks))
 
 
-class _Sweep:
-    """Backwards: drop values that nothing reads. `_live` are the values found needed so far."""
+class _Sweep(Sweep):
+    """Drops all values that nothing reads."""
 
-    def __init__(self) -> None:
-        self._live: set[Value] = set()
-
-    def function(self, fn: Function) -> Function:
-        everything = [True] * len(fn.returned)
-        return replace(fn, body=self._block(fn.body, everything))
-
-    def _block(self, block: Block, wanted: Sequence[bool]) -> Block:
-        """`block` handing on only the wanted values."""
-        end = with_args(block.terminator, values=_pick(yielded(block), wanted))
-        self._live.update(end.operands)
-        kept = [end]
-        for op in reversed(block.ops[:-1]):
-            new = self._op(op)
-            if new is not None:
-                self._live.update(new.operands)
-                kept.append(new)
-        return Block(block.params, tuple(reversed(kept)))
-
-    def _op(self, op: Op) -> Op | None:
+    def op(self, op: Op) -> Op | None:
         if op.spec in (structure.FOR, structure.WHILE):
             return self._loop(op)
-        if op.spec is structure.IF:
-            return self._if(op)
-        if op.spec is structure.SCOPE:
-            return self._scope(op)
+        if op.spec in (structure.IF, structure.SCOPE):
+            return super().op(op)
         needed = op.spec is structure.CALL or has_effect(op) or _may_fail(op)
-        return op if needed or any(r in self._live for r in op.results) else None
+        return op if needed or any(r in self.read for r in op.results) else None
+
+    def branch(self, op: Op) -> Op | None:
+        left = super().branch(op)
+        assert left is not None
+        return None if not left.results and all(map(_is_empty, left.blocks)) else left
+
+    def scope(self, op: Op) -> Op | None:
+        left = super().scope(op)
+        assert left is not None
+        needed = left.results or ScopeView(left).in_core or not _is_empty(left.blocks[0])
+        return left if needed else None
 
     def _loop(self, op: Op) -> Op | None:
         """A value is carried if the result is read, or the value itself in the next iteration."""
         first = 1 if op.spec is structure.FOR else 0
-        wanted = [r in self._live for r in op.results]
+        wanted = [r in self.read for r in op.results]
         while True:
-            blocks = [self._block(op.blocks[-1], wanted)]
+            blocks = [self.block(op.blocks[-1], wanted)]
             if op.spec is structure.WHILE:
-                blocks.insert(0, self._block(op.blocks[0], [True]))
+                blocks.insert(0, self.block(op.blocks[0], [True]))
             again = [
-                w or any(b.params[first + i] in self._live for b in blocks)
+                w or any(b.params[first + i] in self.read for b in blocks)
                 for i, w in enumerate(wanted)
             ]
             if again == wanted:
@@ -139,34 +130,20 @@ class _Sweep:
             return None
         return _keep_carried(replace(op, blocks=tuple(blocks)), wanted, yields_done=True)
 
-    def _if(self, op: Op) -> Op | None:
-        wanted = [r in self._live for r in op.results]
-        blocks = tuple(self._block(b, wanted) for b in op.blocks)
-        if not any(wanted) and all(_is_empty(b) for b in blocks):
-            return None
-        return replace(op, results=_pick(op.results, wanted), blocks=blocks)
-
-    def _scope(self, op: Op) -> Op | None:
-        scope = ScopeView(op)
-        wanted = [r in self._live for r in scope.data_results]
-        body = self._block(scope.body, wanted)
-        if not scope.in_core and not any(wanted) and _is_empty(body) and not scope.has_task_id:
-            return None
-        task_id = op.results[len(wanted) :]
-        return replace(op, results=(*_pick(scope.data_results, wanted), *task_id), blocks=(body,))
-
 
 def _may_fail(op: Op) -> bool:
-    """Whether an op that only gives a number may be an error: then it stays, read or not."""
-    if op.name == "read":
-        x = op.args["x"]
-        assert isinstance(x, Value)
-        assert isinstance(x.type, TensorType | TileType)
+    """Whether an op that only gives a value may be an error: then it stays, read or not."""
+    if Trait.CHECKED in op.spec.traits:
         # Constants were compared with constant extents when the op was made.
-        return not all(isinstance(n, int) for n in (*as_tuple(op.args["indices"]), *x.type.shape))
-    if op.name == "array.get":
-        return int_of(op.args["index"]) is None
+        return any(_is_known_later(v.type) for v in op.operands)
     return op.name in ("scalar.floordiv", "scalar.mod") and int_of(op.args["rhs"]) in (None, 0)
+
+
+def _is_known_later(type_: Type) -> bool:
+    """Whether a value is a number of the run, or has an extent that is one."""
+    if isinstance(type_, TensorType | TileType):
+        return not all(isinstance(extent, int) for extent in type_.shape)
+    return isinstance(type_, ScalarType)
 
 
 def _same(a: Arg, b: Arg) -> bool:
@@ -180,10 +157,6 @@ def _is_empty(block: Block) -> bool:
     return len(block.ops) == 1
 
 
-def _pick(values: Iterable[Any], wanted: Sequence[bool]) -> tuple[Any, ...]:
-    return tuple([v for v, keep in zip(values, wanted) if keep])
-
-
 def _keep_carried(loop: Op, wanted: Sequence[bool], *, yields_done: bool = False) -> Op:
     """`loop` with only the wanted carried values."""
     if all(wanted):
@@ -191,15 +164,15 @@ def _keep_carried(loop: Op, wanted: Sequence[bool], *, yields_done: bool = False
     first = 1 if loop.spec is structure.FOR else 0
     blocks: list[Block] = []
     for block in loop.blocks:
-        params = (*block.params[:first], *_pick(block.params[first:], wanted))
+        params = (*block.params[:first], *pick(block.params[first:], wanted))
         ops = block.ops
         if not yields_done and block is loop.blocks[-1]:
-            ops = (*ops[:-1], with_args(block.terminator, values=_pick(yielded(block), wanted)))
+            ops = (*ops[:-1], with_args(block.terminator, values=pick(yielded(block), wanted)))
         blocks.append(Block(params, ops))
     init = loop.args["init"]
     assert isinstance(init, tuple)
     return replace(
-        with_args(loop, init=_pick(init, wanted)),
-        results=_pick(loop.results, wanted),
+        with_args(loop, init=pick(init, wanted)),
+        results=pick(loop.results, wanted),
         blocks=tuple(blocks),
     )

@@ -22,6 +22,7 @@ _NAMES = {
     "bfloat16": "BF16",
     "float8_e4m3fn": "FP8E4M3FN",
     "float8_e5m2": "FP8E5M2",
+    "float8_e8m0fnu": "FP8E8M0",
     "half": "FP16",
     "float": "FP32",
     "int": "INT32",
@@ -63,7 +64,7 @@ def dtype_of(value: object) -> DType | None:
         name = str(value).removeprefix("torch.")
     if name:
         known = _NAMES.get(name, name)
-        if known in {d.name for d in dtypes.ALL}:
+        if known in {d.name for d in (*dtypes.ALL, *dtypes.BLOCK_SCALED)}:
             return dtypes.by_name(known)
     try:
         return dtypes.from_numpy(name or value)
@@ -86,6 +87,8 @@ def as_array(value: Any) -> Array:
     Element types that the language lacks (FP64) are fine here; TypeError if NumPy lacks them too,
     or if there is no memory in which the elements stand as they are.
     """
+    if type(value) is np.ndarray:  # `np.ma` takes longer to import than most calls to run
+        return cast("Array", value)
     if isinstance(value, np.ma.MaskedArray):
         masked = cast("np.ma.MaskedArray[Any, Any]", value)
         if np.ma.is_masked(masked):

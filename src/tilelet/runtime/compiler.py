@@ -96,6 +96,14 @@ class CompiledProgram:
         return [i for i, p in enumerate(self.parameters) if p.is_written]
 
     @property
+    def output_dir(self) -> Path:
+        """A folder for what belongs to the program; the compiled object stands for it, too."""
+        return run_directory(self.name, self.config).root
+
+    def __fspath__(self) -> str:
+        return str(self.output_dir)
+
+    @property
     def param_names(self) -> list[str]:
         return [p.name for p in self.parameters]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 import time
@@ -82,7 +83,7 @@ def run(
     with them, outputs start as zeros whatever their `init_value` says.
 
     `run(program, *tensors, config=None)` runs on the tensors given, which receive the results, and
-    gives the compiled program.
+    gives the compiled program. Without tensors it only compiles.
 
     config, compile_cfg, runtime_cfg: settings, all of the same kind (see `RunConfig`)
     rtol, atol: tolerances, 1e-5 unless given here or in `config`
@@ -125,7 +126,8 @@ def _run_direct(program: Any, tensors: Sequence[Any], config: RunConfig | None) 
         jit_call.call(program, tensors, config)
         return jit_call.compile(program, tensors, config)
     compiled = jit_call.compiled(program, config)
-    compiled(*tensors, config=config)
+    if tensors or not compiled.parameters:
+        compiled(*tensors, config=config)
     return compiled
 
 
@@ -174,7 +176,7 @@ class Runner:
         self.console = console
         self.result = result
         self.session = session.current()
-        self.directory = run_directory(case.name, case.config)
+        self.directory = result.directory = run_directory(case.name, case.config)
 
     def run(self) -> None:
         case, console = self.case, self.console
@@ -190,8 +192,6 @@ class Runner:
             self._skip("the program was only compiled")
         else:
             self._run_and_compare(compiled, specs)
-        if self.directory.exists:
-            self.result.work_dir = self.directory.root
 
     def _compile(self) -> tuple[CompiledProgram, dict[str, Spec]]:
         """The compiled program, and the spec of each of its parameters."""
@@ -308,6 +308,8 @@ class Runner:
             pairs = {p: (actual[specs[p].name], expected[specs[p].name]) for p in failed}
             self._find_where(compiled, specs, pristine, pairs)
         self._report(judgements, {spec.name: spec for spec in specs.values()})
+        if failed:
+            self._keep_numbers(judgements, actual, expected)
 
     def _examine(
         self,
@@ -467,6 +469,21 @@ class Runner:
             self.directory.write_text("\n\n".join(reports) + "\n", "report", "mismatch.txt")
         except OSError:
             return  # the report is in the result anyway
+
+    def _keep_numbers(
+        self,
+        judgements: Sequence[Judgement],
+        actual: Mapping[str, Array],
+        expected: Mapping[str, Array],
+    ) -> None:
+        """For the page of the run: how far each output is from the golden, and where."""
+        from tilelet.runtime.numbers_file import numbers_json
+
+        text = numbers_json(
+            judgements, actual, expected, self.result.where, self.case.rtol, self.case.atol
+        )
+        with contextlib.suppress(OSError):  # the report has been printed
+            self.directory.write_text(text, "report", "numbers.json")
 
 
 def _example(spec: Spec) -> Any:

@@ -3,6 +3,7 @@
 p = tilelet.profile(softmax, x, out, platform="a2a3")
 print(p)                       # the report that `tilelet profile` prints
 p.total_us, p.tables           # the same as data
+p.save_html("softmax.html")     # a page: timeline, source, memory, and what bounds each kernel
 p.save_trace("softmax.json")   # for chrome://tracing or ui.perfetto.dev
 
 with tilelet.profile(platform="a5") as p:   # everything that runs in the block
@@ -57,12 +58,12 @@ class Run:
     """One run of one program on the modelled machine."""
 
     def __init__(self, device_run: DeviceRun) -> None:
-        self._device_run = device_run
+        self.device_run = device_run
         self.figures: Figures = device_run.profile  # everything in numbers
 
     @property
     def name(self) -> str:
-        return self._device_run.run.name
+        return self.device_run.run.name
 
     @property
     def total_us(self) -> float:
@@ -74,18 +75,24 @@ class Run:
         """The tables of the report; `title`, `heads` and `rows` are plain text."""
         from tilelet.diag.tables import Table
 
-        return [part for part in self._device_run.parts() if isinstance(part, Table)]
+        return [part for part in self.device_run.parts() if isinstance(part, Table)]
 
     def trace(self) -> str:
         """The timeline as a Chrome trace, in JSON."""
         from tilelet.device.report.trace import Trace
 
-        return Trace(self._device_run.timeline).chrome()
+        return Trace(self.device_run.timeline).chrome()
 
     def __str__(self) -> str:
         from tilelet.diag.tables import as_text
 
-        return "\n\n".join(as_text(self._device_run.parts()))
+        return "\n\n".join(as_text(self.device_run.parts()))
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: a small timeline, and the tables."""
+        from tilelet.report.notebook import parts_html, timeline_svg
+
+        return timeline_svg(self.device_run.timeline) + parts_html(self.device_run.parts())
 
 
 class Profile(AbstractContextManager["Profile"]):
@@ -151,6 +158,29 @@ class Profile(AbstractContextManager["Profile"]):
                 raise CannotWrite(str(target), error.strerror or str(error)) from None
             written.append(target)
         return written
+
+    def save_html(self, path: str | Path) -> Path:
+        """Write all runs as one page that opens offline (docs/page.md); the file written."""
+        from tilelet.report.document import profile_document
+        from tilelet.report.html import page_html
+
+        target = Path(path)
+        title = ", ".join(dict.fromkeys(run.name for run in self.runs)) or "no program ran"
+        try:
+            data = profile_document([run.device_run for run in self.runs])
+            target.write_text(page_html(title, data), encoding="utf-8")
+        except OSError as error:
+            raise CannotWrite(str(target), error.strerror or str(error)) from None
+        return target
+
+    def _repr_html_(self) -> str:
+        from tilelet.report.notebook import parts_html, timeline_svg
+
+        shown = [
+            timeline_svg(run.device_run.timeline) + parts_html(run.device_run.parts())
+            for run in self.runs
+        ]
+        return "".join(shown) or "no program ran"
 
     def __str__(self) -> str:
         return "\n\n".join(map(str, self.runs)) or "no program ran"

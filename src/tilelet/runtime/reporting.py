@@ -71,6 +71,7 @@ def show_profile(
     from tilelet.device.machine.description import load_machine
     from tilelet.device.run import DeviceRun, Recorded
     from tilelet.diag.tables import show
+    from tilelet.report.run_directory import write_data
 
     now = session.current()
     table = _task_table(name, tasks)
@@ -92,6 +93,7 @@ def show_profile(
             say_findings(device_run)
     try:
         device_run.write(directory.path)
+        write_data([device_run], directory.path)
         now.say_once(f"note: modelled profile in {directory.root}")
     except OSError as error:
         now.say_once(f"note: no profile files: cannot write {error.filename}")

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tilelet.diag.text import printable
+from tilelet.runtime.rundir import RunDirectory
 
 if TYPE_CHECKING:
     from tilelet.diverge.where import Where
@@ -21,14 +22,14 @@ class RunResult:
         error: str | None = None,
         execution_time: float | None = None,
         profile: dict[str, Any] | None = None,
-        work_dir: Path | None = None,
+        work_dir: Path | RunDirectory | None = None,
         bench: Any = None,
     ) -> None:
         self.passed = passed
         self.test_name = test_name
         self.execution_time = execution_time
         self.profile = profile
-        self.work_dir = work_dir
+        self.directory = work_dir
         self.bench = bench
         self.bench_stats = bench  # its first name
         self.validated = False  # whether any output was compared
@@ -38,6 +39,11 @@ class RunResult:
         self.where: list[Where] = []  # of each failed output: which regions are wrong
         self.error_was_read = False
         self.error = error
+
+    @property
+    def work_dir(self) -> Path | None:
+        """The folder of what the run writes. It exists once somebody asks: scripts hand it on."""
+        return self.directory.root if isinstance(self.directory, RunDirectory) else self.directory
 
     @property
     def error(self) -> str | None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.abc
 import importlib.machinery
 import random
 import sys
 import types
 import zlib
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -28,20 +27,23 @@ def torch_seed() -> int:
 
 
 @contextmanager
-def seeded(seed: int) -> Generator[None]:
+def seeded(seed: int, *, numpy: bool = True) -> Generator[None]:
     """Python's, NumPy's and torch's generators start from `seed`; restored afterwards."""
     torch = loaded_torch()
-    python_state, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002
+    python_state = random.getstate()
+    numpy_state = np.random.get_state() if numpy else None  # noqa: NPY002
     torch_state = (torch.initial_seed(), torch.get_rng_state()) if torch else None
     if torch:
         torch.default_generator.manual_seed(seed)
     random.seed(seed)
-    np.random.seed(seed)  # noqa: NPY002
+    if numpy:
+        np.random.seed(seed)  # noqa: NPY002
     try:
         yield
     finally:
         random.setstate(python_state)
-        np.random.set_state(numpy_state)  # noqa: NPY002
+        if numpy_state is not None:
+            np.random.set_state(numpy_state)  # noqa: NPY002
         if torch and torch_state:
             torch.default_generator.manual_seed(torch_state[0])
             torch.set_rng_state(torch_state[1])
@@ -51,11 +53,12 @@ def seeded(seed: int) -> Generator[None]:
 def repeatable(seed: int) -> Generator[None]:
     """A script's own draws repeat from run to run: also those of a torch that it has yet to import.
 
-    What the script seeds itself counts, as everywhere.
+    What the script seeds itself counts, as everywhere. NumPy's generators take as long to import as
+    the rest of NumPy; most scripts have no use for them.
     """
     start = zlib.crc32(f"script {seed}".encode())
-    finder = _TorchFinder(start)
-    with seeded(start):
+    finder = _Finder(start)
+    with seeded(start, numpy="numpy.random" in sys.modules):
         sys.meta_path.insert(0, finder)
         try:
             yield
@@ -63,8 +66,14 @@ def repeatable(seed: int) -> Generator[None]:
             sys.meta_path.remove(finder)
 
 
-class _TorchFinder(importlib.abc.MetaPathFinder):
-    """Lets Python find torch, and seeds it as soon as it is imported."""
+_SEED: dict[str, Callable[[Any, int], object]] = {
+    "torch": lambda module, seed: module.default_generator.manual_seed(seed),
+    "numpy.random": lambda module, seed: module.seed(seed),
+}
+
+
+class _Finder:
+    """Lets Python find torch and NumPy's generators, and seeds them when they are imported."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
@@ -75,15 +84,15 @@ class _TorchFinder(importlib.abc.MetaPathFinder):
         path: Sequence[str] | None = None,
         target: types.ModuleType | None = None,
     ) -> importlib.machinery.ModuleSpec | None:
-        if fullname != "torch":
+        if fullname not in _SEED:
             return None
         spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
         if spec is not None and spec.loader is not None:
-            spec.loader = _SeedingLoader(spec.loader, self._seed)
+            spec.loader = cast("Any", _SeedingLoader(spec.loader, self._seed))
         return spec
 
 
-class _SeedingLoader(importlib.abc.Loader):
+class _SeedingLoader:
     def __init__(self, loader: Any, seed: int) -> None:
         self._loader = loader
         self._seed = seed
@@ -96,4 +105,4 @@ class _SeedingLoader(importlib.abc.Loader):
 
     def exec_module(self, module: types.ModuleType) -> None:
         self._loader.exec_module(module)
-        module.default_generator.manual_seed(self._seed)
+        _SEED[module.__name__](module, self._seed)

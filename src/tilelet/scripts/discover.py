@@ -16,9 +16,15 @@ from tilelet.runtime.compiler import CompiledProgram, compile_program, dump_fold
 from tilelet.runtime.session import Session
 
 
-def compile_found(path: str, names: Mapping[str, Any], now: Session) -> None:
-    """Compile (or, for `tilelet tasks`, count) every program among a script's names."""
+def compile_found(path: str, names: Mapping[str, Any], now: Session, made: bool = False) -> None:
+    """Compile (or, for `tilelet tasks`, count) every program among a script's names.
+
+    `made`: the script has made programs, or has tried to, and may have kept none.
+    """
     programs = list(_programs(names))
+    if not programs and made:
+        print(printable(f"note: {path} makes programs and runs none"))
+        return
     if not programs:
         raise NoProgramFound(path, _incomplete(names))
     for program in programs:

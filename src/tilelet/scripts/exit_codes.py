@@ -26,10 +26,11 @@ INTERRUPTED, BROKEN_PIPE = 130, 141
 
 def of_error(error: UserError) -> int:
     """The code of a command that ended with `error`, whichever command it is."""
-    from tilelet.diag.catalogue import checks, command, device, tuner
+    from tilelet.diag.catalogue import checks, command, device, page, tuner
 
     usage = (
         checks.UnknownCheck,
+        page.NoRunDirectory,
         command.BadFlag,
         command.UnknownCode,
         command.UnknownEngine,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import linecache
 import sys
 import sysconfig
@@ -28,6 +29,7 @@ from tilelet.diag.core import UNKNOWN, Diagnostic, Loc, UserError, UserErrors
 from tilelet.diag.internal import InternalError
 from tilelet.diag.text import near
 from tilelet.diag.tracebacks import give_place, in_package, user_frames, user_traceback
+from tilelet.frontend.module import ModuleBuilder
 from tilelet.runtime.bugs import bug_text
 from tilelet.runtime.compiler import run_directory
 from tilelet.runtime.seeds import repeatable
@@ -74,24 +76,27 @@ class Script:
 
     def _run(self, now: Session) -> ScriptExit:
         try:
-            code = compile(self._source(), self.file, "exec", dont_inherit=True)
+            source = self._source()
+            code = compile(source, self.file, "exec", dont_inherit=True)
         except UserError as error:
             return ScriptExit(COULD_NOT_RUN, [error.diagnostic])
         except (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError) as error:
             return self._raised(error)  # the latter: nested more deeply than Python's compiler goes
         with (
             repeatable(now.seed),
-            self._as_main() as module,
+            self._as_main(levels_up(source)) as module,
             watched_output() as output,
             notes_on_stderr(self.file),
         ):
             try:
+                begun = ModuleBuilder.begun
                 exec(code, module.__dict__)  # noqa: S102
                 if not now.programs_seen and not now.results:
                     if output.says_skipped:
                         print(f"note: {self.path} says that it skips: nothing was run")
                     else:
-                        compile_found(self.path, vars(module), now)
+                        made = ModuleBuilder.begun > begun
+                        compile_found(self.path, vars(module), now, made)
             except (KeyboardInterrupt, BrokenPipeError):
                 raise
             except SystemExit as stop:
@@ -134,8 +139,12 @@ class Script:
         return source
 
     @contextmanager
-    def _as_main(self) -> Generator[types.ModuleType]:
-        """What Python sets up for a script, undone at the end."""
+    def _as_main(self, levels: int) -> Generator[types.ModuleType]:
+        """What Python sets up for a script, undone at the end.
+
+        A script that imports its neighbours by `from .` is part of a package: as many folders as it
+        goes up, and all that are packages by their files.
+        """
         module = types.ModuleType("__main__")
         module.__dict__.update(__file__=self.file, __spec__=None, __builtins__=__builtins__)
         saved = sys.modules["__main__"], sys.argv, list(sys.path)
@@ -146,7 +155,15 @@ class Script:
             module.__dict__["__package__"] = package or None
             sys.path.insert(0, str(Path.cwd()))
         else:
-            sys.path.insert(0, str(Path(self.path).resolve().parent))
+            folder = Path(self.path).resolve().parent
+            sys.path.insert(0, str(folder))
+            if levels:
+                names: list[str] = []
+                while folder.name and (len(names) < levels or (folder / "__init__.py").exists()):
+                    names.insert(0, folder.name)
+                    folder = folder.parent
+                module.__dict__["__package__"] = ".".join(names)
+                sys.path.insert(1, str(folder))
         try:
             yield module
         finally:
@@ -221,6 +238,12 @@ class Script:
         return ScriptExit(
             COULD_NOT_RUN, [ScriptRaised(self.path, text, loc).diagnostic], traceback=text
         )
+
+
+def levels_up(source: bytes) -> int:
+    """How many folders up the relative imports of a text go."""
+    imports = [n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.ImportFrom)]
+    return max((n.level for n in imports), default=0)
 
 
 class WatchedOutput:

@@ -95,6 +95,8 @@ class TensorLayout(enum.Enum):
     ND = "ND"
     DN = "DN"
     NZ = "NZ"
+    MX_A_ZZ = "MX_A_ZZ"
+    MX_B_NN = "MX_B_NN"
 
 
 class PipeType(enum.Enum):

@@ -35,13 +35,7 @@ def _extern(loc: Loc, name: str) -> UserError:
 UNSUPPORTED: dict[str, Error] = {
     "aiv_count": _op("pass the number of blocks as a constant"),
     # Block-scaled formats.
-    "matmul_mx": _mx,
-    "matmul_mx_acc": _mx,
-    "matmul_mx_bias": _mx,
     "MX_A_ND": _mx,
-    "MX_B_NN": _mx,
-    "FP8E8M0": _dtype,
-    "FP4": _dtype,
     "HF4": _dtype,
     "HF8": _dtype,
     "INT4": _dtype,

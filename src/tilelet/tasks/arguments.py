@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from collections.abc import Mapping
@@ -14,6 +15,7 @@ from tilelet.diag.catalogue.harness import (
     ArgumentMismatch,
     ArgumentMissing,
     ArgumentUnknown,
+    OverlappingOutput,
     ReadOnlyOutput,
     UnknownData,
 )
@@ -47,7 +49,7 @@ def bind_arguments(
         else:
             bound.append(_without_data(param, execute))
     if execute:
-        _check_writable(program, entry, bound)
+        _check_outputs(program, entry, bound)
     return bound
 
 
@@ -119,21 +121,45 @@ def _without_data(param: Value, execute: bool) -> Window:
     return Window(buffer, type_.dtype, 0, shape, row_major(shape))
 
 
-def _check_writable(program: Program, entry: Function, bound: list[Any]) -> None:
-    """An array that the program writes must not be read-only."""
-    locked = [
-        (param, value)
+def _check_outputs(program: Program, entry: Function, bound: list[Any]) -> None:
+    """Arrays that the program writes must be writable, and each element in a place of its own."""
+    wrong = [
+        (param, error)
         for param, value in zip(entry.params, bound)
-        if isinstance(value, Window) and not _writeable(value)
+        if isinstance(value, Window) and (error := _not_an_output(value)) is not None
     ]
-    if not locked:
+    if not wrong:
         return
     directions = dict(zip(entry.params, infer_directions(entry, program.functions)))
-    for param, _ in locked:
+    for param, error in wrong:
         if directions[param] is not Direction.In:
-            raise ReadOnlyOutput(param.name, param.loc)
+            raise error(param.name, param.loc)
 
 
-def _writeable(window: Window) -> bool:
+def _not_an_output(window: Window) -> type[ReadOnlyOutput | OverlappingOutput] | None:
     data = window.buffer.data
-    return data is None or bool(data.flags.writeable)
+    if data is None:
+        return None
+    if not data.flags.writeable:
+        return ReadOnlyOutput
+    return OverlappingOutput if _overlaps_itself(window) else None
+
+
+def _overlaps_itself(window: Window) -> bool:
+    """Whether two elements lie in one place."""
+    axes = sorted((abs(s), n) for s, n in zip(window.strides, window.shape) if n > 1)
+    reach = 0  # of the axes with smaller strides
+    for stride, extent in axes:
+        if stride <= reach:
+            break  # rows that reach into each other: perhaps they interleave
+        reach += stride * (extent - 1)
+    else:
+        return False
+    if axes[0][0] == 0:
+        return True
+    places = functools.reduce(
+        lambda found, axis: (found[:, None] + axis[0] * np.arange(axis[1])).reshape(-1),
+        axes,
+        np.zeros(1, np.int64),
+    )
+    return len(np.unique(places)) < len(places)

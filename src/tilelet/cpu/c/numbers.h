@@ -17,6 +17,8 @@ typedef uint16_t ts_bf16;
 typedef uint16_t ts_f16;
 typedef uint8_t ts_e4m3;
 typedef uint8_t ts_e5m2;
+typedef uint8_t ts_e8m0;
+typedef uint8_t ts_e2m1;
 typedef uint8_t ts_bool;
 
 TL_INLINE float ts_f32(uint32_t bits) {
@@ -54,6 +56,18 @@ TL_INLINE float ts_from_e4m3(ts_e4m3 h) {
     uint32_t sign = (uint32_t)(h & 0x80) << 24;
     uint32_t finite = ts_bits(ts_f32(fields) * 0x1p120f);
     return ts_f32(sign | ((h & 0x7f) == 0x7f ? 0x7fc00000u : finite));
+}
+
+/* A power of two: 2^(h - 127), the smallest of which is subnormal; 255 is NaN. */
+TL_INLINE float ts_from_e8m0(ts_e8m0 h) {
+    uint32_t bits = (uint32_t)h << 23;
+    return ts_f32(h == 255 ? 0x7fc00000u : h == 0 ? 0x00400000u : bits);
+}
+
+TL_INLINE float ts_from_e2m1(ts_e2m1 h) {
+    uint32_t fields = (uint32_t)(h & 7) << 22;
+    uint32_t sign = (uint32_t)(h & 8) << 28;
+    return ts_f32(sign | ts_bits(ts_f32(fields) * 0x1p126f));
 }
 
 /* --- FP32 to narrower floats, in every mode ---------------------------------------------------- */
@@ -115,6 +129,15 @@ TL_INLINE ts_e5m2 ts_to_e5m2(float f, int mode) {
     return (ts_e5m2)ts_narrow(ts_bits(f), 2, 15, 0x7b, 0x7c, 0x7e, 8, mode);
 }
 
+/* Only of values that the type holds: programs do not round to these two. */
+TL_INLINE ts_e8m0 ts_to_e8m0(float f, int mode) {
+    (void)mode;
+    return (ts_e8m0)(f != f ? 255 : ts_bits(f) >> 23);
+}
+TL_INLINE ts_e2m1 ts_to_e2m1(float f, int mode) {
+    return (ts_e2m1)ts_narrow(ts_bits(f), 1, 1, 0x7, 0x7, 0x7, 4, mode);
+}
+
 /* Of a value that the type holds already: no rounding left to do. */
 TL_INLINE ts_bf16 ts_as_bf16(float f) { return (ts_bf16)(ts_bits(f) >> 16); }
 
@@ -122,6 +145,8 @@ TL_INLINE float ts_round_bf16(float f, int mode) { return ts_from_bf16(ts_to_bf1
 TL_INLINE float ts_round_f16(float f, int mode) { return ts_from_f16(ts_to_f16(f, mode)); }
 TL_INLINE float ts_round_e4m3(float f, int mode) { return ts_from_e4m3(ts_to_e4m3(f, mode)); }
 TL_INLINE float ts_round_e5m2(float f, int mode) { return ts_from_e5m2(ts_to_e5m2(f, mode)); }
+TL_INLINE float ts_round_e8m0(float f, int mode) { return ts_from_e8m0(ts_to_e8m0(f, mode)); }
+TL_INLINE float ts_round_e2m1(float f, int mode) { return ts_from_e2m1(ts_to_e2m1(f, mode)); }
 
 /* --- floats to integers and back --------------------------------------------------------------- */
 

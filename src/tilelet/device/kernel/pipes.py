@@ -89,8 +89,8 @@ def kernel_cost(
 ) -> KernelCost:
     """Follow the kernel through its pipes."""
     signature = signature or Signature()
-    hot = _Walk(kernel, machine, signature, cold=False)
-    cold = _Walk(kernel, machine, signature, cold=True)
+    hot = Walk(kernel, machine, signature, cold=False)
+    cold = Walk(kernel, machine, signature, cold=True)
     us = machine.us
     read = {p: round(v) for p, v in sorted(hot.read.items())}
     written = {p: round(v) for p, v in sorted(hot.written.items())}
@@ -111,7 +111,7 @@ def kernel_cost(
     )
 
 
-# Layout of `_Walk.times`: when each pipe is free, how long it has worked, when each core's scalar
+# Layout of `Walk.times`: when each pipe is free, how long it has worked, when each core's scalar
 # unit is free, when the last store ends; then, for each buffer of each tile, when it has been
 # written and when it may be overwritten.
 _BUSY = len(PIPES)
@@ -122,7 +122,9 @@ _PIPE = {key: i for i, key in enumerate(PIPES)}
 _CORE = {core: i for i, core in enumerate(Core)}
 
 
-class _Walk:
+class Walk:
+    """One execution, followed step by step; `times` is the state of all pipes and tiles."""
+
     def __init__(
         self, kernel: DeviceKernel, machine: Machine, signature: Signature, *, cold: bool
     ) -> None:
@@ -149,7 +151,7 @@ class _Walk:
         self.path = ControlPath(kernel, signature)
         self._costs: dict[tuple[int, tuple[int, ...]], tuple[float, float]] = {}
         self.nodes(kernel.body)
-        self.end = machine.body.start_cycles + max(*self.times[: len(PIPES)], self.times[_LAST])
+        self.end = machine.body.start_cycles + self.reached
 
     def spans(self) -> dict[str, tuple[float, float]]:
         """From a pipe's first step to the end of its last one."""
@@ -159,6 +161,19 @@ class _Walk:
             ends = self.machine.body.start_cycles + self.times[at]
             found[f"{core.value}.{pipe.value}"] = (self.machine.body.start_cycles + begin, ends)
         return found
+
+    @property
+    def reached(self) -> float:
+        """When the last of what was followed so far ends, from the first instruction."""
+        return max(*self.times[: len(PIPES)], self.times[_LAST])
+
+    def worked(self, step: Step) -> tuple[float, float]:
+        """How long the step's pipe has worked so far, and when it is free."""
+        pipe = _PIPE[step.core, step.pipe]
+        is_scalar = step.pipe is Pipe.SCALAR
+        return self.times[_BUSY + pipe], self.times[
+            _SCALAR + _CORE[step.core] if is_scalar else pipe
+        ]
 
     def nodes(self, nodes: Sequence[Node]) -> None:
         for node in nodes:

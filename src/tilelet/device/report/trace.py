@@ -22,6 +22,7 @@ import numpy as np
 
 from tilelet.device.kernel.view import Core
 from tilelet.device.report.critical import critical_path
+from tilelet.device.report.edge_kinds import KINDS, edge_kinds
 from tilelet.device.report.profile import place
 from tilelet.device.schedule.simulate import Timeline
 
@@ -87,40 +88,17 @@ class Trace:
     @cached_property
     def edges(self) -> list[Edge]:
         """Dependencies between the tasks that are shown, at most `MOST_EDGES`."""
-        kept, found = set(self.tasks), list[Edge]()
+        kept = set(self.tasks)
+        found: list[tuple[int, int]] = []
         for task in self.tasks:
-            explicit = set(self.timeline.stream.tasks[task].deps)
-            creators = self._creators(task)
-            for producer in self.timeline.graph.producers(task):
-                if producer in kept:
-                    kind = "tensormap"
-                    if producer in explicit:
-                        kind = "explicit"
-                    elif producer in creators:
-                        kind = "creator"
-                    found.append(Edge(producer, task, kind))
+            producers = self.timeline.graph.producers(task)
+            found += [(producer, task) for producer in producers if producer in kept]
             if len(found) >= MOST_EDGES:
                 break
-        return found[:MOST_EDGES]
-
-    @cached_property
-    def _first_user(self) -> dict[int, int]:
-        """The first task that has a tensor of the program's own as an argument: its creator."""
-        stream = self.timeline.stream
-        fresh = np.array([b.origin == "temp" for b in stream.regions.buffers], np.bool_)
-        if not len(stream.arg_region):
-            return {}
-        used = np.array(stream.regions.buffer, np.int64)[stream.arg_region]
-        owner = np.repeat(np.arange(stream.count), np.diff(stream.arg_ptr))
-        buffers, first = np.unique(used, return_index=True)
-        return {int(b): int(owner[i]) for b, i in zip(buffers, first) if fresh[b]}
-
-    def _creators(self, task: int) -> set[int]:
-        stream = self.timeline.stream
-        span = slice(stream.arg_ptr[task], stream.arg_ptr[task + 1])
-        regions: list[int] = stream.arg_region[span].tolist()
-        buffers = [stream.regions.buffer[r] for r in regions]
-        return {self._first_user[b] for b in buffers if b in self._first_user}
+        pairs = np.array(found[:MOST_EDGES], np.int64).reshape(-1, 2)
+        kinds = edge_kinds(self.timeline.stream, pairs[:, 0], pairs[:, 1])
+        numbers: list[int] = kinds.tolist()
+        return [Edge(*pair, KINDS[kind]) for pair, kind in zip(found, numbers)]
 
     # Chrome trace
 

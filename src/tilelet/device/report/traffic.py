@@ -48,6 +48,7 @@ class Traffic:
     tensors   by name and origin ("param", "temp"); tensors of one name count together
     sizes     bytes of all tensors of that name
     kernels   by name
+    moves     bytes read and written, by kernel and tensor
     exchanged bytes that the two kinds of core pass each other through global memory
     """
 
@@ -55,6 +56,7 @@ class Traffic:
     sizes: dict[tuple[str, str], int]
     kernels: dict[str, Bytes]
     exchanged: int
+    moves: dict[tuple[str, tuple[str, str]], tuple[int, int]]
 
     @property
     def total(self) -> Bytes:
@@ -83,6 +85,7 @@ class _Count:
         self.pitch = _pitches(stream, self.sizes)
         self.kernels: dict[str, Bytes] = {}
         self.exchanged = 0
+        self.moves: dict[tuple[str, tuple[str, str]], tuple[int, int]] = {}
 
     def result(self) -> Traffic:
         stream = self.stream
@@ -104,7 +107,7 @@ class _Count:
             np.add.at(into, of_buffer, column)
         by_name = {key: Bytes(*sums[:4, i].tolist()) for key, i in keys.items()}
         sizes = {key: int(sums[4, i]) for key, i in keys.items()}
-        return Traffic(by_name, sizes, self.kernels, self.exchanged)
+        return Traffic(by_name, sizes, self.kernels, self.exchanged, self.moves)
 
     def kernel(self, number: int, name: str) -> None:
         stream = self.stream
@@ -120,6 +123,7 @@ class _Count:
                 for writes in (False, True):
                     nbytes = g.moved(stream.costs, param, writes)
                     np.add.at(self.moved[writes], self.buffer_of[regions], nbytes)
+                    self.add_moves(name, regions, nbytes, writes)
                     moved[writes] += int(nbytes.sum())
             for writes, found in self.touched(g, view):
                 boxes[writes].append(found)
@@ -133,6 +137,17 @@ class _Count:
             min(least[False], moved[False]),
             min(least[True], moved[True]),
         )
+
+    def add_moves(self, kernel: str, regions: Ints, nbytes: Ints, writes: bool) -> None:
+        """Bytes that one argument of a kernel's tasks moves, by the tensor behind it."""
+        buffers, which = np.unique(self.buffer_of[regions], return_inverse=True)
+        sums = np.bincount(which, nbytes)
+        of_argument: list[int] = buffers.tolist()
+        for buffer, total in zip(of_argument, sums.tolist()):
+            at = self.stream.regions.buffers[buffer]
+            read, written = self.moves.get((kernel, (at.name, at.origin)), (0, 0))
+            moved = (read, written + int(total)) if writes else (read + int(total), written)
+            self.moves[kernel, (at.name, at.origin)] = moved
 
     def touched(self, g: Group, kernel: DeviceKernel) -> Iterator[tuple[bool, Ints]]:
         """Rectangles that the tasks of a group read and write."""

@@ -421,6 +421,23 @@ class ReadOnlyOutput(UserError):
         )
 
 
+class OverlappingOutput(UserError):
+    """Elements of the array for an output share memory.
+
+    An expanded tensor has one element in many places: what the program writes to one of them is
+    overwritten by the next. Pass an array of its own memory, and expand or copy afterwards.
+    """
+
+    code = "E0628"
+
+    def __init__(self, name: str, param_loc: Loc | None = None) -> None:
+        super().__init__(
+            f"elements of the array for output `{name}` share memory",
+            _param(param_loc, "written by the program"),
+            helps=["pass a copy: `tensor.contiguous()`, `array.copy()`"],
+        )
+
+
 class BadDataFile(UserError):
     """A stored input or expected result cannot be read, or is not what the spec says.
 

@@ -67,19 +67,18 @@ class ChunkOutsideAutoScope(UserError):
 
     `chunk=` tells an automatic scope (`pl.auto_incore()`, or `pl.at(...)` with
     `optimizations=[pl.auto_chunk]`) how to cut the loop into tasks. Without one, cut it by hand: an
-    outer loop with that step, and a scope in it.
+    outer loop with that step, and a scope in it. Programs in classes take it as the first versions
+    of the language did: a loop without scopes in it gets one, any other loop is not cut.
     """
 
     code = "E0403"
     example = """
-        @pl.program
-        class Program:
-            @pl.function
-            def main(self, x: pl.Tensor[[64, 128], pl.FP32], out: pl.Tensor[[64, 128], pl.FP32]):
-                for r in pl.parallel(0, 64, 1, chunk=16):
-                    with pl.incore():
-                        out = pl.assemble(out, pl.exp(pl.slice(x, [1, 128], [r, 0])), [r, 0])
-                return out
+        @pl.jit
+        def kernel(x: pl.Tensor[[64, 128], pl.FP32], out: pl.Out[pl.Tensor[[64, 128], pl.FP32]]):
+            for r in pl.parallel(0, 64, 1, chunk=16):
+                with pl.at(level=pl.Level.CORE_GROUP):
+                    out[r : r + 1, :] = pl.exp(x[r : r + 1, :])
+            return out
         """
 
     def __init__(self, loc: Loc) -> None:

@@ -85,30 +85,26 @@ class ExternalKernel(UserError):
 
 
 class MxFormat(UserError):
-    """The program uses a block-scaled (MX) format or one of its matrix products.
+    """The program uses a layout of block-scaled (MX) data that Tilelet does not read.
 
-    These exist on A5 only and need scale tensors beside the data. Use INT8 or an 8-bit float with
-    explicit scaling.
+    Scales come in the layouts MX_A_ZZ (of the left operand) and MX_B_NN (of the right one).
     """
 
     code = "E0804"
     example = """
         @pl.jit
         def kernel(
-            a: pl.Tensor[[16, 128], pl.FP8E4M3FN],
-            b: pl.Tensor[[128, 64], pl.FP8E4M3FN],
-            out: pl.Out[pl.Tensor[[16, 64], pl.FP32]],
+            scale: pl.Tensor[[64, 4], pl.FP8E8M0, pl.MX_A_ND],
+            out: pl.Out[pl.Tensor[[64, 4], pl.FP32]],
         ):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                out[:] = pl.matmul_mx(a, b)
             return out
         """
 
     def __init__(self, loc: Loc, name: str) -> None:
         super().__init__(
-            f"block-scaled format `{name}` is not supported",
+            f"block-scaled layout `{name}` is not supported",
             [Label(loc)],
-            helps=["scale explicitly: quantise, `pl.matmul`, multiply by the scales"],
+            helps=["pack scales as `pl.MX_A_ZZ` or `pl.MX_B_NN` says"],
         )
 
 
@@ -186,14 +182,14 @@ class PipeMismatch(UserError):
 class UnsupportedDType(UserError):
     """The program uses an element type that Tilelet does not store.
 
-    Supported are FP32, FP16, BF16, FP8E4M3FN, FP8E5M2, BOOL and the signed and unsigned integers of
-    8 to 64 bits.
+    Supported are FP32, FP16, BF16, FP8E4M3FN, FP8E5M2, FP8E8M0, FP4, BOOL and the signed and
+    unsigned integers of 8 to 64 bits.
     """
 
     code = "E0806"
     example = """
         @pl.jit
-        def kernel(x: pl.Tensor[[16, 128], pl.FP4], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
+        def kernel(x: pl.Tensor[[16, 128], pl.HF8], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
             return out
         """
 

@@ -1,0 +1,1 @@
+"""What to change in a program, shown to be right and faster before it is proposed."""

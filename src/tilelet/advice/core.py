@@ -1,0 +1,119 @@
+"""A piece of advice, and what a rule sees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import PurePath
+
+from tilelet.advice.source import Edit, Source
+from tilelet.device.report.profile import KernelRow, Profile
+from tilelet.device.run import DeviceRun
+from tilelet.diag.core import Diagnostic, Loc, UserError
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What a program takes, modelled."""
+
+    us: float
+    tasks: int
+    gm_bytes: int
+
+
+@dataclass(frozen=True)
+class Advice:
+    """One thing to change.
+
+    problem   the message, made by a class of the catalogue
+    us, tasks, gm_bytes  what it takes now: of the kernels it is about
+    text      the whole script after the change; None if no rewriting is known
+    rounding  whether results may differ by rounding: another order of the same sums
+    """
+
+    problem: UserError
+    us: float = 0.0
+    tasks: int = 0
+    gm_bytes: int = 0
+    text: str | None = None
+    rounding: bool = False
+
+    @property
+    def diagnostic(self) -> Diagnostic:
+        return self.problem.diagnostic
+
+    @property
+    def loc(self) -> Loc | None:
+        return self.diagnostic.loc
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A script and what it ran, on a machine."""
+
+    source: Source
+    runs: Sequence[DeviceRun]
+
+    @cached_property
+    def profiles(self) -> list[Profile]:
+        return [run.profile for run in self.runs]
+
+    @cached_property
+    def costs(self) -> Costs:
+        kernels = [k for p in self.profiles for k in p.kernels]
+        return Costs(
+            sum(p.total_us for p in self.profiles),
+            sum(p.tasks for p in self.profiles),
+            sum(k.moved for k in kernels),
+        )
+
+    def kernels_in(self, first: int, last: int) -> list[KernelRow]:
+        """Kernels whose scopes begin in these lines of the script."""
+        name = PurePath(self.source.path).name
+        found: list[KernelRow] = []
+        for profile in self.profiles:
+            for kernel in profile.kernels:
+                file, _, line = kernel.where.rpartition(":")
+                if PurePath(file).name == name and line.isdecimal() and first <= int(line) <= last:
+                    found.append(kernel)
+        return found
+
+    def advice(
+        self,
+        problem: UserError,
+        kernels: Iterable[KernelRow],
+        edits: Sequence[Edit] | None = None,
+        *,
+        rounding: bool = False,
+    ) -> Advice:
+        """Advice about some kernels, with its rewriting if there is one."""
+        about = list(kernels)
+        return Advice(
+            problem,
+            sum(k.path_us for k in about),
+            sum(k.tasks for k in about),
+            sum(k.moved for k in about),
+            self.source.edited(edits) if edits is not None else None,
+            rounding,
+        )
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What looks for one fault.
+
+    problem        the catalogue class whose text describes it
+    evidence       why it costs, measured or by what the machine does
+    rewrites       it can change the text
+    needs_proof    it is a fault only if the rewriting holds: else it is not even mentioned
+    is_about_text  comments and names: to mend them saves no time
+    """
+
+    name: str
+    problem: type[UserError]
+    find: Callable[[Subject], Iterable[Advice]]
+    evidence: str
+    rewrites: bool = False
+    needs_proof: bool = False
+    is_about_text: bool = False

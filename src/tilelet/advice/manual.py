@@ -1,0 +1,44 @@
+"""The page of all advice, made from the rules and the catalogue."""
+
+from __future__ import annotations
+
+import inspect
+
+from tilelet.advice.core import Rule
+from tilelet.advice.rules import RULES
+from tilelet.diag.catalogue import describe
+
+_HEAD = """\
+# Advice
+
+`tilelet advise kernel.py -p a2a3` looks for the faults below. Where a fault can be rewritten, the
+rewritten script is checked, run on this CPU with the script's inputs and with others (memory that
+it writes to holds something else each time), compared bit for bit or within rounding, and modelled;
+what does not hold or does not help is not proposed. Rewritings that only help together are tried
+together: two scopes become one, then the addition a `matmul_acc`, then the loops change places.
+`--fix` applies them one after the other and shows the ladder and the diff; comments and layout
+stay, and the script is written to with `--in-place` only.
+
+This page is made from the rules: `tilelet docs --write`.
+
+| rule | code | | rewritten |
+|---|---|---|---|
+"""
+
+
+def advice_markdown() -> str:
+    """docs/advice.md."""
+    rows = [
+        f"| [{rule.name}](#{rule.name}) | {rule.problem.code} | {describe(rule.problem).summary} "
+        f"| {'yes' if rule.rewrites else 'no'} |"
+        for rule in RULES
+    ]
+    return _HEAD + "\n".join(rows) + "\n\n" + "\n".join(map(_section, RULES))
+
+
+def _section(rule: Rule) -> str:
+    described = describe(rule.problem)
+    lines = [f"## {rule.name}", "", described.body.strip(), "", f"Evidence: {rule.evidence}", ""]
+    if rule.problem.example:
+        lines += ["```python", inspect.cleandoc(rule.problem.example), "```", ""]
+    return "\n".join(lines)

@@ -1,0 +1,74 @@
+"""`tilelet advise`: what to change in a script, tried before it is said."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+from tilelet.advice import report as reports
+from tilelet.advice.advisor import Advisor, Report
+from tilelet.advice.proof import Setting
+from tilelet.cli.messages import print_findings
+from tilelet.cli.options import AdviseOptions
+from tilelet.cli.pages import write_page
+from tilelet.cli.profile import machines_for, period_of
+from tilelet.cli.recording import record
+from tilelet.diag.catalogue.advice import CannotAdvise
+from tilelet.diag.formats import to_json
+from tilelet.diag.sarif import to_sarif
+from tilelet.diag.tables import show
+from tilelet.diag.text import plural
+from tilelet.scripts import exit_codes
+from tilelet.scripts.recording import RecordingOptions
+
+
+def advise_command(options: AdviseOptions) -> int:
+    """1 if there is advice, 0 if there is none."""
+    machines = machines_for(options)
+    first = record(options.target, options, options.platform)
+    if first.code:
+        return first.code
+    target = options.target
+    if target.is_model:
+        raise CannotAdvise(target.name, "it is not one file; `tilelet export` makes one of it")
+    target = dataclasses.replace(target, text=Path(target.name).read_text(encoding="utf-8"))
+    machine = machines[0]
+    setting = Setting(
+        machine,
+        period_of(machine, options.period, machines),
+        RecordingOptions(
+            platform=machine.name,
+            seed=options.seed,
+            build_dir=options.build_dir,
+            quiet=True,
+            pypto=options.pypto,
+            golden=options.golden,
+        ),
+    )
+    advisor = Advisor(target, setting)
+    report = advisor.fix() if options.fix else advisor.advise()
+    _print(report, options)
+    if options.fix and options.in_place and report.text != report.original:
+        write_page(Path(target.name), report.text)
+    return exit_codes.of_findings(bool(report.findings))
+
+
+def _print(report: Report, options: AdviseOptions) -> None:
+    found = reports.diagnostics(report)
+    if options.format == "json":
+        document = json.loads(to_json(found))
+        document["advice"] = reports.to_data(report)
+        print(json.dumps(document, indent=1, ensure_ascii=False))
+    elif options.format == "sarif":
+        print(to_sarif(found, script=report.target.name))
+    else:
+        print_findings(found)
+        if options.fix:
+            show([reports.ladder(report)])
+            print(reports.diff(report.original, report.text, report.target.name), end="")
+        else:
+            rewritable = sum(finding.after is not None for finding in report.findings)
+            count = plural(len(report.findings), "finding")
+            text = f"{count}, {rewritable} with a rewriting that was run: `--fix` applies them"
+            print(text if report.findings else "no advice: nothing was found that would help")

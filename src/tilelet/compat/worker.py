@@ -1,0 +1,106 @@
+"""`ChipWorker`: programs kept ready on a chip, and tensors kept in its memory; here in a process.
+
+A worker of PyPTO owns a device. Here there is nothing to own: programs are compiled objects, memory
+is the host's, and a worker only remembers what it was given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from tilelet.runtime.arrays import as_array, as_tensor, dtype_of
+from tilelet.runtime.compiler import CompiledProgram
+from tilelet.runtime.config import RunConfig
+
+__all__ = ["ChipWorker", "RegistrationHandle"]
+
+
+class RegistrationHandle:
+    """A program of a worker: call it, until it is unregistered."""
+
+    def __init__(self, worker: ChipWorker, compiled: CompiledProgram) -> None:
+        self.compiled = compiled
+        self.closed = False
+        self._worker = worker
+
+    def __call__(self, *args: Any, config: RunConfig | None = None) -> Any:
+        if self.closed:
+            raise RuntimeError(f"{self.compiled.name} is no longer registered")
+        return self._worker.run(self.compiled, *args, config=config)
+
+    def unregister(self) -> None:
+        self.closed = True
+
+    def __enter__(self) -> RegistrationHandle:  # noqa: PYI034 - `Self` is of Python 3.11
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.unregister()
+
+
+class ChipWorker:
+    """Runs what it is given, as calls of the programs themselves do."""
+
+    def __init__(self, config: RunConfig | None = None, **_: Any) -> None:
+        self.config = config or RunConfig()
+        self.initialized = True
+        self._handles: dict[int, RegistrationHandle] = {}
+
+    @property
+    def aicpu_dlopen_count(self) -> int:
+        """How many programs were made ready; a call makes none ready again."""
+        return len(self._handles)
+
+    host_dlopen_count = aicpu_dlopen_count
+
+    def init(self) -> None:
+        self.initialized = True
+
+    def register(self, compiled: CompiledProgram) -> RegistrationHandle:
+        self._check_open()
+        known = self._handles.get(id(compiled))
+        if known is None or known.closed:
+            known = self._handles[id(compiled)] = RegistrationHandle(self, compiled)
+        return known
+
+    def run(self, compiled: CompiledProgram, *args: Any, config: RunConfig | None = None) -> Any:
+        self._check_open()
+        return compiled(*args, config=config)
+
+    def alloc_tensor(self, shape: Sequence[int], dtype: Any, init: Any = None) -> Any:
+        """A tensor that stays where it is: of torch if the dtype is, else an array."""
+        self._check_open()
+        element = dtype_of(dtype)
+        assert element is not None, f"no element type {dtype}"
+        array = np.zeros(tuple(shape), element.numpy)
+        if init is not None:
+            array[...] = as_array(init)
+        return as_tensor(array) if type(dtype).__module__.startswith("torch") else array
+
+    def free_tensor(self, tensor: Any) -> None:
+        """Memory is freed when nobody refers to it."""
+
+    def close(self) -> None:
+        for handle in self._handles.values():
+            handle.unregister()
+        self.initialized = False
+
+    def _check_open(self) -> None:
+        if not self.initialized:
+            raise RuntimeError("the worker is closed")
+
+    def __enter__(self) -> ChipWorker:  # noqa: PYI034
+        self.init()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()

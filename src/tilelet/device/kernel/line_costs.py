@@ -1,0 +1,155 @@
+"""What each step of a kernel contributes to one execution: the costs of source lines.
+
+Pipes work at the same time, so that their busy times do not add up to the kernel's. `added` does:
+by how much a step moves the end of everything that was followed before it. A load that hides behind
+a product adds nothing; the sum over all steps is the time of the execution.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilelet.device.kernel.control_path import Signature
+from tilelet.device.kernel.pipes import Walk
+from tilelet.device.kernel.view import Core, DeviceKernel, Step, Transfer, Work
+from tilelet.device.machine.description import Machine
+
+MOST_EVENTS = 1500
+"""Steps of one execution that are kept one by one."""
+
+
+@dataclass
+class StepCost:
+    """One step (by position), in all its executions; times in cycles."""
+
+    added: float = 0.0
+    busy: float = 0.0
+    read: float = 0.0
+    written: float = 0.0
+    times: float = 0.0
+
+    def plus(self, after: StepCost, before: StepCost, factor: float) -> StepCost:
+        """With what was added between two moments, `factor` times."""
+        return StepCost(
+            *(
+                own + (late - early) * factor
+                for own, late, early in zip(self.parts, after.parts, before.parts)
+            )
+        )
+
+    @property
+    def parts(self) -> tuple[float, float, float, float, float]:
+        return self.added, self.busy, self.read, self.written, self.times
+
+
+@dataclass(frozen=True)
+class Event:
+    """A step's work on its pipe, from the first instruction on; or iterations that are alike.
+
+    position  of the step; -1: `repeats` rounds of what came before, which are not listed
+    """
+
+    position: int
+    begin_us: float
+    end_us: float
+    repeats: int = 0
+
+
+@dataclass(frozen=True)
+class Execution:
+    """One execution of a kernel with one signature.
+
+    start_us  before the first instruction
+    steps     costs by position of the step, in microseconds and bytes
+    events    what the pipes did, step by step, as far as it is listed
+    """
+
+    start_us: float
+    steps: dict[int, StepCost]
+    events: tuple[Event, ...]
+    complete: bool
+
+
+def follow(kernel: DeviceKernel, machine: Machine, signature: Signature) -> Execution:
+    """Follow one execution, everything it reads being in L2."""
+    walk = _StepWalk(kernel, machine, signature, cold=False)
+    us = machine.us
+    steps = {
+        position: StepCost(us(c.added), us(c.busy), c.read, c.written, c.times)
+        for position, c in sorted(walk.costs.items())
+    }
+    events = tuple(
+        Event(position, us(begin), us(end), repeats)
+        for position, begin, end, repeats in walk.events
+    )
+    start = machine.body.start_cycles
+    return Execution(us(start), steps, events, len(events) < MOST_EVENTS)
+
+
+class _Snapshot(list[float]):
+    """The state of the pipes, and the costs up to that moment."""
+
+    costs: dict[int, StepCost]
+
+
+class _StepWalk(Walk):
+    def __init__(
+        self, kernel: DeviceKernel, machine: Machine, signature: Signature, *, cold: bool
+    ) -> None:
+        self.costs: dict[int, StepCost] = {}
+        self.events: list[tuple[int, float, float, int]] = []
+        self.latest = 0.0
+        super().__init__(kernel, machine, signature, cold=cold)
+
+    def step(self, step: Step) -> None:
+        worked, _ = self.worked(step)
+        super().step(step)
+        busy, end = self.worked(step)
+        busy -= worked
+        cost = self.costs.setdefault(step.position, StepCost())
+        reached = max(self.latest, self.reached)
+        cost.added += reached - self.latest
+        cost.busy += busy
+        cost.times += 1
+        self.latest = reached
+        if len(self.events) < MOST_EVENTS:
+            self.events.append((step.position, end - busy, end, 0))
+
+    def count(self, step: Step, work: Work) -> None:
+        super().count(step, work)
+        if isinstance(work, Transfer) and work.param is not None:
+            moved = work.nbytes * (self.kernel.lanes if step.core is Core.AIV else 1)
+            cost = self.costs.setdefault(step.position, StepCost())
+            if work.writes_gm:
+                cost.written += moved
+            else:
+                cost.read += moved
+
+    def snapshot(self) -> list[float]:
+        made = _Snapshot(super().snapshot())
+        made.costs = {position: StepCost(*cost.parts) for position, cost in self.costs.items()}
+        return made
+
+    def skip(self, history: list[list[float]], blocks: int) -> int:
+        before, after = history
+        begin = self.reached
+        skipped = super().skip(history, blocks)
+        if skipped and isinstance(before, _Snapshot) and isinstance(after, _Snapshot):
+            for position, late in after.costs.items():
+                early = before.costs.get(position, StepCost())
+                self.costs[position] = self.costs[position].plus(late, early, skipped)
+            self.passed(begin, skipped)
+        return skipped
+
+    def skip_rest(self, done: int, count: int) -> None:
+        begin = self.reached
+        super().skip_rest(done, count)
+        for position, cost in self.costs.items():
+            self.costs[position] = cost.plus(cost, StepCost(), count / done - 1)
+        self.passed(begin, count - done)
+
+    def passed(self, begin: float, repeats: int) -> None:
+        """Iterations that were not followed one by one."""
+        self.latest = max(self.latest, self.reached)
+        if len(self.events) < MOST_EVENTS:
+            self.events.append((-1, begin, self.reached, repeats))

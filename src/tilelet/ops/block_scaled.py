@@ -1,0 +1,234 @@
+"""Block-scaled (MX) formats: 32 elements along k share one scale, a power of two (FP8E8M0).
+
+Scales come from the host in an order that suits the cube unit of A5: a parameter
+`pl.Tensor[[M, K // 32], pl.FP8E8M0, pl.MX_A_ZZ]` (or `pl.MX_B_NN` of `[K // 32, N]`) holds them so,
+and `pl.load` of it gives them in the order of rows and columns.
+"""
+
+# The dots say that a body is empty on purpose: an op is its signature and its manual.
+# ruff: noqa: PIE790
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tilelet import numerics
+from tilelet.diag.catalogue.ops import BadChoice, InnerDimMismatch, ShapeMismatch
+from tilelet.diag.catalogue.windows import IndexOutOfRange
+from tilelet.dtypes import FP8E4M3FN, FP8E8M0, FP32
+from tilelet.ir.spec import Call, Engine, Plane, Shape, Trait, Valid, op
+from tilelet.ir.types import Mem, TileType
+from tilelet.numerics.casts import Array, widen
+from tilelet.ops import infer, valid
+from tilelet.ops.annotations import Ints, Shaped
+from tilelet.ops.valid import Args, Operands
+
+if TYPE_CHECKING:
+    from tilelet.syntax.types import Tensor, Tile
+
+__all__ = ["load_scale", "matmul_mx", "matmul_mx_acc", "matmul_mx_bias"]
+
+GROUP = 32  # elements that share a scale
+_BLOCK, _PAIR = 16, 2  # of the layouts: rows or columns of a block, groups side by side
+LAYOUTS = ("MX_A_ZZ", "MX_B_NN")
+
+_CUBE: dict[str, Any] = {
+    "engine": Engine.CUBE,
+    "plane": Plane.SCOPE,
+    "cut_to_valid": True,
+    "era": "HEAD",
+}
+
+
+# --- scales in memory ----------------------------------------------------------------------------
+
+
+def unpacked(scales: Array, layout: str) -> Array:
+    """Scales by row and column, of memory that holds them in an MX layout."""
+    rows, columns = scales.shape
+    if layout == "MX_A_ZZ":
+        blocks = scales.reshape(rows // _BLOCK, columns // _PAIR, _BLOCK, _PAIR)
+        return blocks.transpose(0, 2, 1, 3).reshape(rows, columns)
+    blocks = scales.reshape(columns // _BLOCK, rows // _PAIR, _BLOCK, _PAIR)
+    return blocks.transpose(1, 3, 0, 2).reshape(rows, columns)
+
+
+def _infer_load(call: Call) -> infer.Types:
+    tensor = infer.tensor(call, "tensor")
+    infer.check_rank(call, "tensor", len(tensor.shape), 2)
+    layout = call["layout"]
+    if layout not in LAYOUTS:
+        raise BadChoice(call.at("layout"), call.shown, "layout", layout, LAYOUTS)
+    along = (_BLOCK, _PAIR) if layout == "MX_A_ZZ" else (_PAIR, _BLOCK)
+    if any(isinstance(d, int) and d % n for d, n in zip(tensor.shape, along)):
+        wanted = f"a multiple of {along[0]} rows and {along[1]} columns"
+        raise infer.bad(call, "tensor", wanted)
+    shape = infer.constant_shape(call, "shapes")
+    starts = [infer.int_of(o) for o in infer.items(call, "offsets")]
+    for axis, (start, size, extent) in enumerate(zip(starts, shape, tensor.shape)):
+        if start is None:
+            raise infer.bad(call, "offsets", "constants")
+        if isinstance(extent, int) and not 0 <= start <= extent - size:
+            raise IndexOutOfRange(call.at("offsets"), axis, start, extent, call["tensor"].name)
+    return (TileType(shape, tensor.dtype, call["target_memory"]),)
+
+
+def _load_scale(
+    tensor: Array,
+    offsets: tuple[int, ...],
+    shapes: tuple[int, ...],
+    target_memory: Mem,
+    layout: str,
+) -> Array:
+    window = tuple(slice(o, o + n) for o, n in zip(offsets, shapes))
+    return unpacked(tensor, layout)[window].copy()
+
+
+def _whole(_: Operands, result_shape: Shape, __: Args) -> Valid:
+    return result_shape
+
+
+@op(
+    infer=_infer_load,
+    reference=_load_scale,
+    engine=Engine.MTE,
+    plane=Plane.SCOPE,
+    on_chip=(),
+    valid=_whole,
+    era="HEAD",
+    traits=Trait.LOAD | Trait.BY_INDEX,
+)
+def load_scale(
+    tensor: Tensor,
+    offsets: Ints,
+    shapes: Ints,
+    target_memory: Mem = Mem.Mat,
+    layout: str = "MX_A_ZZ",
+) -> Tile:
+    """A window of scales that lie in memory in an MX layout; `pl.load` of such a parameter is this.
+
+    tensor: `[M, K / 32]` in layout "MX_A_ZZ", or `[K / 32, N]` in "MX_B_NN"
+    offsets, shapes: the window, by row and column
+    target_memory: where the result goes
+    result: a tile of the tensor's dtype
+
+    Example: `s = pl.load_scale(a_scale, [0, 0], [64, 4], layout="MX_A_ZZ")`
+    """
+    ...
+
+
+# --- products ------------------------------------------------------------------------------------
+
+
+def _product(call: Call) -> TileType:
+    lhs, rhs = infer.tile(call, "lhs"), infer.tile(call, "rhs")
+    for param, data in (("lhs", lhs), ("rhs", rhs)):
+        infer.check_rank(call, param, len(data.shape), 2)
+        infer.check_dtype(call, param, data.dtype, (FP8E4M3FN,), "cast it first")
+    (rows, inner), (other, columns) = lhs.shape, rhs.shape
+    if inner != other:
+        raise InnerDimMismatch(
+            call.shown, call.at("lhs"), lhs.shape, inner, call.at("rhs"), rhs.shape, other, ""
+        )
+    wanted = {"lhs_scale": (rows, inner // GROUP), "rhs_scale": (inner // GROUP, columns)}
+    for param, shape in wanted.items():
+        scale = infer.tile(call, param)
+        infer.check_dtype(call, param, scale.dtype, (FP8E8M0,))
+        if scale.shape != shape or inner % GROUP:
+            why = f"one scale for {GROUP} elements along k: `[{shape[0]}, {shape[1]}]`"
+            of = param.removesuffix("_scale")
+            raise ShapeMismatch(
+                call.shown,
+                call.at(param),
+                scale.shape,
+                call.at(of),
+                infer.tile(call, of).shape,
+                why,
+            )
+    return TileType((rows, columns), FP32, Mem.Acc if lhs.space or rhs.space else None)
+
+
+def _infer_plain(call: Call) -> infer.Types:
+    return (_product(call),)
+
+
+def _infer_acc(call: Call) -> infer.Types:
+    product, acc = _product(call), infer.tile(call, "acc")
+    infer.check_dtype(call, "acc", acc.dtype, (FP32,))
+    infer.same_shape(call, "acc", acc, "lhs", product)
+    return (TileType(product.shape, FP32, acc.space or product.space),)
+
+
+def _infer_bias(call: Call) -> infer.Types:
+    product, bias = _product(call), infer.tile(call, "bias")
+    infer.check_dtype(call, "bias", bias.dtype, (FP32,))
+    if bias.shape != (1, product.shape[1]):
+        why = f"`bias` must have shape `[1, {product.shape[1]}]`"
+        raise ShapeMismatch(
+            call.shown, call.at("bias"), bias.shape, call.at("rhs"), product.shape, why
+        )
+    return (product,)
+
+
+def _scaled(data: Array, scale: Array, axis: int) -> Array:
+    repeated = np.repeat(widen(scale), GROUP, axis=axis)
+    return widen(data) * repeated[: data.shape[0], : data.shape[1]]
+
+
+def _matmul_mx(
+    lhs: Array,
+    lhs_scale: Array,
+    rhs: Array,
+    rhs_scale: Array,
+    acc: Array | None = None,
+    bias: Array | None = None,
+) -> Array:
+    """FP32 numbers, each an element times its scale, multiplied as by `pl.matmul`."""
+    a, b = _scaled(lhs, lhs_scale, 1), _scaled(rhs, rhs_scale, 0)
+    inner = min(a.shape[1], b.shape[0])
+    if bias is not None:
+        acc = np.repeat(bias[:, : b.shape[1]], a.shape[0], axis=0)
+    return numerics.matmul(a[:, :inner], b[:inner], acc)
+
+
+@op(infer=_infer_plain, reference=_matmul_mx, valid=valid.product, **_CUBE)
+def matmul_mx(lhs: Shaped, lhs_scale: Shaped, rhs: Shaped, rhs_scale: Shaped) -> Shaped:
+    """Matrix product of block-scaled operands.
+
+    lhs: `[M, K]` FP8E4M3FN, K a multiple of 32; rhs: `[K, N]`. FP4 is cast to FP8E4M3FN first
+    lhs_scale: `[M, K / 32]` FP8E8M0; rhs_scale: `[K / 32, N]`
+    result: `[M, N]` FP32: the product of the elements, each times its scale in FP32
+
+    Example: `acc = pl.matmul_mx(a, a_scale, b, b_scale)`
+    """
+    ...
+
+
+@op(infer=_infer_acc, reference=_matmul_mx, valid=valid.accumulated, **_CUBE)
+def matmul_mx_acc(
+    acc: Shaped, lhs: Shaped, lhs_scale: Shaped, rhs: Shaped, rhs_scale: Shaped
+) -> Shaped:
+    """`pl.matmul_mx` added to an accumulator.
+
+    acc: `[M, N]` FP32; lhs, lhs_scale, rhs, rhs_scale: as of `pl.matmul_mx`
+    result: acc's shape and dtype
+
+    Example: `acc = pl.matmul_mx_acc(acc, a, a_scale, b, b_scale)`
+    """
+    ...
+
+
+@op(infer=_infer_bias, reference=_matmul_mx, valid=valid.product, **_CUBE)
+def matmul_mx_bias(
+    lhs: Shaped, lhs_scale: Shaped, rhs: Shaped, rhs_scale: Shaped, bias: Shaped
+) -> Shaped:
+    """`pl.matmul_mx` that starts from a bias row.
+
+    bias: `[1, N]` FP32; lhs, lhs_scale, rhs, rhs_scale: as of `pl.matmul_mx`
+    result: `[M, N]` FP32
+
+    Example: `y = pl.matmul_mx_bias(a, a_scale, b, b_scale, bias)`
+    """
+    ...

@@ -1,0 +1,1 @@
+"""A modelled run as a page that people look at: packed data, one HTML file, a local server."""

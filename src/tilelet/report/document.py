@@ -1,0 +1,63 @@
+"""What a page is about: one run or several, two runs compared, or the findings of a check."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tilelet import __version__
+from tilelet.device.report.compare import Comparison
+from tilelet.device.report.profile import Profile
+from tilelet.device.run import DeviceRun
+from tilelet.report.columns import VERSION, Columns
+from tilelet.report.run_data import NO_FIGURES, profile_data, run_data, short
+
+
+def profile_document(runs: Sequence[DeviceRun]) -> bytes:
+    """Runs of one or several programs, each on its machine."""
+    columns = Columns()
+    data = [run_data(run, columns) for run in runs]
+    return columns.pack(_header("profile", data))
+
+
+def check_document(checked: Sequence[tuple[DeviceRun, Mapping[str, Any]]]) -> bytes:
+    """Runs with the verdict of the checks on each, as the checks give it for JSON."""
+    columns = Columns()
+    data = [run_data(run, columns, verdict) for run, verdict in checked]
+    return columns.pack(_header("check", data))
+
+
+def numbers_document(name: str, numbers: Mapping[str, Any]) -> bytes:
+    """Outputs that differ from the golden, of a run of which nothing else is known."""
+    run = {"name": name, "machine": "this CPU", "profile": NO_FIGURES}
+    return Columns().pack(_header("run", [run], numbers=numbers))
+
+
+def compare_document(sides: Sequence[DeviceRun | Profile]) -> bytes:
+    """Two runs side by side; of a saved profile there are tables only."""
+    columns = Columns()
+    a, b = (side if isinstance(side, Profile) else side.profile for side in sides)
+    data = [
+        profile_data(side.to_json(), side.program, side.machine)
+        if isinstance(side, Profile)
+        else run_data(side, columns)
+        for side in sides
+    ]
+    comparison = Comparison(a, b)
+    found = comparison.to_data()
+    found["verdict"] = comparison.verdict()
+    found["causes"] = [{"us": round(c.us, 4), "text": c.text} for c in comparison.causes()]
+    return columns.pack(_header("compare", data, comparison=found))
+
+
+def _header(kind: str, runs: Sequence[Mapping[str, Any]], **more: Any) -> dict[str, Any]:
+    names = dict.fromkeys(str(run["name"]) for run in runs)
+    return {
+        "format": "tilelet-page",
+        "version": VERSION,
+        "generator": f"tilelet {__version__}",
+        "kind": kind,
+        "title": short(" and ".join(names)),
+        "runs": list(runs),
+        **more,
+    }

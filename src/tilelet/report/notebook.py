@@ -1,0 +1,119 @@
+"""Runs, comparisons and verdicts as a notebook shows them: tables, and a small timeline as SVG.
+
+Notebooks show HTML without running its scripts, so this is plain markup, with everything escaped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilelet.device.schedule.simulate import Timeline
+from tilelet.diag.tables import Table, number
+
+COLOURS = ("#3568d4", "#d9822b", "#2f9e6e", "#b5478f", "#7a5cd0", "#c0392b", "#1f8fa8", "#8a7a1f")
+OTHERS = "#8c96a5"
+BINS = 240
+MOST_ROWS = 24
+LONGEST = 60
+
+
+def parts_html(parts: Sequence[str | Table]) -> str:
+    """Texts and tables, one after the other."""
+    return "".join(
+        _table(part) if isinstance(part, Table) else f"<pre>{escape(part)}</pre>" for part in parts
+    )
+
+
+def _table(table: Table) -> str:
+    def cells(tag: str, row: Sequence[str]) -> str:
+        sides = ("left" if i < table.left else "right" for i in range(len(row)))
+        return "".join(
+            f'<{tag} style="text-align:{side}">{escape(_cut(str(cell)))}</{tag}>'
+            for side, cell in zip(sides, row)
+        )
+
+    rows = "".join(f"<tr>{cells('td', row)}</tr>" for row in table.rows[:MOST_ROWS])
+    more = len(table.rows) - MOST_ROWS
+    notes = [*table.notes, *([f"and {more} more rows"] if more > 0 else [])]
+    title = escape(table.title).replace("\n", "<br>")
+    return (
+        f'<table><caption style="text-align:left;caption-side:top">{title}</caption>'
+        f"<thead><tr>{cells('th', table.heads)}</tr></thead><tbody>{rows}</tbody></table>"
+        + "".join(f"<small>{escape(note)}</small><br>" for note in notes)
+    )
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+
+
+def timeline_svg(timeline: Timeline) -> str:
+    """Cores at work over time, AIC above AIV, stacked by kernel: the longest have a colour each."""
+    total = float(timeline.finish.max(initial=0.0))
+    if not total:
+        return ""
+    spent = np.bincount(timeline.kernel, timeline.end - timeline.start, len(timeline.kernel_names))
+    ranked: list[int] = np.argsort(-spent, kind="stable")[: len(COLOURS)].tolist()
+    cube = timeline.core < timeline.machine.cores.clusters
+    cores = timeline.machine.cores
+    rows = [("AIC", cube, cores.clusters, 0), ("AIV", ~cube, cores.vectors, 62)]
+    shapes: list[str] = []
+    for name, mine, count, top in rows:
+        shapes.append(
+            f'<text x="0" y="{top + 30}" font-size="11" fill="currentColor">{name}</text>'
+        )
+        base = np.zeros(BINS)
+        for place, kernel in enumerate([*ranked, -1]):
+            chosen = mine & (
+                (timeline.kernel == kernel) if kernel >= 0 else ~np.isin(timeline.kernel, ranked)
+            )
+            if not chosen.any():
+                continue
+            busy = _busy(timeline.start[chosen], timeline.end[chosen], total) / count
+            colour = COLOURS[place] if kernel >= 0 else OTHERS
+            shapes.append(_area(base, base + busy, top, colour))
+            base = base + busy
+    keys = "".join(
+        f'<span style="margin-right:12px"><span style="background:{COLOURS[i]};'
+        'display:inline-block;width:10px;height:10px"></span> '
+        f"{escape(_cut(timeline.kernel_names[k] or 'join'))}</span>"
+        for i, k in enumerate(ranked)
+        if spent[k] > 0
+    )
+    return (
+        f'<svg viewBox="0 0 700 130" width="700" height="130" role="img" '
+        f'aria-label="cores at work over {number(total)} us">{"".join(shapes)}'
+        f'<text x="40" y="128" font-size="11" fill="currentColor">0</text>'
+        f'<text x="700" y="128" font-size="11" text-anchor="end" fill="currentColor">'
+        f"{number(total)} us</text></svg><br><small>{keys}</small>"
+    )
+
+
+def _busy(
+    start: NDArray[np.float64], end: NDArray[np.float64], total: float
+) -> NDArray[np.float64]:
+    """How many records run, on average, in each part of the time."""
+    edges = np.linspace(0.0, total, BINS + 1)
+
+    def before(at: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Time up to each edge that lies after the moments `at`, summed over them."""
+        ordered = np.sort(at)
+        sums = np.concatenate([[0.0], np.cumsum(ordered)])
+        count = np.searchsorted(ordered, edges)
+        return edges * count - sums[count]
+
+    return np.diff(before(start) - before(end)) / (total / BINS)
+
+
+def _area(low: NDArray[np.float64], high: NDArray[np.float64], top: int, colour: str) -> str:
+    def points(values: NDArray[np.float64]) -> list[str]:
+        x = 40 + (np.arange(BINS) + 0.5) * 660 / BINS
+        y = top + 56 - np.minimum(values, 1.0) * 54
+        return [f"{a:.1f},{b:.1f}" for a, b in zip(x.tolist(), y.tolist())]
+
+    outline = " ".join([*points(high), *reversed(points(low))])
+    return f'<polygon points="{outline}" fill="{colour}"/>'

@@ -1,0 +1,102 @@
+"""The page's data in a run directory: written beside the other reports, and read back.
+
+report/page.data      the runs, packed (see `columns`)
+report/numbers.json   outputs that differ from the golden: written by a run that failed
+command.json          what was profiled, so that `tilelet view` can do it again
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path, PurePath
+from typing import Any, cast
+
+from tilelet.device.run import DeviceRun
+from tilelet.diag.catalogue.page import DamagedRun, NoRunDirectory
+from tilelet.report.columns import DamagedError, repack, unpack
+from tilelet.report.document import numbers_document, profile_document
+
+DATA = ("report", "page.data")
+NUMBERS = ("report", "numbers.json")
+COMMAND = "command.json"
+LARGEST_FILE = 1 << 28
+
+
+def write_data(runs: Sequence[DeviceRun], path: Callable[..., Path]) -> None:
+    """Write the runs' data; `path(*parts)` gives a path in the run directory."""
+    path(*DATA).write_bytes(profile_document(runs))
+
+
+def read_data(directory: Path) -> bytes:
+    """The data of a run directory, with the outputs that differ if a run left any."""
+    try:
+        if not directory.is_dir():
+            raise NoRunDirectory(str(directory), "there is no such folder")
+        data = _bytes(directory.joinpath(*DATA))
+        numbers = _bytes(directory.joinpath(*NUMBERS))
+    except OSError as error:
+        raise NoRunDirectory(str(directory), error.strerror or str(error)) from None
+    if data is None and numbers is None:
+        raise NoRunDirectory(str(directory), f"it has no {'/'.join(DATA)}")
+    if data is None:
+        return numbers_document(directory.name, _numbers(directory, numbers, []))
+    try:
+        header, columns = unpack(data)
+    except DamagedError as error:
+        raise DamagedRun(str(directory.joinpath(*DATA)), str(error)) from None
+    if numbers is None:
+        return data
+    files = cast("list[dict[str, Any]]", header["runs"][0].get("files") or [])
+    names = [str(file["name"]) for file in files]
+    return repack({**header, "numbers": _numbers(directory, numbers, names)}, columns)
+
+
+def read_command(directory: Path) -> list[str] | None:
+    """The arguments of `tilelet profile` that made it; None if they are not known."""
+    try:
+        found: Any = json.loads((directory / COMMAND).read_text(encoding="utf-8"))
+        return [str(a) for a in cast("list[Any]", found["profile"])]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def _bytes(path: Path) -> bytes | None:
+    if not path.is_file():
+        return None
+    if path.stat().st_size > LARGEST_FILE:
+        raise DamagedRun(str(path), "it is too large to be the data of a page")
+    return path.read_bytes()
+
+
+def _numbers(directory: Path, text: bytes | None, names: Sequence[str]) -> dict[str, Any]:
+    file = str(directory.joinpath(*NUMBERS))
+    try:
+        found: Any = json.loads(text or b"")
+        outputs = found["outputs"]
+        assert isinstance(outputs, list)
+        return {"outputs": [_placed(o, names) for o in cast("list[dict[str, Any]]", outputs)]}
+    except (ValueError, KeyError, TypeError, AttributeError, AssertionError, RecursionError):
+        raise DamagedRun(file, "it is not what `tilelet run` writes") from None
+
+
+def _placed(output: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """With places of writers as file numbers of the page."""
+    where: Mapping[str, Any] = output.get("where") or {}
+    regions: list[dict[str, Any]] = []
+    for writer in cast("list[dict[str, Any]]", where.get("writers") or []):
+        name = PurePath(str(writer.get("file") or "")).name
+        place = [names.index(name), writer.get("line")] if name in names else None
+        at = f"{name}:{writer.get('line')}" if name else "nobody"
+        regions.append(
+            {
+                "text": f"{writer.get('wrong'):,} of {writer.get('written'):,} elements written by "
+                f"{writer.get('kernel') or 'the control program'} at {at} are wrong",
+                "place": place,
+                "task": writer.get("task"),
+            }
+        )
+    shape: Mapping[str, Any] = where.get("shape") or {}
+    if shape.get("text"):
+        regions.append({"text": f"It looks like {shape['text']}"})
+    return {**{k: v for k, v in output.items() if k != "where"}, "regions": regions}

@@ -1,0 +1,138 @@
+"""Scripts with one fault each: the text between a head and a tail that all have in common."""
+
+from __future__ import annotations
+
+import textwrap
+
+HEAD = """\
+import ml_dtypes
+import numpy as np
+import tilelet.language as pl
+from tilelet.runtime import TensorSpec, run
+
+ROWS = 16
+HIDDEN = 512
+WIDE = 1024
+TILE = 128
+CHUNK = 64
+
+
+@pl.program
+class Program:
+    @pl.function
+    def main(
+        self,
+        x: pl.Tensor[[ROWS, HIDDEN], pl.BF16],
+        w: pl.Tensor[[HIDDEN, WIDE], pl.BF16],
+        v: pl.Tensor[[WIDE, HIDDEN], pl.BF16],
+        lengths: pl.Tensor[[ROWS], pl.INT32],
+        out: pl.InOut[pl.Tensor[[ROWS, HIDDEN], pl.FP32]],
+    ):
+"""
+
+TAIL = """
+
+if __name__ == "__main__":
+    draw = np.random.default_rng(7)
+
+    def made(*shape):
+        return (draw.standard_normal(shape) / 8).astype(ml_dtypes.bfloat16)
+
+    specs = [
+        TensorSpec("x", (ROWS, HIDDEN), pl.BF16, made(ROWS, HIDDEN)),
+        TensorSpec("w", (HIDDEN, WIDE), pl.BF16, made(HIDDEN, WIDE)),
+        TensorSpec("v", (WIDE, HIDDEN), pl.BF16, made(WIDE, HIDDEN)),
+        TensorSpec("lengths", (ROWS,), pl.INT32, np.full(ROWS, 3, np.int32)),
+        TensorSpec("out", (ROWS, HIDDEN), pl.FP32, is_output=True),
+    ]
+    run(Program, specs)
+"""
+
+
+def script(body: str) -> str:
+    """The whole text, with `body` as what the program does."""
+    return HEAD + textwrap.indent(textwrap.dedent(body).strip("\n"), " " * 8) + "\n" + TAIL
+
+
+def line_of(text: str, part: str, which: int = 1) -> int:
+    """The line in which `part` stands for the `which`-th time."""
+    lines = [n for n, line in enumerate(text.splitlines(), 1) if part in line]
+    return lines[which - 1]
+
+
+SUM = """
+acc = pl.create_tensor([ROWS, HIDDEN], dtype=pl.FP32)
+for kb in pl.range(HIDDEN // TILE):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        zero = pl.full([ROWS, TILE], dtype=pl.FP32, value=0.0)
+        acc = pl.assemble(acc, zero, [0, kb * TILE])
+for ob in pl.range(WIDE // CHUNK):
+    m0 = ob * CHUNK
+    with pl.at(level=pl.Level.CORE_GROUP):
+        # one block of the activations
+        part = pl.matmul(x[:, 0:TILE], w[0:TILE, m0 : m0 + CHUNK], out_dtype=pl.FP32)
+        for kb in pl.range(1, HIDDEN // TILE):
+            k0 = kb * TILE
+            part = pl.matmul_acc(part, x[:, k0 : k0 + TILE], w[k0 : k0 + TILE, m0 : m0 + CHUNK])
+        chunk = pl.cast(part, target_type=pl.BF16)
+    for db in pl.range(HIDDEN // TILE):
+        d0 = db * TILE
+        with pl.at(level=pl.Level.CORE_GROUP):
+            product = pl.matmul(chunk, v[m0 : m0 + CHUNK, d0 : d0 + TILE], out_dtype=pl.FP32)
+        with pl.at(level=pl.Level.CORE_GROUP):
+            so_far = pl.slice(acc, [ROWS, TILE], [0, d0])
+            added = pl.add(so_far, product)
+            acc = pl.assemble(acc, added, [0, d0])
+for kb in pl.range(HIDDEN // TILE):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        out[:, kb * TILE : (kb + 1) * TILE] = acc[:, kb * TILE : (kb + 1) * TILE]
+return out
+"""
+
+DEAD_FILL = """
+for kb in pl.range(HIDDEN // CHUNK):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        zero = pl.full([ROWS, CHUNK], dtype=pl.FP32, value=0.0)
+        out = pl.assemble(out, zero, [0, kb * CHUNK])
+for kb in pl.range(HIDDEN // CHUNK):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        t = pl.cast(x[:, kb * CHUNK : (kb + 1) * CHUNK], target_type=pl.FP32)
+        out[:, kb * CHUNK : (kb + 1) * CHUNK] = pl.exp(t)
+return out
+"""
+
+LIVE_FILL = DEAD_FILL.replace("pl.exp(t)", "pl.add(out[:, kb * CHUNK : (kb + 1) * CHUNK], t)")
+
+ROUND_TRIP = """
+middle = pl.create_tensor([ROWS, HIDDEN], dtype=pl.FP32)
+for kb in pl.range(HIDDEN // CHUNK):
+    k0 = kb * CHUNK
+    with pl.at(level=pl.Level.CORE_GROUP):
+        t = pl.cast(x[:, k0 : k0 + CHUNK], target_type=pl.FP32)
+        middle = pl.assemble(middle, pl.exp(t), [0, k0])
+    # and back
+    with pl.at(level=pl.Level.CORE_GROUP):
+        back = pl.slice(middle, [ROWS, CHUNK], [0, k0])
+        out[:, k0 : k0 + CHUNK] = pl.mul(back, 2.0)
+return out
+"""
+
+READS = """
+with pl.at(level=pl.Level.CORE_GROUP):
+    for r in pl.range(4):
+        for kb in pl.range(HIDDEN // CHUNK):
+            n = pl.read(lengths, [r])
+            t = pl.cast(x[:, kb * CHUNK : (kb + 1) * CHUNK], target_type=pl.FP32)
+            if n > 2:
+                out[:, kb * CHUNK : (kb + 1) * CHUNK] = pl.exp(t)
+return out
+"""
+
+NORM = """
+with pl.at(level=pl.Level.CORE_GROUP):
+    t = pl.cast(x[:, 0:HIDDEN], target_type=pl.FP32)
+    mean = pl.mul(pl.row_sum(pl.mul(t, t)), 1.0 / HIDDEN)
+    scale = pl.add(mean, 1e-6)
+    out[:, :] = pl.row_expand_mul(t, scale)
+return out
+"""

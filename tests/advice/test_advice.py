@@ -1,0 +1,153 @@
+"""Advice: faults at their lines, rewritings that hold, and none where nothing helps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.advice import scripts
+from tests.advice.scripts import line_of, script
+
+from tilelet.advice.advisor import Advisor, Finding, Report
+from tilelet.advice.proof import Setting, difference, examine, inputs_of, outputs_of
+from tilelet.device.machine.description import load_machine
+from tilelet.scripts.recording import RecordingOptions
+from tilelet.scripts.target import Target
+
+SETTING = Setting(load_machine("a2a3"), None, RecordingOptions(platform="a2a3", quiet=True))
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILELET_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+
+
+def target(text: str) -> Target:
+    path = Path("kernel.py")
+    path.write_text(text, encoding="utf-8")
+    return Target(str(path), text=text)
+
+
+def advise(text: str) -> Report:
+    return Advisor(target(text), SETTING).advise()
+
+
+def of_rule(report: Report, rule: str) -> list[Finding]:
+    return [finding for finding in report.findings if finding.rule.name == rule]
+
+
+def places(report: Report, rule: str) -> list[int]:
+    return [f.advice.loc.line for f in of_rule(report, rule) if f.advice.loc]
+
+
+def differs(a: str, b: str, *, rounding: bool) -> str:
+    """How the outputs of two scripts differ, on inputs of the first."""
+    inputs = inputs_of(target(a), SETTING)
+    outputs = [outputs_of(examine(target(text), text, SETTING), inputs) for text in (a, b)]
+    assert outputs[0] is not None
+    assert outputs[1] is not None
+    return difference(outputs[0], outputs[1], rounding=rounding)
+
+
+def test_a_sum_in_memory_is_rewritten_step_by_step() -> None:
+    """Two scopes become one, the addition a `matmul_acc`, and the loops change places."""
+    text = script(scripts.SUM)
+    report = Advisor(target(text), SETTING).fix()
+    assert places(report, "sum-in-memory") == [line_of(text, "with pl.at", 4)]
+    assert places(report, "added-product") == [line_of(text, "pl.add(so_far, product)")]
+    assert [rule.name for rule, _ in report.steps[0].finding.chain] == [
+        "round-trip",
+        "added-product",
+        "sum-in-memory",
+    ]
+    assert report.after.us < report.before.us / 2
+    assert report.after.tasks < report.before.tasks / 3
+    # Comments stay, and so does all that has nothing to do with it.
+    assert "# one block of the activations" in report.text
+    assert report.text.startswith(scripts.HEAD)
+    assert report.text.endswith(scripts.TAIL)
+    assert differs(text, report.text, rounding=True) == ""
+
+
+def test_a_fill_that_nobody_reads() -> None:
+    text = script(scripts.DEAD_FILL)
+    report = advise(text)
+    assert places(report, "fill") == [line_of(text, "for kb in")]
+    (finding,) = of_rule(report, "fill")
+    assert finding.after is not None
+    assert finding.after.us < report.before.us
+
+
+def test_a_fill_that_somebody_reads_is_left_alone() -> None:
+    assert of_rule(advise(script(scripts.LIVE_FILL)), "fill") == []
+
+
+def test_a_round_trip_between_scopes() -> None:
+    text = script(scripts.ROUND_TRIP)
+    report = Advisor(target(text), SETTING).fix()
+    assert places(report, "round-trip") == [line_of(text, "with pl.at")]
+    assert report.after.tasks == report.before.tasks // 2
+    assert "# and back" in report.text
+    assert differs(text, report.text, rounding=False) == ""
+
+
+def test_nothing_is_proposed_for_what_is_fine() -> None:
+    text = Advisor(target(script(scripts.ROUND_TRIP)), SETTING).fix().text
+    assert all(finding.after is None for finding in advise(text).findings)
+
+
+def test_reads_that_could_be_done_once() -> None:
+    text = script(scripts.READS)
+    assert places(advise(text), "repeated-read") == [line_of(text, "pl.read")]
+    loop, read = "for r in pl.range(4):\n", "n = pl.read(lengths, [r])\n"
+    once = script(
+        scripts.READS.replace(f"            {read}", "").replace(loop, f"{loop}        {read}")
+    )
+    assert places(advise(once), "repeated-read") == []
+
+
+def test_a_norm_without_its_root() -> None:
+    text = script(scripts.NORM)
+    assert places(advise(text), "missing-root") == [line_of(text, "pl.add(mean, 1e-6)")]
+    right = text.replace("pl.add(mean, 1e-6)", "pl.rsqrt(pl.add(mean, 1e-6))")
+    assert places(advise(right), "missing-root") == []
+
+
+def test_what_the_text_says() -> None:
+    text = script(scripts.NORM).replace(
+        "class Program:", 'class Program:\n    """Rows of 16 \u00d7 8, CHUNK=32, TILE is 128."""\n'
+    )
+    report = Advisor(target(text), SETTING).fix()
+    assert places(report, "stale-constant") == [line_of(text, "CHUNK=32")]
+    assert places(report, "look-alike") == [line_of(text, "CHUNK=32")]
+    assert '"""Rows of 16 x 8, CHUNK=64, TILE is 128."""' in report.text
+
+
+def test_a_quotient_that_relies_on_equal_constants() -> None:
+    text = script(
+        scripts.ROUND_TRIP.replace("[0, k0])\n    # and", "[0, k0 // WIDTH * WIDTH])\n    # and")
+    ).replace("CHUNK = 64\n", "CHUNK = 64\nWIDTH = 64\n")
+    assert places(advise(text), "hidden-equality") == [line_of(text, "k0 // WIDTH")]
+
+
+def test_use_of_the_machine() -> None:
+    report = advise(script(scripts.SUM))
+    rules = {finding.rule.name for finding in report.findings}
+    assert "empty-buffers" in rules or "uneven-wave" in rules
+    few = advise(script(scripts.NORM))
+    assert places(few, "few-tasks") == [line_of(few.original, "with pl.at")]
+
+
+def test_outputs_are_compared_bit_for_bit_or_by_rounding() -> None:
+    import numpy as np
+
+    a = {"out": np.array([1.0, -2.0], np.float32)}
+    nearly = {"out": np.array([1.0, np.nextafter(np.float32(-2.0), np.float32(0))], np.float32)}
+    far = {"out": np.array([1.0, -2.1], np.float32)}
+    assert difference([a], [a], rounding=False) == ""
+    assert difference([a], [nearly], rounding=False) == "`out` differs"
+    assert difference([a], [nearly], rounding=True) == ""
+    assert "rounding" in difference([a], [far], rounding=True)
+    whole = {"out": np.array([1, 2], np.int32)}
+    assert difference([whole], [{"out": np.array([1, 3], np.int32)}], rounding=True)

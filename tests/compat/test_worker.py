@@ -1,0 +1,36 @@
+"""Programs and tensors that a script keeps on a chip."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import tilelet.language as pl
+from tilelet.compat.worker import ChipWorker
+
+
+@pl.jit
+def add(a: pl.Tensor, b: pl.Tensor, c: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        c[:, :] = pl.add(a, b)
+    return c
+
+
+def test_programs_are_registered_once_and_called_often() -> None:
+    sample = torch.zeros((16, 32))
+    with ChipWorker() as worker:
+        compiled = add.compile(sample, sample, sample.clone())
+        handle = worker.register(compiled)
+        assert worker.register(compiled) is handle
+        assert worker.aicpu_dlopen_count == 1
+        weights = worker.alloc_tensor(sample.shape, torch.float32, init=torch.full((16, 32), 0.5))
+        for step in range(3):
+            out = torch.zeros((16, 32))
+            handle(torch.full((16, 32), float(step)), weights, out)
+            assert torch.equal(out, torch.full((16, 32), step + 0.5))
+        worker.free_tensor(weights)
+        assert worker.aicpu_dlopen_count == 1
+    with pytest.raises(RuntimeError, match="no longer registered"):
+        handle(sample, sample, sample)
+    with pytest.raises(RuntimeError, match="closed"):
+        worker.register(compiled)

@@ -1,0 +1,81 @@
+"""Who may ask the server of `tilelet view`, and what it answers."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from tilelet.report.server import PageServer, Shown
+
+
+@pytest.fixture
+def server() -> Iterator[PageServer]:
+    made = PageServer(Shown(lambda: "<p>one</p>", lambda: '{"traceEvents":[]}'))
+    thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    yield made
+    made.shutdown()
+    thread.join()
+    made.server_close()
+
+
+def get(server: PageServer, path: str, host: str = "") -> tuple[int, str]:
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=5)
+    headers = {"Host": host or f"127.0.0.1:{server.port}"}
+    connection.request("GET", path, headers=headers)
+    answer = connection.getresponse()
+    text = answer.read().decode()
+    connection.close()
+    return answer.status, text
+
+
+def test_it_listens_on_this_machine_only(server: PageServer) -> None:
+    assert server.server_address[0] == "127.0.0.1"
+    assert server.address.startswith(f"http://127.0.0.1:{server.port}/?token=")
+    assert len(server.token) >= 32
+
+
+def test_the_token_and_the_host_are_checked(server: PageServer) -> None:
+    ok = f"/?token={server.token}"
+    assert get(server, ok) == (200, "<p>one</p>")
+    assert get(server, ok, f"localhost:{server.port}")[0] == 200
+    for path in (
+        "/",
+        "/?token=",
+        "/?token=x",
+        "/state",
+        "/trace?token=%C3%A9%FF",
+    ):
+        assert get(server, path)[0] == 403
+    for host in ("example.org", f"example.org:{server.port}", "127.0.0.1", "127.0.0.1:1"):
+        assert get(server, ok, host)[0] == 403
+
+
+def test_there_is_one_page_and_nothing_of_the_disk(server: PageServer) -> None:
+    for path in ("/../../etc/passwd", "/etc/passwd", "//etc/passwd", "/index.html"):
+        assert get(server, f"{path}?token={server.token}")[0] == 404
+    status, text = get(server, f"/trace?token={server.token}")
+    assert (status, json.loads(text)) == (200, {"traceEvents": []})
+
+
+def test_newer_data_has_another_version(server: PageServer) -> None:
+    asked = f"/state?token={server.token}"
+    before = json.loads(get(server, asked)[1])
+    server.shown.say("profiling again …")
+    assert json.loads(get(server, asked)[1])["state"] == "profiling again …"
+    server.shown.renew(lambda: "<p>two</p>", lambda: "{}")
+    after = json.loads(get(server, asked)[1])
+    assert after["version"] != before["version"]
+    assert after["state"] == "live"
+    assert get(server, f"/?token={server.token}")[1] == "<p>two</p>"
+
+
+def test_other_methods_are_refused(server: PageServer) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=5)
+    connection.request("POST", f"/?token={server.token}", body="x")
+    assert connection.getresponse().status == 501
+    connection.close()

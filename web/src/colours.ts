@@ -1,0 +1,46 @@
+// Colours of kernels and causes, for both themes. Nothing is told by colour alone: bars have labels,
+// tables have names, causes are written into gaps that are wide enough.
+
+import type { Cause } from "./run";
+
+const LIGHT = ["#3568d4", "#d9822b", "#2f9e6e", "#b5478f", "#7a5cd0", "#c0392b", "#1f8fa8", "#8a7a1f", "#5f6f86", "#9c5a3c", "#4c8c2b", "#d0558a"];
+const DARK = ["#6f9bff", "#f0a356", "#55c793", "#dd7cbb", "#a68df2", "#f0746a", "#4fc0d8", "#c9b64a", "#98a7bd", "#cf916f", "#86c263", "#f08bb4"];
+
+const CAUSE_LIGHT: Record<Cause, string> = {
+  submit: "#dfe4ea",
+  window: "#d3c3ee",
+  dependency: "#fbe3b0",
+  dispatch: "#f9c8bf",
+  handover: "#c3d3e0",
+  none: "#f2f3f5",
+};
+const CAUSE_DARK: Record<Cause, string> = {
+  submit: "#333a45",
+  window: "#4b3b69",
+  dependency: "#5c4a1e",
+  dispatch: "#663530",
+  handover: "#3a5062",
+  none: "#20242b",
+};
+
+export function isDark(): boolean {
+  return document.documentElement.dataset.theme === "dark";
+}
+
+export function kernelColour(rank: number): string {
+  const palette = isDark() ? DARK : LIGHT;
+  return palette[rank % palette.length]!;
+}
+
+export function causeColour(cause: Cause): string {
+  return (isDark() ? CAUSE_DARK : CAUSE_LIGHT)[cause];
+}
+
+export function rgb(hex: string): [number, number, number] {
+  const n = parseInt(hex.slice(1), 16);
+  return [(n >> 16) & 255, (n >> 8) & 255, n & 255];
+}
+
+export function cssColour(name: string): string {
+  return getComputedStyle(document.documentElement).getPropertyValue(name).trim() || "#888888";
+}

@@ -1,0 +1,87 @@
+// The model: how sure its total is, what it rests on, and every number of the machine.
+
+import { h, table } from "./dom";
+import { count, time } from "./format";
+import { findingText } from "./source";
+import type { State } from "./state";
+
+const EVIDENCE: Record<string, string> = {
+  C: "constant of a public header or document",
+  M: "measured on a device",
+  F: "fitted to a device",
+  S: "fitted to a simulator",
+  D: "derived",
+  G: "guess",
+  "": "no evidence recorded",
+};
+
+export class Model {
+  readonly element = h("section", { class: "model" });
+  private filter = "";
+
+  constructor(private readonly state: State) {}
+
+  show(): void {
+    this.update();
+  }
+
+  update(): void {
+    const run = this.state.run;
+    const p = run.profile;
+    const error = p.error;
+    const bar = error
+      ? h(
+          "div",
+          {},
+          h("p", { class: "big" }, `${time(p.total_us)}, between ${time(error.low_us)} and ${time(error.high_us)}`),
+          error.text ? h("p", {}, error.text) : null,
+          error.parts?.length ? h("ul", {}, error.parts.map((part) => h("li", {}, `${part.name}: ${time(part.low_us)} to ${time(part.high_us)}${part.text ? `, ${part.text}` : ""}`))) : null,
+        )
+      : h("div", {}, h("p", { class: "big" }, time(p.total_us)), h("p", {}, "This profile has no error bar. How far the model is from published measurements, row by row, is what `make calibrate` prints."));
+    const guesses = p.guesses ?? [];
+    const findings = run.header.findings ?? [];
+    const checks = run.header.checks ?? [];
+    const rows = (run.header.parameters ?? []).filter((r) => !this.filter || r[2] === this.filter);
+    const tags = [...new Set((run.header.parameters ?? []).map((r) => r[2]))].sort();
+    const counts = new Map(tags.map((t) => [t, run.header.parameters!.filter((r) => r[2] === t).length]));
+    this.element.replaceChildren(
+      h("div", { class: "panel" }, h("h3", {}, "Total, modelled"), bar),
+      h(
+        "div",
+        { class: "panel" },
+        h("h3", {}, "What it rests on"),
+        guesses.length ? h("ul", {}, guesses.slice(0, 100).map((g) => h("li", {}, g))) : h("p", {}, "No loop or branch had to be guessed: everything that decides the time of a kernel was recorded."),
+        run.header.hints?.length ? h("details", {}, h("summary", {}, `${run.header.hints.length} hints about transfers`), h("ul", {}, run.header.hints.map((t) => h("li", {}, t)))) : null,
+      ),
+      h(
+        "div",
+        { class: "panel" },
+        h("h3", {}, findings.length ? `${count(findings.length)} findings` : "No findings"),
+        checks.length ? table(checks, [{ head: "check", left: true, cell: (c) => c.check }, { head: "answer", left: true, cell: (c) => c.status }, { head: "", left: true, wrap: true, cell: (c) => c.summary }], { label: "checks" }) : h("p", { class: "hint" }, "Memory and shapes were checked for this machine. Races, unwritten memory and the rest are what `tilelet check --html` adds."),
+        findings.map((f) => h("div", { class: `finding ${f.severity}` }, findingText(f, this.state))),
+      ),
+      h(
+        "div",
+        { class: "panel" },
+        h("h3", {}, `The machine: ${p.title || p.machine}`),
+        h(
+          "div",
+          { class: "chips" },
+          ["", ...tags.filter(Boolean)].map((tag) =>
+            h("button", { type: "button", "aria-pressed": String(this.filter === tag), onclick: () => ((this.filter = tag), this.update()) }, tag ? `${tag}: ${EVIDENCE[tag] ?? tag} (${counts.get(tag)})` : "all"),
+          ),
+        ),
+        table(
+          rows,
+          [
+            { head: "parameter", left: true, cell: (r) => h("code", {}, r[0]), key: (r) => r[0] },
+            { head: "value", cell: (r) => (typeof r[1] === "number" ? r[1].toLocaleString("en-US") : r[1]), key: (r) => Number(r[1]) || 0 },
+            { head: "evidence", left: true, cell: (r) => h("span", { title: EVIDENCE[r[2]] }, r[2] || "–"), key: (r) => r[2] },
+            { head: "source", left: true, wrap: true, cell: (r) => r[3] },
+          ],
+          { label: "parameters", most: 400 },
+        ),
+      ),
+    );
+  }
+}

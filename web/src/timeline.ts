@@ -1,0 +1,918 @@
+// The timeline: a lane for the orchestrator, each scheduler and each core.
+
+import { causeColour, cssColour, kernelColour, rgb } from "./colours";
+import { bar, h } from "./dom";
+import { count, moment, niceStep, percent, shorten, time } from "./format";
+import { Row, fillLane } from "./raster";
+import { CAUSES, CAUSE_TEXT, type Cause, type Run, lowerBound } from "./run";
+import type { State } from "./state";
+
+const GUTTER = 74;
+const AXIS = 22;
+const MINIMAP = 46;
+const PIPE_ROW = 13;
+const PIPES = ["SCALAR", "MTE2", "MTE1", "CUBE", "FIXPIPE", "VEC", "MTE3"];
+
+interface Lane {
+  kind: "orchestrator" | "scheduler" | "core";
+  index: number;
+  label: string;
+  top: number;
+  height: number;
+  pipes: string[];
+}
+
+export class Timeline {
+  readonly element: HTMLElement;
+  private readonly canvas = h("canvas", { tabindex: 0, role: "img", "aria-label": "timeline of all cores" }) as HTMLCanvasElement;
+  private readonly minimap = h("canvas", { class: "minimap", "aria-label": "overview; drag to move" }) as HTMLCanvasElement;
+  private readonly tip = h("div", { class: "tip", role: "status" });
+  private readonly summary = h("div", { class: "summary" });
+  private readonly status = h("div", { class: "status", "aria-live": "polite" });
+  private run: Run;
+  private lanes: Lane[] = [];
+  private from = 0;
+  private to = 0;
+  private scroll = 0;
+  private contentHeight = 0;
+  private showPath = true;
+  private showIdle = true;
+  private tall = false;
+  private filter: Uint8Array | null = null;
+  private pending = 0;
+  private minimapImage: ImageData | null = null;
+  /** how long drawing the last frames took, for the bench */
+  readonly frames: number[] = [];
+
+  constructor(private readonly state: State) {
+    this.run = state.run;
+    const toggles = h(
+      "div",
+      { class: "toggles" },
+      this.toggle("Critical path", "P", () => this.showPath, (on) => (this.showPath = on)),
+      this.toggle("Idle causes", "I", () => this.showIdle, (on) => (this.showIdle = on)),
+      this.toggle("Tall lanes", "L", () => this.tall, (on) => (this.tall = on)),
+      h("button", { type: "button", onclick: () => this.fit(), title: "show the whole run (F)" }, "Fit"),
+      h("button", { type: "button", onclick: () => this.zoomToChoice(), title: "zoom to the selected task (Enter)" }, "Zoom to selection"),
+    );
+    this.element = h(
+      "section",
+      { class: "timeline" },
+      this.summary,
+      h("div", { class: "row" }, toggles, this.status),
+      this.minimap,
+      h("div", { class: "lanes" }, this.canvas, this.tip),
+    );
+    this.listen();
+    new ResizeObserver(() => this.draw()).observe(this.canvas.parentElement!);
+  }
+
+  show(): void {
+    if (this.run !== this.state.run) {
+      this.run = this.state.run;
+      this.minimapImage = null;
+      this.from = 0;
+      this.to = 0;
+    }
+    if (this.to <= this.from) this.fit();
+    this.drawSummary();
+    this.update();
+  }
+
+  update(): void {
+    const { kernel, task, tensor, line } = this.state.choice;
+    this.filter = null;
+    if (tensor !== null && this.run.header.runtime?.tensors.includes(tensor)) this.filter = this.run.tasksOfTensor(tensor);
+    else if (task === null && kernel !== null) this.filter = this.maskOf((site) => site.kernel === kernel);
+    else if (task === null && line !== null) this.filter = this.maskOf((site) => site.place?.[0] === line[0] && site.place[1] === line[1]);
+    this.draw();
+  }
+
+  theme(): void {
+    this.minimapImage = null;
+    this.drawSummary();
+    this.draw();
+  }
+
+  private maskOf(wanted: (site: Run["sites"][number]) => boolean): Uint8Array | null {
+    const sites = this.run.sites.map((s) => (wanted(s) ? 1 : 0));
+    if (!sites.includes(1)) return null;
+    const mask = new Uint8Array(this.run.tasks);
+    for (let i = 0; i < mask.length; i++) mask[i] = sites[this.run.site[i]!]!;
+    return mask;
+  }
+
+  private toggle(text: string, key: string, get: () => boolean, set: (on: boolean) => void): HTMLElement {
+    const button = h("button", { type: "button", "aria-pressed": String(get()), title: `switch on and off (${key})`, "data-key": key }, text);
+    button.addEventListener("click", () => {
+      set(!get());
+      button.setAttribute("aria-pressed", String(get()));
+      this.draw();
+    });
+    return button;
+  }
+
+  // Moving about
+
+  fit(): void {
+    this.setTall(false);
+    this.view(0, Math.max(this.run.last, 1));
+  }
+
+  private setTall(on: boolean): void {
+    this.tall = on;
+    this.element.querySelector('button[data-key="L"]')?.setAttribute("aria-pressed", String(on));
+  }
+
+  view(from: number, to: number): void {
+    const span = Math.min(Math.max(to - from, 20), this.run.last * 1.04 || 20);
+    const middle = (from + to) / 2;
+    const low = Math.max(-0.02 * this.run.last, Math.min(middle - span / 2, this.run.last * 1.02 - span));
+    this.from = low;
+    this.to = low + span;
+    this.draw();
+  }
+
+  zoom(factor: number, at = (this.from + this.to) / 2): void {
+    this.view(at - (at - this.from) * factor, at + (this.to - at) * factor);
+  }
+
+  pan(share: number): void {
+    const move = (this.to - this.from) * share;
+    this.view(this.from + move, this.to + move);
+  }
+
+  get range(): [number, number] {
+    return [this.run.us(this.from), this.run.us(this.to)];
+  }
+
+  /** Shows the chosen task, about a third of the width; without one, the tasks of the kernel. */
+  zoomToChoice(): void {
+    const { task, kernel } = this.state.choice;
+    let low = Infinity;
+    let high = 0;
+    const take = (record: number) => {
+      low = Math.min(low, this.run.dispatch[record]!);
+      high = Math.max(high, this.run.finish[record]!);
+    };
+    if (task !== null) for (const record of this.run.records(task)) take(record);
+    else if (kernel !== null) for (let r = 0; r < this.run.recTask.length; r++) if (this.run.kernelOfTask[this.run.recTask[r]!] === kernel) take(r);
+    if (task !== null) this.setTall(true);
+    if (high > low) this.view(low - (high - low) * 0.6, high + (high - low) * 0.6);
+    if (task !== null) this.scrollTo(this.run.records(task)[0]);
+  }
+
+  private scrollTo(record: number | undefined): void {
+    if (record === undefined) return;
+    this.layout();
+    const lane = this.lanes.find((l) => l.kind === "core" && l.index === this.run.recCore[record]);
+    const height = this.canvas.clientHeight - AXIS;
+    if (lane && (lane.top < this.scroll || lane.top + lane.height > this.scroll + height)) this.scroll = Math.max(0, Math.min(lane.top - height / 3, this.contentHeight - height));
+    this.draw();
+  }
+
+  private listen(): void {
+    const canvas = this.canvas;
+    canvas.addEventListener(
+      "wheel",
+      (event) => {
+        event.preventDefault();
+        if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) this.pan((event.deltaX || event.deltaY) / 1200);
+        else if (event.altKey) this.scrollBy(event.deltaY);
+        else this.zoom(Math.exp(Math.max(-120, Math.min(120, event.deltaY)) * 0.0025), this.timeAt(event.offsetX));
+      },
+      { passive: false },
+    );
+    let drag: { x: number; y: number; moved: boolean; inMap: boolean } | null = null;
+    canvas.addEventListener("pointerdown", (event) => {
+      drag = { x: event.clientX, y: event.clientY, moved: false, inMap: false };
+      canvas.setPointerCapture(event.pointerId);
+    });
+    canvas.addEventListener("pointermove", (event) => {
+      if (!drag) return this.hover(event);
+      const [dx, dy] = [event.clientX - drag.x, event.clientY - drag.y];
+      if (!drag.moved && Math.abs(dx) + Math.abs(dy) < 4) return;
+      drag = { ...drag, x: event.clientX, y: event.clientY, moved: true };
+      this.scrollBy(-dy);
+      this.pan(-dx / Math.max(canvas.clientWidth - GUTTER, 1));
+    });
+    canvas.addEventListener("pointerup", (event) => {
+      if (drag && !drag.moved) this.click(event);
+      drag = null;
+    });
+    canvas.addEventListener("pointerleave", () => this.tip.classList.remove("on"));
+    canvas.addEventListener("dblclick", () => this.zoomToChoice());
+    canvas.addEventListener("keydown", (event) => this.key(event));
+    const jump = (event: PointerEvent) => {
+      const share = (event.offsetX - GUTTER) / Math.max(this.minimap.clientWidth - GUTTER, 1);
+      const at = share * this.run.last;
+      const half = (this.to - this.from) / 2;
+      this.view(at - half, at + half);
+    };
+    this.minimap.addEventListener("pointerdown", (event) => {
+      this.minimap.setPointerCapture(event.pointerId);
+      jump(event);
+    });
+    this.minimap.addEventListener("pointermove", (event) => event.buttons && jump(event));
+  }
+
+  private scrollBy(pixels: number): void {
+    const most = Math.max(0, this.contentHeight - (this.canvas.clientHeight - AXIS));
+    this.scroll = Math.max(0, Math.min(most, this.scroll + pixels));
+    this.draw();
+  }
+
+  key(event: KeyboardEvent): boolean {
+    const step = event.shiftKey ? 0.5 : 0.15;
+    const keys: Record<string, () => void> = {
+      w: () => this.zoom(0.7),
+      "+": () => this.zoom(0.7),
+      "=": () => this.zoom(0.7),
+      s: () => this.zoom(1 / 0.7),
+      "-": () => this.zoom(1 / 0.7),
+      a: () => this.pan(-step),
+      d: () => this.pan(step),
+      f: () => this.fit(),
+      p: () => this.press("P"),
+      i: () => this.press("I"),
+      l: () => this.press("L"),
+      Enter: () => this.zoomToChoice(),
+      ArrowLeft: () => this.neighbour(-1),
+      ArrowRight: () => this.neighbour(1),
+      ArrowUp: () => this.otherLane(-1),
+      ArrowDown: () => this.otherLane(1),
+    };
+    const act = event.ctrlKey || event.metaKey ? undefined : (keys[event.key] ?? keys[event.key.toLowerCase()]);
+    if (!act) return false;
+    event.preventDefault();
+    act();
+    return true;
+  }
+
+  private press(key: string): void {
+    this.element.querySelector<HTMLButtonElement>(`button[data-key="${key}"]`)?.click();
+  }
+
+  /** The next task on the core of the chosen one; at first the one that ends last. */
+  private neighbour(step: number): void {
+    const run = this.run;
+    const task = this.state.choice.task;
+    if (!run.hasTasks) return;
+    if (task === null) {
+      this.state.chooseTask(run.recTask[run.path.length ? run.path[run.path.length - 1]! : 0]!);
+      return;
+    }
+    const record = run.records(task)[0];
+    if (record === undefined) return;
+    const order = run.coreOrder(run.recCore[record]!);
+    const next = order[lowerBound(order, record) + step];
+    if (next !== undefined) this.chooseRecord(next);
+  }
+
+  /** What runs at the same time on the core above or below. */
+  private otherLane(step: number): void {
+    const run = this.run;
+    const task = this.state.choice.task;
+    const record = task === null ? undefined : run.records(task)[0];
+    if (record === undefined) return this.neighbour(0);
+    for (let core = run.recCore[record]! + step; core >= 0 && core < run.cores; core += step) {
+      const found = this.nearest(core, run.start[record]!, Infinity);
+      if (found >= 0) return this.chooseRecord(found);
+    }
+  }
+
+  private chooseRecord(record: number): void {
+    this.state.chooseTask(this.run.recTask[record]!);
+    const [low, high] = [this.run.dispatch[record]!, this.run.finish[record]!];
+    if (low < this.from || high > this.to) {
+      const half = (this.to - this.from) / 2;
+      this.view((low + high) / 2 - half, (low + high) / 2 + half);
+    }
+    this.scrollTo(record);
+  }
+
+  // Places
+
+  private timeAt(x: number): number {
+    return this.from + ((x - GUTTER) / Math.max(this.canvas.clientWidth - GUTTER, 1)) * (this.to - this.from);
+  }
+
+  private x(ticks: number): number {
+    return GUTTER + ((ticks - this.from) / (this.to - this.from)) * (this.canvas.clientWidth - GUTTER);
+  }
+
+  private laneAt(y: number): Lane | undefined {
+    const inside = y - AXIS + this.scroll;
+    return y < AXIS ? undefined : this.lanes.find((l) => inside >= l.top && inside < l.top + l.height);
+  }
+
+  /** The record on a core that is nearest to a time, within `most` ticks; -1: none. */
+  private nearest(core: number, at: number, most: number): number {
+    const run = this.run;
+    const order = run.coreOrder(core);
+    let low = 0;
+    let high = order.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (run.start[order[middle]!]! <= at) low = middle + 1;
+      else high = middle;
+    }
+    let best = -1;
+    let distance = most;
+    for (const i of [low - 1, low]) {
+      const record = order[i];
+      if (record === undefined) continue;
+      const away = at < run.start[record]! ? run.start[record]! - at : Math.max(0, at - run.end[record]!);
+      if (away <= distance) {
+        best = record;
+        distance = away;
+      }
+    }
+    return best;
+  }
+
+  private recordAt(x: number, y: number): number {
+    const lane = this.laneAt(y);
+    if (!lane || lane.kind !== "core" || x < GUTTER) return -1;
+    return this.nearest(lane.index, this.timeAt(x), (3 * (this.to - this.from)) / Math.max(this.canvas.clientWidth - GUTTER, 1));
+  }
+
+  private click(event: PointerEvent): void {
+    this.canvas.focus();
+    const record = this.recordAt(event.offsetX, event.offsetY);
+    if (record >= 0) return this.state.chooseTask(this.run.recTask[record]!);
+    const lane = this.laneAt(event.offsetY);
+    if (lane?.kind === "orchestrator") {
+      const task = lowerBound(this.run.submitted, this.timeAt(event.offsetX));
+      if (task < this.run.tasks) return this.state.chooseTask(task);
+    }
+    this.state.clear();
+  }
+
+  private hover(event: PointerEvent): void {
+    const lines = this.describe(event.offsetX, event.offsetY);
+    this.tip.classList.toggle("on", lines.length > 0);
+    if (!lines.length) return;
+    this.tip.replaceChildren(...lines.map((text, i) => h(i ? "div" : "strong", {}, text)));
+    const right = event.offsetX > this.canvas.clientWidth - 280;
+    this.tip.style.left = `${event.offsetX + (right ? -270 : 14)}px`;
+    this.tip.style.top = `${Math.min(event.offsetY + 14, this.canvas.clientHeight - 90)}px`;
+  }
+
+  private describe(x: number, y: number): string[] {
+    const run = this.run;
+    const record = this.recordAt(x, y);
+    if (record >= 0) {
+      const task = run.recTask[record]!;
+      const kernel = run.kernelOfTask[task]!;
+      const scalars = run.scalars(task).map(([n, v]) => `${n} = ${v}`);
+      return [
+        shorten(run.kernelName(kernel), 40),
+        `task ${count(run.taskNumber(task))} on ${run.coreName(run.recCore[record]!)}${run.onPath[record] ? ", on the critical path" : ""}`,
+        `runs ${time(run.us(run.end[record]! - run.start[record]!))} from ${time(run.us(run.start[record]!))}`,
+        ...(scalars.length ? [shorten(scalars.join(", "), 44)] : []),
+      ];
+    }
+    const lane = this.laneAt(y);
+    if (!lane || x < GUTTER) return [];
+    const at = this.timeAt(x);
+    if (lane.kind === "core") {
+      const found = this.idleAt(lane.index, at);
+      return found ? [`${lane.label} idle`, CAUSE_TEXT[found[2]], `${time(run.us(found[1] - found[0]))}`] : [];
+    }
+    return [lane.label, time(run.us(at))];
+  }
+
+  private idleAt(core: number, at: number): [number, number, Cause] | null {
+    const run = this.run;
+    const order = run.coreOrder(core);
+    let low = 0;
+    let high = order.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (run.finish[order[middle]!]! <= at) low = middle + 1;
+      else high = middle;
+    }
+    const previous = low > 0 ? order[low - 1]! : -1;
+    if (low === order.length) return at <= run.last ? [previous >= 0 ? run.finish[previous]! : 0, run.last, "none"] : null;
+    for (const piece of run.waits(order[low]!, previous)) if (at >= piece[0] && at < piece[1]) return piece;
+    return null;
+  }
+
+  // Drawing
+
+  draw(): void {
+    if (this.pending || !this.element.isConnected) return;
+    this.pending = requestAnimationFrame(() => {
+      this.pending = 0;
+      const begun = performance.now();
+      this.paint();
+      this.frames.push(performance.now() - begun);
+      if (this.frames.length > 240) this.frames.shift();
+    });
+  }
+
+  private layout(): void {
+    const run = this.run;
+    const room = this.canvas.clientHeight - AXIS;
+    const lanes = 1 + run.threads + run.cores;
+    const height = this.tall ? 18 : Math.max(6, Math.min(18, Math.floor(room / Math.max(lanes, 1))));
+    const task = this.state.choice.task;
+    const record = task === null ? undefined : run.records(task)[0];
+    this.lanes = [];
+    let top = 0;
+    const add = (kind: Lane["kind"], index: number, label: string, pipes: string[] = []) => {
+      const own = (kind === "core" ? height : Math.max(height, 12)) + (pipes.length ? pipes.length * PIPE_ROW + 4 : 0);
+      this.lanes.push({ kind, index, label, top, height: own, pipes });
+      top += own;
+    };
+    add("orchestrator", 0, "submit");
+    for (let i = 0; i < run.threads; i++) add("scheduler", i, `sched ${i}`);
+    for (let core = 0; core < run.cores; core++) {
+      const open = record !== undefined && run.recCore[record] === core;
+      add("core", core, run.coreName(core), open ? this.pipesOf(task!, core) : []);
+    }
+    this.contentHeight = top;
+    this.scroll = Math.max(0, Math.min(this.scroll, top - room));
+  }
+
+  private pipesOf(task: number, core: number): string[] {
+    const kind = core < this.run.clusters ? "AIC." : "AIV.";
+    const names = Object.keys(this.run.costs[this.run.cost[task]!]?.pipes ?? {}).filter((p) => p.startsWith(kind));
+    return names.sort((a, b) => PIPES.indexOf(a.slice(4)) - PIPES.indexOf(b.slice(4)));
+  }
+
+  private paint(): void {
+    const ratio = window.devicePixelRatio || 1;
+    const [cssWidth, cssHeight] = [this.canvas.clientWidth, this.canvas.clientHeight];
+    if (cssWidth < GUTTER + 20 || cssHeight < AXIS + 20) return;
+    this.layout();
+    const [width, height] = [Math.round(cssWidth * ratio), Math.round(cssHeight * ratio)];
+    if (this.canvas.width !== width || this.canvas.height !== height) {
+      this.canvas.width = width;
+      this.canvas.height = height;
+    }
+    const context = this.canvas.getContext("2d", { alpha: false })!;
+    context.setTransform(1, 0, 0, 1, 0, 0);
+    context.fillStyle = cssColour("--panel");
+    context.fillRect(0, 0, width, height);
+    this.paintLanes(context, ratio);
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    this.paintText(context, cssWidth, cssHeight);
+    this.paintMinimap();
+    const visible = this.to - this.from;
+    const step = this.run.us(visible) / 1000;
+    this.status.textContent = `${moment(this.run.us(Math.max(0, this.from)), step)} – ${moment(this.run.us(this.to), step)}, ${time(this.run.us(visible))} shown`;
+  }
+
+  private paintLanes(context: CanvasRenderingContext2D, ratio: number): void {
+    const run = this.run;
+    const left = Math.round(GUTTER * ratio);
+    const width = this.canvas.width - left;
+    const top = Math.round(AXIS * ratio);
+    const height = this.canvas.height - top;
+    const image = context.createImageData(width, height);
+    const pixels = new Uint32Array(image.data.buffer);
+    const background = rgb(cssColour("--panel"));
+    pixels.fill(0xff000000 | (background[2] << 16) | (background[1] << 8) | background[0]);
+    const scale = width / (this.to - this.from);
+    const row = new Row(width);
+    const colours = run.kernels.map((_, k) => rgb(kernelColour(run.rank[k]!)));
+    const faint = colours.map((c) => c.map((v, i) => v * 0.18 + background[i]! * 0.82));
+    const causes = Object.fromEntries(CAUSES.map((c) => [c, rgb(causeColour(c))] as const)) as unknown as Record<Cause, number[]>;
+    const empty = rgb(cssColour("--lane"));
+    for (const lane of this.lanes) {
+      const y0 = Math.round((lane.top - this.scroll) * ratio);
+      const own = lane.height - (lane.pipes.length ? lane.pipes.length * PIPE_ROW + 4 : 0);
+      const y1 = Math.min(height, y0 + Math.max(1, Math.round(own * ratio)) - Math.max(1, Math.round(ratio)));
+      if (y1 <= 0 || y0 >= height) continue;
+      row.clear();
+      if (lane.kind === "core") this.addCore(row, lane.index, scale, colours, faint, causes);
+      else if (lane.kind === "scheduler") this.addScheduler(row, lane.index, scale, colours, faint);
+      else this.addOrchestrator(row, scale, colours, faint, causes);
+      const first = Math.max(0, y0);
+      row.paint(pixels, first * width, empty);
+      fillLane(pixels, width, first, y1);
+    }
+    context.putImageData(image, left, top);
+  }
+
+  private addCore(row: Row, core: number, scale: number, colours: number[][], faint: number[][], causes: Record<Cause, number[]>): void {
+    const run = this.run;
+    const order = run.coreOrder(core);
+    const { from, to, filter } = this;
+    const ordered = CAUSES.map((c) => causes[c]);
+    let low = 0;
+    let high = order.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (run.finish[order[middle]!]! < from) low = middle + 1;
+      else high = middle;
+    }
+    let previous = low > 0 ? order[low - 1]! : -1;
+    for (let i = low; i < order.length; i++) {
+      const record = order[i]!;
+      if (this.showIdle) {
+        const pieces = run.fillWaits(record, previous);
+        for (let p = 0; p < 3 * pieces; p += 3) row.add((run.pieces[p]! - from) * scale, (run.pieces[p + 1]! - from) * scale, ordered[run.pieces[p + 2]!]!);
+      }
+      if (run.dispatch[record]! > to) return;
+      const task = run.recTask[record]!;
+      const kernel = run.kernelOfTask[task]!;
+      const [x0, x1] = [(run.start[record]! - from) * scale, (run.end[record]! - from) * scale];
+      row.add(x0, x1, filter && !filter[task] ? faint[kernel]! : colours[kernel]!);
+      if (this.showIdle) row.add(x1, (run.finish[record]! - from) * scale, causes.handover);
+      previous = record;
+    }
+    if (this.showIdle && previous >= 0) row.add((run.finish[previous]! - from) * scale, (run.last - from) * scale, causes.none);
+  }
+
+  private addScheduler(row: Row, thread: number, scale: number, colours: number[][], faint: number[][]): void {
+    const run = this.run;
+    const runtime = run.header.runtime!;
+    const [hand, retire] = [runtime.dispatch_us / run.tick, runtime.complete_us / run.tick];
+    const owners = Array.from({ length: run.cores }, (_, core) => run.threadOf(core));
+    const first = lowerBound(run.dispatch, this.from - run.longest - retire);
+    for (let record = first; record < run.dispatch.length && run.dispatch[record]! - hand <= this.to; record++) {
+      if (owners[run.recCore[record]!] !== thread) continue;
+      const task = run.recTask[record]!;
+      const colour = (this.filter && !this.filter[task] ? faint : colours)[run.kernelOfTask[task]!]!;
+      const [dispatch, finish] = [run.dispatch[record]! - this.from, run.finish[record]! - this.from];
+      row.add((dispatch - hand) * scale, dispatch * scale, colour, 0.9);
+      row.add(finish * scale, (finish + retire) * scale, colour, 0.55);
+    }
+  }
+
+  private addOrchestrator(row: Row, scale: number, colours: number[][], faint: number[][], causes: Record<Cause, number[]>): void {
+    const run = this.run;
+    const runtime = run.header.runtime!;
+    for (const [a, b] of run.stalls()) if (b > this.from && a < this.to) row.add((a - this.from) * scale, (b - this.from) * scale, causes.window);
+    const submit = runtime.submit_us / run.tick;
+    for (let task = lowerBound(run.submitted, this.from); task < run.tasks && run.submitted[task]! - submit <= this.to; task++) {
+      const end = (run.submitted[task]! - this.from) * scale;
+      row.add(end - submit * scale, end, (this.filter && !this.filter[task] ? faint : colours)[run.kernelOfTask[task]!]!, 0.9);
+    }
+  }
+
+  private paintText(context: CanvasRenderingContext2D, width: number, height: number): void {
+    const [ink, soft, line] = [cssColour("--ink"), cssColour("--soft"), cssColour("--line")];
+    context.font = "11px system-ui, sans-serif";
+    context.textBaseline = "middle";
+    this.paintAxis(context, width, height, soft, line);
+    context.save();
+    context.beginPath();
+    context.rect(0, AXIS, width, height - AXIS);
+    context.clip();
+    for (const lane of this.lanes) this.paintLabel(context, lane, soft, line, width);
+    context.beginPath();
+    context.rect(GUTTER, AXIS, width - GUTTER, height - AXIS);
+    context.clip();
+    for (const lane of this.lanes) {
+      if (lane.kind === "core") this.paintNames(context, lane);
+      if (lane.pipes.length) this.paintPipes(context, lane);
+    }
+    if (this.showPath) this.paintPath(context, ink);
+    this.paintChoice(context, ink);
+    context.restore();
+  }
+
+  private paintAxis(context: CanvasRenderingContext2D, width: number, height: number, soft: string, line: string): void {
+    const span = this.run.us(this.to - this.from);
+    const step = niceStep(span, (width - GUTTER) / 110);
+    context.fillStyle = soft;
+    context.strokeStyle = line;
+    context.textAlign = "left";
+    context.lineWidth = 1;
+    const first = Math.ceil(this.run.us(this.from) / step) * step;
+    for (let us = first; us <= this.run.us(this.to); us += step) {
+      const x = Math.round(this.x(us / this.run.tick)) + 0.5;
+      if (x < GUTTER) continue;
+      context.fillText(Math.abs(us) < step / 2 ? "0" : moment(us, step), x + 4, AXIS / 2);
+      context.beginPath();
+      context.moveTo(x, 4);
+      context.lineTo(x, height);
+      context.globalAlpha = 0.35;
+      context.stroke();
+      context.globalAlpha = 1;
+    }
+  }
+
+  private laneY(lane: Lane): number {
+    return AXIS + lane.top - this.scroll;
+  }
+
+  private ownHeight(lane: Lane): number {
+    return lane.height - (lane.pipes.length ? lane.pipes.length * PIPE_ROW + 4 : 0);
+  }
+
+  private paintLabel(context: CanvasRenderingContext2D, lane: Lane, soft: string, line: string, width: number): void {
+    const y = this.laneY(lane);
+    if (y + lane.height < AXIS || y > this.canvas.clientHeight) return;
+    const own = this.ownHeight(lane);
+    const every = own >= 12 ? 1 : own >= 9 ? 2 : 4;
+    if (lane.kind !== "core" || lane.index % every === 0 || lane.pipes.length || lane.index === this.run.clusters) {
+      context.fillStyle = soft;
+      context.textAlign = "right";
+      context.font = `${Math.min(11, Math.max(9, own))}px system-ui, sans-serif`;
+      context.fillText(lane.label, GUTTER - 8, y + own / 2);
+    }
+    lane.pipes.forEach((pipe, i) => {
+      context.font = "9px system-ui, sans-serif";
+      context.fillText(pipe.slice(4), GUTTER - 8, y + own + (i + 0.5) * PIPE_ROW);
+    });
+    if (lane.kind === "core" && (lane.index === 0 || lane.index === this.run.clusters)) {
+      context.strokeStyle = line;
+      context.beginPath();
+      context.moveTo(0, Math.round(y) - 0.5);
+      context.lineTo(width, Math.round(y) - 0.5);
+      context.stroke();
+    }
+  }
+
+  private visible(core: number): Uint32Array {
+    const run = this.run;
+    const order = run.coreOrder(core);
+    let low = 0;
+    let high = order.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (run.finish[order[middle]!]! < this.from) low = middle + 1;
+      else high = middle;
+    }
+    let end = low;
+    while (end < order.length && end - low < 400 && run.dispatch[order[end]!]! <= this.to) end++;
+    return order.subarray(low, end);
+  }
+
+  /** Names into bars that have room for them, and causes into gaps that do. */
+  private paintNames(context: CanvasRenderingContext2D, lane: Lane): void {
+    const run = this.run;
+    const y = this.laneY(lane);
+    const own = this.ownHeight(lane);
+    if (own < 10 || y + own < AXIS || y > this.canvas.clientHeight) return;
+    const scale = (this.canvas.clientWidth - GUTTER) / (this.to - this.from);
+    const order = this.visible(lane.index);
+    if (order.length >= 400 || !order.length) return;
+    context.font = `${Math.min(11, own)}px system-ui, sans-serif`;
+    context.textAlign = "left";
+    const soft = cssColour("--soft");
+    for (const record of order) {
+      const length = (run.end[record]! - run.start[record]!) * scale;
+      const task = run.recTask[record]!;
+      if (length > 34) {
+        context.fillStyle = "#fff";
+        if (document.documentElement.dataset.theme === "dark") context.fillStyle = "#10141b";
+        this.textIn(context, run.kernelName(run.kernelOfTask[task]!), this.x(run.start[record]!), length, y + own / 2);
+      }
+      if (!this.showIdle) continue;
+      for (const [a, b, cause] of run.waits(record, run.before(record)))
+        if ((b - a) * scale > 90) {
+          context.fillStyle = soft;
+          this.textIn(context, `${CAUSE_TEXT[cause]}, ${time(run.us(b - a))}`, this.x(a), (b - a) * scale, y + own / 2);
+        }
+    }
+  }
+
+  private textIn(context: CanvasRenderingContext2D, text: string, x: number, length: number, y: number): void {
+    const begin = Math.max(x, GUTTER) + 4;
+    const room = x + length - begin - 4;
+    if (room < 24) return;
+    const fitting = Math.floor(room / 5.6);
+    context.fillText(text.length > fitting ? `${text.slice(0, Math.max(1, fitting - 1))}…` : text, begin, y);
+  }
+
+  /** Below the lane of the chosen task: what each pipe does in the tasks on that core. */
+  private paintPipes(context: CanvasRenderingContext2D, lane: Lane): void {
+    const run = this.run;
+    const top = this.laneY(lane) + this.ownHeight(lane);
+    const scale = (this.canvas.clientWidth - GUTTER) / (this.to - this.from);
+    const laneColour = cssColour("--lane");
+    lane.pipes.forEach((pipe, i) => {
+      const y = top + i * PIPE_ROW;
+      context.fillStyle = laneColour;
+      context.fillRect(GUTTER, y + 1, this.canvas.clientWidth, PIPE_ROW - 2);
+      for (const record of this.visible(lane.index)) {
+        const task = run.recTask[record]!;
+        const cost = run.costs[run.cost[task]!]!;
+        const span = cost.pipes[pipe];
+        const length = run.end[record]! - run.start[record]!;
+        if (!span || !cost.exec_us || length * scale < 3) continue;
+        const stretch = length / cost.exec_us;
+        const colour = kernelColour(run.rank[run.kernelOfTask[task]!]!);
+        const [x0, x1] = [this.x(run.start[record]! + span[1] * stretch), this.x(Math.min(run.start[record]! + span[2] * stretch, run.end[record]!))];
+        context.fillStyle = colour;
+        context.globalAlpha = 0.25;
+        context.fillRect(x0, y + 2, Math.max(1, x1 - x0), PIPE_ROW - 4);
+        context.globalAlpha = 1;
+        this.paintSteps(context, run, task, record, pipe, stretch, y);
+      }
+    });
+  }
+
+  /** The steps on a pipe, where the kernel's typical execution is this task's. */
+  private paintSteps(context: CanvasRenderingContext2D, run: Run, task: number, record: number, pipe: string, stretch: number, y: number): void {
+    const kernel = run.kernels[run.kernelOfTask[task]!]!;
+    if (kernel.typical_cost !== run.cost[task]) return;
+    const pipes = new Map(kernel.steps.map((s) => [s[0], s[1]]));
+    const begin = run.start[record]! + (kernel.start_us ?? 0) * stretch;
+    for (const [position, from, to] of kernel.events) {
+      if (position < 0 || pipes.get(position) !== pipe) continue;
+      const x0 = this.x(begin + from * stretch);
+      context.fillRect(x0, y + 2, Math.max(0.5, this.x(begin + to * stretch) - x0 - 0.5), PIPE_ROW - 4);
+    }
+  }
+
+  private centre(record: number): number {
+    const lane = this.lanes[1 + this.run.threads + this.run.recCore[record]!]!;
+    return this.laneY(lane) + this.ownHeight(lane) / 2;
+  }
+
+  private paintPath(context: CanvasRenderingContext2D, ink: string): void {
+    const run = this.run;
+    const path = run.path;
+    if (!path.length) return;
+    let low = 0;
+    let high = path.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (run.finish[path[middle]!]! < this.from) low = middle + 1;
+      else high = middle;
+    }
+    context.beginPath();
+    let [lastX, lastY, hops] = [-1, -1, 0];
+    for (let i = Math.max(0, low - 1); i < path.length; i++) {
+      const record = path[i]!;
+      const [x0, x1, y] = [this.x(run.start[record]!), this.x(run.end[record]!), this.centre(record)];
+      if (lastX < 0) context.moveTo(x0, y);
+      else if (x1 - lastX > 0.7 || Math.abs(y - lastY) > 4 * (x1 - lastX + 0.5)) context.lineTo(x0, y);
+      else continue;
+      context.lineTo(x1, y);
+      if (y !== lastY) hops++;
+      [lastX, lastY] = [x1, y];
+      if (run.dispatch[record]! > this.to) break;
+    }
+    // Hops that lie too close to be told apart are a shade, not a line.
+    const dense = hops / Math.max(1, this.canvas.clientWidth - GUTTER) > 0.5;
+    if (!dense) {
+      context.strokeStyle = cssColour("--panel");
+      context.globalAlpha = 0.75;
+      context.lineWidth = 3;
+      context.stroke();
+    }
+    context.strokeStyle = ink;
+    context.globalAlpha = dense ? 0.45 : 0.9;
+    context.lineWidth = dense ? 0.5 : 1.2;
+    context.stroke();
+    context.globalAlpha = 1;
+  }
+
+  private paintChoice(context: CanvasRenderingContext2D, ink: string): void {
+    const run = this.run;
+    const task = this.state.choice.task;
+    if (task === null) return;
+    const at = (t: number, end: boolean): [number, number] | null => {
+      const records = run.records(t);
+      const record = end ? records[records.length - 1] : records[0];
+      return record === undefined ? null : [this.x(end ? run.end[record]! : run.start[record]!), this.centre(record)];
+    };
+    if (run.hasEdges) {
+      const [before, after] = [run.producers(task, 40), run.consumers(task, 40)];
+      context.lineWidth = 1.2;
+      for (const [others, into] of [
+        [before.tasks, true],
+        [after.tasks, false],
+      ] as const)
+        for (const other of others) {
+          const a = at(into ? other : task, true);
+          const b = at(into ? task : other, false);
+          if (!a || !b) continue;
+          context.strokeStyle = cssColour(into ? "--accent" : "--soft");
+          context.setLineDash(into ? [] : [4, 3]);
+          context.beginPath();
+          context.moveTo(...a);
+          const bend = Math.max(12, Math.abs(b[0] - a[0]) / 2);
+          context.bezierCurveTo(a[0] + bend, a[1], b[0] - bend, b[1], ...b);
+          context.stroke();
+        }
+      context.setLineDash([]);
+    }
+    context.strokeStyle = ink;
+    context.lineWidth = 2;
+    for (const record of run.records(task)) {
+      const lane = this.lanes[1 + run.threads + run.recCore[record]!]!;
+      const [x0, x1] = [this.x(run.start[record]!), this.x(run.end[record]!)];
+      context.strokeRect(x0 - 1, this.laneY(lane) - 1, Math.max(3, x1 - x0 + 2), this.ownHeight(lane) + 1);
+    }
+  }
+
+  // Overview
+
+  private paintMinimap(): void {
+    const ratio = window.devicePixelRatio || 1;
+    const [cssWidth, width, height] = [this.minimap.clientWidth, Math.round(this.minimap.clientWidth * ratio), Math.round(MINIMAP * ratio)];
+    if (cssWidth < GUTTER + 20) return;
+    const context = this.minimap.getContext("2d")!;
+    if (this.minimap.width !== width || !this.minimapImage) {
+      this.minimap.width = width;
+      this.minimap.height = height;
+      context.setTransform(ratio, 0, 0, ratio, 0, 0);
+      this.paintOverview(context, cssWidth);
+      this.minimapImage = context.getImageData(0, 0, width, height);
+    } else context.putImageData(this.minimapImage, 0, 0);
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    const last = Math.max(this.run.last, 1);
+    const at = (t: number) => GUTTER + (t / last) * (cssWidth - GUTTER);
+    const [x0, x1] = [Math.max(GUTTER, at(this.from)), Math.min(cssWidth, at(this.to))];
+    context.fillStyle = cssColour("--panel");
+    context.globalAlpha = 0.6;
+    context.fillRect(GUTTER, 0, x0 - GUTTER, MINIMAP);
+    context.fillRect(x1, 0, cssWidth - x1, MINIMAP);
+    context.globalAlpha = 1;
+    context.strokeStyle = cssColour("--accent");
+    context.lineWidth = 1.5;
+    context.strokeRect(x0 + 0.75, 0.75, Math.max(3, x1 - x0 - 1.5), MINIMAP - 1.5);
+  }
+
+  /** Cores at work over the whole run: AIC above, AIV below. */
+  private paintOverview(context: CanvasRenderingContext2D, width: number): void {
+    const run = this.run;
+    const bins = Math.max(1, Math.floor(width - GUTTER));
+    const sums = [new Float32Array(bins + 1), new Float32Array(bins + 1)];
+    const scale = bins / Math.max(run.last, 1);
+    for (let r = 0; r < run.recTask.length; r++) {
+      const into = sums[run.recCore[r]! < run.clusters ? 0 : 1]!;
+      const [x0, x1] = [run.start[r]! * scale, run.end[r]! * scale];
+      for (let x = Math.floor(x0); x <= x1 && x < bins; x++) into[x] = into[x]! + Math.min(x1, x + 1) - Math.max(x0, x);
+    }
+    const half = MINIMAP / 2;
+    const counts = [run.clusters, run.cores - run.clusters];
+    context.font = "10px system-ui, sans-serif";
+    context.textBaseline = "middle";
+    context.textAlign = "right";
+    sums.forEach((sum, kind) => {
+      const top = kind * half;
+      context.fillStyle = cssColour("--lane");
+      context.fillRect(GUTTER, top + 1, bins, half - 2);
+      context.fillStyle = cssColour(kind ? "--second" : "--accent");
+      for (let x = 0; x < bins; x++) {
+        const share = Math.min(1, sum[x]! / Math.max(counts[kind]!, 1));
+        const tall = Math.max(share > 0 ? 1 : 0, share * (half - 3));
+        context.fillRect(GUTTER + x, top + half - 1 - tall, 1, tall);
+      }
+      context.fillStyle = cssColour("--soft");
+      context.fillText(kind ? "AIV busy" : "AIC busy", GUTTER - 8, top + half / 2);
+    });
+  }
+
+  // Above the lanes
+
+  private drawSummary(): void {
+    const run = this.run;
+    const profile = run.profile;
+    const total = profile.total_us || 1;
+    const words: Record<string, string> = {
+      exec: "kernels running",
+      head: "hand-over to a core",
+      tail: "completion noticed",
+      scheduler: "a scheduler was busy",
+      orchestrator: "the orchestrator submits",
+    };
+    const parts = Object.entries(profile.path).filter(([, us]) => us > 0.0005 * total);
+    const path = h(
+      "div",
+      { class: "card wide" },
+      h("h3", {}, `Critical path: ${count(profile.kernels.reduce((s, k) => s + k.path_tasks, 0))} tasks one after the other`),
+      h("div", { class: "stack", role: "img", "aria-label": "what the critical path was spent on" }, parts.map(([name, us]) => h("i", { class: `part-${name}`, style: `flex:${us}`, title: `${words[name] ?? name}: ${time(us)}` }))),
+      h("div", { class: "keys" }, parts.map(([name, us]) => h("span", {}, h("i", { class: `part-${name}` }), `${words[name] ?? name} `, h("b", {}, percent(us / total))))),
+    );
+    const idle = run.idle();
+    const cores = [run.clusters, run.cores - run.clusters];
+    const cards = ["AIC", "AIV"].map((kind, i) => {
+      const whole = Math.max(run.last * cores[i]!, 1);
+      const rows = CAUSES.filter((c) => idle[i]![c] / whole > 0.004).sort((a, b) => idle[i]![b] - idle[i]![a]);
+      return h(
+        "div",
+        { class: "card" },
+        h("h3", {}, `${kind}: ${percent(profile.busy[kind] ?? 0)} busy, else`),
+        rows.slice(0, 4).map((cause) => h("div", { class: "cause" }, h("i", { style: `background:${causeColour(cause)}` }), h("span", {}, CAUSE_TEXT[cause]), bar(idle[i]![cause] / whole, percent(idle[i]![cause] / whole)))),
+      );
+    });
+    const kernels = [...run.kernels.keys()].sort((a, b) => run.rank[a]! - run.rank[b]!).filter((k) => run.kernels[k]!.name);
+    const legend = h(
+      "div",
+      { class: "legend" },
+      kernels.slice(0, 14).map((k) => {
+        const row = run.rowOf.get(run.kernels[k]!.name);
+        return h(
+          "button",
+          { type: "button", title: row ? `${count(row.tasks)} tasks, ${time(row.exec_us)}` : "", onclick: () => this.state.chooseKernel(k) },
+          h("i", { style: `background:${kernelColour(run.rank[k]!)}` }),
+          shorten(run.kernelName(k), 34),
+        );
+      }),
+      kernels.length > 14 && h("span", {}, `and ${kernels.length - 14} more`),
+    );
+    this.summary.replaceChildren(h("div", { class: "cards" }, path, ...cards), legend);
+    if (run.header.thinned) this.summary.append(h("p", { class: "note" }, run.header.thinned));
+  }
+}
