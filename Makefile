@@ -16,7 +16,7 @@ INSTALLED     := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check web web-check screenshots fuzz docs walkthrough bench calibrate format clean
+.PHONY: help demo test test-all check web web-check screenshots page-bench fuzz docs walkthrough bench calibrate format clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' Makefile
@@ -61,6 +61,9 @@ web/node_modules: web/package-lock.json
 
 screenshots: $(INSTALLED_DEV) ## make the pictures of docs/page.md in a Chromium
 	$(BIN)/python -m tests.report.screenshots docs/page
+
+page-bench: $(INSTALLED_DEV) ## measure the page in a Chromium: load and pan
+	$(BIN)/python -m tests.report.measure $(ARGS)
 
 fuzz: $(INSTALLED_DEV) ## search for programs that fail, for SECONDS=600; SEED= repeats a search
 	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) --jobs $(JOBS) $(ARGS)

@@ -1,6 +1,7 @@
-"""Softmax of every row, in the style of April 2026: a program class and an auto scope.
+"""Softmax of every row: a program class, and tasks that take several tiles each.
 
-`chunk=2` puts two iterations of the parallel loop into one task: 8 tiles of rows make 4 tasks.
+The outer loop makes the tasks, the inner one walks over the tiles of a task: 8 tiles of rows make
+4 tasks. (In the style of April 2026: `pl.auto_incore` and `pl.parallel(0, 8, chunk=2)`.)
 """
 
 import argparse
@@ -11,7 +12,7 @@ import numpy as np
 import tilelet.language as pl
 from tilelet.runtime import TensorSpec, run
 
-ROWS, COLS, TILE = 128, 256, 16
+ROWS, COLS, TILE, TILES_PER_TASK = 128, 256, 16, 2
 
 
 @pl.program
@@ -20,17 +21,17 @@ class Softmax:
     def softmax(
         self,
         x: pl.Tensor[[ROWS, COLS], pl.FP32],
-        out: pl.Tensor[[ROWS, COLS], pl.FP32],
+        out: pl.Out[pl.Tensor[[ROWS, COLS], pl.FP32]],
     ) -> pl.Tensor[[ROWS, COLS], pl.FP32]:
-        with pl.auto_incore():
-            for i in pl.parallel(0, ROWS // TILE, chunk=2):
-                r = i * TILE
-                tile = pl.slice(x, [TILE, COLS], [r, 0])
-                # Subtracting the maximum keeps the exponentials below one.
-                shifted = pl.row_expand_sub(tile, pl.row_max(tile))
-                numerator = pl.exp(shifted)
-                result = pl.row_expand_div(numerator, pl.row_sum(numerator))
-                out = pl.assemble(out, result, [r, 0])
+        for first in pl.parallel(0, ROWS, TILES_PER_TASK * TILE):
+            with pl.at(level=pl.Level.CORE_GROUP, name_hint="softmax_rows"):
+                for r in pl.range(first, first + TILES_PER_TASK * TILE, TILE):
+                    tile = pl.slice(x, [TILE, COLS], [r, 0])
+                    # Subtracting the maximum keeps the exponentials below one.
+                    shifted = pl.row_expand_sub(tile, pl.row_max(tile))
+                    numerator = pl.exp(shifted)
+                    result = pl.row_expand_div(numerator, pl.row_sum(numerator))
+                    out = pl.assemble(out, result, [r, 0])
         return out
 
 

@@ -21,9 +21,9 @@ class RmsNorm:
         self,
         x: pl.Tensor[[ROWS, HIDDEN], pl.BF16],
         weight: pl.Tensor[[1, HIDDEN], pl.FP32],
-        out: pl.Tensor[[ROWS, HIDDEN], pl.FP32],
+        out: pl.Out[pl.Tensor[[ROWS, HIDDEN], pl.FP32]],
     ) -> pl.Tensor[[ROWS, HIDDEN], pl.FP32]:
-        with pl.incore():
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="rmsnorm_rows"):
             square_sum = pl.full([1, ROWS], dtype=pl.FP32, value=0.0)
             for kb in pl.range(HIDDEN // CHUNK):
                 chunk = pl.cast(pl.slice(x, [ROWS, CHUNK], [0, kb * CHUNK]), target_type=pl.FP32)

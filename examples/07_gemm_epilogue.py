@@ -32,7 +32,7 @@ class GemmSilu:
                     acc = pl.matmul_acc(
                         acc, x[:, k : k + TILE_K], w[k : k + TILE_K, n : n + TILE_N]
                     )
-                biased = pl.add(acc, bias[:, n : n + TILE_N])
+                biased = pl.col_expand_add(acc, bias[:, n : n + TILE_N])
                 sigmoid = pl.recip(pl.add(pl.exp(pl.neg(biased)), 1.0))
                 out[:, n : n + TILE_N] = pl.cast(pl.mul(biased, sigmoid), pl.BF16, mode="rint")
         return out

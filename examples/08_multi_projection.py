@@ -23,12 +23,12 @@ class KVProjection:
         x: pl.Tensor[[TOKENS, HIDDEN], pl.BF16],
         wk: pl.Tensor[[HIDDEN, WIDTH], pl.BF16],
         wv: pl.Tensor[[HIDDEN, WIDTH], pl.BF16],
-        k: pl.Tensor[[TOKENS, WIDTH], pl.FP32],
-        v: pl.Tensor[[TOKENS, WIDTH], pl.FP32],
+        k: pl.Out[pl.Tensor[[TOKENS, WIDTH], pl.FP32]],
+        v: pl.Out[pl.Tensor[[TOKENS, WIDTH], pl.FP32]],
     ) -> tuple[pl.Tensor[[TOKENS, WIDTH], pl.FP32], pl.Tensor[[TOKENS, WIDTH], pl.FP32]]:
         for ob in pl.range(WIDTH // OUT_CHUNK):
             c0 = ob * OUT_CHUNK
-            with pl.incore():
+            with pl.at(level=pl.Level.CORE_GROUP, name_hint="kv_block"):
                 x_chunk = pl.slice(x, [TOKENS, K_CHUNK], [0, 0])
                 wk_chunk = pl.slice(wk, [K_CHUNK, OUT_CHUNK], [0, c0])
                 wv_chunk = pl.slice(wv, [K_CHUNK, OUT_CHUNK], [0, c0])

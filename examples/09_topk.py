@@ -28,9 +28,9 @@ def topk(
             pairs = pl.mrgsort(pairs, block_len=64)
             pairs = pl.mrgsort(pairs, block_len=256)
             top = pl.slice(pairs, [1, 2 * K], [0, 0])
-            values[r : r + 1, :] = pl.gather(top, mask_pattern=pl.MaskPattern.P0101)
+            values[r : r + 1, :] = pl.gather(top, mask_pattern=pl.tile.MaskPattern.P0101)
             indices[r : r + 1, :] = pl.gather(
-                top, mask_pattern=pl.MaskPattern.P1010, output_dtype=pl.INT32
+                top, mask_pattern=pl.tile.MaskPattern.P1010, output_dtype=pl.INT32
             )
     return values, indices
 

@@ -29,8 +29,8 @@ def attention(
                 first = h * SEQ + q0
                 query = q[first : first + Q_TILE, :]
                 oi = pl.full([Q_TILE, DIM], dtype=pl.FP32, value=0.0)
-                li = pl.full([Q_TILE, 1], dtype=pl.FP32, value=0.0)
-                mi = pl.full([Q_TILE, 1], dtype=pl.FP32, value=-1e30)
+                li = pl.reshape(pl.full([1, Q_TILE], dtype=pl.FP32, value=0.0), [Q_TILE, 1])
+                mi = pl.reshape(pl.full([1, Q_TILE], dtype=pl.FP32, value=-1e30), [Q_TILE, 1])
                 for k0 in pl.range(h * SEQ, (h + 1) * SEQ, K_TILE):
                     scores = pl.matmul(
                         query, k[k0 : k0 + K_TILE, :], b_trans=True, out_dtype=pl.FP32

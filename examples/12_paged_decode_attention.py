@@ -29,8 +29,8 @@ def attention(
         with pl.at(level=pl.Level.CORE_GROUP, name_hint="paged_decode"):
             query = q[b * HEADS : (b + 1) * HEADS, :]
             oi = pl.full([HEADS, DIM], dtype=pl.FP32, value=0.0)
-            li = pl.full([HEADS, 1], dtype=pl.FP32, value=0.0)
-            mi = pl.full([HEADS, 1], dtype=pl.FP32, value=-1e30)
+            li = pl.reshape(pl.full([1, HEADS], dtype=pl.FP32, value=0.0), [HEADS, 1])
+            mi = pl.reshape(pl.full([1, HEADS], dtype=pl.FP32, value=-1e30), [HEADS, 1])
             for i in pl.range((length + PAGE - 1) // PAGE):
                 row = pl.read(block_table, [b, i]) * PAGE
                 used = pl.min(PAGE, length - i * PAGE)
@@ -58,14 +58,14 @@ def golden(tensors: dict[str, Any]):
         tensors["out"][mine] = p / p.sum(axis=1, keepdims=True) @ v[rows]
 
 
-RNG = np.random.default_rng(1)
+RNG, ROWS, PLACES = np.random.default_rng, BATCH * HEADS, POOL * PAGE
 SPECS = [
-    TensorSpec("q", [BATCH * HEADS, DIM], pl.BF16, RNG.normal(0, 1.5, (BATCH * HEADS, DIM))),
-    TensorSpec("k_pool", [POOL * PAGE, DIM], pl.BF16, RNG.normal(0, 1.5, (POOL * PAGE, DIM))),
-    TensorSpec("v_pool", [POOL * PAGE, DIM], pl.BF16, RNG.normal(0, 1.5, (POOL * PAGE, DIM))),
-    TensorSpec("block_table", [BATCH, PAGES], pl.INT32, RNG.permutation(POOL).reshape(BATCH, -1)),
+    TensorSpec("q", [ROWS, DIM], pl.BF16, lambda: RNG(1).normal(0, 1.5, (ROWS, DIM))),
+    TensorSpec("k_pool", [PLACES, DIM], pl.BF16, lambda: RNG(2).normal(0, 1.5, (PLACES, DIM))),
+    TensorSpec("v_pool", [PLACES, DIM], pl.BF16, lambda: RNG(3).normal(0, 1.5, (PLACES, DIM))),
+    TensorSpec("block_table", [BATCH, PAGES], pl.INT32, np.arange(POOL)[::-1].reshape(BATCH, -1)),
     TensorSpec("seq_lens", [BATCH], pl.INT32, np.array([1, 64, 65, 250])),
-    TensorSpec("out", [BATCH * HEADS, DIM], pl.FP32, is_output=True),
+    TensorSpec("out", [ROWS, DIM], pl.FP32, is_output=True),
 ]
 
 if __name__ == "__main__":

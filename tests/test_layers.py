@@ -23,22 +23,26 @@ ALLOWED = {
     "interp": "analysis diag dtypes ir native numerics ops syntax tasks",
     "cpu": "analysis diag dtypes interp ir native numerics ops syntax tasks",
     "device": "analysis diag dtypes ir native ops syntax tasks",
+    "dialects": "diag dtypes frontend ir ops passes syntax",
     "diverge": "analysis diag dtypes interp ir numerics ops tasks",
     "checks": "analysis device diag diverge dtypes interp ir native numerics ops syntax tasks",
     "report": "analysis device diag dtypes ir tasks",
     "runtime": "analysis checks cpu device diag diverge dtypes frontend interp ir native passes"
     " report tasks",
     "language": "diag dtypes frontend ir ops runtime syntax",
+    "export": "diag dialects dtypes frontend ir language ops passes runtime syntax",
     "models": "analysis cpu device diag dtypes interp ir language native runtime tasks",
     "compat": "diag dtypes frontend ir language ops passes runtime syntax",
+    "compat": "diag dialects dtypes frontend ir language ops passes runtime syntax",
+    "calibration": "device diag dtypes interp ir language models native passes runtime tasks",
     "bench": "cpu device diag dtypes interp ir language models native runtime tasks",
     "scripts": "checks compat device diag diverge frontend interp ir models runtime",
     "calibration": "device diag dtypes interp ir language models native passes runtime scripts"
     " tasks",
     "advice": "checks device diag ir runtime scripts",
     "tuning": "device diag ir models runtime scripts",
-    "cli": "advice bench calibration checks compat cpu device diag diverge dtypes frontend"
-    " interp ir language models native ops report runtime scripts tasks tuning",
+    "cli": "advice bench calibration checks compat cpu device diag dialects diverge dtypes export"
+    " frontend interp ir language models native ops report runtime scripts tasks tuning",
 }
 
 

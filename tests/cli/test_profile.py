@@ -109,6 +109,21 @@ def script(tilelet: Run) -> None:
     Path("k.py").write_text(SCRIPT)
 
 
+def test_a_full_disk_is_named(tilelet: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system names no file when a write does not fit."""
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("tilelet.report.run_directory.write_data", full)
+    code, _, err = tilelet("profile", "k.py", "-p", "a2a3", "--tile", "8")
+    assert code == 0
+    assert "note: no files: cannot write `a file of the run`: No space left on device" in err
+    code, _, err = tilelet("profile", "--build-dir", ".", "k.py", "-p", "a2a3", "--tile", "8")
+    assert code == 3
+    assert "error[E0709]: cannot write `a file of the run`: No space left" in err
+
+
 def test_profile_prints_the_report_and_writes_its_files(tilelet: Run) -> None:
     code, out, err = tilelet("profile", "k.py", "-p", "a2a3", "--tile", "8")
     assert code == 0, err

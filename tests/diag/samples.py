@@ -23,6 +23,7 @@ from tilelet.diag.catalogue import (
     names,
     ops,
     page,
+    portability,
     python,
     scopes,
     tuner,
@@ -672,4 +673,66 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
         at("pl.assemble(out, x, [0, 0])"), "its source is a parameter"
     ),
     cautions.ValidationSkipped: lambda at: cautions.ValidationSkipped("no golden was given"),
+    # E12xx
+    portability.NotInDialect: lambda at: portability.NotInDialect(
+        at("pl.incore"),
+        "`pl.incore`",
+        "2026-08",
+        "it was removed in June 2026",
+        "`pl.at(level=pl.Level.CORE_GROUP)`",
+    ),
+    portability.NameCaptured: lambda at: portability.NameCaptured(
+        at("pl.add(«total», twice)"),
+        "total",
+        "read in `kernel`",
+        at("«total» = pl.add"),
+        "assigned in `doubled`",
+        "a helper's names stay visible, and assign to the caller's of the same name",
+    ),
+    portability.OutputNotDeclared: lambda at: portability.OutputNotDeclared(
+        at("out: «pl.Tensor[[16, 64], pl.FP32]»"), "out", "Out"
+    ),
+    portability.TupleFromHelper: lambda at: portability.TupleFromHelper(
+        at("both(x)", 2), "both", at("pl.exp(x), pl.neg(x)")
+    ),
+    portability.OpUnderOtherName: lambda at: portability.OpUnderOtherName(
+        at("times", 2), "times", "pl.mul"
+    ),
+    portability.HintNotLiteral: lambda at: portability.HintNotLiteral(at("NAME", 2), "square"),
+    portability.ParameterAssigned: lambda at: portability.ParameterAssigned(
+        at("total = pl.add(total, x)"), "total", "summed"
+    ),
+    portability.FormNotTaken: lambda at: portability.FormNotTaken(
+        at("pl.full([16, 1], dtype=pl.FP32, value=1.0)"),
+        "pl.full",
+        "2026-08",
+        "a row of a tile must be a multiple of 32 bytes",
+        "`pl.reshape(pl.full([1, R], ...), [R, 1])`",
+    ),
+    portability.HelperNotTyped: lambda at: portability.HelperNotTyped(
+        at("doubled(x)", 1), "parameter `x` of `doubled`", at("x: pl.Tensor")
+    ),
+    portability.RegionRebound: lambda at: portability.RegionRebound(
+        at("pl.set_validshape(x, 16, 32)"),
+        "in the control program, where there are no tiles",
+        "slice what the next scope loads with `valid_shape=`",
+    ),
+    portability.NameChangesType: lambda at: portability.NameChangesType(
+        at("y = pl.row_sum(y)"), "y", "pl.Tile[[16, 64], pl.FP32]", "pl.Tile[[16, 1], pl.FP32]"
+    ),
+    portability.TextNotTaken: lambda at: portability.TextNotTaken(
+        at("row += 16"), "`+=`", "write `row = row + (16)`"
+    ),
+    portability.RegionLost: lambda at: portability.RegionLost(
+        at("pl.row_max(scores)"),
+        "pl.row_max",
+        at("pl.slice(k, [64, 64], [0, 0], valid_shape=[n, 64])"),
+    ),
+    portability.CannotExport: lambda at: portability.CannotExport(
+        Loc(FILE, 4, 8, 4, 14), "`TABLES`, a Python dict,"
+    ),
+    portability.SeveralToExport: lambda at: portability.SeveralToExport(["softmax", "rmsnorm"]),
+    portability.UnknownDialect: lambda at: portability.UnknownDialect(
+        "2025-12", ["2026-04", "2026-08"]
+    ),
 }

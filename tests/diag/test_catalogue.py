@@ -28,6 +28,7 @@ AREAS = {
     "diverge": "E115",
     "advice": "E13",
     "tuner": "E14",
+    "portability": "E12",
     "page": "E16",
 }
 each_class = pytest.mark.parametrize("cls", ALL, ids=[f"{c.code}-{c.__name__}" for c in ALL])
@@ -49,7 +50,7 @@ def test_code_is_in_its_areas_range(cls: type[UserError]) -> None:
     if issubclass(cls, Caution):
         assert cls.code.startswith("W")
         assert cls.severity in ("warning", "note")
-        assert area(cls) in ("cautions", "checks", "command", "tuner", "advice")
+        assert area(cls) in ("advice", "cautions", "checks", "command", "portability", "tuner")
     else:
         assert cls.code.startswith(AREAS[area(cls)])
         assert cls.severity == "error"

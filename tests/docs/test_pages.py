@@ -31,7 +31,9 @@ def test_readme_kernel_compiles(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/tutorial.md", "docs/design.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/tutorial.md", "docs/page.md", "docs/design.md"]
+)
 def test_links_between_pages_exist(page: str) -> None:
     path = ROOT / page
     for target in re.findall(r"\]\((?!http)([^)#]+)", path.read_text()):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from tests.everywhere import run
 import tilelet.language as pl
 from tilelet.diag import UserError
 from tilelet.diag.core import UserErrors
+from tilelet.runtime import TensorSpec, run_jit
 
 M, K, N = 32, 128, 48
 RNG = np.random.default_rng(5)
@@ -173,3 +176,32 @@ def refused(body: str) -> str:
 )
 def test_what_block_scaled_data_is_not_for(body: str, code: str) -> None:
     assert code in refused(body)
+
+
+@pl.jit
+def widens_pairs(four: pl.Tensor[[16, 32], pl.FP4], y: pl.Out[pl.Tensor[[16, 32], pl.FP32]]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        y[:, :] = pl.cast(four, pl.FP32)
+
+
+def test_torch_keeps_two_elements_in_a_byte() -> None:
+    torch = pytest.importorskip("torch")
+    if not hasattr(torch, "float4_e2m1fn_x2"):
+        pytest.skip("this torch has no FP4")
+    codes = RNG.integers(0, 16, (16, 32)).astype(np.uint8)
+    pairs = torch.from_numpy(codes[:, 0::2] | codes[:, 1::2] << 4).view(torch.float4_e2m1fn_x2)
+    expected = codes.view(E2M1).astype(np.float32)
+
+    def golden(tensors: dict[str, Any]) -> None:
+        assert torch.equal(tensors["four"].view(torch.uint8), pairs.view(torch.uint8))
+        tensors["y"][:] = torch.from_numpy(expected)
+
+    specs = [
+        TensorSpec("four", [16, 16], torch.float4_e2m1fn_x2, pairs),
+        TensorSpec("y", [16, 32], torch.float32, is_output=True),
+    ]
+    result = run_jit(widens_pairs, specs, golden)
+    assert result.passed, result.error
+    out = torch.zeros(16, 32)
+    widens_pairs(pairs, out)
+    np.testing.assert_array_equal(out.numpy(), expected)

@@ -295,3 +295,27 @@ def test_extents_and_integers_of_two_paths_need_not_be_the_same() -> None:
         expected = zeros(16, 16)
         expected[: limit or 16] = X[: limit or 16] + 3
         np.testing.assert_array_equal(got, expected)
+
+
+# --- dependencies ---------------------------------------------------------------------------------
+
+
+@pl.jit
+def joins_tasks(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+    ids = pl.array.create(4, pl.TASK_ID)
+    with pl.manual_scope():
+        for i in pl.unroll(4):
+            with pl.at(level=pl.Level.CORE_GROUP) as tid:
+                out[i * 4 : i * 4 + 4, :] = pl.neg(x[i * 4 : i * 4 + 4, :])
+            ids[i] = tid
+        joined = pl.system.task_dummy(deps=[ids[i] for i in range(4)])
+        with pl.at(level=pl.Level.CORE_GROUP, deps=[joined]):
+            out[0:4, :] = pl.add(out[4:8, :], 1.0)
+    return out
+
+
+def test_a_join_of_tasks_takes_a_comprehension() -> None:
+    got = run(joins_tasks, x=X, out=zeros(16, 16))["out"]
+    expected = -X
+    expected[:4] = expected[4:8] + 1
+    np.testing.assert_array_equal(got, expected)

@@ -10,8 +10,9 @@ from tests.report.runs import device_run
 
 import tilelet
 import tilelet.language as pl
+from tilelet.diag.table_html import parts_html
 from tilelet.diag.tables import Table
-from tilelet.report.notebook import BINS, _busy, parts_html, timeline_svg
+from tilelet.report.notebook import BINS, _busy, timeline_svg
 
 
 class Tags(HTMLParser):
@@ -73,6 +74,21 @@ def test_profiles_show_themselves(tmp_path) -> None:
     written = found.save_html(tmp_path / "double.html")
     assert written.read_text().startswith("<!doctype html>")
     assert tilelet.profile()._repr_html_() == "no program ran"
+
+
+def test_comparisons_and_verdicts_show_themselves() -> None:
+    from tilelet.checks.findings import Status
+    from tilelet.checks.verdict import Part, Verdict
+    from tilelet.device.report.compare import Comparison
+
+    a, b = device_run(projection(tasks=2)).profile, device_run(projection(tasks=8)).profile
+    text = Comparison(a, b)._repr_html_()
+    assert "Total Test Time us" in text
+    assert "is 1." in text or "faster" in text
+    part = Part("race", Status.PROVED, "<i>all pairs</i>")
+    shown = Verdict("program", "a2a3", (part,))._repr_html_()
+    assert "program on a2a3: no findings" in shown
+    assert "&lt;i&gt;all pairs" in shown
 
 
 def test_nothing_to_draw_is_nothing() -> None:

@@ -35,7 +35,7 @@ export class Compare {
     const pairs = [...data.kernels].sort((x, y) => Math.abs((y.b?.exec_us ?? 0) - (y.a?.exec_us ?? 0)) - Math.abs((x.b?.exec_us ?? 0) - (x.a?.exec_us ?? 0)));
     const longest = Math.max(...pairs.flatMap((p) => [p.a?.exec_us ?? 0, p.b?.exec_us ?? 0]), 1e-9);
     this.element.replaceChildren(
-      h("div", { class: "panel" }, h("h3", {}, "Verdict"), h("p", { class: "big" }, data.verdict.replace(/ Largest causes.*$/, "")), this.lanes(a, b)),
+      h("div", { class: "panel" }, h("h3", {}, "Verdict"), h("p", { class: "big" }, data.verdict.replace(/ Largest causes.*$/, "")), data.likelihood ? h("p", {}, `The faster one is the faster one on a board with a likelihood of ${percent(data.likelihood, 0)}.`) : null, this.lanes(a, b)),
       h(
         "div",
         { class: "panel" },

@@ -63,15 +63,13 @@ export interface Profile {
   peak_gflops: number;
   limits: Record<string, number>;
   guesses: string[];
-  error?: ErrorBar | null;
+  /** what bounds the run: memory, cores or waiting */
+  bound?: string;
+  /** between which times nine of ten published totals would lie; empty if nobody knows */
+  interval?: number[];
+  /** by how many per cent the total changes with one per cent of each parameter */
+  depends_on?: Record<string, number>;
   [more: string]: unknown;
-}
-
-export interface ErrorBar {
-  low_us: number;
-  high_us: number;
-  text?: string;
-  parts?: { name: string; low_us: number; high_us: number; text?: string }[];
 }
 
 export interface Kernel {
@@ -229,6 +227,8 @@ export interface Numbers {
 
 export interface ComparisonData {
   verdict: string;
+  /** how likely the faster one is the faster one on a board */
+  likelihood?: number | null;
   difference_us: number;
   causes: { us: number; text: string }[];
   kernels: {

@@ -39,6 +39,7 @@ export class Details {
         ["program", p.program],
         ["machine", `${p.title || p.machine}, runtime of ${p.period}`],
         ["total", `${time(p.total_us)} (modelled)`],
+        ...((p.interval?.length === 2 ? [["likely", `${time(p.interval[0]!)} to ${time(p.interval[1]!)}`]] : []) as [string, string][]),
         ["tasks", count(p.tasks)],
         ["GM traffic", bytes(p.tensors.reduce((s, t) => s + t.read + t.written, 0))],
         ["not saved by L2", bytes(p.hbm_read + p.hbm_written)],

@@ -120,8 +120,9 @@ async function main(): Promise<void> {
     else if (state.choice.view === "timeline" && !event.defaultPrevented && !(event.target instanceof HTMLCanvasElement)) (views.timeline as View & { key?: (e: KeyboardEvent) => boolean }).key?.(event);
   });
   const first: Partial<typeof state.choice> = header.kind === "compare" ? { view: "compare" } : state.run.hasTasks ? {} : { view: header.kind === "check" ? "model" : "kernels" };
+  const wanted = location.hash; // before the first choice replaces it
   state.set(first);
-  if (location.hash.length > 1) state.fromHash(location.hash);
+  if (wanted.length > 1) state.fromHash(wanted);
   requestAnimationFrame(() => {
     document.body.dataset.ready = String(Math.round(performance.now() - begun));
   });
@@ -138,8 +139,9 @@ function runPicker(state: State): HTMLElement {
   const total = h("span", { class: "total" });
   const say = () => {
     const p = state.run.profile;
-    const error = p.error ? ` (${time(p.error.low_us)} to ${time(p.error.high_us)})` : "";
-    total.textContent = `${time(p.total_us)}${error} modelled, ${count(p.tasks)} tasks`;
+    const [low, high] = p.interval ?? [];
+    total.title = low !== undefined && high !== undefined ? `between ${time(low)} and ${time(high)}: see Model` : "";
+    total.textContent = `${time(p.total_us)} modelled, ${count(p.tasks)} tasks`;
   };
   state.listen(say);
   if (state.runs.length < 2) return h("span", {}, h("span", { class: "name" }, text(state.run)), total);

@@ -1,6 +1,6 @@
 // The model: how sure its total is, what it rests on, and every number of the machine.
 
-import { h, table } from "./dom";
+import { bar, h, svg, table } from "./dom";
 import { count, time } from "./format";
 import { findingText } from "./source";
 import type { State } from "./state";
@@ -28,16 +28,19 @@ export class Model {
   update(): void {
     const run = this.state.run;
     const p = run.profile;
-    const error = p.error;
-    const bar = error
-      ? h(
-          "div",
-          {},
-          h("p", { class: "big" }, `${time(p.total_us)}, between ${time(error.low_us)} and ${time(error.high_us)}`),
-          error.text ? h("p", {}, error.text) : null,
-          error.parts?.length ? h("ul", {}, error.parts.map((part) => h("li", {}, `${part.name}: ${time(part.low_us)} to ${time(part.high_us)}${part.text ? `, ${part.text}` : ""}`))) : null,
-        )
-      : h("div", {}, h("p", { class: "big" }, time(p.total_us)), h("p", {}, "This profile has no error bar. How far the model is from published measurements, row by row, is what `make calibrate` prints."));
+    const [low, high] = p.interval ?? [];
+    const known = low !== undefined && high !== undefined;
+    const depends = Object.entries(p.depends_on ?? {}).sort((a, b) => Math.abs(b[1]) - Math.abs(a[1]));
+    const most = Math.max(...depends.map(([, by]) => Math.abs(by)), 1e-9);
+    const total = h(
+      "div",
+      {},
+      h("p", { class: "big" }, known ? `${time(p.total_us)}, between ${time(low)} and ${time(high)}` : time(p.total_us)),
+      known ? errorBar(low, p.total_us, high) : null,
+      h("p", {}, known ? `Nine of ten published totals of programs that the model had not seen lie within such an interval${p.bound ? `, for runs bound by ${p.bound}` : ""}.` : "There is no interval: nothing published of this machine was compared. `make calibrate` prints the rows that were."),
+      depends.length ? h("h3", {}, "What the total depends on most") : null,
+      depends.map(([name, by]) => h("div", { class: "why" }, bar(Math.abs(by) / most, `${by > 0 ? "+" : "−"}${Math.abs(by).toFixed(2)} %`), h("span", {}, `for one per cent more of: ${name}`))),
+    );
     const guesses = p.guesses ?? [];
     const findings = run.header.findings ?? [];
     const checks = run.header.checks ?? [];
@@ -45,7 +48,7 @@ export class Model {
     const tags = [...new Set((run.header.parameters ?? []).map((r) => r[2]))].sort();
     const counts = new Map(tags.map((t) => [t, run.header.parameters!.filter((r) => r[2] === t).length]));
     this.element.replaceChildren(
-      h("div", { class: "panel" }, h("h3", {}, "Total, modelled"), bar),
+      h("div", { class: "panel" }, h("h3", {}, "Total, modelled"), total),
       h(
         "div",
         { class: "panel" },
@@ -84,4 +87,18 @@ export class Model {
       ),
     );
   }
+}
+
+/** The interval on a scale from nothing to half as much again as its end. */
+function errorBar(low: number, us: number, high: number): SVGElement {
+  const [width, end] = [560, high * 1.25];
+  const X = (v: number) => 4 + (v / end) * (width - 8);
+  return svg(
+    "svg",
+    { width, height: 44, role: "img", "aria-label": "interval of the total" },
+    svg("line", { x1: X(0), x2: X(end), y1: 16, y2: 16, class: "grid" }),
+    svg("line", { x1: X(low), x2: X(high), y1: 16, y2: 16, class: "interval" }),
+    svg("circle", { cx: X(us), cy: 16, r: 6, class: "modelled" }),
+    ...[low, us, high].map((v) => svg("text", { x: X(v), y: 38, class: "axis", "text-anchor": "middle" }, time(v))),
+  );
 }

@@ -47,7 +47,7 @@ export class Numbers {
         ? h(
             "ul",
             {},
-            o.regions.map((r) => h("li", {}, r.text, " ", r.place ? this.line(r.place) : null, r.task !== undefined && r.task !== null && this.state.run.taskOfNumber(r.task) >= 0 ? h("button", { type: "button", class: "link", onclick: () => this.state.chooseTask(this.state.run.taskOfNumber(r.task!), { view: "timeline" }) }, ` task ${count(r.task)}`) : null)),
+            o.regions.map((r) => h("li", {}, r.text, " ", r.place ? this.line(r.place) : null, " ", r.task !== undefined && r.task !== null && this.state.run.taskOfNumber(r.task) >= 0 ? h("button", { type: "button", class: "link", onclick: () => this.state.chooseTask(this.state.run.taskOfNumber(r.task!), { view: "timeline" }) }, `task ${count(r.task)}`) : null)),
           )
         : null,
       o.text ? h("pre", {}, o.text) : null,

@@ -18,16 +18,18 @@ export class Row {
     if (x1 <= 0 || x0 >= this.width) return;
     if (x0 < 0) x0 = 0;
     if (x1 > this.width) x1 = this.width;
-    const first = Math.floor(x0);
-    const last = Math.min(Math.floor(x1), this.width - 1);
-    const [r, g, b] = colour as number[];
+    const first = x0 | 0;
+    const last = x1 >= this.width ? this.width - 1 : x1 | 0;
+    const r = colour[0]!;
+    const g = colour[1]!;
+    const b = colour[2]!;
     const sums = this.sums;
     for (let x = first; x <= last; x++) {
-      const cover = (Math.min(x1, x + 1) - Math.max(x0, x)) * weight;
+      const cover = ((x1 < x + 1 ? x1 : x + 1) - (x0 > x ? x0 : x)) * weight;
       const at = x * 4;
-      sums[at] = sums[at]! + r! * cover;
-      sums[at + 1] = sums[at + 1]! + g! * cover;
-      sums[at + 2] = sums[at + 2]! + b! * cover;
+      sums[at] = sums[at]! + r * cover;
+      sums[at + 1] = sums[at + 1]! + g * cover;
+      sums[at + 2] = sums[at + 2]! + b * cover;
       sums[at + 3] = sums[at + 3]! + cover;
     }
   }

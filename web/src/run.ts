@@ -377,38 +377,38 @@ export class Run {
 
   /** What kept a core from running the record earlier, piece by piece, into `pieces`; how many. */
   fillWaits(record: number, previous: number): number {
-    const { pieces } = this;
     const task = this.recTask[record]!;
-    const [dispatch, start] = [this.dispatch[record]!, this.start[record]!];
+    const dispatch = this.dispatch[record]!;
     let at = previous >= 0 ? this.finish[previous]! : this.begin;
     let n = 0;
-    const add = (from: number, to: number, cause: number) => {
-      if (from >= to || n >= 36) return;
-      pieces[3 * n] = from;
-      pieces[3 * n + 1] = to;
-      pieces[3 * n + 2] = cause;
-      n++;
-    };
     const submitted = Math.min(this.submitted[task]!, dispatch);
     if (at < submitted) {
       if (this.stalls().length)
         for (const [from, to] of this.stallsIn(at, submitted)) {
-          add(at, from, 0);
-          add(Math.max(from, at), to, 1);
+          n = this.piece(n, at, from, 0);
+          n = this.piece(n, Math.max(from, at), to, 1);
           at = to;
         }
-      add(at, submitted, 0);
+      n = this.piece(n, at, submitted, 0);
       at = submitted;
     }
     const ready = Math.min(this.ready[task]!, dispatch);
     if (at < ready) {
-      add(at, ready, 2);
+      n = this.piece(n, at, ready, 2);
       at = ready;
     }
-    add(at, dispatch, 3);
+    n = this.piece(n, at, dispatch, 3);
     // A block that waited at a busy core starts when the one before it ends.
-    add(previous >= 0 ? Math.max(dispatch, this.end[previous]!) : dispatch, start, 4);
-    return n;
+    const handed = previous >= 0 && this.end[previous]! > dispatch ? this.end[previous]! : dispatch;
+    return this.piece(n, handed, this.start[record]!, 4);
+  }
+
+  private piece(n: number, from: number, to: number, cause: number): number {
+    if (from >= to || n >= 36) return n;
+    this.pieces[3 * n] = from;
+    this.pieces[3 * n + 1] = to;
+    this.pieces[3 * n + 2] = cause;
+    return n + 1;
   }
 
   *waits(record: number, previous: number): Generator<[number, number, Cause]> {

@@ -20,7 +20,8 @@ export class Search {
   constructor(private readonly state: State) {
     this.input.addEventListener("input", () => this.update());
     this.input.addEventListener("keydown", (e) => this.key(e));
-    this.input.addEventListener("blur", () => setTimeout(() => this.close(), 150));
+    // Later, so that a click on a hit still finds it; not if the field has been entered again.
+    this.input.addEventListener("blur", () => setTimeout(() => document.activeElement !== this.input && this.close(), 150));
   }
 
   private key(event: KeyboardEvent): void {

@@ -19,6 +19,8 @@ interface Lane {
   label: string;
   top: number;
   height: number;
+  /** without the pipes below it */
+  own: number;
   pipes: string[];
 }
 
@@ -40,7 +42,11 @@ export class Timeline {
   private tall = false;
   private filter: Uint8Array | null = null;
   private pending = 0;
-  private minimapImage: ImageData | null = null;
+  /** of the canvas, read when it changes: asking for it may lay out the whole page */
+  private width = 0;
+  private height = 0;
+  private mapWidth = 0;
+  private overview: HTMLCanvasElement | null = null;
   /** how long drawing the last frames took, for the bench */
   readonly frames: number[] = [];
 
@@ -64,13 +70,16 @@ export class Timeline {
       h("div", { class: "lanes" }, this.canvas, this.tip),
     );
     this.listen();
-    new ResizeObserver(() => this.draw()).observe(this.canvas.parentElement!);
+    new ResizeObserver(() => {
+      this.measure();
+      this.draw();
+    }).observe(this.canvas.parentElement!);
   }
 
   show(): void {
     if (this.run !== this.state.run) {
       this.run = this.state.run;
-      this.minimapImage = null;
+      this.overview = null;
       this.from = 0;
       this.to = 0;
     }
@@ -89,7 +98,7 @@ export class Timeline {
   }
 
   theme(): void {
-    this.minimapImage = null;
+    this.overview = null;
     this.drawSummary();
     this.draw();
   }
@@ -166,7 +175,7 @@ export class Timeline {
     if (record === undefined) return;
     this.layout();
     const lane = this.lanes.find((l) => l.kind === "core" && l.index === this.run.recCore[record]);
-    const height = this.canvas.clientHeight - AXIS;
+    const height = this.height - AXIS;
     if (lane && (lane.top < this.scroll || lane.top + lane.height > this.scroll + height)) this.scroll = Math.max(0, Math.min(lane.top - height / 3, this.contentHeight - height));
     this.draw();
   }
@@ -194,7 +203,7 @@ export class Timeline {
       if (!drag.moved && Math.abs(dx) + Math.abs(dy) < 4) return;
       drag = { ...drag, x: event.clientX, y: event.clientY, moved: true };
       this.scrollBy(-dy);
-      this.pan(-dx / Math.max(canvas.clientWidth - GUTTER, 1));
+      this.pan(-dx / Math.max(this.width - GUTTER, 1));
     });
     canvas.addEventListener("pointerup", (event) => {
       if (drag && !drag.moved) this.click(event);
@@ -217,7 +226,7 @@ export class Timeline {
   }
 
   private scrollBy(pixels: number): void {
-    const most = Math.max(0, this.contentHeight - (this.canvas.clientHeight - AXIS));
+    const most = Math.max(0, this.contentHeight - (this.height - AXIS));
     this.scroll = Math.max(0, Math.min(most, this.scroll + pixels));
     this.draw();
   }
@@ -294,11 +303,11 @@ export class Timeline {
   // Places
 
   private timeAt(x: number): number {
-    return this.from + ((x - GUTTER) / Math.max(this.canvas.clientWidth - GUTTER, 1)) * (this.to - this.from);
+    return this.from + ((x - GUTTER) / Math.max(this.width - GUTTER, 1)) * (this.to - this.from);
   }
 
   private x(ticks: number): number {
-    return GUTTER + ((ticks - this.from) / (this.to - this.from)) * (this.canvas.clientWidth - GUTTER);
+    return GUTTER + ((ticks - this.from) / (this.to - this.from)) * (this.width - GUTTER);
   }
 
   private laneAt(y: number): Lane | undefined {
@@ -334,7 +343,7 @@ export class Timeline {
   private recordAt(x: number, y: number): number {
     const lane = this.laneAt(y);
     if (!lane || lane.kind !== "core" || x < GUTTER) return -1;
-    return this.nearest(lane.index, this.timeAt(x), (3 * (this.to - this.from)) / Math.max(this.canvas.clientWidth - GUTTER, 1));
+    return this.nearest(lane.index, this.timeAt(x), (3 * (this.to - this.from)) / Math.max(this.width - GUTTER, 1));
   }
 
   private click(event: PointerEvent): void {
@@ -354,9 +363,9 @@ export class Timeline {
     this.tip.classList.toggle("on", lines.length > 0);
     if (!lines.length) return;
     this.tip.replaceChildren(...lines.map((text, i) => h(i ? "div" : "strong", {}, text)));
-    const right = event.offsetX > this.canvas.clientWidth - 280;
+    const right = event.offsetX > this.width - 280;
     this.tip.style.left = `${event.offsetX + (right ? -270 : 14)}px`;
-    this.tip.style.top = `${Math.min(event.offsetY + 14, this.canvas.clientHeight - 90)}px`;
+    this.tip.style.top = `${Math.min(event.offsetY + 14, this.height - 90)}px`;
   }
 
   private describe(x: number, y: number): string[] {
@@ -401,6 +410,11 @@ export class Timeline {
 
   // Drawing
 
+  private measure(): void {
+    [this.width, this.height] = [this.canvas.clientWidth, this.canvas.clientHeight];
+    this.mapWidth = this.minimap.clientWidth;
+  }
+
   draw(): void {
     if (this.pending || !this.element.isConnected) return;
     this.pending = requestAnimationFrame(() => {
@@ -414,7 +428,7 @@ export class Timeline {
 
   private layout(): void {
     const run = this.run;
-    const room = this.canvas.clientHeight - AXIS;
+    const room = this.height - AXIS;
     const lanes = 1 + run.threads + run.cores;
     const height = this.tall ? 18 : Math.max(6, Math.min(18, Math.floor(room / Math.max(lanes, 1))));
     const task = this.state.choice.task;
@@ -422,9 +436,10 @@ export class Timeline {
     this.lanes = [];
     let top = 0;
     const add = (kind: Lane["kind"], index: number, label: string, pipes: string[] = []) => {
-      const own = (kind === "core" ? height : Math.max(height, 12)) + (pipes.length ? pipes.length * PIPE_ROW + 4 : 0);
-      this.lanes.push({ kind, index, label, top, height: own, pipes });
-      top += own;
+      const own = kind === "core" ? height : Math.max(height, 12);
+      const whole = own + (pipes.length ? pipes.length * PIPE_ROW + 4 : 0);
+      this.lanes.push({ kind, index, label, top, height: whole, own, pipes });
+      top += whole;
     };
     add("orchestrator", 0, "submit");
     for (let i = 0; i < run.threads; i++) add("scheduler", i, `sched ${i}`);
@@ -444,7 +459,8 @@ export class Timeline {
 
   private paint(): void {
     const ratio = window.devicePixelRatio || 1;
-    const [cssWidth, cssHeight] = [this.canvas.clientWidth, this.canvas.clientHeight];
+    if (!this.width) this.measure();
+    const [cssWidth, cssHeight] = [this.width, this.height];
     if (cssWidth < GUTTER + 20 || cssHeight < AXIS + 20) return;
     this.layout();
     const [width, height] = [Math.round(cssWidth * ratio), Math.round(cssHeight * ratio)];
@@ -481,17 +497,18 @@ export class Timeline {
     const faint = colours.map((c) => c.map((v, i) => v * 0.18 + background[i]! * 0.82));
     const causes = Object.fromEntries(CAUSES.map((c) => [c, rgb(causeColour(c))] as const)) as unknown as Record<Cause, number[]>;
     const empty = rgb(cssColour("--lane"));
+    const schedulers = Array.from({ length: run.threads }, () => new Row(width));
+    if (this.scroll < 14 * (1 + run.threads)) this.addSchedulers(schedulers, scale, colours, faint);
     for (const lane of this.lanes) {
       const y0 = Math.round((lane.top - this.scroll) * ratio);
-      const own = lane.height - (lane.pipes.length ? lane.pipes.length * PIPE_ROW + 4 : 0);
+      const own = lane.own;
       const y1 = Math.min(height, y0 + Math.max(1, Math.round(own * ratio)) - Math.max(1, Math.round(ratio)));
       if (y1 <= 0 || y0 >= height) continue;
       row.clear();
       if (lane.kind === "core") this.addCore(row, lane.index, scale, colours, faint, causes);
-      else if (lane.kind === "scheduler") this.addScheduler(row, lane.index, scale, colours, faint);
-      else this.addOrchestrator(row, scale, colours, faint, causes);
+      else if (lane.kind === "orchestrator") this.addOrchestrator(row, scale, colours, faint, causes);
       const first = Math.max(0, y0);
-      row.paint(pixels, first * width, empty);
+      (lane.kind === "scheduler" ? schedulers[lane.index]! : row).paint(pixels, first * width, empty);
       fillLane(pixels, width, first, y1);
     }
     context.putImageData(image, left, top);
@@ -519,7 +536,8 @@ export class Timeline {
       if (run.dispatch[record]! > to) return;
       const task = run.recTask[record]!;
       const kernel = run.kernelOfTask[task]!;
-      const [x0, x1] = [(run.start[record]! - from) * scale, (run.end[record]! - from) * scale];
+      const x0 = (run.start[record]! - from) * scale;
+      const x1 = (run.end[record]! - from) * scale;
       row.add(x0, x1, filter && !filter[task] ? faint[kernel]! : colours[kernel]!);
       if (this.showIdle) row.add(x1, (run.finish[record]! - from) * scale, causes.handover);
       previous = record;
@@ -527,17 +545,21 @@ export class Timeline {
     if (this.showIdle && previous >= 0) row.add((run.finish[previous]! - from) * scale, (run.last - from) * scale, causes.none);
   }
 
-  private addScheduler(row: Row, thread: number, scale: number, colours: number[][], faint: number[][]): void {
+  /** What all schedulers do, in one pass over the records that can be seen. */
+  private addSchedulers(rows: Row[], scale: number, colours: number[][], faint: number[][]): void {
     const run = this.run;
     const runtime = run.header.runtime!;
-    const [hand, retire] = [runtime.dispatch_us / run.tick, runtime.complete_us / run.tick];
-    const owners = Array.from({ length: run.cores }, (_, core) => run.threadOf(core));
+    const hand = runtime.dispatch_us / run.tick;
+    const retire = runtime.complete_us / run.tick;
+    const owners = Array.from({ length: run.cores }, (_, core) => rows[run.threadOf(core)]!);
     const first = lowerBound(run.dispatch, this.from - run.longest - retire);
-    for (let record = first; record < run.dispatch.length && run.dispatch[record]! - hand <= this.to; record++) {
-      if (owners[run.recCore[record]!] !== thread) continue;
+    for (let record = first; record < run.dispatch.length; record++) {
+      const dispatch = run.dispatch[record]! - this.from;
+      if (dispatch - hand > this.to - this.from) break;
       const task = run.recTask[record]!;
       const colour = (this.filter && !this.filter[task] ? faint : colours)[run.kernelOfTask[task]!]!;
-      const [dispatch, finish] = [run.dispatch[record]! - this.from, run.finish[record]! - this.from];
+      const row = owners[run.recCore[record]!]!;
+      const finish = run.finish[record]! - this.from;
       row.add((dispatch - hand) * scale, dispatch * scale, colour, 0.9);
       row.add(finish * scale, (finish + retire) * scale, colour, 0.55);
     }
@@ -601,14 +623,10 @@ export class Timeline {
     return AXIS + lane.top - this.scroll;
   }
 
-  private ownHeight(lane: Lane): number {
-    return lane.height - (lane.pipes.length ? lane.pipes.length * PIPE_ROW + 4 : 0);
-  }
-
   private paintLabel(context: CanvasRenderingContext2D, lane: Lane, soft: string, line: string, width: number): void {
     const y = this.laneY(lane);
-    if (y + lane.height < AXIS || y > this.canvas.clientHeight) return;
-    const own = this.ownHeight(lane);
+    if (y + lane.height < AXIS || y > this.height) return;
+    const own = lane.own;
     const every = own >= 12 ? 1 : own >= 9 ? 2 : 4;
     if (lane.kind !== "core" || lane.index % every === 0 || lane.pipes.length || lane.index === this.run.clusters) {
       context.fillStyle = soft;
@@ -648,9 +666,9 @@ export class Timeline {
   private paintNames(context: CanvasRenderingContext2D, lane: Lane): void {
     const run = this.run;
     const y = this.laneY(lane);
-    const own = this.ownHeight(lane);
-    if (own < 10 || y + own < AXIS || y > this.canvas.clientHeight) return;
-    const scale = (this.canvas.clientWidth - GUTTER) / (this.to - this.from);
+    const own = lane.own;
+    if (own < 10 || y + own < AXIS || y > this.height) return;
+    const scale = (this.width - GUTTER) / (this.to - this.from);
     const order = this.visible(lane.index);
     if (order.length >= 400 || !order.length) return;
     context.font = `${Math.min(11, own)}px system-ui, sans-serif`;
@@ -684,13 +702,13 @@ export class Timeline {
   /** Below the lane of the chosen task: what each pipe does in the tasks on that core. */
   private paintPipes(context: CanvasRenderingContext2D, lane: Lane): void {
     const run = this.run;
-    const top = this.laneY(lane) + this.ownHeight(lane);
-    const scale = (this.canvas.clientWidth - GUTTER) / (this.to - this.from);
+    const top = this.laneY(lane) + lane.own;
+    const scale = (this.width - GUTTER) / (this.to - this.from);
     const laneColour = cssColour("--lane");
     lane.pipes.forEach((pipe, i) => {
       const y = top + i * PIPE_ROW;
       context.fillStyle = laneColour;
-      context.fillRect(GUTTER, y + 1, this.canvas.clientWidth, PIPE_ROW - 2);
+      context.fillRect(GUTTER, y + 1, this.width, PIPE_ROW - 2);
       for (const record of this.visible(lane.index)) {
         const task = run.recTask[record]!;
         const cost = run.costs[run.cost[task]!]!;
@@ -724,7 +742,7 @@ export class Timeline {
 
   private centre(record: number): number {
     const lane = this.lanes[1 + this.run.threads + this.run.recCore[record]!]!;
-    return this.laneY(lane) + this.ownHeight(lane) / 2;
+    return AXIS + lane.top - this.scroll + lane.own / 2;
   }
 
   private paintPath(context: CanvasRenderingContext2D, ink: string): void {
@@ -739,20 +757,42 @@ export class Timeline {
       else high = middle;
     }
     context.beginPath();
-    let [lastX, lastY, hops] = [-1, -1, 0];
+    // Per pixel one stroke from its lowest to its highest lane, however many hops are in it.
+    let [column, lowest, highest, last, hops] = [-1e9, 0, 0, 0, 0];
+    const flush = () => {
+      if (highest - lowest > 1) {
+        context.moveTo(column, lowest);
+        context.lineTo(column, highest);
+      }
+      context.moveTo(column, last);
+    };
+    const scale = (this.width - GUTTER) / (this.to - this.from);
+    const middle = this.lanes.slice(1 + run.threads).map((lane) => AXIS + lane.top - this.scroll + lane.own / 2);
     for (let i = Math.max(0, low - 1); i < path.length; i++) {
       const record = path[i]!;
-      const [x0, x1, y] = [this.x(run.start[record]!), this.x(run.end[record]!), this.centre(record)];
-      if (lastX < 0) context.moveTo(x0, y);
-      else if (x1 - lastX > 0.7 || Math.abs(y - lastY) > 4 * (x1 - lastX + 0.5)) context.lineTo(x0, y);
-      else continue;
-      context.lineTo(x1, y);
-      if (y !== lastY) hops++;
-      [lastX, lastY] = [x1, y];
+      const x0 = GUTTER + (run.start[record]! - this.from) * scale;
+      const x1 = GUTTER + (run.end[record]! - this.from) * scale;
+      const y = middle[run.recCore[record]!]!;
+      if (y !== last) hops++;
+      if (x1 - column < 1) {
+        if (y < lowest) lowest = y;
+        if (y > highest) highest = y;
+      } else {
+        if (column > -1e9) {
+          flush();
+          context.lineTo(x0, y);
+        } else context.moveTo(x0, y);
+        context.lineTo(x1, y);
+        column = x1;
+        lowest = y;
+        highest = y;
+      }
+      last = y;
       if (run.dispatch[record]! > this.to) break;
     }
+    flush();
     // Hops that lie too close to be told apart are a shade, not a line.
-    const dense = hops / Math.max(1, this.canvas.clientWidth - GUTTER) > 0.5;
+    const dense = hops / Math.max(1, this.width - GUTTER) > 0.5;
     if (!dense) {
       context.strokeStyle = cssColour("--panel");
       context.globalAlpha = 0.75;
@@ -801,7 +841,7 @@ export class Timeline {
     for (const record of run.records(task)) {
       const lane = this.lanes[1 + run.threads + run.recCore[record]!]!;
       const [x0, x1] = [this.x(run.start[record]!), this.x(run.end[record]!)];
-      context.strokeRect(x0 - 1, this.laneY(lane) - 1, Math.max(3, x1 - x0 + 2), this.ownHeight(lane) + 1);
+      context.strokeRect(x0 - 1, this.laneY(lane) - 1, Math.max(3, x1 - x0 + 2), lane.own + 1);
     }
   }
 
@@ -809,16 +849,19 @@ export class Timeline {
 
   private paintMinimap(): void {
     const ratio = window.devicePixelRatio || 1;
-    const [cssWidth, width, height] = [this.minimap.clientWidth, Math.round(this.minimap.clientWidth * ratio), Math.round(MINIMAP * ratio)];
+    const [cssWidth, width, height] = [this.mapWidth, Math.round(this.mapWidth * ratio), Math.round(MINIMAP * ratio)];
     if (cssWidth < GUTTER + 20) return;
     const context = this.minimap.getContext("2d")!;
-    if (this.minimap.width !== width || !this.minimapImage) {
-      this.minimap.width = width;
-      this.minimap.height = height;
-      context.setTransform(ratio, 0, 0, ratio, 0, 0);
-      this.paintOverview(context, cssWidth);
-      this.minimapImage = context.getImageData(0, 0, width, height);
-    } else context.putImageData(this.minimapImage, 0, 0);
+    if (this.overview?.width !== width) {
+      this.overview = h("canvas", { width, height }) as HTMLCanvasElement;
+      const drawn = this.overview.getContext("2d")!;
+      drawn.setTransform(ratio, 0, 0, ratio, 0, 0);
+      this.paintOverview(drawn, cssWidth);
+      [this.minimap.width, this.minimap.height] = [width, height];
+    }
+    context.setTransform(1, 0, 0, 1, 0, 0);
+    context.clearRect(0, 0, width, height);
+    context.drawImage(this.overview, 0, 0);
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     const last = Math.max(this.run.last, 1);
     const at = (t: number) => GUTTER + (t / last) * (cssWidth - GUTTER);

@@ -13,6 +13,8 @@ from tilelet.checks.registry import Check
 from tilelet.device.machine.description import Machine
 from tilelet.device.run import DeviceRun, Recorded
 from tilelet.diag.core import Diagnostic
+from tilelet.diag.table_html import parts_html
+from tilelet.diag.tables import Table
 from tilelet.diag.text import plural
 from tilelet.ir.core import Program
 from tilelet.tasks.stream import TaskStream
@@ -107,6 +109,12 @@ class Verdict:
 
     def __str__(self) -> str:
         return "\n\n".join([*map(str, self.findings), "\n".join(self.lines())])
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: each check's answer, then the findings in full."""
+        table = Table(self.lines()[0], ("check", "answer", "what was looked at"), left=3)
+        table.rows += [(p.check, p.status.value, p.summary) for p in self.parts]
+        return parts_html([table, *map(str, self.findings)])
 
 
 def verdict_on(subject: Subject, checks: Iterable[Check]) -> Verdict:

@@ -12,6 +12,7 @@ from tilelet.checks.verdict import Subject, Verdict, verdict_on
 from tilelet.cli.messages import print_findings
 from tilelet.cli.options import CheckOptions
 from tilelet.cli.page import wants_page, write_page
+from tilelet.cli.portable import NEWEST, portability
 from tilelet.cli.profile import failed, machines_for, period_of
 from tilelet.cli.recording import record
 from tilelet.device.run import Recorded
@@ -19,6 +20,7 @@ from tilelet.diag.core import Diagnostic
 from tilelet.diag.formats import to_json
 from tilelet.diag.sarif import to_sarif
 from tilelet.diag.text import printable
+from tilelet.dialects import dialect_named
 from tilelet.runtime.progress import progress
 from tilelet.scripts import exit_codes
 
@@ -47,6 +49,8 @@ def check_command(options: CheckOptions) -> int:
         checked = [(s.device_run, v.to_data()) for s, v in zip(subjects, verdicts)]
         write_page(options, options.target.name, lambda: check_document(checked))
     found = _diagnostics(verdicts)
+    if recording.session.imports_pypto and not options.only:
+        found += portability(recording, dialect_named(NEWEST))
     if options.format == "json":
         document = json.loads(to_json([*recording.diagnostics, *found]))
         document["verdicts"] = [verdict.to_data() for verdict in verdicts]

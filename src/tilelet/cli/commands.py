@@ -28,6 +28,7 @@ from tilelet.cli.options import (
     CompareOptions,
     DeviceOptions,
     DivergeOptions,
+    ExportOptions,
     RunOptions,
     TuneOptions,
     taken,
@@ -61,6 +62,8 @@ AFTER_SCRIPT = (
     "--no-files",
     "--execute",
     "--memory",
+    "--portable",
+    "--as-runtime",
     "--fix",
     "--in-place",
     "--html",
@@ -230,7 +233,16 @@ def _add_run(parser: Parser) -> None:
     _add_script(parser)
 
 
+def _add_as_runtime(parser: Parser) -> None:
+    parser.add_argument(
+        "--as-runtime",
+        action="store_true",
+        help="count as the device's runtime does: allocations, both halves of mixed kernels",
+    )
+
+
 def _add_tasks(parser: Parser) -> None:
+    _add_as_runtime(parser)
     _add_format(parser, FORMATS, "of messages; json and sarif go to stdout, all else to stderr")
     _add_dump(parser)
     _add_run_options(parser)
@@ -288,6 +300,7 @@ def _add_page(parser: Parser) -> None:
 
 
 def _add_profile(parser: Parser) -> None:
+    _add_as_runtime(parser)
     _add_device_options(parser, FORMATS)
     _add_page(parser)
     _add_execute(parser)
@@ -310,6 +323,11 @@ def _add_check(parser: Parser) -> None:
     parser.add_argument(
         "--memory", action="store_true", help="print the memory plan and the TILELET budget"
     )
+    parser.add_argument(
+        "--portable",
+        metavar="DIALECT",
+        help="instead, what a release of PyPTO does not take of it: 2026-04 or 2026-08",
+    )
     _add_execute(parser)
     _add_script(parser)
 
@@ -318,7 +336,12 @@ def _check(parser: Parser, found: Namespace) -> int:
     with interrupt.deferred():
         from tilelet.cli.check import check_command
 
-    return check_command(_device_options(parser, found, "check", CheckOptions))
+    options = _device_options(parser, found, "check", CheckOptions)
+    if options.portable is not None:
+        from tilelet.cli.portable import portable_command
+
+        return portable_command(options)
+    return check_command(options)
 
 
 def _add_diverge(parser: Parser) -> None:
@@ -384,6 +407,37 @@ def _compare(parser: Parser, found: Namespace) -> int:
     if len(found.platforms) > 2:
         parser.refuse(f"`--platforms`: two machines can be compared, not {len(found.platforms)}")
     return compare_command(taken(CompareOptions, found, command="compare", own=_own(parser)))
+
+
+# export
+
+
+def _add_export(parser: Parser) -> None:
+    parser.add_argument(
+        "--dialect",
+        metavar="MONTH",
+        default="2026-08",
+        help="the release of PyPTO it is for: 2026-08 (default) or 2026-04",
+    )
+    parser.add_argument(
+        "-o", "--output", type=new_file, metavar="FILE", help="where it goes (default: stdout)"
+    )
+    parser.add_argument("--program", metavar="NAME", help="which, if the script runs several")
+    _add_run_options(parser)
+    _add_script(parser)
+
+
+def _export(parser: Parser, found: Namespace) -> int:
+    with interrupt.deferred():
+        from tilelet.cli.portable import export_command
+
+    with_value = ["--dialect", "-o", "--output", "--program"]
+    after, target = options_after(_target(found), with_value, with_value, ())
+    named = ["-m", target.module] if target.module else [target.name]
+    found = parser.parse([*after, *named, *target.arguments], found)
+    return export_command(
+        taken(ExportOptions, found, command="export", own=_own(parser), target=target)
+    )
 
 
 # report, view
@@ -747,6 +801,13 @@ COMMANDS = {
             manual.VIEW,
             _add_view,
             _view,
+        ),
+        Command(
+            "export",
+            "write a program as one script for a public release of PyPTO",
+            manual.EXPORT,
+            _add_export,
+            _export,
         ),
         Command(
             "advise",

@@ -10,6 +10,7 @@ examples:
   tilelet profile kernel.py -p a2a3         what an NPU would do with it, modelled
   tilelet check kernel.py -p a2a3           races, undefined memory, tiles that do not fit
   tilelet compare before.py after.py        two programs, and why one is faster
+  tilelet export kernel.py -o out.py        the program as one script for PyPTO
   tilelet view kernel.py --open             see it run: timeline, source, memory
   tilelet examples --copy .                 twelve small kernels to start from
   tilelet demo                              a Qwen3 layer before and after, checked
@@ -47,7 +48,9 @@ examples:
   tilelet tasks kernel.py
   tilelet tasks --format json kernel.py --batch 16
 
-The script runs as usual, but its kernels are only counted: results stay as they were.
+The script runs as usual, but its kernels are only counted: results stay as they were. With
+--as-runtime the figures are those of a swimlane: allocations of tensors are tasks, and mixed
+kernels have a cube half and a vector half.
 """
 
 PROFILE = """\
@@ -70,11 +73,24 @@ examples:
   tilelet check kernel.py --only capacity,alignment
   tilelet check --memory kernel.py -p a5      with every tile's place and budget
   tilelet check kernel.py --format json       findings with their places, for programs
+  tilelet check --portable 2026-08 kernel.py  what that release of PyPTO would not take
 
 Each part says how far its answer reaches: `proved` for all sizes and inputs, `found` (with what
 shows it), `this run` for the sizes and inputs of the script, or `not checked` and why. Kernels are
 not executed unless a check needs it; docs/checks.md describes them all. Exit code 1: there are
 findings.
+"""
+
+EXPORT = """\
+examples:
+  tilelet export kernel.py -o portable.py
+  tilelet export qwen3/decode:optimised --dialect 2026-08 -o layer.py
+  tilelet export qwen3/scope3:tuned --hidden 1024 --intermediate 2048 -o small.py
+
+The script holds the kernels with all helpers spliced in, inputs, golden and a comparison; it
+imports pypto and torch, and runs here as well as there: `tilelet run layer.py`. Options of the
+program itself stand after its name. Exit code 1: something in it is not taken there, see the
+messages. docs/portability.md has the rules.
 """
 
 DIVERGE = """\

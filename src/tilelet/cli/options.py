@@ -51,6 +51,7 @@ class RunOptions(ScriptOptions):
     seed_valid: bool = False
     save_data: bool = False
     no_golden_cache: bool = False
+    as_runtime: bool = False
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,7 @@ class DeviceOptions(ScriptOptions):
     period: str | None = None
     execute: bool = False
     files: bool = True
+    as_runtime: bool = False
     html: Path | None = None
     open: bool = False
 
@@ -78,6 +80,17 @@ class CheckOptions(DeviceOptions):
 
     memory: bool = False
     only: tuple[str, ...] = ()
+    portable: str | None = None
+
+
+@dataclass(frozen=True)
+class ExportOptions(ScriptOptions):
+    """`tilelet export`."""
+
+    target: Target = NO_TARGET
+    dialect: str = "2026-08"
+    output: Path | None = None
+    program: str | None = None
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ def docs_command(folder: Path, write: bool) -> int:
     """Write the generated pages, or say which of them are not what the code says."""
     from tilelet.advice.manual import advice_markdown
     from tilelet.compat.compatibility import compatibility_markdown
+    from tilelet.dialects.page import portability_markdown
     from tilelet.ops.manual import ops_markdown
 
     stale = 0
@@ -32,6 +33,7 @@ def docs_command(folder: Path, write: bool) -> int:
         ("ops.md", ops_markdown()),
         ("errors.md", errors_markdown()),
         ("compatibility.md", compatibility_markdown()),
+        ("portability.md", portability_markdown()),
         ("advice.md", advice_markdown()),
     ):
         path = folder / name

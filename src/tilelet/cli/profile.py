@@ -22,10 +22,13 @@ from tilelet.diag.sarif import to_sarif
 from tilelet.diag.text import printable
 from tilelet.runtime import session
 from tilelet.runtime.progress import progress
+from tilelet.runtime.reporting import task_lines
 from tilelet.runtime.rundir import RunDirectory, file_name
+from tilelet.runtime.session import TaskTable
 from tilelet.scripts import exit_codes
 from tilelet.scripts.recording import Recording
 from tilelet.scripts.target import Target
+from tilelet.tasks.runtime_counts import runtime_counts
 
 if TYPE_CHECKING:
     from tilelet.device.machine.description import Machine
@@ -83,6 +86,10 @@ def profile_command(options: DeviceOptions) -> int:
                 text = device_run.profile.to_json()
             if text not in shown and options.format == "text":
                 _show_profile(device_run)
+                if options.as_runtime:
+                    run = device_run.run
+                    counts = runtime_counts(run.program, run.tasks)
+                    print(printable(task_lines(TaskTable(run.name, counts, {}))), flush=True)
             shown.add(text)
         if len(machines) > 1 and options.format == "text":
             _show_side_by_side(same_run)
@@ -99,6 +106,10 @@ def profile_command(options: DeviceOptions) -> int:
     else:
         document = json.loads(to_json([*recording.diagnostics, *found]))
         document["profiles"] = [json.loads(m.profile.to_json()) for m in every]
+        if options.as_runtime:
+            document["runtime_tasks"] = [
+                runtime_counts(run.program, run.tasks) for run in recording.runs
+            ]
         print(json.dumps(document, indent=1, ensure_ascii=False))
     return exit_codes.of_findings(bool(found), recording.code)
 
@@ -135,9 +146,11 @@ def _write(same_run: Sequence[DeviceRun], options: DeviceOptions) -> None:
         write_data(same_run, directory.path)
         directory.path(COMMAND).write_text(command_of(options), encoding="utf-8")
     except OSError as error:
+        problem = CannotWrite.of(error)
         if options.build_dir is not None:  # the files were asked for
-            raise CannotWrite(str(error.filename), error.strerror or str(error)) from error
-        print(printable(f"note: no files: cannot write {error.filename}"), file=sys.stderr)
+            raise problem from error
+        text = f"note: no files: {problem.diagnostic.message}"
+        print(printable(text), file=sys.stderr)
         return
     text = f"note: profile.json, report/ and dfx_outputs/ in {directory.root}"
     print(printable(text), file=sys.stderr)

@@ -28,6 +28,7 @@ def run_command(options: RunOptions) -> int:
     platform = options.target.argument_of("-p", "--platform")
     now = Session(
         count_only=options.command == "tasks",
+        as_runtime=options.as_runtime,
         dump_passes=options.dump_passes,
         build_dir=options.build_dir,
         seed=options.seed,

@@ -1,16 +1,14 @@
 """What Tilelet does with each public name and parameter of the language; docs/compatibility.md.
 
-`head_names.json` lists the names of the language as of August 2026 and of their parameters, those
-after `|` by keyword only. Nothing else is written down here that the code says itself.
+`dialects/2026-08.json` lists the names of the language as of August 2026 and of their parameters,
+those after `|` by keyword only. Nothing else is written down here that the code says itself.
 """
 
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from tilelet import language
@@ -19,6 +17,7 @@ from tilelet.diag.catalogue.python import BadDecorator
 from tilelet.diag.catalogue.scopes import LevelWithRole
 from tilelet.diag.catalogue.unsupported import ExternalKernel
 from tilelet.diag.core import UNKNOWN, UserError
+from tilelet.dialects.data import AUGUST
 from tilelet.ir.spec import spec_of
 from tilelet.ops import spellings
 from tilelet.syntax import unsupported
@@ -107,9 +106,7 @@ class Finding:
 
 def names() -> dict[str, str]:
     """The public names of the language, each with the names of its parameters."""
-    file = Path(__file__).with_name("head_names.json")
-    found: dict[str, str] = json.loads(file.read_text(encoding="utf-8"))
-    return found
+    return dict(AUGUST.names)
 
 
 def findings() -> Iterator[Finding]:

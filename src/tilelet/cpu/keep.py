@@ -26,7 +26,7 @@ def keep_text(units: Sequence[str], program: Program, folder: Path) -> None:
         for header in SOURCES.glob("*.h"):
             shutil.copy(header, folder)
     except OSError as error:
-        raise CannotWrite(str(error.filename), error.strerror or "") from error
+        raise CannotWrite.of(error) from error
 
 
 def _source_lines(program: Program) -> dict[str, str]:

@@ -48,6 +48,14 @@ class Label:
 
 
 @dataclass(frozen=True, slots=True)
+class Fix:
+    """Text to write in place of a span; all fixes of a message together mend the mistake."""
+
+    loc: Loc
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Diagnostic:
     """One message, ready to render as text, JSON or SARIF."""
 
@@ -57,6 +65,7 @@ class Diagnostic:
     labels: tuple[Label, ...] = ()
     notes: tuple[str, ...] = ()
     helps: tuple[str, ...] = ()
+    fixes: tuple[Fix, ...] = ()
 
     @property
     def loc(self) -> Loc | None:
@@ -81,10 +90,17 @@ class UserError(Exception):
         labels: Iterable[Label] = (),
         notes: Iterable[str] = (),
         helps: Iterable[str] = (),
+        fixes: Iterable[Fix] = (),
     ) -> None:
         super().__init__(message)
         self.diagnostic = Diagnostic(
-            self.code, self.severity, message, tuple(labels), tuple(notes), tuple(helps)
+            self.code,
+            self.severity,
+            message,
+            tuple(labels),
+            tuple(notes),
+            tuple(helps),
+            tuple(fixes),
         )
 
     def __str__(self) -> str:

@@ -10,10 +10,12 @@ The JSON layout is stable; a field may be added, none changes its meaning:
         "labels": [{"primary": true, "text": "...", "file": "kernel.py",
                     "line": 3, "column": 9, "end_line": 3, "end_column": 12,
                     "called_from": [{"file": ..., "line": ..., ...}]}],
-        "notes": ["..."], "helps": ["..."]}]}
+        "notes": ["..."], "helps": ["..."],
+        "fixes": [{"text": "...", "file": ..., "line": ..., ...}]}]}
 
 Lines and columns count from 1, columns in characters; the end is exclusive. The first label is the
-primary one. `called_from` is the inlining chain, innermost call first. A label without a known
+primary one. `fixes`, where there are any, mend the mistake: text to write in place of spans.
+`called_from` is the inlining chain, innermost call first. A label without a known
 place has line 0.
 """
 
@@ -43,11 +45,18 @@ def to_json(diagnostics: Iterable[Diagnostic], sources: SourceReader = read_line
                 "labels": [_label(i == 0, label, sources) for i, label in enumerate(d.labels)],
                 "notes": list(d.notes),
                 "helps": list(d.helps),
+                **_fixes(d, sources),
             }
             for d in shown
         ],
     }
     return json.dumps(document, indent=2, ensure_ascii=False)
+
+
+def _fixes(d: Diagnostic, sources: SourceReader) -> dict[str, object]:
+    if not d.fixes:
+        return {}
+    return {"fixes": [{"text": fix.text, **_place(fix.loc, sources)} for fix in d.fixes]}
 
 
 def _label(primary: bool, label: Label, sources: SourceReader) -> dict[str, object]:

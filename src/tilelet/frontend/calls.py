@@ -156,7 +156,10 @@ def bind(ctx: Context, spec: OpSpec, node: ast.Call) -> tuple[dict[str, Arg], di
             raise UnknownKeyword(ctx.loc(keyword), public, name, list(params.named))
         if name in given:
             raise DuplicateArgument(ctx.loc(keyword), public, name)
-        given[name] = expressions.evaluate_arg(ctx, keyword.value)
+        if name == "deps" and isinstance(keyword.value, ast.ListComp):
+            given[name] = kernels.dependencies(ctx, keyword.value)
+        else:
+            given[name] = expressions.evaluate_arg(ctx, keyword.value)
         locs[name] = ctx.loc(keyword.value)
     given = {name: value for name, value in given.items() if name not in unused}
     for name in params.required:

@@ -15,7 +15,7 @@ from tilelet.diag.core import Loc, UserError, UserErrors
 from tilelet.frontend.context import Style
 from tilelet.frontend.functions import KernelFunction, frame_names, here, is_plain, of_type
 from tilelet.frontend.jit import jit
-from tilelet.frontend.module import ModuleBuilder, as_entry, entries_of
+from tilelet.frontend.module import ModuleBuilder, Origin, as_entry, entries_of
 from tilelet.frontend.source import SourceFile, find_class
 from tilelet.ir.core import SUPPORTED_KINDS, FunctionKind, Program
 from tilelet.ir.programs import Programs
@@ -187,7 +187,7 @@ def _build(name: str, methods: Mapping[str, KernelFunction], entry: KernelFuncti
             else builder.lower(entry).name
         )
 
-    built = builder.build(lower_all)
+    built = builder.build(lower_all, Origin(entry, methods))
     in_text_order = {m: built.functions[m] for m in methods if m in built.functions}
     built = built.with_functions({**in_text_order, **built.functions})
     return as_entry(built.main, built)

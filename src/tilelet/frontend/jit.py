@@ -18,7 +18,7 @@ from tilelet.frontend.annotations import Parameter
 from tilelet.frontend.captures import Captures
 from tilelet.frontend.context import Style
 from tilelet.frontend.functions import KernelFunction, frame_names, here, is_plain
-from tilelet.frontend.module import Constant, ModuleBuilder, as_entry
+from tilelet.frontend.module import Constant, ModuleBuilder, Origin, as_entry
 from tilelet.ir.core import FunctionKind, Program
 from tilelet.ir.types import ScalarType, SymDim, TensorType, Type
 from tilelet.syntax.enums import Level
@@ -135,7 +135,8 @@ class JitFunction:
         if key not in variant.programs:
             builder = ModuleBuilder(self.name)
             function = self.kernel_function
-            built = builder.build(lambda: builder.lower(function, types_, constants).name)
+            origin = Origin(function, {}, constants)
+            built = builder.build(lambda: builder.lower(function, types_, constants).name, origin)
             variant.programs[key] = as_entry(built.main, built)
         return variant.programs[key]
 

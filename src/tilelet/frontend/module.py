@@ -45,6 +45,19 @@ from tilelet.ops.block_scaled import LAYOUTS
 Constant = int | float | bool
 
 
+@dataclass(frozen=True)
+class Origin:
+    """The decorated functions that a program was made of: its text, and what its names mean.
+
+    methods     those of the class, by name; none for a function by itself
+    constants   parameters that stand for numbers, as in a call of a `@pl.jit` function
+    """
+
+    entry: KernelFunction
+    methods: Mapping[str, KernelFunction] = field(default_factory=dict[str, KernelFunction])
+    constants: Mapping[str, Constant] = field(default_factory=dict[str, "Constant"])
+
+
 @dataclass
 class ModuleBuilder:
     """The program being built from decorated functions."""
@@ -145,13 +158,13 @@ class ModuleBuilder:
             number += 1
         return f"{function.name}_{number}"
 
-    def finish(self, entry: str) -> Program:
+    def finish(self, entry: str, origin: Origin | None) -> Program:
         """The program, or the collected mistakes as one exception."""
         self.sink.finish()
         cautions: tuple[Diagnostic, ...] = tuple(self.sink.warnings)
-        return Program(self.name, self.functions, entry, cautions)
+        return Program(self.name, self.functions, entry, cautions, origin)
 
-    def build(self, lower_entry: Callable[[], str]) -> Program:
+    def build(self, lower_entry: Callable[[], str], origin: Origin | None = None) -> Program:
         """Run `lower_entry` (gives the entry's name), collecting mistakes on the way."""
         ModuleBuilder.begun += 1
         try:
@@ -162,7 +175,7 @@ class ModuleBuilder:
             with contextlib.suppress(TooManyErrors):
                 self.sink.add(problem)
             entry = ""
-        return self.finish(entry)
+        return self.finish(entry, origin)
 
 
 def _bind_parameters(

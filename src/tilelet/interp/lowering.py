@@ -14,9 +14,10 @@ from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tilelet.ir.core import Arg, Block, Const, Function, Op, Value, values_in
+from tilelet.ir.core import Arg, Block, Const, Function, FunctionKind, Op, Value, values_in
 from tilelet.ir.types import TileType
 from tilelet.ir.views import yielded
+from tilelet.tasks.runtime_counts import allocations
 
 if TYPE_CHECKING:
     from tilelet.interp.state import State
@@ -134,6 +135,9 @@ class Lowering:
     def block(self, block: Block) -> BlockCode:
         """The code of a block whose parameters are already defined."""
         steps = tuple([self.op(op) for op in block.ops[:-1]])
+        calls = allocations(block) if self.function.kind is not FunctionKind.InCore else 0
+        if calls:
+            steps = (_note_allocations(self.state, calls), *steps)
         return BlockCode(steps, self.get(yielded(block)))
 
     def op(self, op: Op) -> Step:
@@ -146,6 +150,13 @@ class Lowering:
     def plain_op(self, op: Op) -> Step:
         """The op as the language defines it, whoever observes the run."""
         return LOWERINGS.get(op.name, LOWERINGS[COMPUTE])(self, op)
+
+
+def _note_allocations(state: State, calls: int) -> Step:
+    def note(_: Frame) -> None:
+        state.tasks.allocations += calls
+
+    return note
 
 
 class FunctionCode:

@@ -167,13 +167,15 @@ class Function:
 class Program:
     """A whole program. `entry` is the control program; the rest are kernels it submits.
 
-    `cautions` are what the frontend and the passes would have the user know.
+    `cautions` are what the frontend and the passes would have the user know. `origin` is what the
+    frontend made it of: those who work on its text know the type, nobody else looks at it.
     """
 
     name: str
     functions: Mapping[str, Function]
     entry: str
     cautions: tuple[Diagnostic, ...] = ()
+    origin: object = None
 
     @property
     def main(self) -> Function:

@@ -185,6 +185,24 @@ def unchecked(_: Call) -> tuple[Type, ...]:
     return ()
 
 
+@dataclass(frozen=True)
+class Limit:
+    """A form of an op that works here and that public compilers do not take (see `dialects`).
+
+    reason   what is wrong with it
+    instead  what to write
+    applies  whether a call has this form: from its bound arguments, its result's type, and
+             `made_by`, which gives the op that a value was made by
+    rewrite  the call in another form, from the texts of its arguments by parameter; None: the form
+             cannot be changed by itself
+    """
+
+    reason: str
+    instead: str
+    applies: Callable[[Mapping[str, Arg], Type, Callable[[Arg], str]], bool]
+    rewrite: Callable[[str, Mapping[str, str]], str | None] = lambda _, __: None
+
+
 @dataclass(frozen=True, eq=False)
 class OpSpec:
     """The single definition of an op.
@@ -219,6 +237,7 @@ class OpSpec:
     replaces   tile parameter whose place on chip the result takes
     reduces    the axis, from the end, along which a reduction reduces
     seed_region  see `SeedRegion`
+    limits     forms that not every compiler takes
     terminator, structural  IR bookkeeping
     section    where docs/ops.md describes it: the module of `ops/`
     """
@@ -241,6 +260,7 @@ class OpSpec:
     replaces: str | None = None
     reduces: int | None = None
     seed_region: SeedRegion = SeedRegion.FORGOTTEN
+    limits: tuple[Limit, ...] = ()
     structural: bool = False
     terminator: bool = False
     signature: inspect.Signature = field(default_factory=inspect.Signature)

@@ -188,7 +188,7 @@ def _built(folder: Path, build: Build) -> Path:
         build(folder)
         _close_to_others(folder)
     except OSError as error:
-        raise CannotWrite(str(error.filename or folder), error.strerror or str(error)) from None
+        raise CannotWrite.of(error, str(folder)) from None
     return folder
 
 

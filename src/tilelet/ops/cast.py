@@ -11,7 +11,7 @@ from tilelet.dtypes import DType
 from tilelet.ir.spec import Call, Cost, Engine, Plane, Trait, op
 from tilelet.ir.types import TileType
 from tilelet.numerics.casts import MODES, Array
-from tilelet.ops import infer, valid
+from tilelet.ops import infer, limits, valid
 from tilelet.ops.annotations import Shaped
 from tilelet.syntax.enums import RoundMode
 
@@ -60,6 +60,7 @@ def _cast(x: Array, target_type: DType, mode: str | int) -> Array:
     valid=valid.kept("x"),
     traits=Trait.POINTWISE,
     cost=Cost.CAST,
+    limits=(limits.SAME_DTYPE,),
 )
 def cast(x: Shaped, target_type: DType, mode: str | int | RoundMode = "round") -> Shaped:
     """Convert the elements of `x` to another type.

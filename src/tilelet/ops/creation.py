@@ -18,7 +18,7 @@ from tilelet.ir.spec import Call, Cost, Engine, Plane, Shape, Trait, Valid, comp
 from tilelet.ir.types import Mem, TensorType, TileType, Type
 from tilelet.numerics.casts import Array
 from tilelet.numerics.philox import philox
-from tilelet.ops import infer, valid
+from tilelet.ops import infer, limits, valid
 from tilelet.ops.annotations import Int, Ints
 from tilelet.ops.padding import check_valid_extent
 from tilelet.ops.reference import narrowed
@@ -159,6 +159,7 @@ def _full(shape: tuple[int, ...], dtype: DType, value: float) -> Array:
     valid=valid.full,
     traits=Trait.CREATION,
     cost=Cost.COPY,
+    limits=(limits.COLUMN,),
 )
 def full(shape: Ints, dtype: DType, value: float) -> Tensor:
     """A tile filled with a constant.

@@ -18,7 +18,7 @@ from tilelet.ir.spec import Call, Cost, Engine, Plane, SeedRegion, Trait, compos
 from tilelet.ir.types import TileType
 from tilelet.numerics.casts import Array
 from tilelet.numerics.elementwise import widen
-from tilelet.ops import infer, valid
+from tilelet.ops import infer, limits, valid
 from tilelet.ops.annotations import Number, Shaped
 from tilelet.ops.infer import FLOATS, NUMBERS, ORDERED
 from tilelet.ops.reference import narrowed, of_one, of_two
@@ -70,7 +70,9 @@ _BINARY: dict[str, Any] = {
     "traits": Trait.POINTWISE | Trait.ARITHMETIC,
     "valid": valid.meet("lhs", "rhs"),
     "seed_region": SeedRegion.LEFT,
+    "limits": (limits.ROW_OPERAND,),
 }
+_PRODUCT: dict[str, Any] = {**_BINARY, "limits": (limits.ROW_OPERAND, limits.FILLED_COLUMN)}
 _UNARY: dict[str, Any] = {
     "engine": Engine.VEC,
     "plane": Plane.SCOPE,
@@ -117,7 +119,7 @@ def sub(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
     ...
 
 
-@op(infer=infer.infer_binary(), reference=of_two(numerics.mul), cost=Cost.MUL, **_BINARY)
+@op(infer=infer.infer_binary(), reference=of_two(numerics.mul), cost=Cost.MUL, **_PRODUCT)
 def mul(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
     """Elementwise product `lhs * rhs`.
 

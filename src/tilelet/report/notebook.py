@@ -1,54 +1,22 @@
-"""Runs, comparisons and verdicts as a notebook shows them: tables, and a small timeline as SVG.
+"""A run as a notebook shows it: a small timeline as SVG, above the tables of the report.
 
 Notebooks show HTML without running its scripts, so this is plain markup, with everything escaped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from html import escape
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tilelet.device.schedule.simulate import Timeline
-from tilelet.diag.tables import Table, number
+from tilelet.diag.table_html import shortened
+from tilelet.diag.tables import number
 
 COLOURS = ("#3568d4", "#d9822b", "#2f9e6e", "#b5478f", "#7a5cd0", "#c0392b", "#1f8fa8", "#8a7a1f")
 OTHERS = "#8c96a5"
 BINS = 240
-MOST_ROWS = 24
-LONGEST = 60
-
-
-def parts_html(parts: Sequence[str | Table]) -> str:
-    """Texts and tables, one after the other."""
-    return "".join(
-        _table(part) if isinstance(part, Table) else f"<pre>{escape(part)}</pre>" for part in parts
-    )
-
-
-def _table(table: Table) -> str:
-    def cells(tag: str, row: Sequence[str]) -> str:
-        sides = ("left" if i < table.left else "right" for i in range(len(row)))
-        return "".join(
-            f'<{tag} style="text-align:{side}">{escape(_cut(str(cell)))}</{tag}>'
-            for side, cell in zip(sides, row)
-        )
-
-    rows = "".join(f"<tr>{cells('td', row)}</tr>" for row in table.rows[:MOST_ROWS])
-    more = len(table.rows) - MOST_ROWS
-    notes = [*table.notes, *([f"and {more} more rows"] if more > 0 else [])]
-    title = escape(table.title).replace("\n", "<br>")
-    return (
-        f'<table><caption style="text-align:left;caption-side:top">{title}</caption>'
-        f"<thead><tr>{cells('th', table.heads)}</tr></thead><tbody>{rows}</tbody></table>"
-        + "".join(f"<small>{escape(note)}</small><br>" for note in notes)
-    )
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 
 def timeline_svg(timeline: Timeline) -> str:
@@ -80,7 +48,7 @@ def timeline_svg(timeline: Timeline) -> str:
     keys = "".join(
         f'<span style="margin-right:12px"><span style="background:{COLOURS[i]};'
         'display:inline-block;width:10px;height:10px"></span> '
-        f"{escape(_cut(timeline.kernel_names[k] or 'join'))}</span>"
+        f"{escape(shortened(timeline.kernel_names[k] or 'join'))}</span>"
         for i, k in enumerate(ranked)
         if spent[k] > 0
     )

@@ -23,6 +23,7 @@ _NAMES = {
     "float8_e4m3fn": "FP8E4M3FN",
     "float8_e5m2": "FP8E5M2",
     "float8_e8m0fnu": "FP8E8M0",
+    "float4_e2m1fn_x2": "FP4",  # two of them in each element
     "half": "FP16",
     "float": "FP32",
     "int": "INT32",
@@ -112,7 +113,22 @@ def _of_tensor(tensor: Any) -> Array:
     if carried is None:
         return tensor.numpy()
     carrier, dtype = carried
-    return tensor.view(carrier).numpy().view(dtype)
+    plain = tensor.view(carrier).numpy()
+    return _apart(plain) if dtype == dtypes.FP4.numpy else plain.view(dtype)
+
+
+def _apart(pairs: Array) -> Array:
+    """FP4 elements, of bytes that hold two each: a copy, which therefore cannot be written to."""
+    both = np.stack([pairs & 15, pairs >> 4], axis=-1)
+    array = both.reshape(*pairs.shape[:-1], 2 * pairs.shape[-1]).view(dtypes.FP4.numpy)
+    array.flags.writeable = False
+    return array
+
+
+def _in_pairs(array: Array) -> Array:
+    """Bytes that hold two FP4 elements each."""
+    codes = array.view(np.uint8)
+    return np.ascontiguousarray(codes[..., 0::2] | codes[..., 1::2] << 4)
 
 
 @functools.lru_cache
@@ -127,13 +143,15 @@ def _carried(torch_type: Any) -> tuple[Any, np.dtype[Any]] | None:
 
 
 def as_tensor(array: Array) -> Any:
-    """`array` as a torch tensor sharing its memory."""
+    """`array` as a torch tensor sharing its memory; of FP4, a copy with two elements in a byte."""
     import torch
 
     from_numpy = cast("Any", torch).from_numpy  # has no types
     dtype = dtypes.from_numpy(array.dtype)
     if array.dtype.isbuiltin == 1:
         return from_numpy(array)
+    if dtype is dtypes.FP4:
+        return from_numpy(_in_pairs(array)).view(torch_dtype(dtype))
     return from_numpy(array.view(_CARRIER[dtype.itemsize])).view(torch_dtype(dtype))
 
 

@@ -19,7 +19,7 @@ from tilelet.diag.catalogue.harness import (
 )
 from tilelet.diag.core import Loc
 from tilelet.diag.text import shape_text
-from tilelet.dtypes import DType
+from tilelet.dtypes import FP4, DType
 from tilelet.ir.core import Direction, Program
 from tilelet.ir.types import ScalarType, TensorType
 from tilelet.runtime.arrays import Array, as_array, dtype_of, is_array, is_tensor
@@ -195,6 +195,11 @@ def adopted(param: Parameter, arg: Any) -> Any:
         plain = as_array(arg)
     except Exception as error:  # what the methods of somebody's class raise
         raise UnknownData(param.name, type(arg).__name__, why=str(error)) from None
+    if is_tensor(arg) and dtype_of(arg.dtype) is FP4:  # two elements in a byte: `plain` is a copy
+        if param.is_written:
+            why = "torch keeps two FP4 elements in a byte; give a NumPy array"
+            raise UnknownData(param.name, type(arg).__name__, why=why)
+        return plain
     return arg if is_tensor(arg) else plain
 
 

@@ -206,7 +206,7 @@ class CompiledProgram:
         try:
             folder = now.keep_c_in / file_name(self.name) if now.keep_c_in else directory.path("c")
         except OSError as error:
-            raise CannotWrite(str(error.filename), error.strerror or "") from error
+            raise CannotWrite.of(error) from error
         now.say_once(f"note: the C text of {self.name} is in {folder}")
         return folder
 
@@ -269,7 +269,7 @@ def dump_folder(directory: RunDirectory, config: RunConfig | None = None) -> Pat
         folder = directory.path("passes_dump")
         folder.mkdir(exist_ok=True)
     except OSError as error:
-        _no_dumps(CannotWrite(str(error.filename), error.strerror or str(error)))
+        _no_dumps(CannotWrite.of(error))
         return None
     return folder
 

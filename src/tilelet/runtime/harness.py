@@ -180,6 +180,12 @@ class Runner:
 
     def run(self) -> None:
         case, console = self.case, self.console
+        if self.session.on_case is not None:
+            program, specs = self._program()
+            self.session.programs_seen += 1
+            self.session.on_case(program, list(specs.values()), case)
+            self.result.passed, self.result.was_executed = True, False
+            return
         with console.stage("compile"), progress(f"compiling {case.name}"):
             compiled, specs = self._compile()
             if not self.session.count_only and not case.config.stops_after_compile:
@@ -193,14 +199,18 @@ class Runner:
         else:
             self._run_and_compare(compiled, specs)
 
+    def _program(self) -> tuple[Program, dict[str, Spec]]:
+        """The program as it was written, for these arguments, and the spec of each of them."""
+        program = self.case.program
+        if isinstance(program, Program):
+            return program, match_specs(parameters(program), self.case.specs)
+        specs = match_specs(jit_parameters(program), self.case.specs)
+        return program.specialize(*(_example(spec) for spec in specs.values())), specs
+
     def _compile(self) -> tuple[CompiledProgram, dict[str, Spec]]:
         """The compiled program, and the spec of each of its parameters."""
-        program, config = self.case.program, self.case.config
-        if isinstance(program, Program):
-            specs = match_specs(parameters(program), self.case.specs)
-        else:
-            specs = match_specs(jit_parameters(program), self.case.specs)
-            program = program.specialize(*(_example(spec) for spec in specs.values()))
+        config = self.case.config
+        program, specs = self._program()
         compiled = compile_program(program, dump_folder(self.directory, config), config)
         # An undeclared number of a `@pl.jit` function is part of its text, not a parameter.
         return compiled, {p.name: specs[p.name] for p in compiled.parameters}
@@ -436,7 +446,7 @@ class Runner:
             for name, array in (expected or {}).items():
                 self.directory.save_array("out", name, array)
         except OSError as error:
-            raise CannotWrite(str(error.filename), error.strerror or "") from error
+            raise CannotWrite.of(error) from error
 
     def _skip(self, why: str) -> None:
         """Nothing was compared: that is said, and it is not a failure."""

@@ -106,14 +106,15 @@ def _converted(spec: TensorSpec, value: Any) -> Array:
         raise InitValueFailed(spec.name, f"it is a `{type(value).__name__}`, not numbers")
     if tuple(value.shape) == ():
         return _narrowed(np.full(spec.shape, value.item()), spec)
-    if tuple(value.shape) != spec.shape:
-        raise InitValueFailed(
-            spec.name, f"shape `{list(value.shape)}` where the spec has `{list(spec.shape)}`"
-        )
     try:
-        return _narrowed(as_array(value), spec)
+        array = as_array(value)
     except (TypeError, RuntimeError) as error:  # torch: on another device, or of an odd type
         raise InitValueFailed(spec.name, str(error)) from error
+    if array.shape != spec.shape:
+        raise InitValueFailed(
+            spec.name, f"shape `{list(array.shape)}` where the spec has `{list(spec.shape)}`"
+        )
+    return _narrowed(array, spec)
 
 
 def _narrowed(array: Array, spec: TensorSpec) -> Array:

@@ -90,7 +90,8 @@ class Run:
 
     def _repr_html_(self) -> str:
         """What a notebook shows: a small timeline, and the tables."""
-        from tilelet.report.notebook import parts_html, timeline_svg
+        from tilelet.diag.table_html import parts_html
+        from tilelet.report.notebook import timeline_svg
 
         return timeline_svg(self.device_run.timeline) + parts_html(self.device_run.parts())
 
@@ -174,7 +175,8 @@ class Profile(AbstractContextManager["Profile"]):
         return target
 
     def _repr_html_(self) -> str:
-        from tilelet.report.notebook import parts_html, timeline_svg
+        from tilelet.diag.table_html import parts_html
+        from tilelet.report.notebook import timeline_svg
 
         shown = [
             timeline_svg(run.device_run.timeline) + parts_html(run.device_run.parts())

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tilelet.diag.catalogue.command import NoBoard
+from tilelet.diag.catalogue.command import CannotWrite, NoBoard
 from tilelet.diag.core import UserError
 from tilelet.diag.render import render_line
 from tilelet.diag.text import plural
@@ -47,7 +47,7 @@ def show_recorded(
 ) -> None:
     """A run whose tasks are all that is wanted: hand it on, or print how many each kernel has."""
     now = session.current()
-    table = _task_table(name, tasks)
+    table = _task_table(name, tasks, program if now.as_runtime else None)
     now.task_tables.append(table)
     if now.recorder is not None:
         recorded = recorded_tasks(program, tasks, arguments)
@@ -96,7 +96,8 @@ def show_profile(
         write_data([device_run], directory.path)
         now.say_once(f"note: modelled profile in {directory.root}")
     except OSError as error:
-        now.say_once(f"note: no profile files: cannot write {error.filename}")
+        problem = CannotWrite.of(error)
+        now.say_once(f"note: no profile files: {problem.diagnostic.message}")
     return {**result, "modelled": True, "machine": profile.machine, "total_us": profile.total_us}
 
 
@@ -119,9 +120,13 @@ def recorded_tasks(program: Program, tasks: Any, arguments: Mapping[str, Any]) -
     return tasks
 
 
-def _task_table(name: str, tasks: Any) -> TaskTable:
+def _task_table(name: str, tasks: Any, program: Program | None = None) -> TaskTable:
+    """Tasks of each kernel; of `program`, as the device's runtime counts them."""
+    from tilelet.tasks.runtime_counts import runtime_counts
     from tilelet.tasks.stream import TaskStream
 
+    if program is not None and isinstance(tasks, TaskStream):
+        return TaskTable(name, runtime_counts(program, tasks), {})
     blocks = tasks.blocks() if isinstance(tasks, TaskStream) else {}
     return TaskTable(name, tasks.counts(), blocks)
 

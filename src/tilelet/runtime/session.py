@@ -52,6 +52,7 @@ class Session:
     """Options of `tilelet run` and `tilelet tasks`, and the results so far."""
 
     count_only: bool = False  # `tilelet tasks`: count tasks, execute nothing
+    as_runtime: bool = False  # count tasks as the device's runtime does
     engine: str | None = None  # None: nobody has chosen one here
     seed_valid: bool = False  # track valid regions as the first compilers did
     platform: str | None = None  # what the script's own `-p` says
@@ -75,6 +76,9 @@ class Session:
     recorder: Callable[[str, Program, Any, Mapping[str, Any], Any], None] | None = None
     # `tilelet diverge`: gets every case (name, `diverge.locate.Case`), and no engine runs.
     examiner: Callable[[str, Any], None] | None = None
+    # `tilelet export`: gets every case (program as written, its specs, the case), nothing runs.
+    on_case: Callable[[Program, list[Any], Any], None] | None = None
+    imports_pypto: bool = False  # whether the script is written for PyPTO
     _said: set[str] = field(default_factory=set[str])
 
     @property

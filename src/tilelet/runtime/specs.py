@@ -12,7 +12,7 @@ from typing import Any, cast
 import numpy as np
 
 from tilelet.diag.catalogue.harness import BadSpec
-from tilelet.dtypes import DType
+from tilelet.dtypes import FP4, DType
 from tilelet.runtime.arrays import dtype_of, is_array, is_dtype, is_torch_dtype
 
 # C names of scalar types, as `ScalarSpec(..., ctype=...)` gives them.
@@ -58,7 +58,9 @@ class TensorSpec:
         self.init_value = init_value
         self.is_output = bool(is_output)
         self.resident = resident
-        _ = self.element  # an unknown dtype is found here, not in the middle of a run
+        element = self.element  # an unknown dtype is found here, not in the middle of a run
+        if element is FP4 and self.wants_torch:  # torch counts pairs
+            self.shape = (*self.shape[:-1], 2 * self.shape[-1])
 
     @property
     def element(self) -> DType:

@@ -19,6 +19,7 @@ def stand_ins(pypto: str, golden: str, now: Session) -> Generator[None]:
     chosen = [root for root, (_, other) in switches.items() if meant[root] != other]
 
     def announce(root: str) -> None:
+        now.imports_pypto = now.imports_pypto or root == "pypto"
         other = aliases.find_other(root)
         if other:
             switch = " ".join(switches[root])

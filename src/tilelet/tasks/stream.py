@@ -188,9 +188,19 @@ class TaskStream:
     regions  the windows of all tasks
     deps     the tasks that name others in `deps=`, and those others
     rewritten  ids of the buffers that the control program wrote itself, if no task was executed
+    allocations  calls of the runtime that allocate tensors; see `tasks.runtime_counts`
     """
 
-    __slots__ = ("_by_kind", "_count", "_places", "deps", "groups", "regions", "rewritten")
+    __slots__ = (
+        "_by_kind",
+        "_count",
+        "_places",
+        "allocations",
+        "deps",
+        "groups",
+        "regions",
+        "rewritten",
+    )
 
     def __init__(self) -> None:
         self.groups: list[TaskGroup] = []
@@ -198,6 +208,7 @@ class TaskStream:
         self.deps: dict[int, tuple[int, ...]] = {}
         self.rewritten: set[int] = set()
         self._count = 0
+        self.allocations = 0
         self._by_kind: dict[tuple[Any, ...], TaskGroup] = {}
         self._places: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
 

@@ -9,6 +9,7 @@ from typing import Any
 from tilelet.device.report.profile import KernelRow, Profile
 from tilelet.device.report.text import MODELLED
 from tilelet.device.report.uncertainty import TIE, in_words, likelihood
+from tilelet.diag.table_html import parts_html
 from tilelet.diag.tables import Table, byte_text, number, percent, times
 from tilelet.diag.text import plural
 
@@ -120,6 +121,10 @@ class Comparison:
 
     def parts(self) -> list[str | Table]:
         return [self.table(), self.kernel_table(), self.why()]
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return parts_html(self.parts())
 
     def table(self) -> Table:
         title = f"A: {self.a.label}\nB: {self.b.label}"

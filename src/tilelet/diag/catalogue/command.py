@@ -128,6 +128,11 @@ class CannotWrite(UserError):
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"cannot write `{path}`: {reason}")
 
+    @classmethod
+    def of(cls, error: OSError, otherwise: str = "a file of the run") -> CannotWrite:
+        """What the system says; on a full disk it names no file."""
+        return cls(str(error.filename or otherwise), error.strerror or str(error))
+
 
 class UnknownPlatform(UserError):
     """The platform given with `-p` or in `RunConfig` is not known.

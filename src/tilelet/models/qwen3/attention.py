@@ -165,8 +165,8 @@ def make_nothing_absorbed(rows: int, head_dim: int):
 
     @pl.inline
     def nothing_absorbed():
-        mi = pl.full([rows, 1], dtype=pl.FP32, value=LOWEST)
-        li = pl.full([rows, 1], dtype=pl.FP32, value=0.0)
+        mi = pl.reshape(pl.full([1, rows], dtype=pl.FP32, value=LOWEST), [rows, 1])
+        li = pl.reshape(pl.full([1, rows], dtype=pl.FP32, value=0.0), [rows, 1])
         oi = pl.full([rows, head_dim], dtype=pl.FP32, value=0.0)
         return mi, li, oi
 
@@ -232,7 +232,7 @@ def make_one_kv_head(s: DecodeShape):
         q_fp32 = pl.cast(q, target_type=pl.FP32)
         own = pl.row_sum(pl.col_expand_mul(q_fp32, pl.cast(k_new, target_type=pl.FP32)))
         mi = pl.mul(own, ATTN_SCALE)
-        li = pl.full([ROWS, 1], dtype=pl.FP32, value=1.0)
+        li = pl.reshape(pl.full([1, ROWS], dtype=pl.FP32, value=1.0), [ROWS, 1])
         oi = pl.col_expand(q_fp32, pl.cast(v_new, target_type=pl.FP32))
         mi, li, oi = walk(q, k_rows, v_rows, pos, mi, li, oi)
         k_rows = pl.assemble(k_rows, k_new, [pos, 0])
@@ -278,9 +278,12 @@ def make_two_kv_heads(s: DecodeShape):
 
     @pl.inline
     def attend(q_rows, k_pair, v_pair, cos, sin, k_first, k_second, v_first, v_second, pos):
-        upper = pl.full([ROWS, 1], dtype=pl.FP32, value=0.0)
-        upper = pl.assemble(upper, pl.full([HEADS, 1], dtype=pl.FP32, value=1.0), [0, 0])
-        lower = pl.sub(pl.full([ROWS, 1], dtype=pl.FP32, value=1.0), upper)
+        # Made as rows: a tile's rows must be 32 bytes at least.
+        ones = pl.full([1, ROWS], dtype=pl.FP32, value=1.0)
+        first_ones = pl.full([1, ROWS], dtype=pl.FP32, value=0.0)
+        first_ones = pl.assemble(first_ones, pl.full([1, HEADS], dtype=pl.FP32, value=1.0), [0, 0])
+        upper = pl.reshape(first_ones, [ROWS, 1])
+        lower = pl.reshape(pl.sub(ones, first_ones), [ROWS, 1])
         q_heads = pl.slice(q_rows, [ROWS, HEAD_DIM], [0, 0])
         q_bf16 = pl.cast(rotate_q(q_heads, cos, sin), target_type=pl.BF16)
         q = pl.cast(q_bf16, target_type=pl.FP32)
@@ -291,7 +294,7 @@ def make_two_kv_heads(s: DecodeShape):
 
         own = pl.row_sum(pl.mul(q, spread(q, k_new, upper, lower)))
         mi = pl.mul(own, ATTN_SCALE)
-        li = pl.full([ROWS, 1], dtype=pl.FP32, value=1.0)
+        li = pl.reshape(pl.full([1, ROWS], dtype=pl.FP32, value=1.0), [ROWS, 1])
         oi = spread(q, v_new, upper, lower)
         for s0 in pl.pipeline(0, pos, TILE, stage=STAGES):
             known = pl.min(TILE, pos - s0)

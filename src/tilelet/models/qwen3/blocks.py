@@ -179,7 +179,8 @@ def make_add_parts(rows: int, columns: int, split: int, stride: int):
     """Adds a block of each part of a split projection; parts are `stride` rows apart."""
 
     @pl.inline
-    def add_parts(total, parts, row, column):
+    def add_parts(first, parts, row, column):
+        total = first
         for part in pl.range(split):
             block = pl.slice(parts, [rows, columns], [row + part * stride, column])
             total = pl.add(total, block)
@@ -193,7 +194,16 @@ def make_rope(half: int, rows: int = 1):
 
     Tables are `[rows, 2 * half]`: one position for all rows, or one for each.
     """
-    scale = pl.col_expand_mul if rows == 1 else pl.mul
+
+    @pl.inline
+    def by_one_position(part, table):
+        return pl.col_expand_mul(part, table)
+
+    @pl.inline
+    def by_each_position(part, table):
+        return pl.mul(part, table)
+
+    turned = by_one_position if rows == 1 else by_each_position
 
     @pl.inline
     def rotate(lo, hi, cos, sin):
@@ -201,8 +211,8 @@ def make_rope(half: int, rows: int = 1):
         cos_hi = pl.slice(cos, [rows, half], [0, half])
         sin_lo = pl.slice(sin, [rows, half], [0, 0])
         sin_hi = pl.slice(sin, [rows, half], [0, half])
-        rotated_lo = pl.sub(scale(lo, cos_lo), scale(hi, sin_lo))
-        rotated_hi = pl.add(scale(hi, cos_hi), scale(lo, sin_hi))
+        rotated_lo = pl.sub(turned(lo, cos_lo), turned(hi, sin_lo))
+        rotated_hi = pl.add(turned(hi, cos_hi), turned(lo, sin_hi))
         return rotated_lo, rotated_hi
 
     return rotate
@@ -237,7 +247,7 @@ def make_softmax_step(dtype: DType = pl.BF16, mode: str = "round"):
         alpha = pl.exp(pl.sub(mi, mi_new))
         p = pl.cast(pl.exp(pl.row_expand_sub(scores, mi_new)), target_type=dtype, mode=mode)
         p_fp32 = pl.cast(p, target_type=pl.FP32)
-        li_new = pl.add(pl.mul(alpha, li), pl.row_sum(p_fp32))
+        li_new = pl.add(pl.mul(li, alpha), pl.row_sum(p_fp32))
         return p, p_fp32, alpha, mi_new, li_new
 
     return softmax_step

@@ -15,6 +15,7 @@ from functools import cache
 from statistics import NormalDist
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 import tilelet.language as pl
 from tilelet.dtypes import DType
@@ -46,16 +47,16 @@ def _quantiles() -> Array:
     return np.array([inverse((i + 0.5) / 65536) for i in range(65536)])
 
 
+def _normal(name: str, shape: tuple[int, ...], std: float, dtype: DTypeLike) -> Array:
+    """Normal numbers, each looked up by sixteen random bits: a layer has a thousand million."""
+    table = (_quantiles() * std).astype(dtype)
+    return table[_rng(name).integers(0, table.size, shape, dtype=np.uint16)]
+
+
 def normal(
     name: str, shape: tuple[int, ...], std: float, dtype: DType = pl.FP32
 ) -> Callable[[], Array]:
-    """Normal numbers, each looked up by sixteen random bits: a layer has a thousand million."""
-
-    def drawn() -> Array:
-        table = (_quantiles() * std).astype(dtype.numpy)
-        return table[_rng(name).integers(0, table.size, shape, dtype=np.uint16)]
-
-    return drawn
+    return lambda: _normal(name, shape, std, dtype.numpy)
 
 
 def uniform(name: str, shape: tuple[int, ...], low: float, high: float) -> Callable[[], Array]:
@@ -82,7 +83,7 @@ def queries(name: str, rows: int, scale: float, s: DecodeShape) -> Callable[[], 
     """`[rows, hidden]`; the columns of each query head have its standard deviation x `scale`."""
 
     def drawn() -> Array:
-        values = normal(name, (rows, s.hidden), QUERY * scale)()
+        values = _normal(name, (rows, s.hidden), QUERY * scale, np.float32)
         first_heads = values.reshape(rows, s.kv_heads, -1)[:, :, : s.head_dim]
         first_heads *= np.float32(HOT_QUERY / QUERY)
         return values

@@ -13,12 +13,12 @@ from tilelet.models.qwen3.shapes import DecodeShape
 from tilelet.runtime import TensorSpec
 
 
-def layer_program(name: str, rows: Sequence[int], s: DecodeShape, layer: Any) -> Program:
+def layer_program(name: str, states: Sequence[int], s: DecodeShape, layer: Any) -> Program:
     """The program called `name` that is the inline function `layer`.
 
-    `rows` is the shape of the hidden states that go in and come out.
+    `states` is the shape of the hidden states that go in and come out.
     """
-    ROWS = list(rows)
+    STATES = list(states)
     BATCH, HIDDEN, KV_WIDTH, INTERMEDIATE = s.batch, s.hidden, s.kv_width, s.intermediate
     MAX_SEQ, HEAD_DIM, CACHE_ROWS = s.max_seq, s.head_dim, s.cache_rows
 
@@ -27,7 +27,7 @@ def layer_program(name: str, rows: Sequence[int], s: DecodeShape, layer: Any) ->
         @pl.function(type=pl.FunctionType.Opaque)
         def qwen3_layer(
             self,
-            hidden_states: pl.Tensor[ROWS, pl.BF16],
+            hidden_states: pl.Tensor[STATES, pl.BF16],
             input_rms_weight: pl.Tensor[[1, HIDDEN], pl.FP32],
             wq: pl.Tensor[[HIDDEN, HIDDEN], pl.BF16],
             wk: pl.Tensor[[HIDDEN, KV_WIDTH], pl.BF16],
@@ -35,14 +35,14 @@ def layer_program(name: str, rows: Sequence[int], s: DecodeShape, layer: Any) ->
             seq_lens: pl.Tensor[[BATCH], pl.INT32],
             rope_cos: pl.Tensor[[MAX_SEQ, HEAD_DIM], pl.FP32],
             rope_sin: pl.Tensor[[MAX_SEQ, HEAD_DIM], pl.FP32],
-            k_cache: pl.Tensor[[CACHE_ROWS, HEAD_DIM], pl.BF16],
-            v_cache: pl.Tensor[[CACHE_ROWS, HEAD_DIM], pl.BF16],
+            k_cache: pl.InOut[pl.Tensor[[CACHE_ROWS, HEAD_DIM], pl.BF16]],
+            v_cache: pl.InOut[pl.Tensor[[CACHE_ROWS, HEAD_DIM], pl.BF16]],
             wo: pl.Tensor[[HIDDEN, HIDDEN], pl.BF16],
             post_rms_weight: pl.Tensor[[1, HIDDEN], pl.FP32],
             w_gate: pl.Tensor[[HIDDEN, INTERMEDIATE], pl.BF16],
             w_up: pl.Tensor[[HIDDEN, INTERMEDIATE], pl.BF16],
             w_down: pl.Tensor[[INTERMEDIATE, HIDDEN], pl.BF16],
-            out: pl.Tensor[ROWS, pl.BF16],
+            out: pl.Out[pl.Tensor[STATES, pl.BF16]],
         ):
             out = layer(
                 hidden_states, input_rms_weight, wq, wk, wv, seq_lens, rope_cos, rope_sin,

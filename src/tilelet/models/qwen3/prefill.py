@@ -79,8 +79,8 @@ def causal_attention(b: int, rows: Array, tensors: dict[str, Array], s: PrefillS
     for head in range(s.kv_heads):
         start = (b * s.kv_heads + head) * s.max_seq
         cached = slice(start, start + length)
-        tensors["k_cache"][cached] = reference.rotate(k[head], cos, sin)
-        tensors["v_cache"][cached] = v[head]
+        tensors["k_cache"][cached] = reference.bf16(reference.rotate(k[head], cos, sin))
+        tensors["v_cache"][cached] = reference.bf16(v[head])
         keys, values = (reference.double(tensors[f"{n}_cache"][cached]) for n in ("k", "v"))
         for query in range(head * group, (head + 1) * group):
             for t in range(length):

@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import repeat
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -23,14 +22,16 @@ _ROWS, _COLUMNS = 512, 1024
 
 def double(x: Array) -> Array:
     """`x` in double. BF16 is the upper half of FP32, which is much faster to widen."""
-    if x.dtype == ml_dtypes.bfloat16:
+    if x.dtype.itemsize == 2:
         x = (x.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
     return x.astype(np.float64)
 
 
 def bf16(x: Array) -> Array:
-    """`x` rounded to BF16, as double."""
-    return x.astype(ml_dtypes.bfloat16).astype(np.float64)
+    """`x` rounded to BF16, to nearest with ties to even, as double."""
+    bits = x.astype(np.float32).view(np.uint32)
+    bits = bits + np.uint32(0x7FFF) + ((bits >> 16) & np.uint32(1))
+    return (bits & np.uint32(0xFFFF0000)).view(np.float32).astype(np.float64)
 
 
 def matmul(x: Array, w: Array) -> Array:

@@ -295,9 +295,9 @@ def program(s: DecodeShape, project_all: Any):
             wq: pl.Tensor[[HIDDEN, HIDDEN], pl.BF16],
             wk: pl.Tensor[[HIDDEN, KV_WIDTH], pl.BF16],
             wv: pl.Tensor[[HIDDEN, KV_WIDTH], pl.BF16],
-            q_proj: pl.Tensor[[BATCH, HIDDEN], pl.FP32],
-            k_proj: pl.Tensor[[BATCH, KV_WIDTH], pl.FP32],
-            v_proj: pl.Tensor[[BATCH, KV_WIDTH], pl.FP32],
+            q_proj: pl.Out[pl.Tensor[[BATCH, HIDDEN], pl.FP32]],
+            k_proj: pl.Out[pl.Tensor[[BATCH, KV_WIDTH], pl.FP32]],
+            v_proj: pl.Out[pl.Tensor[[BATCH, KV_WIDTH], pl.FP32]],
         ):
             q_proj, k_proj, v_proj = project_all(
                 hidden_states, input_rms_weight, wq, wk, wv, q_proj, k_proj, v_proj

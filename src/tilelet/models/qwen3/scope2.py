@@ -66,8 +66,8 @@ def attention_output(
         context = int(tensors["seq_lens"][b])
         cos, sin = (tensors[f"rope_{n}"][context - 1] for n in ("cos", "sin"))
         keys = reference.rotate(k_proj[b].reshape(s.kv_heads, s.head_dim), cos, sin)
-        k_cache[b, :, context - 1] = keys
-        v_cache[b, :, context - 1] = v_proj[b].reshape(s.kv_heads, s.head_dim)
+        k_cache[b, :, context - 1] = reference.bf16(keys)
+        v_cache[b, :, context - 1] = reference.bf16(v_proj[b].reshape(s.kv_heads, s.head_dim))
         queries = reference.rotate(q_proj[b].reshape(s.kv_heads, s.q_per_kv, s.head_dim), cos, sin)
         for h in range(s.kv_heads):
             k, v = (reference.double(cache[b, h, :context]) for cache in (k_cache, v_cache))
@@ -206,9 +206,9 @@ def program(s: DecodeShape, attend: Any):
             seq_lens: pl.Tensor[[BATCH], pl.INT32],
             rope_cos: pl.Tensor[[MAX_SEQ, HEAD_DIM], pl.FP32],
             rope_sin: pl.Tensor[[MAX_SEQ, HEAD_DIM], pl.FP32],
-            k_cache: pl.Tensor[[CACHE_ROWS, HEAD_DIM], pl.BF16],
-            v_cache: pl.Tensor[[CACHE_ROWS, HEAD_DIM], pl.BF16],
-            attn_out: pl.Tensor[[BATCH, HIDDEN], pl.BF16],
+            k_cache: pl.InOut[pl.Tensor[[CACHE_ROWS, HEAD_DIM], pl.BF16]],
+            v_cache: pl.InOut[pl.Tensor[[CACHE_ROWS, HEAD_DIM], pl.BF16]],
+            attn_out: pl.Out[pl.Tensor[[BATCH, HIDDEN], pl.BF16]],
         ):
             k_cache, v_cache, attn_out = attend(
                 q_proj, k_proj, v_proj, seq_lens, rope_cos, rope_sin, k_cache, v_cache, attn_out

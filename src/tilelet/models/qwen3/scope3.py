@@ -297,7 +297,7 @@ def program(s: DecodeShape, scope3_rows: Any):
             w_gate: pl.Tensor[[HIDDEN, INTERMEDIATE], pl.BF16],
             w_up: pl.Tensor[[HIDDEN, INTERMEDIATE], pl.BF16],
             w_down: pl.Tensor[[INTERMEDIATE, HIDDEN], pl.BF16],
-            out: pl.Tensor[[BATCH, HIDDEN], pl.BF16],
+            out: pl.Out[pl.Tensor[[BATCH, HIDDEN], pl.BF16]],
         ) -> pl.Tensor[[BATCH, HIDDEN], pl.BF16]:
             for b0 in pl.range(0, BATCH, BATCH_TILE):
                 out = scope3_rows(

@@ -1,0 +1,111 @@
+"""`tilelet check --portable` and `tilelet export`: programs for a public release of PyPTO."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tilelet.cli.messages import print_findings, show_problems
+from tilelet.cli.options import CheckOptions, ExportOptions
+from tilelet.cli.recording import record
+from tilelet.cli.run import print_problems
+from tilelet.diag.catalogue.command import CannotWrite
+from tilelet.diag.catalogue.portability import SeveralToExport
+from tilelet.diag.core import Diagnostic
+from tilelet.diag.formats import to_json
+from tilelet.diag.sarif import to_sarif
+from tilelet.diag.text import plural, printable
+from tilelet.dialects import Dialect, check, dialect_named
+from tilelet.ir.core import Program
+from tilelet.runtime import session
+from tilelet.runtime.session import Session
+from tilelet.scripts import exit_codes
+from tilelet.scripts.recording import Recording
+from tilelet.scripts.stand_ins import stand_ins
+
+if TYPE_CHECKING:
+    from tilelet.export.script import Case
+
+NEWEST = "2026-08"
+
+
+def portable_command(options: CheckOptions) -> int:
+    """What a dialect does not take of the programs that the target runs; 1 if there is any."""
+    dialect = dialect_named(options.portable or NEWEST)
+    recording = record(options.target, options, options.platform)
+    if recording.code and not recording.runs:
+        if options.format != "text":
+            show_problems(recording.diagnostics, options.format, options.target.name)
+        return recording.code
+    found = portability(recording, dialect)
+    if options.format == "json":
+        print(to_json([*recording.diagnostics, *found]))
+    elif options.format == "sarif":
+        print(to_sarif([*recording.diagnostics, *found], script=options.target.name))
+    else:
+        print_findings(found)
+        places = plural(len(found), "place") + " to change" if found else "nothing to change"
+        print(printable(f"{options.target.name} in the language of {dialect.name}: {places}"))
+    return exit_codes.of_findings(any(d.severity == "error" for d in found), recording.code)
+
+
+def portability(recording: Recording, dialect: Dialect) -> list[Diagnostic]:
+    """The findings of all programs that were recorded, each once."""
+    programs = {id(run.program): run.program for run in recording.runs}
+    return list(dict.fromkeys(d for p in programs.values() for d in check(p, dialect)))
+
+
+def export_command(options: ExportOptions) -> int:
+    """Write the target's program as a script; 1 if the dialect does not take all of it."""
+    from tilelet.export.script import script_text
+
+    dialect = dialect_named(options.dialect)
+    cases, code = _cases(options)
+    if code or not cases:
+        return code or exit_codes.COULD_NOT_RUN
+    if len(cases) > 1:
+        names = [case.program.name for case in cases]
+        chosen = [case for case in cases if case.program.name == options.program]
+        if len(chosen) != 1:
+            raise SeveralToExport(names)
+        cases = chosen
+    script = script_text(cases[0], dialect)
+    _write(script.text, options.output)
+    print_findings(script.findings)
+    if options.output is not None:
+        lines = plural(script.text.count("\n"), "line")
+        print(printable(f"{options.output}: {lines}, in the language of {dialect.name}"))
+    return exit_codes.of_findings(any(d.severity == "error" for d in script.findings), 0)
+
+
+def _cases(options: ExportOptions) -> tuple[list[Case], int]:
+    """What the target would run; nothing is run."""
+    from tilelet.export.script import Case
+
+    found: list[Case] = []
+
+    def keep(program: Program, specs: Sequence[Any], case: Any) -> None:
+        known = any(program is other.program for other in found)
+        if not known:
+            about = f"{options.target.name}: program `{program.name}`."
+            found.append(Case(program, specs, case.golden, case.rtol, case.atol, about))
+
+    now = Session(count_only=True, seed=options.seed, on_case=keep)
+    apart = contextlib.redirect_stdout(sys.stderr)
+    with session.active(now), apart, stand_ins(options.pypto, options.golden, now):
+        outcome = options.target.run(now)
+        print_problems(outcome, now, options, options.target)
+    return found, 0 if found else exit_codes.of_script(outcome, now)
+
+
+def _write(text: str, output: Path | None) -> None:
+    if output is None:
+        print(text, end="")
+        return
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise CannotWrite(str(output), error.strerror or str(error)) from error

@@ -1,0 +1,41 @@
+"""Tables and texts as HTML for notebooks: plain markup, everything escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from tilelet.diag.tables import Table
+
+MOST_ROWS = 24
+LONGEST = 60
+
+
+def parts_html(parts: Sequence[str | Table]) -> str:
+    """Texts and tables, one after the other."""
+    return "".join(
+        _table(part) if isinstance(part, Table) else f"<pre>{escape(part)}</pre>" for part in parts
+    )
+
+
+def _table(table: Table) -> str:
+    def cells(tag: str, row: Sequence[str]) -> str:
+        sides = ("left" if i < table.left else "right" for i in range(len(row)))
+        return "".join(
+            f'<{tag} style="text-align:{side}">{escape(shortened(str(cell)))}</{tag}>'
+            for side, cell in zip(sides, row)
+        )
+
+    rows = "".join(f"<tr>{cells('td', row)}</tr>" for row in table.rows[:MOST_ROWS])
+    more = len(table.rows) - MOST_ROWS
+    notes = [*table.notes, *([f"and {more} more rows"] if more > 0 else [])]
+    title = escape(table.title).replace("\n", "<br>")
+    return (
+        f'<table><caption style="text-align:left;caption-side:top">{title}</caption>'
+        f"<thead><tr>{cells('th', table.heads)}</tr></thead><tbody>{rows}</tbody></table>"
+        + "".join(f"<small>{escape(note)}</small><br>" for note in notes)
+    )
+
+
+def shortened(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"

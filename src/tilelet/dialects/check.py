@@ -1,0 +1,42 @@
+"""Whether a program's text fits a dialect: every place that does not, as a finding."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from tilelet.diag.core import Caution, Diagnostic, Loc, UserError
+from tilelet.dialects import operands, rules
+from tilelet.dialects.data import Dialect
+from tilelet.dialects.reading import Reader
+from tilelet.frontend.module import Origin
+from tilelet.ir.core import Program
+
+
+def check(program: Program, dialect: Dialect) -> list[Diagnostic]:
+    """All findings, in the order of the text, one per place.
+
+    `program` is what the frontend made: passes are not wanted here, and do no harm. A program
+    without text, such as a parsed dump, has no findings.
+    """
+    origin = program.origin
+    if not isinstance(origin, Origin):
+        return []
+    sites = Reader(program, origin).read()
+    found: list[UserError] = list(rules.signature(program, origin, dialect))
+    producers = operands.Producers(program)
+    for site in sites:
+        found += rules.at_site(site, dialect)
+        found += operands.at_site(site, producers, dialect)
+    found += operands.regions(program, dialect)
+    return _once(found)
+
+
+def _once(found: list[UserError]) -> list[Diagnostic]:
+    """One finding per mistake and place, however often a helper is called."""
+    kept: dict[tuple[str, Loc | None, str], Diagnostic] = {}
+    for error in found:
+        d = error.diagnostic
+        place = d.loc and dataclasses.replace(d.loc, caller=None)
+        kept.setdefault((d.code, place, d.message), d)
+    cautions = [d for d in kept.values() if d.severity == Caution.severity]
+    return [d for d in kept.values() if d.severity != Caution.severity] + cautions

@@ -1,0 +1,179 @@
+"""Rules about the operands of ops: the limits that stand on the ops, and valid regions."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from tilelet.diag.catalogue.portability import FormNotTaken, RegionLost
+from tilelet.diag.core import Fix, Loc, UserError
+from tilelet.dialects.data import Dialect
+from tilelet.dialects.reading import CallSite, Site
+from tilelet.dialects.rules import plain
+from tilelet.frontend.source import spelling
+from tilelet.ir import structure
+from tilelet.ir.core import Arg, Block, FunctionKind, Op, Program, Value, values_in, walk
+from tilelet.ir.spec import REGISTRY, Engine, OpSpec, Trait, spec_of
+from tilelet.ir.views import ForView
+
+
+class Producers:
+    """The op that made each value; of what a loop carries, the one that made its first value."""
+
+    def __init__(self, program: Program) -> None:
+        self._made: dict[Value, Op] = {}
+        self._first: dict[Value, Arg] = {}
+        for function in program.functions.values():
+            for op in walk(function.body):
+                self._made.update(dict.fromkeys(op.results, op))
+                if op.name == structure.FOR.name:
+                    loop = ForView(op)
+                    self._first.update(zip(loop.carried, loop.init, strict=True))
+
+    def root(self, value: Arg) -> str:
+        """The op that decides the layout of a column: of elementwise ops the first operand's."""
+        while isinstance(value, Value):
+            if value in self._first:
+                value = self._first[value]
+                continue
+            op = self._made.get(value)
+            spec = REGISTRY.get(op.name) if op is not None else None
+            if op is None or spec is None:
+                return ""
+            operands = [a for a in op.args.values() if isinstance(a, Value)]
+            passes = Trait.ELEMENTWISE in spec.traits or Trait.TILE_VIEW in spec.traits
+            if not (passes or spec.name == "reshape") or not operands:
+                return spec.name
+            value = operands[0]
+        return ""
+
+
+def at_site(site: Site, producers: Producers, dialect: Dialect) -> Iterator[UserError]:
+    """Forms of ops that the dialect does not take."""
+    if not isinstance(site, CallSite) or not dialect.limits_ops:
+        return
+    spec = spec_of(site.callee)
+    op = next((o for o in site.ops if spec is not None and o.name == spec.name and o.results), None)
+    if spec is None or op is None:
+        return
+    for limit in spec.limits:
+        if not limit.applies(op.args, op.results[0].type, producers.root):
+            continue
+        spelled = spelling(site.node.func)
+        texts = _argument_texts(site, spec)
+        rewritten = limit.rewrite(spelled, texts) if texts is not None else None
+        loc = plain(site.frame.loc(site.node))
+        fixes = [Fix(loc, rewritten)] if rewritten else []
+        yield FormNotTaken(loc, spelled, dialect.name, limit.reason, limit.instead, fixes)
+        return
+
+
+def _argument_texts(site: CallSite, spec: OpSpec) -> dict[str, str] | None:
+    """The arguments as they are written, by parameter."""
+    names = [p.name for p in spec.signature.parameters.values()]
+    if len(site.node.args) > len(names) or any(k.arg is None for k in site.node.keywords):
+        return None
+    text = site.frame.function.source.text
+    found: dict[str, str] = {}
+    for name, node in zip(names, site.node.args, strict=False):
+        found[name] = ast.get_source_segment(text, node) or ""
+    for keyword in site.node.keywords:
+        found[str(keyword.arg)] = ast.get_source_segment(text, keyword.value) or ""
+    return found
+
+
+def regions(program: Program, dialect: Dialect) -> Iterator[UserError]:
+    """Reductions in mixed kernels of what has a valid region and was not filled."""
+    if not dialect.limits_ops:
+        return
+    for function in program.functions.values():
+        if function.kind is FunctionKind.InCore:
+            yield from _in_kernel(function.body)
+        for op in walk(function.body):
+            if op.name == structure.SCOPE.name:
+                yield from _in_kernel(op.blocks[0])
+
+
+@dataclass(frozen=True)
+class _Region:
+    """Where a value may be valid in part only.
+
+    axes      0 for rows, 1 for columns
+    place     the load that says so
+    product   the product through which it came, if any
+    """
+
+    axes: frozenset[int]
+    place: Loc
+    product: Loc | None = None
+
+
+def _in_kernel(block: Block) -> Iterator[UserError]:
+    ops = list(walk(block))
+    engines = {spec.engine for op in ops if (spec := REGISTRY.get(op.name)) is not None}
+    if not {Engine.CUBE, Engine.VEC} <= engines:
+        return
+    known: dict[Value, _Region] = {}
+    for op in ops:
+        spec = REGISTRY.get(op.name)
+        if spec is None or spec.structural:
+            continue
+        region = _loaded(op) or _combined(op, spec, known)
+        if region is None or not region.axes:
+            continue
+        if spec.reduces is not None:
+            if 2 + spec.reduces in region.axes:
+                yield RegionLost(
+                    plain(op.loc), f"pl.{spec.name}", plain(region.place), _fill(spec, region)
+                )
+        elif "fillpad" not in spec.name:
+            known.update(dict.fromkeys(op.results, region))
+
+
+def _loaded(op: Op) -> _Region | None:
+    """The region that a load states."""
+    valid, shape = op.args.get("valid_shape"), op.args.get("shape") or op.args.get("shapes")
+    if not isinstance(valid, tuple) or not isinstance(shape, tuple):
+        return None
+    rank = len(shape)
+    axes = {i - rank + 2 for i, (v, s) in enumerate(zip(valid, shape, strict=False)) if v != s}
+    return _Region(frozenset(axes & {0, 1}), op.loc)
+
+
+def _combined(op: Op, spec: OpSpec, known: Mapping[Value, _Region]) -> _Region | None:
+    """The region of a result, from those of the operands."""
+    if Trait.GEMM in spec.traits:
+        names = ("acc", "lhs", "rhs")
+        acc, left, right = (known.get(op.args.get(name)) for name in names)  # type: ignore[arg-type]
+        column = 0 if op.args.get("b_trans") else 1
+        axes = set(acc.axes) if acc is not None else set[int]()
+        axes |= {0} if left is not None and 0 in left.axes else set[int]()
+        axes |= {1} if right is not None and column in right.axes else set[int]()
+        source = next((r for r in (right, left, acc) if r is not None), None)
+        return _Region(frozenset(axes), source.place, op.loc) if source is not None else None
+    regions = [known[v] for v in values_in(op.args.values()) if v in known]
+    passes_on = Trait.KEEPS_VALID in spec.traits or spec.reduces is not None
+    if not regions or not passes_on:
+        return None
+    axes = frozenset(axis for region in regions for axis in region.axes)
+    return replace(regions[0], axes=axes)
+
+
+def _fill(spec: OpSpec, region: _Region) -> list[Fix]:
+    """The padding of a product filled with what a maximum does not see; exponentials of it are
+    zero, so that sums do not see it either.
+    """
+    at = region.product
+    if at is None or not spec.name.endswith("_max"):
+        return []
+    lines = [linecache.getline(at.file, n).encode() for n in range(at.line, at.end_line + 1)]
+    if not all(lines):
+        return []
+    lines[-1] = lines[-1][: at.end_col]
+    lines[0] = lines[0][at.col :]
+    text = b"".join(lines).decode()
+    language = text.partition(".")[0]
+    filled = f"{language}.fillpad({text}, pad_value={language}.PadValue.min)"
+    return [Fix(plain(at), filled)]

@@ -1,0 +1,399 @@
+"""A program's text, read as the public parsers read it: once, in order, helpers where called.
+
+`read` walks over the statements of the entry and of every helper at every call. It knows two
+meanings of each name: its own, in the helper where it stands, and the one that a parser gives it
+which splices text without keeping names apart. There a helper's names are the caller's as well:
+its locals and parameters stay visible after the call, a name that the caller has already is
+assigned to, and names from outside are looked up among those of the callers first.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from tilelet.diag.core import Loc
+from tilelet.frontend.calls import as_kernel_function
+from tilelet.frontend.functions import KernelFunction
+from tilelet.frontend.module import Origin
+from tilelet.frontend.source import spelling
+from tilelet.ir.core import FunctionKind, Op, Program, Value, walk
+from tilelet.ir.types import TensorType, TileType, Type
+
+_MISSING = object()
+
+
+@dataclass(eq=False)
+class Frame:
+    """One function's text at one call of it.
+
+    names    those the function itself gives a meaning to
+    closure  what names from outside mean to the spliced text: the callers' come first
+    """
+
+    function: KernelFunction
+    captured: Mapping[str, object]
+    closure: Mapping[str, object]
+    names: set[str]
+    caller: Loc | None = None
+
+    def loc(self, node: ast.AST) -> Loc:
+        return self.function.source.loc(node, self.caller)
+
+    def outside(self, node: ast.expr) -> object:
+        """What a dotted name from outside stands for; None if it is the kernel's own."""
+        if isinstance(node, ast.Attribute):
+            base = self.outside(node.value)
+            return getattr(base, node.attr, None) if base is not None else None
+        if isinstance(node, ast.Name) and node.id not in self.names:
+            return self.captured.get(node.id)
+        return None
+
+
+@dataclass(eq=False)
+class Meaning:
+    """What a name stands for in the spliced text: a variable, or the text of an argument.
+
+    value    changes with every assignment
+    """
+
+    value: object
+    type: Type | None
+    place: Loc
+    owner: Frame
+    is_variable: bool = True
+
+
+@dataclass(frozen=True)
+class Capture:
+    """A name that means something else in the spliced text.
+
+    kind   what happens: "read", "assigned" (with another type), "constant"
+    """
+
+    name: str
+    kind: str
+    here: Loc
+    there: Loc | None
+    owner: str
+    other: str
+
+
+@dataclass
+class CallSite:
+    """One call of the language, or of a helper."""
+
+    frame: Frame
+    node: ast.Call
+    callee: object
+    name: str
+    ops: Sequence[Op]
+    in_scope: bool
+    helper: KernelFunction | None = None
+
+
+@dataclass
+class StatementSite:
+    """One statement. `types`: the types of what it assigns, by name."""
+
+    frame: Frame
+    node: ast.stmt
+    in_scope: bool
+    in_loop: bool
+    old_type: Type | None = None
+    new_type: Type | None = None
+    name: str = ""
+    is_argument: bool = False
+
+
+Site = CallSite | StatementSite | Capture | Frame
+
+
+class Reader:
+    """Walks over one program; the sites are collected in the order of the text."""
+
+    def __init__(self, program: Program, origin: Origin) -> None:
+        self.program = program
+        self.origin = origin
+        self.sites: list[Site] = []
+        self._ops: dict[Loc, list[Op]] = {}
+        for function in program.functions.values():
+            for op in walk(function.body):
+                self._ops.setdefault(op.loc, []).append(op)
+        self._scope: dict[str, Meaning] = {}
+        self._own: dict[tuple[Frame, str], object] = {}
+        self._in_scope = False
+        self._loops = 0
+        self._is_repeat = False
+
+    def read(self) -> list[Site]:
+        entry = self.origin.entry
+        others = [f for f in self.origin.methods.values() if f.kind is not FunctionKind.Inline]
+        for function in (entry, *(f for f in others if f is not entry)):
+            self._function(function)
+        return self.sites
+
+    def _function(self, function: KernelFunction) -> None:
+        captured = function.captured()
+        frame = Frame(function, captured, captured, _own_names(function))
+        self.sites.append(frame)
+        self._scope = {}
+        built = self.program.functions.get(function.name)
+        types = {v.name: v.type for v in built.params} if built is not None else {}
+        for p in function.parameters:
+            self._define(frame, p.arg, types.get(p.arg), frame.loc(p), object())
+        self._in_scope = function.kind is FunctionKind.InCore
+        self._block(frame, function.node.body)
+
+    # --- names -----------------------------------------------------------------------------------
+
+    def _define(
+        self, frame: Frame, name: str, type_: Type | None, place: Loc, value: object
+    ) -> None:
+        self._own[frame, name] = value
+        self._scope[name] = Meaning(value, type_, place, frame)
+
+    def _assign(self, site: StatementSite, name: str, type_: Type | None, place: Loc) -> None:
+        frame, value = site.frame, object()
+        known = self._scope.get(name)
+        self._own[frame, name] = value
+        if known is None or not known.is_variable:
+            site.is_argument = known is not None and known.owner is frame
+            self._scope[name] = Meaning(value, type_, place, frame)
+            return
+        if _differ(known.type, type_):
+            if known.owner is frame:
+                site.old_type, site.new_type, site.name = known.type, type_, name
+            else:
+                self._capture(name, "assigned", place, known, frame)
+            self._scope[name] = Meaning(value, type_, place, frame)
+            return
+        known.value, known.owner, known.place = value, frame, place
+        known.type = known.type or type_
+
+    def _read_name(self, frame: Frame, node: ast.Name) -> None:
+        place = frame.loc(node)
+        known = self._scope.get(node.id)
+        if node.id in frame.names:
+            own = self._own.get((frame, node.id), _MISSING)
+            if known is not None and own is not _MISSING and known.value is not own:
+                self._capture(node.id, "read", place, known, frame)
+            return
+        if node.id not in frame.captured:
+            return
+        if known is not None:
+            self._capture(node.id, "constant", place, known, frame)
+            return
+        mine, seen = frame.captured[node.id], frame.closure.get(node.id, _MISSING)
+        if seen is not mine and not _equal(seen, mine):
+            self.sites.append(
+                Capture(node.id, "constant", place, frame.caller, frame.function.name, "a caller")
+            )
+
+    def _capture(self, name: str, kind: str, here: Loc, known: Meaning, frame: Frame) -> None:
+        other = known.owner.function.name
+        self.sites.append(Capture(name, kind, here, known.place, frame.function.name, other))
+
+    # --- statements ------------------------------------------------------------------------------
+
+    def _block(self, frame: Frame, stmts: Sequence[ast.stmt]) -> None:
+        for s in stmts:
+            self._statement(frame, s)
+
+    def _statement(self, frame: Frame, s: ast.stmt) -> None:
+        site = StatementSite(frame, s, self._in_scope, self._loops > 0)
+        self.sites.append(site)
+        match s:
+            case ast.Assign(targets=[target]):
+                types = self._expression(frame, s.value)
+                self._targets(site, target, types)
+            case ast.AugAssign(target=ast.Name(id=name)):
+                self._read_name(frame, ast.copy_location(ast.Name(name, ast.Load()), s.target))
+                types = self._expression(frame, s.value)
+                self._assign(site, name, types[0] if types else None, frame.loc(s.target))
+            case ast.AnnAssign(target=target, value=value) if value is not None:
+                self._targets(site, target, self._expression(frame, value))
+            case ast.For():
+                self._expression(frame, s.iter)
+                for name in _names(s.target):
+                    self._define(frame, name, None, frame.loc(s.target), object())
+                self._loop(frame, s.body)
+            case ast.While():
+                self._expression(frame, s.test)
+                self._loop(frame, s.body)
+            case ast.If():
+                self._expression(frame, s.test)
+                self._block(frame, s.body)
+                self._block(frame, s.orelse)
+            case ast.With():
+                self._with(frame, s)
+            case _:
+                for child in ast.iter_child_nodes(s):
+                    if isinstance(child, ast.expr):
+                        self._expression(frame, child)
+
+    def _loop(self, frame: Frame, stmts: Sequence[ast.stmt]) -> None:
+        """Twice: what the end of the body does to a name is seen at its beginning."""
+        self._loops += 1
+        self._block(frame, stmts)
+        outer, self._is_repeat = self._is_repeat, True
+        if not outer:
+            kept = len(self.sites)
+            self._block(frame, stmts)
+            new = [s for s in self.sites[kept:] if isinstance(s, Capture) and s.kind == "read"]
+            self.sites[kept:] = new
+        self._is_repeat = outer
+        self._loops -= 1
+
+    def _with(self, frame: Frame, s: ast.With) -> None:
+        opens = False
+        for item in s.items:
+            self._expression(frame, item.context_expr)
+            opens = opens or _opens_scope(item.context_expr)
+            if item.optional_vars is not None:
+                for name in _names(item.optional_vars):
+                    self._define(frame, name, None, frame.loc(item.optional_vars), object())
+        outer, self._in_scope = self._in_scope, self._in_scope or opens
+        self._block(frame, s.body)
+        self._in_scope = outer
+
+    def _targets(self, site: StatementSite, target: ast.expr, types: Sequence[Type | None]) -> None:
+        if isinstance(target, ast.Subscript):
+            self._expression(site.frame, target)
+            return
+        nodes = target.elts if isinstance(target, ast.Tuple) else [target]
+        known = list(types) if len(types) == len(nodes) else [None] * len(nodes)
+        for node, type_ in zip(nodes, known, strict=True):
+            if isinstance(node, ast.Name):
+                self._assign(site, node.id, type_, site.frame.loc(node))
+
+    # --- expressions -----------------------------------------------------------------------------
+
+    def _expression(self, frame: Frame, node: ast.expr) -> list[Type | None]:
+        """Read all names in it; the types of what it gives, as far as they are known."""
+        match node:
+            case ast.Call():
+                return self._call(frame, node)
+            case ast.Name():
+                self._read_name(frame, node)
+                known = self._scope.get(node.id)
+                return [known.type if known is not None else None]
+            case ast.Tuple():
+                return [t for e in node.elts for t in self._expression(frame, e)[:1]]
+            case ast.Attribute():
+                self._expression(frame, node.value)
+                return [None]
+            case _:
+                pass
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.expr):
+                self._expression(frame, child)
+        return self._types_at(frame, node)
+
+    def _types_at(self, frame: Frame, node: ast.AST) -> list[Type | None]:
+        ops = self._ops.get(frame.loc(node), ())
+        results = [op for op in ops if op.results]
+        return [v.type for v in results[-1].results] if results else [None]
+
+    def _call(self, frame: Frame, node: ast.Call) -> list[Type | None]:
+        callee = frame.outside(node.func)
+        helper = as_kernel_function(callee)
+        if helper is not None and helper.kind is not FunctionKind.Inline:
+            helper = None
+        types = [self._expression(frame, a) for a in node.args]
+        for keyword in node.keywords:
+            self._expression(frame, keyword.value)
+        if isinstance(node.func, ast.Name):
+            self._read_name(frame, node.func)
+        name = spelling(node.func)
+        ops = self._ops.get(frame.loc(node), ())
+        site = CallSite(frame, node, callee, name, ops, self._in_scope, helper)
+        self.sites.append(site)
+        if helper is None or len(node.args) != len(helper.parameters):
+            return self._types_at(frame, node)
+        return self._splice(frame, node, helper, [t[0] if t else None for t in types])
+
+    def _splice(
+        self, frame: Frame, node: ast.Call, helper: KernelFunction, types: Sequence[Type | None]
+    ) -> list[Type | None]:
+        """A helper's text in place of its call, with one set of names for both."""
+        captured = helper.captured()
+        closure = {**captured, **frame.closure}
+        inner = Frame(helper, captured, closure, _own_names(helper), frame.loc(node))
+        self.sites.append(inner)
+        is_hygienic = helper.node.decorator_list and _is_jit(helper)
+        before = dict(self._scope) if is_hygienic else None
+        if is_hygienic:
+            self._scope = {}
+            inner.closure = captured
+        for p, a, type_ in zip(helper.parameters, node.args, types, strict=True):
+            known = self._scope.get(a.id) if isinstance(a, ast.Name) and before is None else None
+            if known is not None:
+                self._scope[p.arg] = known
+                self._own[inner, p.arg] = known.value
+            else:
+                value = object()
+                self._own[inner, p.arg] = value
+                place = inner.loc(p)
+                self._scope[p.arg] = Meaning(value, type_, place, inner, is_variable=False)
+        stmts = helper.node.body
+        self._block(inner, stmts[:-1] if isinstance(stmts[-1], ast.Return) else stmts)
+        last = stmts[-1]
+        given: list[Type | None] = []
+        if isinstance(last, ast.Return):
+            self.sites.append(StatementSite(inner, last, self._in_scope, self._loops > 0))
+            if last.value is not None:
+                given = self._expression(inner, last.value)
+        if before is not None:
+            self._scope = before
+        return given
+
+
+def _is_jit(helper: KernelFunction) -> bool:
+    """Whether a helper is a function of its own to the compiler, which keeps its names apart."""
+    text = " ".join(spelling(d) for d in helper.node.decorator_list if isinstance(d, ast.Attribute))
+    return "jit.inline" in text
+
+
+def _opens_scope(node: ast.expr) -> bool:
+    name = spelling(node.func) if isinstance(node, ast.Call) else ""
+    return name.rpartition(".")[2] in ("at", "incore", "auto_incore", "spmd")
+
+
+def _own_names(function: KernelFunction) -> set[str]:
+    names = {p.arg for p in function.parameters}
+    for node in ast.walk(function.node):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+    return names | ({"self"} if function.is_method else set[str]())
+
+
+def _names(target: ast.expr) -> Iterator[str]:
+    for node in ast.walk(target):
+        if isinstance(node, ast.Name):
+            yield node.id
+
+
+def _differ(a: Type | None, b: Type | None) -> bool:
+    """Whether a variable of one type cannot hold a value of the other.
+
+    Memory spaces are not the text's: a tensor in a scope is a tile to us, and none to others.
+    """
+    if a is None or b is None:
+        return False
+    shaped = (TensorType, TileType)
+    if isinstance(a, shaped) and isinstance(b, shaped):
+        return a.shape != b.shape or a.dtype is not b.dtype
+    return isinstance(a, shaped) != isinstance(b, shaped)
+
+
+def _equal(a: object, b: object) -> bool:
+    if isinstance(a, (int, float, str)) and isinstance(b, (int, float, str)):
+        return type(a) is type(b) and a == b
+    return False
+
+
+def operand_types(op: Op) -> dict[str, Type]:
+    """The types of an op's operands by parameter."""
+    return {name: a.type for name, a in op.args.items() if isinstance(a, Value)}

@@ -1,0 +1,245 @@
+"""Rules about names, helpers, signatures and statements; those about ops are in `operands`."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import json
+from collections.abc import Iterator
+
+from tilelet.diag.catalogue.portability import (
+    HelperNotTyped,
+    HintNotLiteral,
+    NameCaptured,
+    NameChangesType,
+    NotInDialect,
+    OpUnderOtherName,
+    OutputNotDeclared,
+    ParameterAssigned,
+    RegionRebound,
+    TextNotTaken,
+    TupleFromHelper,
+)
+from tilelet.diag.core import Fix, Loc, UserError
+from tilelet.dialects.data import Dialect
+from tilelet.dialects.reading import CallSite, Capture, Frame, Site, StatementSite
+from tilelet.frontend.module import Origin
+from tilelet.frontend.source import spelling
+from tilelet.ir.core import Direction, Program
+from tilelet.ir.spec import spec_of
+from tilelet.ir.types import TensorType
+from tilelet.passes.pipeline import run_passes
+from tilelet.syntax import markers
+
+_NUMBERS_ONLY = (ast.BitAnd, ast.BitOr, ast.BitXor, ast.Pow)
+
+
+def at_site(site: Site, dialect: Dialect) -> Iterator[UserError]:
+    """What is wrong at one place of the text."""
+    if isinstance(site, Capture):
+        yield _captured(site)
+    elif isinstance(site, CallSite):
+        yield from _call(site, dialect)
+    elif isinstance(site, StatementSite):
+        yield from _statement(site)
+    else:
+        yield from _names(site, dialect)
+
+
+def plain(loc: Loc) -> Loc:
+    """A place in its file, whoever called what stands there."""
+    return dataclasses.replace(loc, caller=None)
+
+
+def signature(program: Program, origin: Origin, dialect: Dialect) -> Iterator[UserError]:
+    """Outputs that are not declared."""
+    if not dialect.declares_outputs:
+        return
+    built = (program if program.kernels else run_passes(program)).main
+    types = dict(zip((v.name for v in built.params), built.directions, strict=True))
+    tensors = {v.name for v in built.params if isinstance(v.type, TensorType)}
+    for p in origin.entry.parameters:
+        direction = types.get(p.arg, Direction.In)
+        if p.arg not in tensors or direction is Direction.In or p.annotation is None:
+            continue
+        node = p.annotation
+        if isinstance(node, ast.Subscript) and spelling(node.value).endswith(("Out", "InOut")):
+            continue
+        # What holds something before the run keeps it where nothing is written.
+        name = "InOut" if direction is Direction.InOut else "Out"
+        loc = origin.entry.source.loc(node)
+        before = Fix(dataclasses.replace(loc, end_line=loc.line, end_col=loc.col), f"pl.{name}[")
+        after = Fix(dataclasses.replace(loc, line=loc.end_line, col=loc.end_col), "]")
+        yield OutputNotDeclared(loc, p.arg, name, [before, after])
+
+
+def _captured(site: Capture) -> UserError:
+    if site.kind == "assigned":
+        return NameCaptured(
+            site.here, site.name, f"a name of `{site.owner}`", site.there,
+            f"is a name of `{site.other}` already, of another type",
+            "a name keeps its type, and helpers share the names of their callers",
+        )  # fmt: skip
+    if site.kind == "constant":
+        return NameCaptured(
+            site.here, site.name, f"from outside `{site.owner}`", site.there,
+            f"is a name of `{site.other}`",
+            "names from outside a helper are looked up among those of its callers first",
+        )  # fmt: skip
+    return NameCaptured(
+        site.here, site.name, f"read in `{site.owner}`", site.there, f"assigned in `{site.other}`",
+        "a helper's names stay visible, and assign to the caller's of the same name",
+    )  # fmt: skip
+
+
+def _names(frame: Frame, dialect: Dialect) -> Iterator[UserError]:
+    """Every `pl.name` in a function's text."""
+    for node in ast.walk(frame.function.node):
+        if isinstance(node, ast.Attribute):
+            name = _in_language(frame, node)
+            parent = _in_language(frame, node.value) if name is not None else None
+            if name is None or dialect.has(name) or (parent and not dialect.has(parent)):
+                continue
+            gone = dialect.gone.get(name)
+            loc = plain(frame.loc(node))
+            if gone is None:
+                yield NotInDialect(loc, f"`pl.{name}`", dialect.name, "", "")
+                continue
+            fixes = [Fix(loc, gone.instead)] if gone.instead.isidentifier() else []
+            if gone.instead.replace(".", "_").isidentifier():
+                fixes = [Fix(loc, gone.instead)]
+            yield NotInDialect(
+                loc, f"`pl.{name}`", dialect.name, gone.why, f"`{gone.instead}`", fixes
+            )
+
+
+def _in_language(frame: Frame, node: ast.expr) -> str | None:
+    """`tile.load` of `pl.tile.load`; None if it is no name of the language."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name) or node.id in frame.names or not parts:
+        return None
+    root = frame.captured.get(node.id)
+    is_ours = getattr(root, "__name__", "") == "tilelet.language"
+    return ".".join(reversed(parts)) if is_ours else None
+
+
+def _call(site: CallSite, dialect: Dialect) -> Iterator[UserError]:
+    node, frame = site.node, site.frame
+    if site.helper is not None:
+        yield from _helper_call(site, dialect)
+        return
+    if isinstance(node.func, ast.Name) and not dialect.aliases:
+        spec = spec_of(site.callee)
+        marker = getattr(site.callee, "__name__", "")
+        if spec is None and getattr(markers, marker, None) is not site.callee:
+            return
+        op = f"pl.{spec.name if spec is not None else marker}"
+        loc = plain(frame.loc(node.func))
+        yield OpUnderOtherName(loc, node.func.id, op, [Fix(loc, op)])
+        return
+    name = _in_language(frame, node.func)
+    if name is None:
+        return
+    known = dialect.parameters(name)
+    for keyword in node.keywords:
+        gone = dialect.gone.get(f"{name}({keyword.arg})")
+        if gone is not None:
+            loc = plain(frame.loc(keyword))
+            yield NotInDialect(
+                loc, f"`{keyword.arg}=` of `pl.{name}`", dialect.name, gone.why, gone.instead
+            )
+        elif keyword.arg == "name_hint" and not dialect.free_hints:
+            yield from _hint(frame, keyword)
+        elif known is not None and spec_of(site.callee) is None and keyword.arg not in known:
+            loc = plain(frame.loc(keyword))
+            yield NotInDialect(loc, f"`{keyword.arg}=` of `pl.{name}`", dialect.name, "", "")
+    if name.rpartition(".")[2] == "set_validshape" and dialect.limits_ops and not site.in_scope:
+        yield RegionRebound(
+            plain(frame.loc(node)),
+            "in the control program, where there are no tiles",
+            "slice what the next scope loads with `valid_shape=`",
+        )
+
+
+def _hint(frame: Frame, keyword: ast.keyword) -> Iterator[UserError]:
+    if isinstance(keyword.value, ast.Constant):
+        return
+    value = frame.outside(keyword.value)
+    loc = plain(frame.loc(keyword.value))
+    fixes = [Fix(loc, json.dumps(value))] if isinstance(value, str) else []
+    yield HintNotLiteral(loc, value, fixes)
+
+
+def _helper_call(site: CallSite, dialect: Dialect) -> Iterator[UserError]:
+    helper = site.helper
+    assert helper is not None
+    last = helper.node.body[-1]
+    is_tuple = isinstance(last, ast.Return) and isinstance(last.value, ast.Tuple)
+    loc = plain(site.frame.loc(site.node))
+    decorators = [spelling(d) for d in helper.node.decorator_list]
+    if any("jit.inline" in text for text in decorators) and dialect.limits_ops:
+        for p, a in zip(helper.parameters, site.node.args, strict=False):
+            there = helper.source.loc(p)
+            if not isinstance(p.annotation, ast.Subscript):
+                yield HelperNotTyped(loc, f"parameter `{p.arg}` of `{helper.name}`", there)
+            elif isinstance(a, ast.Subscript):
+                place = plain(site.frame.loc(a))
+                yield HelperNotTyped(
+                    place, f"a slice, given as `{p.arg}` of `{helper.name}`,", there
+                )
+    elif is_tuple and not dialect.tuples:
+        assert isinstance(last, ast.Return)
+        assert last.value is not None
+        yield TupleFromHelper(loc, helper.name, helper.source.loc(last.value))
+
+
+def _statement(site: StatementSite) -> Iterator[UserError]:
+    node, frame = site.node, site.frame
+    loc = plain(frame.loc(node))
+    if site.old_type is not None:
+        is_region = isinstance(node, ast.Assign) and "set_validshape" in ast.unparse(node.value)
+        if not is_region:
+            yield NameChangesType(loc, site.name, str(site.old_type), str(site.new_type))
+    if site.is_argument and site.in_loop and isinstance(node, (ast.Assign, ast.AugAssign)):
+        target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+        yield ParameterAssigned(loc, ast.unparse(target), frame.function.name)
+    if isinstance(node, ast.Assign) and _rebinds_region(node):
+        yield RegionRebound(
+            loc, "the name keeps its valid region, as it keeps its type",
+            "give the result another name",
+        )  # fmt: skip
+    if isinstance(node, ast.AugAssign):
+        name, symbol = ast.unparse(node.target), ast.unparse(node).split("=")[0].split()[-1]
+        text = f"{name} = {name} {symbol} ({ast.unparse(node.value)})"
+        yield TextNotTaken(loc, f"`{symbol}=`", f"write `{text}`", [Fix(loc, text)])
+    yield from _expressions(frame, node)
+
+
+def _rebinds_region(node: ast.Assign) -> bool:
+    call = node.value
+    if not isinstance(call, ast.Call) or not spelling(call.func).endswith("set_validshape"):
+        return False
+    target, first = node.targets[0], call.args[0] if call.args else None
+    return isinstance(target, ast.Name) and isinstance(first, ast.Name) and target.id == first.id
+
+
+def _expressions(frame: Frame, node: ast.stmt) -> Iterator[UserError]:
+    """Expressions of this statement, not of those inside it."""
+    pending: list[ast.AST] = [c for c in ast.iter_child_nodes(node) if isinstance(c, ast.expr)]
+    while pending:
+        at = pending.pop()
+        loc = plain(frame.loc(at))
+        names = [n.id for n in ast.walk(at) if isinstance(n, ast.Name)]
+        if isinstance(at, ast.IfExp) and any(name in frame.names for name in names):
+            yield TextNotTaken(loc, "a conditional expression", "write an `if` statement")
+        elif isinstance(at, ast.Compare) and len(at.ops) > 1:
+            yield TextNotTaken(loc, "a chain of comparisons", "write two, with `and`")
+        elif isinstance(at, ast.BinOp) and isinstance(at.op, _NUMBERS_ONLY):
+            if any(name in frame.names for name in names):
+                yield TextNotTaken(loc, "this operator", "compute it outside the kernel")
+        elif isinstance(at, ast.Starred):
+            yield TextNotTaken(loc, "`*` before an argument", "list the arguments")
+        pending += [c for c in ast.iter_child_nodes(at) if isinstance(c, ast.expr)]

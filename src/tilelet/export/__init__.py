@@ -1,0 +1,1 @@
+"""A program as one self-contained script in the dialect of a public PyPTO release."""

@@ -1,0 +1,99 @@
+"""Forms of ops that public compilers do not take: facts for the definitions of the ops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from tilelet.ir.core import Arg, Value
+from tilelet.ir.spec import REGISTRY, Limit
+from tilelet.ir.types import TensorType, TileType, Type
+
+# Bytes that a row of a tile must be a multiple of.
+_ROW = 32
+
+MadeBy = Callable[[Arg], str]
+
+
+def _shape(x: object) -> tuple[object, ...]:
+    found = x.type if isinstance(x, Value) else x
+    return found.shape if isinstance(found, (TensorType, TileType)) else ()
+
+
+def _is_column(_: Mapping[str, Arg], result: Type, __: MadeBy) -> bool:
+    shape = _shape(result)
+    if len(shape) != 2 or not isinstance(result, (TensorType, TileType)):
+        return False
+    return shape[1] == 1 and shape[0] != 1 and result.dtype.itemsize < _ROW
+
+
+def _as_reshaped_row(spelled: str, texts: Mapping[str, str]) -> str | None:
+    shape = texts["shape"].strip()
+    rows, comma, columns = shape[1:-1].partition(",")
+    if shape[0] != "[" or not comma or columns.strip() != "1":
+        return None
+    rest = ", ".join(f"{name}={text}" for name, text in texts.items() if name != "shape")
+    language = spelled.partition(".")[0]
+    return f"{language}.reshape({spelled}([1, {rows}], {rest}), [{rows}, 1])"
+
+
+COLUMN = Limit(
+    "a row of a tile must be a multiple of 32 bytes, and those of `[R, 1]` are one element",
+    "`pl.reshape(pl.full([1, R], ...), [R, 1])`",
+    _is_column,
+    _as_reshaped_row,
+)
+
+
+def _is_same_dtype(args: Mapping[str, Arg], result: Type, _: MadeBy) -> bool:
+    x = args.get("x")
+    shaped = (TensorType, TileType)
+    if not isinstance(x, Value) or not isinstance(x.type, shaped):
+        return False
+    return isinstance(result, shaped) and x.type.dtype is result.dtype
+
+
+SAME_DTYPE = Limit(
+    "the tile has this dtype already, and there is no such conversion",
+    "leave the cast out",
+    _is_same_dtype,
+    lambda _, texts: texts["x"],
+)
+
+
+def _has_row_operand(args: Mapping[str, Arg], _: Type, __: MadeBy) -> bool:
+    left, right = _shape(args.get("lhs")), _shape(args.get("rhs"))
+    if len(left) < 2 or len(right) < 2 or left[-1] != right[-1]:
+        return False
+    return right[-2] == 1 and left[-2] != 1
+
+
+def _as_column_form(spelled: str, texts: Mapping[str, str]) -> str | None:
+    language, _, name = spelled.rpartition(".")
+    form = f"col_expand_{name}"
+    return f"{language}.{form}({texts['lhs']}, {texts['rhs']})" if form in REGISTRY else None
+
+
+ROW_OPERAND = Limit(
+    "operands of different shapes are not matched, but for a column `[M, 1]`",
+    "`pl.col_expand_add` and its kin take a row `[1, N]` as second operand",
+    _has_row_operand,
+    _as_column_form,
+)
+
+
+def _folds_into_filled(args: Mapping[str, Arg], result: Type, made_by: MadeBy) -> bool:
+    shape = _shape(result)
+    if len(shape) != 2 or shape[1] != 1 or shape[0] == 1:
+        return False
+    first, second = made_by(args.get("lhs")), made_by(args.get("rhs"))
+    is_fold = first in REGISTRY and REGISTRY[first].reduces == -1
+    return is_fold and second == "full"
+
+
+FILLED_COLUMN = Limit(
+    "of two columns `[R, 1]`, one from a reduction and one from `pl.full`, the layout of the first"
+    " is taken for both",
+    "the operands the other way round",
+    _folds_into_filled,
+    lambda spelled, texts: f"{spelled}({texts['rhs']}, {texts['lhs']})",
+)

@@ -1,0 +1,213 @@
+"""What a dialect does not take is found at its place; what it takes is not."""
+
+from __future__ import annotations
+
+import inspect
+import linecache
+import types
+
+import pytest
+
+import tilelet.language as pl
+from tilelet.diag.catalogue import classes
+from tilelet.diag.core import Diagnostic
+from tilelet.dialects import DIALECTS, check
+from tilelet.ir.core import Program
+from tilelet.passes.pipeline import run_passes
+
+APRIL, AUGUST = DIALECTS["2026-04"], DIALECTS["2026-08"]
+
+
+def program_of(text: str, name: str = "<dialect>") -> Program:
+    """The last program that a text defines."""
+    linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+    module = types.ModuleType("kernels")
+    module.__dict__["pl"] = pl
+    exec(compile(text, name, "exec"), module.__dict__)
+    found = [v for v in vars(module).values() if isinstance(v, Program) or hasattr(v, "specialize")]
+    return found[-1] if isinstance(found[-1], Program) else found[-1].specialize()
+
+
+def codes(found: list[Diagnostic]) -> list[str]:
+    return [d.code for d in found]
+
+
+EXAMPLES = [
+    cls for cls in classes().values() if cls.__module__.endswith(".portability") and cls.example
+]
+
+
+@pytest.mark.parametrize("cls", EXAMPLES, ids=[cls.code for cls in EXAMPLES])
+def test_the_example_of_each_finding_has_it(cls: type) -> None:
+    program = program_of(inspect.cleandoc(cls.example))
+    for stage in (program, run_passes(program)):
+        assert cls.code in codes(check(stage, AUGUST))
+
+
+CLEAN = """
+@pl.inline
+def doubled(rows):
+    return pl.add(rows, rows)
+
+
+@pl.jit
+def kernel(x: pl.Tensor[[64, 64], pl.FP32], out: pl.Out[pl.Tensor[[64, 64], pl.FP32]]):
+    for r in pl.parallel(0, 64, 16):
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="twice"):
+            tile = doubled(x[r : r + 16, :])
+            out[r : r + 16, :] = doubled(tile)
+    return out
+"""
+
+
+def test_a_portable_program_has_no_finding() -> None:
+    assert check(program_of(CLEAN), AUGUST) == []
+
+
+def test_an_april_program_fits_april() -> None:
+    program = program_of("""
+@pl.program
+class Program:
+    @pl.function
+    def copy(self, x: pl.Tensor[[64, 64], pl.FP32], out: pl.Tensor[[64, 64], pl.FP32]):
+        with pl.auto_incore():
+            for i in pl.parallel(0, 4, chunk=2):
+                out = pl.assemble(out, pl.slice(x, [16, 64], [i * 16, 0]), [i * 16, 0])
+        return out
+""")
+    assert check(program, APRIL) == []
+    assert sorted(codes(check(program, AUGUST))) == ["E1201", "E1201", "E1203"]
+
+
+def test_findings_of_a_helper_are_told_once() -> None:
+    text = CLEAN.replace("pl.add(rows, rows)", "pl.add(pl.cast(rows, pl.FP32), rows)")
+    (found,) = check(program_of(text), AUGUST)
+    assert found.code == "E1208"
+    assert found.loc is not None
+    assert (found.loc.line, found.loc.caller) == (4, None)
+
+
+CAPTURED = """
+SIZE = 16
+
+def make():
+    SIZE = 8
+
+    @pl.inline
+    def window(x, row):
+        return pl.slice(x, [SIZE, 64], [row, 0])
+
+    return window
+
+window = make()
+
+@pl.jit
+def kernel(x: pl.Tensor[[64, 64], pl.FP32], out: pl.Out[pl.Tensor[[64, 64], pl.FP32]]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        out[0:8, :] = pl.exp(window(x, 0))
+    return out
+"""
+
+
+def test_a_constant_that_a_caller_shadows_is_captured() -> None:
+    assert codes(check(program_of(CAPTURED), AUGUST)) == ["E1202"]
+    same = CAPTURED.replace("SIZE = 16", "SIZE = 8")
+    assert check(program_of(same), AUGUST) == []
+
+
+IN_A_LOOP = """
+@pl.inline
+def scaled(tile):
+    factor = pl.add(tile, 1.0)
+    return pl.mul(tile, factor)
+
+
+@pl.jit
+def kernel(x: pl.Tensor[[64, 64], pl.FP32], out: pl.Out[pl.Tensor[[64, 64], pl.FP32]]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        factor = pl.exp(x[0:16, :])
+        for r in pl.range(0, 64, 16):
+            out[r : r + 16, :] = factor
+            last = scaled(x[r : r + 16, :])
+            out[r : r + 16, :] = last
+    return out
+"""
+
+
+def test_a_name_that_changes_at_the_end_of_a_loop_is_captured_at_its_beginning() -> None:
+    found = check(program_of(IN_A_LOOP), AUGUST)
+    assert codes(found) == ["E1202"]
+    lines = [label.loc.line for label in found[0].labels]
+    assert lines == [13, 4]
+
+
+def test_another_type_for_the_name_of_a_caller_is_refused_there() -> None:
+    text = """
+@pl.inline
+def row_total(tile):
+    part = pl.row_sum(tile)
+    return pl.row_expand_div(tile, part)
+
+
+@pl.jit
+def kernel(x: pl.Tensor[[16, 64], pl.FP32], out: pl.Out[pl.Tensor[[16, 64], pl.FP32]]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        part = pl.exp(x)
+        out[:, :] = row_total(part)
+    return out
+"""
+    (found,) = check(program_of(text), AUGUST)
+    assert found.code == "E1202"
+    assert [label.loc.line for label in found.labels] == [4, 11]
+
+
+def test_a_parsed_dump_has_no_text_to_judge() -> None:
+    program = program_of(CLEAN)
+    assert check(pl.parse(program.as_python()), AUGUST) == []
+
+
+def test_names_of_the_dialects_are_those_of_the_language() -> None:
+    assert [AUGUST.has(name) for name in ("at", "tile.load", "incore")] == [True, True, False]
+    assert [APRIL.has(name) for name in ("incore", "reinterpret_view")] == [True, False]
+    assert AUGUST.parameters("spmd") is not None
+
+
+MIXED = """
+@pl.jit
+def kernel(
+    q: pl.Tensor[[16, 64], pl.BF16],
+    k: pl.Tensor[[64, 64], pl.BF16],
+    n: pl.Scalar[pl.INDEX],
+    out: pl.Out[pl.Tensor[[16, 64], pl.FP32]],
+):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        keys = pl.slice(k, [64, 64], [0, 0], valid_shape=[VALID])
+        scores = pl.matmul(q, keys, b_trans=True, out_dtype=pl.FP32)
+        out[:, :] = pl.row_expand_sub(scores, pl.row_max(scores))
+    return out
+"""
+
+
+def test_only_a_region_that_the_reduction_runs_along_matters() -> None:
+    (found,) = check(program_of(MIXED.replace("VALID", "n, 64")), AUGUST)
+    assert found.code == "W1216"
+    (fix,) = found.fixes
+    assert fix.text.startswith("pl.fillpad(pl.matmul(q, keys")
+    assert check(program_of(MIXED.replace("VALID", "64, n")), AUGUST) == []
+
+
+def test_the_column_from_a_reduction_comes_second() -> None:
+    text = """
+@pl.jit
+def kernel(x: pl.Tensor[[16, 64], pl.FP32], out: pl.Out[pl.Tensor[[16, 64], pl.FP32]]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        ones = pl.reshape(pl.full([1, 16], dtype=pl.FP32, value=1.0), [16, 1])
+        total = pl.exp(pl.row_sum(x))
+        out[:, :] = pl.row_expand_mul(x, pl.mul(FIRST, SECOND))
+    return out
+"""
+    wrong = program_of(text.replace("FIRST", "total").replace("SECOND", "ones"))
+    (found,) = check(wrong, AUGUST)
+    assert [fix.text for fix in found.fixes] == ["pl.mul(ones, total)"]
+    right = program_of(text.replace("FIRST", "ones").replace("SECOND", "total"))
+    assert check(right, AUGUST) == []

@@ -1,0 +1,74 @@
+"""Exported scripts mean what their programs mean: results bit for bit, tasks of every kernel."""
+
+from __future__ import annotations
+
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.models.programs import SMALL, every_program, sizes_of
+
+from tilelet.compat import aliases
+from tilelet.dialects import DIALECTS, check
+from tilelet.export.script import Case, script_text
+from tilelet.ir.core import Program
+from tilelet.models import registry
+from tilelet.runtime.arrays import as_array
+from tilelet.runtime.compiler import compile_program
+from tilelet.runtime.config import RunConfig
+
+torch = pytest.importorskip("torch")
+AUGUST = DIALECTS["2026-08"]
+
+
+def exported(case: Case, folder: Path) -> types.ModuleType:
+    """The script as a module, with Tilelet in the place of pypto."""
+    file = folder / "exported.py"
+    file.write_text(script_text(case, AUGUST).text, encoding="utf-8")
+    module = types.ModuleType("exported")
+    module.__file__ = str(file)
+    aliases.install()
+    try:
+        exec(compile(file.read_bytes(), str(file), "exec"), module.__dict__)
+    finally:
+        aliases.uninstall()
+    return module
+
+
+def results(program: Program, tensors: dict[str, Any]) -> tuple[dict[str, bytes], dict[str, int]]:
+    """Every argument after a run, as bytes, and the tasks of each kernel."""
+    arrays = {name: as_array(value).copy() for name, value in tensors.items()}
+    tasks = compile_program(program).run_tasks(arrays, RunConfig(engine="interp"))
+    return {name: array.tobytes() for name, array in arrays.items()}, dict(tasks.counts())
+
+
+def model_case(name: str, sizes: dict[str, Any]) -> Case:
+    model, variant = registry.resolve(name)
+    shape = model.shape_for(variant, **sizes)
+    program = model.build(variant, **sizes)
+    tolerance = model.tolerance
+    return Case(program, model.specs(shape), model.golden(shape), tolerance, tolerance, name)
+
+
+@every_program
+def test_an_exported_variant_gives_the_same_bits_and_tasks(name: str, tmp_path: Path) -> None:
+    case = model_case(name, sizes_of(name, SMALL))
+    module = exported(case, tmp_path)
+    program = getattr(module, case.program.name)
+    tensors = module.inputs()
+    for spec in case.specs:
+        drawn = as_array(spec.create_tensor())
+        assert as_array(tensors[spec.name]).tobytes() == drawn.tobytes(), spec.name
+    assert results(program, tensors) == results(case.program, tensors)
+    errors = [d for d in check(program, AUGUST) if d.severity == "error"]
+    assert not errors or "april" in name
+
+
+def test_the_script_runs_and_compares(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = exported(model_case("qwen3/scope1:wide", sizes_of("scope1", SMALL)), tmp_path)
+    monkeypatch.setattr("sys.argv", ["exported.py"])
+    assert module.main() == 0
+    assert "q_proj: PASS (2048/2048" in capsys.readouterr().out

@@ -1,0 +1,398 @@
+"""The page in a real browser: it loads from a file, asks for nothing, and its views are linked."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.device.recording import chain, elementwise
+from tests.report.browser import Watched, chromium, no_browser
+from tests.report.runs import device_run
+from tests.report.test_run_data import VERDICT
+
+import tilelet.language as pl
+from tilelet.report.columns import repack, unpack
+from tilelet.report.document import (
+    check_document,
+    compare_document,
+    numbers_document,
+    profile_document,
+)
+from tilelet.report.html import page_html
+from tilelet.report.server import PageServer, Shown
+
+REASON = no_browser()
+pytestmark = pytest.mark.skipif(bool(REASON), reason=REASON or "there is one")
+
+# fmt: off
+NASTY = "<img src=x onerror=window.hacked=1></script><script>window.hacked=1</script>"
+# fmt: on
+
+
+@pl.program
+class TwoStages:
+    """Some tasks write what others read."""
+
+    @pl.function(type=pl.FunctionType.Opaque)
+    def main(
+        self,
+        x: pl.Tensor[[128, 128], pl.FP32],
+        y: pl.Out[pl.Tensor[[128, 128], pl.FP32]],
+    ):
+        middle = pl.create_tensor([128, 128], dtype=pl.FP32)
+        for i in pl.parallel(8):
+            with pl.at(level=pl.Level.CORE_GROUP, name_hint="stage_one"):
+                middle = pl.assemble(
+                    middle, pl.exp(pl.slice(x, [16, 128], [i * 16, 0])), [i * 16, 0]
+                )
+        for j in pl.parallel(8):
+            with pl.at(level=pl.Level.CORE_GROUP, name_hint="stage_two"):
+                part = pl.slice(middle, [16, 128], [j * 16, 0])  # <b>markup</b> in a comment
+                y = pl.assemble(y, pl.mul(part, part), [j * 16, 0])
+        return y
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """All pages of these tests."""
+    run = device_run(TwoStages, name=NASTY)
+    plain = profile_document([run])
+    numbers = {
+        "outputs": [
+            {
+                "name": NASTY,
+                "ok": False,
+                "total": 16,
+                "mismatched": 4,
+                "map": {"rows": 2, "columns": 2, "cells": [0, 1, 0, 0]},
+                "histogram": {"first": -1, "counts": [12, 0, 4]},
+                "regions": [{"text": "rows 0:1", "place": [0, 40], "task": 1}],
+            }
+        ]
+    }
+    header, columns = unpack(plain)
+    documents = {
+        "profile": plain,
+        "numbers": repack({**header, "numbers": numbers}, columns),
+        "failed": numbers_document("failed", numbers),
+        "compare": compare_document([device_run(chain(8)), device_run(chain(4))]),
+        "saved": compare_document([device_run(chain(8)).profile, device_run(chain(4)).profile]),
+        "check": check_document([(run, VERDICT)]),
+        "damaged": plain[: len(plain) // 2],
+        "old": b"TLPAGE00" + plain[8:],
+    }
+    folder = tmp_path_factory.mktemp("pages")
+    for name, data in documents.items():
+        (folder / f"{name}.html").write_text(page_html(NASTY, data))
+    return {name: folder / f"{name}.html" for name in documents}
+
+
+@pytest.fixture(scope="module")
+def watched(browser: Any, files: dict[str, Path]) -> Iterator[Watched]:
+    found = Watched(browser).open(files["profile"])
+    yield found
+    found.close()
+
+
+@pytest.fixture(autouse=True)
+def fresh(request: pytest.FixtureRequest) -> None:
+    """Every test begins with the timeline and nothing chosen."""
+    if "watched" in request.fixturenames:
+        page = request.getfixturevalue("watched").page
+        page.evaluate("() => window.tileletPage.state.set({view: 'timeline'})")
+        page.evaluate("() => window.tileletPage.state.clear()")
+        page.evaluate("() => document.activeElement.blur()")
+
+
+def test_it_loads_from_a_file_and_asks_for_nothing(watched: Watched) -> None:
+    for view in ("source", "kernels", "memory", "graph", "numbers", "model", "compare"):
+        watched.view(view)
+    assert watched.said == []
+    assert [url.partition("#")[0] for url in watched.asked] == [watched.page.url.partition("#")[0]]
+
+
+def test_it_cannot_reach_the_network(browser: Any, files: dict[str, Path]) -> None:
+    found = Watched(browser).open(files["profile"])
+    blocked = found.page.evaluate(
+        "() => fetch('http://127.0.0.1:9/').then(() => 'reached', (e) => String(e))"
+    )
+    assert "reached" not in blocked
+    assert any("Content Security Policy" in text for text in found.said)
+    added = found.page.evaluate(
+        """() => { const s = document.createElement('script'); s.textContent = 'window.hacked = 2';
+        document.body.append(s); return window.hacked ?? null; }"""
+    )
+    assert added is None
+    found.close()
+
+
+def test_markup_is_text(watched: Watched) -> None:
+    watched.page.keyboard.press("2")
+    assert "<b>markup</b>" in watched.page.inner_text("table.code")
+    assert NASTY[:20] in watched.page.inner_text("header")
+    assert watched.page.evaluate("() => window.hacked ?? null") is None
+    assert watched.page.query_selector("main img, header img, main b b") is None
+
+
+def test_a_click_on_a_bar_chooses_its_task(watched: Watched) -> None:
+    place = watched.page.evaluate(
+        """() => { const { timeline, state } = window.tileletPage, run = state.run;
+        timeline.fit(); timeline.layout();
+        const record = run.records(9)[0], box = timeline.canvas.getBoundingClientRect();
+        return [box.x + timeline.x((run.start[record] + run.end[record]) / 2),
+                box.y + timeline.centre(record)]; }"""
+    )
+    watched.page.mouse.click(*place)
+    assert watched.choice()["task"] == 9
+    assert "Task 9" in watched.details()
+    assert "stage_two" in watched.details()
+    assert "waiting for task " in watched.details()
+    assert "Waits for (8)" in watched.details()
+
+
+def test_from_a_task_to_its_line_and_back(watched: Watched) -> None:
+    watched.page.evaluate("() => window.tileletPage.state.chooseTask(3)")
+    watched.page.click(".details dd button.link >> nth=1")
+    assert watched.choice()["view"] == "source"
+    row = watched.page.locator("table.code tr.chosen")
+    assert 'name_hint="stage_one"' in row.inner_text()
+    other = watched.page.locator("table.code tr[tabindex]", has_text='name_hint="stage_two"')
+    other.click()
+    assert watched.choice()["task"] is None
+    kernel = watched.choice()["kernel"]
+    name = watched.page.evaluate("(k) => window.tileletPage.state.run.kernels[k].name", kernel)
+    assert "stage_two" in name
+    watched.view("timeline")
+    shown = watched.page.evaluate("() => [...window.tileletPage.timeline.filter]")
+    assert shown == [0] * 8 + [1] * 8
+
+
+def test_from_a_kernel_to_its_lines(watched: Watched) -> None:
+    watched.view("kernels")
+    watched.page.click("table.data tr:has-text('stage_one')")
+    assert "stage_one" in watched.details()
+    assert watched.page.locator("tr.chosen").count() == 1
+    watched.view("source")
+    inside = watched.page.locator("table.code tr.inside")
+    assert "pl.exp" in " ".join(inside.all_inner_texts())
+
+
+def test_from_a_tensor_to_its_tasks(watched: Watched) -> None:
+    watched.view("memory")
+    watched.page.click("table.data tr:has-text('middle')")
+    assert "reads" in watched.details()
+    watched.view("timeline")
+    assert sum(watched.page.evaluate("() => [...window.tileletPage.timeline.filter]")) == 16
+
+
+def test_zoom_to_a_single_task(watched: Watched) -> None:
+    page = watched.page
+    page.keyboard.press("ArrowRight")
+    first = watched.choice()["task"]
+    assert first is not None
+    page.keyboard.press("Enter")
+    low, high, start, end = page.evaluate(
+        """() => { const { timeline, state } = window.tileletPage, run = state.run;
+        const record = run.records(state.choice.task)[0];
+        return [...timeline.range, run.us(run.start[record]), run.us(run.end[record])]; }"""
+    )
+    assert low < start < end < high
+    assert high - low < 12 * (end - start)
+    pipes = page.evaluate("() => window.tileletPage.timeline.lanes.flatMap((l) => l.pipes)")
+    assert "AIV.VEC" in pipes
+    before = page.evaluate("() => window.tileletPage.timeline.range")
+    for key in ("w", "s", "a", "d"):
+        page.keyboard.press(key)
+    page.keyboard.press("f")
+    after = page.evaluate("() => window.tileletPage.timeline.range")
+    assert after[1] - after[0] > before[1] - before[0]
+    page.keyboard.press("ArrowUp")
+    assert watched.choice()["task"] is not None
+
+
+def test_what_is_drawn_is_what_ran(watched: Watched) -> None:
+    """The colour in the middle of a bar is its kernel's."""
+    watched.page.evaluate(
+        """() => { const t = window.tileletPage.timeline; t.showPath = false; t.fit(); }"""
+    )
+    got, want = watched.page.evaluate(
+        """async () => { const { timeline, state } = window.tileletPage, run = state.run;
+        await new Promise((done) => setTimeout(done, 120));
+        const record = run.records(2)[0], ratio = window.devicePixelRatio;
+        const x = timeline.x((run.start[record] + run.end[record]) / 2) * ratio;
+        const y = timeline.centre(record) * ratio;
+        const pixel = [...timeline.canvas.getContext('2d').getImageData(x, y, 1, 1).data];
+        const button = document.querySelectorAll('.legend button i')[run.rank[run.kernelOfTask[2]]];
+        timeline.showPath = true;
+        return [pixel.slice(0, 3), getComputedStyle(button).backgroundColor]; }"""
+    )
+    assert want == f"rgb({got[0]}, {got[1]}, {got[2]})"
+
+
+def test_keys(watched: Watched) -> None:
+    page = watched.page
+    names = ["timeline", "source", "kernels", "memory", "graph", "numbers", "model", "compare"]
+    for key, name in enumerate(names, 1):
+        page.keyboard.press(str(key))
+        assert watched.choice()["view"] == name
+    page.keyboard.press("1")
+    page.keyboard.press("?")
+    assert page.locator("dialog.help").is_visible()
+    page.keyboard.press("Escape")
+    assert not page.locator("dialog.help").is_visible()
+    page.evaluate("() => window.tileletPage.state.chooseTask(1)")
+    page.keyboard.press("Escape")
+    assert watched.choice()["task"] is None
+    for name in ("Critical path", "Idle causes", "Tall lanes"):
+        button = page.get_by_role("button", name=name)
+        before = button.get_attribute("aria-pressed")
+        page.keyboard.press({"C": "p", "I": "i", "T": "l"}[name[0]])
+        assert button.get_attribute("aria-pressed") != before
+        button.click()
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "key"),
+    [
+        ("stage_t", "kernel", "kernel"),
+        ("middle", "tensor", "tensor"),
+        ("#12", "task", "task"),
+        ("test_browser.py:", "line", "line"),
+    ],
+)
+def test_search(watched: Watched, text: str, kind: str, key: str) -> None:
+    watched.page.keyboard.press("/")
+    watched.page.keyboard.type(text)
+    assert watched.page.inner_text(".hits li:first-child").startswith(kind)
+    watched.page.keyboard.press("Enter")
+    assert watched.choice()[key] is not None
+    watched.page.fill(".search input", "")
+
+
+def test_the_address_keeps_the_choice(browser: Any, files: dict[str, Path]) -> None:
+    found = Watched(browser).open(files["profile"], "#view=source&task=9")
+    assert (found.choice()["view"], found.choice()["task"]) == ("source", 9)
+    found.close()
+    strange = Watched(browser).open(files["profile"], "#view=__proto__&task=1e9&run=-3&kernel=x")
+    assert (strange.choice()["view"], strange.choice()["task"]) == ("timeline", None)
+    assert strange.said == []
+    strange.close()
+
+
+def test_dark_and_light(browser: Any, files: dict[str, Path]) -> None:
+    found = Watched(browser, color_scheme="dark").open(files["profile"])
+    back = "() => getComputedStyle(document.body).backgroundColor"
+    dark = found.page.evaluate(back)
+    found.page.keyboard.press("t")
+    light = found.page.evaluate(back)
+    assert sum(map(int, dark[4:-1].split(","))) < 200
+    assert sum(map(int, light[4:-1].split(","))) > 600
+    assert found.said == []
+    found.close()
+
+
+def test_the_graph_opens_and_draws_races(browser: Any, files: dict[str, Path]) -> None:
+    found = Watched(browser).open(files["check"])
+    found.view("graph")
+    assert found.page.locator(".node").count() == 2
+    assert found.page.locator(".edge.race").count() == 1
+    assert "64" in found.page.locator(".edge:not(.race) text").all_text_contents()
+    found.page.locator(".node").first.click()
+    assert found.page.locator(".node").count() == 9
+    found.page.locator(".node").first.click()
+    assert found.choice()["task"] == 0
+    found.page.get_by_role("button", name="Close").click()
+    assert found.page.locator(".node").count() == 2
+    found.view("model")
+    assert "two tasks write one region" in found.page.inner_text("main")
+    assert "proved" in found.page.inner_text("main")
+    assert found.said == []
+    found.close()
+
+
+def test_wrong_outputs_are_mapped(browser: Any, files: dict[str, Path]) -> None:
+    for name in ("numbers", "failed"):
+        found = Watched(browser).open(files[name])
+        found.view("numbers")
+        assert "4 of 16 elements differ" in found.page.inner_text("main")
+        assert found.page.locator(".map rect").count() == 1
+        assert found.said == []
+        found.close()
+
+
+def test_two_runs(browser: Any, files: dict[str, Path]) -> None:
+    found = Watched(browser).open(files["compare"])
+    assert found.choice()["view"] == "compare"
+    assert "B is" in found.page.inner_text("main")
+    assert found.page.locator(".mini canvas").count() == 2
+    found.page.select_option("header select", "1")
+    found.view("timeline")
+    assert found.choice()["run"] == 1
+    assert found.said == []
+    found.close()
+
+
+def test_a_saved_profile_says_what_is_missing(browser: Any, files: dict[str, Path]) -> None:
+    found = Watched(browser).open(files["saved"])
+    for view in ("timeline", "source", "graph", "memory"):
+        found.view(view)
+        assert "tilelet profile kernel.py --html" in found.page.inner_text("main")
+    assert found.said == []
+    found.close()
+
+
+@pytest.mark.parametrize(("name", "text"), [("damaged", "cannot be read"), ("old", "version 00")])
+def test_data_that_cannot_be_read(
+    browser: Any, files: dict[str, Path], name: str, text: str
+) -> None:
+    found = Watched(browser)
+    found.page.goto(files[name].resolve().as_uri())
+    found.page.wait_for_selector(".empty")
+    assert text in found.page.inner_text("#app")
+    found.close()
+
+
+def test_a_served_page_follows_its_script(browser: Any) -> None:
+    def page(links: int) -> str:
+        return page_html(
+            f"{links} links", profile_document([device_run(chain(links))]), served=True
+        )
+
+    server = PageServer(Shown(lambda: page(3), lambda: "{}"))
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    found = Watched(browser)
+    try:
+        found.page.goto(server.address)
+        found.page.wait_for_selector("body[data-ready]")
+        found.page.wait_for_function("() => document.querySelector('.live').textContent === 'live'")
+        server.shown.renew(lambda: page(5), lambda: "{}")
+        found.page.wait_for_function("() => document.title === '5 links'")
+        assert {url.partition("?")[0] for url in found.asked} <= {
+            f"http://127.0.0.1:{server.port}/",
+            f"http://127.0.0.1:{server.port}/state",
+        }
+    finally:
+        found.close()
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_the_empty_run_of_one_task_draws(browser: Any, tmp_path: Path) -> None:
+    file = tmp_path / "one.html"
+    file.write_text(page_html("one", profile_document([device_run(elementwise(tasks=1))])))
+    found = Watched(browser).open(file)
+    for view in ("source", "kernels", "memory", "graph", "model", "timeline"):
+        found.view(view)
+    assert found.said == []
+    found.close()
