@@ -32,9 +32,7 @@ ALLOWED = {
     "language": "diag dtypes frontend ir ops runtime syntax",
     "export": "diag dialects dtypes frontend ir language ops passes runtime syntax",
     "models": "analysis cpu device diag dtypes interp ir language native runtime tasks",
-    "compat": "diag dtypes frontend ir language ops passes runtime syntax",
     "compat": "diag dialects dtypes frontend ir language ops passes runtime syntax",
-    "calibration": "device diag dtypes interp ir language models native passes runtime tasks",
     "bench": "cpu device diag dtypes interp ir language models native runtime tasks",
     "scripts": "checks compat device diag diverge frontend interp ir models runtime",
     "calibration": "device diag dtypes interp ir language models native passes runtime scripts"
