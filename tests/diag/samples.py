@@ -517,6 +517,9 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
         ["relative L2 error 1.2e-08 before, 0.0031 after"],
         ['`mode="rint"` rounds to the nearest'],
     ),
+    diverge.CouldBeWrong: lambda at: diverge.CouldBeWrong(
+        "mul", Loc(FILE, 20, 11, 20, 30), ["zeroed"], ["compare `k_cache`, too"]
+    ),
     diverge.RoundingOnly: lambda at: diverge.RoundingOnly("out", Loc(FILE, 20, 11, 20, 30)),
     device.NoTasks: lambda at: device.NoTasks("Empty", at("def main")),
     device.WindowDeadlock: lambda at: device.WindowDeadlock(20000, 16384, at("with pl.scope():")),

@@ -324,6 +324,13 @@ def _add_check(parser: Parser) -> None:
         "--memory", action="store_true", help="print the memory plan and the TILELET budget"
     )
     parser.add_argument(
+        "--budget",
+        type=seconds,
+        default=60.0,
+        metavar="TIME",
+        help="for `--only golden`: 60s (the default) or 2m",
+    )
+    parser.add_argument(
         "--portable",
         metavar="DIALECT",
         help="instead, what a release of PyPTO does not take of it: 2026-04 or 2026-08",

@@ -102,7 +102,7 @@ examples:
 
 The program is interpreted at the sizes that the script asks for: choose small ones. Its tiles are
 compared with the arrays that the golden computes; what lies between the last that agrees and the
-first that does not is changed, op by op, until the outputs match. docs/checks.md tells how. Exit
+first that does not is changed, op by op, until the outputs match. docs/diverge.md tells how. Exit
 code 1: something was found; 3: there was nothing to compare with.
 """
 
