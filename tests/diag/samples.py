@@ -517,6 +517,9 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
         ["relative L2 error 1.2e-08 before, 0.0031 after"],
         ['`mode="rint"` rounds to the nearest'],
     ),
+    diverge.CouldBeWrong: lambda at: diverge.CouldBeWrong(
+        "mul", Loc(FILE, 20, 11, 20, 30), ["zeroed"], ["compare `k_cache`, too"]
+    ),
     diverge.RoundingOnly: lambda at: diverge.RoundingOnly("out", Loc(FILE, 20, 11, 20, 30)),
     device.NoTasks: lambda at: device.NoTasks("Empty", at("def main")),
     device.WindowDeadlock: lambda at: device.WindowDeadlock(20000, 16384, at("with pl.scope():")),
@@ -550,6 +553,8 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     device.MatmulExtent: lambda at: device.MatmulExtent("K", 8192, 4095, at("pl.matmul")),
     device.VectorDType: lambda at: device.VectorDType("add", "BF16", "a2a3", at("pl.add")),
     device.BadProfile: lambda at: device.BadProfile("profile.json", "it lacks `kernels`"),
+    device.BadResults: lambda at: device.BadResults("results/rows.json", "it holds no object"),
+    device.NoResults: lambda at: device.NoResults("results", "dispatch"),
     device.NothingToCompare: lambda at: device.NothingToCompare("kernel.py"),
     # E10xx
     models.NoModelConfig: lambda at: models.NoModelConfig("Qwen3-0.6B"),

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tilelet.diverge.locate import Case
 
 
 @dataclass(frozen=True)
@@ -15,6 +18,7 @@ class Comparison:
     outputs  names of what may be compared
     own      those of them that a function of the script's own compares
     judge    compares outputs as the script does: (actual, expected) by name -> passed
+    case     makes the inputs and calls the golden, for those who execute the program themselves
     """
 
     rtol: float
@@ -23,3 +27,4 @@ class Comparison:
     outputs: tuple[str, ...] = ()
     own: tuple[str, ...] = ()
     judge: Callable[[Mapping[str, Any], Mapping[str, Any]], bool] | None = None
+    case: Callable[[], Case] | None = None

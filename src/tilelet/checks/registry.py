@@ -38,6 +38,7 @@ CHECKS = {
         Check("capacity", "tiles fit into on-chip memory", cheap=True),
         Check("alignment", "rows, fractals, extents and types that the cores take", cheap=True),
         Check("limits", "the runtime's task window and heap suffice", cheap=True),
+        Check("golden", "the comparison notices when an op is wrong", opt_in=True),
     )
 }
 

@@ -26,6 +26,7 @@ class Subject:
 
     arguments   what the program was given, by parameter name, as it was before the run
     machine     the modelled device, and the period of its runtime (None: the machine's own)
+    budget      seconds for checks that run until time is up; `seed` chooses what they try
     """
 
     run: Recorded
@@ -33,6 +34,8 @@ class Subject:
     machine: Machine
     period: str | None = None
     comparison: Comparison | None = None
+    budget: float = 60.0
+    seed: int = 0
 
     @property
     def program(self) -> Program:

@@ -37,7 +37,9 @@ def check_command(options: CheckOptions) -> int:
     def look(run: Recorded, arguments: Mapping[str, Any], comparison: Comparison | None) -> None:
         for machine in machines:
             period = period_of(machine, options.period, machines)
-            subject = Subject(run, arguments, machine, period, comparison)
+            subject = Subject(
+                run, arguments, machine, period, comparison, options.budget, options.seed
+            )
             with progress(f"checking {run.name} on {machine.name}"):
                 verdicts.append(verdict_on(subject, checks))
             subjects.append(subject)

@@ -102,7 +102,7 @@ examples:
 
 The program is interpreted at the sizes that the script asks for: choose small ones. Its tiles are
 compared with the arrays that the golden computes; what lies between the last that agrees and the
-first that does not is changed, op by op, until the outputs match. docs/checks.md tells how. Exit
+first that does not is changed, op by op, until the outputs match. docs/diverge.md tells how. Exit
 code 1: something was found; 3: there was nothing to compare with.
 """
 
@@ -205,6 +205,19 @@ examples:
   tilelet walkthrough --check --only scope1    of one program; several with commas
 
 CPU times differ from run to run, so they are not checked. Exit code 1: the page is not up to date.
+"""
+
+CALIBRATE = """\
+examples:
+  tilelet calibrate kit kit                       write 22 small scripts, to be run on a board
+  tilelet calibrate fit results -o my_board.toml  a machine file from what the board measured
+  tilelet profile kernel.py -p my_board.toml      and its use
+  tilelet calibrate report                        the model against published figures
+  tilelet calibrate report --programs public      with public programs, at DIR/REVISION/PATH
+
+`fit` says what each parameter was multiplied by, its standard error, and which parameters the
+measurements do not determine; those stay as in the machine of `--like`. docs/calibration.md has the
+report, and how to fetch the public programs.
 """
 
 EXPLAIN = """\

@@ -80,6 +80,7 @@ class CheckOptions(DeviceOptions):
 
     memory: bool = False
     only: tuple[str, ...] = ()
+    budget: float = 60.0
     portable: str | None = None
 
 

@@ -141,7 +141,8 @@ def answer(
         result.found.append(_beyond(statement, violation))
     if not case.expected:
         return result
-    locator = Locator(case, options.budget, say)
+    suspicious = [trace.events[v.event].op for v in trace.violations]
+    locator = Locator(case, options.budget, say, suspicious)
     result.agrees = locator.agrees
     if result.agrees:
         return result

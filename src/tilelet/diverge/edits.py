@@ -7,18 +7,19 @@ that keep the types of results are made, so that nothing else in the program has
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tilelet.analysis.aliases import is_tensor
 from tilelet.diag.core import Loc, UserError
 from tilelet.interp.lowering import Frame, Lowering, Observer, Step
-from tilelet.ir.core import Arg, Block, Const, Op, Program, Value
-from tilelet.ir.rebuild import Rewriter, make_op
+from tilelet.ir.core import Arg, Block, Const, Op, Program, Value, walk
+from tilelet.ir.rebuild import Rewriter, make_op, substitute
 from tilelet.ir.spec import REGISTRY, Call, OpSpec, Trait, bind
 from tilelet.ir.types import ScalarType, TensorType, TileType
 from tilelet.ir.views import ForView
 from tilelet.numerics import MODES
+from tilelet.ops.padding import pad_kind
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +31,8 @@ class Edit:
     kind   the class of the change: "swapped operands", "cast mode", ...
     text   the change in words, about the source
     cost   how far-fetched it is as the explanation of a mistake, from 1
+    value  the number in it, if it is about one
+    place  where to look, if that is not the op
     """
 
     op: Op
@@ -38,10 +41,12 @@ class Edit:
     ops: tuple[Op, ...] = ()
     alias: Value | None = None
     cost: int = 1
+    value: float = 0.0
+    place: Loc | None = None
 
     @property
     def loc(self) -> Loc:
-        return self.op.loc
+        return self.place or self.op.loc
 
 
 class Edited:
@@ -179,6 +184,18 @@ def swapped(op: Op) -> Iterator[Edit]:
                 yield Edit(op, "swapped operands", text, (made,))
 
 
+_RARE = frozenset({"rem", "rems", "fmod", "fmods", "sin", "cos", "row_prod", "col_prod"})
+"""Ops that are seldom meant where another one stands."""
+
+
+def _same_name(spec: OpSpec, other: OpSpec) -> bool:
+    """Whether one is the other for a number, or for parts; these are the same on tiles."""
+    stems = [
+        s.name.removeprefix("part_").removesuffix("s").removesuffix("imum") for s in (spec, other)
+    ]
+    return stems[0] == stems[1] or spec.name.startswith("part_") or spec.name.endswith("s")
+
+
 def other_ops(op: Op) -> Iterator[Edit]:
     """Another elementwise op, or another reduction, with the same operands."""
     kind = op.spec.traits & (Trait.ELEMENTWISE | Trait.FOLD)
@@ -189,7 +206,7 @@ def other_ops(op: Op) -> Iterator[Edit]:
         same = Trait.ARITHMETIC in spec.traits and kind in spec.traits
         if spec is op.spec or not same or spec.expands is not None or _required(spec) != wanted:
             continue
-        if spec.reduces != op.spec.reduces:
+        if spec.reduces != op.spec.reduces or spec.name in _RARE or _same_name(spec, op.spec):
             continue
         made = put_for(op, spec, bind(spec, **{n: op.args[n] for n in wanted}))
         if made is not None:
@@ -213,6 +230,8 @@ def pads(op: Op) -> Iterator[Edit]:
     if old is None:
         return
     for number, name in ((0.0, "zero"), (-math.inf, "min"), (math.inf, "max")):
+        if pad_kind(number) is pad_kind(old):
+            continue
         made = remade(op, pad_value=number)
         if made is not None:
             yield Edit(op, "pad value", f"`pad_value=pl.PadValue.{name}`", (made,))
@@ -346,7 +365,8 @@ def scaled(op: Op, factors: Iterable[float], kind: str = "scale") -> Iterator[Ed
     for factor in factors:
         ops = _then(op, "mul", rhs=float(factor))
         if ops is not None:
-            yield Edit(op, kind, f"multiply what it gives by {factor:.6g}", ops, cost=3)
+            text = f"multiply what it gives by {factor:.6g}"
+            yield Edit(op, kind, text, ops, cost=3, value=float(factor))
 
 
 def constants(op: Op, factors: Iterable[float]) -> Iterator[Edit]:
@@ -388,6 +408,46 @@ def other_operands(op: Op, visible: Sequence[Value]) -> Iterator[Edit]:
                 yield Edit(op, "wrong operand", text, (made,), cost=3)
 
 
+_COMBINE = ("add", "mul", "sub")
+_COMBINE_ROW = ("row_expand_mul", "row_expand_add", "row_expand_sub", "row_expand_div")
+_COMBINE_COLUMN = ("col_expand_mul", "col_expand_add", "col_expand_sub", "col_expand_div")
+
+
+def revived(op: Op, unused: Iterable[Value], carried: Container[Value]) -> Iterator[Edit]:
+    """An operand combined with a value that is computed, or carried by a loop, and used nowhere."""
+    for value in unused:
+        if value in op.results:
+            continue
+        for old in dict.fromkeys(op.operands):
+            if not is_float_tile(old) or old is value:
+                continue
+            for name in _combining(old, value):
+                spec = REGISTRY[name]
+                try:
+                    made = make_op(spec, bind(spec, old, value), in_scope=True, loc=op.loc)
+                except UserError:
+                    continue
+                if made.result.type != old.type:
+                    continue
+                args = {n: substitute(a, {old: made.result}) for n, a in op.args.items()}
+                changed = Op(op.spec, args, op.results, op.blocks, op.loc)
+                text = f"`pl.{name}` of `{old.name}` and `{value.name}`, which nobody uses"
+                kind = "accumulation" if value in carried else "unused value"
+                place = old.loc if value in carried else value.loc
+                yield Edit(op, kind, text, (made, changed), place=place)
+
+
+def _combining(old: Value, value: Value) -> Sequence[str]:
+    assert isinstance(old.type, TileType)
+    if not isinstance(value.type, TileType) or value.type.dtype != old.type.dtype:
+        return ()
+    if value.type.shape == old.type.shape:
+        return _COMBINE
+    if value.type.shape == (*old.type.shape[:-1], 1):
+        return _COMBINE_ROW
+    return _COMBINE_COLUMN if value.type.shape == (1, *old.type.shape[1:]) else ()
+
+
 # What an op can see
 
 
@@ -398,6 +458,14 @@ class Visible:
         self.before: dict[Op, tuple[Value, ...]] = {}
         self.carried: dict[Op, tuple[Value, ...]] = {}
         self._walk(block, tuple(reversed(params)), ())
+        used = {v for op in walk(block) for v in op.operands}
+        self.params = {v for op in walk(block) for b in op.blocks for v in b.params}
+        defined = [*self.params, *(v for op in walk(block) for v in op.results)]
+        self.unused = {v for v in defined if v not in used and is_float_tile(v)}
+
+    def unused_before(self, op: Op) -> list[Value]:
+        """Values that the op could use, and nobody does."""
+        return [v for v in self.before.get(op, ()) if v in self.unused]
 
     def _walk(self, block: Block, outer: tuple[Value, ...], carried: tuple[Value, ...]) -> None:
         seen = (*reversed(block.params), *outer)

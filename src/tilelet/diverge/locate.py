@@ -27,7 +27,8 @@ from tilelet.diverge.golden_trace import Intermediate
 from tilelet.diverge.matching import Match, Matcher
 from tilelet.diverge.record import NOBODY, Trace
 from tilelet.diverge.replay import Replay
-from tilelet.ir.core import FunctionKind, Op, Program, walk
+from tilelet.diverge.wide import followed
+from tilelet.ir.core import Function, FunctionKind, Op, Program, walk
 from tilelet.ir.spec import Trait
 from tilelet.ir.types import TileType
 
@@ -36,6 +37,7 @@ Progress = Callable[[str], None]
 
 _MOST_WRITERS = 12
 _MOST_MATCHES = 1500
+_MOST_PREDICTED = 120
 _LAST_COST = 3
 _CONTROL_COST = 2
 """When windows of the control program are tried: each takes a run of everything."""
@@ -64,6 +66,8 @@ class Case:
     differ: Callable[[Mapping[str, Array], Mapping[str, Array]], Masks]
     intermediates: Sequence[Intermediate] = ()
     note: str = ""
+    rtol: float = 1e-5
+    atol: float = 1e-5
 
     def mismatches(self, made: Mapping[str, Array]) -> Masks:
         """Which elements of the outputs are wrong, by parameter."""
@@ -156,16 +160,25 @@ KINDS = {
     "missing op": "missing op",
     "scale": "missing scale",
     "constant": "wrong constant",
+    "unused value": "unused value",
 }
 
 
 class Locator:
     """Looks for the first wrong statement of one case."""
 
-    def __init__(self, case: Case, budget: float, say: Progress = lambda _: None) -> None:
+    def __init__(
+        self,
+        case: Case,
+        budget: float,
+        say: Progress = lambda _: None,
+        suspicious: Sequence[Op] = (),
+    ) -> None:
+        """`budget` in seconds of CPU; `suspicious` ops are tried first."""
         self.case = case
         self.say = say
-        self._end = time.monotonic() + budget
+        self._suspicious = list(dict.fromkeys(suspicious))
+        self._end = time.process_time() + budget
         self.replay = Replay(case.program, case.arguments)
         self.trace: Trace = self.replay.trace
         self.actual = {name: array.copy() for name, array in self.replay.run.arrays.items()}
@@ -173,6 +186,10 @@ class Locator:
         self.tried = 0
         self.notes: list[str] = [case.note] if case.note else []
         self._visible: dict[str, Visible] = {}
+        self._predicted: list[Edit] = []
+        self._matcher = Matcher(())
+        shapes = [w.shape for w in self.replay.run.parameters.values()]
+        self._extents = {n for shape in shapes for n in shape if n > 1}
 
     @property
     def agrees(self) -> bool:
@@ -191,11 +208,12 @@ class Locator:
             return undefined
         near = self._slice(writer)
         self.say(f"{len(near.suspects)} statements are suspect")
+        self._predicted = self._predictions(near, self._matcher)
         repair, after = self._repair(writer, output, near)
         first = min(near.suspects, default=writer, key=lambda n: (self._depth(n, near), n))
         return Divergence(
             kind=KINDS[repair.kind] if repair else "real error",
-            statement=self._statement_of(repair.op, near) if repair else self.statement(first),
+            statement=self._statement_of(repair, near) if repair else self._best_guess(near, first),
             worst=self._worst(output),
             repair=repair,
             last=self._last_agreeing(near),
@@ -206,6 +224,19 @@ class Locator:
             notes=tuple(self.notes),
         )
 
+    def _best_guess(self, near: _Slice, first: int) -> Statement:
+        """Without a repair: a suspicious op, a value that nobody uses, else the first suspect."""
+        for number, event in enumerate(self.trace.events):
+            if event.op in self._suspicious:
+                return self.statement(number)
+        for number in near.suspects:
+            event = self.trace.events[number]
+            unused = self._visible_in(self.trace.function[event.op]).unused
+            for later, other in enumerate(self.trace.events):
+                if other.task == event.task and unused.intersection(other.op.results):
+                    return self.statement(later)
+        return self.statement(first)
+
     # What the record alone tells
 
     def statement(self, number: int) -> Statement:
@@ -215,7 +246,12 @@ class Locator:
         kernel, iteration = trace.kernel(event), trace.iteration(event)
         return Statement(event.op.loc, event.op.name, kernel, event.task, iteration, name)
 
-    def _statement_of(self, op: Op, near: _Slice) -> Statement:
+    def _statement_of(self, repair: Edit, near: _Slice) -> Statement:
+        op = repair.op
+        if repair.place is not None:
+            events = [n for n, e in enumerate(self.trace.events) if e.op.loc == repair.place]
+            if events:
+                return self.statement(events[-1])
         events = [n for n in (*near.suspects, *near.agreeing) if self.trace.events[n].op is op]
         if events:
             return self.statement(min(events))
@@ -289,7 +325,7 @@ class Locator:
 
     def _slice(self, writer: int) -> _Slice:
         near = _Slice(tasks={self.trace.events[n].task for n in self._everything_before(writer)})
-        matcher = Matcher(self.case.intermediates)
+        matcher = self._matcher = Matcher(self.case.intermediates)
         waiting, seen, looked = [writer], {writer}, 0
         while waiting:
             number = max(waiting)
@@ -343,7 +379,7 @@ class Locator:
             done.update(ranked)
             for cost in range(1, _LAST_COST + 1):
                 for edit in self._edits(ranked, cost, with_control=within is near):
-                    if time.monotonic() > self._end:
+                    if time.process_time() > self._end:
                         self.notes.append(
                             f"out of time after {self.tried} repairs: try a longer --budget"
                         )
@@ -352,10 +388,26 @@ class Locator:
                         continue
                     left = self._left_wrong(edit)
                     if left <= _BETTER * total:
-                        return self._with_error(edit, output)
+                        return self._with_error(self._latest(edit, ranked, output, mask), output)
                     if left <= _PARTLY * total and (partly is None or left < partly[0]):
                         partly = left, edit
         return self._with_error(partly[1] if partly else None, output)
+
+    def _latest(self, edit: Edit, ranked: Sequence[Op], output: str, mask: Bools) -> Edit:
+        """A factor can stand at any op of a linear chain: the last of them is meant."""
+        if edit.kind != "scale":
+            return edit
+        order = self._last_events()
+        for op in sorted(ranked, key=lambda op: -order.get(op, 0)):
+            if op is edit.op or time.process_time() > self._end:
+                break
+            for other in edits.scaled(op, [edit.value]):
+                if self._mends(other, output, mask, None) and self._left_wrong(other) == 0:
+                    return other
+        return edit
+
+    def _last_events(self) -> dict[Op, int]:
+        return {event.op: number for number, event in enumerate(self.trace.events)}
 
     def _with_error(self, edit: Edit | None, output: str) -> tuple[Edit | None, float]:
         if edit is None:
@@ -370,16 +422,60 @@ class Locator:
             depth[op] = min(depth.get(op, 1 << 30), self._depth(n, near))
         # A load may take the right numbers from the wrong place; so may a store put them.
         moving = dict.fromkeys(self.trace.events[n].op for n in near.agreeing)
-        ranked = sorted(depth, key=lambda op: depth[op])
-        return ranked + [op for op in moving if op not in depth]
+        ranked = [*self._suspicious, *sorted(depth, key=lambda op: depth[op]), *moving]
+        return list(dict.fromkeys(ranked))
 
     def _edits(self, ranked: Sequence[Op], cost: int, with_control: bool) -> Iterator[Edit]:
         """Edits of that cost."""
+        if cost == 1:
+            for op in dict.fromkeys(edit.op for edit in self._predicted):
+                # One wrong op is likelier than one that is missing beside it.
+                yield from (e for e in self._edits_of(op) if e.cost == 1)
+                yield from (edit for edit in self._predicted if edit.op is op)
+            yield from self._uses_of_unused(ranked)
         for op in ranked:
             yield from (e for e in self._edits_of(op) if e.cost == cost)
         if with_control and cost == _CONTROL_COST:
             for op in self._control_windows():
                 yield from (e for e in edits.offsets(op) if e.cost == 1)
+
+    def _predictions(self, near: _Slice, matcher: Matcher) -> list[Edit]:
+        """Edits that would make a tile one of the golden's: by values, without executing."""
+        first: dict[Op, int] = {}
+        for n in (*near.suspects, *near.agreeing):
+            first.setdefault(self.trace.events[n].op, n)
+        found: list[Edit] = []
+        for op, number in list(first.items())[:_MOST_PREDICTED]:
+            tile = self.trace.events[number].tile
+            if tile is None or time.process_time() > self._end:
+                continue
+            if op.spec.is_window_load or Trait.TILE_VIEW in op.spec.traits:
+                continue
+            data = tile.cut.astype(np.float64)
+            scales = edits.scaled(op, _factors(op, self._extents))
+            found += [e for e in scales if matcher.find(data * e.value) is not None]
+            for edit in edits.inserted(op):
+                function = followed(edit.ops[-1].name) if edit.value == 0 else None
+                if function is not None and len(edit.ops[-1].operands) == 1:
+                    with np.errstate(all="ignore"):
+                        there = matcher.find(function(data)) is not None
+                    found += [edit] if there else []
+        return found
+
+    def _uses_of_unused(self, ranked: Sequence[Op]) -> Iterator[Edit]:
+        """A value that is computed and used nowhere was meant for something."""
+        for function in dict.fromkeys(self.trace.function[op] for op in ranked):
+            visible = self._visible_in(function)
+            if function.kind is not FunctionKind.InCore or not visible.unused:
+                continue
+            for op in walk(function.body):
+                if not op.blocks:
+                    yield from edits.revived(op, visible.unused_before(op), visible.params)
+
+    def _visible_in(self, function: Function) -> Visible:
+        if function.name not in self._visible:
+            self._visible[function.name] = Visible(function.body, function.params)
+        return self._visible[function.name]
 
     def _control_windows(self) -> Iterator[Op]:
         """Windows that the control program takes and hands to tasks."""
@@ -390,11 +486,8 @@ class Locator:
                         yield op
 
     def _edits_of(self, op: Op) -> Iterator[Edit]:
-        function = self.trace.function[op]
-        if function.name not in self._visible:
-            self._visible[function.name] = Visible(function.body, function.params)
-        visible = self._visible[function.name]
-        factors = _factors(op)
+        visible = self._visible_in(self.trace.function[op])
+        factors = _factors(op, self._extents)
         yield from edits.swapped(op)
         yield from edits.cast_modes(op)
         yield from edits.pads(op)
@@ -409,7 +502,7 @@ class Locator:
             yield from edits.scaled(op, factors)
         yield from edits.other_operands(op, visible.before.get(op, ())[:24])
 
-    def _mends(self, edit: Edit, output: str, mask: Bools, tasks: set[int]) -> bool:
+    def _mends(self, edit: Edit, output: str, mask: Bools, tasks: set[int] | None) -> bool:
         """Whether the region that was looked at is right with the edit."""
         self.tried += 1
         if self.tried % 20 == 0:
@@ -443,15 +536,15 @@ class Locator:
         return Worst(output, index, float(a[index]), float(e[index]))
 
 
-def _factors(op: Op) -> list[float]:
-    """Numbers that a result is often multiplied with: from the extents of the op's tiles."""
-    extents = {2}
+def _factors(op: Op, extents_of_parameters: set[int]) -> list[float]:
+    """Numbers that a result is often multiplied with: from extents of tiles and parameters."""
+    extents = {2, *extents_of_parameters}
     for value in (*op.operands, *op.results):
         if isinstance(value.type, TileType):
             extents.update(n for n in value.type.shape if n > 1)
     found: list[float] = []
     for n in sorted(extents):
-        found += [n**-0.5, 1.0 / n, float(n), n**0.5]
+        found += [n**-0.5, 1.0 / n]
     return [-1.0, *dict.fromkeys(found)]
 
 

@@ -16,6 +16,8 @@ Ints = NDArray[np.int64]
 CLOSE = 1e-2
 """Relative error in the 2-norm up to which a tile agrees: BF16 leaves a few thousandths."""
 _LEAST_ELEMENTS = 8
+_LARGEST = 1e100
+"""Beyond, squares of doubles overflow."""
 _PROBES = 6
 _MOST_CANDIDATES = 20000
 
@@ -27,6 +29,14 @@ class Match:
     array: Intermediate
     position: tuple[int, ...]
     error: float
+
+
+def _without_zero_tails(block: Array) -> Array:
+    """Without the last rows and columns that are all zero: padding, of which a golden has none."""
+    for _ in range(2):
+        lines = np.flatnonzero(block.any(axis=1))
+        block = block[: int(lines[-1]) + 1 if lines.size else 1].T
+    return block
 
 
 class Matcher:
@@ -56,7 +66,10 @@ class Matcher:
         """An array that has the tile as a block, within rounding; None if no array has."""
         block = np.asarray(tile, np.float64)
         block = block.reshape(-1, block.shape[-1]) if block.ndim else block.reshape(1, 1)
+        block = _without_zero_tails(block)
         if block.size < _LEAST_ELEMENTS or not np.isfinite(block).all():
+            return None
+        if float(np.abs(block).max()) > _LARGEST:
             return None
         norm = float(np.linalg.norm(block))
         spread = block - block.mean()

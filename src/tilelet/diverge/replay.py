@@ -14,7 +14,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from tilelet.diverge.edits import Edit, Edited
+from tilelet.diverge.edits import Edit, Edited, applied
 from tilelet.diverge.record import (
     NOBODY,
     Event,
@@ -102,11 +102,12 @@ class Replay:
         self.executed = 0
 
     def _state(self, edit: Edit | None) -> State:
-        inner = self._stores
+        inner, functions = self._stores, self.program.functions
         observer = inner if edit is None else Edited(edit, inner)
-        return State(
-            self.program.functions, execute=True, poison=True, seed_valid=False, observer=observer
-        )
+        if edit is not None and edit.op.spec.terminator:
+            # What a block hands on is no step of its own.
+            observer, functions = inner, applied(self.program, edit).functions
+        return State(functions, execute=True, poison=True, seed_valid=False, observer=observer)
 
     def _all_buffers(self) -> list[Buffer]:
         found = {w.buffer.id: w.buffer for w in self.run.parameters.values()}

@@ -363,11 +363,13 @@ class WideTrace(Trace):
         tiny = _smallest(dtype)
         over = (difference > _SLACK * bound + tiny) & np.isfinite(wide)
         over |= ~np.isfinite(actual) & np.isfinite(wide) & (np.abs(wide) < 1e300)
+        over |= _rounds_far(op, args, tile)[part]
         over &= ~np.isnan(wide)
         self.errors[number] = _relative(actual, wide)
         if not over.any() or self._element is not np.float64:
             return
-        excess = np.where(over, np.nan_to_num(difference / (bound + tiny), nan=np.inf), -1.0)
+        ratio = np.nan_to_num(difference / (bound + tiny), nan=np.inf)
+        excess = np.where(over, np.maximum(ratio, 0.0), -1.0)
         flat = int(np.argmax(excess))
         index = tuple(int(i) for i in np.unravel_index(flat, actual.shape))
         before = [
@@ -403,6 +405,18 @@ def _reaction(
         moved[which] = values[which] + sign * bound
         largest = np.maximum(largest, np.abs(function(*moved) - made))
     return largest
+
+
+def _rounds_far(op: Op, args: Mapping[str, Any], tile: TileValue) -> Array:
+    """Elements that a cast moved further than to the nearest number of its type."""
+    source, type_ = args.get("x"), op.results[0].type
+    from_float = isinstance(op.args.get("x"), Value) and _is_float(op.args["x"])  # type: ignore[arg-type]
+    if op.name != "cast" or not from_float or not isinstance(source, TileValue):
+        return np.zeros(tile.data.shape, np.bool_)
+    assert isinstance(type_, TileType)
+    given = source.data.astype(np.float64)
+    moved = np.abs(tile.data.astype(np.float64) - given)
+    return moved > _SLACK * unit(type_.dtype) * np.abs(given) + _smallest(type_.dtype)
 
 
 def _is_float(value: Value) -> bool:

@@ -58,7 +58,8 @@ def examined(
         }
 
     seen = trace.found if trace else []
-    return Examined(compiled.program, pristine, expected, passes, differ, seen, note)
+    tolerances = judge.rtol, judge.atol
+    return Examined(compiled.program, pristine, expected, passes, differ, seen, note, *tolerances)
 
 
 def _like(made: Array, expected: Array) -> Array:

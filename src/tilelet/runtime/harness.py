@@ -55,6 +55,7 @@ from tilelet.runtime.validate import Judge, Judgement
 
 if TYPE_CHECKING:
     from tilelet.checks.comparison import Comparison
+    from tilelet.diverge.locate import Case as Examined
 
 
 def run(
@@ -258,6 +259,7 @@ class Runner:
             judge=lambda actual, expected: all(
                 j.ok for j in judge.judge_all(actual, expected, inputs)
             ),
+            case=lambda: self._examined(compiled, specs, self._inputs(compiled, specs)),
         )
 
     def _argument(self, param: Parameter, spec: Spec) -> Any:
@@ -274,13 +276,10 @@ class Runner:
         with console.stage("generate inputs"):
             check_memory(case.specs)
             pristine = self._inputs(compiled, specs)
-        tensors: dict[str, Array] = {
-            name: _as_spec(specs[name], cast("Array", a))
-            for name, a in pristine.items()
-            if isinstance(a, np.ndarray)
-        }
+        tensors = _tensors(specs, pristine)
         if self.session.examiner is not None:
-            self._examine(compiled, specs, pristine, tensors)
+            self.result.passed, self.result.was_executed = True, False
+            self.session.examiner(compiled.name, self._examined(compiled, specs, pristine))
             return
         expected = None
         if case.golden is not None or case.golden_data is not None:
@@ -321,31 +320,26 @@ class Runner:
         if failed:
             self._keep_numbers(judgements, actual, expected)
 
-    def _examine(
-        self,
-        compiled: CompiledProgram,
-        specs: dict[str, Spec],
-        pristine: Mapping[str, Any],
-        tensors: dict[str, Array],
-    ) -> None:
-        """`tilelet diverge`: the case is handed on with what its golden computes on the way."""
+    def _examined(
+        self, compiled: CompiledProgram, specs: dict[str, Spec], pristine: Mapping[str, Any]
+    ) -> Examined:
+        """The case for those who execute it themselves, with what its golden computes."""
         from tilelet.runtime.examine import examined
 
-        case = self.case
-        assert self.session.examiner is not None
+        case, tensors = self.case, _tensors(specs, pristine)
 
         def expecting(golden: Golden | None) -> dict[str, Array] | None:
             if golden is None and case.golden_data is None:
                 return None
             self.case = replace(case, golden=golden)
-            return self._expected(compiled, specs, tensors, cached=False)
+            try:
+                return self._expected(compiled, specs, tensors, cached=False)
+            finally:
+                self.case = case
 
         inputs = {specs[n].name: a for n, a in tensors.items()} | scalars_of(case.specs)
         judge = Judge(case.rtol, case.atol, case.compare_fn, case.use_torch)
-        found = examined(compiled, specs, pristine, case.golden, expecting, judge, inputs)
-        self.result.passed = True
-        self.result.was_executed = False
-        self.session.examiner(compiled.name, found)
+        return examined(compiled, specs, pristine, case.golden, expecting, judge, inputs)
 
     def _find_where(
         self,
@@ -501,6 +495,15 @@ def _example(spec: Spec) -> Any:
     if isinstance(spec, ScalarSpec):
         return spec.value
     return jit_call.example(TensorType(spec.shape, spec.element))
+
+
+def _tensors(specs: Mapping[str, Spec], given: Mapping[str, Any]) -> dict[str, Array]:
+    """The arrays among arguments, in the element types of their specs."""
+    return {
+        name: _as_spec(specs[name], cast("Array", a))
+        for name, a in given.items()
+        if isinstance(a, np.ndarray)
+    }
 
 
 def _as_spec(spec: Spec, array: Array) -> Array:

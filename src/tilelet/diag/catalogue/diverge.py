@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilelet.diag.core import Label, Loc, UserError
+from tilelet.diag.core import Caution, Label, Loc, UserError
 
 
 class FirstWrongStatement(UserError):
@@ -95,4 +95,23 @@ class RoundingOnly(UserError):
         labels = [Label(loc, "the error grows most here")] if loc else []
         super().__init__(
             f"`{output}` differs from the golden by rounding only", labels=labels, notes=notes
+        )
+
+
+class CouldBeWrong(Caution):
+    """With this op made wrong, the script's comparison still passes.
+
+    Ops are made wrong one at a time: their result zeroed, the op left out, another value in the
+    padding. What the golden does not notice, it does not test. The helps say what would: comparing
+    further outputs, a tighter tolerance, other inputs, or smaller sizes, of which the op has a
+    larger share.
+    """
+
+    code = "W1156"
+
+    def __init__(self, op: str, loc: Loc, kinds: Sequence[str], remedies: Sequence[str]) -> None:
+        super().__init__(
+            f"`pl.{op}` could be wrong without the golden noticing: {', '.join(kinds)}",
+            labels=[Label(loc, "the comparison passes all the same")],
+            helps=[f"this would notice: {text}" for text in remedies],
         )

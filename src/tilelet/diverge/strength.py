@@ -1,0 +1,144 @@
+"""How strong a golden is: ops are made wrong one at a time, and the comparison is made again.
+
+What passes could be wrong without anybody noticing. Only what depends on the changed op is executed
+again; with less time than it takes to try all, a seeded sample is tried.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tilelet.analysis.aliases import is_tensor
+from tilelet.diag.core import Loc, UserError
+from tilelet.diag.internal import InternalError
+from tilelet.diverge import edits
+from tilelet.diverge.edits import Edit
+from tilelet.diverge.error_map import Array
+from tilelet.diverge.locate import Case
+from tilelet.diverge.replay import Replay
+from tilelet.ir.core import FunctionKind, Op, walk
+from tilelet.ir.spec import Trait
+
+STRONG = ("zeroed", "dropped", "pad value")
+"""Corruptions that any comparison should notice; the others may be within its tolerance."""
+
+
+@dataclass(frozen=True)
+class Unnoticed:
+    """A corruption with which the comparison still passes.
+
+    share    the largest difference it makes to a compared output, as a share of what is allowed
+    other    outputs that it changes and that are not compared
+    """
+
+    edit: Edit
+    kind: str
+    share: float
+    other: tuple[str, ...] = ()
+
+    @property
+    def remedies(self) -> list[str]:
+        """What would notice it."""
+        found: list[str] = []
+        if self.other:
+            found.append(f"compare {', '.join(f'`{name}`' for name in self.other)}, too")
+        if self.share > 0:
+            found.append(f"a tolerance {1 / self.share:.3g} times as tight")
+            found.append("smaller sizes: a shorter context or sum, of which it is a larger share")
+        else:
+            found.append("other inputs: with these, no compared element depends on it")
+        return found
+
+
+@dataclass
+class Strength:
+    """What was tried, and what went unnoticed."""
+
+    total: int
+    tried: int = 0
+    noticed: int = 0
+    unnoticed: list[Unnoticed] = field(default_factory=list[Unnoticed])
+
+    def by_place(self) -> dict[Loc, list[Unnoticed]]:
+        """Of the strong ones, by statement."""
+        found: dict[Loc, list[Unnoticed]] = {}
+        for one in self.unnoticed:
+            if one.kind in STRONG:
+                found.setdefault(one.edit.loc, []).append(one)
+        return found
+
+
+def corruptions(op: Op) -> Iterator[tuple[str, Edit]]:
+    """An op made wrong: zeroed, dropped, off by 1 %, with another pad or cast mode."""
+    if op.spec.structural or not op.results:
+        return
+    if op.spec.writes and is_tensor(op.results[0]):
+        yield from (("dropped", e) for e in edits.dropped(op))
+        return
+    if op.spec.is_window_load or Trait.CREATION in op.spec.traits:
+        return
+    yield from (("zeroed", e) for e in edits.scaled(op, [0.0]))
+    if Trait.ARITHMETIC in op.spec.traits or Trait.GEMM in op.spec.traits:
+        yield from (("dropped", e) for e in edits.dropped(op))
+        yield from (("off by 1 %", e) for e in edits.scaled(op, [1.01]))
+    yield from (("pad value", e) for e in edits.pads(op))
+    yield from (("cast mode", e) for e in edits.cast_modes(op, ("floor", "trunc")))
+
+
+def strength(
+    case: Case, budget: float, seed: int = 0, say: Callable[[str], None] = lambda _: None
+) -> Strength:
+    """Try corruptions of every kernel until all are tried or time is up."""
+    end = time.monotonic() + budget
+    replay = Replay(case.program, case.arguments)
+    clean = {name: array.copy() for name, array in replay.run.arrays.items()}
+    executed = {event.op for event in replay.trace.events}
+    wanted = [
+        found
+        for function in case.program.functions.values()
+        if function.kind is FunctionKind.InCore
+        for op in walk(function.body)
+        if op in executed
+        for found in corruptions(op)
+    ]
+    random.Random(seed).shuffle(wanted)  # noqa: S311 - a sample, not a secret
+    result = Strength(len(wanted))
+    for kind, edit in wanted:
+        if time.monotonic() > end:
+            break
+        result.tried += 1
+        if result.tried % 20 == 0:
+            say(f"{result.tried} of {result.total} corruptions tried")
+        try:
+            made = replay.outputs(edit)
+            passes = case.passes(made)
+        except (UserError, InternalError, ValueError):
+            passes, made = False, {}
+        if passes:
+            result.unnoticed.append(_unnoticed(case, edit, kind, clean, made))
+        else:
+            result.noticed += 1
+    return result
+
+
+def _unnoticed(
+    case: Case, edit: Edit, kind: str, clean: Mapping[str, Array], made: Mapping[str, Array]
+) -> Unnoticed:
+    share = 0.0
+    for name in case.expected:
+        before, after = (x[name].astype(np.float64) for x in (clean, made))
+        moved = np.abs(after - before)
+        allowed = case.atol + case.rtol * np.abs(case.expected[name].astype(np.float64))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            share = max(share, float(np.nan_to_num(moved / allowed).max(initial=0.0)))
+    other = [
+        name
+        for name in clean
+        if name not in case.expected and not np.array_equal(clean[name], made[name])
+    ]
+    return Unnoticed(edit, kind, share, tuple(other))

@@ -1,0 +1,377 @@
+"""Seeded faults: one op of a right program is made wrong, and the checks have to say which.
+
+    python -m tests.diverge.faults                  faults of all classes in all programs, the table
+    python -m tests.diverge.faults --log FILE       and append a line for each fault to a file
+    python -m tests.diverge.faults --write FILE...  the table of these files, into docs/diverge.md
+    python -m tests.diverge.faults --only offset --programs 06 --seed 3 --verbose
+
+A fault counts if the golden's comparison fails with it, or a check reports it: what changes no
+output by more than the tolerance is no mistake that anybody could see.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import json
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from tests.models.programs import TINY, sizes_of
+
+from tilelet.analysis.aliases import is_tensor
+from tilelet.diag.core import Loc, UserError
+from tilelet.diverge import edits
+from tilelet.diverge.answer import Answer, Options, answer
+from tilelet.diverge.edits import Edit, applied, is_float_tile
+from tilelet.diverge.locate import Case
+from tilelet.diverge.replay import Replay
+from tilelet.ir.core import FunctionKind, Op, Value, walk
+from tilelet.ir.spec import Cost
+from tilelet.models.registry import models
+from tilelet.runtime import session
+from tilelet.runtime.session import Session
+from tilelet.scripts.target import Target
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+PAGE = Path(__file__).parents[2] / "docs" / "diverge.md"
+BEGIN, END = "<!-- faults: begin -->", "<!-- faults: end -->"
+
+
+# Programs
+
+
+def programs(wanted: str = "") -> Iterator[tuple[str, Case]]:
+    """The examples, and all Qwen3 programs at a small size."""
+    for file in sorted(EXAMPLES.glob("*.py")):
+        if wanted in file.stem:
+            yield from cases_of(str(file))
+    for name, model in models().items():
+        for variant in model.variants:
+            if wanted in f"{name}:{variant}":
+                yield from model_cases(name, variant)
+
+
+def cases_of(script: str) -> Iterator[tuple[str, Case]]:
+    found: list[tuple[str, Case]] = []
+    now = Session(examiner=lambda name, case: found.append((Path(script).stem, case)))
+    quiet = io.StringIO()
+    with session.active(now), contextlib.redirect_stderr(quiet), contextlib.redirect_stdout(quiet):
+        Target(script).run(now)
+    yield from found
+
+
+def model_cases(name: str, variant: str) -> Iterator[tuple[str, Case]]:
+    found: list[tuple[str, Case]] = []
+    sizes = sizes_of(f"{name}:{variant}", TINY)
+    now = Session(examiner=lambda _, case: found.append((f"{name}:{variant}", case)))
+    with session.active(now), contextlib.redirect_stderr(io.StringIO()):
+        models()[name].run(variant, **sizes)
+    yield from found
+
+
+# Classes of faults
+
+
+def _scale(op: Op) -> Iterator[Edit]:
+    """A multiplication with a number left out."""
+    numbers = [a for a in op.args.values() if isinstance(a, float) and a not in (0.0, 1.0)]
+    if numbers and op.spec.cost in (Cost.MUL, Cost.MULS) and is_float_tile(op.results[0]):
+        yield from edits.dropped(op)
+
+
+def _unary(op: Op) -> Iterator[Edit]:
+    """A function left out, or another one in its place."""
+    if op.spec in edits.unary_specs() and is_float_tile(op.results[0]):
+        yield from edits.dropped(op)
+        # Of positive numbers these two are none.
+        yield from (e for e in edits.other_ops(op) if e.ops[0].name not in ("abs", "relu"))
+
+
+def _shift(op: Op) -> Iterator[Edit]:
+    yield from (e for e in edits.offsets(op) if e.cost == 1)
+
+
+def _store(op: Op) -> Iterator[Edit]:
+    if op.results and is_tensor(op.results[0]) and op.spec.writes:
+        yield from edits.dropped(op)
+
+
+def _shrunk(op: Op) -> Iterator[Edit]:
+    """Global memory with half the extent on an axis."""
+    shape = op.args.get("shape")
+    if op.name != "create_tensor" or not is_tensor(op.result) or not isinstance(shape, tuple):
+        return
+    for axis, n in enumerate(shape):
+        if isinstance(n, int) and n > 1:
+            smaller = (*shape[:axis], n // 2, *shape[axis + 1 :])
+            made = replace(op, args={**op.args, "shape": smaller})
+            yield Edit(op, "shrunk buffer", f"{n // 2} instead of {n} on axis {axis}", (made,))
+
+
+CLASSES: dict[str, Callable[[Op], Iterator[Edit]]] = {
+    "dropped assemble": _store,
+    "shifted offset": _shift,
+    "wrong pad": edits.pads,
+    "swapped operands": edits.swapped,
+    "shrunk buffer": _shrunk,
+    "wrong cast mode": lambda op: edits.cast_modes(op, ("floor", "ceil", "trunc")),
+    "missing or wrong function": _unary,
+    "missing scale": _scale,
+    "lost accumulation": edits.unaccumulated,
+}
+
+
+# Placing
+
+
+@dataclass(frozen=True)
+class Placed:
+    """What became of a fault: by which check it was reported, and whether at the right place."""
+
+    program: str
+    kind: str
+    check: str  # "" if nobody noticed
+    right: bool
+    seconds: float
+    found: str = ""
+
+
+def places(case: Case, fault: Edit) -> set[tuple[str, int]]:
+    """The lines that are right for a fault: its own; if an op is missing, those beside it."""
+    op = fault.op
+    found = [op.loc]
+    if fault.alias is not None or fault.kind in ("accumulation", "shrunk buffer"):
+        neighbours = {v for v in (*op.operands, *op.results) if not is_tensor(v)}
+        neighbours |= _yielded(case, neighbours)
+        for function in case.program.functions.values():
+            found += [
+                other.loc
+                for other in walk(function.body)
+                if neighbours & {*other.results, *_operands(other)}
+            ]
+    return {(loc.file, loc.line) for loc in found}
+
+
+def _yielded(case: Case, values: set[Value]) -> set[Value]:
+    """What a loop or branch hands on as one of these values."""
+    found: set[Value] = set()
+    for function in case.program.functions.values():
+        for op in walk(function.body):
+            for block in op.blocks:
+                handed = block.terminator.args["values"]
+                assert isinstance(handed, tuple)
+                pairs = zip(op.results, handed)
+                found |= {v for r, v in pairs if r in values and isinstance(v, Value)}
+    return found
+
+
+def _operands(op: Op) -> tuple[Value, ...]:
+    return () if op.spec.structural else op.operands
+
+
+def place(name: str, case: Case, kind: str, fault: Edit, budget: float) -> Placed:
+    """Look for the fault with the checks, as a user would."""
+    start = time.perf_counter()
+    broken = replace(case, program=applied(case.program, fault))
+    try:
+        result = answer(name, broken, Options(budget))
+    except UserError as error:
+        loc = error.diagnostic.loc
+        right = _is_access(case, fault, loc) or _is_at(case, fault, loc)
+        return Placed(name, kind, "run", right, time.perf_counter() - start, str(loc))
+    seconds = time.perf_counter() - start
+    if not result.found:
+        return Placed(name, kind, "", False, seconds)
+    check, loc = _check_of(result)
+    right = _is_at(case, fault, loc)
+    if not right and fault.op.spec.writes and is_tensor(fault.op.results[0]):
+        right = _names_buffer(case, fault, result)
+    text = f"{result.found[0].diagnostic.message} {loc and loc.line}"
+    return Placed(name, kind, check, right, seconds, text)
+
+
+def _is_at(case: Case, fault: Edit, loc: Loc | None) -> bool:
+    return loc is not None and (loc.file, loc.line) in places(case, fault)
+
+
+def _is_access(case: Case, fault: Edit, loc: Loc | None) -> bool:
+    """A buffer that is too small is noticed where it is used: by its name."""
+    return fault.kind == "shrunk buffer" and loc is not None
+
+
+def _names_buffer(case: Case, fault: Edit, result: Answer) -> bool:
+    """What a missing store should have written is named by its tensor."""
+    target = fault.op.args[fault.op.spec.writes[0]]
+    assert isinstance(target, Value)
+    found = result.divergence
+    if found is None or not found.region:
+        return False
+    named = found.region.partition("[")[0]
+    return named in _names_of(case, target)
+
+
+def _names_of(case: Case, target: Value) -> set[str]:
+    """The names of the memory behind a kernel's parameter: what its callers hand it."""
+    from tilelet.analysis.aliases import Aliases
+
+    names = {target.name}
+    for function in case.program.functions.values():
+        aliases = Aliases(function.body, case.program.functions)
+        values = [v for op in walk(function.body) for v in (*op.operands, *op.results)]
+        if target in values or target in function.params:
+            roots = aliases.roots(target)
+            names |= {r.name for r in roots}
+            names |= _handed_in(case, function.name, roots)
+    return names
+
+
+def _handed_in(case: Case, callee: str, roots: object) -> set[str]:
+    from tilelet.analysis.aliases import Aliases
+    from tilelet.ir.views import CallView
+
+    names: set[str] = set()
+    params = case.program.functions[callee].params
+    for function in case.program.functions.values():
+        for op in walk(function.body):
+            if op.name == "call" and CallView(op).callee == callee:
+                aliases = Aliases(function.body, case.program.functions)
+                for param, operand in zip(params, CallView(op).operands):
+                    if param in roots and isinstance(operand, Value):  # type: ignore[operator]
+                        names |= {r.name for r in aliases.roots(operand)}
+    return names
+
+
+def _check_of(result: Answer) -> tuple[str, Loc | None]:
+    first = result.found[0].diagnostic
+    check = {
+        "E1151": "diverge: repair",
+        "E1152": "map: never written",
+        "E1153": "undefined read",
+        "E1154": "diverge: double",
+        "E1155": "diverge: double",
+    }[first.code]
+    if first.code == "E1151" and result.divergence and result.divergence.repair is None:
+        check = "diverge: bracket"
+    return check, first.loc
+
+
+def sites(case: Case, kind: str, rng: random.Random) -> list[Edit]:
+    """All faults of a class that a program can have, in a random order."""
+    make = CLASSES[kind]
+    found: list[Edit] = []
+    for function in case.program.functions.values():
+        in_core = function.kind is FunctionKind.InCore
+        for op in walk(function.body):
+            if not op.spec.structural and (in_core or kind == "shrunk buffer"):
+                found += make(op)
+    rng.shuffle(found)
+    return found
+
+
+def visible(case: Case, replay: Replay, fault: Edit) -> bool:
+    """Whether the fault changes a result at all: what changes nothing is no fault."""
+    try:
+        made = replay.outputs(fault)
+    except UserError:
+        return True
+    return not case.passes(made)
+
+
+def seeded(
+    seed: int, each: int, wanted: str, only: str, budget: float, verbose: bool
+) -> Iterator[Placed]:
+    for name, case in programs(wanted):
+        if not case.expected:
+            continue
+        rng = random.Random(f"{seed} {name}")
+        replay = Replay(case.program, case.arguments)
+        clean = {n: a.copy() for n, a in replay.run.arrays.items()}
+        assert case.passes(clean), f"{name} is not right as it stands"
+        for kind in CLASSES:
+            if only not in kind:
+                continue
+            found = 0
+            for fault in sites(case, kind, rng)[: 6 * each]:
+                if found >= each:
+                    break
+                if kind == "wrong cast mode":
+                    if _same(clean, replay.outputs(fault)):
+                        continue
+                elif not visible(case, replay, fault):
+                    continue
+                found += 1
+                placed = place(name, case, kind, fault, budget)
+                if verbose or not placed.right:
+                    print(
+                        f"{'ok ' if placed.right else 'NO '}{name} {kind}: {fault.op.name} line "
+                        f"{fault.loc.line} {fault.text} -> {placed.check}: {placed.found} "
+                        f"({placed.seconds:.1f} s)",
+                        flush=True,
+                    )
+                yield placed
+
+
+def _same(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> bool:
+    return all(np.array_equal(a[n], b[n], equal_nan=a[n].dtype.kind == "f") for n in a)
+
+
+def table(placed: list[Placed]) -> str:
+    """Per class: how many, how many at the right statement, and by which check."""
+    checks = sorted({p.check for p in placed if p.check})
+    lines = [
+        f"| class | faults | right statement | {' | '.join(checks)} | not noticed |",
+        f"|---|---|---|{'---|' * len(checks)}---|",
+    ]
+    kinds = [k for k in CLASSES if any(p.kind == k for p in placed)]
+    for kind in [*kinds, "all"]:
+        mine = [p for p in placed if kind in (p.kind, "all")]
+        right = sum(p.right for p in mine)
+        by = Counter(p.check for p in mine)
+        share = f"{right} ({100 * right / len(mine):.0f} %)"
+        cells = [str(by[c] or "") for c in checks]
+        lines.append(f"| {kind} | {len(mine)} | {share} | {' | '.join(cells)} | {by[''] or ''} |")
+    return "\n".join(lines)
+
+
+def written(files: list[str]) -> list[Placed]:
+    """What earlier runs found; of the same fault the last."""
+    lines = [line for f in files for line in Path(f).read_text(encoding="utf-8").splitlines()]
+    return [Placed(**json.loads(line)) for line in lines]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--each", type=int, default=2, help="faults of a class in a program")
+    parser.add_argument("--programs", default="", help="part of their names")
+    parser.add_argument("--only", default="", help="part of a class's name")
+    parser.add_argument("--budget", type=float, default=15.0)
+    parser.add_argument("--log", type=Path)
+    parser.add_argument("--write", nargs="+", metavar="FILE")
+    parser.add_argument("--verbose", action="store_true")
+    args = parser.parse_args()
+    placed: list[Placed] = written(args.write) if args.write else []
+    options = (args.seed, args.each, args.programs, args.only, args.budget, args.verbose)
+    for one in () if args.write else seeded(*options):
+        placed.append(one)
+        if args.log:
+            with args.log.open("a", encoding="utf-8") as log:
+                print(json.dumps(asdict(one)), file=log)
+    text = table(placed)
+    print(text)
+    if args.write:
+        page = PAGE.read_text(encoding="utf-8")
+        before, rest = page.split(BEGIN)
+        after = rest.split(END)[1]
+        PAGE.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

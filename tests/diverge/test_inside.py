@@ -1,0 +1,189 @@
+"""What a golden computes is seen, tiles are found in it, and doubles know what rounding may do."""
+
+from __future__ import annotations
+
+import linecache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.diverge.faults import EXAMPLES, cases_of, model_cases
+from tests.diverge.kernels import normal
+from tests.models.programs import NAMES
+
+import tilelet.language as pl
+from tilelet.diverge.answer import Options, answer
+from tilelet.diverge.golden_trace import GoldenTrace, Intermediate
+from tilelet.diverge.locate import Case
+from tilelet.diverge.matching import Matcher
+from tilelet.runtime import TensorSpec, run_jit, session
+from tilelet.runtime.session import Session
+
+RNG = np.random.default_rng(11)
+
+
+def helper(x: Any) -> Any:
+    scaled = x * 3.0
+    return scaled + 1.0
+
+
+def seen(golden: Any, **tensors: Any) -> dict[str, Intermediate]:
+    trace = GoldenTrace(golden)
+    assert trace.note == ""
+    trace.golden(tensors)
+    return {found.name: found for found in trace.found}
+
+
+def test_locals_temporaries_and_helpers_are_seen_with_their_lines() -> None:
+    offset = 2.0
+
+    def golden(tensors: dict[str, Any]) -> None:
+        y = np.exp(tensors["x"]) + offset
+        for i in range(2):
+            y[i] = helper(y[i])
+        tensors["out"] = y.T
+
+    x = RNG.normal(size=(3, 5))
+    found = seen(golden, x=x)
+    first = golden.__code__.co_firstlineno
+    assert found["np.exp(tensors['x'])"].line == first + 1
+    np.testing.assert_allclose(found["np.exp(tensors['x'])"].array, np.exp(x))
+    assert {"y", "scaled", "y.T"} <= set(found)
+    assert found["scaled"].line == helper.__code__.co_firstlineno + 1
+
+
+def test_what_a_golden_computes_stays_the_same() -> None:
+    def golden(tensors: dict[str, Any]) -> Any:
+        a, (b, c) = tensors["x"], (1.0, 2.0)
+        a = a + b
+        a *= c
+        return [row.sum() for row in a if row[0] > 0], max(x for x in a.reshape(-1))
+
+    x = RNG.normal(size=(4, 6))
+    traced, plain = GoldenTrace(golden).golden({"x": x.copy()}), golden({"x": x.copy()})
+    assert traced == plain
+
+
+def test_complex_arrays_and_torch_tensors_are_seen() -> None:
+    torch = pytest.importorskip("torch")
+
+    def golden(tensors: dict[str, Any]) -> None:
+        turned = tensors["x"] * 1j
+        tensors["out"] = torch.tanh(tensors["t"]), turned.real
+
+    found = seen(golden, x=RNG.normal(size=(2, 4)), t=torch.ones(2, 4) * 0.5)
+    assert {"turned", "tensors['x'] * 1j.imag"} & set(found)
+    assert "torch.tanh(tensors['t'])" in found
+
+
+def test_a_golden_without_text_is_said_and_still_called() -> None:
+    trace = GoldenTrace(np.exp)
+    assert "not at hand" in trace.note
+    assert trace.golden(0.0) == 1.0
+
+
+def blocks(a: Any) -> dict[str, tuple[Any, tuple[int, int]]]:
+    """Tiles that can be cut out of an array, and where they begin."""
+    block = a[8:16, 4:12]
+    return {
+        "block": (block, (8, 4)),
+        "transposed": (block.T, (8, 4)),
+        "row": (a[3:4, :], (3, 0)),
+        "column": (a[:, 5:6], (0, 5)),
+        "padded": (np.pad(a[8:12, 4:12], ((0, 4), (0, 8))), (8, 4)),
+        "rounded": (block * (1 + 2e-3 * RNG.uniform(-1, 1, (8, 8))), (8, 4)),
+    }
+
+
+@pytest.mark.parametrize("kind", list(blocks(np.zeros((32, 24)))))
+def test_a_block_of_an_array_is_found(kind: str) -> None:
+    arrays = [Intermediate(n, "g.py", i, RNG.normal(size=(32, 24))) for i, n in enumerate("abc")]
+    tile, position = blocks(arrays[1].array)[kind]
+    match = Matcher(arrays).find(tile)
+    assert match is not None
+    assert (match.array.name, match.position) == ("b", position)
+
+
+def test_what_is_not_there_is_not_found() -> None:
+    arrays = [Intermediate("a", "g.py", 1, RNG.normal(size=(32, 24)))]
+    matcher = Matcher(arrays)
+    assert matcher.find(RNG.normal(size=(8, 8))) is None
+    assert matcher.find(arrays[0].array[8:16, 4:12] * 1.1) is None
+    assert matcher.find(np.ones((8, 8))) is None
+    assert Matcher([]).find(np.arange(16.0)) is None
+
+
+# Doubles
+
+
+@pl.jit
+def too_large(x: pl.Tensor[[16, 32], pl.FP32], out: pl.Out[pl.Tensor[[16, 32], pl.FP16]]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        out = pl.assemble(out, pl.cast(pl.mul(x, 1e6), pl.FP16), [0, 0])
+    return out
+
+
+@pl.jit
+def narrow_sum(x: pl.Tensor[[16, 64], pl.FP32], out: pl.Out[pl.Tensor[[16, 1], pl.FP32]]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        narrow = pl.cast(x, pl.BF16, mode="rint")
+        out = pl.assemble(out, pl.row_sum(pl.cast(narrow, pl.FP32)), [0, 0])
+    return out
+
+
+def case_of(kernel: Any, specs: list[TensorSpec], golden: Any, tolerance: float) -> Case:
+    found: list[Case] = []
+    with session.active(Session(examiner=lambda _, case: found.append(case))):
+        run_jit(kernel, specs, golden_fn=golden, rtol=tolerance, atol=tolerance)
+    return found[0]
+
+
+def test_an_overflow_is_found_without_a_golden() -> None:
+    specs = [
+        TensorSpec("x", [16, 32], pl.FP32, normal(1, 16, 32)),
+        TensorSpec("out", [16, 32], pl.FP16, is_output=True),
+    ]
+    found = answer("kernel", case_of(too_large, specs, None, 1e-3), Options(1.0))
+    assert found.agrees is None
+    assert [error.code for error in found.found] == ["E1154"]
+    assert found.violations[0][1].kind == "overflow"
+
+
+def test_a_mismatch_that_double_has_not_is_rounding() -> None:
+    specs = [
+        TensorSpec("x", [16, 64], pl.FP32, normal(1, 16, 64)),
+        TensorSpec("out", [16, 1], pl.FP32, is_output=True),
+    ]
+
+    def golden(tensors: dict[str, Any]) -> None:
+        tensors["out"][:] = tensors["x"].astype(np.float64).sum(axis=1, keepdims=True)
+
+    found = answer("kernel", case_of(narrow_sum, specs, golden, 1e-5), Options(1.0))
+    assert [error.code for error in found.found] == ["E1155"]
+    loc = found.diagnostics[0].loc
+    assert loc is not None
+    assert "pl.cast(x, pl.BF16" in linecache.getline(__file__, loc.line)
+    found = answer("kernel", case_of(narrow_sum, specs, golden, 1e-1), Options(1.0))
+    assert (found.agrees, found.found) == (True, [])
+
+
+# Programs that are right
+
+
+def findings(cases: Any) -> list[str]:
+    return [str(e) for name, case in cases for e in answer(name, case, Options(1.0)).found]
+
+
+@pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*.py")), ids=lambda file: file.stem)
+def test_nothing_is_found_in_the_examples(file: Path, thorough: bool) -> None:
+    if not thorough and file.stem[:2] not in ("03", "06", "10"):
+        pytest.skip("with --thorough")
+    assert findings(cases_of(str(file))) == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_is_found_in_qwen3(name: str, thorough: bool) -> None:
+    if not thorough and name != "qwen3/scope1:per_block":
+        pytest.skip("with --thorough")
+    assert findings(model_cases(*name.split(":"))) == []
