@@ -266,4 +266,5 @@ def _int_to_int(x: Array, source: DType, to: DType) -> Array:
 
 def unit_roundoff(dtype: DType) -> float:
     """The largest relative error of rounding to a float type."""
-    return float(ml_dtypes.finfo(dtype.numpy).eps) / 2
+    limits: Any = ml_dtypes.finfo(dtype.numpy)
+    return float(limits.eps) / 2
