@@ -29,6 +29,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
+from typing import cast as typed
 
 import ml_dtypes
 import numpy as np
@@ -266,5 +267,5 @@ def _int_to_int(x: Array, source: DType, to: DType) -> Array:
 
 def unit_roundoff(dtype: DType) -> float:
     """The largest relative error of rounding to a float type."""
-    limits: Any = ml_dtypes.finfo(dtype.numpy)
+    limits = typed("Any", ml_dtypes).finfo(dtype.numpy)
     return float(limits.eps) / 2
