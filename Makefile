@@ -78,7 +78,7 @@ bench: $(INSTALLED_DEV) ## measure the native engine on this machine
 	$(BIN)/tilelet bench $(ARGS)
 
 calibrate: $(INSTALLED_DEV) ## compare the device model with published measurements
-	$(BIN)/python -m tilelet.calibration
+	$(BIN)/tilelet calibrate report $(if $(PROGRAMS),--programs $(PROGRAMS)) $(ARGS)
 
 format: $(INSTALLED_DEV) ## format and fix what can be fixed safely
 	$(BIN)/ruff format .

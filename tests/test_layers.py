@@ -33,9 +33,10 @@ ALLOWED = {
     "export": "diag dialects dtypes frontend ir language ops passes runtime syntax",
     "models": "analysis cpu device diag dtypes interp ir language native runtime tasks",
     "compat": "diag dialects dtypes frontend ir language ops passes runtime syntax",
-    "calibration": "device diag dtypes interp ir language models native passes runtime tasks",
     "bench": "cpu device diag dtypes interp ir language models native runtime tasks",
     "scripts": "checks compat device diag diverge frontend interp ir models runtime",
+    "calibration": "device diag dtypes interp ir language models native passes runtime scripts"
+    " tasks",
     "advice": "checks device diag ir runtime scripts",
     "tuning": "device diag ir models runtime scripts",
     "cli": "advice bench calibration checks compat cpu device diag dialects diverge dtypes export"

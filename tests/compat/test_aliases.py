@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tilelet import dtypes
-from tilelet.compat import aliases
+from tilelet.compat import aliases, chip
 from tilelet.compat.aliases import NAMESPACES, REAL
 
 
@@ -93,3 +93,12 @@ def test_importing_the_shim_installs() -> None:
         assert importlib.import_module("golden").TensorSpec.__name__ == "TensorSpec"
     finally:
         aliases.uninstall()
+
+
+def test_scripts_may_count_the_cores_of_a_chip() -> None:
+    found = dict.fromkeys(chip.CoreType, 0)
+    for die, dies in chip.Backend910B.instance().soc.die_counts.items():
+        for cluster, clusters in die.cluster_counts.items():
+            for core, cores in cluster.core_counts.items():
+                found[core.core_type] += dies * clusters * cores
+    assert found == {chip.CoreType.CUBE: 24, chip.CoreType.VECTOR: 48}

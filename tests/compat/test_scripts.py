@@ -211,6 +211,27 @@ def test_a_script_may_be_part_of_a_package(tilelet: Run, tmp_path: Path) -> None
     assert "launched      1       4" in out
 
 
+DYNAMIC = """
+import tilelet.language as pl
+
+M = pl.dynamic("M")
+
+@pl.jit
+def kernel(x: pl.Tensor[[M, 16], pl.FP32], out: pl.Out[pl.Tensor[[M, 16], pl.FP32]]):
+    for i in pl.range(0, pl.tensor.dim(x, 0)):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            out[i : i + 1, :] = pl.neg(x[i : i + 1, :])
+    return out
+"""
+
+
+def test_tasks_of_a_kernel_of_any_extent(tilelet: Run, tmp_path: Path) -> None:
+    (tmp_path / "dynamic.py").write_text(DYNAMIC)
+    code, out, err = tilelet("tasks", str(tmp_path / "dynamic.py"))
+    assert code == 0, err
+    assert "total" in out
+
+
 MISTAKE = """
 import numpy as np
 import pypto.language as pl

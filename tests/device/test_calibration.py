@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from tests.device import recording
 
-from tilelet.calibration.fit import FREE, field_value
+from tilelet.calibration.fit import EVIDENCE
 from tilelet.calibration.rows import lines, recorded
 from tilelet.device import load_machine, simulate
+from tilelet.device.report.sensitivity import field_value, fields_of
 from tilelet.device.schedule import native
 from tilelet.models.qwen3.scope3 import build_scope3
 
@@ -48,8 +49,8 @@ def test_task_counts_are_exact() -> None:
 
 
 def test_free_parameters_are_fields_with_evidence() -> None:
-    for names in FREE.values():
-        for name in names:
+    for group in EVIDENCE:
+        for name in fields_of(A2A3, group):
             assert field_value(A2A3, name) > 0
             assert A2A3.evidence[name].source
 

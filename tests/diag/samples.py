@@ -553,6 +553,8 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     device.MatmulExtent: lambda at: device.MatmulExtent("K", 8192, 4095, at("pl.matmul")),
     device.VectorDType: lambda at: device.VectorDType("add", "BF16", "a2a3", at("pl.add")),
     device.BadProfile: lambda at: device.BadProfile("profile.json", "it lacks `kernels`"),
+    device.BadResults: lambda at: device.BadResults("results/rows.json", "it holds no object"),
+    device.NoResults: lambda at: device.NoResults("results", "dispatch"),
     device.NothingToCompare: lambda at: device.NothingToCompare("kernel.py"),
     # E10xx
     models.NoModelConfig: lambda at: models.NoModelConfig("Qwen3-0.6B"),

@@ -13,6 +13,8 @@ from tilelet.diag.catalogue import classes
 from tilelet.diag.core import Diagnostic
 from tilelet.dialects import DIALECTS, check
 from tilelet.ir.core import Program
+from tilelet.models.qwen3.walkthrough.text import APRIL as APRIL_VARIANTS
+from tilelet.models.registry import models
 from tilelet.passes.pipeline import run_passes
 
 APRIL, AUGUST = DIALECTS["2026-04"], DIALECTS["2026-08"]
@@ -211,3 +213,30 @@ def kernel(x: pl.Tensor[[16, 64], pl.FP32], out: pl.Out[pl.Tensor[[16, 64], pl.F
     assert [fix.text for fix in found.fixes] == ["pl.mul(ones, total)"]
     right = program_of(text.replace("FIRST", "ones").replace("SECOND", "total"))
     assert check(right, AUGUST) == []
+
+
+def test_the_walkthrough_says_which_programs_are_of_april() -> None:
+    """By their scopes and loops: names that the language of August does not have."""
+    april = {
+        variant
+        for model in models().values()
+        for variant in model.variants
+        if "E1201" in codes(check(model.build(variant), AUGUST))
+    }
+    assert april == set(APRIL_VARIANTS)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "scope1:per_block",
+        "scope1:chunked",
+        "scope2:staged",
+        "scope3:baseline",
+        "decode:baseline",
+    ],
+)
+def test_programs_of_april_fit_april(name: str) -> None:
+    program, _, variant = name.partition(":")
+    model = models()[f"qwen3/{program}"]
+    assert check(model.build(variant), APRIL) == []

@@ -72,3 +72,19 @@ def test_the_script_runs_and_compares(
     monkeypatch.setattr("sys.argv", ["exported.py"])
     assert module.main() == 0
     assert "q_proj: PASS (2048/2048" in capsys.readouterr().out
+
+
+@every_program
+def test_an_exported_variant_of_full_size_has_the_same_tasks(
+    name: str, tmp_path: Path, thorough: bool
+) -> None:
+    if not thorough:
+        pytest.skip("full sizes take minutes: --thorough")
+    case = model_case(name, {})
+    program = getattr(exported(case, tmp_path), case.program.name)
+    lengths = {s.name: as_array(s.create_tensor()) for s in case.specs if s.name == "seq_lens"}
+    counted = [
+        compile_program(p).run_tasks(dict(lengths), execute=False).counts()
+        for p in (case.program, program)
+    ]
+    assert counted[0] == counted[1]

@@ -534,6 +534,22 @@ class TilesWait:
         return y
 
 
+@pl.jit
+def tiles_wait(x: pl.Tensor, y: pl.Out[pl.Tensor]):
+    for block in pl.spmd(2):
+        tile = pl.mul(x[block * 16 : block * 16 + 16, :], 2.0)
+        pl.system.syncall()
+        y[block * 16 : block * 16 + 16, :] = pl.add(tile, 1.0)
+    return y
+
+
+def test_tiles_of_a_launch_may_wait_where_blocks_share_nothing() -> None:
+    x = np.arange(512, dtype=np.float32).reshape(32, 16)
+    np.testing.assert_array_equal(run(tiles_wait, x=x, y=zeros(32, 16))["y"], 2 * x + 1)
+    program = tiles_wait.specialize(x, x)
+    assert sum(task_counts(program, {"x": x, "y": x}).values()) == 1
+
+
 def test_tiles_of_a_kernel_may_wait() -> None:
     x = np.arange(512, dtype=np.float32).reshape(32, 16)
     np.testing.assert_array_equal(run(TilesWait, x=x, y=zeros(32, 16))["y"], x + 1)

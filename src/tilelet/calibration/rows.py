@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tilelet.calibration import programs
+from tilelet.calibration.published import PublicProgram, Published, Recorder
 from tilelet.device import Machine, Timeline, simulate
 from tilelet.device.machine.description import varied
 from tilelet.interp.interpreter import Interpreter
@@ -25,21 +26,26 @@ from tilelet.tasks.stream import TaskStream
 PUBLISHED = {
     row["id"]: row for row in json.loads(Path(__file__).with_name("rows.json").read_text())
 }
-Builder = Callable[[], Any]
+Builder = Callable[..., Any]
 Measure = Callable[[Machine, str], float]
 
 
 @dataclass(frozen=True)
 class Line:
-    """One comparison. `program` tells which lines are left out together in leave-one-out."""
+    """One comparison. Lines of one `family` are left out together in leave-one-out.
+
+    period  of the runtime, or the date of the measurement
+    bound   what bounds the program (`Timeline.bound`)
+    """
 
     name: str
-    program: str
+    family: str
     published: float
     unit: str
     predict: Measure
     period: str = "2026-04"
     tasks: int | None = None
+    bound: Callable[[Machine, str], str] = lambda _machine, _period: "cores"
 
 
 @functools.cache
@@ -53,6 +59,10 @@ def timeline(
 ) -> Timeline:
     tasks, program = recorded(builder, *args)
     return simulate(tasks, program, machine, period=period, recording=recording)
+
+
+def bound(builder: Callable[..., Any], *args: Any) -> Callable[[Machine, str], str]:
+    return lambda m, period: timeline(m, period, True, builder, *args).bound
 
 
 def total(builder: Callable[..., Any], *args: Any) -> Measure:
@@ -111,42 +121,77 @@ def row_width_ratio(machine: Machine, _: str) -> float:
     return narrow(machine) / wide(machine)
 
 
-def scope3(variant: str) -> tuple[Any, ...]:
-    return build_scope3, variant
-
-
 def lines() -> list[Line]:
-    """All comparisons."""
+    """All comparisons with programs of our own."""
 
-    def published(row: str) -> float:
-        return float(PUBLISHED[row]["total_us"])
-
-    def line(row: str, predict: Measure) -> Line:
+    def line(row: str, of: Callable[..., Measure], builder: Builder, *args: Any) -> Line:
         source = PUBLISHED[row]
         period = source["period"] if source["period"] != "2026" else "2026-04"
-        group = row.removesuffix("-july")
-        return Line(row, group, published(row), "us", predict, period, source["tasks"])
+        return Line(
+            row,
+            source["family"],
+            float(source["total_us"]),
+            "us",
+            of(builder, *args),
+            period,
+            source["tasks"],
+            bound(builder, *args),
+        )
+
+    def kernel(row: str, predict: Measure) -> Line:
+        source = PUBLISHED[row]
+        return Line(row, source["family"], float(source["total_us"]), "us", predict)
 
     before, after = (build_scope3, "baseline"), (build_scope3, "refactored")
     return [
-        line("scope3-before", total(*before)),
-        line("scope3-after", total(*after)),
-        line("scope1-before", total(build_scope1, "per_block")),
-        line("scope1-after", total(build_scope1, "chunked")),
-        line("matmul-add", effective(programs.build_matmul_add)),
-        line("matmul-add-july", effective(programs.build_matmul_add)),
-        line("bgemm", effective(programs.build_bgemm)),
-        line("bgemm-july", effective(programs.build_bgemm)),
-        line("mm64", cold_kernel(64, 64, 64)),
-        line("mm128", cold_kernel(128, 128, 128)),
-        line("mm256", cold_kernel(256, 64, 256)),
-        line("gemm1536", launch(1536)),
-        line("gemm3072", launch(3072)),
-        line("gemm6144", launch(6144)),
+        line("scope3-before", total, *before),
+        line("scope3-after", total, *after),
+        line("scope1-before", total, build_scope1, "per_block"),
+        line("scope1-after", total, build_scope1, "chunked"),
+        line("matmul-add", effective, programs.build_matmul_add),
+        line("matmul-add-july", effective, programs.build_matmul_add),
+        line("bgemm", effective, programs.build_bgemm),
+        line("bgemm-july", effective, programs.build_bgemm),
+        kernel("mm64", cold_kernel(64, 64, 64)),
+        kernel("mm128", cold_kernel(128, 128, 128)),
+        kernel("mm256", cold_kernel(256, 64, 256)),
+        kernel("gemm1536", launch(1536)),
+        kernel("gemm3072", launch(3072)),
+        kernel("gemm6144", launch(6144)),
         Line("stream-loop range", "stream-loop", 0.65, "us", per_iteration(False)),
         Line("stream-loop pipeline", "stream-loop", 0.49, "us", per_iteration(True)),
         Line("row-width 256/512", "row-width", 9.9 / 7.9, "x", row_width_ratio),
-        line("decode14b-traffic", total(programs.build_decode_14b)),
-        Line("scope3-before latency", "scope3-before", 3.93, "us", latency(*before)),
-        Line("scope3-after latency", "scope3-after", 44.58, "us", latency(*after)),
+        line("decode14b-traffic", total, programs.build_decode_14b),
+        Line("scope3-before latency", "scope3", 3.93, "us", latency(*before)),
+        Line("scope3-after latency", "scope3", 44.58, "us", latency(*after)),
     ]
+
+
+def public_rows() -> list[Published]:
+    """The rows that were measured with public programs."""
+    return [Published.of_row(row) for row in PUBLISHED.values() if "rev" in row]
+
+
+def public_lines(recorded_by: Recorder) -> tuple[list[Line], list[str]]:
+    """Comparisons with public programs, and the rows whose program is not there or does not run."""
+    found: list[Line] = []
+    missing: list[str] = []
+    for row in public_rows():
+        run = recorded_by(row)
+        if run is None:
+            missing.append(row.id)
+            continue
+        program = PublicProgram(row, run)
+        found.append(
+            Line(
+                row.id,
+                row.family,
+                row.total_us,
+                "us",
+                program.predict,
+                row.date,
+                row.tasks,
+                lambda m, period, p=program: p.timeline(m, period).bound,
+            )
+        )
+    return found, missing

@@ -207,6 +207,19 @@ examples:
 CPU times differ from run to run, so they are not checked. Exit code 1: the page is not up to date.
 """
 
+CALIBRATE = """\
+examples:
+  tilelet calibrate kit kit                       write 22 small scripts, to be run on a board
+  tilelet calibrate fit results -o my_board.toml  a machine file from what the board measured
+  tilelet profile kernel.py -p my_board.toml      and its use
+  tilelet calibrate report                        the model against published figures
+  tilelet calibrate report --programs public      with public programs, at DIR/REVISION/PATH
+
+`fit` says what each parameter was multiplied by, its standard error, and which parameters the
+measurements do not determine; those stay as in the machine of `--like`. docs/calibration.md has the
+report, and how to fetch the public programs.
+"""
+
 EXPLAIN = """\
 examples:
   tilelet explain E0203

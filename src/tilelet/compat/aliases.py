@@ -75,14 +75,16 @@ NAMESPACES: dict[str, Contents] = {
     },
     "pypto.pypto_core.passes": {"tilelet.compat.surface": ("MemoryPlanner",)},
     "pypto.runtime.tensor_spec": _SPECS,
+    "pypto.pypto_core.ir": {"tilelet.compat.chip": ("CoreType",)},
     "pypto.backend": {
+        "tilelet.compat.chip": ("Backend910B",),
         "tilelet.compat.surface": (
             "BackendType",
             "get_backend_type",
             "is_backend_configured",
             "reset_for_testing",
             "set_backend_type",
-        )
+        ),
     },
     "pypto.backend.pto_backend": {"tilelet.compat.surface": ("PartialCodegenError",)},
     "pypto.ir": {

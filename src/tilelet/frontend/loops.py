@@ -20,6 +20,7 @@ from tilelet.diag.catalogue.python import (
 )
 from tilelet.diag.catalogue.scopes import (
     BadChunk,
+    BarrierInKernel,
     ChunkOutsideAutoScope,
     LoopKeyword,
     NonConstantUnroll,
@@ -260,11 +261,18 @@ def _lower_spmd(ctx: Context, s: ast.For, live: Names) -> None:
     assert isinstance(s.iter, ast.Call)
     if not isinstance(s.target, ast.Name):
         raise BadLoopTarget(ctx.loc(s.target), "one name")
-    if has_barrier(s.body):
-        statements.lower_block(ctx, launches(s), live)
-        return
     info = scopes.parse_header(ctx, s.iter)
-    scopes.lower_scope(ctx, info, s.body, live, index_name=s.target.id)
+    if not has_barrier(s.body):
+        scopes.lower_scope(ctx, info, s.body, live, index_name=s.target.id)
+        return
+    consumed = dict(ctx.consumed)
+    try:
+        scopes.lower_scope(ctx, info, s.body, live, index_name=s.target.id)
+    except BarrierInKernel:  # it orders something
+        ctx.consumed.clear()
+        ctx.consumed.update(consumed)
+        ctx.barriers.clear()
+        statements.lower_block(ctx, launches(s), live)
 
 
 def _lower_chunked(ctx: Context, s: ast.For, header: LoopHeader, live: Names) -> None:

@@ -12,7 +12,6 @@ import contextlib
 import hashlib
 import hmac
 import os
-import secrets
 import stat
 from collections.abc import Iterable
 from pathlib import Path
@@ -105,11 +104,11 @@ def key_of(folder: Path) -> bytes:
 
 
 def _make_key(path: Path) -> None:
-    draft = path.with_name(f"{KEY}-{secrets.token_hex(8)}")
+    draft = path.with_name(f"{KEY}-{os.urandom(8).hex()}")
     fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         with os.fdopen(fd, "wb") as file:
-            file.write(secrets.token_bytes(_KEY_BYTES))
+            file.write(os.urandom(_KEY_BYTES))
         try:
             path.hardlink_to(draft)
         except FileExistsError:

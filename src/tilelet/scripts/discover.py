@@ -93,14 +93,16 @@ def _incomplete(names: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _zeros(compiled: CompiledProgram) -> dict[str, Any]:
-    """Scalars and integer tensors of zeros: there are no inputs to take."""
+    """Scalars, integers and what has unknown extents, all zero: there are no inputs to take."""
     import numpy as np
 
     arguments: dict[str, Any] = {}
     for parameter in compiled.parameters:
         if not isinstance(parameter.type, TensorType):
             arguments[parameter.name] = 0
-        elif not parameter.type.dtype.is_float:
+        elif not parameter.type.dtype.is_float or not all(
+            isinstance(d, int) for d in parameter.type.shape
+        ):
             shape = [d if isinstance(d, int) else 1 for d in parameter.type.shape]
             arguments[parameter.name] = np.zeros(shape, parameter.type.dtype.numpy)
     return arguments

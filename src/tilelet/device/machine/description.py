@@ -168,6 +168,7 @@ class Runtime:
     poll_us       looking at one busy core; a scheduler looks at all of its own in turn
     resolve_us    a task's last block is retired -> its consumers can be handed out
     stagger_us    by how much each scheduler enters its loop after the one before, once per run
+    run_us        what a standalone run takes besides, from end to end
     record_us     what recording a profile adds to each of head and tail
     slots         tasks that may wait at a busy core (0: none)
     rule          how written arguments are directed: "kernel", "written" or "loops"
@@ -184,6 +185,7 @@ class Runtime:
     poll_us: float = _natural()
     resolve_us: float = _natural()
     stagger_us: float = _natural()
+    run_us: float = _natural()
     record_us: float = _natural()
     slots: int = _field(least=0, most=1, integer=True)
     rule: str = _field(choices=RULES)

@@ -455,3 +455,37 @@ class NothingToCompare(UserError):
             f"nothing to compare `{only}` with",
             helps=["give a second program or profile, or `--platforms a2a3,a5`"],
         )
+
+
+class BadResults(UserError):
+    """A file of measurements cannot be read.
+
+    `tilelet calibrate fit` reads the records of lanes that a board's profiler writes, with
+    deps.json and the map of names beside them, or a file made by hand:
+    `{"total_us": 215.3, "kernels": {"tiny": 1.1}}`.
+    """
+
+    code = "E0918"
+
+    def __init__(self, file: str, problem: str) -> None:
+        super().__init__(
+            f"{file} holds no measurements",
+            notes=[problem],
+            helps=["the kit's README.md says what belongs into the folder"],
+        )
+
+
+class NoResults(UserError):
+    """The folder has no measurement of any script of the kit.
+
+    Each script NAME.py of `tilelet calibrate kit` has its records in RESULTS/NAME/, or its times in
+    RESULTS/NAME.json.
+    """
+
+    code = "E0919"
+
+    def __init__(self, folder: str, case: str) -> None:
+        super().__init__(
+            f"{folder} has no measurements of the kit's scripts",
+            helps=[f"for `{case}.py`, put its records into `{folder}/{case}/`"],
+        )

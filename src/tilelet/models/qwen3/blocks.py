@@ -64,20 +64,20 @@ def make_rmsnorm(
     row_scale = make_rms_scale(hidden, eps, faulty=faulty)
 
     @pl.inline
-    def rmsnorm(x, weight, out, row):
-        """Normalise rows `row`... of `x` into `out`, from its row 0."""
+    def rmsnorm(x, weight, target, row):
+        """Normalise rows `row`... of `x` into `target`, from its row 0."""
         square_sum = pl.full([1, rows], dtype=pl.FP32, value=0.0)
         for kb in pl.range(BLOCKS):
-            x_chunk = load(x, row, kb * k_chunk)
-            chunk_sum = pl.row_sum(pl.mul(x_chunk, x_chunk))
+            piece = load(x, row, kb * k_chunk)
+            chunk_sum = pl.row_sum(pl.mul(piece, piece))
             square_sum = pl.add(square_sum, pl.reshape(chunk_sum, [1, rows]))
         scale = pl.reshape(row_scale(square_sum), [rows, 1])
         for kb in pl.range(BLOCKS):
             k0 = kb * k_chunk
             gamma = pl.slice(weight, [1, k_chunk], [0, k0])
-            normed = pl.col_expand_mul(pl.row_expand_mul(load(x, row, k0), scale), gamma)
-            out = pl.assemble(out, pl.cast(normed, target_type=dtype, mode=mode), [0, k0])
-        return out
+            scaled = pl.col_expand_mul(pl.row_expand_mul(load(x, row, k0), scale), gamma)
+            target = pl.assemble(target, pl.cast(scaled, target_type=dtype, mode=mode), [0, k0])
+        return target
 
     return rmsnorm
 
@@ -90,15 +90,19 @@ def make_projection(rows: int, k_chunk: int, out_chunk: int, k_blocks: int, *, s
 
     @pl.inline
     def first(x, w, row, column):
-        x_chunk = pl.slice(x, [rows, k_chunk], [row, 0])
-        w_chunk = pl.slice(w, [k_chunk, out_chunk], [0, column])
-        return pl.matmul(x_chunk, w_chunk, out_dtype=pl.FP32)
+        return pl.matmul(
+            pl.slice(x, [rows, k_chunk], [row, 0]),
+            pl.slice(w, [k_chunk, out_chunk], [0, column]),
+            out_dtype=pl.FP32,
+        )
 
     @pl.inline
     def following(acc, x, w, row, column, k0):
-        x_chunk = pl.slice(x, [rows, k_chunk], [row, k0])
-        w_chunk = pl.slice(w, [k_chunk, out_chunk], [k0, column])
-        return pl.matmul_acc(acc, x_chunk, w_chunk)
+        return pl.matmul_acc(
+            acc,
+            pl.slice(x, [rows, k_chunk], [row, k0]),
+            pl.slice(w, [k_chunk, out_chunk], [k0, column]),
+        )
 
     @pl.inline
     def project(x, w, row, column):
@@ -286,15 +290,29 @@ def make_gated_silu(dtype: DType = pl.BF16, mode: str = "round"):
     return gated_silu
 
 
+def make_zeros(rows: int, columns: int, dtype: DType):
+    """A tile of zeros; BF16 is made from FP32, as kernels of April 2026 had to."""
+
+    @pl.inline
+    def zeros():
+        return pl.full([rows, columns], dtype=pl.FP32, value=0.0)
+
+    @pl.inline
+    def narrowed_zeros():
+        return pl.cast(pl.full([rows, columns], dtype=pl.FP32, value=0.0), target_type=dtype)
+
+    return zeros if dtype is pl.FP32 else narrowed_zeros
+
+
 def make_zero_fill(rows: int, columns: int, blocks: int, dtype: DType):
     """Zeros into `blocks` blocks `[rows, columns]` side by side, eight blocks per task."""
+    zeros = make_zeros(rows, columns, dtype)
 
     @pl.inline
     def zero_fill(tensor):
         with pl.auto_incore():
             for ob in pl.parallel(0, blocks, chunk=8):
-                zero = pl.full([rows, columns], dtype=pl.FP32, value=0.0)
-                tensor = pl.assemble(tensor, pl.cast(zero, target_type=dtype), [0, ob * columns])
+                tensor = pl.assemble(tensor, zeros(), [0, ob * columns])
         return tensor
 
     return zero_fill

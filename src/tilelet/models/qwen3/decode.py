@@ -34,6 +34,7 @@ from tilelet.models.qwen3.blocks import (
     make_rmsnorm,
     make_rope_heads,
     make_two_projections,
+    make_zeros,
 )
 from tilelet.models.qwen3.layer import layer_program, layer_specs
 from tilelet.models.qwen3.reference import Array
@@ -67,13 +68,13 @@ def golden(s: DecodeShape) -> Callable[[dict[str, Array]], None]:
 
 def make_sequential_zero(rows: int, columns: int, blocks: int, dtype: DType):
     """Fault: zeros that nothing reads, one task per block, one block after the other."""
+    zeros = make_zeros(rows, columns, dtype)
 
     @pl.inline
-    def sequential_zero(tensor, b0):
+    def sequential_zero(tensor, first_row):
         for ob in pl.range(blocks):
             with pl.incore():
-                zero = pl.full([rows, columns], dtype=pl.FP32, value=0.0)
-                tensor = pl.assemble(tensor, pl.cast(zero, target_type=dtype), [b0, ob * columns])
+                tensor = pl.assemble(tensor, zeros(), [first_row, ob * columns])
         return tensor
 
     return sequential_zero
@@ -88,8 +89,10 @@ def make_adding_projection(rows: int, k_chunk: int, out_chunk: int, k_blocks: in
         for kb in pl.range(k_blocks):
             k0 = kb * k_chunk
             x_chunk = pl.slice(x, [rows, k_chunk], [row, k0])
-            w_chunk = pl.slice(w, [k_chunk, out_chunk], [k0, column])
-            acc = pl.add(acc, pl.matmul(x_chunk, w_chunk, out_dtype=pl.FP32))
+            product = pl.matmul(
+                x_chunk, pl.slice(w, [k_chunk, out_chunk], [k0, column]), out_dtype=pl.FP32
+            )
+            acc = pl.add(acc, product)
         return acc
 
     return project
@@ -177,9 +180,9 @@ def make_feed_forward(s: DecodeShape, rmsnorm_fault: bool):
                 for db in pl.parallel(0, HIDDEN_BLOCKS, chunk=4):
                     d0 = db * K_CHUNK
                     so_far = pl.slice(down_acc, [BATCH_TILE, K_CHUNK], [0, d0])
-                    w_chunk = pl.slice(w_down, [MLP_OUT_CHUNK, K_CHUNK], [m0, d0])
-                    product = pl.matmul(mlp_chunk, w_chunk, out_dtype=pl.FP32)
-                    down_acc = pl.assemble(down_acc, pl.add(so_far, product), [0, d0])
+                    w_down_chunk = pl.slice(w_down, [MLP_OUT_CHUNK, K_CHUNK], [m0, d0])
+                    down_part = pl.matmul(mlp_chunk, w_down_chunk, out_dtype=pl.FP32)
+                    down_acc = pl.assemble(down_acc, pl.add(so_far, down_part), [0, d0])
 
         with pl.auto_incore():
             for ob in pl.parallel(0, HIDDEN_BLOCKS, chunk=4):

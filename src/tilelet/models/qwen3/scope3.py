@@ -87,8 +87,8 @@ def make_baseline(s: DecodeShape):
         with pl.incore():
             post_norm = rmsnorm(resid1, post_rms_weight, post_norm, 0)
             for kb in pl.range(HIDDEN_BLOCKS):
-                zero = pl.full([BATCH_TILE, K_CHUNK], dtype=pl.FP32, value=0.0)
-                down_acc = pl.assemble(down_acc, zero, [0, kb * K_CHUNK])
+                no_sum = pl.full([BATCH_TILE, K_CHUNK], dtype=pl.FP32, value=0.0)
+                down_acc = pl.assemble(down_acc, no_sum, [0, kb * K_CHUNK])
 
         for ob in pl.range(MLP_BLOCKS):
             m0 = ob * MLP_OUT_CHUNK
@@ -96,8 +96,8 @@ def make_baseline(s: DecodeShape):
             for db in pl.range(HIDDEN_BLOCKS):
                 d0 = db * K_CHUNK
                 with pl.incore():
-                    w_chunk = pl.slice(w_down, [MLP_OUT_CHUNK, K_CHUNK], [m0, d0])
-                    down_part = pl.matmul(mlp_chunk, w_chunk, out_dtype=pl.FP32)
+                    w_down_chunk = pl.slice(w_down, [MLP_OUT_CHUNK, K_CHUNK], [m0, d0])
+                    down_part = pl.matmul(mlp_chunk, w_down_chunk, out_dtype=pl.FP32)
                 with pl.incore():
                     so_far = pl.slice(down_acc, [BATCH_TILE, K_CHUNK], [0, d0])
                     down_acc = pl.assemble(down_acc, pl.add(so_far, down_part), [0, d0])

@@ -14,7 +14,15 @@ from tilelet.models import registry
 from tilelet.models.measure import Data, Measured, Run
 from tilelet.models.qwen3.script import Model
 from tilelet.models.qwen3.walkthrough.plot import Group, Line, Plot
-from tilelet.models.qwen3.walkthrough.text import COLUMNS, FAULTS, INTRO, SECTIONS, Section, Step
+from tilelet.models.qwen3.walkthrough.text import (
+    APRIL,
+    COLUMNS,
+    FAULTS,
+    INTRO,
+    SECTIONS,
+    Section,
+    Step,
+)
 
 MACHINES = ("a2a3", "a5")
 PUBLISHED = "published, a2a3"
@@ -252,7 +260,11 @@ def head(chapters: Sequence[Chapter], processor: str) -> str:
     return "\n\n".join(
         [
             "# Qwen3 on tiles, step by step",
-            _filled(INTRO, columns=_rows(["column", "what it is"], COLUMNS)),
+            _filled(
+                INTRO,
+                columns=_rows(["column", "what it is"], COLUMNS),
+                april=", ".join(f"`{name}`" for name in APRIL),
+            ),
             f"{_PROCESSOR}{processor}.",
             _published_table(chapters),
             f"![DeviceRun time of every step on a logarithmic axis]({PLOT})",

@@ -373,6 +373,18 @@ COLUMNS = (
     ("CPU", "milliseconds of the native engine; handing out a task costs a CPU next to nothing"),
 )
 
+# Variants with scopes and loops of April 2026; `tilelet check --portable 2026-08` names the places.
+APRIL = (
+    "per_block",
+    "chunked",
+    "staged",
+    "baseline",
+    "refactored",
+    "tuned_mlp",
+    "tuned_attention",
+    "april",
+)
+
 INTRO = """\
 One layer of Qwen3-32B, in the shapes that the public programs of April 2026 use: hidden 8192, 64
 query and 8 K/V heads of 128, MLP 25600, batch 16, contexts up to 4096. Here it is written
@@ -388,4 +400,7 @@ the code gives.
 {columns}
 
 Any two can be compared in detail, for example `tilelet compare qwen3/scope3:refactored
-qwen3/scope3:tuned`; `tilelet list` names them all."""
+qwen3/scope3:tuned`; `tilelet list` names them all.
+
+In the language of April 2026 are {april}; the others are in that of August 2026. `tilelet export`
+writes each of them for a public release ([how](portability.md))."""

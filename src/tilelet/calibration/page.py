@@ -1,0 +1,182 @@
+"""docs/calibration.md and its plot, from the figures of the last full run."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from tilelet.calibration.report import (
+    Outcome,
+    covered,
+    median,
+    pair_spread,
+    pairs_of,
+    rank_correlation,
+    saved,
+    spreads,
+    within,
+)
+
+PAGE, PLOT = "calibration.md", "calibration.svg"
+
+
+def page_text(outcomes: Sequence[Outcome]) -> str:
+    """The page."""
+    pairs = pairs_of(outcomes)
+    noticed = [p for p in pairs if p.noticed]
+    right = sum(p.right for p in noticed)
+    ranks = rank_correlation([p.published for p in pairs], [p.modelled for p in pairs])
+    left = median(abs(o.left_out_error) for o in outcomes)
+    parts = [
+        _HEAD,
+        (
+            f"{len(outcomes)} comparisons: median error "
+            f"{median(abs(o.error) for o in outcomes):.1%}, {within(outcomes, 0.15):.0%} within 15 %, "
+            f"{within(outcomes, 0.3):.0%} within 30 %. With each family of programs left out of the "
+            f"fit: median {left:.1%}, and {covered(outcomes):.0%} of the published figures lie in the "
+            f"90 % interval. Of {len(noticed)} published changes of 8 % or more, {right} have the "
+            f"right direction; rank correlation of all {len(pairs)} changes: {ranks:.2f}."
+        ),
+        "![modelled against published](calibration.svg)",
+        "## By what bounds the program",
+        _bounds(outcomes),
+        "## Every row",
+        _rows(outcomes),
+        "## Changes",
+        "| change | published | modelled | |\n|---|---|---|---|\n"
+        + "\n".join(
+            f"| {p.name} | {p.published:.2f} | {p.modelled:.2f} | "
+            f"{'' if not p.noticed else 'right' if p.right else 'wrong'} |"
+            for p in pairs
+        ),
+        _NOTES,
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _bounds(outcomes: Sequence[Outcome]) -> str:
+    heads = ("bound", "rows", "median error", "left out", "nine of ten within")
+    lines = [f"| {' | '.join(heads)} |", "|---|---|---|---|---|"]
+    for bound, (limit, rows) in spreads(outcomes).items():
+        mine = [o for o in outcomes if o.bound == bound]
+        lines.append(
+            f"| {bound} | {rows} | {median(abs(o.error) for o in mine):.1%} | "
+            f"{median(abs(o.left_out_error) for o in mine):.1%} | x {math.exp(limit):.2f} |"
+        )
+    return "\n".join(lines)
+
+
+def _rows(outcomes: Sequence[Outcome]) -> str:
+    lines = [
+        "| row | published | modelled | error | left out | bound | period | family |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {o.name} | {o.published:,.2f} | {o.modelled:,.2f} | {o.error:+.1%} | "
+        f"{o.left_out_error:+.1%} | {o.bound} | {o.period} | {o.family} |"
+        for o in outcomes
+    ]
+    return "\n".join(lines)
+
+
+def plot_text(outcomes: Sequence[Outcome]) -> str:
+    """Modelled against published, both axes logarithmic, by bound."""
+    times = [o for o in outcomes if o.unit == "us"]
+    low = math.floor(math.log10(min(min(o.published, o.modelled) for o in times)))
+    high = math.ceil(math.log10(max(max(o.published, o.modelled) for o in times)))
+    size, edge = 520.0, 60.0
+
+    def at(us: float) -> float:
+        return (math.log10(us) - low) / (high - low) * (size - 2 * edge)
+
+    shapes: list[str] = []
+    for power in range(low, high + 1):
+        x, y = edge + at(10.0**power), size - edge - at(10.0**power)
+        across = f"M{x:.1f} {edge}V{size - edge}M{edge} {y:.1f}H{size - edge}"
+        shapes.append(f'<path class="g" d="{across}"/>')
+        label = f"{10.0**power:,g}"
+        shapes.append(f'<text x="{x:.1f}" y="{size - edge + 18}" class="m">{label}</text>')
+        shapes.append(f'<text x="{edge - 8}" y="{y + 4:.1f}" class="e">{label}</text>')
+    for factor, kind in ((1.0, "one"), (1.3, "f"), (1 / 1.3, "f")):
+        shift = math.log10(factor) / (high - low) * (size - 2 * edge)
+        line = f"M{edge} {size - edge - shift:.1f}L{size - edge} {edge - shift:.1f}"
+        shapes.append(f'<path class="{kind}" d="{line}"/>')
+    for o in times:
+        x, y = edge + at(o.published), size - edge - at(o.modelled)
+        title = f"{o.name}: {o.published:,.1f} us published, {o.modelled:,.1f} modelled"
+        place = f'class="{o.bound}" cx="{x:.1f}" cy="{y:.1f}" r="4"'
+        shapes.append(f"<circle {place}><title>{title}</title></circle>")
+    for i, bound in enumerate(("memory", "cores", "waiting")):
+        y = edge + 14 + 18 * i
+        shapes.append(f'<circle class="{bound}" cx="{edge + 14}" cy="{y - 4}" r="4"/>')
+        shapes.append(f'<text x="{edge + 24}" y="{y}">{bound}</text>')
+    shapes.append(f'<text x="{size / 2}" y="{size - 16}" class="m">published, us</text>')
+    shapes.append(
+        f'<text class="m" transform="translate(16 {size / 2}) rotate(-90)">modelled, us</text>'
+    )
+    return _SVG.format(size=size, shapes="\n".join(shapes))
+
+
+def with_errors(machine_file: str, outcomes: Sequence[Outcome]) -> str:
+    """The text of a machine file with the spreads that follow from the rows."""
+    pairs = pairs_of(outcomes)
+    floor, slope = pair_spread(pairs)
+    errors = "".join(
+        f"{bound} = {{ within = {limit}, rows = {rows} }}\n"
+        for bound, (limit, rows) in spreads(outcomes).items()
+    )
+    text = re.sub(r"(?s)\[errors\]\n.*?\n\n", f"[errors]\n{errors}\n", machine_file)
+    rest = f"[pairs]\nfloor = {floor}\nslope = {slope}\nrows = {len(pairs)}\n"
+    return re.sub(r"(?s)\[pairs\]\n.*", rest, text)
+
+
+def write(folder: Path) -> list[Path]:
+    """Write page and plot of the saved figures into `folder`."""
+    outcomes = saved()
+    texts = {PAGE: page_text(outcomes), PLOT: plot_text(outcomes)}
+    for name, text in texts.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    return [folder / name for name in texts]
+
+
+# ruff: noqa: E501
+# Texts of the page and the plot.
+
+_SVG = """\
+<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size:.0f} {size:.0f}" font-family="sans-serif" font-size="12">
+<style>
+.g {{ stroke: #ddd; fill: none }} .one {{ stroke: #333; fill: none }}
+.f {{ stroke: #999; fill: none; stroke-dasharray: 4 3 }} .m {{ text-anchor: middle }}
+.e {{ text-anchor: end }} .memory {{ fill: #4477aa }} .cores {{ fill: #ee6677 }} .waiting {{ fill: #ccbb44 }}
+circle {{ fill-opacity: 0.8 }}
+</style>
+<rect width="100%" height="100%" fill="#fff"/>
+{shapes}
+</svg>
+"""
+
+_HEAD = """\
+# The model against published measurements
+
+Made by `make calibrate PROGRAMS=DIR ARGS=--write`; do not edit. The rows are figures that others published; most were measured
+with public programs, which are not part of Tilelet and are run as they are.
+
+To have them: clone the repository that the rows of `src/tilelet/calibration/rows.json` name, and for each revision REV of theirs
+`git worktree add --detach DIR/REV REV`. Rows whose program is not in DIR are listed as not run. They need torch.
+
+The dashed lines are 30 % off. What is modelled and how: [ADR 3](adr/0003-device-model.md). For a board of your own:
+`tilelet calibrate kit` and `tilelet calibrate fit`, see [the tutorial](tutorial.md)."""
+
+_NOTES = """\
+## Rows that are far off, and what would settle them
+
+| rows | what is missing | what to measure |
+|---|---|---|
+| projections of 128 tokens with short rows of weights (pl547, pl480, pl580, pl359, pl339) | the board takes two to four times as long as L2 rates allow; rows of 64 to 256 bytes asked for by many cores at once | `cube_loads` of the kit on 1, 8 and 24 cores, with one shared and with separate operands |
+| indexers of May (pl343, pl358, pl401, pl415) | which of their tasks wait for each other: chains are too long before the changes and too short after | deps.json of one such run |
+| hc_pre (pl533, pl545) | many instructions on tiles of 16 x 8: each seems to take twice what is charged | `small_ops` and `reductions` of the kit |
+| LM head (pl.ac5eedca), decode layer (pl558) | loads of the next tile seem to overlap with the last product even without `pl.pipeline` | `cube_loads` against `cube_loads_pipelined` |
+| decode layers with counters on (pl349) | the published runs counted events of the hardware, which slows them | the same without |
+| prefill of 40 layers (pl662) | the programs are refused by the frontend: a dynamic extent changes its name in a loop | - |"""

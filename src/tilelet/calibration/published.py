@@ -1,0 +1,143 @@
+"""Rows that were measured with public programs: those are run as they are, if somebody has them.
+
+They are not part of Tilelet. A folder of programs holds `REVISION/PATH` for each row.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tilelet.device.machine.description import Machine
+from tilelet.device.run import Recorded
+from tilelet.device.schedule.simulate import Timeline, replay, simulate
+from tilelet.scripts.recording import RecordingOptions, record
+from tilelet.scripts.target import Target
+
+Recorder = Callable[["Published"], Recorded | None]
+
+
+@dataclass(frozen=True)
+class Published:
+    """One row of a public program.
+
+    rev, path, arguments  the program, and the options it is run with here
+    metric  what was measured: `total_test_time` and its likes, a kernel's time, or a stage
+    kernel, of  the kernel concerned, and what of it: the `mean` or `max` of its executions, or
+                the `span` from the first to the last
+    runs    how many such runs the published figure is the sum of
+    """
+
+    id: str
+    family: str
+    date: str
+    rev: str
+    path: str
+    arguments: tuple[str, ...]
+    metric: str
+    total_us: float
+    tasks: int | None
+    kernel: str
+    of: str
+    runs: int
+
+    @classmethod
+    def of_row(cls, row: dict[str, Any]) -> Published:
+        return cls(
+            id=row["id"],
+            family=row["family"],
+            date=row["date"],
+            rev=row["rev"],
+            path=row["path"],
+            arguments=tuple(row["arguments"]),
+            metric=row["metric"],
+            total_us=float(row["total_us"]),
+            tasks=row["tasks"],
+            kernel=row.get("kernel", ""),
+            of=row.get("of", ""),
+            runs=row.get("runs", 1),
+        )
+
+    @property
+    def recording(self) -> bool:
+        """Whether a profile was recorded, which takes time itself."""
+        return self.metric not in ("effective", "device_wall")
+
+    def measure(self, line: Timeline) -> float:
+        """What was published, of a modelled run."""
+        if self.kernel:
+            return self._of_kernel(line)
+        if not self.recording:
+            return line.effective_us * self.runs
+        fixed = line.runtime.run_us if self.metric == "e2e" else 0.0
+        return (line.total_us + fixed) * self.runs
+
+    def _of_kernel(self, line: Timeline) -> float:
+        mine = line.kernel == line.kernel_names.index(self.kernel)
+        if self.of == "span":
+            return float(line.finish[mine].max() - line.dispatch[mine].min())
+        spent = line.end[mine] - line.start[mine]
+        return float(spent.max() if self.of == "max" else spent.mean())
+
+
+class PublicProgram:
+    """A row with its recorded program: what any machine would make of it.
+
+    The first machine is simulated; others, which differ in numbers only, replay it.
+    """
+
+    def __init__(self, row: Published, run: Recorded) -> None:
+        self.row, self.run = row, run
+        self._first: Timeline | None = None
+
+    def timeline(self, machine: Machine, period: str) -> Timeline:
+        if self._first is None:
+            self._first = simulate(
+                self.run.tasks,
+                self.run.program,
+                machine,
+                period=period,
+                recording=self.row.recording,
+            )
+        return self._first if machine is self._first.machine else replay(self._first, machine)
+
+    def predict(self, machine: Machine, period: str) -> float:
+        return self.row.measure(self.timeline(machine, period))
+
+
+def recorder(programs: Path) -> Recorder:
+    """Runs each program once, in this process: modules of one revision are forgotten after it."""
+    known: dict[tuple[str, str, tuple[str, ...]], Recorded | None] = {}
+
+    def recorded(row: Published) -> Recorded | None:
+        key = (row.rev, row.path, row.arguments)
+        if key not in known:
+            known[key] = _record(programs / row.rev, row)
+        return known[key]
+
+    return recorded
+
+
+def _record(root: Path, row: Published) -> Recorded | None:
+    script = root / row.path
+    if not script.is_file():
+        return None
+    before, path = set(sys.modules), list(sys.path)
+    sys.path.insert(0, str(root))
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):
+            found = record(
+                Target(str(script), row.arguments), RecordingOptions(platform="a2a3", quiet=True)
+            )
+    finally:
+        sys.path[:] = path
+        for name in set(sys.modules) - before:
+            file = getattr(sys.modules[name], "__file__", None)
+            if isinstance(file, str) and file.startswith(str(root)):
+                del sys.modules[name]
+    return max(found.runs, key=lambda run: run.tasks.total) if found.runs else None

@@ -1,0 +1,239 @@
+"""All rows, summed up: errors by family and period, pairs, ranks, and what intervals follow."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tilelet.calibration.fit import fit
+from tilelet.calibration.rows import Line
+from tilelet.device.machine.description import Machine
+
+RESULTS = Path(__file__).with_name("modelled.json")
+"""What the model gave for every row when all programs were last at hand: figures of our own."""
+
+NOTICED = 0.08
+"""Published changes smaller than this may be noise."""
+
+SHRINK = 8
+"""A kind of program with few rows takes this many from all of them."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One row: published, modelled, and modelled by a fit without its family. In its unit."""
+
+    name: str
+    family: str
+    period: str
+    bound: str
+    unit: str
+    published: float
+    modelled: float
+    left_out: float
+
+    @property
+    def error(self) -> float:
+        return self.modelled / self.published - 1
+
+    @property
+    def left_out_error(self) -> float:
+        return self.left_out / self.published - 1
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A published change, and the modelled one: after / before."""
+
+    name: str
+    published: float
+    modelled: float
+
+    @property
+    def noticed(self) -> bool:
+        return abs(self.published - 1) >= NOTICED
+
+    @property
+    def right(self) -> bool:
+        return (self.published < 1) == (self.modelled < 1)
+
+
+def outcomes_of(
+    machine: Machine, lines: Sequence[Line], progress: Callable[[str], None] = lambda _: None
+) -> list[Outcome]:
+    """Model every line, with and without its family in the fit."""
+    result = fit(machine, lines, progress=progress)
+    return [
+        Outcome(
+            name=line.name,
+            family=line.family,
+            period=machine.period_name(line.period),
+            bound=line.bound(machine, line.period),
+            unit=line.unit,
+            published=line.published,
+            modelled=round(float(now), 4),
+            left_out=round(float(left), 4),
+        )
+        for line, now, left in zip(lines, result.predictions, result.left_out)
+    ]
+
+
+def save(outcomes: Sequence[Outcome], file: Path = RESULTS) -> None:
+    file.write_text(json.dumps([asdict(o) for o in outcomes], indent=1) + "\n", encoding="utf-8")
+
+
+def saved(file: Path = RESULTS) -> list[Outcome]:
+    """What `save` wrote."""
+    return [Outcome(**row) for row in json.loads(file.read_text(encoding="utf-8"))]
+
+
+# Summaries
+
+
+def pairs_of(outcomes: Iterable[Outcome]) -> list[Pair]:
+    """Rows of a program before and after a change."""
+    by_name = {o.name: o for o in outcomes}
+    found: list[Pair] = []
+    for name, before in by_name.items():
+        for end in ("before", "base"):
+            after = by_name.get(name.removesuffix(end) + "after") if name.endswith(end) else None
+            if after is not None:
+                change = after.published / before.published, after.modelled / before.modelled
+                found.append(Pair(name.removesuffix(end).rstrip(".-"), *change))
+    return found
+
+
+def rank_correlation(a: Sequence[float], b: Sequence[float]) -> float:
+    """Spearman's, by the correlation of ranks."""
+    if len(a) < 3:
+        return math.nan
+    ranks = [np.argsort(np.argsort(np.array(x))) for x in (a, b)]
+    return float(np.corrcoef(ranks[0], ranks[1])[0, 1])
+
+
+def median(values: Iterable[float]) -> float:
+    found = list(values)
+    return float(np.median(found)) if found else math.nan
+
+
+def within(outcomes: Sequence[Outcome], limit: float) -> float:
+    return sum(abs(o.error) <= limit for o in outcomes) / max(1, len(outcomes))
+
+
+def spreads(outcomes: Sequence[Outcome]) -> dict[str, tuple[float, int]]:
+    """By bound: the logarithm of the factor within which nine of ten left-out rows lie."""
+    every = _nine_of_ten(outcomes)
+    found: dict[str, tuple[float, int]] = {}
+    for bound in ("memory", "cores", "waiting"):
+        mine = [o for o in outcomes if o.bound == bound]
+        own = _nine_of_ten(mine) if mine else every
+        square = (len(mine) * own**2 + SHRINK * every**2) / (len(mine) + SHRINK)
+        found[bound] = round(math.sqrt(square), 3), max(1, len(mine))
+    return found
+
+
+def _nine_of_ten(outcomes: Sequence[Outcome]) -> float:
+    off = [abs(math.log(o.left_out / o.published)) for o in outcomes]
+    return float(np.quantile(off, 0.9, method="higher"))
+
+
+def pair_spread(pairs: Sequence[Pair]) -> tuple[float, float]:
+    """Floor and slope of the standard deviation of a modelled change, by likelihood."""
+    changes = np.array([math.log(p.modelled) for p in pairs])
+    off = np.array([math.log(p.published) for p in pairs]) - changes
+    best = (math.inf, 0.0, 0.0)
+    for floor in np.arange(0.03, 0.4, 0.01):
+        for slope in np.arange(0.0, 1.5, 0.05):
+            deviation = np.hypot(floor, slope * changes)
+            # Wide tails: single programs are far off.
+            loss = float(np.sum(np.log(deviation) + 1.5 * np.log1p((off / deviation) ** 2 / 2)))
+            best = min(best, (loss, float(floor), float(slope)))
+    return round(best[1], 3), round(best[2], 3)
+
+
+def covered(outcomes: Sequence[Outcome]) -> float:
+    """The share of published figures inside the interval of the left-out prediction."""
+    spread = spreads(outcomes)
+    inside = [
+        abs(math.log(o.left_out / o.published)) <= spread[o.bound][0] + 1e-9 for o in outcomes
+    ]
+    return sum(inside) / len(inside)
+
+
+# For people
+
+
+def table_text(outcomes: Sequence[Outcome]) -> str:
+    lines = [
+        (
+            f"{'row':28}{'published':>12}{'modelled':>12}{'error':>9}{'left out':>12}{'error':>9}"
+            f"  {'bound':9}{'period':12}family"
+        )
+    ]
+    lines += [
+        f"{o.name:28}{o.published:12.2f}{o.modelled:12.2f}{o.error:+9.1%}{o.left_out:12.2f}"
+        f"{o.left_out_error:+9.1%}  {o.bound:9}{o.period:12}{o.family}"
+        for o in outcomes
+    ]
+    return "\n".join(lines)
+
+
+def summary_text(outcomes: Sequence[Outcome], missing: Sequence[str]) -> str:
+    typical = median(abs(o.error) for o in outcomes)
+    left_out = median(abs(o.left_out_error) for o in outcomes)
+    near = [f"{within(outcomes, limit):.0%} within {100 * limit:.0f} %" for limit in (0.15, 0.3)]
+    inside = f"{covered(outcomes):.0%} inside their 90 % interval"
+    lines = [
+        f"{len(outcomes)} comparisons: median error {typical:.1%}, {', '.join(near)}",
+        f"leave-one-family-out: median error {left_out:.1%}; {inside}",
+    ]
+    for what in ("family", "period", "bound"):
+        lines += ["", f"{what:28}{'rows':>6}{'median error':>14}{'left out':>10}"]
+        for name in sorted({str(getattr(o, what)) for o in outcomes}):
+            mine = [o for o in outcomes if getattr(o, what) == name]
+            now, left = (
+                median(abs(e) for e in errors)
+                for errors in ([o.error for o in mine], [o.left_out_error for o in mine])
+            )
+            lines.append(f"{name:28}{len(mine):6}{now:14.1%}{left:10.1%}")
+    lines += ["", *_pair_lines(pairs_of(outcomes))]
+    times = [o for o in outcomes if o.unit == "us"]
+    ranks = rank_correlation([o.published for o in times], [o.modelled for o in times])
+    lines.append(f"rank correlation of times: {ranks:.2f}")
+    if missing:
+        lines += ["", f"not run, program missing or refused: {', '.join(missing)}"]
+    return "\n".join(lines)
+
+
+def _pair_lines(pairs: Sequence[Pair]) -> list[str]:
+    if not pairs:
+        return []
+    noticed = [p for p in pairs if p.noticed]
+    right = sum(p.right for p in noticed)
+    ranks = rank_correlation([p.published for p in pairs], [p.modelled for p in pairs])
+    lines = [f"{'change (after / before)':28}{'published':>12}{'modelled':>12}"]
+    for p in pairs:
+        mark = "" if not p.noticed else "right" if p.right else "wrong"
+        lines.append(f"{p.name:28}{p.published:12.2f}{p.modelled:12.2f}  {mark}")
+    lines.append(
+        f"direction of changes of {NOTICED:.0%} or more: {right} of {len(noticed)} right; "
+        f"rank correlation of all {len(pairs)}: {ranks:.2f}"
+    )
+    return lines
+
+
+def to_data(outcomes: Sequence[Outcome], missing: Sequence[str]) -> dict[str, Any]:
+    return {
+        "rows": [asdict(o) for o in outcomes],
+        "pairs": [asdict(p) for p in pairs_of(outcomes)],
+        "median_error": median(abs(o.error) for o in outcomes),
+        "median_left_out_error": median(abs(o.left_out_error) for o in outcomes),
+        "errors": spreads(outcomes),
+        "not_run": list(missing),
+    }

@@ -1,0 +1,176 @@
+"""`tilelet calibrate`: a board that only a file knows is recovered from what it measures."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from tilelet.calibration.board import BoardFit, fields_of, fit_board, machine_text, report
+from tilelet.calibration.kit import CASES, write_kit
+from tilelet.calibration.results import Measured, read_results
+from tilelet.cli.main import main
+from tilelet.device import load_machine, simulate
+from tilelet.device.machine.description import Machine, varied
+from tilelet.device.report.sensitivity import GROUPS, field_value
+from tilelet.device.report.trace import Trace
+from tilelet.device.run import Recorded
+from tilelet.diag.core import UserError
+from tilelet.scripts.recording import RecordingOptions, record
+from tilelet.scripts.target import Target
+
+A2A3 = load_machine("a2a3")
+PERIOD = "2026-06"
+FEW = ("start", "vector_ops", "element_reads", "blocks")
+HIDDEN = {
+    "vector instructions": 0.7,
+    "access of a single element": 1.5,
+    "scheduler time per block": 0.8,
+}
+
+
+@pytest.fixture(scope="module")
+def runs(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Recorded]:
+    """The kit, recorded: all of it if there is time."""
+    pytest.importorskip("torch")
+    folder = tmp_path_factory.mktemp("kit")
+    write_kit(folder)
+    thorough = request.config.getoption("--thorough")
+    cases = tuple(c.name for c in CASES) if thorough else FEW
+    options = RecordingOptions(platform="a2a3", quiet=True, build_dir=folder)
+    return {case: record(Target(str(folder / f"{case}.py")), options).runs[0] for case in cases}
+
+
+def hidden_board(factors: dict[str, float]) -> Machine:
+    changes = {
+        name: field_value(A2A3, name) * factor
+        for group, factor in factors.items()
+        for name in fields_of(A2A3, group, PERIOD)
+    }
+    return varied(A2A3, changes)
+
+
+def measured_on(board: Machine, runs: dict[str, Recorded], noise: float) -> dict[str, Measured]:
+    rng = random.Random(3)
+    found: dict[str, Measured] = {}
+    for name, run in runs.items():
+        line = simulate(run.tasks, run.program, board, period=PERIOD)
+        spent = line.end - line.start
+        kernels = {
+            kernel: float(spent[line.kernel == i].mean()) * rng.gauss(1, noise)
+            for i, kernel in enumerate(line.kernel_names)
+        }
+        found[name] = Measured(line.total_us * rng.gauss(1, noise), kernels)
+    return found
+
+
+@pytest.fixture(scope="module")
+def fit(runs: dict[str, Recorded]) -> BoardFit:
+    return fit_board(A2A3, PERIOD, runs, measured_on(hidden_board(HIDDEN), runs, 0.01))
+
+
+def test_a_hidden_board_is_recovered(fit: BoardFit) -> None:
+    assert fit.typical_error(fit.after) < 0.02 < fit.typical_error(fit.before)
+    found = {p.group: p for p in fit.parameters}
+    for group, factor in HIDDEN.items():
+        parameter = found[group]
+        assert parameter.error is not None, group
+        assert abs(parameter.factor / factor - 1) < max(0.05, 4 * parameter.error), group
+    # What these scripts do not show stays as it was, and is said.
+    unseen = [p for p in fit.parameters if p.error is None]
+    assert unseen
+    assert all(p.factor == 1.0 for p in unseen)
+    assert "not determined" in report(fit)
+
+
+def test_the_fitted_file_is_the_fitted_machine(
+    fit: BoardFit, runs: dict[str, Recorded], tmp_path: Path
+) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(machine_text(fit, "a2a3", "mine"))
+    loaded = load_machine(file)
+    assert loaded.default_period == PERIOD
+    for group in GROUPS:
+        for name in fields_of(A2A3, group, PERIOD):
+            assert field_value(loaded, name) == pytest.approx(
+                field_value(fit.machine, name), rel=1e-5
+            )
+    run = runs["vector_ops"]
+    times = [
+        simulate(run.tasks, run.program, m, period=PERIOD).total_us for m in (fit.machine, loaded)
+    ]
+    assert times[0] == pytest.approx(times[1], rel=1e-4)
+
+
+def test_records_of_lanes_give_the_times(runs: dict[str, Recorded], tmp_path: Path) -> None:
+    run = runs["vector_ops"]
+    line = simulate(run.tasks, run.program, A2A3, period=PERIOD)
+    folder = tmp_path / "results" / "vector_ops" / "dfx_outputs"
+    folder.mkdir(parents=True)
+    for name, text in Trace(line, {}).files().items():
+        (folder / name).write_text(text)
+    found = read_results(tmp_path / "results", ("vector_ops", "rows"))
+    assert list(found) == ["vector_ops"]
+    result = found["vector_ops"]
+    # The counter of a board ticks every 20 ns.
+    assert result.total_us == pytest.approx(line.total_us, abs=0.05)
+    for i, kernel in enumerate(line.kernel_names):
+        spent = (line.end - line.start)[line.kernel == i].mean()
+        assert result.kernels[kernel] == pytest.approx(spent, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "no json",
+        "[]",
+        '{"kernels": 3}',
+        '{"kernels": {"a": -1}}',
+        '{"kernels": {"a": true}}',
+        '{"total_us": "1"}',
+        '{"kernels": {"a": NaN}}',
+    ],
+)
+def test_unreadable_measurements_are_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / "rows.json").write_text(text)
+    with pytest.raises(UserError) as caught:
+        read_results(tmp_path, ("rows",))
+    assert caught.value.code == "E0918"
+
+
+def test_broken_records_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "rows").mkdir()
+    (tmp_path / "rows" / "l2_swimlane_records.json").write_text('{"metadata": {}}')
+    with pytest.raises(UserError) as caught:
+        read_results(tmp_path, ("rows",))
+    assert caught.value.code == "E0918"
+    with pytest.raises(UserError) as caught:
+        read_results(tmp_path / "nowhere", ("rows",))
+    assert caught.value.code == "E0919"
+
+
+def test_the_commands(
+    runs: dict[str, Recorded], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["calibrate", "kit", str(tmp_path / "kit")]) == 0
+    assert len(list((tmp_path / "kit").glob("*.py"))) == len(CASES) >= 20
+    results = tmp_path / "results"
+    results.mkdir()
+    board = measured_on(hidden_board(HIDDEN), {n: runs[n] for n in ("start", "vector_ops")}, 0.0)
+    for name, result in board.items():
+        text = json.dumps({"total_us": result.total_us, "kernels": dict(result.kernels)})
+        (results / f"{name}.json").write_text(text)
+    output = tmp_path / "mine.toml"
+    capsys.readouterr()
+    asked = ["calibrate", "fit", str(results), "--period", PERIOD, "-o", str(output)]
+    assert main([*asked, "--format", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert {o["script"] for o in document["observations"]} == {"start", "vector_ops"}
+    assert load_machine(output).name == "mine"
+    with pytest.raises(SystemExit) as stopped:
+        main(["calibrate", "fit"])
+    assert stopped.value.code == 2

@@ -1,0 +1,109 @@
+"""The report on all rows: its sums, its page, and the spreads that follow from it."""
+
+from __future__ import annotations
+
+import math
+import sys
+from pathlib import Path
+
+import pytest
+
+from tilelet.calibration import page, published
+from tilelet.calibration import report as reports
+from tilelet.calibration.report import Outcome
+from tilelet.calibration.rows import PUBLISHED, public_lines, public_rows
+from tilelet.device import load_machine
+
+ROOT = Path(__file__).parents[2]
+
+
+def outcome(name: str, modelled: float, left_out: float, bound: str = "cores") -> Outcome:
+    return Outcome(name, name, "2026-06", bound, "us", 100.0, modelled, left_out)
+
+
+def test_pairs_and_directions() -> None:
+    rows = [
+        Outcome("a.before", "a", "2026-06", "cores", "us", 100.0, 80.0, 80.0),
+        Outcome("a.after", "a", "2026-06", "cores", "us", 50.0, 60.0, 60.0),
+        Outcome("b.base", "b", "2026-06", "cores", "us", 100.0, 80.0, 80.0),
+        Outcome("b.after", "b", "2026-06", "cores", "us", 97.0, 90.0, 90.0),
+        outcome("alone", 100.0, 100.0),
+    ]
+    first, second = reports.pairs_of(rows)
+    assert (first.name, first.published, first.modelled) == ("a", 0.5, 0.75)
+    assert first.right
+    assert first.noticed
+    assert not second.right
+    assert not second.noticed
+    assert reports.rank_correlation([1, 2, 3, 4], [10, 20, 30, 40]) == pytest.approx(1.0)
+    assert reports.rank_correlation([1, 2, 3, 4], [4, 3, 2, 1]) == pytest.approx(-1.0)
+
+
+def test_nine_of_ten_lie_inside() -> None:
+    rows = [outcome(f"r{i}", 100.0, 100.0 * math.exp(0.02 * i)) for i in range(60)]
+    rows += [outcome(f"m{i}", 100.0, 100.0 * math.exp(0.005 * i), "memory") for i in range(60)]
+    spread = reports.spreads(rows)
+    assert spread["memory"][0] < spread["cores"][0]
+    assert spread["cores"][1] == 60
+    assert reports.covered(rows) >= 0.88
+
+
+def test_the_spread_of_changes_grows_with_them() -> None:
+    pairs = [reports.Pair(f"p{i}", math.exp(-c * 1.4), math.exp(-c)) for i, c in enumerate((1, 2))]
+    pairs += [reports.Pair(f"q{i}", 1.05, 1.0) for i in range(6)]
+    floor, slope = reports.pair_spread(pairs)
+    assert 0.03 <= floor < 0.1
+    assert slope > 0.1
+
+
+def test_the_page_and_the_machine_file_are_of_the_saved_figures() -> None:
+    outcomes = reports.saved()
+    assert (ROOT / "docs" / page.PAGE).read_text() == page.page_text(outcomes)
+    assert (ROOT / "docs" / page.PLOT).read_text() == page.plot_text(outcomes)
+    machine = load_machine("a2a3")
+    found = {bound: (s.within, s.rows) for bound, s in machine.errors.items()}
+    assert found == reports.spreads(outcomes)
+    assert machine.pairs is not None
+    floor, slope = reports.pair_spread(reports.pairs_of(outcomes))
+    assert (machine.pairs.floor, machine.pairs.slope) == (floor, slope)
+
+
+def test_saved_figures_are_of_rows_that_exist() -> None:
+    for o in reports.saved():
+        name = o.name.split(" ")[0]
+        assert name in PUBLISHED or name.rsplit(" ", 1)[0] in PUBLISHED
+        assert PUBLISHED[name]["family"] == o.family
+
+
+def test_rows_without_a_program_are_listed(tmp_path: Path) -> None:
+    found, missing = public_lines(published.recorder(tmp_path))
+    assert found == []
+    assert missing == [row.id for row in public_rows()]
+
+
+def test_a_public_program_is_run_as_it_is(tmp_path: Path) -> None:
+    row = next(r for r in public_rows() if r.metric == "total_test_time" and not r.kernel)
+    script = tmp_path / row.rev / row.path
+    script.parent.mkdir(parents=True)
+    script.write_text(
+        "import sys\n"
+        "import pypto.language as pl\n"
+        "import numpy as np\n"
+        "import helper_of_this_revision\n"
+        f"assert sys.argv[1:] == {list(row.arguments)!r}\n"
+        "@pl.jit\n"
+        "def double(x: pl.Tensor[[64, 64], pl.FP32], y: pl.Out[pl.Tensor[[64, 64], pl.FP32]]):\n"
+        "    for i in pl.parallel(4):\n"
+        "        with pl.at(level=pl.Level.CORE_GROUP):\n"
+        "            y[i * 16 : i * 16 + 16, :] = pl.mul(x[i * 16 : i * 16 + 16, :], 2.0)\n"
+        "    return y\n"
+        "double(np.ones((64, 64), np.float32), np.zeros((64, 64), np.float32))\n"
+    )
+    (script.parent / "helper_of_this_revision.py").write_text("")
+    found, missing = public_lines(published.recorder(tmp_path))
+    assert row.id not in missing
+    line = next(x for x in found if x.name == row.id)
+    machine = load_machine("a2a3")
+    assert line.predict(machine, line.period) > 0
+    assert line.bound(machine, line.period) in ("memory", "cores", "waiting")
+    assert "helper_of_this_revision" not in sys.modules
