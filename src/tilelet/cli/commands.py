@@ -696,8 +696,7 @@ def _completion(_: Parser, found: Namespace) -> int:
 
 
 def _add_calibrate(parser: Parser) -> None:
-    actions = OneOf("kit", "fit", "report")
-    parser.add_argument("action", type=actions, metavar=actions.metavar, help="what to do")
+    parser.add_argument("action", metavar="ACTION", help="kit, fit or report")
     parser.add_argument(
         "path", type=folder, nargs="?", metavar="DIR", help="of the kit, or of its results"
     )
@@ -706,7 +705,7 @@ def _add_calibrate(parser: Parser) -> None:
     )
     parser.add_argument("--period", metavar="MONTH", help="fit: the runtime that the board has")
     parser.add_argument(
-        "-o", "--output", type=new_file, metavar="FILE", help="fit: the machine file to write"
+        "-o", dest="output", type=new_file, metavar="FILE", help="fit: the machine file to write"
     )
     parser.add_argument(
         "--programs", type=folder, metavar="DIR", help="report: public programs, by revision"
@@ -721,6 +720,8 @@ def _calibrate(parser: Parser, found: Namespace) -> int:
     with interrupt.deferred():
         from tilelet.cli import calibrate
 
+    if found.action not in ("kit", "fit", "report"):
+        parser.refuse(f"`calibrate {found.action}`: an action is kit, fit or report")
     if found.action != "report" and found.path is None:
         parser.refuse(f"`calibrate {found.action}` needs a folder")
     if found.action == "kit":
