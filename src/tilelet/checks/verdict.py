@@ -51,10 +51,10 @@ class Subject:
     machine: Machine
     period: str | None = None
     comparison: Comparison | None = None
-    brief: bool = False
-    cache: dict[str, Any] = field(default_factory=dict[str, Any], compare=False, repr=False)
     budget: float = 60.0
     seed: int = 0
+    brief: bool = False
+    cache: dict[str, Any] = field(default_factory=dict[str, Any], compare=False, repr=False)
 
     @property
     def program(self) -> Program:
