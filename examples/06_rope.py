@@ -4,6 +4,9 @@
 expression has no names of its own, which public parsers would not keep apart from the kernel's.
 """
 
+# A helper gets the types of what it is called with.
+# pyright: basic
+
 import argparse
 from typing import Any
 

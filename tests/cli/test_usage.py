@@ -85,6 +85,7 @@ def test_every_option_with_a_value_is_checked_or_named_here() -> None:
     }
     # These are looked up in what there is: `test_a_name_that_does_not_exist`, and test_tune.py.
     looked_up = {"-p", "--platform", "--period", "--engine", "--only", "--executor", "--like"}
+    looked_up |= {"--dialect", "--portable", "--program"}
     assert {spelling for _, spelling in free} == looked_up
 
 
@@ -101,7 +102,8 @@ def test_a_bad_value_is_2(tilelet: Run, name: str, option: str, value: str) -> N
     for given in ([option, value], [f"{option}={value}"]):
         code, out, err = tilelet(name, *given, *positional(name))
         assert (code, out) == (2, "")
-        assert err.startswith(f"error[E0705]: `{option}`: ")
+        # An option with two spellings is named with both.
+        assert re.match(rf"error\[E0705\]: `(-o/)?{option}(/--output)?`: ", err)
     if name in ("profile", "check") and option in AFTER_SCRIPT:
         assert tilelet(name, "k.py", option, value) == (code, out, err)
         assert tilelet(name, "k.py", f"{option}={value}") == (code, out, err)
@@ -207,6 +209,13 @@ def test_names_that_are_looked_up_say_2_after_the_script_too(tilelet: Run) -> No
             assert before[0] == 2
 
 
+@pytest.mark.parametrize("arguments", [("check", "--portable"), ("export", "--dialect")])
+def test_a_dialect_that_does_not_exist(tilelet: Run, arguments: tuple[str, str]) -> None:
+    code, out, err = tilelet(*arguments, "1999-01", "k.py")
+    assert (code, out) == (2, "")
+    assert err.startswith("error[E1251]: there is no dialect `1999-01`")
+
+
 @pytest.mark.parametrize("command", ["run", "tasks", "profile", "check", "compare"])
 def test_variables_are_checked_like_options(
     tilelet: Run, monkeypatch: pytest.MonkeyPatch, command: str
@@ -230,6 +239,7 @@ def test_every_error_has_one_code_whoever_raises_it() -> None:
         *("E0705", "E0707", "E0711", "E0715", "E0717"),
         *("E0901", "E0902", "E0903", "E0904", "E0905", "E0906", "E0907", "E0917"),
         *("E1101", "E1601"),
+        "E1251",
         *("E1401", "E1404", "E1406"),
     }
 

@@ -26,7 +26,7 @@ INTERRUPTED, BROKEN_PIPE = 130, 141
 
 def of_error(error: UserError) -> int:
     """The code of a command that ended with `error`, whichever command it is."""
-    from tilelet.diag.catalogue import checks, command, device, page, tuner
+    from tilelet.diag.catalogue import checks, command, device, page, portability, tuner
 
     usage = (
         checks.UnknownCheck,
@@ -44,6 +44,7 @@ def of_error(error: UserError) -> int:
         device.MachineContradiction,
         device.UnknownPeriod,
         device.NothingToCompare,
+        portability.UnknownDialect,
         tuner.UnknownKnob,
         tuner.ChangesProblem,
         tuner.BadExecutor,
