@@ -36,6 +36,7 @@ def test_a_tolerance_below_the_output_type() -> None:
     assert found.code == "W1120"
     assert checked(pl.BF16, 1e-2, 1e-3).findings == ()
     assert checked(pl.FP32, 1e-5, 1e-5).findings == ()
+    assert checked(pl.BF16, 0.0, 0.0).findings == ()
 
 
 def test_a_tolerance_that_accepts_anything() -> None:

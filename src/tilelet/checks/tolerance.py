@@ -52,7 +52,8 @@ def check(subject: Subject) -> Part:
         if comparison.rtol >= LOOSE:
             problem = ToleranceTooLoose(param.name, comparison.rtol, error, param.loc)
             findings.append(found("tolerance", problem))
-        elif allowed < min(error, unit_roundoff(param.type.dtype)):
+        # No tolerance at all says that the results are to be the same bits.
+        elif 0 < allowed < min(error, unit_roundoff(param.type.dtype)):
             tight = ToleranceTooTight(
                 param.name, comparison.rtol, comparison.atol, error, param.loc
             )
