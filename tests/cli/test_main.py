@@ -72,9 +72,11 @@ def test_docs_are_written_and_checked(tilelet: Run) -> None:
     assert tilelet("docs", "--check")[0] == 1
     assert tilelet("docs", "--write")[0] == 0
     assert sorted(p.name for p in Path("docs").iterdir()) == [
+        "advice.md",
         "compatibility.md",
         "errors.md",
         "ops.md",
+        "portability.md",
     ]
     assert tilelet("docs", "--check") == (0, "", "")
     Path("docs/ops.md").write_text("old")
