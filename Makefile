@@ -68,7 +68,7 @@ page-bench: $(INSTALLED_DEV) ## measure the page in a Chromium: load and pan
 fuzz: $(INSTALLED_DEV) ## search for programs that fail, for SECONDS=600; SEED= repeats a search
 	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) --jobs $(JOBS) $(ARGS)
 
-docs: $(INSTALLED_DEV) ## regenerate docs/ops.md, docs/errors.md and docs/compatibility.md
+docs: $(INSTALLED_DEV) ## regenerate the pages that are made from the code
 	$(BIN)/tilelet docs --write
 
 walkthrough: $(INSTALLED_DEV) ## measure the Qwen3 programs again, write docs/qwen3.md
