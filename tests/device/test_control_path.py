@@ -238,8 +238,8 @@ def test_iterations_that_do_the_same_are_multiplied_up_to_the_one_that_differs(
     (function,) = run_passes(Tail).kernels
     kernel = lower_kernel(function, A2A3)
     steps: list[int] = []
-    step = pipes._Walk.step
-    monkeypatch.setattr(pipes._Walk, "step", lambda w, s: (steps.append(1), step(w, s))[1])
+    step = pipes.Walk.step
+    monkeypatch.setattr(pipes.Walk, "step", lambda w, s: (steps.append(1), step(w, s))[1])
     quick = kernel_cost(kernel, A2A3)
     few = len(steps)
     monkeypatch.setattr(pipes.ControlPath, "runs", lambda *args: list(range(1, args[3] + 1)))

@@ -61,7 +61,7 @@ EQUIVALENT = (
     Excuse("assemble -> q_padded: *", "q_padded = pl.assemble(", DISCARDED),
     Excuse("assemble -> exp_padded: *", "exp_padded = pl.assemble(", DISCARDED),
     Excuse("*", "for ob in pl.parallel(0, blocks, chunk=8):", OVERWRITTEN),
-    Excuse("*", "tensor = pl.assemble(tensor, pl.cast(zero, *", OVERWRITTEN),
+    Excuse("*", "tensor = pl.assemble(tensor, zeros(), *", OVERWRITTEN),
     Excuse("*() -> tensor: dropped", "with pl.incore():", OVERWRITTEN),
     Excuse("fillpad -> fillpad: dropped", "*", INVALID),
     Excuse("scalar.sub -> length: dropped", "known = pl.min(*", PADDING),

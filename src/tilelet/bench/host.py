@@ -29,6 +29,7 @@ VARIABLES = {
     "TILELET_FORMAT": "of messages: text, json or sarif",
     "TILELET_ISA": "instructions that native code may use",
     "TILELET_NO_CACHE": "keep nothing on disk",
+    "TILELET_PERFETTO": "address of a Perfetto on this machine",
     "TILELET_SANITIZE": "build with sanitizers",
     "TILELET_SCHEDULE_SEED": "run ready tasks in a random order",
     "TILELET_SEED": "draw other random inputs",

@@ -9,7 +9,7 @@ from typing import Any
 from tilelet.checks.comparison import Comparison
 from tilelet.checks.registry import chosen
 from tilelet.checks.verdict import Subject, Verdict, verdict_on
-from tilelet.cli.messages import print_findings
+from tilelet.cli.messages import print_findings, print_text
 from tilelet.cli.options import CheckOptions
 from tilelet.cli.page import wants_page, write_page
 from tilelet.cli.portable import NEWEST, portability
@@ -64,7 +64,7 @@ def check_command(options: CheckOptions) -> int:
         for subject, verdict in zip(subjects, verdicts):
             if options.memory:
                 _show_memory(subject)
-            print(printable("\n".join(verdict.lines())))
+            print_text(printable("\n".join(verdict.lines())))
     return exit_codes.of_findings(bool(found), recording.code)
 
 
