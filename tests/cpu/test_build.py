@@ -464,6 +464,7 @@ def test_no_compiler_of_another_thread_outlives_its_process(
     command = [sys.executable, "-c", f"{threaded}; t.start(); t.join()"]
     process = subprocess.Popen(command, env=environment)
     wait_for(lambda: pids.exists() and bool(pids.read_text().split()))
+    time.sleep(0.5)  # a process that is killed before it has told the watcher leaves a compiler
     process.send_signal(number)
     assert process.wait(timeout=60) == -number
     wait_for(lambda: not any(is_running(int(pid)) for pid in pids.read_text().split()))
