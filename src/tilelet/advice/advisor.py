@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -228,10 +229,18 @@ class Advisor:
         return self._made[text]
 
     def _try(self, text: str) -> Attempt:
+        """A version of the script; one with findings that the script has not cannot be taken."""
         known = self._tried.get(text)
         if known is None:
             with progress(f"modelling a version of {self._target.name}"):
                 known = examine(self._target, text, self._setting)
+            if text != self._target.text:
+                codes = {code for code, _ in self._try(self._target.text or "").findings}
+                new = [
+                    f"{code}: {message}" for code, message in known.findings if code not in codes
+                ]
+                if new and not known.why:
+                    known = dataclasses.replace(known, why=new[0])
             self._tried[text] = known
         return known
 

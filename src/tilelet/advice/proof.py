@@ -48,12 +48,14 @@ class Setting:
 class Attempt:
     """A text of the script that was tried.
 
-    why      it cannot be taken; empty if it can
-    subject  what it ran; None if it could not
+    why       it could not be run; empty if it could
+    subject   what it ran; None if it could not
+    findings  what the checks say of it: code and message
     """
 
     why: str
     subject: Subject | None = None
+    findings: tuple[tuple[str, str], ...] = ()
 
     @property
     def costs(self) -> Costs | None:
@@ -63,12 +65,12 @@ class Attempt:
 def examine(target: Target, text: str, setting: Setting) -> Attempt:
     """Record a text of the script, as it stands or rewritten; look at its findings and its time."""
     runs: list[DeviceRun] = []
-    findings: list[str] = []
+    findings: list[tuple[str, str]] = []
 
     def look(run: Recorded, given: Mapping[str, Any], comparison: Any) -> None:
         checked = Checked(run, given, setting.machine, setting.period, comparison)
         verdict = verdict_on(checked, chosen(()))
-        findings.extend(f"{d.code}: {d.message}" for d in verdict.diagnostics)
+        findings.extend((d.code, d.message) for d in verdict.diagnostics)
         runs.append(checked.device_run)
 
     try:
@@ -78,7 +80,7 @@ def examine(target: Target, text: str, setting: Setting) -> Attempt:
     why = _recorded(dataclasses.replace(target, text=text), setting, look, execute=False)
     if why or not runs:
         return Attempt(f"it does not run: {why or 'it has no program'}")
-    return Attempt(findings[0] if findings else "", Subject(source, runs))
+    return Attempt("", Subject(source, runs), tuple(findings))
 
 
 def inputs_of(target: Target, setting: Setting) -> list[Inputs]:
