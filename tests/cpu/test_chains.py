@@ -148,7 +148,7 @@ def test_a_cut_product_beside_a_whole_one() -> None:
     agree(b.program(), **_matrices(), other=np.zeros((ROWS, COLUMNS), np.float32))
 
 
-def test_a_chain_without_turns_after_a_cut_one() -> None:
+def test_a_chain_without_iterations_after_a_cut_one() -> None:
     """The second time nothing is cut, because nothing is added."""
     b = Build()
     x, w, out = _operands(b)

@@ -31,7 +31,7 @@ def test_loop_over_tasks() -> None:
 
 
 @pytest.mark.parametrize("stop", [0, 1, 5])
-def test_carried_memory_is_made_anew_in_every_turn(stop: int) -> None:
+def test_carried_memory_is_made_anew_in_every_iteration(stop: int) -> None:
     b = Build()
     x = b.param("x", tensor([4, 8]))
     out = b.param("out", tensor([4, 8]))

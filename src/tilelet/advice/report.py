@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 from collections.abc import Sequence
 from typing import Any
@@ -26,8 +27,6 @@ def diagnostics(report: Report) -> list[Diagnostic]:
 
 
 def _diagnostic(finding: Finding, report: Report) -> Diagnostic:
-    import dataclasses
-
     found = finding.advice.diagnostic
     notes = list(found.notes)
     if finding.advice.tasks:

@@ -12,7 +12,7 @@ from tilelet.advice.proof import Setting
 from tilelet.cli.messages import print_findings
 from tilelet.cli.options import AdviseOptions
 from tilelet.cli.pages import write_page
-from tilelet.cli.profile import machines_for, period_of
+from tilelet.cli.profile import failed, machines_for, period_of
 from tilelet.cli.recording import record
 from tilelet.diag.catalogue.advice import CannotAdvise
 from tilelet.diag.formats import to_json
@@ -28,7 +28,7 @@ def advise_command(options: AdviseOptions) -> int:
     machines = machines_for(options)
     first = record(options.target, options, options.platform)
     if first.code:
-        return first.code
+        return failed(first, options)
     target = options.target
     if target.is_model:
         raise CannotAdvise(target.name, "it is not one file; `tilelet export` makes one of it")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from tilelet.cli.messages import show_problems
-from tilelet.cli.options import DeviceOptions, TuneOptions
+from tilelet.cli.options import TuneOptions
+from tilelet.cli.profile import failed, machines_for
 from tilelet.cli.recording import record
 from tilelet.diag.formats import to_json
 from tilelet.diag.sarif import to_sarif
@@ -17,12 +17,10 @@ from tilelet.tuning.tuner import Request, tune
 
 def tune_command(options: TuneOptions) -> int:
     """0 whether or not something better was found; 130 if the search was interrupted."""
-    _check_script(options)
+    machines_for(options)  # they and the period must exist before anything is run
     first = record(options.target, options, options.machines[0])
     if first.code:
-        if options.format != "text":
-            show_problems(first.diagnostics, options.format, options.target.name)
-        return first.code
+        return failed(first, options)
     question = Question(
         options.target,
         options.machines,
@@ -56,11 +54,3 @@ def tune_command(options: TuneOptions) -> int:
     else:
         show(outcome.parts())
     return exit_codes.INTERRUPTED if outcome.interrupted else exit_codes.PASSED
-
-
-def _check_script(options: DeviceOptions) -> None:
-    """The machines and the period must exist before anything is run."""
-    from tilelet.device.machine.description import load_machine
-
-    for name in options.machines:
-        load_machine(name).period(options.period)

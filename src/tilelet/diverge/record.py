@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -109,7 +110,7 @@ class Origins:
         return [int(n) for n in found if n != NOBODY]
 
 
-class Recorder:
+class Recorder(abc.ABC):
     """Observes a run: numbers the tasks, and knows the iteration of every statement."""
 
     def __init__(self, program: Program) -> None:
@@ -138,8 +139,9 @@ class Recorder:
             return self._creation(low, op)
         return self.observe(low, op)
 
+    @abc.abstractmethod
     def observe(self, low: Lowering, op: Op) -> Step:
-        raise NotImplementedError
+        """The step of an op that is neither structural nor makes a tensor."""
 
     def _call(self, low: Lowering, op: Op) -> Step:
         step, callee = low.plain_op(op), low.state.functions[CallView(op).callee]
