@@ -107,7 +107,9 @@ def test_layers_in_one_call_are_layers_one_after_the_other() -> None:
         stacked["starts"] = single["starts"] = np.array(starts, np.int32)
         stacked["seq_lens"] = single["seq_lens"] = np.array(ends, np.int32)
         hidden = rng.standard_normal(stacked["states"].shape).astype(np.float32)
-        stacked = run(build_prefill(small(tokens=8, layers=layers)), **{**stacked, "states": hidden})
+        stacked = run(
+            build_prefill(small(tokens=8, layers=layers)), **{**stacked, "states": hidden}
+        )
         for layer in range(layers):
             part = {
                 name: array[layer * len(array) // layers : (layer + 1) * len(array) // layers]
