@@ -31,6 +31,7 @@ from tilelet.cli.options import (
     ExportOptions,
     RunOptions,
     TuneOptions,
+    VerdictOptions,
     taken,
 )
 from tilelet.cli.usage import (
@@ -78,6 +79,8 @@ AFTER_SCRIPT = (
     "--results",
     "--verify",
     "--only",
+    "--json",
+    "--strength",
 )
 
 D = TypeVar("D", bound=DeviceOptions)
@@ -490,7 +493,28 @@ def _view(_: Parser, found: Namespace) -> int:
     return view_command(taken(PageOptions, found))
 
 
-# advise and tune
+# verdict, advise and tune
+
+
+def _add_verdict(parser: Parser) -> None:
+    _add_device_options(parser, FORMATS)
+    parser.add_argument(
+        "--json", dest="format", action="store_const", const=JSON, help="the same as --format json"
+    )
+    parser.add_argument(
+        "--strength",
+        type=seconds,
+        metavar="TIME",
+        help="also try for so long, as 20s, whether the golden notices wrong ops",
+    )
+    _add_script(parser)
+
+
+def _verdict(parser: Parser, found: Namespace) -> int:
+    with interrupt.deferred():
+        from tilelet.cli.verdict import verdict_command
+
+    return verdict_command(_device_options(parser, found, "verdict", VerdictOptions))
 
 
 def _add_advise(parser: Parser) -> None:
@@ -822,6 +846,13 @@ COMMANDS = {
             manual.EXPORT,
             _add_export,
             _export,
+        ),
+        Command(
+            "verdict",
+            "say in one answer whether a script is right, fits, and what it takes",
+            manual.VERDICT,
+            _add_verdict,
+            _verdict,
         ),
         Command(
             "advise",
