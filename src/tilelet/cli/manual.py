@@ -10,6 +10,7 @@ examples:
   tilelet profile kernel.py -p a2a3         what an NPU would do with it, modelled
   tilelet check kernel.py -p a2a3           races, undefined memory, tiles that do not fit
   tilelet compare before.py after.py        two programs, and why one is faster
+  tilelet verdict kernel.py --json          is it right, does it fit, what does it take
   tilelet export kernel.py -o out.py        the program as one script for PyPTO
   tilelet view kernel.py --open             see it run: timeline, source, memory
   tilelet examples --copy .                 twelve small kernels to start from

@@ -16,9 +16,10 @@ from typing import Any, TypeGuard, cast
 import ml_dtypes
 import numpy as np
 
+from tilelet.checkpoint.json_file import parse_json_object
 from tilelet.diag.catalogue.models import BadWeightFile, shown
-from tilelet.models.qwen3.config import parse_json_object
-from tilelet.models.qwen3.reference import Array
+
+Array = np.ndarray[Any, np.dtype[Any]]
 
 _LENGTH_BYTES = 8
 _LARGEST_HEADER = 100_000_000  # the limit of the format
