@@ -94,7 +94,7 @@ def _kind(body: dict[str, Any]) -> str:
         return " or ".join(_kind(option) for option in body["anyOf"])
     if "enum" in body or "const" in body:
         return ", ".join(json.dumps(value) for value in body.get("enum", [body.get("const")]))
-    kind = body.get("type", "anything")
-    text = " or ".join(kind) if isinstance(kind, list) else kind
-    inside = body.get("items") or body.get("additionalProperties")
-    return f"{text} of {_kind(inside)}" if isinstance(inside, dict) else text
+    kind: str | list[str] = body.get("type", "anything")
+    text = kind if isinstance(kind, str) else " or ".join(kind)
+    inside: dict[str, Any] | None = body.get("items") or body.get("additionalProperties")
+    return f"{text} of {_kind(inside)}" if inside else text
