@@ -13,6 +13,7 @@ from tilelet.cli.arguments import (
     run,
     tools,
     tune,
+    verdict,
 )
 
 COMMANDS = {
@@ -27,6 +28,7 @@ COMMANDS = {
         page.REPORT,
         page.VIEW,
         export.EXPORT,
+        verdict.VERDICT,
         advise.ADVISE,
         tune.TUNE,
         calibrate.CALIBRATE,

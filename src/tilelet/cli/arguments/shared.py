@@ -47,6 +47,8 @@ AFTER_SCRIPT = (
     "--results",
     "--verify",
     "--only",
+    "--json",
+    "--strength",
 )
 
 D = TypeVar("D", bound=DeviceOptions)
