@@ -26,6 +26,7 @@ from tilelet.diag.catalogue import (
     page,
     portability,
     python,
+    sampling,
     scopes,
     tuner,
     unsupported,
@@ -637,6 +638,14 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     models.WrongStackInput: lambda at: models.WrongStackInput(
         "hidden", "float32 [4, 1024]", "bfloat16 [4, 1024]"
     ),
+    # E155x
+    sampling.BadSampling: lambda at: sampling.BadSampling(
+        "top_p", 1.5, "above 0 and at most 1, which keeps all tokens"
+    ),
+    sampling.WrongSamplerInput: lambda at: sampling.WrongSamplerInput(
+        "float32 [2, 1000]", "float32 [2, 151936]"
+    ),
+    sampling.BadLogits: lambda at: sampling.BadLogits(1),
     # E13xx, W13xx
     advice.CannotAdvise: lambda at: advice.CannotAdvise("kernel.py", "it runs nothing"),
     advice.RoundTrip: lambda at: advice.RoundTrip(at(SCOPE), at(SCOPE, 2), ["middle"]),

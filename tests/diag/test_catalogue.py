@@ -31,6 +31,7 @@ AREAS = {
     "generate": "E15",
     "portability": "E12",
     "page": "E16",
+    "sampling": "E155",
 }
 each_class = pytest.mark.parametrize("cls", ALL, ids=[f"{c.code}-{c.__name__}" for c in ALL])
 

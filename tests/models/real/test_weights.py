@@ -24,12 +24,11 @@ from tests.models.real.files import (
 )
 
 import tilelet.language as pl
+from tilelet.checkpoint.files import INDEX, SINGLE
+from tilelet.checkpoint.safetensors import SafetensorsFile
 from tilelet.diag import UserError
 from tilelet.diag.catalogue import models
-from tilelet.models.qwen3.safetensors import SafetensorsFile
 from tilelet.models.qwen3.weights import (
-    INDEX,
-    SINGLE,
     Checkpoint,
     LayerWeights,
     load_layer,
@@ -225,7 +224,7 @@ def test_headers_that_are_damaged(
 def test_a_header_over_the_limit_is_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tilelet.models.qwen3.safetensors._LARGEST_HEADER", 50)
+    monkeypatch.setattr("tilelet.checkpoint.safetensors._LARGEST_HEADER", 50)
     write_model(tmp_path)
     refuse(tmp_path, models.BadWeightFile, "at most allowed are 50")
 

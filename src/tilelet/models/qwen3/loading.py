@@ -19,12 +19,12 @@ from typing import Protocol
 
 import numpy as np
 
+from tilelet.checkpoint.safetensors import SafetensorsFile, write_header
 from tilelet.diag.catalogue.generate import ModelTooLarge, WeightsNotCached
 from tilelet.dtypes import DType
 from tilelet.models.qwen3.architecture import Architecture, architecture_of
 from tilelet.models.qwen3.config import Qwen3Config
 from tilelet.models.qwen3.reference import Array
-from tilelet.models.qwen3.safetensors import SafetensorsFile, write_header
 from tilelet.models.qwen3.weights import Checkpoint, LayerArray, transposed
 from tilelet.native.memory import available_memory
 from tilelet.runtime.progress import progress

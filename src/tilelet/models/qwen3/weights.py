@@ -7,31 +7,23 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 
 from tilelet import dtypes
+from tilelet.checkpoint.files import open_files
+from tilelet.checkpoint.safetensors import TensorEntry
 from tilelet.diag.catalogue.models import (
-    BadModelConfig,
-    BadWeightIndex,
     ExtraTensors,
     MissingTensors,
-    NoModelConfig,
     NoSuchLayer,
-    NoWeights,
-    OutsideModelDirectory,
     WrongTensorDType,
     WrongTensorShape,
-    shown,
 )
 from tilelet.dtypes import DType
-from tilelet.models.qwen3.config import Qwen3Config, read_json_object
+from tilelet.models.qwen3.config import Qwen3Config
 from tilelet.models.qwen3.reference import Array
-from tilelet.models.qwen3.safetensors import SafetensorsFile, TensorEntry
 
-SINGLE = "model.safetensors"
-INDEX = "model.safetensors.index.json"
 _ACCEPTED = {"BF16": dtypes.BF16, "F16": dtypes.FP16, "F32": dtypes.FP32}
 
 # Rows and columns of a weight transposed at a time: both sides stay in the processor's caches.
@@ -164,7 +156,7 @@ class Checkpoint:
     ) -> None:
         self.config = config
         self.arrays = layer_arrays(config) if arrays is None else arrays
-        self._files = _open_files(Path(path))
+        self._files = open_files(Path(path))
         self._prefix = "model." if any(n.startswith("model.") for n in self._files) else ""
         self._pieces = {piece for array in self.arrays.values() for piece in array.pieces}
         extra = sorted(name for name in self._files if not self._is_expected(name))
@@ -266,71 +258,3 @@ def _transpose(stored: Array, out: Array) -> None:
     for c in range(0, columns, _BLOCK):
         for r in range(0, rows, _BLOCK):
             out[c : c + _BLOCK, r : r + _BLOCK] = stored[r : r + _BLOCK, c : c + _BLOCK].T
-
-
-def _open_files(directory: Path) -> dict[str, SafetensorsFile]:
-    """The file that holds each tensor of a model directory."""
-    if not directory.is_dir():
-        why = "it is a file" if directory.exists() else "there is no such directory"
-        raise NoModelConfig(str(directory), why)
-    single, index = directory / SINGLE, directory / INDEX
-    if single.exists():
-        _check_inside(directory, single, str(single))
-        file = SafetensorsFile(single)
-        return dict.fromkeys(file.entries, file)
-    if index.exists():
-        return _open_shards(directory, index)
-    pickled = sorted(p.name for s in ("*.bin", "*.pt", "*.pth") for p in directory.glob(s))
-    raise NoWeights(str(directory), pickled)
-
-
-def _open_shards(directory: Path, index: Path) -> dict[str, SafetensorsFile]:
-    if not index.is_file():
-        raise BadModelConfig(str(index), "it is not a file")
-    weight_map = read_json_object(index).get("weight_map")
-    if not isinstance(weight_map, dict) or not weight_map:
-        raise BadWeightIndex(str(index), "it has no `weight_map`")
-    names = cast("dict[str, object]", weight_map)
-    shards: dict[str, SafetensorsFile] = {}
-    for shard in sorted({v if isinstance(v, str) else "" for v in names.values()}):
-        shards[shard] = SafetensorsFile(_shard_path(directory, str(index), shard))
-    found: dict[str, SafetensorsFile] = {}
-    for name, shard in names.items():
-        file = shards[str(shard)]
-        if name not in file.entries:
-            raise BadWeightIndex(
-                str(index), f"`{shown(name)}` is not in `{shown(str(shard))}`, where it should be"
-            )
-        found[name] = file
-    return found
-
-
-def _shard_path(directory: Path, index: str, shard: str) -> Path:
-    """The path of a shard; its name comes from a file, so it may not lead out of the directory."""
-    if not shard:
-        raise BadWeightIndex(index, "a file name is empty or not a string")
-    if "/" in shard or "\\" in shard or "\0" in shard or shard in (".", ".."):
-        raise OutsideModelDirectory(index, shard)
-    path = directory / shard
-    if not path.exists():
-        raise BadWeightIndex(index, f"there is no file `{shown(shard)}`")
-    _check_inside(directory, path, index)
-    return path
-
-
-def _check_inside(directory: Path, path: Path, named_by: str) -> None:
-    """A file of a model may be a link, but not out of the model's directory."""
-    target = path.resolve()
-    if not target.is_relative_to(_root(directory.resolve())):
-        raise OutsideModelDirectory(named_by, f"{path.name} -> {target}")
-
-
-def _root(directory: Path) -> Path:
-    """What a model's files must lie in: its directory.
-
-    The download cache of Hugging Face keeps a model in `models--*/`, with files in `blobs/` and
-    links to them in `snapshots/<revision>/`: there it is the whole of `models--*/`.
-    """
-    if directory.parent.name == "snapshots" and directory.parents[1].name.startswith("models--"):
-        return directory.parents[1]
-    return directory

@@ -17,9 +17,10 @@ from typing import Any, BinaryIO, TypeGuard, cast
 import ml_dtypes
 import numpy as np
 
+from tilelet.checkpoint.json_file import parse_json_object
 from tilelet.diag.catalogue.models import BadWeightFile, shown
-from tilelet.models.qwen3.config import parse_json_object
-from tilelet.models.qwen3.reference import Array
+
+Array = np.ndarray[Any, np.dtype[Any]]
 
 _LENGTH_BYTES = 8
 _ALIGNMENT = 64  # of the first tensor in files that are written here
