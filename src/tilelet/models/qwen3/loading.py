@@ -20,7 +20,7 @@ from typing import Protocol
 import numpy as np
 
 from tilelet.checkpoint.safetensors import SafetensorsFile, write_header
-from tilelet.diag.catalogue.generate import ModelTooLarge, WeightsNotCached
+from tilelet.diag.catalogue.generate import BadGenerateSetting, ModelTooLarge, WeightsNotCached
 from tilelet.dtypes import DType
 from tilelet.models.qwen3.architecture import Architecture, architecture_of
 from tilelet.models.qwen3.config import Qwen3Config
@@ -127,6 +127,9 @@ class Loader:
         self.architecture: Architecture = architecture_of(config)
         self.checkpoint = Checkpoint(directory, config, self.architecture.arrays(config))
         if settings.layers:
+            if not 0 < settings.layers <= config.num_hidden_layers:
+                wanted = f"at most {config.num_hidden_layers}, which the model has"
+                raise BadGenerateSetting("layers", settings.layers, wanted)
             config = dataclasses.replace(config, num_hidden_layers=settings.layers)
         self.config = config
         self.dtype = settings.dtype or self.checkpoint.dtype

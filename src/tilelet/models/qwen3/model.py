@@ -54,7 +54,7 @@ class ModelSizes:
     batch    sequences at a time
     page     positions of a page of the caches
     pages    of the caches; 0: as many as `batch` sequences of `max_seq` positions need
-    chunk    tokens of a prompt that go through the layers together; whole pages
+    chunk    tokens of a prompt that go through the layers together, at most; whole pages
     """
 
     max_seq: int
@@ -74,11 +74,15 @@ class ModelSizes:
         if self.chunk % self.page:
             wanted = f"a multiple of `page`, {self.page}"
             raise BadGenerateSetting("chunk", self.chunk, wanted)
+        object.__setattr__(self, "chunk", min(self.chunk, self._pages_of_one * self.page))
+
+    @property
+    def _pages_of_one(self) -> int:
+        return -(-self.max_seq // self.page)
 
     def cache_size(self, config: Qwen3Config, dtype: DType) -> CacheSize:
-        width = -(-self.max_seq // self.page)
-        pages = self.pages or self.batch * width
-        return CacheSize(config, dtype, width * self.page, self.page, pages)
+        pages = self.pages or self.batch * self._pages_of_one
+        return CacheSize(config, dtype, self._pages_of_one * self.page, self.page, pages)
 
 
 class Model:
@@ -103,6 +107,7 @@ class Model:
         self.cache = PagedCache(sizes.cache_size(config, dtype))
         self._layers_per_call = layers_per_call or config.num_hidden_layers
         self._rope = rope_tables(config, self.cache.size.max_seq)
+        self.engine = engine
         self._settings = RunConfig(engine=engine)
         self._programs: dict[tuple[str, int, int], CompiledProgram] = {}
 
@@ -125,7 +130,7 @@ class Model:
     def generate(self, tokens: Any, **options: Any) -> Iterator[int]:
         """New tokens after those of one prompt, one by one.
 
-        `options` are those of `generate.generate`: `max_new_tokens`, `stop`, `select`.
+        `options` are those of `generate.generate`: `max_new_tokens`, `stop`, `sampling`.
         """
         from tilelet.models.qwen3.generate import generate
 
@@ -153,13 +158,18 @@ class Model:
         chunk = self.sizes.chunk
         self.cache.reserve(sequence, len(tokens))
         for first in range(0, len(tokens), chunk):
-            part = tokens[first : first + chunk]
-            rows = np.zeros(chunk, np.int32)
-            rows[: len(part)] = part
-            states = self._embed(rows)
-            self._run_layers("prefill", states, [sequence], len(part), observe)
-            sequence.length += len(part)
-            yield states[: len(part)]
+            yield self.extend(sequence, tokens[first : first + chunk], observe)
+
+    def extend(
+        self, sequence: CachedSequence, tokens: Array, observe: Observer | None = None
+    ) -> Array:
+        """At most a chunk of tokens after whole chunks; their hidden states."""
+        rows = np.zeros(self.sizes.chunk, np.int32)
+        rows[: len(tokens)] = tokens
+        states = self._embed(rows)
+        self._run_layers("prefill", states, [sequence], len(tokens), observe)
+        sequence.length += len(tokens)
+        return states[: len(tokens)]
 
     def step(
         self,
@@ -171,7 +181,7 @@ class Model:
 
         The sequences must have the pages for it.
         """
-        rows = np.zeros(self._rows_for(len(sequences)), np.int32)
+        rows = np.zeros(self.rows_for(len(sequences)), np.int32)
         rows[: len(tokens)] = tokens
         states = self._embed(rows)
         self._run_layers("decode", states, sequences, 1, observe)
@@ -191,7 +201,7 @@ class Model:
         found = np.empty((len(states), self.config.vocab_size), self.dtype.numpy)
         for first in range(0, len(states), _MOST_ROWS):
             part = states[first : first + _MOST_ROWS]
-            rows = np.zeros((self._rows_for(len(part)), part.shape[1]), part.dtype)
+            rows = np.zeros((self.rows_for(len(part)), part.shape[1]), part.dtype)
             rows[: len(part)] = part
             found[first : first + len(part)] = self.head(rows)[0][: len(part)]
         return found
@@ -218,7 +228,7 @@ class Model:
 
     # --- programs ---------------------------------------------------------------------------------
 
-    def _rows_for(self, count: int) -> int:
+    def rows_for(self, count: int) -> int:
         """Rows of the smallest program that takes so many."""
         if count > _MOST_ROWS:
             return -(-count // _MOST_ROWS) * _MOST_ROWS
