@@ -89,6 +89,23 @@ def test_beside_the_reference(checkpoint: Path, capsys: pytest.CaptureFixture[st
     assert "6 of 6 tokens as the reference chooses them" in told
 
 
+def test_modelled_time(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    args = ["generate", str(checkpoint), "--tokens", "7 4 11", *FEW, "--profile", "a2a3"]
+    assert main([*args, "--format", "json"]) == 0
+    prompt, step = json.loads(capsys.readouterr().out)["modelled"]
+    assert (prompt["kind"], prompt["tokens"], step["kind"], step["tokens"]) == (
+        "prefill", 3, "decode", 1,
+    )  # fmt: skip
+    for found in (prompt, step):
+        assert [part["times"] for part in found["parts"]] == [1, 2, 1]
+        assert found["us"] == pytest.approx(sum(part["us"] for part in found["parts"]))
+        layer = found["parts"][1]
+        assert 0 < sum(layer["kernels"].values()) < layer["us"]
+    assert main(args) == 0
+    assert "a step of 1 token on a2a3, modelled" in capsys.readouterr().out
+    assert main([*args[:-1], "a99"]) == 2
+
+
 def test_a_fault_is_no_near_tie(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Layers of another model: the report names the first layer that differs."""
     loaded = command.load

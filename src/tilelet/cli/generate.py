@@ -12,12 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from tilelet.device.machine.description import load_machine
 from tilelet.diag.tables import Table, show
 from tilelet.diag.text import plural, printable, size_text
 from tilelet.models.qwen3.compare import Comparison, Reference, compare
 from tilelet.models.qwen3.config import Qwen3Config
 from tilelet.models.qwen3.generate import generate
 from tilelet.models.qwen3.model import Model, load
+from tilelet.models.qwen3.modelled import ModelledPass, PassShape, modelled_pass
 from tilelet.models.qwen3.reference import Array
 from tilelet.models.qwen3.text import TextStream, Tokenizer, stop_tokens
 from tilelet.models.sampling import Sampling
@@ -49,6 +51,8 @@ def generate_command(found: argparse.Namespace) -> int:
     """1 if a comparison finds differences that rounding does not explain."""
     sampling = Sampling(found.temperature, found.top_k, found.top_p, found.seed)
     config = Qwen3Config.read(found.model)
+    if found.profile:
+        load_machine(found.profile)  # an unknown one is better known now
     answers = _prompts(found)
     as_json = found.format == "json"
     model = load(
@@ -73,10 +77,13 @@ def generate_command(found: argparse.Namespace) -> int:
     if not is_whole and not as_json:
         print("interrupted: what was generated stands above", file=sys.stderr)
     comparison = _compared(model, found, answers) if found.compare and is_whole else None
+    passes = _modelled(model, found.profile, answers) if found.profile and is_whole else []
     if as_json:
-        print(json.dumps(_document(model, answers, times, comparison), indent=2))
-    elif comparison:
+        print(json.dumps(_document(model, answers, times, comparison, passes), indent=2))
+    if comparison and not as_json:
         _show_comparison(comparison)
+    if passes and not as_json:
+        show([_pass_table(found) for found in passes])
     if not is_whole:
         return exit_codes.INTERRUPTED
     return exit_codes.of_findings(comparison is not None and not comparison.agrees)
@@ -203,8 +210,77 @@ def _tokens_text(found: Comparison) -> str:
     return "\n".join(lines)
 
 
+# --- modelled machine -----------------------------------------------------------------------------
+
+
+def _modelled(model: Model, machine: str, answers: Sequence[_Answer]) -> list[ModelledPass]:
+    """The longest prompt, and a step of all sequences at the length that the longest reached."""
+    longest = max(len(a.prompt) for a in answers)
+    reached = max(len(a.prompt) + len(a.tokens) - 1 for a in answers)
+    prompt = PassShape(model.config, "prefill", 1, longest, model.dtype)
+    step = PassShape(model.config, "decode", len(answers), reached, model.dtype)
+    return [modelled_pass(prompt, machine), modelled_pass(step, machine)]
+
+
+def _pass_table(found: ModelledPass) -> Table:
+    what = "prompt" if found.kind == "prefill" else "step"
+    table = Table(
+        f"a {what} of {plural(found.tokens, 'token')} on {found.machine}, modelled: "
+        f"{found.us_per_token:.1f} us per token",
+        ("", "times", "tasks", "us", "MB"),
+    )
+    for part in found.parts:
+        table.rows.append(
+            (
+                part.name,
+                str(part.times),
+                str(part.tasks),
+                f"{part.us:.1f}",
+                _megabytes(part.hbm_bytes),
+            )
+        )
+        table.rows += [
+            (f"  {k.name}", "", str(part.times * k.tasks), f"{part.times * k.path_us:.1f}", "")
+            for k in part.profile.kernels
+        ]
+    total = ("in all", "", str(found.tasks), f"{found.us:.1f}", _megabytes(found.hbm_bytes))
+    table.rows.append(total)
+    table.notes.append("of a kernel: its time on the critical path, which it shares with waiting")
+    return table
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:.1f}"
+
+
+def _pass_data(found: ModelledPass) -> dict[str, Any]:
+    return {
+        "kind": found.kind,
+        "machine": found.machine,
+        "tokens": found.tokens,
+        "us": found.us,
+        "us_per_token": found.us_per_token,
+        "tasks": found.tasks,
+        "hbm_bytes": found.hbm_bytes,
+        "parts": [
+            {
+                "name": part.name,
+                "times": part.times,
+                "tasks": part.tasks,
+                "us": part.us,
+                "kernels": {k.name: part.times * k.path_us for k in part.profile.kernels},
+            }
+            for part in found.parts
+        ],
+    }
+
+
 def _document(
-    model: Model, answers: Sequence[_Answer], times: _Times, comparison: Comparison | None
+    model: Model,
+    answers: Sequence[_Answer],
+    times: _Times,
+    comparison: Comparison | None,
+    passes: Sequence[ModelledPass],
 ) -> dict[str, Any]:
     found: dict[str, Any] = {
         "dtype": model.dtype.name,
@@ -227,4 +303,6 @@ def _document(
                 {**asdict(c), "is_near_tie": c.is_near_tie} for c in comparison.differences
             ],
         }
+    if passes:
+        found["modelled"] = [_pass_data(p) for p in passes]
     return found

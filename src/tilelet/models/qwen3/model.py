@@ -34,13 +34,16 @@ from tilelet.models.qwen3.cache import CachedSequence, CacheSize, PagedCache
 from tilelet.models.qwen3.config import Qwen3Config
 from tilelet.models.qwen3.ends import EndShape, build_embedding, build_head
 from tilelet.models.qwen3.loading import Loader, LoadSettings, ModelWeights, check_memory
-from tilelet.models.qwen3.published import LayerShape, rope_tables
+from tilelet.models.qwen3.published import LayerShape, fitting, rope_tables
 from tilelet.models.qwen3.reference import Array
 from tilelet.runtime import CompiledProgram, RunConfig, compile_program
 from tilelet.runtime.arrays import as_array, as_tensor, dtype_of, is_array, is_tensor
 
 # Rows that one product of a step has at the most; larger batches take several.
 _MOST_ROWS = 64
+# Keys of a block of attention, at the most.
+_KEYS = 128
+_SMALLEST_PAGE = 16
 _DEFAULT_MAX_SEQ = 4096
 
 Observer = Callable[[int, Array], None]
@@ -59,7 +62,7 @@ class ModelSizes:
 
     max_seq: int
     batch: int = 16
-    page: int = 64
+    page: int = 128
     pages: int = 0
     chunk: int = 256
 
@@ -69,8 +72,8 @@ class ModelSizes:
                 raise BadGenerateSetting(name, getattr(self, name), "at least 1")
         if self.pages < 0:
             raise BadGenerateSetting("pages", self.pages, "at least 1")
-        if self.page % min(self.page, 16):
-            raise BadGenerateSetting("page", self.page, "below 16, or a multiple of 16")
+        if self.page % _SMALLEST_PAGE:
+            raise BadGenerateSetting("page", self.page, f"a multiple of {_SMALLEST_PAGE}")
         if self.chunk % self.page:
             wanted = f"a multiple of `page`, {self.page}"
             raise BadGenerateSetting("chunk", self.chunk, wanted)
@@ -264,7 +267,7 @@ class Model:
     def layer_shape(self, kind: Kind, rows: int, layers: int) -> LayerShape:
         """Sizes of the program for `rows` rows of hidden states."""
         size = self.cache.size
-        tile = min(rows, _MOST_ROWS) if kind == "decode" else min(size.page, rows)
+        tile = min(rows, _MOST_ROWS) if kind == "decode" else fitting(size.page, _MOST_ROWS)
         return LayerShape(
             self.config,
             rows if kind == "decode" else 1,
@@ -275,7 +278,7 @@ class Model:
             tokens=rows if kind == "prefill" else 0,
             layers=layers,
             row_tile=tile,
-            seq_tile=min(size.page, 64),
+            seq_tile=fitting(size.page, _KEYS),
         )
 
     def _layers(self, kind: Kind, rows: int, layers: int) -> CompiledProgram:

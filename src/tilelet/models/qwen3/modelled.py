@@ -106,6 +106,7 @@ class PassShape:
             page=_PAGE,
             tokens=self.context if is_prompt else 0,
             row_tile=_PROMPT_ROWS if is_prompt else _CUBE_ROWS,
+            seq_tile=_PAGE,
         )
 
 
