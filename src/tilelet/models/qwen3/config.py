@@ -166,7 +166,7 @@ class Qwen3MoeConfig(Qwen3Config):
         normalised = self.norm_topk_prob  # what a file says, maybe
         if not isinstance(normalised, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise BadModelField("norm_topk_prob", normalised, "true or false")
-        dense: object = self.mlp_only_layers
+        dense = cast("object", self.mlp_only_layers)
         layers = tuple(cast("list[Any]", dense)) if isinstance(dense, list | tuple) else (None,)
         if not all(isinstance(n, int) and not isinstance(n, bool) for n in layers):
             raise BadModelField("mlp_only_layers", dense, "a list of layers")
