@@ -169,7 +169,7 @@ class Qwen3MoeConfig(Qwen3Config):
         dense = cast("object", self.mlp_only_layers)
         layers = tuple(cast("list[Any]", dense)) if isinstance(dense, list | tuple) else (None,)
         if not all(isinstance(n, int) and not isinstance(n, bool) for n in layers):
-            raise BadModelField("mlp_only_layers", dense, "a list of layers")
+            raise BadModelField("mlp_only_layers", self.mlp_only_layers, "a list of layers")
         object.__setattr__(self, "mlp_only_layers", layers)
 
     def is_sparse(self, layer: int) -> bool:
