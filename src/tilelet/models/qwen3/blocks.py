@@ -82,63 +82,106 @@ def make_rmsnorm(
     return rmsnorm
 
 
-def make_projection(rows: int, k_chunk: int, out_chunk: int, k_blocks: int, *, stage: int = 1):
+def make_weight(k_chunk: int, out_chunk: int, int8_as: DType | None = None):
+    """How a block of a weight is loaded, and what is done with the sum of its products.
+
+    A weight in INT8 is a pair: the numbers, which are widened to `int8_as` (all of them are exact
+    there), and a factor for each column.
+    """
+
+    @pl.inline
+    def block(w, k0, column):
+        return pl.slice(w, [k_chunk, out_chunk], [k0, column])
+
+    WIDE = int8_as or pl.FP32
+
+    @pl.inline
+    def widened(w, k0, column):
+        numbers, _ = w
+        narrow = pl.slice(numbers, [k_chunk, out_chunk], [k0, column])
+        return pl.cast(narrow, target_type=WIDE)
+
+    @pl.inline
+    def unchanged(acc, w, column):
+        return acc
+
+    @pl.inline
+    def scaled(acc, w, column):
+        _, factors = w
+        return pl.col_expand_mul(acc, pl.slice(factors, [1, out_chunk], [0, column]))
+
+    return (block, unchanged) if int8_as is None else (widened, scaled)
+
+
+def make_projection(
+    rows: int,
+    k_chunk: int,
+    out_chunk: int,
+    k_blocks: int,
+    *,
+    stage: int = 1,
+    int8_as: DType | None = None,
+):
     """One `[rows, out_chunk]` block of `x @ w`, accumulated on chip over `k_blocks` chunks of K.
 
-    With `stage` above 1 the next chunks are loaded while one is multiplied.
+    With `stage` above 1 the next chunks are loaded while one is multiplied. `int8_as` as for
+    `make_weight`.
     """
+    block, finished = make_weight(k_chunk, out_chunk, int8_as)
 
     @pl.inline
     def first(x, w, row, column):
         return pl.matmul(
-            pl.slice(x, [rows, k_chunk], [row, 0]),
-            pl.slice(w, [k_chunk, out_chunk], [0, column]),
-            out_dtype=pl.FP32,
+            pl.slice(x, [rows, k_chunk], [row, 0]), block(w, 0, column), out_dtype=pl.FP32
         )
 
     @pl.inline
     def following(acc, x, w, row, column, k0):
-        return pl.matmul_acc(
-            acc,
-            pl.slice(x, [rows, k_chunk], [row, k0]),
-            pl.slice(w, [k_chunk, out_chunk], [k0, column]),
-        )
+        return pl.matmul_acc(acc, pl.slice(x, [rows, k_chunk], [row, k0]), block(w, k0, column))
 
     @pl.inline
     def project(x, w, row, column):
         acc = first(x, w, row, column)
         for kb in pl.range(1, k_blocks):
             acc = following(acc, x, w, row, column, kb * k_chunk)
-        return acc
+        return finished(acc, w, column)
 
     @pl.inline
     def project_pipelined(x, w, row, column):
         acc = first(x, w, row, column)
         for kb in pl.pipeline(1, k_blocks, stage=stage):
             acc = following(acc, x, w, row, column, kb * k_chunk)
-        return acc
+        return finished(acc, w, column)
 
     return project if stage == 1 else project_pipelined
 
 
-def make_two_projections(rows: int, k_chunk: int, out_chunk: int, k_blocks: int, stage: int):
+def make_two_projections(
+    rows: int,
+    k_chunk: int,
+    out_chunk: int,
+    k_blocks: int,
+    stage: int,
+    int8_as: DType | None = None,
+):
     """A block of `x @ w` and one of `x @ w2`: each chunk of `x` is loaded once for both."""
+    block, finished = make_weight(k_chunk, out_chunk, int8_as)
 
     @pl.inline
     def project_two(x, w, w2, row, column, column2):
         x_chunk = pl.slice(x, [rows, k_chunk], [row, 0])
-        w_chunk = pl.slice(w, [k_chunk, out_chunk], [0, column])
+        w_chunk = block(w, 0, column)
         acc = pl.matmul(x_chunk, w_chunk, out_dtype=pl.FP32)
-        w2_chunk = pl.slice(w2, [k_chunk, out_chunk], [0, column2])
+        w2_chunk = block(w2, 0, column2)
         acc2 = pl.matmul(x_chunk, w2_chunk, out_dtype=pl.FP32)
         for kb in pl.pipeline(1, k_blocks, stage=stage):
             k0 = kb * k_chunk
             x_chunk = pl.slice(x, [rows, k_chunk], [row, k0])
-            w_chunk = pl.slice(w, [k_chunk, out_chunk], [k0, column])
+            w_chunk = block(w, k0, column)
             acc = pl.matmul_acc(acc, x_chunk, w_chunk)
-            w2_chunk = pl.slice(w2, [k_chunk, out_chunk], [k0, column2])
+            w2_chunk = block(w2, k0, column2)
             acc2 = pl.matmul_acc(acc2, x_chunk, w2_chunk)
-        return acc, acc2
+        return finished(acc, w, column), finished(acc2, w2, column2)
 
     return project_two
 
