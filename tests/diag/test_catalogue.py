@@ -28,6 +28,7 @@ AREAS = {
     "diverge": "E115",
     "advice": "E13",
     "tuner": "E14",
+    "generate": "E15",
     "portability": "E12",
     "page": "E16",
     "sampling": "E155",
