@@ -7,7 +7,6 @@ import linecache
 import types
 
 import pytest
-
 from tests.models.programs import SMALL, sizes_of
 
 import tilelet.language as pl

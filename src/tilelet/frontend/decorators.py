@@ -21,7 +21,7 @@ from tilelet.frontend.module import Constant, ModuleBuilder, Origin, as_entry, e
 from tilelet.frontend.source import SourceFile, find_class
 from tilelet.ir.core import SUPPORTED_KINDS, FunctionKind, Program
 from tilelet.ir.programs import Programs
-from tilelet.ir.types import INDEX, ScalarType, TensorType, Type
+from tilelet.ir.types import INDEX, TensorType, Type
 from tilelet.syntax.enums import SplitMode
 
 __all__ = ["function", "inline", "jit", "keep_refused", "program"]
@@ -191,7 +191,7 @@ def with_extents(program: Program, shapes: Mapping[str, Sequence[int]]) -> Progr
     given: list[Type] = []
     notes: list[Diagnostic] = []
     for p in parameters(origin.entry):
-        type_ = known.get(p.name, ScalarType(INDEX))
+        type_ = known.get(p.name, INDEX)
         if p.name in shapes and isinstance(type_, TensorType):
             fixed = replace(type_, shape=tuple(shapes[p.name]))
             notes.append(OwnExtents(p.loc, p.name, str(type_), str(fixed)).diagnostic)

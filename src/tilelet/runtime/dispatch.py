@@ -28,9 +28,12 @@ class CallConfig:
 class StepwiseCalls:
     """The steps of a call, for whoever makes them himself."""
 
-    name: str
     parameters: Sequence[Parameter]
     config: RunConfig
+
+    @property
+    def name(self) -> str:
+        raise NotImplementedError
 
     runtime_name = RUNTIME_NAME
 
