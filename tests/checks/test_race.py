@@ -122,6 +122,28 @@ def test_a_run_looks_for_no_witness(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "`tilelet check` looks for" in " ".join(finding.diagnostic.notes)
 
 
+@pl.jit
+def by_elements(
+    n: pl.Tensor[[1, 8], pl.INT32], x: pl.Tensor[[64, 8], pl.FP32],
+    out: pl.Out[pl.Tensor[[64, 8], pl.FP32]],
+):  # fmt: skip
+    for b in pl.spmd(4):
+        rows = pl.mul(x[b * 16 : b * 16 + 16, :], 2.0)
+        for r in pl.range(16):
+            if r < pl.read(n, [0, 0]):
+                pl.write(out, [b * 16 + r, 0], pl.read(rows, [r, 0]))
+    return out
+
+
+def test_a_run_does_not_call_a_race_what_it_cannot_see() -> None:
+    given = {
+        "n": np.full((1, 8), 16, np.int32), "x": np.ones((64, 8), np.float32),
+        "out": np.zeros((64, 8), np.float32),
+    }  # fmt: skip
+    subject = subject_of(by_elements, given)
+    assert not race.check(dataclasses.replace(subject, brief=True)).findings
+
+
 def test_iterations_are_named() -> None:
     given = {"x": X, "acc": ACC}
     (finding,) = race.check(subject_of(across_iterations, given)).findings
