@@ -26,7 +26,6 @@ from tilelet.models.qwen3.blocks import (
     make_gated_silu,
     make_projection,
     make_rmsnorm,
-    make_two_projections,
 )
 from tilelet.models.qwen3.config import Qwen3MoeConfig
 from tilelet.models.qwen3.published import (
@@ -35,8 +34,10 @@ from tilelet.models.qwen3.published import (
     fitting,
     make_decode_attention,
     make_layer_part,
+    make_layer_projection,
     make_matrix,
     make_prefill_attention,
+    make_two_layer_projections,
 )
 
 # Rows of a group that are multiplied at a time.
@@ -145,12 +146,8 @@ def make_experts(s: LayerShape, rows: int):
     K_CHUNK = fitting(math.gcd(HIDDEN, WIDTH), 128)
     OUT_CHUNK = fitting(math.gcd(HIDDEN, WIDTH), 64)
     PADDED = SLOTS + T
-    project_gate_up = make_two_projections(
-        T, K_CHUNK, OUT_CHUNK, HIDDEN // K_CHUNK, s.stage, s.int8_as
-    )
-    project_down = make_projection(
-        T, K_CHUNK, OUT_CHUNK, WIDTH // K_CHUNK, stage=s.stage, int8_as=s.int8_as
-    )
+    project_gate_up = make_two_layer_projections(s, T, K_CHUNK, OUT_CHUNK, HIDDEN)
+    project_down = make_layer_projection(s, T, K_CHUNK, OUT_CHUNK, WIDTH)
     up_of, down_of = make_matrix(s, HIDDEN, WIDTH), make_matrix(s, WIDTH, HIDDEN)
     gated_silu = make_gated_silu(DTYPE, MODE)
 

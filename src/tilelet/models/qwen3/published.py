@@ -54,6 +54,7 @@ from tilelet.models.qwen3.blocks import (
     make_two_projections,
 )
 from tilelet.models.qwen3.config import Qwen3Config
+from tilelet.models.qwen3.int8_products import make_int8_projection, make_two_int8_projections
 from tilelet.models.qwen3.reference import Array
 
 # The reference implementation rounds to nearest, ties to even.
@@ -140,11 +141,6 @@ class LayerShape:
     def weight_dtype(self) -> DType:
         return pl.INT8 if self.int8 else self.dtype
 
-    @property
-    def int8_as(self) -> DType | None:
-        """What weights in INT8 are widened to, if they are."""
-        return self.dtype if self.int8 else None
-
     def stored_rows(self, inputs: int) -> int:
         """Rows that a matrix `[inputs, outputs]` takes."""
         return inputs + (FACTOR_ROWS if self.int8 else 0)
@@ -172,6 +168,22 @@ def rope_tables(config: Qwen3Config, max_seq: int) -> tuple[Array, Array]:
     position = np.arange(max_seq, dtype=np.float32)
     angle = np.outer(position, np.concatenate([frequency, frequency]))
     return np.cos(angle), np.sin(angle)
+
+
+def make_layer_projection(s: LayerShape, rows: int, k_chunk: int, out_chunk: int, inner: int):
+    """`make_projection` by a weight of the layer, `[inner, ...]`."""
+    blocks = inner // k_chunk
+    if s.int8:
+        return make_int8_projection(rows, k_chunk, out_chunk, blocks, stage=s.stage, dtype=s.dtype)
+    return make_projection(rows, k_chunk, out_chunk, blocks, stage=s.stage)
+
+
+def make_two_layer_projections(s: LayerShape, rows: int, k_chunk: int, out_chunk: int, inner: int):
+    """`make_two_projections` by weights of the layer."""
+    blocks = inner // k_chunk
+    if s.int8:
+        return make_two_int8_projections(rows, k_chunk, out_chunk, blocks, s.stage, s.dtype)
+    return make_two_projections(rows, k_chunk, out_chunk, blocks, s.stage)
 
 
 def make_cache_row(kv_heads: int, page: int):
@@ -211,9 +223,8 @@ def make_qkv(s: LayerShape, store_rows: Any):
     rmsnorm = make_rmsnorm(
         T, HIDDEN, s.k_chunk, c.rms_norm_eps, x_dtype=DTYPE, dtype=DTYPE, mode=MODE
     )
-    K_BLOCKS = HIDDEN // s.k_chunk
-    project_q = make_projection(T, s.k_chunk, D, K_BLOCKS, stage=s.stage, int8_as=s.int8_as)
-    project_kv = make_two_projections(T, s.k_chunk, D, K_BLOCKS, s.stage, s.int8_as)
+    project_q = make_layer_projection(s, T, s.k_chunk, D, HIDDEN)
+    project_kv = make_two_layer_projections(s, T, s.k_chunk, D, HIDDEN)
     rotated = make_rotated(s)
 
     @pl.inline
@@ -249,9 +260,7 @@ def make_attention_output(s: LayerShape):
     """
     c, T, OUT_CHUNK, K_CHUNK = s.config, s.row_tile, s.out_chunk, s.k_chunk
     HIDDEN = c.hidden_size
-    project_out = make_projection(
-        T, K_CHUNK, OUT_CHUNK, c.q_width // K_CHUNK, stage=s.stage, int8_as=s.int8_as
-    )
+    project_out = make_layer_projection(s, T, K_CHUNK, OUT_CHUNK, c.q_width)
     load = make_load(T, OUT_CHUNK, s.dtype)
 
     @pl.inline
@@ -273,12 +282,8 @@ def make_mlp(s: LayerShape):
     """
     c, T, DTYPE, OUT_CHUNK, K_CHUNK = s.config, s.row_tile, s.dtype, s.out_chunk, s.k_chunk
     HIDDEN, INTERMEDIATE = c.hidden_size, c.intermediate_size
-    project_gate_up = make_two_projections(
-        T, K_CHUNK, OUT_CHUNK, HIDDEN // K_CHUNK, s.stage, s.int8_as
-    )
-    project_down = make_projection(
-        T, K_CHUNK, OUT_CHUNK, INTERMEDIATE // K_CHUNK, stage=s.stage, int8_as=s.int8_as
-    )
+    project_gate_up = make_two_layer_projections(s, T, K_CHUNK, OUT_CHUNK, HIDDEN)
+    project_down = make_layer_projection(s, T, K_CHUNK, OUT_CHUNK, INTERMEDIATE)
     rmsnorm = make_rmsnorm(
         T, HIDDEN, K_CHUNK, c.rms_norm_eps, x_dtype=pl.FP32, dtype=DTYPE, mode=MODE
     )
