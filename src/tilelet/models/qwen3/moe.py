@@ -171,14 +171,17 @@ def make_experts(s: LayerShape, rows: int):
                 used = pl.min(T, count - r0)
                 x = rows_of(normed, order, begin + r0, used)
                 activation = pl.create_tensor([T, WIDTH], dtype=DTYPE)
+                # Outside the scopes these are views.
+                gate_weight, up_weight = up_of(w_gate, e), up_of(w_up, e)
+                down_weight = down_of(w_down, e)
                 for m0 in pl.parallel(0, WIDTH, OUT_CHUNK):
                     with pl.at(level=pl.Level.CORE_GROUP, name_hint="expert_gate_up"):
-                        gate, up = project_gate_up(x, up_of(w_gate, e), up_of(w_up, e), 0, m0, m0)
+                        gate, up = project_gate_up(x, gate_weight, up_weight, 0, m0, m0)
                         activation = pl.assemble(activation, gated_silu(gate, up), [0, m0])
                 activation = pl.set_validshape(activation, used, WIDTH)
                 for o0 in pl.parallel(0, HIDDEN, OUT_CHUNK):
                     with pl.at(level=pl.Level.CORE_GROUP, name_hint="expert_down"):
-                        down = project_down(activation, down_of(w_down, e), 0, o0)
+                        down = project_down(activation, down_weight, 0, o0)
                         down = pl.set_validshape(down, used, OUT_CHUNK)
                         products = pl.assemble(products, down, [begin + r0, o0])
         return products
