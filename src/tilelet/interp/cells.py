@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tilelet.diag.core import Loc
 from tilelet.interp.state import State
-from tilelet.ir.core import Op, Value
+from tilelet.ir.core import Op
 from tilelet.ir.types import box
 from tilelet.tasks.window import Buffer, Shape, Window
 
@@ -41,6 +42,26 @@ class Undefined:
     loc: Loc
     use: str
     origin: Origin
+
+
+class UndefinedInt(int):
+    """An undefined number: it goes wherever the program hands a number on."""
+
+    origin: Origin
+
+    def from_(self, origin: Origin) -> UndefinedInt:
+        self.origin = origin
+        return self
+
+
+class UndefinedFloat(float):
+    """The same of a float."""
+
+    origin: Origin
+
+    def from_(self, origin: Origin) -> UndefinedFloat:
+        self.origin = origin
+        return self
 
 
 class Mask:
@@ -106,6 +127,7 @@ class Watcher:
             (op, window, writes, atomic)
     stores  of buffers in `watched`: (statement, task, window) of every store, in order
     uses    undefined elements that decide something
+    any_numbers  whether there ever was an undefined number
     """
 
     touch: Callable[[Op, Window, bool, bool], None] | None = None
@@ -115,7 +137,22 @@ class Watcher:
         default_factory=list[tuple[Loc, int, Window, Origin]]
     )
     uses: dict[tuple[Loc, str], Undefined] = field(default_factory=dict[tuple[Loc, str], Undefined])
-    scalars: dict[Value, Origin] = field(default_factory=dict[Value, Origin])
+    any_numbers: bool = False
+
+    def number(self, value: Any, origin: Origin) -> UndefinedInt | UndefinedFloat:
+        """`value`, which comes from undefined elements."""
+        self.any_numbers = True
+        if isinstance(value, float):
+            return UndefinedFloat(value).from_(origin)
+        return UndefinedInt(value).from_(origin)
+
+    def origin_of(self, numbers: Iterable[Any]) -> Origin | None:
+        """Where the first undefined one of these comes from."""
+        if self.any_numbers:
+            for number in numbers:
+                if isinstance(number, UndefinedInt | UndefinedFloat):
+                    return number.origin
+        return None
 
     def fresh(self, window: Window) -> None:
         """Memory was taken, of which nothing has been written."""
