@@ -47,6 +47,7 @@ from tilelet.interp.movement import (
     stored_window,
     whole_window,
 )
+from tilelet.interp.repeated import RepeatingState
 from tilelet.interp.state import State
 from tilelet.ir.core import Arg, Op, Value, values_in
 from tilelet.ir.spec import Engine, Trait
@@ -68,7 +69,7 @@ def watching_state(
     functions: Mapping[str, Any], watcher: Watcher, *, values: bool, seed_valid: bool = False
 ) -> State:
     """The state of a run in this mode; with `values` it computes them, too."""
-    state = State(
+    state = RepeatingState(
         functions, execute=values, poison=True, seed_valid=seed_valid, observer=Watching()
     )
     state.runs_kernels = True
@@ -449,10 +450,17 @@ def _load(low: Lowering, op: Op, lower: Lower, offset: str) -> Step:
     pads = op.args.get("pad_value") is not None
     dropped = int_tuple(op.args.get("drop_dims"))
 
+    whole, offsets = low.slot(_tensor_of(op)), low.get(as_tuple(op.args[offset]))
+    watcher: Watcher = state.watcher
+
     def step(frame: Frame) -> None:
         window = take(frame)
         region = window.valid or window.shape
-        mask = loaded_mask(state, op, window, tuple(map(min, region, window.reach)))
+        inside = tuple(map(min, region, window.reach))
+        mask = loaded_mask(state, op, window, inside)
+        if watcher.execution is not None and 0 not in inside:
+            taken = window.slice((0,) * len(inside), inside)
+            watcher.execution.access(op, frame[whole], offsets(frame), taken, writes=False)
         bits = None if mask is None else mask.bits
         if bits is not None and pads:
             outside = np.ones(bits.shape, np.bool_)
@@ -476,6 +484,12 @@ def _load(low: Lowering, op: Op, lower: Lower, offset: str) -> Step:
 
     where = (op.args[offset], *[op.args.get(name) for name in ("valid_shape", "valid_shapes")])
     return _decides(low, op, where, "an index", step)
+
+
+def _tensor_of(op: Op) -> Value:
+    tensor = op.args["x" if op.name == "slice" else "tensor"]
+    assert isinstance(tensor, Value)
+    return tensor
 
 
 @_watches("slice")
@@ -514,6 +528,7 @@ def _store(low: Lowering, op: Op, lower: Lower, target: str, source: str, offset
     offsets = low.get(as_tuple(op.args[offset]))
     atomic = op.args["atomic"] is AtomicType.Add
     from_tile = is_tile(op.args[source])
+    watcher: Watcher = state.watcher
     # Without values the lowering would store some: only its checks are wanted.
     compute = lower(low, op) if state.execute or not from_tile else None
     result = low.slot(op.result) if compute is not None else low.result(op)
@@ -532,6 +547,11 @@ def _store(low: Lowering, op: Op, lower: Lower, target: str, source: str, offset
         target_window = stored_window(memory, region, offsets(frame), op.loc)
         if 0 not in target_window.shape:
             store_mask(state, op, target_window, mask, region, atomic)
+            if watcher.execution is not None:
+                where = (op, memory, offsets(frame), target_window)
+                watcher.execution.access(*where, writes=True)
+                if atomic:
+                    watcher.execution.access(*where, writes=False)
 
     return _decides(low, op, (op.args[offset],), "an index", step)
 
