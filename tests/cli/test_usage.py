@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Run
 
-from tilelet.cli.commands import AFTER_SCRIPT, COMMANDS
+from tilelet.cli.arguments.shared import AFTER_SCRIPT
+from tilelet.cli.commands import COMMANDS
 from tilelet.cli.completion import SHELLS
 from tilelet.cli.usage import (
     OneOf,

@@ -134,6 +134,24 @@ def test_a_program_that_ends_its_process_is_told(
     assert found == [expected, "rejected", expected]
 
 
+@pytest.mark.parametrize("sanitize", [False, True])
+def test_watched_memory(
+    sanitize: bool,
+    thorough: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if not thorough:
+        pytest.skip("compiling the runtime with sanitizers takes half a minute: --thorough")
+    monkeypatch.setenv("FUZZ_FAULT", "overflow")
+    monkeypatch.setattr("tests.fuzz.__main__.draw", lambda *_: text_case("pl.abs(t4)"))
+    options = ["--programs", "1", "--seed", "5", "--jobs", "1", "--output", str(tmp_path)]
+    options += ["--sanitize"] * sanitize
+    assert main(options, worker="tests.fuzz.faulty") == int(sanitize)
+    assert ("1 crash" in capsys.readouterr().out) == sanitize
+
+
 def test_a_wrong_result_is_found_and_reduced(
     cache: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,6 +10,7 @@ examples:
   tilelet profile kernel.py -p a2a3         what an NPU would do with it, modelled
   tilelet check kernel.py -p a2a3           races, undefined memory, tiles that do not fit
   tilelet compare before.py after.py        two programs, and why one is faster
+  tilelet verdict kernel.py --json          is it right, does it fit, what does it take
   tilelet export kernel.py -o out.py        the program as one script for PyPTO
   tilelet view kernel.py --open             see it run: timeline, source, memory
   tilelet examples --copy .                 twelve small kernels to start from
@@ -134,6 +135,19 @@ examples:
 
 Serves the page on 127.0.0.1, on a port that the system chooses; the address that is printed has a
 token without which nothing is served. Every file of Python beside the script is watched.
+"""
+
+VERDICT = """\
+examples:
+  tilelet verdict kernel.py -p a2a3
+  tilelet verdict kernel.py --json               for programs: docs/answers.md has the layout
+  tilelet verdict kernel.py --strength 20s       and try whether its golden notices wrong ops
+  tilelet verdict qwen3/scope3:tuned --platforms a2a3,a5
+
+The script runs once on this CPU. The answer: whether its outputs match its golden, the first wrong
+statement if they do not, what the checks find, whether all tiles fit on chip, tasks, bytes, and the
+modelled time with the interval in which nine of ten boards lie. Exit code 0: right, and no finding;
+1: wrong, or a finding; 3: it could not run.
 """
 
 ADVISE = """\
