@@ -84,7 +84,7 @@ def _older(races: Races) -> list[str]:
         if runtime.rule in seen:
             continue
         seen.add(runtime.rule)
-        older = Races(subject, period).kinds()
+        older = Races(subject, period, races).kinds()
         more = [older[pair] for pair in older if pair not in known]
         if more:
             remarks.append(
@@ -105,12 +105,17 @@ class Conflict:
 
 
 class Races:
-    """Conflicts of one recorded run under one rule."""
+    """Conflicts of one recorded run under one rule.
 
-    def __init__(self, subject: Subject, period: str) -> None:
+    `same` is the run under another rule: what tasks touch, and the loops around them, are its.
+    """
+
+    def __init__(self, subject: Subject, period: str, same: Races | None = None) -> None:
         self.subject = subject
         self.period = period
         self.runtime: Runtime = subject.machine.runtime[period]
+        if same is not None:
+            self.accesses, self.iterations, self.loops = same.accesses, same.iterations, same.loops
 
     @cached_property
     def stream(self) -> Stream:
