@@ -8,6 +8,7 @@ least, which is what the cube works on.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +20,7 @@ from tilelet.dtypes import DType
 from tilelet.interp.interpreter import Interpreter
 from tilelet.interp.replay import find_control_traces
 from tilelet.ir.core import Program
-from tilelet.models.qwen3.architecture import Kind, architecture_of
+from tilelet.models.qwen3.architecture import Kind, LayerKind, architecture_of
 from tilelet.models.qwen3.config import Qwen3Config
 from tilelet.models.qwen3.ends import EndShape, build_embedding, build_head
 from tilelet.models.qwen3.published import LayerShape
@@ -124,10 +125,16 @@ def modelled_pass(shape: PassShape, machine: str) -> ModelledPass:
     lookups = _CUBE_ROWS * math.ceil(shape.tokens / _CUBE_ROWS)
     tokens = {"tokens": np.zeros(lookups, np.int32)}
     ends = EndShape(c, lookups, shape.dtype), EndShape(c, rows, shape.dtype)
-    build = architecture_of(c).build
+    counts: Counter[LayerKind] = Counter()
+    for run in architecture_of(c).runs:
+        counts[run.kind] += run.count
+    layers = [
+        Part(f"{kind.name} layer", count, _profile(kind.build(shape.kind, layer), given, machine))
+        for kind, count in counts.items()
+    ]
     parts = (
         Part("embedding", 1, _profile(build_embedding(ends[0]), tokens, machine)),
-        Part("layer", c.num_hidden_layers, _profile(build(shape.kind, layer), given, machine)),
+        *layers,
         Part("output head", 1, _profile(build_head(ends[1]), {}, machine)),
     )
     return ModelledPass(shape.kind, machine, shape.tokens, parts)
