@@ -20,6 +20,7 @@ ALLOWED = {
     "frontend": "analysis diag dtypes ir ops syntax",
     "tasks": "analysis diag dtypes ir numerics",
     "native": "diag",
+    "checkpoint": "diag",
     "interp": "analysis diag dtypes ir native numerics ops syntax tasks",
     "cpu": "analysis diag dtypes interp ir native numerics ops syntax tasks",
     "device": "analysis diag dtypes ir native ops syntax tasks",
@@ -27,17 +28,17 @@ ALLOWED = {
     "diverge": "analysis diag dtypes interp ir numerics ops tasks",
     "checks": "analysis device diag diverge dtypes interp ir native numerics ops syntax tasks",
     "report": "analysis device diag dtypes ir tasks",
-    "runtime": "analysis checks cpu device diag diverge dtypes frontend interp ir native passes"
-    " report tasks",
+    "runtime": "analysis checkpoint checks cpu device diag diverge dtypes frontend interp ir native"
+    " passes report tasks",
     "language": "diag dtypes frontend ir ops runtime syntax",
     "export": "diag dialects dtypes frontend ir language ops passes runtime syntax",
-    "models": "analysis cpu device diag dtypes interp ir language native runtime tasks",
+    "models": "analysis checkpoint cpu device diag dtypes interp ir language native runtime tasks",
     "compat": "diag dialects dtypes frontend ir language ops passes runtime syntax",
     "bench": "cpu device diag dtypes interp ir language models native runtime tasks",
     "scripts": "checks compat device diag diverge frontend interp ir models runtime",
     "calibration": "device diag dtypes interp ir language models native passes runtime scripts"
     " tasks",
-    "advice": "checks device diag ir runtime scripts",
+    "advice": "checks device diag diverge ir runtime scripts",
     "tuning": "device diag ir models runtime scripts",
     "cli": "advice bench calibration checks compat cpu device diag dialects diverge dtypes export"
     " frontend interp ir language models native ops report runtime scripts tasks tuning",

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tilelet.advice.verdict import verdict as verdict
     from tilelet.runtime.checking import check as check
     from tilelet.runtime.profiling import profile as profile
     from tilelet.tuning import tune as tune
@@ -29,4 +30,8 @@ def __getattr__(name: str) -> Any:
         from tilelet.tuning import tune
 
         return tune
+    if name == "verdict":
+        from tilelet.advice.verdict import verdict
+
+        return verdict
     raise AttributeError(f"module 'tilelet' has no attribute {name!r}")

@@ -28,7 +28,7 @@ def test_fix_shows_the_ladder_and_writes_only_if_asked(tilelet: Run, tmp_path: P
     code, out, _ = tilelet("advise", "--fix", "--format", "json", "k.py")
     document = json.loads(out)["advice"]
     assert code == 1
-    assert document["steps"][-1]["us"] < document["before"]["us"]
+    assert document["steps"][-1]["costs"]["us"] < document["before"]["us"]
     assert document["diff"].startswith("--- k.py")
     assert (tmp_path / "k.py").read_text() == text
     code, out, _ = tilelet("advise", "k.py", "--fix", "--in-place")

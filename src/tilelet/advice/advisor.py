@@ -55,6 +55,11 @@ class Finding:
         return self.chain[-1][1].text if self.chain else None
 
     @property
+    def rules(self) -> list[str]:
+        """Names of the rules whose rewritings went together."""
+        return list(dict.fromkeys(rule.name for rule, _ in self.chain))
+
+    @property
     def is_rounded(self) -> bool:
         return any(advice.rounding for _, advice in self.chain)
 

@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePath
+from typing import Any
 
 from tilelet.advice.source import Edit, Source
 from tilelet.device.report.profile import KernelRow, Profile
 from tilelet.device.run import DeviceRun
 from tilelet.diag.core import Diagnostic, Loc, UserError
+from tilelet.scripts.answers import costs_data
 
 
 @dataclass(frozen=True)
@@ -20,6 +22,24 @@ class Costs:
     us: float
     tasks: int
     gm_bytes: int
+    interval: tuple[float, float] | None = None  # nine of ten boards; None if nobody knows
+
+    def to_data(self) -> dict[str, Any]:
+        return costs_data(self.us, self.interval, self.tasks, self.gm_bytes)
+
+
+def costs_of(profiles: Sequence[Profile]) -> Costs:
+    """The sum over all programs of a script."""
+    bounds = [p.interval for p in profiles]
+    interval = None
+    if profiles and all(len(b) == 2 for b in bounds):
+        interval = sum(b[0] for b in bounds), sum(b[1] for b in bounds)
+    return Costs(
+        sum(p.total_us for p in profiles),
+        sum(p.tasks for p in profiles),
+        sum(k.moved for p in profiles for k in p.kernels),
+        interval,
+    )
 
 
 @dataclass(frozen=True)
@@ -57,16 +77,11 @@ class Subject:
 
     @cached_property
     def profiles(self) -> list[Profile]:
-        return [run.profile for run in self.runs]
+        return [run.summary for run in self.runs]
 
     @cached_property
     def costs(self) -> Costs:
-        kernels = [k for p in self.profiles for k in p.kernels]
-        return Costs(
-            sum(p.total_us for p in self.profiles),
-            sum(p.tasks for p in self.profiles),
-            sum(k.moved for k in kernels),
-        )
+        return costs_of(self.profiles)
 
     def kernels_in(self, first: int, last: int) -> list[KernelRow]:
         """Kernels whose scopes begin in these lines of the script."""

@@ -59,42 +59,40 @@ def ladder(report: Report) -> Table:
     for step in report.steps:
         loc = step.finding.advice.loc
         line = f" (line {loc.line})" if loc else ""
-        names = " + ".join(dict.fromkeys(rule.name for rule, _ in step.finding.chain))
-        table.rows.append(row(f"{names}{line}", step.costs))
+        table.rows.append(row(f"{' + '.join(step.finding.rules)}{line}", step.costs))
     return table
 
 
 def to_data(report: Report) -> dict[str, Any]:
+    """`advice` of the schema."""
     return {
-        "program": report.target.name,
-        "before": _costs(report.before),
-        "findings": [
-            {
-                "rule": finding.rule.name,
-                "code": finding.advice.problem.code,
-                "message": finding.advice.diagnostic.message,
-                "line": finding.advice.loc.line if finding.advice.loc else None,
-                "now": {
-                    "us": round(finding.advice.us, 4),
-                    "tasks": finding.advice.tasks,
-                    "gm_bytes": finding.advice.gm_bytes,
-                },
-                "after": _costs(finding.after) if finding.after else None,
-                "why_not": finding.why_not,
-                "diff": diff(report.original, finding.text, report.target.name)
-                if finding.text is not None
-                else "",
-            }
-            for finding in report.findings
-        ],
+        "before": report.before.to_data(),
+        "after": report.after.to_data(),
+        "findings": [_finding_data(finding, report) for finding in report.findings],
         "steps": [
-            {"rule": step.finding.rule.name, "code": step.finding.advice.problem.code}
-            | _costs(step.costs)
+            {
+                "rule": step.finding.rule.name,
+                "code": step.finding.advice.problem.code,
+                "rules": step.finding.rules,
+                "costs": step.costs.to_data(),
+            }
             for step in report.steps
         ],
         "diff": diff(report.original, report.text, report.target.name),
     }
 
 
-def _costs(costs: Costs) -> dict[str, Any]:
-    return {"us": round(costs.us, 4), "tasks": costs.tasks, "gm_bytes": costs.gm_bytes}
+def _finding_data(finding: Finding, report: Report) -> dict[str, Any]:
+    advice, text = finding.advice, finding.text
+    return {
+        "rule": finding.rule.name,
+        "code": advice.problem.code,
+        "message": advice.diagnostic.message,
+        "file": advice.loc.file if advice.loc else None,
+        "line": advice.loc.line if advice.loc else None,
+        "now": Costs(advice.us, advice.tasks, advice.gm_bytes).to_data(),
+        "after": finding.after.to_data() if finding.after else None,
+        "rounding": finding.is_rounded,
+        "why_not": finding.why_not,
+        "diff": "" if text is None else diff(report.original, text, report.target.name),
+    }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 
 from tilelet.advice import report as reports
@@ -15,11 +14,11 @@ from tilelet.cli.pages import write_page
 from tilelet.cli.profile import failed, machines_for, period_of
 from tilelet.cli.recording import record
 from tilelet.diag.catalogue.advice import CannotAdvise
-from tilelet.diag.formats import to_json
 from tilelet.diag.sarif import to_sarif
 from tilelet.diag.tables import show
 from tilelet.diag.text import plural
 from tilelet.scripts import exit_codes
+from tilelet.scripts.answers import document
 from tilelet.scripts.recording import RecordingOptions
 
 
@@ -57,9 +56,8 @@ def advise_command(options: AdviseOptions) -> int:
 def _print(report: Report, options: AdviseOptions) -> None:
     found = reports.diagnostics(report)
     if options.format == "json":
-        document = json.loads(to_json(found))
-        document["advice"] = reports.to_data(report)
-        print(json.dumps(document, indent=1, ensure_ascii=False))
+        name, machines = report.target.name, options.machines[:1]
+        print(document("advise", name, machines, found, advice=reports.to_data(report)))
     elif options.format == "sarif":
         print(to_sarif(found, script=report.target.name))
     else:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tilelet.cli.usage import OneOf, folder, new_file
 
 if TYPE_CHECKING:
-    from tilelet.cli.commands import Command
+    from tilelet.cli.arguments.command import Command
 
 SHELLS = ("bash", "zsh", "fish")
 

@@ -122,6 +122,13 @@ class AdviseOptions(DeviceOptions):
 
 
 @dataclass(frozen=True)
+class VerdictOptions(DeviceOptions):
+    """`tilelet verdict`; `strength` is in seconds, None: the golden is not tried."""
+
+    strength: float | None = None
+
+
+@dataclass(frozen=True)
 class TuneOptions(DeviceOptions):
     """`tilelet tune`. The meaning of the fields is that of `tuning.tuner.Request`.
 

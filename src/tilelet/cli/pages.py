@@ -27,6 +27,7 @@ def docs_command(folder: Path, write: bool) -> int:
     from tilelet.compat.compatibility import compatibility_markdown
     from tilelet.dialects.page import portability_markdown
     from tilelet.ops.manual import ops_markdown
+    from tilelet.scripts.answers import answers_markdown
 
     stale = 0
     for name, text in (
@@ -35,6 +36,7 @@ def docs_command(folder: Path, write: bool) -> int:
         ("compatibility.md", compatibility_markdown()),
         ("portability.md", portability_markdown()),
         ("advice.md", advice_markdown()),
+        ("answers.md", answers_markdown()),
     ):
         path = folder / name
         if write:

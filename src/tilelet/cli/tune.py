@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-
 from tilelet.cli.options import TuneOptions
 from tilelet.cli.profile import failed, machines_for
 from tilelet.cli.recording import record
-from tilelet.diag.formats import to_json
 from tilelet.diag.sarif import to_sarif
 from tilelet.diag.tables import show
 from tilelet.scripts import exit_codes
+from tilelet.scripts.answers import document
 from tilelet.tuning.evaluate import Question
 from tilelet.tuning.tuner import Request, tune
 
@@ -46,9 +44,8 @@ def tune_command(options: TuneOptions) -> int:
         )
     )
     if options.format == "json":
-        document = json.loads(to_json([]))
-        document["tuning"] = outcome.to_data()
-        print(json.dumps(document, indent=1, ensure_ascii=False))
+        name, found = options.target.name, outcome.diagnostics()
+        print(document("tune", name, options.machines, found, tuning=outcome.to_data()))
     elif options.format == "sarif":
         print(to_sarif(outcome.diagnostics(), script=options.target.name))
     else:

@@ -64,8 +64,7 @@ def window_at(
                     loc, axis, start, size, extent, whole.name, True, clamps=True
                 )
         return whole.slice(offset, shape)
-    check_valid(valid_shape, shape, loc)
-    needed = shape if valid_shape is None else valid_shape
+    needed = shape if valid_shape is None else checked_region(valid_shape, shape, loc)
     for axis, (start, size, extent) in enumerate(zip(offset, needed, extents)):
         if start < 0 or shape[axis] < 1 or (start + size > extent and not clamp):
             raise WindowOutOfRange(loc, axis, start, size, extent, whole.name, True, True)
@@ -78,10 +77,12 @@ def window_at(
     return window
 
 
-def check_valid(valid_shape: Sequence[int] | None, shape: Shape, loc: Loc) -> None:
-    for axis, (limit, size) in enumerate(zip(valid_shape or (), shape)):
-        if not 0 <= limit <= size:
+def checked_region(valid_shape: Sequence[int], shape: Shape, loc: Loc) -> Shape:
+    """A valid region that was computed: nothing of an axis is valid if its extent is negative."""
+    for axis, (limit, size) in enumerate(zip(valid_shape, shape)):
+        if limit > size:
             raise ValidShapeTooLarge(loc, axis, limit, size, runtime=True)
+    return tuple([max(0, limit) for limit in valid_shape])
 
 
 def without_axes(window: Window, axes: Sequence[int]) -> Window:
@@ -376,8 +377,8 @@ def lower_set_validshape(low: Lowering, op: Op) -> Step:
     limits = low.get((op.args["rows"], op.args["cols"]))
 
     def step(frame: Frame) -> None:
-        window, limit = frame[x], limits(frame)
-        check_valid(limit, window.reach, loc)
+        window = frame[x]
+        limit = checked_region(limits(frame), window.reach, loc)
         marked = window.slice((0,) * len(window.shape), window.shape)
         marked.extent = window.extent
         marked.valid = None if limit == window.shape else limit

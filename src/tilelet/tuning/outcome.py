@@ -206,13 +206,12 @@ class Outcome:
     def to_data(self) -> dict[str, Any]:
         verdict = self.winner.verdict
         return {
-            "program": self.subject.target.name,
             "objective": self.objective,
             "method": self.method,
             "interrupted": self.interrupted,
-            "start": _data({}, self.start),
+            "start": self._with_interval(_data({}, self.start), 0),
             "best": {
-                **_data(self.winner.settings, self.winner.score),
+                **self._with_interval(_data(self.winner.settings, self.winner.score), 1),
                 "ratio": round(self.ratio, 4),
                 "passed": verdict.passed if verdict else None,
                 "validated": verdict.validated if verdict else None,
@@ -225,6 +224,16 @@ class Outcome:
             "failed": [{"settings": dict(s), "why": v.why} for s, v in self.failed],
             "candidates": [_data(settings, score) for settings, score in self.scores],
         }
+
+    def _with_interval(self, data: dict[str, Any], side: int) -> dict[str, Any]:
+        """What the profiles of the first machine say of its time, too."""
+        if len(self.profiles) < 2 or "figures" not in data:
+            return data
+        bounds = [Profile.from_json(text, "").interval for text in self.profiles[side]]
+        known = bool(bounds) and all(len(b) == 2 for b in bounds)
+        between = [round(sum(b[i] for b in bounds), 4) for i in (0, 1)] if known else None
+        data["figures"][self.machines[0]]["interval_us"] = between
+        return data
 
 
 _LABELS = {"us": "us", "gm_bytes": "GM bytes", "tasks": "tasks", "cpu_ms": "CPU ms"}

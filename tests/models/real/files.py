@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from tilelet.checkpoint.files import INDEX, SINGLE
 from tilelet.models.qwen3.config import Qwen3Config
 from tilelet.models.qwen3.reference import Array
-from tilelet.models.qwen3.weights import INDEX, SINGLE
 
 CONFIG: dict[str, Any] = {
     "architectures": ["Qwen3ForCausalLM"],

@@ -28,7 +28,7 @@ def missing_root(subject: Subject) -> Iterator[Advice]:
                     continue
                 reached = _reached(op.results[0], users)
                 if reached and not any(o.name.rpartition(".")[2] in _ROOTS for o in reached):
-                    kernels = [k for k in run.profile.kernels if k.name == function.name]
+                    kernels = [k for k in run.summary.kernels if k.name == function.name]
                     yield subject.advice(MissingRoot(op.loc), kernels)
 
 

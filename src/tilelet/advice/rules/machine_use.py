@@ -28,9 +28,9 @@ def small_tasks(subject: Subject) -> Iterator[Advice]:
     for run in subject.runs:
         runtime = run.machine.period(run.period)
         overhead = runtime.head_us + runtime.tail_us + runtime.submit_us + runtime.dispatch_us
-        for kernel in run.profile.kernels:
+        for kernel in run.summary.kernels:
             each = kernel.exec_us / kernel.tasks if kernel.tasks else 0.0
-            share = kernel.tasks * runtime.submit_us / max(run.profile.total_us, 1e-9)
+            share = kernel.tasks * runtime.submit_us / max(run.summary.total_us, 1e-9)
             if kernel.tasks >= 100 and each < overhead and share > _WORTH:
                 loc = _loc(subject, kernel)
                 problem = SmallTasks(loc, kernel.name, kernel.tasks, each, overhead)
@@ -40,7 +40,7 @@ def small_tasks(subject: Subject) -> Iterator[Advice]:
 def few_tasks(subject: Subject) -> Iterator[Advice]:
     """Kernels on the critical path with fewer tasks than there are cores."""
     for run in subject.runs:
-        profile = run.profile
+        profile = run.summary
         for kernel in profile.kernels:
             cores = _cores(profile, kernel)
             share = kernel.path_us / max(profile.total_us, 1e-9)
@@ -52,7 +52,7 @@ def few_tasks(subject: Subject) -> Iterator[Advice]:
 def uneven_wave(subject: Subject) -> Iterator[Advice]:
     """Kernels whose last tasks leave most cores idle."""
     for run in subject.runs:
-        profile = run.profile
+        profile = run.summary
         for kernel in profile.kernels:
             cores = _cores(profile, kernel)
             waves, left = divmod(kernel.tasks, cores) if cores else (0, 0)
@@ -67,7 +67,7 @@ def uneven_wave(subject: Subject) -> Iterator[Advice]:
 def orchestrator_bound(subject: Subject) -> Iterator[Advice]:
     """Programs that wait for the orchestrator to submit their tasks."""
     for run in subject.runs:
-        profile = run.profile
+        profile = run.summary
         waiting = profile.path.get("orchestrator", 0.0)
         if waiting > 0.3 * profile.total_us and profile.tasks >= 100:
             most = max(profile.kernels, key=lambda k: k.tasks)
@@ -85,10 +85,10 @@ def short_rows(subject: Subject) -> Iterator[Advice]:
     """Transfers in rows shorter than global memory moves at a time."""
     for run in subject.runs:
         granule = run.machine.gm.granule
-        rows = {kernel.name: kernel for kernel in run.profile.kernels}
+        rows = {kernel.name: kernel for kernel in run.summary.kernels}
         for kernel in run.kernels:
             row = rows.get(kernel.name)
-            if row is None or row.path_us < _WORTH * run.profile.total_us:
+            if row is None or row.path_us < _WORTH * run.summary.total_us:
                 continue
             for step in kernel.walk():
                 work = step.work
@@ -105,7 +105,7 @@ def short_rows(subject: Subject) -> Iterator[Advice]:
 def empty_buffers(subject: Subject) -> Iterator[Advice]:
     """Kernels bound by memory that leave most of the memory on chip unused."""
     for run in subject.runs:
-        profile = run.profile
+        profile = run.summary
         for kernel in profile.kernels:
             if kernel.bound not in ("GM", "MTE", "dispatch") or not kernel.memory:
                 continue

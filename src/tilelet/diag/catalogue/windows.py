@@ -58,11 +58,12 @@ class WindowOutOfRange(UserError):
 
 
 class ValidShapeTooLarge(UserError):
-    """A `valid_shape` is larger than the tile it describes, or negative.
+    """A `valid_shape` is larger than the tile it describes, or a negative constant.
 
     The valid region is the part of the tile that holds data, counted from the tile's own origin: it
     is at most the tile's shape. A frequent slip is passing the tensor's total length for a shifted
-    window; subtract the offset.
+    window; subtract the offset. An extent that is computed may be negative, as `length - offset` is
+    beyond the end: then nothing is valid.
     """
 
     code = "E0502"

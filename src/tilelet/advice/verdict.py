@@ -1,0 +1,331 @@
+"""One call, one answer: is a script right, does it fit, what does it take.
+
+For programs that write programs. The script runs once; only if its outputs are wrong is it followed
+statement by statement.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import io
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tilelet.advice.core import Costs, costs_of
+from tilelet.checks.registry import CHECKS, chosen
+from tilelet.checks.verdict import Part, Subject, Verdict, verdict_on
+from tilelet.device.machine.description import Machine, load_machine
+from tilelet.device.run import DeviceRun, Recorded
+from tilelet.diag.core import Diagnostic, Loc, UserError
+from tilelet.diag.tables import Table, byte_text, number
+from tilelet.diag.text import plural
+from tilelet.runtime import session
+from tilelet.runtime.progress import progress
+from tilelet.scripts import exit_codes
+from tilelet.scripts.answers import document
+from tilelet.scripts.recording import Recording, RecordingOptions, record
+from tilelet.scripts.target import Target
+
+if TYPE_CHECKING:
+    from tilelet.checks.comparison import Comparison
+    from tilelet.runtime.result import RunResult
+
+RIGHT, WRONG, NOT_COMPARED, COULD_NOT_RUN = "right", "wrong", "not compared", "could not run"
+
+DIVERGE_SECONDS = 5.0
+"""For repairs that show which statement is wrong."""
+
+
+@dataclass(frozen=True)
+class FirstWrong:
+    """Where wrong outputs begin; `repair` is a change of one op that makes them right."""
+
+    problem: UserError
+    repair: str | None = None
+
+    @property
+    def loc(self) -> Loc | None:
+        return self.problem.diagnostic.loc
+
+    def to_data(self) -> dict[str, Any]:
+        loc = self.loc
+        return {
+            "file": loc.file if loc else "",
+            "line": loc.line if loc else 0,
+            "column": loc.col + 1 if loc and loc.line > 0 else 0,
+            "code": self.problem.code,
+            "message": self.problem.diagnostic.message,
+            "repair": self.repair,
+        }
+
+
+@dataclass(frozen=True)
+class ProgramVerdict:
+    """One run of one program on one machine."""
+
+    checks: Verdict
+    device_run: DeviceRun
+
+    @property
+    def costs(self) -> Costs:
+        return costs_of([self.device_run.summary])
+
+    @property
+    def fits(self) -> bool:
+        return not self.device_run.findings
+
+    def to_data(self) -> dict[str, Any]:
+        return {
+            "name": self.checks.name,
+            "machine": self.checks.machine,
+            "costs": self.costs.to_data(),
+            "bound": self.device_run.summary.bound,
+            "checks": [part.to_data() for part in self.checks.parts],
+        }
+
+
+@dataclass(frozen=True)
+class ScriptVerdict:
+    """All that is known of a script.
+
+    correct  whether all outputs match; None if the script compares nothing
+    why      first line of what went wrong
+    golden   whether the comparison would notice, None unless it was asked for
+    messages  what was said on the way: errors of the script among them
+    """
+
+    name: str
+    machines: tuple[str, ...]
+    status: str
+    why: str = ""
+    first_wrong: FirstWrong | None = None
+    programs: Sequence[ProgramVerdict] = ()
+    golden: Part | None = None
+    messages: Sequence[Diagnostic] = ()
+    seconds: float = 0.0
+
+    @property
+    def correct(self) -> bool | None:
+        return {RIGHT: True, NOT_COMPARED: None}.get(self.status, False)
+
+    @property
+    def fits(self) -> bool | None:
+        return all(program.fits for program in self.programs) if self.programs else None
+
+    @property
+    def ok(self) -> bool:
+        """Nothing is wrong, as far as anybody looked."""
+        return self.correct is not False and not self.findings
+
+    @property
+    def findings(self) -> list[Diagnostic]:
+        """Of all checks, each once."""
+        parts = [part for program in self.programs for part in program.checks.parts]
+        parts += [self.golden] if self.golden else []
+        return list(dict.fromkeys(f.diagnostic for part in parts for f in part.findings))
+
+    @property
+    def costs(self) -> dict[str, Costs]:
+        """By machine: the sum over all programs."""
+        return {
+            machine: costs_of(
+                [p.device_run.summary for p in self.programs if p.checks.machine == machine]
+            )
+            for machine in self.machines
+            if self.programs
+        }
+
+    @property
+    def diagnostics(self) -> list[Diagnostic]:
+        first = [self.first_wrong.problem.diagnostic] if self.first_wrong else []
+        return list(dict.fromkeys([*self.messages, *first, *self.findings]))
+
+    def to_data(self) -> dict[str, Any]:
+        """`verdict` of the schema."""
+        golden = self.golden
+        return {
+            "status": self.status,
+            "correct": self.correct,
+            "why": self.why,
+            "first_wrong": self.first_wrong.to_data() if self.first_wrong else None,
+            "fits": self.fits,
+            "costs": {machine: costs.to_data() for machine, costs in self.costs.items()},
+            "programs": [program.to_data() for program in self.programs],
+            "golden": {"status": golden.status.value, "summary": golden.summary}
+            if golden
+            else None,
+            "seconds": round(self.seconds, 3),
+        }
+
+    def to_json(self) -> str:
+        """The document that `tilelet verdict --format json` prints."""
+        answer = self.to_data()
+        return document("verdict", self.name, self.machines, self.diagnostics, verdict=answer)
+
+    def parts(self) -> list[str | Table]:
+        """For people."""
+        text = f"{self.name}: {self.status}" + (f": {self.why}" if self.why else "")
+        if self.first_wrong is not None and self.first_wrong.loc is not None:
+            text += f"\nfirst wrong statement: line {self.first_wrong.loc.line}"
+        found = plural(len(self.findings), "finding") if self.findings else "no findings"
+        if self.programs:
+            text += f"\n{found}; tiles {'fit' if self.fits else 'do not fit'} on chip"
+        if self.golden is not None:
+            text += f"\ngolden: {self.golden.summary}"
+        table = Table("", ("machine", "us", "nine of ten boards", "tasks", "GM bytes"), left=1)
+        for machine, costs in self.costs.items():
+            between = " to ".join(map(number, costs.interval)) if costs.interval else "not known"
+            table.rows.append(
+                (
+                    machine,
+                    number(costs.us),
+                    between,
+                    f"{costs.tasks:,}",
+                    byte_text(costs.gm_bytes),
+                )
+            )
+        return [text, table] if table.rows else [text]
+
+    def __str__(self) -> str:
+        from tilelet.diag.tables import as_text
+
+        return "\n\n".join(as_text(self.parts()))
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """How to look.
+
+    strength  seconds for trying whether the golden notices wrong ops; None: not at all
+    """
+
+    machines: Sequence[Machine]
+    period: str | None = None
+    options: RecordingOptions = field(default_factory=RecordingOptions)
+    strength: float | None = None
+
+
+@dataclass
+class _Seen:
+    """A run of a program, its arguments, and its place among the harness's results."""
+
+    run: Recorded
+    given: Mapping[str, Any]
+    comparison: Comparison | None
+    result: int
+
+
+def verdict(
+    script: str | Path,
+    arguments: Sequence[str] = (),
+    *,
+    platform: str | Sequence[str] = "a2a3",
+    strength: float | None = None,
+    seed: int = 0,
+) -> ScriptVerdict:
+    """Run a script, or a program that ships with Tilelet, and say all that is known of it.
+
+    arguments  of the script
+    platform   a modelled machine, or several
+    strength   seconds for trying whether the script's golden notices wrong ops
+    """
+    names = (platform,) if isinstance(platform, str) else tuple(platform)
+    machines = [load_machine(name) for name in names]
+    options = RecordingOptions(platform=names[0], seed=seed, quiet=True)
+    target = Target(str(script), tuple(arguments))
+    return verdict_of(target, Wanted(machines, options=options, strength=strength))
+
+
+def verdict_of(target: Target, wanted: Wanted) -> ScriptVerdict:
+    """The verdict on what a target runs."""
+    start = time.perf_counter()
+    seen: list[_Seen] = []
+
+    def look(run: Recorded, given: Mapping[str, Any], comparison: Comparison | None) -> None:
+        seen.append(_Seen(run, given, comparison, len(session.current().results)))
+
+    options = dataclasses.replace(wanted.options, execute=True, quiet=True)
+    silence = io.StringIO()
+    with contextlib.redirect_stderr(silence), contextlib.redirect_stdout(silence):
+        recording = record(target, options, look)
+    status, why = _status(recording)
+    results = recording.session.results
+    bad = [s for s in seen if s.comparison is not None and s.result < len(results)]
+    bad = [s for s in bad if not results[s.result].passed]
+    found = ScriptVerdict(
+        target.name,
+        tuple(machine.name for machine in wanted.machines),
+        status,
+        why,
+        _first_wrong(bad[0]) if status == WRONG and bad else None,
+        [_judged(s, machine, wanted) for s in seen for machine in wanted.machines],
+        _strength(seen, wanted) if wanted.strength is not None else None,
+        tuple(recording.diagnostics),
+    )
+    return dataclasses.replace(found, seconds=time.perf_counter() - start)
+
+
+def _status(recording: Recording) -> tuple[str, str]:
+    results = recording.session.results
+    failed = [result for result in results if not result.passed]
+    errors = [d for d in recording.diagnostics if d.severity == "error"]
+    if recording.code == exit_codes.COULD_NOT_RUN or not recording.runs:
+        lines = [f"{d.code}: {d.message}" for d in errors]
+        lines += [recording.outcome.bug or "it runs no program"]
+        return COULD_NOT_RUN, lines[0].strip().partition("\n")[0]
+    if failed:
+        return WRONG, _line(failed[0])
+    if recording.code:
+        return WRONG, f"the script ended with exit code {recording.code}"
+    return (RIGHT if any(r.validated for r in results) else NOT_COMPARED), ""
+
+
+def _line(result: RunResult) -> str:
+    """The first line of a report that says something."""
+    lines = [line.strip() for line in (result.error or "").splitlines()]
+    return next((line for line in lines if line.strip("-= ")), "the outputs do not match")
+
+
+def _judged(seen: _Seen, machine: Machine, wanted: Wanted) -> ProgramVerdict:
+    subject = Subject(seen.run, seen.given, machine, wanted.period, seen.comparison)
+    with progress(f"checking {seen.run.name} on {machine.name}"):
+        return ProgramVerdict(verdict_on(subject, chosen(())), subject.device_run)
+
+
+def _first_wrong(seen: _Seen) -> FirstWrong | None:
+    """The first wrong statement of a run whose outputs do not match."""
+    from tilelet.diverge.answer import Options, answer
+
+    assert seen.comparison is not None
+    if seen.comparison.case is None:
+        return None
+    try:
+        with progress(f"following {seen.run.name}"):
+            found = answer(seen.run.name, seen.comparison.case(), Options(DIVERGE_SECONDS))
+    except UserError:
+        return None  # it cannot be followed: that it is wrong is known all the same
+    if not found.found:
+        return None
+    repair = found.divergence.repair if found.divergence else None
+    return FirstWrong(found.found[0], repair.text if repair else None)
+
+
+def _strength(seen: Sequence[_Seen], wanted: Wanted) -> Part | None:
+    """What the comparison notices, of the first run that compares anything."""
+    for one in seen:
+        if one.comparison is not None:
+            subject = Subject(
+                one.run,
+                one.given,
+                wanted.machines[0],
+                wanted.period,
+                one.comparison,
+                wanted.strength or 0.0,
+            )
+            with progress(f"corrupting ops of {one.run.name}"):
+                return verdict_on(subject, [CHECKS["golden"]]).parts[0]
+    return None

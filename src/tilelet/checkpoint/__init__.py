@@ -1,0 +1,1 @@
+"""Files of a model as Hugging Face stores them: JSON, safetensors, shards."""

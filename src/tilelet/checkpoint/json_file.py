@@ -1,0 +1,57 @@
+"""JSON objects out of files that nobody vouches for."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, cast
+
+from tilelet.diag.catalogue.models import BadModelConfig
+
+# Configurations are a few kilobytes; an index of a large model a few hundred.
+_LARGEST_JSON = 64 << 20
+
+
+def read_json_object(path: Path) -> dict[str, Any]:
+    """The JSON object in a file; anything else is an error that names the file."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(_LARGEST_JSON + 1)
+    except OSError as error:
+        raise BadModelConfig(str(path), error.strerror or str(error)) from error
+    if len(data) > _LARGEST_JSON:
+        raise BadModelConfig(str(path), "it is far too large")
+    try:
+        return parse_json_object(data)
+    except ValueError as error:
+        raise BadModelConfig(str(path), str(error)) from error
+
+
+def parse_json_object(data: bytes) -> dict[str, Any]:
+    """One JSON object in UTF-8 without duplicate keys; ValueError says what is wrong."""
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"byte {error.start} is not UTF-8") from error
+    try:
+        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"not JSON: {error.msg} at character {error.pos}") from error
+    except RecursionError as error:
+        raise ValueError("not JSON: nested too deeply") from error
+    if not isinstance(value, dict):
+        raise ValueError("its JSON is not an object")
+    return cast("dict[str, Any]", value)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"the key {key[:80]!a} stands there twice")
+        found[key] = value
+    return found
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a JSON number")

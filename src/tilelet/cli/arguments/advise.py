@@ -1,0 +1,38 @@
+"""The options of `tilelet advise`."""
+
+from __future__ import annotations
+
+from tilelet.cli import manual
+from tilelet.cli.arguments.command import Command
+from tilelet.cli.arguments.shared import Namespace, add_device_options, add_script, device_options
+from tilelet.cli.options import FORMATS, AdviseOptions
+from tilelet.cli.usage import Parser
+from tilelet.scripts import interrupt
+
+
+def _add_advise(parser: Parser) -> None:
+    add_device_options(parser, FORMATS)
+    parser.add_argument(
+        "--fix",
+        action="store_true",
+        help="apply the rewritings one after the other, and show the ladder and the diff",
+    )
+    parser.add_argument(
+        "--in-place", action="store_true", help="with --fix: write the result to the script"
+    )
+    add_script(parser)
+
+
+def _advise(parser: Parser, found: Namespace) -> int:
+    with interrupt.deferred():
+        from tilelet.cli.advise import advise_command
+
+    options = device_options(parser, found, "advise", AdviseOptions)
+    if options.in_place and not options.fix:
+        parser.refuse("`--in-place` writes what `--fix` makes: give both")
+    return advise_command(options)
+
+
+ADVISE = Command(
+    "advise", "say what to change, tried before it is said", manual.ADVISE, _add_advise, _advise
+)

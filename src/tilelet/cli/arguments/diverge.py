@@ -1,0 +1,50 @@
+"""The options of `tilelet diverge`."""
+
+from __future__ import annotations
+
+from tilelet.cli import manual
+from tilelet.cli.arguments.command import Command
+from tilelet.cli.arguments.shared import (
+    Namespace,
+    add_format,
+    add_run_options,
+    add_script,
+    own,
+    target_of,
+)
+from tilelet.cli.options import FORMATS, DivergeOptions, taken
+from tilelet.cli.usage import Parser, seconds
+from tilelet.scripts import interrupt
+
+
+def _add_diverge(parser: Parser) -> None:
+    add_format(parser, FORMATS, "of the answer")
+    add_run_options(parser)
+    parser.add_argument(
+        "--budget",
+        type=seconds,
+        default=15.0,
+        metavar="TIME",
+        help="for repairs: 60s (default: 15s)",
+    )
+    parser.add_argument(
+        "--all-fp32",
+        action="store_true",
+        help="compare with the same program in FP32 throughout: is it logic, or rounding?",
+    )
+    add_script(parser)
+
+
+def _diverge(parser: Parser, found: Namespace) -> int:
+    with interrupt.deferred():
+        from tilelet.cli.diverge import diverge_command
+
+    target = target_of(found)
+    return diverge_command(
+        taken(DivergeOptions, found, command="diverge", own=own(parser), target=target)
+    )
+
+
+DIVERGE = Command(
+    "diverge", "find the first statement that goes wrong", manual.DIVERGE, _add_diverge, _diverge
+)

@@ -1,0 +1,41 @@
+"""`tilelet verdict`: all that is known of a script, in one call."""
+
+from __future__ import annotations
+
+from tilelet.advice.verdict import COULD_NOT_RUN, Wanted, verdict_of
+from tilelet.cli.messages import print_findings
+from tilelet.cli.options import VerdictOptions
+from tilelet.cli.profile import machines_for
+from tilelet.diag.sarif import to_sarif
+from tilelet.diag.tables import show
+from tilelet.scripts import exit_codes
+from tilelet.scripts.recording import RecordingOptions
+
+
+def verdict_command(options: VerdictOptions) -> int:
+    """0 if all is right and there is no finding, 1 if not, 3 if the script could not run."""
+    found = verdict_of(
+        options.target,
+        Wanted(
+            machines_for(options),
+            options.period,
+            RecordingOptions(
+                platform=options.platform,
+                seed=options.seed,
+                build_dir=options.build_dir,
+                pypto=options.pypto,
+                golden=options.golden,
+            ),
+            options.strength,
+        ),
+    )
+    if options.format == "json":
+        print(found.to_json())
+    elif options.format == "sarif":
+        print(to_sarif(found.diagnostics, script=options.target.name))
+    else:
+        print_findings(found.diagnostics)
+        show(found.parts())
+    if found.status == COULD_NOT_RUN:
+        return exit_codes.COULD_NOT_RUN
+    return exit_codes.of_findings(not found.ok)

@@ -1,0 +1,100 @@
+"""The documents that `verdict`, `advise` and `tune` print for programs: one layout for all.
+
+`answers.schema.json` is that layout; docs/answers.md is made from it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from tilelet.diag.core import Diagnostic
+from tilelet.diag.formats import to_json
+
+SCHEMA = Path(__file__).with_name("answers.schema.json")
+
+_HEAD = """\
+# Answers for programs
+
+`tilelet verdict`, `tilelet advise` and `tilelet tune` print one JSON document with `--format json`
+(the messages alone, as SARIF 2.1.0, with `--format sarif`). Its layout is the JSON Schema
+`tilelet/scripts/answers.schema.json` of the package, and this page is made from it:
+`tilelet docs --write`. Programs that write programs need one call:
+
+```python
+import tilelet
+
+verdict = tilelet.verdict("kernel.py", platform="a2a3")
+verdict.correct, verdict.first_wrong, verdict.fits, verdict.costs  # as data: verdict.to_data()
+```
+
+or `tilelet verdict kernel.py --json`: exit code 0 if the outputs are right and no check has a
+finding, 1 if not, 3 if the script could not run.
+
+"""
+
+
+def document(
+    command: str,
+    program: str,
+    machines: Sequence[str],
+    diagnostics: Iterable[Diagnostic],
+    **answer: Any,
+) -> str:
+    """The document of a command; `answer` is its own part, by name."""
+    found = json.loads(to_json(diagnostics))
+    head = {name: found.pop(name) for name in ("version", "tool")}
+    head |= {"command": command, "program": program, "machines": list(machines)}
+    return json.dumps({**head, **answer, **found}, indent=1, ensure_ascii=False)
+
+
+def costs_data(
+    us: float, interval: Sequence[float] | None, tasks: int, gm_bytes: int
+) -> dict[str, Any]:
+    """`costs` of the schema."""
+    return {
+        "us": round(us, 4),
+        "interval_us": [round(bound, 4) for bound in interval] if interval else None,
+        "tasks": tasks,
+        "gm_bytes": gm_bytes,
+    }
+
+
+def answers_markdown() -> str:
+    """docs/answers.md."""
+    schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
+    parts = [_HEAD + f"## document\n\n{schema['description']}\n\n" + _table(schema)]
+    parts += [
+        f"## {name}\n\n{body['description']}\n\n" + _table(body)
+        for name, body in schema["$defs"].items()
+    ]
+    return "\n".join(parts)
+
+
+def _table(schema: dict[str, Any]) -> str:
+    rows = ["| field | | |", "|---|---|---|"]
+    for name, body in schema["properties"].items():
+        optional = "" if name in schema["required"] else ", if there is one"
+        about = body.get("description") or f"see [{_name(body)}](#{_name(body)})"
+        rows.append(f"| `{name}` | {_kind(body)}{optional} | {about} |")
+    return "\n".join(rows) + "\n"
+
+
+def _name(body: dict[str, Any]) -> str:
+    return body["$ref"].rpartition("/")[2]
+
+
+def _kind(body: dict[str, Any]) -> str:
+    """What a field holds, in words."""
+    if "$ref" in body:
+        return f"[{_name(body)}](#{_name(body)})"
+    if "anyOf" in body:
+        return " or ".join(_kind(option) for option in body["anyOf"])
+    if "enum" in body or "const" in body:
+        return ", ".join(json.dumps(value) for value in body.get("enum", [body.get("const")]))
+    kind: str | list[str] = body.get("type", "anything")
+    text = kind if isinstance(kind, str) else " or ".join(kind)
+    inside: dict[str, Any] | None = body.get("items") or body.get("additionalProperties")
+    return f"{text} of {_kind(inside)}" if inside else text
