@@ -20,7 +20,7 @@ typedef struct {
     const double *hot, *cold, *moved, *served; /* of each cost */
     const int64_t *kernel;                     /* of each task */
     int64_t kernels;
-    const double *read, *all_moved;   /* of each task */
+    const double *read, *all_moved; /* of each task */
     const int64_t *cell_ptr, *cell_base;
     const int32_t *cell_rows, *cell_columns;
     const double *cell_share;
