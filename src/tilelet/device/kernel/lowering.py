@@ -280,7 +280,8 @@ class _Lowering:
         box = (1,) * (len(full) - len(shape)) + shape if len(shape) < len(full) else shape
         offsets = offset if isinstance(offset, tuple) and len(offset) == len(full) else ()
         whole_rows = len(box) == len(full) and box[-1:] == full[-1:]
-        apart = offsets and not scattered and not whole_rows
+        apart = bool(offsets) and not scattered and not whole_rows
+        column = offsets[-1] if offsets else 0
         return Transfer(
             path,
             rows,
@@ -291,8 +292,8 @@ class _Lowering:
             writes_gm=path.endswith("_to_gm"),
             dense_if_whole=whole_rows and not scattered,
             shape=shape,
-            slices=self.slices.of_rows(tensor.type, row_bytes, offsets[-1]) if apart else 0,
-            same_lines=bool(apart) and not any(self.slices.differs(o) for o in offsets),
+            slices=self.slices.of_rows(tensor.type, row_bytes, column) if apart else 0,
+            same_lines=apart and not any(self.slices.differs(o) for o in offsets),
         )
 
     # How much of a tile is valid: only that is loaded and stored

@@ -300,14 +300,14 @@ class _Loop:
         for u in running:
             wanted += u.demand
             traffic += u.traffic
-            served[self.w.kernel[u.task]] += u.served
+            served[int(self.w.kernel[u.task])] += u.served
         level = self.level(running) if wanted > self.c.hbm else NEVER
         crowd = self.c.l2_rate / traffic if traffic > self.c.l2_rate else 1.0
         for u in running:
             rate = level / u.demand if u.demand > level else 1.0
             if u.traffic > 0.0 and crowd < rate:
                 rate = crowd
-            slices = served[self.w.kernel[u.task]]
+            slices: float = served[int(self.w.kernel[u.task])]
             if slices > 1.0 and 1.0 / slices < rate:
                 rate = 1.0 / slices
             u.rate = rate
