@@ -119,6 +119,7 @@ class Divergence:
     first      the first that does not
     before     relative L2 error of the output, `after` with the repair
     suspects   statements between agreement and the wrong output, if there is no repair
+    unused     of memory that nobody wrote: statements whose results are used nowhere
     """
 
     kind: str
@@ -132,6 +133,7 @@ class Divergence:
     suspects: tuple[Statement, ...] = ()
     region: str = ""
     notes: tuple[str, ...] = ()
+    unused: tuple[Statement, ...] = ()
 
     @property
     def is_partial(self) -> bool:
@@ -276,8 +278,19 @@ class Locator:
                 region=_region_text(output, missing),
                 before=self._error(output, self.actual[output]),
                 notes=tuple(self.notes),
+                unused=self._unused_results(),
             )
         return None
+
+    def _unused_results(self) -> tuple[Statement, ...]:
+        """Statements whose tile nobody takes: what a missing store should have stored."""
+        first: dict[Op, int] = {}
+        for number, event in enumerate(self.trace.events):
+            if event.op not in first and event.op.results:
+                unused = self._visible_in(self.trace.function[event.op]).unused
+                if unused.issuperset(event.op.results):
+                    first[event.op] = number
+        return tuple(self.statement(number) for number in first.values())
 
     def _undefined_read(self, writer: int) -> Divergence | None:
         """The first load, among what a wrong region was made from, of what nobody wrote."""
@@ -299,6 +312,7 @@ class Locator:
                 region=f"{buffer.name}[{region}]",
                 suspects=tuple(self.statement(n) for n in others[:1]),
                 notes=tuple(self.notes),
+                unused=self._unused_results(),
             )
         return None
 

@@ -35,6 +35,17 @@ def numbers_json(
     rtol: float,
     atol: float,
 ) -> str:
+    return json.dumps(numbers_data(judgements, actual, expected, where, rtol, atol)) + "\n"
+
+
+def numbers_data(
+    judgements: Sequence[Judgement],
+    actual: Mapping[str, Array],
+    expected: Mapping[str, Array],
+    where: Sequence[Where],
+    rtol: float,
+    atol: float,
+) -> dict[str, Any]:
     maps = {w.output: w.to_data() for w in where}
     outputs: list[dict[str, Any]] = []
     for j in judgements:
@@ -44,7 +55,7 @@ def numbers_json(
         if got.shape == wanted.shape:
             data |= _figures(got, wanted, rtol, atol)
         outputs.append({**data, "where": maps.get(j.name)})
-    return json.dumps({"version": 1, "outputs": outputs}) + "\n"
+    return {"version": 1, "outputs": outputs}
 
 
 def _figures(actual: Array, expected: Array, rtol: float, atol: float) -> dict[str, Any]:
