@@ -61,6 +61,11 @@ def shape(actual: Any, ulp: float = 0.0) -> Any:
     return shape_of(actual, GOLDEN, bad, ulp)
 
 
+def test_nothing_wrong_by_this_measure_has_no_shape() -> None:
+    found = shape_of(GOLDEN, GOLDEN, np.zeros(GOLDEN.shape, bool))
+    assert (found.kind, "close" in found.text) == ("unknown", True)
+
+
 def changed(rows: slice, values: Any) -> Any:
     actual = GOLDEN.copy()
     actual[rows] = values

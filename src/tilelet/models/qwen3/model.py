@@ -29,7 +29,7 @@ from tilelet.diag.catalogue.generate import (
 )
 from tilelet.dtypes import DType
 from tilelet.ir.core import Program
-from tilelet.models.qwen3.architecture import Architecture, Kind
+from tilelet.models.qwen3.architecture import Architecture, Kind, LayerKind
 from tilelet.models.qwen3.cache import CachedSequence, CacheSize, PagedCache
 from tilelet.models.qwen3.config import Qwen3Config
 from tilelet.models.qwen3.ends import EndShape, build_embedding, build_head
@@ -104,7 +104,7 @@ class Model:
         self._layers_per_call = layers_per_call or config.num_hidden_layers
         self._rope = rope_tables(config, self.cache.size.max_seq)
         self._settings = RunConfig(engine=engine)
-        self._programs: dict[tuple[str, int, int], CompiledProgram] = {}
+        self._programs: dict[tuple[str, ...], CompiledProgram] = {}
 
     # --- what users call --------------------------------------------------------------------------
 
@@ -242,14 +242,15 @@ class Model:
             starts[row], lengths[row] = sequence.length, sequence.length + new
         table = self.cache.table(sequences, batch)
         together = 1 if observe else self._layers_per_call
-        for first in range(0, self.config.num_hidden_layers, together):
-            count = min(together, self.config.num_hidden_layers - first)
-            weights = self.weights.source.layers(first, count)
-            program = self._layers(kind, len(states), count)
-            caches = self.cache.of_layers(first, count)
-            program(states, lengths, starts, table, *self._rope, *caches, *weights.values())
-            if observe:
-                observe(first, states)
+        for run in self.architecture.runs:
+            for first in range(run.first, run.end, together):
+                count = min(together, run.end - first)
+                weights = self.weights.source.layers(first, count)
+                program = self._layers(kind, run.kind, len(states), count)
+                caches = self.cache.of_layers(first, count)
+                program(states, lengths, starts, table, *self._rope, *caches, *weights.values())
+                if observe:
+                    observe(first, states)
 
     def layer_shape(self, kind: Kind, rows: int, layers: int) -> LayerShape:
         """Sizes of the program for `rows` rows of hidden states."""
@@ -264,23 +265,24 @@ class Model:
             pages=size.total_pages,
             tokens=rows if kind == "prefill" else 0,
             layers=layers,
+            int8=self.architecture.int8,
             row_tile=tile,
             seq_tile=min(size.page, 64),
         )
 
-    def _layers(self, kind: Kind, rows: int, layers: int) -> CompiledProgram:
+    def _layers(self, kind: Kind, of: LayerKind, rows: int, layers: int) -> CompiledProgram:
         return self._compiled(
-            (kind, rows, layers),
-            lambda: self.architecture.build(kind, self.layer_shape(kind, rows, layers)),
+            (kind, of.name, str(rows), str(layers)),
+            lambda: of.build(kind, self.layer_shape(kind, rows, layers)),
         )
 
     def _end(self, which: Literal["embedding", "head"], rows: int) -> CompiledProgram:
         build = build_embedding if which == "embedding" else build_head
         return self._compiled(
-            (which, rows, 0), lambda: build(EndShape(self.config, rows, self.dtype))
+            (which, str(rows)), lambda: build(EndShape(self.config, rows, self.dtype))
         )
 
-    def _compiled(self, key: tuple[str, int, int], build: Callable[[], Program]) -> CompiledProgram:
+    def _compiled(self, key: tuple[str, ...], build: Callable[[], Program]) -> CompiledProgram:
         if key not in self._programs:
             self._programs[key] = compile_program(build(), config=self._settings)
         return self._programs[key]
@@ -310,6 +312,7 @@ def load(
     stream: bool = False,
     weights_cache: str | Path | None = None,
     layers: int = 0,
+    quantize: str | None = None,
     engine: str | None = None,
     tell: Callable[[dict[str, int]], None] | None = None,
     **sizes: int,
@@ -321,12 +324,15 @@ def load(
     stream         read and convert layers for every pass, keep none
     weights_cache  a folder: weights are converted once, into a file there that is then mapped
     layers         only the first so many layers
+    quantize       "int8": the matrices of the layers in INT8, a factor for each output
     tell           called with the bytes that will be needed, by what needs them, before loading
     sizes          `batch`, `page`, `pages` and `chunk` of `ModelSizes`
     """
     chosen = dtype_of(dtype) if dtype is not None else None
     folder = Path(weights_cache) if weights_cache is not None else None
-    loader = Loader(directory, LoadSettings(chosen, stream, folder, layers))
+    if quantize not in (None, "int8"):
+        raise BadGenerateSetting("quantize", quantize, '"int8", or left out')
+    loader = Loader(directory, LoadSettings(chosen, stream, folder, layers, quantize == "int8"))
     config = loader.config
     longest = max_seq or min(_DEFAULT_MAX_SEQ, config.max_position_embeddings)
     if longest > config.max_position_embeddings:

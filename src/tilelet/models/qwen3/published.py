@@ -54,10 +54,13 @@ from tilelet.models.qwen3.blocks import (
     make_two_projections,
 )
 from tilelet.models.qwen3.config import Qwen3Config
+from tilelet.models.qwen3.int8_products import make_int8_projection, make_two_int8_projections
 from tilelet.models.qwen3.reference import Array
 
 # The reference implementation rounds to nearest, ties to even.
 MODE = "rint"
+# Rows of a matrix in INT8 whose bytes are the factors of its columns, in FP32.
+FACTOR_ROWS = 4
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,8 @@ class LayerShape:
     tokens: int = 0
     # Layers that one call runs.
     layers: int = 1
+    # Whether matrices are in INT8, with the factors of their columns below (`make_matrix`).
+    int8: bool = False
 
     # Rows of a projection; tokens that attend at once in prefill; keys of a block.
     row_tile: int = 16
@@ -133,6 +138,14 @@ class LayerShape:
         return math.ceil(self.max_seq / self.page)
 
     @property
+    def weight_dtype(self) -> DType:
+        return pl.INT8 if self.int8 else self.dtype
+
+    def stored_rows(self, inputs: int) -> int:
+        """Rows that a matrix `[inputs, outputs]` takes."""
+        return inputs + (FACTOR_ROWS if self.int8 else 0)
+
+    @property
     def cache_rows(self) -> int:
         """Rows of one layer's cache."""
         return self.pages * self.config.num_key_value_heads * self.page
@@ -155,6 +168,22 @@ def rope_tables(config: Qwen3Config, max_seq: int) -> tuple[Array, Array]:
     position = np.arange(max_seq, dtype=np.float32)
     angle = np.outer(position, np.concatenate([frequency, frequency]))
     return np.cos(angle), np.sin(angle)
+
+
+def make_layer_projection(s: LayerShape, rows: int, k_chunk: int, out_chunk: int, inner: int):
+    """`make_projection` by a weight of the layer, `[inner, ...]`."""
+    blocks = inner // k_chunk
+    if s.int8:
+        return make_int8_projection(rows, k_chunk, out_chunk, blocks, stage=s.stage, dtype=s.dtype)
+    return make_projection(rows, k_chunk, out_chunk, blocks, stage=s.stage)
+
+
+def make_two_layer_projections(s: LayerShape, rows: int, k_chunk: int, out_chunk: int, inner: int):
+    """`make_two_projections` by weights of the layer."""
+    blocks = inner // k_chunk
+    if s.int8:
+        return make_two_int8_projections(rows, k_chunk, out_chunk, blocks, s.stage, s.dtype)
+    return make_two_projections(rows, k_chunk, out_chunk, blocks, s.stage)
 
 
 def make_cache_row(kv_heads: int, page: int):
@@ -194,8 +223,8 @@ def make_qkv(s: LayerShape, store_rows: Any):
     rmsnorm = make_rmsnorm(
         T, HIDDEN, s.k_chunk, c.rms_norm_eps, x_dtype=DTYPE, dtype=DTYPE, mode=MODE
     )
-    project_q = make_projection(T, s.k_chunk, D, HIDDEN // s.k_chunk, stage=s.stage)
-    project_kv = make_two_projections(T, s.k_chunk, D, HIDDEN // s.k_chunk, s.stage)
+    project_q = make_layer_projection(s, T, s.k_chunk, D, HIDDEN)
+    project_kv = make_two_layer_projections(s, T, s.k_chunk, D, HIDDEN)
     rotated = make_rotated(s)
 
     @pl.inline
@@ -231,7 +260,7 @@ def make_attention_output(s: LayerShape):
     """
     c, T, OUT_CHUNK, K_CHUNK = s.config, s.row_tile, s.out_chunk, s.k_chunk
     HIDDEN = c.hidden_size
-    project_out = make_projection(T, K_CHUNK, OUT_CHUNK, c.q_width // K_CHUNK, stage=s.stage)
+    project_out = make_layer_projection(s, T, K_CHUNK, OUT_CHUNK, c.q_width)
     load = make_load(T, OUT_CHUNK, s.dtype)
 
     @pl.inline
@@ -253,8 +282,8 @@ def make_mlp(s: LayerShape):
     """
     c, T, DTYPE, OUT_CHUNK, K_CHUNK = s.config, s.row_tile, s.dtype, s.out_chunk, s.k_chunk
     HIDDEN, INTERMEDIATE = c.hidden_size, c.intermediate_size
-    project_gate_up = make_two_projections(T, K_CHUNK, OUT_CHUNK, HIDDEN // K_CHUNK, s.stage)
-    project_down = make_projection(T, K_CHUNK, OUT_CHUNK, INTERMEDIATE // K_CHUNK, stage=s.stage)
+    project_gate_up = make_two_layer_projections(s, T, K_CHUNK, OUT_CHUNK, HIDDEN)
+    project_down = make_layer_projection(s, T, K_CHUNK, OUT_CHUNK, INTERMEDIATE)
     rmsnorm = make_rmsnorm(
         T, HIDDEN, K_CHUNK, c.rms_norm_eps, x_dtype=pl.FP32, dtype=DTYPE, mode=MODE
     )
@@ -499,6 +528,23 @@ def make_layer_part(rows: int, columns: int):
     return layer_part
 
 
+def make_matrix(s: LayerShape, inputs: int, outputs: int):
+    """A matrix of several that stand one below the other: a view, in INT8 with its factors."""
+    STORED = s.stored_rows(inputs)
+
+    @pl.inline
+    def plain(stacked, number):
+        return pl.slice(stacked, [inputs, outputs], [number * inputs, 0])
+
+    @pl.inline
+    def with_factors(stacked, number):
+        numbers = pl.slice(stacked, [inputs, outputs], [number * STORED, 0])
+        below = pl.slice(stacked, [FACTOR_ROWS, outputs], [number * STORED + inputs, 0])
+        return numbers, pl.reinterpret_view(below, pl.FP32, shape=[1, outputs])
+
+    return with_factors if s.int8 else plain
+
+
 def _program(name: str, s: LayerShape, rows: int, layer: Any) -> Program:
     """The program that is the inline function `layer`, on `rows` rows of hidden states."""
     c, D, DTYPE, BATCH, ROWS, N = s.config, s.config.head_dim, s.dtype, s.batch, rows, s.layers
@@ -507,9 +553,11 @@ def _program(name: str, s: LayerShape, rows: int, layer: Any) -> Program:
     MAX_SEQ, TABLE_WIDTH, CACHE_ROWS = s.max_seq, s.table_width, s.cache_rows
     cache_of = make_layer_part(CACHE_ROWS, D)
     norm_of, head_norm_of = make_layer_part(1, HIDDEN), make_layer_part(1, D)
-    q_of, kv_of = make_layer_part(HIDDEN, Q_WIDTH), make_layer_part(HIDDEN, KV_WIDTH)
-    output_of = make_layer_part(Q_WIDTH, HIDDEN)
-    up_of, down_of = make_layer_part(HIDDEN, INTERMEDIATE), make_layer_part(INTERMEDIATE, HIDDEN)
+    q_of, kv_of = make_matrix(s, HIDDEN, Q_WIDTH), make_matrix(s, HIDDEN, KV_WIDTH)
+    output_of = make_matrix(s, Q_WIDTH, HIDDEN)
+    up_of, down_of = make_matrix(s, HIDDEN, INTERMEDIATE), make_matrix(s, INTERMEDIATE, HIDDEN)
+    WEIGHT, HIDDEN_IN = s.weight_dtype, s.stored_rows(HIDDEN)
+    Q_IN, MLP_IN = s.stored_rows(Q_WIDTH), s.stored_rows(INTERMEDIATE)
 
     @pl.program
     class Qwen3Layers:
@@ -525,16 +573,16 @@ def _program(name: str, s: LayerShape, rows: int, layer: Any) -> Program:
             k_cache: pl.InOut[pl.Tensor[[N * CACHE_ROWS, D], DTYPE]],
             v_cache: pl.InOut[pl.Tensor[[N * CACHE_ROWS, D], DTYPE]],
             input_norm: pl.Tensor[[N, HIDDEN], pl.FP32],
-            wq: pl.Tensor[[N * HIDDEN, Q_WIDTH], DTYPE],
-            wk: pl.Tensor[[N * HIDDEN, KV_WIDTH], DTYPE],
-            wv: pl.Tensor[[N * HIDDEN, KV_WIDTH], DTYPE],
+            wq: pl.Tensor[[N * HIDDEN_IN, Q_WIDTH], WEIGHT],
+            wk: pl.Tensor[[N * HIDDEN_IN, KV_WIDTH], WEIGHT],
+            wv: pl.Tensor[[N * HIDDEN_IN, KV_WIDTH], WEIGHT],
             q_norm: pl.Tensor[[N, D], pl.FP32],
             k_norm: pl.Tensor[[N, D], pl.FP32],
-            wo: pl.Tensor[[N * Q_WIDTH, HIDDEN], DTYPE],
+            wo: pl.Tensor[[N * Q_IN, HIDDEN], WEIGHT],
             post_norm: pl.Tensor[[N, HIDDEN], pl.FP32],
-            w_gate: pl.Tensor[[N * HIDDEN, INTERMEDIATE], DTYPE],
-            w_up: pl.Tensor[[N * HIDDEN, INTERMEDIATE], DTYPE],
-            w_down: pl.Tensor[[N * INTERMEDIATE, HIDDEN], DTYPE],
+            w_gate: pl.Tensor[[N * HIDDEN_IN, INTERMEDIATE], WEIGHT],
+            w_up: pl.Tensor[[N * HIDDEN_IN, INTERMEDIATE], WEIGHT],
+            w_down: pl.Tensor[[N * MLP_IN, HIDDEN], WEIGHT],
         ):
             for n in pl.range(N):
                 k_part, v_part = cache_of(k_cache, n), cache_of(v_cache, n)
