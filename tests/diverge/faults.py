@@ -28,17 +28,16 @@ from pathlib import Path
 
 import numpy as np
 from tests.diverge import removed_edges
-from tests.diverge.removed_edges import Placed, subject_of_case
+from tests.diverge.removed_edges import Placed
 from tests.models.programs import TINY, sizes_of
 
 from tilelet.analysis.aliases import is_tensor
-from tilelet.checks import memory
 from tilelet.diag.core import Loc, UserError
-from tilelet.diverge import edits
-from tilelet.diverge.answer import Options, answer
-from tilelet.diverge.edits import Edit, applied, is_float_tile
-from tilelet.diverge.locate import Case
-from tilelet.diverge.replay import Replay
+from tilelet.divergence import edits
+from tilelet.divergence.answer import Options, answer
+from tilelet.divergence.edits import Edit, applied, is_float_tile
+from tilelet.divergence.locate import Case
+from tilelet.divergence.replay import Replay
 from tilelet.ir.core import FunctionKind, Op, Value, walk
 from tilelet.ir.spec import Cost
 from tilelet.models.registry import models
@@ -184,10 +183,9 @@ def _answer(name: str, broken: Case, budget: float) -> tuple[str, set[tuple[str,
     """Which check says something first, the lines that it names, and what it says."""
     try:
         result = answer(name, broken, Options(budget))
-    except UserError:
-        # What `tilelet run` stops with, `tilelet check` shows with more about it.
-        (finding,) = memory.check(subject_of_case(name, broken)).findings
-        return "bounds", _lines([label.loc for label in finding.diagnostic.labels]), finding.message
+    except UserError as error:
+        labels = error.diagnostic.labels
+        return "bounds", _lines([label.loc for label in labels]), error.diagnostic.message
     if not result.found:
         return "", set(), ""
     first = result.found[0].diagnostic

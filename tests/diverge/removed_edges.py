@@ -22,8 +22,8 @@ from tilelet.device import load_machine
 from tilelet.device.run import Recorded
 from tilelet.device.schedule.graph import Graph
 from tilelet.diag.core import UserError
-from tilelet.diverge.edits import Edit, applied
-from tilelet.diverge.locate import Case
+from tilelet.divergence.edits import Edit, applied
+from tilelet.divergence.locate import Case
 from tilelet.interp.interpreter import Interpreter
 from tilelet.interp.replay import Replay, UnknownContentsError, find_control_traces
 from tilelet.ir.core import Op, Value, walk

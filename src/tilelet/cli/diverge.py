@@ -16,8 +16,8 @@ from tilelet.diag.catalogue.command import BadFlag
 from tilelet.diag.formats import to_json
 from tilelet.diag.sarif import to_sarif
 from tilelet.diag.text import printable
-from tilelet.diverge.answer import Answer, Options, against
-from tilelet.diverge.locate import Case
+from tilelet.divergence.answer import Answer, Options, against
+from tilelet.divergence.locate import Case
 from tilelet.runtime import session
 from tilelet.runtime.diverging import examine, page_data
 from tilelet.runtime.progress import progress

@@ -15,8 +15,8 @@ from tilelet.runtime import session
 
 if TYPE_CHECKING:
     from tilelet.device.run import Recorded
-    from tilelet.diverge.answer import Answer, Options
-    from tilelet.diverge.locate import Case
+    from tilelet.divergence.answer import Answer, Options
+    from tilelet.divergence.locate import Case
 
 
 def diverge(
@@ -37,7 +37,7 @@ def diverge(
     platform  whose rules of order count
     """
     from tilelet.diag.catalogue.command import BadFlag
-    from tilelet.diverge.answer import Options
+    from tilelet.divergence.answer import Options
     from tilelet.frontend.jit import JitFunction
     from tilelet.ir.core import Program
     from tilelet.runtime.harness import run
@@ -69,7 +69,7 @@ def examine(name: str, case: Case, options: Options, platform: str = "a2a3") -> 
     """The answer about a case. Tasks that are right in the order of the program may still read what
     another has not written yet: that is told, too.
     """
-    from tilelet.diverge.answer import answer
+    from tilelet.divergence.answer import answer
 
     result = answer(name, case, options)
     if not result.found:

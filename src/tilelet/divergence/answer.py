@@ -18,11 +18,11 @@ from tilelet.diag.catalogue.diverge import (
     RoundingOnly,
 )
 from tilelet.diag.core import Diagnostic, Loc, UserError
-from tilelet.diverge.error_map import Array
-from tilelet.diverge.golden_trace import Intermediate
-from tilelet.diverge.locate import Case, Divergence, Locator, Statement
-from tilelet.diverge.record import Followed, Trace, follow
-from tilelet.diverge.wide import Violation, WideTrace
+from tilelet.divergence.error_map import Array
+from tilelet.divergence.golden_trace import Intermediate
+from tilelet.divergence.locate import Case, Divergence, Locator, Statement
+from tilelet.divergence.record import Followed, Trace, follow
+from tilelet.divergence.wide import Violation, WideTrace
 from tilelet.ir.core import Direction
 from tilelet.ir.spec import Cost, Trait
 

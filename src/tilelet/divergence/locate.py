@@ -20,14 +20,14 @@ import numpy as np
 from tilelet.analysis.aliases import is_tensor
 from tilelet.diag.core import Loc, UserError
 from tilelet.diag.internal import InternalError
-from tilelet.diverge import edits
-from tilelet.diverge.edits import Edit, Visible
-from tilelet.diverge.error_map import Array, Bools
-from tilelet.diverge.golden_trace import Intermediate
-from tilelet.diverge.matching import Match, Matcher
-from tilelet.diverge.record import NOBODY, Trace
-from tilelet.diverge.replay import Replay
-from tilelet.diverge.wide import followed
+from tilelet.divergence import edits
+from tilelet.divergence.edits import Edit, Visible
+from tilelet.divergence.error_map import Array, Bools
+from tilelet.divergence.golden_trace import Intermediate
+from tilelet.divergence.matching import Match, Matcher
+from tilelet.divergence.record import NOBODY, Trace
+from tilelet.divergence.replay import Replay
+from tilelet.divergence.wide import followed
 from tilelet.ir.core import Function, FunctionKind, Op, Program, walk
 from tilelet.ir.spec import Trait
 from tilelet.ir.types import TileType
@@ -231,13 +231,10 @@ class Locator:
         for number, event in enumerate(self.trace.events):
             if event.op in self._suspicious:
                 return self.statement(number)
-        for number in near.suspects:
-            event = self.trace.events[number]
-            unused = self._visible_in(self.trace.function[event.op]).unused
-            for later, other in enumerate(self.trace.events):
-                if other.task == event.task and unused.intersection(other.op.results):
-                    return self.statement(later)
-        return self.statement(first)
+        unused = self._unused_results()
+        tasks = {self.trace.events[number].task for number in near.suspects}
+        near_by = [statement for statement in unused if statement.task in tasks]
+        return (*near_by, *unused, self.statement(first))[0]
 
     # What the record alone tells
 
@@ -287,7 +284,7 @@ class Locator:
         first: dict[Op, int] = {}
         for number, event in enumerate(self.trace.events):
             if event.op not in first and event.op.results:
-                unused = self._visible_in(self.trace.function[event.op]).unused
+                unused = self._visible_in(self.trace.function[event.op]).unused_in_the_end
                 if unused.issuperset(event.op.results):
                     first[event.op] = number
         return tuple(self.statement(number) for number in first.values())
@@ -573,6 +570,6 @@ def _neighbour(origins: Array, missing: Bools, others: Sequence[int]) -> int:
 
 
 def _region_text(name: str, mask: Bools) -> str:
-    from tilelet.diverge.error_map import regions_of
+    from tilelet.divergence.error_map import regions_of
 
     return ", ".join(f"{name}{region.text}" for region in regions_of(mask)[:3])
