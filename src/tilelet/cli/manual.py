@@ -99,6 +99,7 @@ DIVERGE = """\
 examples:
   tilelet diverge kernel.py                  against its golden, and against double
   tilelet diverge kernel.py --budget 60s     try repairs for longer
+  tilelet diverge kernel.py --html wrong.html  a page: timeline, wrong outputs, where they begin
   tilelet diverge before.py after.py         against another program, tile by tile
   tilelet diverge qwen3/scope3 --variant tuned --hidden 256 --intermediate 384 --batch 4 ...
 
