@@ -23,6 +23,7 @@ from tilelet.cli.usage import (
     new_file,
     positive,
     seconds,
+    token_list,
     variation,
     whole_number,
 )
@@ -44,6 +45,7 @@ def double(x: pl.Tensor[[16, 64], pl.FP32], y: pl.Out[pl.Tensor[[16, 64], pl.FP3
 BAD_VALUES = {
     whole_number: "many",
     positive: "0",
+    token_list: "1 x",
     folder: "k.py",
     name_list: ",",
     new_file: "taken",
