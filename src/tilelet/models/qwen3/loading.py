@@ -20,7 +20,7 @@ from typing import Protocol
 import numpy as np
 
 from tilelet.checkpoint.safetensors import SafetensorsFile, write_header
-from tilelet.diag.catalogue.generate import ModelTooLarge, WeightsNotCached
+from tilelet.diag.catalogue.generate import BadGenerateSetting, ModelTooLarge, WeightsNotCached
 from tilelet.dtypes import DType
 from tilelet.models.qwen3.architecture import Architecture, LayerRun, architecture_of
 from tilelet.models.qwen3.config import Qwen3Config
@@ -144,6 +144,9 @@ class Loader:
         architecture = architecture_of(config, int8=settings.int8)
         self.checkpoint = Checkpoint(directory, config, architecture.arrays_of)
         if settings.layers:
+            if not 0 < settings.layers <= config.num_hidden_layers:
+                wanted = f"at most {config.num_hidden_layers}, which the model has"
+                raise BadGenerateSetting("layers", settings.layers, wanted)
             config = dataclasses.replace(config, num_hidden_layers=settings.layers)
             architecture = architecture.first_layers(settings.layers)
         self.architecture: Architecture = architecture

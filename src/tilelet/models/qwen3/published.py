@@ -212,11 +212,14 @@ def make_rotated(s: LayerShape):
     return rotated
 
 
-def make_qkv(s: LayerShape, store_rows: Any):
+def make_qkv(s: LayerShape, cache_rows: Any, store_rows: Any):
     """Input RMSNorm and the three projections of a tile; K and V go to the caches.
 
-    Rows of `x`, `cos` and `sin` belong together; the first `valid` are real. `store_rows` is the
-    inline function that puts a tile `[row_tile, head_dim]` into a cache.
+    Rows of `x`, `cos` and `sin` belong together; the first `valid` are real. `cache_rows` gives the
+    window of a cache that belongs to a head, `store_rows` puts a tile `[row_tile, head_dim]` there.
+
+    Tasks write to windows of their own: machines that order tasks by whole arguments would else run
+    the tasks of a loop one after the other.
     """
     c, T, D, DTYPE = s.config, s.row_tile, s.config.head_dim, s.dtype
     HIDDEN, HEADS, KV_HEADS, Q_WIDTH = c.hidden_size, c.heads, c.kv_heads, c.q_width
@@ -238,16 +241,19 @@ def make_qkv(s: LayerShape, store_rows: Any):
         normed = pl.set_validshape(normed, valid, HIDDEN)
         q = pl.create_tensor([T, Q_WIDTH], dtype=DTYPE)
         for h in pl.parallel(HEADS):
+            columns = pl.slice(q, [T, D], [0, h * D])
             with pl.at(level=pl.Level.CORE_GROUP, name_hint="q_head"):
                 head = rotated(project_q(normed, wq, 0, h * D), q_norm, cos, sin)
-                q = pl.assemble(q, head, [0, h * D])
+                columns = pl.assemble(columns, head, [0, 0])
         for h in pl.parallel(KV_HEADS):
+            k_rows = cache_rows(k_cache, block_table, h, b, t0)
+            v_rows = cache_rows(v_cache, block_table, h, b, t0)
             with pl.at(level=pl.Level.CORE_GROUP, name_hint="kv_head"):
                 k_acc, v_acc = project_kv(normed, wk, wv, 0, h * D, h * D)
                 k = rotated(k_acc, k_norm, cos, sin)
                 v = pl.cast(v_acc, target_type=DTYPE, mode=MODE)
-                k_cache = store_rows(k_cache, k, block_table, starts, h, b, t0, valid)
-                v_cache = store_rows(v_cache, v, block_table, starts, h, b, t0, valid)
+                k_rows = store_rows(k_rows, k, block_table, starts, b, valid)
+                v_rows = store_rows(v_rows, v, block_table, starts, b, valid)
         return q, k_cache, v_cache
 
     return qkv
@@ -267,9 +273,10 @@ def make_attention_output(s: LayerShape):
     def attention_output(attended, x, wo, valid):
         residual = pl.create_tensor([T, HIDDEN], dtype=pl.FP32)
         for o0 in pl.parallel(0, HIDDEN, OUT_CHUNK):
+            block = pl.slice(residual, [T, OUT_CHUNK], [0, o0])
             with pl.at(level=pl.Level.CORE_GROUP, name_hint="output_projection"):
                 summed = pl.add(project_out(attended, wo, 0, o0), load(x, 0, o0))
-                residual = pl.assemble(residual, summed, [0, o0])
+                block = pl.assemble(block, summed, [0, 0])
         return pl.set_validshape(residual, valid, HIDDEN)
 
     return attention_output
@@ -297,15 +304,17 @@ def make_mlp(s: LayerShape):
         normed = pl.set_validshape(normed, valid, HIDDEN)
         activation = pl.create_tensor([T, INTERMEDIATE], dtype=DTYPE)
         for m0 in pl.parallel(0, INTERMEDIATE, OUT_CHUNK):
+            block = pl.slice(activation, [T, OUT_CHUNK], [0, m0])
             with pl.at(level=pl.Level.CORE_GROUP, name_hint="gate_up"):
                 gate, up = project_gate_up(normed, w_gate, w_up, 0, m0, m0)
-                activation = pl.assemble(activation, gated_silu(gate, up), [0, m0])
+                block = pl.assemble(block, gated_silu(gate, up), [0, 0])
         activation = pl.set_validshape(activation, valid, INTERMEDIATE)
         for o0 in pl.parallel(0, HIDDEN, OUT_CHUNK):
+            block = pl.slice(out, [T, OUT_CHUNK], [row, o0], valid_shape=[valid, OUT_CHUNK])
             with pl.at(level=pl.Level.CORE_GROUP, name_hint="down_projection"):
                 down = project_down(activation, w_down, 0, o0)
                 summed = pl.add(down, pl.slice(residual, [T, OUT_CHUNK], [0, o0]))
-                out = pl.assemble(out, pl.cast(summed, target_type=DTYPE, mode=MODE), [row, o0])
+                block = pl.assemble(block, pl.cast(summed, target_type=DTYPE, mode=MODE), [0, 0])
         return out
 
     return mlp
@@ -315,6 +324,7 @@ def make_decode_attention(s: LayerShape):
     """The attention part for one token of some sequences; rows of a tile are sequences."""
     c, T, D, DTYPE, SEQ_TILE = s.config, s.row_tile, s.config.head_dim, s.dtype, s.seq_tile
     HEADS, KV_HEADS, GROUP, Q_WIDTH = c.heads, c.kv_heads, c.q_per_kv, c.q_width
+    PAGES, PAGE = s.pages, s.page
     # The cube works on 16 rows at a time.
     Q_ROWS = math.ceil(GROUP / 16) * 16
     cache_row = make_cache_row(KV_HEADS, s.page)
@@ -323,12 +333,18 @@ def make_decode_attention(s: LayerShape):
     absorb = make_absorb(SEQ_TILE, D, DTYPE, MODE)
 
     @pl.inline
-    def store_rows(cache, tile, block_table, starts, head, b, t0, valid):
+    def cache_rows(cache, block_table, head, b, t0):
+        pages = pl.reshape(cache, [PAGES, KV_HEADS, PAGE, D])
+        return pl.slice(pages, [PAGES, 1, PAGE, D], [0, head, 0, 0])
+
+    @pl.inline
+    def store_rows(rows, tile, block_table, starts, b, valid):
         for r in pl.range(valid):
             pos = pl.read(starts, [b + r])
-            place = cache_row(block_table, b + r, head, pos)
-            cache = pl.assemble(cache, pl.slice(tile, [1, D], [r, 0]), [place, 0])
-        return cache
+            number = pl.read(block_table, [b + r, pos // PAGE])
+            row = pl.slice(tile, [1, D], [r, 0])
+            rows = pl.assemble(rows, pl.reshape(row, [1, 1, 1, D]), [number, 0, pos % PAGE, 0])
+        return rows
 
     @pl.inline
     def table_rows(rope_cos, rope_sin, starts, b, valid):
@@ -350,6 +366,7 @@ def make_decode_attention(s: LayerShape):
             context = pl.read(seq_lens, [b + r])
             for h in pl.parallel(KV_HEADS):
                 first = r * HEADS + h * GROUP
+                own = pl.slice(attended, [GROUP, D], [first, 0])
                 with pl.at(level=pl.Level.CORE_GROUP, name_hint="decode_attention"):
                     query = pl.slice(q_heads, [Q_ROWS, D], [first, 0], valid_shape=[GROUP, D])
                     mi, li, oi = nothing_absorbed()
@@ -359,10 +376,10 @@ def make_decode_attention(s: LayerShape):
                         scores = scaled_scores(query, k_cache, place, used)
                         mi, li, oi = absorb(scores, v_cache, place, used, mi, li, oi)
                     heads = pl.cast(pl.row_expand_div(oi, li), target_type=DTYPE, mode=MODE)
-                    attended = pl.assemble(attended, pl.set_validshape(heads, GROUP, D), [first, 0])
+                    own = pl.assemble(own, pl.slice(heads, [GROUP, D], [0, 0]), [0, 0])
         return pl.set_validshape(pl.reshape(attended, [T, Q_WIDTH]), valid, Q_WIDTH)
 
-    qkv = make_qkv(s, store_rows)
+    qkv = make_qkv(s, cache_rows, store_rows)
     attention_output = make_attention_output(s)
 
     @pl.inline
@@ -397,9 +414,12 @@ def make_prefill_attention(s: LayerShape):
     absorb = make_absorb(SEQ_TILE, D, DTYPE, MODE)
 
     @pl.inline
-    def store_rows(cache, tile, block_table, starts, head, b, t0, valid):
-        place = cache_row(block_table, b, head, t0)
-        return pl.assemble(cache, pl.set_validshape(tile, valid, D), [place, 0])
+    def cache_rows(cache, block_table, head, b, t0):
+        return pl.slice(cache, [T, D], [cache_row(block_table, b, head, t0), 0])
+
+    @pl.inline
+    def store_rows(rows, tile, block_table, starts, b, valid):
+        return pl.assemble(rows, pl.set_validshape(tile, valid, D), [0, 0])
 
     @pl.inline
     def attend(q, block_table, k_cache, v_cache, b, t0, length):
@@ -410,6 +430,7 @@ def make_prefill_attention(s: LayerShape):
             # Blocks of keys that all tokens of the tile see in full need no mask.
             unmasked = (pl.min(first + 1, length) // SEQ_TILE) * SEQ_TILE
             for h in pl.parallel(KV_HEADS):
+                own = pl.slice(attended, [QUERY_TILE, GROUP_WIDTH], [i, h * GROUP_WIDTH])
                 with pl.at(level=pl.Level.CORE_GROUP, name_hint="prefill_attention"):
                     tokens = pl.slice(q, [QUERY_TILE, GROUP_WIDTH], [i, h * GROUP_WIDTH])
                     query = pl.reshape(tokens, [ROWS, D])
@@ -426,10 +447,10 @@ def make_prefill_attention(s: LayerShape):
                         mi, li, oi = absorb(scores, v_cache, place, used, mi, li, oi)
                     heads = pl.cast(pl.row_expand_div(oi, li), target_type=DTYPE, mode=MODE)
                     columns = pl.reshape(heads, [QUERY_TILE, GROUP_WIDTH])
-                    attended = pl.assemble(attended, columns, [i, h * GROUP_WIDTH])
+                    own = pl.assemble(own, columns, [0, 0])
         return attended
 
-    qkv = make_qkv(s, store_rows)
+    qkv = make_qkv(s, cache_rows, store_rows)
     attention_output = make_attention_output(s)
 
     @pl.inline
