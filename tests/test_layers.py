@@ -38,7 +38,7 @@ ALLOWED = {
     "scripts": "checks compat device diag diverge frontend interp ir models runtime",
     "calibration": "device diag dtypes interp ir language models native passes runtime scripts"
     " tasks",
-    "advice": "checks device diag diverge ir runtime scripts",
+    "advice": "checks device diag dialects diverge export ir runtime scripts",
     "tuning": "device diag ir models runtime scripts",
     "cli": "advice bench calibration checks compat cpu device diag dialects diverge dtypes export"
     " frontend interp ir language models native ops report runtime scripts tasks tuning",
