@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.checks import scalar_programs
 from tests.checks.programs import COLUMNS, ROWS, Generated, generate, parsed, subject_of
 
 import tilelet.language as pl
@@ -247,3 +248,59 @@ def test_sets_as_boxes() -> None:
         again[axes] = True
     assert more == 0
     assert np.array_equal(again, random)
+
+
+# --- numbers
+
+
+def test_numbers_carry_what_they_come_from_through_branches_loops_and_calls() -> None:
+    kinds: set[tuple[str, bool, bool]] = set()
+    for seed in range(120):
+        made = scalar_programs.generate(seed)
+        subject = subject_of(pl.parse(made.text))
+        values = made.place == "kernel"
+        given = {"out": np.zeros(len(scalar_programs.NAMES), np.int32)}
+        run = init.watch(subject.program, given, {"out"}, values=values)
+        context = f"seed {seed}\n{made.text}"
+        assert bool(run.watcher.uses) == made.decides, context
+        kinds.add((made.place, made.decides, all(made.defined)))
+        if made.decides:
+            continue
+        ((_, window),) = run.outputs
+        codes = window.buffer.defined.get(window)
+        assert (codes == DEFINED).tolist() == made.defined, context
+    assert len(kinds) >= 6
+
+
+def test_an_undefined_number_that_a_loop_carries_decides() -> None:
+    @pl.jit
+    def carried(x: pl.Tensor[[64, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
+        t = pl.create_tensor([8], dtype=pl.INT32)
+        row = 0
+        for _ in pl.range(2):
+            row = row + pl.read(t, [1])
+        at = 0
+        if x.shape[0] > 8:
+            at = row
+        with pl.at(level=pl.Level.CORE_GROUP):
+            out[:, :] = x[at : at + 16, :]
+        return out
+
+    (found,) = findings(carried)
+    assert found.code == "E1112"
+    assert "an index depends on undefined elements of `t`" in found.message
+
+
+def test_how_often_a_loop_runs_must_be_defined() -> None:
+    @pl.jit
+    def repeated(out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
+        t = pl.create_tensor([8], dtype=pl.INT32)
+        n = pl.read(t, [0])
+        with pl.at(level=pl.Level.CORE_GROUP):
+            out[:, :] = pl.full([16, 128], dtype=pl.FP32, value=0.0)
+        while n > 0:
+            n = n - 1
+        return out
+
+    (found,) = findings(repeated)
+    assert "a branch depends on undefined elements of `t`" in found.message

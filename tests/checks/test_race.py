@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -11,6 +12,7 @@ from tests.checks.programs import ROWS, Generated, generate, parsed, subject_of
 import tilelet.language as pl
 from tilelet.checks import race
 from tilelet.checks.race import Races
+from tilelet.checks.witness import Witnesses
 from tilelet.device.schedule.conflicts import ACROSS, UNORDERED, find_conflicts, needed_edges
 from tilelet.device.schedule.native import (
     find_conflicts_native,
@@ -109,6 +111,37 @@ def test_a_race_is_found_with_a_witness(kernel, code, rule, output) -> None:
     again = race.check(subject_of(kernel, given)).findings[0].witness
     assert again is not None
     assert (again.seed, again.text) == (witness.seed, witness.text)
+
+
+def test_a_run_looks_for_no_witness(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That executes the program again and again, on the interpreter."""
+    monkeypatch.setattr(Witnesses, "run", lambda *_: pytest.fail("executed"))
+    subject = subject_of(without_dependency, {"x": X, "acc": np.zeros((16, 128), np.float32)})
+    (finding,) = race.check(dataclasses.replace(subject, brief=True)).findings
+    assert finding.witness is None
+    assert "`tilelet check` looks for" in " ".join(finding.diagnostic.notes)
+
+
+@pl.jit
+def by_elements(
+    n: pl.Tensor[[1, 8], pl.INT32], x: pl.Tensor[[64, 8], pl.FP32],
+    out: pl.Out[pl.Tensor[[64, 8], pl.FP32]],
+):  # fmt: skip
+    for b in pl.spmd(4):
+        rows = pl.mul(x[b * 16 : b * 16 + 16, :], 2.0)
+        for r in pl.range(16):
+            if r < pl.read(n, [0, 0]):
+                pl.write(out, [b * 16 + r, 0], pl.read(rows, [r, 0]))
+    return out
+
+
+def test_a_run_does_not_call_a_race_what_it_cannot_see() -> None:
+    given = {
+        "n": np.full((1, 8), 16, np.int32), "x": np.ones((64, 8), np.float32),
+        "out": np.zeros((64, 8), np.float32),
+    }  # fmt: skip
+    subject = subject_of(by_elements, given)
+    assert not race.check(dataclasses.replace(subject, brief=True)).findings
 
 
 def test_iterations_are_named() -> None:

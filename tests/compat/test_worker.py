@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import tilelet.language as pl
-from tilelet.compat.worker import ChipWorker
+from tilelet.compat.worker import ChipWorker, Worker
 
 
 @pl.jit
@@ -34,3 +34,24 @@ def test_programs_are_registered_once_and_called_often() -> None:
         handle(sample, sample, sample)
     with pytest.raises(RuntimeError, match="closed"):
         worker.register(compiled)
+
+
+@pytest.mark.parametrize("gives_output", [False, True])
+def test_a_worker_runs_the_callable_of_a_program(gives_output: bool) -> None:
+    one, two = torch.ones((16, 32)), torch.full((16, 32), 2.0)
+    out = torch.zeros((16, 32))
+    compiled = add.compile(one, two, out)
+    config = compiled.build_call_config(aicpu_thread_num=3)
+    assert config.aicpu_thread_num == 3
+    worker = Worker(level=2, device_id=0, runtime=compiled.runtime_name)
+    worker.init()
+    given = (one, two, out) if gives_output else (one, two)
+    args, seen, makes_outputs = compiled.build_orch_args(*given, worker=worker)
+    assert makes_outputs is not gives_output
+    number = worker.register(compiled.chip_callable)
+    worker.run(number, args, config)
+    worker.unregister(number)
+    worker.close()
+    (written,) = compiled.output_indices
+    assert torch.equal(seen[written], compiled(one, two))
+    assert gives_output is (seen[written] is out)

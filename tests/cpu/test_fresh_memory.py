@@ -75,7 +75,7 @@ def _in_blocks(b: Build, fill: Function, x: Value, fresh: Value, _: Value) -> Va
     return b.call(fill, [x, fresh], count=2)[0]
 
 
-def _in_no_turn(b: Build, fill: Function, x: Value, fresh: Value, none: Value) -> Value:
+def _in_no_iteration(b: Build, fill: Function, x: Value, fresh: Value, none: Value) -> Value:
     iterations = b.op("read", x=none, indices=[0])
     return b.for_(iterations, lambda s, _, y: [s.call(fill, [x, y])[0]], [fresh])[0]
 
@@ -107,7 +107,7 @@ def _program(fill: Function, use: Use) -> Program:
         (_in_a_branch, Direction.Out, _call, False),
         (_block, Direction.Out, _in_blocks, False),
         (_whole, Direction.Out, _skipped, False),
-        (_whole, Direction.Out, _in_no_turn, False),
+        (_whole, Direction.Out, _in_no_iteration, False),
         (_whole, Direction.Out, _seen_before, False),
     ],
 )

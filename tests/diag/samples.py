@@ -18,6 +18,7 @@ from tilelet.diag.catalogue import (
     command,
     device,
     diverge,
+    generate,
     harness,
     models,
     names,
@@ -25,6 +26,7 @@ from tilelet.diag.catalogue import (
     page,
     portability,
     python,
+    sampling,
     scopes,
     tuner,
     unsupported,
@@ -558,6 +560,10 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
         "mul", Loc(FILE, 20, 11, 20, 30), ["zeroed"], ["compare `k_cache`, too"]
     ),
     diverge.RoundingOnly: lambda at: diverge.RoundingOnly("out", Loc(FILE, 20, 11, 20, 30)),
+    diverge.StaleRead: lambda at: diverge.StaleRead(
+        diverge.NeverWritten("acc[0:16, :]", Loc(FILE, 21, 11, 21, 30)).diagnostic,
+        Loc(FILE, 20, 11, 20, 30),
+    ),
     device.NoTasks: lambda at: device.NoTasks("Empty", at("def main")),
     device.WindowDeadlock: lambda at: device.WindowDeadlock(20000, 16384, at("with pl.scope():")),
     device.HeapDeadlock: lambda at: device.HeapDeadlock("partials", 1 << 31, 1 << 30),
@@ -636,6 +642,14 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     models.WrongStackInput: lambda at: models.WrongStackInput(
         "hidden", "float32 [4, 1024]", "bfloat16 [4, 1024]"
     ),
+    # E155x
+    sampling.BadSampling: lambda at: sampling.BadSampling(
+        "top_p", 1.5, "above 0 and at most 1, which keeps all tokens"
+    ),
+    sampling.WrongSamplerInput: lambda at: sampling.WrongSamplerInput(
+        "float32 [2, 1000]", "float32 [2, 151936]"
+    ),
+    sampling.BadLogits: lambda at: sampling.BadLogits(1),
     # E13xx, W13xx
     advice.CannotAdvise: lambda at: advice.CannotAdvise("kernel.py", "it runs nothing"),
     advice.RoundTrip: lambda at: advice.RoundTrip(at(SCOPE), at(SCOPE, 2), ["middle"]),
@@ -717,6 +731,24 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     tuner.BetterValue: lambda at: tuner.BetterValue(
         at("TILE = «64»"), "TILE", 64, 128, "1.31x less us"
     ),
+    # E15xx
+    generate.ModelTooLarge: lambda at: generate.ModelTooLarge(
+        {"layers": 64 << 30, "output head": 3 << 29, "keys and values": 1 << 30}, 24 << 30
+    ),
+    generate.PromptTooLong: lambda at: generate.PromptTooLong(0, 5000, 4096),
+    generate.NothingToGenerate: lambda at: generate.NothingToGenerate("prompt 1 has no tokens"),
+    generate.UnknownToken: lambda at: generate.UnknownToken(0, 3, 151936, 151936),
+    generate.BadTokens: lambda at: generate.BadTokens("of type float64", "integers"),
+    generate.NoTokenizer: lambda at: generate.NoTokenizer(
+        "Qwen3-0.6B", "there is no `tokenizer.json`"
+    ),
+    generate.GenerateExtra: lambda at: generate.GenerateExtra("transformers", "`--compare`"),
+    generate.BadGenerateSetting: lambda at: generate.BadGenerateSetting(
+        "max_new_tokens", 0, "at least 1"
+    ),
+    generate.WeightsNotCached: lambda at: generate.WeightsNotCached(
+        "weights", "No space left on device", 3 << 30
+    ),
     # W0xxx
     cautions.RetiredSpelling: lambda at: cautions.RetiredSpelling(
         at("pl.incore()"), "pl.incore()", "pl.at(level=pl.Level.CORE_GROUP)"
@@ -733,6 +765,9 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     cautions.PromotedToTile: lambda at: cautions.PromotedToTile(at("x[3]"), (128,), (1, 128)),
     cautions.ImplicitScope: lambda at: cautions.ImplicitScope(at("pl.mul(x, 0.0)"), "pl.mul"),
     cautions.LanesAtOnce: lambda at: cautions.LanesAtOnce(at("pl.tile.get_subblock_idx()")),
+    cautions.OwnExtents: lambda at: cautions.OwnExtents(
+        at("out"), "out", "pl.Tensor[[M, 8], pl.FP32]", "pl.Tensor[[4, 8], pl.FP32]"
+    ),
     cautions.AssembleCopies: lambda at: cautions.AssembleCopies(
         at("pl.assemble(out, x, [0, 0])"), "its source is a parameter"
     ),

@@ -28,8 +28,10 @@ AREAS = {
     "diverge": "E115",
     "advice": "E13",
     "tuner": "E14",
+    "generate": "E15",
     "portability": "E12",
     "page": "E16",
+    "sampling": "E155",
 }
 each_class = pytest.mark.parametrize("cls", ALL, ids=[f"{c.code}-{c.__name__}" for c in ALL])
 

@@ -7,6 +7,7 @@ import linecache
 import types
 
 import pytest
+from tests.models.programs import SMALL, sizes_of
 
 import tilelet.language as pl
 from tilelet.diag.catalogue import classes
@@ -224,6 +225,46 @@ def test_the_walkthrough_says_which_programs_are_of_april() -> None:
         if "E1201" in codes(check(model.build(variant), AUGUST))
     }
     assert april == set(APRIL_VARIANTS)
+
+
+MODERN = [
+    (name, variant)
+    for name, model in models().items()
+    for variant in model.variants
+    if variant not in APRIL_VARIANTS
+]
+
+
+@pytest.mark.parametrize(("name", "variant"), MODERN, ids=[f"{n}:{v}" for n, v in MODERN])
+def test_modern_programs_fit_august(name: str, variant: str) -> None:
+    model = models()[name]
+    for sizes in ({}, sizes_of(f"{name}:{variant}", SMALL)):
+        assert codes(check(model.build(variant, **sizes), AUGUST)) == []
+
+
+IN_PLACE = """
+@pl.inline
+def halves(x, low, high):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        low = pl.assemble(low, pl.mul(x, 0.5), [0, 0])
+        high = pl.assemble(high, pl.mul(x, 1.5), [0, 0])
+    return low
+
+
+@pl.jit
+def kernel(x: pl.Tensor[[64, 64], pl.FP32], low: pl.Out[pl.Tensor[[64, 64], pl.FP32]],
+           high: pl.Out[pl.Tensor[[64, 64], pl.FP32]]):
+    low = halves(x, low, high)
+    return low, high
+"""
+
+
+def test_a_tensor_that_a_helper_writes_in_place_is_the_same_for_its_caller() -> None:
+    assert check(program_of(IN_PLACE), AUGUST) == []
+    renamed = IN_PLACE.replace(
+        "high = pl.assemble(high", "high = pl.add(x, x)\n        low = pl.assemble(low"
+    )
+    assert codes(check(program_of(renamed), AUGUST)) == ["E1202"]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilelet.diverge.error_map import regions_of, shape_of
+from tilelet.divergence.error_map import regions_of, shape_of
 
 RNG = np.random.default_rng(7)
 GOLDEN = RNG.normal(size=(64, 32))
@@ -59,6 +59,11 @@ def test_nothing_wrong_has_no_region() -> None:
 def shape(actual: Any, ulp: float = 0.0) -> Any:
     bad = ~np.isclose(actual, GOLDEN, rtol=1e-6, atol=1e-9)
     return shape_of(actual, GOLDEN, bad, ulp)
+
+
+def test_nothing_wrong_by_this_measure_has_no_shape() -> None:
+    found = shape_of(GOLDEN, GOLDEN, np.zeros(GOLDEN.shape, bool))
+    assert (found.kind, "close" in found.text) == ("unknown", True)
 
 
 def changed(rows: slice, values: Any) -> Any:

@@ -11,6 +11,7 @@ from tilelet.diag import UserError, UserErrors
 from tilelet.diag.core import Diagnostic
 from tilelet.diag.text import integer_text
 from tilelet.interp.interpreter import Interpreter
+from tilelet.ir.verify import verify
 from tilelet.language.text import parse
 from tilelet.passes.pipeline import run_passes
 
@@ -209,3 +210,22 @@ def test_long_integers_in_messages() -> None:
 def test_the_number_of_blocks_is_an_index(launch: str, count: str, code: str) -> None:
     lines = [launch.format(count), "    out[:] = pl.add(v, 1)"]
     assert mistake(*lines, dtype="INT32").code == code
+
+
+@pytest.mark.parametrize("expression", ["pl.min(n, s - 6)", "n + (s + (2 ** 31 - 2))", "s - n"])
+def test_a_constant_that_was_cast_keeps_its_type(expression: str) -> None:
+    """Folded, it is no literal that takes the type of the scalar it meets."""
+    lines = (
+        "s = pl.cast(pl.min(pl.max(1, 0), 4), pl.INDEX)",
+        f"m = {expression}",
+        "if m > 2 ** 31:",
+        "    pl.write(out, [0], 1)",
+        "pl.write(out, [1], pl.cast(m, pl.INT32))",
+    )
+    program = run_passes(parse(source(*lines, dtype="INT32")))
+    verify(program)
+    arrays = {"x": np.ones((16, 32), np.float32), "out": np.zeros(16, np.int32)}
+    found = agree(program, v=np.full(16, 5, np.int32), **arrays)
+    m = {"pl": min(5, -5), "n ": 5 + 2**31 - 1, "s ": -4}[expression[:2]]
+    expected = [int(m > 2**31), min(m, 2**31 - 1)]  # the cast saturates
+    assert found["out"][:2].tolist() == expected

@@ -406,3 +406,25 @@ def test_a_dynamic_dimension_of_zero_is_refused() -> None:
     with pytest.raises(UserError) as caught:
         run(dynamic_rows, x=zeros(0, 128), out=zeros(0, 128))
     assert caught.value.code == "E0311"
+
+
+@pl.jit
+def last_row_of_a_loop(
+    x: pl.Tensor[[16, 16], pl.FP32],
+    t: pl.Tensor[[8, 8], pl.FP32],
+    out: pl.Out[pl.Tensor[[8, 8], pl.FP32]],
+):
+    row = 0
+    with pl.at(level=pl.Level.CORE_GROUP):
+        for _ in pl.range(0, 5, 2):
+            row = 4
+            t = pl.add(x[0:8, 0:8], 1.0)
+        out[:] = pl.add(t, pl.read(x, [row, 1]))
+    return out
+
+
+def test_a_constant_of_a_loop_survives_the_second_lowering_of_its_body() -> None:
+    """`t` starts as a tensor and ends as a tile, so the body is lowered twice."""
+    x = np.arange(256, dtype=np.float32).reshape(16, 16)
+    result = run(last_row_of_a_loop, x=x, t=zeros(8, 8), out=zeros(8, 8))
+    np.testing.assert_array_equal(result["out"], x[:8, :8] + 1 + x[4, 1])

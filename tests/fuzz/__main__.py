@@ -23,6 +23,9 @@ from tests.fuzz.reduce import reduced
 from tests.fuzz.verdict import FAILURES, Verdict
 from tests.generated.generator import FOCUSES
 
+from tilelet.cpu import sanitize
+from tilelet.native.toolchain import find_compiler
+
 TOGETHER = 16  # cases that are compiled as one text
 # Compiling is most of the work, and takes three times as long with the default -O3.
 LEVELS = ("-O0",) * 14 + ("-O1", "-O3")
@@ -46,6 +49,9 @@ class Run:
         cache = options.cache or str(self.folder / "cache")
         # One thread of NumPy: two processes on two cores, not eight threads.
         self.environment = {"TILELET_CACHE_DIR": cache, "OMP_NUM_THREADS": "1"}
+        if options.sanitize:
+            self.environment |= {"TILELET_SANITIZE": "1", **sanitize.environment(find_compiler())}
+            self.environment["UBSAN_OPTIONS"] = "halt_on_error=1"  # a crash, which is noticed
         self.jobs = options.jobs
         self.worker = worker
 
@@ -134,6 +140,9 @@ def main(arguments: Sequence[str] | None = None, worker: str = "tests.fuzz.worke
     parser.add_argument("--output", default="build_output", help="where the run directory is made")
     parser.add_argument(
         "--cache", default="", help="of compiled programs; else in the run directory"
+    )
+    parser.add_argument(
+        "--sanitize", action="store_true", help="watch memory and undefined behaviour; slower"
     )
     parser.add_argument("--replay", type=Path, metavar="FILE", help="judge one case again")
     options = parser.parse_args(arguments)

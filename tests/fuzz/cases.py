@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from tests.fuzz import any_op
 from tests.fuzz.mutations import mutated
 from tests.generated.core import Choices, Param
 from tests.generated.generator import FOCUSES, TAPE, Kernel, make
@@ -61,7 +62,7 @@ class Case:
 
 
 def draw(seed: int, number: int, focus: str = "") -> Case:
-    """Case `number` of a run: three of four are valid programs."""
+    """Case `number` of a run: three of four are valid programs, most of them with an oracle."""
     rng = np.random.default_rng([seed, number])
     focus = focus or str(rng.choice([*FOCUSES, "accumulators"]))
     length = int(rng.choice([SHORTEST, 150, 400, TAPE]))
@@ -72,4 +73,9 @@ def draw(seed: int, number: int, focus: str = "") -> Case:
     if kind == 1:
         text = case.as_text()
         return replace(text, text=mutated(text.text, rng))
+    if kind == 2:
+        text, params = any_op.program(rng)
+        nasty = bool(rng.integers(0, 2))
+        drawn = tuple((n, s, d, i + 1, nasty) for i, (n, s, d) in enumerate(params))
+        return Case(text=text, style="jit", params=drawn, origin=case.origin)
     return case

@@ -17,6 +17,10 @@ FAULTS: dict[str, Callable[[str], str]] = {
     "wrong": lambda text: text.replace("ts_max_f32(", "ts_min_f32("),
     "crash": lambda text: text.replace(_BEGIN, f"{_BEGIN} __builtin_trap();", 1),
     "hang": lambda text: text.replace(_BEGIN, f'{_BEGIN} for (;;) __asm__ volatile("");', 1),
+    # One byte behind the first argument: nothing happens, unless memory is watched.
+    "overflow": lambda text: text.replace(
+        _BEGIN, f"{_BEGIN} ((volatile char *)w[0].data)[4 * 8 * 4] += 0;", 1
+    ),
     "internal": lambda text: text + "\nthis is no C\n",
 }
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.fuzz import any_op
 from tests.fuzz import pool as pools
 from tests.fuzz.__main__ import main
 from tests.fuzz.cases import Case, draw
@@ -15,7 +17,7 @@ from tests.fuzz.library import load_together
 from tests.fuzz.mutations import mutated, spoilt
 from tests.fuzz.pool import Pool, judged
 from tests.fuzz.reduce import Fails, reduced
-from tests.fuzz.verdict import finish, prepare
+from tests.fuzz.verdict import Prepared, finish, prepare
 from tests.generated.generator import FOCUSES
 
 TEXT = """import tilelet.language as pl
@@ -58,6 +60,19 @@ def test_a_seed_gives_the_same_cases_again() -> None:
     assert len({c.kernel().text for c in first}) == len(first)
     assert {c.is_generated for c in first} == {True, False}
     assert any(c.inputs for c in first)
+
+
+def test_programs_of_any_op_are_taken(tmp_path: Path) -> None:
+    """The table knows the language: nearly all of its calls are no mistakes."""
+    drawn = [any_op.program(np.random.default_rng([1, n])) for n in range(60)]
+    cases = [
+        Case(text=text, style="jit", params=tuple((n, s, d, 1, False) for n, s, d in params))
+        for text, params in drawn
+    ]
+    taken = [isinstance(prepare(case, tmp_path), Prepared) for case in cases]
+    assert sum(taken) > 50
+    called = set(re.findall(r"pl\.([a-z_0-9.]+)\(", "".join(text for text, _ in drawn)))
+    assert len(called) > 80
 
 
 @pytest.mark.parametrize("focus", FOCUSES)
@@ -132,6 +147,24 @@ def test_a_program_that_ends_its_process_is_told(
     found = [v.kind for v in judged(pool, cases)]
     expected = "long" if fault == "hang" else fault  # of a text, which might have such a loop
     assert found == [expected, "rejected", expected]
+
+
+@pytest.mark.parametrize("sanitize", [False, True])
+def test_watched_memory(
+    sanitize: bool,
+    thorough: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if not thorough:
+        pytest.skip("compiling the runtime with sanitizers takes half a minute: --thorough")
+    monkeypatch.setenv("FUZZ_FAULT", "overflow")
+    monkeypatch.setattr("tests.fuzz.__main__.draw", lambda *_: text_case("pl.abs(t4)"))
+    options = ["--programs", "1", "--seed", "5", "--jobs", "1", "--output", str(tmp_path)]
+    options += ["--sanitize"] * sanitize
+    assert main(options, worker="tests.fuzz.faulty") == int(sanitize)
+    assert ("1 crash" in capsys.readouterr().out) == sanitize
 
 
 def test_a_wrong_result_is_found_and_reduced(

@@ -455,7 +455,7 @@ class Accumulators(Statements):
         self.steps.append(looping(index, lambda _: range(0, depth, step), steps))
         self.env = {n: t for n, t in {**self.env, **hidden}.items() if n in outside}
 
-    def _turn(self, chains: list[Chain], k: Expr, nesting: int) -> None:
+    def _iteration(self, chains: list[Chain], k: Expr, nesting: int) -> None:
         """One iteration."""
         for chain in chains:
             form = self.choices.number(0, 9)
@@ -507,10 +507,10 @@ class Accumulators(Statements):
             self.env[index] = ScalarT("INDEX", 0, depth - step, kind == "unroll")
             # An unrolled index is a constant: what it decides has no other arm.
             at = replace(_named(index), type=ScalarT("")) if kind == "unroll" else _named(index)
-            self._turn(chains, at, nesting)
+            self._iteration(chains, at, nesting)
             if kind == "range" and self.choices.chance(15):
                 self.jump()
-                self._turn(chains, _named(index), 0)
+                self._iteration(chains, _named(index), 0)
         self.steps.append(looping(index, indices, steps))
         self.env = {n: t for n, t in self.env.items() if n in outside}
 
@@ -543,7 +543,7 @@ class Accumulators(Statements):
         outside = set(self.env)
         with self.block(f"while {k} < {depth}:") as steps:
             self.env[k] = ScalarT("INDEX", 0, depth - step)
-            self._turn(chains, _named(k), nesting)
+            self._iteration(chains, _named(k), nesting)
             self.emit(f"{k} = {k} + {step}", lambda r: r.env.update({k: r.env[k] + step}))
 
         def whole(r: Run) -> None:
@@ -566,7 +566,7 @@ class Accumulators(Statements):
             self.env[index] = ScalarT("INDEX", 0, depth - step)
             for c, outer in zip(inner, chains):
                 self.env[c.acc] = self.env.pop(outer.acc)
-            self._turn(inner, _named(index), nesting)
+            self._iteration(inner, _named(index), nesting)
             self.line(f"{given} = pl.yield_({names})")
 
         def whole(r: Run) -> None:

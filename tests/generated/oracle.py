@@ -34,7 +34,7 @@ INTEGERS: dict[str, Any] = {
     "UINT8": np.uint8,
     "UINT16": np.uint16,
 }
-NUMPY: dict[str, Any] = {**FLOATS, **INTEGERS, "BOOL": np.bool_}
+NUMPY: dict[str, Any] = {**FLOATS, **INTEGERS, "UINT32": np.uint32, "BOOL": np.bool_}
 SIGNIFICANT_BITS = {"FP32": 24, "FP16": 11, "BF16": 8}
 
 

@@ -40,7 +40,7 @@ def test_a_loop_that_updates_in_place():
     assert analysed(b).whole(done) is x
 
 
-def test_a_loop_that_takes_turns():
+def test_a_loop_whose_iterations_alternate():
     b = Source()
     x, y = b.param("x", tensor(SHAPE)), b.param("y", tensor(SHAPE))
     p, q = b.loop([4], lambda c, i, p, q: [q, p], [x, y])

@@ -319,3 +319,64 @@ def test_a_join_of_tasks_takes_a_comprehension() -> None:
     expected = -X
     expected[:4] = expected[4:8] + 1
     np.testing.assert_array_equal(got, expected)
+
+
+# --- helpers that write into a tile of their caller -----------------------------------------------
+
+
+@pl.inline
+def double_by_halves(x, into):
+    for h in pl.range(2):
+        into = pl.assemble(into, pl.mul(pl.slice(x, [4, 8], [0, h * 8]), 2.0), [0, h * 8])
+
+
+@pl.jit
+def filled_by_a_helper(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        for r in pl.range(0, 16, 4):
+            both = pl.create_tensor([4, 16], dtype=pl.FP32)
+            double_by_halves(pl.slice(x, [4, 16], [r, 0]), both)
+            out = pl.assemble(out, both, [r, 0])
+    return out
+
+
+@pl.jit
+def made_outside(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        both = pl.create_tensor([4, 16], dtype=pl.FP32)
+        for r in pl.range(0, 16, 4):
+            double_by_halves(pl.slice(x, [4, 16], [r, 0]), both)
+            out = pl.assemble(out, both, [r, 0])
+    return out
+
+
+def test_a_helper_writes_into_its_callers_tile() -> None:
+    np.testing.assert_array_equal(run(filled_by_a_helper, x=X, out=zeros(16, 16))["out"], 2 * X)
+
+
+def test_a_tile_from_outside_the_loop_is_used_up_and_not_undefined() -> None:
+    with pytest.raises(UserErrors, match="`both` is used after it was assembled into"):
+        run(made_outside, x=X, out=zeros(16, 16))
+
+
+# --- blocks beyond the end of a context -----------------------------------------------------------
+
+
+@pl.jit
+def blocks_beyond_the_end(lens: pl.Tensor[[1], pl.INT32], x: pl.Tensor, out: pl.Out[pl.Tensor]):
+    length = pl.read(lens, [0])
+    for b in pl.range(4):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            known = pl.min(4, length - b * 4)
+            tile = pl.slice(x, [4, 16], [b * 4, 0], valid_shape=[known, 16])
+            out = pl.assemble(out, pl.fillpad(tile, pad_value=pl.PadValue.min), [b * 4, 0])
+    return out
+
+
+@pytest.mark.parametrize("length", [16, 6, 1])
+def test_nothing_is_valid_beyond_the_end(length: int) -> None:
+    lens = np.array([length], np.int32)
+    wanted = np.full_like(X, -np.inf)
+    wanted[:length] = X[:length]
+    given = run(blocks_beyond_the_end, lens=lens, x=X, out=zeros(16, 16))["out"]
+    np.testing.assert_array_equal(given, wanted)

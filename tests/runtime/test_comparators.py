@@ -102,6 +102,16 @@ def test_topk_wants_the_values_in_order_and_close() -> None:
     assert "values of 'val' not close" in message
 
 
+def test_topk_takes_values_that_only_the_script_has() -> None:
+    golden = topk([[4, 1, 7]], [[9.0, 5.0, 5.0]])
+    del golden["val"]
+    assert judge_topk(topk([[4, 7, 1]], [[9.0, 5.0, 5.0]]), golden)[0]
+    assert not judge_topk(topk([[7, 4, 1]], [[5.0, 9.0, 5.0]]), golden)[0]
+    ok, message = judge_topk(golden, golden)
+    assert not ok
+    assert "no output 'val'" in message
+
+
 def test_topk_never_passes_an_index_twice() -> None:
     golden = topk([[4, 1, 7]], [[9.0, 5.0, 5.0]])
     ok, message = judge_topk(topk([[4, 7, 7]], [[9.0, 5.0, 5.0]]), golden)

@@ -20,6 +20,7 @@ from tilelet.diag.catalogue.harness import (
 )
 from tilelet.diag.internal import InternalError
 from tilelet.runtime import RunConfig, ScalarSpec, TensorSpec, engines, run, run_jit, session
+from tilelet.runtime.compiler import compile_program
 from tilelet.runtime.session import Session
 
 
@@ -368,6 +369,42 @@ def test_mistakes_in_direct_calls() -> None:
     locked.flags.writeable = False
     with pytest.raises(ReadOnlyOutput):
         scale(x, locked, 1.0)
+
+
+FLAT, COLUMNS = pl.dynamic("FLAT"), pl.dynamic("COLUMNS")
+
+
+@pl.program
+class Folded:
+    """The symbol of `x` has another extent in `y`."""
+
+    @pl.function(type=pl.FunctionType.Orchestration)
+    def fold(
+        self,
+        x: pl.Tensor[[FLAT], pl.FP32],
+        y: pl.Out[pl.Tensor[[FLAT, COLUMNS], pl.FP32]],
+    ):
+        rows = pl.reshape(x, [8, 16])
+        with pl.at(level=pl.Level.CORE_GROUP):
+            y = pl.assemble(y, pl.mul(rows, 2.0), [0, 0])
+        return y
+
+
+@pytest.mark.parametrize("engine", ["interp", "cpu"])
+def test_a_tensor_has_its_own_extents_where_a_symbol_is_another_number(engine: str) -> None:
+    def double(tensors: dict[str, np.ndarray]) -> None:
+        tensors["y"][:] = 2 * tensors["x"].reshape(8, 16)
+
+    tensors = [
+        TensorSpec("x", [128], np.float32, lambda: np.arange(128, dtype=np.float32)),
+        TensorSpec("y", [8, 16], np.float32, is_output=True),
+    ]
+    with session.active(Session()) as now:
+        assert run(Folded, tensors, double, config=RunConfig(engine=engine)).passed
+    (noted,) = [d for d in now.diagnostics if d.code == "W0602"]
+    assert "taken as `pl.Tensor[[8, 16], pl.FP32]`" in noted.message
+    with pytest.raises(DynamicDimConflict):
+        compile_program(Folded)(np.zeros(128, np.float32), np.zeros((8, 16), np.float32))
 
 
 def test_a_program_is_compiled_once_per_signature() -> None:

@@ -1,4 +1,4 @@
-"""Reading safetensors files: a length, a JSON header, then the bytes of the tensors.
+"""Safetensors files: a length, a JSON header, then the bytes of the tensors.
 
 Nothing in a file is trusted. The header is checked in full when a file is opened; tensors are
 read-only views of the mapped file, so only what is used is read from disk.
@@ -6,12 +6,13 @@ read-only views of the mapped file, so only what is used is read from disk.
 
 from __future__ import annotations
 
+import json
 import math
 import mmap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeGuard, cast
+from typing import Any, BinaryIO, TypeGuard, cast
 
 import ml_dtypes
 import numpy as np
@@ -22,6 +23,7 @@ from tilelet.diag.catalogue.models import BadWeightFile, shown
 Array = np.ndarray[Any, np.dtype[Any]]
 
 _LENGTH_BYTES = 8
+_ALIGNMENT = 64  # of the first tensor in files that are written here
 _LARGEST_HEADER = 100_000_000  # the limit of the format
 _DTYPES: dict[str, np.dtype[Any]] = {
     "BOOL": np.dtype(np.bool_),
@@ -79,6 +81,26 @@ class SafetensorsFile:
             return np.empty(entry.shape, dtype)
         flat = np.frombuffer(self._map, dtype, count, self._start + entry.begin)
         return flat.reshape(entry.shape)
+
+
+def write_header(
+    file: BinaryIO, tensors: Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]]
+) -> dict[str, int]:
+    """The beginning of a file with these tensors, and where the elements of each have to go.
+
+    Larger elements come first, so that all are aligned.
+    """
+    names = {dtype: name for name, dtype in _DTYPES.items()}
+    fields: dict[str, Any] = {}
+    end = 0
+    for name, (shape, dtype) in sorted(tensors.items(), key=lambda item: -item[1][1].itemsize):
+        begin, end = end, end + math.prod(shape) * dtype.itemsize
+        fields[name] = {"dtype": names[dtype], "shape": shape, "data_offsets": [begin, end]}
+    text = json.dumps(fields).encode()
+    text += b" " * (-(len(text) + _LENGTH_BYTES) % _ALIGNMENT)
+    file.write(len(text).to_bytes(_LENGTH_BYTES, "little") + text)
+    start = _LENGTH_BYTES + len(text)
+    return {name: start + entry["data_offsets"][0] for name, entry in fields.items()}
 
 
 def _mapped(path: Path) -> mmap.mmap:

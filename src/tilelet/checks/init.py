@@ -43,7 +43,9 @@ def check(subject: Subject) -> Part:
     """Without values if that will do; else the kernels are executed."""
     run = watched(subject)
     if isinstance(run, Stopped):
-        return Part("init", Status.NOT_CHECKED, "the kernels cannot be followed to their end")
+        findings = [_of_use(use) for use in run.watcher.uses.values()]
+        summary = "the kernels cannot be followed to their end"
+        return part("init", findings, Status.NOT_CHECKED, summary)
     findings = [f for param, window in run.outputs for f in _of_output(run, param, window)]
     findings += [_of_use(use) for use in run.watcher.uses.values()]
     how = "executed" if run.values else "without values"
@@ -58,6 +60,7 @@ class Stopped:
 
     error: UserError
     task: int
+    watcher: Watcher
 
 
 def watched(subject: Subject) -> Watched | Stopped:
@@ -74,18 +77,19 @@ def _watched(subject: Subject) -> Watched | Stopped:
     except (NeedsValuesError, DependsOnTaskData):
         pass
     except StoppedError as stop:
-        return Stopped(stop.error, stop.task)
+        return Stopped(stop.error, stop.task, stop.watcher)
     try:
         return watch(subject.program, subject.arguments, fresh, values=True)
     except StoppedError as stop:
-        return Stopped(stop.error, stop.task)
+        return Stopped(stop.error, stop.task, stop.watcher)
 
 
 class StoppedError(Exception):
-    def __init__(self, error: UserError, task: int) -> None:
+    def __init__(self, error: UserError, task: int, watcher: Watcher) -> None:
         super().__init__(str(error))
         self.error = error
         self.task = task
+        self.watcher = watcher
 
 
 def fresh_outputs(subject: Subject) -> set[str]:
@@ -125,7 +129,7 @@ def watch(
     except DependsOnTaskData:
         raise
     except UserError as error:
-        raise StoppedError(error, len(state.tasks)) from error
+        raise StoppedError(error, len(state.tasks), watcher) from error
     return Watched(watcher, outputs, values, len(state.tasks))
 
 

@@ -41,7 +41,7 @@ class Subject:
 
     arguments   what the program was given, by parameter name, as it was before the run
     machine     the modelled device, and the period of its runtime (None: the machine's own)
-    brief       findings alone are wanted, no remarks
+    brief       findings alone are wanted, no remarks and no witnesses, which take runs
     cache       what one check has found out and another can use
     budget      seconds for checks that run until time is up; `seed` chooses what they try
     """

@@ -66,6 +66,7 @@ NAMESPACES: dict[str, Contents] = {
         ),
     },
     "pypto.runtime.worker": {"tilelet.compat.worker": ("ChipWorker", "RegistrationHandle")},
+    "simpler.worker": {"tilelet.compat.worker": ("Worker",)},
     "pypto.pypto_core": {
         "tilelet.compat.surface": (
             "LogLevel",

@@ -86,7 +86,7 @@ def pytest_collection_finish() -> Iterator[None]:
 
 
 # What a compiled program has for a board's own workers and files.
-BOARD_ONLY = ("build_call_config", "chip_callable", "from_dir", "output_dir", "runtime_name")
+BOARD_ONLY = ("from_dir", "output_dir")
 
 
 @pytest.hookimpl(hookwrapper=True)

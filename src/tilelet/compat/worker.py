@@ -15,8 +15,9 @@ import numpy as np
 from tilelet.runtime.arrays import as_array, as_tensor, dtype_of
 from tilelet.runtime.compiler import CompiledProgram
 from tilelet.runtime.config import RunConfig
+from tilelet.runtime.dispatch import CallConfig
 
-__all__ = ["ChipWorker", "RegistrationHandle"]
+__all__ = ["ChipWorker", "RegistrationHandle", "Worker"]
 
 
 class RegistrationHandle:
@@ -104,3 +105,29 @@ class ChipWorker:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+
+class Worker:
+    """The worker below `ChipWorker`: callables are registered for a number, and run by it."""
+
+    def __init__(self, **_: Any) -> None:
+        self._worker = ChipWorker()
+        self._handles: dict[int, RegistrationHandle] = {}
+
+    def init(self) -> None:
+        self._worker.init()
+
+    def register(self, callable_: CompiledProgram) -> int:
+        number = len(self._handles)
+        self._handles[number] = self._worker.register(callable_)
+        return number
+
+    def run(self, number: int, args: Sequence[Any], config: CallConfig | None = None) -> None:
+        """Run what was registered; results are in `args`."""
+        self._handles[number](*args, config=config.config if config else None)
+
+    def unregister(self, number: int) -> None:
+        self._handles.pop(number).unregister()
+
+    def close(self) -> None:
+        self._worker.close()

@@ -378,16 +378,11 @@ def _slice_tile(k: KernelEmitter, op: Op) -> None:
     sizes = tuple(n for n in k.dims(op.args["shape"]) if isinstance(n, int))
     needed: Sequence[Dim] = sizes
     if limits is not None:
-        needed = k.dims(limits)
+        needed = _regions(k, op, k.dims(limits), sizes, value.name)
     if not op.args["clamp"]:
         check_inside(k, op, starts, needed, x.shape, value.name)
     else:
         starts = _not_negative(k, op, starts, needed, x.shape, value.name)
-    if limits is not None:
-        for axis, (limit, size) in enumerate(zip(needed, sizes)):
-            if not isinstance(limit, int):
-                fail = f"tl_fail(c, TL_VALID, {k.site(op, value.name)}, {axis}, {limit}, {size}, 0)"
-                k.out.add(f"if ({limit} < 0 || {limit} > {size}) return {fail};")
     region = [
         lesser(_seen(v, start, size, bool(op.args["clamp"]) or not x.is_full), limit)
         for v, start, size, limit in zip(x.valid, starts, sizes, needed)
@@ -403,6 +398,21 @@ def _slice_tile(k: KernelEmitter, op: Op) -> None:
     pointer_leaf = Leaf(pointer, leaf.strides, leaf.slot, leaf.window)
     tile = Tile(sizes, x.dtype, tuple(region), pointer_leaf)
     _finish_slice(k, op, tile, dropped_axes(op.args["drop_dims"], len(sizes)))
+
+
+def _regions(
+    k: KernelEmitter, op: Op, limits: Sequence[Dim], sizes: Sequence[int], name: str
+) -> list[Dim]:
+    """Extents of a valid region, checked; nothing is valid where a computed one is negative."""
+    checked: list[Dim] = []
+    for axis, (limit, size) in enumerate(zip(limits, sizes)):
+        if isinstance(limit, int) and 0 <= limit <= size:
+            checked.append(limit)
+            continue
+        fail = f"tl_fail(c, TL_VALID, {k.site(op, name)}, {axis}, {limit}, {size}, 0)"
+        k.out.add(f"if ({limit} > {size}) return {fail};")
+        checked.append(named(k, f"ts_max({limit}, 0)"))
+    return checked
 
 
 def _not_negative(
@@ -599,11 +609,7 @@ def emit_set_validshape(k: KernelEmitter, op: Op) -> None:
     x = k.tile(value)
     if not x.is_full:
         x = k.materialize(value)  # the region may grow: then zeros are read
-    limits = [k.dim(op.args["rows"]), k.dim(op.args["cols"])]
-    for axis, (limit, size) in enumerate(zip(limits, x.shape)):
-        if not isinstance(limit, int) or not 0 <= limit <= size:
-            fail = f"tl_fail(c, TL_VALID, {k.site(op, value.name)}, {axis}, {limit}, {size}, 0)"
-            k.out.add(f"if ({limit} < 0 || {limit} > {size}) return {fail};")
+    limits = _regions(k, op, [k.dim(op.args["rows"]), k.dim(op.args["cols"])], x.shape, value.name)
     node = Node(lambda texts, _: texts[0], (x,), op.loc)
     k.result(op, Tile(x.shape, x.dtype, tuple(limits), node))
 

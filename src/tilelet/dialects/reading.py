@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tilelet.diag.core import Loc
 from tilelet.frontend.calls import as_kernel_function
@@ -19,6 +20,7 @@ from tilelet.frontend.functions import KernelFunction
 from tilelet.frontend.module import Origin
 from tilelet.frontend.source import spelling
 from tilelet.ir.core import FunctionKind, Op, Program, Value, walk
+from tilelet.ir.spec import spec_of
 from tilelet.ir.types import TensorType, TileType, Type
 
 _MISSING = object()
@@ -51,11 +53,22 @@ class Frame:
         return None
 
 
+class Given(NamedTuple):
+    """What an expression gives, as far as it is known.
+
+    value    set if it is what a name stands for already: a tensor that was written in place
+    """
+
+    type: Type | None = None
+    value: object | None = None
+
+
 @dataclass(eq=False)
 class Meaning:
     """What a name stands for in the spliced text: a variable, or the text of an argument.
 
-    value    changes with every assignment
+    value    changes with every assignment but those of a tensor written in place: whoever reads
+             that finds the same memory
     """
 
     value: object
@@ -154,8 +167,8 @@ class Reader:
         self._own[frame, name] = value
         self._scope[name] = Meaning(value, type_, place, frame)
 
-    def _assign(self, site: StatementSite, name: str, type_: Type | None, place: Loc) -> None:
-        frame, value = site.frame, object()
+    def _assign(self, site: StatementSite, name: str, given: Given, place: Loc) -> None:
+        frame, type_, value = site.frame, given.type, given.value or object()
         known = self._scope.get(name)
         self._own[frame, name] = value
         if known is None or not known.is_variable:
@@ -206,12 +219,11 @@ class Reader:
         self.sites.append(site)
         match s:
             case ast.Assign(targets=[target]):
-                types = self._expression(frame, s.value)
-                self._targets(site, target, types)
+                self._targets(site, target, self._expression(frame, s.value))
             case ast.AugAssign(target=ast.Name(id=name)):
                 self._read_name(frame, ast.copy_location(ast.Name(name, ast.Load()), s.target))
-                types = self._expression(frame, s.value)
-                self._assign(site, name, types[0] if types else None, frame.loc(s.target))
+                given = self._expression(frame, s.value)
+                self._assign(site, name, Given(given[0].type), frame.loc(s.target))
             case ast.AnnAssign(target=target, value=value) if value is not None:
                 self._targets(site, target, self._expression(frame, value))
             case ast.For():
@@ -258,32 +270,36 @@ class Reader:
         self._block(frame, s.body)
         self._in_scope = outer
 
-    def _targets(self, site: StatementSite, target: ast.expr, types: Sequence[Type | None]) -> None:
+    def _targets(self, site: StatementSite, target: ast.expr, given: Sequence[Given]) -> None:
         if isinstance(target, ast.Subscript):
             self._expression(site.frame, target)
             return
         nodes = target.elts if isinstance(target, ast.Tuple) else [target]
-        known = list(types) if len(types) == len(nodes) else [None] * len(nodes)
-        for node, type_ in zip(nodes, known, strict=True):
+        known = list(given) if len(given) == len(nodes) else [Given()] * len(nodes)
+        for node, one in zip(nodes, known, strict=True):
             if isinstance(node, ast.Name):
-                self._assign(site, node.id, type_, site.frame.loc(node))
+                self._assign(site, node.id, one, site.frame.loc(node))
 
     # --- expressions -----------------------------------------------------------------------------
 
-    def _expression(self, frame: Frame, node: ast.expr) -> list[Type | None]:
-        """Read all names in it; the types of what it gives, as far as they are known."""
+    def _expression(self, frame: Frame, node: ast.expr) -> list[Given]:
+        """Read all names in it; what it gives, one for each element of a tuple."""
         match node:
             case ast.Call():
                 return self._call(frame, node)
             case ast.Name():
                 self._read_name(frame, node)
                 known = self._scope.get(node.id)
-                return [known.type if known is not None else None]
+                if known is None:
+                    return [Given()]
+                own = self._own.get((frame, node.id))
+                is_tensor = isinstance(known.type, TensorType)
+                return [Given(known.type, own if is_tensor else None)]
             case ast.Tuple():
-                return [t for e in node.elts for t in self._expression(frame, e)[:1]]
+                return [g for e in node.elts for g in self._expression(frame, e)[:1]]
             case ast.Attribute():
                 self._expression(frame, node.value)
-                return [None]
+                return [Given()]
             case _:
                 pass
         for child in ast.iter_child_nodes(node):
@@ -291,17 +307,17 @@ class Reader:
                 self._expression(frame, child)
         return self._types_at(frame, node)
 
-    def _types_at(self, frame: Frame, node: ast.AST) -> list[Type | None]:
+    def _types_at(self, frame: Frame, node: ast.AST) -> list[Given]:
         ops = self._ops.get(frame.loc(node), ())
         results = [op for op in ops if op.results]
-        return [v.type for v in results[-1].results] if results else [None]
+        return [Given(v.type) for v in results[-1].results] if results else [Given()]
 
-    def _call(self, frame: Frame, node: ast.Call) -> list[Type | None]:
+    def _call(self, frame: Frame, node: ast.Call) -> list[Given]:
         callee = frame.outside(node.func)
         helper = as_kernel_function(callee)
         if helper is not None and helper.kind is not FunctionKind.Inline:
             helper = None
-        types = [self._expression(frame, a) for a in node.args]
+        given = [self._expression(frame, a) for a in node.args]
         for keyword in node.keywords:
             self._expression(frame, keyword.value)
         if isinstance(node.func, ast.Name):
@@ -311,12 +327,20 @@ class Reader:
         site = CallSite(frame, node, callee, name, ops, self._in_scope, helper)
         self.sites.append(site)
         if helper is None or len(node.args) != len(helper.parameters):
-            return self._types_at(frame, node)
-        return self._splice(frame, node, helper, [t[0] if t else None for t in types])
+            made = self._types_at(frame, node)
+            spec = spec_of(callee)
+            is_tensor = len(made) == 1 and isinstance(made[0].type, TensorType)
+            if spec is None or not spec.writes or not is_tensor:
+                return made
+            names = [*spec.signature.parameters]
+            written = names.index(spec.writes[0])
+            at = given[written][0].value if written < len(given) else None
+            return [Given(made[0].type, at)]
+        return self._splice(frame, node, helper, [g[0].type if g else None for g in given])
 
     def _splice(
         self, frame: Frame, node: ast.Call, helper: KernelFunction, types: Sequence[Type | None]
-    ) -> list[Type | None]:
+    ) -> list[Given]:
         """A helper's text in place of its call, with one set of names for both."""
         captured = helper.captured()
         closure = {**captured, **frame.closure}
@@ -340,7 +364,7 @@ class Reader:
         stmts = helper.node.body
         self._block(inner, stmts[:-1] if isinstance(stmts[-1], ast.Return) else stmts)
         last = stmts[-1]
-        given: list[Type | None] = []
+        given: list[Given] = []
         if isinstance(last, ast.Return):
             self.sites.append(StatementSite(inner, last, self._in_scope, self._loops > 0))
             if last.value is not None:

@@ -84,7 +84,7 @@ def _with_bodies(s: ast.stmt, tiles: dict[str, _Tile], windows: dict[str, _Windo
     if not isinstance(s, (ast.For, ast.While, ast.If, ast.With)):
         return s
     if isinstance(s, (ast.For, ast.While)):
-        # A window is the same in every turn if the loop does nothing to it but add products.
+        # A window is the same in every iteration if the loop does nothing to it but add products.
         written = _stored([s])
         windows = {
             n: w for n, w in windows.items() if n not in written and not _depends(w, written)

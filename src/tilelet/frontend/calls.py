@@ -6,7 +6,7 @@ import ast
 import builtins
 import functools
 import types
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from tilelet.diag.catalogue.cautions import DirectionIgnored
@@ -44,7 +44,7 @@ from tilelet.frontend.source import nodes_in, spelling, statements_in
 from tilelet.ir.core import Arg, Const, FunctionKind, Value, scalar_dtype
 from tilelet.ir.fold import evaluate
 from tilelet.ir.spec import REGISTRY, Call, OpSpec, spec_of
-from tilelet.ir.types import ScalarType, SymDim, TensorType
+from tilelet.ir.types import ScalarType, SymDim, TensorType, TileType
 from tilelet.ops import spellings
 from tilelet.ops.equivalents import equivalent
 from tilelet.ops.manual import signature_text
@@ -399,9 +399,10 @@ def inline(
     )
     inner.flow = NameFlow(lambda call: statements.rebound_by(inner, call))
     kept = dict(ctx.consumed)
+    written = _tiles_written(function, env) if is_statement else []
     stack.append(function)
     try:
-        statements.lower_body(inner, function.body)
+        statements.lower_body(inner, function.body, frozenset(written))
     finally:
         stack.pop()
     for value in args:
@@ -409,6 +410,8 @@ def inline(
         # still the caller's tensor, unless the caller had used it up itself.
         if isinstance(value, Value) and value not in kept and isinstance(value.type, TensorType):
             ctx.consumed.pop(value, None)
+    given = dict(zip(names, args, strict=True))
+    _write_through(ctx, [(given[name], inner.env.get(name)) for name in written], loc)
     if inner.returned is None:
         if isinstance(function.body[-1], ast.Return) and function.body[-1].value is not None:
             raise ReportedError  # a mistake in what it returns
@@ -416,6 +419,44 @@ def inline(
             raise InlineReturnsNothing(loc, function.name, function.loc())
         return None
     return inner.returned[0] if len(inner.returned) == 1 else inner.returned
+
+
+def _tiles_written(function: KernelFunction, env: Mapping[str, Binding]) -> list[str]:
+    """Parameters that are tiles, and that the function gives no value but by writing into them."""
+    tiles = {n for n, v in env.items() if isinstance(v, Value) and isinstance(v.type, TileType)}
+    written: set[str] = set()
+    others: set[str] = set()
+    for node in ast.walk(function.node):
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            name, call = node.targets[0].id, node.value
+            (written if _writes_into(function, name, call) else others).add(name)
+        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+            written.update(n.id for n in (node.value,) if isinstance(n, ast.Name))
+    return sorted(tiles & written - others)
+
+
+def _writes_into(function: KernelFunction, name: str, call: ast.expr) -> bool:
+    """Whether an expression is `pl.assemble(name, ...)` or its like."""
+    if not isinstance(call, ast.Call) or not call.args:
+        return False
+    spec, first = spec_of(_named_object(call.func, function.captured(), ())), call.args[0]
+    return bool(spec and spec.writes) and isinstance(first, ast.Name) and first.id == name
+
+
+def _write_through(ctx: Context, pairs: Iterable[tuple[Binding, Binding]], loc: Loc) -> None:
+    """Tiles that a helper wrote into are the caller's tiles under their new names.
+
+    Of tiles made in the same block: whoever carries names through loops and branches looks at the
+    text of one function. The others are used up, which is an error where they are read.
+    """
+    made = {value for op in ctx.ops for value in op.results}
+    for old, new in pairs:
+        if old is new or not isinstance(old, Value) or not isinstance(new, Value):
+            continue
+        if {old, new} <= made:
+            ctx.env.update({name: new for name, value in ctx.env.items() if value is old})
+        else:
+            ctx.consumed[old] = (loc, new)
 
 
 def _inline_style(ctx: Context, function: KernelFunction) -> Style:

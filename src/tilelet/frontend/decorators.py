@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, overload
 
+from tilelet.diag.catalogue.cautions import OwnExtents
 from tilelet.diag.catalogue.names import DuplicateFunction
 from tilelet.diag.catalogue.python import BadDecorator
 from tilelet.diag.catalogue.unsupported import ExternalKernel, UnsupportedFunctionType
-from tilelet.diag.core import Loc, UserError, UserErrors
+from tilelet.diag.core import Diagnostic, Loc, UserError, UserErrors
+from tilelet.frontend.annotations import parameters
 from tilelet.frontend.context import Style
 from tilelet.frontend.functions import KernelFunction, frame_names, here, is_plain, of_type
 from tilelet.frontend.jit import jit
-from tilelet.frontend.module import ModuleBuilder, Origin, as_entry, entries_of
+from tilelet.frontend.module import Constant, ModuleBuilder, Origin, as_entry, entries_of
 from tilelet.frontend.source import SourceFile, find_class
 from tilelet.ir.core import SUPPORTED_KINDS, FunctionKind, Program
 from tilelet.ir.programs import Programs
+from tilelet.ir.types import INDEX, TensorType, Type
 from tilelet.syntax.enums import SplitMode
 
 __all__ = ["function", "inline", "jit", "keep_refused", "program"]
@@ -171,7 +174,40 @@ def build_program(name: str, methods: Mapping[str, KernelFunction], loc: Loc) ->
     return Programs(name, {e.name: _build(name, methods, e) for e in entries})
 
 
-def _build(name: str, methods: Mapping[str, KernelFunction], entry: KernelFunction) -> Program:
+def can_lower_again(program: Program) -> bool:
+    """Whether the text of a program is there, and its entry is a control program."""
+    origin = program.origin
+    return isinstance(origin, Origin) and origin.entry.kind is not FunctionKind.InCore
+
+
+def with_extents(program: Program, shapes: Mapping[str, Sequence[int]]) -> Program:
+    """The program lowered again, with these shapes in place of those that parameters declare.
+
+    It is noted: the text says that a symbol is one number.
+    """
+    origin = program.origin
+    assert isinstance(origin, Origin)
+    known = {v.name: v.type for v in program.main.params}
+    given: list[Type] = []
+    notes: list[Diagnostic] = []
+    for p in parameters(origin.entry):
+        type_ = known.get(p.name, INDEX)
+        if p.name in shapes and isinstance(type_, TensorType):
+            fixed = replace(type_, shape=tuple(shapes[p.name]))
+            notes.append(OwnExtents(p.loc, p.name, str(type_), str(fixed)).diagnostic)
+            type_ = fixed
+        given.append(type_)
+    built = _build(program.name, origin.methods, origin.entry, tuple(given), origin.constants)
+    return replace(built, cautions=(*built.cautions, *notes))
+
+
+def _build(
+    name: str,
+    methods: Mapping[str, KernelFunction],
+    entry: KernelFunction,
+    given: tuple[Type, ...] | None = None,
+    constants: Mapping[str, Constant] | None = None,
+) -> Program:
     builder = ModuleBuilder(name, methods)
 
     def lower_all() -> str:
@@ -184,10 +220,10 @@ def _build(name: str, methods: Mapping[str, KernelFunction], entry: KernelFuncti
         return (
             builder.kernel(entry, (), entry.loc()).name
             if entry.kind is FunctionKind.InCore
-            else builder.lower(entry).name
+            else builder.lower(entry, given, constants).name
         )
 
-    built = builder.build(lower_all, Origin(entry, methods))
+    built = builder.build(lower_all, Origin(entry, methods, constants or {}))
     in_text_order = {m: built.functions[m] for m in methods if m in built.functions}
     built = built.with_functions({**in_text_order, **built.functions})
     return as_entry(built.main, built)

@@ -389,9 +389,13 @@ def _lower_counted(ctx: Context, s: ast.For, header: LoopHeader, live: Names) ->
         state.fresh_params()
         ends, ops = _run_body(ctx, s, state, {index_name: index}, live_inside, chunked, header)
         constants = _drop_constants(state, ends, exposed, bool(header.trips))
-        state.carried = [c for c in state.carried if c.name not in constants]
+        candidates = state.carried
+        state.carried = [c for c in candidates if c.name not in constants]
         if _settle(ctx, state, ends, ops, header.loc):
             break
+        # The body is lowered again, and so are its constants: they are found anew.
+        again = {*constants, *(c.name for c in state.carried)}
+        state.carried = [c for c in candidates if c.name in again]
     args: dict[str, Arg] = {
         "start": header.start, "stop": header.stop, "step": header.step,
         "init": _inits(ctx, state, header), "kind": header.kind,

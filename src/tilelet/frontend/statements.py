@@ -61,14 +61,16 @@ _STATEMENTS: dict[type[ast.stmt], tuple[str, str]] = {
 }
 
 
-def lower_body(ctx: Context, body: list[ast.stmt]) -> None:
-    """A whole function body; `ctx.returned` holds what its `return` names."""
+def lower_body(ctx: Context, body: list[ast.stmt], live: Names = NONE) -> None:
+    """A whole function body; `ctx.returned` holds what its `return` names.
+
+    `live` are names that somebody looks at afterwards.
+    """
     stmts = body
     last = stmts[-1] if stmts else None
-    live: Names = NONE
     if isinstance(last, ast.Return):
         stmts = stmts[:-1]
-        live = ctx.flow.reads(last.value)
+        live |= ctx.flow.reads(last.value)
     lower_block(ctx, stmts, live)
     if isinstance(last, ast.Return):
         recovering(ctx, [last], lambda: _return(ctx, last))

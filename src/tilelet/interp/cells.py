@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tilelet.diag.core import Loc
 from tilelet.interp.state import State
-from tilelet.ir.core import Op, Value
+from tilelet.ir.core import Op
 from tilelet.ir.types import box
 from tilelet.tasks.window import Buffer, Shape, Window
 
@@ -43,6 +44,26 @@ class Undefined:
     origin: Origin
 
 
+class UndefinedInt(int):
+    """An undefined number: it goes wherever the program hands a number on."""
+
+    origin: Origin
+
+    def from_(self, origin: Origin) -> UndefinedInt:
+        self.origin = origin
+        return self
+
+
+class UndefinedFloat(float):
+    """The same of a float."""
+
+    origin: Origin
+
+    def from_(self, origin: Origin) -> UndefinedFloat:
+        self.origin = origin
+        return self
+
+
 class Mask:
     """Of a tile with undefined elements: which are defined, and where the others come from."""
 
@@ -56,12 +77,14 @@ class Mask:
 class Cells:
     """Codes of the elements of a buffer; each stands for `unit` bytes."""
 
-    __slots__ = ("codes", "origin", "unit")
+    __slots__ = ("_full", "codes", "origin", "unit")
 
     def __init__(self, nbytes: int, unit: int) -> None:
         self.unit = unit
         self.codes: Codes = np.zeros(max(1, nbytes // unit), np.uint8)
         self.origin: Origin | None = None
+        # Windows that were found to be defined: they stay so until something undefined is stored.
+        self._full: set[tuple[Any, ...]] = set()
 
     def view(self, window: Window) -> Codes:
         """The codes of a window's elements; writing to them changes the buffer's."""
@@ -85,7 +108,18 @@ class Cells:
         never = (codes == NEVER).all(-1)
         return np.where(whole, DEFINED, np.where(never, NEVER, UNDEFINED)).astype(np.uint8)
 
+    def all_defined(self, window: Window) -> bool:
+        """Whether every element of a window is defined."""
+        key = (window.offset, window.reach, window.strides, window.dtype)
+        if key not in self._full:
+            if not bool((self.view(window) == DEFINED).all()):
+                return False
+            self._full.add(key)
+        return True
+
     def set(self, window: Window, codes: Codes | int) -> None:
+        if not isinstance(codes, int) or codes != DEFINED:
+            self._full.clear()
         into = self.view(window)
         if isinstance(codes, np.ndarray) and window.dtype.itemsize != self.unit:
             codes = codes[..., None]
@@ -106,6 +140,8 @@ class Watcher:
             (op, window, writes, atomic)
     stores  of buffers in `watched`: (statement, task, window) of every store, in order
     uses    undefined elements that decide something
+    any_numbers  whether there ever was an undefined number
+    execution  what a kernel touches, if it is to be kept (`interp.repeated`)
     """
 
     touch: Callable[[Op, Window, bool, bool], None] | None = None
@@ -115,7 +151,23 @@ class Watcher:
         default_factory=list[tuple[Loc, int, Window, Origin]]
     )
     uses: dict[tuple[Loc, str], Undefined] = field(default_factory=dict[tuple[Loc, str], Undefined])
-    scalars: dict[Value, Origin] = field(default_factory=dict[Value, Origin])
+    any_numbers: bool = False
+    execution: Any = None
+
+    def number(self, value: Any, origin: Origin) -> UndefinedInt | UndefinedFloat:
+        """`value`, which comes from undefined elements."""
+        self.any_numbers = True
+        if isinstance(value, float):
+            return UndefinedFloat(value).from_(origin)
+        return UndefinedInt(value).from_(origin)
+
+    def origin_of(self, numbers: Iterable[Any]) -> Origin | None:
+        """Where the first undefined one of these comes from."""
+        if self.any_numbers:
+            for number in numbers:
+                if isinstance(number, UndefinedInt | UndefinedFloat):
+                    return number.origin
+        return None
 
     def fresh(self, window: Window) -> None:
         """Memory was taken, of which nothing has been written."""
@@ -147,14 +199,15 @@ def loaded_mask(state: State, op: Op, window: Window, region: Shape) -> Mask | N
     taken = window if region == window.shape else window.slice((0,) * len(region), region)
     _seen(state, op, taken, writes=False)
     cells = cells_of(window)
-    if cells is None or 0 in region:
+    if cells is None or 0 in region or cells.all_defined(taken):
         return None
     inside = cells.get(taken) == DEFINED
-    if inside.all():
-        return None
     origin = cells.origin or Origin(op.loc, window.name, len(state.tasks))
     bits = np.zeros(window.shape, np.bool_)
     bits[box(region)] = inside
+    watcher = state.watcher
+    if watcher.execution is not None:
+        watcher.execution.spoiled = True
     return Mask(bits, origin)
 
 
@@ -185,6 +238,8 @@ def store_mask(
         cells.set(into, DEFINED)
         return
     assert mask is not None
+    if watcher.execution is not None:
+        watcher.execution.spoiled = True
     cells.origin = mask.origin
     cells.set(into, np.where(bits, DEFINED, UNDEFINED).astype(np.uint8))
     if buffer.id in watcher.watched:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tilelet.diag.catalogue.scopes import ZeroStep
@@ -59,6 +60,11 @@ def lower_for(low: Lowering, op: Op) -> Step:
 
 @lowers("while")
 def lower_while(low: Lowering, op: Op) -> Step:
+    return while_step(low, op, bool)
+
+
+def while_step(low: Lowering, op: Op, holds: Callable[[Any], bool]) -> Step:
+    """A `while` loop; `holds` is asked whether its condition is true, every time."""
     cond_block, body_block = op.blocks
     init = low.get(op.args["init"])
     cond_params = low.define(cond_block.params)
@@ -73,7 +79,7 @@ def lower_while(low: Lowering, op: Op) -> Step:
         count = 0
         while True:
             frame[cond_params] = values
-            if not cond.run(frame)[0]:
+            if not holds(cond.run(frame)[0]):
                 break
             frame[params] = values
             values = body.run(frame)

@@ -12,11 +12,12 @@ is in `interp.cells`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, cast
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
+from tilelet.dtypes import TASK_ID
 from tilelet.interp import (  # noqa: F401  (for their entries in `LOWERINGS`)
     control,
     debug,
@@ -36,6 +37,7 @@ from tilelet.interp.cells import (
     store_mask,
 )
 from tilelet.interp.compute import lower_compute
+from tilelet.interp.control import while_step
 from tilelet.interp.lowering import COMPUTE, LOWERINGS, Frame, Lower, Lowering, Step
 from tilelet.interp.movement import (
     as_tuple,
@@ -45,8 +47,9 @@ from tilelet.interp.movement import (
     stored_window,
     whole_window,
 )
+from tilelet.interp.repeated import RepeatingState
 from tilelet.interp.state import State
-from tilelet.ir.core import Arg, Op, Value
+from tilelet.ir.core import Arg, Op, Value, values_in
 from tilelet.ir.spec import Engine, Trait
 from tilelet.ir.types import ScalarType, TensorType, TileType, box
 from tilelet.ops.apply import Application
@@ -66,7 +69,7 @@ def watching_state(
     functions: Mapping[str, Any], watcher: Watcher, *, values: bool, seed_valid: bool = False
 ) -> State:
     """The state of a run in this mode; with `values` it computes them, too."""
-    state = State(
+    state = RepeatingState(
         functions, execute=values, poison=True, seed_valid=seed_valid, observer=Watching()
     )
     state.runs_kernels = True
@@ -337,7 +340,7 @@ def _tile_op(low: Lowering, op: Op, lower: Lower) -> Step:
     types = [r.type for r in op.results if isinstance(r.type, TileType)]
     dummies = [_dummy(t.shape, t.dtype.numpy) for t in types]
     application = rule.application
-    numbers = [v for v in op.operands if isinstance(v.type, ScalarType)]
+    numbers = _numbers(low, op.operands)
     watcher: Watcher = low.state.watcher
 
     def step(frame: Frame) -> None:
@@ -349,11 +352,10 @@ def _tile_op(low: Lowering, op: Op, lower: Lower) -> Step:
             tiles = [TileValue(d, v) for d, v in zip(dummies, valids)]
         masks = rule.results(frame, [tile.valid for tile in tiles])
         origin = None if all(m is None for m in masks) else rule.origin(frame)
-        if watcher.scalars:
-            spoiled = [watcher.scalars[v] for v in numbers if v in watcher.scalars]
-            if spoiled:
-                origin = spoiled[0]
-                masks = [np.zeros(tile.data.shape, np.bool_) for tile in tiles]
+        spoiled = watcher.origin_of(frame[slot] for slot in numbers)
+        if spoiled is not None:
+            origin = spoiled
+            masks = [np.zeros(tile.data.shape, np.bool_) for tile in tiles]
         for slot, tile, bits in zip(slots, tiles, masks):
             # A fresh object: what is handed on elsewhere must not change.
             frame[slot] = _with_mask(TileValue(tile.data, tile.valid), bits, origin)
@@ -400,21 +402,23 @@ def _updated_bits(rule: _TileOp, frame: Frame, target: str) -> Bits:
     return _unmarked(rule.application.contents(args, regions), any_byte=False)
 
 
+def _numbers(low: Lowering, values: Iterable[Value]) -> list[int]:
+    """Where those of `values` that are numbers are found in the frame."""
+    return [low.slot(v) for v in values if isinstance(v.type, ScalarType)]
+
+
 def _scalar(low: Lowering, op: Op, lower: Lower) -> Step:
     """A number from numbers: undefined if one of those is."""
     step = lower(low, op)
     watcher: Watcher = low.state.watcher
-    operands = [v for v in op.operands if isinstance(v.type, ScalarType)]
-    result = op.results[0]
+    operands = _numbers(low, op.operands)
+    result = low.slot(op.results[0])
 
     def watched(frame: Frame) -> None:
         step(frame)
-        if watcher.scalars:
-            origins = [watcher.scalars[v] for v in operands if v in watcher.scalars]
-            if origins:
-                watcher.scalars[result] = origins[0]
-            else:
-                watcher.scalars.pop(result, None)
+        origin = watcher.origin_of(frame[slot] for slot in operands)
+        if origin is not None:
+            frame[result] = watcher.number(frame[result], origin)
 
     return watched
 
@@ -422,27 +426,15 @@ def _scalar(low: Lowering, op: Op, lower: Lower) -> Step:
 def _decides(low: Lowering, op: Op, args: tuple[Arg, ...], use: str, step: Step) -> Step:
     """`step`, which must not be decided by an undefined number."""
     watcher: Watcher = low.state.watcher
-    deciding = [v for v in op.operands if v in _values(args)]
+    deciding = _numbers(low, values_in(args))
 
     def watched(frame: Frame) -> None:
-        if watcher.scalars:
-            for v in deciding:
-                if v in watcher.scalars:
-                    watcher.use(op.loc, use, watcher.scalars[v])
+        origin = watcher.origin_of(frame[slot] for slot in deciding)
+        if origin is not None:
+            watcher.use(op.loc, use, origin)
         step(frame)
 
     return watched if deciding else step
-
-
-def _values(args: object) -> set[Value]:
-    if isinstance(args, Value):
-        return {args} if isinstance(args.type, ScalarType) else set()
-    if isinstance(args, tuple):
-        found: set[Value] = set()
-        for a in cast("tuple[object, ...]", args):
-            found |= _values(a)
-        return found
-    return set()
 
 
 def _load(low: Lowering, op: Op, lower: Lower, offset: str) -> Step:
@@ -458,10 +450,17 @@ def _load(low: Lowering, op: Op, lower: Lower, offset: str) -> Step:
     pads = op.args.get("pad_value") is not None
     dropped = int_tuple(op.args.get("drop_dims"))
 
+    whole, offsets = low.slot(_tensor_of(op)), low.get(as_tuple(op.args[offset]))
+    watcher: Watcher = state.watcher
+
     def step(frame: Frame) -> None:
         window = take(frame)
         region = window.valid or window.shape
-        mask = loaded_mask(state, op, window, tuple(map(min, region, window.reach)))
+        inside = tuple(map(min, region, window.reach))
+        mask = loaded_mask(state, op, window, inside)
+        if watcher.execution is not None and 0 not in inside:
+            taken = window.slice((0,) * len(inside), inside)
+            watcher.execution.access(op, frame[whole], offsets(frame), taken, writes=False)
         bits = None if mask is None else mask.bits
         if bits is not None and pads:
             outside = np.ones(bits.shape, np.bool_)
@@ -483,7 +482,14 @@ def _load(low: Lowering, op: Op, lower: Lower, offset: str) -> Step:
             TileValue(tile.data, tile.valid), bits, None if mask is None else mask.origin
         )
 
-    return _decides(low, op, (op.args[offset],), "an index", step)
+    where = (op.args[offset], *[op.args.get(name) for name in ("valid_shape", "valid_shapes")])
+    return _decides(low, op, where, "an index", step)
+
+
+def _tensor_of(op: Op) -> Value:
+    tensor = op.args["x" if op.name == "slice" else "tensor"]
+    assert isinstance(tensor, Value)
+    return tensor
 
 
 @_watches("slice")
@@ -495,7 +501,7 @@ def _slice(low: Lowering, op: Op) -> Step:
         return _load(low, op, lower, "offset")
     else:
         step = lower(low, op)
-    return _decides(low, op, (op.args["offset"],), "an index", step)
+    return _decides(low, op, (op.args["offset"], op.args["valid_shape"]), "an index", step)
 
 
 @_watches("load")
@@ -522,6 +528,7 @@ def _store(low: Lowering, op: Op, lower: Lower, target: str, source: str, offset
     offsets = low.get(as_tuple(op.args[offset]))
     atomic = op.args["atomic"] is AtomicType.Add
     from_tile = is_tile(op.args[source])
+    watcher: Watcher = state.watcher
     # Without values the lowering would store some: only its checks are wanted.
     compute = lower(low, op) if state.execute or not from_tile else None
     result = low.slot(op.result) if compute is not None else low.result(op)
@@ -540,6 +547,11 @@ def _store(low: Lowering, op: Op, lower: Lower, target: str, source: str, offset
         target_window = stored_window(memory, region, offsets(frame), op.loc)
         if 0 not in target_window.shape:
             store_mask(state, op, target_window, mask, region, atomic)
+            if watcher.execution is not None:
+                where = (op, memory, offsets(frame), target_window)
+                watcher.execution.access(*where, writes=True)
+                if atomic:
+                    watcher.execution.access(*where, writes=False)
 
     return _decides(low, op, (op.args[offset],), "an index", step)
 
@@ -549,14 +561,8 @@ def _read(low: Lowering, op: Op) -> Step:
     arg, loc, state = op.args["x"], op.loc, low.state
     watcher: Watcher = state.watcher
     x, at = low.slot(arg), low.get(as_tuple(op.args["indices"]))
-    number = op.result
     step = LOWERINGS["read"](low, op)
-
-    def note(origin: Origin | None) -> None:
-        if origin is not None:
-            watcher.scalars[number] = origin
-        else:
-            watcher.scalars.pop(number, None)
+    number = low.slot(op.result)
 
     def from_tensor(frame: Frame) -> None:
         window: Window = frame[x]
@@ -564,10 +570,11 @@ def _read(low: Lowering, op: Op) -> Step:
         check_index(indices, window.reach, window.name, loc)
         one = window.slice(indices, (1,) * len(indices))
         mask = loaded_mask(state, op, one, one.shape)
-        if not state.execute and (not window.buffer.known or window.buffer.data is None):
+        if not state.execute and not window.buffer.known:
             raise NeedsValuesError
         step(frame)
-        note(None if mask is None else mask.origin)
+        if mask is not None:
+            frame[number] = watcher.number(frame[number], mask.origin)
 
     def from_tile(frame: Frame) -> None:
         if not state.execute:
@@ -575,8 +582,8 @@ def _read(low: Lowering, op: Op) -> Step:
         step(frame)
         tile: TileValue = frame[x]
         mask: Mask | None = tile.defined
-        undefined = mask is not None and not mask.bits[tuple(at(frame))]
-        note(mask.origin if mask is not None and undefined else None)
+        if mask is not None and not mask.bits[tuple(at(frame))]:
+            frame[number] = watcher.number(frame[number], mask.origin)
 
     chosen = from_tile if is_tile(arg) else from_tensor
     return _decides(low, op, (op.args["indices"],), "an index", chosen)
@@ -587,19 +594,19 @@ def _write(low: Lowering, op: Op) -> Step:
     arg, state = op.args["x"], low.state
     watcher: Watcher = state.watcher
     x, at = low.slot(arg), low.get(as_tuple(op.args["indices"]))
-    values = _values((op.args["value"],))
+    values = _numbers(low, values_in((op.args["value"],)))
     lower = LOWERINGS["write"]
     tile_form = is_tile(arg)
     compute = lower(low, op) if state.execute or not tile_form else None
     result = low.slot(op.result) if compute is not None else low.result(op)
 
-    def origin_of() -> Origin | None:
-        return next((watcher.scalars[v] for v in values if v in watcher.scalars), None)
+    def origin_of(frame: Frame) -> Origin | None:
+        return watcher.origin_of(frame[slot] for slot in values)
 
     def to_tensor(frame: Frame) -> None:
         assert compute is not None
         compute(frame)
-        origin = origin_of()
+        origin = origin_of(frame)
         indices = at(frame)
         window: Window = frame[x]
         one = window.slice(indices, (1,) * len(indices))
@@ -614,7 +621,7 @@ def _write(low: Lowering, op: Op) -> Step:
             tile = TileValue(made.data, made.valid)
         else:
             tile = TileValue(before.data, before.valid)
-        bits, origin = _bits(before).copy(), origin_of()
+        bits, origin = _bits(before).copy(), origin_of(frame)
         bits[tuple(at(frame))] = origin is None
         known = origin or (before.defined.origin if before.defined is not None else None)
         frame[result] = _with_mask(tile, bits, known)
@@ -627,9 +634,18 @@ def _write(low: Lowering, op: Op) -> Step:
 def _create(low: Lowering, op: Op) -> Step:
     step = LOWERINGS[op.name](low, op)
     type_ = op.result.type
+    result, loc, state = low.slot(op.result), op.loc, low.state
+    if isinstance(type_, ScalarType) and type_.dtype is not TASK_ID:
+        watcher: Watcher = state.watcher
+
+        def undefined_number(frame: Frame) -> None:
+            step(frame)
+            origin = Origin(loc, op.result.name, len(state.tasks))
+            frame[result] = watcher.number(frame[result], origin)
+
+        return undefined_number
     if not isinstance(type_, TileType):
         return step
-    result, loc, state = low.slot(op.result), op.loc, low.state
     nothing = np.zeros(type_.shape, np.bool_)
 
     def undefined(frame: Frame) -> None:
@@ -652,6 +668,51 @@ def _for(low: Lowering, op: Op) -> Step:
     return _decides(low, op, bounds, "a branch", LOWERINGS["for"](low, op))
 
 
+@_watches("while")
+def _while(low: Lowering, op: Op) -> Step:
+    watcher: Watcher = low.state.watcher
+
+    def holds(condition: Any) -> bool:
+        origin = watcher.origin_of((condition,))
+        if origin is not None:
+            watcher.use(op.loc, "a branch", origin)
+        return bool(condition)
+
+    return while_step(low, op, holds)
+
+
+@_watches("call", "scope")
+def _task(low: Lowering, op: Op) -> Step:
+    """How many blocks a task has, and whether it runs at all."""
+    step = _decides(low, op, (op.args.get("count"),), "a branch", LOWERINGS[op.name](low, op))
+    predicate = op.args.get("predicate")
+    if predicate is None:
+        return step
+    assert isinstance(predicate, tuple)
+    tensor, at = low.slot(predicate[0]), low.get(as_tuple(predicate[1]))
+    state = low.state
+    watcher: Watcher = state.watcher
+
+    def asked(frame: Frame) -> None:
+        window: Window = frame[tensor]
+        if not state.execute and not window.buffer.known:
+            raise NeedsValuesError
+        indices = at(frame)
+        check_index(indices, window.reach, window.name, op.loc)
+        one = window.slice(indices, (1,) * len(indices))
+        mask = loaded_mask(state, op, one, one.shape)
+        if mask is not None:
+            watcher.use(op.loc, "a branch", mask.origin)
+        step(frame)
+
+    return asked
+
+
+@_watches("array.get", "array.set")
+def _array(low: Lowering, op: Op) -> Step:
+    return _decides(low, op, (op.args["index"],), "an index", LOWERINGS[op.name](low, op))
+
+
 def _complete() -> None:
     """Every op does what the language says, but for those that this mode watches."""
     for name, lower in LOWERINGS.items():
@@ -666,7 +727,9 @@ def _complete() -> None:
 
 def _view(low: Lowering, op: Op, lower: Lower) -> Step:
     """Ops that have a form on tensors, which touches no memory, and one on tiles."""
-    return _tile_op(low, op, lower) if is_tile(op.args["x"]) else lower(low, op)
+    if is_tile(op.args["x"]):
+        return _tile_op(low, op, lower)
+    return _decides(low, op, tuple(op.args.values()), "an index", lower(low, op))
 
 
 _complete()

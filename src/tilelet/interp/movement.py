@@ -61,14 +61,15 @@ def window_at(
         for axis, (start, size, extent) in enumerate(zip(offset, shape, extents)):
             if start < 0 or size < 1 or start + size > extent:
                 raise WindowOutOfRange(
-                    loc, axis, start, size, extent, whole.name, True, clamps=True
+                    loc, axis, start, size, extent, whole.name, True, True, whole.buffer.made
                 )
         return whole.slice(offset, shape)
-    check_valid(valid_shape, shape, loc)
-    needed = shape if valid_shape is None else valid_shape
+    needed = shape if valid_shape is None else checked_region(valid_shape, shape, loc)
     for axis, (start, size, extent) in enumerate(zip(offset, needed, extents)):
         if start < 0 or shape[axis] < 1 or (start + size > extent and not clamp):
-            raise WindowOutOfRange(loc, axis, start, size, extent, whole.name, True, True)
+            raise WindowOutOfRange(
+                loc, axis, start, size, extent, whole.name, True, True, whole.buffer.made
+            )
     there = valid_rules.window(whole.reach, tuple(offset), shape)
     seen = valid_rules.window(whole.valid or extents, tuple(offset), shape)
     region = tuple(map(min, needed, there, seen))
@@ -78,10 +79,12 @@ def window_at(
     return window
 
 
-def check_valid(valid_shape: Sequence[int] | None, shape: Shape, loc: Loc) -> None:
-    for axis, (limit, size) in enumerate(zip(valid_shape or (), shape)):
-        if not 0 <= limit <= size:
+def checked_region(valid_shape: Sequence[int], shape: Shape, loc: Loc) -> Shape:
+    """A valid region that was computed: nothing of an axis is valid if its extent is negative."""
+    for axis, (limit, size) in enumerate(zip(valid_shape, shape)):
+        if limit > size:
             raise ValidShapeTooLarge(loc, axis, limit, size, runtime=True)
+    return tuple([max(0, limit) for limit in valid_shape])
 
 
 def without_axes(window: Window, axes: Sequence[int]) -> Window:
@@ -255,7 +258,8 @@ def stored_window(target: Window, region: Shape, offset: Sequence[int], loc: Loc
     assert sizes is not None
     for axis, (start, size, extent) in enumerate(zip(offset, sizes, target.reach)):
         if start < 0 or start + size > extent:
-            raise WindowOutOfRange(loc, axis, start, size, extent, target.name, runtime=True)
+            made = target.buffer.made
+            raise WindowOutOfRange(loc, axis, start, size, extent, target.name, True, made=made)
     return target.slice(offset, sizes)
 
 
@@ -376,8 +380,8 @@ def lower_set_validshape(low: Lowering, op: Op) -> Step:
     limits = low.get((op.args["rows"], op.args["cols"]))
 
     def step(frame: Frame) -> None:
-        window, limit = frame[x], limits(frame)
-        check_valid(limit, window.reach, loc)
+        window = frame[x]
+        limit = checked_region(limits(frame), window.reach, loc)
         marked = window.slice((0,) * len(window.shape), window.shape)
         marked.extent = window.extent
         marked.valid = None if limit == window.shape else limit

@@ -50,7 +50,7 @@ class RegionFault(Fault):
 
 
 class ValidTooLargeFault(Fault):
-    """A valid extent given at run time is negative, or larger than the value it belongs to."""
+    """A valid extent given at run time is larger than the value it belongs to."""
 
     def __init__(self, axis: int, valid: int, size: int) -> None:
         super().__init__(f"valid extent {valid} of axis {axis}, which has extent {size}")

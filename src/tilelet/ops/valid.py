@@ -135,11 +135,14 @@ def side_by_side(operands: Operands, result_shape: Shape, args: Args) -> Valid:
 
 
 def given(wanted: Sequence[int], shape: Shape) -> Valid:
-    """A region given at run time, checked against the shape it is a part of."""
+    """A region given at run time, checked against the shape it is a part of.
+
+    Nothing of an axis is valid if its extent is negative, as it is beyond the end of a context.
+    """
     for axis, (v, extent) in enumerate(zip(wanted, shape)):
-        if not 0 <= v <= extent:
+        if v > extent:
             raise ValidTooLargeFault(axis, v, extent)
-    return tuple(wanted)
+    return tuple([max(0, v) for v in wanted])
 
 
 def window(valid: Valid, offset: Shape, shape: Shape) -> Valid:

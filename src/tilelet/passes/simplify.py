@@ -6,14 +6,14 @@ values whose making may be an error: an index or a window outside its axis, a di
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from tilelet.analysis.aliases import has_effect
 from tilelet.ir import structure
-from tilelet.ir.core import Arg, Block, Const, Function, Op, Program, Value
-from tilelet.ir.fold import fold_dim, fold_scalar
-from tilelet.ir.rebuild import Rewriter, substitute_all, with_args
+from tilelet.ir.core import Arg, Block, Const, Function, Op, Program, Value, scalar_dtype
+from tilelet.ir.fold import fold_dim, fold_scalar, number_of
+from tilelet.ir.rebuild import Rewriter, substitute_all, with_args, with_operands
 from tilelet.ir.spec import Trait
 from tilelet.ir.sweep import Sweep, pick
 from tilelet.ir.types import ScalarType, TensorType, TileType, Type
@@ -32,6 +32,28 @@ def _simplified(fn: Function) -> Function:
 
 class _Fold(Rewriter):
     """Forwards: constants, decided branches, loops that do not run, values only passed on."""
+
+    def ops(self, ops: Iterable[Op]) -> list[Op]:
+        return [new for op in ops for new in self.rewrite(self._with_operands(op))]
+
+    def _with_operands(self, op: Op) -> Op:
+        """A plain number takes the dtype of the scalar it meets; what it stands for did not."""
+        mapped = with_operands(op, self.mapping)
+        if mapped is op or Trait.SCALAR not in op.spec.traits:
+            return mapped
+        args = dict(mapped.args)
+        for name, old in op.args.items():
+            if not isinstance(old, Value) or isinstance(args[name], (Value, Const)):
+                continue
+            dtype, number = scalar_dtype(old), number_of(args[name])
+            others = (scalar_dtype(a) for n, a in args.items() if n != name)
+            if (
+                dtype is not None
+                and number is not None
+                and any(d not in (None, dtype) for d in others)
+            ):
+                args[name] = Const(number, dtype)
+        return with_args(mapped, **args)
 
     def rewrite(self, op: Op) -> Sequence[Op]:
         if op.spec is structure.FOR:

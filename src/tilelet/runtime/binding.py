@@ -66,7 +66,9 @@ def jit_parameters(jit_fn: Any) -> list[Parameter]:
     ]
 
 
-def match_specs(params: Sequence[Parameter], specs: Sequence[Spec]) -> dict[str, Spec]:
+def match_specs(
+    params: Sequence[Parameter], specs: Sequence[Spec], extents: Extents | None = None
+) -> dict[str, Spec]:
     """The spec of every parameter. By name if the names agree, else in order.
 
     Raises what does not fit: a spec too few or too many, another shape, another dtype.
@@ -87,7 +89,7 @@ def match_specs(params: Sequence[Parameter], specs: Sequence[Spec]) -> dict[str,
             if param.name not in named:
                 raise MissingSpec(param.name, param.loc)
         pairs = [(param, named[param.name]) for param in params]
-    dims = Extents()
+    dims = extents or Extents()
     for param, spec in pairs:
         _check_spec(param, spec, dims)
     return {param.name: spec for param, spec in pairs}

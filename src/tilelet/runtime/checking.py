@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilelet.diag.core import UserError
 from tilelet.diag.text import plural
-from tilelet.runtime import session
+from tilelet.runtime import clean_verdicts, session
 
 if TYPE_CHECKING:
     from tilelet.checks.comparison import Comparison
@@ -117,6 +117,15 @@ def check_after_run(
 
     They must not stop a run that went well: what cannot be checked is left.
     """
+    now = session.current()
+    if not now.checks or id(program) in now.checked:
+        return ""
+    now.checked[id(program)] = program
+    # A document for machines has the verdict in full.
+    key = None if now.quiet_diagnostics else clean_verdicts.key_of(program, arguments, platform)
+    if key is not None and clean_verdicts.has(key):
+        return ""
+
     from tilelet.checks.registry import CHECKS
     from tilelet.checks.verdict import Subject, verdict_on
     from tilelet.device.machine.description import load_machine
@@ -124,10 +133,6 @@ def check_after_run(
     from tilelet.interp.interpreter import Interpreter
     from tilelet.tasks.stream import TaskStream
 
-    now = session.current()
-    if not now.checks or id(program) in now.checked:
-        return ""
-    now.checked[id(program)] = program
     quick = sum(counts.values()) * TASK_SECONDS <= 0.05 * max(seconds, LEAST_SECONDS)
     try:
         machine = load_machine(platform)
@@ -143,6 +148,8 @@ def check_after_run(
         return ""
     now.verdicts.append(verdict)
     if verdict.ok:
+        if key is not None and quick:
+            clean_verdicts.remember(key)
         return ""
     now.report(verdict.diagnostics)
     return f" on this CPU; {plural(len(verdict.findings), 'finding')} for {machine.name}"

@@ -16,6 +16,7 @@ from tilelet.runtime.arrays import Array
 from tilelet.runtime.binding import bind_call, given_names, parameters
 from tilelet.runtime.checking import check_after_run
 from tilelet.runtime.config import RunConfig
+from tilelet.runtime.dispatch import StepwiseCalls
 from tilelet.runtime.progress import progress
 from tilelet.runtime.rundir import RunDirectory, file_name
 from tilelet.runtime.warm_calls import NOT_WARM, WarmCalls
@@ -69,7 +70,7 @@ def compile_program(
     return CompiledProgram(program, passed, config)
 
 
-class CompiledProgram:
+class CompiledProgram(StepwiseCalls):
     """A program after all passes: call it with arrays or tensors in the entry's parameter order.
 
     Results are written into the arguments. A call gives back the written tensor, or a tuple of

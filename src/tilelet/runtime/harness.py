@@ -21,6 +21,7 @@ from tilelet.diag.catalogue.harness import BadDataFile, GoldenDataMissing, Outpu
 from tilelet.diag.catalogue.python import NestedTooDeeply
 from tilelet.diag.core import UNKNOWN, UserError, UserErrors
 from tilelet.diag.tracebacks import give_place
+from tilelet.frontend.decorators import can_lower_again, with_extents
 from tilelet.ir.core import Program
 from tilelet.ir.types import TensorType
 from tilelet.runtime import jit_call, reporting, session
@@ -53,10 +54,11 @@ from tilelet.runtime.result import RunResult
 from tilelet.runtime.specs import ScalarSpec, Spec, TensorSpec
 from tilelet.runtime.storage import BadFileError, load_array
 from tilelet.runtime.validate import Judge, Judgement
+from tilelet.tasks.extents import Extents
 
 if TYPE_CHECKING:
     from tilelet.checks.comparison import Comparison
-    from tilelet.diverge.locate import Case as Examined
+    from tilelet.divergence.locate import Case as Examined
 
 
 def run(
@@ -205,11 +207,22 @@ class Runner:
 
     def _program(self) -> tuple[Program, dict[str, Spec]]:
         """The program as it was written, for these arguments, and the spec of each of them."""
-        program = self.case.program
+        program, extents = self.case.program, Extents(keeps_others=True)
         if isinstance(program, Program):
-            return program, match_specs(parameters(program), self.case.specs)
-        specs = match_specs(jit_parameters(program), self.case.specs)
-        return program.specialize(*(_example(spec) for spec in specs.values())), specs
+            specs = match_specs(parameters(program), self.case.specs, extents)
+        else:
+            specs = match_specs(jit_parameters(program), self.case.specs, extents)
+            program = program.specialize(*(_example(spec) for spec in specs.values()))
+        if not extents.others:
+            return program, specs
+        if not can_lower_again(program):
+            raise next(iter(extents.others.values()))
+        own = {
+            name: spec.shape
+            for name, spec in specs.items()
+            if isinstance(spec, TensorSpec) and spec.name in extents.others
+        }
+        return with_extents(program, own), specs
 
     def _compile(self) -> tuple[CompiledProgram, dict[str, Spec]]:
         """The compiled program, and the spec of each of its parameters."""
@@ -362,7 +375,7 @@ class Runner:
         pairs: Mapping[str, tuple[Array, Array]],
     ) -> None:
         """Which regions of the failed outputs are wrong, and who wrote them."""
-        from tilelet.diverge.where import where_wrong
+        from tilelet.divergence.where import where_wrong
 
         outputs = {
             param: (

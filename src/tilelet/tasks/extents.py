@@ -9,10 +9,16 @@ from tilelet.ir.types import Dim, SymDim
 
 
 class Extents:
-    """Extents of the dynamic dimensions, as the arguments give them."""
+    """Extents of the dynamic dimensions, as the arguments give them.
 
-    def __init__(self) -> None:
+    others   arguments that have another extent than the first one with the same symbol. That is a
+             mistake, unless `keeps_others`: then the caller decides
+    """
+
+    def __init__(self, *, keeps_others: bool = False) -> None:
         self._known: dict[SymDim, tuple[str, int]] = {}
+        self._keeps_others = keeps_others
+        self.others: dict[str, DynamicDimConflict] = {}
 
     def fits(self, name: str, got: Sequence[int], wanted: Sequence[Dim]) -> bool:
         """Whether the shape of argument `name` fits; a symbol takes the extent it meets first."""
@@ -22,7 +28,10 @@ class Extents:
             if isinstance(dim, SymDim):
                 first, value = self._known.setdefault(dim, (name, extent))
                 if value != extent:
-                    raise DynamicDimConflict(dim.name, first, value, name, extent)
+                    conflict = DynamicDimConflict(dim.name, first, value, name, extent)
+                    if not self._keeps_others:
+                        raise conflict
+                    self.others.setdefault(name, conflict)
             elif dim != extent:
                 return False
         return True

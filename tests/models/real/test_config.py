@@ -11,7 +11,7 @@ from tests.models.real.files import CONFIG, config
 
 from tilelet.diag import UserError
 from tilelet.diag.catalogue import models
-from tilelet.models.qwen3.config import PRESETS, Qwen3Config
+from tilelet.models.qwen3.config import MOE_PRESETS, PRESETS, Qwen3Config, Qwen3MoeConfig
 
 # Parameters of the published models, embeddings included.
 PUBLISHED = {
@@ -21,13 +21,22 @@ PUBLISHED = {
     "8B": 8_190_735_360,
     "14B": 14_768_307_200,
     "32B": 32_762_123_264,
+    "30B-A3B": 30_532_122_624,
+    "235B-A22B": 235_093_634_560,
+}
+
+MOE = {
+    "model_type": "qwen3_moe",
+    "num_experts": 6,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 24,
 }
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_presets_have_the_published_number_of_parameters(name: str) -> None:
     assert Qwen3Config.preset(name).parameters == PUBLISHED[name]
-    assert list(PRESETS) == list(PUBLISHED)
+    assert [*PRESETS, *MOE_PRESETS] == list(PUBLISHED)
 
 
 def test_query_width_is_not_the_hidden_size() -> None:
@@ -59,6 +68,16 @@ def test_new_versions_nest_rope_and_rename_the_dtype() -> None:
     assert (found.rope_theta, found.torch_dtype) == (5e5, "bfloat16")
 
 
+def test_fields_of_a_mixture_of_experts() -> None:
+    changes = {"num_hidden_layers": 8, "decoder_sparse_step": 2, "mlp_only_layers": [3]}
+    found = config(**MOE, **changes)
+    assert isinstance(found, Qwen3MoeConfig)
+    assert [n for n in range(8) if found.is_sparse(n)] == [1, 5, 7]
+    assert not found.norm_topk_prob
+    renamed = {"num_experts": None, "num_local_experts": 6}  # as newer versions may write it
+    assert config(**{**MOE, **renamed}) == config(**MOE)
+
+
 def test_defaults_of_absent_fields() -> None:
     few = {k: v for k, v in CONFIG.items() if k not in ("head_dim", "torch_dtype", "vocab_size")}
     found = Qwen3Config.from_json(few)
@@ -68,7 +87,13 @@ def test_defaults_of_absent_fields() -> None:
 @pytest.mark.parametrize(
     ("changes", "error", "text"),
     [
-        ({"model_type": "qwen3_moe"}, models.WrongArchitecture, "`qwen3_moe` model, not `qwen3`"),
+        ({"model_type": "qwen2_moe"}, models.WrongArchitecture, "`qwen2_moe` model, not `qwen3`"),
+        ({"model_type": "qwen3_moe"}, models.BadModelField, "`num_experts` .* is missing"),
+        ({**MOE, "num_experts": 0}, models.BadModelField, "`num_experts` .* is `0`"),
+        ({**MOE, "num_experts_per_tok": 7}, models.BadModelField, "at most `num_experts`, 6"),
+        ({**MOE, "decoder_sparse_step": 0}, models.BadModelField, "`decoder_sparse_step`"),
+        ({**MOE, "mlp_only_layers": ["1"]}, models.BadModelField, "a list of layers"),
+        ({**MOE, "norm_topk_prob": 1}, models.BadModelField, "`norm_topk_prob`"),
         ({"model_type": None}, models.WrongArchitecture, "`Qwen3ForCausalLM`"),
         ({"model_type": None, "architectures": []}, models.WrongArchitecture, r"`\?` model"),
         ({"hidden_size": None}, models.BadModelField, "`hidden_size` .* is missing"),

@@ -44,15 +44,15 @@ def arguments(s: LayerShape, which: str, lengths: list[int]) -> dict[str, Any]:
         for name, shape in layer_shapes(c).items()
     }
     return {
-        "hidden_states": rows,
+        "states": rows,
         "seq_lens": np.array(lengths, np.int32),
+        "starts": np.array([0 if which == "prefill" else n - 1 for n in lengths], np.int32),
         "block_table": np.array([[4, 2], [0, 3]], np.int32),
         "rope_cos": cos,
         "rope_sin": sin,
         "k_cache": np.full(cache, SENTINEL, np.float32),
         "v_cache": np.full(cache, SENTINEL, np.float32),
         **weights,
-        "out": np.full(rows.shape, SENTINEL, np.float32),
     }
 
 
@@ -70,11 +70,12 @@ def rows_of(lengths: list[int], first: list[int]) -> list[int]:
 def test_prefill_writes_its_sequences_and_nothing_else() -> None:
     s, lengths = small(tokens=13), [13, 6]
     found = run(build_prefill(s), **arguments(s, "prefill", lengths))
-    out = found["out"].reshape(2, 13, -1)
+    given = arguments(s, "prefill", lengths)["states"].reshape(2, 13, -1)
+    out = found["states"].reshape(2, 13, -1)
     for b, n in enumerate(lengths):
         assert np.isfinite(out[b, :n]).all()
-        assert (out[b, :n] != SENTINEL).any(axis=1).all()
-        assert (out[b, n:] == SENTINEL).all()
+        assert (out[b, :n] != given[b, :n]).any(axis=1).all()
+        assert np.isnan(out[b, n:]).all()
     for name in ("k_cache", "v_cache"):
         written = np.flatnonzero((found[name] != SENTINEL).any(axis=1))
         assert list(written) == rows_of(lengths, [0, 0])
@@ -84,11 +85,46 @@ def test_prefill_writes_its_sequences_and_nothing_else() -> None:
 def test_decode_writes_one_position_of_each_sequence() -> None:
     s, lengths = small(), [16, 7]
     found = run(build_decode(s), **arguments(s, "decode", lengths))
-    assert np.isfinite(found["out"]).all()
-    assert (found["out"] != SENTINEL).any(axis=1).all()
+    assert np.isfinite(found["states"]).all()
+    assert (found["states"] != arguments(s, "decode", lengths)["states"]).any(axis=1).all()
     for name in ("k_cache", "v_cache"):
         written = np.flatnonzero((found[name] != SENTINEL).any(axis=1))
         assert list(written) == rows_of(lengths, [15, 6])
+
+
+def test_layers_in_one_call_are_layers_one_after_the_other() -> None:
+    """Prefill in two parts, too: the second goes on where the first ended."""
+    lengths, layers = [13, 10], 3
+    s = small(tokens=8)
+    stacked = arguments(small(tokens=8, layers=layers), "prefill", lengths)
+    rng = np.random.default_rng(4)
+    for name, (rows, columns) in layer_shapes(s.config).items():
+        stacked[name] = (rng.standard_normal((layers * rows, columns)) / 6).astype(np.float32)
+    for name in ("k_cache", "v_cache"):
+        stacked[name] = np.zeros((layers * s.cache_rows, s.config.head_dim), np.float32)
+    single = {name: array.copy() for name, array in stacked.items()}
+    for starts, ends in (([0, 0], [8, 8]), ([8, 8], lengths)):
+        stacked["starts"] = single["starts"] = np.array(starts, np.int32)
+        stacked["seq_lens"] = single["seq_lens"] = np.array(ends, np.int32)
+        hidden = rng.standard_normal(stacked["states"].shape).astype(np.float32)
+        stacked = run(
+            build_prefill(small(tokens=8, layers=layers)), **{**stacked, "states": hidden}
+        )
+        for layer in range(layers):
+            part = {
+                name: array[layer * len(array) // layers : (layer + 1) * len(array) // layers]
+                for name, array in single.items()
+                if name in ("k_cache", "v_cache", *layer_shapes(s.config))
+            }
+            found = run(build_prefill(s), **{**single, **part, "states": hidden})
+            hidden = found["states"]
+            for name in ("k_cache", "v_cache"):
+                part[name][:] = found[name]
+        for b in range(2):
+            rows = slice(8 * b, 8 * b + ends[b] - starts[b])
+            assert np.array_equal(stacked["states"][rows], hidden[rows])
+    for name in ("k_cache", "v_cache"):
+        assert np.array_equal(stacked[name], single[name])
 
 
 @pytest.mark.parametrize("which", BUILD)
@@ -104,7 +140,7 @@ def test_printed_program_parses_to_the_same_text_after_every_pass(which: str) ->
 def test_published_sizes_compile_and_count_their_tasks(name: str) -> None:
     c, batch, length = Qwen3Config.preset(name), 16, 40
     s = LayerShape(c, batch, 256, tokens=64)
-    lengths = {"seq_lens": np.full(batch, length, np.int32)}
+    lengths = {"seq_lens": np.full(batch, length, np.int32), "starts": np.zeros(batch, np.int32)}
     blocks = 2 * c.hidden_size // s.out_chunk + c.intermediate_size // s.out_chunk
     per_tile = 2 + c.heads + c.kv_heads + blocks  # two norms, heads, blocks of the projections
     decode = compile_program(build_decode(s)).task_counts(lengths)

@@ -31,8 +31,8 @@ from tilelet.diag.catalogue import models
 from tilelet.models.qwen3.weights import (
     Checkpoint,
     LayerWeights,
-    _transposed,
     load_layer,
+    transposed,
 )
 
 Q_PROJ = "model.layers.1.self_attn.q_proj.weight"
@@ -43,7 +43,7 @@ def same(a: LayerWeights, b: LayerWeights) -> bool:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16])
-def test_matrices_are_transposed_and_norms_widened(tmp_path: Path, dtype: Any) -> None:
+def test_matrices_aretransposed_and_norms_widened(tmp_path: Path, dtype: Any) -> None:
     stored = tensors(dtype)
     layer = load_layer(write_model(tmp_path, stored), 1)
     assert np.array_equal(layer.wq, stored[Q_PROJ].T)
@@ -66,7 +66,7 @@ def test_a_dtype_that_was_asked_for(tmp_path: Path) -> None:
 
 def test_matrices_larger_than_a_block() -> None:
     stored = np.arange(600 * 257, dtype=np.float32).reshape(257, 600)
-    assert np.array_equal(_transposed(stored, pl.FP32), stored.T)
+    assert np.array_equal(transposed(stored, pl.FP32), stored.T)
 
 
 def test_shards_and_names_without_prefix_give_the_same(tmp_path: Path) -> None:

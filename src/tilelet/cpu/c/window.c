@@ -47,11 +47,12 @@ static int64_t seen(int64_t extent, int64_t start, int64_t size) {
 
 int tl_slice(tl_ctx *c, int site, tl_win *out, const tl_win *w, const int64_t *offset,
              const int64_t *shape, const int64_t *limits, int clamp) {
-    if (limits)
-        for (int i = 0; i < w->rank; i++)
-            if (limits[i] < 0 || limits[i] > shape[i])
-                return tl_fail(c, TL_VALID, site, i, limits[i], shape[i], 0);
-    const int64_t *needed = limits ? limits : shape;
+    int64_t needed[TL_RANK];
+    for (int i = 0; i < w->rank; i++) {
+        if (limits && limits[i] > shape[i])
+            return tl_fail(c, TL_VALID, site, i, limits[i], shape[i], 0);
+        needed[i] = limits ? max64(0, limits[i]) : shape[i];
+    }
     for (int i = 0; i < w->rank; i++) {
         /* start + size > extent, without overflow */
         int outside = needed[i] > w->shape[i] || offset[i] > w->shape[i] - needed[i];
@@ -223,10 +224,10 @@ int tl_reinterpret(tl_ctx *c, int site, tl_win *w, int itemsize, const int64_t *
 int tl_mark_valid(tl_ctx *c, int site, tl_win *w, int64_t rows, int64_t columns) {
     int64_t limits[2] = {rows, columns};
     for (int i = 0; i < 2; i++)
-        if (limits[i] < 0 || limits[i] > w->reach[i])
+        if (limits[i] > w->reach[i])
             return tl_fail(c, TL_VALID, site, i, limits[i], w->reach[i], 0);
-    w->valid[0] = rows;
-    w->valid[1] = columns;
+    w->valid[0] = max64(0, rows);
+    w->valid[1] = max64(0, columns);
     return TL_OK;
 }
 

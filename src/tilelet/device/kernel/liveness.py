@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from tilelet.device.kernel.view import Branch, Loop, Node, Tile, walk_steps
+from tilelet.device.kernel.view import Loop, Node, Tile, loops_in, walk_steps
 
 
 def with_live_ranges(tiles: Sequence[Tile], body: tuple[Node, ...]) -> tuple[Tile, ...]:
@@ -16,19 +16,9 @@ def with_live_ranges(tiles: Sequence[Tile], body: tuple[Node, ...]) -> tuple[Til
             span = ranges.setdefault(tile, [step.position, step.position])
             span[1] = max(span[1], step.position)
     # Innermost first: an inner extension can make an outer one necessary.
-    for loop in sorted(_loops(body), key=lambda item: item.span[1] - item.span[0]):
+    for loop in sorted(loops_in(body), key=lambda item: item.span[1] - item.span[0]):
         _extend(ranges, loop)
     return tuple(dataclasses.replace(t, live=tuple(ranges.get(t.id, (0, 0)))) for t in tiles)
-
-
-def _loops(nodes: tuple[Node, ...]) -> Iterator[Loop]:
-    for node in nodes:
-        if isinstance(node, Loop):
-            yield node
-            yield from _loops(node.body)
-        elif isinstance(node, Branch):
-            yield from _loops(node.then)
-            yield from _loops(node.orelse)
 
 
 def _extend(ranges: dict[int, list[int]], loop: Loop) -> None:

@@ -262,6 +262,17 @@ class DeviceKernel:
         yield from walk_steps(self.body)
 
 
+def loops_in(nodes: tuple[Node, ...]) -> Iterator[Loop]:
+    """Every loop, the outer ones first."""
+    for node in nodes:
+        if isinstance(node, Loop):
+            yield node
+            yield from loops_in(node.body)
+        elif isinstance(node, Branch):
+            yield from loops_in(node.then)
+            yield from loops_in(node.orelse)
+
+
 def walk_steps(nodes: tuple[Node, ...]) -> Iterator[Step]:
     for node in nodes:
         if isinstance(node, Step):

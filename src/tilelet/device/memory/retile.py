@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tilelet.device.kernel.lowering import lower_kernel
 from tilelet.device.kernel.pipes import kernel_cost
-from tilelet.device.kernel.view import Branch, DeviceKernel, Loop, Node
+from tilelet.device.kernel.view import DeviceKernel, loops_in
 from tilelet.device.machine.description import Machine
 from tilelet.device.memory.axis_classes import Axis, AxisClasses, resized, without_pipelining
 from tilelet.device.memory.plan import MemoryPlan, plan_memory
@@ -60,7 +60,7 @@ class _Search:
         }
 
     def without_pipelining(self, kernel: DeviceKernel) -> Iterator[Fit]:
-        if any(loop.stages > 1 for loop in _loops(kernel.body)):
+        if any(loop.stages > 1 for loop in loops_in(kernel.body)):
             fit = self._fit(without_pipelining(self.function), 1, "`pl.range`, not `pl.pipeline`")
             if fit:
                 yield fit
@@ -81,14 +81,14 @@ class _Search:
             for second in roots[i + 1 :]:
                 sizes = {first: self._smaller(first), second: self._smaller(second)}
                 at = dict.fromkeys(sizes, 0)
-                turn = first
+                halved = first
                 while all(at[root] < len(sizes[root]) for root in at):
                     fit = self._resized({root: sizes[root][at[root]] for root in at})
                     if fit:
                         yield fit
                         break
-                    at[turn] += 1
-                    turn = second if turn is first else first
+                    at[halved] += 1
+                    halved = second if halved is first else first
 
     def _smaller(self, root: Axis) -> list[int]:
         """Divisors of the extent that keep rows and fractals whole, largest first."""
@@ -136,13 +136,3 @@ def _extent(axis: Axis) -> int:
 
 def _used(plan: MemoryPlan, space: Mem) -> int:
     return plan.used.get(space.name, 0)
-
-
-def _loops(nodes: tuple[Node, ...]) -> Iterator[Loop]:
-    for node in nodes:
-        if isinstance(node, Loop):
-            yield node
-            yield from _loops(node.body)
-        elif isinstance(node, Branch):
-            yield from _loops(node.then)
-            yield from _loops(node.orelse)

@@ -261,6 +261,25 @@ class AssembleCopies(Caution):
         )
 
 
+class OwnExtents(Caution):
+    """A tensor has other extents than the dynamic dimensions of its declaration have elsewhere.
+
+    A `pl.dynamic` symbol stands for one number, which is that of the first parameter with it.
+    Programs were published that break this rule and run, because the runtime knows the shape of
+    every tensor by itself; so does the harness. In a direct call it is an error.
+    """
+
+    code = "W0602"
+    severity = "note"
+
+    def __init__(self, loc: Loc, name: str, declared: str, found: str) -> None:
+        super().__init__(
+            f"`{name}` is taken as `{found}`, not as `{declared}`",
+            [Label(loc, "its symbols have other extents in a tensor before")],
+            helps=["use one `pl.dynamic` for each extent"],
+        )
+
+
 class ValidationSkipped(Caution):
     """Nothing was compared, so the run says nothing about the results.
 

@@ -51,18 +51,18 @@ class BadModelConfig(UserError):
 
 
 class WrongArchitecture(UserError):
-    """The model is not a dense Qwen3 model.
+    """The model is not a Qwen3 model.
 
-    These programs compute a Qwen3 layer: other architectures, also the mixture-of-experts models
-    of the same family, have other layers. `model_type` of the configuration must be `qwen3`.
+    These programs compute the layers of Qwen3, dense (`model_type` of the configuration is `qwen3`)
+    or with a mixture of experts (`qwen3_moe`). Other architectures have other layers.
     """
 
     code = "E1003"
 
     def __init__(self, file: str, found: str) -> None:
         super().__init__(
-            f"`{file}` describes a `{shown(found)}` model, not `qwen3`",
-            helps=["use a dense Qwen3 model: 0.6B, 1.7B, 4B, 8B, 14B or 32B"],
+            f"`{file}` describes a `{shown(found)}` model, not `qwen3` or `qwen3_moe`",
+            helps=["supported are Qwen3 0.6B to 32B, and Qwen3-MoE 30B-A3B and 235B-A22B"],
         )
 
 
@@ -100,7 +100,7 @@ class UnsupportedModelSetting(UserError):
 class UnknownPreset(UserError):
     """There is no preset of this name.
 
-    Presets are the published dense Qwen3 models, by size. Other sizes are read from a `config.json`
+    Presets are the published Qwen3 models, by size. Other sizes are read from a `config.json`
     or given field by field.
     """
 

@@ -36,8 +36,9 @@ class WindowOutOfRange(UserError):
         name: str = "",
         runtime: bool = False,
         clamps: bool = False,
+        made: Loc | None = None,
     ) -> None:
-        """`clamps`: the op has `clamp=`."""
+        """`clamps`: the op has `clamp=`; `made`: where the tensor is made."""
         of_name = f" of `{name}`" if name else ""
         whole = isinstance(start, int) and isinstance(extent, int) and not 0 <= start < extent
         remedy = "cut the window with `valid_shape=`, or check the offset"
@@ -50,19 +51,23 @@ class WindowOutOfRange(UserError):
         end = (
             start + size if isinstance(start, int) and isinstance(size, int) else f"{start}+{size}"
         )
+        said = "at run time, the window is out of range" if runtime else "out of range"
+        labels = [Label(loc, said)]
+        labels += [Label(made, f"`{name}` is made here")] if made is not None else []
         super().__init__(
             f"window {start}:{end} is outside axis {axis}{of_name}, which has extent {extent}",
-            [Label(loc, "at run time, the window is out of range" if runtime else "out of range")],
+            labels,
             helps=[remedy],
         )
 
 
 class ValidShapeTooLarge(UserError):
-    """A `valid_shape` is larger than the tile it describes, or negative.
+    """A `valid_shape` is larger than the tile it describes, or a negative constant.
 
     The valid region is the part of the tile that holds data, counted from the tile's own origin: it
     is at most the tile's shape. A frequent slip is passing the tensor's total length for a shifted
-    window; subtract the offset.
+    window; subtract the offset. An extent that is computed may be negative, as `length - offset` is
+    beyond the end: then nothing is valid.
     """
 
     code = "E0502"

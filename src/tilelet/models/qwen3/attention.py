@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import tilelet.language as pl
 from tilelet.dtypes import DType
-from tilelet.models.qwen3.blocks import make_rope, make_rope_heads, make_softmax_step
+from tilelet.models.qwen3.blocks import make_rope, make_rope_halves, make_softmax_weights
 from tilelet.models.qwen3.shapes import DecodeShape
 
 # Below every score; finite, so that the difference of two of them is no NaN.
@@ -26,14 +26,15 @@ ONE_HEAD_TILE = 512
 def make_cache_update(s: DecodeShape):
     """The new key, rotated, and value of one K/V head into their cache rows, in a task."""
     HEAD_DIM, HALF = s.head_dim, s.head_dim // 2
-    rotate = make_rope(HALF)
+    rotated_low, rotated_high = make_rope_halves(HALF)
 
     @pl.inline
     def update_cache(k_proj, v_proj, cos, sin, k_cache, v_cache, row, kv_col, cache_row):
         with pl.incore():
             k_lo = pl.slice(k_proj, [1, HALF], [row, kv_col])
             k_hi = pl.slice(k_proj, [1, HALF], [row, kv_col + HALF])
-            rot_lo, rot_hi = rotate(k_lo, k_hi, cos, sin)
+            rot_lo = rotated_low(k_lo, k_hi, cos, sin)
+            rot_hi = rotated_high(k_lo, k_hi, cos, sin)
             k_cache = pl.assemble(k_cache, pl.cast(rot_lo, target_type=pl.BF16), [cache_row, 0])
             k_cache = pl.assemble(k_cache, pl.cast(rot_hi, target_type=pl.BF16), [cache_row, HALF])
             v_row = pl.slice(v_proj, [1, HEAD_DIM], [row, kv_col])
@@ -49,7 +50,7 @@ def make_staged_group(s: DecodeShape):
     Q_HEAD_BATCH, Q_HEAD_PAD = s.q_head_batch, s.q_head_pad
     ROWS = s.q_vector_rows
     ATTN_SCALE = HEAD_DIM**-0.5
-    rotate = make_rope(HALF)
+    rotated_low, rotated_high = make_rope_halves(HALF)
 
     @pl.inline
     def all_rows(context):
@@ -71,7 +72,8 @@ def make_staged_group(s: DecodeShape):
                 q_col = (first_head + qi) * HEAD_DIM
                 q_lo = pl.slice(q_proj, [1, HALF], [b, q_col])
                 q_hi = pl.slice(q_proj, [1, HALF], [b, q_col + HALF])
-                rot_lo, rot_hi = rotate(q_lo, q_hi, cos, sin)
+                rot_lo = rotated_low(q_lo, q_hi, cos, sin)
+                rot_hi = rotated_high(q_lo, q_hi, cos, sin)
                 q_padded = pl.assemble(q_padded, pl.cast(rot_lo, target_type=pl.BF16), [qi, 0])
                 q_padded = pl.assemble(q_padded, pl.cast(rot_hi, target_type=pl.BF16), [qi, HALF])
             q_zero = pl.full([Q_HEAD_PAD - Q_HEAD_BATCH, HEAD_DIM], dtype=pl.FP32, value=0.0)
@@ -135,26 +137,44 @@ def make_staged_group(s: DecodeShape):
 
 
 def make_scaled_scores(tile: int, head_dim: int):
-    """Scores of queries against `keys` rows of a cache from `row` on, in a block of `tile`."""
+    """Scores of queries against `keys` rows of a cache from `row` on, in a block of `tile`.
+
+    What lies beyond those keys is filled: a maximum does not see it, and its exponential is zero.
+    """
     ATTN_SCALE = head_dim**-0.5
 
     @pl.inline
     def scaled_scores(q, k_rows, row, keys):
         k_tile = pl.slice(k_rows, [tile, head_dim], [row, 0], valid_shape=[keys, head_dim])
-        return pl.mul(pl.matmul(q, k_tile, b_trans=True, out_dtype=pl.FP32), ATTN_SCALE)
+        raw = pl.matmul(q, k_tile, b_trans=True, out_dtype=pl.FP32)
+        return pl.mul(pl.fillpad(raw, pad_value=pl.PadValue.min), ATTN_SCALE)
 
     return scaled_scores
 
 
+def make_weighted_values(tile: int, head_dim: int):
+    """The sum of `keys` rows of a cache of values from `row` on, each times its weight."""
+
+    @pl.inline
+    def weighted_values(weights, v_rows, row, keys):
+        v_tile = pl.slice(v_rows, [tile, head_dim], [row, 0], valid_shape=[keys, head_dim])
+        return pl.matmul(weights, v_tile, out_dtype=pl.FP32)
+
+    return weighted_values
+
+
 def make_absorb(tile: int, head_dim: int, dtype: DType = pl.BF16, mode: str = "round"):
     """Takes a block of scores, and the values that belong to it, into the running softmax."""
-    softmax_step = make_softmax_step(dtype, mode)
+    softmax_weights = make_softmax_weights(dtype, mode)
+    weighted_values = make_weighted_values(tile, head_dim)
 
     @pl.inline
     def absorb(scores, v_rows, row, keys, mi, li, oi):
-        p, _, alpha, mi_new, li_new = softmax_step(scores, mi, li)
-        v_tile = pl.slice(v_rows, [tile, head_dim], [row, 0], valid_shape=[keys, head_dim])
-        update = pl.matmul(p, v_tile, out_dtype=pl.FP32)
+        mi_new = pl.maximum(mi, pl.row_max(scores))
+        alpha = pl.exp(pl.sub(mi, mi_new))
+        p = softmax_weights(scores, mi_new)
+        li_new = pl.add(pl.mul(li, alpha), pl.row_sum(pl.cast(p, target_type=pl.FP32)))
+        update = weighted_values(p, v_rows, row, keys)
         return mi_new, li_new, pl.add(pl.row_expand_mul(oi, alpha), update)
 
     return absorb
@@ -174,36 +194,50 @@ def make_nothing_absorbed(rows: int, head_dim: int):
 
 
 def make_context_walk(s: DecodeShape):
-    """Online softmax over the first `length` rows of one head's part of the caches."""
-    TILE = s.part("max_seq", "walk_tile")
-    scaled_scores = make_scaled_scores(TILE, s.head_dim)
-    absorb = make_absorb(TILE, s.head_dim)
+    """Online softmax over the first `length` rows of one head's part of the caches.
+
+    The running maximum, sum and output start from what is given; the result is the output divided
+    by the sum.
+    """
+    WALK_TILE = s.part("max_seq", "walk_tile")
+    scaled_scores = make_scaled_scores(WALK_TILE, s.head_dim)
+    softmax_weights = make_softmax_weights()
+    weighted_values = make_weighted_values(WALK_TILE, s.head_dim)
 
     @pl.inline
-    def walk(q, k_rows, v_rows, length, mi, li, oi):
-        for s0 in pl.pipeline(0, length, TILE, stage=STAGES):
-            known = pl.min(TILE, length - s0)
-            scores = scaled_scores(q, k_rows, s0, known)
-            mi, li, oi = absorb(scores, v_rows, s0, known, mi, li, oi)
-        return mi, li, oi
+    def walk(q, k_rows, v_rows, length, mi_before, li_before, oi_before):
+        mi = mi_before
+        li = li_before
+        oi = oi_before
+        for s0 in pl.pipeline(0, length, WALK_TILE, stage=STAGES):
+            keys = pl.min(WALK_TILE, length - s0)
+            scores = scaled_scores(q, k_rows, s0, keys)
+            mi_new = pl.maximum(mi, pl.row_max(scores))
+            alpha = pl.exp(pl.sub(mi, mi_new))
+            p = softmax_weights(scores, mi_new)
+            li = pl.add(pl.mul(li, alpha), pl.row_sum(pl.cast(p, target_type=pl.FP32)))
+            update = weighted_values(p, v_rows, s0, keys)
+            oi = pl.add(pl.row_expand_mul(oi, alpha), update)
+            mi = mi_new
+        return pl.row_expand_div(oi, li)
 
     return walk
 
 
 def make_cached_kv_head(s: DecodeShape):
     """Attention of rotated query heads `[heads, head_dim]` BF16 over a cache that is up to date."""
-    HEADS, ROWS, HEAD_DIM = s.q_per_kv, s.q_head_pad, s.head_dim
-    nothing_absorbed = make_nothing_absorbed(ROWS, HEAD_DIM)
+    GROUP, ROWS, HEAD_DIM = s.q_per_kv, s.q_head_pad, s.head_dim
     walk = make_context_walk(s)
 
     @pl.inline
     def attend(q_rows, k_rows, v_rows, length):
-        pl.static_assert(HEADS <= ROWS, "the query heads of a K/V head must fit into one tile")
-        q = pl.slice(q_rows, [ROWS, HEAD_DIM], [0, 0], valid_shape=[HEADS, HEAD_DIM])
-        mi, li, oi = nothing_absorbed()
-        mi, li, oi = walk(q, k_rows, v_rows, length, mi, li, oi)
-        context = pl.cast(pl.row_expand_div(oi, li), target_type=pl.BF16)
-        return pl.slice(context, [HEADS, HEAD_DIM], [0, 0])
+        pl.static_assert(GROUP <= ROWS, "the query heads of a K/V head must fit into one tile")
+        q = pl.slice(q_rows, [ROWS, HEAD_DIM], [0, 0], valid_shape=[GROUP, HEAD_DIM])
+        no_max = pl.reshape(pl.full([1, ROWS], dtype=pl.FP32, value=LOWEST), [ROWS, 1])
+        no_sum = pl.reshape(pl.full([1, ROWS], dtype=pl.FP32, value=0.0), [ROWS, 1])
+        no_output = pl.full([ROWS, HEAD_DIM], dtype=pl.FP32, value=0.0)
+        attended = walk(q, k_rows, v_rows, length, no_max, no_sum, no_output)
+        return pl.slice(pl.cast(attended, target_type=pl.BF16), [GROUP, HEAD_DIM], [0, 0])
 
     return attend
 
@@ -214,31 +248,32 @@ def make_one_kv_head(s: DecodeShape):
     q_rows `[heads, head_dim]`, k_row and v_row `[1, head_dim]` are FP32 and not rotated yet;
     k_rows and v_rows are the head's part of the caches, which get the new token.
     """
-    HEADS, ROWS, HEAD_DIM = s.q_per_kv, s.q_head_pad, s.head_dim
+    GROUP, ROWS, HEAD_DIM, HALF = s.q_per_kv, s.q_head_pad, s.head_dim, s.head_dim // 2
     ATTN_SCALE = s.head_dim**-0.5
-    rotate_q = make_rope_heads(ROWS, HEAD_DIM // 2)
-    rotate_k = make_rope_heads(1, HEAD_DIM // 2)
+    rotate = make_rope(HALF)
     walk = make_context_walk(s)
 
     @pl.inline
     def attend(q_rows, k_row, v_row, cos, sin, k_rows, v_rows, pos):
-        pl.static_assert(HEADS <= ROWS, "the query heads of a K/V head must fit into one tile")
-        q_heads = pl.slice(q_rows, [ROWS, HEAD_DIM], [0, 0], valid_shape=[HEADS, HEAD_DIM])
-        q = pl.cast(rotate_q(q_heads, cos, sin), target_type=pl.BF16)
-        k_head = pl.slice(k_row, [1, HEAD_DIM], [0, 0])
-        k_new = pl.cast(rotate_k(k_head, cos, sin), target_type=pl.BF16)
-        v_new = pl.cast(v_row, target_type=pl.BF16)
+        pl.static_assert(GROUP <= ROWS, "the query heads of a K/V head must fit into one tile")
+        q_tile = pl.slice(q_rows, [ROWS, HEAD_DIM], [0, 0], valid_shape=[GROUP, HEAD_DIM])
+        q_lo = pl.slice(q_tile, [ROWS, HALF], [0, 0])
+        q_hi = pl.slice(q_tile, [ROWS, HALF], [0, HALF])
+        q = pl.cast(rotate(q_lo, q_hi, cos, sin), target_type=pl.BF16)
+        k_lo = pl.slice(k_row, [1, HALF], [0, 0])
+        k_hi = pl.slice(k_row, [1, HALF], [0, HALF])
+        key = pl.cast(rotate(k_lo, k_hi, cos, sin), target_type=pl.BF16)
+        value = pl.cast(v_row, target_type=pl.BF16)
 
         q_fp32 = pl.cast(q, target_type=pl.FP32)
-        own = pl.row_sum(pl.col_expand_mul(q_fp32, pl.cast(k_new, target_type=pl.FP32)))
-        mi = pl.mul(own, ATTN_SCALE)
-        li = pl.reshape(pl.full([1, ROWS], dtype=pl.FP32, value=1.0), [ROWS, 1])
-        oi = pl.col_expand(q_fp32, pl.cast(v_new, target_type=pl.FP32))
-        mi, li, oi = walk(q, k_rows, v_rows, pos, mi, li, oi)
-        k_rows = pl.assemble(k_rows, k_new, [pos, 0])
-        v_rows = pl.assemble(v_rows, v_new, [pos, 0])
-        context = pl.cast(pl.row_expand_div(oi, li), target_type=pl.BF16)
-        return pl.slice(context, [HEADS, HEAD_DIM], [0, 0]), k_rows, v_rows
+        own = pl.row_sum(pl.col_expand_mul(q_fp32, pl.cast(key, target_type=pl.FP32)))
+        own_score = pl.mul(own, ATTN_SCALE)
+        one = pl.reshape(pl.full([1, ROWS], dtype=pl.FP32, value=1.0), [ROWS, 1])
+        own_value = pl.col_expand(q_fp32, pl.cast(value, target_type=pl.FP32))
+        attended = walk(q, k_rows, v_rows, pos, own_score, one, own_value)
+        k_rows = pl.assemble(k_rows, key, [pos, 0])
+        v_rows = pl.assemble(v_rows, value, [pos, 0])
+        return pl.slice(pl.cast(attended, target_type=pl.BF16), [GROUP, HEAD_DIM], [0, 0])
 
     return attend
 
@@ -251,65 +286,68 @@ def make_two_kv_heads(s: DecodeShape):
     the second. A product of the upper half (below it zeros) and one of the lower half (above it
     zeros) add up on the cube to a tile in which every row is wanted.
     """
-    HEADS, ROWS, HEAD_DIM = s.q_per_kv, 2 * s.q_per_kv, s.head_dim
+    GROUP, ROWS, HEAD_DIM, HALF = s.q_per_kv, 2 * s.q_per_kv, s.head_dim, s.head_dim // 2
     TILE, ATTN_SCALE = s.part("max_seq", "walk_tile"), s.head_dim**-0.5
-    rotate_q = make_rope_heads(ROWS, HEAD_DIM // 2)
-    rotate_k = make_rope_heads(2, HEAD_DIM // 2)
-    softmax_step = make_softmax_step()
+    rotate = make_rope(HALF)
+    softmax_weights = make_softmax_weights()
 
     @pl.inline
-    def block(rows, s0, known):
-        return pl.slice(rows, [TILE, HEAD_DIM], [s0, 0], valid_shape=[known, HEAD_DIM])
+    def block(cached, s0, keys):
+        return pl.slice(cached, [TILE, HEAD_DIM], [s0, 0], valid_shape=[keys, HEAD_DIM])
 
     @pl.inline
-    def halves(x, upper, lower):
-        """The two halves of `x`, each with zeros in place of the other, in BF16."""
-        first = pl.cast(pl.row_expand_mul(x, upper), target_type=pl.BF16)
-        second = pl.cast(pl.row_expand_mul(x, lower), target_type=pl.BF16)
-        return first, second
+    def only(x, half_ones):
+        """One half of `x`, in BF16, with zeros in place of the other."""
+        return pl.cast(pl.row_expand_mul(x, half_ones), target_type=pl.BF16)
 
     @pl.inline
     def spread(like, pair, upper, lower):
         """The first row of `pair` in all rows of the upper half, the second in the lower."""
         pair_fp32 = pl.cast(pair, target_type=pl.FP32)
-        first = pl.col_expand(like, pl.slice(pair_fp32, [1, HEAD_DIM], [0, 0]))
-        second = pl.col_expand(like, pl.slice(pair_fp32, [1, HEAD_DIM], [1, 0]))
-        return pl.add(pl.row_expand_mul(first, upper), pl.row_expand_mul(second, lower))
+        above = pl.col_expand(like, pl.slice(pair_fp32, [1, HEAD_DIM], [0, 0]))
+        below = pl.col_expand(like, pl.slice(pair_fp32, [1, HEAD_DIM], [1, 0]))
+        return pl.add(pl.row_expand_mul(above, upper), pl.row_expand_mul(below, lower))
 
     @pl.inline
     def attend(q_rows, k_pair, v_pair, cos, sin, k_first, k_second, v_first, v_second, pos):
         # Made as rows: a tile's rows must be 32 bytes at least.
         ones = pl.full([1, ROWS], dtype=pl.FP32, value=1.0)
         first_ones = pl.full([1, ROWS], dtype=pl.FP32, value=0.0)
-        first_ones = pl.assemble(first_ones, pl.full([1, HEADS], dtype=pl.FP32, value=1.0), [0, 0])
+        first_ones = pl.assemble(first_ones, pl.full([1, GROUP], dtype=pl.FP32, value=1.0), [0, 0])
         upper = pl.reshape(first_ones, [ROWS, 1])
         lower = pl.reshape(pl.sub(ones, first_ones), [ROWS, 1])
-        q_heads = pl.slice(q_rows, [ROWS, HEAD_DIM], [0, 0])
-        q_bf16 = pl.cast(rotate_q(q_heads, cos, sin), target_type=pl.BF16)
+        q_lo = pl.slice(q_rows, [ROWS, HALF], [0, 0])
+        q_hi = pl.slice(q_rows, [ROWS, HALF], [0, HALF])
+        q_bf16 = pl.cast(rotate(q_lo, q_hi, cos, sin), target_type=pl.BF16)
         q = pl.cast(q_bf16, target_type=pl.FP32)
-        q_upper, q_lower = halves(q, upper, lower)
-        k_heads = pl.slice(k_pair, [2, HEAD_DIM], [0, 0])
-        k_new = pl.cast(rotate_k(k_heads, cos, sin), target_type=pl.BF16)
-        v_new = pl.cast(v_pair, target_type=pl.BF16)
+        q_upper = only(q, upper)
+        q_lower = only(q, lower)
+        k_lo = pl.slice(k_pair, [2, HALF], [0, 0])
+        k_hi = pl.slice(k_pair, [2, HALF], [0, HALF])
+        new_keys = pl.cast(rotate(k_lo, k_hi, cos, sin), target_type=pl.BF16)
+        new_values = pl.cast(v_pair, target_type=pl.BF16)
 
-        own = pl.row_sum(pl.mul(q, spread(q, k_new, upper, lower)))
+        own = pl.row_sum(pl.mul(q, spread(q, new_keys, upper, lower)))
         mi = pl.mul(own, ATTN_SCALE)
         li = pl.reshape(pl.full([1, ROWS], dtype=pl.FP32, value=1.0), [ROWS, 1])
-        oi = spread(q, v_new, upper, lower)
+        oi = spread(q, new_values, upper, lower)
         for s0 in pl.pipeline(0, pos, TILE, stage=STAGES):
-            known = pl.min(TILE, pos - s0)
-            raw = pl.matmul(q_upper, block(k_first, s0, known), b_trans=True, out_dtype=pl.FP32)
-            raw = pl.matmul_acc(raw, q_lower, block(k_second, s0, known), b_trans=True)
-            _, p, alpha, mi, li = softmax_step(pl.mul(raw, ATTN_SCALE), mi, li)
-            p_upper, p_lower = halves(p, upper, lower)
-            update = pl.matmul(p_upper, block(v_first, s0, known), out_dtype=pl.FP32)
-            update = pl.matmul_acc(update, p_lower, block(v_second, s0, known))
+            keys = pl.min(TILE, pos - s0)
+            raw = pl.matmul(q_upper, block(k_first, s0, keys), b_trans=True, out_dtype=pl.FP32)
+            raw = pl.matmul_acc(raw, q_lower, block(k_second, s0, keys), b_trans=True)
+            scores = pl.mul(pl.fillpad(raw, pad_value=pl.PadValue.min), ATTN_SCALE)
+            mi_new = pl.maximum(mi, pl.row_max(scores))
+            alpha = pl.exp(pl.sub(mi, mi_new))
+            p = pl.cast(softmax_weights(scores, mi_new), target_type=pl.FP32)
+            li = pl.add(pl.mul(li, alpha), pl.row_sum(p))
+            update = pl.matmul(only(p, upper), block(v_first, s0, keys), out_dtype=pl.FP32)
+            update = pl.matmul_acc(update, only(p, lower), block(v_second, s0, keys))
             oi = pl.add(pl.row_expand_mul(oi, alpha), update)
-        k_first = pl.assemble(k_first, pl.slice(k_new, [1, HEAD_DIM], [0, 0]), [pos, 0])
-        k_second = pl.assemble(k_second, pl.slice(k_new, [1, HEAD_DIM], [1, 0]), [pos, 0])
-        v_first = pl.assemble(v_first, pl.slice(v_new, [1, HEAD_DIM], [0, 0]), [pos, 0])
-        v_second = pl.assemble(v_second, pl.slice(v_new, [1, HEAD_DIM], [1, 0]), [pos, 0])
-        context = pl.cast(pl.row_expand_div(oi, li), target_type=pl.BF16)
-        return context, k_first, k_second, v_first, v_second
+            mi = mi_new
+        k_first = pl.assemble(k_first, pl.slice(new_keys, [1, HEAD_DIM], [0, 0]), [pos, 0])
+        k_second = pl.assemble(k_second, pl.slice(new_keys, [1, HEAD_DIM], [1, 0]), [pos, 0])
+        v_first = pl.assemble(v_first, pl.slice(new_values, [1, HEAD_DIM], [0, 0]), [pos, 0])
+        v_second = pl.assemble(v_second, pl.slice(new_values, [1, HEAD_DIM], [1, 0]), [pos, 0])
+        return pl.cast(pl.row_expand_div(oi, li), target_type=pl.BF16)
 
     return attend

@@ -89,7 +89,7 @@ def make_projection(rows: int, k_chunk: int, out_chunk: int, k_blocks: int, *, s
     """
 
     @pl.inline
-    def first(x, w, row, column):
+    def first_chunk(x, w, row, column):
         return pl.matmul(
             pl.slice(x, [rows, k_chunk], [row, 0]),
             pl.slice(w, [k_chunk, out_chunk], [0, column]),
@@ -97,106 +97,127 @@ def make_projection(rows: int, k_chunk: int, out_chunk: int, k_blocks: int, *, s
         )
 
     @pl.inline
-    def following(acc, x, w, row, column, k0):
+    def next_chunk(partial, x, w, row, column, k0):
         return pl.matmul_acc(
-            acc,
+            partial,
             pl.slice(x, [rows, k_chunk], [row, k0]),
             pl.slice(w, [k_chunk, out_chunk], [k0, column]),
         )
 
     @pl.inline
     def project(x, w, row, column):
-        acc = first(x, w, row, column)
+        product = first_chunk(x, w, row, column)
         for kb in pl.range(1, k_blocks):
-            acc = following(acc, x, w, row, column, kb * k_chunk)
-        return acc
+            product = next_chunk(product, x, w, row, column, kb * k_chunk)
+        return product
 
     @pl.inline
     def project_pipelined(x, w, row, column):
-        acc = first(x, w, row, column)
+        acc = first_chunk(x, w, row, column)
         for kb in pl.pipeline(1, k_blocks, stage=stage):
-            acc = following(acc, x, w, row, column, kb * k_chunk)
+            acc = next_chunk(acc, x, w, row, column, kb * k_chunk)
         return acc
 
     return project if stage == 1 else project_pipelined
 
 
+def make_products(k_chunk: int, out_chunk: int):
+    """The products of a projection one by one, for several that share what they load.
+
+    One function multiplies rows with the first chunk of a weight, the other with a further one and
+    adds the product.
+    """
+
+    @pl.inline
+    def first_product(x_chunk, w, column):
+        return pl.matmul(x_chunk, pl.slice(w, [k_chunk, out_chunk], [0, column]), out_dtype=pl.FP32)
+
+    @pl.inline
+    def next_product(partial, x_chunk, w, k0, column):
+        return pl.matmul_acc(partial, x_chunk, pl.slice(w, [k_chunk, out_chunk], [k0, column]))
+
+    return first_product, next_product
+
+
+def make_gated_projections(
+    rows: int,
+    k_chunk: int,
+    out_chunk: int,
+    k_blocks: int,
+    stage: int,
+    *,
+    dtype: DType = pl.BF16,
+    mode: str = "round",
+):
+    """A block of `silu(x @ w_gate) * (x @ w_up)`: each chunk of `x` is loaded once for both."""
+    first_product, next_product = make_products(k_chunk, out_chunk)
+    gated_silu = make_gated_silu(dtype, mode)
+
+    @pl.inline
+    def gated(x, w_gate, w_up, column):
+        both = pl.slice(x, [rows, k_chunk], [0, 0])
+        gate = first_product(both, w_gate, column)
+        up = first_product(both, w_up, column)
+        for kb in pl.pipeline(1, k_blocks, stage=stage):
+            k0 = kb * k_chunk
+            both = pl.slice(x, [rows, k_chunk], [0, k0])
+            gate = next_product(gate, both, w_gate, k0, column)
+            up = next_product(up, both, w_up, k0, column)
+        return gated_silu(gate, up)
+
+    return gated
+
+
 def make_two_projections(rows: int, k_chunk: int, out_chunk: int, k_blocks: int, stage: int):
     """A block of `x @ w` and one of `x @ w2`: each chunk of `x` is loaded once for both."""
+    first_product, next_product = make_products(k_chunk, out_chunk)
 
     @pl.inline
     def project_two(x, w, w2, row, column, column2):
         x_chunk = pl.slice(x, [rows, k_chunk], [row, 0])
-        w_chunk = pl.slice(w, [k_chunk, out_chunk], [0, column])
-        acc = pl.matmul(x_chunk, w_chunk, out_dtype=pl.FP32)
-        w2_chunk = pl.slice(w2, [k_chunk, out_chunk], [0, column2])
-        acc2 = pl.matmul(x_chunk, w2_chunk, out_dtype=pl.FP32)
+        acc = first_product(x_chunk, w, column)
+        acc2 = first_product(x_chunk, w2, column2)
         for kb in pl.pipeline(1, k_blocks, stage=stage):
             k0 = kb * k_chunk
             x_chunk = pl.slice(x, [rows, k_chunk], [row, k0])
-            w_chunk = pl.slice(w, [k_chunk, out_chunk], [k0, column])
-            acc = pl.matmul_acc(acc, x_chunk, w_chunk)
-            w2_chunk = pl.slice(w2, [k_chunk, out_chunk], [k0, column2])
-            acc2 = pl.matmul_acc(acc2, x_chunk, w2_chunk)
+            acc = next_product(acc, x_chunk, w, k0, column)
+            acc2 = next_product(acc2, x_chunk, w2, k0, column2)
         return acc, acc2
 
     return project_two
 
 
-def make_split_projection(
-    name: str,
-    rows: int,
-    inner: int,
-    outputs: int,
-    split: int,
-    k_chunk: int,
-    out_chunk: int,
-    stage: int,
+def make_part_projection(
+    rows: int, inner: int, split: int, k_chunk: int, out_chunk: int, stage: int
 ):
-    """`x @ w` with the inner dimension cut into `split` parts: more, shorter, tasks.
+    """A block of the product of one of `split` parts of the inner dimension: more, shorter, tasks.
 
-    The products of the parts come one below the other: `[split * rows, outputs]`, to be added up.
-    Each task depends only on its part of `x`, so the first can start before all of `x` is there.
+    A task depends only on its part of `x`, so the first can start before all of `x` is there; the
+    products of the parts are to be added up.
     """
     PART = inner // split
     if PART * split != inner or PART % k_chunk:
         wanted = f"{split} times a multiple of `k_chunk`, {k_chunk}"
         raise BadTile("the inner dimension of a product", inner, wanted)
-    project = make_projection(rows, k_chunk, out_chunk, PART // k_chunk, stage=stage)
-
-    @pl.inline
-    def split_projection(x, w, row):
-        parts = pl.create_tensor([split * rows, outputs], dtype=pl.FP32)
-        for part in pl.parallel(split):
-            x_part = pl.slice(x, [rows, PART], [row, part * PART])
-            for n0 in pl.parallel(0, outputs, out_chunk):
-                w_part = pl.slice(w, [PART, out_chunk], [part * PART, n0])
-                with pl.at(level=pl.Level.CORE_GROUP, name_hint=name):
-                    acc = project(x_part, w_part, 0, 0)
-                parts = pl.assemble(parts, acc, [part * rows, n0])
-        return parts
-
-    return split_projection
+    return make_projection(rows, k_chunk, out_chunk, PART // k_chunk, stage=stage)
 
 
 def make_add_parts(rows: int, columns: int, split: int, stride: int):
-    """Adds a block of each part of a split projection; parts are `stride` rows apart."""
+    """Adds a block of each part's product to `total`; the parts are `stride` rows apart."""
 
     @pl.inline
-    def add_parts(first, parts, row, column):
-        total = first
+    def add_parts(total, parts, row, column):
         for part in pl.range(split):
-            block = pl.slice(parts, [rows, columns], [row + part * stride, column])
-            total = pl.add(total, block)
+            total = pl.add(total, pl.slice(parts, [rows, columns], [row + part * stride, column]))
         return total
 
     return add_parts
 
 
-def make_rope(half: int, rows: int = 1):
-    """RoPE by halves, of rows given as two halves `[R, half]`.
+def make_rope_halves(half: int, table_rows: int = 1):
+    """RoPE by halves: the lower and the upper half of rows given as two halves `[R, half]`.
 
-    Tables are `[rows, 2 * half]`: one position for all rows, or one for each.
+    Tables are `[table_rows, 2 * half]`: one position for all rows, or one for each.
     """
 
     @pl.inline
@@ -207,17 +228,30 @@ def make_rope(half: int, rows: int = 1):
     def by_each_position(part, table):
         return pl.mul(part, table)
 
-    turned = by_one_position if rows == 1 else by_each_position
+    turned = by_one_position if table_rows == 1 else by_each_position
+
+    @pl.inline
+    def rotated_low(lo, hi, cos, sin):
+        cos_lo = pl.slice(cos, [table_rows, half], [0, 0])
+        sin_lo = pl.slice(sin, [table_rows, half], [0, 0])
+        return pl.sub(turned(lo, cos_lo), turned(hi, sin_lo))
+
+    @pl.inline
+    def rotated_high(lo, hi, cos, sin):
+        cos_hi = pl.slice(cos, [table_rows, half], [0, half])
+        sin_hi = pl.slice(sin, [table_rows, half], [0, half])
+        return pl.add(turned(hi, cos_hi), turned(lo, sin_hi))
+
+    return rotated_low, rotated_high
+
+
+def make_rope(half: int, table_rows: int = 1):
+    """RoPE of rows given as two halves, which come back side by side."""
+    rotated_low, rotated_high = make_rope_halves(half, table_rows)
 
     @pl.inline
     def rotate(lo, hi, cos, sin):
-        cos_lo = pl.slice(cos, [rows, half], [0, 0])
-        cos_hi = pl.slice(cos, [rows, half], [0, half])
-        sin_lo = pl.slice(sin, [rows, half], [0, 0])
-        sin_hi = pl.slice(sin, [rows, half], [0, half])
-        rotated_lo = pl.sub(turned(lo, cos_lo), turned(hi, sin_lo))
-        rotated_hi = pl.add(turned(hi, cos_hi), turned(lo, sin_hi))
-        return rotated_lo, rotated_hi
+        return pl.concat(rotated_low(lo, hi, cos, sin), rotated_high(lo, hi, cos, sin))
 
     return rotate
 
@@ -230,31 +264,23 @@ def make_rope_heads(rows: int, half: int, table_rows: int = 1):
     def rotate_heads(x, cos, sin):
         lo = pl.slice(x, [rows, half], [0, 0])
         hi = pl.slice(x, [rows, half], [0, half])
-        rotated_lo, rotated_hi = rotate(lo, hi, cos, sin)
-        return pl.concat(rotated_lo, rotated_hi)
+        return rotate(lo, hi, cos, sin)
 
     return rotate_heads
 
 
-def make_softmax_step(dtype: DType = pl.BF16, mode: str = "round"):
-    """One block of online softmax.
+def make_softmax_weights(dtype: DType = pl.BF16, mode: str = "round"):
+    """Exponentials of scaled scores `[R, S]` below their maximum so far, `[R, 1]`, in `dtype`.
 
-    Takes scaled scores `[R, S]` and the running maximum and sum `[R, 1]`. Gives the exponentials in
-    `dtype` and the same numbers in FP32 (rounded before they are summed, so that the sum agrees
-    with what the second product sees), the factor by which what was summed so far shrinks, and the
-    new maximum and sum.
+    Their sum is to be taken of what was rounded, so that it agrees with what the product with the
+    values sees.
     """
 
     @pl.inline
-    def softmax_step(scores, mi, li):
-        mi_new = pl.maximum(mi, pl.row_max(scores))
-        alpha = pl.exp(pl.sub(mi, mi_new))
-        p = pl.cast(pl.exp(pl.row_expand_sub(scores, mi_new)), target_type=dtype, mode=mode)
-        p_fp32 = pl.cast(p, target_type=pl.FP32)
-        li_new = pl.add(pl.mul(li, alpha), pl.row_sum(p_fp32))
-        return p, p_fp32, alpha, mi_new, li_new
+    def softmax_weights(scores, maximum):
+        return pl.cast(pl.exp(pl.row_expand_sub(scores, maximum)), target_type=dtype, mode=mode)
 
-    return softmax_step
+    return softmax_weights
 
 
 def make_causal_bias(tokens: int, heads: int, keys: int):
@@ -263,16 +289,16 @@ def make_causal_bias(tokens: int, heads: int, keys: int):
     Row r belongs to token `r // heads`; the first token is `offset` keys after the first key. Zero
     where the key may be seen; -1e30 per key beyond, which leaves nothing of an exponential.
     """
-    ROWS = tokens * heads
+    ROWS, KEYS = tokens * heads, keys
 
     @pl.inline
     def causal_bias(offset):
-        row = pl.cast(pl.arange(0, [1, ROWS]), target_type=pl.FP32)
+        row_number = pl.cast(pl.arange(0, [1, ROWS]), target_type=pl.FP32)
         # Half a row further on, no rounding can reach a whole number.
-        quotient = pl.mul(pl.add(row, 0.5), 1.0 / heads)
+        quotient = pl.mul(pl.add(row_number, 0.5), 1.0 / heads)
         token = pl.cast(pl.cast(quotient, pl.INT32, mode="floor"), target_type=pl.FP32)
-        key = pl.cast(pl.arange(0 - offset, [1, keys]), target_type=pl.FP32)
-        key_rows = pl.col_expand(pl.full([ROWS, keys], dtype=pl.FP32, value=0.0), key)
+        key = pl.cast(pl.arange(0 - offset, [1, KEYS]), target_type=pl.FP32)
+        key_rows = pl.col_expand(pl.full([ROWS, KEYS], dtype=pl.FP32, value=0.0), key)
         ahead = pl.row_expand_sub(key_rows, pl.reshape(token, [ROWS, 1]))
         return pl.mul(pl.maximum(ahead, 0.0), -1e30)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -71,6 +71,10 @@ class Qwen3Config:
         """Query heads that share one K/V head."""
         return self.num_attention_heads // self.num_key_value_heads
 
+    def is_sparse(self, layer: int) -> bool:
+        """Whether a layer has experts."""
+        return False
+
     @property
     def q_width(self) -> int:
         """Columns of all query heads; not the hidden size in general."""
@@ -96,10 +100,10 @@ class Qwen3Config:
     @staticmethod
     def preset(name: str) -> Qwen3Config:
         """A published model by its size: `Qwen3Config.preset("0.6B")`."""
-        sizes = {key.lower(): config for key, config in PRESETS.items()}
+        sizes = {key.lower(): config for key, config in (PRESETS | MOE_PRESETS).items()}
         found = sizes.get(name.lower().removeprefix("qwen3-"))
         if found is None:
-            raise UnknownPreset(name, list(PRESETS))
+            raise UnknownPreset(name, [*PRESETS, *MOE_PRESETS])
         return found
 
     @staticmethod
@@ -118,18 +122,13 @@ class Qwen3Config:
     def from_json(fields: Mapping[str, Any], file: str = "config.json") -> Qwen3Config:
         """The configuration in the fields of a `config.json`, of old and new versions."""
         model_type = fields.get("model_type")
-        if model_type != "qwen3":
+        if model_type not in ("qwen3", "qwen3_moe"):
             architectures = fields.get("architectures")
             names = cast("list[Any]", architectures) if isinstance(architectures, list) else []
             first = names[0] if names else "?"
             raise WrongArchitecture(file, str(model_type or first))
         _check_supported(fields)
-        known: dict[str, Any] = {}
-        for name in (*_SIZES, "rms_norm_eps", "tie_word_embeddings"):
-            if fields.get(name) is not None:
-                known[name] = fields[name]
-            elif name in _REQUIRED:
-                raise BadModelField(name, None, "a positive integer")
+        known = _known(fields, (*_SIZES, "rms_norm_eps", "tie_word_embeddings"), _REQUIRED)
         rope = _mapping(fields, "rope_parameters")
         theta = rope.get("rope_theta", fields.get("rope_theta"))
         if theta is None:
@@ -137,7 +136,70 @@ class Qwen3Config:
         dtype = fields.get("dtype", fields.get("torch_dtype"))
         if dtype is not None:
             known["torch_dtype"] = str(dtype).removeprefix("torch.")
-        return Qwen3Config(**known, rope_theta=theta)
+        known["rope_theta"] = theta
+        if model_type == "qwen3":
+            return Qwen3Config(**known)
+        if fields.get("num_experts") is None:  # its name in some versions
+            fields = {**fields, "num_experts": fields.get("num_local_experts")}
+        settings = ("norm_topk_prob", "decoder_sparse_step", "mlp_only_layers")
+        known |= _known(fields, (*_MOE_SIZES, *settings), _MOE_SIZES)
+        return Qwen3MoeConfig(**known)
+
+
+@dataclass(frozen=True)
+class Qwen3MoeConfig(Qwen3Config):
+    """A mixture of experts: in the layers of `is_sparse` it stands in place of the MLP.
+
+    `intermediate_size` is the width of the MLP of the other layers.
+    """
+
+    num_experts: int = 128
+    num_experts_per_tok: int = 8
+    moe_intermediate_size: int = 768
+    norm_topk_prob: bool = False
+    decoder_sparse_step: int = 1
+    mlp_only_layers: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in (*_MOE_SIZES, "decoder_sparse_step"):
+            _check_size(name, getattr(self, name))
+        if self.num_experts_per_tok > self.num_experts:
+            wanted = f"at most `num_experts`, {self.num_experts}"
+            raise BadModelField("num_experts_per_tok", self.num_experts_per_tok, wanted)
+        normalised = self.norm_topk_prob  # what a file says, maybe
+        if not isinstance(normalised, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise BadModelField("norm_topk_prob", normalised, "true or false")
+        dense = cast("object", self.mlp_only_layers)
+        layers = tuple(cast("list[Any]", dense)) if isinstance(dense, list | tuple) else (None,)
+        if not all(isinstance(n, int) and not isinstance(n, bool) for n in layers):
+            raise BadModelField("mlp_only_layers", self.mlp_only_layers, "a list of layers")
+        object.__setattr__(self, "mlp_only_layers", layers)
+
+    def is_sparse(self, layer: int) -> bool:
+        """Whether a layer has experts."""
+        return layer not in self.mlp_only_layers and (layer + 1) % self.decoder_sparse_step == 0
+
+    @property
+    def expert_parameters(self) -> int:
+        """Numbers in the weights of the experts of one layer, and of its router."""
+        return self.num_experts * self.hidden_size * (3 * self.moe_intermediate_size + 1)
+
+    @property
+    def parameters(self) -> int:
+        sparse = sum(map(self.is_sparse, range(self.num_hidden_layers)))
+        mlp = 3 * self.hidden_size * self.intermediate_size
+        return super().parameters + sparse * (self.expert_parameters - mlp)
+
+
+def _known(
+    fields: Mapping[str, Any], names: Sequence[str], required: Sequence[str]
+) -> dict[str, Any]:
+    """Those fields that are there; the required ones must be."""
+    for name in required:
+        if fields.get(name) is None:
+            raise BadModelField(name, None, "a positive integer")
+    return {name: fields[name] for name in names if fields.get(name) is not None}
 
 
 _REQUIRED = (
@@ -147,6 +209,7 @@ _REQUIRED = (
     "intermediate_size",
     "num_hidden_layers",
 )
+_MOE_SIZES = ("num_experts", "num_experts_per_tok", "moe_intermediate_size")
 _SIZES = (*_REQUIRED, "head_dim", "vocab_size", "max_position_embeddings")
 
 
@@ -201,6 +264,18 @@ def _published(
     )
 
 
+def _published_moe(hidden: int, layers: int, heads: int, width: int, mlp: int) -> Qwen3MoeConfig:
+    return Qwen3MoeConfig(
+        hidden_size=hidden,
+        num_attention_heads=heads,
+        num_key_value_heads=4,
+        intermediate_size=mlp,
+        num_hidden_layers=layers,
+        moe_intermediate_size=width,
+        norm_topk_prob=True,
+    )
+
+
 PRESETS = {
     "0.6B": _published(1024, 28, 16, 3072, tied=True),
     "1.7B": _published(2048, 28, 16, 6144, tied=True),
@@ -208,4 +283,8 @@ PRESETS = {
     "8B": _published(4096, 36, 32, 12288, tied=False),
     "14B": _published(5120, 40, 40, 17408, tied=False),
     "32B": _published(5120, 64, 64, 25600, tied=False),
+}
+MOE_PRESETS = {
+    "30B-A3B": _published_moe(2048, 48, 32, 768, 6144),
+    "235B-A22B": _published_moe(4096, 94, 64, 1536, 12288),
 }

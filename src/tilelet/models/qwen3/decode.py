@@ -30,10 +30,10 @@ from tilelet.dtypes import DType
 from tilelet.models.qwen3 import inputs, reference
 from tilelet.models.qwen3.attention import ONE_HEAD_TILE, make_cached_kv_head
 from tilelet.models.qwen3.blocks import (
+    make_products,
     make_projection,
     make_rmsnorm,
     make_rope_heads,
-    make_two_projections,
     make_zeros,
 )
 from tilelet.models.qwen3.layer import layer_program, layer_specs
@@ -130,7 +130,7 @@ def make_zeroed_projections(s: DecodeShape, rmsnorm_fault: bool = False):
                     k_proj = pl.assemble(k_proj, project_kv(normed_tile, wk, 0, kv0), [b0, kv0])
                 with pl.incore():
                     v_proj = pl.assemble(v_proj, project_kv(normed_tile, wv, 0, kv0), [b0, kv0])
-        return q_proj, k_proj, v_proj
+        return q_proj
 
     return projections
 
@@ -145,10 +145,9 @@ def make_zeroed_attention(s: DecodeShape):
     def attend(q_proj, k_proj, v_proj, seq_lens, rope_cos, rope_sin, k_cache, v_cache, attn_out):
         for b0 in pl.range(0, BATCH, BATCH_TILE):
             attn_out = zero_out(attn_out, b0)
-        k_cache, v_cache, attn_out = staged(
+        return staged(
             q_proj, k_proj, v_proj, seq_lens, rope_cos, rope_sin, k_cache, v_cache, attn_out
         )
-        return k_cache, v_cache, attn_out
 
     return attend
 
@@ -213,10 +212,8 @@ def make_layer(s: DecodeShape, project_all: Any, attend: Any, feed_forward: Any)
         k_proj = pl.create_tensor([BATCH, KV_WIDTH], dtype=pl.FP32)
         v_proj = pl.create_tensor([BATCH, KV_WIDTH], dtype=pl.FP32)
         attn_out = pl.create_tensor([BATCH, HIDDEN], dtype=pl.BF16)
-        q_proj, k_proj, v_proj = project_all(
-            hidden_states, input_rms_weight, wq, wk, wv, q_proj, k_proj, v_proj
-        )
-        k_cache, v_cache, attn_out = attend(
+        q_proj = project_all(hidden_states, input_rms_weight, wq, wk, wv, q_proj, k_proj, v_proj)
+        attn_out = attend(
             q_proj, k_proj, v_proj, seq_lens, rope_cos, rope_sin, k_cache, v_cache, attn_out
         )
         for b0 in pl.range(0, BATCH, BATCH_TILE):
@@ -310,7 +307,7 @@ def make_rotated_projections(s: DecodeShape):
     K_CHUNK, K_BLOCKS = s.rope_k_chunk, s.count("hidden", "rope_k_chunk")
     normalise = make_normalise(s, s.part("batch_tile", "norm_rows"), s.part("hidden", "norm_chunk"))
     project_q = make_projection(BATCH_TILE, K_CHUNK, HEAD_DIM, K_BLOCKS)
-    project_kv = make_two_projections(BATCH_TILE, K_CHUNK, HEAD_DIM, K_BLOCKS, 1)
+    first_kv, next_kv = make_products(K_CHUNK, HEAD_DIM)
     rotate_heads = make_rope_heads(BATCH_TILE, HEAD_DIM // 2, BATCH_TILE)
     gather_rows = make_table_rows(s)
 
@@ -320,24 +317,32 @@ def make_rotated_projections(s: DecodeShape):
         q_rotated, b0,
     ):  # fmt: skip
         pl.static_assert(KV_OUT_CHUNK == HEAD_DIM, "a K/V block must be one head")
-        cos, sin = gather_rows(seq_lens, rope_cos, rope_sin, b0)
+        sin = pl.create_tensor([BATCH_TILE, HEAD_DIM], dtype=pl.FP32)
+        cos = gather_rows(seq_lens, rope_cos, rope_sin, sin, b0)
         normed = normalise(hidden_states, input_rms_weight, b0)
         k_heads = pl.reshape(k_cache, [BATCH, KV_HEADS, MAX_SEQ, HEAD_DIM])
         v_heads = pl.reshape(v_cache, [BATCH, KV_HEADS, MAX_SEQ, HEAD_DIM])
         for ki in pl.parallel(KV_HEADS):
-            k_rows = pl.slice(k_heads, [BATCH_TILE, 1, MAX_SEQ, HEAD_DIM], [b0, ki, 0, 0])
-            v_rows = pl.slice(v_heads, [BATCH_TILE, 1, MAX_SEQ, HEAD_DIM], [b0, ki, 0, 0])
+            k_cached = pl.slice(k_heads, [BATCH_TILE, 1, MAX_SEQ, HEAD_DIM], [b0, ki, 0, 0])
+            v_cached = pl.slice(v_heads, [BATCH_TILE, 1, MAX_SEQ, HEAD_DIM], [b0, ki, 0, 0])
             with pl.at(level=pl.Level.CORE_GROUP, name_hint="kv_projection_rope"):
                 kv0 = ki * KV_OUT_CHUNK
-                k_acc, v_acc = project_kv(normed, wk, wv, 0, kv0, kv0)
+                x_chunk = pl.slice(normed, [BATCH_TILE, K_CHUNK], [0, 0])
+                k_acc = first_kv(x_chunk, wk, kv0)
+                v_acc = first_kv(x_chunk, wv, kv0)
+                for kb in pl.pipeline(1, K_BLOCKS, stage=1):
+                    k0 = kb * K_CHUNK
+                    x_chunk = pl.slice(normed, [BATCH_TILE, K_CHUNK], [0, k0])
+                    k_acc = next_kv(k_acc, x_chunk, wk, k0, kv0)
+                    v_acc = next_kv(v_acc, x_chunk, wv, k0, kv0)
                 k_new = pl.cast(rotate_heads(k_acc, cos, sin), target_type=pl.BF16)
                 v_new = pl.cast(v_acc, target_type=pl.BF16)
                 for b in pl.range(BATCH_TILE):
                     pos = pl.read(seq_lens, [b0 + b]) - 1
                     k_row = pl.slice(k_new, [1, HEAD_DIM], [b, 0])
-                    k_rows = pl.assemble(k_rows, k_row, [b, 0, pos, 0])
+                    k_cached = pl.assemble(k_cached, k_row, [b, 0, pos, 0])
                     v_row = pl.slice(v_new, [1, HEAD_DIM], [b, 0])
-                    v_rows = pl.assemble(v_rows, v_row, [b, 0, pos, 0])
+                    v_cached = pl.assemble(v_cached, v_row, [b, 0, pos, 0])
         for h in pl.parallel(HEADS):
             with pl.at(level=pl.Level.CORE_GROUP, name_hint="q_projection_rope"):
                 q_acc = project_q(normed, wq, 0, h * HEAD_DIM)
@@ -349,19 +354,21 @@ def make_rotated_projections(s: DecodeShape):
 
 
 def make_table_rows(s: DecodeShape):
-    """The rows of the rope tables at the position of each sequence of a tile, in one task."""
+    """The rows of the rope tables at the position of each sequence of a tile, in one task.
+
+    Gives those of the cosines; those of the sines go into `sin`.
+    """
     BATCH_TILE, HEAD_DIM = s.batch_tile, s.head_dim
 
     @pl.inline
-    def gather_rows(seq_lens, rope_cos, rope_sin, b0):
+    def gather_rows(seq_lens, rope_cos, rope_sin, sin, b0):
         cos = pl.create_tensor([BATCH_TILE, HEAD_DIM], dtype=pl.FP32)
-        sin = pl.create_tensor([BATCH_TILE, HEAD_DIM], dtype=pl.FP32)
         with pl.at(level=pl.Level.CORE_GROUP, name_hint="rope_rows"):
             for b in pl.range(BATCH_TILE):
                 pos = pl.read(seq_lens, [b0 + b]) - 1
                 cos = pl.assemble(cos, pl.slice(rope_cos, [1, HEAD_DIM], [pos, 0]), [b, 0])
                 sin = pl.assemble(sin, pl.slice(rope_sin, [1, HEAD_DIM], [pos, 0]), [b, 0])
-        return cos, sin
+        return cos
 
     return gather_rows
 

@@ -53,8 +53,12 @@ def layer_program(name: str, states: Sequence[int], s: DecodeShape, layer: Any) 
     return dataclasses.replace(Qwen3Layer, name=name)
 
 
-def layer_specs(hidden_states: TensorSpec, s: DecodeShape) -> list[TensorSpec]:
-    """Inputs and outputs of a layer; the caches are both."""
+def layer_specs(
+    hidden_states: TensorSpec, s: DecodeShape, out_starts: float | None = None
+) -> list[TensorSpec]:
+    """Inputs and outputs of a layer; the caches are both. `out_starts` is what `out` holds before,
+    for layers that leave some of it.
+    """
     return [
         hidden_states,
         inputs.norm_weight("input_rms_weight", s),
@@ -65,5 +69,5 @@ def layer_specs(hidden_states: TensorSpec, s: DecodeShape) -> list[TensorSpec]:
         inputs.output_weight(s),
         inputs.norm_weight("post_rms_weight", s),
         *inputs.mlp_weights(s),
-        TensorSpec("out", hidden_states.shape, pl.BF16, is_output=True),
+        TensorSpec("out", hidden_states.shape, pl.BF16, out_starts, is_output=True),
     ]

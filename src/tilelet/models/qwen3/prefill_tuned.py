@@ -8,19 +8,15 @@ is read for all tiles of the span while the cache of the device still has it.
 from __future__ import annotations
 
 import tilelet.language as pl
-from tilelet.dtypes import DType
-from tilelet.models.qwen3.attention import (
-    make_absorb,
-    make_nothing_absorbed,
-    make_scaled_scores,
-)
+from tilelet.models.qwen3.attention import LOWEST, make_scaled_scores, make_weighted_values
 from tilelet.models.qwen3.blocks import (
     make_causal_bias,
-    make_gated_silu,
+    make_gated_projections,
+    make_products,
     make_projection,
     make_rmsnorm,
     make_rope_heads,
-    make_two_projections,
+    make_softmax_weights,
 )
 from tilelet.models.qwen3.shapes import PrefillShape
 
@@ -29,12 +25,11 @@ STAGES = 2
 
 def make_tuned(s: PrefillShape):
     BATCH, HIDDEN, SPAN = s.batch, s.hidden, s.part("max_seq", "span")
-    input_norm = make_norm("input_rmsnorm", pl.BF16, s)
+    input_norm, post_norm = make_norms(s)
     project_kv = make_kv_stage(s)
     project_q = make_q_stage(s)
     attend = make_attention_stage(s)
     project_out = make_out_stage(s)
-    post_norm = make_norm("post_rmsnorm", pl.FP32, s)
     feed_forward = make_mlp_stage(s)
 
     @pl.inline
@@ -46,17 +41,17 @@ def make_tuned(s: PrefillShape):
             seq_len = pl.read(seq_lens, [b])
             for p0 in pl.range(0, seq_len, SPAN):
                 length = pl.min(SPAN, seq_len - p0)
-                x = pl.reshape(
+                states = pl.reshape(
                     pl.slice(hidden_states, [1, SPAN, HIDDEN], [b, p0, 0]), [SPAN, HIDDEN]
                 )
                 y = pl.reshape(pl.slice(out, [1, SPAN, HIDDEN], [b, p0, 0]), [SPAN, HIDDEN])
-                normed = input_norm(x, input_rms_weight, length)
-                k_cache, v_cache = project_kv(
+                normed = input_norm(states, input_rms_weight, length)
+                k_cache = project_kv(
                     normed, wk, wv, rope_cos, rope_sin, k_cache, v_cache, b, p0, length
                 )
-                q = project_q(normed, wq, rope_cos, rope_sin, p0, length)
-                attn = attend(q, k_cache, v_cache, b, p0, length)
-                resid1 = project_out(attn, x, wo, length)
+                queries = project_q(normed, wq, rope_cos, rope_sin, p0, length)
+                attn = attend(queries, k_cache, v_cache, b, p0, length)
+                resid1 = project_out(attn, states, wo, length)
                 post_normed = post_norm(resid1, post_rms_weight, length)
                 y = feed_forward(post_normed, resid1, w_gate, w_up, w_down, y, length)
         return out
@@ -64,25 +59,41 @@ def make_tuned(s: PrefillShape):
     return tuned
 
 
-def make_norm(name: str, x_dtype: DType, s: PrefillShape):
-    """RMSNorm of all tokens, rows of `x_dtype`, `norm_rows` per task."""
+def make_norms(s: PrefillShape):
+    """The two RMSNorms of all tokens: of hidden states, and of the residual after attention.
+
+    `norm_rows` rows per task.
+    """
     HIDDEN, SPAN = s.hidden, s.span
     NORM_ROWS, NORM_CHUNK = s.part("span", "norm_rows"), s.part("hidden", "norm_chunk")
-    rmsnorm = make_rmsnorm(NORM_ROWS, HIDDEN, NORM_CHUNK, s.eps, x_dtype=x_dtype)
+    norm_states = make_rmsnorm(NORM_ROWS, HIDDEN, NORM_CHUNK, s.eps)
+    norm_residual = make_rmsnorm(NORM_ROWS, HIDDEN, NORM_CHUNK, s.eps, x_dtype=pl.FP32)
 
     @pl.inline
-    def norm(x, weight, length):
+    def input_norm(states, input_rms_weight, length):
         normed = pl.create_tensor([SPAN, HIDDEN], dtype=pl.BF16)
         for r0 in pl.parallel(0, length, NORM_ROWS):
             known = pl.min(NORM_ROWS, length - r0)
-            rows = pl.slice(x, [NORM_ROWS, HIDDEN], [r0, 0], valid_shape=[known, HIDDEN])
-            part = pl.create_tensor([NORM_ROWS, HIDDEN], dtype=pl.BF16)
-            with pl.at(level=pl.Level.CORE_GROUP, name_hint=name):
-                part = rmsnorm(rows, weight, part, 0)
-            normed = pl.assemble(normed, part, [r0, 0])
+            state_rows = pl.slice(states, [NORM_ROWS, HIDDEN], [r0, 0], valid_shape=[known, HIDDEN])
+            norm_part = pl.create_tensor([NORM_ROWS, HIDDEN], dtype=pl.BF16)
+            with pl.at(level=pl.Level.CORE_GROUP, name_hint="input_rmsnorm"):
+                norm_part = norm_states(state_rows, input_rms_weight, norm_part, 0)
+            normed = pl.assemble(normed, norm_part, [r0, 0])
         return normed
 
-    return norm
+    @pl.inline
+    def post_norm(resid1, post_rms_weight, length):
+        normed = pl.create_tensor([SPAN, HIDDEN], dtype=pl.BF16)
+        for r0 in pl.parallel(0, length, NORM_ROWS):
+            known = pl.min(NORM_ROWS, length - r0)
+            resid_rows = pl.slice(resid1, [NORM_ROWS, HIDDEN], [r0, 0], valid_shape=[known, HIDDEN])
+            norm_part = pl.create_tensor([NORM_ROWS, HIDDEN], dtype=pl.BF16)
+            with pl.at(level=pl.Level.CORE_GROUP, name_hint="post_rmsnorm"):
+                norm_part = norm_residual(resid_rows, post_rms_weight, norm_part, 0)
+            normed = pl.assemble(normed, norm_part, [r0, 0])
+        return normed
+
+    return input_norm, post_norm
 
 
 def make_kv_stage(s: PrefillShape):
@@ -90,7 +101,8 @@ def make_kv_stage(s: PrefillShape):
     BATCH, HIDDEN, KV_WIDTH, KV_HEADS = s.batch, s.hidden, s.kv_width, s.kv_heads
     HEAD_DIM, MAX_SEQ, TOK = s.head_dim, s.max_seq, s.part("span", "tok_tile")
     KV_OUT_CHUNK, BLOCK_HEADS = s.kv_out_chunk, s.count("kv_out_chunk", "head_dim")
-    project_two = make_two_projections(TOK, s.k_chunk, KV_OUT_CHUNK, s.hidden_blocks, STAGES)
+    K_CHUNK, K_BLOCKS = s.k_chunk, s.hidden_blocks
+    first_kv, next_kv = make_products(K_CHUNK, KV_OUT_CHUNK)
     rotate_heads = make_rope_heads(TOK, HEAD_DIM // 2, TOK)
 
     @pl.inline
@@ -101,26 +113,33 @@ def make_kv_stage(s: PrefillShape):
             head = b * KV_HEADS + n0 // HEAD_DIM
             for t0 in pl.parallel(0, length, TOK):
                 known = pl.min(TOK, length - t0)
-                x = pl.slice(normed, [TOK, HIDDEN], [t0, 0], valid_shape=[known, HIDDEN])
+                tokens = pl.slice(normed, [TOK, HIDDEN], [t0, 0], valid_shape=[known, HIDDEN])
                 cos = pl.slice(rope_cos, [TOK, HEAD_DIM], [p0 + t0, 0])
                 sin = pl.slice(rope_sin, [TOK, HEAD_DIM], [p0 + t0, 0])
-                k_rows = pl.slice(k_heads, [BLOCK_HEADS, TOK, HEAD_DIM], [head, p0 + t0, 0])
-                v_rows = pl.slice(v_heads, [BLOCK_HEADS, TOK, HEAD_DIM], [head, p0 + t0, 0])
+                k_cached = pl.slice(k_heads, [BLOCK_HEADS, TOK, HEAD_DIM], [head, p0 + t0, 0])
+                v_cached = pl.slice(v_heads, [BLOCK_HEADS, TOK, HEAD_DIM], [head, p0 + t0, 0])
                 with pl.at(
                     level=pl.Level.CORE_GROUP,
                     optimizations=[pl.split(pl.SplitMode.UP_DOWN)],
                     name_hint="kv_projection",
                 ):
-                    k_acc, v_acc = project_two(x, wk, wv, 0, n0, n0)
+                    x_chunk = pl.slice(tokens, [TOK, K_CHUNK], [0, 0])
+                    k_acc = first_kv(x_chunk, wk, n0)
+                    v_acc = first_kv(x_chunk, wv, n0)
+                    for kb in pl.pipeline(1, K_BLOCKS, stage=STAGES):
+                        k0 = kb * K_CHUNK
+                        x_chunk = pl.slice(tokens, [TOK, K_CHUNK], [0, k0])
+                        k_acc = next_kv(k_acc, x_chunk, wk, k0, n0)
+                        v_acc = next_kv(v_acc, x_chunk, wv, k0, n0)
                     for h in pl.range(BLOCK_HEADS):
                         k_head = pl.slice(k_acc, [TOK, HEAD_DIM], [0, h * HEAD_DIM])
                         k_new = pl.cast(rotate_heads(k_head, cos, sin), target_type=pl.BF16)
-                        k_rows = pl.assemble(k_rows, k_new, [h, 0, 0])
+                        k_cached = pl.assemble(k_cached, k_new, [h, 0, 0])
                         v_head = pl.slice(v_acc, [TOK, HEAD_DIM], [0, h * HEAD_DIM])
-                        v_rows = pl.assemble(
-                            v_rows, pl.cast(v_head, target_type=pl.BF16), [h, 0, 0]
+                        v_cached = pl.assemble(
+                            v_cached, pl.cast(v_head, target_type=pl.BF16), [h, 0, 0]
                         )
-        return k_cache, v_cache
+        return k_cache
 
     return project_kv
 
@@ -134,25 +153,25 @@ def make_q_stage(s: PrefillShape):
 
     @pl.inline
     def project_q(normed, wq, rope_cos, rope_sin, p0, length):
-        q = pl.create_tensor([SPAN, HIDDEN], dtype=pl.BF16)
+        queries = pl.create_tensor([SPAN, HIDDEN], dtype=pl.BF16)
         for n0 in pl.parallel(0, HIDDEN, Q_OUT_CHUNK):
             for t0 in pl.parallel(0, length, TOK):
                 known = pl.min(TOK, length - t0)
-                x = pl.slice(normed, [TOK, HIDDEN], [t0, 0], valid_shape=[known, HIDDEN])
+                tokens = pl.slice(normed, [TOK, HIDDEN], [t0, 0], valid_shape=[known, HIDDEN])
                 cos = pl.slice(rope_cos, [TOK, HEAD_DIM], [p0 + t0, 0])
                 sin = pl.slice(rope_sin, [TOK, HEAD_DIM], [p0 + t0, 0])
-                q_rows = pl.slice(q, [TOK, Q_OUT_CHUNK], [t0, n0])
+                q_block = pl.slice(queries, [TOK, Q_OUT_CHUNK], [t0, n0])
                 with pl.at(
                     level=pl.Level.CORE_GROUP,
                     optimizations=[pl.split(pl.SplitMode.UP_DOWN)],
                     name_hint="q_projection",
                 ):
-                    acc = project(x, wq, 0, n0)
+                    q_acc = project(tokens, wq, 0, n0)
                     for h in pl.range(BLOCK_HEADS):
-                        head = pl.slice(acc, [TOK, HEAD_DIM], [0, h * HEAD_DIM])
-                        rotated = pl.cast(rotate_heads(head, cos, sin), target_type=pl.BF16)
-                        q_rows = pl.assemble(q_rows, rotated, [0, h * HEAD_DIM])
-        return q
+                        q_head = pl.slice(q_acc, [TOK, HEAD_DIM], [0, h * HEAD_DIM])
+                        rotated = pl.cast(rotate_heads(q_head, cos, sin), target_type=pl.BF16)
+                        q_block = pl.assemble(q_block, rotated, [0, h * HEAD_DIM])
+        return queries
 
     return project_q
 
@@ -165,8 +184,8 @@ def make_attention_stage(s: PrefillShape):
     attend_tile = make_causal_tile(s)
 
     @pl.inline
-    def attend(q, k_cache, v_cache, b, p0, length):
-        q_heads = pl.reshape(q, [SPAN, HEADS, HEAD_DIM])
+    def attend(queries, k_cache, v_cache, b, p0, length):
+        q_heads = pl.reshape(queries, [SPAN, HEADS, HEAD_DIM])
         attn = pl.create_tensor([SPAN, HIDDEN], dtype=pl.BF16)
         attn_heads = pl.reshape(attn, [SPAN, HEADS, HEAD_DIM])
         for ki in pl.parallel(KV_HEADS):
@@ -189,7 +208,7 @@ def make_attention_stage(s: PrefillShape):
 
 
 def make_causal_tile(s: PrefillShape):
-    """Attention of `tokens` tokens from `pos` on, a row per token and head; call it in a scope.
+    """Attention of `known` tokens from `pos` on, a row per token and head; call it in a scope.
 
     Keys before the block that holds `pos` are seen by all rows. Tiles of tokens do not cross the
     border of a block, so that one block is left, and needs the mask.
@@ -198,23 +217,36 @@ def make_causal_tile(s: PrefillShape):
     WALK_TILE, ROWS = s.part("max_seq", "walk_tile"), TILE * GROUP
     causal_bias = make_causal_bias(TILE, GROUP, WALK_TILE)
     scaled_scores = make_scaled_scores(WALK_TILE, HEAD_DIM)
-    absorb = make_absorb(WALK_TILE, HEAD_DIM)
-    nothing_absorbed = make_nothing_absorbed(ROWS, HEAD_DIM)
+    softmax_weights = make_softmax_weights()
+    weighted_values = make_weighted_values(WALK_TILE, HEAD_DIM)
 
     @pl.inline
-    def attend_tile(q_rows, k_rows, v_rows, pos, tokens):
-        q_heads = pl.slice(q_rows, [TILE, GROUP, HEAD_DIM], [0, 0, 0])
-        q = pl.reshape(q_heads, [ROWS, HEAD_DIM])
-        mi, li, oi = nothing_absorbed()
+    def attend_tile(q_rows, k_rows, v_rows, pos, known):
+        q_tile = pl.slice(q_rows, [TILE, GROUP, HEAD_DIM], [0, 0, 0])
+        q = pl.reshape(q_tile, [ROWS, HEAD_DIM])
+        mi = pl.reshape(pl.full([1, ROWS], dtype=pl.FP32, value=LOWEST), [ROWS, 1])
+        li = pl.reshape(pl.full([1, ROWS], dtype=pl.FP32, value=0.0), [ROWS, 1])
+        oi = pl.full([ROWS, HEAD_DIM], dtype=pl.FP32, value=0.0)
         last = pos // WALK_TILE * WALK_TILE
         for s0 in pl.pipeline(0, last, WALK_TILE, stage=STAGES):
             scores = scaled_scores(q, k_rows, s0, WALK_TILE)
-            mi, li, oi = absorb(scores, v_rows, s0, WALK_TILE, mi, li, oi)
-        keys = pos - last + tokens
-        masked = pl.add(scaled_scores(q, k_rows, last, keys), causal_bias(pos - last))
-        mi, li, oi = absorb(masked, v_rows, last, keys, mi, li, oi)
-        context = pl.cast(pl.row_expand_div(oi, li), target_type=pl.BF16)
-        return pl.reshape(context, [TILE, GROUP, HEAD_DIM])
+            mi_new = pl.maximum(mi, pl.row_max(scores))
+            alpha = pl.exp(pl.sub(mi, mi_new))
+            p = softmax_weights(scores, mi_new)
+            li = pl.add(pl.mul(li, alpha), pl.row_sum(pl.cast(p, target_type=pl.FP32)))
+            update = weighted_values(p, v_rows, s0, WALK_TILE)
+            oi = pl.add(pl.row_expand_mul(oi, alpha), update)
+            mi = mi_new
+        last_keys = pos - last + known
+        masked = pl.add(scaled_scores(q, k_rows, last, last_keys), causal_bias(pos - last))
+        maximum = pl.maximum(mi, pl.row_max(masked))
+        shrunk = pl.exp(pl.sub(mi, maximum))
+        last_p = softmax_weights(masked, maximum)
+        total = pl.add(pl.mul(li, shrunk), pl.row_sum(pl.cast(last_p, target_type=pl.FP32)))
+        last_update = weighted_values(last_p, v_rows, last, last_keys)
+        summed = pl.add(pl.row_expand_mul(oi, shrunk), last_update)
+        context_rows = pl.cast(pl.row_expand_div(summed, total), target_type=pl.BF16)
+        return pl.reshape(context_rows, [TILE, GROUP, HEAD_DIM])
 
     return attend_tile
 
@@ -225,21 +257,23 @@ def make_out_stage(s: PrefillShape):
     project = make_projection(TOK, s.k_chunk, OUT_CHUNK, s.hidden_blocks, stage=STAGES)
 
     @pl.inline
-    def project_out(attn, x, wo, length):
+    def project_out(attn, states, wo, length):
         resid1 = pl.create_tensor([SPAN, HIDDEN], dtype=pl.FP32)
         for n0 in pl.parallel(0, HIDDEN, OUT_CHUNK):
             for t0 in pl.parallel(0, length, TOK):
                 known = pl.min(TOK, length - t0)
-                rows = pl.slice(attn, [TOK, HIDDEN], [t0, 0], valid_shape=[known, HIDDEN])
-                x_block = pl.slice(x, [TOK, OUT_CHUNK], [t0, n0], valid_shape=[known, OUT_CHUNK])
+                attended = pl.slice(attn, [TOK, HIDDEN], [t0, 0], valid_shape=[known, HIDDEN])
+                states_block = pl.slice(
+                    states, [TOK, OUT_CHUNK], [t0, n0], valid_shape=[known, OUT_CHUNK]
+                )
                 with pl.at(
                     level=pl.Level.CORE_GROUP,
                     optimizations=[pl.split(pl.SplitMode.UP_DOWN)],
                     name_hint="out_projection",
                 ):
-                    acc = project(rows, wo, 0, n0)
-                    summed = pl.add(acc, pl.cast(x_block, target_type=pl.FP32))
-                resid1 = pl.assemble(resid1, summed, [t0, n0])
+                    o_acc = project(attended, wo, 0, n0)
+                    with_states = pl.add(o_acc, pl.cast(states_block, target_type=pl.FP32))
+                resid1 = pl.assemble(resid1, with_states, [t0, n0])
         return resid1
 
     return project_out
@@ -249,8 +283,7 @@ def make_mlp_stage(s: PrefillShape):
     """Gate, up and SiLU of all tokens, then the down projection and the residual."""
     HIDDEN, INTERMEDIATE, SPAN = s.hidden, s.intermediate, s.span
     TOK, MLP_OUT_CHUNK, OUT_CHUNK = s.part("span", "tok_tile"), s.mlp_out_chunk, s.q_out_chunk
-    project_two = make_two_projections(TOK, s.k_chunk, MLP_OUT_CHUNK, s.hidden_blocks, STAGES)
-    gated_silu = make_gated_silu()
+    gated = make_gated_projections(TOK, s.k_chunk, MLP_OUT_CHUNK, s.hidden_blocks, STAGES)
     DOWN_BLOCKS = s.count("intermediate", "k_chunk")
     project_down = make_projection(TOK, s.k_chunk, OUT_CHUNK, DOWN_BLOCKS, stage=STAGES)
 
@@ -260,14 +293,13 @@ def make_mlp_stage(s: PrefillShape):
         for m0 in pl.parallel(0, INTERMEDIATE, MLP_OUT_CHUNK):
             for t0 in pl.parallel(0, length, TOK):
                 known = pl.min(TOK, length - t0)
-                rows = pl.slice(normed, [TOK, HIDDEN], [t0, 0], valid_shape=[known, HIDDEN])
+                tokens = pl.slice(normed, [TOK, HIDDEN], [t0, 0], valid_shape=[known, HIDDEN])
                 with pl.at(
                     level=pl.Level.CORE_GROUP,
                     optimizations=[pl.split(pl.SplitMode.UP_DOWN)],
                     name_hint="gate_up_silu",
                 ):
-                    gate, up = project_two(rows, w_gate, w_up, 0, m0, m0)
-                    activation = gated_silu(gate, up)
+                    activation = gated(tokens, w_gate, w_up, m0)
                 mlp = pl.assemble(mlp, activation, [t0, m0])
         for n0 in pl.parallel(0, HIDDEN, OUT_CHUNK):
             for t0 in pl.parallel(0, length, TOK):

@@ -1,10 +1,15 @@
-"""The Qwen3 layer as the published models have it, for decode and for prefill.
+"""Qwen3 layers as the published models have them, for decode and for prefill.
 
-Run it:   `LayerStack` in stack.py loads the weights of a model directory and calls these programs.
+Run it:   `LayerStack` in stack.py loads the weights of a model directory and calls these programs,
+          as does `Model` in model.py, from tokens to tokens.
 
 Queries are `heads * head_dim` wide, which need not be `hidden`. Every head of Q and K has an
 RMSNorm before RoPE, which uses the tables of `rope_tables`. Query heads share K/V heads (GQA).
-Sequences are ragged: `seq_lens` counts the positions each has in the caches after the call.
+Sequences are ragged: `seq_lens` counts the positions each has in the caches after the call,
+`starts` those before it.
+
+A program is one layer, or several in a row: then weights and caches of the layers stand one below
+the other, and one call runs them all. Hidden states are replaced by those after the last layer.
 
 Caches are paged: rows `(page * kv_heads + kv_head) * page_size + position`, and `block_table[b, i]`
 is the page with positions `i * page_size`... of sequence `b`. A page of `max_seq` positions makes a
@@ -12,8 +17,12 @@ contiguous cache: row `b * kv_heads * max_seq + kv_head * max_seq + position` wi
 
 Programs:
   build_decode    one new token per sequence; rows of a tile are sequences
-  build_prefill   whole sequences from position 0; rows of a tile are tokens of one sequence, and a
-                  tile of them attends at once, with a causal mask where the diagonal passes
+  build_prefill   some tokens of each sequence after those in the caches; rows of a tile are tokens
+                  of one sequence, and a tile of them attends at once, with a causal mask where the
+                  diagonal passes
+
+A layer is an attention part and an MLP part (`make_decode`, `make_prefill` take the latter), so
+that another MLP part makes another architecture.
 """
 
 from __future__ import annotations
@@ -45,10 +54,13 @@ from tilelet.models.qwen3.blocks import (
     make_two_projections,
 )
 from tilelet.models.qwen3.config import Qwen3Config
+from tilelet.models.qwen3.int8_products import make_int8_projection, make_two_int8_projections
 from tilelet.models.qwen3.reference import Array
 
 # The reference implementation rounds to nearest, ties to even.
 MODE = "rint"
+# Rows of a matrix in INT8 whose bytes are the factors of its columns, in FP32.
+FACTOR_ROWS = 4
 
 
 @dataclass(frozen=True)
@@ -62,8 +74,12 @@ class LayerShape:
     # Positions per page, and pages of a cache; 0: one page of `max_seq` positions per sequence.
     page: int = 0
     pages: int = 0
-    # Longest sequence that prefill takes.
+    # Tokens of a sequence that one call of prefill takes, at most.
     tokens: int = 0
+    # Layers that one call runs.
+    layers: int = 1
+    # Whether matrices are in INT8, with the factors of their columns below (`make_matrix`).
+    int8: bool = False
 
     # Rows of a projection; tokens that attend at once in prefill; keys of a block.
     row_tile: int = 16
@@ -81,9 +97,9 @@ class LayerShape:
             "page": self.max_seq,
             "pages": self.batch * math.ceil(self.max_seq / (self.page or self.max_seq)),
             "tokens": self.max_seq,
-            "query_tile": _fitting(self.row_tile, max(2, 96 // c.q_per_kv), least=2),
-            "k_chunk": _fitting(math.gcd(c.hidden_size, c.q_width, c.intermediate_size), 128),
-            "out_chunk": _fitting(math.gcd(c.hidden_size, c.intermediate_size), 64),
+            "query_tile": fitting(self.row_tile, max(2, 96 // c.q_per_kv), least=2),
+            "k_chunk": fitting(math.gcd(c.hidden_size, c.q_width, c.intermediate_size), 128),
+            "out_chunk": fitting(math.gcd(c.hidden_size, c.intermediate_size), 64),
         }
         for name, value in defaults.items():
             if getattr(self, name) == 0:
@@ -92,7 +108,7 @@ class LayerShape:
 
     def _check(self) -> None:
         c = self.config
-        for name in ("batch", "max_seq", "page", "pages", "tokens", "row_tile", "stage"):
+        for name in ("batch", "max_seq", "page", "pages", "tokens", "layers", "row_tile", "stage"):
             if getattr(self, name) < 1:
                 raise BadTile(name, getattr(self, name), "at least 1")
         if self.tokens > self.max_seq:
@@ -107,9 +123,10 @@ class LayerShape:
         ):
             if getattr(self, part) < 1 or size % getattr(self, part):
                 raise BadTile(part, getattr(self, part), f"a divisor of `{whole}`, {size}")
-        if self.query_tile < 2 or self.seq_tile < 2:
-            name = "query_tile" if self.query_tile < 2 else "seq_tile"
-            raise BadTile(name, getattr(self, name), "at least 2")
+        if self.seq_tile < 2:
+            raise BadTile("seq_tile", self.seq_tile, "at least 2")
+        if self.query_tile < 2 <= self.row_tile:  # decode of one sequence has tiles of one row
+            raise BadTile("query_tile", self.query_tile, "at least 2")
         if self.page < self.max_seq:  # a tile must not run over the end of a page
             for part in ("row_tile", "seq_tile"):
                 if self.page % getattr(self, part):
@@ -121,11 +138,20 @@ class LayerShape:
         return math.ceil(self.max_seq / self.page)
 
     @property
+    def weight_dtype(self) -> DType:
+        return pl.INT8 if self.int8 else self.dtype
+
+    def stored_rows(self, inputs: int) -> int:
+        """Rows that a matrix `[inputs, outputs]` takes."""
+        return inputs + (FACTOR_ROWS if self.int8 else 0)
+
+    @property
     def cache_rows(self) -> int:
+        """Rows of one layer's cache."""
         return self.pages * self.config.num_key_value_heads * self.page
 
 
-def _fitting(whole: int, wanted: int, least: int = 1) -> int:
+def fitting(whole: int, wanted: int, least: int = 1) -> int:
     """The largest divisor of `whole` from `least` to `wanted`, or `whole` if there is none."""
     found = [n for n in range(least, min(whole, wanted) + 1) if whole % n == 0]
     return found[-1] if found else whole
@@ -142,6 +168,22 @@ def rope_tables(config: Qwen3Config, max_seq: int) -> tuple[Array, Array]:
     position = np.arange(max_seq, dtype=np.float32)
     angle = np.outer(position, np.concatenate([frequency, frequency]))
     return np.cos(angle), np.sin(angle)
+
+
+def make_layer_projection(s: LayerShape, rows: int, k_chunk: int, out_chunk: int, inner: int):
+    """`make_projection` by a weight of the layer, `[inner, ...]`."""
+    blocks = inner // k_chunk
+    if s.int8:
+        return make_int8_projection(rows, k_chunk, out_chunk, blocks, stage=s.stage, dtype=s.dtype)
+    return make_projection(rows, k_chunk, out_chunk, blocks, stage=s.stage)
+
+
+def make_two_layer_projections(s: LayerShape, rows: int, k_chunk: int, out_chunk: int, inner: int):
+    """`make_two_projections` by weights of the layer."""
+    blocks = inner // k_chunk
+    if s.int8:
+        return make_two_int8_projections(rows, k_chunk, out_chunk, blocks, s.stage, s.dtype)
+    return make_two_projections(rows, k_chunk, out_chunk, blocks, s.stage)
 
 
 def make_cache_row(kv_heads: int, page: int):
@@ -170,25 +212,28 @@ def make_rotated(s: LayerShape):
     return rotated
 
 
-def make_qkv(s: LayerShape, store_rows: Any):
+def make_qkv(s: LayerShape, cache_rows: Any, store_rows: Any):
     """Input RMSNorm and the three projections of a tile; K and V go to the caches.
 
-    Rows of `x`, `cos` and `sin` belong together; the first `valid` are real. `store_rows` is the
-    inline function that puts a tile `[row_tile, head_dim]` into a cache.
+    Rows of `x`, `cos` and `sin` belong together; the first `valid` are real. `cache_rows` gives the
+    window of a cache that belongs to a head, `store_rows` puts a tile `[row_tile, head_dim]` there.
+
+    Tasks write to windows of their own: machines that order tasks by whole arguments would else run
+    the tasks of a loop one after the other.
     """
     c, T, D, DTYPE = s.config, s.row_tile, s.config.head_dim, s.dtype
     HIDDEN, HEADS, KV_HEADS, Q_WIDTH = c.hidden_size, c.heads, c.kv_heads, c.q_width
     rmsnorm = make_rmsnorm(
         T, HIDDEN, s.k_chunk, c.rms_norm_eps, x_dtype=DTYPE, dtype=DTYPE, mode=MODE
     )
-    project_q = make_projection(T, s.k_chunk, D, HIDDEN // s.k_chunk, stage=s.stage)
-    project_kv = make_two_projections(T, s.k_chunk, D, HIDDEN // s.k_chunk, s.stage)
+    project_q = make_layer_projection(s, T, s.k_chunk, D, HIDDEN)
+    project_kv = make_two_layer_projections(s, T, s.k_chunk, D, HIDDEN)
     rotated = make_rotated(s)
 
     @pl.inline
     def qkv(
         x, input_norm, wq, wk, wv, q_norm, k_norm, cos, sin,
-        block_table, seq_lens, k_cache, v_cache, b, t0, valid,
+        block_table, starts, k_cache, v_cache, b, t0, valid,
     ):  # fmt: skip
         normed = pl.create_tensor([T, HIDDEN], dtype=DTYPE)
         with pl.at(level=pl.Level.CORE_GROUP, name_hint="input_norm"):
@@ -196,70 +241,90 @@ def make_qkv(s: LayerShape, store_rows: Any):
         normed = pl.set_validshape(normed, valid, HIDDEN)
         q = pl.create_tensor([T, Q_WIDTH], dtype=DTYPE)
         for h in pl.parallel(HEADS):
+            columns = pl.slice(q, [T, D], [0, h * D])
             with pl.at(level=pl.Level.CORE_GROUP, name_hint="q_head"):
                 head = rotated(project_q(normed, wq, 0, h * D), q_norm, cos, sin)
-                q = pl.assemble(q, head, [0, h * D])
+                columns = pl.assemble(columns, head, [0, 0])
         for h in pl.parallel(KV_HEADS):
+            k_rows = cache_rows(k_cache, block_table, h, b, t0)
+            v_rows = cache_rows(v_cache, block_table, h, b, t0)
             with pl.at(level=pl.Level.CORE_GROUP, name_hint="kv_head"):
                 k_acc, v_acc = project_kv(normed, wk, wv, 0, h * D, h * D)
                 k = rotated(k_acc, k_norm, cos, sin)
                 v = pl.cast(v_acc, target_type=DTYPE, mode=MODE)
-                k_cache = store_rows(k_cache, k, block_table, seq_lens, h, b, t0, valid)
-                v_cache = store_rows(v_cache, v, block_table, seq_lens, h, b, t0, valid)
+                k_rows = store_rows(k_rows, k, block_table, starts, b, valid)
+                v_rows = store_rows(v_rows, v, block_table, starts, b, valid)
         return q, k_cache, v_cache
 
     return qkv
 
 
-def make_finish(s: LayerShape):
-    """What follows attention: output projection, residual, RMSNorm, MLP, residual.
+def make_attention_output(s: LayerShape):
+    """What ends the attention part: output projection and residual, in FP32.
 
-    The first `valid` rows of `x` and `attended` are real; the results go to `out`, from `row` on.
+    The first `valid` rows of `x` and `attended` are real.
+    """
+    c, T, OUT_CHUNK, K_CHUNK = s.config, s.row_tile, s.out_chunk, s.k_chunk
+    HIDDEN = c.hidden_size
+    project_out = make_layer_projection(s, T, K_CHUNK, OUT_CHUNK, c.q_width)
+    load = make_load(T, OUT_CHUNK, s.dtype)
+
+    @pl.inline
+    def attention_output(attended, x, wo, valid):
+        residual = pl.create_tensor([T, HIDDEN], dtype=pl.FP32)
+        for o0 in pl.parallel(0, HIDDEN, OUT_CHUNK):
+            block = pl.slice(residual, [T, OUT_CHUNK], [0, o0])
+            with pl.at(level=pl.Level.CORE_GROUP, name_hint="output_projection"):
+                summed = pl.add(project_out(attended, wo, 0, o0), load(x, 0, o0))
+                block = pl.assemble(block, summed, [0, 0])
+        return pl.set_validshape(residual, valid, HIDDEN)
+
+    return attention_output
+
+
+def make_mlp(s: LayerShape):
+    """The MLP part: RMSNorm, MLP, residual.
+
+    The first `valid` rows of `residual` are real; the results go to `out`, from `row` on.
     """
     c, T, DTYPE, OUT_CHUNK, K_CHUNK = s.config, s.row_tile, s.dtype, s.out_chunk, s.k_chunk
     HIDDEN, INTERMEDIATE = c.hidden_size, c.intermediate_size
-    project_out = make_projection(T, K_CHUNK, OUT_CHUNK, c.q_width // K_CHUNK, stage=s.stage)
-    project_gate_up = make_two_projections(T, K_CHUNK, OUT_CHUNK, HIDDEN // K_CHUNK, s.stage)
-    project_down = make_projection(T, K_CHUNK, OUT_CHUNK, INTERMEDIATE // K_CHUNK, stage=s.stage)
+    project_gate_up = make_two_layer_projections(s, T, K_CHUNK, OUT_CHUNK, HIDDEN)
+    project_down = make_layer_projection(s, T, K_CHUNK, OUT_CHUNK, INTERMEDIATE)
     rmsnorm = make_rmsnorm(
         T, HIDDEN, K_CHUNK, c.rms_norm_eps, x_dtype=pl.FP32, dtype=DTYPE, mode=MODE
     )
-    load = make_load(T, OUT_CHUNK, DTYPE)
     gated_silu = make_gated_silu(DTYPE, MODE)
 
     @pl.inline
-    def finish(attended, x, wo, post_norm, w_gate, w_up, w_down, out, row, valid):
-        residual = pl.create_tensor([T, HIDDEN], dtype=pl.FP32)
-        for o0 in pl.parallel(0, HIDDEN, OUT_CHUNK):
-            with pl.at(level=pl.Level.CORE_GROUP, name_hint="output_projection"):
-                summed = pl.add(project_out(attended, wo, 0, o0), load(x, 0, o0))
-                residual = pl.assemble(residual, summed, [0, o0])
-        residual = pl.set_validshape(residual, valid, HIDDEN)
+    def mlp(residual, post_norm, w_gate, w_up, w_down, out, row, valid):
         normed = pl.create_tensor([T, HIDDEN], dtype=DTYPE)
         with pl.at(level=pl.Level.CORE_GROUP, name_hint="post_norm"):
             normed = rmsnorm(residual, post_norm, normed, 0)
         normed = pl.set_validshape(normed, valid, HIDDEN)
         activation = pl.create_tensor([T, INTERMEDIATE], dtype=DTYPE)
         for m0 in pl.parallel(0, INTERMEDIATE, OUT_CHUNK):
+            block = pl.slice(activation, [T, OUT_CHUNK], [0, m0])
             with pl.at(level=pl.Level.CORE_GROUP, name_hint="gate_up"):
                 gate, up = project_gate_up(normed, w_gate, w_up, 0, m0, m0)
-                activation = pl.assemble(activation, gated_silu(gate, up), [0, m0])
+                block = pl.assemble(block, gated_silu(gate, up), [0, 0])
         activation = pl.set_validshape(activation, valid, INTERMEDIATE)
         for o0 in pl.parallel(0, HIDDEN, OUT_CHUNK):
+            block = pl.slice(out, [T, OUT_CHUNK], [row, o0], valid_shape=[valid, OUT_CHUNK])
             with pl.at(level=pl.Level.CORE_GROUP, name_hint="down_projection"):
                 down = project_down(activation, w_down, 0, o0)
                 summed = pl.add(down, pl.slice(residual, [T, OUT_CHUNK], [0, o0]))
-                out = pl.assemble(out, pl.cast(summed, target_type=DTYPE, mode=MODE), [row, o0])
+                block = pl.assemble(block, pl.cast(summed, target_type=DTYPE, mode=MODE), [0, 0])
         return out
 
-    return finish
+    return mlp
 
 
-def make_decode(s: LayerShape):
-    """The layer for one token of every sequence; rows of a tile are sequences."""
+def make_decode_attention(s: LayerShape):
+    """The attention part for one token of some sequences; rows of a tile are sequences."""
     c, T, D, DTYPE, SEQ_TILE = s.config, s.row_tile, s.config.head_dim, s.dtype, s.seq_tile
-    BATCH, HIDDEN = s.batch, c.hidden_size
     HEADS, KV_HEADS, GROUP, Q_WIDTH = c.heads, c.kv_heads, c.q_per_kv, c.q_width
+    PAGES, PAGE = s.pages, s.page
     # The cube works on 16 rows at a time.
     Q_ROWS = math.ceil(GROUP / 16) * 16
     cache_row = make_cache_row(KV_HEADS, s.page)
@@ -268,21 +333,27 @@ def make_decode(s: LayerShape):
     absorb = make_absorb(SEQ_TILE, D, DTYPE, MODE)
 
     @pl.inline
-    def store_rows(cache, tile, block_table, seq_lens, head, b, t0, valid):
-        for r in pl.range(valid):
-            pos = pl.read(seq_lens, [b + r]) - 1
-            place = cache_row(block_table, b + r, head, pos)
-            cache = pl.assemble(cache, pl.slice(tile, [1, D], [r, 0]), [place, 0])
-        return cache
+    def cache_rows(cache, block_table, head, b, t0):
+        pages = pl.reshape(cache, [PAGES, KV_HEADS, PAGE, D])
+        return pl.slice(pages, [PAGES, 1, PAGE, D], [0, head, 0, 0])
 
     @pl.inline
-    def table_rows(rope_cos, rope_sin, seq_lens, b, valid):
-        """The rows of the rope tables at the last positions of the sequences."""
+    def store_rows(rows, tile, block_table, starts, b, valid):
+        for r in pl.range(valid):
+            pos = pl.read(starts, [b + r])
+            number = pl.read(block_table, [b + r, pos // PAGE])
+            row = pl.slice(tile, [1, D], [r, 0])
+            rows = pl.assemble(rows, pl.reshape(row, [1, 1, 1, D]), [number, 0, pos % PAGE, 0])
+        return rows
+
+    @pl.inline
+    def table_rows(rope_cos, rope_sin, starts, b, valid):
+        """The rows of the rope tables at the new positions of the sequences."""
         cos = pl.create_tensor([T, D], dtype=pl.FP32)
         sin = pl.create_tensor([T, D], dtype=pl.FP32)
         with pl.at(level=pl.Level.CORE_GROUP, name_hint="table_rows"):
             for r in pl.range(valid):
-                pos = pl.read(seq_lens, [b + r]) - 1
+                pos = pl.read(starts, [b + r])
                 cos = pl.assemble(cos, pl.slice(rope_cos, [1, D], [pos, 0]), [r, 0])
                 sin = pl.assemble(sin, pl.slice(rope_sin, [1, D], [pos, 0]), [r, 0])
         return pl.set_validshape(cos, valid, D), pl.set_validshape(sin, valid, D)
@@ -295,6 +366,7 @@ def make_decode(s: LayerShape):
             context = pl.read(seq_lens, [b + r])
             for h in pl.parallel(KV_HEADS):
                 first = r * HEADS + h * GROUP
+                own = pl.slice(attended, [GROUP, D], [first, 0])
                 with pl.at(level=pl.Level.CORE_GROUP, name_hint="decode_attention"):
                     query = pl.slice(q_heads, [Q_ROWS, D], [first, 0], valid_shape=[GROUP, D])
                     mi, li, oi = nothing_absorbed()
@@ -304,40 +376,35 @@ def make_decode(s: LayerShape):
                         scores = scaled_scores(query, k_cache, place, used)
                         mi, li, oi = absorb(scores, v_cache, place, used, mi, li, oi)
                     heads = pl.cast(pl.row_expand_div(oi, li), target_type=DTYPE, mode=MODE)
-                    attended = pl.assemble(attended, pl.set_validshape(heads, GROUP, D), [first, 0])
+                    own = pl.assemble(own, pl.slice(heads, [GROUP, D], [0, 0]), [0, 0])
         return pl.set_validshape(pl.reshape(attended, [T, Q_WIDTH]), valid, Q_WIDTH)
 
-    qkv = make_qkv(s, store_rows)
-    finish = make_finish(s)
+    qkv = make_qkv(s, cache_rows, store_rows)
+    attention_output = make_attention_output(s)
 
     @pl.inline
-    def decode(
-        hidden_states, seq_lens, block_table, rope_cos, rope_sin, k_cache, v_cache,
-        input_norm, wq, wk, wv, q_norm, k_norm, wo, post_norm, w_gate, w_up, w_down, out,
+    def attention(
+        x, seq_lens, starts, block_table, rope_cos, rope_sin, k_cache, v_cache,
+        input_norm, wq, wk, wv, q_norm, k_norm, wo, b, valid,
     ):  # fmt: skip
-        for b in pl.parallel(0, BATCH, T):
-            valid = pl.min(T, BATCH - b)
-            x = pl.slice(hidden_states, [T, HIDDEN], [b, 0], valid_shape=[valid, HIDDEN])
-            cos, sin = table_rows(rope_cos, rope_sin, seq_lens, b, valid)
-            q, k_cache, v_cache = qkv(
-                x, input_norm, wq, wk, wv, q_norm, k_norm, cos, sin,
-                block_table, seq_lens, k_cache, v_cache, b, 0, valid,
-            )  # fmt: skip
-            attended = attend(q, block_table, seq_lens, k_cache, v_cache, b, valid)
-            out = finish(attended, x, wo, post_norm, w_gate, w_up, w_down, out, b, valid)
-        return k_cache, v_cache, out
+        cos, sin = table_rows(rope_cos, rope_sin, starts, b, valid)
+        q, k_cache, v_cache = qkv(
+            x, input_norm, wq, wk, wv, q_norm, k_norm, cos, sin,
+            block_table, starts, k_cache, v_cache, b, 0, valid,
+        )  # fmt: skip
+        attended = attend(q, block_table, seq_lens, k_cache, v_cache, b, valid)
+        return k_cache, v_cache, attention_output(attended, x, wo, valid)
 
-    return decode
+    return attention
 
 
-def make_prefill(s: LayerShape):
-    """The layer for whole sequences; rows of a tile are tokens of one of them.
+def make_prefill_attention(s: LayerShape):
+    """The attention part for tokens of one sequence.
 
     When a tile of tokens attends, all tokens before it are in the caches already.
     """
     c, T, D, DTYPE = s.config, s.row_tile, s.config.head_dim, s.dtype
-    BATCH, HIDDEN = s.batch, c.hidden_size
-    TOKENS, QUERY_TILE, SEQ_TILE = s.tokens, s.query_tile, s.seq_tile
+    QUERY_TILE, SEQ_TILE = s.query_tile, s.seq_tile
     KV_HEADS, GROUP, Q_WIDTH = c.kv_heads, c.q_per_kv, c.q_width
     GROUP_WIDTH, ROWS = GROUP * D, QUERY_TILE * GROUP
     cache_row = make_cache_row(KV_HEADS, s.page)
@@ -347,9 +414,12 @@ def make_prefill(s: LayerShape):
     absorb = make_absorb(SEQ_TILE, D, DTYPE, MODE)
 
     @pl.inline
-    def store_rows(cache, tile, block_table, seq_lens, head, b, t0, valid):
-        place = cache_row(block_table, b, head, t0)
-        return pl.assemble(cache, pl.set_validshape(tile, valid, D), [place, 0])
+    def cache_rows(cache, block_table, head, b, t0):
+        return pl.slice(cache, [T, D], [cache_row(block_table, b, head, t0), 0])
+
+    @pl.inline
+    def store_rows(rows, tile, block_table, starts, b, valid):
+        return pl.assemble(rows, pl.set_validshape(tile, valid, D), [0, 0])
 
     @pl.inline
     def attend(q, block_table, k_cache, v_cache, b, t0, length):
@@ -360,6 +430,7 @@ def make_prefill(s: LayerShape):
             # Blocks of keys that all tokens of the tile see in full need no mask.
             unmasked = (pl.min(first + 1, length) // SEQ_TILE) * SEQ_TILE
             for h in pl.parallel(KV_HEADS):
+                own = pl.slice(attended, [QUERY_TILE, GROUP_WIDTH], [i, h * GROUP_WIDTH])
                 with pl.at(level=pl.Level.CORE_GROUP, name_hint="prefill_attention"):
                     tokens = pl.slice(q, [QUERY_TILE, GROUP_WIDTH], [i, h * GROUP_WIDTH])
                     query = pl.reshape(tokens, [ROWS, D])
@@ -376,83 +447,172 @@ def make_prefill(s: LayerShape):
                         mi, li, oi = absorb(scores, v_cache, place, used, mi, li, oi)
                     heads = pl.cast(pl.row_expand_div(oi, li), target_type=DTYPE, mode=MODE)
                     columns = pl.reshape(heads, [QUERY_TILE, GROUP_WIDTH])
-                    attended = pl.assemble(attended, columns, [i, h * GROUP_WIDTH])
+                    own = pl.assemble(own, columns, [0, 0])
         return attended
 
-    qkv = make_qkv(s, store_rows)
-    finish = make_finish(s)
+    qkv = make_qkv(s, cache_rows, store_rows)
+    attention_output = make_attention_output(s)
+
+    @pl.inline
+    def attention(
+        x, starts, block_table, rope_cos, rope_sin, k_cache, v_cache,
+        input_norm, wq, wk, wv, q_norm, k_norm, wo, b, t0, length, valid,
+    ):  # fmt: skip
+        cos = pl.slice(rope_cos, [T, D], [t0, 0], valid_shape=[valid, D])
+        sin = pl.slice(rope_sin, [T, D], [t0, 0], valid_shape=[valid, D])
+        q, k_cache, v_cache = qkv(
+            x, input_norm, wq, wk, wv, q_norm, k_norm, cos, sin,
+            block_table, starts, k_cache, v_cache, b, t0, valid,
+        )  # fmt: skip
+        attended = attend(q, block_table, k_cache, v_cache, b, t0, length)
+        attended = pl.set_validshape(attended, valid, Q_WIDTH)
+        return k_cache, v_cache, attention_output(attended, x, wo, valid)
+
+    return attention
+
+
+def make_decode(s: LayerShape):
+    """The layer for one token of every sequence."""
+    T, BATCH, HIDDEN = s.row_tile, s.batch, s.config.hidden_size
+    attention = make_decode_attention(s)
+    mlp = make_mlp(s)
+
+    @pl.inline
+    def decode(
+        states, seq_lens, starts, block_table, rope_cos, rope_sin, k_cache, v_cache,
+        input_norm, wq, wk, wv, q_norm, k_norm, wo, post_norm, w_gate, w_up, w_down,
+    ):  # fmt: skip
+        for b in pl.parallel(0, BATCH, T):
+            valid = pl.min(T, BATCH - b)
+            x = pl.slice(states, [T, HIDDEN], [b, 0], valid_shape=[valid, HIDDEN])
+            k_cache, v_cache, residual = attention(
+                x, seq_lens, starts, block_table, rope_cos, rope_sin, k_cache, v_cache,
+                input_norm, wq, wk, wv, q_norm, k_norm, wo, b, valid,
+            )  # fmt: skip
+            states = mlp(residual, post_norm, w_gate, w_up, w_down, states, b, valid)
+        return k_cache, v_cache, states
+
+    return decode
+
+
+def make_prefill(s: LayerShape):
+    """The layer for tokens of every sequence, of which `starts` are in the caches already.
+
+    A tile of rows must not run over the end of a page, so `starts` are multiples of it.
+    """
+    T, BATCH, TOKENS, HIDDEN = s.row_tile, s.batch, s.tokens, s.config.hidden_size
+    attention = make_prefill_attention(s)
+    mlp = make_mlp(s)
 
     @pl.inline
     def prefill(
-        hidden_states, seq_lens, block_table, rope_cos, rope_sin, k_cache, v_cache,
-        input_norm, wq, wk, wv, q_norm, k_norm, wo, post_norm, w_gate, w_up, w_down, out,
+        states, seq_lens, starts, block_table, rope_cos, rope_sin, k_cache, v_cache,
+        input_norm, wq, wk, wv, q_norm, k_norm, wo, post_norm, w_gate, w_up, w_down,
     ):  # fmt: skip
         for b in pl.parallel(BATCH):
+            start = pl.read(starts, [b])
             length = pl.read(seq_lens, [b])
-            for t0 in pl.range(0, length, T):
-                row = b * TOKENS + t0
+            for t0 in pl.range(start, length, T):
+                row = b * TOKENS + t0 - start
                 valid = pl.min(T, length - t0)
-                x = pl.slice(hidden_states, [T, HIDDEN], [row, 0], valid_shape=[valid, HIDDEN])
-                cos = pl.slice(rope_cos, [T, D], [t0, 0], valid_shape=[valid, D])
-                sin = pl.slice(rope_sin, [T, D], [t0, 0], valid_shape=[valid, D])
-                q, k_cache, v_cache = qkv(
-                    x, input_norm, wq, wk, wv, q_norm, k_norm, cos, sin,
-                    block_table, seq_lens, k_cache, v_cache, b, t0, valid,
+                x = pl.slice(states, [T, HIDDEN], [row, 0], valid_shape=[valid, HIDDEN])
+                k_cache, v_cache, residual = attention(
+                    x, starts, block_table, rope_cos, rope_sin, k_cache, v_cache,
+                    input_norm, wq, wk, wv, q_norm, k_norm, wo, b, t0, length, valid,
                 )  # fmt: skip
-                attended = attend(q, block_table, k_cache, v_cache, b, t0, length)
-                attended = pl.set_validshape(attended, valid, Q_WIDTH)
-                out = finish(attended, x, wo, post_norm, w_gate, w_up, w_down, out, row, valid)
-        return k_cache, v_cache, out
+                states = mlp(residual, post_norm, w_gate, w_up, w_down, states, row, valid)
+        return k_cache, v_cache, states
 
     return prefill
 
 
 def build_decode(s: LayerShape) -> Program:
-    """One layer for one new token of every sequence, at position `seq_lens[b] - 1`."""
-    return _program("Qwen3DecodeLayer", s, s.batch, make_decode(s))
+    """The layers for one new token of every sequence, at position `starts[b]`."""
+    return _program("Qwen3DecodeLayers", s, s.batch, make_decode(s))
 
 
 def build_prefill(s: LayerShape) -> Program:
-    """One layer for whole sequences of up to `tokens` tokens; row `b * tokens + position`."""
-    return _program("Qwen3PrefillLayer", s, s.batch * s.tokens, make_prefill(s))
+    """The layers for up to `tokens` tokens of every sequence, from position `starts[b]` on.
+
+    Row `b * tokens` of the hidden states is that of position `starts[b]`.
+    """
+    return _program("Qwen3PrefillLayers", s, s.batch * s.tokens, make_prefill(s))
+
+
+def make_layer_part(rows: int, columns: int):
+    """A layer's part of what stands one below the other for all layers, as a view."""
+
+    @pl.inline
+    def layer_part(stacked, layer):
+        return pl.slice(stacked, [rows, columns], [layer * rows, 0])
+
+    return layer_part
+
+
+def make_matrix(s: LayerShape, inputs: int, outputs: int):
+    """A matrix of several that stand one below the other: a view, in INT8 with its factors."""
+    STORED = s.stored_rows(inputs)
+
+    @pl.inline
+    def plain(stacked, number):
+        return pl.slice(stacked, [inputs, outputs], [number * inputs, 0])
+
+    @pl.inline
+    def with_factors(stacked, number):
+        numbers = pl.slice(stacked, [inputs, outputs], [number * STORED, 0])
+        below = pl.slice(stacked, [FACTOR_ROWS, outputs], [number * STORED + inputs, 0])
+        return numbers, pl.reinterpret_view(below, pl.FP32, shape=[1, outputs])
+
+    return with_factors if s.int8 else plain
 
 
 def _program(name: str, s: LayerShape, rows: int, layer: Any) -> Program:
     """The program that is the inline function `layer`, on `rows` rows of hidden states."""
-    c, D, DTYPE, BATCH, ROWS = s.config, s.config.head_dim, s.dtype, s.batch, rows
+    c, D, DTYPE, BATCH, ROWS, N = s.config, s.config.head_dim, s.dtype, s.batch, rows, s.layers
     HIDDEN, INTERMEDIATE = c.hidden_size, c.intermediate_size
     Q_WIDTH, KV_WIDTH = c.q_width, c.kv_width
     MAX_SEQ, TABLE_WIDTH, CACHE_ROWS = s.max_seq, s.table_width, s.cache_rows
+    cache_of = make_layer_part(CACHE_ROWS, D)
+    norm_of, head_norm_of = make_layer_part(1, HIDDEN), make_layer_part(1, D)
+    q_of, kv_of = make_matrix(s, HIDDEN, Q_WIDTH), make_matrix(s, HIDDEN, KV_WIDTH)
+    output_of = make_matrix(s, Q_WIDTH, HIDDEN)
+    up_of, down_of = make_matrix(s, HIDDEN, INTERMEDIATE), make_matrix(s, INTERMEDIATE, HIDDEN)
+    WEIGHT, HIDDEN_IN = s.weight_dtype, s.stored_rows(HIDDEN)
+    Q_IN, MLP_IN = s.stored_rows(Q_WIDTH), s.stored_rows(INTERMEDIATE)
 
     @pl.program
-    class Qwen3Layer:
+    class Qwen3Layers:
         @pl.function
-        def qwen3_layer(
+        def qwen3_layers(
             self,
-            hidden_states: pl.Tensor[[ROWS, HIDDEN], DTYPE],
+            states: pl.InOut[pl.Tensor[[ROWS, HIDDEN], DTYPE]],
             seq_lens: pl.Tensor[[BATCH], pl.INT32],
+            starts: pl.Tensor[[BATCH], pl.INT32],
             block_table: pl.Tensor[[BATCH, TABLE_WIDTH], pl.INT32],
             rope_cos: pl.Tensor[[MAX_SEQ, D], pl.FP32],
             rope_sin: pl.Tensor[[MAX_SEQ, D], pl.FP32],
-            k_cache: pl.InOut[pl.Tensor[[CACHE_ROWS, D], DTYPE]],
-            v_cache: pl.InOut[pl.Tensor[[CACHE_ROWS, D], DTYPE]],
-            input_norm: pl.Tensor[[1, HIDDEN], pl.FP32],
-            wq: pl.Tensor[[HIDDEN, Q_WIDTH], DTYPE],
-            wk: pl.Tensor[[HIDDEN, KV_WIDTH], DTYPE],
-            wv: pl.Tensor[[HIDDEN, KV_WIDTH], DTYPE],
-            q_norm: pl.Tensor[[1, D], pl.FP32],
-            k_norm: pl.Tensor[[1, D], pl.FP32],
-            wo: pl.Tensor[[Q_WIDTH, HIDDEN], DTYPE],
-            post_norm: pl.Tensor[[1, HIDDEN], pl.FP32],
-            w_gate: pl.Tensor[[HIDDEN, INTERMEDIATE], DTYPE],
-            w_up: pl.Tensor[[HIDDEN, INTERMEDIATE], DTYPE],
-            w_down: pl.Tensor[[INTERMEDIATE, HIDDEN], DTYPE],
-            out: pl.Out[pl.Tensor[[ROWS, HIDDEN], DTYPE]],
+            k_cache: pl.InOut[pl.Tensor[[N * CACHE_ROWS, D], DTYPE]],
+            v_cache: pl.InOut[pl.Tensor[[N * CACHE_ROWS, D], DTYPE]],
+            input_norm: pl.Tensor[[N, HIDDEN], pl.FP32],
+            wq: pl.Tensor[[N * HIDDEN_IN, Q_WIDTH], WEIGHT],
+            wk: pl.Tensor[[N * HIDDEN_IN, KV_WIDTH], WEIGHT],
+            wv: pl.Tensor[[N * HIDDEN_IN, KV_WIDTH], WEIGHT],
+            q_norm: pl.Tensor[[N, D], pl.FP32],
+            k_norm: pl.Tensor[[N, D], pl.FP32],
+            wo: pl.Tensor[[N * Q_IN, HIDDEN], WEIGHT],
+            post_norm: pl.Tensor[[N, HIDDEN], pl.FP32],
+            w_gate: pl.Tensor[[N * HIDDEN_IN, INTERMEDIATE], WEIGHT],
+            w_up: pl.Tensor[[N * HIDDEN_IN, INTERMEDIATE], WEIGHT],
+            w_down: pl.Tensor[[N * MLP_IN, HIDDEN], WEIGHT],
         ):
-            k_cache, v_cache, out = layer(
-                hidden_states, seq_lens, block_table, rope_cos, rope_sin, k_cache, v_cache,
-                input_norm, wq, wk, wv, q_norm, k_norm, wo, post_norm, w_gate, w_up, w_down, out,
-            )  # fmt: skip
-            return k_cache, v_cache, out
+            for n in pl.range(N):
+                k_part, v_part = cache_of(k_cache, n), cache_of(v_cache, n)
+                k_part, v_part, states = layer(
+                    states, seq_lens, starts, block_table, rope_cos, rope_sin, k_part, v_part,
+                    norm_of(input_norm, n), q_of(wq, n), kv_of(wk, n), kv_of(wv, n),
+                    head_norm_of(q_norm, n), head_norm_of(k_norm, n), output_of(wo, n),
+                    norm_of(post_norm, n), up_of(w_gate, n), up_of(w_up, n), down_of(w_down, n),
+                )  # fmt: skip
+            return k_cache, v_cache, states
 
-    return dataclasses.replace(Qwen3Layer, name=name)
+    return dataclasses.replace(Qwen3Layers, name=name)

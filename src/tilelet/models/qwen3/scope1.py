@@ -29,7 +29,7 @@ from typing import Any
 
 import tilelet.language as pl
 from tilelet.models.qwen3 import inputs, reference
-from tilelet.models.qwen3.blocks import make_projection, make_rmsnorm, make_two_projections
+from tilelet.models.qwen3.blocks import make_products, make_projection, make_rmsnorm
 from tilelet.models.qwen3.reference import Array
 from tilelet.models.qwen3.script import Model, Variant, main
 from tilelet.models.qwen3.shapes import DecodeShape
@@ -71,8 +71,8 @@ def make_row_tiles(s: DecodeShape, project_rows: Any):
             normed = pl.create_tensor([BATCH_TILE, HIDDEN], dtype=pl.BF16)
             with pl.incore():
                 normed = rmsnorm(hidden_states, input_rms_weight, normed, b0)
-            q_proj, k_proj, v_proj = project_rows(normed, wq, wk, wv, q_proj, k_proj, v_proj, b0)
-        return q_proj, k_proj, v_proj
+            q_proj = project_rows(normed, wq, wk, wv, q_proj, k_proj, v_proj, b0)
+        return q_proj
 
     return row_tiles
 
@@ -105,7 +105,7 @@ def make_per_block(s: DecodeShape):
             with pl.incore():
                 v_acc = project_kv(normed, wv, 0, kv0)
             v_proj = pl.assemble(v_proj, v_acc, [b0, kv0])
-        return q_proj, k_proj, v_proj
+        return q_proj
 
     return make_row_tiles(s, project_rows)
 
@@ -126,7 +126,7 @@ def make_chunked(s: DecodeShape):
                 kv0 = ob * KV_OUT_CHUNK
                 k_proj = pl.assemble(k_proj, project_kv(normed, wk, 0, kv0), [b0, kv0])
                 v_proj = pl.assemble(v_proj, project_kv(normed, wv, 0, kv0), [b0, kv0])
-        return q_proj, k_proj, v_proj
+        return q_proj
 
     return make_row_tiles(s, project_rows)
 
@@ -171,7 +171,7 @@ def make_split_accumulation(s: DecodeShape):
                     v_sum = sum_kv(v_part)
                 k_proj = pl.assemble(k_proj, k_sum, [b0, kv0])
                 v_proj = pl.assemble(v_proj, v_sum, [b0, kv0])
-        return q_proj, k_proj, v_proj
+        return q_proj
 
     return split_accumulation
 
@@ -225,16 +225,24 @@ def make_normalise(s: DecodeShape, rows: int, columns: int):
 def make_wide_kv(s: DecodeShape):
     """The K and V projections of a tile of rows: a task makes a block of both."""
     KV_WIDTH, KV_CHUNK = s.kv_width, s.part("kv_width", "wide_chunk")
-    project_two = make_two_projections(s.batch_tile, s.k_chunk, KV_CHUNK, s.hidden_blocks, STAGES)
+    BATCH_TILE, K_CHUNK, K_BLOCKS = s.batch_tile, s.k_chunk, s.hidden_blocks
+    first_kv, next_kv = make_products(K_CHUNK, KV_CHUNK)
 
     @pl.inline
     def project_kv(normed, wk, wv, k_proj, v_proj, b0):
         for kv0 in pl.parallel(0, KV_WIDTH, KV_CHUNK):
             with pl.at(level=pl.Level.CORE_GROUP, name_hint="kv_projection"):
-                k_acc, v_acc = project_two(normed, wk, wv, 0, kv0, kv0)
+                x_chunk = pl.slice(normed, [BATCH_TILE, K_CHUNK], [0, 0])
+                k_acc = first_kv(x_chunk, wk, kv0)
+                v_acc = first_kv(x_chunk, wv, kv0)
+                for kb in pl.pipeline(1, K_BLOCKS, stage=STAGES):
+                    k0 = kb * K_CHUNK
+                    x_chunk = pl.slice(normed, [BATCH_TILE, K_CHUNK], [0, k0])
+                    k_acc = next_kv(k_acc, x_chunk, wk, k0, kv0)
+                    v_acc = next_kv(v_acc, x_chunk, wv, k0, kv0)
             k_proj = pl.assemble(k_proj, k_acc, [b0, kv0])
             v_proj = pl.assemble(v_proj, v_acc, [b0, kv0])
-        return k_proj, v_proj
+        return k_proj
 
     return project_kv
 
@@ -250,12 +258,12 @@ def make_wide(s: DecodeShape):
     def wide(hidden_states, input_rms_weight, wq, wk, wv, q_proj, k_proj, v_proj):
         for b0 in pl.parallel(0, BATCH, BATCH_TILE):
             normed = normalise(hidden_states, input_rms_weight, b0)
-            k_proj, v_proj = project_kv(normed, wk, wv, k_proj, v_proj, b0)
+            k_proj = project_kv(normed, wk, wv, k_proj, v_proj, b0)
             for q0 in pl.parallel(0, HIDDEN, Q_CHUNK):
                 with pl.at(level=pl.Level.CORE_GROUP, name_hint="q_projection"):
                     q_acc = project_q(normed, wq, 0, q0)
                 q_proj = pl.assemble(q_proj, q_acc, [b0, q0])
-        return q_proj, k_proj, v_proj
+        return q_proj
 
     return wide
 
@@ -264,20 +272,28 @@ def make_exchanged(s: DecodeShape):
     BATCH, HIDDEN, BATCH_TILE = s.batch, s.hidden, s.batch_tile
     Q_CHUNK = s.part("hidden", "wide_chunk")
     normalise = make_normalise(s, s.part("batch_tile", "norm_rows"), s.part("hidden", "norm_chunk"))
-    project_q = make_two_projections(BATCH_TILE, s.k_chunk, Q_CHUNK, s.hidden_blocks, STAGES)
+    K_CHUNK, K_BLOCKS = s.k_chunk, s.hidden_blocks
+    first_q, next_q = make_products(K_CHUNK, Q_CHUNK)
     project_kv = make_wide_kv(s)
 
     @pl.inline
     def exchanged(hidden_states, input_rms_weight, wq, wk, wv, q_proj, k_proj, v_proj):
         for b0 in pl.parallel(0, BATCH, BATCH_TILE):
             normed = normalise(hidden_states, input_rms_weight, b0)
-            k_proj, v_proj = project_kv(normed, wk, wv, k_proj, v_proj, b0)
+            k_proj = project_kv(normed, wk, wv, k_proj, v_proj, b0)
             for q0 in pl.parallel(0, HIDDEN, 2 * Q_CHUNK):
                 with pl.at(level=pl.Level.CORE_GROUP, name_hint="q_projection"):
-                    left, right = project_q(normed, wq, wq, 0, q0, q0 + Q_CHUNK)
+                    x_chunk = pl.slice(normed, [BATCH_TILE, K_CHUNK], [0, 0])
+                    left = first_q(x_chunk, wq, q0)
+                    right = first_q(x_chunk, wq, q0 + Q_CHUNK)
+                    for kb in pl.pipeline(1, K_BLOCKS, stage=STAGES):
+                        k0 = kb * K_CHUNK
+                        x_chunk = pl.slice(normed, [BATCH_TILE, K_CHUNK], [0, k0])
+                        left = next_q(left, x_chunk, wq, k0, q0)
+                        right = next_q(right, x_chunk, wq, k0, q0 + Q_CHUNK)
                 q_proj = pl.assemble(q_proj, left, [b0, q0])
                 q_proj = pl.assemble(q_proj, right, [b0, q0 + Q_CHUNK])
-        return q_proj, k_proj, v_proj
+        return q_proj
 
     return exchanged
 
@@ -299,7 +315,7 @@ def program(s: DecodeShape, project_all: Any):
             k_proj: pl.Out[pl.Tensor[[BATCH, KV_WIDTH], pl.FP32]],
             v_proj: pl.Out[pl.Tensor[[BATCH, KV_WIDTH], pl.FP32]],
         ):
-            q_proj, k_proj, v_proj = project_all(
+            q_proj = project_all(
                 hidden_states, input_rms_weight, wq, wk, wv, q_proj, k_proj, v_proj
             )
             return q_proj, k_proj, v_proj

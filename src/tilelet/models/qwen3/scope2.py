@@ -109,29 +109,29 @@ def make_staged(s: DecodeShape):
                     b, first_head, cache_row0, ctx_len, ctx_blocks,
                 )  # fmt: skip
             attn_out = pl.assemble(attn_out, attn_row, [b, 0])
-        return k_cache, v_cache, attn_out
+        return attn_out
 
     return staged
 
 
 def make_fused(s: DecodeShape):
     HEAD_DIM, MAX_SEQ = s.head_dim, s.max_seq
-    attend = make_one_kv_head(s)
+    attend_head = make_one_kv_head(s)
 
     @pl.inline
     def attention_task(q_rows, k_new, v_new, cos, sin, k_cache, v_cache, head, pos):
         k_rows = pl.slice(k_cache, [MAX_SEQ, HEAD_DIM], [head * MAX_SEQ, 0])
         v_rows = pl.slice(v_cache, [MAX_SEQ, HEAD_DIM], [head * MAX_SEQ, 0])
         with pl.at(level=pl.Level.CORE_GROUP, name_hint="decode_attention"):
-            context, k_rows, v_rows = attend(q_rows, k_new, v_new, cos, sin, k_rows, v_rows, pos)
-        return context
+            context = attend_head(q_rows, k_new, v_new, cos, sin, k_rows, v_rows, pos)
+        return context  # noqa: RET504 - a scope cannot hold the `return`
 
     return make_attention_tasks(s, 1, attention_task)
 
 
 def make_padding_free(s: DecodeShape):
     HEAD_DIM, MAX_SEQ = s.head_dim, s.max_seq
-    attend = make_two_kv_heads(s)
+    attend_heads = make_two_kv_heads(s)
 
     @pl.inline
     def attention_task(q_rows, k_new, v_new, cos, sin, k_cache, v_cache, head, pos):
@@ -140,10 +140,10 @@ def make_padding_free(s: DecodeShape):
         v_first = pl.slice(v_cache, [MAX_SEQ, HEAD_DIM], [head * MAX_SEQ, 0])
         v_second = pl.slice(v_cache, [MAX_SEQ, HEAD_DIM], [(head + 1) * MAX_SEQ, 0])
         with pl.at(level=pl.Level.CORE_GROUP, name_hint="decode_attention"):
-            context, k_first, k_second, v_first, v_second = attend(
+            context = attend_heads(
                 q_rows, k_new, v_new, cos, sin, k_first, k_second, v_first, v_second, pos
             )
-        return context
+        return context  # noqa: RET504 - a scope cannot hold the `return`
 
     return make_attention_tasks(s, 2, attention_task)
 
@@ -186,7 +186,7 @@ def make_attention_tasks(s: DecodeShape, kv_heads: int, attention_task: Any):
                     out_heads = attend_sequence(
                         q_heads, k_heads, v_heads, cos, sin, k_cache, v_cache, out_heads, b, pos
                     )
-        return k_cache, v_cache, attn_out
+        return attn_out
 
     return attention
 
@@ -210,7 +210,7 @@ def program(s: DecodeShape, attend: Any):
             v_cache: pl.InOut[pl.Tensor[[CACHE_ROWS, HEAD_DIM], pl.BF16]],
             attn_out: pl.Out[pl.Tensor[[BATCH, HIDDEN], pl.BF16]],
         ):
-            k_cache, v_cache, attn_out = attend(
+            attn_out = attend(
                 q_proj, k_proj, v_proj, seq_lens, rope_cos, rope_sin, k_cache, v_cache, attn_out
             )
             return k_cache, v_cache, attn_out

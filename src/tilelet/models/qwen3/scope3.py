@@ -25,11 +25,11 @@ import tilelet.language as pl
 from tilelet.models.qwen3 import inputs, reference
 from tilelet.models.qwen3.blocks import (
     make_add_parts,
+    make_gated_projections,
     make_gated_silu,
+    make_part_projection,
     make_projection,
     make_rmsnorm,
-    make_split_projection,
-    make_two_projections,
     make_zero_fill,
 )
 from tilelet.models.qwen3.reference import Array
@@ -214,70 +214,104 @@ def make_tuned(s: DecodeShape):
     HIDDEN, INTERMEDIATE, BATCH_TILE, K_CHUNK = s.hidden, s.intermediate, s.batch_tile, s.k_chunk
     OUT_CHUNK, MLP_CHUNK = s.part("hidden", "wide_chunk"), s.part("intermediate", "wide_chunk")
     SUM_CHUNK = s.part("hidden", "sum_chunk")
-    project_out = make_split_projection(
-        "out_projection", BATCH_TILE, HIDDEN, HIDDEN, s.out_split, K_CHUNK, OUT_CHUNK, STAGES
-    )
+    OUT_PARTS, DOWN_PARTS = s.out_split * BATCH_TILE, s.down_split * BATCH_TILE
+    project_out = make_out_parts(s, OUT_CHUNK)
+    project_down = make_down_parts(s, OUT_CHUNK)
     add_residual_and_norm = make_residual_norm(s)
-    project_mlp = make_two_projections(BATCH_TILE, K_CHUNK, MLP_CHUNK, s.hidden_blocks, STAGES)
-    gated_silu = make_gated_silu()
-    project_down = make_split_projection(
-        "down_projection",
-        BATCH_TILE,
-        INTERMEDIATE,
-        HIDDEN,
-        s.down_split,
-        K_CHUNK,
-        OUT_CHUNK,
-        STAGES,
-    )
-    add_parts = make_add_parts(BATCH_TILE, SUM_CHUNK, s.down_split, BATCH_TILE)
+    gated = make_gated_projections(BATCH_TILE, K_CHUNK, MLP_CHUNK, s.hidden_blocks, STAGES)
+    add_down_parts = make_add_parts(BATCH_TILE, SUM_CHUNK, s.down_split, BATCH_TILE)
 
     @pl.inline
     def tuned(attn_out, hidden_states, wo, post_rms_weight, w_gate, w_up, w_down, out, b0):
-        out_parts = project_out(attn_out, wo, b0)
-        resid1, post_norm = add_residual_and_norm(out_parts, hidden_states, post_rms_weight, b0)
+        out_parts = pl.create_tensor([OUT_PARTS, HIDDEN], dtype=pl.FP32)
+        out_parts = project_out(attn_out, wo, out_parts, b0)
+        resid1 = pl.create_tensor([BATCH_TILE, HIDDEN], dtype=pl.FP32)
+        post_norm = add_residual_and_norm(out_parts, hidden_states, post_rms_weight, resid1, b0)
 
         mlp = pl.create_tensor([BATCH_TILE, INTERMEDIATE], dtype=pl.BF16)
         for m0 in pl.parallel(0, INTERMEDIATE, MLP_CHUNK):
             with pl.at(level=pl.Level.CORE_GROUP, name_hint="gate_up_silu"):
-                gate, up = project_mlp(post_norm, w_gate, w_up, 0, m0, m0)
-                activation = gated_silu(gate, up)
+                activation = gated(post_norm, w_gate, w_up, m0)
             mlp = pl.assemble(mlp, activation, [0, m0])
 
-        down_parts = project_down(mlp, w_down, 0)
+        down_parts = pl.create_tensor([DOWN_PARTS, HIDDEN], dtype=pl.FP32)
+        down_parts = project_down(mlp, w_down, down_parts)
         for c0 in pl.parallel(0, HIDDEN, SUM_CHUNK):
             with pl.at(level=pl.Level.CORE_GROUP, name_hint="down_sum"):
-                residual = pl.slice(resid1, [BATCH_TILE, SUM_CHUNK], [0, c0])
-                rounded = pl.cast(add_parts(residual, down_parts, 0, c0), target_type=pl.BF16)
+                down = pl.slice(resid1, [BATCH_TILE, SUM_CHUNK], [0, c0])
+                down = add_down_parts(down, down_parts, 0, c0)
+                rounded = pl.cast(down, target_type=pl.BF16)
             out = pl.assemble(out, rounded, [b0, c0])
         return out
 
     return tuned
 
 
+def make_out_parts(s: DecodeShape, out_chunk: int):
+    """Products of parts of the output projection, one below the other in `out_parts`."""
+    HIDDEN, BATCH_TILE, SPLIT, PART = s.hidden, s.batch_tile, s.out_split, s.hidden // s.out_split
+    multiply = make_part_projection(BATCH_TILE, HIDDEN, SPLIT, s.k_chunk, out_chunk, STAGES)
+
+    @pl.inline
+    def project_out(attn_out, wo, out_parts, b0):
+        for part in pl.parallel(SPLIT):
+            attn_part = pl.slice(attn_out, [BATCH_TILE, PART], [b0, part * PART])
+            for n0 in pl.parallel(0, HIDDEN, out_chunk):
+                wo_part = pl.slice(wo, [PART, out_chunk], [part * PART, n0])
+                with pl.at(level=pl.Level.CORE_GROUP, name_hint="out_projection"):
+                    out_block = multiply(attn_part, wo_part, 0, 0)
+                out_parts = pl.assemble(out_parts, out_block, [part * BATCH_TILE, n0])
+        return out_parts
+
+    return project_out
+
+
+def make_down_parts(s: DecodeShape, out_chunk: int):
+    """Products of parts of the down projection, one below the other in `down_parts`."""
+    HIDDEN, BATCH_TILE, SPLIT = s.hidden, s.batch_tile, s.down_split
+    INNER, PART = s.intermediate, s.intermediate // s.down_split
+    multiply = make_part_projection(BATCH_TILE, INNER, SPLIT, s.k_chunk, out_chunk, STAGES)
+
+    @pl.inline
+    def project_down(mlp, w_down, down_parts):
+        for part in pl.parallel(SPLIT):
+            mlp_part = pl.slice(mlp, [BATCH_TILE, PART], [0, part * PART])
+            for n0 in pl.parallel(0, HIDDEN, out_chunk):
+                w_down_part = pl.slice(w_down, [PART, out_chunk], [part * PART, n0])
+                with pl.at(level=pl.Level.CORE_GROUP, name_hint="down_projection"):
+                    down_block = multiply(mlp_part, w_down_part, 0, 0)
+                down_parts = pl.assemble(down_parts, down_block, [part * BATCH_TILE, n0])
+        return down_parts
+
+    return project_down
+
+
 def make_residual_norm(s: DecodeShape):
-    """The residual after attention, FP32, and its RMSNorm, BF16; `norm_rows` rows per task."""
+    """The residual after attention, into `resid1`, FP32; gives its RMSNorm, BF16.
+
+    `norm_rows` rows per task.
+    """
     HIDDEN, BATCH_TILE = s.hidden, s.batch_tile
     NORM_ROWS, NORM_CHUNK = s.part("batch_tile", "norm_rows"), s.part("hidden", "norm_chunk")
-    add_parts = make_add_parts(NORM_ROWS, NORM_CHUNK, s.out_split, BATCH_TILE)
+    add_out_parts = make_add_parts(NORM_ROWS, NORM_CHUNK, s.out_split, BATCH_TILE)
     rmsnorm = make_rmsnorm(NORM_ROWS, HIDDEN, NORM_CHUNK, s.eps, x_dtype=pl.FP32)
 
     @pl.inline
-    def add_residual_and_norm(out_parts, hidden_states, post_rms_weight, b0):
-        resid1 = pl.create_tensor([BATCH_TILE, HIDDEN], dtype=pl.FP32)
+    def add_residual_and_norm(out_parts, hidden_states, post_rms_weight, resid1, b0):
         post_norm = pl.create_tensor([BATCH_TILE, HIDDEN], dtype=pl.BF16)
         for r0 in pl.parallel(0, BATCH_TILE, NORM_ROWS):
-            rows = pl.create_tensor([NORM_ROWS, HIDDEN], dtype=pl.FP32)
-            normed = pl.create_tensor([NORM_ROWS, HIDDEN], dtype=pl.BF16)
+            resid_part = pl.create_tensor([NORM_ROWS, HIDDEN], dtype=pl.FP32)
+            norm_part = pl.create_tensor([NORM_ROWS, HIDDEN], dtype=pl.BF16)
             with pl.at(level=pl.Level.CORE_GROUP, name_hint="residual_rmsnorm"):
                 for c0 in pl.range(0, HIDDEN, NORM_CHUNK):
-                    x = pl.slice(hidden_states, [NORM_ROWS, NORM_CHUNK], [b0 + r0, c0])
-                    total = add_parts(pl.cast(x, target_type=pl.FP32), out_parts, r0, c0)
-                    rows = pl.assemble(rows, total, [0, c0])
-                normed = rmsnorm(rows, post_rms_weight, normed, 0)
-            resid1 = pl.assemble(resid1, rows, [r0, 0])
-            post_norm = pl.assemble(post_norm, normed, [r0, 0])
-        return resid1, post_norm
+                    states = pl.slice(hidden_states, [NORM_ROWS, NORM_CHUNK], [b0 + r0, c0])
+                    residual = pl.cast(states, target_type=pl.FP32)
+                    residual = add_out_parts(residual, out_parts, r0, c0)
+                    resid_part = pl.assemble(resid_part, residual, [0, c0])
+                norm_part = rmsnorm(resid_part, post_rms_weight, norm_part, 0)
+            resid1 = pl.assemble(resid1, resid_part, [r0, 0])
+            post_norm = pl.assemble(post_norm, norm_part, [r0, 0])
+        return post_norm
 
     return add_residual_and_norm
 

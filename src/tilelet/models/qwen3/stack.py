@@ -151,21 +151,20 @@ class LayerStack:
             if cached == 0 or length != cached + 1:
                 raise WrongStep(b, int(length), int(cached))
         pages = self.pages.grown(lengths)
-        return self._run("decode", np.ascontiguousarray(hidden), lengths, pages)
+        return self._run("decode", hidden, lengths, pages)
 
     def _run(self, which: str, hidden: Array, lengths: Array, pages: PageTable) -> Array:
         """Layer after layer; the new lengths and pages count once all are done."""
-        program = self._program(which)
+        program, states = self._program(which), hidden.copy()
+        starts = np.zeros_like(lengths) if which == "prefill" else lengths - 1
         table = np.maximum(pages.table, 0)  # places past the end of a sequence are not read
         for weights, k_cache, v_cache in zip(self.layers, self.k_caches, self.v_caches):
-            out = np.zeros_like(hidden)
             program(
-                hidden, lengths.astype(np.int32), table, *self._rope, k_cache, v_cache,
-                *weights.arrays().values(), out, config=self._settings,
+                states, lengths.astype(np.int32), starts.astype(np.int32), table, *self._rope,
+                k_cache, v_cache, *weights.arrays().values(), config=self._settings,
             )  # fmt: skip
-            hidden = out
         self.seq_lens, self.pages = lengths, pages
-        return hidden
+        return states
 
     def _program(self, which: str) -> CompiledProgram:
         if which not in self._programs:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -17,14 +17,17 @@ from tilelet.diag.catalogue.models import (
     ExtraTensors,
     MissingTensors,
     NoSuchLayer,
+    UnsupportedModelSetting,
     WrongTensorDType,
     WrongTensorShape,
 )
 from tilelet.dtypes import DType
-from tilelet.models.qwen3.config import Qwen3Config
+from tilelet.models.qwen3.config import Qwen3Config, Qwen3MoeConfig
 from tilelet.models.qwen3.reference import Array
 
 _ACCEPTED = {"BF16": dtypes.BF16, "F16": dtypes.FP16, "F32": dtypes.FP32}
+
+ROUTER = "w_router"
 
 # Rows and columns of a weight transposed at a time: both sides stay in the processor's caches.
 _BLOCK = 256
@@ -57,38 +60,95 @@ class LayerWeights:
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
 
-# Our names, and those in the files.
-_STORED = {
-    "input_norm": "input_layernorm.weight",
-    "wq": "self_attn.q_proj.weight",
-    "wk": "self_attn.k_proj.weight",
-    "wv": "self_attn.v_proj.weight",
-    "q_norm": "self_attn.q_norm.weight",
-    "k_norm": "self_attn.k_norm.weight",
-    "wo": "self_attn.o_proj.weight",
-    "post_norm": "post_attention_layernorm.weight",
-    "w_gate": "mlp.gate_proj.weight",
-    "w_up": "mlp.up_proj.weight",
-    "w_down": "mlp.down_proj.weight",
-}
+Fill = Callable[[Array, Sequence[Array]], None]
+
+
+def fill_transposed(out: Array, stored: Sequence[Array]) -> None:
+    """Matrices `[out, in]` as `[in, out]`, one below the other; vectors as rows."""
+    rows = len(out) // len(stored)
+    for i, piece in enumerate(stored):
+        part = out[i * rows : (i + 1) * rows]
+        if piece.ndim == 1:
+            part[:] = piece
+        else:
+            _transpose(piece, part)
+
+
+@dataclass(frozen=True)
+class LayerArray:
+    """An array of a layer as programs take it, and what it is made of.
+
+    pieces  the tensors in the files that `fill` makes it from, by what follows `layers.N.`
+    stored  the shape of each of them
+    dtype   of the elements; None: that of the model
+    """
+
+    shape: tuple[int, int]
+    pieces: tuple[str, ...]
+    stored: tuple[int, ...]
+    dtype: DType | None = None
+    fill: Fill = fill_transposed
+
+    def element(self, model: DType) -> DType:
+        return self.dtype or model
+
+
+def matrix(name: str, inputs: int, outputs: int) -> LayerArray:
+    """A weight `[outputs, inputs]` of the files, transposed."""
+    return LayerArray((inputs, outputs), (name,), (outputs, inputs))
+
+
+def norm(name: str, size: int) -> LayerArray:
+    """The weight of an RMSNorm, in FP32."""
+    return LayerArray((1, size), (name,), (size,), dtypes.FP32)
+
+
+def attention_arrays(config: Qwen3Config) -> dict[str, LayerArray]:
+    """The arrays of the attention part of a layer."""
+    hidden, head = config.hidden_size, config.head_dim
+    return {
+        "input_norm": norm("input_layernorm.weight", hidden),
+        "wq": matrix("self_attn.q_proj.weight", hidden, config.q_width),
+        "wk": matrix("self_attn.k_proj.weight", hidden, config.kv_width),
+        "wv": matrix("self_attn.v_proj.weight", hidden, config.kv_width),
+        "q_norm": norm("self_attn.q_norm.weight", head),
+        "k_norm": norm("self_attn.k_norm.weight", head),
+        "wo": matrix("self_attn.o_proj.weight", config.q_width, hidden),
+        "post_norm": norm("post_attention_layernorm.weight", hidden),
+    }
+
+
+def layer_arrays(config: Qwen3Config) -> dict[str, LayerArray]:
+    """The arrays of a layer of the dense models, as `LayerWeights` has them."""
+    hidden, inter = config.hidden_size, config.intermediate_size
+    return {
+        **attention_arrays(config),
+        "w_gate": matrix("mlp.gate_proj.weight", hidden, inter),
+        "w_up": matrix("mlp.up_proj.weight", hidden, inter),
+        "w_down": matrix("mlp.down_proj.weight", inter, hidden),
+    }
+
+
+def sparse_layer_arrays(config: Qwen3MoeConfig) -> dict[str, LayerArray]:
+    """The arrays of a layer with experts, whose matrices stand one below the other."""
+    hidden, width, experts = config.hidden_size, config.moe_intermediate_size, config.num_experts
+
+    def matrices(name: str, inputs: int, outputs: int) -> LayerArray:
+        pieces = tuple(f"mlp.experts.{e}.{name}.weight" for e in range(experts))
+        return LayerArray((experts * inputs, outputs), pieces, (outputs, inputs))
+
+    return {
+        **attention_arrays(config),
+        ROUTER: matrix("mlp.gate.weight", hidden, experts),
+        "w_gate": matrices("gate_proj", hidden, width),
+        "w_up": matrices("up_proj", hidden, width),
+        "w_down": matrices("down_proj", width, hidden),
+    }
 
 
 def layer_shapes(config: Qwen3Config) -> dict[str, tuple[int, int]]:
     """The shape of every array of `LayerWeights`."""
-    hidden, inter = config.hidden_size, config.intermediate_size
-    return {
-        "input_norm": (1, hidden),
-        "wq": (hidden, config.q_width),
-        "wk": (hidden, config.kv_width),
-        "wv": (hidden, config.kv_width),
-        "q_norm": (1, config.head_dim),
-        "k_norm": (1, config.head_dim),
-        "wo": (config.q_width, hidden),
-        "post_norm": (1, hidden),
-        "w_gate": (hidden, inter),
-        "w_up": (hidden, inter),
-        "w_down": (inter, hidden),
-    }
+    return {name: array.shape for name, array in layer_arrays(config).items()}
 
 
 def load_layer(
@@ -103,40 +163,95 @@ def load_layer(
 
 
 class Checkpoint:
-    """The weight files of a model directory, mapped, with their names checked."""
+    """The weight files of a model directory, mapped, with their names checked.
 
-    def __init__(self, path: str | Path, config: Qwen3Config) -> None:
+    `arrays_of` gives the arrays of a layer by its number; those of the dense models unless given.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        config: Qwen3Config,
+        arrays_of: Callable[[int], Mapping[str, LayerArray]] | None = None,
+    ) -> None:
         self.config = config
+        if arrays_of is None:
+            if isinstance(config, Qwen3MoeConfig):
+                supported = "layers without experts here; `tilelet.models.qwen3.load` runs all"
+                raise UnsupportedModelSetting("num_experts", config.num_experts, supported)
+            dense = layer_arrays(config)
+            self.arrays_of: Callable[[int], Mapping[str, LayerArray]] = lambda layer: dense
+        else:
+            self.arrays_of = arrays_of
         self._files = open_files(Path(path))
         self._prefix = "model." if any(n.startswith("model.") for n in self._files) else ""
+        self._pieces = [
+            {piece for array in self.arrays_of(layer).values() for piece in array.pieces}
+            for layer in range(config.num_hidden_layers)
+        ]
         extra = sorted(name for name in self._files if not self._is_expected(name))
         if extra:
             raise ExtraTensors(extra)
 
+    @property
+    def files(self) -> list[Path]:
+        return sorted({file.path for file in self._files.values()})
+
+    @property
+    def dtype(self) -> DType:
+        """Of the matrices of the first layer, and so of the model."""
+        return self._dtype_of(0)
+
     def layer(self, index: int, dtype: DType | None = None) -> LayerWeights:
         """The weights of one layer, each checked before any is converted."""
-        if not 0 <= operator.index(index) < self.config.num_hidden_layers:
-            raise NoSuchLayer(index, self.config.num_hidden_layers)
-        names = {ours: f"{self._prefix}layers.{index}.{theirs}" for ours, theirs in _STORED.items()}
-        missing = [n for n in names.values() if n not in self._files]
-        if missing:
-            raise MissingTensors(missing, self._files)
-        shapes = layer_shapes(self.config)
-        for ours, name in names.items():
-            _check_entry(name, self._files[name].entries[name], _stored_shape(shapes[ours]))
-        common = dtype or _ACCEPTED[self._files[names["wq"]].entries[names["wq"]].dtype]
-        found: dict[str, Array] = {}
-        for ours, name in names.items():
-            stored = self._files[name].tensor(name)
-            if stored.ndim == 1:
-                found[ours] = stored.astype(np.float32).reshape(1, -1)
-            else:
-                found[ours] = _transposed(stored, common)
+        self.check_layer(index)
+        common = dtype or self._dtype_of(index)
+        found = {
+            name: np.empty(array.shape, array.element(common).numpy)
+            for name, array in self.arrays_of(index).items()
+        }
+        self.fill_layer(index, found)
         return LayerWeights(**found)
 
     def layers(self, dtype: DType | None = None) -> Iterator[LayerWeights]:
         """All layers in order, each loaded when it is asked for."""
         return (self.layer(i, dtype) for i in range(self.config.num_hidden_layers))
+
+    def check_layer(self, index: int) -> None:
+        """Whether all tensors of a layer are there and what they must be."""
+        if not 0 <= operator.index(index) < self.config.num_hidden_layers:
+            raise NoSuchLayer(index, self.config.num_hidden_layers)
+        arrays = self.arrays_of(index).values()
+        self._present([n for array in arrays for n in self._names(index, array)])
+        for array in arrays:
+            for name in self._names(index, array):
+                _check_entry(name, self._files[name].entries[name], array.stored)
+
+    def fill_layer(self, index: int, into: Mapping[str, Array]) -> None:
+        """Write the arrays of a layer that has been checked."""
+        for name, array in self.arrays_of(index).items():
+            stored = [self._files[n].tensor(n) for n in self._names(index, array)]
+            array.fill(into[name], stored)
+
+    def whole(self, name: str, shape: tuple[int, ...]) -> Array:
+        """A tensor that belongs to no layer, as it is stored: a view of its file."""
+        full = name if name.startswith("lm_head") else f"{self._prefix}{name}"
+        self._present([full])
+        _check_entry(full, self._files[full].entries[full], shape)
+        return self._files[full].tensor(full)
+
+    def _present(self, names: list[str]) -> list[str]:
+        missing = [n for n in names if n not in self._files]
+        if missing:
+            raise MissingTensors(missing, self._files)
+        return names
+
+    def _names(self, index: int, array: LayerArray) -> list[str]:
+        return [f"{self._prefix}layers.{index}.{piece}" for piece in array.pieces]
+
+    def _dtype_of(self, index: int) -> DType:
+        (name,) = self._present(self._names(index, self.arrays_of(index)["wq"]))
+        return _ACCEPTED[_accepted(name, self._files[name].entries[name])]
 
     def _is_expected(self, name: str) -> bool:
         """Whether a model of this configuration may have a tensor of that name."""
@@ -146,27 +261,31 @@ class Checkpoint:
         inside = re.fullmatch(r"layers\.(0|[1-9][0-9]{0,8})\.(.+)", name.removeprefix(self._prefix))
         if inside is None or not name.startswith(self._prefix):
             return False
-        is_layer = int(inside[1]) < self.config.num_hidden_layers
-        return is_layer and inside[2] in _STORED.values()
-
-
-def _stored_shape(shape: tuple[int, int]) -> tuple[int, ...]:
-    """As the files have it: matrices `[out, in]`, norms `[n]`."""
-    return (shape[1],) if shape[0] == 1 else (shape[1], shape[0])
+        layer = int(inside[1])
+        return layer < self.config.num_hidden_layers and inside[2] in self._pieces[layer]
 
 
 def _check_entry(name: str, entry: TensorEntry, shape: tuple[int, ...]) -> None:
     if entry.shape != shape:
         raise WrongTensorShape(name, entry.shape, shape)
+    _accepted(name, entry)
+
+
+def _accepted(name: str, entry: TensorEntry) -> str:
     if entry.dtype not in _ACCEPTED:
         raise WrongTensorDType(name, entry.dtype, list(_ACCEPTED))
+    return entry.dtype
 
 
-def _transposed(stored: Array, dtype: DType) -> Array:
+def transposed(stored: Array, dtype: DType) -> Array:
     """A `[out, in]` matrix as a new `[in, out]` one in `dtype`."""
+    out = np.empty(stored.shape[::-1], dtype.numpy)
+    _transpose(stored, out)
+    return out
+
+
+def _transpose(stored: Array, out: Array) -> None:
     rows, columns = stored.shape
-    out = np.empty((columns, rows), dtype.numpy)
     for c in range(0, columns, _BLOCK):
         for r in range(0, rows, _BLOCK):
             out[c : c + _BLOCK, r : r + _BLOCK] = stored[r : r + _BLOCK, c : c + _BLOCK].T
-    return out

@@ -202,6 +202,8 @@ def shape_of(actual: Array, expected: Array, bad: Bools, ulp: float = 0.0) -> Sh
     """
     a, e = actual.astype(np.float64), expected.astype(np.float64)
     wrong_a, wrong_e = a[bad], e[bad]
+    if not wrong_a.size:
+        return Shape("unknown", "what is close: only the script's own comparison calls it wrong")
     if np.isnan(wrong_a).mean() > 0.5:
         return Shape("NaN", "NaN: read, or left, without having been written")
     keep = np.isfinite(wrong_a) & np.isfinite(wrong_e)

@@ -1,0 +1,291 @@
+"""All weights of a model, as its programs take them, and the memory that takes.
+
+Matrices of the files are `[out, in]`; programs take `[in, out]`, the layers one below the other.
+They are converted once, into memory or into a file that is then mapped; or, streamed, layer by
+layer whenever they are needed. The embedding stays where it is: a few rows of a mapped file.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from tilelet.checkpoint.safetensors import SafetensorsFile, write_header
+from tilelet.diag.catalogue.generate import BadGenerateSetting, ModelTooLarge, WeightsNotCached
+from tilelet.dtypes import DType
+from tilelet.models.qwen3.architecture import Architecture, LayerRun, architecture_of
+from tilelet.models.qwen3.config import Qwen3Config
+from tilelet.models.qwen3.reference import Array
+from tilelet.models.qwen3.weights import Checkpoint, LayerArray, transposed
+from tilelet.native.memory import available_memory
+from tilelet.runtime.progress import progress
+
+_HEAD = "head"
+
+
+class LayerSource(Protocol):
+    """Where the arrays of layers come from."""
+
+    def layers(self, first: int, count: int) -> dict[str, Array]:
+        """The arrays of `count` layers from `first` on, those of the layers below each other."""
+        ...
+
+
+@dataclass(frozen=True)
+class ModelWeights:
+    """embedding  `[vocabulary, hidden]`, in the dtype of the model
+    final_norm    `[1, hidden]`, FP32
+    head          `[hidden, vocabulary]`
+    """
+
+    embedding: Array
+    final_norm: Array
+    head: Array
+    source: LayerSource
+
+
+@dataclass(frozen=True)
+class _Stacked:
+    """Layers of one kind from `first` on, in memory or in a mapped file."""
+
+    arrays: Mapping[str, Array]
+    first: int
+    count: int
+
+    def layers(self, first: int, count: int) -> dict[str, Array]:
+        found: dict[str, Array] = {}
+        begin = first - self.first
+        for name, array in self.arrays.items():
+            rows = len(array) // self.count
+            found[name] = array[begin * rows : (begin + count) * rows]
+        return found
+
+
+@dataclass(frozen=True)
+class _Runs:
+    """All layers, those of each run of the architecture together."""
+
+    architecture: Architecture
+    stacks: Sequence[_Stacked]
+
+    def layers(self, first: int, count: int) -> dict[str, Array]:
+        run = self.architecture.run_of(first)
+        return self.stacks[self.architecture.runs.index(run)].layers(first, count)
+
+
+class _Streamed:
+    """Layers that are read and converted when they are wanted; memory for those of one call."""
+
+    def __init__(self, checkpoint: Checkpoint, dtype: DType) -> None:
+        self._checkpoint = checkpoint
+        self._dtype = dtype
+        self._kind: Mapping[str, LayerArray] = {}
+        self._room = _Stacked({}, 0, 0)
+
+    def layers(self, first: int, count: int) -> dict[str, Array]:
+        kind = self._checkpoint.arrays_of(first)
+        if kind is not self._kind or count > self._room.count:
+            self._room = _Stacked({}, 0, 0)  # given back before more is taken
+            self._room = _Stacked(empty_layers(kind, count, self._dtype), 0, count)
+            self._kind = kind
+        for i in range(count):
+            self._checkpoint.fill_layer(first + i, self._room.layers(i, 1))
+        return self._room.layers(0, count)
+
+
+def empty_layers(arrays: Mapping[str, LayerArray], count: int, dtype: DType) -> dict[str, Array]:
+    return {
+        name: np.empty((count * array.shape[0], array.shape[1]), array.element(dtype).numpy)
+        for name, array in arrays.items()
+    }
+
+
+def layer_bytes(arrays: Mapping[str, LayerArray], dtype: DType) -> int:
+    """Bytes of the arrays of one layer."""
+    return sum(
+        array.shape[0] * array.shape[1] * array.element(dtype).itemsize for array in arrays.values()
+    )
+
+
+@dataclass(frozen=True)
+class LoadSettings:
+    """How the weights of a model directory are to be had.
+
+    dtype          of matrices and hidden states; None: as they are stored
+    streamed       nothing of the layers is kept between passes
+    weights_cache  a folder for the converted weights
+    layers         only the first so many; 0: all
+    int8           matrices of layers in INT8
+    """
+
+    dtype: DType | None = None
+    streamed: bool = False
+    weights_cache: Path | None = None
+    layers: int = 0
+    int8: bool = False
+
+
+class Loader:
+    """The checkpoint of a model directory, checked, before anything is converted."""
+
+    def __init__(self, directory: str | Path, settings: LoadSettings) -> None:
+        self.directory = Path(directory)
+        self.settings = settings
+        config = Qwen3Config.read(directory)
+        architecture = architecture_of(config, int8=settings.int8)
+        self.checkpoint = Checkpoint(directory, config, architecture.arrays_of)
+        if settings.layers:
+            if not 0 < settings.layers <= config.num_hidden_layers:
+                wanted = f"at most {config.num_hidden_layers}, which the model has"
+                raise BadGenerateSetting("layers", settings.layers, wanted)
+            config = dataclasses.replace(config, num_hidden_layers=settings.layers)
+            architecture = architecture.first_layers(settings.layers)
+        self.architecture: Architecture = architecture
+        self.config = config
+        self.dtype = settings.dtype or self.checkpoint.dtype
+        for layer in range(config.num_hidden_layers):
+            self.checkpoint.check_layer(layer)
+        table = (config.vocab_size, config.hidden_size)
+        self._embedding = self.checkpoint.whole("embed_tokens.weight", table)
+        self._norm = self.checkpoint.whole("norm.weight", (config.hidden_size,))
+        self._head = (
+            self._embedding
+            if config.tie_word_embeddings
+            else self.checkpoint.whole("lm_head.weight", table)
+        )
+
+    def memory(self, layers_per_call: int) -> dict[str, int]:
+        """Bytes that the weights will take, by what they are."""
+        c, size = self.config, self.dtype.itemsize
+        runs = [(r.count, layer_bytes(r.kind.arrays, self.dtype)) for r in self.architecture.runs]
+        found: dict[str, int] = {}
+        if self._embedding.dtype != self.dtype.numpy:
+            found["embedding"] = c.vocab_size * c.hidden_size * size
+        if self.settings.weights_cache is None:
+            if self.settings.streamed:
+                found["layers"] = max(min(n, layers_per_call) * each for n, each in runs)
+            else:
+                found["layers"] = sum(n * each for n, each in runs)
+            found["output head"] = c.vocab_size * c.hidden_size * size
+        return found
+
+    def load(self) -> ModelWeights:
+        """Everything, converted."""
+        embedding = self._embedding
+        if embedding.dtype != self.dtype.numpy:
+            embedding = embedding.astype(self.dtype.numpy)
+        norm = self._norm.astype(np.float32).reshape(1, -1)
+        folder = self.settings.weights_cache
+        if folder is not None:
+            head, source = self._mapped(folder)
+            return ModelWeights(embedding, norm, head, source)
+        with progress("loading the output head"):
+            head = transposed(self._head, self.dtype)
+        if self.settings.streamed:
+            return ModelWeights(embedding, norm, head, _Streamed(self.checkpoint, self.dtype))
+        count = self.config.num_hidden_layers
+        stacks: list[_Stacked] = []
+        for run in self.architecture.runs:
+            room = empty_layers(run.kind.arrays, run.count, self.dtype)
+            stacks.append(_Stacked(room, run.first, run.count))
+            for layer in range(run.first, run.end):
+                with progress(f"loading layer {layer + 1} of {count}"):
+                    self.checkpoint.fill_layer(layer, stacks[-1].layers(layer, 1))
+        return ModelWeights(embedding, norm, head, _Runs(self.architecture, stacks))
+
+    # --- a file of converted weights --------------------------------------------------------------
+
+    def _mapped(self, folder: Path) -> tuple[Array, LayerSource]:
+        path = folder / f"{self._key()}.safetensors"
+        if not path.exists():
+            self._write(path)
+        file = SafetensorsFile(path)
+        stacks = [
+            _Stacked(
+                {n: file.tensor(_stored(run, n)) for n in run.kind.arrays}, run.first, run.count
+            )
+            for run in self.architecture.runs
+        ]
+        return file.tensor(_HEAD), _Runs(self.architecture, stacks)
+
+    def _key(self) -> str:
+        """What the file depends on: the configuration, the files, what they are converted to."""
+        stats = [(p.name, p.stat().st_size, p.stat().st_mtime_ns) for p in self.checkpoint.files]
+        described = [
+            1,
+            self.architecture.name,
+            dataclasses.asdict(self.config),
+            self.dtype.name,
+            self.architecture.int8,
+            [(n, shape, dtype.name) for n, (shape, dtype) in self._shapes().items()],
+            stats,
+        ]
+        text = json.dumps(described, sort_keys=True)
+        return f"{self.directory.resolve().name}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+    def _shapes(self) -> dict[str, tuple[tuple[int, int], DType]]:
+        c = self.config
+        found = {_HEAD: ((c.hidden_size, c.vocab_size), self.dtype)}
+        for run in self.architecture.runs:
+            for name, array in run.kind.arrays.items():
+                rows, columns = array.shape
+                found[_stored(run, name)] = (
+                    (run.count * rows, columns),
+                    array.element(self.dtype),
+                )
+        return found
+
+    def _write(self, path: Path) -> None:
+        """By ordinary writes: those fail on a full disk, where writes to a map end the process."""
+        shapes = self._shapes()
+        size = sum(r * c * dtype.itemsize for (r, c), dtype in shapes.values())
+        unfinished = path.with_name(f"{path.name}.{os.getpid()}.part")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with unfinished.open("wb") as file:
+                places = write_header(file, {n: (s, d.numpy) for n, (s, d) in shapes.items()})
+                for name, at, array in self._pieces(places):
+                    with progress(f"converting {name}"):
+                        file.seek(at)
+                        file.write(array.view(np.uint8).data)
+                file.flush()
+                os.fsync(file.fileno())
+            unfinished.replace(path)
+        except OSError as error:
+            why = error.strerror or str(error)
+            raise WeightsNotCached(str(path.parent), why, size) from error
+        finally:
+            with suppress(OSError):
+                unfinished.unlink(missing_ok=True)
+
+    def _pieces(self, places: Mapping[str, int]) -> Iterator[tuple[str, int, Array]]:
+        """Every converted part of the file, what it is, and where it goes."""
+        yield "the output head", places[_HEAD], transposed(self._head, self.dtype)
+        count = self.config.num_hidden_layers
+        streamed = _Streamed(self.checkpoint, self.dtype)
+        for run in self.architecture.runs:
+            for layer in range(run.first, run.end):
+                for name, array in streamed.layers(layer, 1).items():
+                    at = places[_stored(run, name)] + (layer - run.first) * array.nbytes
+                    yield f"layer {layer + 1} of {count}", at, array
+
+
+def _stored(run: LayerRun, name: str) -> str:
+    """What an array of a run is called in a file of converted weights."""
+    return f"{run.first}.{name}"
+
+
+def check_memory(parts: Mapping[str, int]) -> None:
+    """Refuse what does not fit into the free memory."""
+    available = available_memory()
+    if available is not None and sum(parts.values()) > available:
+        raise ModelTooLarge(parts, available)

@@ -1,0 +1,369 @@
+"""A whole Qwen3 model: tokens in, logits and tokens out, all of it by tile programs.
+
+    model = tilelet.models.qwen3.load("Qwen3-0.6B")
+    for token in model.generate(prompt, max_new_tokens=32):
+        ...
+    logits = model.forward(tokens)
+
+A pass is the embedding, the layers and the output head: a call of each, or where layers are
+streamed or looked at, one per layer. Prompts go through it in chunks; after that, sequences make a
+step together, each at its own position. Programs are compiled when they are first needed, for
+batches of 1, 2, 4, ... rows: rows that no sequence uses are computed, and nobody looks at them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from tilelet.diag.catalogue.generate import (
+    BadGenerateSetting,
+    BadTokens,
+    NothingToGenerate,
+    PromptTooLong,
+    UnknownToken,
+)
+from tilelet.dtypes import DType
+from tilelet.ir.core import Program
+from tilelet.models.qwen3.architecture import Architecture, Kind, LayerKind
+from tilelet.models.qwen3.cache import CachedSequence, CacheSize, PagedCache
+from tilelet.models.qwen3.config import Qwen3Config
+from tilelet.models.qwen3.ends import EndShape, build_embedding, build_head
+from tilelet.models.qwen3.loading import Loader, LoadSettings, ModelWeights, check_memory
+from tilelet.models.qwen3.published import LayerShape, fitting, rope_tables
+from tilelet.models.qwen3.reference import Array
+from tilelet.runtime import CompiledProgram, RunConfig, compile_program
+from tilelet.runtime.arrays import as_array, as_tensor, dtype_of, is_array, is_tensor
+
+# Rows that one product of a step has at the most; larger batches take several.
+_MOST_ROWS = 64
+# Keys of a block of attention, at the most.
+_KEYS = 128
+_SMALLEST_PAGE = 16
+_DEFAULT_MAX_SEQ = 4096
+
+Observer = Callable[[int, Array], None]
+
+
+@dataclass(frozen=True)
+class ModelSizes:
+    """What a model's programs and caches are made for.
+
+    max_seq  positions of a sequence at the most
+    batch    sequences at a time
+    page     positions of a page of the caches
+    pages    of the caches; 0: as many as `batch` sequences of `max_seq` positions need
+    chunk    tokens of a prompt that go through the layers together, at most; whole pages
+    """
+
+    max_seq: int
+    batch: int = 16
+    page: int = 128
+    pages: int = 0
+    chunk: int = 256
+
+    def __post_init__(self) -> None:
+        for name in ("max_seq", "batch", "page", "chunk"):
+            if getattr(self, name) < 1:
+                raise BadGenerateSetting(name, getattr(self, name), "at least 1")
+        if self.pages < 0:
+            raise BadGenerateSetting("pages", self.pages, "at least 1")
+        if self.page % _SMALLEST_PAGE:
+            raise BadGenerateSetting("page", self.page, f"a multiple of {_SMALLEST_PAGE}")
+        if self.chunk % self.page:
+            wanted = f"a multiple of `page`, {self.page}"
+            raise BadGenerateSetting("chunk", self.chunk, wanted)
+        object.__setattr__(self, "chunk", min(self.chunk, self._pages_of_one * self.page))
+
+    @property
+    def _pages_of_one(self) -> int:
+        return -(-self.max_seq // self.page)
+
+    def cache_size(self, config: Qwen3Config, dtype: DType) -> CacheSize:
+        pages = self.pages or self.batch * self._pages_of_one
+        return CacheSize(config, dtype, self._pages_of_one * self.page, self.page, pages)
+
+
+class Model:
+    """`config`, `dtype` of hidden states and logits, and `memory`: bytes, by what takes them."""
+
+    def __init__(
+        self,
+        config: Qwen3Config,
+        architecture: Architecture,
+        weights: ModelWeights,
+        sizes: ModelSizes,
+        *,
+        dtype: DType,
+        layers_per_call: int = 0,
+        engine: str | None = None,
+    ) -> None:
+        self.config = config
+        self.dtype = dtype
+        self.sizes = sizes
+        self.architecture = architecture
+        self.weights = weights
+        self.cache = PagedCache(sizes.cache_size(config, dtype))
+        self._layers_per_call = layers_per_call or config.num_hidden_layers
+        self._rope = rope_tables(config, self.cache.size.max_seq)
+        self.engine = engine
+        self._settings = RunConfig(engine=engine)
+        self._programs: dict[tuple[str, ...], CompiledProgram] = {}
+
+    # --- what users call --------------------------------------------------------------------------
+
+    def forward(self, tokens: Any) -> Any:
+        """The logits of every position, in the dtype of the model.
+
+        `[tokens]` gives `[tokens, vocabulary]`, `[batch, tokens]` one dimension more; a torch
+        tensor gives a torch tensor. What is cached for `generate` is not touched.
+        """
+        found = token_array(tokens)
+        batch = found[None] if found.ndim == 1 else found
+        if found.ndim not in (1, 2):
+            raise BadTokens(f"an array of {found.ndim} dimensions", "`[tokens]`, `[batch, tokens]`")
+        rows = [self.logits_of(self.states_of(i, row)) for i, row in enumerate(batch)]
+        logits = np.stack(rows) if found.ndim == 2 else rows[0]
+        return as_tensor(logits) if is_tensor(tokens) else logits
+
+    def generate(self, tokens: Any, **options: Any) -> Iterator[int]:
+        """New tokens after those of one prompt, one by one.
+
+        `options` are those of `generate.generate`: `max_new_tokens`, `stop`, `sampling`.
+        """
+        from tilelet.models.qwen3.generate import generate
+
+        for new in generate(self, [tokens], **options):
+            yield new.token
+
+    # --- passes -----------------------------------------------------------------------------------
+
+    def states_of(self, number: int, tokens: Array, observe: Observer | None = None) -> Array:
+        """Hidden states of a sequence after the last layer, `[tokens, hidden]`.
+
+        `observe` is called with each layer's number and what comes out of it, chunk by chunk.
+        """
+        self.check_prompt(number, tokens)
+        sequence = CachedSequence()
+        try:
+            return np.concatenate(list(self.prefill(sequence, tokens, observe)))
+        finally:
+            self.cache.release(sequence)
+
+    def prefill(
+        self, sequence: CachedSequence, tokens: Array, observe: Observer | None = None
+    ) -> Iterator[Array]:
+        """Put the tokens of a new sequence into the caches; the hidden states, chunk by chunk."""
+        chunk = self.sizes.chunk
+        self.cache.reserve(sequence, len(tokens))
+        for first in range(0, len(tokens), chunk):
+            yield self.extend(sequence, tokens[first : first + chunk], observe)
+
+    def extend(
+        self, sequence: CachedSequence, tokens: Array, observe: Observer | None = None
+    ) -> Array:
+        """At most a chunk of tokens after whole chunks; their hidden states."""
+        rows = np.zeros(self.sizes.chunk, np.int32)
+        rows[: len(tokens)] = tokens
+        states = self._embed(rows)
+        self._run_layers("prefill", states, [sequence], len(tokens), observe)
+        sequence.length += len(tokens)
+        return states[: len(tokens)]
+
+    def step(
+        self,
+        sequences: Sequence[CachedSequence],
+        tokens: Sequence[int],
+        observe: Observer | None = None,
+    ) -> tuple[Array, Array]:
+        """One more token of every sequence: logits `[sequences, vocabulary]`, and the best tokens.
+
+        The sequences must have the pages for it.
+        """
+        rows = np.zeros(self.rows_for(len(sequences)), np.int32)
+        rows[: len(tokens)] = tokens
+        states = self._embed(rows)
+        self._run_layers("decode", states, sequences, 1, observe)
+        for sequence in sequences:
+            sequence.length += 1
+        logits, best = self.head(states)
+        return logits[: len(sequences)], best[: len(sequences)]
+
+    def head(self, states: Array) -> tuple[Array, Array]:
+        """Logits and best tokens of rows of hidden states."""
+        program = self._end("head", len(states))
+        logits, best = program(states, self.weights.final_norm, self.weights.head)
+        return logits, best[0]
+
+    def logits_of(self, states: Array) -> Array:
+        """Logits of any number of rows of hidden states."""
+        found = np.empty((len(states), self.config.vocab_size), self.dtype.numpy)
+        for first in range(0, len(states), _MOST_ROWS):
+            part = states[first : first + _MOST_ROWS]
+            rows = np.zeros((self.rows_for(len(part)), part.shape[1]), part.dtype)
+            rows[: len(part)] = part
+            found[first : first + len(part)] = self.head(rows)[0][: len(part)]
+        return found
+
+    def check_prompt(self, number: int, tokens: Array) -> None:
+        """Refuse a prompt that has no tokens, unknown ones, or too many for the caches."""
+        if tokens.ndim != 1 or not np.issubdtype(tokens.dtype, np.integer):
+            found = f"{tokens.dtype} {list(tokens.shape)}"
+            raise BadTokens(found, "integers, one dimension for a prompt")
+        if not len(tokens):
+            raise NothingToGenerate(f"prompt {number} has no tokens")
+        wrong = np.flatnonzero((tokens < 0) | (tokens >= self.config.vocab_size))
+        if len(wrong):
+            place = int(wrong[0])
+            raise UnknownToken(number, place, tokens[place], self.config.vocab_size)
+        if len(tokens) > self.longest:
+            raise PromptTooLong(number, len(tokens), self.longest)
+
+    @property
+    def longest(self) -> int:
+        """Positions that the caches hold of one sequence."""
+        size = self.cache.size
+        return min(self.sizes.max_seq, size.pages * size.page)
+
+    # --- programs ---------------------------------------------------------------------------------
+
+    def rows_for(self, count: int) -> int:
+        """Rows of the smallest program that takes so many."""
+        if count > _MOST_ROWS:
+            return -(-count // _MOST_ROWS) * _MOST_ROWS
+        return 1 << (count - 1).bit_length()
+
+    def _embed(self, tokens: Array) -> Array:
+        return self._end("embedding", len(tokens))(tokens, self.weights.embedding)
+
+    def _run_layers(
+        self,
+        kind: Kind,
+        states: Array,
+        sequences: Sequence[CachedSequence],
+        new: int,
+        observe: Observer | None,
+    ) -> None:
+        """All layers on `new` more positions of every sequence, in place."""
+        batch = len(states) if kind == "decode" else 1
+        starts, lengths = np.zeros(batch, np.int32), np.ones(batch, np.int32)
+        for row, sequence in enumerate(sequences):
+            starts[row], lengths[row] = sequence.length, sequence.length + new
+        table = self.cache.table(sequences, batch)
+        together = 1 if observe else self._layers_per_call
+        for run in self.architecture.runs:
+            for first in range(run.first, run.end, together):
+                count = min(together, run.end - first)
+                weights = self.weights.source.layers(first, count)
+                program = self._layers(kind, run.kind, len(states), count)
+                caches = self.cache.of_layers(first, count)
+                program(states, lengths, starts, table, *self._rope, *caches, *weights.values())
+                if observe:
+                    observe(first, states)
+
+    def layer_shape(self, kind: Kind, rows: int, layers: int) -> LayerShape:
+        """Sizes of the program for `rows` rows of hidden states."""
+        size = self.cache.size
+        tile = min(rows, _MOST_ROWS) if kind == "decode" else fitting(size.page, _MOST_ROWS)
+        return LayerShape(
+            self.config,
+            rows if kind == "decode" else 1,
+            size.max_seq,
+            dtype=self.dtype,
+            page=size.page,
+            pages=size.total_pages,
+            tokens=rows if kind == "prefill" else 0,
+            layers=layers,
+            int8=self.architecture.int8,
+            row_tile=tile,
+            seq_tile=fitting(size.page, _KEYS),
+        )
+
+    def _layers(self, kind: Kind, of: LayerKind, rows: int, layers: int) -> CompiledProgram:
+        return self._compiled(
+            (kind, of.name, str(rows), str(layers)),
+            lambda: of.build(kind, self.layer_shape(kind, rows, layers)),
+        )
+
+    def _end(self, which: Literal["embedding", "head"], rows: int) -> CompiledProgram:
+        build = build_embedding if which == "embedding" else build_head
+        return self._compiled(
+            (which, str(rows)), lambda: build(EndShape(self.config, rows, self.dtype))
+        )
+
+    def _compiled(self, key: tuple[str, ...], build: Callable[[], Program]) -> CompiledProgram:
+        if key not in self._programs:
+            self._programs[key] = compile_program(build(), config=self._settings)
+        return self._programs[key]
+
+
+def token_array(tokens: Any) -> Array:
+    """Tokens as a user has them, as an array of integers."""
+    if is_array(tokens):
+        if dtype_of(tokens.dtype) is None:
+            raise BadTokens(f"of type {tokens.dtype}", "integers")
+        found = as_array(tokens)
+    else:
+        try:
+            found = np.asarray(tokens if len(tokens) else np.zeros(0, np.int64))
+        except (TypeError, ValueError) as error:
+            raise BadTokens(f"a {type(tokens).__name__} ({error})", "a list of integers") from None
+    if not np.issubdtype(found.dtype, np.integer):
+        raise BadTokens(f"of type {found.dtype}", "integers")
+    return found
+
+
+def load(
+    directory: str | Path,
+    *,
+    dtype: Any = None,
+    max_seq: int = 0,
+    stream: bool = False,
+    weights_cache: str | Path | None = None,
+    layers: int = 0,
+    quantize: str | None = None,
+    engine: str | None = None,
+    tell: Callable[[dict[str, int]], None] | None = None,
+    **sizes: int,
+) -> Model:
+    """The model in a directory, with its weights converted.
+
+    dtype          of matrices and hidden states; as they are stored unless given
+    max_seq        positions of a sequence at the most; 4096, or what the model takes, if less
+    stream         read and convert layers for every pass, keep none
+    weights_cache  a folder: weights are converted once, into a file there that is then mapped
+    layers         only the first so many layers
+    quantize       "int8": the matrices of the layers in INT8, a factor for each output
+    tell           called with the bytes that will be needed, by what needs them, before loading
+    sizes          `batch`, `page`, `pages` and `chunk` of `ModelSizes`
+    """
+    chosen = dtype_of(dtype) if dtype is not None else None
+    folder = Path(weights_cache) if weights_cache is not None else None
+    if quantize not in (None, "int8"):
+        raise BadGenerateSetting("quantize", quantize, '"int8", or left out')
+    loader = Loader(directory, LoadSettings(chosen, stream, folder, layers, quantize == "int8"))
+    config = loader.config
+    longest = max_seq or min(_DEFAULT_MAX_SEQ, config.max_position_embeddings)
+    if longest > config.max_position_embeddings:
+        wanted = f"at most `max_position_embeddings`, {config.max_position_embeddings}"
+        raise BadGenerateSetting("max_seq", max_seq, wanted)
+    model_sizes = ModelSizes(longest, **sizes)
+    per_call = 1 if stream else config.num_hidden_layers
+    cache = model_sizes.cache_size(config, loader.dtype)
+    memory = {**loader.memory(per_call), "keys and values": cache.nbytes}
+    if tell:
+        tell(memory)
+    check_memory(memory)
+    return Model(
+        config,
+        loader.architecture,
+        loader.load(),
+        model_sizes,
+        dtype=loader.dtype,
+        layers_per_call=per_call,
+        engine=engine,
+    )

@@ -1,0 +1,405 @@
+"""The mixture of experts of Qwen3-MoE: the part of a layer that stands where dense models have MLP.
+
+Every token goes to `num_experts_per_tok` experts, each a small MLP, and gets their weighted sum:
+
+  router       softmax of a product, and the largest of its probabilities, token by token
+  dispatch     all pairs of a token and one of its experts ("slots"), sorted by expert
+  experts      products in groups: rows of all tokens of one expert, as many as there happen to be
+  combine      the products of every token, weighted and added up in FP32, and the residual
+
+Groups are ragged. The control program reads how many rows each expert has, and hands out tiles of
+them: an expert that nobody chose costs nothing, and its weights are not read.
+
+Weights of the experts of a layer stand one below the other: `w_gate` and `w_up`
+`[experts * hidden, width]`, `w_down` `[experts * width, hidden]`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import tilelet.language as pl
+from tilelet.ir.core import Program
+from tilelet.models.qwen3.blocks import (
+    make_gated_silu,
+    make_projection,
+    make_rmsnorm,
+)
+from tilelet.models.qwen3.config import Qwen3MoeConfig
+from tilelet.models.qwen3.published import (
+    MODE,
+    LayerShape,
+    fitting,
+    make_decode_attention,
+    make_layer_part,
+    make_layer_projection,
+    make_matrix,
+    make_prefill_attention,
+    make_two_layer_projections,
+)
+
+# Rows of a group that are multiplied at a time.
+_GROUP_ROWS = 16
+# Columns of the hidden state that a task of `combine` adds up.
+_COMBINE_COLUMNS = 1024
+# Below every probability.
+_TAKEN = -1.0
+
+
+def moe_config(s: LayerShape) -> Qwen3MoeConfig:
+    assert isinstance(s.config, Qwen3MoeConfig)
+    return s.config
+
+
+def make_router(s: LayerShape, tile: int):
+    """Experts and weights of the tokens of a tile, largest weight first.
+
+    Of equal probabilities the expert with the lower number comes first.
+    """
+    c, DTYPE, T = moe_config(s), s.dtype, tile
+    E, K = c.num_experts, c.num_experts_per_tok
+    # Rows of a tile are whole blocks of 32 bytes; what is beyond K is zero.
+    PADDED, NUMBERS = math.ceil(K / 16) * 16, math.ceil(E / 8) * 8
+    K_CHUNK = fitting(c.hidden_size, 128)
+    project = make_projection(T, K_CHUNK, E, c.hidden_size // K_CHUNK, stage=s.stage)
+
+    @pl.inline
+    def normalised(top):
+        return pl.row_expand_div(top, pl.row_sum(top))
+
+    @pl.inline
+    def unchanged(top):
+        return top
+
+    weights_of = normalised if c.norm_topk_prob else unchanged
+
+    @pl.inline
+    def route(normed, w_router, chosen, shares, row, valid):
+        """Rows `row`... of `chosen` and `shares`, of which `valid` are real."""
+        x = pl.slice(normed, [T, c.hidden_size], [row, 0], valid_shape=[valid, c.hidden_size])
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="router"):
+            rounded = pl.cast(project(x, w_router, 0, 0), target_type=DTYPE, mode=MODE)
+            logits = pl.cast(rounded, target_type=pl.FP32)
+            e = pl.exp(pl.row_expand_sub(logits, pl.row_max(logits)))
+            left = pl.row_expand_div(e, pl.row_sum(e))
+            number = pl.slice(pl.arange(0, [1, NUMBERS]), [1, E], [0, 0])
+            numbers = pl.col_expand(left, pl.cast(number, target_type=pl.FP32))
+            top = pl.full([T, PADDED], dtype=pl.FP32, value=0.0)
+            experts = pl.full([T, PADDED], dtype=pl.INT32, value=0)
+            for k in pl.range(K):
+                best = pl.row_argmax(left)
+                top = pl.assemble(top, pl.row_max(left), [0, k])
+                experts = pl.assemble(experts, best, [0, k])
+                is_taken = pl.cmp(numbers, pl.cast(best, target_type=pl.FP32))
+                left = pl.sel(is_taken, pl.full([T, E], dtype=pl.FP32, value=_TAKEN), left)
+            weights = pl.cast(weights_of(top), target_type=DTYPE, mode=MODE)
+            weights = pl.cast(weights, target_type=pl.FP32)
+            shares = pl.assemble(shares, pl.set_validshape(weights, valid, K), [row, 0])
+            chosen = pl.assemble(chosen, pl.set_validshape(experts, valid, K), [row, 0])
+        return chosen, shares
+
+    return route
+
+
+def make_dispatch(s: LayerShape, rows: int):
+    """Slots sorted by expert: their order, where each stands in it, and the groups.
+
+    A slot is `row * K + k`. `groups[0, e]` is the number of slots of expert e, `groups[1, e]` the
+    place of the first.
+    """
+    c = moe_config(s)
+    E, K, SLOTS = c.num_experts, c.num_experts_per_tok, rows * c.num_experts_per_tok
+
+    @pl.inline
+    def dispatch(chosen, order, places, groups, valid):
+        slots = pl.reshape(chosen, [1, SLOTS])
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="dispatch"):
+            experts = pl.slice(slots, [1, SLOTS], [0, 0], valid_shape=[1, valid * K])
+            first: Any = 0
+            for e in pl.range(E):
+                members, counts = pl.gather(
+                    experts, kvalue=pl.cast(e, pl.INT32), cmp_mode=0, out_cols=SLOTS
+                )
+                count = pl.read(counts, [0, 0])
+                pl.write(groups, [0, e], count)
+                pl.write(groups, [1, e], pl.cast(first, pl.INT32))
+                order = pl.assemble(order, pl.set_validshape(members, 1, count), [0, first])
+                first = first + count
+            sorted_slots = pl.slice(order, [1, SLOTS], [0, 0], valid_shape=[1, valid * K])
+            places = pl.mscatter(
+                pl.set_validshape(pl.arange(0, [1, SLOTS]), 1, valid * K), sorted_slots, places
+            )
+        return order, places, groups
+
+    return dispatch
+
+
+def make_experts(s: LayerShape, rows: int):
+    """The products of all slots, in the order of `dispatch`, in FP32."""
+    c, DTYPE = moe_config(s), s.dtype
+    HIDDEN, WIDTH = c.hidden_size, c.moe_intermediate_size
+    E, K, SLOTS = c.num_experts, c.num_experts_per_tok, rows * c.num_experts_per_tok
+    # A token has an expert at most once.
+    T = min(_GROUP_ROWS, rows)
+    K_CHUNK = fitting(math.gcd(HIDDEN, WIDTH), 128)
+    OUT_CHUNK = fitting(math.gcd(HIDDEN, WIDTH), 64)
+    PADDED = SLOTS + T
+    project_gate_up = make_two_layer_projections(s, T, K_CHUNK, OUT_CHUNK, HIDDEN)
+    project_down = make_layer_projection(s, T, K_CHUNK, OUT_CHUNK, WIDTH)
+    up_of, down_of = make_matrix(s, HIDDEN, WIDTH), make_matrix(s, WIDTH, HIDDEN)
+    gated_silu = make_gated_silu(DTYPE, MODE)
+
+    @pl.inline
+    def rows_of(normed, order, first, used):
+        """The rows of the tokens of some slots, one below the other."""
+        x = pl.create_tensor([T, HIDDEN], dtype=DTYPE)
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="expert_rows"):
+            for r in pl.range(used):
+                token = pl.read(order, [0, first + r]) // K
+                x = pl.assemble(x, pl.slice(normed, [1, HIDDEN], [token, 0]), [r, 0])
+        return pl.set_validshape(x, used, HIDDEN)
+
+    @pl.inline
+    def experts(normed, order, groups, w_gate, w_up, w_down):
+        products = pl.create_tensor([PADDED, HIDDEN], dtype=pl.FP32)
+        for e in pl.parallel(E):
+            count = pl.read(groups, [0, e])
+            begin = pl.read(groups, [1, e])
+            for r0 in pl.range(0, count, T):
+                used = pl.min(T, count - r0)
+                x = rows_of(normed, order, begin + r0, used)
+                activation = pl.create_tensor([T, WIDTH], dtype=DTYPE)
+                # Outside the scopes these are views.
+                gate_weight, up_weight = up_of(w_gate, e), up_of(w_up, e)
+                down_weight = down_of(w_down, e)
+                for m0 in pl.parallel(0, WIDTH, OUT_CHUNK):
+                    with pl.at(level=pl.Level.CORE_GROUP, name_hint="expert_gate_up"):
+                        gate, up = project_gate_up(x, gate_weight, up_weight, 0, m0, m0)
+                        activation = pl.assemble(activation, gated_silu(gate, up), [0, m0])
+                activation = pl.set_validshape(activation, used, WIDTH)
+                for o0 in pl.parallel(0, HIDDEN, OUT_CHUNK):
+                    with pl.at(level=pl.Level.CORE_GROUP, name_hint="expert_down"):
+                        down = project_down(activation, down_weight, 0, o0)
+                        down = pl.set_validshape(down, used, OUT_CHUNK)
+                        products = pl.assemble(products, down, [begin + r0, o0])
+        return products
+
+    return experts
+
+
+def make_combine(s: LayerShape, rows: int):
+    """The weighted products of every token added up, and the residual; into `out` from `row` on."""
+    c, DTYPE = moe_config(s), s.dtype
+    HIDDEN, K = c.hidden_size, c.num_experts_per_tok
+    PADDED = rows * K + min(_GROUP_ROWS, rows)
+    COLUMNS = fitting(HIDDEN, _COMBINE_COLUMNS)
+
+    @pl.inline
+    def combine(residual, products, places, shares, out, row, valid):
+        for c0 in pl.parallel(0, HIDDEN, COLUMNS):
+            parts = pl.slice(products, [PADDED, COLUMNS], [0, c0])
+            with pl.at(level=pl.Level.CORE_GROUP, name_hint="combine"):
+                for t in pl.range(valid):
+                    total = pl.slice(residual, [1, COLUMNS], [t, c0])
+                    for k in pl.range(K):
+                        place = pl.read(places, [0, t * K + k])
+                        part = pl.slice(parts, [1, COLUMNS], [place, 0])
+                        total = pl.add(total, pl.mul(part, pl.read(shares, [t, k])))
+                    total = pl.cast(total, target_type=DTYPE, mode=MODE)
+                    out = pl.assemble(out, total, [row + t, c0])
+        return out
+
+    return combine
+
+
+def make_moe(s: LayerShape, rows: int):
+    """RMSNorm, the experts and the residual, of `rows` rows of which the first `valid` are real.
+
+    The results go to `out`, from `row` on.
+    """
+    c, DTYPE = moe_config(s), s.dtype
+    HIDDEN, K, SLOTS = c.hidden_size, c.num_experts_per_tok, rows * c.num_experts_per_tok
+    T = min(s.row_tile, rows)
+    ROWS, E = rows, c.num_experts
+    rmsnorm = make_rmsnorm(
+        T, HIDDEN, fitting(HIDDEN, 128), c.rms_norm_eps, x_dtype=pl.FP32, dtype=DTYPE, mode=MODE
+    )
+    route = make_router(s, T)
+    dispatch = make_dispatch(s, rows)
+    experts = make_experts(s, rows)
+    combine = make_combine(s, rows)
+
+    @pl.inline
+    def moe(residual, post_norm, w_router, w_gate, w_up, w_down, out, row, valid):
+        normed = pl.create_tensor([ROWS, HIDDEN], dtype=DTYPE)
+        chosen = pl.create_tensor([ROWS, K], dtype=pl.INT32)
+        shares = pl.create_tensor([ROWS, K], dtype=pl.FP32)
+        for t0 in pl.parallel(0, valid, T):
+            used = pl.min(T, valid - t0)
+            x = pl.slice(residual, [T, HIDDEN], [t0, 0], valid_shape=[used, HIDDEN])
+            rows_normed = pl.slice(normed, [T, HIDDEN], [t0, 0], valid_shape=[used, HIDDEN])
+            with pl.at(level=pl.Level.CORE_GROUP, name_hint="post_norm"):
+                rows_normed = rmsnorm(x, post_norm, rows_normed, 0)
+            chosen, shares = route(normed, w_router, chosen, shares, t0, used)
+        order = pl.create_tensor([1, SLOTS], dtype=pl.INT32)
+        places = pl.create_tensor([1, SLOTS], dtype=pl.INT32)
+        groups = pl.create_tensor([2, E], dtype=pl.INT32)
+        order, places, groups = dispatch(chosen, order, places, groups, valid)
+        products = experts(normed, order, groups, w_gate, w_up, w_down)
+        return combine(residual, products, places, shares, out, row, valid)
+
+    return moe
+
+
+def build_moe(s: LayerShape, rows: int) -> Program:
+    """The part by itself: `residual` in, hidden states out, of the first `count[0]` rows."""
+    c, DTYPE, ROWS = moe_config(s), s.dtype, rows
+    HIDDEN, WIDTH, E = c.hidden_size, c.moe_intermediate_size, c.num_experts
+    WEIGHT, HIDDEN_IN, WIDTH_IN = s.weight_dtype, s.stored_rows(HIDDEN), s.stored_rows(WIDTH)
+    moe: Any = make_moe(s, rows)
+
+    @pl.program
+    class Qwen3Moe:
+        @pl.function
+        def qwen3_moe(
+            self,
+            residual: pl.Tensor[[ROWS, HIDDEN], pl.FP32],
+            count: pl.Tensor[[1], pl.INT32],
+            post_norm: pl.Tensor[[1, HIDDEN], pl.FP32],
+            w_router: pl.Tensor[[HIDDEN, E], DTYPE],
+            w_gate: pl.Tensor[[E * HIDDEN_IN, WIDTH], WEIGHT],
+            w_up: pl.Tensor[[E * HIDDEN_IN, WIDTH], WEIGHT],
+            w_down: pl.Tensor[[E * WIDTH_IN, HIDDEN], WEIGHT],
+            out: pl.Out[pl.Tensor[[ROWS, HIDDEN], DTYPE]],
+        ):
+            valid = pl.read(count, [0])
+            out = moe(residual, post_norm, w_router, w_gate, w_up, w_down, out, 0, valid)
+            return out  # noqa: RET504 - the assignment says that `out` was written
+
+    return Qwen3Moe
+
+
+def make_sparse_decode(s: LayerShape):
+    """The layer for one token of every sequence."""
+    T, BATCH, HIDDEN = s.row_tile, s.batch, s.config.hidden_size
+    attention = make_decode_attention(s)
+    moe = make_moe(s, BATCH)
+
+    @pl.inline
+    def decode(
+        states, seq_lens, starts, block_table, rope_cos, rope_sin, k_cache, v_cache,
+        input_norm, wq, wk, wv, q_norm, k_norm, wo, post_norm, w_router, w_gate, w_up, w_down,
+    ):  # fmt: skip
+        residual = pl.create_tensor([BATCH, HIDDEN], dtype=pl.FP32)
+        for b in pl.parallel(0, BATCH, T):
+            valid = pl.min(T, BATCH - b)
+            x = pl.slice(states, [T, HIDDEN], [b, 0], valid_shape=[valid, HIDDEN])
+            k_cache, v_cache, part = attention(
+                x, seq_lens, starts, block_table, rope_cos, rope_sin, k_cache, v_cache,
+                input_norm, wq, wk, wv, q_norm, k_norm, wo, b, valid,
+            )  # fmt: skip
+            residual = pl.assemble(residual, part, [b, 0])
+        states = moe(residual, post_norm, w_router, w_gate, w_up, w_down, states, 0, BATCH)
+        return k_cache, v_cache, states
+
+    return decode
+
+
+def make_sparse_prefill(s: LayerShape):
+    """The layer for tokens of every sequence; the experts see all of one sequence at once."""
+    T, BATCH, TOKENS, HIDDEN = s.row_tile, s.batch, s.tokens, s.config.hidden_size
+    attention = make_prefill_attention(s)
+    moe = make_moe(s, TOKENS)
+
+    @pl.inline
+    def prefill(
+        states, seq_lens, starts, block_table, rope_cos, rope_sin, k_cache, v_cache,
+        input_norm, wq, wk, wv, q_norm, k_norm, wo, post_norm, w_router, w_gate, w_up, w_down,
+    ):  # fmt: skip
+        for b in pl.parallel(BATCH):
+            start = pl.read(starts, [b])
+            length = pl.read(seq_lens, [b])
+            residual = pl.create_tensor([TOKENS, HIDDEN], dtype=pl.FP32)
+            for t0 in pl.range(start, length, T):
+                row = b * TOKENS + t0 - start
+                valid = pl.min(T, length - t0)
+                x = pl.slice(states, [T, HIDDEN], [row, 0], valid_shape=[valid, HIDDEN])
+                k_cache, v_cache, part = attention(
+                    x, starts, block_table, rope_cos, rope_sin, k_cache, v_cache,
+                    input_norm, wq, wk, wv, q_norm, k_norm, wo, b, t0, length, valid,
+                )  # fmt: skip
+                residual = pl.assemble(residual, part, [t0 - start, 0])
+            states = moe(
+                residual, post_norm, w_router, w_gate, w_up, w_down,
+                states, b * TOKENS, length - start,
+            )  # fmt: skip
+        return k_cache, v_cache, states
+
+    return prefill
+
+
+def build_sparse_decode(s: LayerShape) -> Program:
+    """As `published.build_decode`, for layers with experts."""
+    return _program("Qwen3MoeDecodeLayers", s, s.batch, make_sparse_decode(s))
+
+
+def build_sparse_prefill(s: LayerShape) -> Program:
+    """As `published.build_prefill`, for layers with experts."""
+    return _program("Qwen3MoePrefillLayers", s, s.batch * s.tokens, make_sparse_prefill(s))
+
+
+def _program(name: str, s: LayerShape, rows: int, layer: Any) -> Program:
+    """The program that is the inline function `layer`, on `rows` rows of hidden states."""
+    c, D, DTYPE, BATCH, ROWS, N = moe_config(s), s.config.head_dim, s.dtype, s.batch, rows, s.layers
+    HIDDEN, WIDTH, E = c.hidden_size, c.moe_intermediate_size, c.num_experts
+    Q_WIDTH, KV_WIDTH = c.q_width, c.kv_width
+    MAX_SEQ, TABLE_WIDTH, CACHE_ROWS = s.max_seq, s.table_width, s.cache_rows
+    WEIGHT, HIDDEN_IN = s.weight_dtype, s.stored_rows(HIDDEN)
+    Q_IN, WIDTH_IN = s.stored_rows(Q_WIDTH), s.stored_rows(WIDTH)
+    cache_of = make_layer_part(CACHE_ROWS, D)
+    norm_of, head_norm_of = make_layer_part(1, HIDDEN), make_layer_part(1, D)
+    q_of, kv_of = make_matrix(s, HIDDEN, Q_WIDTH), make_matrix(s, HIDDEN, KV_WIDTH)
+    output_of = make_matrix(s, Q_WIDTH, HIDDEN)
+    router_of = make_layer_part(HIDDEN, E)
+    up_of, down_of = make_layer_part(E * HIDDEN_IN, WIDTH), make_layer_part(E * WIDTH_IN, HIDDEN)
+
+    @pl.program
+    class Qwen3MoeLayers:
+        @pl.function
+        def qwen3_moe_layers(
+            self,
+            states: pl.InOut[pl.Tensor[[ROWS, HIDDEN], DTYPE]],
+            seq_lens: pl.Tensor[[BATCH], pl.INT32],
+            starts: pl.Tensor[[BATCH], pl.INT32],
+            block_table: pl.Tensor[[BATCH, TABLE_WIDTH], pl.INT32],
+            rope_cos: pl.Tensor[[MAX_SEQ, D], pl.FP32],
+            rope_sin: pl.Tensor[[MAX_SEQ, D], pl.FP32],
+            k_cache: pl.InOut[pl.Tensor[[N * CACHE_ROWS, D], DTYPE]],
+            v_cache: pl.InOut[pl.Tensor[[N * CACHE_ROWS, D], DTYPE]],
+            input_norm: pl.Tensor[[N, HIDDEN], pl.FP32],
+            wq: pl.Tensor[[N * HIDDEN_IN, Q_WIDTH], WEIGHT],
+            wk: pl.Tensor[[N * HIDDEN_IN, KV_WIDTH], WEIGHT],
+            wv: pl.Tensor[[N * HIDDEN_IN, KV_WIDTH], WEIGHT],
+            q_norm: pl.Tensor[[N, D], pl.FP32],
+            k_norm: pl.Tensor[[N, D], pl.FP32],
+            wo: pl.Tensor[[N * Q_IN, HIDDEN], WEIGHT],
+            post_norm: pl.Tensor[[N, HIDDEN], pl.FP32],
+            w_router: pl.Tensor[[N * HIDDEN, E], DTYPE],
+            w_gate: pl.Tensor[[N * E * HIDDEN_IN, WIDTH], WEIGHT],
+            w_up: pl.Tensor[[N * E * HIDDEN_IN, WIDTH], WEIGHT],
+            w_down: pl.Tensor[[N * E * WIDTH_IN, HIDDEN], WEIGHT],
+        ):
+            for n in pl.range(N):
+                k_part, v_part = cache_of(k_cache, n), cache_of(v_cache, n)
+                k_part, v_part, states = layer(
+                    states, seq_lens, starts, block_table, rope_cos, rope_sin, k_part, v_part,
+                    norm_of(input_norm, n), q_of(wq, n), kv_of(wk, n), kv_of(wv, n),
+                    head_norm_of(q_norm, n), head_norm_of(k_norm, n), output_of(wo, n),
+                    norm_of(post_norm, n), router_of(w_router, n),
+                    up_of(w_gate, n), up_of(w_up, n), down_of(w_down, n),
+                )  # fmt: skip
+            return k_cache, v_cache, states
+
+    return dataclasses.replace(Qwen3MoeLayers, name=name)

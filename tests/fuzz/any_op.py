@@ -1,0 +1,407 @@
+"""Programs of every op that has a value: no oracle knows them, but both engines must agree.
+
+A table says for each op how a call of it is written from tiles that there are. A call that the
+language does not take is a rejected case, the same on both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+import numpy as np
+
+T = TypeVar("T")
+ROWS, COLUMNS = (1, 4, 8, 16), (8, 16, 32, 64)
+SOURCE = (64, 64)  # the shape of every input
+FLOATS, SIGNED = ("FP32", "FP16", "BF16"), ("INT32", "INT16", "INT8")
+INTEGERS = (*SIGNED, "UINT32", "UINT16", "UINT8")
+INPUTS = ("FP32", "FP32", "FP16", "BF16", "INT32", "INT16", "INT8", "UINT32", "UINT8")
+PATTERNS = {"P0101": 2, "P1010": 2, "P0001": 4, "P0010": 4, "P0100": 4, "P1000": 4, "P1111": 1}
+BYTES = {"FP32": 4, "INT32": 4, "UINT32": 4, "INT8": 1, "UINT8": 1}
+
+
+@dataclass(frozen=True)
+class Tile:
+    text: str
+    shape: tuple[int, int]
+    dtype: str
+
+
+class Writer:
+    """Statements of one kernel; `names` are the tiles that are bound."""
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self.rng = rng
+        self.lines: list[str] = []
+        self.names: list[Tile] = []
+        self.params: list[tuple[str, tuple[int, int], str]] = []
+        self.indices: list[str] = []
+        self.depth = 2
+        self.count = 0
+        self.is_partial = self.chance(25)  # some windows are valid in a part
+
+    def pick(self, choices: Sequence[T]) -> T:
+        return choices[int(self.rng.integers(len(choices)))]
+
+    def chance(self, percent: int) -> bool:
+        return bool(self.rng.integers(100) < percent)
+
+    def number(self, dtype: str) -> str:
+        if dtype in FLOATS:
+            return self.pick(("0.0", "1.5", "-2.0", "0.25", "3.0"))
+        return self.pick(("0", "1", "2", "3", "7") + (("-1", "-3") if dtype in SIGNED else ()))
+
+    def fresh(self, prefix: str) -> str:
+        self.count += 1
+        return f"{prefix}{self.count}"
+
+    def line(self, text: str) -> None:
+        self.lines.append("    " * self.depth + text)
+
+    def tile(self, dtype: str, shape: tuple[int, int] | None = None) -> Tile:
+        """A name that is bound, or a window of an input, or a constant."""
+        shape = shape or (self.pick(ROWS), self.pick(COLUMNS))
+        known = [t for t in self.names if t.dtype == dtype and t.shape == shape]
+        if known and self.chance(70):
+            return self.pick(known)
+        sources = [n for n, _, d in self.params if d == dtype and n[0] == "x"]
+        fits = all(part <= whole for part, whole in zip(shape, SOURCE))
+        if not sources or not fits or self.chance(10):
+            text = f"pl.full([{shape[0]}, {shape[1]}], pl.{dtype}, {self.number(dtype)})"
+            return Tile(text, shape, dtype)
+        at = [self.offset(whole - part) for whole, part in zip(SOURCE, shape)]
+        source = self.pick(sources)
+        if self.chance(50):
+            window = ", ".join(f"{o} : {o} + {s}" for o, s in zip(at, shape))
+            return Tile(f"{source}[{window}]", shape, dtype)
+        texts = f"[{at[0]}, {at[1]}]", f"[{shape[0]}, {shape[1]}]"
+        if self.is_partial and self.chance(30):
+            valid = [int(self.rng.integers(1, extent + 1)) for extent in shape]
+            text = f"pl.slice({source}, {texts[1]}, {texts[0]}, valid_shape={valid})"
+            return Tile(text, shape, dtype)
+        return Tile(f"pl.load({source}, {texts[0]}, {texts[1]})", shape, dtype)
+
+    def offset(self, most: int) -> str:
+        if self.indices and self.chance(40) and most >= 3:
+            return self.pick(self.indices)
+        return str(self.rng.integers(most + 1))
+
+    def index(self, shape: tuple[int, int], below: int, dtype: str = "INT32") -> str:
+        """Positions in range, most of the time."""
+        x = self.tile("INT32", shape).text
+        bound = below if self.chance(97) else below + 1
+        text = f"pl.mins(pl.maxs({x}, 0), {bound - 1})"
+        return text if dtype == "INT32" else f"pl.cast({text}, pl.{dtype})"
+
+    def bind(self, made: Tile) -> None:
+        name = self.fresh("t")
+        self.line(f"{name} = {made.text}")
+        self.names.append(Tile(name, made.shape, made.dtype))
+
+    def statement(self, nesting: int = 2) -> None:
+        kind = int(self.rng.integers(12)) if nesting else 12
+        if kind == 0 and self.names:
+            self.loop(nesting - 1)
+        elif kind == 1 and self.names:
+            self.branch()
+        else:
+            self.bind(self.call())
+
+    def call(self, dtype: str | None = None, shape: tuple[int, int] | None = None) -> Tile:
+        """An op; of that type and shape, if they are given."""
+        for _ in range(40):
+            made = self.pick(MAKERS)(self)
+            if dtype in (None, made.dtype) and shape in (None, made.shape):
+                return made
+        assert dtype is not None
+        x = self.tile(dtype, shape)
+        return Tile(f"pl.maximum({x.text}, {self.number(dtype)})", x.shape, dtype)
+
+    def loop(self, nesting: int) -> None:
+        carried = self.pick(self.names)
+        i = self.fresh("i")
+        kind = self.pick(("pl.range(3)", "pl.range(0, 3, 2)", "pl.pipeline(0, 3, 1, stage=2)"))
+        self.line(f"for {i} in {kind}:")
+        self.indices.append(i)
+        self.nested(carried, lambda: self.statement(nesting))
+        self.indices.pop()
+
+    def branch(self) -> None:
+        carried = self.pick(self.names)
+        x = self.tile("INT32", (1, 8))
+        flag = self.fresh("s")
+        self.line(f"v{flag} = pl.add({x.text}, 0)")
+        self.line(f"{flag} = pl.read(v{flag}, [0, {self.rng.integers(8)}])")
+        self.line(f"if {flag} > {self.rng.integers(-3, 4)}:")
+        self.nested(carried, lambda: None)
+        self.line("else:")
+        self.nested(carried, lambda: None)
+
+    def nested(self, carried: Tile, more: Callable[[], None]) -> None:
+        """A block that binds `carried` again; what it binds otherwise is its own."""
+        before = list(self.names)
+        self.depth += 1
+        more()
+        self.line(f"{carried.text} = {self.call(carried.dtype, carried.shape).text}")
+        self.depth -= 1
+        self.names = before
+
+
+Maker = Callable[[Writer], Tile]
+MAKERS: list[Maker] = []
+
+
+def maker(f: Maker) -> Maker:
+    MAKERS.append(f)
+    return f
+
+
+def _same(w: Writer, dtypes: tuple[str, ...], form: str, tiles: int) -> Tile:
+    x = w.tile(w.pick(dtypes))
+    rest = [w.tile(x.dtype, x.shape).text for _ in range(tiles - 1)]
+    return Tile(form.format(x.text, *rest, n=w.number(x.dtype)), x.shape, x.dtype)
+
+
+def _table(dtypes: tuple[str, ...], tiles: int, *forms: str) -> None:
+    MAKERS.extend(partial(_same, dtypes=dtypes, form=form, tiles=tiles) for form in forms)
+
+
+ALL = (*FLOATS, *SIGNED, "UINT32", "UINT8")
+# Of three tiles, of two and of one: {n} is a number.
+_table(
+    ALL, 3,
+    "pl.addc({0}, {1}, {2})", "pl.subc({0}, {1}, {2})",
+    "pl.sel(pl.cmp({0}, {1}, cmp_type=2), {2}, {0})",
+)  # fmt: skip
+_table(
+    ALL, 2,
+    "pl.add({0}, {1})", "pl.sub({0}, {1})", "pl.mul({0}, {1})", "pl.rem({0}, {1})",
+    "pl.fmod({0}, {1})", "pl.maximum({0}, {1})", "pl.minimum({0}, {1})",
+    "pl.addsc({0}, {n}, {1})", "pl.subsc({0}, {n}, {1})", "pl.part_max({0}, {1})",
+    "pl.part_min({0}, {1})", "pl.tile.sel(pl.tile.cmp({0}, {1}, cmp_type=4), {0}, {1})",
+)  # fmt: skip
+_table(
+    ALL, 1,
+    "pl.minimums({0}, {n})", "pl.maxs({0}, {n})", "pl.mins({0}, {n})", "pl.muls({0}, {n})",
+    "pl.subs({0}, {n})", "pl.rems({0}, 3)", "pl.fmods({0}, 5)", "pl.cmps({0}, {n}, cmp_type=3)",
+    "pl.sels(pl.cmps({0}, {n}, cmp_type=1), {0}, None, {n})", "pl.move({0}, pl.Mem.Mat)",
+    "pl.tile.sels(pl.tile.cmps({0}, {n}, cmp_type=4), {0}, None, {n})",
+    "pl.tile.fillpad_inplace({0})",
+)  # fmt: skip
+_table(FLOATS, 2, "pl.prelu({0}, {1})", "pl.div({0}, {1})")
+_table(
+    FLOATS, 1,
+    "pl.lrelu({0}, 0.5)", "pl.sqrt(pl.abs({0}))", "pl.rsqrt(pl.add(pl.abs({0}), 0.5))",
+    "pl.recip({0})", "pl.divs({0}, 3.0)", "pl.exp({0})",
+)  # fmt: skip
+_table(INTEGERS, 2, "pl.and_({0}, {1})", "pl.or_({0}, {1})", "pl.xor({0}, {1})")
+_table(
+    INTEGERS, 1,
+    "pl.ands({0}, 5)", "pl.ors({0}, 3)", "pl.xors({0}, 6)", "pl.shls({0}, 2)", "pl.shrs({0}, 1)",
+    "pl.not_({0})",
+)  # fmt: skip
+
+
+@maker
+def _transposed(w: Writer) -> Tile:
+    x = w.tile(w.pick(ALL))
+    form = w.pick(("pl.transpose({0}, 0, 1)", "pl.tile.transpose_view({0})"))
+    return Tile(form.format(x.text), (x.shape[1], x.shape[0]), x.dtype)
+
+
+@maker
+def _cast(w: Writer) -> Tile:
+    x, target = w.tile(w.pick(ALL)), w.pick(ALL)
+    mode = w.pick(("", ", mode='rint'", ", mode='floor'", ", mode='ceil'", ", mode='trunc'"))
+    return Tile(f"pl.cast({x.text}, pl.{target}{mode})", x.shape, target)
+
+
+@maker
+def _concat(w: Writer) -> Tile:
+    x = w.tile(w.pick(ALL))
+    other = w.tile(x.dtype, (x.shape[0], w.pick(COLUMNS)))
+    columns = x.shape[1] + other.shape[1]
+    return Tile(f"pl.concat({x.text}, {other.text})", (x.shape[0], columns), x.dtype)
+
+
+@maker
+def _picked_columns(w: Writer) -> Tile:
+    pattern = w.pick(list(PATTERNS))
+    x = w.tile(w.pick(("FP32", "INT32", "FP16", "UINT32")))
+    form = w.pick(("pl.tile.gather_mask({0}, {1})", "pl.gather({0}, mask_pattern={1})"))
+    columns = x.shape[1] // PATTERNS[pattern]
+    text = form.format(x.text, f"pl.tile.MaskPattern.{pattern}")
+    return Tile(text, (x.shape[0], columns), x.dtype)
+
+
+@maker
+def _put_columns(w: Writer) -> Tile:
+    pattern = w.pick(list(PATTERNS))
+    x = w.tile(w.pick(("FP32", "INT32", "UINT32")))
+    part = w.tile(x.dtype, (x.shape[0], x.shape[1] // PATTERNS[pattern]))
+    where = f"pl.tile.MaskPattern.{pattern}"
+    form = w.pick(
+        ("pl.tile.scatter_mask({0}, {1}, {2})", "pl.scatter({1}, mask_pattern={2}, dst={0})")
+    )
+    return Tile(form.format(x.text, part.text, where), x.shape, x.dtype)
+
+
+@maker
+def _gather(w: Writer) -> Tile:
+    x = w.tile(w.pick(("FP32", "INT32", "FP16", "INT16")))
+    shape = (x.shape[0], w.pick(COLUMNS))
+    if w.chance(50):
+        index = w.index(shape, x.shape[1])
+        return Tile(f"pl.gather({x.text}, dim=-1, index={index})", shape, x.dtype)
+    index = w.index(shape, x.shape[0] * x.shape[1])
+    return Tile(f"pl.gather({x.text}, index={index})", shape, x.dtype)
+
+
+@maker
+def _gather_blocks(w: Writer) -> Tile:
+    x = w.tile(w.pick(("FP32", "INT32", "UINT8")))
+    whole = x.shape[0] * x.shape[1] * BYTES[x.dtype] // 32
+    shape = (w.pick((1, 4)), w.pick((1, 2)))
+    blocks = f"pl.full([{shape[0]}, {shape[1]}], pl.UINT32, {32 * w.rng.integers(max(whole, 1))})"
+    columns = shape[1] * 32 // BYTES[x.dtype]
+    return Tile(f"pl.gatherb({x.text}, {blocks})", (shape[0], columns), x.dtype)
+
+
+@maker
+def _scatter(w: Writer) -> Tile:
+    x = w.tile(w.pick(("FP32", "INT32", "FP16")))
+    shape = (x.shape[0], w.pick(COLUMNS))
+    values = w.tile(x.dtype, shape).text
+    if w.chance(50):
+        index = w.index(shape, x.shape[1])
+        return Tile(f"pl.scatter({x.text}, dim=-1, index={index}, src={values})", x.shape, x.dtype)
+    index = w.index(shape, x.shape[0] * x.shape[1])
+    return Tile(f"pl.scatter({x.text}, index={index}, src={values})", x.shape, x.dtype)
+
+
+@maker
+def _from_memory(w: Writer) -> Tile:
+    sources = [(n, d) for n, _, d in w.params if n[0] == "x"]
+    name, dtype = w.pick(sources)
+    outside = w.pick(("clamp", "wrap", "zero", "undefined"))
+    if w.chance(50):
+        count = w.pick((8, 16))
+        index = w.index((1, count), SOURCE[0])
+        text = f"pl.mgather({name}, {index}, gather_oob='{outside}')"
+        return Tile(text, (count, SOURCE[1]), dtype)
+    shape = (w.pick(ROWS), w.pick(COLUMNS))
+    index = w.index(shape, SOURCE[0] * SOURCE[1])
+    return Tile(f"pl.mgather({name}, {index}, 'elem', gather_oob='{outside}')", shape, dtype)
+
+
+@maker
+def _sorted(w: Writer) -> Tile:
+    x = w.tile(w.pick(("FP32", "FP16")), (w.pick((1, 4)), w.pick((32, 64))))
+    index = w.tile("UINT32", x.shape).text
+    wide = 2 if x.dtype == "FP32" else 4
+    return Tile(f"pl.sort32({x.text}, {index})", (x.shape[0], wide * x.shape[1]), x.dtype)
+
+
+@maker
+def _merged(w: Writer) -> Tile:
+    runs = []
+    for _ in range(w.pick((2, 3, 4))):
+        x, index = w.tile("FP32", (1, 32)).text, w.tile("UINT32", (1, 32)).text
+        runs.append(f"pl.sort32({x}, {index})")
+    exhausted = ", exhausted=True" * w.chance(30)
+    return Tile(f"pl.mrgsort({', '.join(runs)}{exhausted})", (1, 64 * len(runs)), "FP32")
+
+
+@maker
+def _product(w: Writer) -> Tile:
+    dtype = w.pick(("FP32", "FP16", "BF16", "INT8"))
+    m, k, n = w.pick(ROWS), w.pick((8, 16, 32)), w.pick(COLUMNS)
+    out = "INT32" if dtype == "INT8" else "FP32"
+    a, b, acc = w.tile(dtype, (m, k)).text, w.tile(dtype, (k, n)).text, w.tile(out, (m, n)).text
+    bias = w.tile(out, (1, n)).text
+    forms = [f"pl.matmul({a}, {b}, out_dtype=pl.{out})", f"pl.matmul_acc({acc}, {a}, {b})"]
+    forms += [f"pl.matmul_bias({a}, {b}, {bias})"]
+    if m == 1:
+        forms += [f"pl.gemv_acc({acc}, {a}, {b})", f"pl.gemv_bias({a}, {b}, {bias})"]
+    return Tile(w.pick(forms), (m, n), out)
+
+
+@maker
+def _reduced(w: Writer) -> Tile:
+    x = w.tile(w.pick(("FP32", "FP16", "INT32", "BF16")))
+    m, n = x.shape
+    op = w.pick(("sum", "max", "min", "prod", "argmax", "argmin"))
+    axis = w.pick(("row", "col"))
+    dtype = "INT32" if op.startswith("arg") else x.dtype
+    shape = (m, 1) if axis == "row" else (1, n)
+    return Tile(f"pl.{axis}_{op}({x.text})", shape, dtype)
+
+
+@maker
+def _expanded(w: Writer) -> Tile:
+    x = w.tile(w.pick(FLOATS))
+    m, n = x.shape
+    axis = w.pick(("row", "col"))
+    vector = w.tile(x.dtype, (m, 1) if axis == "row" else (1, n)).text
+    op = w.pick(("add", "sub", "mul", "div", "max", "min", "expdif"))
+    return Tile(f"pl.{axis}_expand_{op}({x.text}, {vector})", x.shape, x.dtype)
+
+
+@maker
+def _made(w: Writer) -> Tile:
+    m, n = w.pick(ROWS), w.pick(COLUMNS)
+    start = int(w.rng.integers(-5, 90))
+    forms = [
+        Tile(f"pl.ci({start}, [1, {n}], dtype=pl.INT32)", (1, n), "INT32"),
+        Tile(f"pl.arange({abs(start)}, [1, {n}], dtype=pl.UINT32)", (1, n), "UINT32"),
+        Tile(f"pl.tile.tri({start % 7 - 3}, [{m}, {n}], dtype=pl.FP32)", (m, n), "FP32"),
+        Tile(f"pl.random({start}, 1, 2, 3, 4, 5, [{m}, {n}])", (m, n), "UINT32"),
+    ]
+    return w.pick(forms)
+
+
+@maker
+def _reread(w: Writer) -> Tile:
+    """The same bytes, or the same elements in another shape."""
+    x = w.tile(w.pick(list(BYTES)))
+    m, n = x.shape
+    if w.chance(50):
+        return Tile(f"pl.reshape({x.text}, [{n}, {m}])", (n, m), x.dtype)
+    other = w.pick([d for d in BYTES if BYTES[d] <= BYTES[x.dtype]])
+    columns = n * BYTES[x.dtype] // BYTES[other]
+    return Tile(f"pl.reinterpret_view({x.text}, pl.{other})", (m, columns), other)
+
+
+@maker
+def _extracted(w: Writer) -> Tile:
+    x = w.tile(w.pick(ALL), (16, 32))
+    m, n = w.pick((4, 8)), w.pick((8, 16))
+    at = w.rng.integers(16 - m + 1), w.rng.integers(32 - n + 1)
+    text = f"pl.tile.extract({x.text}, {at[0]}, {at[1]}, [{m}, {n}], target_memory=pl.Mem.Mat)"
+    return Tile(text, (m, n), x.dtype)
+
+
+def program(rng: np.random.Generator) -> tuple[str, list[tuple[str, tuple[int, int], str]]]:
+    """The text of a `@pl.jit` function, and its parameters."""
+    w = Writer(rng)
+    w.params = [(f"x{i}", SOURCE, dtype) for i, dtype in enumerate(INPUTS)]
+    outputs: list[tuple[str, tuple[int, int], str]] = []
+    for _ in range(w.pick((1, 1, 2))):
+        w.lines.append("    with pl.at(level=pl.Level.CORE_GROUP):")
+        w.names = []
+        for _ in range(int(rng.integers(1, 9))):
+            w.statement()
+        for t in w.names:
+            name = w.fresh("o")
+            outputs.append((name, t.shape, t.dtype))
+            form = w.pick(("{0}[:, :] = {1}", "{0} = pl.assemble({0}, {1}, [0, 0])"))
+            w.line(form.format(name, t.text))
+    declared = [f"{n}: pl.Tensor[[{s[0]}, {s[1]}], pl.{d}]" for n, s, d in w.params]
+    declared += [f"{n}: pl.Out[pl.Tensor[[{s[0]}, {s[1]}], pl.{d}]]" for n, s, d in outputs]
+    head = f"@pl.jit\ndef main({', '.join(declared)}):"
+    result = ", ".join(n for n, _, _ in outputs)
+    text = "\n".join(["import tilelet.language as pl\n\n", head, *w.lines, f"    return {result}"])
+    return text + "\n", [*w.params, *outputs]
