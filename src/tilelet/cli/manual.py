@@ -247,7 +247,7 @@ CPU times differ from run to run, so they are not checked. Exit code 1: the page
 
 CALIBRATE = """\
 examples:
-  tilelet calibrate kit kit                       write 22 small scripts, to be run on a board
+  tilelet calibrate kit kit                       write 25 small scripts, to be run on a board
   tilelet calibrate fit results -o my_board.toml  a machine file from what the board measured
   tilelet profile kernel.py -p my_board.toml      and its use
   tilelet calibrate report                        the model against published figures
