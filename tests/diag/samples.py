@@ -681,6 +681,30 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
         at("pl.assemble(middle, pl.exp(x[:, k : k + 64]), [0, k])"),
         "middle",
     ),
+    advice.ZerosReadBack: lambda at: advice.ZerosReadBack(
+        at("pl.slice(out, [16, 128], [0, d])"), at("for d in pl.range(0, 512, 128):"), "out"
+    ),
+    advice.OneScopeTensor: lambda at: advice.OneScopeTensor(
+        at("pl.create_tensor([32, 64], pl.FP32)"), at(SCOPE), "both"
+    ),
+    advice.LaunchInLoop: lambda at: advice.LaunchInLoop(
+        at("for k in pl.range(0, 512, 64):"), at(SCOPE, 2), "k", ["so_far"]
+    ),
+    advice.NoPipeline: lambda at: advice.NoPipeline(at("for k in pl.range(64, 512, 64):"), "k", 2),
+    advice.DiscardedRows: lambda at: advice.DiscardedRows(
+        at("pl.matmul(x[:, 0:64], w[0:64, d : d + 128], out_dtype=pl.FP32)"),
+        at("pl.slice(padded, [8, 128], [0, 0])"),
+        "padded",
+        8,
+        16,
+    ),
+    advice.ExplicitScope: lambda at: advice.ExplicitScope(at("pl.incore()"), 3, 0),
+    advice.CrossingTensor: lambda at: advice.CrossingTensor(
+        at("for k in pl.range(0, 512, 64):"),
+        at("pl.slice(middle, [16, 128], [0, d])"),
+        "middle",
+        65536,
+    ),
     advice.AddedProduct: lambda at: advice.AddedProduct(at("pl.add(so_far, part)"), "so_far"),
     advice.DeadFill: lambda at: advice.DeadFill(at("for d in pl.range(0, 512, 128):"), ["out"]),
     advice.SumInMemory: lambda at: advice.SumInMemory(
