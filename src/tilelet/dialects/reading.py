@@ -57,10 +57,12 @@ class Given(NamedTuple):
     """What an expression gives, as far as it is known.
 
     value    set if it is what a name stands for already: a tensor that was written in place
+    is_part  whether it is a window that is valid in part: that belongs to its type
     """
 
     type: Type | None = None
     value: object | None = None
+    is_part: bool = False
 
 
 @dataclass(eq=False)
@@ -76,6 +78,7 @@ class Meaning:
     place: Loc
     owner: Frame
     is_variable: bool = True
+    is_part: bool = False
 
 
 @dataclass(frozen=True)
@@ -108,7 +111,10 @@ class CallSite:
 
 @dataclass
 class StatementSite:
-    """One statement. `types`: the types of what it assigns, by name."""
+    """One statement. `old_type` and `new_type`: of the name that it gives another type.
+
+    parts   whether the old and the new value are valid in part
+    """
 
     frame: Frame
     node: ast.stmt
@@ -118,6 +124,7 @@ class StatementSite:
     new_type: Type | None = None
     name: str = ""
     is_argument: bool = False
+    parts: tuple[bool, bool] = (False, False)
 
 
 Site = CallSite | StatementSite | Capture | Frame
@@ -173,14 +180,15 @@ class Reader:
         self._own[frame, name] = value
         if known is None or not known.is_variable:
             site.is_argument = known is not None and known.owner is frame
-            self._scope[name] = Meaning(value, type_, place, frame)
+            self._scope[name] = Meaning(value, type_, place, frame, is_part=given.is_part)
             return
-        if _differ(known.type, type_):
+        if _differ(known.type, type_) or known.is_part != given.is_part:
             if known.owner is frame:
                 site.old_type, site.new_type, site.name = known.type, type_, name
+                site.parts = (known.is_part, given.is_part)
             else:
                 self._capture(name, "assigned", place, known, frame)
-            self._scope[name] = Meaning(value, type_, place, frame)
+            self._scope[name] = Meaning(value, type_, place, frame, is_part=given.is_part)
             return
         known.value, known.owner, known.place = value, frame, place
         known.type = known.type or type_
@@ -294,7 +302,7 @@ class Reader:
                     return [Given()]
                 own = self._own.get((frame, node.id))
                 is_tensor = isinstance(known.type, TensorType)
-                return [Given(known.type, own if is_tensor else None)]
+                return [Given(known.type, own if is_tensor else None, known.is_part)]
             case ast.Tuple():
                 return [g for e in node.elts for g in self._expression(frame, e)[:1]]
             case ast.Attribute():
@@ -310,7 +318,11 @@ class Reader:
     def _types_at(self, frame: Frame, node: ast.AST) -> list[Given]:
         ops = self._ops.get(frame.loc(node), ())
         results = [op for op in ops if op.results]
-        return [Given(v.type) for v in results[-1].results] if results else [Given()]
+        if not results:
+            return [Given()]
+        made, valid = results[-1], results[-1].args.get("valid_shape")
+        is_part = valid is not None and valid != made.args.get("shape")
+        return [Given(v.type, None, is_part) for v in made.results]
 
     def _call(self, frame: Frame, node: ast.Call) -> list[Given]:
         callee = frame.outside(node.func)

@@ -307,9 +307,9 @@ class RegionRebound(UserError):
 
 
 class NameChangesType(UserError):
-    """A name is given a value of another shape or dtype than it had.
+    """A name is given a value of another shape or dtype than it had, or one valid in part.
 
-    In public parsers a name keeps its type.
+    In public parsers a name keeps its type, and whether a window has a `valid_shape` is part of it.
     """
 
     code = "E1217"
