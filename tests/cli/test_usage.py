@@ -21,8 +21,10 @@ from tilelet.cli.usage import (
     local_address,
     name_list,
     new_file,
+    number,
     positive,
     seconds,
+    token_list,
     variation,
     whole_number,
 )
@@ -44,6 +46,8 @@ def double(x: pl.Tensor[[16, 64], pl.FP32], y: pl.Out[pl.Tensor[[16, 64], pl.FP3
 BAD_VALUES = {
     whole_number: "many",
     positive: "0",
+    number: "many",
+    token_list: "1 x",
     folder: "k.py",
     name_list: ",",
     new_file: "taken",
@@ -86,8 +90,9 @@ def test_every_option_with_a_value_is_checked_or_named_here() -> None:
     }
     # These are looked up in what there is: `test_a_name_that_does_not_exist`, and test_tune.py.
     looked_up = {"-p", "--platform", "--period", "--engine", "--only", "--executor", "--like"}
-    looked_up |= {"--dialect", "--portable", "--program"}
-    assert {spelling for _, spelling in free} == looked_up
+    looked_up |= {"--dialect", "--portable", "--program", "--profile"}
+    texts = {"--prompt"}
+    assert {spelling for _, spelling in free} == looked_up | texts
 
 
 @pytest.fixture(autouse=True)

@@ -560,6 +560,10 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
         "mul", Loc(FILE, 20, 11, 20, 30), ["zeroed"], ["compare `k_cache`, too"]
     ),
     diverge.RoundingOnly: lambda at: diverge.RoundingOnly("out", Loc(FILE, 20, 11, 20, 30)),
+    diverge.StaleRead: lambda at: diverge.StaleRead(
+        diverge.NeverWritten("acc[0:16, :]", Loc(FILE, 21, 11, 21, 30)).diagnostic,
+        Loc(FILE, 20, 11, 20, 30),
+    ),
     device.NoTasks: lambda at: device.NoTasks("Empty", at("def main")),
     device.WindowDeadlock: lambda at: device.WindowDeadlock(20000, 16384, at("with pl.scope():")),
     device.HeapDeadlock: lambda at: device.HeapDeadlock("partials", 1 << 31, 1 << 30),

@@ -14,6 +14,7 @@ examples:
   tilelet export kernel.py -o out.py        the program as one script for PyPTO
   tilelet view kernel.py --open             see it run: timeline, source, memory
   tilelet examples --copy .                 twelve small kernels to start from
+  tilelet generate Qwen3-0.6B --prompt Hi   a checkpoint, by tile programs
   tilelet demo                              a Qwen3 layer before and after, checked
   tilelet list                              programs that can be run by name
   tilelet run qwen3/scope3 --variant tuned  one of them, with its own options
@@ -98,6 +99,7 @@ DIVERGE = """\
 examples:
   tilelet diverge kernel.py                  against its golden, and against double
   tilelet diverge kernel.py --budget 60s     try repairs for longer
+  tilelet diverge kernel.py --html wrong.html  a page: timeline, wrong outputs, where they begin
   tilelet diverge before.py after.py         against another program, tile by tile
   tilelet diverge qwen3/scope3 --variant tuned --hidden 256 --intermediate 384 --batch 4 ...
 
@@ -163,6 +165,26 @@ it stands, and modelled. Rewritings that do not hold, or do not help, are not pr
 layout are kept. Exit code 1: there is advice.
 """
 
+GENERATE = """\
+examples:
+  tilelet generate Qwen3-0.6B --prompt "The capital of France is"
+  tilelet generate Qwen3-0.6B --chat --prompt "Name three rivers." --temperature 0.7 --seed 3
+  tilelet generate Qwen3-0.6B --prompt "One" --prompt "Two" --max-new-tokens 64
+  tilelet generate Qwen3-0.6B --prompt "Hello" --compare    beside `transformers`, layer by layer
+  tilelet generate Qwen3-0.6B --prompt "Hello" --profile a2a3   modelled time of a token
+  tilelet generate Qwen3-32B --layers 4 --stream --tokens "9707 11"   a part of a large model
+
+MODEL_DIR holds `config.json`, `.safetensors` files and, for text, `tokenizer.json`. Embedding,
+layers, output head and the choice of tokens are tile programs. Prompts and new tokens of a sequence
+have at most --max-seq positions. Text needs the extra `tilelet[generate]`; tokens go in and come
+out without it.
+
+--compare gives the same tokens to `transformers`: relative L2 distance of the hidden states after
+every layer, the first token that differs, and how far its logits are apart. A difference that
+rounding explains is called a near-tie; exit code 1: there is another.
+Ctrl-C ends the generation; what was generated stays.
+"""
+
 TUNE = """\
 examples:
   tilelet tune kernel.py -p a2a3
@@ -223,7 +245,7 @@ CPU times differ from run to run, so they are not checked. Exit code 1: the page
 
 CALIBRATE = """\
 examples:
-  tilelet calibrate kit kit                       write 22 small scripts, to be run on a board
+  tilelet calibrate kit kit                       write 25 small scripts, to be run on a board
   tilelet calibrate fit results -o my_board.toml  a machine file from what the board measured
   tilelet profile kernel.py -p my_board.toml      and its use
   tilelet calibrate report                        the model against published figures

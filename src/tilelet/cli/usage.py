@@ -100,6 +100,18 @@ def whole_number(text: str) -> int:
         raise argparse.ArgumentTypeError(f"`{text}` is not a whole number") from None
 
 
+def number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"`{text}` is not a number") from None
+
+
+def token_list(text: str) -> list[int]:
+    """`1 2 3` or `1,2,3`."""
+    return [whole_number(word) for word in text.replace(",", " ").split()]
+
+
 def seconds(text: str) -> float:
     """`60`, `60s` or `2m`."""
     number, unit = (text[:-1], text[-1]) if text[-1:] in ("s", "m") else (text, "s")

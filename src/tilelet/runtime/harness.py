@@ -58,7 +58,7 @@ from tilelet.tasks.extents import Extents
 
 if TYPE_CHECKING:
     from tilelet.checks.comparison import Comparison
-    from tilelet.diverge.locate import Case as Examined
+    from tilelet.divergence.locate import Case as Examined
 
 
 def run(
@@ -375,7 +375,7 @@ class Runner:
         pairs: Mapping[str, tuple[Array, Array]],
     ) -> None:
         """Which regions of the failed outputs are wrong, and who wrote them."""
-        from tilelet.diverge.where import where_wrong
+        from tilelet.divergence.where import where_wrong
 
         outputs = {
             param: (

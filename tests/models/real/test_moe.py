@@ -154,9 +154,9 @@ def test_all_tokens_choose_the_same_experts(engine: str, thorough: bool) -> None
 
 
 @pytest.mark.parametrize("name", MOE_PRESETS)
-@pytest.mark.parametrize("rows", [16, 256])
-def test_published_sizes_fit_on_every_machine(name: str, rows: int) -> None:
-    shape = LayerShape(MOE_PRESETS[name], 16, 4096, row_tile=min(rows, 64))
+@pytest.mark.parametrize(("rows", "int8"), [(16, False), (16, True), (256, False)])
+def test_published_sizes_fit_on_every_machine(name: str, rows: int, int8: bool) -> None:
+    shape = LayerShape(MOE_PRESETS[name], 16, 4096, row_tile=min(rows, 64), int8=int8)
     program = run_passes(build_moe(shape, rows))
     for machine in machine_names():
         findings = program_findings(program, load_machine(machine))

@@ -81,6 +81,23 @@ class Tiny:
 
 
 USUAL = Sizes()
+MOE_FIELDS: dict[str, Any] = {
+    "hidden_size": 64,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+    "intermediate_size": 96,
+    "num_hidden_layers": 3,
+    "num_experts": 6,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 32,
+    "norm_topk_prob": True,
+    "vocab_size": VOCABULARY,
+    "max_position_embeddings": 512,
+    "rope_parameters": {"rope_type": "default", "rope_theta": 1e6},
+    "attn_implementation": "eager",
+    "experts_implementation": "eager",
+}
 
 
 def _config(sizes: Sizes, **changes: Any) -> Any:
@@ -135,6 +152,24 @@ def tiny(dtype: str, sizes: Sizes = USUAL, gain: float = 1.0) -> Tiny:
                 adds = "o_proj" in name or "down_proj" in name
                 spread = (gain if adds else 1.0) / weight.shape[1] ** 0.5
                 weight.normal_(0, spread, generator=generator)
+    return _saved(model, dtype)
+
+
+@functools.cache
+def tiny_moe(dtype: str, **changes: Any) -> Tiny:
+    """A mixture of experts, with a router that has preferences."""
+    generator = torch.Generator().manual_seed(11)
+    fields = {**MOE_FIELDS, **changes}
+    if "mlp_only_layers" in fields:
+        fields["mlp_only_layers"] = list(fields["mlp_only_layers"])
+    model = transformers.Qwen3MoeForCausalLM(transformers.Qwen3MoeConfig(**fields))
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if "norm" in name:
+                weight.uniform_(0.5, 1.5, generator=generator)
+            else:
+                size = 1.0 if "embed" in name else weight.shape[-1] ** -0.5
+                weight.normal_(0, size, generator=generator)
     return _saved(model, dtype)
 
 

@@ -1,37 +1,92 @@
-"""What distinguishes one architecture of the family from another: a layer's arrays and programs."""
+"""What distinguishes one architecture of the family from another: arrays and programs of layers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Literal
 
 from tilelet.ir.core import Program
-from tilelet.models.qwen3.config import Qwen3Config
+from tilelet.models.qwen3.config import Qwen3Config, Qwen3MoeConfig
+from tilelet.models.qwen3.int8 import in_int8
+from tilelet.models.qwen3.moe import build_sparse_decode, build_sparse_prefill
 from tilelet.models.qwen3.published import LayerShape, build_decode, build_prefill
-from tilelet.models.qwen3.weights import LayerArray, layer_arrays
+from tilelet.models.qwen3.weights import LayerArray, layer_arrays, sparse_layer_arrays
 
 Kind = Literal["prefill", "decode"]
 
 
-@dataclass(frozen=True)
-class Architecture:
+@dataclass(frozen=True, eq=False)
+class LayerKind:
     """`arrays` of a layer stand in the order in which the programs of `build` take them, after
     hidden states, lengths, starts, block table, rope tables and caches.
     """
 
     name: str
-    arrays: Callable[[Qwen3Config], dict[str, LayerArray]]
+    arrays: Mapping[str, LayerArray]
     build: Callable[[Kind, LayerShape], Program]
+
+
+@dataclass(frozen=True)
+class LayerRun:
+    """Layers of one kind that follow one another: one call can run them all."""
+
+    kind: LayerKind
+    first: int
+    count: int
+
+    @property
+    def end(self) -> int:
+        return self.first + self.count
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """The layers of a model, in `runs`; with matrices in INT8, or as they are."""
+
+    name: str
+    runs: tuple[LayerRun, ...]
+    int8: bool = False
+
+    def run_of(self, layer: int) -> LayerRun:
+        return next(run for run in self.runs if run.first <= layer < run.end)
+
+    def arrays_of(self, layer: int) -> Mapping[str, LayerArray]:
+        return self.run_of(layer).kind.arrays
+
+    def first_layers(self, count: int) -> Architecture:
+        """The same with only so many layers."""
+        runs = [
+            LayerRun(run.kind, run.first, min(run.end, count) - run.first)
+            for run in self.runs
+            if run.first < count
+        ]
+        return Architecture(self.name, tuple(runs), self.int8)
 
 
 def _build_dense(kind: Kind, shape: LayerShape) -> Program:
     return build_prefill(shape) if kind == "prefill" else build_decode(shape)
 
 
-DENSE = Architecture("qwen3", layer_arrays, _build_dense)
+def _build_sparse(kind: Kind, shape: LayerShape) -> Program:
+    return build_sparse_prefill(shape) if kind == "prefill" else build_sparse_decode(shape)
 
 
-def architecture_of(config: Qwen3Config) -> Architecture:
-    """That of a model with this configuration."""
-    return DENSE
+def architecture_of(config: Qwen3Config, *, int8: bool = False) -> Architecture:
+    """That of a model with this configuration; `int8`: the matrices of its layers in INT8."""
+    dense, sparse = layer_arrays(config), {}
+    name = "qwen3"
+    if isinstance(config, Qwen3MoeConfig):
+        name, sparse = "qwen3_moe", sparse_layer_arrays(config)
+    if int8:
+        dense, sparse = in_int8(dense), in_int8(sparse)
+    kinds = {
+        False: LayerKind("dense", dense, _build_dense),
+        True: LayerKind("sparse", sparse, _build_sparse),
+    }
+    runs: list[LayerRun] = []
+    for is_sparse, layers in groupby(range(config.num_hidden_layers), config.is_sparse):
+        numbers = list(layers)
+        runs.append(LayerRun(kinds[is_sparse], numbers[0], len(numbers)))
+    return Architecture(name, tuple(runs), int8)

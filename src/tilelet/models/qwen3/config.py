@@ -71,6 +71,10 @@ class Qwen3Config:
         """Query heads that share one K/V head."""
         return self.num_attention_heads // self.num_key_value_heads
 
+    def is_sparse(self, layer: int) -> bool:
+        """Whether a layer has experts."""
+        return False
+
     @property
     def q_width(self) -> int:
         """Columns of all query heads; not the hidden size in general."""

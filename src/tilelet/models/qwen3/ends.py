@@ -62,10 +62,11 @@ def build_embedding(s: EndShape) -> Program:
             states: pl.Out[pl.Tensor[[ROWS, HIDDEN], DTYPE]],
         ):
             for first in pl.parallel(0, ROWS, LOOKUPS):
+                own = pl.slice(states, [LOOKUPS, HIDDEN], [first, 0])
                 with pl.at(level=pl.Level.CORE_GROUP, name_hint="embedding"):
-                    for r in pl.range(first, first + LOOKUPS):
-                        row = pl.slice(table, [1, HIDDEN], [pl.read(tokens, [r]), 0])
-                        states = pl.assemble(states, row, [r, 0])
+                    for r in pl.range(LOOKUPS):
+                        row = pl.slice(table, [1, HIDDEN], [pl.read(tokens, [first + r]), 0])
+                        own = pl.assemble(own, row, [r, 0])
             return states
 
     return Qwen3Embedding
@@ -73,20 +74,23 @@ def build_embedding(s: EndShape) -> Program:
 
 def make_logits(s: EndShape, columns: int):
     """One block of logits, and of every row the largest of them and its column."""
-    ROWS, HIDDEN, DTYPE = s.rows, s.config.hidden_size, s.dtype
+    ROWS, HIDDEN, DTYPE, WIDTH = s.rows, s.config.hidden_size, s.dtype, s.columns
     project = make_projection(ROWS, s.k_chunk, columns, HIDDEN // s.k_chunk, stage=2)
 
     @pl.inline
     def logits_block(normed, head, logits, largest, places, block):
-        v0 = block * s.columns
+        v0 = block * WIDTH
+        own_logits = pl.slice(logits, [ROWS, columns], [0, v0])
+        own_largest = pl.slice(largest, [1, ROWS], [block, 0])
+        own_places = pl.slice(places, [1, ROWS], [block, 0])
         with pl.at(level=pl.Level.CORE_GROUP, name_hint="logits"):
             acc = project(normed, head, 0, v0)
             rounded = pl.cast(acc, target_type=DTYPE, mode=MODE)
-            logits = pl.assemble(logits, rounded, [0, v0])
+            own_logits = pl.assemble(own_logits, rounded, [0, 0])
             wide = pl.cast(rounded, target_type=pl.FP32)
             here = pl.reshape(pl.row_argmax(wide), [1, ROWS])
-            largest = pl.assemble(largest, pl.reshape(pl.row_max(wide), [1, ROWS]), [block, 0])
-            places = pl.assemble(places, pl.add(here, v0), [block, 0])
+            own_largest = pl.assemble(own_largest, pl.reshape(pl.row_max(wide), [1, ROWS]), [0, 0])
+            own_places = pl.assemble(own_places, pl.add(here, v0), [0, 0])
         return logits, largest, places
 
     return logits_block

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -16,9 +16,7 @@ from tilelet.diag.catalogue.generate import BadGenerateSetting, NothingToGenerat
 from tilelet.models.qwen3.cache import CachedSequence
 from tilelet.models.qwen3.model import Model, token_array
 from tilelet.models.qwen3.reference import Array
-
-if TYPE_CHECKING:
-    from tilelet.models.qwen3.model import Observer
+from tilelet.models.sampling import Sampler, Sampling
 
 
 class NewToken(NamedTuple):
@@ -52,6 +50,31 @@ def greedy(logits: Array, best: Array, places: Sequence[tuple[int, int]]) -> Seq
     return [int(token) for token in best]
 
 
+def sampled(model: Model, sampling: Sampling) -> Select:
+    """Tokens that are drawn, or the best ones at temperature 0.
+
+    Every sequence has random numbers of its own: its number is added to the seed.
+    """
+    if sampling.temperature == 0:
+        return greedy
+    samplers: dict[int, Sampler] = {}
+
+    def select(logits: Array, best: Array, places: Sequence[tuple[int, int]]) -> Sequence[int]:
+        rows = model.rows_for(len(logits))
+        if rows not in samplers:
+            vocabulary = model.config.vocab_size
+            samplers[rows] = Sampler(rows, vocabulary, model.dtype, engine=model.engine)
+        padded = np.zeros((rows, logits.shape[1]), logits.dtype)
+        padded[: len(logits)] = logits
+        seeds = [(sampling.seed + sequence) % (1 << 64) for sequence, _ in places]
+        unused = rows - len(places)
+        settings = [replace(sampling, seed=seed) for seed in [*seeds, *[0] * unused]]
+        steps = [number for _, number in places] + [0] * unused
+        return [int(token) for token in samplers[rows](padded, settings, steps)[: len(places)]]
+
+    return select
+
+
 @dataclass(eq=False)
 class _Running:
     number: int
@@ -68,26 +91,27 @@ def generate(
     *,
     max_new_tokens: int = 128,
     stop: Collection[int] = (),
-    select: Select = greedy,
-    observe: Observer | None = None,
+    sampling: Sampling | None = None,
+    select: Select | None = None,
 ) -> Iterator[NewToken]:
     """New tokens of all prompts, in the order in which they come.
 
-    stop     tokens after which a sequence ends
-    select   how tokens are chosen
-    observe  as for `Model.step`
+    stop      tokens after which a sequence ends
+    sampling  how tokens are drawn; the best ones are taken unless given
+    select    another way to choose them
     """
     if not len(prompts):
         raise NothingToGenerate("there is no prompt")
     if max_new_tokens < 1:
         raise BadGenerateSetting("max_new_tokens", max_new_tokens, "at least 1")
+    chosen_by = select or sampled(model, sampling or Sampling())
     waiting: deque[_Running] = deque()
     for number, prompt in enumerate(prompts):
         tokens = token_array(prompt)
         model.check_prompt(number, tokens)
         room = model.longest - len(tokens) + 1  # the last new token needs no place
         waiting.append(_Running(number, tokens, min(max_new_tokens, room)))
-    return _run(model, waiting, max_new_tokens, frozenset(stop), select, observe)
+    return _run(model, waiting, max_new_tokens, frozenset(stop), chosen_by)
 
 
 def _run(
@@ -96,7 +120,6 @@ def _run(
     wanted: int,
     stop: frozenset[int],
     select: Select,
-    observe: Observer | None,
 ) -> Iterator[NewToken]:
     active: list[_Running] = []
 
@@ -120,12 +143,12 @@ def _run(
             while waiting and len(active) < model.sizes.batch and _fits(model, waiting[0]):
                 sequence = waiting.popleft()
                 active.append(sequence)
-                yield from chosen([sequence], *_prefilled(model, sequence, observe))
+                yield from chosen([sequence], *_prefilled(model, sequence))
             if active:
                 step = list(active)
                 yield from chosen(
                     step,
-                    *model.step([s.cached for s in step], [s.last for s in step], observe),
+                    *model.step([s.cached for s in step], [s.last for s in step]),
                 )
     finally:  # also when the caller stops, or is stopped
         for sequence in active:
@@ -140,10 +163,10 @@ def _fits(model: Model, sequence: _Running) -> bool:
     return model.cache.size.pages_of(positions) <= model.cache.free_pages
 
 
-def _prefilled(model: Model, sequence: _Running, observe: Observer | None) -> tuple[Array, Array]:
+def _prefilled(model: Model, sequence: _Running) -> tuple[Array, Array]:
     """Logits and best token after the prompt."""
     model.cache.reserve(sequence.cached, len(sequence.prompt) + sequence.limit - 1)
     last = np.zeros(0)
-    for states in model.prefill(sequence.cached, sequence.prompt, observe):
+    for states in model.prefill(sequence.cached, sequence.prompt):
         last = states[-1:]
     return model.head(np.ascontiguousarray(last))

@@ -11,7 +11,7 @@ import dataclasses
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,9 +20,9 @@ from typing import Protocol
 import numpy as np
 
 from tilelet.checkpoint.safetensors import SafetensorsFile, write_header
-from tilelet.diag.catalogue.generate import ModelTooLarge, WeightsNotCached
+from tilelet.diag.catalogue.generate import BadGenerateSetting, ModelTooLarge, WeightsNotCached
 from tilelet.dtypes import DType
-from tilelet.models.qwen3.architecture import Architecture, architecture_of
+from tilelet.models.qwen3.architecture import Architecture, LayerRun, architecture_of
 from tilelet.models.qwen3.config import Qwen3Config
 from tilelet.models.qwen3.reference import Array
 from tilelet.models.qwen3.weights import Checkpoint, LayerArray, transposed
@@ -55,17 +55,31 @@ class ModelWeights:
 
 @dataclass(frozen=True)
 class _Stacked:
-    """All layers, in memory or in a mapped file."""
+    """Layers of one kind from `first` on, in memory or in a mapped file."""
 
     arrays: Mapping[str, Array]
+    first: int
     count: int
 
     def layers(self, first: int, count: int) -> dict[str, Array]:
         found: dict[str, Array] = {}
+        begin = first - self.first
         for name, array in self.arrays.items():
             rows = len(array) // self.count
-            found[name] = array[first * rows : (first + count) * rows]
+            found[name] = array[begin * rows : (begin + count) * rows]
         return found
+
+
+@dataclass(frozen=True)
+class _Runs:
+    """All layers, those of each run of the architecture together."""
+
+    architecture: Architecture
+    stacks: Sequence[_Stacked]
+
+    def layers(self, first: int, count: int) -> dict[str, Array]:
+        run = self.architecture.run_of(first)
+        return self.stacks[self.architecture.runs.index(run)].layers(first, count)
 
 
 class _Streamed:
@@ -74,17 +88,18 @@ class _Streamed:
     def __init__(self, checkpoint: Checkpoint, dtype: DType) -> None:
         self._checkpoint = checkpoint
         self._dtype = dtype
-        self._room: dict[str, Array] = {}
-        self._count = 0
+        self._kind: Mapping[str, LayerArray] = {}
+        self._room = _Stacked({}, 0, 0)
 
     def layers(self, first: int, count: int) -> dict[str, Array]:
-        if count > self._count:
-            self._room = empty_layers(self._checkpoint.arrays, count, self._dtype)
-            self._count = count
-        parts = _Stacked(self._room, self._count)
+        kind = self._checkpoint.arrays_of(first)
+        if kind is not self._kind or count > self._room.count:
+            self._room = _Stacked({}, 0, 0)  # given back before more is taken
+            self._room = _Stacked(empty_layers(kind, count, self._dtype), 0, count)
+            self._kind = kind
         for i in range(count):
-            self._checkpoint.fill_layer(first + i, parts.layers(i, 1))
-        return parts.layers(0, count)
+            self._checkpoint.fill_layer(first + i, self._room.layers(i, 1))
+        return self._room.layers(0, count)
 
 
 def empty_layers(arrays: Mapping[str, LayerArray], count: int, dtype: DType) -> dict[str, Array]:
@@ -109,12 +124,14 @@ class LoadSettings:
     streamed       nothing of the layers is kept between passes
     weights_cache  a folder for the converted weights
     layers         only the first so many; 0: all
+    int8           matrices of layers in INT8
     """
 
     dtype: DType | None = None
     streamed: bool = False
     weights_cache: Path | None = None
     layers: int = 0
+    int8: bool = False
 
 
 class Loader:
@@ -124,10 +141,15 @@ class Loader:
         self.directory = Path(directory)
         self.settings = settings
         config = Qwen3Config.read(directory)
-        self.architecture: Architecture = architecture_of(config)
-        self.checkpoint = Checkpoint(directory, config, self.architecture.arrays(config))
+        architecture = architecture_of(config, int8=settings.int8)
+        self.checkpoint = Checkpoint(directory, config, architecture.arrays_of)
         if settings.layers:
+            if not 0 < settings.layers <= config.num_hidden_layers:
+                wanted = f"at most {config.num_hidden_layers}, which the model has"
+                raise BadGenerateSetting("layers", settings.layers, wanted)
             config = dataclasses.replace(config, num_hidden_layers=settings.layers)
+            architecture = architecture.first_layers(settings.layers)
+        self.architecture: Architecture = architecture
         self.config = config
         self.dtype = settings.dtype or self.checkpoint.dtype
         for layer in range(config.num_hidden_layers):
@@ -144,13 +166,15 @@ class Loader:
     def memory(self, layers_per_call: int) -> dict[str, int]:
         """Bytes that the weights will take, by what they are."""
         c, size = self.config, self.dtype.itemsize
-        arrays = self.checkpoint.arrays
+        runs = [(r.count, layer_bytes(r.kind.arrays, self.dtype)) for r in self.architecture.runs]
         found: dict[str, int] = {}
         if self._embedding.dtype != self.dtype.numpy:
             found["embedding"] = c.vocab_size * c.hidden_size * size
         if self.settings.weights_cache is None:
-            kept = layers_per_call if self.settings.streamed else c.num_hidden_layers
-            found["layers"] = kept * layer_bytes(arrays, self.dtype)
+            if self.settings.streamed:
+                found["layers"] = max(min(n, layers_per_call) * each for n, each in runs)
+            else:
+                found["layers"] = sum(n * each for n, each in runs)
             found["output head"] = c.vocab_size * c.hidden_size * size
         return found
 
@@ -169,11 +193,14 @@ class Loader:
         if self.settings.streamed:
             return ModelWeights(embedding, norm, head, _Streamed(self.checkpoint, self.dtype))
         count = self.config.num_hidden_layers
-        stacked = _Stacked(empty_layers(self.checkpoint.arrays, count, self.dtype), count)
-        for layer in range(count):
-            with progress(f"loading layer {layer + 1} of {count}"):
-                self.checkpoint.fill_layer(layer, stacked.layers(layer, 1))
-        return ModelWeights(embedding, norm, head, stacked)
+        stacks: list[_Stacked] = []
+        for run in self.architecture.runs:
+            room = empty_layers(run.kind.arrays, run.count, self.dtype)
+            stacks.append(_Stacked(room, run.first, run.count))
+            for layer in range(run.first, run.end):
+                with progress(f"loading layer {layer + 1} of {count}"):
+                    self.checkpoint.fill_layer(layer, stacks[-1].layers(layer, 1))
+        return ModelWeights(embedding, norm, head, _Runs(self.architecture, stacks))
 
     # --- a file of converted weights --------------------------------------------------------------
 
@@ -182,8 +209,13 @@ class Loader:
         if not path.exists():
             self._write(path)
         file = SafetensorsFile(path)
-        arrays = {name: file.tensor(name) for name in self.checkpoint.arrays}
-        return file.tensor(_HEAD), _Stacked(arrays, self.config.num_hidden_layers)
+        stacks = [
+            _Stacked(
+                {n: file.tensor(_stored(run, n)) for n in run.kind.arrays}, run.first, run.count
+            )
+            for run in self.architecture.runs
+        ]
+        return file.tensor(_HEAD), _Runs(self.architecture, stacks)
 
     def _key(self) -> str:
         """What the file depends on: the configuration, the files, what they are converted to."""
@@ -193,7 +225,8 @@ class Loader:
             self.architecture.name,
             dataclasses.asdict(self.config),
             self.dtype.name,
-            [(n, a.shape, a.element(self.dtype).name) for n, a in self.checkpoint.arrays.items()],
+            self.architecture.int8,
+            [(n, shape, dtype.name) for n, (shape, dtype) in self._shapes().items()],
             stats,
         ]
         text = json.dumps(described, sort_keys=True)
@@ -202,9 +235,13 @@ class Loader:
     def _shapes(self) -> dict[str, tuple[tuple[int, int], DType]]:
         c = self.config
         found = {_HEAD: ((c.hidden_size, c.vocab_size), self.dtype)}
-        for name, array in self.checkpoint.arrays.items():
-            rows, columns = array.shape
-            found[name] = ((c.num_hidden_layers * rows, columns), array.element(self.dtype))
+        for run in self.architecture.runs:
+            for name, array in run.kind.arrays.items():
+                rows, columns = array.shape
+                found[_stored(run, name)] = (
+                    (run.count * rows, columns),
+                    array.element(self.dtype),
+                )
         return found
 
     def _write(self, path: Path) -> None:
@@ -235,10 +272,16 @@ class Loader:
         yield "the output head", places[_HEAD], transposed(self._head, self.dtype)
         count = self.config.num_hidden_layers
         streamed = _Streamed(self.checkpoint, self.dtype)
-        for layer in range(count):
-            for name, array in streamed.layers(layer, 1).items():
-                what = f"layer {layer + 1} of {count}"
-                yield what, places[name] + layer * array.nbytes, array
+        for run in self.architecture.runs:
+            for layer in range(run.first, run.end):
+                for name, array in streamed.layers(layer, 1).items():
+                    at = places[_stored(run, name)] + (layer - run.first) * array.nbytes
+                    yield f"layer {layer + 1} of {count}", at, array
+
+
+def _stored(run: LayerRun, name: str) -> str:
+    """What an array of a run is called in a file of converted weights."""
+    return f"{run.first}.{name}"
 
 
 def check_memory(parts: Mapping[str, int]) -> None:

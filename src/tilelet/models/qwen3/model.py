@@ -29,18 +29,21 @@ from tilelet.diag.catalogue.generate import (
 )
 from tilelet.dtypes import DType
 from tilelet.ir.core import Program
-from tilelet.models.qwen3.architecture import Architecture, Kind
+from tilelet.models.qwen3.architecture import Architecture, Kind, LayerKind
 from tilelet.models.qwen3.cache import CachedSequence, CacheSize, PagedCache
 from tilelet.models.qwen3.config import Qwen3Config
 from tilelet.models.qwen3.ends import EndShape, build_embedding, build_head
 from tilelet.models.qwen3.loading import Loader, LoadSettings, ModelWeights, check_memory
-from tilelet.models.qwen3.published import LayerShape, rope_tables
+from tilelet.models.qwen3.published import LayerShape, fitting, rope_tables
 from tilelet.models.qwen3.reference import Array
 from tilelet.runtime import CompiledProgram, RunConfig, compile_program
 from tilelet.runtime.arrays import as_array, as_tensor, dtype_of, is_array, is_tensor
 
 # Rows that one product of a step has at the most; larger batches take several.
 _MOST_ROWS = 64
+# Keys of a block of attention, at the most.
+_KEYS = 128
+_SMALLEST_PAGE = 16
 _DEFAULT_MAX_SEQ = 4096
 
 Observer = Callable[[int, Array], None]
@@ -54,12 +57,12 @@ class ModelSizes:
     batch    sequences at a time
     page     positions of a page of the caches
     pages    of the caches; 0: as many as `batch` sequences of `max_seq` positions need
-    chunk    tokens of a prompt that go through the layers together; whole pages
+    chunk    tokens of a prompt that go through the layers together, at most; whole pages
     """
 
     max_seq: int
     batch: int = 16
-    page: int = 64
+    page: int = 128
     pages: int = 0
     chunk: int = 256
 
@@ -69,16 +72,20 @@ class ModelSizes:
                 raise BadGenerateSetting(name, getattr(self, name), "at least 1")
         if self.pages < 0:
             raise BadGenerateSetting("pages", self.pages, "at least 1")
-        if self.page % min(self.page, 16):
-            raise BadGenerateSetting("page", self.page, "below 16, or a multiple of 16")
+        if self.page % _SMALLEST_PAGE:
+            raise BadGenerateSetting("page", self.page, f"a multiple of {_SMALLEST_PAGE}")
         if self.chunk % self.page:
             wanted = f"a multiple of `page`, {self.page}"
             raise BadGenerateSetting("chunk", self.chunk, wanted)
+        object.__setattr__(self, "chunk", min(self.chunk, self._pages_of_one * self.page))
+
+    @property
+    def _pages_of_one(self) -> int:
+        return -(-self.max_seq // self.page)
 
     def cache_size(self, config: Qwen3Config, dtype: DType) -> CacheSize:
-        width = -(-self.max_seq // self.page)
-        pages = self.pages or self.batch * width
-        return CacheSize(config, dtype, width * self.page, self.page, pages)
+        pages = self.pages or self.batch * self._pages_of_one
+        return CacheSize(config, dtype, self._pages_of_one * self.page, self.page, pages)
 
 
 class Model:
@@ -103,8 +110,9 @@ class Model:
         self.cache = PagedCache(sizes.cache_size(config, dtype))
         self._layers_per_call = layers_per_call or config.num_hidden_layers
         self._rope = rope_tables(config, self.cache.size.max_seq)
+        self.engine = engine
         self._settings = RunConfig(engine=engine)
-        self._programs: dict[tuple[str, int, int], CompiledProgram] = {}
+        self._programs: dict[tuple[str, ...], CompiledProgram] = {}
 
     # --- what users call --------------------------------------------------------------------------
 
@@ -125,7 +133,7 @@ class Model:
     def generate(self, tokens: Any, **options: Any) -> Iterator[int]:
         """New tokens after those of one prompt, one by one.
 
-        `options` are those of `generate.generate`: `max_new_tokens`, `stop`, `select`.
+        `options` are those of `generate.generate`: `max_new_tokens`, `stop`, `sampling`.
         """
         from tilelet.models.qwen3.generate import generate
 
@@ -153,13 +161,18 @@ class Model:
         chunk = self.sizes.chunk
         self.cache.reserve(sequence, len(tokens))
         for first in range(0, len(tokens), chunk):
-            part = tokens[first : first + chunk]
-            rows = np.zeros(chunk, np.int32)
-            rows[: len(part)] = part
-            states = self._embed(rows)
-            self._run_layers("prefill", states, [sequence], len(part), observe)
-            sequence.length += len(part)
-            yield states[: len(part)]
+            yield self.extend(sequence, tokens[first : first + chunk], observe)
+
+    def extend(
+        self, sequence: CachedSequence, tokens: Array, observe: Observer | None = None
+    ) -> Array:
+        """At most a chunk of tokens after whole chunks; their hidden states."""
+        rows = np.zeros(self.sizes.chunk, np.int32)
+        rows[: len(tokens)] = tokens
+        states = self._embed(rows)
+        self._run_layers("prefill", states, [sequence], len(tokens), observe)
+        sequence.length += len(tokens)
+        return states[: len(tokens)]
 
     def step(
         self,
@@ -171,7 +184,7 @@ class Model:
 
         The sequences must have the pages for it.
         """
-        rows = np.zeros(self._rows_for(len(sequences)), np.int32)
+        rows = np.zeros(self.rows_for(len(sequences)), np.int32)
         rows[: len(tokens)] = tokens
         states = self._embed(rows)
         self._run_layers("decode", states, sequences, 1, observe)
@@ -191,7 +204,7 @@ class Model:
         found = np.empty((len(states), self.config.vocab_size), self.dtype.numpy)
         for first in range(0, len(states), _MOST_ROWS):
             part = states[first : first + _MOST_ROWS]
-            rows = np.zeros((self._rows_for(len(part)), part.shape[1]), part.dtype)
+            rows = np.zeros((self.rows_for(len(part)), part.shape[1]), part.dtype)
             rows[: len(part)] = part
             found[first : first + len(part)] = self.head(rows)[0][: len(part)]
         return found
@@ -218,7 +231,7 @@ class Model:
 
     # --- programs ---------------------------------------------------------------------------------
 
-    def _rows_for(self, count: int) -> int:
+    def rows_for(self, count: int) -> int:
         """Rows of the smallest program that takes so many."""
         if count > _MOST_ROWS:
             return -(-count // _MOST_ROWS) * _MOST_ROWS
@@ -242,19 +255,20 @@ class Model:
             starts[row], lengths[row] = sequence.length, sequence.length + new
         table = self.cache.table(sequences, batch)
         together = 1 if observe else self._layers_per_call
-        for first in range(0, self.config.num_hidden_layers, together):
-            count = min(together, self.config.num_hidden_layers - first)
-            weights = self.weights.source.layers(first, count)
-            program = self._layers(kind, len(states), count)
-            caches = self.cache.of_layers(first, count)
-            program(states, lengths, starts, table, *self._rope, *caches, *weights.values())
-            if observe:
-                observe(first, states)
+        for run in self.architecture.runs:
+            for first in range(run.first, run.end, together):
+                count = min(together, run.end - first)
+                weights = self.weights.source.layers(first, count)
+                program = self._layers(kind, run.kind, len(states), count)
+                caches = self.cache.of_layers(first, count)
+                program(states, lengths, starts, table, *self._rope, *caches, *weights.values())
+                if observe:
+                    observe(first, states)
 
     def layer_shape(self, kind: Kind, rows: int, layers: int) -> LayerShape:
         """Sizes of the program for `rows` rows of hidden states."""
         size = self.cache.size
-        tile = min(rows, _MOST_ROWS) if kind == "decode" else min(size.page, rows)
+        tile = min(rows, _MOST_ROWS) if kind == "decode" else fitting(size.page, _MOST_ROWS)
         return LayerShape(
             self.config,
             rows if kind == "decode" else 1,
@@ -264,23 +278,24 @@ class Model:
             pages=size.total_pages,
             tokens=rows if kind == "prefill" else 0,
             layers=layers,
+            int8=self.architecture.int8,
             row_tile=tile,
-            seq_tile=min(size.page, 64),
+            seq_tile=fitting(size.page, _KEYS),
         )
 
-    def _layers(self, kind: Kind, rows: int, layers: int) -> CompiledProgram:
+    def _layers(self, kind: Kind, of: LayerKind, rows: int, layers: int) -> CompiledProgram:
         return self._compiled(
-            (kind, rows, layers),
-            lambda: self.architecture.build(kind, self.layer_shape(kind, rows, layers)),
+            (kind, of.name, str(rows), str(layers)),
+            lambda: of.build(kind, self.layer_shape(kind, rows, layers)),
         )
 
     def _end(self, which: Literal["embedding", "head"], rows: int) -> CompiledProgram:
         build = build_embedding if which == "embedding" else build_head
         return self._compiled(
-            (which, rows, 0), lambda: build(EndShape(self.config, rows, self.dtype))
+            (which, str(rows)), lambda: build(EndShape(self.config, rows, self.dtype))
         )
 
-    def _compiled(self, key: tuple[str, int, int], build: Callable[[], Program]) -> CompiledProgram:
+    def _compiled(self, key: tuple[str, ...], build: Callable[[], Program]) -> CompiledProgram:
         if key not in self._programs:
             self._programs[key] = compile_program(build(), config=self._settings)
         return self._programs[key]
@@ -310,6 +325,7 @@ def load(
     stream: bool = False,
     weights_cache: str | Path | None = None,
     layers: int = 0,
+    quantize: str | None = None,
     engine: str | None = None,
     tell: Callable[[dict[str, int]], None] | None = None,
     **sizes: int,
@@ -321,12 +337,15 @@ def load(
     stream         read and convert layers for every pass, keep none
     weights_cache  a folder: weights are converted once, into a file there that is then mapped
     layers         only the first so many layers
+    quantize       "int8": the matrices of the layers in INT8, a factor for each output
     tell           called with the bytes that will be needed, by what needs them, before loading
     sizes          `batch`, `page`, `pages` and `chunk` of `ModelSizes`
     """
     chosen = dtype_of(dtype) if dtype is not None else None
     folder = Path(weights_cache) if weights_cache is not None else None
-    loader = Loader(directory, LoadSettings(chosen, stream, folder, layers))
+    if quantize not in (None, "int8"):
+        raise BadGenerateSetting("quantize", quantize, '"int8", or left out')
+    loader = Loader(directory, LoadSettings(chosen, stream, folder, layers, quantize == "int8"))
     config = loader.config
     longest = max_seq or min(_DEFAULT_MAX_SEQ, config.max_position_embeddings)
     if longest > config.max_position_embeddings:

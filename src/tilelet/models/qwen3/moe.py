@@ -16,6 +16,7 @@ Weights of the experts of a layer stand one below the other: `w_gate` and `w_up`
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
@@ -25,10 +26,19 @@ from tilelet.models.qwen3.blocks import (
     make_gated_silu,
     make_projection,
     make_rmsnorm,
-    make_two_projections,
 )
 from tilelet.models.qwen3.config import Qwen3MoeConfig
-from tilelet.models.qwen3.published import MODE, LayerShape, fitting
+from tilelet.models.qwen3.published import (
+    MODE,
+    LayerShape,
+    fitting,
+    make_decode_attention,
+    make_layer_part,
+    make_layer_projection,
+    make_matrix,
+    make_prefill_attention,
+    make_two_layer_projections,
+)
 
 # Rows of a group that are multiplied at a time.
 _GROUP_ROWS = 16
@@ -136,8 +146,9 @@ def make_experts(s: LayerShape, rows: int):
     K_CHUNK = fitting(math.gcd(HIDDEN, WIDTH), 128)
     OUT_CHUNK = fitting(math.gcd(HIDDEN, WIDTH), 64)
     PADDED = SLOTS + T
-    project_gate_up = make_two_projections(T, K_CHUNK, OUT_CHUNK, HIDDEN // K_CHUNK, s.stage)
-    project_down = make_projection(T, K_CHUNK, OUT_CHUNK, WIDTH // K_CHUNK, stage=s.stage)
+    project_gate_up = make_two_layer_projections(s, T, K_CHUNK, OUT_CHUNK, HIDDEN)
+    project_down = make_layer_projection(s, T, K_CHUNK, OUT_CHUNK, WIDTH)
+    up_of, down_of = make_matrix(s, HIDDEN, WIDTH), make_matrix(s, WIDTH, HIDDEN)
     gated_silu = make_gated_silu(DTYPE, MODE)
 
     @pl.inline
@@ -160,17 +171,17 @@ def make_experts(s: LayerShape, rows: int):
                 used = pl.min(T, count - r0)
                 x = rows_of(normed, order, begin + r0, used)
                 activation = pl.create_tensor([T, WIDTH], dtype=DTYPE)
-                gate_of = pl.slice(w_gate, [HIDDEN, WIDTH], [e * HIDDEN, 0])
-                up_of = pl.slice(w_up, [HIDDEN, WIDTH], [e * HIDDEN, 0])
-                down_of = pl.slice(w_down, [WIDTH, HIDDEN], [e * WIDTH, 0])
+                # Outside the scopes these are views.
+                gate_weight, up_weight = up_of(w_gate, e), up_of(w_up, e)
+                down_weight = down_of(w_down, e)
                 for m0 in pl.parallel(0, WIDTH, OUT_CHUNK):
                     with pl.at(level=pl.Level.CORE_GROUP, name_hint="expert_gate_up"):
-                        gate, up = project_gate_up(x, gate_of, up_of, 0, m0, m0)
+                        gate, up = project_gate_up(x, gate_weight, up_weight, 0, m0, m0)
                         activation = pl.assemble(activation, gated_silu(gate, up), [0, m0])
                 activation = pl.set_validshape(activation, used, WIDTH)
                 for o0 in pl.parallel(0, HIDDEN, OUT_CHUNK):
                     with pl.at(level=pl.Level.CORE_GROUP, name_hint="expert_down"):
-                        down = project_down(activation, down_of, 0, o0)
+                        down = project_down(activation, down_weight, 0, o0)
                         down = pl.set_validshape(down, used, OUT_CHUNK)
                         products = pl.assemble(products, down, [begin + r0, o0])
         return products
@@ -246,6 +257,7 @@ def build_moe(s: LayerShape, rows: int) -> Program:
     """The part by itself: `residual` in, hidden states out, of the first `count[0]` rows."""
     c, DTYPE, ROWS = moe_config(s), s.dtype, rows
     HIDDEN, WIDTH, E = c.hidden_size, c.moe_intermediate_size, c.num_experts
+    WEIGHT, HIDDEN_IN, WIDTH_IN = s.weight_dtype, s.stored_rows(HIDDEN), s.stored_rows(WIDTH)
     moe: Any = make_moe(s, rows)
 
     @pl.program
@@ -257,9 +269,9 @@ def build_moe(s: LayerShape, rows: int) -> Program:
             count: pl.Tensor[[1], pl.INT32],
             post_norm: pl.Tensor[[1, HIDDEN], pl.FP32],
             w_router: pl.Tensor[[HIDDEN, E], DTYPE],
-            w_gate: pl.Tensor[[E * HIDDEN, WIDTH], DTYPE],
-            w_up: pl.Tensor[[E * HIDDEN, WIDTH], DTYPE],
-            w_down: pl.Tensor[[E * WIDTH, HIDDEN], DTYPE],
+            w_gate: pl.Tensor[[E * HIDDEN_IN, WIDTH], WEIGHT],
+            w_up: pl.Tensor[[E * HIDDEN_IN, WIDTH], WEIGHT],
+            w_down: pl.Tensor[[E * WIDTH_IN, HIDDEN], WEIGHT],
             out: pl.Out[pl.Tensor[[ROWS, HIDDEN], DTYPE]],
         ):
             valid = pl.read(count, [0])
@@ -267,3 +279,127 @@ def build_moe(s: LayerShape, rows: int) -> Program:
             return out  # noqa: RET504 - the assignment says that `out` was written
 
     return Qwen3Moe
+
+
+def make_sparse_decode(s: LayerShape):
+    """The layer for one token of every sequence."""
+    T, BATCH, HIDDEN = s.row_tile, s.batch, s.config.hidden_size
+    attention = make_decode_attention(s)
+    moe = make_moe(s, BATCH)
+
+    @pl.inline
+    def decode(
+        states, seq_lens, starts, block_table, rope_cos, rope_sin, k_cache, v_cache,
+        input_norm, wq, wk, wv, q_norm, k_norm, wo, post_norm, w_router, w_gate, w_up, w_down,
+    ):  # fmt: skip
+        residual = pl.create_tensor([BATCH, HIDDEN], dtype=pl.FP32)
+        for b in pl.parallel(0, BATCH, T):
+            valid = pl.min(T, BATCH - b)
+            x = pl.slice(states, [T, HIDDEN], [b, 0], valid_shape=[valid, HIDDEN])
+            k_cache, v_cache, part = attention(
+                x, seq_lens, starts, block_table, rope_cos, rope_sin, k_cache, v_cache,
+                input_norm, wq, wk, wv, q_norm, k_norm, wo, b, valid,
+            )  # fmt: skip
+            residual = pl.assemble(residual, part, [b, 0])
+        states = moe(residual, post_norm, w_router, w_gate, w_up, w_down, states, 0, BATCH)
+        return k_cache, v_cache, states
+
+    return decode
+
+
+def make_sparse_prefill(s: LayerShape):
+    """The layer for tokens of every sequence; the experts see all of one sequence at once."""
+    T, BATCH, TOKENS, HIDDEN = s.row_tile, s.batch, s.tokens, s.config.hidden_size
+    attention = make_prefill_attention(s)
+    moe = make_moe(s, TOKENS)
+
+    @pl.inline
+    def prefill(
+        states, seq_lens, starts, block_table, rope_cos, rope_sin, k_cache, v_cache,
+        input_norm, wq, wk, wv, q_norm, k_norm, wo, post_norm, w_router, w_gate, w_up, w_down,
+    ):  # fmt: skip
+        for b in pl.parallel(BATCH):
+            start = pl.read(starts, [b])
+            length = pl.read(seq_lens, [b])
+            residual = pl.create_tensor([TOKENS, HIDDEN], dtype=pl.FP32)
+            for t0 in pl.range(start, length, T):
+                row = b * TOKENS + t0 - start
+                valid = pl.min(T, length - t0)
+                x = pl.slice(states, [T, HIDDEN], [row, 0], valid_shape=[valid, HIDDEN])
+                k_cache, v_cache, part = attention(
+                    x, starts, block_table, rope_cos, rope_sin, k_cache, v_cache,
+                    input_norm, wq, wk, wv, q_norm, k_norm, wo, b, t0, length, valid,
+                )  # fmt: skip
+                residual = pl.assemble(residual, part, [t0 - start, 0])
+            states = moe(
+                residual, post_norm, w_router, w_gate, w_up, w_down,
+                states, b * TOKENS, length - start,
+            )  # fmt: skip
+        return k_cache, v_cache, states
+
+    return prefill
+
+
+def build_sparse_decode(s: LayerShape) -> Program:
+    """As `published.build_decode`, for layers with experts."""
+    return _program("Qwen3MoeDecodeLayers", s, s.batch, make_sparse_decode(s))
+
+
+def build_sparse_prefill(s: LayerShape) -> Program:
+    """As `published.build_prefill`, for layers with experts."""
+    return _program("Qwen3MoePrefillLayers", s, s.batch * s.tokens, make_sparse_prefill(s))
+
+
+def _program(name: str, s: LayerShape, rows: int, layer: Any) -> Program:
+    """The program that is the inline function `layer`, on `rows` rows of hidden states."""
+    c, D, DTYPE, BATCH, ROWS, N = moe_config(s), s.config.head_dim, s.dtype, s.batch, rows, s.layers
+    HIDDEN, WIDTH, E = c.hidden_size, c.moe_intermediate_size, c.num_experts
+    Q_WIDTH, KV_WIDTH = c.q_width, c.kv_width
+    MAX_SEQ, TABLE_WIDTH, CACHE_ROWS = s.max_seq, s.table_width, s.cache_rows
+    WEIGHT, HIDDEN_IN = s.weight_dtype, s.stored_rows(HIDDEN)
+    Q_IN, WIDTH_IN = s.stored_rows(Q_WIDTH), s.stored_rows(WIDTH)
+    cache_of = make_layer_part(CACHE_ROWS, D)
+    norm_of, head_norm_of = make_layer_part(1, HIDDEN), make_layer_part(1, D)
+    q_of, kv_of = make_matrix(s, HIDDEN, Q_WIDTH), make_matrix(s, HIDDEN, KV_WIDTH)
+    output_of = make_matrix(s, Q_WIDTH, HIDDEN)
+    router_of = make_layer_part(HIDDEN, E)
+    up_of, down_of = make_layer_part(E * HIDDEN_IN, WIDTH), make_layer_part(E * WIDTH_IN, HIDDEN)
+
+    @pl.program
+    class Qwen3MoeLayers:
+        @pl.function
+        def qwen3_moe_layers(
+            self,
+            states: pl.InOut[pl.Tensor[[ROWS, HIDDEN], DTYPE]],
+            seq_lens: pl.Tensor[[BATCH], pl.INT32],
+            starts: pl.Tensor[[BATCH], pl.INT32],
+            block_table: pl.Tensor[[BATCH, TABLE_WIDTH], pl.INT32],
+            rope_cos: pl.Tensor[[MAX_SEQ, D], pl.FP32],
+            rope_sin: pl.Tensor[[MAX_SEQ, D], pl.FP32],
+            k_cache: pl.InOut[pl.Tensor[[N * CACHE_ROWS, D], DTYPE]],
+            v_cache: pl.InOut[pl.Tensor[[N * CACHE_ROWS, D], DTYPE]],
+            input_norm: pl.Tensor[[N, HIDDEN], pl.FP32],
+            wq: pl.Tensor[[N * HIDDEN_IN, Q_WIDTH], WEIGHT],
+            wk: pl.Tensor[[N * HIDDEN_IN, KV_WIDTH], WEIGHT],
+            wv: pl.Tensor[[N * HIDDEN_IN, KV_WIDTH], WEIGHT],
+            q_norm: pl.Tensor[[N, D], pl.FP32],
+            k_norm: pl.Tensor[[N, D], pl.FP32],
+            wo: pl.Tensor[[N * Q_IN, HIDDEN], WEIGHT],
+            post_norm: pl.Tensor[[N, HIDDEN], pl.FP32],
+            w_router: pl.Tensor[[N * HIDDEN, E], DTYPE],
+            w_gate: pl.Tensor[[N * E * HIDDEN_IN, WIDTH], WEIGHT],
+            w_up: pl.Tensor[[N * E * HIDDEN_IN, WIDTH], WEIGHT],
+            w_down: pl.Tensor[[N * E * WIDTH_IN, HIDDEN], WEIGHT],
+        ):
+            for n in pl.range(N):
+                k_part, v_part = cache_of(k_cache, n), cache_of(v_cache, n)
+                k_part, v_part, states = layer(
+                    states, seq_lens, starts, block_table, rope_cos, rope_sin, k_part, v_part,
+                    norm_of(input_norm, n), q_of(wq, n), kv_of(wk, n), kv_of(wv, n),
+                    head_norm_of(q_norm, n), head_norm_of(k_norm, n), output_of(wo, n),
+                    norm_of(post_norm, n), router_of(w_router, n),
+                    up_of(w_gate, n), up_of(w_up, n), down_of(w_down, n),
+                )  # fmt: skip
+            return k_cache, v_cache, states
+
+    return dataclasses.replace(Qwen3MoeLayers, name=name)

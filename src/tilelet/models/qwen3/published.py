@@ -54,10 +54,13 @@ from tilelet.models.qwen3.blocks import (
     make_two_projections,
 )
 from tilelet.models.qwen3.config import Qwen3Config
+from tilelet.models.qwen3.int8_products import make_int8_projection, make_two_int8_projections
 from tilelet.models.qwen3.reference import Array
 
 # The reference implementation rounds to nearest, ties to even.
 MODE = "rint"
+# Rows of a matrix in INT8 whose bytes are the factors of its columns, in FP32.
+FACTOR_ROWS = 4
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,8 @@ class LayerShape:
     tokens: int = 0
     # Layers that one call runs.
     layers: int = 1
+    # Whether matrices are in INT8, with the factors of their columns below (`make_matrix`).
+    int8: bool = False
 
     # Rows of a projection; tokens that attend at once in prefill; keys of a block.
     row_tile: int = 16
@@ -133,6 +138,14 @@ class LayerShape:
         return math.ceil(self.max_seq / self.page)
 
     @property
+    def weight_dtype(self) -> DType:
+        return pl.INT8 if self.int8 else self.dtype
+
+    def stored_rows(self, inputs: int) -> int:
+        """Rows that a matrix `[inputs, outputs]` takes."""
+        return inputs + (FACTOR_ROWS if self.int8 else 0)
+
+    @property
     def cache_rows(self) -> int:
         """Rows of one layer's cache."""
         return self.pages * self.config.num_key_value_heads * self.page
@@ -155,6 +168,22 @@ def rope_tables(config: Qwen3Config, max_seq: int) -> tuple[Array, Array]:
     position = np.arange(max_seq, dtype=np.float32)
     angle = np.outer(position, np.concatenate([frequency, frequency]))
     return np.cos(angle), np.sin(angle)
+
+
+def make_layer_projection(s: LayerShape, rows: int, k_chunk: int, out_chunk: int, inner: int):
+    """`make_projection` by a weight of the layer, `[inner, ...]`."""
+    blocks = inner // k_chunk
+    if s.int8:
+        return make_int8_projection(rows, k_chunk, out_chunk, blocks, stage=s.stage, dtype=s.dtype)
+    return make_projection(rows, k_chunk, out_chunk, blocks, stage=s.stage)
+
+
+def make_two_layer_projections(s: LayerShape, rows: int, k_chunk: int, out_chunk: int, inner: int):
+    """`make_two_projections` by weights of the layer."""
+    blocks = inner // k_chunk
+    if s.int8:
+        return make_two_int8_projections(rows, k_chunk, out_chunk, blocks, s.stage, s.dtype)
+    return make_two_projections(rows, k_chunk, out_chunk, blocks, s.stage)
 
 
 def make_cache_row(kv_heads: int, page: int):
@@ -183,19 +212,22 @@ def make_rotated(s: LayerShape):
     return rotated
 
 
-def make_qkv(s: LayerShape, store_rows: Any):
+def make_qkv(s: LayerShape, cache_rows: Any, store_rows: Any):
     """Input RMSNorm and the three projections of a tile; K and V go to the caches.
 
-    Rows of `x`, `cos` and `sin` belong together; the first `valid` are real. `store_rows` is the
-    inline function that puts a tile `[row_tile, head_dim]` into a cache.
+    Rows of `x`, `cos` and `sin` belong together; the first `valid` are real. `cache_rows` gives the
+    window of a cache that belongs to a head, `store_rows` puts a tile `[row_tile, head_dim]` there.
+
+    Tasks write to windows of their own: machines that order tasks by whole arguments would else run
+    the tasks of a loop one after the other.
     """
     c, T, D, DTYPE = s.config, s.row_tile, s.config.head_dim, s.dtype
     HIDDEN, HEADS, KV_HEADS, Q_WIDTH = c.hidden_size, c.heads, c.kv_heads, c.q_width
     rmsnorm = make_rmsnorm(
         T, HIDDEN, s.k_chunk, c.rms_norm_eps, x_dtype=DTYPE, dtype=DTYPE, mode=MODE
     )
-    project_q = make_projection(T, s.k_chunk, D, HIDDEN // s.k_chunk, stage=s.stage)
-    project_kv = make_two_projections(T, s.k_chunk, D, HIDDEN // s.k_chunk, s.stage)
+    project_q = make_layer_projection(s, T, s.k_chunk, D, HIDDEN)
+    project_kv = make_two_layer_projections(s, T, s.k_chunk, D, HIDDEN)
     rotated = make_rotated(s)
 
     @pl.inline
@@ -209,16 +241,19 @@ def make_qkv(s: LayerShape, store_rows: Any):
         normed = pl.set_validshape(normed, valid, HIDDEN)
         q = pl.create_tensor([T, Q_WIDTH], dtype=DTYPE)
         for h in pl.parallel(HEADS):
+            columns = pl.slice(q, [T, D], [0, h * D])
             with pl.at(level=pl.Level.CORE_GROUP, name_hint="q_head"):
                 head = rotated(project_q(normed, wq, 0, h * D), q_norm, cos, sin)
-                q = pl.assemble(q, head, [0, h * D])
+                columns = pl.assemble(columns, head, [0, 0])
         for h in pl.parallel(KV_HEADS):
+            k_rows = cache_rows(k_cache, block_table, h, b, t0)
+            v_rows = cache_rows(v_cache, block_table, h, b, t0)
             with pl.at(level=pl.Level.CORE_GROUP, name_hint="kv_head"):
                 k_acc, v_acc = project_kv(normed, wk, wv, 0, h * D, h * D)
                 k = rotated(k_acc, k_norm, cos, sin)
                 v = pl.cast(v_acc, target_type=DTYPE, mode=MODE)
-                k_cache = store_rows(k_cache, k, block_table, starts, h, b, t0, valid)
-                v_cache = store_rows(v_cache, v, block_table, starts, h, b, t0, valid)
+                k_rows = store_rows(k_rows, k, block_table, starts, b, valid)
+                v_rows = store_rows(v_rows, v, block_table, starts, b, valid)
         return q, k_cache, v_cache
 
     return qkv
@@ -231,16 +266,17 @@ def make_attention_output(s: LayerShape):
     """
     c, T, OUT_CHUNK, K_CHUNK = s.config, s.row_tile, s.out_chunk, s.k_chunk
     HIDDEN = c.hidden_size
-    project_out = make_projection(T, K_CHUNK, OUT_CHUNK, c.q_width // K_CHUNK, stage=s.stage)
+    project_out = make_layer_projection(s, T, K_CHUNK, OUT_CHUNK, c.q_width)
     load = make_load(T, OUT_CHUNK, s.dtype)
 
     @pl.inline
     def attention_output(attended, x, wo, valid):
         residual = pl.create_tensor([T, HIDDEN], dtype=pl.FP32)
         for o0 in pl.parallel(0, HIDDEN, OUT_CHUNK):
+            block = pl.slice(residual, [T, OUT_CHUNK], [0, o0])
             with pl.at(level=pl.Level.CORE_GROUP, name_hint="output_projection"):
                 summed = pl.add(project_out(attended, wo, 0, o0), load(x, 0, o0))
-                residual = pl.assemble(residual, summed, [0, o0])
+                block = pl.assemble(block, summed, [0, 0])
         return pl.set_validshape(residual, valid, HIDDEN)
 
     return attention_output
@@ -253,8 +289,8 @@ def make_mlp(s: LayerShape):
     """
     c, T, DTYPE, OUT_CHUNK, K_CHUNK = s.config, s.row_tile, s.dtype, s.out_chunk, s.k_chunk
     HIDDEN, INTERMEDIATE = c.hidden_size, c.intermediate_size
-    project_gate_up = make_two_projections(T, K_CHUNK, OUT_CHUNK, HIDDEN // K_CHUNK, s.stage)
-    project_down = make_projection(T, K_CHUNK, OUT_CHUNK, INTERMEDIATE // K_CHUNK, stage=s.stage)
+    project_gate_up = make_two_layer_projections(s, T, K_CHUNK, OUT_CHUNK, HIDDEN)
+    project_down = make_layer_projection(s, T, K_CHUNK, OUT_CHUNK, INTERMEDIATE)
     rmsnorm = make_rmsnorm(
         T, HIDDEN, K_CHUNK, c.rms_norm_eps, x_dtype=pl.FP32, dtype=DTYPE, mode=MODE
     )
@@ -268,15 +304,17 @@ def make_mlp(s: LayerShape):
         normed = pl.set_validshape(normed, valid, HIDDEN)
         activation = pl.create_tensor([T, INTERMEDIATE], dtype=DTYPE)
         for m0 in pl.parallel(0, INTERMEDIATE, OUT_CHUNK):
+            block = pl.slice(activation, [T, OUT_CHUNK], [0, m0])
             with pl.at(level=pl.Level.CORE_GROUP, name_hint="gate_up"):
                 gate, up = project_gate_up(normed, w_gate, w_up, 0, m0, m0)
-                activation = pl.assemble(activation, gated_silu(gate, up), [0, m0])
+                block = pl.assemble(block, gated_silu(gate, up), [0, 0])
         activation = pl.set_validshape(activation, valid, INTERMEDIATE)
         for o0 in pl.parallel(0, HIDDEN, OUT_CHUNK):
+            block = pl.slice(out, [T, OUT_CHUNK], [row, o0], valid_shape=[valid, OUT_CHUNK])
             with pl.at(level=pl.Level.CORE_GROUP, name_hint="down_projection"):
                 down = project_down(activation, w_down, 0, o0)
                 summed = pl.add(down, pl.slice(residual, [T, OUT_CHUNK], [0, o0]))
-                out = pl.assemble(out, pl.cast(summed, target_type=DTYPE, mode=MODE), [row, o0])
+                block = pl.assemble(block, pl.cast(summed, target_type=DTYPE, mode=MODE), [0, 0])
         return out
 
     return mlp
@@ -286,6 +324,7 @@ def make_decode_attention(s: LayerShape):
     """The attention part for one token of some sequences; rows of a tile are sequences."""
     c, T, D, DTYPE, SEQ_TILE = s.config, s.row_tile, s.config.head_dim, s.dtype, s.seq_tile
     HEADS, KV_HEADS, GROUP, Q_WIDTH = c.heads, c.kv_heads, c.q_per_kv, c.q_width
+    PAGES, PAGE = s.pages, s.page
     # The cube works on 16 rows at a time.
     Q_ROWS = math.ceil(GROUP / 16) * 16
     cache_row = make_cache_row(KV_HEADS, s.page)
@@ -294,12 +333,18 @@ def make_decode_attention(s: LayerShape):
     absorb = make_absorb(SEQ_TILE, D, DTYPE, MODE)
 
     @pl.inline
-    def store_rows(cache, tile, block_table, starts, head, b, t0, valid):
+    def cache_rows(cache, block_table, head, b, t0):
+        pages = pl.reshape(cache, [PAGES, KV_HEADS, PAGE, D])
+        return pl.slice(pages, [PAGES, 1, PAGE, D], [0, head, 0, 0])
+
+    @pl.inline
+    def store_rows(rows, tile, block_table, starts, b, valid):
         for r in pl.range(valid):
             pos = pl.read(starts, [b + r])
-            place = cache_row(block_table, b + r, head, pos)
-            cache = pl.assemble(cache, pl.slice(tile, [1, D], [r, 0]), [place, 0])
-        return cache
+            number = pl.read(block_table, [b + r, pos // PAGE])
+            row = pl.slice(tile, [1, D], [r, 0])
+            rows = pl.assemble(rows, pl.reshape(row, [1, 1, 1, D]), [number, 0, pos % PAGE, 0])
+        return rows
 
     @pl.inline
     def table_rows(rope_cos, rope_sin, starts, b, valid):
@@ -321,6 +366,7 @@ def make_decode_attention(s: LayerShape):
             context = pl.read(seq_lens, [b + r])
             for h in pl.parallel(KV_HEADS):
                 first = r * HEADS + h * GROUP
+                own = pl.slice(attended, [GROUP, D], [first, 0])
                 with pl.at(level=pl.Level.CORE_GROUP, name_hint="decode_attention"):
                     query = pl.slice(q_heads, [Q_ROWS, D], [first, 0], valid_shape=[GROUP, D])
                     mi, li, oi = nothing_absorbed()
@@ -330,10 +376,10 @@ def make_decode_attention(s: LayerShape):
                         scores = scaled_scores(query, k_cache, place, used)
                         mi, li, oi = absorb(scores, v_cache, place, used, mi, li, oi)
                     heads = pl.cast(pl.row_expand_div(oi, li), target_type=DTYPE, mode=MODE)
-                    attended = pl.assemble(attended, pl.set_validshape(heads, GROUP, D), [first, 0])
+                    own = pl.assemble(own, pl.slice(heads, [GROUP, D], [0, 0]), [0, 0])
         return pl.set_validshape(pl.reshape(attended, [T, Q_WIDTH]), valid, Q_WIDTH)
 
-    qkv = make_qkv(s, store_rows)
+    qkv = make_qkv(s, cache_rows, store_rows)
     attention_output = make_attention_output(s)
 
     @pl.inline
@@ -368,9 +414,12 @@ def make_prefill_attention(s: LayerShape):
     absorb = make_absorb(SEQ_TILE, D, DTYPE, MODE)
 
     @pl.inline
-    def store_rows(cache, tile, block_table, starts, head, b, t0, valid):
-        place = cache_row(block_table, b, head, t0)
-        return pl.assemble(cache, pl.set_validshape(tile, valid, D), [place, 0])
+    def cache_rows(cache, block_table, head, b, t0):
+        return pl.slice(cache, [T, D], [cache_row(block_table, b, head, t0), 0])
+
+    @pl.inline
+    def store_rows(rows, tile, block_table, starts, b, valid):
+        return pl.assemble(rows, pl.set_validshape(tile, valid, D), [0, 0])
 
     @pl.inline
     def attend(q, block_table, k_cache, v_cache, b, t0, length):
@@ -381,6 +430,7 @@ def make_prefill_attention(s: LayerShape):
             # Blocks of keys that all tokens of the tile see in full need no mask.
             unmasked = (pl.min(first + 1, length) // SEQ_TILE) * SEQ_TILE
             for h in pl.parallel(KV_HEADS):
+                own = pl.slice(attended, [QUERY_TILE, GROUP_WIDTH], [i, h * GROUP_WIDTH])
                 with pl.at(level=pl.Level.CORE_GROUP, name_hint="prefill_attention"):
                     tokens = pl.slice(q, [QUERY_TILE, GROUP_WIDTH], [i, h * GROUP_WIDTH])
                     query = pl.reshape(tokens, [ROWS, D])
@@ -397,10 +447,10 @@ def make_prefill_attention(s: LayerShape):
                         mi, li, oi = absorb(scores, v_cache, place, used, mi, li, oi)
                     heads = pl.cast(pl.row_expand_div(oi, li), target_type=DTYPE, mode=MODE)
                     columns = pl.reshape(heads, [QUERY_TILE, GROUP_WIDTH])
-                    attended = pl.assemble(attended, columns, [i, h * GROUP_WIDTH])
+                    own = pl.assemble(own, columns, [0, 0])
         return attended
 
-    qkv = make_qkv(s, store_rows)
+    qkv = make_qkv(s, cache_rows, store_rows)
     attention_output = make_attention_output(s)
 
     @pl.inline
@@ -499,6 +549,23 @@ def make_layer_part(rows: int, columns: int):
     return layer_part
 
 
+def make_matrix(s: LayerShape, inputs: int, outputs: int):
+    """A matrix of several that stand one below the other: a view, in INT8 with its factors."""
+    STORED = s.stored_rows(inputs)
+
+    @pl.inline
+    def plain(stacked, number):
+        return pl.slice(stacked, [inputs, outputs], [number * inputs, 0])
+
+    @pl.inline
+    def with_factors(stacked, number):
+        numbers = pl.slice(stacked, [inputs, outputs], [number * STORED, 0])
+        below = pl.slice(stacked, [FACTOR_ROWS, outputs], [number * STORED + inputs, 0])
+        return numbers, pl.reinterpret_view(below, pl.FP32, shape=[1, outputs])
+
+    return with_factors if s.int8 else plain
+
+
 def _program(name: str, s: LayerShape, rows: int, layer: Any) -> Program:
     """The program that is the inline function `layer`, on `rows` rows of hidden states."""
     c, D, DTYPE, BATCH, ROWS, N = s.config, s.config.head_dim, s.dtype, s.batch, rows, s.layers
@@ -507,9 +574,11 @@ def _program(name: str, s: LayerShape, rows: int, layer: Any) -> Program:
     MAX_SEQ, TABLE_WIDTH, CACHE_ROWS = s.max_seq, s.table_width, s.cache_rows
     cache_of = make_layer_part(CACHE_ROWS, D)
     norm_of, head_norm_of = make_layer_part(1, HIDDEN), make_layer_part(1, D)
-    q_of, kv_of = make_layer_part(HIDDEN, Q_WIDTH), make_layer_part(HIDDEN, KV_WIDTH)
-    output_of = make_layer_part(Q_WIDTH, HIDDEN)
-    up_of, down_of = make_layer_part(HIDDEN, INTERMEDIATE), make_layer_part(INTERMEDIATE, HIDDEN)
+    q_of, kv_of = make_matrix(s, HIDDEN, Q_WIDTH), make_matrix(s, HIDDEN, KV_WIDTH)
+    output_of = make_matrix(s, Q_WIDTH, HIDDEN)
+    up_of, down_of = make_matrix(s, HIDDEN, INTERMEDIATE), make_matrix(s, INTERMEDIATE, HIDDEN)
+    WEIGHT, HIDDEN_IN = s.weight_dtype, s.stored_rows(HIDDEN)
+    Q_IN, MLP_IN = s.stored_rows(Q_WIDTH), s.stored_rows(INTERMEDIATE)
 
     @pl.program
     class Qwen3Layers:
@@ -525,16 +594,16 @@ def _program(name: str, s: LayerShape, rows: int, layer: Any) -> Program:
             k_cache: pl.InOut[pl.Tensor[[N * CACHE_ROWS, D], DTYPE]],
             v_cache: pl.InOut[pl.Tensor[[N * CACHE_ROWS, D], DTYPE]],
             input_norm: pl.Tensor[[N, HIDDEN], pl.FP32],
-            wq: pl.Tensor[[N * HIDDEN, Q_WIDTH], DTYPE],
-            wk: pl.Tensor[[N * HIDDEN, KV_WIDTH], DTYPE],
-            wv: pl.Tensor[[N * HIDDEN, KV_WIDTH], DTYPE],
+            wq: pl.Tensor[[N * HIDDEN_IN, Q_WIDTH], WEIGHT],
+            wk: pl.Tensor[[N * HIDDEN_IN, KV_WIDTH], WEIGHT],
+            wv: pl.Tensor[[N * HIDDEN_IN, KV_WIDTH], WEIGHT],
             q_norm: pl.Tensor[[N, D], pl.FP32],
             k_norm: pl.Tensor[[N, D], pl.FP32],
-            wo: pl.Tensor[[N * Q_WIDTH, HIDDEN], DTYPE],
+            wo: pl.Tensor[[N * Q_IN, HIDDEN], WEIGHT],
             post_norm: pl.Tensor[[N, HIDDEN], pl.FP32],
-            w_gate: pl.Tensor[[N * HIDDEN, INTERMEDIATE], DTYPE],
-            w_up: pl.Tensor[[N * HIDDEN, INTERMEDIATE], DTYPE],
-            w_down: pl.Tensor[[N * INTERMEDIATE, HIDDEN], DTYPE],
+            w_gate: pl.Tensor[[N * HIDDEN_IN, INTERMEDIATE], WEIGHT],
+            w_up: pl.Tensor[[N * HIDDEN_IN, INTERMEDIATE], WEIGHT],
+            w_down: pl.Tensor[[N * MLP_IN, HIDDEN], WEIGHT],
         ):
             for n in pl.range(N):
                 k_part, v_part = cache_of(k_cache, n), cache_of(v_cache, n)

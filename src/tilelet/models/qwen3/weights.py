@@ -17,14 +17,17 @@ from tilelet.diag.catalogue.models import (
     ExtraTensors,
     MissingTensors,
     NoSuchLayer,
+    UnsupportedModelSetting,
     WrongTensorDType,
     WrongTensorShape,
 )
 from tilelet.dtypes import DType
-from tilelet.models.qwen3.config import Qwen3Config
+from tilelet.models.qwen3.config import Qwen3Config, Qwen3MoeConfig
 from tilelet.models.qwen3.reference import Array
 
 _ACCEPTED = {"BF16": dtypes.BF16, "F16": dtypes.FP16, "F32": dtypes.FP32}
+
+ROUTER = "w_router"
 
 # Rows and columns of a weight transposed at a time: both sides stay in the processor's caches.
 _BLOCK = 256
@@ -126,6 +129,23 @@ def layer_arrays(config: Qwen3Config) -> dict[str, LayerArray]:
     }
 
 
+def sparse_layer_arrays(config: Qwen3MoeConfig) -> dict[str, LayerArray]:
+    """The arrays of a layer with experts, whose matrices stand one below the other."""
+    hidden, width, experts = config.hidden_size, config.moe_intermediate_size, config.num_experts
+
+    def matrices(name: str, inputs: int, outputs: int) -> LayerArray:
+        pieces = tuple(f"mlp.experts.{e}.{name}.weight" for e in range(experts))
+        return LayerArray((experts * inputs, outputs), pieces, (outputs, inputs))
+
+    return {
+        **attention_arrays(config),
+        ROUTER: matrix("mlp.gate.weight", hidden, experts),
+        "w_gate": matrices("gate_proj", hidden, width),
+        "w_up": matrices("up_proj", hidden, width),
+        "w_down": matrices("down_proj", width, hidden),
+    }
+
+
 def layer_shapes(config: Qwen3Config) -> dict[str, tuple[int, int]]:
     """The shape of every array of `LayerWeights`."""
     return {name: array.shape for name, array in layer_arrays(config).items()}
@@ -145,20 +165,30 @@ def load_layer(
 class Checkpoint:
     """The weight files of a model directory, mapped, with their names checked.
 
-    `arrays` are those of a layer; of the dense models unless given.
+    `arrays_of` gives the arrays of a layer by its number; those of the dense models unless given.
     """
 
     def __init__(
         self,
         path: str | Path,
         config: Qwen3Config,
-        arrays: Mapping[str, LayerArray] | None = None,
+        arrays_of: Callable[[int], Mapping[str, LayerArray]] | None = None,
     ) -> None:
         self.config = config
-        self.arrays = layer_arrays(config) if arrays is None else arrays
+        if arrays_of is None:
+            if isinstance(config, Qwen3MoeConfig):
+                supported = "layers without experts here; `tilelet.models.qwen3.load` runs all"
+                raise UnsupportedModelSetting("num_experts", config.num_experts, supported)
+            dense = layer_arrays(config)
+            self.arrays_of: Callable[[int], Mapping[str, LayerArray]] = lambda layer: dense
+        else:
+            self.arrays_of = arrays_of
         self._files = open_files(Path(path))
         self._prefix = "model." if any(n.startswith("model.") for n in self._files) else ""
-        self._pieces = {piece for array in self.arrays.values() for piece in array.pieces}
+        self._pieces = [
+            {piece for array in self.arrays_of(layer).values() for piece in array.pieces}
+            for layer in range(config.num_hidden_layers)
+        ]
         extra = sorted(name for name in self._files if not self._is_expected(name))
         if extra:
             raise ExtraTensors(extra)
@@ -178,7 +208,7 @@ class Checkpoint:
         common = dtype or self._dtype_of(index)
         found = {
             name: np.empty(array.shape, array.element(common).numpy)
-            for name, array in self.arrays.items()
+            for name, array in self.arrays_of(index).items()
         }
         self.fill_layer(index, found)
         return LayerWeights(**found)
@@ -191,14 +221,15 @@ class Checkpoint:
         """Whether all tensors of a layer are there and what they must be."""
         if not 0 <= operator.index(index) < self.config.num_hidden_layers:
             raise NoSuchLayer(index, self.config.num_hidden_layers)
-        self._present([n for array in self.arrays.values() for n in self._names(index, array)])
-        for array in self.arrays.values():
+        arrays = self.arrays_of(index).values()
+        self._present([n for array in arrays for n in self._names(index, array)])
+        for array in arrays:
             for name in self._names(index, array):
                 _check_entry(name, self._files[name].entries[name], array.stored)
 
     def fill_layer(self, index: int, into: Mapping[str, Array]) -> None:
         """Write the arrays of a layer that has been checked."""
-        for name, array in self.arrays.items():
+        for name, array in self.arrays_of(index).items():
             stored = [self._files[n].tensor(n) for n in self._names(index, array)]
             array.fill(into[name], stored)
 
@@ -219,7 +250,7 @@ class Checkpoint:
         return [f"{self._prefix}layers.{index}.{piece}" for piece in array.pieces]
 
     def _dtype_of(self, index: int) -> DType:
-        (name,) = self._present(self._names(index, self.arrays["wq"]))
+        (name,) = self._present(self._names(index, self.arrays_of(index)["wq"]))
         return _ACCEPTED[_accepted(name, self._files[name].entries[name])]
 
     def _is_expected(self, name: str) -> bool:
@@ -230,8 +261,8 @@ class Checkpoint:
         inside = re.fullmatch(r"layers\.(0|[1-9][0-9]{0,8})\.(.+)", name.removeprefix(self._prefix))
         if inside is None or not name.startswith(self._prefix):
             return False
-        is_layer = int(inside[1]) < self.config.num_hidden_layers
-        return is_layer and inside[2] in self._pieces
+        layer = int(inside[1])
+        return layer < self.config.num_hidden_layers and inside[2] in self._pieces[layer]
 
 
 def _check_entry(name: str, entry: TensorEntry, shape: tuple[int, ...]) -> None:

@@ -1,0 +1,308 @@
+"""`tilelet generate`: from a checkpoint to tokens, by tile programs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tilelet.device.machine.description import load_machine
+from tilelet.diag.tables import Table, show
+from tilelet.diag.text import plural, printable, size_text
+from tilelet.models.qwen3.compare import Comparison, Reference, compare
+from tilelet.models.qwen3.config import Qwen3Config
+from tilelet.models.qwen3.generate import generate
+from tilelet.models.qwen3.model import Model, load
+from tilelet.models.qwen3.modelled import ModelledPass, PassShape, modelled_pass
+from tilelet.models.qwen3.reference import Array
+from tilelet.models.qwen3.text import TextStream, Tokenizer, stop_tokens
+from tilelet.models.sampling import Sampling
+from tilelet.scripts import exit_codes
+
+_SMALLEST_CACHE = 256  # positions, so that programs are compiled for a few sizes only
+
+
+@dataclass(eq=False)
+class _Answer:
+    """What was generated for one prompt, and how long it took."""
+
+    prompt: Array
+    stream: TextStream | None
+    tokens: list[int] = field(default_factory=list[int])
+    text: str = ""
+    ended: str = ""
+
+
+@dataclass
+class _Times:
+    """Seconds: until the first token of each prompt, and for the others."""
+
+    prompts: float = 0.0
+    steps: float = 0.0
+
+
+def generate_command(found: argparse.Namespace) -> int:
+    """1 if a comparison finds differences that rounding does not explain."""
+    sampling = Sampling(found.temperature, found.top_k, found.top_p, found.seed)
+    config = Qwen3Config.read(found.model)
+    if found.profile:
+        load_machine(found.profile)  # an unknown one is better known now
+    answers = _prompts(found)
+    as_json = found.format == "json"
+    model = load(
+        found.model,
+        dtype=found.dtype,
+        max_seq=found.max_seq or _positions(config, answers, found.max_new_tokens),
+        stream=found.stream,
+        weights_cache=found.weights_cache,
+        layers=found.layers,
+        engine=found.engine,
+        tell=_say_memory,
+        batch=min(found.batch, len(answers)),
+    )
+    stop = set[int]() if found.ignore_eos else stop_tokens(found.model)
+    times, is_whole = _Times(), True
+    try:
+        _run(model, answers, found, stop, sampling, times)
+    except KeyboardInterrupt:
+        is_whole = False
+    _end(answers, as_json)
+    print(_speed(answers, times), file=sys.stderr)
+    if not is_whole and not as_json:
+        print("interrupted: what was generated stands above", file=sys.stderr)
+    comparison = _compared(model, found, answers) if found.compare and is_whole else None
+    passes = _modelled(model, found.profile, answers) if found.profile and is_whole else []
+    if as_json:
+        print(json.dumps(_document(model, answers, times, comparison, passes), indent=2))
+    if comparison and not as_json:
+        _show_comparison(comparison)
+    if passes and not as_json:
+        show([_pass_table(found) for found in passes])
+    if not is_whole:
+        return exit_codes.INTERRUPTED
+    return exit_codes.of_findings(comparison is not None and not comparison.agrees)
+
+
+def _prompts(found: argparse.Namespace) -> list[_Answer]:
+    if found.tokens:
+        return [_Answer(np.array(tokens, np.int64), None) for tokens in found.tokens]
+    tokenizer = Tokenizer(found.model)
+    encode = tokenizer.chat if found.chat else tokenizer.encode
+    return [
+        _Answer(np.array(encode(text), np.int64), TextStream(tokenizer)) for text in found.prompt
+    ]
+
+
+def _positions(config: Qwen3Config, answers: Sequence[_Answer], new: int) -> int:
+    """A size of the caches for what is asked: a power of two, or all that the model takes."""
+    longest = max(len(a.prompt) for a in answers) + new
+    return min(
+        max(_SMALLEST_CACHE, 1 << (longest - 1).bit_length()), config.max_position_embeddings
+    )
+
+
+def _say_memory(parts: dict[str, int]) -> None:
+    each = ", ".join(f"{name} {size_text(size)}" for name, size in parts.items())
+    print(f"memory: {size_text(sum(parts.values()))} at the most ({each})", file=sys.stderr)
+
+
+def _run(
+    model: Model,
+    answers: Sequence[_Answer],
+    found: argparse.Namespace,
+    stop: set[int],
+    sampling: Sampling,
+    times: _Times,
+) -> None:
+    """Generate; a single text is shown as it grows, of several each when it is whole."""
+    is_shown = len(answers) == 1 and found.format != "json"
+    before = time.perf_counter()
+    for new in generate(
+        model,
+        [a.prompt for a in answers],
+        max_new_tokens=found.max_new_tokens,
+        stop=stop,
+        sampling=sampling,
+    ):
+        now = time.perf_counter()
+        if new.number == 0:
+            times.prompts += now - before
+        else:
+            times.steps += now - before
+        answer = answers[new.sequence]
+        answer.tokens.append(new.token)
+        answer.ended = new.ended
+        piece = answer.stream.push(new.token) if answer.stream else f"{new.token} "
+        answer.text += piece
+        if is_shown:
+            print(piece if answer.stream is None else printable(piece), end="", flush=True)
+        before = time.perf_counter()
+
+
+def _end(answers: Sequence[_Answer], as_json: bool) -> None:
+    """What is left of the texts; of several prompts, all of them."""
+    for number, answer in enumerate(answers):
+        rest = answer.stream.rest() if answer.stream else ""
+        answer.text += rest
+        if as_json:
+            continue
+        if len(answers) == 1:
+            print(printable(rest))
+        else:
+            print(f"--- {number + 1} of {len(answers)}\n{printable(answer.text)}", flush=True)
+
+
+def _speed(answers: Sequence[_Answer], times: _Times) -> str:
+    given = sum(len(a.prompt) for a in answers if a.tokens)
+    new = sum(max(0, len(a.tokens) - 1) for a in answers)
+    parts = [f"{plural(given, 'prompt token')} in {times.prompts:.2f} s"]
+    if new and times.steps > 0:
+        rate = f"{new / times.steps:.1f} a second"
+        parts.append(f"{plural(new, 'token')} after that in {times.steps:.2f} s, {rate}")
+    return "; ".join(parts)
+
+
+# --- comparison -----------------------------------------------------------------------------------
+
+
+def _compared(model: Model, found: argparse.Namespace, answers: Sequence[_Answer]) -> Comparison:
+    reference = Reference(found.model, model.dtype, model.config.num_hidden_layers)
+    return compare(model, reference, [a.prompt for a in answers], [a.tokens for a in answers])
+
+
+def _show_comparison(found: Comparison) -> None:
+    rows = [
+        (str(d.layer), f"{d.distance:.2e}", f"{d.bound:.2e}", "" if d.is_near else "too far")
+        for d in found.layers
+    ]
+    heads = ("layer", "relative L2", "rounding", "")
+    show([Table("hidden states beside the reference", heads, [*rows]), _tokens_text(found)])
+
+
+def _tokens_text(found: Comparison) -> str:
+    same = sum(c.is_same for c in found.choices)
+    closest = min(found.choices, key=lambda c: c.top_two)
+    counted = f"{same} of {plural(len(found.choices), 'token')} as the reference chooses them"
+    place = f"sequence {closest.sequence}, token {closest.number}"
+    lines = [f"{counted}; its best two logits are {closest.top_two:.3g} apart at {place}, or more"]
+    if found.first_layer:
+        lines.append(
+            f"the first layer that differs by more than rounding: {found.first_layer.layer}"
+        )
+    if found.differences:
+        first = found.differences[0]
+        lines.append(
+            f"the first token that differs: sequence {first.sequence}, token {first.number}: "
+            f"{first.ours} here, {first.theirs} there"
+        )
+    for c in found.differences:
+        what = "a near-tie" if c.is_near_tie else "no near-tie"
+        lines.append(
+            f"  sequence {c.sequence}, token {c.number}: logits {c.margin:.3g} apart, "
+            f"rounding explains {c.bound:.3g}: {what}"
+        )
+    return "\n".join(lines)
+
+
+# --- modelled machine -----------------------------------------------------------------------------
+
+
+def _modelled(model: Model, machine: str, answers: Sequence[_Answer]) -> list[ModelledPass]:
+    """The longest prompt, and a step of all sequences at the length that the longest reached."""
+    longest = max(len(a.prompt) for a in answers)
+    reached = max(len(a.prompt) + len(a.tokens) - 1 for a in answers)
+    prompt = PassShape(model.config, "prefill", 1, longest, model.dtype)
+    step = PassShape(model.config, "decode", len(answers), reached, model.dtype)
+    return [modelled_pass(prompt, machine), modelled_pass(step, machine)]
+
+
+def _pass_table(found: ModelledPass) -> Table:
+    what = "prompt" if found.kind == "prefill" else "step"
+    table = Table(
+        f"a {what} of {plural(found.tokens, 'token')} on {found.machine}, modelled: "
+        f"{found.us_per_token:.1f} us per token",
+        ("", "times", "tasks", "us", "MB"),
+    )
+    for part in found.parts:
+        table.rows.append(
+            (
+                part.name,
+                str(part.times),
+                str(part.tasks),
+                f"{part.us:.1f}",
+                _megabytes(part.hbm_bytes),
+            )
+        )
+        table.rows += [
+            (f"  {k.name}", "", str(part.times * k.tasks), f"{part.times * k.path_us:.1f}", "")
+            for k in part.profile.kernels
+        ]
+    total = ("in all", "", str(found.tasks), f"{found.us:.1f}", _megabytes(found.hbm_bytes))
+    table.rows.append(total)
+    table.notes.append("of a kernel: its time on the critical path, which it shares with waiting")
+    return table
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:.1f}"
+
+
+def _pass_data(found: ModelledPass) -> dict[str, Any]:
+    return {
+        "kind": found.kind,
+        "machine": found.machine,
+        "tokens": found.tokens,
+        "us": found.us,
+        "us_per_token": found.us_per_token,
+        "tasks": found.tasks,
+        "hbm_bytes": found.hbm_bytes,
+        "parts": [
+            {
+                "name": part.name,
+                "times": part.times,
+                "tasks": part.tasks,
+                "us": part.us,
+                "kernels": {k.name: part.times * k.path_us for k in part.profile.kernels},
+            }
+            for part in found.parts
+        ],
+    }
+
+
+def _document(
+    model: Model,
+    answers: Sequence[_Answer],
+    times: _Times,
+    comparison: Comparison | None,
+    passes: Sequence[ModelledPass],
+) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "dtype": model.dtype.name,
+        "sequences": [
+            {
+                "prompt": [int(t) for t in a.prompt],
+                "tokens": a.tokens,
+                "ended": a.ended,
+                **({"text": a.text} if a.stream else {}),
+            }
+            for a in answers
+        ],
+        "seconds": asdict(times),
+    }
+    if comparison:
+        found["comparison"] = {
+            "agrees": comparison.agrees,
+            "layers": [{**asdict(d), "is_near": d.is_near} for d in comparison.layers],
+            "differences": [
+                {**asdict(c), "is_near_tie": c.is_near_tie} for c in comparison.differences
+            ],
+        }
+    if passes:
+        found["modelled"] = [_pass_data(p) for p in passes]
+    return found

@@ -1,0 +1,61 @@
+"""Matrices of layers in INT8: each column, the weights of one output, with a factor of its own.
+
+A column's factor is its largest magnitude over 127, so that every weight is within half a factor of
+what it was. The factors, in FP32, are the bytes of `FACTOR_ROWS` more rows below the numbers: one
+array holds all, and programs take them from it as a view (`make_matrix` in published.py).
+
+Norms, the router of a mixture of experts, the embedding and the output head stay as they are.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from tilelet import dtypes
+from tilelet.diag.catalogue.models import BadTile
+from tilelet.models.qwen3.published import FACTOR_ROWS
+from tilelet.models.qwen3.reference import Array
+from tilelet.models.qwen3.weights import ROUTER, LayerArray
+
+LARGEST = 127
+# Outputs converted at a time.
+_BLOCK = 256
+
+
+def in_int8(arrays: Mapping[str, LayerArray]) -> dict[str, LayerArray]:
+    """The same arrays with the matrices in INT8."""
+    return {name: _converted(name, array) for name, array in arrays.items()}
+
+
+def _converted(name: str, array: LayerArray) -> LayerArray:
+    if array.dtype is not None or name == ROUTER:
+        return array
+    rows, columns = array.shape
+    inputs = rows // len(array.pieces)
+    if inputs * columns % FACTOR_ROWS:
+        raise BadTile("the product of a matrix's sizes", inputs * columns, "a multiple of 4")
+    shape = (rows + len(array.pieces) * FACTOR_ROWS, columns)
+    return dataclasses.replace(array, shape=shape, dtype=dtypes.INT8, fill=fill_int8)
+
+
+def fill_int8(out: Array, stored: Sequence[Array]) -> None:
+    """Matrices `[out, in]` as `[in, out]` and their factors, one below the other."""
+    rows = len(out) // len(stored)
+    for i, piece in enumerate(stored):
+        part = out[i * rows : (i + 1) * rows]
+        numbers, factors = part[:-FACTOR_ROWS], part[-FACTOR_ROWS:].reshape(-1).view(np.float32)
+        for r in range(0, len(piece), _BLOCK):
+            block = piece[r : r + _BLOCK].astype(np.float32)
+            scale = np.abs(block).max(axis=1) / np.float32(LARGEST)
+            factors[r : r + _BLOCK] = scale
+            scale[scale == 0] = 1  # a column of zeros
+            numbers[:, r : r + _BLOCK] = np.rint(block / scale[:, None]).T
+
+
+def widened(array: Array) -> Array:
+    """What a matrix in INT8 with its factors stands for: `[in, out]` in FP32."""
+    factors = array[-FACTOR_ROWS:].reshape(-1).view(np.float32)
+    return array[:-FACTOR_ROWS].astype(np.float32) * factors

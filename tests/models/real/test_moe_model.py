@@ -1,0 +1,129 @@
+"""Whole models with experts, against the implementation that everybody uses."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.models.real.files import write_file
+from tests.models.real.test_generate import (
+    LENGTHS,
+    NEW,
+    SMALL,
+    one_thread,
+    prompts,
+    reference_tokens,
+    tokens_of,
+)
+from tests.models.real.tiny import Tiny, relative, tiny_moe, torch, widened
+
+from tilelet.checkpoint.files import SINGLE
+from tilelet.checkpoint.safetensors import SafetensorsFile
+from tilelet.diag.catalogue.models import MissingTensors, UnsupportedModelSetting
+from tilelet.models import qwen3
+from tilelet.models.qwen3.stack import LayerStack
+
+__all__ = ["one_thread"]
+
+CASES: dict[str, dict[str, Any]] = {
+    "all sparse": {},
+    "dense between": {"mlp_only_layers": (1,)},
+    "every second": {"decoder_sparse_step": 2, "num_hidden_layers": 4, "norm_topk_prob": False},
+    "odd sizes": {
+        "num_experts": 5,
+        "num_experts_per_tok": 3,
+        "hidden_size": 56,
+        "moe_intermediate_size": 40,
+        "tie_word_embeddings": True,
+    },
+}
+
+
+def reference_of(dtype: str, case: str) -> Tiny:
+    return tiny_moe(dtype, **CASES[case])
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_fp32_tokens_are_those_of_the_reference(case: str, thorough: bool) -> None:
+    """Five prompts in a batch of four: the last waits until a sequence has ended."""
+    if not thorough:
+        pytest.skip("compiles for a minute")
+    reference, texts = reference_of("float32", case), prompts(LENGTHS)
+    model = qwen3.load(reference.directory, **SMALL)
+    assert tokens_of(model, texts, max_new_tokens=NEW) == [
+        reference_tokens(reference, text, NEW) for text in texts
+    ]
+
+
+def test_a_prompt_and_some_tokens() -> None:
+    """Layers with experts and without; a prompt of one chunk and a token."""
+    reference, (text,) = reference_of("float32", "dense between"), prompts([33])
+    model = qwen3.load(reference.directory, **SMALL)
+    assert tokens_of(model, [text], max_new_tokens=20) == [reference_tokens(reference, text, 20)]
+
+
+def is_near_tie(reference: Tiny, text: list[int], ours: int, theirs: int) -> bool:
+    """Whether two tokens are nearer to each other than the reference to itself in FP32."""
+    given = torch.tensor(text)[None]
+    with torch.no_grad():
+        rounded = reference.model(given).logits[0, -1].float()
+        exact = widened(reference).model(given).logits[0, -1]
+    slack = 2 * (rounded - exact).abs().max()
+    return bool((exact[theirs] - exact[ours]).abs() <= slack)
+
+
+@pytest.mark.parametrize("case", ["all sparse", "dense between"])
+def test_bf16_tokens_but_for_near_ties(case: str, thorough: bool) -> None:
+    if not thorough:
+        pytest.skip("compiles for a minute")
+    reference, texts = reference_of("bfloat16", case), prompts(LENGTHS)
+    model = qwen3.load(reference.directory, **SMALL)
+    for text, ours in zip(texts, tokens_of(model, texts, max_new_tokens=NEW)):
+        theirs = reference_tokens(reference, text, NEW)
+        for n, (a, b) in enumerate(zip(ours, theirs)):
+            if a != b:
+                assert is_near_tie(reference, [*text.tolist(), *theirs[:n]], a, b)
+                break  # what follows continues another text
+
+
+def test_streamed_and_cached_weights_give_the_same(tmp_path: Path) -> None:
+    reference, (text,) = reference_of("float32", "dense between"), prompts([9])
+    sizes = {**SMALL, "chunk": 16, "engine": "interp"}
+    wanted = qwen3.load(reference.directory, **sizes).forward(text)
+    for how in ({"stream": True}, {"weights_cache": tmp_path}, {"weights_cache": tmp_path}):
+        assert np.array_equal(qwen3.load(reference.directory, **sizes, **how).forward(text), wanted)
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_the_first_layers_only() -> None:
+    reference, (text,) = reference_of("float32", "dense between"), prompts([5])
+    model = qwen3.load(reference.directory, **{**SMALL, "chunk": 16, "engine": "interp"}, layers=2)
+    assert [(run.kind.name, run.count) for run in model.architecture.runs] == [
+        ("sparse", 1),
+        ("dense", 1),
+    ]
+    found = model.states_of(0, text)
+    with torch.no_grad():
+        states = reference.model.model(
+            torch.from_numpy(text)[None], output_hidden_states=True
+        ).hidden_states
+    assert relative(found, states[2][0].numpy()) < 1e-5
+
+
+def test_a_missing_expert(tmp_path: Path) -> None:
+    directory = reference_of("float32", "dense between").directory
+    (tmp_path / "config.json").write_bytes((directory / "config.json").read_bytes())
+    file = SafetensorsFile(directory / SINGLE)
+    name = "model.layers.2.mlp.experts.4.up_proj.weight"
+    write_file(tmp_path / SINGLE, {n: file.tensor(n) for n in file.entries if n != name})
+    with pytest.raises(MissingTensors, match=re.escape(name)):
+        qwen3.load(tmp_path, **SMALL)
+
+
+def test_a_layer_stack_has_no_experts() -> None:
+    directory = reference_of("float32", "dense between").directory
+    with pytest.raises(UnsupportedModelSetting, match="`num_experts`"):
+        LayerStack.load(directory, batch=1, max_seq=16)
