@@ -208,7 +208,7 @@ def _statement(site: StatementSite) -> Iterator[UserError]:
     if site.is_argument and site.in_loop and isinstance(node, (ast.Assign, ast.AugAssign)):
         target = node.targets[0] if isinstance(node, ast.Assign) else node.target
         yield ParameterAssigned(loc, ast.unparse(target), frame.function.name)
-    if isinstance(node, ast.Assign) and _rebinds_region(node):
+    if isinstance(node, ast.Assign) and _rebinds_region(node) and not site.is_renamed:
         yield RegionRebound(
             loc, "the name keeps its valid region, as it keeps its type",
             "give the result another name",
