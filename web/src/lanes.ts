@@ -5,10 +5,10 @@
 // columns of its pixels.
 
 import { causeColour, cssColour, kernelColour, rgb } from "./colours";
-import { Pyramid, Row } from "./raster";
+import { Columns, Row } from "./raster";
 import { CAUSES, type Cause, type Run, lowerBound } from "./run";
 
-/** Columns over the whole run, a power of two; each lane takes 32 bytes of one. */
+/** Columns over the whole run, a power of two; each lane takes 16 bytes of one. */
 const COLUMNS = 16384;
 /** Runs with fewer records are drawn bar by bar. */
 const MANY = 20_000;
@@ -24,7 +24,7 @@ export class LanePixels {
   private readonly colours: number[][];
   private readonly faint: number[][];
   private readonly causes: Record<Cause, number[]>;
-  private pyramid: Pyramid | null = null;
+  private whole: Columns | null = null;
   private of: { filter: Uint8Array | null; idle: boolean } | null = null;
 
   /** In the colours of now: another theme takes another object. */
@@ -42,24 +42,24 @@ export class LanePixels {
     const whole = Math.max(run.last, 1);
     const perPixel = ((seen.to - seen.from) / whole) * (COLUMNS / width);
     if (run.recTask.length >= MANY && perPixel >= 1) {
-      const pyramid = this.columns(seen);
+      const columns = this.columns(seen);
       const scale = COLUMNS / whole;
-      return lanes.map((lane) => (wanted(lane) ? pyramid.row(lane, seen.from * scale, seen.to * scale, width) : null));
+      return lanes.map((lane) => (wanted(lane) ? columns.row(lane, seen.from * scale, seen.to * scale, width) : null));
     }
     const rows = lanes.map((lane) => (wanted(lane) ? new Row(width) : null));
     this.add(rows, seen, width / (seen.to - seen.from));
     return rows;
   }
 
-  private columns(seen: Seen): Pyramid {
-    if (!this.pyramid || this.of?.filter !== seen.filter || this.of.idle !== seen.idle) {
+  private columns(seen: Seen): Columns {
+    if (!this.whole || this.of?.filter !== seen.filter || this.of.idle !== seen.idle) {
       const rows = Array.from({ length: 1 + this.run.threads + this.run.cores }, () => new Row(COLUMNS));
       const whole = Math.max(this.run.last, 1);
       this.add(rows, { ...seen, from: 0, to: whole }, COLUMNS / whole);
-      this.pyramid = new Pyramid(rows);
+      this.whole = new Columns(rows);
       this.of = { filter: seen.filter, idle: seen.idle };
     }
-    return this.pyramid;
+    return this.whole;
   }
 
   private add(rows: (Row | null)[], seen: Seen, scale: number): void {

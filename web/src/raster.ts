@@ -55,43 +55,46 @@ export function fillLane(pixels: Uint32Array, width: number, top: number, bottom
   for (let y = top + 1; y < bottom; y++) pixels.copyWithin(y * width, top * width, (top + 1) * width);
 }
 
-/** Rows over a whole run, each at half the width of the one before: a frame takes the level of which
- *  four to eight columns are a pixel, if there is one. */
-export class Pyramid {
-  private readonly levels: Float32Array[][];
+/** Rows over a whole run as running sums: any stretch of one, at any scale, is the difference of two
+ *  places. */
+export class Columns {
+  private readonly upTo: Float32Array[];
 
-  /** `rows` are of one width, a power of two. */
   constructor(rows: Row[]) {
-    this.levels = [rows.map((row) => row.sums)];
-    for (let width = rows[0]?.width ?? 1; width > 1; width /= 2) {
-      const finer = this.levels[this.levels.length - 1]!;
-      this.levels.push(finer.map(halved));
-    }
+    this.upTo = rows.map(({ sums }) => {
+      const found = new Float32Array(sums.length + 4);
+      for (let i = 0; i < sums.length; i++) found[i + 4] = found[i]! + sums[i]!;
+      return found;
+    });
   }
 
-  /** What is between two places, given in columns of the finest level, as `width` pixels. */
+  /** What is between two places, given in columns, as `width` pixels. */
   row(number: number, from: number, to: number, width: number): Row {
     const found = new Row(width);
-    const perPixel = (to - from) / width;
-    const level = Math.max(0, Math.min(this.levels.length - 1, Math.floor(Math.log2(perPixel)) - 2));
-    const sums = this.levels[level]![number]!;
-    const columns = sums.length / 4;
-    const step = perPixel / 2 ** level;
-    const begin = from / 2 ** level;
-    for (let x = 0; x < width; x++) {
-      const a = Math.max(0, begin + x * step);
-      const b = Math.min(columns, begin + (x + 1) * step);
-      for (let i = Math.floor(a); i < b; i++) {
-        const share = (Math.min(b, i + 1) - Math.max(a, i)) / step;
-        for (let part = 0; part < 4; part++) found.sums[4 * x + part] = found.sums[4 * x + part]! + share * sums[4 * i + part]!;
+    const into = found.sums;
+    const upTo = this.upTo[number]!;
+    const columns = upTo.length / 4 - 1;
+    const step = (to - from) / width;
+    let [r, g, b, cover] = [0, 0, 0, 0];
+    for (let x = 0; x <= width; x++) {
+      let at = from + x * step;
+      at = at < 0 ? 0 : at > columns ? columns : at;
+      const column = at >= columns ? columns - 1 : at | 0;
+      const share = at - column;
+      const i = 4 * column;
+      const nextR = upTo[i]! + share * (upTo[i + 4]! - upTo[i]!);
+      const nextG = upTo[i + 1]! + share * (upTo[i + 5]! - upTo[i + 1]!);
+      const nextB = upTo[i + 2]! + share * (upTo[i + 6]! - upTo[i + 2]!);
+      const nextCover = upTo[i + 3]! + share * (upTo[i + 7]! - upTo[i + 3]!);
+      if (x > 0) {
+        const p = 4 * x - 4;
+        into[p] = (nextR - r) / step;
+        into[p + 1] = (nextG - g) / step;
+        into[p + 2] = (nextB - b) / step;
+        into[p + 3] = (nextCover - cover) / step;
       }
+      [r, g, b, cover] = [nextR, nextG, nextB, nextCover];
     }
     return found;
   }
-}
-
-function halved(sums: Float32Array): Float32Array {
-  const made = new Float32Array(sums.length / 2);
-  for (let i = 0; i < made.length; i += 4) for (let part = 0; part < 4; part++) made[i + part] = (sums[2 * i + part]! + sums[2 * i + 4 + part]!) / 2;
-  return made;
 }
