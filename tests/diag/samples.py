@@ -14,6 +14,7 @@ from tilelet.diag import Loc, UserError
 from tilelet.diag.catalogue import (
     advice,
     cautions,
+    checkpoint,
     checks,
     command,
     device,
@@ -650,6 +651,25 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
         "float32 [2, 1000]", "float32 [2, 151936]"
     ),
     sampling.BadLogits: lambda at: sampling.BadLogits(1),
+    # E156x
+    checkpoint.NoCheckpoint: lambda at: checkpoint.NoCheckpoint("wq", "TILELET_CHECKPOINT"),
+    checkpoint.NoSuchTensor: lambda at: checkpoint.NoSuchTensor(
+        "model.layers.2.self_attn.q_proj.wieght",
+        "Qwen3-0.6B",
+        ["model.layers.2.self_attn.q_proj.weight", "model.norm.weight"],
+    ),
+    checkpoint.WrongStoredShape: lambda at: checkpoint.WrongStoredShape(
+        "model.layers.0.mlp.up_proj.weight",
+        (3072, 1024),
+        (1024, 3072),
+        "model.layers.0.mlp.up_proj.weight.T",
+    ),
+    checkpoint.WrongStoredDType: lambda at: checkpoint.WrongStoredDType(
+        "model.layers.0.mlp.up_proj.weight", "int8", "bfloat16"
+    ),
+    checkpoint.BadLayerRequest: lambda at: checkpoint.BadLayerRequest(
+        "the number of positions", 0, "at least 1"
+    ),
     # E13xx, W13xx
     advice.CannotAdvise: lambda at: advice.CannotAdvise("kernel.py", "it runs nothing"),
     advice.RoundTrip: lambda at: advice.RoundTrip(at(SCOPE), at(SCOPE, 2), ["middle"]),

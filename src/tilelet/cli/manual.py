@@ -167,6 +167,22 @@ layout are kept. A program that ships is taken as the one file that `tilelet exp
 findings name the original lines, and the diff is that of the file. Exit code 1: there is advice.
 """
 
+LAYER = """\
+examples:
+  tilelet layer Qwen3-32B --layer 17                        random states, 17 positions
+  tilelet layer Qwen3-32B --layer 17 --capture              what 17 layers make of random tokens
+  tilelet layer Qwen3-0.6B --layer 3 --capture --tokens "9707 11 1879"
+  tilelet layer Qwen3-30B-A3B --layer 0 --int8              experts, weights in INT8
+  tilelet layer Qwen3-0.6B --layer 3 --capture --save layer3.safetensors
+
+Loads one layer of a Qwen3 or Qwen3-MoE checkpoint, whatever the size of the whole, and runs it: all
+positions but the last as a prompt, the last as a step of decode. The golden is computed in double
+from the same files. With --capture the states are those that tokens have after the layers before,
+which are loaded one after the other. --save writes `states`, `out` and `golden`, for
+`TensorSpec(..., from_checkpoint="states", checkpoint="layer3.safetensors")` in scripts of your own.
+Exit code 1: the layer differs by more than rounding explains.
+"""
+
 GENERATE = """\
 examples:
   tilelet generate Qwen3-0.6B --prompt "The capital of France is"
