@@ -47,6 +47,7 @@ class KernelCost:
     macs          multiply-adds of the cube, padding included
     guesses       loops and branches that depend on data which was not at hand, and what is
                   assumed of each
+    l2_lines      lines that it asks each slice of L2 for that serves it
     span_us       when each pipe of `busy_us` begins and ends, from the kernel's start
     """
 
@@ -57,6 +58,7 @@ class KernelCost:
     written: Mapping[int, int]
     exchanged: int
     macs: int
+    l2_lines: float = 0.0
     guesses: tuple[tuple[Loc, str], ...] = ()
     span_us: Mapping[str, tuple[float, float]] = field(
         default_factory=dict[str, tuple[float, float]]
@@ -106,6 +108,7 @@ def kernel_cost(
         written=written,
         exchanged=round(hot.exchanged),
         macs=round(hot.macs),
+        l2_lines=hot.served,
         guesses=tuple(hot.path.guesses.items()),
         span_us={name: (us(begin), us(end)) for name, (begin, end) in hot.spans().items()},
     )
@@ -148,6 +151,8 @@ class Walk:
         self.written: dict[int, float] = {}
         self.exchanged = 0.0
         self.macs = 0.0
+        self.served = 0.0
+        self.pipelined = 0
         self.path = ControlPath(kernel, signature)
         self._costs: dict[tuple[int, tuple[int, ...]], tuple[float, float]] = {}
         self.nodes(kernel.body)
@@ -197,7 +202,7 @@ class Walk:
         start = times[_SCALAR + core]
         me = (step.core, step.pipe)
         pipe = _PIPE[me]
-        start = max(start, times[pipe])
+        free = start = max(start, times[pipe])
         for tile in step.reads:
             at = self.first[tile] + 2 * self.current[tile]
             start = max(start, times[at] + self.wait(self.writer[tile], me))
@@ -210,7 +215,9 @@ class Walk:
         busy, latency = self.cost(step, work)
         self.begin.setdefault(me, start)
         end = start + busy
-        times[pipe] = end
+        # In a pipelined loop the loads of the next iteration are issued before a tile from the
+        # other core is waited for.
+        times[pipe] = free + busy if step.what == "pop" and self.pipelined else end
         times[_BUSY + pipe] += busy
         for tile in step.reads:
             at = self.first[tile] + 2 * self.current[tile] + 1
@@ -264,8 +271,17 @@ class Walk:
                     self.exchanged += work.nbytes
                 return
             lanes = self.kernel.lanes if step.core is Core.AIV else 1
+            self.served += self.requests(work) * lanes
             into = self.written if work.writes_gm else self.read
             into[work.param] = into.get(work.param, 0.0) + work.nbytes * lanes
+
+    def requests(self, work: Transfer) -> float:
+        """Lines that it asks each slice for, as far as they come together with those of others."""
+        gm = self.machine.gm
+        dense = work.dense_if_whole and work.param not in self.signature.strided
+        rows, run = (1, work.nbytes) if dense else (work.rows, work.row_bytes)
+        together = 1.0 if work.same_lines or not work.slices else gm.lockstep
+        return together * rows * -(-run // gm.l2_line) / (work.slices or gm.l2_slices)
 
     # Loops
 
@@ -273,6 +289,7 @@ class Walk:
         path = self.path
         count, index, stride = path.trips(loop)
         path.enter(loop)
+        self.pipelined += loop.stages > 1
         period = math.lcm(*{self.kernel.tiles[t].buffers for t in _tiles_in(loop)}, 1)
         history: list[list[float]] = []
         done = 0
@@ -301,10 +318,11 @@ class Walk:
             path.hand_on(loop)
             done += 1
             index += stride
+        self.pipelined -= loop.stages > 1
         path.leave(loop)
 
     def snapshot(self) -> list[float]:
-        extra = [self.exchanged, self.macs]
+        extra = [self.exchanged, self.macs, self.served]
         extra += [v for _, v in sorted(self.read.items())]
         extra += [v for _, v in sorted(self.written.items())]
         return [*self.times, *extra]
@@ -332,10 +350,11 @@ class Walk:
         counts = moved[len(self.times) :]
         self.exchanged += counts[0] * blocks
         self.macs += counts[1] * blocks
+        self.served += counts[2] * blocks
         for i, key in enumerate(sorted(self.read)):
-            self.read[key] += counts[2 + i] * blocks
+            self.read[key] += counts[3 + i] * blocks
         for i, key in enumerate(sorted(self.written)):
-            self.written[key] += counts[2 + len(self.read) + i] * blocks
+            self.written[key] += counts[3 + len(self.read) + i] * blocks
         return blocks
 
     def skip_rest(self, done: int, count: int) -> None:
@@ -344,6 +363,7 @@ class Walk:
         self.times = [t * factor for t in self.times]
         self.exchanged *= factor
         self.macs *= factor
+        self.served *= factor
         for totals in (self.read, self.written):
             for key in totals:
                 totals[key] *= factor

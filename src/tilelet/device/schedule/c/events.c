@@ -16,7 +16,7 @@
 typedef struct {
     int state;
     int64_t task, cost, record;
-    double begin, left, rate, demand, traffic;
+    double begin, left, rate, demand, traffic, served;
     /* a block that waits at the busy core */
     int64_t next_task, next_cost, next_record;
     double next_arrival;
@@ -59,6 +59,7 @@ typedef struct {
     double *stamp, *filled, *dirty, *arrived, inserted;
     int64_t *fresh;
     int64_t *stack;
+    double *served; /* by kernel: how busy the slices of L2 are that serve its blocks */
     int rates_stale;
 } Sim;
 
@@ -215,6 +216,11 @@ static void set_rates(Sim *s) {
         if (u->state != RUNNING) continue;
         wanted += u->demand;
         traffic += u->traffic;
+        s->served[s->w->kernel[u->task]] = 0.0;
+    }
+    for (int64_t i = 0; i < s->busy.count; i++) {
+        const Unit *u = &s->unit[s->busy.core[i]];
+        if (u->state == RUNNING) s->served[s->w->kernel[u->task]] += u->served;
     }
     double level = wanted > s->c->hbm ? level_of(s) : NEVER;
     double crowd = traffic > s->c->l2_rate ? s->c->l2_rate / traffic : 1.0;
@@ -224,6 +230,8 @@ static void set_rates(Sim *s) {
         double rate = 1.0;
         if (u->demand > level) rate = level / u->demand;
         if (u->traffic > 0.0 && crowd < rate) rate = crowd;
+        double slices = s->served[s->w->kernel[u->task]];
+        if (slices > 1.0 && 1.0 / slices < rate) rate = 1.0 / slices;
         u->rate = rate;
     }
     s->rates_stale = 0;
@@ -250,6 +258,7 @@ static void run_block(Sim *s, int64_t core) {
     u->left = time;
     u->demand = time > 0.0 ? bytes_of(s, task, cost) / time : 0.0;
     u->traffic = time > 0.0 ? s->w->moved[cost] / time : 0.0;
+    u->served = time > 0.0 ? s->w->served[cost] / time : 0.0;
     s->rates_stale = 1;
     int64_t members = s->w->shape[task] == 0 ? 1 + s->w->lanes[task] : 1;
     for (int64_t i = 0; i < members; i++) s->r->rec_start[u->record + i] = s->now;
@@ -605,6 +614,7 @@ static void take_memory(Sim *s, Memory *m) {
     s->arrived = zeros(m, w->cells, real);
     s->fresh = zeros(m, w->cells, whole);
     s->stack = zeros(m, w->nodes, whole);
+    s->served = zeros(m, w->kernels, real);
     for (int i = 0; i < 3; i++) s->queue[i] = zeros(m, w->tasks, whole);
 }
 
