@@ -38,7 +38,7 @@ ALLOWED = {
     "scripts": "checks compat device diag divergence frontend interp ir models runtime",
     "calibration": "device diag dtypes interp ir language models native passes runtime scripts"
     " tasks",
-    "advice": "checks device diag divergence ir runtime scripts",
+    "advice": "checks device diag dialects divergence export ir runtime scripts",
     "tuning": "device diag ir models runtime scripts",
     "cli": "advice bench calibration checks compat cpu device diag dialects divergence dtypes"
     " export frontend interp ir language models native ops report runtime scripts tasks tuning",

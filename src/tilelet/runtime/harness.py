@@ -539,7 +539,9 @@ def _as_spec(spec: Spec, array: Array) -> Array:
 
 def _is_fresh(spec: Spec, is_seed: bool) -> bool:
     """An output that starts as zeros, not as data."""
-    return isinstance(spec, TensorSpec) and spec.is_output and (is_seed or spec.init_value is None)
+    if not isinstance(spec, TensorSpec) or not spec.is_output:
+        return False
+    return is_seed or (spec.init_value is None and spec.from_checkpoint is None)
 
 
 def _outputs(compiled: CompiledProgram, specs: dict[str, Spec]) -> tuple[list[str], list[str]]:
