@@ -70,6 +70,23 @@ def test_a_sum_in_memory_is_rewritten_step_by_step() -> None:
     assert differs(text, report.text, rounding=True) == ""
 
 
+def test_what_does_not_hold_is_left_out_of_what_is_done_together() -> None:
+    """A start that is not zero tempts: without it the sums wait for nobody."""
+    text = script(
+        scripts.ZEROS_READ_BACK.replace(
+            "zero = pl.full([ROWS, TILE], dtype=pl.FP32, value=0.0",
+            "zero = pl.full([ROWS, TILE], dtype=pl.FP32, value=0.5",
+        )
+    )
+    assert "value=0.5" in text
+    report = Advisor(target(text), SETTING).fix()
+    taken = {name for step in report.steps for name in step.finding.rules}
+    assert taken
+    assert "zeros-read-back" not in taken
+    assert report.after.us < report.before.us
+    assert differs(text, report.text, rounding=True) == ""
+
+
 def test_a_fill_that_nobody_reads() -> None:
     text = script(scripts.DEAD_FILL)
     report = advise(text)

@@ -20,6 +20,7 @@ from tilelet.scripts.target import Target
 
 Chain: TypeAlias = list[tuple[Rule, Advice]]
 Identity: TypeAlias = tuple[str, str]
+Identities: TypeAlias = tuple[Identity, ...]
 
 _DEPTH = 4
 """How many rewritings may have to go together."""
@@ -105,45 +106,98 @@ class Advisor:
         self._tried: dict[str, Attempt] = {}
         self._made: dict[str, Outputs | None] = {}
         self._seen: dict[str, list[tuple[Rule, Advice]]] = {}
+        self._refuted: set[Identities] = set()
 
     def advise(self) -> Report:
         """All findings, those that save most first."""
-        text = self._programs.text
-        start = self._first(text)
-        assert start.subject is not None
-        assert start.costs is not None
-        report = Report(self._target, start.costs, text, text=text, origin=self._programs.origin)
-        chains = {_identity(chain[0][1]): chain for chain in reversed(self._ranked(start))}
-        for rule, advice in self._found(start.subject, self._rules):
-            chain = chains.get(_identity(advice))
-            finding = self._judged(rule, advice, chain, start, rounded=False)
-            if finding is not None:
-                report.findings.append(finding)
-        report.findings.sort(key=_saved(report.before), reverse=True)
+        report, start = self._begin()
+        ranked = self._ranked(start)
+        # What holds when all is done at once holds; what is not among it is tried by itself.
+        steps = self._together(ranked, start)
+        proved = {_identities(step) for step in steps if not self._why_not(steps, start)}
+        self._add_findings(report, start, ranked, proved)
         return report
 
     def fix(self) -> Report:
         """Apply rewritings one after the other, the most useful first, until none helps."""
-        report = self.advise()
-        original = now = self._first(report.original)
-        rounded, is_better = False, True
-        while is_better:
-            is_better = False
-            # What helped alone is tried again on top of what was taken since.
-            for found in self._ranked(now):
-                chain = self._again(found, now)
-                if chain is None or not self._helps(chain, now):
-                    continue
-                rule, advice = chain[0]
-                finding = self._judged(rule, advice, chain, original, rounded=rounded)
-                if finding is None or finding.after is None:
-                    continue
-                report.steps.append(Step(finding, finding.after))
-                rounded = rounded or finding.is_rounded
-                now, is_better = self._first(finding.text or ""), True
+        report, original = self._begin()
+        now, rounded = original, False
+        first = ranked = self._ranked(now)
+        while ranked:
+            steps = self._together(ranked, now)
+            if steps and self._why_not(steps, original, rounded=rounded):
+                steps = self._one_by_one(ranked, now, original, rounded=rounded)
+            if not steps:
+                break
+            report.steps += steps
+            rounded = rounded or any(step.finding.is_rounded for step in steps)
+            now = self._first(steps[-1].finding.text or "")
+            ranked = self._ranked(now)
         assert now.subject is not None
         report.text = now.subject.source.text
+        proved = {_identities(step) for step in report.steps}
+        taken = [c for c in first if _chain_identities(c) in proved]
+        self._add_findings(report, original, taken, proved)
         return report
+
+    def _begin(self) -> tuple[Report, Attempt]:
+        text = self._programs.text
+        start = self._first(text)
+        assert start.costs is not None
+        origin = self._programs.origin
+        return Report(self._target, start.costs, text, text=text, origin=origin), start
+
+    def _add_findings(
+        self, report: Report, start: Attempt, ranked: Sequence[Chain], proved: set[Identities]
+    ) -> None:
+        """Each fault with what its rewriting gives: the best of those that begin with it."""
+        assert start.subject is not None
+        chains = {_identity(chain[0][1]): chain for chain in reversed(ranked)}
+        for rule, advice in self._found(start.subject, self._rules):
+            chain = chains.get(_identity(advice))
+            if chain is not None and _chain_identities(chain) in proved:
+                after = self._try(chain[-1][1].text or "").costs
+                report.findings.append(Finding(rule, advice, after, "", chain))
+                continue
+            finding = self._judged(rule, advice, chain, start, rounded=False)
+            if finding is not None:
+                report.findings.append(finding)
+        report.findings.sort(key=_saved(report.before), reverse=True)
+
+    def _together(self, ranked: Sequence[Chain], now: Attempt) -> list[Step]:
+        """What helps on top of what stands before it in the list, by the model alone."""
+        steps: list[Step] = []
+        for found in ranked:
+            if _chain_identities(found) in self._refuted:
+                continue
+            chain = self._again(found, now)
+            if chain is not None and self._helps(chain, now):
+                now = self._try(chain[-1][1].text or "")
+                assert now.costs is not None
+                steps.append(Step(Finding(*chain[0], now.costs, "", chain), now.costs))
+        return steps
+
+    def _one_by_one(
+        self, ranked: Sequence[Chain], now: Attempt, original: Attempt, *, rounded: bool
+    ) -> list[Step]:
+        """Those that hold; the others are remembered, and not tried again."""
+        steps: list[Step] = []
+        for found in ranked:
+            step = self._together([found], now)
+            if step and self._why_not([*steps, *step], original, rounded=rounded):
+                self._refuted.add(_chain_identities(found))
+            elif step:
+                steps += step
+                now = self._first(step[0].finding.text or "")
+        return steps
+
+    def _why_not(self, steps: Sequence[Step], original: Attempt, *, rounded: bool = False) -> str:
+        """Why the text after all steps cannot be taken; empty if it can."""
+        if not steps:
+            return ""
+        text = steps[-1].finding.text or ""
+        loose = rounded or any(step.finding.is_rounded for step in steps)
+        return self._disproof(text, original, rounding=loose) or self._added(text, original)
 
     # Rewritings that need each other
 
@@ -238,7 +292,7 @@ class Advisor:
             return None if rule.needs_proof or not why else Finding(rule, advice, why_not=why)
         text = chain[-1][1].text or ""
         loose = rounded or any(a.rounding for _, a in chain)
-        why = self._added(text, original) or self._disproof(text, original, rounding=loose)
+        why = self._disproof(text, original, rounding=loose) or self._added(text, original)
         if why:
             return None if rule.needs_proof else Finding(rule, advice, why_not=why)
         after = self._try(text).costs
@@ -302,6 +356,14 @@ def is_faster(before: Attempt, after: Attempt) -> bool:
 def _identity(advice: Advice) -> Identity:
     """The same fault in another version of the text: lines move."""
     return advice.problem.code, advice.diagnostic.message
+
+
+def _chain_identities(chain: Chain) -> Identities:
+    return tuple(_identity(advice) for _, advice in chain)
+
+
+def _identities(step: Step) -> Identities:
+    return tuple(_identity(advice) for _, advice in step.finding.chain)
 
 
 def _saved(before: Costs) -> Callable[[Finding], float]:

@@ -33,7 +33,7 @@ from tilelet.scripts.target import Target
 
 Inputs: TypeAlias = Mapping[str, Any]
 
-_DIALECT = "2026-08"
+NEWEST = "2026-08"
 _VERSION = "<version "
 _serial = itertools.count()
 
@@ -175,8 +175,8 @@ class ExportedPrograms:
     case: Case
 
     @classmethod
-    def of(cls, target: Target, setting: Setting) -> ExportedPrograms:
-        """What a target would run, as text."""
+    def of(cls, target: Target, setting: Setting, dialect: str = NEWEST) -> ExportedPrograms:
+        """What a target would run, as text of a release of the language."""
         cases: list[Case] = []
 
         def keep(program: Program, specs: Sequence[Any], case: Any) -> None:
@@ -191,7 +191,7 @@ class ExportedPrograms:
             errors = [*outcome.errors, *now.diagnostics]
             why = errors[0].message if errors else "it runs none, or several, of its own accord"
             raise CannotAdvise(target.name, why)
-        text = script_text(cases[0], dialect_named(_DIALECT)).text
+        text = script_text(cases[0], dialect_named(dialect)).text
         name = PurePath(target.name.partition(":")[0]).name
         return cls(target, setting, text, f"{name}.py", cases[0])
 
