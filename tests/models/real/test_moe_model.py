@@ -66,13 +66,29 @@ def test_a_prompt_and_some_tokens() -> None:
 
 
 def is_near_tie(reference: Tiny, text: list[int], ours: int, theirs: int) -> bool:
-    """Whether two tokens are nearer to each other than the reference to itself in FP32."""
-    given = torch.tensor(text)[None]
+    """Whether two tokens are nearer to each other than the reference to itself in FP32, or rounding
+    decides which experts the last token goes to: another expert gives quite other logits.
+    """
+    given, exact_model = torch.tensor(text)[None], widened(reference).model
+    margins: list[float] = []
+
+    def watch(router: Any, given: Any, found: Any) -> None:
+        logits = found[0][-1]
+        best = logits.sort(descending=True).values
+        gap = best[router.top_k - 1] - best[router.top_k]
+        margins.append(float(gap / logits.square().mean().sqrt()))
+
+    routers = [layer.mlp.gate for layer in exact_model.model.layers if hasattr(layer.mlp, "gate")]
+    hooks = [router.register_forward_hook(watch) for router in routers]
     with torch.no_grad():
         rounded = reference.model(given).logits[0, -1].float()
-        exact = widened(reference).model(given).logits[0, -1]
+        exact = exact_model(given).logits[0, -1]
+    for hook in hooks:
+        hook.remove()
+    assert len(margins) == len(routers)
     slack = 2 * (rounded - exact).abs().max()
-    return bool((exact[theirs] - exact[ours]).abs() <= slack)
+    is_near = bool((exact[theirs] - exact[ours]).abs() <= slack)
+    return is_near or min(margins) < 2**-8  # half a unit in the last place of BF16
 
 
 @pytest.mark.parametrize("case", ["all sparse", "dense between"])
