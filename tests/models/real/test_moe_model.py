@@ -22,6 +22,7 @@ from tests.models.real.tiny import Tiny, relative, tiny_moe, torch, widened
 
 from tilelet.checkpoint.files import SINGLE
 from tilelet.checkpoint.safetensors import SafetensorsFile
+from tilelet.cli.main import main
 from tilelet.diag.catalogue.models import MissingTensors, UnsupportedModelSetting
 from tilelet.models import qwen3
 from tilelet.models.qwen3.stack import LayerStack
@@ -143,3 +144,9 @@ def test_a_layer_stack_has_no_experts() -> None:
     directory = reference_of("float32", "dense between").directory
     with pytest.raises(UnsupportedModelSetting, match="`num_experts`"):
         LayerStack.load(directory, batch=1, max_seq=16)
+
+
+def test_no_modelled_time_with_experts(capsys: pytest.CaptureFixture[str]) -> None:
+    directory = reference_of("float32", "dense between").directory
+    assert main(["generate", str(directory), "--tokens", "1 2", "--profile", "a2a3"]) == 3
+    assert "models without experts for `--profile`" in capsys.readouterr().err
