@@ -25,23 +25,23 @@ ALLOWED = {
     "cpu": "analysis diag dtypes interp ir native numerics ops syntax tasks",
     "device": "analysis diag dtypes ir native ops syntax tasks",
     "dialects": "diag dtypes frontend ir ops passes syntax",
-    "diverge": "analysis diag dtypes interp ir numerics ops tasks",
-    "checks": "analysis device diag diverge dtypes interp ir native numerics ops syntax tasks",
+    "divergence": "analysis diag dtypes interp ir numerics ops tasks",
+    "checks": "analysis device diag divergence dtypes interp ir native numerics ops syntax tasks",
     "report": "analysis device diag dtypes ir tasks",
-    "runtime": "analysis checkpoint checks cpu device diag diverge dtypes frontend interp ir native"
-    " passes report tasks",
+    "runtime": "analysis checkpoint checks cpu device diag divergence dtypes frontend interp ir"
+    " native passes report tasks",
     "language": "diag dtypes frontend ir ops runtime syntax",
     "export": "diag dialects dtypes frontend ir language ops passes runtime syntax",
     "models": "analysis checkpoint cpu device diag dtypes interp ir language native runtime tasks",
     "compat": "diag dialects dtypes frontend ir language ops passes runtime syntax",
     "bench": "cpu device diag dtypes interp ir language models native runtime tasks",
-    "scripts": "checks compat device diag diverge frontend interp ir models runtime",
+    "scripts": "checks compat device diag divergence frontend interp ir models runtime",
     "calibration": "device diag dtypes interp ir language models native passes runtime scripts"
     " tasks",
-    "advice": "checks device diag diverge ir runtime scripts",
+    "advice": "checks device diag dialects divergence export ir runtime scripts",
     "tuning": "device diag ir models runtime scripts",
-    "cli": "advice bench calibration checks compat cpu device diag dialects diverge dtypes export"
-    " frontend interp ir language models native ops report runtime scripts tasks tuning",
+    "cli": "advice bench calibration checks compat cpu device diag dialects divergence dtypes"
+    " export frontend interp ir language models native ops report runtime scripts tasks tuning",
 }
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tilelet.advice.verdict import verdict as verdict
     from tilelet.runtime.checking import check as check
+    from tilelet.runtime.diverging import diverge as diverge
     from tilelet.runtime.profiling import profile as profile
     from tilelet.tuning import tune as tune
 
@@ -22,6 +23,10 @@ def __getattr__(name: str) -> Any:
         from tilelet.runtime.checking import check
 
         return check
+    if name == "diverge":
+        from tilelet.runtime.diverging import diverge
+
+        return diverge
     if name == "profile":
         from tilelet.runtime.profiling import profile
 

@@ -136,3 +136,105 @@ with pl.at(level=pl.Level.CORE_GROUP):
     out[:, :] = pl.row_expand_mul(t, scale)
 return out
 """
+
+ADDED_IN_LOOP = """
+for db in pl.range(HIDDEN // TILE):
+    d0 = db * TILE
+    with pl.at(level=pl.Level.CORE_GROUP):
+        acc = pl.full([ROWS, TILE], dtype=pl.FP32, value=0.0)
+        for kb in pl.range(WIDE // TILE):
+            k0 = kb * TILE
+            # the last rows of `w` are its first
+            product = pl.matmul(x[:, 0:TILE], v[k0 : k0 + TILE, d0 : d0 + TILE], out_dtype=pl.FP32)
+            acc = pl.add(acc, product)
+        out = pl.assemble(out, acc, [0, d0])
+return out
+"""
+
+ZEROS_READ_BACK = """
+acc = pl.create_tensor([ROWS, HIDDEN], dtype=pl.FP32)
+for kb in pl.range(HIDDEN // TILE):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        zero = pl.full([ROWS, TILE], dtype=pl.FP32, value=0.0)
+        acc = pl.assemble(acc, zero, [0, kb * TILE])
+for db in pl.range(HIDDEN // TILE):
+    d0 = db * TILE
+    with pl.at(level=pl.Level.CORE_GROUP):
+        so_far = pl.slice(acc, [ROWS, TILE], [0, d0])
+        for kb in pl.range(WIDE // TILE):
+            k0 = kb * TILE
+            product = pl.matmul(x[:, 0:TILE], v[k0 : k0 + TILE, d0 : d0 + TILE], out_dtype=pl.FP32)
+            so_far = pl.add(so_far, product)
+        acc = pl.assemble(acc, so_far, [0, d0])
+for kb in pl.range(HIDDEN // TILE):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        out[:, kb * TILE : (kb + 1) * TILE] = acc[:, kb * TILE : (kb + 1) * TILE]
+return out
+"""
+
+ONE_SCOPE = """
+for kb in pl.range(HIDDEN // CHUNK):
+    k0 = kb * CHUNK
+    both = pl.create_tensor([2 * ROWS, CHUNK], dtype=pl.FP32)
+    with pl.at(level=pl.Level.CORE_GROUP):
+        t = pl.cast(x[:, k0 : k0 + CHUNK], target_type=pl.FP32)
+        both = pl.assemble(both, t, [0, 0])
+        both = pl.assemble(both, pl.exp(t), [ROWS, 0])
+        twice = pl.mul(both, 2.0)
+        out = pl.assemble(out, pl.slice(twice, [ROWS, CHUNK], [ROWS, 0]), [0, k0])
+return out
+"""
+
+LAUNCHES = """
+with pl.at(level=pl.Level.CORE_GROUP):
+    most = pl.full([ROWS, CHUNK], dtype=pl.FP32, value=-1.0)
+for kb in pl.range(HIDDEN // CHUNK):
+    k0 = kb * CHUNK
+    with pl.at(level=pl.Level.CORE_GROUP):
+        t = pl.cast(x[:, k0 : k0 + CHUNK], target_type=pl.FP32)
+        most = pl.maximum(most, t)
+with pl.at(level=pl.Level.CORE_GROUP):
+    for kb in pl.range(HIDDEN // CHUNK):
+        out = pl.assemble(out, most, [0, kb * CHUNK])
+return out
+"""
+
+PADDED = """
+for db in pl.range(HIDDEN // TILE):
+    d0 = db * TILE
+    padded = pl.create_tensor([ROWS, TILE], dtype=pl.FP32)
+    with pl.at(level=pl.Level.CORE_GROUP):
+        product = pl.matmul(x[:, 0:TILE], v[0:TILE, d0 : d0 + TILE], out_dtype=pl.FP32)
+        padded = pl.assemble(padded, product, [0, 0])
+    with pl.at(level=pl.Level.CORE_GROUP):
+        used = pl.slice(padded, [8, TILE], [0, 0])
+        out = pl.assemble(out, used, [0, d0])
+        out = pl.assemble(out, used, [8, d0])
+return out
+"""
+
+CROSSING = """
+middle = pl.create_tensor([ROWS, HIDDEN], dtype=pl.FP32)
+for kb in pl.range(HIDDEN // CHUNK):
+    k0 = kb * CHUNK
+    with pl.at(level=pl.Level.CORE_GROUP):
+        t = pl.cast(x[:, k0 : k0 + CHUNK], target_type=pl.FP32)
+        middle = pl.assemble(middle, pl.exp(t), [0, k0])
+for db in pl.range(HIDDEN // TILE):
+    d0 = db * TILE
+    with pl.at(level=pl.Level.CORE_GROUP):
+        out = pl.assemble(out, pl.neg(pl.slice(middle, [ROWS, TILE], [0, d0])), [0, d0])
+return out
+"""
+
+SHARED = """
+for db in pl.range(HIDDEN // TILE):
+    d0 = db * TILE
+    with pl.at(level=pl.Level.CORE_GROUP):
+        a = pl.matmul(x[:, 0:TILE], v[0:TILE, d0 : d0 + TILE], out_dtype=pl.FP32)
+    with pl.at(level=pl.Level.CORE_GROUP):
+        b = pl.matmul(x[:, 0:TILE], v[TILE : 2 * TILE, d0 : d0 + TILE], out_dtype=pl.FP32)
+    with pl.at(level=pl.Level.CORE_GROUP):
+        out = pl.assemble(out, pl.mul(a, b), [0, d0])
+return out
+"""

@@ -42,7 +42,7 @@ def test_fix_shows_the_ladder_and_writes_only_if_asked(tilelet: Run, tmp_path: P
         (("k.py", "--in-place"), 2, "give both"),
         (("missing.py",), 3, "no file"),
         (("k.py", "-p", "a9"), 2, "a9"),
-        (("qwen3/scope3:refactored",), 3, "not one file"),
+        (("qwen3/scope3", "--fix", "--in-place"), 2, "no file of yours"),
     ],
 )
 def test_bad_input(

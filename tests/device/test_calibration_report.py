@@ -48,6 +48,18 @@ def test_nine_of_ten_lie_inside() -> None:
     assert reports.covered(rows) >= 0.88
 
 
+def test_intervals_hold_for_families_that_had_no_part_in_them() -> None:
+    rows = [outcome(f"r{i}", 100.0, 100.0 * math.exp(0.01 * (i % 10))) for i in range(40)]
+    far = [
+        Outcome(f"far{i}", "far", "2026-06", "cores", "us", 100.0, 100.0, 100.0 * math.exp(0.5))
+        for i in range(10)
+    ]
+    assert reports.covered([*rows, *far]) >= 0.9
+    # Without the far family intervals would be narrow: they are widened by what it lies outside.
+    assert reports.spreads([*rows, *far])["cores"][0] > 0.5
+    assert reports.spreads(rows)["cores"][0] < 0.12
+
+
 def test_the_spread_of_changes_grows_with_them() -> None:
     pairs = [reports.Pair(f"p{i}", math.exp(-c * 1.4), math.exp(-c)) for i, c in enumerate((1, 2))]
     pairs += [reports.Pair(f"q{i}", 1.05, 1.0) for i in range(6)]

@@ -10,6 +10,7 @@ from tests.device.recording import mixed, only_kernel, recorded
 
 import tilelet.language as pl
 from tilelet.device import kernel_cost, load_machine, simulate
+from tilelet.device.kernel.costs import work_cycles
 from tilelet.device.kernel.view import ScalarWork, Transfer
 from tilelet.device.machine.description import varied
 
@@ -188,3 +189,82 @@ def test_products_leave_the_cube_faster_into_l2_than_into_memory() -> None:
     path = A2A3.paths[push.path]
     assert path.bytes_per_cycle > 2 * path.cold_bytes_per_cycle
     assert path.cold_latency_cycles > path.latency_cycles
+
+
+def scattered_rows() -> Any:
+    """Blocks read tiles of a large tensor at places that bounds of their offsets do not tell."""
+
+    @pl.program
+    class Scattered:
+        @pl.function(type=pl.FunctionType.Opaque)
+        def main(
+            self,
+            w: pl.Tensor[[65536, 512], pl.BF16],
+            y: pl.Out[pl.Tensor[[24 * 16, 128], pl.FP32]],
+        ):
+            for block in pl.spmd(24):
+                part = block - block // 3 * 3
+                tile = pl.slice(w, [16, 128], [part * 16, block // 3 % 4 * 128])
+                y = pl.assemble(y, pl.cast(tile, pl.FP32), [block * 16, 0])
+            return y
+
+    return Scattered
+
+
+def test_a_box_that_is_known_loosely_brings_no_more_lines_than_are_moved() -> None:
+    stream, program = recorded(scattered_rows())
+    line = simulate(stream, program, A2A3)
+    assert line.hbm_read.sum() <= 2 * 24 * 16 * 128 * 2
+
+
+def attention() -> Any:
+    """Products, vector work on each, and products with what comes back, in a pipelined loop."""
+
+    @pl.program
+    class Attention:
+        @pl.function(type=pl.FunctionType.Opaque)
+        def main(
+            self,
+            q: pl.Tensor[[16, 128], pl.BF16],
+            k: pl.Tensor[[128, 8192], pl.BF16],
+            v: pl.Tensor[[8192, 128], pl.BF16],
+            y: pl.Out[pl.Tensor[[64 * 16, 128], pl.FP32]],
+        ):
+            with pl.incore():
+                first = pl.slice(q, [16, 128], [0, 0])
+                for i in pl.pipeline(64, stage=2):
+                    scores = pl.matmul(
+                        first, pl.slice(k, [128, 128], [0, i * 128]), out_dtype=pl.FP32
+                    )
+                    weights = pl.cast(pl.exp(scores), pl.BF16)
+                    out = pl.matmul(
+                        weights, pl.slice(v, [128, 128], [i * 128, 0]), out_dtype=pl.FP32
+                    )
+                    y = pl.assemble(y, out, [i * 16, 0])
+            return y
+
+    return Attention
+
+
+def test_loads_of_the_next_iteration_do_not_wait_for_the_other_core() -> None:
+    """Otherwise their latency would be part of every iteration."""
+    kernel = only_kernel(attention(), A2A3)
+    slower = varied(A2A3, {"paths.gm_to_l1.cold_latency_cycles": 700.0 + 500.0})
+    usual, late = (kernel_cost(kernel, m).cold_us for m in (A2A3, slower))
+    assert late - usual < 64 * A2A3.us(500) / 4
+
+
+def test_stores_wait_for_their_acknowledgement_side_by_side() -> None:
+    path = A2A3.paths["ub_to_gm"]
+    kernel = only_kernel(cache_writes(), A2A3)
+    slower = varied(A2A3, {"paths.ub_to_gm.latency_cycles": path.latency_cycles + 1000.0})
+    usual, late = (kernel_cost(kernel, m).exec_us for m in (A2A3, slower))
+    assert late - usual == pytest.approx(A2A3.us(1000))
+
+
+def test_products_leave_the_cube_row_by_row() -> None:
+    """Rows of a dense result are not one run: each takes the published 4.45 cycles at least."""
+    work = Transfer("l0c_to_gm", 128, 256, param=0, writes_gm=True, dense_if_whole=True)
+    path = A2A3.paths["l0c_to_gm"]
+    busy, _ = work_cycles(work, A2A3)
+    assert busy == pytest.approx(path.fixed_cycles + 128 * path.row_cycles)

@@ -14,6 +14,7 @@ from tilelet.diag import Loc, UserError
 from tilelet.diag.catalogue import (
     advice,
     cautions,
+    checkpoint,
     checks,
     command,
     device,
@@ -560,6 +561,10 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
         "mul", Loc(FILE, 20, 11, 20, 30), ["zeroed"], ["compare `k_cache`, too"]
     ),
     diverge.RoundingOnly: lambda at: diverge.RoundingOnly("out", Loc(FILE, 20, 11, 20, 30)),
+    diverge.StaleRead: lambda at: diverge.StaleRead(
+        diverge.NeverWritten("acc[0:16, :]", Loc(FILE, 21, 11, 21, 30)).diagnostic,
+        Loc(FILE, 20, 11, 20, 30),
+    ),
     device.NoTasks: lambda at: device.NoTasks("Empty", at("def main")),
     device.WindowDeadlock: lambda at: device.WindowDeadlock(20000, 16384, at("with pl.scope():")),
     device.HeapDeadlock: lambda at: device.HeapDeadlock("partials", 1 << 31, 1 << 30),
@@ -646,6 +651,25 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
         "float32 [2, 1000]", "float32 [2, 151936]"
     ),
     sampling.BadLogits: lambda at: sampling.BadLogits(1),
+    # E156x
+    checkpoint.NoCheckpoint: lambda at: checkpoint.NoCheckpoint("wq", "TILELET_CHECKPOINT"),
+    checkpoint.NoSuchTensor: lambda at: checkpoint.NoSuchTensor(
+        "model.layers.2.self_attn.q_proj.wieght",
+        "Qwen3-0.6B",
+        ["model.layers.2.self_attn.q_proj.weight", "model.norm.weight"],
+    ),
+    checkpoint.WrongStoredShape: lambda at: checkpoint.WrongStoredShape(
+        "model.layers.0.mlp.up_proj.weight",
+        (3072, 1024),
+        (1024, 3072),
+        "model.layers.0.mlp.up_proj.weight.T",
+    ),
+    checkpoint.WrongStoredDType: lambda at: checkpoint.WrongStoredDType(
+        "model.layers.0.mlp.up_proj.weight", "int8", "bfloat16"
+    ),
+    checkpoint.BadLayerRequest: lambda at: checkpoint.BadLayerRequest(
+        "the number of positions", 0, "at least 1"
+    ),
     # E13xx, W13xx
     advice.CannotAdvise: lambda at: advice.CannotAdvise("kernel.py", "it runs nothing"),
     advice.RoundTrip: lambda at: advice.RoundTrip(at(SCOPE), at(SCOPE, 2), ["middle"]),
@@ -656,6 +680,30 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
         at("pl.slice(middle, [16, 64], [0, k])"),
         at("pl.assemble(middle, pl.exp(x[:, k : k + 64]), [0, k])"),
         "middle",
+    ),
+    advice.ZerosReadBack: lambda at: advice.ZerosReadBack(
+        at("pl.slice(out, [16, 128], [0, d])"), at("for d in pl.range(0, 512, 128):"), "out"
+    ),
+    advice.OneScopeTensor: lambda at: advice.OneScopeTensor(
+        at("pl.create_tensor([32, 64], pl.FP32)"), at(SCOPE), "both"
+    ),
+    advice.LaunchInLoop: lambda at: advice.LaunchInLoop(
+        at("for k in pl.range(0, 512, 64):"), at(SCOPE, 2), "k", ["so_far"]
+    ),
+    advice.NoPipeline: lambda at: advice.NoPipeline(at("for k in pl.range(64, 512, 64):"), "k", 2),
+    advice.DiscardedRows: lambda at: advice.DiscardedRows(
+        at("pl.matmul(x[:, 0:64], w[0:64, d : d + 128], out_dtype=pl.FP32)"),
+        at("pl.slice(padded, [8, 128], [0, 0])"),
+        "padded",
+        8,
+        16,
+    ),
+    advice.ExplicitScope: lambda at: advice.ExplicitScope(at("pl.incore()"), 3, 0),
+    advice.CrossingTensor: lambda at: advice.CrossingTensor(
+        at("for k in pl.range(0, 512, 64):"),
+        at("pl.slice(middle, [16, 128], [0, d])"),
+        "middle",
+        65536,
     ),
     advice.AddedProduct: lambda at: advice.AddedProduct(at("pl.add(so_far, part)"), "so_far"),
     advice.DeadFill: lambda at: advice.DeadFill(at("for d in pl.range(0, 512, 128):"), ["out"]),

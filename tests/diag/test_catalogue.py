@@ -32,6 +32,7 @@ AREAS = {
     "portability": "E12",
     "page": "E16",
     "sampling": "E155",
+    "checkpoint": "E156",
 }
 each_class = pytest.mark.parametrize("cls", ALL, ids=[f"{c.code}-{c.__name__}" for c in ALL])
 

@@ -2,11 +2,15 @@
 
     python -m tests.diverge.faults                  faults of all classes in all programs, the table
     python -m tests.diverge.faults --log FILE       and append a line for each fault to a file
-    python -m tests.diverge.faults --write FILE...  the table of these files, into docs/diverge.md
+    python -m tests.diverge.faults --write FILE...  the table of these files, into docs/checks.md
     python -m tests.diverge.faults --only offset --programs 06 --seed 3 --verbose
 
 A fault counts if the golden's comparison fails with it, or a check reports it: what changes no
-output by more than the tolerance is no mistake that anybody could see.
+output by more than the tolerance is no mistake that anybody could see. It is placed if the first
+message names its line. An op that was left out has none: then it is the line of what it took or of
+what takes its result now; of a store, the line of the value that is no longer stored. A shrunk
+buffer is placed if the line that makes it is named; a removed edge if the race is named at the
+accesses of the two tasks.
 """
 
 from __future__ import annotations
@@ -19,19 +23,21 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
+from tests.diverge import removed_edges
+from tests.diverge.removed_edges import Placed
 from tests.models.programs import TINY, sizes_of
 
 from tilelet.analysis.aliases import is_tensor
 from tilelet.diag.core import Loc, UserError
-from tilelet.diverge import edits
-from tilelet.diverge.answer import Answer, Options, answer
-from tilelet.diverge.edits import Edit, applied, is_float_tile
-from tilelet.diverge.locate import Case
-from tilelet.diverge.replay import Replay
+from tilelet.divergence import edits
+from tilelet.divergence.answer import Options, answer
+from tilelet.divergence.edits import Edit, applied, is_float_tile
+from tilelet.divergence.locate import Case
+from tilelet.divergence.replay import Replay
 from tilelet.ir.core import FunctionKind, Op, Value, walk
 from tilelet.ir.spec import Cost
 from tilelet.models.registry import models
@@ -40,7 +46,7 @@ from tilelet.runtime.session import Session
 from tilelet.scripts.target import Target
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-PAGE = Path(__file__).parents[2] / "docs" / "diverge.md"
+PAGE = Path(__file__).parents[2] / "docs" / "checks.md"
 BEGIN, END = "<!-- faults: begin -->", "<!-- faults: end -->"
 
 
@@ -131,23 +137,11 @@ CLASSES: dict[str, Callable[[Op], Iterator[Edit]]] = {
 # Placing
 
 
-@dataclass(frozen=True)
-class Placed:
-    """What became of a fault: by which check it was reported, and whether at the right place."""
-
-    program: str
-    kind: str
-    check: str  # "" if nobody noticed
-    right: bool
-    seconds: float
-    found: str = ""
-
-
 def places(case: Case, fault: Edit) -> set[tuple[str, int]]:
     """The lines that are right for a fault: its own; if an op is missing, those beside it."""
     op = fault.op
     found = [op.loc]
-    if fault.alias is not None or fault.kind in ("accumulation", "shrunk buffer"):
+    if fault.alias is not None:
         neighbours = {v for v in (*op.operands, *op.results) if not is_tensor(v)}
         neighbours |= _yielded(case, neighbours)
         for function in case.program.functions.values():
@@ -180,86 +174,40 @@ def place(name: str, case: Case, kind: str, fault: Edit, budget: float) -> Place
     """Look for the fault with the checks, as a user would."""
     start = time.perf_counter()
     broken = replace(case, program=applied(case.program, fault))
+    check, named, text = _answer(name, broken, budget)
+    right = bool(named & places(case, fault))
+    return Placed(name, kind, check, right, time.perf_counter() - start, text)
+
+
+def _answer(name: str, broken: Case, budget: float) -> tuple[str, set[tuple[str, int]], str]:
+    """Which check says something first, the lines that it names, and what it says."""
     try:
         result = answer(name, broken, Options(budget))
     except UserError as error:
-        loc = error.diagnostic.loc
-        right = _is_access(case, fault, loc) or _is_at(case, fault, loc)
-        return Placed(name, kind, "run", right, time.perf_counter() - start, str(loc))
-    seconds = time.perf_counter() - start
+        labels = error.diagnostic.labels
+        return "bounds", _lines([label.loc for label in labels]), error.diagnostic.message
     if not result.found:
-        return Placed(name, kind, "", False, seconds)
-    check, loc = _check_of(result)
-    right = _is_at(case, fault, loc)
-    if not right and fault.op.spec.writes and is_tensor(fault.op.results[0]):
-        right = _names_buffer(case, fault, result)
-    text = f"{result.found[0].diagnostic.message} {loc and loc.line}"
-    return Placed(name, kind, check, right, seconds, text)
-
-
-def _is_at(case: Case, fault: Edit, loc: Loc | None) -> bool:
-    return loc is not None and (loc.file, loc.line) in places(case, fault)
-
-
-def _is_access(case: Case, fault: Edit, loc: Loc | None) -> bool:
-    """A buffer that is too small is noticed where it is used: by its name."""
-    return fault.kind == "shrunk buffer" and loc is not None
-
-
-def _names_buffer(case: Case, fault: Edit, result: Answer) -> bool:
-    """What a missing store should have written is named by its tensor."""
-    target = fault.op.args[fault.op.spec.writes[0]]
-    assert isinstance(target, Value)
-    found = result.divergence
-    if found is None or not found.region:
-        return False
-    named = found.region.partition("[")[0]
-    return named in _names_of(case, target)
-
-
-def _names_of(case: Case, target: Value) -> set[str]:
-    """The names of the memory behind a kernel's parameter: what its callers hand it."""
-    from tilelet.analysis.aliases import Aliases
-
-    names = {target.name}
-    for function in case.program.functions.values():
-        aliases = Aliases(function.body, case.program.functions)
-        values = [v for op in walk(function.body) for v in (*op.operands, *op.results)]
-        if target in values or target in function.params:
-            roots = aliases.roots(target)
-            names |= {r.name for r in roots}
-            names |= _handed_in(case, function.name, roots)
-    return names
-
-
-def _handed_in(case: Case, callee: str, roots: object) -> set[str]:
-    from tilelet.analysis.aliases import Aliases
-    from tilelet.ir.views import CallView
-
-    names: set[str] = set()
-    params = case.program.functions[callee].params
-    for function in case.program.functions.values():
-        for op in walk(function.body):
-            if op.name == "call" and CallView(op).callee == callee:
-                aliases = Aliases(function.body, case.program.functions)
-                for param, operand in zip(params, CallView(op).operands):
-                    if param in roots and isinstance(operand, Value):  # type: ignore[operator]
-                        names |= {r.name for r in aliases.roots(operand)}
-    return names
-
-
-def _check_of(result: Answer) -> tuple[str, Loc | None]:
+        return "", set(), ""
     first = result.found[0].diagnostic
+    named = [first.loc] if first.loc else []
+    if result.divergence is not None:
+        named += [statement.loc for statement in result.divergence.unused]
     check = {
         "E1151": "diverge: repair",
         "E1152": "map: never written",
         "E1153": "undefined read",
         "E1154": "diverge: double",
         "E1155": "diverge: double",
+        "E1157": "race",
     }[first.code]
     if first.code == "E1151" and result.divergence and result.divergence.repair is None:
         check = "diverge: bracket"
-    return check, first.loc
+    lines = _lines(named)
+    return check, lines, f"{first.message} {sorted(line for _, line in lines)}"
+
+
+def _lines(locs: list[Loc]) -> set[tuple[str, int]]:
+    return {(loc.file, loc.line) for loc in locs}
 
 
 def sites(case: Case, kind: str, rng: random.Random) -> list[Edit]:
@@ -284,6 +232,14 @@ def visible(case: Case, replay: Replay, fault: Edit) -> bool:
     return not case.passes(made)
 
 
+def _stops(replay: Replay, fault: Edit) -> bool:
+    try:
+        replay.outputs(fault)
+    except UserError:
+        return True
+    return False
+
+
 def seeded(
     seed: int, each: int, wanted: str, only: str, budget: float, verbose: bool
 ) -> Iterator[Placed]:
@@ -301,6 +257,8 @@ def seeded(
             for fault in sites(case, kind, rng)[: 6 * each]:
                 if found >= each:
                     break
+                if kind == "shifted offset" and _stops(replay, fault):
+                    continue  # any bounds check finds those
                 if kind == "wrong cast mode":
                     if _same(clean, replay.outputs(fault)):
                         continue
@@ -316,6 +274,8 @@ def seeded(
                         flush=True,
                     )
                 yield placed
+        if only in removed_edges.KIND:
+            yield from removed_edges.placed(name, case, rng, each)
 
 
 def _same(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> bool:
@@ -329,7 +289,7 @@ def table(placed: list[Placed]) -> str:
         f"| class | faults | right statement | {' | '.join(checks)} | not noticed |",
         f"|---|---|---|{'---|' * len(checks)}---|",
     ]
-    kinds = [k for k in CLASSES if any(p.kind == k for p in placed)]
+    kinds = [k for k in (*CLASSES, removed_edges.KIND) if any(p.kind == k for p in placed)]
     for kind in [*kinds, "all"]:
         mine = [p for p in placed if kind in (p.kind, "all")]
         right = sum(p.right for p in mine)

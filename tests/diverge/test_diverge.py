@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from tests.diverge.kernels import cases, line_of
+from tests.diverge.kernels import COLS, OUT, ROWS, X, cases, line_of, normal, twice, x_and_out
 
+import tilelet
+import tilelet.language as pl
 from tilelet.cli.main import main
+from tilelet.diag.core import UserError
+from tilelet.report.columns import unpack
+from tilelet.runtime import TensorSpec, run_jit
 
 CASES = cases()
 
@@ -103,6 +110,88 @@ run_jit(kernel, [x, TensorSpec("out", [32, 64], pl.FP32, is_output=True)])
     assert found["diagnostics"][0]["labels"][0]["line"] == 10
     code, found = document(capsys, str(right), str(right))
     assert (code, found["diagnostics"]) == (0, [])
+
+
+def test_from_python() -> None:
+    kernel, golden, specs, _ = CASES["swapped operands"]
+    found = tilelet.diverge(kernel, specs, golden, rtol=2e-3, atol=2e-3)
+    assert not found.ok
+    (first,) = found.diagnostics
+    assert first.loc is not None
+    assert first.loc.line == line_of(kernel)
+    assert "exchange `lhs` and `rhs`" in str(found)
+
+    def script() -> None:
+        run_jit(kernel, specs, golden_fn=golden, rtol=2e-3, atol=2e-3)
+
+    assert tilelet.diverge(script).diagnostics == found.diagnostics
+    with pytest.raises(UserError, match="nothing to look at"):
+        tilelet.diverge(lambda: None)
+
+
+@pl.jit
+def racing(x: X, out: OUT):
+    t = pl.create_tensor([ROWS, COLS], dtype=pl.FP32)
+    with pl.manual_scope():
+        with pl.at(level=pl.Level.CORE_GROUP):
+            t[:, :] = pl.mul(x[:, :], 2.0)
+        with pl.at(level=pl.Level.CORE_GROUP):
+            out[:, :] = pl.mul(t[:, :], 1.0)  # wrong
+    return out
+
+
+@pytest.mark.parametrize("platform", ["a2a3", "a5"])
+def test_a_stale_read_is_one_although_the_outputs_match(platform: str) -> None:
+    found = tilelet.diverge(racing, x_and_out(), twice, platform=platform)
+    assert found.agrees
+    (first,) = found.diagnostics
+    assert first.code == "E1157"
+    assert first.loc is not None
+    assert first.loc.line == line_of(racing)
+
+
+@pl.jit
+def summed_in_parts(x: X, out: pl.Out[pl.Tensor[[ROWS, 1], pl.FP32]]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        out[:, :] = pl.row_sum(x[:, :])  # wrong
+    return out
+
+
+def test_an_order_of_accumulation() -> None:
+    """The logic is right: in double the sums match."""
+
+    def golden(tensors: dict[str, Any]) -> None:
+        tensors["out"][:] = tensors["x"].astype(np.float64).sum(1, keepdims=True)
+
+    specs = [
+        TensorSpec("x", [ROWS, COLS], pl.FP32, normal(9, ROWS, COLS, scale=1e4)),
+        TensorSpec("out", [ROWS, 1], pl.FP32, is_output=True),
+    ]
+    found = tilelet.diverge(summed_in_parts, specs, golden, rtol=1e-9, atol=1e-9)
+    (first,) = found.diagnostics
+    assert first.code == "E1155"
+    assert first.labels[0].text.startswith("accumulation order")
+    assert first.labels[0].loc.line == line_of(summed_in_parts)
+
+
+def test_the_page_shows_the_first_divergence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "page.html"
+    script = script_of(tmp_path, "swapped operands")
+    assert main(["diverge", "--html", str(page), script]) == 1
+    capsys.readouterr()
+    text = page.read_text()
+    encoded = text.split('id="data">')[1].split("<")[0]
+    header, _ = unpack(base64.b64decode(encoded))
+    numbers = header["numbers"]
+    assert [o["name"] for o in numbers["outputs"]] == ["out"]
+    assert numbers["outputs"][0]["mismatched"] > 0
+    diverged = numbers["divergence"]
+    assert "exchange `lhs` and `rhs`" in diverged["text"]
+    file, line = diverged["place"]
+    assert header["runs"][0]["files"][file]["name"] == "kernels.py"
+    assert line == line_of(CASES["swapped operands"][0])
 
 
 @pytest.mark.parametrize("time", ["", "0", "soon", "1h"])

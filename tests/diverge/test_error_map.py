@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilelet.diverge.error_map import regions_of, shape_of
+from tilelet.divergence.error_map import regions_of, shape_of
 
 RNG = np.random.default_rng(7)
 GOLDEN = RNG.normal(size=(64, 32))

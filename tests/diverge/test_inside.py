@@ -13,10 +13,10 @@ from tests.diverge.kernels import normal
 from tests.models.programs import NAMES
 
 import tilelet.language as pl
-from tilelet.diverge.answer import Options, answer
-from tilelet.diverge.golden_trace import GoldenTrace, Intermediate
-from tilelet.diverge.locate import Case
-from tilelet.diverge.matching import Matcher
+from tilelet.divergence.answer import Options, answer
+from tilelet.divergence.golden_trace import GoldenTrace, Intermediate
+from tilelet.divergence.locate import Case
+from tilelet.divergence.matching import Matcher
 from tilelet.runtime import TensorSpec, run_jit, session
 from tilelet.runtime.session import Session
 

@@ -11,8 +11,8 @@ from tests.diverge.kernels import normal
 
 import tilelet.language as pl
 from tilelet.cli.main import main
-from tilelet.diverge.locate import Case
-from tilelet.diverge.strength import strength
+from tilelet.divergence.locate import Case
+from tilelet.divergence.strength import strength
 from tilelet.runtime import TensorSpec, run_jit, session
 from tilelet.runtime.session import Session
 
@@ -75,9 +75,9 @@ def test_the_same_seed_tries_the_same(case: Case) -> None:
 
 def test_every_corruption_changes_something_or_is_one(case: Case) -> None:
     """The replay agrees with a run of everything."""
-    from tilelet.diverge.edits import applied
-    from tilelet.diverge.replay import Replay
-    from tilelet.diverge.strength import corruptions
+    from tilelet.divergence.edits import applied
+    from tilelet.divergence.replay import Replay
+    from tilelet.divergence.strength import corruptions
     from tilelet.interp.interpreter import Interpreter
     from tilelet.ir.core import walk
 

@@ -64,8 +64,8 @@ def test_a_missing_page_is_not_up_to_date(tmp_path: Path, capsys: Output) -> Non
     ("argv", "text"),
     [
         (["--check", "--only", "scope9"], "`scope9` is none of scope1, scope2"),
-        (["--write", "--only", "scope1"], "`--only` goes with `--check`"),
-        ([], "one of the arguments --write --check is required"),
+        (["--write", "--only", "scope1"], "`--only` goes with `--check` and `--ladders`"),
+        ([], "one of the arguments --write --check --ladders is required"),
     ],
 )
 def test_wrong_usage(argv: list[str], text: str, capsys: Output) -> None:

@@ -22,7 +22,7 @@ export class Numbers {
     const diverged = data.divergence;
     this.element.replaceChildren(
       ...(diverged
-        ? [h("div", { class: "panel" }, h("h3", {}, "First divergence"), h("p", {}, diverged.text), diverged.place ? this.line(diverged.place) : null)]
+        ? [h("div", { class: "panel" }, h("h3", {}, "First divergence"), h("pre", {}, diverged.text), diverged.place ? this.line(diverged.place) : null)]
         : []),
       ...data.outputs.map((o) => this.output(o)),
     );

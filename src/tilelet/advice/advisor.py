@@ -9,23 +9,18 @@ from functools import cached_property
 from typing import TypeAlias
 
 from tilelet.advice.core import Advice, Costs, Rule, Subject
-from tilelet.advice.proof import (
-    Attempt,
-    Inputs,
-    Outputs,
-    Setting,
-    difference,
-    examine,
-    inputs_of,
-    outputs_of,
-)
+from tilelet.advice.programs import Inputs, Programs, ScriptPrograms, Setting
+from tilelet.advice.proof import Attempt, Outputs, difference, examine, outputs_of
 from tilelet.advice.rules import RULES
+from tilelet.device.report.uncertainty import TOO_CLOSE, likelihood
 from tilelet.diag.catalogue.advice import CannotAdvise
+from tilelet.diag.core import Loc
 from tilelet.runtime.progress import progress
 from tilelet.scripts.target import Target
 
 Chain: TypeAlias = list[tuple[Rule, Advice]]
 Identity: TypeAlias = tuple[str, str]
+Identities: TypeAlias = tuple[Identity, ...]
 
 _DEPTH = 4
 """How many rewritings may have to go together."""
@@ -76,8 +71,9 @@ class Step:
 class Report:
     """What the advisor found.
 
-    steps  the ladder of `fix`: rewritings in the order in which they were applied
-    text   the script after them
+    steps   the ladder of `fix`: rewritings in the order in which they were applied
+    text    the script after them
+    origin  the place that the user knows, for one in the script
     """
 
     target: Target
@@ -86,6 +82,7 @@ class Report:
     findings: list[Finding] = field(default_factory=list[Finding])
     steps: list[Step] = field(default_factory=list[Step])
     text: str = ""
+    origin: Callable[[Loc], Loc] = lambda loc: loc
 
     @property
     def after(self) -> Costs:
@@ -95,83 +92,163 @@ class Report:
 class Advisor:
     """Advice about one script on one machine."""
 
-    def __init__(self, target: Target, setting: Setting, rules: Sequence[Rule] = RULES) -> None:
-        assert target.text is not None
+    def __init__(
+        self,
+        target: Target,
+        setting: Setting,
+        rules: Sequence[Rule] = RULES,
+        programs: Programs | None = None,
+    ) -> None:
         self._target = target
         self._setting = setting
         self._rules = rules
+        self._programs = programs or ScriptPrograms(target, setting)
         self._tried: dict[str, Attempt] = {}
         self._made: dict[str, Outputs | None] = {}
+        self._seen: dict[str, list[tuple[Rule, Advice]]] = {}
+        self._refuted: set[Identities] = set()
 
     def advise(self) -> Report:
         """All findings, those that save most first."""
-        text = self._target.text or ""
-        start = self._first(text)
-        assert start.subject is not None
-        assert start.costs is not None
-        report = Report(self._target, start.costs, text, text=text)
-        chains = {_identity(chain[0][1]): chain for chain in reversed(self._ranked(start))}
-        for rule, advice in self._found(start.subject):
-            chain = chains.get(_identity(advice))
-            finding = self._judged(rule, advice, chain, start, rounded=False)
-            if finding is not None:
-                report.findings.append(finding)
-        report.findings.sort(key=_saved(report.before), reverse=True)
+        report, start = self._begin()
+        ranked = self._ranked(start)
+        # What holds when all is done at once holds; what is not among it is tried by itself.
+        steps = self._together(ranked, start)
+        proved = {_identities(step) for step in steps if not self._why_not(steps, start)}
+        self._add_findings(report, start, ranked, proved)
         return report
 
     def fix(self) -> Report:
         """Apply rewritings one after the other, the most useful first, until none helps."""
-        report = self.advise()
-        original = self._first(report.original)
+        report, original = self._begin()
         now, rounded = original, False
-        while True:
-            step = self._step(now, original, rounded)
-            if step is None:
+        first = ranked = self._ranked(now)
+        while ranked:
+            steps = self._together(ranked, now)
+            if steps and self._why_not(steps, original, rounded=rounded):
+                steps = self._one_by_one(ranked, now, original, rounded=rounded)
+            if not steps:
                 break
-            assert step.finding.text is not None
-            rounded = rounded or step.finding.is_rounded
-            report.steps.append(step)
-            now = self._first(step.finding.text)
+            report.steps += steps
+            rounded = rounded or any(step.finding.is_rounded for step in steps)
+            now = self._first(steps[-1].finding.text or "")
+            ranked = self._ranked(now)
         assert now.subject is not None
         report.text = now.subject.source.text
+        proved = {_identities(step) for step in report.steps}
+        taken = [c for c in first if _chain_identities(c) in proved]
+        self._add_findings(report, original, taken, proved)
         return report
 
-    def _step(self, now: Attempt, original: Attempt, rounded: bool) -> Step | None:
-        """The chain of rewritings that saves most, if it is proved."""
-        for chain in self._ranked(now):
-            rule, advice = chain[0]
-            finding = self._judged(rule, advice, chain, original, rounded=rounded)
-            if finding is not None and finding.after is not None:
-                return Step(finding, finding.after)
-        return None
+    def _begin(self) -> tuple[Report, Attempt]:
+        text = self._programs.text
+        start = self._first(text)
+        assert start.costs is not None
+        origin = self._programs.origin
+        return Report(self._target, start.costs, text, text=text, origin=origin), start
+
+    def _add_findings(
+        self, report: Report, start: Attempt, ranked: Sequence[Chain], proved: set[Identities]
+    ) -> None:
+        """Each fault with what its rewriting gives: the best of those that begin with it."""
+        assert start.subject is not None
+        chains = {_identity(chain[0][1]): chain for chain in reversed(ranked)}
+        for rule, advice in self._found(start.subject, self._rules):
+            chain = chains.get(_identity(advice))
+            if chain is not None and _chain_identities(chain) in proved:
+                after = self._try(chain[-1][1].text or "").costs
+                report.findings.append(Finding(rule, advice, after, "", chain))
+                continue
+            finding = self._judged(rule, advice, chain, start, rounded=False)
+            if finding is not None:
+                report.findings.append(finding)
+        report.findings.sort(key=_saved(report.before), reverse=True)
+
+    def _together(self, ranked: Sequence[Chain], now: Attempt) -> list[Step]:
+        """What helps on top of what stands before it in the list, by the model alone."""
+        steps: list[Step] = []
+        for found in ranked:
+            if _chain_identities(found) in self._refuted:
+                continue
+            chain = self._again(found, now)
+            if chain is not None and self._helps(chain, now):
+                now = self._try(chain[-1][1].text or "")
+                assert now.costs is not None
+                steps.append(Step(Finding(*chain[0], now.costs, "", chain), now.costs))
+        return steps
+
+    def _one_by_one(
+        self, ranked: Sequence[Chain], now: Attempt, original: Attempt, *, rounded: bool
+    ) -> list[Step]:
+        """Those that hold; the others are remembered, and not tried again."""
+        steps: list[Step] = []
+        for found in ranked:
+            step = self._together([found], now)
+            if step and self._why_not([*steps, *step], original, rounded=rounded):
+                self._refuted.add(_chain_identities(found))
+            elif step:
+                steps += step
+                now = self._first(step[0].finding.text or "")
+        return steps
+
+    def _why_not(self, steps: Sequence[Step], original: Attempt, *, rounded: bool = False) -> str:
+        """Why the text after all steps cannot be taken; empty if it can."""
+        if not steps:
+            return ""
+        text = steps[-1].finding.text or ""
+        loose = rounded or any(step.finding.is_rounded for step in steps)
+        return self._disproof(text, original, rounding=loose) or self._added(text, original)
 
     # Rewritings that need each other
 
     def _ranked(self, now: Attempt) -> list[Chain]:
         """Chains of rewritings that help, the best first."""
-        found: list[tuple[float, int, Chain]] = []
         assert now.subject is not None
-        assert now.costs is not None
+        found: list[tuple[float, int, Chain]] = []
         for chain in self._chains(now.subject, _DEPTH, frozenset()):
-            after = self._try(chain[-1][1].text or "")
-            if after.costs is not None and not after.why:
-                about_text = all(rule.is_about_text for rule, _ in chain)
-                if about_text or after.costs.us < now.costs.us * (1 - _LEAST_GAIN):
-                    found.append((after.costs.us, len(chain), chain))
+            if self._helps(chain, now):
+                costs = self._try(chain[-1][1].text or "").costs
+                assert costs is not None
+                found.append((costs.us, len(chain), chain))
         return [chain for _, _, chain in sorted(found, key=lambda item: item[:2])]
 
     def _chains(self, subject: Subject, depth: int, known: frozenset[Identity]) -> Iterator[Chain]:
         """A rewriting, then others that only it made possible: alone it may even cost time."""
-        here = [(rule, advice) for rule, advice in self._found(subject) if advice.text is not None]
+        here = self._rewritings(subject)
         seen = known | {_identity(advice) for _, advice in here}
         for rule, advice in here:
             if _identity(advice) in known or advice.text == subject.source.text:
                 continue
+            if not rule.is_about_text and advice.share < _LEAST_GAIN:
+                continue  # even without these kernels the program would take as long
             yield [(rule, advice)]
             after = self._try(advice.text or "")
             if depth > 1 and after.subject is not None and not rule.is_about_text:
                 for rest in self._chains(after.subject, depth - 1, seen):
                     yield [(rule, advice), *rest]
+
+    def _again(self, chain: Chain, now: Attempt) -> Chain | None:
+        """The same rewritings on a text that others have changed; None if they are gone."""
+        made: Chain = []
+        for rule, advice in chain:
+            if now.subject is None:
+                return None
+            same = (a for r, a in self._rewritings(now.subject) if r is rule)
+            found = next((a for a in same if _identity(a) == _identity(advice)), None)
+            if found is None:
+                return None
+            made.append((rule, found))
+            now = self._try(found.text or "")
+        return made
+
+    def _helps(self, chain: Chain, now: Attempt) -> bool:
+        """Whether the model tells the rewritten program from the one before."""
+        after = self._try(chain[-1][1].text or "")
+        if after.costs is None or now.costs is None or after.why:
+            return False
+        if all(rule.is_about_text for rule, _ in chain):
+            return after.costs.us <= now.costs.us
+        return is_faster(now, after)
 
     def _first(self, text: str) -> Attempt:
         start = self._try(text)
@@ -179,9 +256,18 @@ class Advisor:
             raise CannotAdvise(self._target.name, start.why)
         return start
 
-    def _found(self, subject: Subject) -> Iterator[tuple[Rule, Advice]]:
-        """Findings of all rules, each statement once per rule."""
-        for rule in self._rules:
+    def _rewritings(self, subject: Subject) -> list[tuple[Rule, Advice]]:
+        """Findings that say how to change the text."""
+        known = self._seen.get(subject.source.text)
+        if known is None:
+            found = self._found(subject, [rule for rule in self._rules if rule.rewrites])
+            known = [(rule, advice) for rule, advice in found if advice.text is not None]
+            self._seen[subject.source.text] = known
+        return known
+
+    def _found(self, subject: Subject, rules: Sequence[Rule]) -> Iterator[tuple[Rule, Advice]]:
+        """Findings of some rules, each statement once per rule."""
+        for rule in rules:
             seen: set[object] = set()
             for advice in rule.find(subject):
                 key = (advice.problem.code, advice.loc, advice.diagnostic.message)
@@ -206,11 +292,18 @@ class Advisor:
             return None if rule.needs_proof or not why else Finding(rule, advice, why_not=why)
         text = chain[-1][1].text or ""
         loose = rounded or any(a.rounding for _, a in chain)
-        why = self._disproof(text, original, rounding=loose)
+        why = self._disproof(text, original, rounding=loose) or self._added(text, original)
         if why:
             return None if rule.needs_proof else Finding(rule, advice, why_not=why)
         after = self._try(text).costs
         return Finding(rule, advice, after, "", chain)
+
+    def _added(self, text: str, original: Attempt) -> str:
+        """A finding of the checks that the script as it stands has not; empty if there is none."""
+        with progress(f"checking a version of {self._target.name}"):
+            codes = {code for code, _ in original.findings}
+            new = [f"{c}: {message}" for c, message in self._try(text).findings if c not in codes]
+        return new[0] if new else ""
 
     def _disproof(self, text: str, original: Attempt, *, rounding: bool) -> str:
         """Why a text is no substitute for the script; empty if it is."""
@@ -223,8 +316,8 @@ class Advisor:
 
     @cached_property
     def _inputs(self) -> list[Inputs]:
-        with progress(f"running {self._target.name} for its inputs"):
-            return inputs_of(self._target, self._setting)
+        with progress(f"making the inputs of {self._target.name}"):
+            return self._programs.inputs()
 
     def _outputs(self, text: str) -> Outputs | None:
         if text not in self._made:
@@ -234,25 +327,43 @@ class Advisor:
         return self._made[text]
 
     def _try(self, text: str) -> Attempt:
-        """A version of the script; one with findings that the script has not cannot be taken."""
+        """A version of the script; one that the machine newly refuses cannot be taken."""
         known = self._tried.get(text)
         if known is None:
             with progress(f"modelling a version of {self._target.name}"):
-                known = examine(self._target, text, self._setting)
-            if text != self._target.text:
-                codes = {code for code, _ in self._try(self._target.text or "").findings}
-                new = [
-                    f"{code}: {message}" for code, message in known.findings if code not in codes
-                ]
+                known = examine(self._programs, text, self._setting)
+            if text != self._programs.text:
+                codes = {code for code, _ in self._try(self._programs.text).refusals}
+                new = [f"{c}: {message}" for c, message in known.refusals if c not in codes]
                 if new and not known.why:
                     known = dataclasses.replace(known, why=new[0])
             self._tried[text] = known
         return known
 
 
+def is_faster(before: Attempt, after: Attempt) -> bool:
+    """Whether a modelled gain is beyond what is known of the errors of modelled changes."""
+    assert before.subject is not None
+    assert after.subject is not None
+    was, now = before.subject.costs.us, after.subject.costs.us
+    if now >= was * (1 - _LEAST_GAIN):
+        return False
+    pair = before.subject.profiles[0].pair
+    likely = likelihood(pair, was, now)
+    return likely is None or likely >= TOO_CLOSE
+
+
 def _identity(advice: Advice) -> Identity:
     """The same fault in another version of the text: lines move."""
     return advice.problem.code, advice.diagnostic.message
+
+
+def _chain_identities(chain: Chain) -> Identities:
+    return tuple(_identity(advice) for _, advice in chain)
+
+
+def _identities(step: Step) -> Identities:
+    return tuple(_identity(advice) for _, advice in step.finding.chain)
 
 
 def _saved(before: Costs) -> Callable[[Finding], float]:

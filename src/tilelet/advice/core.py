@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import PurePath
 from typing import Any
 
-from tilelet.advice.source import Edit, Source
+from tilelet.advice.source import Edit, OverlapError, Source
 from tilelet.device.report.profile import KernelRow, Profile
 from tilelet.device.run import DeviceRun
 from tilelet.diag.core import Diagnostic, Loc, UserError
@@ -48,6 +48,7 @@ class Advice:
 
     problem   the message, made by a class of the catalogue
     us, tasks, gm_bytes  what it takes now: of the kernels it is about
+    share     of the program that these kernels are: of its time, tasks or bytes, what is most
     text      the whole script after the change; None if no rewriting is known
     rounding  whether results may differ by rounding: another order of the same sums
     """
@@ -56,6 +57,7 @@ class Advice:
     us: float = 0.0
     tasks: int = 0
     gm_bytes: int = 0
+    share: float = 0.0
     text: str | None = None
     rounding: bool = False
 
@@ -70,10 +72,14 @@ class Advice:
 
 @dataclass(frozen=True)
 class Subject:
-    """A script and what it ran, on a machine."""
+    """A script and what it ran, on a machine.
+
+    parts  files of which a script was made that is not the user's own text
+    """
 
     source: Source
     runs: Sequence[DeviceRun]
+    parts: Sequence[Source] = ()
 
     @cached_property
     def profiles(self) -> list[Profile]:
@@ -94,6 +100,12 @@ class Subject:
                     found.append(kernel)
         return found
 
+    def _edited(self, edits: Sequence[Edit]) -> str | None:
+        try:
+            return self.source.edited(edits)
+        except OverlapError:
+            return None
+
     def advice(
         self,
         problem: UserError,
@@ -104,12 +116,16 @@ class Subject:
     ) -> Advice:
         """Advice about some kernels, with its rewriting if there is one."""
         about = list(kernels)
+        us, tasks = sum(k.path_us for k in about), sum(k.tasks for k in about)
+        moved, costs = sum(k.moved for k in about), self.costs
+        shares = us / (costs.us or 1.0), tasks / (costs.tasks or 1), moved / (costs.gm_bytes or 1)
         return Advice(
             problem,
-            sum(k.path_us for k in about),
-            sum(k.tasks for k in about),
-            sum(k.moved for k in about),
-            self.source.edited(edits) if edits is not None else None,
+            us,
+            tasks,
+            moved,
+            max(shares),
+            self._edited(edits) if edits is not None else None,
             rounding,
         )
 

@@ -13,11 +13,12 @@ _HEAD = """\
 
 `tilelet advise kernel.py -p a2a3` looks for the faults below. Where a fault can be rewritten, the
 rewritten script is checked, run on this CPU with the script's inputs and with others (memory that
-it writes to holds something else each time), compared bit for bit or within rounding, and modelled;
-what does not hold or does not help is not proposed. Rewritings that only help together are tried
-together: two scopes become one, then the addition a `matmul_acc`, then the loops change places.
-`--fix` applies them one after the other and shows the ladder and the diff; comments and layout
-stay, and the script is written to with `--in-place` only.
+it writes to holds something else each time), compared bit for bit or within rounding (2 units in
+the last place of a 16-bit output, 64 of FP32, relative to its largest element), and modelled. What
+does not hold, or does not help by more than modelled changes have been wrong, is not proposed.
+Rewritings that only help together are tried together: two scopes become one, then the loops change
+places. `--fix` applies them one after the other and shows the ladder and the diff; comments and
+layout stay, and the script is written to with `--in-place` only.
 
 This page is made from the rules: `tilelet docs --write`.
 

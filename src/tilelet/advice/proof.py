@@ -2,46 +2,35 @@
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
-import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tilelet.advice.core import Costs, Subject
+from tilelet.advice.programs import Inputs, Programs, Setting, silence
 from tilelet.advice.source import Source
-from tilelet.checks.registry import chosen
+from tilelet.checks.registry import CHECKS
 from tilelet.checks.verdict import Subject as Checked
 from tilelet.checks.verdict import verdict_on
-from tilelet.device.machine.description import Machine
-from tilelet.device.run import DeviceRun, Recorded
+from tilelet.device.run import Recorded
 from tilelet.ir.core import Direction
 from tilelet.runtime import engines
-from tilelet.scripts import exit_codes
-from tilelet.scripts.recording import Look, RecordingOptions, record
-from tilelet.scripts.target import Target
 
-Inputs: TypeAlias = Mapping[str, Any]
 Outputs: TypeAlias = list[dict[str, NDArray[Any]]]
 
-_TRIALS = 2
-"""The script's inputs, and others of the same kind."""
+_CHECKS = ("memory", "init", "race", "capacity", "alignment", "limits")
+"""All but those about the script's own comparison."""
 
-_ROUNDING = 64
-"""Units in the last place by which sums in another order may differ, relative to the largest."""
+_TRIALS = 3
+"""The script's inputs; the same numbers in other places; and larger ones with zeros among them."""
 
-
-@dataclass(frozen=True)
-class Setting:
-    """Where programs are modelled, and how scripts run."""
-
-    machine: Machine
-    period: str | None
-    options: RecordingOptions
+_ROUNDING = {4: 64.0, 2: 2.0, 1: 1.0}
+"""Units in the last place by which sums in another order may differ, relative to the largest
+element, by bytes of an element; all together (as relative L2 error) by half a unit at most."""
 
 
 @dataclass(frozen=True)
@@ -50,65 +39,44 @@ class Attempt:
 
     why       it could not be run; empty if it could
     subject   what it ran; None if it could not
-    findings  what the checks say of it: code and message
+    checked   the same, as the checks see it
     """
 
     why: str
     subject: Subject | None = None
-    findings: tuple[tuple[str, str], ...] = ()
+    checked: Sequence[Checked] = ()
+
+    @cached_property
+    def refusals(self) -> tuple[tuple[str, str], ...]:
+        """What the machine does not take: code and message."""
+        runs = self.subject.runs if self.subject else ()
+        return tuple((f.code, f.diagnostic.message) for run in runs for f in run.findings)
+
+    @cached_property
+    def findings(self) -> tuple[tuple[str, str], ...]:
+        """What the checks say of it: code and message."""
+        verdicts = [verdict_on(c, [CHECKS[name] for name in _CHECKS]) for c in self.checked]
+        return tuple((d.code, d.message) for v in verdicts for d in v.diagnostics)
 
     @property
     def costs(self) -> Costs | None:
         return self.subject.costs if self.subject else None
 
 
-def examine(target: Target, text: str, setting: Setting) -> Attempt:
-    """Record a text of the script, as it stands or rewritten; look at its findings and its time."""
-    runs: list[DeviceRun] = []
-    findings: list[tuple[str, str]] = []
-
-    def look(run: Recorded, given: Mapping[str, Any], comparison: Any) -> None:
-        checked = Checked(run, given, setting.machine, setting.period, comparison)
-        verdict = verdict_on(checked, chosen(()))
-        findings.extend((d.code, d.message) for d in verdict.diagnostics)
-        runs.append(checked.device_run)
-
+def examine(programs: Programs, text: str, setting: Setting) -> Attempt:
+    """Record a text, as it stands or rewritten; its time is modelled when somebody asks."""
     try:
-        source = Source(target.name, text)
+        source = Source(programs.path, text)
     except SyntaxError as error:
         return Attempt(f"it is no Python: {error.msg}")
-    why = _recorded(dataclasses.replace(target, text=text), setting, look, execute=False)
-    if why or not runs:
-        return Attempt(f"it does not run: {why or 'it has no program'}")
-    return Attempt("", Subject(source, runs), tuple(findings))
-
-
-def inputs_of(target: Target, setting: Setting) -> list[Inputs]:
-    """What the script gives to each of its programs. It runs for that, once."""
-    found: list[Inputs] = []
-
-    def look(_: Recorded, given: Mapping[str, Any], __: Any) -> None:
-        found.append({name: _copied(value) for name, value in given.items()})
-
-    _recorded(target, setting, look, execute=True)
-    return found
-
-
-def _copied(value: Any) -> Any:
-    """Arrays of their own; all else cannot change."""
-    return value.copy() if hasattr(value, "copy") else value
-
-
-def _recorded(target: Target, setting: Setting, look: Look, *, execute: bool) -> str:
-    """Run the script in silence; why it could not, or empty."""
-    options = dataclasses.replace(setting.options, execute=execute, quiet=True)
-    silence = io.StringIO()
-    with contextlib.redirect_stderr(silence), contextlib.redirect_stdout(silence):
-        recording = record(target, options, look)
-    if recording.code == exit_codes.COULD_NOT_RUN:
-        errors = [d for d in recording.diagnostics if d.severity == "error"]
-        return f"{errors[0].code}: {errors[0].message}" if errors else "it stopped"
-    return ""
+    ran = programs.runs(text)
+    if ran.why or not ran.runs:
+        return Attempt(f"it does not run: {ran.why or 'it has no program'}")
+    checked = [
+        Checked(run.recorded, run.given, setting.machine, setting.period, run.comparison)
+        for run in ran.runs
+    ]
+    return Attempt("", Subject(source, [c.device_run for c in checked], programs.parts()), checked)
 
 
 def outputs_of(attempt: Attempt, inputs: list[Inputs]) -> Outputs | None:
@@ -116,8 +84,7 @@ def outputs_of(attempt: Attempt, inputs: list[Inputs]) -> Outputs | None:
     runs = attempt.subject.runs if attempt.subject else ()
     if len(runs) != len(inputs):
         return None
-    silence = io.StringIO()
-    with contextlib.redirect_stderr(silence), contextlib.redirect_stdout(silence):
+    with silence():
         return [_outputs(run.run, given) for run, given in zip(runs, inputs)]
 
 
@@ -125,12 +92,11 @@ def _outputs(run: Recorded, given: Mapping[str, Any]) -> dict[str, NDArray[Any]]
     """What a program makes of the script's inputs, and of others of the same kind.
 
     What it writes to holds something else in each trial: nobody may rely on zeros that happen to be
-    there. Whole numbers stay, because they may be indices.
+    there.
     """
     main = run.program.main
     found: dict[str, NDArray[Any]] = {}
     for trial in range(_TRIALS):
-        draw = np.random.default_rng(trial)
         arguments: dict[str, Any] = {}
         for parameter, direction in zip(main.params, main.directions):
             value = given.get(parameter.name)
@@ -138,8 +104,10 @@ def _outputs(run: Recorded, given: Mapping[str, Any]) -> dict[str, NDArray[Any]]
                 arguments[parameter.name] = value
                 continue
             array = cast("NDArray[Any]", value)
-            is_changed = trial > 0 or direction is not Direction.In
-            arguments[parameter.name] = _like(array, draw) if is_changed else array.copy()
+            if direction is Direction.In:
+                arguments[parameter.name] = _varied(array, trial)
+            else:
+                arguments[parameter.name] = _garbage(array, trial) if trial else array.copy()
         engines.get(None, engines.RunRequest(lambda: None, False)).run(
             run.program, arguments, execute=True
         )
@@ -149,13 +117,25 @@ def _outputs(run: Recorded, given: Mapping[str, Any]) -> dict[str, NDArray[Any]]
     return found
 
 
-def _like(array: NDArray[Any], draw: np.random.Generator) -> NDArray[Any]:
-    """Other numbers of about the same size."""
+def _varied(array: NDArray[Any], trial: int) -> NDArray[Any]:
+    """Inputs of a trial. Whole numbers stay, because they may be indices."""
+    if trial == 0 or array.dtype.kind in "iub":
+        return array
+    turned = np.ascontiguousarray(array.reshape(-1)[::-1].reshape(array.shape))
+    if trial > 1:
+        flat = turned.reshape(-1)
+        flat[::7] = 0
+        flat[3::5] = (flat[3::5] * np.array(4, array.dtype)).astype(array.dtype)
+    return turned
+
+
+def _garbage(array: NDArray[Any], trial: int) -> NDArray[Any]:
+    """What stands in memory that a program writes to: finite numbers, others in every trial."""
     if array.dtype.kind in "iub":
         return array.copy()
-    wide = array.astype(np.float64)
-    size = float(np.abs(wide[np.isfinite(wide)]).mean()) if wide.size else 0.0
-    return (draw.standard_normal(array.shape) * (size or 1.0)).astype(array.dtype)
+    draw = np.random.default_rng(trial)
+    few = draw.standard_normal(4099).astype(array.dtype)
+    return np.resize(few, array.shape)
 
 
 def difference(before: Outputs, after: Outputs, *, rounding: bool) -> str:
@@ -183,9 +163,13 @@ def _is_rounding(old: NDArray[Any], new: NDArray[Any]) -> bool:
     if not (np.isfinite(a) == np.isfinite(b)).all():
         return False
     finite = np.isfinite(a)
-    scale = float(np.abs(a[finite]).max(initial=0.0))
-    bound = _ROUNDING * _eps(old.dtype) * scale
-    return bool((np.abs(a[finite] - b[finite]) <= bound).all())
+    a, error = a[finite], np.abs(a[finite] - b[finite])
+    unit = _eps(old.dtype)
+    most = _ROUNDING.get(old.dtype.itemsize, 64.0)
+    if (error > most * unit * float(np.abs(a).max(initial=0.0))).any():
+        return False
+    together = max(0.5, most / 4) * unit
+    return float(np.linalg.norm(error)) <= together * float(np.linalg.norm(a))
 
 
 def _eps(dtype: np.dtype[Any]) -> float:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 import difflib
 from collections.abc import Sequence
+from pathlib import PurePath
 from typing import Any
 
 from tilelet.advice.advisor import Finding, Report
 from tilelet.advice.core import Costs
-from tilelet.diag.core import Diagnostic
+from tilelet.diag.core import Diagnostic, Loc
 from tilelet.diag.tables import Table, byte_text, number, times
 from tilelet.diag.text import plural
 
@@ -44,7 +45,23 @@ def _diagnostic(finding: Finding, report: Report) -> Diagnostic:
         )
     elif finding.why_not:
         notes.append(f"a rewriting was tried and not taken: {finding.why_not}")
-    return dataclasses.replace(found, notes=tuple(notes))
+    labels = [dataclasses.replace(at, loc=report.origin(at.loc)) for at in found.labels]
+    return dataclasses.replace(found, notes=tuple(notes), labels=tuple(labels))
+
+
+class _Lines:
+    """Lines of a later version of a text, as the first had them."""
+
+    def __init__(self, first: str, later: str) -> None:
+        matcher = difflib.SequenceMatcher(None, later.splitlines(), first.splitlines(), False)
+        self._blocks = matcher.get_matching_blocks()
+
+    def first(self, line: int) -> int | None:
+        """That line; None if the first text had none like it."""
+        for later, first, size in self._blocks:
+            if later < line <= later + size:
+                return first + line - later
+        return None
 
 
 def ladder(report: Report) -> Table:
@@ -56,11 +73,23 @@ def ladder(report: Report) -> Table:
         return name, number(costs.us), f"{costs.tasks:,}", byte_text(costs.gm_bytes), share
 
     table.rows.append(row("as it stands", report.before))
+    text = report.original
     for step in report.steps:
         loc = step.finding.advice.loc
-        line = f" (line {loc.line})" if loc else ""
+        line = _place(report, loc, text) if loc else ""
+        text = step.finding.text or text
         table.rows.append(row(f"{' + '.join(step.finding.rules)}{line}", step.costs))
     return table
+
+
+def _place(report: Report, loc: Loc, text: str) -> str:
+    """Where a rewriting of a later text is in the one that the user knows."""
+    line = _Lines(report.original, text).first(loc.line)
+    if line is None:
+        return ""  # the step before has written it
+    known = report.origin(Loc(loc.file, line, 0, line, 0))
+    name = "" if known.file == loc.file else f"{PurePath(known.file).name} "
+    return f" ({name}line {known.line})"
 
 
 def to_data(report: Report) -> dict[str, Any]:
@@ -84,12 +113,13 @@ def to_data(report: Report) -> dict[str, Any]:
 
 def _finding_data(finding: Finding, report: Report) -> dict[str, Any]:
     advice, text = finding.advice, finding.text
+    loc = report.origin(advice.loc) if advice.loc else None
     return {
         "rule": finding.rule.name,
         "code": advice.problem.code,
         "message": advice.diagnostic.message,
-        "file": advice.loc.file if advice.loc else None,
-        "line": advice.loc.line if advice.loc else None,
+        "file": loc.file if loc else None,
+        "line": loc.line if loc else None,
         "now": Costs(advice.us, advice.tasks, advice.gm_bytes).to_data(),
         "after": finding.after.to_data() if finding.after else None,
         "rounding": finding.is_rounded,

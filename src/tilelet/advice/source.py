@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import cast
 
 from tilelet.diag.core import Loc
 
@@ -25,6 +26,10 @@ class Edit:
     text: str
 
 
+class OverlapError(Exception):
+    """Two edits of one rewriting are about the same text: there is no such rewriting."""
+
+
 class Source:
     """A script, parsed."""
 
@@ -35,9 +40,25 @@ class Source:
         self._bytes = text.encode()
 
     @cached_property
+    def nodes(self) -> list[ast.AST]:
+        """All nodes, outer ones first."""
+        return list(ast.walk(self.tree))
+
+    def around(self, node: ast.AST) -> Iterator[ast.AST]:
+        """What stands around a node, the innermost first."""
+        above = self._above.get(node)
+        while above is not None:
+            yield above
+            above = self._above.get(above)
+
+    @cached_property
+    def _above(self) -> dict[ast.AST, ast.AST]:
+        return {child: node for node in self.nodes for child in ast.iter_child_nodes(node)}
+
+    @cached_property
     def language(self) -> str:
         """What the script calls the language: `pl`, as a rule."""
-        for node in ast.walk(self.tree):
+        for node in self.nodes:
             if isinstance(node, ast.Import):
                 for name in node.names:
                     if name.name.endswith(".language") and name.asname:
@@ -47,6 +68,20 @@ class Source:
                     if name.name == "language":
                         return name.asname or name.name
         return "pl"
+
+    def names(self, name: str) -> list[ast.Name]:
+        """Where a name stands in kernels: goldens and the like may call other things the same."""
+        return self._names.get(name, [])
+
+    @cached_property
+    def _names(self) -> dict[str, list[ast.Name]]:
+        found: dict[str, list[ast.Name]] = {}
+        kernels = {f for s in self.scopes for f in self.around(s) if isinstance(f, ast.FunctionDef)}
+        for function in sorted(kernels, key=lambda f: f.lineno):
+            for node in ast.walk(function):
+                if isinstance(node, ast.Name):
+                    found.setdefault(node.id, []).append(node)
+        return found
 
     # Places
 
@@ -81,13 +116,19 @@ class Source:
 
     # Statements
 
-    def bodies(self) -> Iterator[Body]:
+    def bodies(self) -> list[Body]:
         """Every list of statements of the script, outer ones first."""
-        for node in ast.walk(self.tree):
+        return self._bodies
+
+    @cached_property
+    def _bodies(self) -> list[Body]:
+        found: list[Body] = []
+        for node in self.nodes:
             for name in ("body", "orelse"):
                 body = getattr(node, name, None)
                 if isinstance(body, list) and body and isinstance(body[0], ast.stmt):
-                    yield body
+                    found.append(cast("Body", body))
+        return found
 
     def call_of(self, node: ast.AST | None) -> str | None:
         """`matmul` for a call of `pl.matmul`; None for anything else."""
@@ -112,12 +153,63 @@ class Source:
     def scope_lines(self, statement: ast.stmt) -> tuple[int, int]:
         """The lines of the innermost scope around a statement, or else its own."""
         best = statement.lineno, statement.end_lineno or 0
-        for node in ast.walk(self.tree):
-            if not isinstance(node, ast.With) or not self.is_scope(node):
-                continue
+        for node in self.scopes:
             if node.lineno <= statement.lineno <= (node.end_lineno or 0):
                 best = node.lineno, node.end_lineno or 0
         return best
+
+    def is_in_scope(self, node: ast.stmt) -> bool:
+        """Whether a scope stands around a statement: then a task executes it."""
+        return any(
+            n is not node and n.lineno <= node.lineno <= (n.end_lineno or 0) for n in self.scopes
+        )
+
+    @cached_property
+    def scopes(self) -> list[ast.With]:
+        """All scopes, outer ones first."""
+        found = [n for n in self.nodes if isinstance(n, ast.With)]
+        return [n for n in found if self.is_scope(n)]
+
+    @cached_property
+    def numbers(self) -> dict[str, int]:
+        """Whole numbers that the script names at its top; one that is set twice is not constant."""
+        found: dict[str, int] = {}
+        twice: set[str] = set()
+        for node in self.tree.body:
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+                name, value = node.targets[0].id, node.value
+                if name in found:
+                    twice.add(name)
+                if isinstance(value, ast.Constant) and type(value.value) is int:
+                    found[name] = value.value
+        return {name: value for name, value in found.items() if name not in twice}
+
+    def number(self, node: ast.expr) -> int | None:
+        """What an extent is, if it is a number or a constant of the script."""
+        if isinstance(node, ast.Constant) and type(node.value) is int:
+            return node.value
+        return self.numbers.get(node.id) if isinstance(node, ast.Name) else None
+
+    @cached_property
+    def tensors(self) -> set[str]:
+        """Names of parameters, and of tensors that are made outside scopes."""
+        functions = [n for n in self.nodes if isinstance(n, ast.FunctionDef)]
+        found = {a.arg for f in functions for a in f.args.args}
+        for node in self.nodes:
+            if isinstance(node, ast.Assign) and self.call_of(node.value) == "create_tensor":
+                found |= names_bound(node)
+            elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Name):
+                found |= names_bound(node) if node.value.id in found else set()
+        return found
+
+    @cached_property
+    def constants(self) -> set[str]:
+        """Names that the script gives a value at its top, and no function gives another."""
+        functions = [n for n in self.nodes if isinstance(n, ast.FunctionDef)]
+        inside = set[str]().union(*(names_bound(f.body) for f in functions))
+        inside |= {a.arg for f in functions for a in f.args.args}
+        tops = [n for n in self.tree.body if isinstance(n, (ast.Assign, ast.AnnAssign))]
+        return names_bound(tops) - inside
 
     def loop(self, node: ast.stmt) -> str | None:
         """`range` for `for i in pl.range(...)`."""
@@ -130,9 +222,20 @@ class Source:
         text = self._bytes
         last = len(text) + 1
         for edit in sorted(edits, key=lambda e: e.start, reverse=True):
-            assert edit.end <= last, "edits overlap"
+            if edit.end > last:
+                raise OverlapError
             text = text[: edit.start] + edit.text.encode() + text[edit.end :]
             last = edit.start
+        return text.decode()
+
+    def substituted(self, node: ast.expr | ast.stmt, texts: Mapping[str, str]) -> str:
+        """The text of a node with other texts in the place of names whose values it uses."""
+        start, end = self.span(node)
+        text = self._bytes[start:end]
+        names = [n for n in ast.walk(node) if isinstance(n, ast.Name) and n.id in texts]
+        for name in sorted(names, key=lambda n: self.span(n)[0], reverse=True):
+            first, last = self.span(name)
+            text = text[: first - start] + texts[name.id].encode() + text[last - start :]
         return text.decode()
 
     def replace(self, node: ast.expr | ast.stmt, text: str) -> Edit:
@@ -180,3 +283,26 @@ def _names(nodes: ast.AST | Sequence[ast.AST], context: type[ast.expr_context]) 
 def _walk(nodes: ast.AST | Sequence[ast.AST]) -> Iterator[ast.AST]:
     for node in [nodes] if isinstance(nodes, ast.AST) else nodes:
         yield from ast.walk(node)
+
+
+def names_needed(scope: ast.With) -> set[str]:
+    """Names that a scope uses before it gives them values of its own."""
+    needed: set[str] = set()
+    bound: set[str] = set()
+    for statement in scope.body:
+        if isinstance(statement, ast.For):
+            bound |= names_bound(statement.target)
+        inner = names_bound(statement) if isinstance(statement, (ast.For, ast.With)) else set[str]()
+        first = {n for n in names_read(statement) if n not in bound}
+        # A loop may bind a name in front of its use: only what is bound nowhere inside counts.
+        needed |= first - inner
+        needed |= {n for n in first & inner if _is_read_first(statement, n)}
+        bound |= names_bound(statement)
+    return needed
+
+
+def _is_read_first(statement: ast.stmt, name: str) -> bool:
+    """Whether a name is used in a statement before the statement binds it."""
+    uses = [n for n in ast.walk(statement) if isinstance(n, ast.Name) and n.id == name]
+    uses.sort(key=lambda n: (n.lineno, isinstance(n.ctx, ast.Store), n.col_offset))
+    return bool(uses) and isinstance(uses[0].ctx, ast.Load)

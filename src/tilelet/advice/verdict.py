@@ -298,7 +298,7 @@ def _judged(seen: _Seen, machine: Machine, wanted: Wanted) -> ProgramVerdict:
 
 def _first_wrong(seen: _Seen) -> FirstWrong | None:
     """The first wrong statement of a run whose outputs do not match."""
-    from tilelet.diverge.answer import Options, answer
+    from tilelet.divergence.answer import Options, answer
 
     assert seen.comparison is not None
     if seen.comparison.case is None:

@@ -341,6 +341,29 @@ CASES: tuple[Case, ...] = (
         _CUBE,
         _all(*(_products(n, "pl.pipeline(1, 32, stage=2)") for n in (64, 128, 256))),
     ),
+    *(
+        Case(
+            f"shared_{cores}",
+            f"The same rows, 8 KB apart, for the cubes of {cores} cores at once.",
+            (
+                Tensor("x", (128, 4096), "BF16"),
+                Tensor("w", (4096, 24 * 64), "BF16"),
+                Tensor("y", (128, 24 * 64), output="Out"),
+            ),
+            (
+                f'for b in pl.spmd({cores}, name_hint="shared_{cores}"):',
+                "    left = x[:, 0:128]",
+                "    right = w[0:128, b * 64 : b * 64 + 64]",
+                "    acc = pl.matmul(left, right, out_dtype=pl.FP32)",
+                "    for k in pl.pipeline(1, 32, stage=2):",
+                "        left = x[:, k * 128 : k * 128 + 128]",
+                "        right = w[k * 128 : k * 128 + 128, b * 64 : b * 64 + 64]",
+                "        acc = pl.matmul_acc(acc, left, right)",
+                "    y[:, b * 64 : b * 64 + 64] = acc",
+            ),
+        )
+        for cores in (1, 8, 24)
+    ),
     Case(
         "fixpipe",
         "Products leave the cube: 16 to 128 rows of 512 bytes.",

@@ -174,9 +174,11 @@ _NOTES = """\
 
 | rows | what is missing | what to measure |
 |---|---|---|
-| projections of 128 tokens with short rows of weights (pl547, pl480, pl580, pl359, pl339) | the board takes two to four times as long as L2 rates allow; rows of 64 to 256 bytes asked for by many cores at once | `cube_loads` of the kit on 1, 8 and 24 cores, with one shared and with separate operands |
-| indexers of May (pl343, pl358, pl401, pl415) | which of their tasks wait for each other: chains are too long before the changes and too short after | deps.json of one such run |
-| hc_pre (pl533, pl545) | many instructions on tiles of 16 x 8: each seems to take twice what is charged | `small_ops` and `reductions` of the kit |
-| LM head (pl.ac5eedca), decode layer (pl558) | loads of the next tile seem to overlap with the last product even without `pl.pipeline` | `cube_loads` against `cube_loads_pipelined` |
-| decode layers with counters on (pl349) | the published runs counted events of the hardware, which slows them | the same without |
-| prefill of 40 layers (pl662) | the programs are refused by the frontend: a dynamic extent changes its name in a loop | - |"""
+| projections of compressors and indexers (pl343, pl358, pl359, pl401, pl415, pl580) | two products that share an operand of 128 tokens seem to take 200 us where 15 to 40 are modelled, even on a core of its own; neither shared lines nor row lengths explain that | `cube_loads` of the kit with 16 and with 128 rows of the left operand; `shared_1`, `shared_8`, `shared_24` |
+| projections of 128 tokens (pl339, pl480) | still a quarter to two fifths too fast with lines that cores share; a cost of 20 cycles per row would mend them and pl620, but not prefill (pl662), which has about 6, or programs of April | `cube_loads`, by row length and pitch |
+| indexers before their changes (pl343, pl358, pl401) | chains of small tasks go on every 2 us there, every 4 us here; tasks of April took 3.9 | `chain` of the kit with the runtime of May; deps.json of one such run |
+| gathers row by row (pl486, pl509 before) | a row takes 0.44 us by a published note, 0.55 to 0.67 here when it comes from memory | `rows` with rows of 1 KB that data choose |
+| hc_pre (pl533, pl545), rotations, top-k | many instructions on tiles of 16 x 8: each seems to take 1.3 to 2 times what is charged | `small_ops` and `reductions` of the kit |
+| LM head (pl.ac5eedca) | all cores together read 1.27 TB/s there, 1.12 is sustained here: decode layers of the same weeks fit that | `stream` with cubes instead of vector cores |
+| single kernels, run once (mm64, mm128, mm256); a loop that stores products (pl741, stream-loop) | one-shot kernels store products at 18 B/cycle, the loop at 44: fresh memory is in L2 in one case and not in the other | `fixpipe`, first and later rounds |
+| decode layers with counters on (pl349) | the published runs counted events of the hardware, which slows them by 0.6 us per task | the same without |"""

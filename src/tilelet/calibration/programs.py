@@ -152,8 +152,8 @@ def build_gemm(size: int, cores: int = 24) -> Any:
 
 
 def build_stream_loop(iterations: int, pipelined: bool) -> Any:
-    """A vector loop that moves 16 KB in and 32 KB out: BF16 to FP32."""
-    N, ROWS, COLUMNS = iterations, 32, 256
+    """A loop of products that moves 16 KB in and 32 KB out: INT8 tiles times a tile that stays."""
+    N, ROWS, COLUMNS, OUT = iterations, 128, 128, 64
     if pipelined:
 
         @pl.program
@@ -161,13 +161,16 @@ def build_stream_loop(iterations: int, pipelined: bool) -> Any:
             @pl.function(type=pl.FunctionType.Opaque)
             def main(
                 self,
-                x: pl.Tensor[[N * ROWS, COLUMNS], pl.BF16],
-                y: pl.Out[pl.Tensor[[N * ROWS, COLUMNS], pl.FP32]],
+                x: pl.Tensor[[N * ROWS, COLUMNS], pl.INT8],
+                w: pl.Tensor[[COLUMNS, OUT], pl.INT8],
+                y: pl.Out[pl.Tensor[[N * ROWS, OUT], pl.INT32]],
             ):
                 with pl.incore():
+                    stays = pl.slice(w, [COLUMNS, OUT], [0, 0])
                     for i in pl.pipeline(N, stage=2):
                         tile = pl.slice(x, [ROWS, COLUMNS], [i * ROWS, 0])
-                        y = pl.assemble(y, pl.cast(tile, pl.FP32), [i * ROWS, 0])
+                        product = pl.matmul(tile, stays, out_dtype=pl.INT32)
+                        y = pl.assemble(y, product, [i * ROWS, 0])
                 return y
 
         return PipelinedLoop
@@ -177,13 +180,16 @@ def build_stream_loop(iterations: int, pipelined: bool) -> Any:
         @pl.function(type=pl.FunctionType.Opaque)
         def main(
             self,
-            x: pl.Tensor[[N * ROWS, COLUMNS], pl.BF16],
-            y: pl.Out[pl.Tensor[[N * ROWS, COLUMNS], pl.FP32]],
+            x: pl.Tensor[[N * ROWS, COLUMNS], pl.INT8],
+            w: pl.Tensor[[COLUMNS, OUT], pl.INT8],
+            y: pl.Out[pl.Tensor[[N * ROWS, OUT], pl.INT32]],
         ):
             with pl.incore():
+                stays = pl.slice(w, [COLUMNS, OUT], [0, 0])
                 for i in pl.range(N):
                     tile = pl.slice(x, [ROWS, COLUMNS], [i * ROWS, 0])
-                    y = pl.assemble(y, pl.cast(tile, pl.FP32), [i * ROWS, 0])
+                    product = pl.matmul(tile, stays, out_dtype=pl.INT32)
+                    y = pl.assemble(y, product, [i * ROWS, 0])
             return y
 
     return PlainLoop

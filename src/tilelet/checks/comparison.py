@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tilelet.diverge.locate import Case
+    from tilelet.divergence.locate import Case
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from tilelet.checks.findings import Finding, Place, Status, found
 from tilelet.checks.verdict import Part, Subject, part
 from tilelet.diag.catalogue.diverge import CouldBeWrong
 from tilelet.diag.core import Loc
-from tilelet.diverge.strength import Unnoticed, strength
+from tilelet.divergence.strength import Unnoticed, strength
 
 NAME = "golden"
 

@@ -26,7 +26,8 @@ def check(subject: Subject) -> Part:
         return Part("memory", Status.NOT_CHECKED, "undefined memory decides where windows lie")
     if isinstance(run, Stopped):
         error = run.error.diagnostic
-        problem = OutOfBounds(error.message, error.loc, run.task)
+        made = next((label.loc for label in error.labels[1:]), None)
+        problem = OutOfBounds(error.message, error.loc, run.task, made)
         place = (Place(error.loc, "takes", task=run.task),) if error.loc else ()
         return part("memory", [found("memory", problem, places=place)], Status.FOUND, summary)
     return part("memory", [], Status.THIS_RUN, summary, [why] if why else [])

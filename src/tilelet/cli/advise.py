@@ -7,19 +7,20 @@ from pathlib import Path
 
 from tilelet.advice import report as reports
 from tilelet.advice.advisor import Advisor, Report
-from tilelet.advice.proof import Setting
+from tilelet.advice.programs import ExportedPrograms, Setting
 from tilelet.cli.messages import print_findings
 from tilelet.cli.options import AdviseOptions
 from tilelet.cli.pages import write_page
 from tilelet.cli.profile import failed, machines_for, period_of
 from tilelet.cli.recording import record
-from tilelet.diag.catalogue.advice import CannotAdvise
 from tilelet.diag.sarif import to_sarif
 from tilelet.diag.tables import show
 from tilelet.diag.text import plural
+from tilelet.runtime.progress import progress
 from tilelet.scripts import exit_codes
 from tilelet.scripts.answers import document
 from tilelet.scripts.recording import RecordingOptions
+from tilelet.scripts.target import Target
 
 
 def advise_command(options: AdviseOptions) -> int:
@@ -28,11 +29,7 @@ def advise_command(options: AdviseOptions) -> int:
     first = record(options.target, options, options.platform)
     if first.code:
         return failed(first, options)
-    target = options.target
-    if target.is_model:
-        raise CannotAdvise(target.name, "it is not one file; `tilelet export` makes one of it")
-    target = dataclasses.replace(target, text=Path(target.name).read_text(encoding="utf-8"))
-    machine = machines[0]
+    target, machine = options.target, machines[0]
     setting = Setting(
         machine,
         period_of(machine, options.period, machines),
@@ -45,12 +42,20 @@ def advise_command(options: AdviseOptions) -> int:
             golden=options.golden,
         ),
     )
-    advisor = Advisor(target, setting)
+    advisor = _advisor(target, setting)
     report = advisor.fix() if options.fix else advisor.advise()
     _print(report, options)
     if options.fix and options.in_place and report.text != report.original:
         write_page(Path(target.name), report.text)
     return exit_codes.of_findings(bool(report.findings))
+
+
+def _advisor(target: Target, setting: Setting) -> Advisor:
+    if target.is_model:
+        with progress(f"writing {target.name} as one file"):
+            return Advisor(target, setting, programs=ExportedPrograms.of(target, setting))
+    text = Path(target.name).read_text(encoding="utf-8")
+    return Advisor(dataclasses.replace(target, text=text), setting)
 
 
 def _print(report: Report, options: AdviseOptions) -> None:

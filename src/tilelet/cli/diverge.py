@@ -8,16 +8,20 @@ import sys
 from pathlib import Path
 
 from tilelet.cli.messages import print_findings, show_problems
-from tilelet.cli.options import DivergeOptions
+from tilelet.cli.options import DEFAULT_MACHINE, DivergeOptions
+from tilelet.cli.page import save_page
 from tilelet.cli.run import print_problems
+from tilelet.device.machine.description import load_machine
 from tilelet.diag.catalogue.command import BadFlag
 from tilelet.diag.formats import to_json
 from tilelet.diag.sarif import to_sarif
 from tilelet.diag.text import printable
-from tilelet.diverge.answer import Answer, Options, against, answer
-from tilelet.diverge.locate import Case
+from tilelet.divergence.answer import Answer, Options, against
+from tilelet.divergence.locate import Case
 from tilelet.runtime import session
+from tilelet.runtime.diverging import examine, page_data
 from tilelet.runtime.progress import progress
+from tilelet.runtime.rundir import build_root
 from tilelet.runtime.session import Session
 from tilelet.scripts import exit_codes
 from tilelet.scripts.stand_ins import stand_ins
@@ -36,15 +40,33 @@ def diverge_command(options: DivergeOptions) -> int:
             return code or _nothing(second)
         pairs = zip(cases, others)
         cases = [(name, against(a, first.name, b)) for (_, a), (name, b) in pairs]
+    platform = options.platform or DEFAULT_MACHINE
+    load_machine(platform)  # a wrong name is told before anything is followed
     looking = Options(options.budget, options.all_fp32)
     answers: list[Answer] = []
     for name, case in cases:
         with progress(f"following {name}"):
-            answers.append(answer(name, case, looking))
+            answers.append(examine(name, case, looking, platform))
     _show(answers, options)
+    if options.html is not None or options.open:
+        _write_page(cases, answers, options, platform)
     if not any(a.found for a in answers) and all(a.agrees is None for a in answers):
         return exit_codes.COULD_NOT_RUN
     return exit_codes.of_findings(any(a.found for a in answers))
+
+
+def _write_page(
+    cases: list[tuple[str, Case]], answers: list[Answer], options: DivergeOptions, platform: str
+) -> None:
+    """The page of the first program that has a finding, else of the first."""
+    from tilelet.report.html import page_html
+
+    number = next((i for i, a in enumerate(answers) if a.found), 0)
+    name, case = cases[number]
+    with progress("making the page"):
+        text = page_html(name, page_data(name, case, answers[number], platform))
+    target = options.html or (options.build_dir or build_root()) / "page.html"
+    save_page(text, target, show=options.open)
 
 
 def _targets(target: Target) -> tuple[Target, Target | None]:

@@ -99,6 +99,7 @@ DIVERGE = """\
 examples:
   tilelet diverge kernel.py                  against its golden, and against double
   tilelet diverge kernel.py --budget 60s     try repairs for longer
+  tilelet diverge kernel.py --html wrong.html  a page: timeline, wrong outputs, where they begin
   tilelet diverge before.py after.py         against another program, tile by tile
   tilelet diverge qwen3/scope3 --variant tuned --hidden 256 --intermediate 384 --batch 4 ...
 
@@ -157,11 +158,29 @@ examples:
   tilelet advise kernel.py --fix                 the ladder of rewritings, and the diff
   tilelet advise kernel.py --fix --in-place      write it to the script
   tilelet advise kernel.py --format json
+  tilelet advise qwen3/scope3 --variant baseline --fix -p a2a3
 
 A finding has its lines, what it costs now, and, where the fault can be rewritten, what the
 rewritten program takes: it is checked, run on this CPU, compared with the outputs of the script as
 it stands, and modelled. Rewritings that do not hold, or do not help, are not proposed. Comments and
-layout are kept. Exit code 1: there is advice.
+layout are kept. A program that ships is taken as the one file that `tilelet export` makes of it;
+findings name the original lines, and the diff is that of the file. Exit code 1: there is advice.
+"""
+
+LAYER = """\
+examples:
+  tilelet layer Qwen3-32B --layer 17                        random states, 17 positions
+  tilelet layer Qwen3-32B --layer 17 --capture              what 17 layers make of random tokens
+  tilelet layer Qwen3-0.6B --layer 3 --capture --tokens "9707 11 1879"
+  tilelet layer Qwen3-30B-A3B --layer 0 --int8              experts, weights in INT8
+  tilelet layer Qwen3-0.6B --layer 3 --capture --save layer3.safetensors
+
+Loads one layer of a Qwen3 or Qwen3-MoE checkpoint, whatever the size of the whole, and runs it: all
+positions but the last as a prompt, the last as a step of decode. The golden is computed in double
+from the same files. With --capture the states are those that tokens have after the layers before,
+which are loaded one after the other. --save writes `states`, `out` and `golden`, for
+`TensorSpec(..., from_checkpoint="states", checkpoint="layer3.safetensors")` in scripts of your own.
+Exit code 1: the layer differs by more than rounding explains.
 """
 
 GENERATE = """\
@@ -171,6 +190,7 @@ examples:
   tilelet generate Qwen3-0.6B --prompt "One" --prompt "Two" --max-new-tokens 64
   tilelet generate Qwen3-0.6B --prompt "Hello" --compare    beside `transformers`, layer by layer
   tilelet generate Qwen3-0.6B --prompt "Hello" --profile a2a3   modelled time of a token
+  tilelet generate Qwen3-0.6B --prompt "Hello" --int8 --compare   what INT8 changes, by layer
   tilelet generate Qwen3-32B --layers 4 --stream --tokens "9707 11"   a part of a large model
 
 MODEL_DIR holds `config.json`, `.safetensors` files and, for text, `tokenizer.json`. Embedding,
@@ -181,6 +201,8 @@ out without it.
 --compare gives the same tokens to `transformers`: relative L2 distance of the hidden states after
 every layer, the first token that differs, and how far its logits are apart. A difference that
 rounding explains is called a near-tie; exit code 1: there is another.
+--int8 converts the matrices of the layers on load, a factor for each output; --compare then shows
+how far that is from the weights as they are stored, after every layer and at the logits.
 Ctrl-C ends the generation; what was generated stays.
 """
 
@@ -244,7 +266,7 @@ CPU times differ from run to run, so they are not checked. Exit code 1: the page
 
 CALIBRATE = """\
 examples:
-  tilelet calibrate kit kit                       write 22 small scripts, to be run on a board
+  tilelet calibrate kit kit                       write 25 small scripts, to be run on a board
   tilelet calibrate fit results -o my_board.toml  a machine file from what the board measured
   tilelet profile kernel.py -p my_board.toml      and its use
   tilelet calibrate report                        the model against published figures

@@ -98,11 +98,14 @@ class ExportOptions(ScriptOptions):
 
 @dataclass(frozen=True)
 class DivergeOptions(ScriptOptions):
-    """`tilelet diverge`; `budget` is in seconds."""
+    """`tilelet diverge`; `budget` is in seconds, `html` a page to write."""
 
     target: Target = NO_TARGET
     budget: float = 15.0
     all_fp32: bool = False
+    platform: str | None = None
+    html: Path | None = None
+    open: bool = False
 
 
 @dataclass(frozen=True)

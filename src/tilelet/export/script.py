@@ -194,6 +194,8 @@ def _argument(spec: Spec, bundle: Bundle) -> str:
     if isinstance(spec, ScalarSpec):
         return f"torch.tensor({spec.value!r}, dtype={torch_name(spec.element)})"
     shape, dtype = literal(list(spec.shape)), torch_name(spec.element)
+    if spec.from_checkpoint is not None:
+        raise CannotExport(UNKNOWN, f"the values of `{spec.name}`, which are in a checkpoint,")
     value = spec.init_value
     if value is None:
         return f"tensor({shape}, {dtype})"

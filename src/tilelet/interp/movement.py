@@ -61,13 +61,15 @@ def window_at(
         for axis, (start, size, extent) in enumerate(zip(offset, shape, extents)):
             if start < 0 or size < 1 or start + size > extent:
                 raise WindowOutOfRange(
-                    loc, axis, start, size, extent, whole.name, True, clamps=True
+                    loc, axis, start, size, extent, whole.name, True, True, whole.buffer.made
                 )
         return whole.slice(offset, shape)
     needed = shape if valid_shape is None else checked_region(valid_shape, shape, loc)
     for axis, (start, size, extent) in enumerate(zip(offset, needed, extents)):
         if start < 0 or shape[axis] < 1 or (start + size > extent and not clamp):
-            raise WindowOutOfRange(loc, axis, start, size, extent, whole.name, True, True)
+            raise WindowOutOfRange(
+                loc, axis, start, size, extent, whole.name, True, True, whole.buffer.made
+            )
     there = valid_rules.window(whole.reach, tuple(offset), shape)
     seen = valid_rules.window(whole.valid or extents, tuple(offset), shape)
     region = tuple(map(min, needed, there, seen))
@@ -256,7 +258,8 @@ def stored_window(target: Window, region: Shape, offset: Sequence[int], loc: Loc
     assert sizes is not None
     for axis, (start, size, extent) in enumerate(zip(offset, sizes, target.reach)):
         if start < 0 or start + size > extent:
-            raise WindowOutOfRange(loc, axis, start, size, extent, target.name, runtime=True)
+            made = target.buffer.made
+            raise WindowOutOfRange(loc, axis, start, size, extent, target.name, True, made=made)
     return target.slice(offset, sizes)
 
 

@@ -128,6 +128,7 @@ class State:
         nbytes = math.prod(shape) * dtype.itemsize
         data = self.memory(name, nbytes, loc) if self.execute else None
         window = Window(Buffer(name, nbytes, data), dtype, 0, shape, row_major(shape))
+        window.buffer.made = loc
         if self.watcher is not None:
             self.watcher.fresh(window)
         return window

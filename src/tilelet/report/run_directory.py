@@ -47,9 +47,7 @@ def read_data(directory: Path) -> bytes:
         raise DamagedRun(str(directory.joinpath(*DATA)), str(error)) from None
     if numbers is None:
         return data
-    files = cast("list[dict[str, Any]]", header["runs"][0].get("files") or [])
-    names = [str(file["name"]) for file in files]
-    return repack({**header, "numbers": _numbers(directory, numbers, names)}, columns)
+    return repack({**header, "numbers": _numbers(directory, numbers, _files(header))}, columns)
 
 
 def read_command(directory: Path) -> list[str] | None:
@@ -72,12 +70,35 @@ def _bytes(path: Path) -> bytes | None:
 def _numbers(directory: Path, text: bytes | None, names: Sequence[str]) -> dict[str, Any]:
     file = str(directory.joinpath(*NUMBERS))
     try:
-        found: Any = json.loads(text or b"")
-        outputs = found["outputs"]
-        assert isinstance(outputs, list)
-        return {"outputs": [_placed(o, names) for o in cast("list[dict[str, Any]]", outputs)]}
+        return placed_numbers(json.loads(text or b""), names)
     except (ValueError, KeyError, TypeError, AttributeError, AssertionError, RecursionError):
         raise DamagedRun(file, "it is not what `tilelet run` writes") from None
+
+
+def placed_numbers(found: Any, names: Sequence[str]) -> dict[str, Any]:
+    """Outputs and the first divergence as the page shows them; `names` are its files."""
+    outputs = found["outputs"]
+    assert isinstance(outputs, list)
+    data: dict[str, Any] = {
+        "outputs": [_placed(o, names) for o in cast("list[dict[str, Any]]", outputs)]
+    }
+    diverged: Mapping[str, Any] | None = found.get("divergence")
+    if diverged is not None:
+        name = PurePath(str(diverged.get("file") or "")).name
+        place = [names.index(name), diverged.get("line")] if name in names else None
+        data["divergence"] = {"text": str(diverged["text"]), "place": place}
+    return data
+
+
+def diverged_data(run: DeviceRun, numbers: Mapping[str, Any]) -> bytes:
+    """A run with its outputs against the golden, and where they first go wrong."""
+    header, columns = unpack(profile_document([run]))
+    return repack({**header, "numbers": placed_numbers(numbers, _files(header))}, columns)
+
+
+def _files(header: Mapping[str, Any]) -> list[str]:
+    files = cast("list[dict[str, Any]]", header["runs"][0].get("files") or [])
+    return [str(file["name"]) for file in files]
 
 
 def _placed(output: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:

@@ -7,9 +7,9 @@ from typing import Any
 
 from tilelet.diag.core import UserError
 from tilelet.diag.render import render_line
-from tilelet.diverge.golden_trace import GoldenTrace
-from tilelet.diverge.locate import Case as Examined
-from tilelet.diverge.locate import Masks
+from tilelet.divergence.golden_trace import GoldenTrace
+from tilelet.divergence.locate import Case as Examined
+from tilelet.divergence.locate import Masks
 from tilelet.runtime.arrays import Array
 from tilelet.runtime.compare import mismatches
 from tilelet.runtime.compiler import CompiledProgram

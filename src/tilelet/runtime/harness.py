@@ -58,7 +58,7 @@ from tilelet.tasks.extents import Extents
 
 if TYPE_CHECKING:
     from tilelet.checks.comparison import Comparison
-    from tilelet.diverge.locate import Case as Examined
+    from tilelet.divergence.locate import Case as Examined
 
 
 def run(
@@ -375,7 +375,7 @@ class Runner:
         pairs: Mapping[str, tuple[Array, Array]],
     ) -> None:
         """Which regions of the failed outputs are wrong, and who wrote them."""
-        from tilelet.diverge.where import where_wrong
+        from tilelet.divergence.where import where_wrong
 
         outputs = {
             param: (
@@ -539,7 +539,9 @@ def _as_spec(spec: Spec, array: Array) -> Array:
 
 def _is_fresh(spec: Spec, is_seed: bool) -> bool:
     """An output that starts as zeros, not as data."""
-    return isinstance(spec, TensorSpec) and spec.is_output and (is_seed or spec.init_value is None)
+    if not isinstance(spec, TensorSpec) or not spec.is_output:
+        return False
+    return is_seed or (spec.init_value is None and spec.from_checkpoint is None)
 
 
 def _outputs(compiled: CompiledProgram, specs: dict[str, Spec]) -> tuple[list[str], list[str]]:

@@ -16,6 +16,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from tilelet.checkpoint.tensors import chosen_checkpoint, read_tensor
 from tilelet.diag.catalogue.harness import InitValueFailed, TooBig
 from tilelet.diag.core import UserError
 from tilelet.native.memory import available_memory
@@ -44,6 +45,9 @@ def check_memory(specs: Sequence[Spec]) -> None:
 def initial_array(spec: TensorSpec, zero: bool = False) -> Array:
     """The data a tensor starts with: a fresh dense array. `zero` ignores `init_value`."""
     value = None if zero else spec.init_value
+    if spec.from_checkpoint is not None and not zero:
+        source = chosen_checkpoint(spec.name, spec.checkpoint)
+        return read_tensor(source, spec.from_checkpoint, spec.shape, spec.element.numpy)
     if value is None:
         return np.zeros(spec.shape, spec.element.numpy)
     if callable(value):

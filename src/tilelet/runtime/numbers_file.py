@@ -2,7 +2,7 @@
 
 {"version": 1, "outputs": [{"name", "ok", "shape", "total", "mismatched", "rtol", "atol",
   "relative_l2", "text", "map": {"rows", "columns", "cells"}, "histogram": {"first", "counts"},
-  "where": as `diverge.where` gives it}]}
+  "where": as `divergence.where` gives it}]}
 
 `cells` are shares of wrong elements on a grid over the output (all axes but the last as rows).
 `counts` are elements by |difference| / allowed in powers of ten, from `10**first` on.
@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from tilelet.diverge.where import Where
+from tilelet.divergence.where import Where
 from tilelet.runtime.arrays import Array, to_double
 from tilelet.runtime.compare import mismatches, scan
 from tilelet.runtime.validate import Judgement
@@ -35,6 +35,17 @@ def numbers_json(
     rtol: float,
     atol: float,
 ) -> str:
+    return json.dumps(numbers_data(judgements, actual, expected, where, rtol, atol)) + "\n"
+
+
+def numbers_data(
+    judgements: Sequence[Judgement],
+    actual: Mapping[str, Array],
+    expected: Mapping[str, Array],
+    where: Sequence[Where],
+    rtol: float,
+    atol: float,
+) -> dict[str, Any]:
     maps = {w.output: w.to_data() for w in where}
     outputs: list[dict[str, Any]] = []
     for j in judgements:
@@ -44,7 +55,7 @@ def numbers_json(
         if got.shape == wanted.shape:
             data |= _figures(got, wanted, rtol, atol)
         outputs.append({**data, "where": maps.get(j.name)})
-    return json.dumps({"version": 1, "outputs": outputs}) + "\n"
+    return {"version": 1, "outputs": outputs}
 
 
 def _figures(actual: Array, expected: Array, rtol: float, atol: float) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from tilelet.diag.text import printable
 from tilelet.runtime.rundir import RunDirectory
 
 if TYPE_CHECKING:
-    from tilelet.diverge.where import Where
+    from tilelet.divergence.where import Where
 
 
 class RunResult:

@@ -79,7 +79,7 @@ class Session:
     # Gets every recorded run (name, passed program, tasks, arguments, and how its outputs are
     # compared: a `checks.comparison.Comparison` or None) instead of a table.
     recorder: Callable[[str, Program, Any, Mapping[str, Any], Any], None] | None = None
-    # `tilelet diverge`: gets every case (name, `diverge.locate.Case`), and no engine runs.
+    # `tilelet diverge`: gets every case (name, `divergence.locate.Case`), and no engine runs.
     examiner: Callable[[str, Any], None] | None = None
     # `tilelet export`: gets every case (program as written, its specs, the case), nothing runs.
     on_case: Callable[[Program, list[Any], Any], None] | None = None

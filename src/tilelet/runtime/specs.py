@@ -31,6 +31,10 @@ class TensorSpec:
 
     `init_value`: None for zeros, a number, an array or tensor, `torch.randn/rand/zeros/ones` (and
     their NumPy likes), or a function without arguments. `resident` is accepted: on a CPU all are.
+
+    `from_checkpoint`: the name of a tensor of the model in `checkpoint` (a directory or a
+    `.safetensors` file), or else in the directory that TILELET_CHECKPOINT names; `.T` behind it
+    gives the transpose. It replaces `init_value`.
     """
 
     name: str
@@ -39,6 +43,8 @@ class TensorSpec:
     init_value: Any
     is_output: bool
     resident: Any
+    from_checkpoint: str | None
+    checkpoint: Any
 
     def __init__(
         self,
@@ -48,6 +54,8 @@ class TensorSpec:
         init_value: Any = None,
         is_output: bool = False,
         resident: Any = None,
+        from_checkpoint: str | None = None,
+        checkpoint: Any = None,
     ) -> None:
         # Scripts are not type-checked.
         if not isinstance(name, str) or not name:  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -58,6 +66,13 @@ class TensorSpec:
         self.init_value = init_value
         self.is_output = bool(is_output)
         self.resident = resident
+        self.from_checkpoint = from_checkpoint
+        self.checkpoint = checkpoint
+        if from_checkpoint is not None and init_value is not None:
+            raise BadSpec(
+                f"`{name}` has an `init_value` and comes from a checkpoint",
+                "leave one of them out",
+            )
         element = self.element  # an unknown dtype is found here, not in the middle of a run
         if element is FP4 and self.wants_torch:  # torch counts pairs
             self.shape = (*self.shape[:-1], 2 * self.shape[-1])

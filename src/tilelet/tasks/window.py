@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilelet.analysis.overlap import Bytes, meet
+from tilelet.diag.core import Loc
 from tilelet.dtypes import DType
 from tilelet.ir.types import box
 from tilelet.numerics.undefined import poison
@@ -38,6 +39,7 @@ class Buffer:
     initial     a scalar array: what every element is before the first write
     manual_dep  tasks are not ordered by their use of this buffer
     region      number of its first window in the record of tasks, -1: none yet
+    made        where the program makes it; None if it is the caller's
     defined     which of its elements were ever written (`interp.definedness`); None: not asked
     """
 
@@ -48,6 +50,7 @@ class Buffer:
         "id",
         "initial",
         "known",
+        "made",
         "manual_dep",
         "name",
         "nbytes",
@@ -74,6 +77,7 @@ class Buffer:
         self.initial = initial
         self.manual_dep = manual_dep
         self.region = -1
+        self.made: Loc | None = None
         self.defined: Any = None
         self._without_data: Buffer | None = None
 

@@ -8,11 +8,15 @@ from tilelet.advice.rules import (
     arithmetic,
     fills,
     forwarding,
+    launches,
     machine_use,
     neighbours,
     parallel,
+    pipelines,
+    private,
     reductions,
     text,
+    traffic,
 )
 from tilelet.diag.catalogue import advice as problems
 
@@ -30,13 +34,54 @@ RULES = (
         needs_proof=True,
     ),
     Rule(
+        "zeros-read-back",
+        problems.ZerosReadBack,
+        fills.zeros_read_back,
+        (
+            "Tasks with a tensor that they read and write are ordered by the runtime, whichever "
+            "windows of it they use: a sum that starts from zeros in memory is one chain of tasks."
+        ),
+        rewrites=True,
+        needs_proof=True,
+    ),
+    Rule(
         "round-trip",
         problems.RoundTrip,
-        neighbours.find,
+        neighbours.round_trips,
         (
             "A task is submitted, handed out and completed in 2 us of runtime, whatever it "
             "does; a value that leaves the chip is stored, and loaded again by the next task "
             "after it has waited for the first."
+        ),
+        rewrites=True,
+        needs_proof=True,
+    ),
+    Rule(
+        "shared-operand",
+        problems.SharedOperand,
+        neighbours.shared_operands,
+        "K and V of a published layer both read the normalised rows, as do gate and up.",
+        rewrites=True,
+        needs_proof=True,
+    ),
+    Rule(
+        "one-scope-tensor",
+        problems.OneScopeTensor,
+        private.find,
+        (
+            "The scores and exponentials of the published attention go out to global memory and "
+            "back in every block of the context."
+        ),
+        rewrites=True,
+        needs_proof=True,
+    ),
+    Rule(
+        "launch-in-loop",
+        problems.LaunchInLoop,
+        launches.find,
+        (
+            "A reviewer of a published program counts 64 launches in a loop over heads; each task "
+            "costs 2 us of runtime, and here waits for the one before."
         ),
         rewrites=True,
         needs_proof=True,
@@ -77,6 +122,33 @@ RULES = (
         ("Runtimes since May 2026 order iterations of `pl.range` that touch the same tensor."),
         rewrites=True,
         needs_proof=True,
+    ),
+    Rule(
+        "no-pipeline",
+        problems.NoPipeline,
+        pipelines.find,
+        (
+            "Load engines and compute units of a core work side by side; without a second buffer "
+            "one waits for the other. In the tuned scope 3 every loop over the inner dimension is "
+            "a pipeline."
+        ),
+        rewrites=True,
+        needs_proof=True,
+    ),
+    Rule(
+        "discarded-rows",
+        problems.DiscardedRows,
+        traffic.discarded_rows,
+        "The published attention pads 8 query heads to 16 rows: half of each product is lost.",
+    ),
+    Rule(
+        "crossing-tensor",
+        problems.CrossingTensor,
+        traffic.crossing_tensors,
+        (
+            "The published decode layer writes its q, k and v projections to memory in scope 1 and "
+            "reads them back in scope 2."
+        ),
     ),
     Rule(
         "small-tasks",
@@ -131,6 +203,13 @@ RULES = (
             "A published decode layer multiplied by `mean(x^2) + eps` itself, and its golden "
             "did the same, so that the comparison passed."
         ),
+    ),
+    Rule(
+        "explicit-scope",
+        problems.ExplicitScope,
+        text.explicit_scopes,
+        "Asked for by the analysis of a published decode layer.",
+        is_about_text=True,
     ),
     Rule(
         "hidden-equality",

@@ -1,41 +1,66 @@
-"""A product that is added to a sum: the cube adds while it multiplies."""
+"""A product that is added to a sum: the cube adds while it multiplies.
+
+In a loop the cube's accumulator starts with the first product, because nothing else can be put into
+it for nothing; what the sum was before is added once, at the end.
+"""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from tilelet.advice.core import Advice, Subject
-from tilelet.advice.source import Edit, Source
+from tilelet.advice.source import Body, Edit, Source, names_bound, names_read
 from tilelet.diag.catalogue.advice import AddedProduct
+
+_FILLS = ("full", "tile.full", "zeros")
 
 
 def find(subject: Subject) -> Iterator[Advice]:
     source = subject.source
+    in_loops: set[int] = set()
+    for body in source.bodies():
+        for loop in body:
+            summing = _summing(source, body, loop) if isinstance(loop, ast.For) else None
+            if summing is not None:
+                in_loops.add(id(summing.added))
+                yield _advice(subject, summing.step, summing.sum_name, _loop_edits(source, summing))
     for body in source.bodies():
         for statement in body:
-            if not isinstance(statement, ast.Assign):
+            if not isinstance(statement, (ast.Assign, ast.Expr)):
                 continue
-            added = statement.value
-            if source.call_of(added) != "add" or not isinstance(added, ast.Call):
-                continue
-            for place, operand in enumerate(added.args[:2]):
-                found = _product(source, body, statement, operand)
-                if len(added.args) != 2 or (
-                    found is None and not _is_product_elsewhere(source, statement, operand)
-                ):
-                    continue
-                accumulator = added.args[1 - place]
-                kernels = subject.kernels_in(*source.scope_lines(statement))
-                edits = _edits(source, added, accumulator, *found) if found else None
-                problem = AddedProduct(source.loc(added), source.of(accumulator))
-                yield subject.advice(problem, kernels, edits, rounding=True)
-                break
+            for added in ast.walk(statement):
+                is_new = source.call_of(added) == "add" and id(added) not in in_loops
+                if is_new and isinstance(added, ast.Call) and len(added.args) == 2:
+                    yield from _added(subject, body, statement, added)
+
+
+def _advice(subject: Subject, step: ast.stmt, name: str, edits: list[Edit] | None) -> Advice:
+    source = subject.source
+    kernels = subject.kernels_in(*source.scope_lines(step))
+    problem = AddedProduct(source.loc(step), name)
+    return subject.advice(problem, kernels, edits, rounding=True)
+
+
+def _added(subject: Subject, body: Body, statement: ast.stmt, added: ast.Call) -> Iterator[Advice]:
+    """A single addition, which is no step of a loop."""
+    source = subject.source
+    for place, operand in enumerate(added.args):
+        found = _product(source, body, statement, operand)
+        if found is not None or _is_product_elsewhere(source, statement, operand):
+            accumulator = added.args[1 - place]
+            edits = _edits(source, added, accumulator, *found) if found else None
+            yield _advice(subject, statement, source.of(accumulator), edits)
+            return
+
+
+# One addition
 
 
 def _product(
-    source: Source, body: list[ast.stmt], user: ast.stmt, operand: ast.expr
-) -> tuple[ast.Call, ast.stmt | None] | None:
+    source: Source, body: Body, user: ast.stmt, operand: ast.expr
+) -> tuple[ast.Call, ast.Assign | None] | None:
     """The product that an operand is, and the statement that names it, if nobody else uses it."""
     if source.call_of(operand) == "matmul" and isinstance(operand, ast.Call):
         return operand, None
@@ -58,7 +83,7 @@ def _is_product_elsewhere(source: Source, user: ast.stmt, operand: ast.expr) -> 
     """Whether a scope in front makes the operand by a product: it comes through global memory."""
     makers = [
         n
-        for n in ast.walk(source.tree)
+        for n in source.nodes
         if isinstance(n, ast.Assign)
         and isinstance(n.targets[0], ast.Name)
         and isinstance(operand, ast.Name)
@@ -69,8 +94,7 @@ def _is_product_elsewhere(source: Source, user: ast.stmt, operand: ast.expr) -> 
 
 
 def _uses(source: Source, name: str) -> int:
-    nodes = [n for n in ast.walk(source.tree) if isinstance(n, ast.Name) and n.id == name]
-    return sum(isinstance(n.ctx, ast.Load) for n in nodes)
+    return sum(isinstance(n.ctx, ast.Load) for n in source.names(name))
 
 
 def _edits(
@@ -80,8 +104,120 @@ def _edits(
     product: ast.Call,
     definition: ast.stmt | None,
 ) -> list[Edit]:
-    operands = [source.of(a) for a in product.args]
-    operands += [f"{k.arg}={source.of(k.value)}" for k in product.keywords if k.arg != "out_dtype"]
-    text = f"{source.language}.matmul_acc({', '.join([source.of(accumulator), *operands])})"
+    text = _accumulating(source, source.of(accumulator), product)
     edits = [source.replace(added, text)]
     return [*edits, source.remove(definition)] if definition is not None else edits
+
+
+def _accumulating(source: Source, accumulator: str, product: ast.Call) -> str:
+    operands = [source.of(a) for a in product.args]
+    operands += [f"{k.arg}={source.of(k.value)}" for k in product.keywords if k.arg != "out_dtype"]
+    return f"{source.language}.matmul_acc({', '.join([accumulator, *operands])})"
+
+
+# A loop of additions
+
+
+@dataclass(frozen=True)
+class _Loop:
+    """A loop of a scope whose last statement adds a product to a sum.
+
+    start       of the sum, if it is a fill with zeros just in front
+    added       the addition, in the last statement `step`
+    definition  the statement that names the product, if there is one
+    """
+
+    loop: ast.For
+    first: str
+    others: str
+    start: ast.Assign | None
+    sum_name: str
+    step: ast.Assign
+    added: ast.Call
+    product: ast.Call
+    definition: ast.Assign | None
+
+
+def _summing(source: Source, body: Body, loop: ast.For) -> _Loop | None:
+    step = loop.body[-1]
+    if source.loop(loop) != "range" or not isinstance(step, ast.Assign) or loop.orelse:
+        return None
+    target, added = step.targets[0], step.value
+    if not isinstance(target, ast.Name) or source.call_of(added) != "add":
+        return None
+    assert isinstance(added, ast.Call)
+    if not isinstance(loop.target, ast.Name) or not source.is_in_scope(loop):
+        return None
+    names = [a.id if isinstance(a, ast.Name) else "" for a in added.args]
+    if len(names) != 2 or target.id not in names:
+        return None
+    operand = added.args[1 - names.index(target.id)]
+    found = _product(source, loop.body, step, operand)
+    bounds = _bounds(source, loop)
+    others = [s for s in loop.body[:-1] if found is not None and s is not found[1]]
+    if found is None or bounds is None or not all(isinstance(s, ast.Assign) for s in others):
+        return None
+    if target.id in names_read(others) | names_read(found[0]) | names_bound(others):
+        return None
+    start = _zero_start(source, body[: body.index(loop)], target.id)
+    return _Loop(loop, *bounds, start, target.id, step, added, *found)
+
+
+def _bounds(source: Source, loop: ast.For) -> tuple[str, str] | None:
+    """The first value of a loop that is known to have one, and the loop over the others."""
+    assert isinstance(loop.iter, ast.Call)
+    if loop.iter.keywords or names_read(loop.iter.args) - source.constants:
+        return None
+    arguments = [source.of(a) for a in loop.iter.args]
+    head = source.of(loop.iter.func)
+    if len(arguments) == 1:
+        return "0", f"{head}(1, {arguments[0]})"
+    first, last, *step = arguments
+    by = step[0] if step else "1"
+    after = f"{first} + {by}" if first != "0" else by
+    return first, f"{head}({', '.join([after, last, *step])})"
+
+
+def _zero_start(source: Source, before: Body, name: str) -> ast.Assign | None:
+    """The statement that makes the sum, if that is a fill and nothing has looked at it since."""
+    for statement in reversed(before):
+        if isinstance(statement, ast.Assign) and names_bound(statement) == {name}:
+            call = statement.value
+            if source.call_of(call) not in _FILLS or not isinstance(call, ast.Call):
+                return None
+            values = [*call.args, *(k.value for k in call.keywords)]
+            numbers = [v.value for v in values if isinstance(v, ast.Constant)]
+            return statement if numbers[-1:] in ([0.0], [0]) else None
+        if name in names_read(statement) | names_bound(statement):
+            return None
+    return None
+
+
+def _loop_edits(source: Source, found: _Loop) -> list[Edit]:
+    margin = " " * found.loop.col_offset
+    own = f"{found.sum_name}_product"
+    if found.definition is not None:
+        own = source.of(found.definition.targets[0])
+    name = found.sum_name if found.start is not None else own
+    index = source.of(found.loop.target)
+    wanted = f"({found.first})" if not found.first.isalnum() else found.first
+    once = [
+        source.substituted(s, {index: wanted})
+        for s in found.loop.body[:-1]
+        if s is not found.definition
+    ]
+    once.append(f"{name} = {source.substituted(found.product, {index: wanted})}")
+    line = found.loop.lineno
+    edits = [
+        source.replace_lines(line, line - 1, "".join(f"{margin}{text}\n" for text in once)),
+        source.replace(found.loop.iter, found.others),
+        source.replace(found.step, f"{name} = {_accumulating(source, name, found.product)}"),
+    ]
+    if found.definition is not None:
+        last = found.definition.end_lineno or 0
+        edits.append(source.replace_lines(found.definition.lineno, last, ""))  # comments stay
+    if found.start is not None:
+        return [*edits, source.remove(found.start)]
+    end = (found.loop.end_lineno or 0) + 1
+    last = f"{margin}{found.sum_name} = {source.language}.add({found.sum_name}, {name})\n"
+    return [*edits, source.replace_lines(end, end - 1, last)]

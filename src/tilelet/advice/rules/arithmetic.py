@@ -84,7 +84,7 @@ def _reached(value: Value, users: dict[Value, list[Op]]) -> list[Op]:
 def repeated_reads(subject: Subject) -> Iterator[Advice]:
     """`pl.read(t, [i])` in a loop that does not change what it reads."""
     source = subject.source
-    for loop in ast.walk(source.tree):
+    for loop in source.nodes:
         if not isinstance(loop, ast.For) or source.loop(loop) is None:
             continue
         changing = _changing(loop)
@@ -112,8 +112,4 @@ def _changing(loop: ast.For) -> set[str]:
 
 
 def _innermost(source: Source, node: ast.AST) -> ast.For | None:
-    best: ast.For | None = None
-    for loop in ast.walk(source.tree):
-        if isinstance(loop, ast.For) and any(n is node for n in ast.walk(loop)):
-            best = loop  # `ast.walk` comes to inner ones later
-    return best
+    return next((n for n in source.around(node) if isinstance(n, ast.For)), None)

@@ -1,4 +1,6 @@
-"""Memory that is filled with a constant although every element is written later."""
+"""Memory that is filled with a constant although every element is written later, or only to be
+read back as the start of a sum.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +8,8 @@ import ast
 from collections.abc import Iterator
 
 from tilelet.advice.core import Advice, Subject
-from tilelet.advice.source import Source
-from tilelet.diag.catalogue.advice import DeadFill
+from tilelet.advice.source import Source, names_bound
+from tilelet.diag.catalogue.advice import DeadFill, ZerosReadBack
 
 # What a statement that only fills may call.
 _FILLING = frozenset(
@@ -21,16 +23,57 @@ _FILLING = frozenset(
 def find(subject: Subject) -> Iterator[Advice]:
     """Only those whose removal is a rewriting: whether it is right, the proof says."""
     source = subject.source
+    for statement in _fill_statements(source):
+        filled = sorted(_filled(source, statement))
+        first, last = statement.lineno, statement.end_lineno or 0
+        if source.is_in_scope(statement):
+            first, last = source.scope_lines(statement)
+        problem = DeadFill(source.loc(statement), filled)
+        edits = [source.remove(statement)]
+        yield subject.advice(problem, subject.kernels_in(first, last), edits)
+
+
+def _fill_statements(source: Source) -> Iterator[ast.For | ast.With]:
     for body in source.bodies():
         for statement in body:
             if not isinstance(statement, (ast.For, ast.With)) or not _fills(source, statement):
                 continue
-            if _inside_other_fill(source, statement) or len(body) == 1:
+            if not _inside_other_fill(source, statement) and len(body) > 1:
+                yield statement
+
+
+def zeros_read_back(subject: Subject) -> Iterator[Advice]:
+    """`so_far = pl.slice(acc, ...)` of memory that holds zeros: whether it does, the proof says."""
+    source = subject.source
+    fills = {name: s for s in _fill_statements(source) for name in _filled(source, s)}
+    for scope in source.scopes:
+        for load in ast.walk(scope):
+            call = load.value if isinstance(load, ast.Assign) else None
+            if source.call_of(call) != "slice" or not isinstance(call, ast.Call):
                 continue
-            filled = sorted(_filled(source, statement))
-            kernels = subject.kernels_in(statement.lineno, statement.end_lineno or 0)
-            problem = DeadFill(source.loc(statement), filled)
-            yield subject.advice(problem, kernels, [source.remove(statement)])
+            name = source.of(call.args[0])
+            fill, dtype = fills.get(name), _dtype(source, name)
+            if fill is None or dtype is None or len(call.args) != 3 or call.keywords:
+                continue
+            if name not in names_bound(scope) or fill.lineno > scope.lineno:
+                continue  # only who writes the sum, too, waits for the others
+            shape = source.of(call.args[1])
+            zeros = f"{source.language}.full({shape}, dtype={dtype}, value=0.0)"
+            kernels = subject.kernels_in(scope.lineno, scope.end_lineno or 0)
+            problem = ZerosReadBack(source.loc(call), source.loc(fill), name)
+            yield subject.advice(problem, kernels, [source.replace(call, zeros)])
+
+
+def _dtype(source: Source, name: str) -> str | None:
+    """The element type of a tensor that the script makes."""
+    for node in source.nodes:
+        if isinstance(node, ast.Assign) and source.call_of(node.value) == "create_tensor":
+            assert isinstance(node.value, ast.Call)
+            named = [source.of(k.value) for k in node.value.keywords if k.arg == "dtype"]
+            given = [source.of(a) for a in node.value.args[1:2]]
+            if names_bound(node) == {name} and (named or given):
+                return (named or given)[0]
+    return None
 
 
 def _fills(source: Source, statement: ast.stmt) -> bool:
@@ -54,9 +97,5 @@ def _filled(source: Source, statement: ast.stmt) -> set[str]:
 
 
 def _inside_other_fill(source: Source, statement: ast.stmt) -> bool:
-    for node in ast.walk(source.tree):
-        if node is statement or not isinstance(node, (ast.For, ast.With)):
-            continue
-        if any(n is statement for n in ast.walk(node)) and _fills(source, node):
-            return True
-    return False
+    around = [n for n in source.around(statement) if isinstance(n, (ast.For, ast.With))]
+    return any(_fills(source, n) for n in around)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
+from typing import TypeGuard
 
 from tilelet.advice.core import Advice, Subject
 from tilelet.advice.source import Edit, Source, names_bound
@@ -12,9 +13,7 @@ from tilelet.diag.catalogue.advice import StoredAndLoaded
 
 def find(subject: Subject) -> Iterator[Advice]:
     source = subject.source
-    for scope in ast.walk(source.tree):
-        if not isinstance(scope, ast.With) or not source.is_scope(scope):
-            continue
+    for scope in source.scopes:
         for i, store in enumerate(scope.body):
             stored = _stored(source, store)
             if stored is None:
@@ -57,8 +56,8 @@ def _edits(
     """The value keeps a name; a tensor that nobody else looks at goes away."""
     name = value.id if isinstance(value, ast.Name) else f"{tensor}_tile"
     named = [] if isinstance(value, ast.Name) else [f"{name} = {source.of(value)}"]
-    edits = [source.replace(load.value, name)]
     makers = _makers(source, tensor)
+    edits = [source.replace(load.value, _tile(source, load.value, name, makers))]
     if _is_private(source, tensor, [store, load, *makers]):
         edits += [source.remove(maker) for maker in makers]
         if named:
@@ -71,10 +70,26 @@ def _edits(
     return edits
 
 
+def _tile(source: Source, load: ast.expr, name: str, makers: Sequence[ast.stmt]) -> str:
+    """The tile that was stored, or the part of it that was loaded."""
+    assert isinstance(load, ast.Call)
+    _, shape, offsets = load.args
+    whole = [n.value.args[0] for n in makers if isinstance(n, ast.Assign) and _has_shape(n.value)]
+    is_part = any(source.of(w) != source.of(shape) for w in whole)
+    if not load.keywords and not (is_part and source.of(offsets) == "[0, 0]"):
+        return name
+    more = "".join(f", {k.arg}={source.of(k.value)}" for k in load.keywords)
+    return f"{source.language}.slice({name}, {source.of(shape)}, [0, 0]{more})"
+
+
+def _has_shape(node: ast.expr) -> TypeGuard[ast.Call]:
+    return isinstance(node, ast.Call) and bool(node.args)
+
+
 def _makers(source: Source, tensor: str) -> list[ast.stmt]:
     return [
         n
-        for n in ast.walk(source.tree)
+        for n in source.nodes
         if isinstance(n, ast.Assign)
         and names_bound(n) == {tensor}
         and source.call_of(n.value) == "create_tensor"
@@ -84,5 +99,5 @@ def _makers(source: Source, tensor: str) -> list[ast.stmt]:
 def _is_private(source: Source, tensor: str, own: Sequence[ast.stmt]) -> bool:
     """Whether a tensor is made in the script and used by these statements only."""
     inside = {id(n) for statement in own for n in ast.walk(statement)}
-    uses = [n for n in ast.walk(source.tree) if isinstance(n, ast.Name) and n.id == tensor]
+    uses = source.names(tensor)
     return bool(_makers(source, tensor)) and all(id(n) in inside for n in uses)

@@ -3,14 +3,39 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from tilelet.advice.core import Advice, Subject
-from tilelet.advice.source import Body, Edit, Source, names_bound, names_read
+from tilelet.advice.source import Body, Edit, Source, names_bound, names_needed
+from tilelet.device.report.profile import KernelRow
 from tilelet.diag.catalogue.advice import RoundTrip, SharedOperand
 
 
-def find(subject: Subject) -> Iterator[Advice]:
+def round_trips(subject: Subject) -> Iterator[Advice]:
+    """The first scope makes what the second uses."""
+    source = subject.source
+    for first, second, kernels, edits in _pairs(subject):
+        handed = sorted(names_needed(second) & names_bound(first.body))
+        if handed:
+            problem = RoundTrip(source.loc(first), source.loc(second), handed)
+            yield subject.advice(problem, kernels, edits)
+
+
+def shared_operands(subject: Subject) -> Iterator[Advice]:
+    """Both load the same window: K and V, or gate and up."""
+    source = subject.source
+    for first, second, kernels, edits in _pairs(subject):
+        shared = sorted(_sliced(source, first) & _sliced(source, second))
+        if shared and not names_needed(second) & names_bound(first.body):
+            problem = SharedOperand(source.loc(first), source.loc(second), shared)
+            yield subject.advice(problem, kernels, edits)
+
+
+def _pairs(
+    subject: Subject,
+) -> Iterator[tuple[ast.With, ast.With, list[KernelRow], list[Edit]]]:
+    """Scopes that stand one behind the other, their kernels, and how they become one."""
     source = subject.source
     for body in source.bodies():
         for i, first in enumerate(body):
@@ -18,29 +43,26 @@ def find(subject: Subject) -> Iterator[Advice]:
             if second is None or not isinstance(first, ast.With):
                 continue
             kernels = subject.kernels_in(first.lineno, second.end_lineno or 0)
-            if not kernels or not _same_kind(source, first, second):
-                continue
-            handed = sorted(_needed(second) & names_bound(first.body))
-            shared = sorted(_sliced(source, first) & _sliced(source, second))
-            edits = [merged(source, first, second)]
-            if handed:
-                problem = RoundTrip(source.loc(first), source.loc(second), handed)
-                yield subject.advice(problem, kernels, edits)
-            elif shared:
-                problem = SharedOperand(source.loc(first), source.loc(second), shared)
-                yield subject.advice(problem, kernels, edits)
+            if kernels and _same_kind(source, first, second):
+                yield first, second, kernels, merged(source, body, first, second)
 
 
 def _next_scope(source: Source, body: Body, i: int) -> ast.With | None:
-    """The scope behind the i-th statement, if that is one and only numbers are between them."""
+    """The scope behind the i-th statement, if that is one, and between them are numbers only or
+    tensors that are made there.
+    """
     if not source.is_scope(body[i]):
         return None
     for other in body[i + 1 :]:
         if isinstance(other, ast.With) and source.is_scope(other):
             return other
-        if not _is_number(source, other):
+        if not _is_number(source, other) and not _is_made(source, other):
             return None
     return None
+
+
+def _is_made(source: Source, node: ast.stmt) -> bool:
+    return isinstance(node, ast.Assign) and source.call_of(node.value) == "create_tensor"
 
 
 def _is_number(source: Source, node: ast.stmt) -> bool:
@@ -63,15 +85,28 @@ def _same_kind(source: Source, a: ast.With, b: ast.With) -> bool:
     return header(a) == header(b)
 
 
-def merged(source: Source, first: ast.With, second: ast.With) -> Edit:
-    """Both bodies, and what is between them, in the scope of the first."""
+def merged(source: Source, body: Body, first: ast.With, second: ast.With) -> list[Edit]:
+    """Both bodies, and what is between them, in the scope of the first.
+
+    A tensor that is made between them goes in front of both: in the scope it would be a tile.
+    """
     inner = first.body[0].col_offset - first.col_offset
+    between = body[body.index(first) + 1 : body.index(second)]
+    made = [s for s in between if _is_made(source, s)]
     end_of_first = first.end_lineno or 0
-    between = source.indented(end_of_first + 1, second.lineno - 1, inner)
+    kept = "".join(
+        source.indented(line, line, inner)
+        for line in range(end_of_first + 1, second.lineno)
+        if not any(s.lineno <= line <= (s.end_lineno or 0) for s in made)
+    )
     header_end = second.body[0].lineno - 1
     comments = _comments_above(source, header_end, second.lineno)
-    body = source.lines(header_end + 1 - comments, second.end_lineno or 0)
-    return source.replace_lines(end_of_first + 1, second.end_lineno or 0, between + body)
+    rest = source.lines(header_end + 1 - comments, second.end_lineno or 0)
+    edits = [source.replace_lines(end_of_first + 1, second.end_lineno or 0, kept + rest)]
+    if made:
+        moved = "".join(source.lines(s.lineno, s.end_lineno or 0) for s in made)
+        edits.append(source.replace_lines(first.lineno, first.lineno - 1, moved))
+    return edits
 
 
 def _comments_above(source: Source, last: int, header: int) -> int:
@@ -84,34 +119,12 @@ def _comments_above(source: Source, last: int, header: int) -> int:
     return count
 
 
-def _needed(scope: ast.With) -> set[str]:
-    """Names that a scope uses before it gives them values of its own."""
-    needed: set[str] = set()
-    bound: set[str] = set()
-    for statement in scope.body:
-        if isinstance(statement, ast.For):
-            bound |= names_bound(statement.target)
-        inner = names_bound(statement) if isinstance(statement, (ast.For, ast.With)) else set[str]()
-        first = {n for n in names_read(statement) if n not in bound}
-        # A loop may bind a name in front of its use: only what is bound nowhere inside counts.
-        needed |= first - inner
-        needed |= {n for n in first & inner if _is_read_first(statement, n)}
-        bound |= names_bound(statement)
-    return needed
-
-
-def _is_read_first(statement: ast.stmt, name: str) -> bool:
-    """Whether a name is used in a statement before the statement binds it."""
-    uses = [n for n in ast.walk(statement) if isinstance(n, ast.Name) and n.id == name]
-    uses.sort(key=lambda n: (n.lineno, isinstance(n.ctx, ast.Store), n.col_offset))
-    return bool(uses) and isinstance(uses[0].ctx, ast.Load)
-
-
 def _sliced(source: Source, scope: ast.With) -> set[str]:
     """Windows that a scope loads, as they are written."""
     found: set[str] = set()
     for node in ast.walk(scope):
         is_load = isinstance(node, ast.Call) and source.call_of(node) in ("slice", "load")
         if is_load or (isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load)):
-            found.add(ast.unparse(node))
+            # Copies of a helper's locals have numbers at their ends: `k0_3` and `k0_4`.
+            found.add(re.sub(r"(?<=\w)_\d+\b", "", ast.unparse(node)))
     return found

@@ -12,12 +12,12 @@ from tilelet.diag.catalogue.advice import SequentialLoop
 def find(subject: Subject) -> Iterator[Advice]:
     """Loops of the control program; whether iterations are independent, the race check says."""
     source = subject.source
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if not isinstance(node, ast.For) or source.loop(node) != "range":
             continue
         scopes = [n for n in ast.walk(node) if isinstance(n, ast.With) and source.is_scope(n)]
         kernels = subject.kernels_in(node.lineno, node.end_lineno or 0)
-        if not scopes or not kernels or _is_inside_scope(subject, node):
+        if not scopes or not kernels or source.is_in_scope(node):
             continue
         assert isinstance(node.iter, ast.Call)
         function = node.iter.func
@@ -25,13 +25,3 @@ def find(subject: Subject) -> Iterator[Advice]:
         text = f"{source.of(function.value)}.parallel"
         problem = SequentialLoop(source.loc(node.iter), source.of(node.target))
         yield subject.advice(problem, kernels, [source.replace(function, text)])
-
-
-def _is_inside_scope(subject: Subject, loop: ast.For) -> bool:
-    source = subject.source
-    return any(
-        isinstance(n, ast.With)
-        and source.is_scope(n)
-        and n.lineno < loop.lineno <= (n.end_lineno or 0)
-        for n in ast.walk(source.tree)
-    )

@@ -6,13 +6,13 @@ for ob: chunk = ...                              for ob: chunk = ...; chunks[ob]
                                                           for ob: sum += chunks[ob] @ w[ob, db]
                                                           acc[db] = sum
 ```
-Each sum keeps its order, so the result keeps its bits.
+Each sum keeps its order, so the result keeps its bits. Between the loops and the statement there
+may be others: a scope that takes several blocks, or an automatic one.
 """
 
 from __future__ import annotations
 
 import ast
-import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -24,80 +24,109 @@ from tilelet.ir.types import TensorType, TileType
 
 
 @dataclass(frozen=True)
+class _Sum:
+    """`acc[d] += ...` in a list of statements.
+
+    load     the statement that reads the sum, into the name `so_far`
+    value    the addition, in the statement `step`
+    store    the statement that writes it; `step` may be the same
+    """
+
+    load: ast.Assign
+    so_far: str
+    value: ast.Call
+    step: ast.stmt
+    store: ast.stmt
+
+
+@dataclass(frozen=True)
 class _Nest:
-    """The two loops, and what their bodies consist of.
+    """The loops, and what their bodies consist of.
 
     before   statements of the outer loop in front of the inner one
-    numbers  assignments in the inner loop in front of its scope
-    load, step, store  the statements that read the sum, add to it, and write it
-    chunk    the name that the outer loop makes and the step uses
+    path     what stands around the sum: the inner loop, then all down to the innermost
+    chunk    the name that the outer loop makes and the sum uses
+    whole    everything but the sum on the way down are numbers
     """
 
     outer: ast.For
-    inner: ast.For
     before: list[ast.stmt]
-    numbers: list[ast.stmt]
-    scope: ast.With
-    load: ast.Assign
-    step: ast.Assign
-    store: ast.stmt
+    path: list[ast.For | ast.With]
+    sum: _Sum
     chunk: str
+    whole: bool
+
+    @property
+    def body(self) -> list[ast.stmt]:
+        return self.path[-1].body
 
 
 def find(subject: Subject) -> Iterator[Advice]:
     source = subject.source
-    for body in source.bodies():
-        for statement in body:
-            if isinstance(statement, ast.For) and source.loop(statement) in ("range", "parallel"):
-                nest = _nest(source, statement)
-                if nest is None:
-                    continue
-                first, last = nest.scope.lineno, nest.scope.end_lineno or 0
-                kernels = subject.kernels_in(first, last)
-                sum_name = source.of(nest.load.value)
-                problem = SumInMemory(
-                    source.loc(nest.scope), source.loc(nest.outer), sum_name, nest.chunk
-                )
-                chunk = _type_of(subject, nest)
-                one_scope = all(isinstance(n, ast.Assign) for n in nest.numbers)
-                edits = _edits(source, nest, chunk) if chunk is not None and one_scope else None
-                yield subject.advice(problem, kernels, edits)
+    for outer in source.nodes:
+        if not isinstance(outer, ast.For) or source.loop(outer) not in ("range", "parallel"):
+            continue
+        nest = _nest(source, outer)
+        if nest is None:
+            continue
+        scope = next(n for n in nest.path if isinstance(n, ast.With))
+        kernels = subject.kernels_in(scope.lineno, scope.end_lineno or 0)
+        problem = SumInMemory(
+            source.loc(scope),
+            source.loc(nest.outer),
+            source.of(nest.sum.load.value),
+            nest.chunk,
+        )
+        chunk = _type_of(subject, nest) if nest.whole else None
+        edits = _edits(source, nest, chunk) if chunk is not None else None
+        yield subject.advice(problem, kernels, edits)
 
 
 def _nest(source: Source, outer: ast.For) -> _Nest | None:
-    inner = outer.body[-1]
-    if not isinstance(inner, ast.For) or source.loop(inner) not in ("range", "parallel"):
+    path = _path(source, outer.body[-1])
+    if path is None or not isinstance(outer.target, ast.Name):
         return None
-    *numbers, scope = inner.body
-    if not isinstance(scope, ast.With) or not source.is_scope(scope):
+    found = _sum(source, path[-1].body)
+    if found is None:
         return None
-    if not isinstance(outer.target, ast.Name):
-        return None
-    parts = _sum_parts(source, scope)
-    if parts is None or not isinstance(inner.target, ast.Name):
-        return None
-    load, step, store = parts
     before = outer.body[:-1]
-    # The window of the sum depends on the inner loop only: else nothing is summed up.
+    # The window of the sum depends on the inner loops only: else nothing is summed up.
     made_outside = names_bound(before) | {outer.target.id}
-    if names_read(load.value) & made_outside:
+    if names_read([found.load.value]) & made_outside:
         return None
-    bounds = names_read(inner.iter)
-    # The addition may stand in a scope of its own, behind that of the product.
-    scopes = [n for n in numbers if source.is_scope(n)]
-    used = names_read([step.value, *scopes])
+    headers = [n.iter if isinstance(n, ast.For) else n.items[0].context_expr for n in path]
+    if names_read(headers) & made_outside:
+        return None
+    used = names_read([path[0]])  # the addition may stand in a scope behind that of the product
     chunks = [n for n in sorted(used) if n in _tiles(source, before)]
-    if len(chunks) != 1 or bounds & made_outside:
+    touched = names_bound(found.store)
+    if len(chunks) != 1 or (names_read(before) | names_bound(before)) & touched:
         return None
-    touched = names_bound(store)
-    if (names_read(before) | names_bound(before)) & touched:
-        return None
-    return _Nest(outer, inner, before, numbers, scope, load, step, store, chunks[0])
+    others = [s for n in path[:-1] for s in n.body[:-1]]
+    whole = all(isinstance(s, ast.Assign) and not _calls(source, s) for s in others)
+    return _Nest(outer, before, path, found, chunks[0], whole)
 
 
-def _sum_parts(source: Source, scope: ast.With) -> tuple[ast.Assign, ast.Assign, ast.stmt] | None:
+def _calls(source: Source, node: ast.AST) -> bool:
+    return any(source.call_of(n) not in (None, "min", "max") for n in ast.walk(node))
+
+
+def _path(source: Source, node: ast.stmt) -> list[ast.For | ast.With] | None:
+    """From the inner loop down to the innermost loop or scope: always the last statement."""
+    path: list[ast.For | ast.With] = []
+    while isinstance(node, (ast.For, ast.With)):
+        if isinstance(node, ast.For) and source.loop(node) not in ("range", "parallel"):
+            return None
+        path.append(node)
+        node = node.body[-1]
+    loops = [n for n in path if isinstance(n, ast.For)]
+    scopes = [n for n in path if isinstance(n, ast.With) and source.is_scope(n)]
+    return path if loops and len(scopes) == 1 else None
+
+
+def _sum(source: Source, body: list[ast.stmt]) -> _Sum | None:
     """The load, the addition and the store of `acc[d] += ...`."""
-    store = scope.body[-1]
+    store = body[-1]
     stored = store.value if isinstance(store, (ast.Assign, ast.Expr)) else None
     if source.call_of(stored) == "assemble" and isinstance(stored, ast.Call):
         memory, value = stored.args[0], stored.args[1]
@@ -105,15 +134,17 @@ def _sum_parts(source: Source, scope: ast.With) -> tuple[ast.Assign, ast.Assign,
         memory, value = store.targets[0].value, store.value
     else:
         return None
-    assigns = [n for n in scope.body[:-1] if isinstance(n, ast.Assign)]
-    if len(assigns) != len(scope.body) - 1:
+    assigns = [n for n in body[:-1] if isinstance(n, ast.Assign)]
+    if len(assigns) != len(body) - 1:
         return None
-    step = _defining(assigns, value)
-    if step is None or source.call_of(step.value) not in ("matmul_acc", "add"):
+    named = _defining(assigns, value)
+    step: ast.stmt = named or store
+    added = named.value if named else value
+    if source.call_of(added) not in ("matmul_acc", "add") or not isinstance(added, ast.Call):
         return None
-    assert isinstance(step.value, ast.Call)
-    load = _defining(assigns, step.value.args[0])
-    if load is None:
+    so_far = added.args[0]
+    load = _defining(assigns, so_far)
+    if load is None or not isinstance(so_far, ast.Name):
         return None
     loaded = load.value
     if source.call_of(loaded) in ("slice", "load") and isinstance(loaded, ast.Call):
@@ -122,7 +153,9 @@ def _sum_parts(source: Source, scope: ast.With) -> tuple[ast.Assign, ast.Assign,
         origin = loaded.value
     else:
         return None
-    return (load, step, store) if ast.dump(origin) == ast.dump(memory) else None
+    if ast.dump(origin) != ast.dump(memory):
+        return None
+    return _Sum(load, so_far.id, added, step, store)
 
 
 def _defining(assigns: Sequence[ast.Assign], name: ast.expr) -> ast.Assign | None:
@@ -143,20 +176,17 @@ def _tiles(source: Source, statements: Sequence[ast.stmt]) -> set[str]:
 
 def _type_of(subject: Subject, nest: _Nest) -> TensorType | TileType | None:
     """The type of the chunk, by the statement that makes it."""
-    line = next(
-        (
-            n.lineno
-            for s in reversed(nest.before)
-            for n in ast.walk(s)
-            if isinstance(n, ast.Assign) and nest.chunk in names_bound(n.targets)
-        ),
-        None,
-    )
+    lines = [
+        n.lineno
+        for s in nest.before
+        for n in ast.walk(s)
+        if isinstance(n, ast.Assign) and nest.chunk in names_bound(n.targets)
+    ]
     for run in subject.runs:
         for function in run.run.program.functions.values():
             for value, at in _values(function.body):
                 is_tile = isinstance(value.type, (TensorType, TileType))
-                if at == line and is_tile and _stem(value.name) == _stem(nest.chunk):
+                if lines and at == lines[-1] and is_tile and _stem(value.name) == _stem(nest.chunk):
                     assert isinstance(value.type, (TensorType, TileType))
                     return value.type
     return None
@@ -187,53 +217,66 @@ def _edits(source: Source, nest: _Nest, chunk: TensorType | TileType) -> list[Ed
     )
     count = nest.outer.iter
     assert isinstance(count, ast.Call)
-    if home is None or len(count.args) != 1 or count.keywords:
+    if not isinstance(home, ast.With) or len(count.args) != 1 or count.keywords:
         return None
     total = source.of(count.args[0])
     margin = " " * nest.outer.col_offset
-    unit = " " * (nest.outer.body[0].col_offset - nest.outer.col_offset)
     make = (
         f"{margin}{kept} = {pl}.create_tensor([{rows}, {total} * {columns}], "
         f"dtype={pl}.{chunk.dtype.name})\n"
     )
-    assert isinstance(home, ast.With)
     keep = (
         " " * home.body[0].col_offset
         + f"{kept} = {pl}.assemble({kept}, {nest.chunk}, [0, {index} * {columns}])\n"
     )
-    first = nest.outer.lineno
+    first, inner = nest.outer.lineno, nest.path[0]
     before = source.lines(first, home.end_lineno or 0) + keep
-    rest = source.lines((home.end_lineno or 0) + 1, nest.inner.lineno - 1)
-    text = make + before + rest + _summing(source, nest, margin, unit, kept, rows, columns)
+    rest = source.lines((home.end_lineno or 0) + 1, inner.lineno - 1)
+    window = f"{pl}.slice({kept}, [{rows}, {columns}], [0, {index} * {columns}])"
+    summing = _summing(source, nest, f"{nest.chunk} = {window}", total)
+    text = make + before + rest + summing
     return [source.replace_lines(first, nest.outer.end_lineno or 0, text)]
 
 
-def _summing(
-    source: Source, nest: _Nest, margin: str, unit: str, kept: str, rows: object, columns: object
-) -> str:
-    """The loop over the sums, each with the loop over the chunks inside."""
-    pl, index = source.language, source.of(nest.outer.target)
-    target = nest.load.targets[0]
-    assert isinstance(target, ast.Name)
-    needed = names_read(nest.step) | names_read([s for s in nest.scope.body if s is not nest.load])
-    numbers = [s for s in nest.before if isinstance(s, ast.Assign) and names_bound(s) & needed]
-    per_chunk = [s for s in nest.scope.body if s not in (nest.load, nest.step, nest.store)]
-    value = source.of(nest.step.value)
-    step_target = source.of(nest.step.targets[0])
-    lines = [f"{margin}for {source.of(nest.inner.target)} in {source.of(nest.inner.iter)}:"]
-    lines += [f"{margin}{unit}{source.of(s)}" for s in nest.numbers]
-    header = source.lines(nest.scope.lineno, nest.scope.body[0].lineno - 1)
-    lines += textwrap.indent(textwrap.dedent(header), margin + unit).splitlines()
-    deep = margin + 2 * unit
-    lines.append(f"{deep}{source.of(nest.load)}")
-    lines.append(f"{deep}for {index} in {pl}.range({source.of(nest.outer.iter.args[0])}):")  # type: ignore[attr-defined]
-    lines += [f"{deep}{unit}{source.of(s)}" for s in numbers]
-    window = f"[{rows}, {columns}], [0, {index} * {columns}]"
-    lines.append(f"{deep}{unit}{nest.chunk} = {pl}.slice({kept}, {window})")
-    lines += [f"{deep}{unit}{source.of(s)}" for s in per_chunk]
-    lines.append(f"{deep}{unit}{target.id} = {value}")
-    stored = source.of(nest.store)
-    if step_target != target.id:
-        lines.append(f"{deep}{step_target} = {target.id}")
-    lines.append(f"{deep}{stored}")
-    return "\n".join(lines) + "\n"
+def _summing(source: Source, nest: _Nest, load_chunk: str, total: str) -> str:
+    """The loops over the sums, each with the loop over the chunks inside."""
+    shift = nest.outer.col_offset - nest.path[0].col_offset
+    unit = " " * (nest.outer.body[0].col_offset - nest.outer.col_offset)
+    body, found = nest.body, nest.sum
+    down_to = source.indented(nest.path[0].lineno, body[0].lineno - 1, shift)
+    margin = " " * (body[0].col_offset + shift)
+    # What depends on the chunk is done for each of them, all else once.
+    changing = {nest.chunk, source.of(nest.outer.target)} | names_bound(nest.before)
+    once: list[ast.stmt] = []
+    each: list[ast.stmt] = []
+    for statement in body:
+        if statement in (found.step, found.store):
+            continue
+        if statement is not found.load and names_read(statement) & changing:
+            each.append(statement)
+            changing |= names_bound(statement)
+        else:
+            once.append(statement)
+    needed = names_read([found.value, *each])
+    numbers: list[ast.stmt] = []
+    for statement in reversed(nest.before):
+        if isinstance(statement, ast.Assign) and names_bound(statement) & needed:
+            numbers.insert(0, statement)
+            needed |= names_read(statement)
+    lines = [f"{margin}{source.of(s)}" for s in once]
+    index = source.of(nest.outer.target)
+    lines.append(f"{margin}for {index} in {source.language}.range({total}):")
+    inside = [*(source.of(s) for s in numbers), load_chunk, *(source.of(s) for s in each)]
+    inside.append(f"{found.so_far} = {source.of(found.value)}")
+    lines += [f"{margin}{unit}{text}" for text in inside]
+    if found.step is not found.store:
+        assert isinstance(found.step, ast.Assign)
+        lines.append(f"{margin}{source.of(found.step.targets[0])} = {found.so_far}")
+        lines.append(f"{margin}{source.of(found.store)}")
+    else:
+        start, end = source.span(found.store)
+        first, last = source.span(found.value)
+        text = source.of(found.store).encode()
+        stored = text[: first - start] + found.so_far.encode() + text[last - start : end - start]
+        lines.append(f"{margin}{stored.decode()}")
+    return down_to + "\n".join(lines) + "\n"

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from tilelet.advice.core import Advice, Subject
 from tilelet.advice.source import Edit, Source
-from tilelet.diag.catalogue.advice import HiddenEquality, LookAlike, StaleConstant
+from tilelet.diag.catalogue.advice import ExplicitScope, HiddenEquality, LookAlike, StaleConstant
 from tilelet.diag.core import Loc
 
 _MENTION = re.compile(r"\b([A-Z][A-Z0-9_]{2,})\s*(?:=|is|:|of)\s*(\d+)\b")
@@ -32,8 +32,12 @@ _LOOK_ALIKES = {
 
 def stale_constants(subject: Subject) -> Iterator[Advice]:
     """`BATCH_TILE=4` in a comment or docstring, where the script says 16."""
-    source = subject.source
-    values = _constants(source)
+    for source in (subject.source, *subject.parts):
+        yield from _stale(subject, source)
+
+
+def _stale(subject: Subject, source: Source) -> Iterator[Advice]:
+    values = subject.source.numbers
     for loc, start, text in _prose(source):
         for found in _MENTION.finditer(text):
             name, said = found.group(1), int(found.group(2))
@@ -42,12 +46,16 @@ def stale_constants(subject: Subject) -> Iterator[Advice]:
                 edit = Edit(at, at + len(found.group(2)), str(values[name]))
                 line = loc.line + text[: found.start()].count("\n")
                 problem = StaleConstant(Loc(source.path, line), name, said, values[name])
-                yield subject.advice(problem, [], [edit])
+                yield subject.advice(problem, [], [edit] if source is subject.source else None)
 
 
 def look_alikes(subject: Subject) -> Iterator[Advice]:
     """A multiplication sign where an x is meant, and its kin, in comments and docstrings."""
-    source = subject.source
+    for source in (subject.source, *subject.parts):
+        yield from _look_alike(subject, source)
+
+
+def _look_alike(subject: Subject, source: Source) -> Iterator[Advice]:
     for loc, start, text in _prose(source):
         for place, character in enumerate(text):
             if character in _LOOK_ALIKES:
@@ -56,16 +64,16 @@ def look_alikes(subject: Subject) -> Iterator[Advice]:
                 edit = Edit(at, at + len(character.encode()), meant)
                 line = loc.line + text[:place].count("\n")
                 problem = LookAlike(Loc(source.path, line), character, meant)
-                yield subject.advice(problem, [], [edit])
+                yield subject.advice(problem, [], [edit] if source is subject.source else None)
                 break  # one for each comment
 
 
 def hidden_equalities(subject: Subject) -> Iterator[Advice]:
     """`kv0 // head_dim` where `kv0` steps by another constant: right only while both are equal."""
     source = subject.source
-    values = _constants(source)
+    values = source.numbers
     steps = _steps(source)
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.FloorDiv):
             continue
         if not isinstance(node.left, ast.Name) or not isinstance(node.right, ast.Name):
@@ -78,10 +86,26 @@ def hidden_equalities(subject: Subject) -> Iterator[Advice]:
             yield subject.advice(problem, [])
 
 
+def explicit_scopes(subject: Subject) -> Iterator[Advice]:
+    """`pl.incore` nearly everywhere: one finding for the whole script."""
+    explicit: list[tuple[Source, ast.With]] = []
+    automatic = 0
+    for source in (subject.source, *subject.parts):
+        for scope in source.scopes:
+            header = source.of(scope.items[0].context_expr)
+            if "auto_incore" in header or "auto_chunk" in header:
+                automatic += 1
+            elif source.call_of(scope.items[0].context_expr) == "incore":
+                explicit.append((source, scope))
+    if len(explicit) > max(2, automatic):
+        source, scope = explicit[0]
+        yield subject.advice(ExplicitScope(source.loc(scope), len(explicit), automatic), [])
+
+
 def _steps(source: Source) -> Mapping[str, str]:
     """Names that are multiples of a constant: `kv0 = kb * KV_CHUNK`, or a loop in such steps."""
     found: dict[str, str] = {}
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.BinOp):
             target, value = node.targets[0], node.value
             if isinstance(target, ast.Name) and isinstance(value.op, ast.Mult):
@@ -95,20 +119,6 @@ def _steps(source: Source) -> Mapping[str, str]:
     return found
 
 
-def _constants(source: Source) -> dict[str, int]:
-    """Whole numbers that the script names at its top; one that is set twice is not constant."""
-    found: dict[str, int] = {}
-    twice: set[str] = set()
-    for node in source.tree.body:
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            name, value = node.targets[0].id, node.value
-            if name in found:
-                twice.add(name)
-            if isinstance(value, ast.Constant) and type(value.value) is int:
-                found[name] = value.value
-    return {name: value for name, value in found.items() if name not in twice}
-
-
 def _prose(source: Source) -> Iterator[tuple[Loc, int, str]]:
     """Comments and docstrings with their places, and the bytes they start at."""
     starts = [0]
@@ -117,7 +127,7 @@ def _prose(source: Source) -> Iterator[tuple[Loc, int, str]]:
     lines = source.text.splitlines(keepends=True)
     docstrings = {
         node.body[0].lineno
-        for node in ast.walk(source.tree)
+        for node in source.nodes
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef))
         and node.body
         and isinstance(node.body[0], ast.Expr)

@@ -30,6 +30,8 @@ def _advise(parser: Parser, found: Namespace) -> int:
     options = device_options(parser, found, "advise", AdviseOptions)
     if options.in_place and not options.fix:
         parser.refuse("`--in-place` writes what `--fix` makes: give both")
+    if options.in_place and options.target.is_model:
+        parser.refuse(f"`--in-place`: `{options.target.name}` is no file of yours; export it first")
     return advise_command(options)
 
 

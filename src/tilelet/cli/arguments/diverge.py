@@ -7,6 +7,7 @@ from tilelet.cli.arguments.command import Command
 from tilelet.cli.arguments.shared import (
     Namespace,
     add_format,
+    add_page,
     add_run_options,
     add_script,
     own,
@@ -32,6 +33,13 @@ def _add_diverge(parser: Parser) -> None:
         action="store_true",
         help="compare with the same program in FP32 throughout: is it logic, or rounding?",
     )
+    parser.add_argument(
+        "-p",
+        "--platform",
+        metavar="NAME",
+        help="whose rules of order count, and for --html: a2a3 (default), a5, or a machine file",
+    )
+    add_page(parser)
     add_script(parser)
 
 

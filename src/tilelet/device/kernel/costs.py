@@ -12,6 +12,8 @@ _BY_ROW = (Cost.ROW_REDUCE, Cost.COL_REDUCE, Cost.BROADCAST)
 """What treats each row apart: short rows do not share a repeat."""
 
 _THROUGH_L2 = ("gm_to_ub", "gm_to_l1", *_PARTIAL_WRITES)
+_BY_RUN = ("gm_to_ub", *_PARTIAL_WRITES)
+"""Paths on which rows that touch are one run."""
 
 
 def work_cycles(
@@ -36,8 +38,8 @@ def _transfer(work: Transfer, machine: Machine, cold: bool, dense: bool) -> tupl
     # Scratch through which tiles are exchanged has just been written: it is in L2.
     cold = cold and work.param is not None
     rate = path.cold_bytes_per_cycle if cold else path.bytes_per_cycle
-    # A conversion to fractals goes row by row whether or not the rows touch.
-    merged = dense and work.dense_if_whole and work.path != "gm_to_l1"
+    # A conversion from or to fractals goes row by row whether or not the rows touch.
+    merged = dense and work.dense_if_whole and work.path in _BY_RUN
     rows, run = (1, work.nbytes) if merged else (work.rows, work.row_bytes)
     if work.path in _PARTIAL_WRITES:
         # Writing part of a granule takes as long as writing all of it.

@@ -7,6 +7,7 @@ import math
 
 from tilelet.analysis.aliases import Aliases
 from tilelet.device.kernel.cache_lines import LineCache
+from tilelet.device.kernel.l2_slices import SliceUse
 from tilelet.device.kernel.liveness import with_live_ranges
 from tilelet.device.kernel.storage import (
     CUBE_OPERANDS,
@@ -77,6 +78,7 @@ class _Lowering:
         self.params = {p: i for i, p in enumerate(function.params)}
         self.sites = sites(function)
         self.lines = LineCache(self.aliases.definition, machine.body.scalar_line)
+        self.slices = SliceUse(function, self.aliases.definition, machine.gm)
         self.valid: dict[Value, tuple[Arg, ...]] = {}
         self.tiles: list[Tile] = []
         self.cores: set[Core] = set()
@@ -278,6 +280,8 @@ class _Lowering:
         box = (1,) * (len(full) - len(shape)) + shape if len(shape) < len(full) else shape
         offsets = offset if isinstance(offset, tuple) and len(offset) == len(full) else ()
         whole_rows = len(box) == len(full) and box[-1:] == full[-1:]
+        apart = bool(offsets) and not scattered and not whole_rows
+        column = offsets[-1] if offsets else 0
         return Transfer(
             path,
             rows,
@@ -288,6 +292,8 @@ class _Lowering:
             writes_gm=path.endswith("_to_gm"),
             dense_if_whole=whole_rows and not scattered,
             shape=shape,
+            slices=self.slices.of_rows(tensor.type, row_bytes, column) if apart else 0,
+            same_lines=apart and not any(self.slices.differs(o) for o in offsets),
         )
 
     # How much of a tile is valid: only that is loaded and stored

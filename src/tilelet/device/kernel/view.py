@@ -79,6 +79,9 @@ class Transfer:
     limits           extents of the parameter that a window may overhang, () if it may not
     cut_to           what is left of `shape` after a cut, () if nothing was cut
     shares_lines     another core moves the other half of every row at the same time
+    slices           of L2 that serve it and the same transfer of all other cores that run the
+                     kernel, 0: all
+    same_lines       those cores ask for the same lines, not only of the same slices
     """
 
     path: str
@@ -94,6 +97,8 @@ class Transfer:
     limits: tuple[int, ...] = ()
     cut_to: tuple[int, ...] = ()
     shares_lines: bool = False
+    slices: int = 0
+    same_lines: bool = False
 
     @property
     def nbytes(self) -> int:

@@ -86,7 +86,10 @@ class Gm:
     """Global memory.
 
     hbm_gbs      peak rate of the memory itself; `efficiency` of it is sustained
-    l2_bytes     the cache before it, in lines of `l2_line` bytes, shared by all cores
+    l2_bytes     the cache before it, in lines of `l2_line` bytes, shared by all cores; its lines
+                 are dealt out to `l2_slices`, which together serve `l2_gbs`
+    lockstep     of requests of cores that run the same kernel for other lines of the same slices,
+                 the share that comes together
     granule      run length in bytes below which a transfer loses efficiency
     """
 
@@ -95,6 +98,8 @@ class Gm:
     l2_bytes: int = _count()
     l2_line: int = _count()
     l2_gbs: float = _positive()
+    l2_slices: int = _count(1 << 16)
+    lockstep: float = _share()
     granule: int = _count()
 
 
@@ -275,6 +280,12 @@ class Machine:
     def hbm_bytes_per_us(self) -> float:
         """What global memory sustains."""
         return self.gm.hbm_gbs * self.gm.efficiency * 1000.0
+
+    @property
+    def granule_cycles(self) -> float:
+        """How long a slice of L2 takes to serve a granule, whatever part of it is asked for."""
+        gm = self.gm
+        return gm.l2_slices * gm.granule * self.cores.clock_ghz / gm.l2_gbs
 
     def has_path(self, name: str) -> bool:
         return name in self.paths

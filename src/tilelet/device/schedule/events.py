@@ -49,6 +49,8 @@ class Work:
 
     cost_ptr, cost  the costs of each task, flattened: one for all its blocks, or one for each
     hot, cold, moved  by cost number: times, and bytes of a block
+    served         by cost number: how long slices of L2 work for a block and its likes alone
+    kernel         by task: its kernel's number, `kernels` of them
     read, all_moved  by task: bytes of all its blocks
     """
 
@@ -67,6 +69,9 @@ class Work:
     hot: Any
     cold: Any
     moved: Any
+    served: Any
+    kernel: Any
+    kernels: int
     read: Any
     all_moved: Any
     cell_ptr: Any
@@ -133,6 +138,7 @@ class _Unit:
     rate: float = 1.0
     demand: float = 0.0
     traffic: float = 0.0
+    served: float = 0.0
     waiting: tuple[int, int, int, float] | None = None
     done: list[tuple[int, int, float]] = field(default_factory=list[tuple[int, int, float]])
     lead: int = -1
@@ -290,15 +296,20 @@ class _Loop:
         """Share global memory among the running blocks."""
         running = self.running()
         wanted = traffic = 0.0
+        served = [0.0] * self.w.kernels
         for u in running:
             wanted += u.demand
             traffic += u.traffic
+            served[int(self.w.kernel[u.task])] += u.served
         level = self.level(running) if wanted > self.c.hbm else NEVER
         crowd = self.c.l2_rate / traffic if traffic > self.c.l2_rate else 1.0
         for u in running:
             rate = level / u.demand if u.demand > level else 1.0
             if u.traffic > 0.0 and crowd < rate:
                 rate = crowd
+            slices: float = served[int(self.w.kernel[u.task])]
+            if slices > 1.0 and 1.0 / slices < rate:
+                rate = 1.0 / slices
             u.rate = rate
         self.rates_stale = False
 
@@ -340,6 +351,7 @@ class _Loop:
         u.state, u.left = RUNNING, time
         u.demand = self.bytes_of(task, cost) / time if time > 0.0 else 0.0
         u.traffic = float(self.w.moved[cost]) / time if time > 0.0 else 0.0
+        u.served = float(self.w.served[cost]) / time if time > 0.0 else 0.0
         self.rates_stale = True
         for i in range(self.members(task)):
             self.records[u.record + i][3] = self.now

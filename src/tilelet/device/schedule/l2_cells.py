@@ -183,10 +183,12 @@ def _place(
     cell_row, cell_col = np.floor(row0 / height), np.floor(col0 / width)
     rows = np.floor(row1 / height) - cell_row + 1.0
     columns = np.floor(col1 / width) - cell_col + 1.0
-    # Rows shorter than a line share it with their neighbours.
+    # Rows that are no whole lines bring the rest of them along; a box with gaps between its rows
+    # is not touched but for what is moved.
     lines = np.floor(col1 / line) - np.floor(col0 / line) + 1.0
     across = np.minimum(lines * line, pitch)
-    touched = np.minimum((row1 - row0 + 1.0) * across, np.maximum(wanted, line) * 8.0)
+    brought = np.maximum(wanted, line) * (across / (col1 - col0 + 1.0))
+    touched = np.minimum((row1 - row0 + 1.0) * across, brought)
     cells.base[at] = grid.start[buffer] + cell_row * grid.per_row[buffer] + cell_col
     cells.rows[at], cells.columns[at] = rows, columns
     cells.buffer[at] = buffer

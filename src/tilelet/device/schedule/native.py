@@ -79,7 +79,7 @@ def run_events_native(lib: ctypes.CDLL, config: Config, work: Work) -> SimResult
     members = np.where(work.shape == 0, 1 + work.lanes, 1)
     capacity = int((members * work.blocks).sum()) + 1
     settings = structures.Config(record_capacity=capacity, **asdict(config))
-    task_work = structures.Work(tasks=n, nodes=work.nodes, cells=work.cells)
+    task_work = structures.Work(tasks=n, nodes=work.nodes, cells=work.cells, kernels=work.kernels)
     given = {
         name: np.ascontiguousarray(getattr(work, name), element)
         for name, element in element_types(structures.Work).items()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tilelet.diag.core import Caution, Label, Loc, UserError
+from tilelet.diag.tables import byte_text
 from tilelet.diag.text import plural, ticked
 
 # Kernels that have the faults; several have the same one.
@@ -415,4 +416,185 @@ class StoredAndLoaded(Caution):
             f"the scope has just stored this window of `{tensor}`",
             [Label(load, "loaded here"), Label(store, "stored here")],
             helps=["use the tile that was stored"],
+        )
+
+
+class ZerosReadBack(Caution):
+    """Zeros are written to global memory only to be read back as the start of a sum.
+
+    Tasks that read and write the same tensor wait for each other; a sum that starts on chip needs
+    neither the load nor the fill.
+    """
+
+    code = "W1319"
+    example = _SUM
+
+    def __init__(self, load: Loc, fill: Loc, tensor: str) -> None:
+        super().__init__(
+            f"what is read of `{tensor}` here are the zeros it was filled with",
+            [Label(load, "read here"), Label(fill, "filled here")],
+            helps=["start with zeros on chip, and leave out the fill"],
+        )
+
+
+class OneScopeTensor(Caution):
+    """A tensor in global memory is used by one scope only.
+
+    Made inside the scope it is a tile on chip: nothing is stored, and nothing loaded again.
+    """
+
+    code = "W1320"
+    example = """
+        @pl.jit
+        def kernel(x: pl.Tensor[[16, 512], pl.FP32], out: pl.Out[pl.Tensor[[16, 512], pl.FP32]]):
+            for k in pl.range(0, 512, 64):
+                both = pl.create_tensor([32, 64], pl.FP32)
+                with pl.at(level=pl.Level.CORE_GROUP):
+                    both = pl.assemble(both, pl.exp(x[:, k : k + 64]), [0, 0])
+                    both = pl.assemble(both, pl.neg(x[:, k : k + 64]), [16, 0])
+                    out[:, k : k + 64] = pl.slice(pl.mul(both, both), [16, 64], [0, 0])
+            return out
+        """
+
+    def __init__(self, loc: Loc, scope: Loc, tensor: str) -> None:
+        super().__init__(
+            f"`{tensor}` is in global memory, and only one scope uses it",
+            [Label(loc, "made here"), Label(scope, "used here")],
+            helps=["make it inside the scope: there it is a tile on chip"],
+        )
+
+
+class LaunchInLoop(Caution):
+    """A loop launches a task in every iteration, and each waits for the one before.
+
+    One scope around the loop is one task: what iterations hand on stays on chip, and nothing is
+    submitted in between.
+    """
+
+    code = "W1321"
+    example = """
+        @pl.jit
+        def kernel(x: pl.Tensor[[16, 512], pl.FP32], out: pl.Out[pl.Tensor[[16, 64], pl.FP32]]):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                so_far = pl.full([16, 64], pl.FP32, 0.0)
+            for k in pl.range(0, 512, 64):
+                with pl.at(level=pl.Level.CORE_GROUP):
+                    so_far = pl.maximum(so_far, x[:, k : k + 64])
+            with pl.at(level=pl.Level.CORE_GROUP):
+                out = pl.assemble(out, so_far, [0, 0])
+            return out
+        """
+
+    def __init__(self, loop: Loc, scope: Loc, name: str, carried: Sequence[str]) -> None:
+        what = f", which hands on {ticked(carried[:3], 'and')}" if carried else ""
+        super().__init__(
+            f"every iteration of the loop over `{name}` launches a task{what}",
+            [Label(scope, "launched here"), Label(loop, "by this loop")],
+            helps=["put the scope around the loop"],
+        )
+
+
+_PRODUCT = """
+    @pl.jit
+    def kernel(
+        x: pl.Tensor[[16, 512], pl.BF16],
+        w: pl.Tensor[[512, 512], pl.BF16],
+        out: pl.Out[pl.Tensor[[8, 512], pl.FP32]],
+    ):
+        for d in pl.range(0, 512, 128):
+            padded = pl.create_tensor([16, 128], pl.FP32)
+            with pl.incore():
+                acc = pl.matmul(x[:, 0:64], w[0:64, d : d + 128], out_dtype=pl.FP32)
+                for k in pl.range(64, 512, 64):
+                    acc = pl.matmul_acc(acc, x[:, k : k + 64], w[k : k + 64, d : d + 128])
+                padded = pl.assemble(padded, acc, [0, 0])
+            with pl.incore():
+                out = pl.assemble(out, pl.slice(padded, [8, 128], [0, 0]), [0, d])
+        return out
+    """
+
+
+class NoPipeline(Caution):
+    """A loop of a scope loads what it computes with, and loads and computing do not overlap.
+
+    `pl.pipeline` loads for the next iteration while this one computes; it takes a second set of
+    buffers on chip. Results are those of `pl.range`.
+    """
+
+    code = "W1322"
+    example = _PRODUCT
+
+    def __init__(self, loop: Loc, name: str, loads: int) -> None:
+        super().__init__(
+            f"the loop over `{name}` has {plural(loads, 'load')} and waits for each",
+            [Label(loop)],
+            helps=["`pl.pipeline` loads for the next iteration meanwhile"],
+        )
+
+
+class DiscardedRows(Caution):
+    """Rows of a product are computed, and nobody reads them.
+
+    The cube works on 16 rows at a time. Rows that are only there to fill them up are better used:
+    by a second group of heads, or by more tokens.
+    """
+
+    code = "W1323"
+    example = _PRODUCT
+
+    def __init__(self, product: Loc, use: Loc, tensor: str, used: int, rows: int) -> None:
+        super().__init__(
+            f"{rows - used} of {rows} rows of this product are thrown away",
+            [Label(product, f"{rows} rows"), Label(use, f"{used} rows of `{tensor}` are read")],
+            helps=["let the other rows do work: two groups of heads can share a product"],
+        )
+
+
+class ExplicitScope(Caution):
+    """The script says itself where every task begins and ends.
+
+    In an automatic scope (`pl.auto_incore`, `pl.at(..., optimizations=[pl.auto_chunk])`) loops with
+    `chunk=` decide that, and one number makes tasks larger or smaller: a tuner can vary it.
+    """
+
+    code = "W1324"
+    example = _PRODUCT
+
+    def __init__(self, first: Loc, explicit: int, automatic: int) -> None:
+        super().__init__(
+            f"{plural(explicit, 'explicit scope')}, {automatic or 'no'} automatic",
+            [Label(first, "one of them")],
+            helps=["an automatic scope around a loop with `chunk=` leaves the size of tasks open"],
+        )
+
+
+class CrossingTensor(Caution):
+    """A tensor is written by one loop of tasks and only read by another.
+
+    It goes out to global memory and back, and the second loop waits for the first. If each task of
+    the second needs what one of the first makes, both can be one.
+    """
+
+    code = "W1325"
+    example = """
+        @pl.jit
+        def kernel(x: pl.Tensor[[16, 512], pl.FP32], out: pl.Out[pl.Tensor[[16, 512], pl.FP32]]):
+            middle = pl.create_tensor([16, 512], pl.FP32)
+            for k in pl.range(0, 512, 64):
+                with pl.at(level=pl.Level.CORE_GROUP):
+                    middle = pl.assemble(middle, pl.exp(x[:, k : k + 64]), [0, k])
+            for d in pl.range(0, 512, 128):
+                with pl.at(level=pl.Level.CORE_GROUP):
+                    out[:, d : d + 128] = pl.neg(pl.slice(middle, [16, 128], [0, d]))
+            return out
+        """
+
+    def __init__(self, write: Loc, read: Loc, tensor: str, moved: int) -> None:
+        super().__init__(
+            f"`{tensor}` goes through global memory from one loop of tasks to another: "
+            f"{byte_text(moved)}",
+            [Label(write, "written here"), Label(read, "read here")],
+            helps=[
+                "make one loop of both, if tasks of the second need what one of the first makes"
+            ],
         )

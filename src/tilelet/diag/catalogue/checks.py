@@ -242,14 +242,16 @@ class OutOfBounds(UserError):
     """A window does not lie inside its tensor, in a task of this run.
 
     The kernel was followed without being executed; the error that `tilelet run` would stop with is
-    in the note. Correct the offset or the extent.
+    in the note. Correct the offset or the extent, or make the tensor larger.
     """
 
     code = "E1130"
 
-    def __init__(self, problem: str, loc: Loc | None, task: int) -> None:
+    def __init__(self, problem: str, loc: Loc | None, task: int, made: Loc | None = None) -> None:
+        labels = [Label(loc, "this window")] if loc else []
+        labels += [Label(made, "the tensor is made here")] if made else []
         super().__init__(
             f"task {task}: {problem}",
-            [Label(loc, "this window")] if loc else [],
+            labels,
             helps=["correct the offset or the extent; `clamp=True` cuts a window at the edge"],
         )

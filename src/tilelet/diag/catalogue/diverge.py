@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilelet.diag.core import Caution, Label, Loc, UserError
+from tilelet.diag.core import Caution, Diagnostic, Label, Loc, UserError
 
 
 class FirstWrongStatement(UserError):
@@ -33,6 +33,10 @@ class FirstWrongStatement(UserError):
         super().__init__(what, labels=labels, notes=notes, helps=helps)
 
 
+def _unused(loc: Loc, name: str) -> Label:
+    return Label(loc, f"`{name}` is computed here and used nowhere: is it to be stored?")
+
+
 class NeverWritten(UserError):
     """Elements of an output do not match the golden because no statement wrote them.
 
@@ -42,8 +46,15 @@ class NeverWritten(UserError):
 
     code = "E1152"
 
-    def __init__(self, region: str, loc: Loc | None, notes: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        region: str,
+        loc: Loc | None,
+        notes: Sequence[str] = (),
+        unused: Sequence[tuple[Loc, str]] = (),
+    ) -> None:
         labels = [Label(loc, "this writes the elements beside them")] if loc else []
+        labels += [_unused(*one) for one in unused]
         super().__init__(f"no statement writes `{region}`", labels=labels, notes=notes)
 
 
@@ -57,11 +68,17 @@ class ReadBeforeWritten(UserError):
     code = "E1153"
 
     def __init__(
-        self, region: str, loc: Loc, writer: Loc | None, notes: Sequence[str] = ()
+        self,
+        region: str,
+        loc: Loc,
+        writer: Loc | None,
+        notes: Sequence[str] = (),
+        unused: Sequence[tuple[Loc, str]] = (),
     ) -> None:
         labels = [Label(loc, "read here")]
         if writer is not None:
             labels.append(Label(writer, "this writes other parts of it"))
+        labels += [_unused(*one) for one in unused]
         super().__init__(f"`{region}` is read before it is written", labels=labels, notes=notes)
 
 
@@ -91,10 +108,31 @@ class RoundingOnly(UserError):
 
     code = "E1155"
 
-    def __init__(self, output: str, loc: Loc | None, notes: Sequence[str] = ()) -> None:
-        labels = [Label(loc, "the error grows most here")] if loc else []
+    def __init__(
+        self, output: str, loc: Loc | None, notes: Sequence[str] = (), kind: str = "rounding"
+    ) -> None:
+        labels = [Label(loc, f"{kind}: the error grows most here")] if loc else []
         super().__init__(
             f"`{output}` differs from the golden by rounding only", labels=labels, notes=notes
+        )
+
+
+class StaleRead(UserError):
+    """Outputs are right in the order of the program, but a task may read memory before, or while,
+    another one writes it: nothing orders the two on a device.
+
+    `tilelet check --only race` says more: which rule leaves it open, and other orders.
+    """
+
+    code = "E1157"
+
+    def __init__(self, race: Diagnostic, reader: Loc) -> None:
+        others = [label for label in race.labels if label.loc != reader]
+        super().__init__(
+            f"stale read (race): {race.message}",
+            labels=[Label(reader, "stale read"), *others],
+            notes=race.notes,
+            helps=race.helps,
         )
 
 

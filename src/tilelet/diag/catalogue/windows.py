@@ -36,8 +36,9 @@ class WindowOutOfRange(UserError):
         name: str = "",
         runtime: bool = False,
         clamps: bool = False,
+        made: Loc | None = None,
     ) -> None:
-        """`clamps`: the op has `clamp=`."""
+        """`clamps`: the op has `clamp=`; `made`: where the tensor is made."""
         of_name = f" of `{name}`" if name else ""
         whole = isinstance(start, int) and isinstance(extent, int) and not 0 <= start < extent
         remedy = "cut the window with `valid_shape=`, or check the offset"
@@ -50,9 +51,12 @@ class WindowOutOfRange(UserError):
         end = (
             start + size if isinstance(start, int) and isinstance(size, int) else f"{start}+{size}"
         )
+        said = "at run time, the window is out of range" if runtime else "out of range"
+        labels = [Label(loc, said)]
+        labels += [Label(made, f"`{name}` is made here")] if made is not None else []
         super().__init__(
             f"window {start}:{end} is outside axis {axis}{of_name}, which has extent {extent}",
-            [Label(loc, "at run time, the window is out of range" if runtime else "out of range")],
+            labels,
             helps=[remedy],
         )
 

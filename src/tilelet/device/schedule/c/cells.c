@@ -81,7 +81,7 @@ static void place(const CellsInput *in, const Grid *g, int64_t buffer, Span s,
     double lines = floor(col1 / in->line) - floor(col0 / in->line) + 1.0;
     double across = lines * in->line < pitch ? lines * in->line : pitch;
     double all = (row1 - row0 + 1.0) * across;
-    double most = (s.wanted > in->line ? s.wanted : in->line) * 8.0;
+    double most = (s.wanted > in->line ? s.wanted : in->line) * (across / (col1 - col0 + 1.0));
     double touched = all < most ? all : most;
     out->base[at] = (int64_t)(g->start[buffer] + cell_row * g->per_row[buffer] + cell_col);
     out->rows[at] = (int32_t)rows;

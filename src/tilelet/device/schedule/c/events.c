@@ -15,8 +15,8 @@
 
 typedef struct {
     int state;
-    int64_t task, cost, record;
-    double begin, left, rate, demand, traffic;
+    int64_t task, cost, record, kernel;
+    double begin, left, rate, demand, traffic, served;
     /* a block that waits at the busy core */
     int64_t next_task, next_cost, next_record;
     double next_arrival;
@@ -59,6 +59,8 @@ typedef struct {
     double *stamp, *filled, *dirty, *arrived, inserted;
     int64_t *fresh;
     int64_t *stack;
+    double *served;        /* by kernel: how busy the slices of L2 are that serve its blocks */
+    int64_t *summed, sums; /* when that was summed last, and how often anything was */
     int rates_stale;
 } Sim;
 
@@ -210,11 +212,17 @@ static double level_of(const Sim *s) {
 
 static void set_rates(Sim *s) {
     double wanted = 0.0, traffic = 0.0;
+    s->sums++;
     for (int64_t i = 0; i < s->busy.count; i++) {
         const Unit *u = &s->unit[s->busy.core[i]];
         if (u->state != RUNNING) continue;
         wanted += u->demand;
         traffic += u->traffic;
+        if (s->summed[u->kernel] != s->sums) {
+            s->summed[u->kernel] = s->sums;
+            s->served[u->kernel] = 0.0;
+        }
+        s->served[u->kernel] += u->served;
     }
     double level = wanted > s->c->hbm ? level_of(s) : NEVER;
     double crowd = traffic > s->c->l2_rate ? s->c->l2_rate / traffic : 1.0;
@@ -224,6 +232,8 @@ static void set_rates(Sim *s) {
         double rate = 1.0;
         if (u->demand > level) rate = level / u->demand;
         if (u->traffic > 0.0 && crowd < rate) rate = crowd;
+        double slices = s->served[u->kernel];
+        if (slices > 1.0 && 1.0 / slices < rate) rate = 1.0 / slices;
         u->rate = rate;
     }
     s->rates_stale = 0;
@@ -250,6 +260,8 @@ static void run_block(Sim *s, int64_t core) {
     u->left = time;
     u->demand = time > 0.0 ? bytes_of(s, task, cost) / time : 0.0;
     u->traffic = time > 0.0 ? s->w->moved[cost] / time : 0.0;
+    u->kernel = s->w->kernel[task];
+    u->served = time > 0.0 ? s->w->served[cost] / time : 0.0;
     s->rates_stale = 1;
     int64_t members = s->w->shape[task] == 0 ? 1 + s->w->lanes[task] : 1;
     for (int64_t i = 0; i < members; i++) s->r->rec_start[u->record + i] = s->now;
@@ -605,6 +617,8 @@ static void take_memory(Sim *s, Memory *m) {
     s->arrived = zeros(m, w->cells, real);
     s->fresh = zeros(m, w->cells, whole);
     s->stack = zeros(m, w->nodes, whole);
+    s->served = zeros(m, w->kernels, real);
+    s->summed = zeros(m, w->kernels, whole);
     for (int i = 0; i < 3; i++) s->queue[i] = zeros(m, w->tasks, whole);
 }
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tilelet.diverge.error_map import Array
-from tilelet.diverge.golden_trace import Intermediate
+from tilelet.divergence.error_map import Array
+from tilelet.divergence.golden_trace import Intermediate
 
 Ints = NDArray[np.int64]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,12 +18,13 @@ from tilelet.diag.catalogue.diverge import (
     RoundingOnly,
 )
 from tilelet.diag.core import Diagnostic, Loc, UserError
-from tilelet.diverge.error_map import Array
-from tilelet.diverge.golden_trace import Intermediate
-from tilelet.diverge.locate import Case, Divergence, Locator, Statement
-from tilelet.diverge.record import Followed, Trace, follow
-from tilelet.diverge.wide import Violation, WideTrace
+from tilelet.divergence.error_map import Array
+from tilelet.divergence.golden_trace import Intermediate
+from tilelet.divergence.locate import Case, Divergence, Locator, Statement
+from tilelet.divergence.record import Followed, Trace, follow
+from tilelet.divergence.wide import Violation, WideTrace
 from tilelet.ir.core import Direction
+from tilelet.ir.spec import Cost, Trait
 
 _GROWTH_SHARE = 0.05
 """Of the outputs' elements that may differ from the golden in double, too, if all is rounding."""
@@ -48,6 +49,7 @@ class Answer:
 
     agrees     whether the outputs match; None if there was nothing to compare with
     statements  how many were followed, `tried` how many repairs
+    outputs    what the program gave, of all that is compared
     """
 
     name: str
@@ -60,6 +62,11 @@ class Answer:
     notes: list[str] = field(default_factory=list[str])
     statements: int = 0
     tried: int = 0
+    outputs: Mapping[str, Array] = field(default_factory=dict[str, Array])
+
+    @property
+    def ok(self) -> bool:
+        return not self.found
 
     @property
     def diagnostics(self) -> list[Diagnostic]:
@@ -76,6 +83,9 @@ class Answer:
             wide = f"{len(self.violations)} results are further from double than rounding allows"
         lines = [f"{self.name}: {self.statements:,} statements followed; {against}; {wide}"]
         return [*lines, *(f"  note: {note}" for note in dict.fromkeys(self.notes))]
+
+    def __str__(self) -> str:
+        return "\n\n".join([*map(str, self.found), "\n".join(self.lines())])
 
     def to_data(self) -> dict[str, Any]:
         found = self.divergence
@@ -119,6 +129,7 @@ def divergence_data(found: Divergence) -> dict[str, Any]:
         "after": _number(found.after),
         "region": found.region,
         "suspects": [s.to_data() for s in found.suspects],
+        "unused": [s.to_data() for s in found.unused],
     }
 
 
@@ -136,6 +147,7 @@ def answer(
     run = follow(trace, case.arguments)
     result = Answer(name, None, notes=[case.note] if case.note else [])
     result.statements = len(trace.events)
+    result.outputs = {name: run.arrays[name] for name in case.expected}
     result.violations = [(_statement(trace, v.event), v) for v in trace.violations]
     for statement, violation in _first_each(result.violations):
         result.found.append(_beyond(statement, violation))
@@ -191,7 +203,15 @@ def _only_rounding(case: Case, trace: WideTrace, run: Followed) -> UserError | N
     notes = [_where_text(statement)] if statement else []
     if grown:
         notes.append(f"relative L2 error {grown[1]:.3g} before, {grown[2]:.3g} after")
-    return RoundingOnly(next(iter(wrong)), statement.loc if statement else None, notes)
+    kind = _rounding_kind(trace, grown[0]) if grown else "rounding"
+    return RoundingOnly(next(iter(wrong)), statement.loc if statement else None, notes, kind)
+
+
+def _rounding_kind(trace: WideTrace, number: int) -> str:
+    """What kind of rounding: a sum depends on the order of its terms, and so does its error."""
+    spec = trace.events[number].op.spec
+    adds_up = Trait.GEMM in spec.traits or spec.reduces is not None or spec.cost is Cost.ADD
+    return "accumulation order" if adds_up else "rounding"
 
 
 def _largest_growth(trace: WideTrace) -> tuple[int, float, float] | None:
@@ -230,14 +250,15 @@ def _beyond(statement: Statement, violation: Violation) -> UserError:
 
 
 def _error_of(found: Divergence) -> UserError:
+    unused = [(s.loc, s.tile) for s in found.unused]
     if found.kind == "missing write":
         loc = found.statement.loc if found.statement else None
-        return NeverWritten(found.region, loc, _worst_text(found))
+        return NeverWritten(found.region, loc, _worst_text(found), unused)
     assert found.statement is not None
     if found.kind == "undefined read":
         writer = found.suspects[0].loc if found.suspects else None
         notes = [_where_text(found.statement)]
-        return ReadBeforeWritten(found.region, found.statement.loc, writer, notes)
+        return ReadBeforeWritten(found.region, found.statement.loc, writer, notes, unused)
     return _first_wrong(found, found.statement)
 
 

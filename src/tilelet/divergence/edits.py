@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from tilelet.analysis.aliases import is_tensor
 from tilelet.diag.core import Loc, UserError
@@ -460,8 +461,21 @@ class Visible:
         self._walk(block, tuple(reversed(params)), ())
         used = {v for op in walk(block) for v in op.operands}
         self.params = {v for op in walk(block) for b in op.blocks for v in b.params}
+        self._with_blocks = [op for op in walk(block) if op.blocks]
         defined = [*self.params, *(v for op in walk(block) for v in op.results)]
-        self.unused = {v for v in defined if v not in used and is_float_tile(v)}
+        self._unused_tiles = {v for v in defined if v not in used and isinstance(v.type, TileType)}
+        self.unused = set(filter(is_float_tile, self._unused_tiles))
+
+    @cached_property
+    def unused_in_the_end(self) -> set[Value]:
+        """Tiles that nobody uses, and what loops and branches hand on as one of them."""
+        found = set(self._unused_tiles)
+        for op in self._with_blocks:  # outer ones first
+            for block in op.blocks:
+                handed = block.terminator.args.get("values")
+                pairs = zip(op.results, handed if isinstance(handed, tuple) else ())
+                found |= {v for r, v in pairs if r in found and isinstance(v, Value)}
+        return found
 
     def unused_before(self, op: Op) -> list[Value]:
         """Values that the op could use, and nobody does."""

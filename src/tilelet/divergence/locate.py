@@ -20,14 +20,14 @@ import numpy as np
 from tilelet.analysis.aliases import is_tensor
 from tilelet.diag.core import Loc, UserError
 from tilelet.diag.internal import InternalError
-from tilelet.diverge import edits
-from tilelet.diverge.edits import Edit, Visible
-from tilelet.diverge.error_map import Array, Bools
-from tilelet.diverge.golden_trace import Intermediate
-from tilelet.diverge.matching import Match, Matcher
-from tilelet.diverge.record import NOBODY, Trace
-from tilelet.diverge.replay import Replay
-from tilelet.diverge.wide import followed
+from tilelet.divergence import edits
+from tilelet.divergence.edits import Edit, Visible
+from tilelet.divergence.error_map import Array, Bools
+from tilelet.divergence.golden_trace import Intermediate
+from tilelet.divergence.matching import Match, Matcher
+from tilelet.divergence.record import NOBODY, Trace
+from tilelet.divergence.replay import Replay
+from tilelet.divergence.wide import followed
 from tilelet.ir.core import Function, FunctionKind, Op, Program, walk
 from tilelet.ir.spec import Trait
 from tilelet.ir.types import TileType
@@ -119,6 +119,7 @@ class Divergence:
     first      the first that does not
     before     relative L2 error of the output, `after` with the repair
     suspects   statements between agreement and the wrong output, if there is no repair
+    unused     of memory that nobody wrote: statements whose results are used nowhere
     """
 
     kind: str
@@ -132,6 +133,7 @@ class Divergence:
     suspects: tuple[Statement, ...] = ()
     region: str = ""
     notes: tuple[str, ...] = ()
+    unused: tuple[Statement, ...] = ()
 
     @property
     def is_partial(self) -> bool:
@@ -229,13 +231,10 @@ class Locator:
         for number, event in enumerate(self.trace.events):
             if event.op in self._suspicious:
                 return self.statement(number)
-        for number in near.suspects:
-            event = self.trace.events[number]
-            unused = self._visible_in(self.trace.function[event.op]).unused
-            for later, other in enumerate(self.trace.events):
-                if other.task == event.task and unused.intersection(other.op.results):
-                    return self.statement(later)
-        return self.statement(first)
+        unused = self._unused_results()
+        tasks = {self.trace.events[number].task for number in near.suspects}
+        near_by = [statement for statement in unused if statement.task in tasks]
+        return (*near_by, *unused, self.statement(first))[0]
 
     # What the record alone tells
 
@@ -276,8 +275,19 @@ class Locator:
                 region=_region_text(output, missing),
                 before=self._error(output, self.actual[output]),
                 notes=tuple(self.notes),
+                unused=self._unused_results(),
             )
         return None
+
+    def _unused_results(self) -> tuple[Statement, ...]:
+        """Statements whose tile nobody takes: what a missing store should have stored."""
+        first: dict[Op, int] = {}
+        for number, event in enumerate(self.trace.events):
+            if event.op not in first and event.op.results:
+                unused = self._visible_in(self.trace.function[event.op]).unused_in_the_end
+                if unused.intersection(event.op.results):
+                    first[event.op] = number
+        return tuple(self.statement(number) for number in first.values())
 
     def _undefined_read(self, writer: int) -> Divergence | None:
         """The first load, among what a wrong region was made from, of what nobody wrote."""
@@ -299,6 +309,7 @@ class Locator:
                 region=f"{buffer.name}[{region}]",
                 suspects=tuple(self.statement(n) for n in others[:1]),
                 notes=tuple(self.notes),
+                unused=self._unused_results(),
             )
         return None
 
@@ -559,6 +570,6 @@ def _neighbour(origins: Array, missing: Bools, others: Sequence[int]) -> int:
 
 
 def _region_text(name: str, mask: Bools) -> str:
-    from tilelet.diverge.error_map import regions_of
+    from tilelet.divergence.error_map import regions_of
 
     return ", ".join(f"{name}{region.text}" for region in regions_of(mask)[:3])

@@ -14,8 +14,8 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from tilelet.diverge.edits import Edit, Edited, applied
-from tilelet.diverge.record import (
+from tilelet.divergence.edits import Edit, Edited, applied
+from tilelet.divergence.record import (
     NOBODY,
     Event,
     Followed,

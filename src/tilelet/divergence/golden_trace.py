@@ -21,7 +21,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from tilelet.diverge.error_map import Array
+from tilelet.divergence.error_map import Array
 
 MOST_ELEMENTS = 48 << 20
 _MOST_PER_LINE = 512

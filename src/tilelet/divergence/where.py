@@ -12,8 +12,8 @@ from tilelet.diag.core import Loc, UserError
 from tilelet.diag.internal import InternalError
 from tilelet.diag.source import display_path
 from tilelet.diag.text import plural
-from tilelet.diverge.error_map import Array, Bools, Region, Shape, regions_of, shape_of
-from tilelet.diverge.record import (
+from tilelet.divergence.error_map import Array, Bools, Region, Shape, regions_of, shape_of
+from tilelet.divergence.record import (
     NOBODY,
     Event,
     Recorder,

@@ -16,11 +16,11 @@ import numpy as np
 from tilelet.analysis.aliases import is_tensor
 from tilelet.diag.core import Loc, UserError
 from tilelet.diag.internal import InternalError
-from tilelet.diverge import edits
-from tilelet.diverge.edits import Edit
-from tilelet.diverge.error_map import Array
-from tilelet.diverge.locate import Case
-from tilelet.diverge.replay import Replay
+from tilelet.divergence import edits
+from tilelet.divergence.edits import Edit
+from tilelet.divergence.error_map import Array
+from tilelet.divergence.locate import Case
+from tilelet.divergence.replay import Replay
 from tilelet.ir.core import FunctionKind, Op, walk
 from tilelet.ir.spec import Trait
 

@@ -1,0 +1,48 @@
+"""A loop of a scope whose loads and computing could overlap."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from tilelet.advice.core import Advice, Subject
+from tilelet.advice.source import Source
+from tilelet.diag.catalogue.advice import NoPipeline
+
+
+def find(subject: Subject) -> Iterator[Advice]:
+    """Innermost loops with loads; whether it fits and helps, the model says."""
+    source = subject.source
+    for loop in source.nodes:
+        if not isinstance(loop, ast.For) or source.loop(loop) != "range":
+            continue
+        if any(isinstance(n, ast.For) for s in loop.body for n in ast.walk(s)):
+            continue
+        if not source.is_in_scope(loop):
+            continue
+        loads = _loads(source, loop)
+        kernels = subject.kernels_in(*source.scope_lines(loop))
+        if not loads or not kernels:
+            continue
+        assert isinstance(loop.iter, ast.Call)
+        function = loop.iter.func
+        assert isinstance(function, ast.Attribute)
+        arguments = [source.of(a) for a in loop.iter.args]
+        arguments += [f"{k.arg}={source.of(k.value)}" for k in loop.iter.keywords]
+        text = f"{source.of(function.value)}.pipeline({', '.join([*arguments, 'stage=2'])})"
+        problem = NoPipeline(source.loc(loop), source.of(loop.target), len(loads))
+        yield subject.advice(problem, kernels, [source.replace(loop.iter, text)])
+
+
+def _loads(source: Source, loop: ast.For) -> list[ast.AST]:
+    """Windows of tensors that the loop reads, others in each iteration."""
+    found: list[ast.AST] = []
+    for node in ast.walk(loop):
+        tensor: ast.AST | None = None
+        if source.call_of(node) in ("slice", "load") and isinstance(node, ast.Call) and node.args:
+            tensor = node.args[0]
+        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
+            tensor = node.value
+        if isinstance(tensor, ast.Name) and tensor.id in source.tensors:
+            found.append(node)
+    return found

@@ -1,0 +1,56 @@
+"""Which part of L2 serves a transfer.
+
+Lines of memory are dealt out to the slices of L2 one after the other. Rows that lie a multiple of
+many lines apart fall on few slices, and where all cores that run a kernel ask for the same columns,
+on the same ones: those serve one request after the other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from tilelet.device.machine.description import Gm
+from tilelet.ir.core import Arg, Function, Op, Value, walk
+from tilelet.ir.spec import Engine, Trait
+from tilelet.ir.types import TensorType
+
+
+class SliceUse:
+    """The slices that windows of one kernel's parameters fall on."""
+
+    def __init__(self, function: Function, definition: Mapping[Value, Op], gm: Gm) -> None:
+        self._gm = gm
+        self._definition = definition
+        ops = list(walk(function.body))
+        self._loops = {op.blocks[0].params[0]: op for op in ops if op.name == "for"}
+        # Blocks of one task have its scalars in common, tasks of their own have not.
+        by_block = any(Trait.BY_BLOCK in op.spec.traits for op in ops)
+        self._differs: dict[Value, bool] = dict.fromkeys(function.params, not by_block)
+
+    def of_rows(self, tensor: TensorType, row_bytes: int, column: Arg) -> int:
+        """How many slices serve rows of a tensor that begin at a column; 0: all."""
+        gm, width = self._gm, tensor.shape[-1]
+        pitch = width * tensor.dtype.itemsize if isinstance(width, int) else 0
+        if not pitch or pitch % gm.l2_line or self.differs(column):
+            return 0
+        apart = math.gcd(pitch // gm.l2_line, gm.l2_slices)
+        lines = -(-row_bytes // gm.l2_line)
+        return gm.l2_slices // apart * min(lines, apart)
+
+    def differs(self, scalar: Arg) -> bool:
+        """Whether cores that run the kernel at the same time have different values of a scalar."""
+        if not isinstance(scalar, Value):
+            return False
+        if scalar not in self._differs:
+            self._differs[scalar] = True  # what a loop hands on may be anything
+            self._differs[scalar] = self._found(scalar)
+        return self._differs[scalar]
+
+    def _found(self, scalar: Value) -> bool:
+        if scalar in self._loops:
+            return self.differs(self._loops[scalar].args["start"])
+        op = self._definition.get(scalar)
+        if op is None or op.blocks or Trait.BY_BLOCK in op.spec.traits or op.name == "read":
+            return True
+        return op.spec.engine is not Engine.SCALAR or any(self.differs(v) for v in op.operands)

@@ -1,0 +1,169 @@
+"""Rules one by one: where the fault is, nothing where it is not, and a rewriting that holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.advice import scripts
+from tests.advice.scripts import line_of, script
+
+from tilelet.advice.core import Advice
+from tilelet.advice.manual import advice_markdown
+from tilelet.advice.programs import ScriptPrograms, Setting
+from tilelet.advice.proof import difference, examine, outputs_of
+from tilelet.advice.rules import RULES
+from tilelet.device.machine.description import load_machine
+from tilelet.scripts.recording import RecordingOptions
+from tilelet.scripts.target import Target
+
+SETTING = Setting(load_machine("a2a3"), None, RecordingOptions(platform="a2a3", quiet=True))
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILELET_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+
+
+def programs(text: str) -> ScriptPrograms:
+    Path("kernel.py").write_text(text, encoding="utf-8")
+    return ScriptPrograms(Target("kernel.py", text=text), SETTING)
+
+
+def found(text: str, rule: str) -> list[Advice]:
+    """What one rule says of a script."""
+    attempt = examine(programs(text), text, SETTING)
+    assert attempt.subject is not None, attempt.why
+    (chosen,) = [r for r in RULES if r.name == rule]
+    return list(chosen.find(attempt.subject))
+
+
+def lines(advice: list[Advice]) -> list[int]:
+    return [a.loc.line for a in advice if a.loc]
+
+
+def holds(text: str, advice: Advice) -> str:
+    """How results differ after the rewriting; empty if they do not, and it runs in less time."""
+    assert advice.text is not None
+    own = programs(text)
+    before, after = (examine(own, t, SETTING) for t in (text, advice.text))
+    assert after.subject is not None, after.why
+    assert before.subject is not None
+    assert after.subject.costs.us < before.subject.costs.us
+    outputs = [outputs_of(attempt, own.inputs()) for attempt in (before, after)]
+    assert outputs[0] is not None
+    assert outputs[1] is not None
+    return difference(outputs[0], outputs[1], rounding=advice.rounding)
+
+
+def test_a_sum_in_a_loop_starts_with_its_first_product() -> None:
+    text = script(scripts.ADDED_IN_LOOP)
+    (advice,) = found(text, "added-product")
+    assert lines([advice]) == [line_of(text, "acc = pl.add(acc, product)")]
+    assert holds(text, advice) == ""
+    assert advice.text is not None
+    assert "for kb in pl.range(1, WIDE // TILE):" in advice.text
+    assert "acc = pl.matmul_acc(acc, x[:, 0:TILE]," in advice.text
+    assert "# the last rows" in advice.text
+    assert found(advice.text, "added-product") == []
+
+
+def test_a_loop_that_may_be_empty_has_no_first_product() -> None:
+    """A length that is read may be 0: then there is no first product."""
+    text = script(
+        scripts.ADDED_IN_LOOP.replace(
+            "for kb in pl.range(WIDE // TILE):", "for kb in pl.range(pl.read(lengths, [0])):"
+        )
+    )
+    advice = found(text, "added-product")
+    assert all(a.text is None or "matmul_acc(acc" in a.text for a in advice)
+    assert not any("pl.range(1," in (a.text or "") for a in advice)
+
+
+def test_zeros_that_are_read_back() -> None:
+    text = script(scripts.ZEROS_READ_BACK)
+    (advice,) = found(text, "zeros-read-back")
+    assert lines([advice]) == [line_of(text, "pl.slice(acc, [ROWS, TILE], [0, d0])")]
+    assert holds(text, advice) == ""
+    assert found(script(scripts.ADDED_IN_LOOP), "zeros-read-back") == []
+
+
+def test_a_start_that_is_not_zero_is_noticed() -> None:
+    """The rule cannot see what was filled in: the proof does."""
+    text = script(
+        scripts.ZEROS_READ_BACK.replace("value=0.0)\n        acc", "value=0.5)\n        acc")
+    )
+    (advice,) = found(text, "zeros-read-back")
+    assert "differs" in holds(text, advice)
+
+
+def test_a_tensor_of_one_scope_is_a_tile() -> None:
+    text = script(scripts.ONE_SCOPE)
+    (advice,) = found(text, "one-scope-tensor")
+    assert lines([advice]) == [line_of(text, "both = pl.create_tensor")]
+    assert holds(text, advice) == ""
+    assert found(script(scripts.ROUND_TRIP), "one-scope-tensor") == []
+
+
+def test_launches_in_a_loop() -> None:
+    text = script(scripts.LAUNCHES)
+    (advice,) = found(text, "launch-in-loop")
+    assert lines([advice]) == [line_of(text, "with pl.at", 2)]
+    assert "`most`" in advice.diagnostic.message
+    assert holds(text, advice) == ""
+    # Iterations that hand nothing on are tasks that can run side by side.
+    assert found(script(scripts.ONE_SCOPE), "launch-in-loop") == []
+
+
+def test_loads_that_could_overlap() -> None:
+    text = script(scripts.ADDED_IN_LOOP)
+    (advice,) = found(text, "no-pipeline")
+    assert lines([advice]) == [line_of(text, "for kb in pl.range(WIDE // TILE):")]
+    assert holds(text, advice) == ""
+    assert advice.text is not None
+    assert found(advice.text, "no-pipeline") == []
+
+
+def test_rows_that_are_thrown_away() -> None:
+    text = script(scripts.PADDED)
+    (advice,) = found(text, "discarded-rows")
+    assert lines([advice]) == [line_of(text, "pl.matmul")]
+    assert "8 of 16 rows" in advice.diagnostic.message
+    whole = script(
+        scripts.PADDED.replace("[8, TILE], [0, 0]", "[ROWS, TILE], [0, 0]").replace(
+            "        out = pl.assemble(out, used, [8, d0])\n", ""
+        )
+    )
+    assert found(whole, "discarded-rows") == []
+
+
+def test_a_tensor_between_two_loops() -> None:
+    text = script(scripts.CROSSING)
+    (advice,) = found(text, "crossing-tensor")
+    assert lines([advice]) == [line_of(text, "for kb")]
+    assert found(script(scripts.ROUND_TRIP), "crossing-tensor") == []
+
+
+def test_an_operand_that_two_scopes_load() -> None:
+    text = script(scripts.SHARED)
+    (advice,) = found(text, "shared-operand")
+    assert lines([advice]) == [line_of(text, "with pl.at", 1)]
+    assert holds(text, advice) == ""
+    assert advice.text is not None
+    assert found(advice.text, "shared-operand") == []
+
+
+def test_explicit_scopes_are_one_finding() -> None:
+    text = script(scripts.SHARED.replace("pl.at(level=pl.Level.CORE_GROUP)", "pl.incore()"))
+    (advice,) = found(text, "explicit-scope")
+    assert "3 explicit scopes" in advice.diagnostic.message
+    assert found(script(scripts.SHARED), "explicit-scope") == []
+
+
+def test_every_rule_has_its_page() -> None:
+    page = advice_markdown()
+    for rule in RULES:
+        section = page.partition(f"\n## {rule.name}\n")[2].partition("\n## ")[0]
+        assert "Evidence: " in section, rule.name
+        assert "```python" in section, rule.name

@@ -1,0 +1,118 @@
+"""Advice about programs that ship: the faults that each was written with, at their own lines."""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Sequence
+from functools import cache
+from pathlib import PurePath
+
+import pytest
+
+from tilelet.advice.advisor import Advisor
+from tilelet.advice.programs import ExportedPrograms, Setting
+from tilelet.advice.proof import examine
+from tilelet.advice.rules import RULES
+from tilelet.device.machine.description import load_machine
+from tilelet.diag.core import Loc
+from tilelet.scripts.recording import RecordingOptions
+from tilelet.scripts.target import Target
+
+SETTING = Setting(load_machine("a2a3"), None, RecordingOptions(platform="a2a3", quiet=True))
+LAYER = ("--hidden", "2048", "--kv-heads", "2", "--intermediate", "1024", "--max-seq", "512")
+SCOPE3 = ("--hidden", "512", "--intermediate", "1024")
+
+
+def exported(name: str, *arguments: str) -> ExportedPrograms:
+    return ExportedPrograms.of(Target(name, arguments), SETTING)
+
+
+@cache
+def found(name: str, *arguments: str) -> list[tuple[str, str, str]]:
+    """Rule, file and text of the line of every finding, nothing proved yet."""
+    programs = exported(name, *arguments)
+    attempt = examine(programs, programs.text, SETTING)
+    assert attempt.subject is not None, attempt.why
+    places: list[tuple[str, str, str]] = []
+    for rule in RULES:
+        for advice in rule.find(attempt.subject):
+            loc = programs.origin(advice.loc or Loc("", 0))
+            line = linecache.getline(loc.file, loc.line).strip()
+            places.append((rule.name, PurePath(loc.file).name, line))
+    return places
+
+
+def assert_found(faults: Sequence[tuple[str, str, str]], name: str, *arguments: str) -> None:
+    every = found(name, *arguments)
+    for rule, file, text in faults:
+        same = [line for r, f, line in every if (r, f) == (rule, file)]
+        assert any(text in line for line in same), (rule, text, same)
+
+
+def test_faults_of_the_decode_layer() -> None:
+    """Each fault of its published analysis that a text can show."""
+    assert_found(
+        [
+            ("fill", "decode.py", "for ob in pl.range(blocks)"),
+            ("shared-operand", "decode.py", "with pl.incore()"),
+            ("stale-constant", "decode.py", "BATCH_TILE=4"),
+            ("round-trip", "attention.py", "with pl.incore()"),
+            ("discarded-rows", "attention.py", "pl.matmul("),
+            ("added-product", "decode.py", "acc = pl.add(acc, product)"),
+            ("added-product", "decode.py", "pl.add(so_far, down_part)"),
+            ("shared-operand", "scope3.py", "with pl.incore()"),
+            ("sum-in-memory", "decode.py", "for db in pl.parallel(0, HIDDEN_BLOCKS, chunk=4)"),
+            ("crossing-tensor", "decode.py", "for ob in pl.range(Q_BLOCKS)"),
+            ("crossing-tensor", "decode.py", "for ob in pl.range(KV_BLOCKS)"),
+            ("no-pipeline", "decode.py", "for kb in pl.range(k_blocks)"),
+        ],
+        "qwen3/decode",
+        "--variant",
+        "baseline",
+        *LAYER,
+    )
+
+
+def test_a_norm_without_its_root_in_the_decode_layer() -> None:
+    right = found("qwen3/decode", "--variant", "baseline", *LAYER)
+    assert not [place for place in right if place[0] == "missing-root"]
+    wrong = found("qwen3/decode", "--variant", "baseline", "--rmsnorm-fault", *LAYER)
+    assert [place for place in wrong if place[0] == "missing-root"]
+
+
+def test_faults_of_scope_3() -> None:
+    assert_found(
+        [
+            ("fill", "blocks.py", "for ob in pl.parallel(0, blocks"),
+            ("round-trip", "scope3.py", "with pl.incore()"),
+            ("shared-operand", "scope3.py", "with pl.incore()"),
+            ("added-product", "scope3.py", "pl.add(so_far, down_part)"),
+            ("sum-in-memory", "scope3.py", "with pl.incore()"),
+            ("explicit-scope", "scope3.py", "pl.incore()"),
+        ],
+        "qwen3/scope3",
+        "--variant",
+        "baseline",
+        *SCOPE3,
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "variant", "sizes", "least"),
+    [
+        ("qwen3/scope3", "baseline", SCOPE3, 3.0),
+        ("qwen3/scope3", "baseline", (), 10.0),
+        ("qwen3/decode", "baseline", (), 8.0),
+    ],
+)
+def test_fix_alone(
+    name: str, variant: str, sizes: tuple[str, ...], least: float, thorough: bool
+) -> None:
+    """Results are compared at every step; the text still runs after the last."""
+    if not thorough:
+        pytest.skip("takes minutes")
+    target = Target(name, ("--variant", variant, *sizes))
+    programs = ExportedPrograms.of(target, SETTING)
+    report = Advisor(target, SETTING, programs=programs).fix()
+    assert report.before.us > least * report.after.us
+    assert examine(programs, report.text, SETTING).costs == report.after
