@@ -9,7 +9,7 @@ import pytest
 from tests.device.recording import only_kernel, recorded
 
 import tilelet.language as pl
-from tilelet.device import load_machine, simulate
+from tilelet.device import kernel_cost, load_machine, simulate
 from tilelet.device.kernel.view import Transfer
 from tilelet.device.machine.description import varied
 
@@ -67,7 +67,7 @@ def block_us(width: int, blocks: int, **options: Any) -> float:
 
 
 def test_cores_that_read_the_same_lines_wait_for_each_other() -> None:
-    per_row = A2A3.us(A2A3.line_cycles) * 24 / 2
+    per_row = A2A3.us(A2A3.granule_cycles) * 24 / 2
     assert block_us(4096, 24) > 128 * 32 * per_row
     assert block_us(4096, 1) < 0.5 * block_us(4096, 24)
     # Rows of another pitch are served by more slices, though there are more of them.
@@ -81,8 +81,18 @@ def test_c_and_python_share_slices_alike() -> None:
 
 
 def test_all_slices_together_serve_what_l2_does() -> None:
-    gm = A2A3.gm
-    together = gm.l2_slices * gm.l2_line / A2A3.us(A2A3.line_cycles)
-    assert together == pytest.approx(gm.l2_gbs * 1000)
-    faster = varied(A2A3, {"gm.l2_gbs": 2 * gm.l2_gbs})
-    assert faster.line_cycles == pytest.approx(A2A3.line_cycles / 2)
+    for machine in (A2A3, load_machine("a5")):
+        gm = machine.gm
+        together = gm.l2_slices * gm.granule / machine.us(machine.granule_cycles)
+        assert together == pytest.approx(gm.l2_gbs * 1000)
+        faster = varied(machine, {"gm.l2_gbs": 2 * gm.l2_gbs})
+        assert faster.granule_cycles == pytest.approx(machine.granule_cycles / 2)
+
+
+def test_a_machine_of_small_granules_serves_short_rows_faster() -> None:
+    a5 = load_machine("a5")
+    coarse = varied(a5, {"gm.granule": a5.gm.l2_line})
+    kernel = only_kernel(projection(4096), a5)
+    fine, whole = (kernel_cost(kernel, m).l2_granules * m.granule_cycles for m in (a5, coarse))
+    # Rows of 256 and 128 bytes, of lines of 512.
+    assert 1.9 * fine < whole < 4.1 * fine

@@ -242,6 +242,68 @@ def test_modern_programs_fit_august(name: str, variant: str) -> None:
         assert codes(check(model.build(variant, **sizes), AUGUST)) == []
 
 
+def test_a_name_does_not_become_valid_in_part() -> None:
+    text = """
+@pl.program
+class Kernel:
+    @pl.function
+    def main(self, n: pl.Tensor[[1], pl.INT32], x: pl.Tensor[[64, 64], pl.FP32],
+             out: pl.Out[pl.Tensor[[64, 64], pl.FP32]]):
+        last = pl.read(n, [0])
+        with pl.at(level=pl.Level.CORE_GROUP):
+            tile = pl.slice(x, [16, 64], [0, 0])
+            out = pl.assemble(out, tile, [0, 0])
+            tile = pl.slice(x, [16, 64], [16, 0], valid_shape=[VALID, 64])
+            out = pl.assemble(out, tile, [16, 0])
+        return out
+"""
+    (found,) = check(program_of(text.replace("VALID", "last")), AUGUST)
+    assert found.code == "E1217"
+    assert "valid in part" in found.message
+    assert check(program_of(text.replace("VALID", "16")), AUGUST) == []
+
+
+def test_in_a_jit_function_a_further_assignment_makes_another_variable() -> None:
+    text = """
+@pl.jit
+def kernel(x: pl.Tensor[[64, 64], pl.FP32], out: pl.Out[pl.Tensor[[64, 64], pl.FP32]]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        for r in pl.range(0, 64, 16):
+            row = pl.exp(x[r : r + 16, :])
+            row = pl.row_sum(row)
+            out[r : r + 16, :] = pl.row_expand_div(x[r : r + 16, :], row)
+    return out
+"""
+    assert check(program_of(text), AUGUST) == []
+
+
+def test_a_loop_over_blocks_is_a_scope() -> None:
+    text = """
+@pl.jit
+def kernel(x: pl.Tensor[[64, 64], pl.FP32], out: pl.Out[pl.Tensor[[64, 64], pl.FP32]]):
+    for b in pl.spmd(4):
+        tile = pl.exp(x[b * 16 : b * 16 + 16, :])
+        known = pl.set_validshape(tile, 8, 64)
+        out = pl.assemble(out, known, [b * 16, 0])
+    return out
+"""
+    assert check(program_of(text), AUGUST) == []
+
+
+def test_a_ramp_starts_at_a_number_of_its_dtype() -> None:
+    text = """
+@pl.jit
+def kernel(out: pl.Out[pl.Tensor[[4, 64], pl.INT32]]):
+    for i in pl.range(4):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            out = pl.assemble(out, pl.arange(START, [1, 64]), [i, 0])
+    return out
+"""
+    assert codes(check(program_of(text.replace("START", "i * 64")), AUGUST)) == ["E1208"]
+    cast = program_of(text.replace("START", "pl.cast(i * 64, pl.INT32)"))
+    assert check(cast, AUGUST) == []
+
+
 IN_PLACE = """
 @pl.inline
 def halves(x, low, high):

@@ -380,3 +380,23 @@ def test_nothing_is_valid_beyond_the_end(length: int) -> None:
     wanted[:length] = X[:length]
     given = run(blocks_beyond_the_end, lens=lens, x=X, out=zeros(16, 16))["out"]
     np.testing.assert_array_equal(given, wanted)
+
+
+# --- functions beside a jit function, called as its methods ---------------------------------------
+
+
+@pl.jit.incore
+def doubled(x: pl.Tensor[[16, 16], pl.FP32], out: pl.Out[pl.Tensor[[16, 16], pl.FP32]]):
+    out[:, :] = pl.mul(x[:, :], 2.0)
+    return out
+
+
+@pl.jit
+def calls_beside(x: pl.Tensor[[16, 16], pl.FP32], out: pl.Out[pl.Tensor[[16, 16], pl.FP32]]):
+    with pl.manual_scope():
+        out, _tid = pl.submit(self.doubled, x, out)  # noqa: F821
+    return out
+
+
+def test_a_function_beside_is_called_as_a_method() -> None:
+    np.testing.assert_array_equal(run(calls_beside, x=X, out=zeros(16, 16))["out"], 2 * X)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from tests.report.runs import device_run
 from tests.report.test_run_data import VERDICT
 
 import tilelet.language as pl
+from tilelet.cli.main import main
 from tilelet.report.columns import repack, unpack
 from tilelet.report.document import (
     check_document,
@@ -317,6 +319,110 @@ def test_the_graph_opens_and_draws_races(browser: Any, files: dict[str, Path]) -
     assert "proved" in found.page.inner_text("main")
     assert found.said == []
     found.close()
+
+
+RACING = """\
+import tilelet.language as pl
+from tilelet.runtime import TensorSpec, run_jit
+
+
+@pl.jit
+def racing(x: pl.Tensor[[64, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
+    t = pl.create_tensor([16, 128], dtype=pl.FP32)
+    with pl.manual_scope():
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="first"):
+            t[:, :] = pl.mul(x[0:16, :], 2.0)
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="second"):
+            out[:, :] = pl.mul(t[:, :], 3.0)
+    return out
+
+
+specs = [
+    TensorSpec("x", [64, 128], pl.FP32, 1.0),
+    TensorSpec("out", [16, 128], pl.FP32, is_output=True),
+]
+run_jit(racing, specs, golden_fn=lambda tensors: tensors["out"].fill(FACTOR))
+"""
+
+
+def page_of(command: str, factor: float, folder: Path) -> Path:
+    """The page that a command makes of a script whose tasks race."""
+    script, page = folder / "racing.py", folder / f"{command}.html"
+    script.write_text(RACING.replace("FACTOR", str(factor)))
+    assert main([command, "--html", str(page), str(script)]) == 1
+    return page
+
+
+def test_what_the_race_check_finds_is_drawn(browser: Any, tmp_path: Path) -> None:
+    found = Watched(browser).open(page_of("check", 6.0, tmp_path))
+    found.view("graph")
+    race = found.page.locator(".edge.race")
+    assert race.count() == 1
+    assert "race on `t`" in (race.locator("title").text_content() or "")
+    found.view("source")
+    text = found.page.inner_text("main")
+    assert "race on `t`: nothing orders two accesses" in text
+    assert "seed 1 runs tasks 0 and 1 both at once" in text
+    assert found.said == []
+    found.close()
+
+
+def test_the_first_divergence_leads_to_its_line(browser: Any, tmp_path: Path) -> None:
+    found = Watched(browser).open(page_of("diverge", 4.0, tmp_path))
+    found.view("numbers")
+    text = found.page.inner_text("main")
+    assert "First divergence" in text
+    assert "2,048 of 2,048 elements differ" in text
+    line = found.page.locator(".numbers button.link").first
+    assert line.inner_text() in ("racing.py:10", "racing.py:12")
+    line.click()
+    assert found.choice()["line"][1] in (10, 12)
+    assert found.said == []
+    found.close()
+
+
+PERFETTO = """<!doctype html><title>stub</title><script>
+window.addEventListener("message", (event) => {
+  if (event.data === "PING") event.source.postMessage("PONG", event.origin);
+  else if (event.data.perfetto)
+    document.title = `got ${new TextDecoder().decode(event.data.perfetto.buffer)}`;
+});
+</script>"""
+
+
+def test_the_trace_goes_to_a_perfetto_of_this_machine(browser: Any) -> None:
+    class Stub(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
+            self.wfile.write(PERFETTO.encode())
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+            pass
+
+    stub = ThreadingHTTPServer(("127.0.0.1", 0), Stub)
+    page = page_html("traced", profile_document([device_run(chain(3))]), served=True)
+    address = f"http://localhost:{stub.server_address[1]}"
+    server = PageServer(Shown(lambda: page, lambda: '{"traceEvents":[7]}', perfetto=address))
+    threads = [threading.Thread(target=s.serve_forever, args=(0.02,)) for s in (stub, server)]
+    for thread in threads:
+        thread.start()
+    found = Watched(browser)
+    try:
+        found.page.goto(server.address)
+        with found.context.expect_page() as opened:
+            found.page.get_by_role("button", name="Open in Perfetto").click()
+        other = opened.value
+        other.wait_for_function("() => document.title.startsWith('got')")
+        assert other.title() == 'got {"traceEvents":[7]}'
+        assert found.said == []
+    finally:
+        found.close()
+        for s, thread in zip((stub, server), threads):
+            s.shutdown()
+            thread.join()
+            s.server_close()
 
 
 def test_wrong_outputs_are_mapped(browser: Any, files: dict[str, Path]) -> None:

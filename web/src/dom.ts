@@ -106,3 +106,33 @@ export function bar(share: number, text: string, kind = ""): HTMLElement {
 export function empty(what: string, how: string, command = ""): HTMLElement {
   return h("div", { class: "empty" }, h("h2", {}, what), h("p", {}, how), command && h("code", {}, command));
 }
+
+export interface Drag {
+  start?: (event: PointerEvent) => void;
+  /** by how much since the last call */
+  move: (event: PointerEvent, dx: number, dy: number) => void;
+  /** pressed and released without moving */
+  click?: (event: PointerEvent) => void;
+}
+
+/** Pressing the pointer on an element and moving it, also outside of it. */
+export function onDrag(element: HTMLElement, drag: Drag): void {
+  let last: { x: number; y: number; moved: boolean } | null = null;
+  element.addEventListener("pointerdown", (event) => {
+    last = { x: event.clientX, y: event.clientY, moved: false };
+    element.setPointerCapture(event.pointerId);
+    drag.start?.(event);
+  });
+  element.addEventListener("pointermove", (event) => {
+    if (!last) return;
+    const [dx, dy] = [event.clientX - last.x, event.clientY - last.y];
+    if (!last.moved && Math.abs(dx) + Math.abs(dy) < 4) return;
+    last = { x: event.clientX, y: event.clientY, moved: true };
+    drag.move(event, dx, dy);
+  });
+  element.addEventListener("pointerup", (event) => {
+    if (last && !last.moved) drag.click?.(event);
+    last = null;
+  });
+  element.addEventListener("pointercancel", () => (last = null));
+}

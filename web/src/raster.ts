@@ -1,9 +1,9 @@
 // Lanes as pixels: any number of bars becomes one row of colours, each weighted by what it covers of
-// a pixel. So a frame costs the number of visible bars plus the number of pixels, and what is too
-// narrow to be seen alone still counts.
+// a pixel. What is too narrow to be seen alone still counts.
 
 export class Row {
-  private readonly sums: Float32Array;
+  /** four for each pixel: red, green, blue, and how much of it is covered */
+  readonly sums: Float32Array;
 
   constructor(readonly width: number) {
     this.sums = new Float32Array(width * 4);
@@ -53,4 +53,48 @@ export class Row {
 /** The pixel rows of a lane: one row of colours repeated from `top` to `bottom`. */
 export function fillLane(pixels: Uint32Array, width: number, top: number, bottom: number): void {
   for (let y = top + 1; y < bottom; y++) pixels.copyWithin(y * width, top * width, (top + 1) * width);
+}
+
+/** Rows over a whole run as running sums: any stretch of one, at any scale, is the difference of two
+ *  places. */
+export class Columns {
+  private readonly upTo: Float32Array[];
+
+  constructor(rows: Row[]) {
+    this.upTo = rows.map(({ sums }) => {
+      const found = new Float32Array(sums.length + 4);
+      for (let i = 0; i < sums.length; i++) found[i + 4] = found[i]! + sums[i]!;
+      return found;
+    });
+  }
+
+  /** What is between two places, given in columns, as `width` pixels. */
+  row(number: number, from: number, to: number, width: number): Row {
+    const found = new Row(width);
+    const into = found.sums;
+    const upTo = this.upTo[number]!;
+    const columns = upTo.length / 4 - 1;
+    const step = (to - from) / width;
+    let [r, g, b, cover] = [0, 0, 0, 0];
+    for (let x = 0; x <= width; x++) {
+      let at = from + x * step;
+      at = at < 0 ? 0 : at > columns ? columns : at;
+      const column = at >= columns ? columns - 1 : at | 0;
+      const share = at - column;
+      const i = 4 * column;
+      const nextR = upTo[i]! + share * (upTo[i + 4]! - upTo[i]!);
+      const nextG = upTo[i + 1]! + share * (upTo[i + 5]! - upTo[i + 1]!);
+      const nextB = upTo[i + 2]! + share * (upTo[i + 6]! - upTo[i + 2]!);
+      const nextCover = upTo[i + 3]! + share * (upTo[i + 7]! - upTo[i + 3]!);
+      if (x > 0) {
+        const p = 4 * x - 4;
+        into[p] = (nextR - r) / step;
+        into[p + 1] = (nextG - g) / step;
+        into[p + 2] = (nextB - b) / step;
+        into[p + 3] = (nextCover - cover) / step;
+      }
+      [r, g, b, cover] = [nextR, nextG, nextB, nextCover];
+    }
+    return found;
+  }
 }

@@ -208,6 +208,18 @@ export class Run {
     return this.coreRecords.subarray(this.coreStart[core], this.coreStart[core + 1]);
   }
 
+  /** The first of some records of a core, in order, that does not end before a time. */
+  firstUnfinished(order: ArrayLike<number>, at: number): number {
+    let low = 0;
+    let high = order.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (this.finish[order[middle]!]! < at) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  }
+
   /** The record before this one on its core, or -1. */
   before(record: number): number {
     const order = this.coreOrder(this.recCore[record]!);

@@ -1,11 +1,14 @@
 // The timeline: a lane for the orchestrator, each scheduler and each core.
 
-import { causeColour, cssColour, kernelColour, rgb } from "./colours";
-import { bar, h } from "./dom";
-import { count, moment, niceStep, percent, shorten, time } from "./format";
-import { Row, fillLane } from "./raster";
-import { CAUSES, CAUSE_TEXT, type Cause, type Run, lowerBound } from "./run";
+import { cssColour, kernelColour, rgb } from "./colours";
+import { h, onDrag } from "./dom";
+import { count, moment, niceStep, shorten, time } from "./format";
+import { LanePixels } from "./lanes";
+import { paintOverview } from "./overview";
+import { fillLane } from "./raster";
+import { CAUSE_TEXT, type Cause, type Run, lowerBound } from "./run";
 import type { State } from "./state";
+import { summaryOf } from "./summary";
 
 const GUTTER = 74;
 const AXIS = 22;
@@ -47,6 +50,7 @@ export class Timeline {
   private height = 0;
   private mapWidth = 0;
   private overview: HTMLCanvasElement | null = null;
+  private lanePixels: LanePixels | null = null;
   /** how long drawing the last frames took, for the bench */
   readonly frames: number[] = [];
 
@@ -80,11 +84,12 @@ export class Timeline {
     if (this.run !== this.state.run) {
       this.run = this.state.run;
       this.overview = null;
+      this.lanePixels = null;
       this.from = 0;
       this.to = 0;
     }
     if (this.to <= this.from) this.fit();
-    this.drawSummary();
+    this.summary.replaceChildren(...summaryOf(this.run, (kernel) => this.state.chooseKernel(kernel)));
     this.update();
   }
 
@@ -99,7 +104,8 @@ export class Timeline {
 
   theme(): void {
     this.overview = null;
-    this.drawSummary();
+    this.lanePixels = null;
+    this.summary.replaceChildren(...summaryOf(this.run, (kernel) => this.state.chooseKernel(kernel)));
     this.draw();
   }
 
@@ -192,22 +198,13 @@ export class Timeline {
       },
       { passive: false },
     );
-    let drag: { x: number; y: number; moved: boolean; inMap: boolean } | null = null;
-    canvas.addEventListener("pointerdown", (event) => {
-      drag = { x: event.clientX, y: event.clientY, moved: false, inMap: false };
-      canvas.setPointerCapture(event.pointerId);
-    });
-    canvas.addEventListener("pointermove", (event) => {
-      if (!drag) return this.hover(event);
-      const [dx, dy] = [event.clientX - drag.x, event.clientY - drag.y];
-      if (!drag.moved && Math.abs(dx) + Math.abs(dy) < 4) return;
-      drag = { ...drag, x: event.clientX, y: event.clientY, moved: true };
-      this.scrollBy(-dy);
-      this.pan(-dx / Math.max(this.width - GUTTER, 1));
-    });
-    canvas.addEventListener("pointerup", (event) => {
-      if (drag && !drag.moved) this.click(event);
-      drag = null;
+    canvas.addEventListener("pointermove", (event) => !event.buttons && this.hover(event));
+    onDrag(canvas, {
+      move: (_, dx, dy) => {
+        this.scrollBy(-dy);
+        this.pan(-dx / Math.max(this.width - GUTTER, 1));
+      },
+      click: (event) => this.click(event),
     });
     canvas.addEventListener("pointerleave", () => this.tip.classList.remove("on"));
     canvas.addEventListener("dblclick", () => this.zoomToChoice());
@@ -218,11 +215,7 @@ export class Timeline {
       const half = (this.to - this.from) / 2;
       this.view(at - half, at + half);
     };
-    this.minimap.addEventListener("pointerdown", (event) => {
-      this.minimap.setPointerCapture(event.pointerId);
-      jump(event);
-    });
-    this.minimap.addEventListener("pointermove", (event) => event.buttons && jump(event));
+    onDrag(this.minimap, { start: jump, move: jump });
   }
 
   private scrollBy(pixels: number): void {
@@ -482,7 +475,6 @@ export class Timeline {
   }
 
   private paintLanes(context: CanvasRenderingContext2D, ratio: number): void {
-    const run = this.run;
     const left = Math.round(GUTTER * ratio);
     const width = this.canvas.width - left;
     const top = Math.round(AXIS * ratio);
@@ -491,89 +483,21 @@ export class Timeline {
     const pixels = new Uint32Array(image.data.buffer);
     const background = rgb(cssColour("--panel"));
     pixels.fill(0xff000000 | (background[2] << 16) | (background[1] << 8) | background[0]);
-    const scale = width / (this.to - this.from);
-    const row = new Row(width);
-    const colours = run.kernels.map((_, k) => rgb(kernelColour(run.rank[k]!)));
-    const faint = colours.map((c) => c.map((v, i) => v * 0.18 + background[i]! * 0.82));
-    const causes = Object.fromEntries(CAUSES.map((c) => [c, rgb(causeColour(c))] as const)) as unknown as Record<Cause, number[]>;
     const empty = rgb(cssColour("--lane"));
-    const schedulers = Array.from({ length: run.threads }, () => new Row(width));
-    if (this.scroll < 14 * (1 + run.threads)) this.addSchedulers(schedulers, scale, colours, faint);
-    for (const lane of this.lanes) {
+    const place = (lane: Lane): [number, number] => {
       const y0 = Math.round((lane.top - this.scroll) * ratio);
-      const own = lane.own;
-      const y1 = Math.min(height, y0 + Math.max(1, Math.round(own * ratio)) - Math.max(1, Math.round(ratio)));
-      if (y1 <= 0 || y0 >= height) continue;
-      row.clear();
-      if (lane.kind === "core") this.addCore(row, lane.index, scale, colours, faint, causes);
-      else if (lane.kind === "orchestrator") this.addOrchestrator(row, scale, colours, faint, causes);
+      return [y0, Math.min(height, y0 + Math.max(1, Math.round(lane.own * ratio)) - Math.max(1, Math.round(ratio)))];
+    };
+    const inside = this.lanes.map((lane) => place(lane)[1] > 0 && place(lane)[0] < height);
+    this.lanePixels ??= new LanePixels(this.run);
+    const rows = this.lanePixels.rows({ from: this.from, to: this.to, filter: this.filter, idle: this.showIdle }, width, (i) => inside[i]!);
+    this.lanes.forEach((lane, i) => {
+      const [y0, y1] = place(lane);
       const first = Math.max(0, y0);
-      (lane.kind === "scheduler" ? schedulers[lane.index]! : row).paint(pixels, first * width, empty);
-      fillLane(pixels, width, first, y1);
-    }
+      rows[i]?.paint(pixels, first * width, empty);
+      if (rows[i]) fillLane(pixels, width, first, y1);
+    });
     context.putImageData(image, left, top);
-  }
-
-  private addCore(row: Row, core: number, scale: number, colours: number[][], faint: number[][], causes: Record<Cause, number[]>): void {
-    const run = this.run;
-    const order = run.coreOrder(core);
-    const { from, to, filter } = this;
-    const ordered = CAUSES.map((c) => causes[c]);
-    let low = 0;
-    let high = order.length;
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (run.finish[order[middle]!]! < from) low = middle + 1;
-      else high = middle;
-    }
-    let previous = low > 0 ? order[low - 1]! : -1;
-    for (let i = low; i < order.length; i++) {
-      const record = order[i]!;
-      if (this.showIdle) {
-        const pieces = run.fillWaits(record, previous);
-        for (let p = 0; p < 3 * pieces; p += 3) row.add((run.pieces[p]! - from) * scale, (run.pieces[p + 1]! - from) * scale, ordered[run.pieces[p + 2]!]!);
-      }
-      if (run.dispatch[record]! > to) return;
-      const task = run.recTask[record]!;
-      const kernel = run.kernelOfTask[task]!;
-      const x0 = (run.start[record]! - from) * scale;
-      const x1 = (run.end[record]! - from) * scale;
-      row.add(x0, x1, filter && !filter[task] ? faint[kernel]! : colours[kernel]!);
-      if (this.showIdle) row.add(x1, (run.finish[record]! - from) * scale, causes.handover);
-      previous = record;
-    }
-    if (this.showIdle && previous >= 0) row.add((run.finish[previous]! - from) * scale, (run.last - from) * scale, causes.none);
-  }
-
-  /** What all schedulers do, in one pass over the records that can be seen. */
-  private addSchedulers(rows: Row[], scale: number, colours: number[][], faint: number[][]): void {
-    const run = this.run;
-    const runtime = run.header.runtime!;
-    const hand = runtime.dispatch_us / run.tick;
-    const retire = runtime.complete_us / run.tick;
-    const owners = Array.from({ length: run.cores }, (_, core) => rows[run.threadOf(core)]!);
-    const first = lowerBound(run.dispatch, this.from - run.longest - retire);
-    for (let record = first; record < run.dispatch.length; record++) {
-      const dispatch = run.dispatch[record]! - this.from;
-      if (dispatch - hand > this.to - this.from) break;
-      const task = run.recTask[record]!;
-      const colour = (this.filter && !this.filter[task] ? faint : colours)[run.kernelOfTask[task]!]!;
-      const row = owners[run.recCore[record]!]!;
-      const finish = run.finish[record]! - this.from;
-      row.add((dispatch - hand) * scale, dispatch * scale, colour, 0.9);
-      row.add(finish * scale, (finish + retire) * scale, colour, 0.55);
-    }
-  }
-
-  private addOrchestrator(row: Row, scale: number, colours: number[][], faint: number[][], causes: Record<Cause, number[]>): void {
-    const run = this.run;
-    const runtime = run.header.runtime!;
-    for (const [a, b] of run.stalls()) if (b > this.from && a < this.to) row.add((a - this.from) * scale, (b - this.from) * scale, causes.window);
-    const submit = runtime.submit_us / run.tick;
-    for (let task = lowerBound(run.submitted, this.from); task < run.tasks && run.submitted[task]! - submit <= this.to; task++) {
-      const end = (run.submitted[task]! - this.from) * scale;
-      row.add(end - submit * scale, end, (this.filter && !this.filter[task] ? faint : colours)[run.kernelOfTask[task]!]!, 0.9);
-    }
   }
 
   private paintText(context: CanvasRenderingContext2D, width: number, height: number): void {
@@ -650,13 +574,7 @@ export class Timeline {
   private visible(core: number): Uint32Array {
     const run = this.run;
     const order = run.coreOrder(core);
-    let low = 0;
-    let high = order.length;
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (run.finish[order[middle]!]! < this.from) low = middle + 1;
-      else high = middle;
-    }
+    const low = run.firstUnfinished(order, this.from);
     let end = low;
     while (end < order.length && end - low < 400 && run.dispatch[order[end]!]! <= this.to) end++;
     return order.subarray(low, end);
@@ -749,13 +667,7 @@ export class Timeline {
     const run = this.run;
     const path = run.path;
     if (!path.length) return;
-    let low = 0;
-    let high = path.length;
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (run.finish[path[middle]!]! < this.from) low = middle + 1;
-      else high = middle;
-    }
+    const low = run.firstUnfinished(path, this.from);
     context.beginPath();
     // Per pixel one stroke from its lowest to its highest lane, however many hops are in it.
     let [column, lowest, highest, last, hops] = [-1e9, 0, 0, 0, 0];
@@ -856,7 +768,7 @@ export class Timeline {
       this.overview = h("canvas", { width, height }) as HTMLCanvasElement;
       const drawn = this.overview.getContext("2d")!;
       drawn.setTransform(ratio, 0, 0, ratio, 0, 0);
-      this.paintOverview(drawn, cssWidth);
+      paintOverview(drawn, this.run, { left: GUTTER, width: cssWidth, height: MINIMAP });
       [this.minimap.width, this.minimap.height] = [width, height];
     }
     context.setTransform(1, 0, 0, 1, 0, 0);
@@ -874,88 +786,5 @@ export class Timeline {
     context.strokeStyle = cssColour("--accent");
     context.lineWidth = 1.5;
     context.strokeRect(x0 + 0.75, 0.75, Math.max(3, x1 - x0 - 1.5), MINIMAP - 1.5);
-  }
-
-  /** Cores at work over the whole run: AIC above, AIV below. */
-  private paintOverview(context: CanvasRenderingContext2D, width: number): void {
-    const run = this.run;
-    const bins = Math.max(1, Math.floor(width - GUTTER));
-    const sums = [new Float32Array(bins + 1), new Float32Array(bins + 1)];
-    const scale = bins / Math.max(run.last, 1);
-    for (let r = 0; r < run.recTask.length; r++) {
-      const into = sums[run.recCore[r]! < run.clusters ? 0 : 1]!;
-      const [x0, x1] = [run.start[r]! * scale, run.end[r]! * scale];
-      for (let x = Math.floor(x0); x <= x1 && x < bins; x++) into[x] = into[x]! + Math.min(x1, x + 1) - Math.max(x0, x);
-    }
-    const half = MINIMAP / 2;
-    const counts = [run.clusters, run.cores - run.clusters];
-    context.font = "10px system-ui, sans-serif";
-    context.textBaseline = "middle";
-    context.textAlign = "right";
-    sums.forEach((sum, kind) => {
-      const top = kind * half;
-      context.fillStyle = cssColour("--lane");
-      context.fillRect(GUTTER, top + 1, bins, half - 2);
-      context.fillStyle = cssColour(kind ? "--second" : "--accent");
-      for (let x = 0; x < bins; x++) {
-        const share = Math.min(1, sum[x]! / Math.max(counts[kind]!, 1));
-        const tall = Math.max(share > 0 ? 1 : 0, share * (half - 3));
-        context.fillRect(GUTTER + x, top + half - 1 - tall, 1, tall);
-      }
-      context.fillStyle = cssColour("--soft");
-      context.fillText(kind ? "AIV busy" : "AIC busy", GUTTER - 8, top + half / 2);
-    });
-  }
-
-  // Above the lanes
-
-  private drawSummary(): void {
-    const run = this.run;
-    const profile = run.profile;
-    const total = profile.total_us || 1;
-    const words: Record<string, string> = {
-      exec: "kernels running",
-      head: "hand-over to a core",
-      tail: "completion noticed",
-      scheduler: "a scheduler was busy",
-      orchestrator: "the orchestrator submits",
-    };
-    const parts = Object.entries(profile.path).filter(([, us]) => us > 0.0005 * total);
-    const path = h(
-      "div",
-      { class: "card wide" },
-      h("h3", {}, `Critical path: ${count(profile.kernels.reduce((s, k) => s + k.path_tasks, 0))} tasks one after the other`),
-      h("div", { class: "stack", role: "img", "aria-label": "what the critical path was spent on" }, parts.map(([name, us]) => h("i", { class: `part-${name}`, style: `flex:${us}`, title: `${words[name] ?? name}: ${time(us)}` }))),
-      h("div", { class: "keys" }, parts.map(([name, us]) => h("span", {}, h("i", { class: `part-${name}` }), `${words[name] ?? name} `, h("b", {}, percent(us / total))))),
-    );
-    const idle = run.idle();
-    const cores = [run.clusters, run.cores - run.clusters];
-    const cards = ["AIC", "AIV"].map((kind, i) => {
-      const whole = Math.max(run.last * cores[i]!, 1);
-      const rows = CAUSES.filter((c) => idle[i]![c] / whole > 0.004).sort((a, b) => idle[i]![b] - idle[i]![a]);
-      return h(
-        "div",
-        { class: "card" },
-        h("h3", {}, `${kind}: ${percent(profile.busy[kind] ?? 0)} busy, else`),
-        rows.slice(0, 4).map((cause) => h("div", { class: "cause" }, h("i", { style: `background:${causeColour(cause)}` }), h("span", {}, CAUSE_TEXT[cause]), bar(idle[i]![cause] / whole, percent(idle[i]![cause] / whole)))),
-      );
-    });
-    const kernels = [...run.kernels.keys()].sort((a, b) => run.rank[a]! - run.rank[b]!).filter((k) => run.kernels[k]!.name);
-    const legend = h(
-      "div",
-      { class: "legend" },
-      kernels.slice(0, 14).map((k) => {
-        const row = run.rowOf.get(run.kernels[k]!.name);
-        return h(
-          "button",
-          { type: "button", title: row ? `${count(row.tasks)} tasks, ${time(row.exec_us)}` : "", onclick: () => this.state.chooseKernel(k) },
-          h("i", { style: `background:${kernelColour(run.rank[k]!)}` }),
-          shorten(run.kernelName(k), 34),
-        );
-      }),
-      kernels.length > 14 && h("span", {}, `and ${kernels.length - 14} more`),
-    );
-    this.summary.replaceChildren(h("div", { class: "cards" }, path, ...cards), legend);
-    if (run.header.thinned) this.summary.append(h("p", { class: "note" }, run.header.thinned));
   }
 }

@@ -4,7 +4,7 @@ import { deflateSync } from "node:zlib";
 
 import { fromBase64, readColumn, unpack } from "../src/data";
 import { bytes, kib, moment, niceStep, time } from "../src/format";
-import { Row } from "../src/raster";
+import { Columns, Row } from "../src/raster";
 import { grouped, lowerBound, windowText } from "../src/run";
 
 function packed(header: object, columns: Uint8Array, magic = "TLPAGE01"): Uint8Array<ArrayBuffer> {
@@ -54,6 +54,22 @@ test("a crowded pixel is the mean of its bars", () => {
   const pixels = new Uint32Array(1);
   row.paint(pixels, 0, [9, 9, 9]);
   assert.equal(pixels[0]! & 255, 150);
+});
+
+test("columns that were added up once give the same pixels", () => {
+  const bars = Array.from({ length: 500 }, (_, i) => [i * 2.05, i * 2.05 + 0.3 + (i % 7) / 5, (i * 37) % 256] as const);
+  const [columns, width] = [4096, 100];
+  const fine = new Row(columns);
+  for (const [a, b, red] of bars) fine.add((a * columns) / 1024, (b * columns) / 1024, [red, 255 - red, 9]);
+  const added = new Columns([new Row(columns), fine]);
+  for (const [from, to] of [[0, 1024], [-20, 1044], [100.5, 700], [300, 360]] as const) {
+    const direct = new Row(width);
+    for (const [a, b, red] of bars) direct.add(((a - from) * width) / (to - from), ((b - from) * width) / (to - from), [red, 255 - red, 9]);
+    const taken = added.row(1, (from * columns) / 1024, (to * columns) / 1024, width);
+    // Where a pixel ends inside of a column, some of a bar may count for its neighbour.
+    const allowed = (1024 / columns / ((to - from) / width)) * 0.5 * 255 + 0.5;
+    direct.sums.forEach((value, i) => assert.ok(Math.abs(value - taken.sums[i]!) <= allowed, `${from} ${to} ${i}: ${value} ${taken.sums[i]}`));
+  }
 });
 
 test("grouping and searching", () => {

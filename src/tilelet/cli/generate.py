@@ -13,11 +13,13 @@ from typing import Any
 import numpy as np
 
 from tilelet.device.machine.description import load_machine
+from tilelet.diag.catalogue.models import UnsupportedModelSetting
 from tilelet.diag.tables import Table, show
 from tilelet.diag.text import plural, printable, size_text
 from tilelet.models.qwen3.compare import Comparison, Reference, compare
-from tilelet.models.qwen3.config import Qwen3Config
+from tilelet.models.qwen3.config import Qwen3Config, Qwen3MoeConfig
 from tilelet.models.qwen3.generate import generate
+from tilelet.models.qwen3.int8_error import Int8Error, int8_error
 from tilelet.models.qwen3.model import Model, load
 from tilelet.models.qwen3.modelled import ModelledPass, PassShape, modelled_pass
 from tilelet.models.qwen3.reference import Array
@@ -53,6 +55,9 @@ def generate_command(found: argparse.Namespace) -> int:
     config = Qwen3Config.read(found.model)
     if found.profile:
         load_machine(found.profile)  # an unknown one is better known now
+        if isinstance(config, Qwen3MoeConfig):
+            supported = "models without experts for `--profile`: data decides what those run"
+            raise UnsupportedModelSetting("num_experts", config.num_experts, supported)
     answers = _prompts(found)
     as_json = found.format == "json"
     model = load(
@@ -62,6 +67,7 @@ def generate_command(found: argparse.Namespace) -> int:
         stream=found.stream,
         weights_cache=found.weights_cache,
         layers=found.layers,
+        quantize="int8" if found.int8 else None,
         engine=found.engine,
         tell=_say_memory,
         batch=min(found.batch, len(answers)),
@@ -76,12 +82,19 @@ def generate_command(found: argparse.Namespace) -> int:
     print(_speed(answers, times), file=sys.stderr)
     if not is_whole and not as_json:
         print("interrupted: what was generated stands above", file=sys.stderr)
-    comparison = _compared(model, found, answers) if found.compare and is_whole else None
+    is_compared = found.compare and is_whole
+    comparison = _compared(model, found, answers) if is_compared and not found.int8 else None
+    narrowed = _narrowed(model, found, answers[0]) if is_compared and found.int8 else None
     passes = _modelled(model, found.profile, answers) if found.profile and is_whole else []
     if as_json:
-        print(json.dumps(_document(model, answers, times, comparison, passes), indent=2))
+        document = _document(model, answers, times, comparison, passes)
+        if narrowed:
+            document["int8"] = narrowed.to_json()
+        print(json.dumps(document, indent=2))
     if comparison and not as_json:
         _show_comparison(comparison)
+    if narrowed and not as_json:
+        print(f"INT8 beside the weights as they are stored, relative L2\n{narrowed}")
     if passes and not as_json:
         show([_pass_table(found) for found in passes])
     if not is_whole:
@@ -174,6 +187,19 @@ def _speed(answers: Sequence[_Answer], times: _Times) -> str:
 def _compared(model: Model, found: argparse.Namespace, answers: Sequence[_Answer]) -> Comparison:
     reference = Reference(found.model, model.dtype, model.config.num_hidden_layers)
     return compare(model, reference, [a.prompt for a in answers], [a.tokens for a in answers])
+
+
+def _narrowed(model: Model, found: argparse.Namespace, answer: _Answer) -> Int8Error:
+    """What INT8 changes for the first prompt."""
+    return int8_error(
+        found.model,
+        answer.prompt,
+        dtype=found.dtype,
+        layers=found.layers,
+        engine=found.engine,
+        max_seq=model.sizes.max_seq,
+        batch=1,
+    )
 
 
 def _show_comparison(found: Comparison) -> None:

@@ -190,6 +190,7 @@ examples:
   tilelet generate Qwen3-0.6B --prompt "One" --prompt "Two" --max-new-tokens 64
   tilelet generate Qwen3-0.6B --prompt "Hello" --compare    beside `transformers`, layer by layer
   tilelet generate Qwen3-0.6B --prompt "Hello" --profile a2a3   modelled time of a token
+  tilelet generate Qwen3-0.6B --prompt "Hello" --int8 --compare   what INT8 changes, by layer
   tilelet generate Qwen3-32B --layers 4 --stream --tokens "9707 11"   a part of a large model
 
 MODEL_DIR holds `config.json`, `.safetensors` files and, for text, `tokenizer.json`. Embedding,
@@ -200,6 +201,8 @@ out without it.
 --compare gives the same tokens to `transformers`: relative L2 distance of the hidden states after
 every layer, the first token that differs, and how far its logits are apart. A difference that
 rounding explains is called a near-tie; exit code 1: there is another.
+--int8 converts the matrices of the layers on load, a factor for each output; --compare then shows
+how far that is from the weights as they are stored, after every layer and at the logits.
 Ctrl-C ends the generation; what was generated stays.
 """
 

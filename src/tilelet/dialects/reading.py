@@ -43,6 +43,11 @@ class Frame:
     def loc(self, node: ast.AST) -> Loc:
         return self.function.source.loc(node, self.caller)
 
+    @property
+    def renames(self) -> bool:
+        """Whether a further assignment makes another variable of a name, as in `@pl.jit`."""
+        return any("jit" in spelling(d).split(".") for d in self.function.node.decorator_list)
+
     def outside(self, node: ast.expr) -> object:
         """What a dotted name from outside stands for; None if it is the kernel's own."""
         if isinstance(node, ast.Attribute):
@@ -57,10 +62,12 @@ class Given(NamedTuple):
     """What an expression gives, as far as it is known.
 
     value    set if it is what a name stands for already: a tensor that was written in place
+    is_part  whether it is a window that is valid in part: that belongs to its type
     """
 
     type: Type | None = None
     value: object | None = None
+    is_part: bool = False
 
 
 @dataclass(eq=False)
@@ -69,6 +76,7 @@ class Meaning:
 
     value    changes with every assignment but those of a tensor written in place: whoever reads
              that finds the same memory
+    depth    of the loops and branches around its first assignment
     """
 
     value: object
@@ -76,6 +84,8 @@ class Meaning:
     place: Loc
     owner: Frame
     is_variable: bool = True
+    is_part: bool = False
+    depth: int = 0
 
 
 @dataclass(frozen=True)
@@ -108,7 +118,11 @@ class CallSite:
 
 @dataclass
 class StatementSite:
-    """One statement. `types`: the types of what it assigns, by name."""
+    """One statement. `old_type` and `new_type`: of the name that it gives another type.
+
+    parts        whether the old and the new value are valid in part
+    is_renamed   whether it makes another variable of the name
+    """
 
     frame: Frame
     node: ast.stmt
@@ -118,6 +132,8 @@ class StatementSite:
     new_type: Type | None = None
     name: str = ""
     is_argument: bool = False
+    parts: tuple[bool, bool] = (False, False)
+    is_renamed: bool = False
 
 
 Site = CallSite | StatementSite | Capture | Frame
@@ -138,6 +154,7 @@ class Reader:
         self._own: dict[tuple[Frame, str], object] = {}
         self._in_scope = False
         self._loops = 0
+        self._depth = 0
         self._is_repeat = False
 
     def read(self) -> list[Site]:
@@ -165,22 +182,28 @@ class Reader:
         self, frame: Frame, name: str, type_: Type | None, place: Loc, value: object
     ) -> None:
         self._own[frame, name] = value
-        self._scope[name] = Meaning(value, type_, place, frame)
+        self._scope[name] = Meaning(value, type_, place, frame, depth=self._depth)
 
     def _assign(self, site: StatementSite, name: str, given: Given, place: Loc) -> None:
         frame, type_, value = site.frame, given.type, given.value or object()
         known = self._scope.get(name)
         self._own[frame, name] = value
+        made = Meaning(value, type_, place, frame, is_part=given.is_part, depth=self._depth)
         if known is None or not known.is_variable:
             site.is_argument = known is not None and known.owner is frame
-            self._scope[name] = Meaning(value, type_, place, frame)
+            self._scope[name] = made
             return
-        if _differ(known.type, type_):
+        if frame.renames and known.depth == self._depth and known.owner is frame:
+            site.is_renamed = True
+            self._scope[name] = made
+            return
+        if _differ(known.type, type_) or known.is_part != given.is_part:
             if known.owner is frame:
                 site.old_type, site.new_type, site.name = known.type, type_, name
+                site.parts = (known.is_part, given.is_part)
             else:
                 self._capture(name, "assigned", place, known, frame)
-            self._scope[name] = Meaning(value, type_, place, frame)
+            self._scope[name] = made
             return
         known.value, known.owner, known.place = value, frame, place
         known.type = known.type or type_
@@ -230,14 +253,19 @@ class Reader:
                 self._expression(frame, s.iter)
                 for name in _names(s.target):
                     self._define(frame, name, None, frame.loc(s.target), object())
+                outer = self._in_scope
+                self._in_scope = outer or _opens_scope(s.iter)  # `for i in pl.spmd(n):`
                 self._loop(frame, s.body)
+                self._in_scope = outer
             case ast.While():
                 self._expression(frame, s.test)
                 self._loop(frame, s.body)
             case ast.If():
                 self._expression(frame, s.test)
+                self._depth += 1
                 self._block(frame, s.body)
                 self._block(frame, s.orelse)
+                self._depth -= 1
             case ast.With():
                 self._with(frame, s)
             case _:
@@ -248,6 +276,7 @@ class Reader:
     def _loop(self, frame: Frame, stmts: Sequence[ast.stmt]) -> None:
         """Twice: what the end of the body does to a name is seen at its beginning."""
         self._loops += 1
+        self._depth += 1
         self._block(frame, stmts)
         outer, self._is_repeat = self._is_repeat, True
         if not outer:
@@ -257,6 +286,7 @@ class Reader:
             self.sites[kept:] = new
         self._is_repeat = outer
         self._loops -= 1
+        self._depth -= 1
 
     def _with(self, frame: Frame, s: ast.With) -> None:
         opens = False
@@ -294,7 +324,7 @@ class Reader:
                     return [Given()]
                 own = self._own.get((frame, node.id))
                 is_tensor = isinstance(known.type, TensorType)
-                return [Given(known.type, own if is_tensor else None)]
+                return [Given(known.type, own if is_tensor else None, known.is_part)]
             case ast.Tuple():
                 return [g for e in node.elts for g in self._expression(frame, e)[:1]]
             case ast.Attribute():
@@ -310,7 +340,11 @@ class Reader:
     def _types_at(self, frame: Frame, node: ast.AST) -> list[Given]:
         ops = self._ops.get(frame.loc(node), ())
         results = [op for op in ops if op.results]
-        return [Given(v.type) for v in results[-1].results] if results else [Given()]
+        if not results:
+            return [Given()]
+        made, valid = results[-1], results[-1].args.get("valid_shape")
+        is_part = valid is not None and valid != made.args.get("shape")
+        return [Given(v.type, None, is_part) for v in made.results]
 
     def _call(self, frame: Frame, node: ast.Call) -> list[Given]:
         callee = frame.outside(node.func)

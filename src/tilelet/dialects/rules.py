@@ -202,11 +202,13 @@ def _statement(site: StatementSite) -> Iterator[UserError]:
     if site.old_type is not None:
         is_region = isinstance(node, ast.Assign) and "set_validshape" in ast.unparse(node.value)
         if not is_region:
-            yield NameChangesType(loc, site.name, str(site.old_type), str(site.new_type))
+            types = zip((site.old_type, site.new_type), site.parts, strict=True)
+            old, new = (f"{t}, valid in part" if part else str(t) for t, part in types)
+            yield NameChangesType(loc, site.name, old, new)
     if site.is_argument and site.in_loop and isinstance(node, (ast.Assign, ast.AugAssign)):
         target = node.targets[0] if isinstance(node, ast.Assign) else node.target
         yield ParameterAssigned(loc, ast.unparse(target), frame.function.name)
-    if isinstance(node, ast.Assign) and _rebinds_region(node):
+    if isinstance(node, ast.Assign) and _rebinds_region(node) and not site.is_renamed:
         yield RegionRebound(
             loc, "the name keeps its valid region, as it keeps its type",
             "give the result another name",

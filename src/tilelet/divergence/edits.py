@@ -463,12 +463,13 @@ class Visible:
         self.params = {v for op in walk(block) for b in op.blocks for v in b.params}
         self._with_blocks = [op for op in walk(block) if op.blocks]
         defined = [*self.params, *(v for op in walk(block) for v in op.results)]
-        self.unused = {v for v in defined if v not in used and is_float_tile(v)}
+        self._unused_tiles = {v for v in defined if v not in used and isinstance(v.type, TileType)}
+        self.unused = set(filter(is_float_tile, self._unused_tiles))
 
     @cached_property
     def unused_in_the_end(self) -> set[Value]:
-        """Those, and what loops and branches hand on as one of them."""
-        found = set(self.unused)
+        """Tiles that nobody uses, and what loops and branches hand on as one of them."""
+        found = set(self._unused_tiles)
         for op in self._with_blocks:  # outer ones first
             for block in op.blocks:
                 handed = block.terminator.args.get("values")

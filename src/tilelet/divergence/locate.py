@@ -285,7 +285,7 @@ class Locator:
         for number, event in enumerate(self.trace.events):
             if event.op not in first and event.op.results:
                 unused = self._visible_in(self.trace.function[event.op]).unused_in_the_end
-                if unused.issuperset(event.op.results):
+                if unused.intersection(event.op.results):
                     first[event.op] = number
         return tuple(self.statement(number) for number in first.values())
 

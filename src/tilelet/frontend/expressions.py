@@ -105,6 +105,11 @@ def _spelling(node: ast.expr) -> str:
 
 
 def attribute(ctx: Context, node: ast.Attribute) -> Binding:
+    if isinstance(node.value, ast.Name) and node.value.id == "self" and "self" not in ctx.env:
+        # To the original, functions around a `@pl.jit` function are methods of one class with it.
+        beside = ctx.captured.get(node.attr)
+        if "self" not in ctx.captured and calls.as_kernel_function(beside) is not None:
+            return beside
     base = evaluate(ctx, node.value)
     loc = ctx.loc(node)
     if isinstance(base, Value):

@@ -197,6 +197,7 @@ def _ramp(start: int, shape: tuple[int, ...], dtype: DType, descending: bool) ->
     plane=Plane.SCOPE,
     valid=valid.full,
     cost=Cost.COPY,
+    limits=(limits.RAMP_START,),
     era="APR",
 )
 def arange(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from tilelet.ir.core import Arg, Value
 from tilelet.ir.spec import REGISTRY, Limit
-from tilelet.ir.types import TensorType, TileType, Type
+from tilelet.ir.types import ScalarType, TensorType, TileType, Type
 
 # Bytes that a row of a tile must be a multiple of.
 _ROW = 32
@@ -88,6 +88,20 @@ def _folds_into_filled(args: Mapping[str, Arg], result: Type, made_by: MadeBy) -
     first, second = made_by(args.get("lhs")), made_by(args.get("rhs"))
     is_fold = first in REGISTRY and REGISTRY[first].reduces == -1
     return is_fold and second == "full"
+
+
+def _starts_at_index(args: Mapping[str, Arg], result: Type, _: MadeBy) -> bool:
+    start = args.get("start")
+    if not isinstance(start, Value) or not isinstance(start.type, ScalarType):
+        return False
+    return isinstance(result, (TensorType, TileType)) and start.type.dtype is not result.dtype
+
+
+RAMP_START = Limit(
+    "a computed start must have the dtype of the result",
+    "`pl.cast(start, pl.INT32)`",
+    _starts_at_index,
+)
 
 
 FILLED_COLUMN = Limit(

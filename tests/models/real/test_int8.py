@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from tests.models.real.test_generate import SMALL, one_thread, prompts
 from tests.models.real.tiny import Sizes, relative, tiny, tiny_moe
 
 from tilelet import dtypes
+from tilelet.cli.main import main
 from tilelet.diag.catalogue.generate import BadGenerateSetting
 from tilelet.models import qwen3
 from tilelet.models.qwen3.architecture import architecture_of
@@ -106,3 +108,17 @@ def test_a_layer_takes_half_the_memory() -> None:
 def test_other_ways_to_quantise(tmp_path: Path) -> None:
     with pytest.raises(BadGenerateSetting, match="`quantize` is int4"):
         qwen3.load(write_model(tmp_path), quantize="int4")
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_model(tmp_path, {n: a / 4 if a.ndim == 2 else a for n, a in tensors().items()})
+    words = ["generate", str(tmp_path), "--tokens", "1 2 3", "--engine", "interp", "--int8"]
+    words += ["--max-new-tokens", "2", "--max-seq", "64", "--compare"]
+    assert main([*words, "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert len(found["sequences"][0]["tokens"]) == 2
+    assert len(found["int8"]["layers"]) == 2
+    assert 0 < found["int8"]["logits"] < 0.1
+    assert found["int8"]["positions"] == 3
+    assert main(words) == 0
+    assert "best token the same at" in capsys.readouterr().out

@@ -41,6 +41,7 @@ def _add_generate(parser: Parser) -> None:
     add_format(parser, (TEXT, JSON), "of the answer")
     sizes = parser.add_argument_group("how the model is run")
     sizes.add_argument("--dtype", type=_DTYPES, metavar=_DTYPES.metavar, help="(as stored)")
+    sizes.add_argument("--int8", action="store_true", help="layers' weights in INT8")
     sizes.add_argument("--max-seq", type=positive, default=0, metavar="N", help="positions")
     sizes.add_argument("--batch", type=positive, default=16, metavar="N", help="at a time (16)")
     sizes.add_argument("--layers", type=positive, default=0, metavar="N", help="only the first")

@@ -2,7 +2,7 @@
 
 Lines of memory are dealt out to the slices of L2 one after the other. Rows that lie a multiple of
 many lines apart fall on few slices, and where all cores that run a kernel ask for the same columns,
-on the same ones: those serve one line after the other.
+on the same ones: those serve one request after the other.
 """
 
 from __future__ import annotations

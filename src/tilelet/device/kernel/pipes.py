@@ -8,6 +8,7 @@ until each advances all pipes by the same time; the rest of them is multiplied.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -47,7 +48,7 @@ class KernelCost:
     macs          multiply-adds of the cube, padding included
     guesses       loops and branches that depend on data which was not at hand, and what is
                   assumed of each
-    l2_lines      lines that it asks each slice of L2 for that serves it
+    l2_granules   that it asks each slice of L2 for that serves it
     span_us       when each pipe of `busy_us` begins and ends, from the kernel's start
     """
 
@@ -58,7 +59,7 @@ class KernelCost:
     written: Mapping[int, int]
     exchanged: int
     macs: int
-    l2_lines: float = 0.0
+    l2_granules: float = 0.0
     guesses: tuple[tuple[Loc, str], ...] = ()
     span_us: Mapping[str, tuple[float, float]] = field(
         default_factory=dict[str, tuple[float, float]]
@@ -108,7 +109,7 @@ def kernel_cost(
         written=written,
         exchanged=round(hot.exchanged),
         macs=round(hot.macs),
-        l2_lines=hot.served,
+        l2_granules=hot.served,
         guesses=tuple(hot.path.guesses.items()),
         span_us={name: (us(begin), us(end)) for name, (begin, end) in hot.spans().items()},
     )
@@ -123,6 +124,44 @@ _LAST = _SCALAR + len(Core)
 _TILES = _LAST + 1
 _PIPE = {key: i for i, key in enumerate(PIPES)}
 _CORE = {core: i for i, core in enumerate(Core)}
+_CORE_OF = tuple(_CORE[core] for core, _ in PIPES)
+_IS_VECTOR = tuple(pipe is Pipe.VEC for _, pipe in PIPES)
+_NOBODY = -1
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """Of a step, what does not change from one execution to the next, as plain numbers.
+
+    turns  tiles that it writes, and whether each time into their next buffer
+    """
+
+    pipe: int
+    core: int
+    is_scalar: bool
+    is_pop: bool
+    reads: tuple[int, ...]
+    turns: tuple[tuple[int, bool], ...]
+
+
+@functools.lru_cache(maxsize=1024)
+def _plans(kernel: DeviceKernel) -> list[_Plan]:
+    """By position of the step."""
+    plans: dict[int, _Plan] = {}
+    for step in kernel.walk():
+        turns = tuple(
+            (tile, tile not in step.reads and kernel.tiles[tile].buffers > 1)
+            for tile in step.writes
+        )
+        plans[step.position] = _Plan(
+            pipe=_PIPE[step.core, step.pipe],
+            core=_CORE[step.core],
+            is_scalar=step.pipe is Pipe.SCALAR,
+            is_pop=step.what == "pop",
+            reads=step.reads,
+            turns=turns,
+        )
+    return [plans[position] for position in sorted(plans)]
 
 
 class Walk:
@@ -145,8 +184,10 @@ class Walk:
             size += 2 * tile.buffers
         self.times = [0.0] * size
         self.current = [0] * len(kernel.tiles)
-        self.writer: list[tuple[Core, Pipe] | None] = [None] * len(kernel.tiles)
-        self.begin: dict[tuple[Core, Pipe], float] = {}
+        self.writer = [_NOBODY] * len(kernel.tiles)
+        self.begin: dict[int, float] = {}
+        self.plans = _plans(kernel)
+        self.depth = [tile.buffers for tile in kernel.tiles]
         self.read: dict[int, float] = {}
         self.written: dict[int, float] = {}
         self.exchanged = 0.0
@@ -161,7 +202,8 @@ class Walk:
     def spans(self) -> dict[str, tuple[float, float]]:
         """From a pipe's first step to the end of its last one."""
         found: dict[str, tuple[float, float]] = {}
-        for (core, pipe), begin in self.begin.items():
+        for number, begin in self.begin.items():
+            core, pipe = PIPES[number]
             at = _SCALAR + _CORE[core] if pipe is Pipe.SCALAR else _PIPE[core, pipe]
             ends = self.machine.body.start_cycles + self.times[at]
             found[f"{core.value}.{pipe.value}"] = (self.machine.body.start_cycles + begin, ends)
@@ -194,63 +236,64 @@ class Walk:
                 self.path.join(node, taken)
 
     def step(self, step: Step) -> None:
-        times, core = self.times, _CORE[step.core]
-        if step.pipe is Pipe.SCALAR:
-            self.scalar_step(step, core)
+        plan = self.plans[step.position]
+        if plan.is_scalar:
+            self.scalar_step(step, plan)
             return
-        times[_SCALAR + core] += self.issue
-        start = times[_SCALAR + core]
-        me = (step.core, step.pipe)
-        pipe = _PIPE[me]
-        free = start = max(start, times[pipe])
-        for tile in step.reads:
-            at = self.first[tile] + 2 * self.current[tile]
-            start = max(start, times[at] + self.wait(self.writer[tile], me))
-        for tile in step.writes:
-            if tile not in step.reads and self.kernel.tiles[tile].buffers > 1:
-                self.current[tile] = (self.current[tile] + 1) % self.kernel.tiles[tile].buffers
-            at = self.first[tile] + 2 * self.current[tile]
+        times, first, current = self.times, self.first, self.current
+        unit, pipe = _SCALAR + plan.core, plan.pipe
+        times[unit] += self.issue
+        free = start = max(times[unit], times[pipe])
+        for tile in plan.reads:
+            ready = times[first[tile] + 2 * current[tile]] + self.wait(self.writer[tile], pipe)
+            start = max(start, ready)
+        for tile, turns in plan.turns:
+            if turns:
+                current[tile] = (current[tile] + 1) % self.depth[tile]
+            at = first[tile] + 2 * current[tile]
             start = max(start, times[at], times[at + 1])
         work = self.path.sized(step.work)
         busy, latency = self.cost(step, work)
-        self.begin.setdefault(me, start)
+        if pipe not in self.begin:
+            self.begin[pipe] = start
         end = start + busy
         # In a pipelined loop the loads of the next iteration are issued before a tile from the
         # other core is waited for.
-        times[pipe] = free + busy if step.what == "pop" and self.pipelined else end
+        times[pipe] = free + busy if plan.is_pop and self.pipelined else end
         times[_BUSY + pipe] += busy
-        for tile in step.reads:
-            at = self.first[tile] + 2 * self.current[tile] + 1
+        for tile in plan.reads:
+            at = first[tile] + 2 * current[tile] + 1
             times[at] = max(times[at], end + self.sync)
         done = end + latency
-        for tile in step.writes:
-            times[self.first[tile] + 2 * self.current[tile]] = done
-            self.writer[tile] = me
-        if not step.writes:
+        for tile, _ in plan.turns:
+            times[first[tile] + 2 * current[tile]] = done
+            self.writer[tile] = pipe
+        if not plan.turns:
             times[_LAST] = max(times[_LAST], done)
         self.count(step, work)
 
-    def scalar_step(self, step: Step, core: int) -> None:
+    def scalar_step(self, step: Step, plan: _Plan) -> None:
         """The scalar unit waits for what it reads, and everything it issues later waits for it."""
-        times = self.times
-        start = times[_SCALAR + core]
-        for tile in step.reads:
+        times, unit = self.times, _SCALAR + plan.core
+        start = times[unit]
+        for tile in plan.reads:
             at = self.first[tile] + 2 * self.current[tile]
-            start = max(start, times[at] + self.wait(self.writer[tile], (step.core, step.pipe)))
+            start = max(start, times[at] + self.wait(self.writer[tile], plan.pipe))
         busy, _ = self.cost(step, step.work)
-        self.begin.setdefault((step.core, step.pipe), start)
+        self.begin.setdefault(plan.pipe, start)
         end = start + busy
-        times[_SCALAR + core] = end
-        times[_BUSY + _PIPE[step.core, step.pipe]] += busy
-        for tile in step.writes:
+        times[unit] = end
+        times[_BUSY + plan.pipe] += busy
+        for tile, _ in plan.turns:
             times[self.first[tile] + 2 * self.current[tile]] = end
-            self.writer[tile] = (step.core, step.pipe)
+            self.writer[tile] = plan.pipe
         times[_LAST] = max(times[_LAST], end)
 
-    def wait(self, writer: tuple[Core, Pipe] | None, me: tuple[Core, Pipe]) -> float:
-        if writer is None or (writer == me and me[1] is not Pipe.VEC):
+    def wait(self, writer: int, reader: int) -> float:
+        """How long a pipe waits for another's result besides; both by number in `PIPES`."""
+        if writer == _NOBODY or (writer == reader and not _IS_VECTOR[reader]):
             return 0.0
-        return self.sync if writer[0] is me[0] else self.across
+        return self.sync if _CORE_OF[writer] == _CORE_OF[reader] else self.across
 
     def cost(self, step: Step, work: Work) -> tuple[float, float]:
         # A cut transfer is told from others of its step by what is left of it.
@@ -276,12 +319,12 @@ class Walk:
             into[work.param] = into.get(work.param, 0.0) + work.nbytes * lanes
 
     def requests(self, work: Transfer) -> float:
-        """Lines that it asks each slice for, as far as they come together with those of others."""
+        """Granules that it asks each slice for, if together with others."""
         gm = self.machine.gm
         dense = work.dense_if_whole and work.param not in self.signature.strided
         rows, run = (1, work.nbytes) if dense else (work.rows, work.row_bytes)
         together = 1.0 if work.same_lines or not work.slices else gm.lockstep
-        return together * rows * -(-run // gm.l2_line) / (work.slices or gm.l2_slices)
+        return together * rows * -(-run // gm.granule) / (work.slices or gm.l2_slices)
 
     # Loops
 

@@ -282,10 +282,10 @@ class Machine:
         return self.gm.hbm_gbs * self.gm.efficiency * 1000.0
 
     @property
-    def line_cycles(self) -> float:
-        """How long a slice of L2 takes to serve a line, whatever part of it is asked for."""
+    def granule_cycles(self) -> float:
+        """How long a slice of L2 takes to serve a granule, whatever part of it is asked for."""
         gm = self.gm
-        return gm.l2_slices * gm.l2_line * self.cores.clock_ghz / gm.l2_gbs
+        return gm.l2_slices * gm.granule * self.cores.clock_ghz / gm.l2_gbs
 
     def has_path(self, name: str) -> bool:
         return name in self.paths

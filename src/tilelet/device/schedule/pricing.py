@@ -131,6 +131,9 @@ class Pricing:
 
 def _codes(column: Sequence[Any]) -> Ints:
     """Small numbers for the values of a column: equal values, equal numbers."""
+    numbers = np.array(column) if column and isinstance(column[0], int | float) else None
+    if numbers is not None and numbers.dtype.kind in "bif":
+        return np.unique(numbers, return_inverse=True)[1].reshape(-1)
     known: dict[Any, int] = {}
     return np.array([known.setdefault(value, len(known)) for value in column], np.int64)
 

@@ -224,6 +224,7 @@ def replay(line: Timeline, machine: Machine) -> Timeline:
     """
     old, stream = line.machine, line.stream
     same = all(getattr(machine, part) is getattr(old, part) for part in _KERNEL_PARTS)
+    same = same and all(getattr(machine.gm, f) == getattr(old.gm, f) for f in _KERNEL_GM)
     if not same:
         costs = [
             cost if kernel is None else kernel_cost(kernel, machine, signature)
@@ -239,7 +240,8 @@ def replay(line: Timeline, machine: Machine) -> Timeline:
     return played if isinstance(played, Timeline) else line
 
 
-_KERNEL_PARTS = ("cores", "paths", "cube", "vector", "body", "gm")
+_KERNEL_PARTS = ("cores", "paths", "cube", "vector", "body")
+_KERNEL_GM = ("l2_line", "l2_slices", "lockstep", "granule")
 """What the cost of a kernel depends on."""
 
 
@@ -255,7 +257,7 @@ def _play(
     """The event loop's answer; what it has so far if it cannot go on."""
     lib = None if reference else native.library()
     config = _config(machine, runtime, recording)
-    work = _work(stream, graph, cells, machine.us(machine.line_cycles))
+    work = _work(stream, graph, cells, machine.us(machine.granule_cycles))
     outcome = native.run_events_native(lib, config, work) if lib else run_events(config, work)
     if outcome.error:
         return outcome
@@ -311,7 +313,7 @@ def _config(machine: Machine, runtime: Runtime, recording: bool) -> Config:
     )
 
 
-def _work(stream: Stream, graph: Graph, cells: Cells, line_us: float) -> Work:
+def _work(stream: Stream, graph: Graph, cells: Cells, granule_us: float) -> Work:
     succ_ptr, succ = graph.successors()
     costs = stream.costs
     moved = [c.read_bytes + c.written_bytes + 2 * c.exchanged for c in costs]
@@ -331,7 +333,7 @@ def _work(stream: Stream, graph: Graph, cells: Cells, line_us: float) -> Work:
         hot=np.array([c.exec_us for c in costs]),
         cold=np.array([c.cold_us for c in costs]),
         moved=np.array([float(m) for m in moved]),
-        served=np.array([c.l2_lines * line_us for c in costs]),
+        served=np.array([c.l2_granules * granule_us for c in costs]),
         kernel=stream.kernel,
         kernels=max(1, len(stream.kernels)),
         read=stream.total(np.array([float(c.read_bytes) for c in costs])),

@@ -307,20 +307,26 @@ class RegionRebound(UserError):
 
 
 class NameChangesType(UserError):
-    """A name is given a value of another shape or dtype than it had.
+    """A name is given a value of another shape or dtype than it had, or one valid in part.
 
-    In public parsers a name keeps its type.
+    In public parsers a name keeps its type, and whether a window has a `valid_shape` is part of it.
+    In a `@pl.jit` function that holds from one iteration to the next only: elsewhere a further
+    assignment makes another variable.
     """
 
     code = "E1217"
     example = """
-        @pl.jit
-        def kernel(x: pl.Tensor[[16, 64], pl.FP32], out: pl.Out[pl.Tensor[[16, 64], pl.FP32]]):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                y = pl.exp(x)
-                y = pl.row_sum(y)
-                out[:, :] = pl.row_expand_div(x, y)
-            return out
+        @pl.program
+        class Normalised:
+            @pl.function
+            def main(
+                self, x: pl.Tensor[[16, 64], pl.FP32], out: pl.Out[pl.Tensor[[16, 64], pl.FP32]]
+            ):
+                with pl.at(level=pl.Level.CORE_GROUP):
+                    y = pl.exp(x)
+                    y = pl.row_sum(y)
+                    out[:, :] = pl.row_expand_div(x, y)
+                return out
     """
 
     def __init__(self, loc: Loc, name: str, old: str, new: str) -> None:

@@ -144,10 +144,21 @@ def make_scaled_scores(tile: int, head_dim: int):
     ATTN_SCALE = head_dim**-0.5
 
     @pl.inline
-    def scaled_scores(q, k_rows, row, keys):
-        k_tile = pl.slice(k_rows, [tile, head_dim], [row, 0], valid_shape=[keys, head_dim])
-        raw = pl.matmul(q, k_tile, b_trans=True, out_dtype=pl.FP32)
+    def raw_scores(q, k_tile):
+        return pl.matmul(q, k_tile, b_trans=True, out_dtype=pl.FP32)
+
+    @pl.inline
+    def filled_and_scaled(raw):
         return pl.mul(pl.fillpad(raw, pad_value=pl.PadValue.min), ATTN_SCALE)
+
+    # Nothing here has a name: it would keep its valid region, and the last block has another one.
+    @pl.inline
+    def scaled_scores(q, k_rows, row, keys):
+        return filled_and_scaled(
+            raw_scores(
+                q, pl.slice(k_rows, [tile, head_dim], [row, 0], valid_shape=[keys, head_dim])
+            )
+        )
 
     return scaled_scores
 
@@ -157,8 +168,11 @@ def make_weighted_values(tile: int, head_dim: int):
 
     @pl.inline
     def weighted_values(weights, v_rows, row, keys):
-        v_tile = pl.slice(v_rows, [tile, head_dim], [row, 0], valid_shape=[keys, head_dim])
-        return pl.matmul(weights, v_tile, out_dtype=pl.FP32)
+        return pl.matmul(
+            weights,
+            pl.slice(v_rows, [tile, head_dim], [row, 0], valid_shape=[keys, head_dim]),
+            out_dtype=pl.FP32,
+        )
 
     return weighted_values
 

@@ -297,7 +297,7 @@ def make_causal_bias(tokens: int, heads: int, keys: int):
         # Half a row further on, no rounding can reach a whole number.
         quotient = pl.mul(pl.add(row_number, 0.5), 1.0 / heads)
         token = pl.cast(pl.cast(quotient, pl.INT32, mode="floor"), target_type=pl.FP32)
-        key = pl.cast(pl.arange(0 - offset, [1, KEYS]), target_type=pl.FP32)
+        key = pl.cast(pl.arange(pl.cast(0 - offset, pl.INT32), [1, KEYS]), target_type=pl.FP32)
         key_rows = pl.col_expand(pl.full([ROWS, KEYS], dtype=pl.FP32, value=0.0), key)
         ahead = pl.row_expand_sub(key_rows, pl.reshape(token, [ROWS, 1]))
         return pl.mul(pl.maximum(ahead, 0.0), -1e30)

@@ -137,19 +137,19 @@ def make_token_projections(s: PrefillShape):
         normed = pl.create_tensor([TOK_ROWS, HIDDEN], dtype=pl.BF16)
         with pl.incore():
             normed = rmsnorm(x, input_rms_weight, normed, 0)
-        normed = pl.set_validshape(normed, tokens, HIDDEN)
+        tokens_normed = pl.slice(normed, [TOK_ROWS, HIDDEN], [0, 0], valid_shape=[tokens, HIDDEN])
         q_proj = pl.create_tensor([TOK_ROWS, HIDDEN], dtype=pl.FP32)
         k_proj = pl.create_tensor([TOK_ROWS, KV_WIDTH], dtype=pl.FP32)
         v_proj = pl.create_tensor([TOK_ROWS, KV_WIDTH], dtype=pl.FP32)
         with pl.auto_incore():
             for ob in pl.parallel(0, Q_BLOCKS, chunk=4):
                 q0 = ob * Q_OUT_CHUNK
-                q_proj = pl.assemble(q_proj, project_q(normed, wq, 0, q0), [0, q0])
+                q_proj = pl.assemble(q_proj, project_q(tokens_normed, wq, 0, q0), [0, q0])
         with pl.auto_incore():
             for ob in pl.parallel(0, KV_BLOCKS, chunk=4):
                 kv0 = ob * KV_OUT_CHUNK
-                k_proj = pl.assemble(k_proj, project_kv(normed, wk, 0, kv0), [0, kv0])
-                v_proj = pl.assemble(v_proj, project_kv(normed, wv, 0, kv0), [0, kv0])
+                k_proj = pl.assemble(k_proj, project_kv(tokens_normed, wk, 0, kv0), [0, kv0])
+                v_proj = pl.assemble(v_proj, project_kv(tokens_normed, wv, 0, kv0), [0, kv0])
         return q_proj, k_proj, v_proj
 
     return project
@@ -184,7 +184,8 @@ def make_token_attention(s: PrefillShape):
                     ti, gi * Q_HEAD_BATCH, cache_row0, ctx_len, ctx_blocks,
                 )  # fmt: skip
             attn = pl.assemble(attn, attn_row, [ti, 0])
-        return pl.set_validshape(attn, tokens, HIDDEN), k_cache, v_cache
+        attended = pl.slice(attn, [TOK_ROWS, HIDDEN], [0, 0], valid_shape=[tokens, HIDDEN])
+        return attended, k_cache, v_cache
 
     return attend
 
@@ -210,25 +211,27 @@ def make_token_feed_forward(s: PrefillShape):
                 o_acc = project_out(attn, wo, 0, o0)
                 summed = pl.add(o_acc, pl.cast(x_chunk, target_type=pl.FP32))
                 resid1 = pl.assemble(resid1, summed, [0, o0])
-        resid1 = pl.set_validshape(resid1, tokens, HIDDEN)
+        residuals = pl.slice(resid1, [TOK_ROWS, HIDDEN], [0, 0], valid_shape=[tokens, HIDDEN])
         post_norm = pl.create_tensor([TOK_ROWS, HIDDEN], dtype=pl.BF16)
         with pl.incore():
-            post_norm = rmsnorm(resid1, post_rms_weight, post_norm, 0)
-        post_norm = pl.set_validshape(post_norm, tokens, HIDDEN)
+            post_norm = rmsnorm(residuals, post_rms_weight, post_norm, 0)
+        post_normed = pl.slice(post_norm, [TOK_ROWS, HIDDEN], [0, 0], valid_shape=[tokens, HIDDEN])
         mlp = pl.create_tensor([TOK_ROWS, INTERMEDIATE], dtype=pl.BF16)
         with pl.auto_incore(split=pl.SplitMode.UP_DOWN):
             for ob in pl.parallel(0, MLP_BLOCKS, chunk=4):
                 m0 = ob * MLP_OUT_CHUNK
-                gate = project_mlp(post_norm, w_gate, 0, m0)
-                up = project_mlp(post_norm, w_up, 0, m0)
+                gate = project_mlp(post_normed, w_gate, 0, m0)
+                up = project_mlp(post_normed, w_up, 0, m0)
                 mlp = pl.assemble(mlp, gated_silu(gate, up), [0, m0])
-        mlp = pl.set_validshape(mlp, tokens, INTERMEDIATE)
+        activations = pl.slice(
+            mlp, [TOK_ROWS, INTERMEDIATE], [0, 0], valid_shape=[tokens, INTERMEDIATE]
+        )
         with pl.auto_incore(split=pl.SplitMode.UP_DOWN):
             for ob in pl.parallel(0, HIDDEN_BLOCKS, chunk=4):
                 o0 = ob * K_CHUNK
-                residual = pl.slice(resid1, [TOK_ROWS, K_CHUNK], [0, o0])
-                summed = pl.add(project_down(mlp, w_down, 0, o0), residual)
-                out = pl.assemble(out, pl.cast(summed, target_type=pl.BF16), [b, t0, o0])
+                residual = pl.slice(residuals, [TOK_ROWS, K_CHUNK], [0, o0])
+                down = pl.add(project_down(activations, w_down, 0, o0), residual)
+                out = pl.assemble(out, pl.cast(down, target_type=pl.BF16), [b, t0, o0])
         return out
 
     return feed_forward

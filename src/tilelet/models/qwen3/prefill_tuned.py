@@ -223,7 +223,8 @@ def make_causal_tile(s: PrefillShape):
     @pl.inline
     def attend_tile(q_rows, k_rows, v_rows, pos, known):
         q_tile = pl.slice(q_rows, [TILE, GROUP, HEAD_DIM], [0, 0, 0])
-        q = pl.reshape(q_tile, [ROWS, HEAD_DIM])
+        # All rows are filled: heads of tokens that are not there have no place among rows of heads.
+        q = pl.reshape(pl.fillpad(q_tile), [ROWS, HEAD_DIM])
         mi = pl.reshape(pl.full([1, ROWS], dtype=pl.FP32, value=LOWEST), [ROWS, 1])
         li = pl.reshape(pl.full([1, ROWS], dtype=pl.FP32, value=0.0), [ROWS, 1])
         oi = pl.full([ROWS, HEAD_DIM], dtype=pl.FP32, value=0.0)

@@ -15,7 +15,7 @@
 
 typedef struct {
     int state;
-    int64_t task, cost, record;
+    int64_t task, cost, record, kernel;
     double begin, left, rate, demand, traffic, served;
     /* a block that waits at the busy core */
     int64_t next_task, next_cost, next_record;
@@ -59,7 +59,8 @@ typedef struct {
     double *stamp, *filled, *dirty, *arrived, inserted;
     int64_t *fresh;
     int64_t *stack;
-    double *served; /* by kernel: how busy the slices of L2 are that serve its blocks */
+    double *served;        /* by kernel: how busy the slices of L2 are that serve its blocks */
+    int64_t *summed, sums; /* when that was summed last, and how often anything was */
     int rates_stale;
 } Sim;
 
@@ -211,16 +212,17 @@ static double level_of(const Sim *s) {
 
 static void set_rates(Sim *s) {
     double wanted = 0.0, traffic = 0.0;
+    s->sums++;
     for (int64_t i = 0; i < s->busy.count; i++) {
         const Unit *u = &s->unit[s->busy.core[i]];
         if (u->state != RUNNING) continue;
         wanted += u->demand;
         traffic += u->traffic;
-        s->served[s->w->kernel[u->task]] = 0.0;
-    }
-    for (int64_t i = 0; i < s->busy.count; i++) {
-        const Unit *u = &s->unit[s->busy.core[i]];
-        if (u->state == RUNNING) s->served[s->w->kernel[u->task]] += u->served;
+        if (s->summed[u->kernel] != s->sums) {
+            s->summed[u->kernel] = s->sums;
+            s->served[u->kernel] = 0.0;
+        }
+        s->served[u->kernel] += u->served;
     }
     double level = wanted > s->c->hbm ? level_of(s) : NEVER;
     double crowd = traffic > s->c->l2_rate ? s->c->l2_rate / traffic : 1.0;
@@ -230,7 +232,7 @@ static void set_rates(Sim *s) {
         double rate = 1.0;
         if (u->demand > level) rate = level / u->demand;
         if (u->traffic > 0.0 && crowd < rate) rate = crowd;
-        double slices = s->served[s->w->kernel[u->task]];
+        double slices = s->served[u->kernel];
         if (slices > 1.0 && 1.0 / slices < rate) rate = 1.0 / slices;
         u->rate = rate;
     }
@@ -258,6 +260,7 @@ static void run_block(Sim *s, int64_t core) {
     u->left = time;
     u->demand = time > 0.0 ? bytes_of(s, task, cost) / time : 0.0;
     u->traffic = time > 0.0 ? s->w->moved[cost] / time : 0.0;
+    u->kernel = s->w->kernel[task];
     u->served = time > 0.0 ? s->w->served[cost] / time : 0.0;
     s->rates_stale = 1;
     int64_t members = s->w->shape[task] == 0 ? 1 + s->w->lanes[task] : 1;
@@ -615,6 +618,7 @@ static void take_memory(Sim *s, Memory *m) {
     s->fresh = zeros(m, w->cells, whole);
     s->stack = zeros(m, w->nodes, whole);
     s->served = zeros(m, w->kernels, real);
+    s->summed = zeros(m, w->kernels, whole);
     for (int i = 0; i < 3; i++) s->queue[i] = zeros(m, w->tasks, whole);
 }
 
