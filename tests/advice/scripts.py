@@ -238,3 +238,15 @@ for db in pl.range(HIDDEN // TILE):
         out = pl.assemble(out, pl.mul(a, b), [0, d0])
 return out
 """
+
+SHARED_APART = """
+for db in pl.range(HIDDEN // TILE // 2):
+    d0 = 2 * db * TILE
+    with pl.at(level=pl.Level.CORE_GROUP):
+        a = pl.matmul(x[:, 0:TILE], v[0:TILE, d0 : d0 + TILE], out_dtype=pl.FP32)
+    out = pl.assemble(out, a, [0, d0])
+    with pl.at(level=pl.Level.CORE_GROUP):
+        b = pl.matmul(x[:, 0:TILE], v[TILE : 2 * TILE, d0 : d0 + TILE], out_dtype=pl.FP32)
+    out = pl.assemble(out, b, [0, d0 + TILE])
+return out
+"""

@@ -87,6 +87,8 @@ def test_zeros_that_are_read_back() -> None:
     assert lines([advice]) == [line_of(text, "pl.slice(acc, [ROWS, TILE], [0, d0])")]
     assert holds(text, advice) == ""
     assert found(script(scripts.ADDED_IN_LOOP), "zeros-read-back") == []
+    # Only the first addition to each sum finds zeros.
+    assert found(script(scripts.SUM), "zeros-read-back") == []
 
 
 def test_a_start_that_is_not_zero_is_noticed() -> None:
@@ -152,6 +154,17 @@ def test_an_operand_that_two_scopes_load() -> None:
     assert holds(text, advice) == ""
     assert advice.text is not None
     assert found(advice.text, "shared-operand") == []
+
+
+def test_results_that_are_placed_between_the_scopes() -> None:
+    text = script(scripts.SHARED_APART)
+    (advice,) = found(text, "shared-operand")
+    assert advice.text is not None
+    own = programs(text)
+    outputs = [outputs_of(examine(own, t, SETTING), own.inputs()) for t in (text, advice.text)]
+    assert outputs[0] is not None
+    assert outputs[1] is not None
+    assert difference(outputs[0], outputs[1], rounding=False) == ""
 
 
 def test_explicit_scopes_are_one_finding() -> None:

@@ -97,6 +97,51 @@ def test_faults_of_scope_3() -> None:
     )
 
 
+def test_faults_of_scope_1_and_scope_2() -> None:
+    assert_found(
+        [
+            ("sequential-loop", "scope1.py", "for ob in pl.range(Q_BLOCKS)"),
+            ("shared-operand", "scope1.py", "with pl.incore()"),
+            ("no-pipeline", "blocks.py", "for kb in pl.range(1, k_blocks)"),
+            ("short-rows", "blocks.py", "pl.slice(w, [k_chunk, out_chunk]"),
+        ],
+        "qwen3/scope1",
+        *("--variant", "per_block", "--hidden", "1024", "--kv-heads", "1"),
+    )
+    assert_found(
+        [
+            ("round-trip", "attention.py", "with pl.incore()"),
+            ("discarded-rows", "attention.py", "raw = pl.matmul("),
+            ("discarded-rows", "attention.py", "pl.matmul(exp_padded"),
+            ("orchestrator", "attention.py", "with pl.incore()"),
+        ],
+        "qwen3/scope2",
+        *("--variant", "staged", "--hidden", "2048", "--kv-heads", "2", "--max-seq", "256"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "variant"),
+    [
+        ("qwen3/scope1", "exchanged"),
+        ("qwen3/scope2", "padding_free"),
+        ("qwen3/scope3", "tuned"),
+        ("qwen3/decode", "optimised"),
+    ],
+)
+def test_rewritings_of_good_programs_improve_them(name: str, variant: str, thorough: bool) -> None:
+    if not thorough:
+        pytest.skip("takes minutes")
+    target = Target(name, ("--variant", variant))
+    programs = ExportedPrograms.of(target, SETTING)
+    report = Advisor(target, SETTING, programs=programs).advise()
+    for finding in report.findings:
+        if finding.text is not None and not finding.rule.is_about_text:
+            costs = examine(programs, finding.text, SETTING).costs
+            assert costs is not None
+            assert costs.us < report.before.us
+
+
 @pytest.mark.parametrize(
     ("name", "variant", "sizes", "least"),
     [

@@ -148,7 +148,8 @@ class Witnesses:
         for name in self._params:
             if name not in usual or name not in other:
                 continue
-            a, b = (x[name].astype(np.float64) for x in (usual, other))
+            with np.errstate(invalid="ignore"):  # memory that nobody wrote is a signalling NaN
+                a, b = (x[name].astype(np.float64) for x in (usual, other))
             same = (a == b) | (np.isnan(a) & np.isnan(b))
             if not same.all():
                 place = tuple(int(i) for i in np.argwhere(~same)[0])

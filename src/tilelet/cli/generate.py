@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from tilelet.device.machine.description import load_machine
+from tilelet.diag.catalogue.models import UnsupportedModelSetting
 from tilelet.diag.tables import Table, show
 from tilelet.diag.text import plural, printable, size_text
 from tilelet.models.qwen3.compare import Comparison, Reference, compare
-from tilelet.models.qwen3.config import Qwen3Config
+from tilelet.models.qwen3.config import Qwen3Config, Qwen3MoeConfig
 from tilelet.models.qwen3.generate import generate
 from tilelet.models.qwen3.int8_error import Int8Error, int8_error
 from tilelet.models.qwen3.model import Model, load
@@ -54,6 +55,9 @@ def generate_command(found: argparse.Namespace) -> int:
     config = Qwen3Config.read(found.model)
     if found.profile:
         load_machine(found.profile)  # an unknown one is better known now
+        if isinstance(config, Qwen3MoeConfig):
+            supported = "models without experts for `--profile`: data decides what those run"
+            raise UnsupportedModelSetting("num_experts", config.num_experts, supported)
     answers = _prompts(found)
     as_json = found.format == "json"
     model = load(

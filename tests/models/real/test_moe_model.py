@@ -22,6 +22,7 @@ from tests.models.real.tiny import Tiny, relative, tiny_moe, torch, widened
 
 from tilelet.checkpoint.files import SINGLE
 from tilelet.checkpoint.safetensors import SafetensorsFile
+from tilelet.cli.main import main
 from tilelet.diag.catalogue.models import MissingTensors, UnsupportedModelSetting
 from tilelet.models import qwen3
 from tilelet.models.qwen3.stack import LayerStack
@@ -60,19 +61,35 @@ def test_fp32_tokens_are_those_of_the_reference(case: str, thorough: bool) -> No
 
 def test_a_prompt_and_some_tokens() -> None:
     """Layers with experts and without; a prompt of one chunk and a token."""
-    reference, (text,) = reference_of("float32", "dense between"), prompts([33])
-    model = qwen3.load(reference.directory, **SMALL)
-    assert tokens_of(model, [text], max_new_tokens=20) == [reference_tokens(reference, text, 20)]
+    reference, (text,) = reference_of("float32", "dense between"), prompts([17])
+    model = qwen3.load(reference.directory, **{**SMALL, "chunk": 16, "engine": "interp"})
+    assert tokens_of(model, [text], max_new_tokens=4) == [reference_tokens(reference, text, 4)]
 
 
 def is_near_tie(reference: Tiny, text: list[int], ours: int, theirs: int) -> bool:
-    """Whether two tokens are nearer to each other than the reference to itself in FP32."""
-    given = torch.tensor(text)[None]
+    """Whether two tokens are nearer to each other than the reference to itself in FP32, or rounding
+    decides which experts the last token goes to: another expert gives quite other logits.
+    """
+    given, exact_model = torch.tensor(text)[None], widened(reference).model
+    margins: list[float] = []
+
+    def watch(router: Any, given: Any, found: Any) -> None:
+        logits = found[0][-1]
+        best = logits.sort(descending=True).values
+        gap = best[router.top_k - 1] - best[router.top_k]
+        margins.append(float(gap / logits.square().mean().sqrt()))
+
+    routers = [layer.mlp.gate for layer in exact_model.model.layers if hasattr(layer.mlp, "gate")]
+    hooks = [router.register_forward_hook(watch) for router in routers]
     with torch.no_grad():
         rounded = reference.model(given).logits[0, -1].float()
-        exact = widened(reference).model(given).logits[0, -1]
+        exact = exact_model(given).logits[0, -1]
+    for hook in hooks:
+        hook.remove()
+    assert len(margins) == len(routers)
     slack = 2 * (rounded - exact).abs().max()
-    return bool((exact[theirs] - exact[ours]).abs() <= slack)
+    is_near = bool((exact[theirs] - exact[ours]).abs() <= slack)
+    return is_near or min(margins) < 2**-8  # half a unit in the last place of BF16
 
 
 @pytest.mark.parametrize("case", ["all sparse", "dense between"])
@@ -127,3 +144,9 @@ def test_a_layer_stack_has_no_experts() -> None:
     directory = reference_of("float32", "dense between").directory
     with pytest.raises(UnsupportedModelSetting, match="`num_experts`"):
         LayerStack.load(directory, batch=1, max_seq=16)
+
+
+def test_no_modelled_time_with_experts(capsys: pytest.CaptureFixture[str]) -> None:
+    directory = reference_of("float32", "dense between").directory
+    assert main(["generate", str(directory), "--tokens", "1 2", "--profile", "a2a3"]) == 3
+    assert "models without experts for `--profile`" in capsys.readouterr().err

@@ -8,7 +8,7 @@ import ast
 from collections.abc import Iterator
 
 from tilelet.advice.core import Advice, Subject
-from tilelet.advice.source import Source, names_bound
+from tilelet.advice.source import Source, names_bound, names_read
 from tilelet.diag.catalogue.advice import DeadFill, ZerosReadBack
 
 # What a statement that only fills may call.
@@ -57,11 +57,27 @@ def zeros_read_back(subject: Subject) -> Iterator[Advice]:
                 continue
             if name not in names_bound(scope) or fill.lineno > scope.lineno:
                 continue  # only who writes the sum, too, waits for the others
+            if not _is_seen_once(source, call, fill):
+                continue
             shape = source.of(call.args[1])
             zeros = f"{source.language}.full({shape}, dtype={dtype}, value=0.0)"
             kernels = subject.kernels_in(scope.lineno, scope.end_lineno or 0)
             problem = ZerosReadBack(source.loc(call), source.loc(fill), name)
             yield subject.advice(problem, kernels, [source.replace(call, zeros)])
+
+
+def _is_seen_once(source: Source, load: ast.Call, fill: ast.stmt) -> bool:
+    """Whether every loop that repeats the load, but not the fill, moves the window."""
+    loops = [n for n in source.around(load) if isinstance(n, ast.For)]
+    repeated = [n for n in loops if not n.lineno <= fill.lineno <= (n.end_lineno or 0)]
+    needed = names_read(load.args[2])
+    for node in reversed([n for loop in repeated for s in loop.body for n in ast.walk(s)]):
+        if isinstance(node, ast.Assign) and names_bound(node) & needed:
+            needed |= names_read(node.value)
+    for loop in repeated:  # the index of an inner loop may depend on that of an outer one
+        if names_bound(loop.target) & needed:
+            needed |= names_read(loop.iter)
+    return all(names_bound(loop.target) & needed for loop in repeated)
 
 
 def _dtype(source: Source, name: str) -> str | None:

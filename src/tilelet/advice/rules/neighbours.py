@@ -55,10 +55,16 @@ def _next_scope(source: Source, body: Body, i: int) -> ast.With | None:
         return None
     for other in body[i + 1 :]:
         if isinstance(other, ast.With) and source.is_scope(other):
-            return other
-        if not _is_number(source, other) and not _is_made(source, other):
+            moved = [s for s in body[i + 1 : body.index(other)] if _is_kept(source, s)]
+            return None if names_bound(moved) & names_needed(other) else other
+        if not (_is_number(source, other) or _is_made(source, other) or _is_kept(source, other)):
             return None
     return None
+
+
+def _is_kept(source: Source, node: ast.stmt) -> bool:
+    """`q_proj = pl.assemble(q_proj, acc, ...)` outside scopes: where a result belongs."""
+    return isinstance(node, ast.Assign) and source.call_of(node.value) == "assemble"
 
 
 def _is_made(source: Source, node: ast.stmt) -> bool:
@@ -88,20 +94,23 @@ def _same_kind(source: Source, a: ast.With, b: ast.With) -> bool:
 def merged(source: Source, body: Body, first: ast.With, second: ast.With) -> list[Edit]:
     """Both bodies, and what is between them, in the scope of the first.
 
-    A tensor that is made between them goes in front of both: in the scope it would be a tile.
+    A tensor that is made between them goes in front of both: in the scope it would be a tile. What
+    says where the first one's result belongs goes behind them.
     """
     inner = first.body[0].col_offset - first.col_offset
     between = body[body.index(first) + 1 : body.index(second)]
     made = [s for s in between if _is_made(source, s)]
+    after = [s for s in between if _is_kept(source, s)]
     end_of_first = first.end_lineno or 0
     kept = "".join(
         source.indented(line, line, inner)
         for line in range(end_of_first + 1, second.lineno)
-        if not any(s.lineno <= line <= (s.end_lineno or 0) for s in made)
+        if not any(s.lineno <= line <= (s.end_lineno or 0) for s in (*made, *after))
     )
     header_end = second.body[0].lineno - 1
     comments = _comments_above(source, header_end, second.lineno)
     rest = source.lines(header_end + 1 - comments, second.end_lineno or 0)
+    rest += "".join(source.lines(s.lineno, s.end_lineno or 0) for s in after)
     edits = [source.replace_lines(end_of_first + 1, second.end_lineno or 0, kept + rest)]
     if made:
         moved = "".join(source.lines(s.lineno, s.end_lineno or 0) for s in made)
