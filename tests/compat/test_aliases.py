@@ -26,7 +26,9 @@ def test_nothing_is_there_without_installing() -> None:
 
 
 @pytest.mark.usefixtures("installed")
-@pytest.mark.parametrize("module", sorted(NAMESPACES))
+@pytest.mark.parametrize(
+    "module", sorted(n for n in NAMESPACES if n.split(".")[0] in aliases.ROOTS)
+)
 def test_every_promised_name_exists(module: str) -> None:
     found = importlib.import_module(module)
     for names in NAMESPACES[module].values():
