@@ -110,6 +110,19 @@ def check(
     assert np.all(around == 77)
 
 
+@pytest.mark.parametrize("flags", BUILDS)
+@pytest.mark.parametrize(("a_type", "b_type"), [(BF16, BF16), (FP32, FP32), (FP32, BF16)])
+def test_one_row(flags: str, a_type: DType, b_type: DType) -> None:
+    """Columns at and beside whole vectors and groups of them; k at and beside a few steps."""
+    for n, k in ((8, 1), (16, 17), (64, 15), (72, 300), (509, 16), (512, 33), (1040, 40)):
+        a = stored(random_matrix((1, k), a_type, n), a_type, pad=3)
+        b = stored(random_matrix((k, n), b_type, k), b_type, pad=5)
+        start = random_matrix((1, n), FP32, 2)
+        check(a, b, None, flags=flags)
+        check(a, b, start, flags=flags)
+        check(a, b, start, in_place=True, flags=flags)
+
+
 dimension = st.one_of(st.integers(1, 20), st.integers(1, 150))
 
 

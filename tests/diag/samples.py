@@ -786,7 +786,7 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     cautions.ImplicitScope: lambda at: cautions.ImplicitScope(at("pl.mul(x, 0.0)"), "pl.mul"),
     cautions.LanesAtOnce: lambda at: cautions.LanesAtOnce(at("pl.tile.get_subblock_idx()")),
     cautions.OwnExtents: lambda at: cautions.OwnExtents(
-        at("out"), "out", "pl.Tensor[[M, 8], pl.FP32]", "pl.Tensor[[4, 8], pl.FP32]"
+        at("out: pl.Out"), "out", "pl.Tensor[[M, 8], pl.FP32]", "pl.Tensor[[4, 8], pl.FP32]"
     ),
     cautions.AssembleCopies: lambda at: cautions.AssembleCopies(
         at("pl.assemble(out, x, [0, 0])"), "its source is a parameter"

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.models.real.tiny import Sizes, Tiny, ordinary, tiny, torch
+from tests.models.real.tiny import Sizes, Tiny, ordinary, tiny, torch, whole
 
 from tilelet.models import qwen3
+from tilelet.models.qwen3.compare import Comparison, Reference, compare
 from tilelet.models.qwen3.generate import NewToken, generate
 from tilelet.models.qwen3.model import Model
 from tilelet.models.qwen3.reference import Array
@@ -64,6 +65,56 @@ def test_fp32_tokens_are_those_of_the_reference() -> None:
         reference_tokens(reference, text, NEW) for text in texts
     ]
     assert model.cache.free_pages == free
+
+
+def check_tokens(reference: Tiny, lengths: Sequence[int], new: int, **sizes: Any) -> Comparison:
+    """Generate, and compare with the reference on the same tokens."""
+    vocabulary = reference.model.config.vocab_size
+    texts = prompts(lengths, vocabulary)
+    model = qwen3.load(reference.directory, **{**SMALL, **sizes})
+    found = tokens_of(model, texts, max_new_tokens=new)
+    layers = model.config.num_hidden_layers
+    return compare(model, Reference(reference.directory, model.dtype, layers), texts, found)
+
+
+def test_bf16_tokens_are_those_of_the_reference_or_near_ties() -> None:
+    lengths = (1, 16, 33)
+    found = check_tokens(ordinary("bfloat16"), lengths, NEW)
+    assert len(found.choices) == len(lengths) * NEW
+    assert found.agrees, found.differences
+    assert len(found.differences) < 0.1 * len(found.choices)
+
+
+# Sizes that no tile divides evenly, one query head, heads that share one K/V head.
+ODD = (
+    Sizes(hidden=40, heads=3, kv_heads=1, head_dim=24, intermediate=56, layers=2),
+    Sizes(hidden=36, heads=1, kv_heads=1, head_dim=16, intermediate=100, layers=1),
+    Sizes(hidden=96, heads=8, kv_heads=8, head_dim=8, intermediate=33, layers=2),
+)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("tied", [False, True], ids=["untied", "tied"])
+@pytest.mark.parametrize("sizes", [Sizes(), *ODD], ids=str)
+def test_tokens_of_other_models(thorough: bool, sizes: Sizes, tied: bool, dtype: str) -> None:
+    """Also a vocabulary that is no multiple of a block, and lengths at pages and chunks."""
+    if not thorough:
+        pytest.skip("compiles for a minute")
+    reference = whole(dtype, sizes, vocabulary=301, tied=tied)
+    found = check_tokens(reference, (1, 16, 31, 32, 33, 48, 64, 65), NEW, batch=3, max_seq=130)
+    assert found.agrees, (found.first_layer, found.differences)
+    if dtype == "float32":
+        assert not found.differences
+
+
+@pytest.mark.parametrize("engine", ["interp"])
+def test_the_interpreter_gives_the_same_tokens(engine: str) -> None:
+    reference, texts = ordinary("float32"), prompts((3, 18))
+    ours = [
+        tokens_of(qwen3.load(reference.directory, engine=e, **SMALL), texts, max_new_tokens=3)
+        for e in (engine, "cpu")
+    ]
+    assert ours[0] == ours[1]
 
 
 def test_logits_of_all_positions() -> None:

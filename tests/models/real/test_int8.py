@@ -68,7 +68,7 @@ def test_programs_compute_with_what_the_numbers_stand_for(
     for name, arrays in {"stored": stored, "rounded": dequantised(stored)}.items():
         (tmp_path / name).mkdir()
         write_model(tmp_path / name, arrays)
-    sizes: dict[str, Any] = {"max_seq": 32, "page": 8, "chunk": 8, "engine": engine}
+    sizes: dict[str, Any] = {"max_seq": 32, "page": 16, "chunk": 16, "engine": engine}
     tokens = np.arange(19) * 5 % CONFIG["vocab_size"]
     exact = qwen3.load(tmp_path / "rounded", **sizes).forward(tokens)
     found = qwen3.load(tmp_path / "stored", quantize="int8", **sizes).forward(tokens)

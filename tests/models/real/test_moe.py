@@ -124,7 +124,9 @@ def test_fp32_block(case: str, engine: str, thorough: bool) -> None:
 
 
 @every_engine
-def test_bf16_block(engine: str) -> None:
+def test_bf16_block(engine: str, thorough: bool) -> None:
+    if engine == "cpu" and not thorough:
+        pytest.skip("compiles for seconds")
     block = Block(USUAL, "bfloat16", seed=3)
     residual = rows(20)
     out = run(block, residual, 20, pl.BF16, engine)

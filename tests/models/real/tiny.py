@@ -133,6 +133,16 @@ def ordinary(dtype: str, sizes: Sizes = USUAL, seed: int = 0) -> Tiny:
 
 
 @functools.cache
+def whole(dtype: str, sizes: Sizes, *, vocabulary: int, tied: bool) -> Tiny:
+    """A model with its output head: another vocabulary, embeddings that are tied or not."""
+    config = _config(sizes, tie_word_embeddings=tied)
+    config.vocab_size = vocabulary
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        return _saved(transformers.AutoModelForCausalLM.from_config(config), dtype)
+
+
+@functools.cache
 def tiny(dtype: str, sizes: Sizes = USUAL, gain: float = 1.0) -> Tiny:
     """A model with peaked attention and norms that are not one.
 

@@ -635,12 +635,100 @@ static void run_flipped(const tl_matmul_args *x, workspace *work) {
     }
 }
 
+/* --- one row ----------------------------------------------------------------------------------- */
+
+/* With one row all that counts is to read B at the speed of the memory. It is converted in
+ * registers, ROW_STEPS rows of a whole group of columns at a time: long runs, and C stays in the
+ * cache. */
+#define ROW_STEPS 16
+#define ROW_VECTORS 8
+
+typedef uint16_t half_words __attribute__((vector_size(TL_VEC_BYTES / 2)));
+typedef uint32_t words __attribute__((vector_size(TL_VEC_BYTES)));
+
+TL_INLINE vec load_b(const char *p, int is_bf16) {
+    if (!is_bf16) return load_vec(p);
+    half_words narrow;
+    memcpy(&narrow, p, sizeof narrow);
+    return (vec)(__builtin_convertvector(narrow, words) << 16);
+}
+
+/* c[0 .. vectors * W] += a[k] * b[k], for some steps of k; the rows after them are prefetched. */
+TL_INLINE void add_rows(float *c, const float *a, const char *b, int64_t row_bytes, int64_t steps,
+                        int vectors, int is_bf16) {
+    int size = is_bf16 ? 2 : 4;
+    vec acc[ROW_VECTORS];
+#pragma GCC unroll 8
+    for (int j = 0; j < vectors; j++) acc[j] = load_vec(c + j * W);
+    for (int64_t k = 0; k < steps; k++, b += row_bytes) {
+        vec value = a[k] - (vec){0};
+#pragma GCC unroll 8
+        for (int j = 0; j < vectors; j++)
+            acc[j] = fma_vec(value, load_b(b + j * W * size, is_bf16), acc[j]);
+        for (int at = 0; at < vectors * W * size; at += 64)
+            __builtin_prefetch(b + ROW_STEPS * row_bytes + at, 0, 2);
+    }
+#pragma GCC unroll 8
+    for (int j = 0; j < vectors; j++) store_vec(c + j * W, acc[j]);
+}
+
+static void add_columns(float *c, const float *a, const char *b, int64_t row_bytes, int64_t steps,
+                        int64_t columns, int is_bf16) {
+    int size = is_bf16 ? 2 : 4;
+    for (; columns >= ROW_VECTORS * W; columns -= ROW_VECTORS * W) {
+        if (is_bf16)
+            add_rows(c, a, b, row_bytes, steps, ROW_VECTORS, 1);
+        else
+            add_rows(c, a, b, row_bytes, steps, ROW_VECTORS, 0);
+        c += ROW_VECTORS * W;
+        b += ROW_VECTORS * W * size;
+    }
+    for (; columns > 0; columns -= W, c += W, b += W * size)
+        add_rows(c, a, b, row_bytes, steps, 1, is_bf16);
+}
+
+static int is_one_row(const tl_matmul_args *x) {
+    return x->m == 1 && !x->a_trans && !x->b_trans && !is_integer(x) &&
+           (x->b_type == TL_BF16 || x->b_type == TL_FP32) && x->n % W == 0 &&
+           x->k <= ROW_BLOCK * A_PITCH;
+}
+
+/* Columns from `column` on that stand in one memory, at most `columns`. */
+static int64_t columns_in_part(const tl_matmul_args *x, int64_t column, int64_t columns) {
+    return x->parts ? smaller(x->part_columns - column % x->part_columns, columns) : columns;
+}
+
+static void run_one_row(const tl_matmul_args *x, workspace *work) {
+    int is_bf16 = x->b_type == TL_BF16;
+    int64_t row_bytes = x->ldb * element_size(x->b_type);
+    float *c = work->flipped;
+    convert_rows(work->a, x->k, x->a, x->a_type, x->lda, 1, x->k, x->k);
+    for (int64_t n0 = 0; n0 < x->n; n0 += GROUP) {
+        int64_t columns = smaller(x->n - n0, GROUP), some;
+        for (int64_t n = 0; n < columns; n += some) {
+            some = columns_in_part(x, n0 + n, columns - n);
+            const float *start = x->start ? (const float *)x->start + n0 + n : NULL;
+            if (x->start == x->c) start = place_in_c(x, 0, n0 + n);
+            copy_rows(c + n, 0, start, 0, 1, some);
+        }
+        for (int64_t k = 0; k < x->k; k += ROW_STEPS)
+            add_columns(c, work->a + k, element(x->b, x->b_type, x->ldb, 0, k, n0), row_bytes,
+                        smaller(x->k - k, ROW_STEPS), columns, is_bf16);
+        for (int64_t n = 0; n < columns; n += some) {
+            some = columns_in_part(x, n0 + n, columns - n);
+            copy_rows(place_in_c(x, 0, n0 + n), 0, c + n, 0, 1, some);
+        }
+    }
+}
+
 void tl_matmul(const tl_matmul_args *x, void *scratch) {
     if (x->m <= 0 || x->n <= 0) return;
     if (x->k <= 0)
         copy_rows(x->c, x->ldc, x->start, x->ld_start, x->m, x->n);
     else if (x->b_trans)
         run_flipped(x, scratch);
+    else if (is_one_row(x))
+        run_one_row(x, scratch);
     else
         run_blocks(x, scratch);
 }

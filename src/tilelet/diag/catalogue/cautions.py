@@ -271,6 +271,20 @@ class OwnExtents(Caution):
 
     code = "W0602"
     severity = "note"
+    example = """
+        M = pl.dynamic("M")
+
+        @pl.program
+        class Folded:
+            @pl.function(type=pl.FunctionType.Orchestration)
+            def fold(
+                self, x: pl.Tensor[[M], pl.FP32], out: pl.Out[pl.Tensor[[M, 8], pl.FP32]]
+            ):
+                rows = pl.reshape(x, [4, 8])
+                with pl.at(level=pl.Level.CORE_GROUP):
+                    out = pl.assemble(out, pl.exp(rows), [0, 0])
+                return out
+        """
 
     def __init__(self, loc: Loc, name: str, declared: str, found: str) -> None:
         super().__init__(

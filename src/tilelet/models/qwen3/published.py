@@ -471,9 +471,25 @@ def make_prefill_attention(s: LayerShape):
     return attention
 
 
+def make_rows_at(s: LayerShape):
+    """How many of the sequences from `b` on are in a tile: a number in the text, if always all."""
+    T, BATCH = s.row_tile, s.batch
+
+    @pl.inline
+    def all_rows(b):
+        return T
+
+    @pl.inline
+    def some_rows(b):
+        return pl.min(T, BATCH - b)
+
+    return some_rows if BATCH % T else all_rows
+
+
 def make_decode(s: LayerShape):
     """The layer for one token of every sequence."""
     T, BATCH, HIDDEN = s.row_tile, s.batch, s.config.hidden_size
+    rows_at = make_rows_at(s)
     attention = make_decode_attention(s)
     mlp = make_mlp(s)
 
@@ -483,7 +499,7 @@ def make_decode(s: LayerShape):
         input_norm, wq, wk, wv, q_norm, k_norm, wo, post_norm, w_gate, w_up, w_down,
     ):  # fmt: skip
         for b in pl.parallel(0, BATCH, T):
-            valid = pl.min(T, BATCH - b)
+            valid = rows_at(b)
             x = pl.slice(states, [T, HIDDEN], [b, 0], valid_shape=[valid, HIDDEN])
             k_cache, v_cache, residual = attention(
                 x, seq_lens, starts, block_table, rope_cos, rope_sin, k_cache, v_cache,

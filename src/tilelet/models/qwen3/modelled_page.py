@@ -1,0 +1,81 @@
+"""The figures of docs/models.md: passes of whole models on modelled machines.
+
+Run it:   python -m tilelet.models.qwen3.modelled_page docs/models.md
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from tilelet import dtypes
+from tilelet.models.qwen3.architecture import Kind
+from tilelet.models.qwen3.config import Qwen3Config
+from tilelet.models.qwen3.modelled import ModelledPass, PassShape, modelled_pass
+
+MACHINES = ("a2a3", "a5")
+BEGIN, END = "<!-- modelled: begin -->", "<!-- modelled: end -->"
+
+
+@dataclass(frozen=True)
+class Figure:
+    size: str
+    kind: Kind
+    batch: int
+    context: int
+
+    def on(self, machine: str) -> ModelledPass:
+        config = Qwen3Config.preset(self.size)
+        shape = PassShape(config, self.kind, self.batch, self.context, dtypes.BF16)
+        return modelled_pass(shape, machine)
+
+    def __str__(self) -> str:
+        if self.kind == "prefill":
+            return f"{self.size}, a prompt of {self.context}"
+        return f"{self.size}, a step of {self.batch} at {self.context}"
+
+
+FIGURES = (
+    Figure("0.6B", "decode", 1, 1024),
+    Figure("0.6B", "prefill", 1, 512),
+    Figure("14B", "decode", 16, 4096),
+    Figure("14B", "prefill", 1, 128),
+    Figure("32B", "decode", 16, 4096),
+    Figure("32B", "prefill", 1, 128),
+)
+
+
+def figures_markdown() -> str:
+    """The table: of each pass on each machine tasks, bytes and time, and what a layer and the head
+    take of it.
+    """
+    lines = [
+        "| pass | machine | tasks | GB | ms | us per token | a layer, us | output head, us |",
+        "|---|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    for figure in FIGURES:
+        for machine in MACHINES:
+            found = figure.on(machine)
+            layer, head = (found.parts[i].profile.total_us for i in (1, 2))
+            lines.append(
+                f"| {figure} | {machine} | {found.tasks:,} | {found.hbm_bytes / 1e9:.1f} "
+                f"| {found.us / 1e3:.1f} | {found.us_per_token:,.0f} "
+                f"| {layer:,.0f} | {head:,.0f} |"
+            )
+    return "\n".join(lines)
+
+
+def with_figures(text: str) -> str:
+    """The page with the figures of today."""
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n\n{figures_markdown()}\n\n{END}{after}"
+
+
+def main(path: Path) -> None:
+    path.write_text(with_figures(path.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
