@@ -10,9 +10,12 @@ import pytest
 from tests.models.programs import every_engine
 
 import tilelet.language as pl
+from tilelet.device import load_machine, machine_names
+from tilelet.device.memory.limits import program_findings
 from tilelet.diag.catalogue.sampling import BadLogits, BadSampling, WrongSamplerInput
 from tilelet.models.sampling import LARGEST_BLOCK as BLOCK
-from tilelet.models.sampling import Sampler, Sampling
+from tilelet.models.sampling import Sampler, Sampling, build_sampling
+from tilelet.passes.pipeline import run_passes
 
 Array = np.ndarray[Any, np.dtype[Any]]
 # One token, one block, a block and one token, and odd numbers.
@@ -189,6 +192,13 @@ def test_logits_that_are_no_numbers(engine: str, thorough: bool) -> None:
         logits[1, 4] = bad
         with pytest.raises(BadLogits, match="row 1 of the logits"):
             choose(logits, [Sampling(1.0)] * 2, [0, 0])
+
+
+def test_the_program_fits_on_every_machine() -> None:
+    program = run_passes(build_sampling(2, 151936))
+    for machine in machine_names():
+        findings = program_findings(program, load_machine(machine))
+        assert not findings, "\n\n".join(map(str, findings))
 
 
 def test_a_sequence_does_not_depend_on_its_batch() -> None:

@@ -38,6 +38,7 @@ SMALLEST_BLOCK = 8
 # Keys of -infinity, below every other; and the bits of a number without its sign.
 LOWEST_KEY = -0x7F800001
 MAGNITUDE = 0x7FFFFFFF
+LOWEST = -math.inf
 # Halvings of a range of 2**32 keys.
 HALVINGS = 32
 # Bits of a uniform number: all that FP32 holds.
@@ -73,6 +74,11 @@ def block_of(vocabulary: int) -> int:
     return min(max(SMALLEST_BLOCK, 1 << (vocabulary - 1).bit_length()), LARGEST_BLOCK)
 
 
+def _whole_rows(count: int) -> int:
+    """Columns of a tile with a number per block: its rows are whole blocks of 32 bytes."""
+    return math.ceil(count / SMALLEST_BLOCK) * SMALLEST_BLOCK
+
+
 def make_argmax(columns: int, dtype: DType):
     """The maximum of a row of logits and the first column that has it, as scalars.
 
@@ -80,12 +86,13 @@ def make_argmax(columns: int, dtype: DType):
     """
     BLOCK = block_of(columns)
     blocks = math.ceil(columns / BLOCK)
+    COLUMNS = _whole_rows(blocks)
     load = _make_load(columns, dtype)
 
     @pl.inline
     def argmax(logits, row):
         # Side by side, so that the first of equals, or the first NaN, is found in two steps.
-        highest = pl.full([1, blocks], dtype=pl.FP32, value=0.0)
+        highest = pl.full([1, COLUMNS], dtype=pl.FP32, value=LOWEST)
         for i in pl.range(blocks):
             highest = pl.assemble(highest, pl.row_max(load(logits, row, i * BLOCK)), [0, i])
         block = pl.read(pl.row_argmax(highest), [0, 0])
@@ -192,6 +199,7 @@ def _make_limits(block: int, blocks: int):
 def _make_draw(block: int, blocks: int):
     """The first token whose cumulated weight exceeds `uniform` times the weight of all kept."""
     BLOCK, HALVES = block, block.bit_length() - 1
+    COLUMNS = _whole_rows(blocks)
 
     @pl.inline
     def kept_weights(keys, weights, row, limit, c0):
@@ -201,7 +209,7 @@ def _make_draw(block: int, blocks: int):
 
     @pl.inline
     def draw(keys, weights, row, limit, uniform):
-        sums = pl.full([1, blocks], dtype=pl.FP32, value=0.0)
+        sums = pl.full([1, COLUMNS], dtype=pl.FP32, value=0.0)
         total = pl.const(0.0, pl.FP32)
         for i in pl.range(blocks):
             block_sum = pl.row_sum(kept_weights(keys, weights, row, limit, i * BLOCK))
