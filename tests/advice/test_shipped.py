@@ -63,7 +63,6 @@ def test_faults_of_the_decode_layer() -> None:
             ("shared-operand", "scope3.py", "with pl.incore()"),
             ("sum-in-memory", "decode.py", "for db in pl.parallel(0, HIDDEN_BLOCKS, chunk=4)"),
             ("crossing-tensor", "decode.py", "for ob in pl.range(Q_BLOCKS)"),
-            ("crossing-tensor", "decode.py", "for ob in pl.range(KV_BLOCKS)"),
             ("no-pipeline", "decode.py", "for kb in pl.range(k_blocks)"),
         ],
         "qwen3/decode",

@@ -79,7 +79,7 @@ def test_run_says_what_a_board_would_do(tilelet: Run) -> None:
     (verdict,) = document["verdicts"]
     (race,) = [p for p in verdict["parts"] if p["check"] == "race"]
     assert race["status"] == "found"
-    assert race["findings"][0]["witness"]["seed"] == 1
+    assert race["findings"][0]["witness"] is None  # `tilelet check` looks for one
 
 
 def test_check_on_the_command_line(tilelet: Run) -> None:

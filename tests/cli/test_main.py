@@ -73,6 +73,7 @@ def test_docs_are_written_and_checked(tilelet: Run) -> None:
     assert tilelet("docs", "--write")[0] == 0
     assert sorted(p.name for p in Path("docs").iterdir()) == [
         "advice.md",
+        "answers.md",
         "compatibility.md",
         "errors.md",
         "ops.md",

@@ -24,6 +24,7 @@ VARIABLES = {
     "TILELET_BUILD_DIR": "folder of run directories",
     "TILELET_CACHE_DIR": "folder of compiled programs and goldens",
     "TILELET_CACHE_MB": "size that compiled programs may take",
+    "TILELET_CHECKPOINT": "folder of the checkpoint that inputs are read from",
     "TILELET_DUMP_PASSES": "write the program after every pass",
     "TILELET_ENGINE": "what executes programs",
     "TILELET_FORMAT": "of messages: text, json or sarif",

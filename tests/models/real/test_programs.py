@@ -141,6 +141,7 @@ def test_published_sizes_compile_and_count_their_tasks(name: str) -> None:
     c, batch, length = Qwen3Config.preset(name), 16, 40
     s = LayerShape(c, batch, 256, tokens=64)
     lengths = {"seq_lens": np.full(batch, length, np.int32), "starts": np.zeros(batch, np.int32)}
+    lengths["block_table"] = np.arange(batch, dtype=np.int32)[:, None]
     blocks = 2 * c.hidden_size // s.out_chunk + c.intermediate_size // s.out_chunk
     per_tile = 2 + c.heads + c.kv_heads + blocks  # two norms, heads, blocks of the projections
     decode = compile_program(build_decode(s)).task_counts(lengths)

@@ -415,7 +415,7 @@ def make_prefill_attention(s: LayerShape):
 
     @pl.inline
     def cache_rows(cache, block_table, head, b, t0):
-        return pl.slice(cache, [T, D], [cache_row(block_table, b, head, t0), 0])
+        return pl.slice(cache, [T, D], [cache_row(block_table, b, head, t0), 0], clamp=True)
 
     @pl.inline
     def store_rows(rows, tile, block_table, starts, b, valid):
