@@ -20,7 +20,7 @@ from tilelet.frontend.functions import KernelFunction
 from tilelet.frontend.module import Origin
 from tilelet.frontend.source import spelling
 from tilelet.ir.core import FunctionKind, Op, Program, Value, walk
-from tilelet.ir.spec import spec_of
+from tilelet.ir.spec import OpSpec, spec_of
 from tilelet.ir.types import TensorType, TileType, Type
 
 _MISSING = object()
@@ -361,16 +361,22 @@ class Reader:
         site = CallSite(frame, node, callee, name, ops, self._in_scope, helper)
         self.sites.append(site)
         if helper is None or len(node.args) != len(helper.parameters):
-            made = self._types_at(frame, node)
-            spec = spec_of(callee)
-            is_tensor = len(made) == 1 and isinstance(made[0].type, TensorType)
-            if spec is None or not spec.writes or not is_tensor:
-                return made
-            names = [*spec.signature.parameters]
-            written = names.index(spec.writes[0])
-            at = given[written][0].value if written < len(given) else None
-            return [Given(made[0].type, at)]
+            return self._made(frame, node, spec_of(callee), given)
         return self._splice(frame, node, helper, [g[0].type if g else None for g in given])
+
+    def _made(
+        self, frame: Frame, node: ast.Call, spec: OpSpec | None, given: Sequence[Sequence[Given]]
+    ) -> list[Given]:
+        """What an op gives. One that writes gives what it wrote to, whatever a pass made of it."""
+        made = self._types_at(frame, node)
+        if spec is None or not spec.writes:
+            return made
+        written = [*spec.signature.parameters].index(spec.writes[0])
+        at = given[written][0] if written < len(given) and given[written] else Given()
+        if isinstance(at.type, TensorType):
+            return [Given(at.type, at.value)]
+        is_tensor = len(made) == 1 and isinstance(made[0].type, TensorType)
+        return [Given(made[0].type, at.value)] if is_tensor else made
 
     def _splice(
         self, frame: Frame, node: ast.Call, helper: KernelFunction, types: Sequence[Type | None]
