@@ -42,7 +42,7 @@ def at_site(site: Site, dialect: Dialect) -> Iterator[UserError]:
         yield from _call(site, dialect)
     elif isinstance(site, StatementSite):
         yield from _statement(site)
-    else:
+    elif isinstance(site, Frame):
         yield from _names(site, dialect)
 
 
@@ -94,23 +94,39 @@ def _captured(site: Capture) -> UserError:
 
 def _names(frame: Frame, dialect: Dialect) -> Iterator[UserError]:
     """Every `pl.name` in a function's text."""
+    calls = {
+        id(node.func): node for node in ast.walk(frame.function.node) if isinstance(node, ast.Call)
+    }
     for node in ast.walk(frame.function.node):
         if isinstance(node, ast.Attribute):
             name = _in_language(frame, node)
             parent = _in_language(frame, node.value) if name is not None else None
             if name is None or dialect.has(name) or (parent and not dialect.has(parent)):
                 continue
-            gone = dialect.gone.get(name)
-            loc = plain(frame.loc(node))
-            if gone is None:
-                yield NotInDialect(loc, f"`pl.{name}`", dialect.name, "", "")
-                continue
-            fixes = [Fix(loc, gone.instead)] if gone.instead.isidentifier() else []
-            if gone.instead.replace(".", "_").isidentifier():
-                fixes = [Fix(loc, gone.instead)]
-            yield NotInDialect(
-                loc, f"`pl.{name}`", dialect.name, gone.why, f"`{gone.instead}`", fixes
-            )
+            yield _gone(frame, node, name, dialect, calls.get(id(node)))
+
+
+def _gone(
+    frame: Frame, node: ast.expr, name: str, dialect: Dialect, call: ast.Call | None
+) -> UserError:
+    gone = dialect.gone.get(name)
+    loc = plain(frame.loc(node))
+    if gone is None:
+        return NotInDialect(loc, f"`pl.{name}`", dialect.name, "", "")
+    fixes: list[Fix] = []
+    if gone.instead.replace(".", "_").isidentifier():
+        fixes = [Fix(loc, gone.instead)]
+    elif gone.instead.endswith(")") and call is not None:
+        fixes = _as_call(frame, call, gone.instead)
+    return NotInDialect(loc, f"`pl.{name}`", dialect.name, gone.why, f"`{gone.instead}`", fixes)
+
+
+def _as_call(frame: Frame, call: ast.Call, instead: str) -> list[Fix]:
+    """Another call with the same hint; other arguments have no place in it."""
+    if call.args or any(k.arg != "name_hint" for k in call.keywords):
+        return []
+    hints = [f", {ast.unparse(k)}" for k in call.keywords]
+    return [Fix(plain(frame.loc(call)), instead[:-1] + "".join(hints) + ")")]
 
 
 def _in_language(frame: Frame, node: ast.expr) -> str | None:
@@ -131,17 +147,9 @@ def _call(site: CallSite, dialect: Dialect) -> Iterator[UserError]:
     if site.helper is not None:
         yield from _helper_call(site, dialect)
         return
-    if isinstance(node.func, ast.Name) and not dialect.aliases:
-        spec = spec_of(site.callee)
-        marker = getattr(site.callee, "__name__", "")
-        if spec is None and getattr(markers, marker, None) is not site.callee:
-            return
-        op = f"pl.{spec.name if spec is not None else marker}"
-        loc = plain(frame.loc(node.func))
-        yield OpUnderOtherName(loc, node.func.id, op, [Fix(loc, op)])
-        return
     name = _in_language(frame, node.func)
     if name is None:
+        yield from _other_name(site, dialect)
         return
     known = dialect.parameters(name)
     for keyword in node.keywords:
@@ -162,6 +170,23 @@ def _call(site: CallSite, dialect: Dialect) -> Iterator[UserError]:
             "in the control program, where there are no tiles",
             "slice what the next scope loads with `valid_shape=`",
         )
+
+
+def _other_name(site: CallSite, dialect: Dialect) -> Iterator[UserError]:
+    """A call of something of the language that is not spelled as its name."""
+    node, frame = site.node, site.frame
+    spec = spec_of(site.callee)
+    marker = getattr(site.callee, "__name__", "")
+    if site.callee is None or dialect.aliases:
+        return
+    if spec is None and getattr(markers, marker, None) is not site.callee:
+        return
+    name = spec.name if spec is not None else marker
+    loc = plain(frame.loc(node.func))
+    if dialect.has(name):
+        yield OpUnderOtherName(loc, spelling(node.func), f"pl.{name}", [Fix(loc, f"pl.{name}")])
+    else:
+        yield _gone(frame, node.func, name, dialect, node)
 
 
 def _hint(frame: Frame, keyword: ast.keyword) -> Iterator[UserError]:
