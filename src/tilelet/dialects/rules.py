@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from tilelet.diag.catalogue.portability import (
     HelperNotTyped,
@@ -51,8 +51,10 @@ def plain(loc: Loc) -> Loc:
     return dataclasses.replace(loc, caller=None)
 
 
-def signature(program: Program, origin: Origin, dialect: Dialect) -> Iterator[UserError]:
-    """Outputs that are not declared."""
+def signature(
+    program: Program, origin: Origin, dialect: Dialect, compared: Collection[str] | None
+) -> Iterator[UserError]:
+    """Outputs that are not declared. What nobody looks at need not come back: caches, scratch."""
     if not dialect.declares_outputs:
         return
     built = (program if program.kernels else run_passes(program)).main
@@ -61,6 +63,8 @@ def signature(program: Program, origin: Origin, dialect: Dialect) -> Iterator[Us
     for p in origin.entry.parameters:
         direction = types.get(p.arg, Direction.In)
         if p.arg not in tensors or direction is Direction.In or p.annotation is None:
+            continue
+        if compared is not None and p.arg not in compared:
             continue
         node = p.annotation
         if isinstance(node, ast.Subscript) and spelling(node.value).endswith(("Out", "InOut")):
