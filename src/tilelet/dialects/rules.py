@@ -41,7 +41,7 @@ def at_site(site: Site, dialect: Dialect) -> Iterator[UserError]:
     elif isinstance(site, CallSite):
         yield from _call(site, dialect)
     elif isinstance(site, StatementSite):
-        yield from _statement(site)
+        yield from _statement(site, dialect)
     elif isinstance(site, Frame):
         yield from _names(site, dialect)
 
@@ -223,9 +223,14 @@ def _helper_call(site: CallSite, dialect: Dialect) -> Iterator[UserError]:
         assert isinstance(last, ast.Return)
         assert last.value is not None
         yield TupleFromHelper(loc, helper.name, helper.source.loc(last.value))
+    elif not helper.is_method and not (isinstance(last, ast.Return) and last.value is not None):
+        yield TextNotTaken(
+            loc, f"a call of `{helper.name}`, which returns nothing,",
+            "let the helper return what it writes, and assign it",
+        )  # fmt: skip
 
 
-def _statement(site: StatementSite) -> Iterator[UserError]:
+def _statement(site: StatementSite, dialect: Dialect) -> Iterator[UserError]:
     node, frame = site.node, site.frame
     loc = plain(frame.loc(node))
     if site.old_type is not None:
@@ -246,6 +251,8 @@ def _statement(site: StatementSite) -> Iterator[UserError]:
         name, symbol = ast.unparse(node.target), ast.unparse(node).split("=")[0].split()[-1]
         text = f"{name} = {name} {symbol} ({ast.unparse(node.value)})"
         yield TextNotTaken(loc, f"`{symbol}=`", f"write `{text}`", [Fix(loc, text)])
+    if isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple) and not dialect.tuples:
+        yield TextNotTaken(loc, "an assignment of several values", "write one for each")
     yield from _expressions(frame, node)
 
 
@@ -259,18 +266,31 @@ def _rebinds_region(node: ast.Assign) -> bool:
 
 def _expressions(frame: Frame, node: ast.stmt) -> Iterator[UserError]:
     """Expressions of this statement, not of those inside it."""
-    pending: list[ast.AST] = [c for c in ast.iter_child_nodes(node) if isinstance(c, ast.expr)]
+    pending = [c for c in ast.iter_child_nodes(node) if not isinstance(c, ast.stmt)]
     while pending:
         at = pending.pop()
-        loc = plain(frame.loc(at))
-        names = [n.id for n in ast.walk(at) if isinstance(n, ast.Name)]
-        if isinstance(at, ast.IfExp) and any(name in frame.names for name in names):
-            yield TextNotTaken(loc, "a conditional expression", "write an `if` statement")
-        elif isinstance(at, ast.Compare) and len(at.ops) > 1:
-            yield TextNotTaken(loc, "a chain of comparisons", "write two, with `and`")
-        elif isinstance(at, ast.BinOp) and isinstance(at.op, _NUMBERS_ONLY):
+        told = _expression(frame, at) if isinstance(at, ast.expr) else None
+        if told is not None:
+            yield told
+        if not (isinstance(at, ast.keyword) and at.arg == "deps"):  # which may be a comprehension
+            pending += [c for c in ast.iter_child_nodes(at) if not isinstance(c, ast.stmt)]
+
+
+def _expression(frame: Frame, at: ast.expr) -> UserError | None:
+    loc = plain(frame.loc(at))
+    match at:
+        case ast.IfExp():
+            return TextNotTaken(loc, "a conditional expression", "write an `if` statement")
+        case ast.ListComp() | ast.GeneratorExp():
+            return TextNotTaken(loc, "a comprehension", "write out its elements")
+        case ast.Compare() if len(at.ops) > 1:
+            return TextNotTaken(loc, "a chain of comparisons", "write two, with `and`")
+        case ast.BinOp() if isinstance(at.op, _NUMBERS_ONLY):
+            names = [n.id for n in ast.walk(at) if isinstance(n, ast.Name)]
             if any(name in frame.names for name in names):
-                yield TextNotTaken(loc, "this operator", "compute it outside the kernel")
-        elif isinstance(at, ast.Starred):
-            yield TextNotTaken(loc, "`*` before an argument", "list the arguments")
-        pending += [c for c in ast.iter_child_nodes(at) if isinstance(c, ast.expr)]
+                return TextNotTaken(loc, "this operator", "compute it outside the kernel")
+        case ast.Starred():
+            return TextNotTaken(loc, "`*` before an argument", "list the arguments")
+        case _:
+            pass
+    return None
