@@ -147,6 +147,16 @@ IN_SCOPE: dict[str, tuple[str, str]] = {
         "@pl.inline\ndef up(t):\n    return pl.cast(t, pl.FP32)  # E1208",
         "done = up(pl.add(tile, 1.0))",
     ),
+    "a helper that returns nothing": (
+        "@pl.inline\ndef put(target, t, at):\n    target[at : at + 16, :] = t",
+        "done = pl.add(tile, 1.0)\nput(out, done, r)  # E1218",
+    ),
+    "several values at once": ("", "p, q = tile, 2.0  # E1218\ndone = pl.mul(p, q)"),
+    "a condition in an argument": (
+        "WIDE = True",
+        "done = pl.slice(x, [16 if WIDE else 8, 64], [r, 0])  # E1218",
+    ),
+    "a comprehension": ("", "done = pl.slice(x, [d for d in [16, 64]], [r, 0])  # E1218"),
     "a row": ("", "done = pl.add(tile, row)  # E1208"),
     "a row by an operator": ("", "done = tile + row  # E1208"),
     "a row as first operand": ("", "done = pl.mul(row, tile)  # E1208"),
