@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import cast
+from typing import TypeGuard, cast
 
 from tilelet.diag.core import Loc
 
@@ -196,6 +196,34 @@ class Source:
                     found[name] = number
         return {name: value for name, value in found.items() if name not in twice}
 
+    @cached_property
+    def known_numbers(self) -> dict[str, int]:
+        """`numbers`, and those of functions that build programs: defaults of their parameters, and
+        what they make of them. A name that means several is left out.
+        """
+        found: dict[str, set[int | None]] = {name: {n} for name, n in self.numbers.items()}
+        known = dict(self.numbers)
+
+        def add(name: str, value: ast.expr) -> None:
+            number = number_of(value, known)
+            found.setdefault(name, set()).add(number)
+            if number is not None:
+                known[name] = number
+
+        for node in self.nodes:
+            if isinstance(node, ast.FunctionDef):
+                arguments = node.args.args[len(node.args.args) - len(node.args.defaults) :]
+                for argument, default in zip(arguments, node.args.defaults):
+                    add(argument.arg, default)
+                for statement in node.body:
+                    for name, value in _assigned(statement) if _is_assign(statement) else ():
+                        add(name, value)
+        return {
+            name: value
+            for name, values in found.items()
+            if len(values) == 1 and (value := next(iter(values))) is not None
+        }
+
     def number(self, node: ast.expr) -> int | None:
         """What an extent is, if it is a number or a constant of the script."""
         if isinstance(node, ast.Constant) and type(node.value) is int:
@@ -367,6 +395,10 @@ def _is_read_first(statement: ast.stmt, name: str) -> bool:
     uses = [n for n in ast.walk(statement) if isinstance(n, ast.Name) and n.id == name]
     uses.sort(key=lambda n: (n.lineno, isinstance(n.ctx, ast.Store), n.col_offset))
     return bool(uses) and isinstance(uses[0].ctx, ast.Load)
+
+
+def _is_assign(node: ast.stmt) -> TypeGuard[ast.Assign]:
+    return isinstance(node, ast.Assign)
 
 
 def _assigned(node: ast.Assign) -> Iterator[tuple[str, ast.expr]]:

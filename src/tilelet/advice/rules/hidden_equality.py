@@ -13,8 +13,8 @@ from tilelet.diag.catalogue.advice import HiddenEquality
 def find(subject: Subject) -> Iterator[Advice]:
     """`kv0 // head_dim` where `kv0` steps by another constant: right only while both are equal."""
     source = subject.source
-    values = source.numbers
-    steps = _steps(source)
+    values = source.known_numbers
+    steps = _steps(source, values)
     for node in source.nodes:
         if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.FloorDiv):
             continue
@@ -28,7 +28,7 @@ def find(subject: Subject) -> Iterator[Advice]:
             yield subject.advice(problem, [])
 
 
-def _steps(source: Source) -> Mapping[str, str]:
+def _steps(source: Source, values: Mapping[str, int]) -> Mapping[str, str]:
     """Names that are multiples of a constant: `kv0 = kb * KV_CHUNK`, or a loop in such steps."""
     found: dict[str, str] = {}
     for node in source.nodes:
@@ -36,7 +36,7 @@ def _steps(source: Source) -> Mapping[str, str]:
             target, value = node.targets[0], node.value
             if isinstance(target, ast.Name) and isinstance(value.op, ast.Mult):
                 for side in (value.left, value.right):
-                    if isinstance(side, ast.Name) and side.id.isupper():
+                    if isinstance(side, ast.Name) and side.id in values:
                         found[target.id] = side.id
         elif isinstance(node, ast.For) and isinstance(node.iter, ast.Call):
             arguments = node.iter.args

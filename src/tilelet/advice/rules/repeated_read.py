@@ -6,42 +6,40 @@ import ast
 from collections.abc import Iterator
 
 from tilelet.advice.core import Advice, Rule, Subject
-from tilelet.advice.source import Source
+from tilelet.advice.source import Source, names_bound, names_read
 from tilelet.diag.catalogue.machine_use import RepeatedRead
 
 
 def find(subject: Subject) -> Iterator[Advice]:
-    """`pl.read(t, [i])` in a loop that does not change what it reads."""
+    """`pl.read(t, [i])` in a loop that does not decide which element it is."""
     source = subject.source
-    for loop in source.nodes:
-        if not isinstance(loop, ast.For) or source.loop(loop) is None:
+    for node in source.nodes:
+        if source.call_of(node) not in ("read", "tensor.read") or not isinstance(node, ast.Call):
             continue
-        changing = _changing(loop)
-        for statement in loop.body:
-            for node in ast.walk(statement):
-                if source.call_of(node) not in ("read", "tensor.read") or not isinstance(
-                    node, ast.Call
-                ):
-                    continue
-                if _innermost(source, node) is not loop:
-                    continue
-                used = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
-                if used & changing or len(node.args) < 2:
-                    continue
-                kernels = subject.kernels_in(*source.scope_lines(loop))
-                if kernels:
-                    problem = RepeatedRead(source.loc(node), source.loc(loop.iter), source.of(node))
-                    yield subject.advice(problem, kernels)
+        loop = _repeating(source, node) if len(node.args) >= 2 else None
+        if loop is None:
+            continue
+        kernels = subject.kernels_in(*source.scope_lines(loop))
+        kernels = kernels or subject.kernels_in(loop.lineno, loop.end_lineno or 0)
+        if kernels:
+            problem = RepeatedRead(source.loc(node), source.loc(loop.iter), source.of(node))
+            yield subject.advice(problem, kernels)
 
 
-def _changing(loop: ast.For) -> set[str]:
-    return {
-        n.id for n in ast.walk(loop) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-    }
-
-
-def _innermost(source: Source, node: ast.AST) -> ast.For | None:
-    return next((n for n in source.around(node) if isinstance(n, ast.For)), None)
+def _repeating(source: Source, read: ast.Call) -> ast.For | None:
+    """The innermost loop that reads the same elements in every iteration."""
+    needed = set[str]().union(*(names_read(a) for a in read.args[1:]))
+    for loop in (n for n in source.around(read) if isinstance(n, ast.For)):
+        assigns = [n for s in loop.body for n in ast.walk(s) if isinstance(n, ast.Assign)]
+        for assign in reversed(assigns):
+            if names_bound(assign) & needed:
+                needed |= names_read(assign.value)
+        is_carried = any(names_bound(a) & names_read(a.value) & needed for a in assigns)
+        if is_carried or source.loop(loop) is None or names_bound(loop) & names_read(read.args[0]):
+            return None  # another element, or the same one with another value
+        if not names_bound(loop.target) & needed:
+            return loop
+    return None
 
 
 RULE = Rule(

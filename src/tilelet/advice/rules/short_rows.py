@@ -19,12 +19,16 @@ def find(subject: Subject) -> Iterator[Advice]:
             row = rows.get(kernel.name)
             if row is None or row.path_us < WORTH * run.summary.total_us:
                 continue
+            seen: set[str] = set()
             for step in kernel.walk():
                 work = step.work
                 if not isinstance(work, Transfer) or work.param is None or work.rows < 2:
                     continue
                 if work.row_bytes < granule:
                     name = kernel.function.params[work.param].name
+                    if name in seen:
+                        continue  # one for each tensor
+                    seen.add(name)
                     problem = ShortRows(
                         step.loc, name, work.rows, work.row_bytes, granule, run.machine.name
                     )

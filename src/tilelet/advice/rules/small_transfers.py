@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tilelet.advice.core import Advice, Rule, Subject
-from tilelet.advice.use import WORTH
 from tilelet.device.kernel.view import Branch, Loop, Node, Step, Transfer
 from tilelet.diag.catalogue.machine_use import SmallTransfers
 
+_WORTH = 0.01
 _MANY = 64
 """Transfers of one kind below which nobody would notice."""
 
@@ -19,14 +19,17 @@ def find(subject: Subject) -> Iterator[Advice]:
         rows = {kernel.name: kernel for kernel in run.summary.kernels}
         for kernel in run.kernels:
             row = rows.get(kernel.name)
-            if row is None or row.path_us < WORTH * run.summary.total_us:
+            if row is None or row.tasks == 0:
                 continue
+            seen: set[tuple[int, bool]] = set()
             for step, times in _steps(kernel.body, row.tasks):
                 work = step.work
                 assert isinstance(work, Transfer)
                 if work.param is None or work.rows != 1 or work.row_bytes >= run.machine.gm.granule:
                     continue
-                if times >= _MANY:
+                kind = work.param, work.writes_gm
+                if times >= _MANY and kind not in seen:
+                    seen.add(kind)  # one for each tensor and direction
                     problem = SmallTransfers(
                         step.loc,
                         kernel.function.params[work.param].name,
@@ -34,7 +37,9 @@ def find(subject: Subject) -> Iterator[Advice]:
                         times,
                         work.writes_gm,
                     )
-                    yield subject.advice(problem, [row])
+                    advice = subject.advice(problem, [row])
+                    if advice.share > _WORTH:
+                        yield advice
 
 
 def _steps(nodes: tuple[Node, ...], times: int) -> Iterator[tuple[Step, int]]:
