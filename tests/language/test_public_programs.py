@@ -103,6 +103,27 @@ def test_ops_by_their_first_names() -> None:
 
 
 @pl.jit
+def tensor_of_a_scope(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+    for i in pl.range(0, 4):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            kept = pl.create_tensor([4, 16], dtype=pl.FP32)
+            kept[:, :] = x[i * 4 : i * 4 + 4, :]
+            kept = pl.store(pl.neg(x[i * 4 : i * 4 + 1, :]), [3, 0], kept)
+            pl.store(pl.full([1, 16], dtype=pl.FP32, value=5.0), [0, 0], kept)
+            out[i * 4 : i * 4 + 3, :] = pl.load(kept, [1, 0], [3, 16])
+            out[i * 4 + 3 : i * 4 + 4, :] = pl.load(kept, [0, 0], [1, 16])
+    return out
+
+
+def test_loads_and_stores_of_a_tensor_that_a_scope_makes() -> None:
+    expected = X.reshape(4, 4, 16)[:, [1, 2, 0, 0]].copy()
+    expected[:, 2] *= -1
+    expected[:, 3] = 5
+    got = run(tensor_of_a_scope, x=X, out=zeros(16, 16))
+    np.testing.assert_array_equal(got["out"], expected.reshape(16, 16))
+
+
+@pl.jit
 def integers_decide(
     x: pl.Tensor, flags: pl.Tensor[[4], pl.INT32], out: pl.Out[pl.Tensor[[16, 16], pl.FP32]]
 ):
