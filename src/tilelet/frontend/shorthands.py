@@ -25,8 +25,12 @@ def shorthand(ctx: Context, name: str, args: Mapping[str, Arg]) -> Shorthand | N
         return _clone_into
     if name == "load" and args["tensor"] in ctx.facts.layouts:
         return _load_scales
+    if name == "load" and _is_tile(args["tensor"]) and args["transpose"] is not True:
+        return _load_of_tile
     if name == "store" and args["shapes"] is not None:
         return _store_as
+    if name == "store" and _is_tile(args["tensor"]):
+        return _store_into_tile
     if name == "move" and args["transpose"] is True:
         return _move_transposed
     if ctx.in_scope and name.startswith(_ROW_FAMILY) and _has_blocks(args):
@@ -63,6 +67,32 @@ def _load_scales(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) ->
     layout = ctx.facts.layouts[tensor]
     window = {name: args[name] for name in ("offsets", "shapes", "target_memory")}
     return _emit(ctx, "load_scale", loc, locs, tensor=tensor, layout=layout, **window)
+
+
+def _is_tile(arg: Arg) -> bool:
+    """Such as a tensor that was made inside the scope: it is on the chip already."""
+    return isinstance(arg, Value) and isinstance(arg.type, TileType)
+
+
+def _load_of_tile(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> Binding:
+    region = args["valid_shapes"] if args["valid_shape"] is None else args["valid_shape"]
+    at = {"x": locs.get("tensor", loc), "shape": locs.get("shapes", loc)}
+    return _emit(
+        ctx,
+        "slice",
+        loc,
+        {**at, "offset": locs.get("offsets", loc)},
+        x=args["tensor"],
+        shape=args["shapes"],
+        offset=args["offsets"],
+        valid_shape=region,
+    )
+
+
+def _store_into_tile(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> Binding:
+    at = {"target": locs.get("tensor", loc), "source": locs.get("tile", loc)}
+    window = {"target": args["tensor"], "source": args["tile"], "offset": args["offsets"]}
+    return _emit(ctx, "assemble", loc, at, **window, atomic=args["atomic"])
 
 
 def _is_negative_of_unsigned(x: Arg, number: Arg) -> bool:
