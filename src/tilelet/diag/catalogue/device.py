@@ -159,8 +159,8 @@ class NoTasks(UserError):
             f"program `{program}` submits no task",
             [Label(loc, "no scope here is executed")] if loc else [],
             helps=[
-                "a task is one execution of a scope: put the computing statements into one, and check "
-                "that the loops around it run"
+                "a task is one execution of a scope: put the computing statements into one",
+                "check that the loops around it run",
             ],
         )
 
