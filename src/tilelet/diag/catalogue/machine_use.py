@@ -16,7 +16,8 @@ class SmallTasks(Caution):
     example = """
         @pl.jit
         def kernel(
-            x: pl.Tensor[[4096, 128], pl.FP32], out: pl.Out[pl.Tensor[[4096, 128], pl.FP32]]
+            x: pl.Tensor[[4096, 128], pl.FP32],
+            out: pl.Out[pl.Tensor[[4096, 128], pl.FP32]],
         ):
             for r in pl.parallel(0, 4096, 16):
                 with pl.at(level=pl.Level.CORE_GROUP):
@@ -106,7 +107,8 @@ class OrchestratorBound(Caution):
     example = """
         @pl.jit
         def kernel(
-            x: pl.Tensor[[4096, 128], pl.FP32], out: pl.Out[pl.Tensor[[4096, 128], pl.FP32]]
+            x: pl.Tensor[[4096, 128], pl.FP32],
+            out: pl.Out[pl.Tensor[[4096, 128], pl.FP32]],
         ):
             for r in pl.parallel(0, 4096, 8):
                 with pl.at(level=pl.Level.CORE_GROUP):
