@@ -136,7 +136,7 @@ class Statements(Expressions):
         if form == 0:  # a kernel variable that is known when the kernel is compiled
             number = self.choices.number(low, high)
             value = Expr(str(number), lambda _: number, ScalarT("INDEX"))
-            self.assign(name, value, ScalarT("INDEX", low, high))
+            self.assign(name, value, ScalarT("INDEX", low, high, is_constant=True))
             return
         value = self.clamped(low, high)
         if value.type.dtype != "INDEX":
