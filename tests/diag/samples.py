@@ -95,7 +95,9 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     python.KeywordToUserFunction: lambda at: python.KeywordToUserFunction(
         at("factor=2.0"), "scale", "factor"
     ),
-    python.NonBoolCondition: lambda at: python.NonBoolCondition(at("if «r»:"), "pl.INDEX"),
+    python.NonBoolCondition: lambda at: python.NonBoolCondition(
+        at("if «pl.read(x, [r, 0])»:"), "pl.Scalar[pl.FP32]"
+    ),
     python.SourceUnavailable: lambda at: python.SourceUnavailable(
         "kernel", "it was not defined in a file"
     ),
