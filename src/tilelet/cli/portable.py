@@ -54,8 +54,7 @@ def portable_command(options: CheckOptions) -> int:
         print(to_sarif([*recording.diagnostics, *found], script=options.target.name))
     else:
         print_findings(found)
-        places = plural(len(found), "place") + " to change" if found else "nothing to change"
-        print(printable(f"{options.target.name} in the language of {dialect.name}: {places}"))
+        print_places(options.target.name, dialect, found)
     return exit_codes.of_findings(any(d.severity == "error" for d in found), recording.code)
 
 
@@ -75,6 +74,11 @@ def portability(
     programs = {id(run.program): run.program for run in recording.runs}
     found = (check(p, dialect, compared.get(key)) for key, p in programs.items())
     return list(dict.fromkeys(d for findings in found for d in findings))
+
+
+def print_places(name: str, dialect: Dialect, found: Sequence[Diagnostic]) -> None:
+    places = plural(len(found), "place") + " to change" if found else "nothing to change"
+    print(printable(f"{name} in the language of {dialect.name}: {places}"))
 
 
 def export_command(options: ExportOptions) -> int:
