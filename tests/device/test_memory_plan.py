@@ -286,7 +286,7 @@ def test_files_say_the_same() -> None:
     text = memory_report(run.plans, "a2a3")
     lines = text.splitlines()
     assert lines[:4] == [
-        "Memory usage (device_run)",
+        "Memory usage (modelled)",
         "Pass: AllocateMemoryAddr",
         "Backend: a2a3",
         "Compute functions: 2",

@@ -109,7 +109,7 @@ def tensor_of_a_scope(x: pl.Tensor, out: pl.Out[pl.Tensor]):
             kept = pl.create_tensor([4, 16], dtype=pl.FP32)
             kept[:, :] = x[i * 4 : i * 4 + 4, :]
             kept = pl.store(pl.neg(x[i * 4 : i * 4 + 1, :]), [3, 0], kept)
-            pl.store(pl.full([1, 16], dtype=pl.FP32, value=5.0), [0, 0], kept)
+            pl.store(pl.full([1, 16], dtype=pl.FP32, value=5.0), [0, 0], [1, 16], kept)
             out[i * 4 : i * 4 + 3, :] = pl.load(kept, [1, 0], [3, 16])
             out[i * 4 + 3 : i * 4 + 4, :] = pl.load(kept, [0, 0], [1, 16])
     return out
@@ -121,6 +121,35 @@ def test_loads_and_stores_of_a_tensor_that_a_scope_makes() -> None:
     expected[:, 3] = 5
     got = run(tensor_of_a_scope, x=X, out=zeros(16, 16))
     np.testing.assert_array_equal(got["out"], expected.reshape(16, 16))
+
+
+@pl.jit
+def stores_as_statements(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        pl.store(pl.load(x, [0, 0], [8, 16]), [0, 0], [8, 16], out)
+        pl.store(pl.load(x, [8, 0], [8, 16]), [8, 0], output_tensor=out)
+        out[0:1, :] = pl.neg(out[8:9, :])
+    return out
+
+
+def test_stores_as_statements() -> None:
+    expected = X.copy()
+    expected[0] = -X[8]
+    got = run(stores_as_statements, x=X, out=zeros(16, 16))
+    np.testing.assert_array_equal(got["out"], expected)
+
+
+@pl.jit
+def stores_of_a_part(x: pl.Tensor, n: pl.Tensor[[1], pl.INT32], out: pl.Out[pl.Tensor]):
+    rows = pl.read(n, [0])
+    with pl.at(level=pl.Level.CORE_GROUP):
+        out = pl.store(pl.load(x, [0, 0], [8, 16]), [2, 0], [rows, 16], out)
+    return out
+
+
+def test_stores_of_as_many_rows_as_a_number_says() -> None:
+    got = run(stores_of_a_part, x=X, n=np.array([3], np.int32), out=zeros(16, 16))
+    np.testing.assert_array_equal(got["out"], np.vstack([zeros(2, 16), X[:3], zeros(11, 16)]))
 
 
 @pl.jit

@@ -76,17 +76,12 @@ def _is_tile(arg: Arg) -> bool:
 
 def _load_of_tile(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> Binding:
     region = args["valid_shapes"] if args["valid_shape"] is None else args["valid_shape"]
-    at = {"x": locs.get("tensor", loc), "shape": locs.get("shapes", loc)}
-    return _emit(
-        ctx,
-        "slice",
-        loc,
-        {**at, "offset": locs.get("offsets", loc)},
-        x=args["tensor"],
-        shape=args["shapes"],
-        offset=args["offsets"],
-        valid_shape=region,
-    )
+    window: dict[str, Arg] = {"x": args["tensor"], "shape": args["shapes"], "valid_shape": region}
+    made = default_args(REGISTRY["slice"], **window, offset=args["offsets"], clamp=args["clamp"])
+    names = {"x": "tensor", "shape": "shapes", "offset": "offsets"}
+    at = {ours: locs.get(theirs, loc) for ours, theirs in names.items()}
+    special = shorthand(ctx, "slice", made)
+    return special(ctx, made, loc, at) if special else _emit(ctx, "slice", loc, at, **made)
 
 
 def _store_into_tile(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> Binding:
@@ -123,12 +118,21 @@ def _store_as(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> Bi
     tile, shape = args["tile"], args["shapes"]
     if isinstance(tile, Value) and isinstance(tile.type, TileType) and shape != tile.type.shape:
         at = {"shape": locs.get("shapes", loc)}
+        offset = (0,) * len(tile.type.shape)
         if _is_part(shape, tile.type.shape):
-            offset = (0,) * len(tile.type.shape)
             tile = _emit(ctx, "slice", loc, at, x=tile, shape=shape, offset=offset)
+        elif _is_region({"x": tile, "shape": shape, "offset": offset, "valid_shape": None}):
+            at = {"valid_shape": at["shape"]}
+            whole: Arg = tile.type.shape
+            tile = _emit(
+                ctx, "slice", loc, at, x=tile, shape=whole, offset=offset, valid_shape=shape
+            )
         else:
             tile = _emit(ctx, "reshape", loc, at, x=tile, shape=shape)
-    return _emit(ctx, "store", loc, locs, **{**args, "tile": tile, "shapes": None})
+    made = {**args, "tile": tile, "shapes": None}
+    if _is_tile(args["tensor"]):
+        return _store_into_tile(ctx, made, loc, locs)
+    return _emit(ctx, "store", loc, locs, **made)
 
 
 def _move_transposed(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> Binding:

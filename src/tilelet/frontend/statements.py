@@ -46,6 +46,7 @@ from tilelet.ir import structure
 from tilelet.ir.core import Arg, Const, Op, Value, scalar_dtype
 from tilelet.ir.spec import spec_of
 from tilelet.ir.types import TileType, Type
+from tilelet.ops import spellings
 
 _STATEMENTS: dict[type[ast.stmt], tuple[str, str]] = {
     ast.Try: ("`try`", "check sizes before the kernel; kernels do not raise"),
@@ -266,9 +267,10 @@ def rebound_by(ctx: Context, call: ast.Call) -> Iterable[str]:
     spec = spec_of(calls.static_callee(ctx, call))
     if spec is None or not spec.writes:
         return
-    names = list(spec.signature.parameters)
+    texts = [() if isinstance(a, (ast.List, ast.Tuple)) else None for a in call.args]
+    names = spellings.order(spec, spec.name, texts) or tuple(spec.signature.parameters)
     position = names.index(spec.writes[0])
-    given = {k.arg: k.value for k in call.keywords}
+    given = {spellings.spelled(spec, k.arg): k.value for k in call.keywords if k.arg}
     node = call.args[position] if position < len(call.args) else given.get(spec.writes[0])
     if isinstance(node, ast.Name):
         yield node.id

@@ -48,7 +48,8 @@ class SpaceUse:
 
     used      bytes up to the highest address of the plan
     peak      bytes that are in use at once, at most; no plan can do with less
-    peak_loc  the statement at which that is
+    peak_at   the position of the statement at which that is
+    peak_loc  its place in the source
     resident  what is in use there, largest first
     """
 
@@ -56,6 +57,7 @@ class SpaceUse:
     used: int
     limit: int
     peak: int
+    peak_at: int
     peak_loc: Loc
     placements: tuple[Placement, ...]
     resident: tuple[Placement, ...]
@@ -204,6 +206,7 @@ def _place(
         used,
         limit,
         peak,
+        position,
         loc,
         tuple(sorted(placements, key=lambda p: (p.tile.live, p.offset, p.tile.id))),
         tuple(sorted(resident, key=lambda p: (-p.nbytes, p.tile.id))),
