@@ -147,3 +147,16 @@ class WeightsNotCached(UserError):
             notes=[f"the file would have {size_text(size)}"],
             helps=["choose another directory for `--weights-cache`, or leave it out"],
         )
+
+
+class ReferenceFailed(UserError):
+    """`transformers`, which a model was to be compared with, could not load or run it.
+
+    What was generated stands; only the comparison is missing. The message is that of the package: a
+    file that only it reads, or sizes that one of its kernels does not take.
+    """
+
+    code = "E1510"
+
+    def __init__(self, directory: str, why: str) -> None:
+        super().__init__(f"`transformers` cannot run the model in `{directory}`: {why}")

@@ -49,7 +49,8 @@ _COLUMNS = 256
 _SMALLEST_PAGE = 16
 _DEFAULT_MAX_SEQ = 4096
 
-Observer = Callable[[int, Array], None]
+# Called with a layer's number, its hidden states, and the experts of every row if it has any.
+Observer = Callable[[int, Array, Array | None], None]
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,7 @@ class Model:
     def states_of(self, number: int, tokens: Array, observe: Observer | None = None) -> Array:
         """Hidden states of a sequence after the last layer, `[tokens, hidden]`.
 
-        `observe` is called with each layer's number and what comes out of it, chunk by chunk.
+        `observe` is called after each layer, chunk by chunk.
         """
         self.check_prompt(number, tokens)
         sequence = CachedSequence()
@@ -264,9 +265,11 @@ class Model:
                 weights = self.weights.source.layers(first, count)
                 program = self._layers(kind, run.kind, len(states), count)
                 caches = self.cache.of_layers(first, count)
-                program(states, lengths, starts, table, *self._rope, *caches, *weights.values())
+                found = program(
+                    states, lengths, starts, table, *self._rope, *caches, *weights.values()
+                )
                 if observe:
-                    observe(first, states)
+                    observe(first, states, found[3] if run.kind.is_sparse else None)
 
     def layer_shape(self, kind: Kind, rows: int, layers: int) -> LayerShape:
         """Sizes of the program for `rows` rows of hidden states."""
