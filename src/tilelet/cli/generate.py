@@ -25,7 +25,7 @@ from tilelet.models.qwen3.compare import (
 from tilelet.models.qwen3.config import Qwen3Config
 from tilelet.models.qwen3.generate import generate
 from tilelet.models.qwen3.int8_error import Int8Error, int8_error
-from tilelet.models.qwen3.model import Model, load
+from tilelet.models.qwen3.model import Model, check_tokens, load
 from tilelet.models.qwen3.modelled import ModelledPass, PassShape, modelled_pass
 from tilelet.models.qwen3.reference import Array
 from tilelet.models.qwen3.text import TextStream, Tokenizer, stop_tokens
@@ -60,7 +60,7 @@ def generate_command(found: argparse.Namespace) -> int:
     config = Qwen3Config.read(found.model)
     if found.profile:
         load_machine(found.profile)  # an unknown one is better known now
-    answers = _prompts(found)
+    answers = _prompts(found, config)
     as_json = found.format == "json"
     model = load(
         found.model,
@@ -104,8 +104,10 @@ def generate_command(found: argparse.Namespace) -> int:
     return exit_codes.of_findings(comparison is not None and not comparison.agrees)
 
 
-def _prompts(found: argparse.Namespace) -> list[_Answer]:
+def _prompts(found: argparse.Namespace, config: Qwen3Config) -> list[_Answer]:
     if found.tokens:
+        for number, tokens in enumerate(found.tokens):
+            check_tokens(number, tokens, config.vocab_size)  # any integers, before they are 64 bits
         return [_Answer(np.array(tokens, np.int64), None) for tokens in found.tokens]
     tokenizer = Tokenizer(found.model)
     encode = tokenizer.chat if found.chat else tokenizer.encode

@@ -220,10 +220,7 @@ class Model:
             raise BadTokens(found, "integers, one dimension for a prompt")
         if not len(tokens):
             raise NothingToGenerate(f"prompt {number} has no tokens")
-        wrong = np.flatnonzero((tokens < 0) | (tokens >= self.config.vocab_size))
-        if len(wrong):
-            place = int(wrong[0])
-            raise UnknownToken(number, place, tokens[place], self.config.vocab_size)
+        check_tokens(number, tokens, self.config.vocab_size)
         if len(tokens) > self.longest:
             raise PromptTooLong(number, len(tokens), self.longest)
 
@@ -306,6 +303,13 @@ class Model:
         if key not in self._programs:
             self._programs[key] = compile_program(build(), config=self._settings)
         return self._programs[key]
+
+
+def check_tokens(number: int, tokens: Sequence[int] | Array, vocabulary: int) -> None:
+    """Refuse tokens of prompt `number` that are not in the vocabulary."""
+    for place, token in enumerate(tokens):
+        if not 0 <= token < vocabulary:
+            raise UnknownToken(number, place, token, vocabulary)
 
 
 def token_array(tokens: Any) -> Array:
