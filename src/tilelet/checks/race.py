@@ -39,6 +39,7 @@ from tilelet.device.schedule.graph import Graph, build_graph
 from tilelet.device.schedule.pricing import CostCache
 from tilelet.device.schedule.region_arrays import Ints
 from tilelet.device.schedule.simulate import simulate
+from tilelet.device.schedule.windows import with_windows
 from tilelet.diag.catalogue.checks import ParallelDependence, Race
 from tilelet.diag.catalogue.windows import DependsOnTaskData
 from tilelet.diag.core import Loc, UserError
@@ -120,7 +121,8 @@ class Races:
     @cached_property
     def stream(self) -> Stream:
         s = self.subject
-        return build_stream(s.tasks, s.program, self.runtime, CostCache(s.machine))
+        stream = build_stream(s.tasks, s.program, self.runtime, CostCache(s.machine))
+        return with_windows(stream, self.runtime.windows)
 
     @cached_property
     def graph(self) -> Graph:
