@@ -155,6 +155,12 @@ def test_a_period_is_like_another_one_but_for_what_it_says(tmp_path: Path) -> No
     assert caught.value.code == "E0905"
 
 
+def test_periods_without_a_date_are_chosen_by_name_only() -> None:
+    machine = load_machine("a2a3")
+    assert machine.newest_period == machine.period_name("2030-01-01") == "2026-07"
+    assert machine.period("host-graph").submit_us < machine.period("2026-07").submit_us
+
+
 def test_unknown_period() -> None:
     with pytest.raises(UserError, match="2026-06") as caught:
         load_machine("a2a3").period("2025-12")

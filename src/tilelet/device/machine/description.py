@@ -280,6 +280,13 @@ class Machine:
             raise UnknownPeriod(wanted, self.name, sorted(self.runtime))
         return max(begun)
 
+    @property
+    def newest_period(self) -> str:
+        """The last one that is named by a date; others are chosen by name only."""
+        return max((name for name in self.runtime if _DATE.fullmatch(name)), default="") or max(
+            self.runtime
+        )
+
     def us(self, cycles: float) -> float:
         """Cycles of a core as microseconds."""
         return cycles / (self.cores.clock_ghz * 1000.0)
