@@ -62,7 +62,8 @@ def check(subject: Subject) -> Part:
     newest = subject.period or subject.machine.newest_period
     races = Races(subject, newest)
     findings = races.findings()
-    remarks = _older(races) if subject.period is None and not subject.brief else []
+    remarks = list(races.unseen)
+    remarks += _older(races) if subject.period is None and not subject.brief else []
     remarks += [] if subject.brief else races.superfluous()
     otherwise = Status.THIS_RUN
     if not findings and not subject.brief:
@@ -114,6 +115,7 @@ class Races:
         self.subject = subject
         self.period = period
         self.runtime: Runtime = subject.machine.runtime[period]
+        self.unseen: list[str] = []
         if same is not None:
             self.accesses, self.iterations, self.loops = same.accesses, same.iterations, same.loops
 
@@ -219,7 +221,7 @@ class Races:
     @cached_property
     def tracer(self) -> Tracer:
         s = self.subject
-        return Tracer(s.program, s.tasks, s.arguments)
+        return Tracer(s.program, s.tasks, s.arguments, execute=not s.brief)
 
     @cached_property
     def witnesses(self) -> Witnesses:
@@ -249,6 +251,14 @@ class Races:
             witness, why = None, "`tilelet check` looks for an order with other results"
         else:
             witness, why = self.witnesses.find(Pair(first, second, blocks))
+        if touches is None and witness is None:
+            kernels = {self.subject.tasks[task].kernel for task in (first, second)}
+            names = " and ".join(f"`{name}`" for name in sorted(kernels))
+            self.unseen.append(
+                f"data that is not known here decides which bytes of `{self.tensor(y)}` {names} "
+                f"touch: nothing is said of {plural(conflict.count, 'pair')} of tasks"
+            )
+            return None
         text = witness.text if witness else why
         labels = [(p.loc, f"{p.role} it: {p.where}") for p in places]
         if conflict.what == ACROSS:
