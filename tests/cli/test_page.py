@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -170,13 +171,23 @@ def test_view_profiles_again_when_the_script_is_saved(script: Path, tmp_path: Pa
         assert 'data-served="1"' in ask(address, "/")
         before = json.loads(ask(address, "/state"))["version"]
         assert json.loads(ask(address, "/trace"))["traceEvents"]
-        stamp = script.stat().st_mtime_ns + 10**9
-        script.write_text(SCRIPT.replace("default=8", "default=4"))
-        os.utime(script, ns=(stamp, stamp))
-        for _ in range(1200):  # ends as soon as the page is new
-            if json.loads(ask(address, "/state"))["version"] != before:
-                break
-            time.sleep(0.1)
+
+        def save(text: str, done: Callable[[dict[str, str]], bool]) -> dict[str, str]:
+            stamp = script.stat().st_mtime_ns + 10**9
+            script.write_text(text)
+            os.utime(script, ns=(stamp, stamp))
+            for _ in range(1200):  # ends as soon as the page says so
+                state = json.loads(ask(address, "/state"))
+                if done(state):
+                    return state
+                time.sleep(0.1)
+            raise AssertionError(state)
+
+        failed = save(SCRIPT.replace("pl.mul", "pl.mull"), lambda s: s["state"].endswith("fails"))
+        assert "no op `pl.mull`" in failed["message"] or "mull" in failed["message"]
+        assert failed["version"] == before
+        better = SCRIPT.replace("default=8", "default=4")
+        assert save(better, lambda s: s["version"] != before)["message"] == ""
         (tmp_path / "new.html").write_text(ask(address, "/"))
         assert data_of(tmp_path / "new.html")["runs"][0]["profile"]["tasks"] == 16
     finally:

@@ -129,7 +129,7 @@ def test_profile_prints_the_report_and_writes_its_files(tilelet: Run) -> None:
     assert code == 0, err
     assert re.search(r"^TOTAL +8 +[0-9.]+ +[0-9.]+", out, re.MULTILINE)
     assert "Total Test Time: " in out
-    assert "On-chip memory (device_run)" in out
+    assert "On-chip memory (modelled)" in out
     (folder,) = Path("build_output").iterdir()
     files = {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()}
     assert files == {

@@ -315,6 +315,27 @@ def test_a_script_that_runs_nothing_is_compiled(tilelet: Run) -> None:
     assert "kernel_incore_0      1" in tilelet("tasks", "script.py")[1]
 
 
+FUNCTION = """
+import pypto.language as pl
+from pypto import ir
+
+@pl.function
+def twice(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Tensor[[16, 128], pl.FP32]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        out = pl.assemble(out, pl.add(x, x), [0, 0])
+    return out
+
+text = "@pl.function\\ndef one(x: pl.Tensor[[8, 8], pl.FP32]):\\n    return pl.exp(x)\\n"
+assert "pl.exp" in ir.python_print(pl.parse(text))
+"""
+
+
+def test_a_function_outside_a_class_is_a_program_of_its_own(tilelet: Run) -> None:
+    code, out, _ = tilelet("run", write(FUNCTION))
+    assert (code, out) == (0, "twice: compiled, 1 kernel; script.py runs nothing by itself\n")
+    assert "twice_incore_0      1" in tilelet("tasks", "script.py")[1]
+
+
 def test_a_mistake_in_a_kernel_is_3_with_file_line_and_caret(tilelet: Run) -> None:
     code, out, err = tilelet("run", write(KERNEL.format(op="expp")))
     assert (code, out) == (3, "")

@@ -84,6 +84,103 @@ def test_first_spellings() -> None:
 
 
 @pl.program
+class OpsByTheirFirstNames:
+    @pl.function
+    def main(
+        self, x: pl.Tensor[[16, 16], pl.FP32], out: pl.Tensor[[16, 16], pl.FP32]
+    ) -> pl.Tensor[[16, 16], pl.FP32]:
+        for i in pl.range(0, 4):
+            with pl.incore():
+                rows = pl.op.tensor.view(x, [4, 16], [i * 4, 0])
+                flat = pl.op.tensor.view(pl.op.tensor.mul(rows, 2.0), [8, 8])
+                rows_again = pl.op.tensor.view(flat, [4, 16])
+                out = pl.op.tensor.assemble(out, rows_again, [i * 4, 0])
+        return out
+
+
+def test_ops_by_their_first_names() -> None:
+    np.testing.assert_array_equal(run(OpsByTheirFirstNames, x=X, out=zeros(16, 16))["out"], 2 * X)
+
+
+@pl.jit
+def tensor_of_a_scope(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+    for i in pl.range(0, 4):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            kept = pl.create_tensor([4, 16], dtype=pl.FP32)
+            kept[:, :] = x[i * 4 : i * 4 + 4, :]
+            kept = pl.store(pl.neg(x[i * 4 : i * 4 + 1, :]), [3, 0], kept)
+            pl.store(pl.full([1, 16], dtype=pl.FP32, value=5.0), [0, 0], [1, 16], kept)
+            out[i * 4 : i * 4 + 3, :] = pl.load(kept, [1, 0], [3, 16])
+            out[i * 4 + 3 : i * 4 + 4, :] = pl.load(kept, [0, 0], [1, 16])
+    return out
+
+
+def test_loads_and_stores_of_a_tensor_that_a_scope_makes() -> None:
+    expected = X.reshape(4, 4, 16)[:, [1, 2, 0, 0]].copy()
+    expected[:, 2] *= -1
+    expected[:, 3] = 5
+    got = run(tensor_of_a_scope, x=X, out=zeros(16, 16))
+    np.testing.assert_array_equal(got["out"], expected.reshape(16, 16))
+
+
+@pl.jit
+def stores_as_statements(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        pl.store(pl.load(x, [0, 0], [8, 16]), [0, 0], [8, 16], out)
+        pl.store(pl.load(x, [8, 0], [8, 16]), [8, 0], output_tensor=out)
+        out[0:1, :] = pl.neg(out[8:9, :])
+    return out
+
+
+def test_stores_as_statements() -> None:
+    expected = X.copy()
+    expected[0] = -X[8]
+    got = run(stores_as_statements, x=X, out=zeros(16, 16))
+    np.testing.assert_array_equal(got["out"], expected)
+
+
+@pl.jit
+def stores_of_a_part(x: pl.Tensor, n: pl.Tensor[[1], pl.INT32], out: pl.Out[pl.Tensor]):
+    rows = pl.read(n, [0])
+    with pl.at(level=pl.Level.CORE_GROUP):
+        out = pl.store(pl.load(x, [0, 0], [8, 16]), [2, 0], [rows, 16], out)
+    return out
+
+
+def test_stores_of_as_many_rows_as_a_number_says() -> None:
+    got = run(stores_of_a_part, x=X, n=np.array([3], np.int32), out=zeros(16, 16))
+    np.testing.assert_array_equal(got["out"], np.vstack([zeros(2, 16), X[:3], zeros(11, 16)]))
+
+
+@pl.jit
+def integers_decide(
+    x: pl.Tensor, flags: pl.Tensor[[4], pl.INT32], out: pl.Out[pl.Tensor[[16, 16], pl.FP32]]
+):
+    for i in pl.range(0, 4):
+        flag = pl.read(flags, [i])
+        with pl.at(level=pl.Level.CORE_GROUP):
+            if flag:
+                out[i * 4 : i * 4 + 4, :] = pl.neg(x[i * 4 : i * 4 + 4, :])
+            else:
+                out[i * 4 : i * 4 + 4, :] = x[i * 4 : i * 4 + 4, :]
+    left = 3
+    while left:
+        with pl.at(level=pl.Level.CORE_GROUP):
+            out[left : left + 1, :] = pl.full([1, 16], dtype=pl.FP32, value=7.0)
+        left = left - 1
+    return out
+
+
+def test_an_integer_that_is_not_zero_holds() -> None:
+    flags = np.array([0, 1, -(2**31), 0], np.int32)
+    expected = X.copy()
+    expected[4:12] *= -1
+    expected[1:4] = 7
+    got = run(integers_decide, x=X, flags=flags, out=zeros(16, 16))
+    np.testing.assert_array_equal(got["out"], expected)
+
+
+@pl.program
 class ChunksWithoutAScope:
     @pl.function
     def main(

@@ -29,6 +29,8 @@ from tilelet.report.server import PageServer, Shown
 REASON = no_browser()
 pytestmark = pytest.mark.skipif(bool(REASON), reason=REASON or "there is one")
 
+VIEWS = ["timeline", "source", "kernels", "memory", "graph", "numbers", "model", "compare"]
+
 # fmt: off
 NASTY = "<img src=x onerror=window.hacked=1></script><script>window.hacked=1</script>"
 # fmt: on
@@ -242,8 +244,7 @@ def test_what_is_drawn_is_what_ran(watched: Watched) -> None:
 
 def test_keys(watched: Watched) -> None:
     page = watched.page
-    names = ["timeline", "source", "kernels", "memory", "graph", "numbers", "model", "compare"]
-    for key, name in enumerate(names, 1):
+    for key, name in enumerate(VIEWS, 1):
         page.keyboard.press(str(key))
         assert watched.choice()["view"] == name
     page.keyboard.press("1")
@@ -310,6 +311,7 @@ def test_the_graph_opens_and_draws_races(browser: Any, files: dict[str, Path]) -
     assert "64" in found.page.locator(".edge:not(.race) text").all_text_contents()
     found.page.locator(".node").first.click()
     assert found.page.locator(".node").count() == 9
+    assert "i = 0" in (found.page.locator(".node").first.text_content() or "")
     found.page.locator(".node").first.click()
     assert found.choice()["task"] == 0
     found.page.get_by_role("button", name="Close").click()
@@ -359,7 +361,13 @@ def test_what_the_race_check_finds_is_drawn(browser: Any, tmp_path: Path) -> Non
     race = found.page.locator(".edge.race")
     assert race.count() == 1
     assert "race on `t`" in (race.locator("title").text_content() or "")
-    found.view("source")
+    # From one node to the other, not across one of them.
+    boxes = [box.bounding_box() for box in found.page.locator(".node").all()]
+    line = race.locator("path").bounding_box()
+    assert line["y"] >= boxes[0]["y"] + boxes[0]["height"] - 8
+    assert line["y"] + line["height"] <= boxes[1]["y"] + 8
+    found.page.get_by_role("button", name="1 error").click()
+    assert (found.choice()["view"], found.choice()["line"][1]) == ("source", 10)
     text = found.page.inner_text("main")
     assert "race on `t`: nothing orders two accesses" in text
     assert "seed 1 runs tasks 0 and 1 both at once" in text
@@ -373,6 +381,7 @@ def test_the_first_divergence_leads_to_its_line(browser: Any, tmp_path: Path) ->
     text = found.page.inner_text("main")
     assert "First divergence" in text
     assert "2,048 of 2,048 elements differ" in text
+    assert "2,048 of 2,048 elements written by second are wrong" in text
     line = found.page.locator(".numbers button.link").first
     assert line.inner_text() in ("racing.py:10", "racing.py:12")
     line.click()
@@ -492,6 +501,50 @@ def test_a_served_page_follows_its_script(browser: Any) -> None:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+def test_a_script_that_fails_is_told_in_the_page_until_it_is_mended(browser: Any) -> None:
+    page = page_html("shown", profile_document([device_run(chain(3))]), served=True)
+    server = PageServer(Shown(lambda: page, lambda: "{}"))
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    found = Watched(browser)
+    try:
+        found.page.goto(server.address)
+        found.page.wait_for_selector("body[data-ready]")
+        assert not found.page.locator(".failed").is_visible()
+        server.shown.fail(f"error[E0203]: {NASTY}")
+        found.page.wait_for_selector(".failed:not([hidden])")
+        assert NASTY in found.page.inner_text(".failed pre")
+        assert found.page.evaluate("() => window.hacked ?? null") is None
+        server.shown.renew(lambda: page, lambda: "{}")
+        found.page.wait_for_selector(".failed", state="hidden")
+        assert found.said == []
+    finally:
+        found.close()
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.mark.parametrize("width", [390, 900, 1440])
+def test_nothing_is_wider_than_the_window(browser: Any, files: dict[str, Path], width: int) -> None:
+    found = Watched(browser)
+    found.page.set_viewport_size({"width": width, "height": 700})
+    found.open(files["numbers"])
+    for view in VIEWS:
+        found.view(view)
+        wide = found.page.evaluate("() => document.documentElement.scrollWidth")
+        assert (view, wide) == (view, width)
+    found.view("timeline")
+    top = found.page.locator(".lanes").bounding_box()["y"]
+    assert top < 400  # lanes can be seen without scrolling
+    found.page.evaluate("() => window.tileletPage.state.chooseTask(3)")
+    sheet = found.page.locator(".details").bounding_box()
+    assert sheet["y"] < 700
+    found.page.get_by_role("button", name="select nothing").click()
+    assert found.choice()["task"] is None
+    found.close()
 
 
 def test_the_empty_run_of_one_task_draws(browser: Any, tmp_path: Path) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
+import socket
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
 
+from tilelet.report import server as page_server
 from tilelet.report.server import PageServer, Shown
 
 
@@ -74,8 +78,68 @@ def test_newer_data_has_another_version(server: PageServer) -> None:
     assert get(server, f"/?token={server.token}")[1] == "<p>two</p>"
 
 
-def test_other_methods_are_refused(server: PageServer) -> None:
+def test_a_failure_is_said_until_it_is_mended(server: PageServer) -> None:
+    asked = f"/state?token={server.token}"
+    server.shown.fail("error: no such op\n" * 9000)
+    state = json.loads(get(server, asked)[1])
+    assert state["state"] == "the script fails"
+    assert state["message"].endswith("error: no such op\n")
+    assert len(state["message"]) <= 20_000
+    server.shown.renew(lambda: "<p>two</p>", lambda: "{}")
+    assert json.loads(get(server, asked)[1])["message"] == ""
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "HEAD", "OPTIONS", "TRACE", "CONNECT"])
+def test_other_methods_are_refused(server: PageServer, method: str) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=5)
-    connection.request("POST", f"/?token={server.token}", body="x")
+    connection.request(method, f"/?token={server.token}", body="x")
     assert connection.getresponse().status == 501
     connection.close()
+
+
+def test_a_request_without_a_host_is_refused(server: PageServer) -> None:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=5) as raw:
+        raw.sendall(f"GET /?token={server.token} HTTP/1.0\r\n\r\n".encode())
+        assert b" 403 " in raw.recv(100)
+
+
+def test_slow_askers_are_hung_up_on(server: PageServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page_server, "SECONDS", 0.5)
+    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as slow:
+        slow.sendall(b"GET / HTTP/1.1\r\n")
+
+        def drip() -> None:  # a byte now and then: the connection is never silent
+            with contextlib.suppress(OSError):
+                for _ in range(200):
+                    slow.sendall(b"X")
+                    time.sleep(0.1)
+
+        dripping = threading.Thread(target=drip, daemon=True)
+        dripping.start()
+        with contextlib.suppress(ConnectionError):
+            assert slow.recv(1) == b""
+        dripping.join(timeout=20)
+        assert not dripping.is_alive()
+    assert get(server, f"/?token={server.token}")[0] == 200
+
+
+def test_connections_are_bounded(server: PageServer) -> None:
+    idle = [
+        socket.create_connection(("127.0.0.1", server.port), timeout=5)
+        for _ in range(page_server.MOST_CONNECTIONS)
+    ]
+    try:
+        one_more = socket.create_connection(("127.0.0.1", server.port), timeout=5)
+        with one_more:
+            assert one_more.recv(1) == b""
+    finally:
+        for connection in idle:
+            connection.close()
+    for _ in range(100):  # until the threads have seen that
+        try:
+            assert get(server, f"/?token={server.token}")[0] == 200
+            break
+        except OSError:
+            time.sleep(0.05)
+    else:
+        raise AssertionError("it never answers again")

@@ -14,6 +14,7 @@ import tilelet.language as pl
 from tilelet.cpu import engine as cpu
 from tilelet.diag.catalogue.command import NoCompiler, UnknownEngine
 from tilelet.diag.catalogue.harness import (
+    ArgumentMismatch,
     BadConfig,
     OverlappingOutput,
     ReadOnlyOutput,
@@ -41,6 +42,13 @@ def twice(x: pl.Tensor[[8, 16], pl.FP32], y: pl.Out[pl.Tensor[[8, 16], pl.FP32]]
 def negated(x: pl.Tensor, y: pl.Out[pl.Tensor]):
     with pl.at(level=pl.Level.CORE_GROUP):
         y[:, :] = pl.neg(x[:, :])
+    return y
+
+
+@pl.jit
+def one_more(x: pl.Tensor[[8, 16], pl.UINT32], y: pl.Out[pl.Tensor[[8, 16], pl.UINT32]]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        y[:, :] = pl.add(x[:, :], 1)
     return y
 
 
@@ -169,6 +177,22 @@ def test_arrays_and_tensors_are_used_in_place(dtype: DType) -> None:
     assert out.data_ptr() == address
     assert np.array_equal(as_array(out), -array)
     assert torch.equal(tensor, as_tensor(array))
+
+
+@pytest.mark.parametrize("engine", ["cpu", "interp"])
+def test_signed_integers_for_unsigned_parameters(engine: str, monkeypatch: Any) -> None:
+    """torch has few unsigned types: the same bits, on the first call and on later ones."""
+    monkeypatch.setenv("TILELET_ENGINE", engine)
+    x = torch.arange(-64, 64, dtype=torch.int32).reshape(8, 16)
+    for _ in range(3):
+        y = torch.zeros_like(x)
+        assert one_more(x, y) is y
+        assert torch.equal(y, x + 1)
+    unsigned = np.zeros((8, 16), np.uint32)
+    one_more(x.numpy(), unsigned)
+    assert np.array_equal(unsigned.view(np.int32), x.numpy() + 1)
+    with pytest.raises(ArgumentMismatch, match="INT64"):
+        one_more(x.long(), unsigned)
 
 
 class Foreign:

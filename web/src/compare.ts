@@ -35,7 +35,7 @@ export class Compare {
     const pairs = [...data.kernels].sort((x, y) => Math.abs((y.b?.exec_us ?? 0) - (y.a?.exec_us ?? 0)) - Math.abs((x.b?.exec_us ?? 0) - (x.a?.exec_us ?? 0)));
     const longest = Math.max(...pairs.flatMap((p) => [p.a?.exec_us ?? 0, p.b?.exec_us ?? 0]), 1e-9);
     this.element.replaceChildren(
-      h("div", { class: "panel" }, h("h3", {}, "Verdict"), h("p", { class: "big" }, data.verdict.replace(/ Largest causes.*$/, "")), data.likelihood ? h("p", {}, `The faster one is the faster one on a board with a likelihood of ${percent(data.likelihood, 0)}.`) : null, this.lanes(a, b)),
+      h("div", { class: "panel" }, h("h3", {}, "Verdict"), h("p", { class: "big" }, data.verdict.replace(/ Largest causes.*$/, "")), (data.notes ?? []).map((note) => h("p", { class: "note" }, `Note: ${note}.`)), this.lanes(a, b)),
       h(
         "div",
         { class: "panel" },
@@ -74,11 +74,20 @@ export class Compare {
             { head: "bound A", left: true, cell: (p) => p.a?.bound ?? "–" },
             { head: "B", left: true, cell: (p) => p.b?.bound ?? "–" },
           ],
-          { label: "pairs of kernels" },
+          { label: "pairs of kernels", choose: (p) => this.choose(p) },
         ),
       ),
     );
     this.paint(a, b);
+  }
+
+  /** The kernel in B, or in A if it is only there. */
+  private choose(pair: ComparisonData["kernels"][number]): void {
+    const [run, name] = pair.b ? [1, pair.b.name] : [0, pair.a?.name];
+    const kernel = this.state.runs[run]!.kernels.findIndex((k) => k.name === name);
+    if (kernel < 0) return;
+    this.state.set({ run });
+    this.state.chooseKernel(kernel);
   }
 
   update(): void {}

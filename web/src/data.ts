@@ -126,6 +126,8 @@ export interface SpacePlan {
   used: number;
   limit: number;
   peak: number;
+  /** the statement at which that is */
+  peak_at?: number;
   peak_place: Place | null;
   resident: string[];
   tiles: TilePlace[];
@@ -227,6 +229,7 @@ export interface Numbers {
 
 export interface ComparisonData {
   verdict: string;
+  notes?: string[];
   /** how likely the faster one is the faster one on a board */
   likelihood?: number | null;
   difference_us: number;

@@ -1,15 +1,20 @@
 // What is chosen, in words: the panel on the right.
 
 import { kernelColour } from "./colours";
-import { bar, h } from "./dom";
-import { bytes, count, percent, time } from "./format";
+import type { Numbers } from "./data";
+import { bar, breakable, h } from "./dom";
+import { firstOf } from "./first";
+import { bytes, count, percent, shorten, time } from "./format";
 import { CAUSE_TEXT, type Cause, type Run } from "./run";
 import type { State } from "./state";
 
 export class Details {
   readonly element = h("aside", { class: "details", "aria-label": "selection" });
 
-  constructor(private readonly state: State) {}
+  constructor(
+    private readonly state: State,
+    private readonly numbers: Numbers | undefined,
+  ) {}
 
   update(): void {
     const { task, kernel, line, tensor } = this.state.choice;
@@ -20,6 +25,9 @@ export class Details {
     else if (kernel !== null) parts = this.kernel(run, kernel);
     else if (line !== null) parts = [h("h2", {}, run.placeText(line)), h("p", {}, "No task comes from this line.")];
     else parts = this.nothing(run);
+    const chosen = tensor !== null || task !== null || kernel !== null || line !== null;
+    this.element.classList.toggle("open", chosen);
+    if (chosen) parts.unshift(h("button", { type: "button", class: "close", title: "select nothing (Esc)", "aria-label": "select nothing", onclick: () => this.state.clear() }, "×"));
     this.element.replaceChildren(...parts.filter((p): p is HTMLElement => p !== null));
   }
 
@@ -33,10 +41,12 @@ export class Details {
 
   private nothing(run: Run): HTMLElement[] {
     const p = run.profile;
+    const first = firstOf(this.state, this.numbers);
     return [
+      ...(first.length ? [h("h2", {}, "Look at first"), h("ol", { class: "first" }, first.map((f) => h("li", {}, this.link(f.head, f.go), h("div", {}, f.text))))] : []),
       h("h2", {}, "This run"),
       this.facts([
-        ["program", p.program],
+        ["program", breakable(shorten(p.program, 120))],
         ["machine", `${p.title || p.machine}, runtime of ${p.period}`],
         ["total", `${time(p.total_us)} (modelled)`],
         ...((p.interval?.length === 2 ? [["likely", `${time(p.interval[0]!)} to ${time(p.interval[1]!)}`]] : []) as [string, string][]),
@@ -46,7 +56,7 @@ export class Details {
         ["schedulers busy", p.scheduler_busy.map((s) => percent(s, 0)).join(", ") || "–"],
         ["orchestrator done", time(p.orchestrator_us)],
       ]),
-      h("p", { class: "hint" }, "Click a task, a line, a kernel or a tensor: every view shows it. Press ? for the keys."),
+      h("p", { class: "hint" }, "Click a task, a line, a kernel or a tensor: every view shows it. Press ? for the keys. `tilelet advise` tries changes and says which help."),
     ];
   }
 
@@ -60,10 +70,10 @@ export class Details {
     const name = run.kernelName(site.kernel);
     const swatch = h("i", { class: "swatch", style: `background:${kernelColour(run.rank[site.kernel]!)}` });
     const rows: [string, string | HTMLElement | (string | HTMLElement)[]][] = [
-      ["kernel", this.link(name, () => this.state.chooseKernel(site.kernel, { view: "kernels" }), "show the kernel")],
+      ["kernel", this.link(shorten(name, 120), () => this.state.chooseKernel(site.kernel, { view: "kernels" }), "show the kernel")],
       ["line", site.place ? this.link(run.placeText(site.place), () => this.state.set({ view: "source", line: site.place }), "show the source") : "–"],
     ];
-    if (scalars.length) rows.push(["arguments", scalars.map(([n, v]) => `${n} = ${v}`).join(", ")]);
+    if (scalars.length) rows.push(["arguments", scalars.map(([n, v]) => `${shorten(n, 60)} = ${v}`).join(", ")]);
     if (site.blocks) rows.push(["blocks", String(site.blocks)]);
     if (first !== undefined) {
       const cores = records.length > 4 ? `${records.length} records` : [...records].map((r) => run.coreName(run.recCore[r]!)).join(", ");
@@ -98,7 +108,11 @@ export class Details {
     const total = rows.reduce((s, [, t]) => s + t, 0) || 1;
     const before = record === undefined ? -1 : run.before(record);
     const idle: [string, number][] = [];
-    if (record !== undefined) for (const [a, b, cause] of run.waits(record, before)) idle.push([CAUSE_TEXT[cause as Cause], b - a]);
+    if (record !== undefined) {
+      const sums = new Map<Cause, number>();
+      for (const [a, b, cause] of run.thinned ? [] : run.waits(record, before)) sums.set(cause, (sums.get(cause) ?? 0) + b - a);
+      for (const [cause, spent] of sums) idle.push([CAUSE_TEXT[cause], spent]);
+    }
     return h(
       "section",
       {},
@@ -130,7 +144,7 @@ export class Details {
           "div",
           { class: "window" },
           h("em", { title: "direction" }, w.direction),
-          this.link(w.tensor, () => this.state.set({ tensor: w.tensor }), "all tasks with this tensor"),
+          this.link(shorten(w.tensor, 80), () => this.state.set({ tensor: w.tensor }), "all tasks with this tensor"),
           h("code", {}, w.text),
         ),
       ),
@@ -144,7 +158,7 @@ export class Details {
       h(
         "ul",
         { class: "tasks" },
-        found.tasks.map((t, i) => h("li", {}, this.link(`task ${count(run.taskNumber(t))}`, () => this.state.chooseTask(t)), ` ${run.kernelName(run.kernelOfTask[t]!)} `, h("em", {}, found.kinds[i]!))),
+        found.tasks.map((t, i) => h("li", {}, this.link(`task ${count(run.taskNumber(t))}`, () => this.state.chooseTask(t)), ` ${shorten(run.kernelName(run.kernelOfTask[t]!), 60)} `, h("em", {}, found.kinds[i]!))),
         found.total > found.tasks.length ? h("li", {}, `and ${count(found.total - found.tasks.length)} more`) : null,
       ),
     ];
@@ -168,7 +182,7 @@ export class Details {
         ["read, written", `${bytes(row.read)}, ${bytes(row.written)}`],
         ["least possible", bytes(row.least_read + row.least_written)],
       );
-    const parts = [h("h2", {}, h("i", { class: "swatch", style: `background:${kernelColour(run.rank[kernel]!)}` }), run.kernelName(kernel)), this.facts(rows)];
+    const parts = [h("h2", {}, h("i", { class: "swatch", style: `background:${kernelColour(run.rank[kernel]!)}` }), breakable(shorten(run.kernelName(kernel), 120))), this.facts(rows)];
     if (first >= 0) parts.push(h("p", {}, this.link("first task", () => this.state.chooseTask(first, { view: "timeline" })), "  ", this.link("in the timeline", () => this.state.set({ view: "timeline" }))));
     return parts;
   }
@@ -177,7 +191,7 @@ export class Details {
     const rows = run.profile.tensors.filter((t) => t.name === name);
     const moves = (run.header.moves ?? []).filter((m) => m[1] === name).sort((a, b) => b[3] + b[4] - a[3] - a[4]);
     return [
-      h("h2", {}, name),
+      h("h2", {}, breakable(shorten(name, 120))),
       ...rows.map((t) =>
         this.facts([
           ["kind", t.origin === "param" ? "argument" : "the program's own"],
@@ -191,7 +205,7 @@ export class Details {
       h(
         "ul",
         { class: "tasks" },
-        moves.map(([kernel, , , read, written]) => h("li", {}, this.link(kernel, () => this.state.chooseKernel(run.kernels.findIndex((k) => k.name === kernel))), ` reads ${bytes(read)}, writes ${bytes(written)}`)),
+        moves.map(([kernel, , , read, written]) => h("li", {}, this.link(shorten(kernel, 80), () => this.state.chooseKernel(run.kernels.findIndex((k) => k.name === kernel))), ` reads ${bytes(read)}, writes ${bytes(written)}`)),
       ),
     ];
   }

@@ -103,6 +103,11 @@ export function bar(share: number, text: string, kind = ""): HTMLElement {
   return h("span", { class: `bar ${kind}` }, h("i", { style: `width:${width}` }), h("b", {}, text));
 }
 
+/** Text that may break after slashes, colons and underscores. */
+export function breakable(text: string): HTMLElement {
+  return h("span", {}, text.split(/(?<=[/:_.])/).flatMap((part) => [part, h("wbr")]));
+}
+
 export function empty(what: string, how: string, command = ""): HTMLElement {
   return h("div", { class: "empty" }, h("h2", {}, what), h("p", {}, how), command && h("code", {}, command));
 }

@@ -6,6 +6,11 @@ export function count(n: number): string {
   return grouped.format(Math.round(n));
 }
 
+/** `1 task`, `16,087 tasks`. */
+export function plural(n: number, one: string, many: string): string {
+  return `${count(n)} ${n === 1 ? one : many}`;
+}
+
 /** Microseconds, with the unit that reads best. */
 export function time(us: number): string {
   const size = Math.abs(us);
@@ -39,7 +44,7 @@ export function kib(n: number): string {
 }
 
 export function percent(share: number, digits = 1): string {
-  return `${(100 * share).toFixed(digits)} %`;
+  return `${(100 * share).toFixed(digits)}\u00a0%`;
 }
 
 export function times(value: number, base: number): string {

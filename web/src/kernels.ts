@@ -137,11 +137,11 @@ export class Kernels {
     return h(
       "div",
       { class: "panel" },
-      h("h3", {}, `One execution of ${shorten(kernel.name, 40)}: ${time(cost.exec_us)}`),
+      h("h3", {}, `One execution of ${shorten(kernel.name, 40)}: ${time(cost.exec_us)}${kernel.start_us ? `, ${time(kernel.start_us)} of it to start` : ""}`),
       row ? h("p", {}, h("b", {}, `Bound: ${row.bound}. `), BOUND_TEXT[row.bound] ?? "") : null,
       svg("svg", { viewBox: `0 0 ${width} ${height}`, class: "chart", role: "img", "aria-label": "pipes of one execution" }, labels, lines, svg("text", { x: left, y: height - 6, class: "axis" }, "0"), svg("text", { x: width - 8, y: height - 6, class: "axis", "text-anchor": "end" }, time(end))),
       kernel.all_events === false ? h("p", { class: "hint" }, "The first steps only.") : null,
-      table(
+      h("div", { class: "scroll" }, table(
         heavy,
         [
           { head: "step", left: true, cell: (s) => s[2] },
@@ -152,7 +152,7 @@ export class Kernels {
           { head: "adds", hint: "by how much it moves the end", cell: (s) => bar(s[5] / most, time(s[5])) },
         ],
         { label: "steps" },
-      ),
+      )),
     );
   }
 }

@@ -36,8 +36,9 @@ export class LanePixels {
   }
 
   /** A row of `width` pixels for each lane of which `wanted` is true. */
-  rows(seen: Seen, width: number, wanted: (lane: number) => boolean): (Row | null)[] {
+  rows(asked: Seen, width: number, wanted: (lane: number) => boolean): (Row | null)[] {
     const run = this.run;
+    const seen = { ...asked, idle: asked.idle && !run.thinned };
     const lanes = Array.from({ length: 1 + run.threads + run.cores }, (_, i) => i);
     const whole = Math.max(run.last, 1);
     const perPixel = ((seen.to - seen.from) / whole) * (COLUMNS / width);
@@ -86,7 +87,7 @@ export class LanePixels {
     for (let i = low; i < order.length; i++) {
       const record = order[i]!;
       if (idle) {
-        const pieces = run.fillWaits(record, previous);
+        const pieces = run.fillWaits(record, previous, from, to);
         for (let p = 0; p < 3 * pieces; p += 3) row.add((run.pieces[p]! - from) * scale, (run.pieces[p + 1]! - from) * scale, ordered[run.pieces[p + 2]!]!);
       }
       if (run.dispatch[record]! > to) return;

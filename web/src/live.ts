@@ -1,31 +1,47 @@
-// A page that `tilelet view` serves: it reloads when there is newer data, and hands the trace to a
-// Perfetto on this machine.
+// A page that `tilelet view` serves: it reloads when there is newer data, says why there is none, and
+// hands the trace to a Perfetto on this machine.
 
 import { h } from "./dom";
 
 const token = new URLSearchParams(location.search).get("token") ?? "";
 
-export function live(): HTMLElement {
+interface Answer {
+  version: string;
+  state: string;
+  /** what the script's failure was; empty if it does not fail */
+  message: string;
+  perfetto: string;
+}
+
+/** What stands in the corner, and the message of a script that fails, below the header. */
+export function live(): { corner: HTMLElement; message: HTMLElement } {
   const note = h("span", { class: "live", "aria-live": "polite" }, "live");
+  const corner = h("span", { class: "tools" }, note);
+  const text = h("pre", {});
+  const message = h("div", { class: "failed", role: "alert", hidden: true }, h("strong", {}, "The script fails. What is shown is from before it was saved."), text);
   let version = "";
   const ask = async () => {
     try {
       const answer = await fetch(`state?token=${encodeURIComponent(token)}`, { cache: "no-store" });
-      const found = (await answer.json()) as { version: string; state: string; perfetto: string };
+      const found = (await answer.json()) as Answer;
       note.textContent = found.state;
+      note.classList.toggle("bad", found.message !== "");
+      message.hidden = found.message === "";
+      if (text.textContent !== found.message) text.textContent = found.message;
       if (found.perfetto && !note.dataset.perfetto) {
         note.dataset.perfetto = found.perfetto;
-        note.after(h("button", { type: "button", onclick: () => void toPerfetto(found.perfetto) }, "Open in Perfetto"));
+        corner.append(h("button", { type: "button", onclick: () => void toPerfetto(found.perfetto) }, "Open in Perfetto"));
       }
       if (version && found.version !== version) location.reload();
       version = found.version;
     } catch {
       note.textContent = "the server is gone";
+      note.classList.add("bad");
     }
     setTimeout(() => void ask(), 1000);
   };
   void ask();
-  return note;
+  return { corner, message };
 }
 
 /** Perfetto's page says PONG when it is ready; then it takes the trace. */
@@ -35,10 +51,13 @@ async function toPerfetto(address: string): Promise<void> {
   const answer = await fetch(`trace?token=${encodeURIComponent(token)}`);
   const buffer = await answer.arrayBuffer();
   const origin = new URL(address).origin;
-  const knock = setInterval(() => other.postMessage("PING", origin), 100);
-  window.addEventListener("message", (event) => {
+  let left = 600;
+  const knock = setInterval(() => (other.closed || left-- <= 0 ? clearInterval(knock) : other.postMessage("PING", origin)), 100);
+  const hear = (event: MessageEvent) => {
     if (event.origin !== origin || event.data !== "PONG") return;
     clearInterval(knock);
+    window.removeEventListener("message", hear);
     other.postMessage({ perfetto: { buffer, title: document.title } }, origin);
-  });
+  };
+  window.addEventListener("message", hear);
 }

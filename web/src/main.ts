@@ -63,7 +63,7 @@ async function main(): Promise<void> {
     model: new Model(state),
     compare: new Compare(state, header.comparison),
   };
-  const details = new Details(state);
+  const details = new Details(state, header.numbers);
   const search = new Search(state);
   const tabs = new Map(
     VIEWS.map((name, i) => [
@@ -80,6 +80,7 @@ async function main(): Promise<void> {
     views[state.choice.view].show();
     details.update();
   };
+  const served = document.body.dataset.served ? live() : null;
   document.documentElement.dataset.theme = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
   app.replaceChildren(
     h(
@@ -87,8 +88,9 @@ async function main(): Promise<void> {
       {},
       h("div", { class: "title" }, h("b", { class: "logo" }, "tilelet"), runPicker(state)),
       h("nav", { role: "tablist", "aria-label": "views" }, [...tabs.values()]),
-      h("div", { class: "tools" }, document.body.dataset.served ? live() : null, search.element, h("button", { type: "button", onclick: theme, title: "light or dark (T)", "aria-label": "light or dark" }, "◐"), h("button", { type: "button", onclick: () => help.showModal(), title: "keys (?)", "aria-label": "keys" }, "?")),
+      h("div", { class: "tools" }, served?.corner ?? null, search.element, h("button", { type: "button", onclick: theme, title: "light or dark (T)", "aria-label": "light or dark" }, "◐"), h("button", { type: "button", onclick: () => help.showModal(), title: "keys (?)", "aria-label": "keys" }, "?")),
     ),
+    ...(served ? [served.message] : []),
     h("div", { class: "body" }, place, details.element),
     help,
   );

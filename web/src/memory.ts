@@ -65,20 +65,27 @@ export class Memory {
         { class: "tile", onclick: () => place && this.state.set({ line: place, view: "source" }) },
         svg("title", {}, text),
         svg("rect", { x, y, width: w, height: tall, fill: kernelColour(names.indexOf(t.name)) }),
-        w > 44 && tall > 11 ? svg("text", { x: x + 4, y: y + Math.min(tall / 2 + 4, tall - 2), class: "on-tile" }, shorten(`${t.name} ${kib(t.bytes)}`, Math.floor(w / 6))) : null,
+        w > 44 && tall > 11 ? svg("text", { x: x + 4, y: y + Math.min(tall / 2 + 4, tall - 2), class: "on-tile" }, fitting(t.name, kib(t.bytes), Math.floor((w - 6) / 5.6))) : null,
       );
     });
+    const fullest = (space.peak_at ?? 0) + 0.5;
+    const between = fullest > last * 0.22 && fullest < last * 0.78;
+    const peak =
+      space.peak_at === undefined
+        ? []
+        : [svg("line", { x1: X(fullest), x2: X(fullest), y1: Y(top), y2: Y(0), class: "peak" }), svg("text", { x: X(fullest), y: height - 6, class: "axis", "text-anchor": "middle" }, between ? "peak" : "")];
     const over = space.used > space.limit;
     const where = space.peak_place ? h("button", { type: "button", class: "link", onclick: () => this.state.set({ line: space.peak_place, view: "source" }) }, run.placeText(space.peak_place)) : "–";
     return h(
       "figure",
       { class: "space" },
-      h("figcaption", {}, h("b", {}, space.space), ` ${kib(space.used)} of ${kib(space.limit)} (${percent(space.used / space.limit, 0)})`, over ? h("strong", { class: "bad" }, " does not fit") : "", "; peak ", kib(space.peak), " at ", where, ` with ${space.resident.slice(0, 5).join(", ")}`),
+      h("figcaption", {}, h("b", {}, space.space), ` ${kib(space.used)} of ${kib(space.limit)} (${percent(space.used / space.limit, 0)})`, over ? h("strong", { class: "bad" }, " does not fit") : "", "; peak ", kib(space.peak), " at ", where, ` with ${space.resident.slice(0, 5).map((n) => shorten(n, 40)).join(", ")}${space.resident.length > 5 ? ` and ${space.resident.length - 5} more` : ""}`),
       svg(
         "svg",
         { viewBox: `0 0 ${width} ${height}`, class: "chart", role: "img", "aria-label": `${space.space}: address by statement` },
         svg("rect", { x: left, y: Y(top), width: width - left - 8, height: Y(0) - Y(top), class: "plot" }),
         tiles,
+        peak,
         near ? svg("line", { x1: left, x2: width - 8, y1: Y(space.limit), y2: Y(space.limit), class: "limit" }) : null,
         near ? svg("text", { x: left - 6, y: Y(space.limit) + 4, class: "axis", "text-anchor": "end" }, kib(space.limit)) : svg("text", { x: width - 12, y: 22, class: "axis", "text-anchor": "end" }, `the limit is at ${kib(space.limit)}`),
         svg("text", { x: left - 6, y: Y(space.used) + 4, class: "axis", "text-anchor": "end" }, near && space.limit - space.used < top / 8 ? "" : kib(space.used)),
@@ -125,6 +132,11 @@ export class Memory {
       h("p", { class: "hint" }, "Compulsory: arguments once; the program's own tensors could stay on chip. Click a tensor to see its tasks in the timeline."),
     );
   }
+}
+
+/** Name and size, or the name alone, in as many characters. */
+function fitting(name: string, size: string, most: number): string {
+  return name.length + size.length < most ? `${name} ${size}` : shorten(name, Math.max(2, most));
 }
 
 function share(plan: MemoryPlan): number {

@@ -63,7 +63,10 @@ export class Numbers {
       if (share <= 0) return null;
       return svg("rect", { x, y, width: size - 0.5, height: size - 0.5, class: "wrong", opacity: (0.25 + 0.75 * share).toFixed(2) }, svg("title", {}, `${percent(share)} wrong`));
     });
-    return h("figure", {}, h("figcaption", {}, "Where it differs"), svg("svg", { width: columns * size, height: rows * size, class: "map", role: "img", "aria-label": "map of wrong elements" }, marks));
+    const [wide, tall] = [columns * size, rows * size];
+    const [last, rest] = [o.shape?.at(-1) ?? columns, (o.shape ?? [rows]).slice(0, -1).reduce((a, b) => a * b, 1)];
+    const caption = `Where it differs: ${o.shape && o.shape.length > 1 ? `rows 0 to ${count(rest - 1)} down, ` : ""}columns 0 to ${count(last - 1)} across`;
+    return h("figure", {}, h("figcaption", {}, caption), svg("svg", { width: wide, height: tall, viewBox: `0 0 ${wide} ${tall}`, class: "map", role: "img", "aria-label": "map of wrong elements" }, marks));
   }
 
   private histogram(o: OutputNumbers): HTMLElement {
@@ -74,6 +77,8 @@ export class Numbers {
       const decade = first + i;
       return svg("g", {}, svg("title", {}, `${count(n)} elements`), svg("rect", { x: 10 + i * 30, y: 100 - tall, width: 24, height: tall, class: decade >= 0 ? "wrong" : "fine" }), svg("text", { x: 22 + i * 30, y: 114, class: "axis", "text-anchor": "middle" }, `1e${decade}`));
     });
-    return h("figure", {}, h("figcaption", {}, "Error, in multiples of what is allowed (count on a log scale)"), svg("svg", { width: 20 + counts.length * 30, height: 120, role: "img", "aria-label": "distribution of errors" }, bars));
+    const x = 7 - first * 30;
+    const limit = first <= 0 && -first <= counts.length ? [svg("line", { x1: x, x2: x, y1: 4, y2: 104, class: "limit" }), svg("text", { x: x - 4, y: 131, class: "axis", "text-anchor": "end" }, "← allowed"), svg("text", { x: x + 4, y: 131, class: "axis" }, "wrong →")] : [];
+    return h("figure", {}, h("figcaption", {}, "Error, in multiples of what is allowed (count on a log scale)"), svg("svg", { width: 20 + counts.length * 30, height: 136, viewBox: `0 0 ${20 + counts.length * 30} 136`, class: "plain", role: "img", "aria-label": "distribution of errors" }, bars, limit));
   }
 }

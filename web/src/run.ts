@@ -16,6 +16,16 @@ export const CAUSE_TEXT: Record<Cause, string> = {
   none: "no ready task until the end",
 };
 
+/** The same where there is little room. */
+export const CAUSE_SHORT: Record<Cause, string> = {
+  submit: "not submitted yet",
+  window: "submission stopped",
+  dependency: "dependency",
+  dispatch: "waits for scheduler",
+  handover: "hand-over",
+  none: "no ready task left",
+};
+
 function gathered(counts: ArrayLike<number>): Uint32Array {
   const sums = new Uint32Array(counts.length + 1);
   for (let i = 0; i < counts.length; i++) sums[i + 1] = sums[i]! + counts[i]!;
@@ -155,6 +165,11 @@ export class Run {
     order.sort((a, b) => this.execOf(b) - this.execOf(a));
     this.rank = new Uint16Array(this.kernels.length);
     order.forEach((kernel, place) => (this.rank[kernel] = place));
+  }
+
+  /** Only some of the tasks are here: gaps between them say nothing. */
+  get thinned(): boolean {
+    return this.number !== null;
   }
 
   get tasks(): number {
@@ -385,22 +400,24 @@ export class Run {
   }
 
   /** Pieces of the last `fillWaits`: from, to, number of the cause. */
-  readonly pieces = new Float64Array(3 * 40);
+  pieces = new Float64Array(3 * 64);
 
-  /** What kept a core from running the record earlier, piece by piece, into `pieces`; how many. */
-  fillWaits(record: number, previous: number): number {
+  /** What kept a core from running the record earlier, piece by piece, into `pieces`; how many. Stalls
+   *  of submission outside of [low, high] are left out: there may be thousands in one gap. */
+  fillWaits(record: number, previous: number, low = -Infinity, high = Infinity): number {
     const task = this.recTask[record]!;
     const dispatch = this.dispatch[record]!;
     let at = previous >= 0 ? this.finish[previous]! : this.begin;
     let n = 0;
     const submitted = Math.min(this.submitted[task]!, dispatch);
     if (at < submitted) {
-      if (this.stalls().length)
-        for (const [from, to] of this.stallsIn(at, submitted)) {
-          n = this.piece(n, at, from, 0);
-          n = this.piece(n, Math.max(from, at), to, 1);
-          at = to;
-        }
+      const [every, to] = [this.stalls(), Math.min(submitted, high)];
+      for (let i = this.firstStall(Math.max(at, low)); i < every.length && every[i]![0] < to; i++) {
+        const [from, end] = [Math.max(every[i]![0], at), Math.min(every[i]![1], submitted)];
+        n = this.piece(n, at, from, 0);
+        n = this.piece(n, from, end, 1);
+        at = end;
+      }
       n = this.piece(n, at, submitted, 0);
       at = submitted;
     }
@@ -416,31 +433,35 @@ export class Run {
   }
 
   private piece(n: number, from: number, to: number, cause: number): number {
-    if (from >= to || n >= 36) return n;
+    if (from >= to) return n;
+    if (3 * n + 3 > this.pieces.length) {
+      const more = new Float64Array(2 * this.pieces.length);
+      more.set(this.pieces);
+      this.pieces = more;
+    }
     this.pieces[3 * n] = from;
     this.pieces[3 * n + 1] = to;
     this.pieces[3 * n + 2] = cause;
     return n + 1;
   }
 
-  *waits(record: number, previous: number): Generator<[number, number, Cause]> {
-    const n = this.fillWaits(record, previous);
+  *waits(record: number, previous: number, low = -Infinity, high = Infinity): Generator<[number, number, Cause]> {
+    const n = this.fillWaits(record, previous, low, high);
     const found = Array.from(this.pieces.subarray(0, 3 * n));
     for (let i = 0; i < n; i++) yield [found[3 * i]!, found[3 * i + 1]!, CAUSES[found[3 * i + 2]!]!];
   }
 
-  private stallsIn(from: number, to: number): [number, number][] {
+  /** The first stall that ends after a time. */
+  private firstStall(at: number): number {
     const every = this.stalls();
     let low = 0;
     let high = every.length;
     while (low < high) {
       const middle = (low + high) >> 1;
-      if (every[middle]![1] <= from) low = middle + 1;
+      if (every[middle]![1] <= at) low = middle + 1;
       else high = middle;
     }
-    const found: [number, number][] = [];
-    for (let i = low; i < every.length && every[i]![0] < to; i++) found.push([Math.max(every[i]![0], from), Math.min(every[i]![1], to)]);
-    return found;
+    return low;
   }
 
   private idleSums?: Record<Cause, number>[];

@@ -11,7 +11,7 @@ interface Hit {
 }
 
 export class Search {
-  readonly input = h("input", { type: "search", placeholder: "kernel, line, tensor, #task", "aria-label": "search" }) as HTMLInputElement;
+  readonly input = h("input", { type: "search", placeholder: "kernel, line, tensor, #12", title: "search (/)", "aria-label": "search" }) as HTMLInputElement;
   private readonly list = h("ul", { class: "hits", role: "listbox" });
   readonly element = h("div", { class: "search" }, this.input, this.list);
   private hits: Hit[] = [];

@@ -110,6 +110,7 @@ export class Source {
     const file = files[this.file] ?? files[0]!;
     const mostTime = Math.max(...[...costs.values()].map((c) => c.time), 1e-9);
     const total = run.profile.total_us || 1;
+    const work = (run.header.lines ?? []).reduce((sum, l) => sum + l[2]!, 0) || 1;
     const findings = this.findings(this.file);
     const tabs = h(
       "div",
@@ -135,7 +136,7 @@ export class Source {
     const note = file.lines ? null : h("p", { class: "note" }, "The text of this file is not at hand.");
     const legend = h("p", { class: "hint" }, "time: by how much the line moves the end of its kernels, summed over all tasks (hidden work adds nothing); of a line that submits tasks, in brackets: all they run. The strip on the left is the share of the critical path.");
     this.element.replaceChildren(
-      ...[this.loose(), tabs, legend, note, h("div", { class: "scroll" }, h("table", { class: "code", "aria-label": file.name }, h("thead", {}, h("tr", {}, heads)), h("tbody", {}, body)))].filter((e): e is HTMLElement => e !== null),
+      ...[this.loose(), tabs, this.costliest("Of the run's time", 3, total), this.costliest("Of the work of all cores", 2, work), legend, note, h("div", { class: "scroll" }, h("table", { class: "code", "aria-label": file.name }, h("thead", {}, h("tr", {}, heads)), h("tbody", {}, body)))].filter((e): e is HTMLElement => e !== null),
     );
   }
 
@@ -158,6 +159,24 @@ export class Source {
       h("td", { class: "no" }, String(number)),
       cells.map((c) => h("td", { class: "figure" }, c)),
       h("td", { class: "text" }, text),
+    );
+  }
+
+  /** Lines of all files, the costliest first, and how much they are together with those before them. */
+  private costliest(head: string, column: number, total: number): HTMLElement | null {
+    const lines = [...(this.state.run.header.lines ?? [])].sort((a, b) => b[column]! - a[column]!);
+    let sum = 0;
+    const shown = lines.slice(0, 5).filter((l) => l[column]! > 0.01 * total);
+    if (!shown.length) return null;
+    return h(
+      "div",
+      { class: "chips" },
+      h("b", {}, head),
+      shown.map((l) => {
+        sum += l[column]!;
+        const place: [number, number] = [l[0]!, l[1]!];
+        return h("button", { type: "button", title: `${time(l[column]!)} of ${time(total)}; with those before it ${percent(sum / total)}`, onclick: () => this.state.chooseLine(place) }, `${shorten(this.state.run.placeText(place), 30)} `, h("b", {}, percent(l[column]! / total, 0)), h("span", { class: "soft" }, ` Σ ${percent(sum / total, 0)}`));
+      }),
     );
   }
 
@@ -199,7 +218,8 @@ export function findingText(finding: Finding, state: State): HTMLElement {
         "div",
         {},
         p.place ? h("button", { type: "button", class: "link", onclick: () => state.chooseLine(p.place!, { view: "source" }) }, run.placeText(p.place)) : null,
-        p.task !== null && run.taskOfNumber(p.task) >= 0 ? h("button", { type: "button", class: "link", onclick: () => state.chooseTask(run.taskOfNumber(p.task!), { view: "timeline" }) }, ` task ${count(p.task)}`) : null,
+        " ",
+        p.task !== null && run.taskOfNumber(p.task) >= 0 ? h("button", { type: "button", class: "link", onclick: () => state.chooseTask(run.taskOfNumber(p.task!), { view: "timeline" }) }, `task ${count(p.task)}`) : null,
         ` ${p.text}`,
       ),
     ),

@@ -1,9 +1,9 @@
 // Above the lanes: what the critical path and the cores were spent on, and the colours of kernels.
 
 import { causeColour, kernelColour } from "./colours";
-import { bar, h } from "./dom";
+import { h } from "./dom";
 import { count, percent, shorten, time } from "./format";
-import { CAUSES, CAUSE_TEXT, type Run } from "./run";
+import { CAUSES, CAUSE_SHORT, CAUSE_TEXT, type Run } from "./run";
 
 /** The cards and the legend; `choose` is called with the kernel that is clicked. */
 export function summaryOf(run: Run, choose: (kernel: number) => void): HTMLElement[] {
@@ -16,25 +16,16 @@ export function summaryOf(run: Run, choose: (kernel: number) => void): HTMLEleme
     scheduler: "a scheduler was busy",
     orchestrator: "the orchestrator submits",
   };
+  const chain = profile.kernels.reduce((sum, k) => sum + k.path_tasks, 0);
   const parts = Object.entries(profile.path).filter(([, us]) => us > 0.0005 * total);
-  const path = h(
-    "div",
-    { class: "card wide" },
-    h("h3", {}, `Critical path: ${count(profile.kernels.reduce((s, k) => s + k.path_tasks, 0))} tasks one after the other`),
-    h("div", { class: "stack", role: "img", "aria-label": "what the critical path was spent on" }, parts.map(([name, us]) => h("i", { class: `part-${name}`, style: `flex:${us}`, title: `${words[name] ?? name}: ${time(us)}` }))),
-    h("div", { class: "keys" }, parts.map(([name, us]) => h("span", {}, h("i", { class: `part-${name}` }), `${words[name] ?? name} `, h("b", {}, percent(us / total))))),
-  );
+  const path = card(`Critical path: ${chain === 1 ? "1 task" : `${count(chain)} tasks in a row`}`, "what the critical path was spent on", parts.map(([name, us]) => ({ mark: { class: `part-${name}` }, text: words[name] ?? name, share: us / total })));
   const idle = run.idle();
   const cores = [run.clusters, run.cores - run.clusters];
   const cards = ["AIC", "AIV"].map((kind, i) => {
     const whole = Math.max(run.last * cores[i]!, 1);
-    const rows = CAUSES.filter((c) => idle[i]![c] / whole > 0.004).sort((a, b) => idle[i]![b] - idle[i]![a]);
-    return h(
-      "div",
-      { class: "card" },
-      h("h3", {}, `${kind}: ${percent(profile.busy[kind] ?? 0)} busy, else`),
-      rows.slice(0, 4).map((cause) => h("div", { class: "cause" }, h("i", { style: `background:${causeColour(cause)}` }), h("span", {}, CAUSE_TEXT[cause]), bar(idle[i]![cause] / whole, percent(idle[i]![cause] / whole)))),
-    );
+    const causes = run.thinned ? [] : CAUSES.filter((c) => idle[i]![c] / whole > 0.0005).sort((a, b) => idle[i]![b] - idle[i]![a]);
+    const busy = profile.busy[kind] ?? 0;
+    return card(`${cores[i]} ${kind}s: ${percent(busy)} busy${causes.length ? ", else" : ""}`, `what the ${kind}s did`, [{ mark: { class: "part-exec" }, text: "", share: busy }, ...(run.thinned ? [{ mark: { class: "idle" }, text: "causes of the rest need all tasks:", share: 1 - busy }] : []), ...causes.map((c) => ({ mark: { class: `idle idle-${c}`, style: `background-color:${causeColour(c)}` }, text: CAUSE_SHORT[c], long: CAUSE_TEXT[c], share: idle[i]![c] / whole }))]);
   });
   const kernels = [...run.kernels.keys()].sort((a, b) => run.rank[a]! - run.rank[b]!).filter((k) => run.kernels[k]!.name);
   const legend = h(
@@ -53,4 +44,24 @@ export function summaryOf(run: Run, choose: (kernel: number) => void): HTMLEleme
   );
   const note = run.header.thinned ? [h("p", { class: "note" }, run.header.thinned)] : [];
   return [h("div", { class: "cards" }, path, ...cards), legend, ...note];
+}
+
+interface Part {
+  mark: Record<string, string>;
+  /** none: the head says it */
+  text: string;
+  long?: string;
+  share: number;
+}
+
+/** A bar of parts that add up to the whole, and what each is. */
+function card(head: string, label: string, parts: Part[]): HTMLElement {
+  const named = parts.filter((p) => p.text);
+  return h(
+    "div",
+    { class: "card" },
+    h("h3", {}, head),
+    h("div", { class: "stack", role: "img", "aria-label": label }, parts.map((p) => h("i", { class: p.mark.class, style: `${p.mark.style ?? ""};flex:${p.share}`, title: `${p.long ?? (p.text || "busy")}: ${percent(p.share)}` }))),
+    h("div", { class: "keys" }, named.map((p) => h("span", { title: p.long }, h("i", p.mark), `${p.text} `, h("b", {}, percent(p.share))))),
+  );
 }

@@ -14,6 +14,7 @@ const GUTTER = 74;
 const AXIS = 22;
 const MINIMAP = 46;
 const PIPE_ROW = 13;
+const GROUP = 5;
 const PIPES = ["SCALAR", "MTE2", "MTE1", "CUBE", "FIXPIPE", "VEC", "MTE3"];
 
 interface Lane {
@@ -379,7 +380,7 @@ export class Timeline {
     if (!lane || x < GUTTER) return [];
     const at = this.timeAt(x);
     if (lane.kind === "core") {
-      const found = this.idleAt(lane.index, at);
+      const found = run.thinned ? null : this.idleAt(lane.index, at);
       return found ? [`${lane.label} idle`, CAUSE_TEXT[found[2]], `${time(run.us(found[1] - found[0]))}`] : [];
     }
     return [lane.label, time(run.us(at))];
@@ -397,7 +398,7 @@ export class Timeline {
     }
     const previous = low > 0 ? order[low - 1]! : -1;
     if (low === order.length) return at <= run.last ? [previous >= 0 ? run.finish[previous]! : 0, run.last, "none"] : null;
-    for (const piece of run.waits(order[low]!, previous)) if (at >= piece[0] && at < piece[1]) return piece;
+    for (const piece of run.waits(order[low]!, previous, at, at + 1)) if (at >= piece[0] && at < piece[1]) return piece;
     return null;
   }
 
@@ -423,13 +424,15 @@ export class Timeline {
     const run = this.run;
     const room = this.height - AXIS;
     const lanes = 1 + run.threads + run.cores;
-    const height = this.tall ? 18 : Math.max(6, Math.min(18, Math.floor(room / Math.max(lanes, 1))));
+    const height = this.tall ? 18 : Math.max(6, Math.min(18, Math.floor((room - 2 * GROUP - 3 * (1 + run.threads)) / Math.max(lanes, 1))));
     const task = this.state.choice.task;
     const record = task === null ? undefined : run.records(task)[0];
     this.lanes = [];
     let top = 0;
     const add = (kind: Lane["kind"], index: number, label: string, pipes: string[] = []) => {
-      const own = kind === "core" ? height : Math.max(height, 12);
+      const own = kind === "core" ? height : Math.max(height, 14);
+      // Room above the first core of each kind, for its label.
+      if (kind === "core" && (index === 0 || index === run.clusters)) top += GROUP;
       const whole = own + (pipes.length ? pipes.length * PIPE_ROW + 4 : 0);
       this.lanes.push({ kind, index, label, top, height: whole, own, pipes });
       top += whole;
@@ -533,7 +536,8 @@ export class Timeline {
     for (let us = first; us <= this.run.us(this.to); us += step) {
       const x = Math.round(this.x(us / this.run.tick)) + 0.5;
       if (x < GUTTER) continue;
-      context.fillText(Math.abs(us) < step / 2 ? "0" : moment(us, step), x + 4, AXIS / 2);
+      const text = Math.abs(us) < step / 2 ? "0" : moment(us, step);
+      if (x + 4 + context.measureText(text).width < width) context.fillText(text, x + 4, AXIS / 2);
       context.beginPath();
       context.moveTo(x, 4);
       context.lineTo(x, height);
@@ -565,8 +569,8 @@ export class Timeline {
     if (lane.kind === "core" && (lane.index === 0 || lane.index === this.run.clusters)) {
       context.strokeStyle = line;
       context.beginPath();
-      context.moveTo(0, Math.round(y) - 0.5);
-      context.lineTo(width, Math.round(y) - 0.5);
+      context.moveTo(0, Math.round(y) - GROUP + 0.5);
+      context.lineTo(width, Math.round(y) - GROUP + 0.5);
       context.stroke();
     }
   }
@@ -600,8 +604,8 @@ export class Timeline {
         if (document.documentElement.dataset.theme === "dark") context.fillStyle = "#10141b";
         this.textIn(context, run.kernelName(run.kernelOfTask[task]!), this.x(run.start[record]!), length, y + own / 2);
       }
-      if (!this.showIdle) continue;
-      for (const [a, b, cause] of run.waits(record, run.before(record)))
+      if (!this.showIdle || run.thinned) continue;
+      for (const [a, b, cause] of run.waits(record, run.before(record), this.from, this.to))
         if ((b - a) * scale > 90) {
           context.fillStyle = soft;
           this.textIn(context, `${CAUSE_TEXT[cause]}, ${time(run.us(b - a))}`, this.x(a), (b - a) * scale, y + own / 2);

@@ -1,27 +1,28 @@
 """Accesses of a program as sets of integer points, for all trip counts and sizes; isl decides.
 
-Loop indices, entry parameters and extents of tensors are variables; what is no affine form of them
-(`analysis/affine.py`) is a variable that nothing is known of, so that a set is never smaller than
-the truth. What isl shows to be empty is empty for all of them.
+Loop indices, entry parameters and extents of tensors are variables; what is no form of them
+(`forms.py`) is a variable that nothing is known of, so that a set is never smaller than the truth.
+What isl shows to be empty is empty for all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tilelet.analysis.affine import Affine, affine_of
+from tilelet.analysis.affine import Affine
 from tilelet.analysis.aliases import Aliases, accesses, is_tensor
+from tilelet.checks.forms import Condition, Form, Forms, Meaning, Term
 from tilelet.diag.core import Loc
 from tilelet.ir.core import Arg, Block, Direction, Function, FunctionKind, Op, Program, Value
 from tilelet.ir.fold import number_of
 from tilelet.ir.spec import Trait
-from tilelet.ir.types import TensorType, TileType
+from tilelet.ir.types import SymDim, TensorType
 from tilelet.ir.views import CallView, ForView
 from tilelet.ops.transfers import fitted
 
-Form = Affine[Value]
+Extents = tuple[int | SymDim, ...]
 
 
 def isl() -> Any | None:
@@ -57,7 +58,8 @@ class Access:
     made_in  loops around that `create_tensor`: each iteration has its own
     loops    around the call, then around the statement
     offset   per axis of the root; None: somewhere
-    extent   per axis
+    extent   per axis, and `limit` where less of it is valid
+    guards   conditions under which it is executed
     """
 
     site: Op
@@ -71,15 +73,40 @@ class Access:
     writes: bool
     atomic: bool
     loc: Loc
-    bounded: bool = True  # the window must lie inside: it is not clamped
+    limit: tuple[Form | None, ...]
+    guards: tuple[Condition, ...] = ()
+
+
+@dataclass(frozen=True)
+class Bounded:
+    """A window that must lie inside a tensor: in a kernel an argument of the call.
+
+    needed  how far it reaches on each axis; None: it is cut at the edge
+    """
+
+    tensor: Value
+    extents: Extents
+    offset: tuple[Form | None, ...]
+    needed: tuple[Form | None, ...]
+    loops: tuple[Loop, ...]
+    guards: tuple[Condition, ...]
+    loc: Loc
 
 
 @dataclass(eq=False)
 class Accesses:
-    """All accesses of a program; `gaps` says what could not be followed, and why."""
+    """All accesses of a program; `gaps` says what could not be followed, and why.
+
+    bounded   windows of kernels and of the control program
+    meanings  of terms in their forms
+    within    loops of the control program around each of its values
+    """
 
     program: Program
     found: list[Access] = field(default_factory=list[Access])
+    bounded: dict[Bounded, None] = field(default_factory=dict[Bounded, None])
+    meanings: dict[Value, Meaning] = field(default_factory=dict[Value, Meaning])
+    within: dict[Term, tuple[Loop, ...]] = field(default_factory=dict[Term, tuple[Loop, ...]])
     gaps: list[tuple[Loc, str]] = field(default_factory=list[tuple[Loc, str]])
     order: dict[Op, int] = field(default_factory=dict[Op, int])
 
@@ -90,47 +117,93 @@ class Accesses:
         for function in program.functions.values():
             if function is not entry and function.kind is not FunctionKind.InCore:
                 made.gaps.append((function.loc, "a control function of its own"))
-        made._control(entry.body, (), Aliases(entry.body, program.functions))
+        aliases = Aliases(entry.body, program.functions)
+        made._control(entry.body, (), (), aliases, Forms(aliases.definition, made.meanings))
         return made
 
-    def _control(self, block: Block, loops: tuple[Loop, ...], aliases: Aliases) -> None:
+    def _control(
+        self,
+        block: Block,
+        loops: tuple[Loop, ...],
+        guards: tuple[Condition, ...],
+        aliases: Aliases,
+        forms: Forms,
+    ) -> None:
+        self.within |= dict.fromkeys(block.params, loops)
         for op in block.ops:
+            self.within |= dict.fromkeys(op.results, loops)
             if op.name == "call":
                 if self.program.functions[CallView(op).callee].kind is FunctionKind.InCore:
                     self.order[op] = len(self.order)
-                    self._call(op, loops, aliases)
+                    self._call(op, loops, guards, aliases, forms)
                 continue
-            inner = (*loops, _loop(op, aliases)) if op.name in ("for", "while") else loops
-            for nested in op.blocks:
-                self._control(nested, inner, aliases)
+            self._control_window(op, loops, guards, forms)
+            inner = (*loops, _loop(op, forms)) if op.name in ("for", "while") else loops
+            for nested, when in _branches(op, guards, forms):
+                self._control(nested, inner, when, aliases, forms)
 
-    def _call(self, op: Op, loops: tuple[Loop, ...], aliases: Aliases) -> None:
+    def _control_window(
+        self, op: Op, loops: tuple[Loop, ...], guards: tuple[Condition, ...], forms: Forms
+    ) -> None:
+        """A view, or a number that the control program reads or writes."""
+        for name, arg in op.args.items():
+            if name not in ("x", "tensor", "target") or not is_tensor(arg):
+                continue
+            assert isinstance(arg.type, TensorType)
+            window = _window_of(op, arg.type, forms, is_whole=True)
+            if window is not None:
+                extents = arg.type.shape
+                self.bound(arg, extents, window, loops, guards, op.loc)
+
+    def bound(
+        self,
+        tensor: Value,
+        extents: Extents,
+        window: Window,
+        loops: tuple[Loop, ...],
+        guards: tuple[Condition, ...],
+        loc: Loc,
+    ) -> None:
+        made = Bounded(tensor, extents, window.offset, window.needed, loops, guards, loc)
+        self.bounded[made] = None
+
+    def _call(
+        self,
+        op: Op,
+        loops: tuple[Loop, ...],
+        guards: tuple[Condition, ...],
+        aliases: Aliases,
+        forms: Forms,
+    ) -> None:
         view = CallView(op)
         kernel = self.program.functions[view.callee]
         inside = Aliases(kernel.body, self.program.functions)
         scalars: dict[Value, Form | None] = {}
+        shapes: dict[Value, Extents] = {}
+        roots: dict[Value, Any] = {}
         for param, operand in zip(kernel.params, view.operands):
             if not is_tensor(param):
-                scalars[param] = affine_of(operand, aliases.definition)
-        roots = {
-            param: self._root(operand, aliases, loops)
-            for param, operand in zip(kernel.params, view.operands)
-            if is_tensor(param) and isinstance(operand, Value)
-        }
+                scalars[param] = forms.of(operand)
+            elif is_tensor(operand):
+                assert isinstance(operand.type, TensorType)
+                shapes[param] = operand.type.shape
+                roots[param] = self._root(operand, aliases, loops, forms)
         count = op.args.get("count")
         blocks = loops
         if count is not None:
-            stop = affine_of(count, aliases.definition)
+            stop = forms.of(count)
             indices = [o.result for o in kernel.body.ops if o.name == "get_block_idx"]
             index = indices[0] if indices else None
             # All of them are the same number.
             scalars |= {other: Affine(0, ((index, 1),)) for other in indices[1:] if index}
             blocks = (*loops, Loop(op, index, Affine(0), stop, 1))
-        walk = _Kernel(self, op, kernel, inside, scalars, roots, len(loops))
-        walk.block(kernel.body, blocks)
+        inner = Forms(inside.definition, self.meanings, scalars, shapes)
+        _Kernel(self, op, kernel, inside, inner, roots, len(loops)).block(
+            kernel.body, blocks, guards
+        )
 
     def _root(
-        self, operand: Value, aliases: Aliases, loops: tuple[Loop, ...]
+        self, operand: Value, aliases: Aliases, loops: tuple[Loop, ...], forms: Forms
     ) -> tuple[Value, tuple[Form | None, ...], tuple[Loop, ...]] | None:
         """The buffer that an operand lies in, where it starts there, and who made the buffer."""
         end = aliases.end(operand)
@@ -141,8 +214,8 @@ class Accesses:
                 break
             offset = op.args["offset"]
             parts = offset if isinstance(offset, tuple) else (offset,)
-            forms = [affine_of(o, aliases.definition) for o in parts]
-            shift = forms if shift is None else [_sum(a, b) for a, b in zip(shift, forms)]
+            starts = [forms.of(o) for o in parts]
+            shift = starts if shift is None else [_sum(a, b) for a, b in zip(shift, starts)]
             source = op.args["x"]
             end = aliases.end(source) if isinstance(source, Value) else None
         if end is None or not isinstance(end.type, TensorType):
@@ -173,7 +246,7 @@ class _Kernel:
         site: Op,
         kernel: Function,
         aliases: Aliases,
-        scalars: Mapping[Value, Form | None],
+        forms: Forms,
         roots: Mapping[Value, Any],
         outer: int,
     ) -> None:
@@ -181,51 +254,49 @@ class _Kernel:
         self.site = site
         self.kernel = kernel
         self.aliases = aliases
-        self.scalars = scalars
+        self.forms = forms
         self.roots = roots
         self.outer = outer
 
-    def block(self, block: Block, loops: tuple[Loop, ...]) -> None:
+    def block(self, block: Block, loops: tuple[Loop, ...], guards: tuple[Condition, ...]) -> None:
         for op in block.ops:
             for value, how in accesses(op, {}):
-                self._touch(op, value, how, loops)
-            inner = loops
-            if op.name in ("for", "while"):
-                inner = (*loops, _loop(op, self.aliases, self.form))
-            for nested in op.blocks:
-                self.block(nested, inner)
+                self._touch(op, value, how, loops, guards)
+            inner = (*loops, _loop(op, self.forms)) if op.name in ("for", "while") else loops
+            for nested, when in _branches(op, guards, self.forms):
+                self.block(nested, inner, when)
 
-    def form(self, arg: Arg) -> Form | None:
-        """A scalar of the kernel in terms of the control program's values and of loops."""
-        found = affine_of(arg, self.aliases.definition)
-        if found is None:
-            return None
-        total: Form = Affine(found.constant)
-        for term, factor in found.terms:
-            if term in self.scalars:
-                given = self.scalars[term]
-                if given is None:
-                    return None
-                total = total.plus(given.times(factor))
-            else:
-                total = total.plus(Affine(0, ((term, factor),)))
-        return total
-
-    def _touch(self, op: Op, value: Value, how: Direction, loops: tuple[Loop, ...]) -> None:
+    def _touch(
+        self,
+        op: Op,
+        value: Value,
+        how: Direction,
+        loops: tuple[Loop, ...],
+        guards: tuple[Condition, ...],
+    ) -> None:
         whole = self.aliases.whole(value)
         params = [whole] if whole in self.kernel.params else list(self.aliases.roots(value))
         for param in params:
-            place = self.roots.get(param)
-            if param not in self.roots or place is None:
+            if param not in self.roots:
+                continue
+            assert isinstance(value.type, TensorType)
+            operand = CallView(self.site).operands[self.kernel.params.index(param)]
+            assert is_tensor(operand)
+            assert isinstance(operand.type, TensorType)
+            window = _window_of(op, value.type, self.forms, is_whole=param is whole)
+            nowhere = (None,) * len(operand.type.shape)
+            bounds = window or Window(nowhere, (1,) * len(nowhere), nowhere, (Affine(0),))
+            self.into.bound(operand, operand.type.shape, bounds, loops, guards, op.loc)
+            place = self.roots[param]
+            if place is None:
                 continue
             root, start, made_in = place
-            offset, extent, bounded = self._window(op, value, param is whole)
             rank = len(root.type.shape)
-            if offset is None or len(offset) != rank:
-                where: tuple[Form | None, ...] = (None,) * rank
-                extent, bounded = (1,) * rank, False
+            if window is None or len(window.offset) != rank:
+                where, extent, limit = (None,) * rank, (1,) * rank, (None,) * rank
             else:
-                where = tuple(_sum(a, b) for a, b in zip(start, offset))
+                where = tuple(_sum(a, b) for a, b in zip(start, window.offset))
+                extent, limit = window.extent, window.limit
             for writes in {False, True} if how is Direction.InOut else {how is Direction.Out}:
                 self.into.found.append(
                     Access(
@@ -240,39 +311,53 @@ class _Kernel:
                         writes,
                         how is Direction.InOut,
                         op.loc,
-                        bounded,
+                        limit,
+                        guards,
                     )
                 )
 
-    def _window(
-        self, op: Op, value: Value, is_whole: bool
-    ) -> tuple[tuple[Form | None, ...] | None, tuple[int, ...], bool]:
-        """Offset and extent of what an op touches; None: it may be anywhere."""
-        args, type_ = op.args, value.type
-        assert isinstance(type_, TensorType)
-        if not is_whole:
-            return None, (), False
-        if op.spec.is_window_load and isinstance(op.result.type, TileType):
-            names = ("offsets", "shapes") if "offsets" in args else ("offset", "shape")
-            offset, shape = (_tuple(args[name]) for name in names)
-            sizes = tuple(number_of(n) for n in shape)
-            limit = args.get("valid_shape") or args.get("valid_shapes")
-            clamped = bool(args.get("clamp")) or limit is not None
-        elif op.spec.writes and Trait.ANY_MEMORY in op.spec.traits:
-            offset = _tuple(args["offsets" if "offsets" in args else "offset"])
-            source = args["tile" if "tile" in args else "source"]
-            assert isinstance(source, Value)
-            sizes = fitted(source.type.shape, len(type_.shape)) or ()  # type: ignore[union-attr]
-            clamped = True  # how much of the tile is valid is not known
-        elif "indices" in args:
-            offset = _tuple(args["indices"])
-            sizes, clamped = (1,) * len(offset), False
-        else:
-            return None, (), False
-        if any(not isinstance(n, int) for n in sizes) or len(sizes) != len(offset):
-            return None, (), False
-        exact = tuple(int(n) for n in sizes if isinstance(n, int))
-        return tuple(self.form(o) for o in offset), exact, not clamped
+
+@dataclass(frozen=True)
+class Window:
+    """Where an op touches a tensor: the tile's extents, and `limit` where less of it is valid."""
+
+    offset: tuple[Form | None, ...]
+    extent: tuple[int, ...]
+    limit: tuple[Form | None, ...]
+    needed: tuple[Form | None, ...]
+
+
+def _window_of(op: Op, type_: TensorType, forms: Forms, is_whole: bool) -> Window | None:
+    """None: it may be anywhere, or touches nothing."""
+    args = op.args
+    if not is_whole:
+        return None
+    limits: tuple[Arg, ...] = ()
+    clamps = False
+    if op.spec.is_window_load:
+        names = ("offsets", "shapes") if "offsets" in args else ("offset", "shape")
+        offset, shape = (_tuple(args[name]) for name in names)
+        sizes = tuple(number_of(n) for n in shape)
+        given = args.get("valid_shape") or args.get("valid_shapes")
+        limits = _tuple(given) if given is not None else ()
+        clamps = bool(args.get("clamp"))
+    elif op.spec.writes and Trait.ANY_MEMORY in op.spec.traits:
+        offset = _tuple(args["offsets" if "offsets" in args else "offset"])
+        source = args["tile" if "tile" in args else "source"]
+        assert isinstance(source, Value)
+        # How much of the tile is valid is not known: at most all of it is stored.
+        sizes = fitted(source.type.shape, len(type_.shape)) or ()  # type: ignore[union-attr]
+    elif "indices" in args:
+        offset = _tuple(args["indices"])
+        sizes = (1,) * len(offset)
+    else:
+        return None
+    exact = tuple(int(n) for n in sizes if isinstance(n, int))
+    if not len(exact) == len(sizes) == len(offset) == len(type_.shape):
+        return None
+    limit = tuple(forms.of(n) for n in limits) or (None,) * len(exact)
+    needed = tuple(None if clamps else form or Affine(size) for form, size in zip(limit, exact))
+    return Window(tuple(forms.of(o) for o in offset), exact, limit, needed)
 
 
 def _tuple(arg: Arg) -> tuple[Arg, ...]:
@@ -287,25 +372,35 @@ def _contains(outer: Op, inner: Op) -> bool:
     return any(op is inner or _contains(op, inner) for b in outer.blocks for op in b.ops)
 
 
-def _loop(op: Op, aliases: Aliases, form: Callable[[Arg], Form | None] | None = None) -> Loop:
+def _loop(op: Op, forms: Forms) -> Loop:
     if op.name == "while":
         return Loop(op, None, None, None, None)
     view = ForView(op)
-    form = form or (lambda arg: affine_of(arg, aliases.definition))
-    start, stop, step = (form(b) for b in view.bounds)
+    start, stop, step = (forms.of(b) for b in view.bounds)
     stride = step.constant if step is not None and not step.terms else None
     return Loop(op, view.index, start, stop, stride, op.args["kind"] == "parallel")
+
+
+def _branches(
+    op: Op, guards: tuple[Condition, ...], forms: Forms
+) -> Iterator[tuple[Block, tuple[Condition, ...]]]:
+    """The blocks of an op, with the conditions under which each is executed."""
+    for i, block in enumerate(op.blocks):
+        when = forms.condition(op.args["cond"], i == 0) if op.name == "if" else None
+        yield block, (*guards, when) if when is not None else guards
 
 
 class Points:
     """Builds one set: variables of two executions (`a`, `b`), and constraints on them."""
 
-    def __init__(self, params: Iterable[Value]) -> None:
+    def __init__(self, params: Iterable[Term], meanings: Mapping[Value, Meaning]) -> None:
         self._params = {p: f"p{i}" for i, p in enumerate(params)}
-        self._vars: list[str] = []
+        self._meanings = meanings
+        self._vars: list[str] = list(self._params.values())
         self._names: dict[tuple[str, object], str] = {}
-        self.constraints: list[str] = []
-        self.shown: dict[str, str] = {}
+        self._counts: list[str] = []
+        self.constraints = [f"{v} >= 0" for p, v in self._params.items() if isinstance(p, SymDim)]
+        self.shown: dict[str, str] = {v: p.name for p, v in self._params.items()}
 
     def variable(self, side: str, key: object, shown: str = "") -> str:
         """The variable of one execution that stands for `key`."""
@@ -320,12 +415,26 @@ class Points:
         if form is None:
             return self.variable(side, object(), "")
         parts = [str(form.constant)]
-        for term, factor in form.terms:
-            name = self._params.get(term) or self.variable(side, term, term.name)
-            parts.append(f"{factor} * {name}")
+        parts += [f"{factor} * {self._term(term, side)}" for term, factor in form.terms]
         return " + ".join(parts)
 
-    def iterate(self, access: Access, side: str, *, bounded: bool) -> list[str]:
+    def _term(self, term: Term, side: str) -> str:
+        name = self._params.get(term) or self._names.get((side, term))
+        if name is not None:
+            return name
+        meaning = self._meanings.get(term) if isinstance(term, Value) else None
+        name = self.variable(side, term, "" if meaning else term.name)
+        if meaning is not None:
+            self.constraints.append(
+                meaning.constraint(
+                    name,
+                    lambda: self.variable(side, object()),
+                    lambda form: self.text(form, side),
+                )
+            )
+        return name
+
+    def iterate(self, access: Access | Bounded, side: str, *, bounded: bool) -> list[str]:
         """The loops around an access run; without `bounded`, for any number of times."""
         names: list[str] = []
         for loop in access.loops:
@@ -337,32 +446,58 @@ class Points:
                 continue
             start, step = self.text(loop.start, side), loop.step
             count = self.variable(side, (key, "count"))
+            self._counts.append(count)
             self.constraints += [f"{name} = {start} + {step} * {count}", f"{count} >= 0"]
             if bounded and loop.stop is not None:
                 stop = self.text(loop.stop, side)
                 self.constraints.append(f"{name} {'<' if step > 0 else '>'} {stop}")
+        self.constraints += [guard(lambda form: self.text(form, side)) for guard in access.guards]
         return names
 
     def cover(self, access: Access, side: str, element: Sequence[str]) -> None:
         """`element` lies in the window."""
-        for offset, extent, e in zip(access.offset, access.extent, element):
-            if offset is not None:
-                start = self.text(offset, side)
-                self.constraints += [f"{start} <= {e}", f"{e} < {start} + {extent}"]
+        sides = zip(access.offset, access.extent, access.limit, element)
+        for offset, extent, limit, e in sides:
+            if offset is None:
+                continue
+            start = self.text(offset, side)
+            self.constraints += [f"{start} <= {e}", f"{e} < {start} + {extent}"]
+            if limit is not None:
+                self.constraints.append(f"{e} < {start} + {self.text(limit, side)}")
+
+    def share(self, within: Mapping[Term, Sequence[Loop]], same: Sequence[Loop]) -> None:
+        """What the control program computes in the same iteration of loops is the same number."""
+        loops = {loop.op for loop in same}
+        for side, key in list(self._names):
+            other = self._names.get(("b", key))
+            around = within.get(key) if isinstance(key, Value) else None
+            if side == "a" and other and around is not None and {x.op for x in around} <= loops:
+                self.constraints.append(f"{self._names[side, key]} = {other}")
 
     def is_empty(self, library: Any) -> tuple[bool, dict[str, int]]:
-        """Whether no point meets the constraints; else the smallest that does, by name."""
-        params = ", ".join(self._params.values())
-        text = f"[{params}] -> {{ [{', '.join(self._vars)}] : {' and '.join(self.constraints)} }}"
+        """Whether no point meets the constraints; else one of the earliest iterations that does."""
+        text = f"{{ [{', '.join(self._vars)}] : {' and '.join(self.constraints)} }}"
         found = library.Set(text)
         if found.is_empty():
             return True, {}
-        point = found.sample_point()
+        point = self._earliest(found, library).sample_point()
         values = {
             name: int(point.get_coordinate_val(library.dim_type.set, i).to_python())
             for i, name in enumerate(self._vars)
         }
         return False, values
+
+    def _earliest(self, found: Any, library: Any) -> Any:
+        """The points of a set with the fewest iterations before them."""
+        if not self._counts:
+            return found
+        total = " + ".join(self._counts)
+        made = library.Aff(f"{{ [{', '.join(self._vars)}] -> [{total}] }}")
+        least = found.min_val(made)
+        if not least.is_int():
+            return found
+        line = f"{{ [{', '.join(self._vars)}] : {total} = {least.to_python()} }}"
+        return found.intersect(library.Set(line))
 
 
 def loops_in_common(a: Access, b: Access) -> list[Loop]:
@@ -375,11 +510,15 @@ def loops_in_common(a: Access, b: Access) -> list[Loop]:
     return common
 
 
-def parameters(program: Program) -> list[Value]:
+def parameters(program: Program) -> list[Term]:
     """What is the same in the whole run: scalars of the entry, and extents of its tensors."""
-    scalars = [p for p in program.main.params if not is_tensor(p)]
-    extents = [op for op in program.main.body.ops if Trait.SHAPE_ONLY in op.spec.traits]
-    return [*scalars, *(r for op in extents for r in op.results)]
+    found: dict[Term, None] = {}
+    for param in program.main.params:
+        if isinstance(param.type, TensorType):
+            found |= dict.fromkeys(n for n in param.type.shape if isinstance(n, SymDim))
+        else:
+            found[param] = None
+    return list(found)
 
 
 def pairs(found: Sequence[Access]) -> Iterator[tuple[Access, Access]]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tilelet.checks.forms import Term, extent_form
 from tilelet.checks.polyhedra import (
     Access,
     Accesses,
+    Bounded,
     Loop,
     Points,
     isl,
@@ -18,7 +20,7 @@ from tilelet.checks.polyhedra import (
 )
 from tilelet.device.schedule.arrays import LOOKS_UP, REGISTERS, Stream
 from tilelet.diag.source import display_path
-from tilelet.ir.core import Op, Program
+from tilelet.ir.core import Op, Program, Value
 from tilelet.ir.views import CallView
 
 MOST_QUESTIONS = 3000
@@ -54,6 +56,7 @@ class _Order:
         self.found = found
         self.params = parameters(program)
         self.asked = 0
+        self.deps: dict[Op, set[Op]] = _named_dependencies(found.order)
         self.flags: dict[tuple[str, int], list[int]] = {}
         for g in stream.groups:
             if g.tensors and len(g.indices):
@@ -80,14 +83,15 @@ class _Order:
         common = loops_in_common(a, b)
         asked: list[Question] = []
         if a.site is b.site and len(a.loops) > a.outer and a.loops[a.outer].op is a.site:
-            asked.append(_differ(a.loops[: a.outer], a.loops[a.outer]))
+            asked.append(Question(a.loops[: a.outer], a.loops[a.outer]))
         both = self._waits(a, b) and self._waits(b, a)
         for i, loop in enumerate(common):
             if not both or loop.parallel:
-                asked.append(_differ(common[:i], loop))
+                asked.append(Question(common[:i], loop))
         first, second = (a, b) if self._before(a.site, b.site) else (b, a)
-        if a.site is not b.site and not self._waits(first, second):
-            asked.append(_differ(common, None))
+        named = first.site in self.deps[second.site]
+        if a.site is not b.site and not named and not self._waits(first, second):
+            asked.append(Question(common))
         return asked
 
     def _before(self, a: Op, b: Op) -> bool:
@@ -105,15 +109,16 @@ class _Order:
         """None if the two never meet; else where they may."""
         point: dict[str, str] = {}
         for bounded in (False, True):
-            points = Points(self.params)
+            points = Points(self.params, self.found.meanings)
             names = [points.iterate(x, side, bounded=bounded) for x, side in ((a, "a"), (b, "b"))]
             for loop in a.made_in:
                 i = a.loops.index(loop)
                 points.constraints.append(f"{names[0][i]} = {names[1][i]}")
-            question(points, names)
+            question.constrain(points, names)
             element = [points.variable("e", axis) for axis in range(len(a.offset))]
             points.cover(a, "a", element)
             points.cover(b, "b", element)
+            points.share(self.found.within, question.same)
             empty, values = points.is_empty(self.library)
             if empty:
                 return None
@@ -136,27 +141,44 @@ class _Order:
             ", ".join(text for name, text in point.items() if name.startswith(side))
             for side in ("a", "b")
         ]
+        given = ", ".join(text for name, text in point.items() if name.startswith("p"))
         return (
             f"not proved for all sizes: {_place(a.loc)} ({sides[0] or 'once'}) and "
             f"{_place(b.loc)} ({sides[1] or 'once'}) may both touch "
-            f"`{a.root.name}[{point['element']}]`"
+            f"`{a.root.name}[{point['element']}]`{f' if {given}' if given else ''}"
         )
 
 
-Question = Callable[[Points, list[list[str]]], None]
+def _named_dependencies(order: Mapping[Op, int]) -> dict[Op, set[Op]]:
+    """Calls that each call waits for because of `deps=`, through others, too.
+
+    A name that a call can see is that of a call in the same iteration of all loops around that one.
+    """
+    made_by: dict[Value, Op] = {}
+    found: dict[Op, set[Op]] = {}
+    for site in order:
+        found[site] = set()
+        for task in CallView(site).deps:
+            if isinstance(task, Value) and task in made_by:
+                found[site] |= {made_by[task], *found[made_by[task]]}
+        if site.args["task_id"]:
+            made_by[site.results[-1]] = site
+    return found
 
 
-def _differ(equal: Any, loop: Loop | None) -> Question:
-    """The same iteration of some loops, and different ones of another."""
+@dataclass(frozen=True)
+class Question:
+    """Two accesses in the same iteration of some loops, and in different ones of another."""
 
-    def constrain(points: Points, names: list[list[str]]) -> None:
-        for i in range(len(equal)):
+    same: Sequence[Loop]
+    other: Loop | None = None
+
+    def constrain(self, points: Points, names: list[list[str]]) -> None:
+        for i in range(len(self.same)):
             points.constraints.append(f"{names[0][i]} = {names[1][i]}")
-        if loop is not None:
-            i = len(equal)
+        if self.other is not None:
+            i = len(self.same)
             points.constraints.append(f"{names[0][i]} != {names[1][i]}")
-
-    return constrain
 
 
 def _distinct(found: list[Access]) -> list[Access]:
@@ -164,7 +186,8 @@ def _distinct(found: list[Access]) -> list[Access]:
     for access in found:
         key = (
             *(access.site, access.position, access.root, access.loops),
-            *(access.offset, access.extent, access.writes, access.atomic),
+            *(access.offset, access.extent, access.limit, access.guards),
+            *(access.writes, access.atomic),
         )
         kept.setdefault(key, access)
     return list(kept.values())
@@ -173,30 +196,40 @@ def _distinct(found: list[Access]) -> list[Access]:
 def prove_bounds(program: Program) -> tuple[int, int, str]:
     """Windows that are inside their tensors for all sizes; how many there are; why not all."""
     library = isl()
-    found = _distinct(Accesses.of(program).found)
+    found = Accesses.of(program)
+    count = len(found.bounded) + len(found.gaps)
     if library is None:
-        return 0, len(found), INSTALL
+        return 0, count, INSTALL
     shown, why = 0, ""
-    for access in found:
-        if all(_inside(access, axis, program, library) for axis in range(len(access.offset))):
+    params = parameters(program)
+    for window in found.bounded:
+        if all(_inside(window, axis, found, params, library) for axis in range(len(window.offset))):
             shown += 1
         elif not why:
-            why = f"not proved: `{access.root.name}` at {_place(access.loc)}"
-    return shown, len(found), why
+            why = f"not proved: `{window.tensor.name}` at {_place(window.loc)}"
+    if found.gaps and not why:
+        loc, reason = found.gaps[0]
+        why = f"not proved: {reason} ({_place(loc)})"
+    return shown, count, why
 
 
-def _inside(access: Access, axis: int, program: Program, library: Any) -> bool:
-    offset, extent = access.offset[axis], access.extent[axis]
-    size = access.root.type.shape[axis]  # type: ignore[union-attr]
-    if offset is None or not isinstance(size, int):
+def _inside(
+    window: Bounded, axis: int, found: Accesses, params: Sequence[Term], library: Any
+) -> bool:
+    offset = window.offset[axis]
+    if offset is None:
         return False
-    for wrong in ("{0} < 0", f"{{0}} + {extent} > {size}"):
-        points = Points(parameters(program))
-        points.iterate(access, "a", bounded=True)
-        points.constraints.append(wrong.format(points.text(offset, "a")))
-        if not points.is_empty(library)[0]:
-            return False
-    return True
+    points = Points(params, found.meanings)
+    points.iterate(window, "a", bounded=True)
+    start = points.text(offset, "a")
+    wrong = [f"{start} < 0"]
+    needed = window.needed[axis]
+    if needed is not None:
+        size = points.text(extent_form(window.extents[axis]), "a")
+        # Of a window without valid elements the start must be inside.
+        wrong += [f"{start} + {points.text(needed, 'a')} > {size}", f"{start} > {size}"]
+    points.constraints.append(f"({' or '.join(wrong)})")
+    return points.is_empty(library)[0]
 
 
 def _place(loc: Any) -> str:

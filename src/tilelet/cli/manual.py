@@ -64,7 +64,7 @@ examples:
   tilelet profile kernel.py --html kernel.html      a page to look at and to send
 
 Nothing runs on a device, and no kernel runs here: the control program does, its tasks are recorded,
-and a model of the machine plays them. All figures are device_run. The run directory gets
+and a model of the machine plays them. All figures are modelled. The run directory gets
 profile.json, report/ (memory plan, budget, hints) and dfx_outputs/ (a trace for Perfetto, records,
 dependencies). Exit code 1: the machine would refuse the program, see the errors.
 """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -123,7 +124,8 @@ def view_command(options: PageOptions) -> int:
         command = _command(directory, options)
         if not directory.is_dir():
             made = _profile_again(command, Path(scratch))
-            if made is None:
+            if isinstance(made, str):
+                print(made, file=sys.stderr, flush=True)
                 return exit_codes.COULD_NOT_RUN
             directory = made
         page, trace = _served(directory)
@@ -172,19 +174,22 @@ def _served(directory: Path) -> tuple[Callable[[], str], Callable[[], str]]:
     return lambda: page, lambda: trace
 
 
-def _profile_again(command: list[str], scratch: Path) -> Path | None:
-    """A new run directory in `scratch`; None if the script fails, whose messages are printed."""
+def _profile_again(command: list[str], scratch: Path) -> Path | str:
+    """A new run directory in `scratch`, or what is said of a script that fails."""
     place = Path(tempfile.mkdtemp(dir=scratch))
     argv = [sys.executable, "-m", "tilelet.cli", "profile", "--build-dir", str(place), *command]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    environment = {
+        **os.environ,
+        "NO_COLOR": "1",
+        "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
+    }
     done = subprocess.run(  # noqa: S603 the user's own command, as a list
         argv, capture_output=True, text=True, check=False, env=environment
     )
     made = sorted(place.glob("*/report/page.data"))
     if made:
         return made[0].parents[1]
-    print(printable(done.stderr), file=sys.stderr, flush=True)
-    return None
+    return printable(done.stderr or done.stdout).strip() or f"it ends with code {done.returncode}"
 
 
 def _watched(command: list[str]) -> list[Path]:
@@ -212,12 +217,13 @@ def _watch(command: list[str], shown: Shown, scratch: Path, stop: threading.Even
             continue
         before = now
         shown.say("profiling again …")
-        directory = _profile_again(command, scratch)
+        made = _profile_again(command, scratch)
         try:
-            served = _served(directory) if directory is not None else None
-        except (DamagedRun, NoRunDirectory):
-            served = None
-        if served is None:
-            shown.say("the script fails: see the terminal")
-        else:
-            shown.renew(*served)
+            if isinstance(made, Path):
+                shown.renew(*_served(made))
+                shutil.rmtree(made.parent, ignore_errors=True)
+                continue
+        except (DamagedRun, NoRunDirectory) as error:
+            made = str(error)
+        print(made, file=sys.stderr, flush=True)
+        shown.fail(made)

@@ -149,11 +149,11 @@ def compile(  # noqa: A001
     )
 
 
-def python_print(program: Program) -> str:
-    """The program as `pl` text."""
-    from tilelet.ir.printer import print_program
+def python_print(program: Program | Function) -> str:
+    """The program, or the function, as `pl` text."""
+    from tilelet.ir.printer import print_function, print_program
 
-    return print_program(program)
+    return print_function(program) if isinstance(program, Function) else print_program(program)
 
 
 class PassManager:

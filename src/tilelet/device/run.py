@@ -34,7 +34,7 @@ from tilelet.tasks.stream import TaskStream
 
 @dataclass(frozen=True)
 class Recorded:
-    """A run to be device_run: the program after all passes, and its tasks."""
+    """A run to be modelled: the program after all passes, and its tasks."""
 
     name: str
     program: Program

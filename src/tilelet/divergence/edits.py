@@ -370,14 +370,15 @@ def scaled(op: Op, factors: Iterable[float], kind: str = "scale") -> Iterator[Ed
             yield Edit(op, kind, text, ops, cost=3, value=float(factor))
 
 
-def constants(op: Op, factors: Iterable[float]) -> Iterator[Edit]:
-    """Another number among the arguments of an arithmetic op."""
+def constants(op: Op, factors: Iterable[float], numbers: Iterable[float] = ()) -> Iterator[Edit]:
+    """Another number among the arguments of an arithmetic op: a multiple, or one of `numbers`."""
     if not _arithmetic(op):
         return
     for name, old in op.args.items():
         if not isinstance(old, float) or old == 0.0:
             continue
-        for new in dict.fromkeys([1.0, -old, 1.0 / old, *(old * f for f in factors)]):
+        multiples = [m for f in factors for m in (old * f, old / f)]
+        for new in dict.fromkeys([*numbers, 1.0, -old, 1.0 / old, *multiples]):
             made = remade(op, **{name: float(new)})
             if made is not None and new != old:
                 text = f"{new:.6g} instead of {old:.6g}"

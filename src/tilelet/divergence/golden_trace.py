@@ -11,6 +11,7 @@ import functools
 import hashlib
 import inspect
 import linecache
+import math
 import site
 import sysconfig
 import types
@@ -27,7 +28,10 @@ MOST_ELEMENTS = 48 << 20
 _MOST_PER_LINE = 512
 """Arrays noted of one expression: a loop of a golden may run for long."""
 
+_MOST_NUMBERS = 32
+
 _SEEN, _NAMED, _CALLEE = "__tilelet_seen__", "__tilelet_named__", "__tilelet_callee__"
+_NUMBER = "__tilelet_number__"
 
 
 @dataclass
@@ -48,13 +52,14 @@ class Intermediate:
 
 
 class GoldenTrace:
-    """Notes what a golden computes in its first call.
+    """Notes what a golden computes in its first call: arrays, and numbers with a fraction.
 
     `golden` is to be called in its place. `note` says why nothing of it is seen, if so.
     """
 
     def __init__(self, golden: Callable[..., Any]) -> None:
         self.found: list[Intermediate] = []
+        self.numbers: dict[float, None] = {}
         self.note = ""
         self._digests: dict[bytes, int] = {}
         self._by_id: dict[int, int] = {}
@@ -92,7 +97,14 @@ class GoldenTrace:
             return value
         return value
 
+    def _number(self, value: Any) -> Any:
+        is_number = isinstance(value, float) and math.isfinite(value)
+        if is_number and value not in (0.0, 1.0) and len(self.numbers) < _MOST_NUMBERS:
+            self.numbers[float(value)] = None
+        return value
+
     def _note(self, value: Any, text: str, file: str, line: int) -> None:
+        self._number(value)
         module = str(getattr(cast("object", value).__class__, "__module__", ""))
         if module.partition(".")[0] not in ("numpy", "torch"):
             return
@@ -153,7 +165,8 @@ class GoldenTrace:
             return None
         free = list(code.co_freevars)
         cells = dict(zip(free, function.__closure__ or ()))
-        mine = {_SEEN: self._seen, _NAMED: self._named, _CALLEE: self._callee}
+        mine: dict[str, Any] = {_SEEN: self._seen, _NAMED: self._named, _CALLEE: self._callee}
+        mine[_NUMBER] = self._number
         instrumented = _Notes(code.co_filename).visit(node)
         text = _factory([*free, *mine], instrumented)
         module = compile(text, code.co_filename, "exec", dont_inherit=True)
@@ -263,7 +276,16 @@ class _Notes(ast.NodeTransformer):
         return self._noted(cast("ast.expr", self.generic_visit(node)), text)
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
-        return self._expression(node)
+        text = ast.unparse(node)
+        self.generic_visit(node)
+        node.left, node.right = self._operand(node.left), self._operand(node.right)
+        return self._noted(node, text)
+
+    def _operand(self, node: ast.expr) -> ast.expr:
+        """Names and literals are not noted, but may be numbers."""
+        if not isinstance(node, ast.Name | ast.Constant):
+            return node
+        return ast.copy_location(ast.Call(ast.Name(_NUMBER, ast.Load()), [node], []), node)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
         return self._expression(node)

@@ -57,6 +57,7 @@ class Case:
     passes         whether the script's own comparison would pass
     differ         which elements of outputs are not close to others, by parameter
     intermediates  what the golden computed on the way
+    numbers        with a fraction, that it used
     """
 
     program: Program
@@ -68,6 +69,7 @@ class Case:
     note: str = ""
     rtol: float = 1e-5
     atol: float = 1e-5
+    numbers: Sequence[float] = ()
 
     def mismatches(self, made: Mapping[str, Array]) -> Masks:
         """Which elements of the outputs are wrong, by parameter."""
@@ -405,8 +407,10 @@ class Locator:
         return self._with_error(partly[1] if partly else None, output)
 
     def _latest(self, edit: Edit, ranked: Sequence[Op], output: str, mask: Bools) -> Edit:
-        """A factor can stand at any op of a linear chain: the last of them is meant."""
-        if edit.kind != "scale":
+        """A factor can stand at any op of a linear chain: if the golden does not say where, at the
+        last of them.
+        """
+        if edit.kind != "scale" or edit in self._predicted:
             return edit
         order = self._last_events()
         for op in sorted(ranked, key=lambda op: -order.get(op, 0)):
@@ -439,10 +443,11 @@ class Locator:
     def _edits(self, ranked: Sequence[Op], cost: int, with_control: bool) -> Iterator[Edit]:
         """Edits of that cost."""
         if cost == 1:
+            # One wrong op, or a wrong number, is likelier than one that is missing beside it.
             for op in dict.fromkeys(edit.op for edit in self._predicted):
-                # One wrong op is likelier than one that is missing beside it.
                 yield from (e for e in self._edits_of(op) if e.cost == 1)
-                yield from (edit for edit in self._predicted if edit.op is op)
+                yield from self._constants(op)
+            yield from self._predicted
             yield from self._uses_of_unused(ranked)
         for op in ranked:
             yield from (e for e in self._edits_of(op) if e.cost == cost)
@@ -453,9 +458,10 @@ class Locator:
     def _predictions(self, near: _Slice, matcher: Matcher) -> list[Edit]:
         """Edits that would make a tile one of the golden's: by values, without executing."""
         first: dict[Op, int] = {}
-        for n in (*near.suspects, *near.agreeing):
+        for n in (*near.suspects, *(self._viewed(n) for n in near.agreeing)):
             first.setdefault(self.trace.events[n].op, n)
-        found: list[Edit] = []
+        missing: list[Edit] = []
+        scales: list[tuple[int, Edit]] = []
         for op, number in list(first.items())[:_MOST_PREDICTED]:
             tile = self.trace.events[number].tile
             if tile is None or time.process_time() > self._end:
@@ -463,15 +469,24 @@ class Locator:
             if op.spec.is_window_load or Trait.TILE_VIEW in op.spec.traits:
                 continue
             data = tile.cut.astype(np.float64)
-            scales = edits.scaled(op, _factors(op, self._extents))
-            found += [e for e in scales if matcher.find(data * e.value) is not None]
+            factors = edits.scaled(op, self._factors(op))
+            scales += [(number, e) for e in factors if matcher.find(data * e.value) is not None]
             for edit in edits.inserted(op):
                 function = followed(edit.ops[-1].name) if edit.value == 0 else None
                 if function is not None and len(edit.ops[-1].operands) == 1:
                     with np.errstate(all="ignore"):
                         there = matcher.find(function(data)) is not None
-                    found += [edit] if there else []
-        return found
+                    missing += [edit] if there else []
+        # Of a chain that a factor runs through, its first op.
+        return [*missing, *(edit for _, edit in sorted(scales, key=lambda s: s[0]))]
+
+    def _viewed(self, number: int) -> int:
+        """The statement whose tile a view shows."""
+        event = self.trace.events[number]
+        while Trait.TILE_VIEW in event.op.spec.traits and len(event.inputs) == 1:
+            (number,) = event.inputs
+            event = self.trace.events[number]
+        return number
 
     def _uses_of_unused(self, ranked: Sequence[Op]) -> Iterator[Edit]:
         """A value that is computed and used nowhere was meant for something."""
@@ -498,7 +513,7 @@ class Locator:
 
     def _edits_of(self, op: Op) -> Iterator[Edit]:
         visible = self._visible_in(self.trace.function[op])
-        factors = _factors(op, self._extents)
+        factors = self._factors(op)
         yield from edits.swapped(op)
         yield from edits.cast_modes(op)
         yield from edits.pads(op)
@@ -507,11 +522,19 @@ class Locator:
         yield from edits.offsets(op)
         yield from edits.accumulated(op, visible.carried.get(op, ()))
         yield from edits.unaccumulated(op)
-        yield from edits.constants(op, factors)
+        yield from self._constants(op)
         if not op.spec.is_window_load and Trait.TILE_VIEW not in op.spec.traits:
             yield from edits.inserted(op)
             yield from edits.scaled(op, factors)
         yield from edits.other_operands(op, visible.before.get(op, ())[:24])
+
+    def _constants(self, op: Op) -> Iterator[Edit]:
+        return edits.constants(op, self._factors(op), self.case.numbers)
+
+    def _factors(self, op: Op) -> list[float]:
+        """Numbers that a result is often multiplied with, and those of the golden."""
+        factors = _factors(op, self._extents)
+        return list(dict.fromkeys([*factors, *(f for n in self.case.numbers for f in (n, 1 / n))]))
 
     def _mends(self, edit: Edit, output: str, mask: Bools, tasks: set[int] | None) -> bool:
         """Whether the region that was looked at is right with the edit."""

@@ -650,11 +650,11 @@ def _lower_condition_loop(
             if c.param is not None:
                 ctx.env[c.name] = c.param
         condition = expressions.evaluate(ctx, test)
-        statements.check_condition(condition, header.loc)
+        holds = statements.as_condition(ctx, condition, test, "while")
     cond = finish_block(
         cond_ops,
         tuple(c.param for c in state.carried if c.param),
-        (to_arg(ctx, condition, header.loc),),
+        (holds,),
         header.loc,
     )
     _finish(ctx, structure.WHILE, {"init": inits}, (cond, body), state, yield_names, header.loc)

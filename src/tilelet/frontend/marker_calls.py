@@ -259,6 +259,13 @@ def _view(ctx: Context, node: ast.Call) -> Binding:
     return calls.call_op(ctx, REGISTRY[modern], call)
 
 
+def _tensor_view(ctx: Context, node: ast.Call) -> Binding:
+    if len(node.args) > 2 or any(k.arg == "offset" for k in node.keywords):
+        ctx.module.note_retired(RetiredSpelling(ctx.loc(node), "pl.tensor.view", "pl.slice"))
+        return calls.call_op(ctx, REGISTRY["slice"], node)
+    return calls.call_op(ctx, REGISTRY["reshape"], node)
+
+
 def _l0c_store(ctx: Context, node: ast.Call) -> Binding:
     ctx.module.note_retired(RetiredSpelling(ctx.loc(node), "pl.l0c_store", "pl.store"))
     return calls.call_op(ctx, REGISTRY["store"], node)
@@ -266,6 +273,7 @@ def _l0c_store(ctx: Context, node: ast.Call) -> Binding:
 
 _HANDLERS: dict[object, Handler] = {
     markers.view: _view,
+    markers.tensor_view: _tensor_view,
     markers.l0c_store: _l0c_store,
     markers.const: _const,
     markers.min: _extreme("min"),

@@ -25,8 +25,12 @@ def shorthand(ctx: Context, name: str, args: Mapping[str, Arg]) -> Shorthand | N
         return _clone_into
     if name == "load" and args["tensor"] in ctx.facts.layouts:
         return _load_scales
+    if name == "load" and _is_tile(args["tensor"]) and args["transpose"] is not True:
+        return _load_of_tile
     if name == "store" and args["shapes"] is not None:
         return _store_as
+    if name == "store" and _is_tile(args["tensor"]):
+        return _store_into_tile
     if name == "move" and args["transpose"] is True:
         return _move_transposed
     if ctx.in_scope and name.startswith(_ROW_FAMILY) and _has_blocks(args):
@@ -65,6 +69,27 @@ def _load_scales(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) ->
     return _emit(ctx, "load_scale", loc, locs, tensor=tensor, layout=layout, **window)
 
 
+def _is_tile(arg: Arg) -> bool:
+    """Such as a tensor that was made inside the scope: it is on the chip already."""
+    return isinstance(arg, Value) and isinstance(arg.type, TileType)
+
+
+def _load_of_tile(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> Binding:
+    region = args["valid_shapes"] if args["valid_shape"] is None else args["valid_shape"]
+    window: dict[str, Arg] = {"x": args["tensor"], "shape": args["shapes"], "valid_shape": region}
+    made = default_args(REGISTRY["slice"], **window, offset=args["offsets"], clamp=args["clamp"])
+    names = {"x": "tensor", "shape": "shapes", "offset": "offsets"}
+    at = {ours: locs.get(theirs, loc) for ours, theirs in names.items()}
+    special = shorthand(ctx, "slice", made)
+    return special(ctx, made, loc, at) if special else _emit(ctx, "slice", loc, at, **made)
+
+
+def _store_into_tile(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> Binding:
+    at = {"target": locs.get("tensor", loc), "source": locs.get("tile", loc)}
+    window = {"target": args["tensor"], "source": args["tile"], "offset": args["offsets"]}
+    return _emit(ctx, "assemble", loc, at, **window, atomic=args["atomic"])
+
+
 def _is_negative_of_unsigned(x: Arg, number: Arg) -> bool:
     if not isinstance(x, Value) or not isinstance(x.type, (TileType, TensorType)):
         return False
@@ -93,12 +118,21 @@ def _store_as(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> Bi
     tile, shape = args["tile"], args["shapes"]
     if isinstance(tile, Value) and isinstance(tile.type, TileType) and shape != tile.type.shape:
         at = {"shape": locs.get("shapes", loc)}
+        offset = (0,) * len(tile.type.shape)
         if _is_part(shape, tile.type.shape):
-            offset = (0,) * len(tile.type.shape)
             tile = _emit(ctx, "slice", loc, at, x=tile, shape=shape, offset=offset)
+        elif _is_region({"x": tile, "shape": shape, "offset": offset, "valid_shape": None}):
+            at = {"valid_shape": at["shape"]}
+            whole: Arg = tile.type.shape
+            tile = _emit(
+                ctx, "slice", loc, at, x=tile, shape=whole, offset=offset, valid_shape=shape
+            )
         else:
             tile = _emit(ctx, "reshape", loc, at, x=tile, shape=shape)
-    return _emit(ctx, "store", loc, locs, **{**args, "tile": tile, "shapes": None})
+    made = {**args, "tile": tile, "shapes": None}
+    if _is_tile(args["tensor"]):
+        return _store_into_tile(ctx, made, loc, locs)
+    return _emit(ctx, "store", loc, locs, **made)
 
 
 def _move_transposed(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> Binding:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable
 
-from tilelet.diag.catalogue.cautions import NoEffect
+from tilelet import dtypes
+from tilelet.diag.catalogue.cautions import NoEffect, RetiredSpelling
 from tilelet.diag.catalogue.names import (
     DeclaredTypeDiffers,
     OutputRebound,
@@ -39,11 +40,13 @@ from tilelet.frontend.bindings import (
     items_of,
 )
 from tilelet.frontend.context import Context, finish_block
+from tilelet.frontend.emitting import emit_scalar, to_arg
 from tilelet.frontend.nameflow import NONE, Names
 from tilelet.ir import structure
-from tilelet.ir.core import Const, Op, Value, scalar_dtype
+from tilelet.ir.core import Arg, Const, Op, Value, scalar_dtype
 from tilelet.ir.spec import spec_of
 from tilelet.ir.types import TileType, Type
+from tilelet.ops import spellings
 
 _STATEMENTS: dict[type[ast.stmt], tuple[str, str]] = {
     ast.Try: ("`try`", "check sizes before the kernel; kernels do not raise"),
@@ -264,9 +267,10 @@ def rebound_by(ctx: Context, call: ast.Call) -> Iterable[str]:
     spec = spec_of(calls.static_callee(ctx, call))
     if spec is None or not spec.writes:
         return
-    names = list(spec.signature.parameters)
+    texts = [() if isinstance(a, (ast.List, ast.Tuple)) else None for a in call.args]
+    names = spellings.order(spec, spec.name, texts) or tuple(spec.signature.parameters)
     position = names.index(spec.writes[0])
-    given = {k.arg: k.value for k in call.keywords}
+    given = {spellings.spelled(spec, k.arg): k.value for k in call.keywords if k.arg}
     node = call.args[position] if position < len(call.args) else given.get(spec.writes[0])
     if isinstance(node, ast.Name):
         yield node.id
@@ -282,7 +286,7 @@ def _if(ctx: Context, s: ast.If, live: Names) -> None:
             condition = condition.value
         lower_block(ctx, s.body if condition else s.orelse, live)
         return
-    check_condition(condition, ctx.loc(s.test))
+    condition = as_condition(ctx, condition, s.test, "if")
     consumed = dict(ctx.consumed)
     with ctx.nested() as then_ops:
         lower_block(ctx, s.body, live)
@@ -313,7 +317,7 @@ def _if(ctx: Context, s: ast.If, live: Names) -> None:
 
 def _emit_if(
     ctx: Context,
-    condition: Value,
+    condition: Arg,
     then_ops: list[Op],
     else_ops: list[Op],
     joined: dict[str, joins.Joined],
@@ -335,7 +339,13 @@ def _emit_if(
             ctx.facts.note_same(result, join.then)
 
 
-def check_condition(condition: Binding, loc: Loc) -> None:
-    dtype = scalar_dtype(condition)
-    if dtype is None or dtype.name != "BOOL":
+def as_condition(ctx: Context, condition: Binding, node: ast.expr, word: str) -> Arg:
+    """What stands behind `word`, `if` or `while`; an integer that is not zero holds, as in C."""
+    loc, dtype = ctx.loc(node), scalar_dtype(condition)
+    if dtype is not None and dtype.is_integer:
+        text = ast.unparse(node)
+        ctx.module.note_retired(RetiredSpelling(loc, f"{word} {text}", f"{word} {text} != 0"))
+        condition = emit_scalar(ctx, "ne", (to_arg(ctx, condition, loc), 0), loc)
+    elif dtype is not dtypes.BOOL:
         raise NonBoolCondition(loc, describe(condition))
+    return to_arg(ctx, condition, loc)

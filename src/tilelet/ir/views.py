@@ -101,6 +101,10 @@ class CallView:
         return self.op.args["operands"]  # type: ignore[return-value]
 
     @property
+    def deps(self) -> tuple[Arg, ...]:
+        return self.op.args["deps"]  # type: ignore[return-value]
+
+    @property
     def data_results(self) -> tuple[Value, ...]:
         return self.op.results[:-1] if self.op.args["task_id"] else self.op.results
 

@@ -51,6 +51,7 @@ from tilelet.language.text import (
     parse as parse,
     parse_program as parse_program,
 )
+from tilelet.language import op as op
 from tilelet.language import parser as parser
 from tilelet.language import tile as block
 from tilelet.ops.bitwise import *

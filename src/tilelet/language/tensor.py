@@ -3,7 +3,6 @@
 # ruff: noqa: F403
 from tilelet.ops import creation as _creation
 from tilelet.ops import tasks as _tasks
-from tilelet.ops import views as _views
 from tilelet.ops.bitwise import *
 from tilelet.ops.block_scaled import *
 from tilelet.ops.broadcast import *
@@ -26,4 +25,4 @@ get_block_idx = _tasks.get_block_idx
 get_block_num = _tasks.get_block_num
 get_subblock_idx = _tasks.get_subblock_idx
 no_dep = _markers.no_dep
-view = _views.reshape
+view = _markers.tensor_view

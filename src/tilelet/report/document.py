@@ -46,6 +46,7 @@ def compare_document(sides: Sequence[DeviceRun | Profile]) -> bytes:
     comparison = Comparison(a, b)
     found = comparison.to_data()
     found["verdict"] = comparison.verdict()
+    found["notes"] = comparison.notes()
     found["causes"] = [{"us": round(c.us, 4), "text": c.text} for c in comparison.causes()]
     return columns.pack(_header("compare", data, comparison=found))
 

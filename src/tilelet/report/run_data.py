@@ -341,6 +341,7 @@ def memory_data(device_run: DeviceRun, files: SourceFiles) -> list[dict[str, Any
         shown = [[p, what, place] for p, (what, place) in sorted(lines.items())]
         data = plan_json(plan)
         for space, use in zip(data["spaces"], plan.spaces):
+            space["peak_at"] = use.peak_at
             space["peak_place"] = files.place(use.peak_loc)
             space["resident"] = [p.tile.name for p in use.resident]
         found.append({**data, "steps": shown})

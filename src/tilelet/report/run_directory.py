@@ -108,11 +108,12 @@ def _placed(output: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
     for writer in cast("list[dict[str, Any]]", where.get("writers") or []):
         name = PurePath(str(writer.get("file") or "")).name
         place = [names.index(name), writer.get("line")] if name in names else None
-        at = f"{name}:{writer.get('line')}" if name else "nobody"
+        # The page's link says where, if the file is in the page.
+        at = f" at {name}:{writer.get('line')}" if name and not place else ""
         regions.append(
             {
                 "text": f"{writer.get('wrong'):,} of {writer.get('written'):,} elements written by "
-                f"{writer.get('kernel') or 'the control program'} at {at} are wrong",
+                f"{writer.get('kernel') or 'the control program'}{at} are wrong",
                 "place": place,
                 "task": writer.get("task"),
             }

@@ -7,9 +7,12 @@ this address in the user's browser.
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import json
 import secrets
+import socket
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -20,6 +23,10 @@ from urllib.parse import parse_qs, urlsplit
 from tilelet.diag.catalogue.page import CannotServe
 
 HOST = "127.0.0.1"
+LONGEST_MESSAGE = 20_000
+MOST_CONNECTIONS = 32
+SECONDS = 10.0
+"""For a request to be asked and answered; then its connection is closed."""
 
 
 @dataclass
@@ -28,23 +35,29 @@ class Shown:
 
     page, trace  made when they are asked for
     state        a few words for the page's corner
+    message      why there is nothing newer: what the script printed when it failed
     """
 
     page: Callable[[], str]
     trace: Callable[[], str]
     state: str = "live"
+    message: str = ""
     perfetto: str = ""
     version: int = 1
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def renew(self, page: Callable[[], str], trace: Callable[[], str]) -> None:
         with self.lock:
-            self.page, self.trace, self.state = page, trace, "live"
+            self.page, self.trace, self.state, self.message = page, trace, "live", ""
             self.version += 1
 
     def say(self, state: str) -> None:
         with self.lock:
             self.state = state
+
+    def fail(self, message: str) -> None:
+        with self.lock:
+            self.state, self.message = "the script fails", message[-LONGEST_MESSAGE:]
 
 
 class PageServer(ThreadingHTTPServer):
@@ -59,6 +72,30 @@ class PageServer(ThreadingHTTPServer):
             super().__init__((HOST, 0), _Handler)
         except OSError as error:
             raise CannotServe(error.strerror or str(error)) from None
+        self._free = threading.BoundedSemaphore(MOST_CONNECTIONS)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """In a thread of its own, for `SECONDS` at most; not one more than `MOST_CONNECTIONS`."""
+        if self._free.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        # A timeout of the socket would begin again with every byte.
+        late = threading.Timer(SECONDS, _hang_up, (request,))
+        late.daemon = True
+        late.start()
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            late.cancel()
+            self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Quiet: a connection that was closed is no error of ours."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handle_error(request, client_address)
 
     @property
     def port(self) -> int:
@@ -67,6 +104,11 @@ class PageServer(ThreadingHTTPServer):
     @property
     def address(self) -> str:
         return f"http://{HOST}:{self.port}/?token={self.token}"
+
+
+def _hang_up(request: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        request.shutdown(socket.SHUT_RDWR)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -99,6 +141,7 @@ class _Handler(BaseHTTPRequestHandler):
             state: dict[str, Any] = {
                 "version": str(version),
                 "state": shown.state,
+                "message": shown.message,
                 "perfetto": shown.perfetto,
             }
         if path == "/":

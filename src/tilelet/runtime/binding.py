@@ -186,7 +186,14 @@ def _made_output(
 
 
 def adopted(param: Parameter, arg: Any) -> Any:
-    """An argument; that of a library which only speaks DLPack as an array of the same memory."""
+    """An argument; that of a library which only speaks DLPack as an array of the same memory.
+
+    Signed integers for a parameter of unsigned ones are these: the same bits.
+    """
+    if isinstance(param.type, TensorType) and is_array(arg):
+        got = dtype_of(arg.dtype)
+        if got is not None and _is_unsigned_form(got, param.type.dtype):
+            return as_array(arg).view(param.type.dtype.numpy)
     if _is_plain(arg) or not (is_array(arg) or speaks_dlpack(arg)):
         return arg
     try:

@@ -81,13 +81,20 @@ def page_data(name: str, case: Case, result: Answer, platform: str) -> bytes:
     """The page of a case: its modelled run, outputs against the golden, the first divergence."""
     from tilelet.device.machine.description import load_machine
     from tilelet.device.run import DeviceRun
+    from tilelet.divergence.where import where_wrong
     from tilelet.report.run_directory import diverged_data
     from tilelet.runtime.numbers_file import numbers_data
     from tilelet.runtime.validate import Judge
 
     outputs, expected = dict(result.outputs), dict(case.expected)
     judgements = Judge(case.rtol, case.atol, {}).judge_all(outputs, expected, {})
-    numbers = numbers_data(judgements, outputs, expected, (), case.rtol, case.atol)
+    wrong = {
+        j.name: (j.name, outputs[j.name], expected[j.name], mask)
+        for j in judgements
+        if not j.ok and (mask := case.mismatches(outputs).get(j.name)) is not None
+    }
+    where = where_wrong(case.program, case.arguments, wrong)
+    numbers = numbers_data(judgements, outputs, expected, where, case.rtol, case.atol)
     if result.found:
         first = result.found[0].diagnostic
         place = {"file": first.loc.file, "line": first.loc.line} if first.loc else {}
@@ -115,7 +122,7 @@ def _stale_reads(name: str, case: Case, platform: str) -> list[Any]:
 
     try:
         subject = Subject(_recorded(name, case), case.arguments, load_machine(platform))
-        found = race.Races(subject, max(subject.machine.runtime)).findings()
+        found = race.Races(subject, subject.machine.newest_period).findings()
     except UserError:
         return []  # what is executed cannot be told without its data
     return [

@@ -57,9 +57,18 @@ def examined(
             for name, array in wanted.items()
         }
 
-    seen = trace.found if trace else []
-    tolerances = judge.rtol, judge.atol
-    return Examined(compiled.program, pristine, expected, passes, differ, seen, note, *tolerances)
+    return Examined(
+        compiled.program,
+        pristine,
+        expected,
+        passes,
+        differ,
+        trace.found if trace else (),
+        note,
+        judge.rtol,
+        judge.atol,
+        tuple(trace.numbers) if trace else (),
+    )
 
 
 def _like(made: Array, expected: Array) -> Array:

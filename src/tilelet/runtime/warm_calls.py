@@ -76,6 +76,10 @@ class WarmCalls:
             return
         if not all(a.flags.aligned for a in found[1] if type(a) is np.ndarray):
             return
+        if not all(
+            _is_of_its_type(p, found[1][positions[p.name]]) for p in params if p.name in positions
+        ):
+            return
         prepared = program.prepared()
         if prepared is None:
             return
@@ -93,6 +97,11 @@ class WarmCalls:
             tuple(results),
             any(is_tensor(a) for a in args),
         )
+
+
+def _is_of_its_type(param: Parameter, arg: Any) -> bool:
+    """Signed integers for unsigned ones are looked at as such by the ordinary way."""
+    return not isinstance(param.type, TensorType) or arg.dtype == param.type.dtype.numpy
 
 
 def _made(param: Parameter) -> Made | None:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tilelet.diag.catalogue.command import NoProgramFound
 from tilelet.diag.text import plural, printable, ticked
+from tilelet.frontend.decorators import build_program
+from tilelet.frontend.functions import KernelFunction
 from tilelet.ir.core import FunctionKind, Program
 from tilelet.ir.programs import Programs
 from tilelet.ir.types import TensorType
 from tilelet.runtime import reporting
 from tilelet.runtime.compiler import CompiledProgram, compile_program, dump_folder, run_directory
 from tilelet.runtime.session import Session
+
+_ENTRIES = (FunctionKind.Opaque, FunctionKind.Orchestration)
 
 
 def compile_found(path: str, names: Mapping[str, Any], now: Session, made: bool = False) -> None:
@@ -52,7 +56,16 @@ def _programs(names: Mapping[str, Any]) -> list[Program]:
             programs = [] if made is None else [made]
         for program in programs:
             found.setdefault(id(program), program)
-    return list(found.values())
+    return list(found.values()) or list(_of_functions(names))
+
+
+def _of_functions(names: Mapping[str, Any]) -> Iterator[Program]:
+    """`@pl.function`s outside classes, each as the entry of a program."""
+    for value in names.values():
+        if isinstance(value, KernelFunction) and value.kind in _ENTRIES:
+            program = build_program(value.name, {value.name: value}, value.loc())
+            assert isinstance(program, Program)  # one function has one entry
+            yield program
 
 
 def _from_function(name: str, value: Any) -> Program | None:

@@ -444,6 +444,12 @@ def view(
 
 
 @marker
+def tensor_view(tensor: Any, shape: Sequence[Any], offset: Sequence[Any] | None = None) -> Any:
+    """`pl.tensor.view`: another shape, as by `pl.reshape`; with an offset an early `pl.slice`."""
+    ...
+
+
+@marker
 def l0c_store(tile: Any, offsets: Sequence[Any], shapes: Sequence[Any], tensor: Any) -> Any:
     """The first name of `pl.store` for the result of a product."""
     ...

@@ -10,10 +10,9 @@ from tilelet.cli.arguments.shared import (
     add_page,
     add_run_options,
     add_script,
-    own,
-    target_of,
+    device_options,
 )
-from tilelet.cli.options import FORMATS, DivergeOptions, taken
+from tilelet.cli.options import FORMATS, DivergeOptions
 from tilelet.cli.usage import Parser, seconds
 from tilelet.scripts import interrupt
 
@@ -47,10 +46,7 @@ def _diverge(parser: Parser, found: Namespace) -> int:
     with interrupt.deferred():
         from tilelet.cli.diverge import diverge_command
 
-    target = target_of(found)
-    return diverge_command(
-        taken(DivergeOptions, found, command="diverge", own=own(parser), target=target)
-    )
+    return diverge_command(device_options(parser, found, "diverge", DivergeOptions))
 
 
 DIVERGE = Command(

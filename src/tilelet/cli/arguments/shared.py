@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from typing import TypeVar
 
-from tilelet.cli.options import FORMATS, TEXT, DeviceOptions, taken
+from tilelet.cli.options import FORMATS, TEXT, ScriptOptions, taken
 from tilelet.cli.usage import (
     OneOf,
     Parser,
@@ -51,7 +51,7 @@ AFTER_SCRIPT = (
     "--strength",
 )
 
-D = TypeVar("D", bound=DeviceOptions)
+D = TypeVar("D", bound=ScriptOptions)
 
 
 def add_format(parser: Parser, formats: Sequence[str], about: str) -> None:

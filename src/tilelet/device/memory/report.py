@@ -23,7 +23,7 @@ TILE = 16384
 def memory_report(plans: Sequence[MemoryPlan], backend: str) -> str:
     """The text of `report/memory_after_AllocateMemoryAddr.txt`."""
     lines = [
-        "Memory usage (device_run)",
+        "Memory usage (modelled)",
         "Pass: AllocateMemoryAddr",
         f"Backend: {backend}",
         f"Compute functions: {len(plans)}",
@@ -101,7 +101,7 @@ def memory_json(plans: Iterable[MemoryPlan], machine: str) -> str:
 def memory_table(plans: Sequence[MemoryPlan]) -> Table:
     """Used and usable bytes of every memory, one kernel per row."""
     spaces = [s for s in Mem if any(u.space is s for p in plans for u in p.spaces)]
-    table = Table("On-chip memory (device_run)", ("kernel", *(s.name for s in spaces)))
+    table = Table("On-chip memory (modelled)", ("kernel", *(s.name for s in spaces)))
     for plan in plans:
         by_space = {use.space: use for use in plan.spaces}
         cells = [_cell(by_space[s]) if s in by_space else "-" for s in spaces]

@@ -180,17 +180,20 @@ class Comparison:
         lines = [self.verdict()]
         causes = self.causes()[:SHOWN_CAUSES]
         lines += [f"  {i}. {_signed(c.us)} us  {c.text}" for i, c in enumerate(causes, 1)]
-        sizes = [sum(t.size for t in p.tensors if t.origin == "param") for p in (self.a, self.b)]
-        if abs(sizes[1] - sizes[0]) > 0.01 * max(sizes):
-            lines.append(
-                f"  note: not the same work: arguments of {byte_text(sizes[0])} in A and "
-                f"{byte_text(sizes[1])} in B"
-            )
+        lines += [f"  note: {note}" for note in self.notes()]
         if self.b.moved != self.a.moved:
             lines.append(
                 f"  global memory: {byte_text(self.b.moved)} instead of {byte_text(self.a.moved)}"
             )
         return "\n".join(lines)
+
+    def notes(self) -> list[str]:
+        """What the totals alone would hide."""
+        sizes = [sum(t.size for t in p.tensors if t.origin == "param") for p in (self.a, self.b)]
+        if abs(sizes[1] - sizes[0]) <= 0.01 * max(sizes):
+            return []
+        a, b = map(byte_text, sizes)
+        return [f"not the same work: arguments of {a} in A and {b} in B"]
 
     @property
     def pair(self) -> Mapping[str, float]:

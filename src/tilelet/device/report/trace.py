@@ -123,11 +123,11 @@ class Trace:
     def _lanes(self) -> Iterator[str]:
         t = self.timeline
         processes = {
-            ORCHESTRATOR: "Orchestrator (device_run)",
-            SCHEDULERS: "Schedulers (device_run)",
-            SCHEDULER_VIEW: "Scheduler view: dispatch to finish (device_run)",
-            WORKER_VIEW: "Worker view: start to end (device_run)",
-            PIPES_VIEW: "Pipes inside tasks (device_run)",
+            ORCHESTRATOR: "Orchestrator (modelled)",
+            SCHEDULERS: "Schedulers (modelled)",
+            SCHEDULER_VIEW: "Scheduler view: dispatch to finish (modelled)",
+            WORKER_VIEW: "Worker view: start to end (modelled)",
+            PIPES_VIEW: "Pipes inside tasks (modelled)",
         }
         for pid, name in processes.items():
             yield _meta(pid, 0, "process_name", name)

@@ -157,8 +157,11 @@ class NoTasks(UserError):
     def __init__(self, program: str, loc: Loc | None = None) -> None:
         super().__init__(
             f"program `{program}` submits no task",
-            [Label(loc, "nothing here is a scope")] if loc else [],
-            helps=["a task is one execution of a scope: put the computing statements into one"],
+            [Label(loc, "no scope here is executed")] if loc else [],
+            helps=[
+                "a task is one execution of a scope: put the computing statements into one",
+                "check that the loops around it run",
+            ],
         )
 
 

@@ -143,8 +143,9 @@ class KeywordToUserFunction(UserError):
 class NonBoolCondition(UserError):
     """The condition of `if` or `while` is not a BOOL scalar.
 
-    A number is not a condition: say what is compared. A tensor has no single truth value; read one
-    element with `pl.read`, or select elementwise with `pl.sel`.
+    A float is not a condition: say what is compared. (An integer holds unless it is zero; newer
+    programs compare it.) A tensor has no single truth value; read one element with `pl.read`, or
+    select elementwise with `pl.sel`.
     """
 
     code = "E0106"
@@ -152,7 +153,7 @@ class NonBoolCondition(UserError):
         @pl.jit
         def kernel(x: pl.Tensor[[64, 128], pl.FP32], out: pl.Out[pl.Tensor[[64, 128], pl.FP32]]):
             for r in pl.range(0, 64, 16):
-                if r:
+                if pl.read(x, [r, 0]):
                     with pl.at(level=pl.Level.CORE_GROUP):
                         out[r : r + 16, :] = pl.exp(x[r : r + 16, :])
             return out
