@@ -3,6 +3,8 @@
 Valid programs come from tests/generated, of all kinds: the interpreter must compute what the oracle
 says, and the native engine the same bits with any number of threads and in any order of tasks.
 Changed texts and spoilt inputs must give an error with a code or a result, the same on both.
+Where `tcc` is installed it compiles most of them, which is an order of magnitude quicker; what
+fails is judged again with the default compiler.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from tests.fuzz import quick
 from tests.fuzz.cases import Case, draw
 from tests.fuzz.pool import Pool, judged
 from tests.fuzz.reduce import reduced
@@ -29,6 +32,8 @@ from tilelet.native.toolchain import find_compiler
 TOGETHER = 16  # cases that are compiled as one text
 # Compiling is most of the work, and takes three times as long with the default -O3.
 LEVELS = ("-O0",) * 14 + ("-O1", "-O3")
+# With a quick compiler it is not; the default one still compiles a sample.
+QUICK_LEVELS = (quick.LEVEL,) * 60 + ("-O0", "-O0", "-O1", "-O3")
 ALIKE = 1  # failures that look the same are reduced so many times
 
 
@@ -52,6 +57,10 @@ class Run:
         if options.sanitize:
             self.environment |= {"TILELET_SANITIZE": "1", **sanitize.environment(find_compiler())}
             self.environment["UBSAN_OPTIONS"] = "halt_on_error=1"  # a crash, which is noticed
+        self.levels = LEVELS
+        if quick.command() and not options.sanitize:
+            self.levels = QUICK_LEVELS
+            self.environment[quick.FOLDER] = str(self.folder / "quick")
         self.jobs = options.jobs
         self.worker = worker
 
@@ -60,14 +69,19 @@ class Run:
         while time.monotonic() < self.until and number < self.most:
             count = min(TOGETHER, self.most - number)
             cases = [draw(self.seed, number + i, self.focus) for i in range(count)]
-            yield cases, LEVELS[number // TOGETHER % len(LEVELS)]
+            yield cases, self.levels[number // TOGETHER % len(self.levels)]
             number += count
 
     def search(self) -> None:
+        if self.levels is QUICK_LEVELS:
+            quick.prepare(Path(self.environment[quick.FOLDER]))
         pool = Pool(self.jobs, self.environment, self.worker)
+        second = Pool(1, self.environment, self.worker)
         shown = self.begun
         try:
             for case, verdict in pool.judge(self.batches()):
+                if verdict.is_failure and self.levels is QUICK_LEVELS:
+                    (verdict,) = judged(second, [case])
                 self.counts[verdict.kind] += 1
                 if verdict.is_failure:
                     self.note(case, verdict)
@@ -76,6 +90,7 @@ class Run:
                     print(self.so_far(), flush=True)
         finally:
             pool.close()
+            second.close()
 
     def note(self, case: Case, verdict: Verdict) -> None:
         self.alike[verdict.signature] += 1

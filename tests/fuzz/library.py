@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from tests.fuzz import quick
+
 from tilelet.cpu import build, native
 from tilelet.cpu.engine import NativeProgram
 from tilelet.cpu.program import Compiled, emit_program
@@ -45,7 +47,7 @@ def load_together(
     """The programs, compiled as one text and loaded."""
     text = merged(["\n".join(code.units) for _, code in programs])
     tables = [_named(native.TABLE, number) for number in range(len(programs))]
-    library = build.load([text], tables, optimise)
+    library = quick.load(text) if optimise == quick.LEVEL else build.load([text], tables, optimise)
     return [
         NativeProgram(program, code, library, table)
         for (program, code), table in zip(programs, tables)

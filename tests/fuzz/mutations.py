@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable
 from typing import Any
@@ -168,5 +169,6 @@ def spoilt(arguments: dict[str, Any], choice: int) -> dict[str, Any]:
             other = str(rng.choice(sorted(found)))
             found[other] = found[name]  # two parameters with one memory
         elif isinstance(found.get(name), np.ndarray):
-            found[name] = _SPOILT[int(rng.integers(len(_SPOILT)))](found[name])
+            with contextlib.suppress(TypeError, ValueError):  # not for what was spoilt before
+                found[name] = _SPOILT[int(rng.integers(len(_SPOILT)))](found[name])
     return found

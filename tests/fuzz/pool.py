@@ -20,6 +20,7 @@ from tests.fuzz.verdict import Verdict
 ROOT = Path(__file__).parents[2]
 PATIENCE = 120.0  # seconds without an answer, before Ctrl-C
 SHORT = 20.0  # the same for texts, which may have an endless loop
+ASLEEP = 5.0  # seconds that no wait of this process takes
 GRACE = 30.0  # seconds to answer Ctrl-C
 BATCHES = 60  # after so many a new process takes over: libraries are never unloaded
 
@@ -133,8 +134,13 @@ class Pool:
                 pipe.close()  # type: ignore[union-attr]
 
     def _ready(self) -> list[_Worker]:
+        before = time.monotonic()
         found = [key.data for key, _ in self._selector.select(timeout=1.0)]
         now = time.monotonic()
+        if now - before > ASLEEP:
+            # All of us were stopped, or the machine was: that is no time without an answer.
+            for worker in self._workers:
+                worker.deadline += now - before
         late = [w for w in self._workers if w.cases and now > w.deadline and w not in found]
         return [*found, *late]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.fuzz import any_op
+from tests.fuzz import any_op, quick
 from tests.fuzz import pool as pools
 from tests.fuzz.__main__ import main
 from tests.fuzz.cases import Case, draw
@@ -17,7 +17,7 @@ from tests.fuzz.library import load_together
 from tests.fuzz.mutations import mutated, spoilt
 from tests.fuzz.pool import Pool, judged
 from tests.fuzz.reduce import Fails, reduced
-from tests.fuzz.verdict import Prepared, finish, prepare
+from tests.fuzz.verdict import Prepared, finish, judge_all, prepare
 from tests.generated.generator import FOCUSES
 
 TEXT = """import tilelet.language as pl
@@ -96,7 +96,7 @@ def test_texts_are_changed_in_their_bodies_only() -> None:
 
 def test_arguments_are_spoilt_without_a_mistake_of_our_own() -> None:
     arguments = draw(3, 1, "scopes").kernel().arguments()
-    for choice in range(300):
+    for choice in range(3000):
         spoilt(arguments, choice)
 
 
@@ -124,6 +124,36 @@ def test_programs_in_one_library_have_memory_of_their_own_size(tmp_path: Path) -
     assert natives[1].table.scratch_bytes > natives[0].table.scratch_bytes + 16 * wide
     for p, native in zip(prepared, natives):
         assert finish(p, native).kind == "right"  # type: ignore[arg-type]
+
+
+@pytest.mark.skipif(quick.command() is None, reason="no tcc")
+def test_the_quick_compiler_gives_the_same_bits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick.prepare(tmp_path / "quick")
+    monkeypatch.setenv(quick.FOLDER, str(tmp_path / "quick"))
+    cases = [*(draw(3, n, focus) for n in range(2) for focus in FOCUSES), text_case("pl.exp(t4)")]
+    kinds = {said.kind for _, what, said in judge_all(cases, tmp_path, quick.LEVEL) if what == "is"}
+    assert kinds <= {"right", "rejected"}
+
+
+def test_functions_become_declarations_without_vectors() -> None:
+    inline = "static inline __attribute__((always_inline, unused)) "
+    text = (
+        "typedef float tl_f32x8 __attribute__((vector_size(32)));\n"
+        f"{inline}tl_f32x8 splat(float x) {{ return (tl_f32x8){{x}}; }}\n"
+        f"{inline}float twice(float x) {{ if (x) {{ x += x; }} return x; }}\n"
+        "typedef struct {\n    tl_f32x8 lanes;\n    int n;\n} fold;\n"
+        "int outside(int a);\n"
+    )
+    header, functions = quick.split(text)
+    assert "float twice(float x);\n" in header
+    assert "float lanes[8];" in header
+    assert "int outside(int a);" in header
+    assert "splat" not in header
+    assert "vector_size" not in header
+    assert "\nfloat twice(float x) { if (x) { x += x; } return x; }" in functions
+    assert f"{inline}tl_f32x8 splat" in functions
 
 
 # --- verdicts ------------------------------------------------------------------------------------

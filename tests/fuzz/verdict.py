@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.cpu.both import share_functions
+from tests.fuzz import quick
 from tests.fuzz.cases import Case
 from tests.fuzz.library import emitted, load_together
 from tests.fuzz.mutations import spoilt
@@ -248,11 +249,14 @@ def _long(case: Case, how: str) -> Verdict:
 def _natives(
     ready: list[tuple[int, Prepared]], optimise: str
 ) -> dict[int, NativeProgram | Exception]:
-    """All together; one by one, if C is not accepted."""
+    """All together; if C is not accepted, halves of them, down to the one that is to blame."""
     try:
         together = load_together([(p.program, p.code) for _, p in ready], optimise) if ready else []
         return {i: native for (i, _), native in zip(ready, together)}
-    except (UserError, UserErrors, InternalError) as problem:
-        if len(ready) == 1:
-            return {ready[0][0]: problem}
-        return {i: n for one in ready for i, n in _natives([one], optimise).items()}
+    except (UserError, UserErrors, InternalError, quick.RefusedError) as problem:
+        if len(ready) > 1:
+            half = len(ready) // 2
+            return _natives(ready[:half], optimise) | _natives(ready[half:], optimise)
+        if isinstance(problem, quick.RefusedError):
+            return _natives(ready, "-O0")
+        return {ready[0][0]: problem}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -19,6 +20,8 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
+    gc.freeze()  # what is imported stays
+    gc.set_threshold(100_000)  # collections are a fifth of the time else
     with tempfile.TemporaryDirectory() as folder:
         for line in sys.stdin:
             batch = json.loads(line)

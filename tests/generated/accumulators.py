@@ -9,7 +9,8 @@ import numpy as np
 from tests.generated import oracle
 from tests.generated.core import Expr, GmT, Run, ScalarT, Step, TileT, run_body, run_steps
 from tests.generated.oracle import NUMPY, Tile
-from tests.generated.statements import Statements, applied, looping, negated
+from tests.generated.statements import applied, looping, negated
+from tests.generated.unread import Unread
 
 OPERANDS = ("BF16", "FP32", "FP16", "INT8")
 
@@ -49,7 +50,7 @@ class Chain:
         return self.step * self.trips
 
 
-class Accumulators(Statements):
+class Accumulators(Unread):
     """Statements that build products piece by piece."""
 
     def nested(self) -> list[Callable[[int], None]]:

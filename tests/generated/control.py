@@ -44,7 +44,7 @@ class Control(Chunks, Memory, Clearing):
             self.scope, self.scope, self.scope, self.view, self.bind_scalar, self.rebind_scalar,
             self.create, self.tail_loop, self.write_element, self.window, self.copy,
             self.assemble_any, self.assemble_any, self.gathered_row, self.carry_tensor,
-            self.carry_tensor, self.carry_tensor, self.clear,
+            self.carry_tensor, self.carry_tensor, self.clear, self.unread_window,
         ]  # fmt: skip
         if self.kernels:
             simple += [self.kernel_call] * 3

@@ -53,15 +53,18 @@ class Statements(Expressions):
             self.statement(nesting)
 
     def statement(self, nesting: int) -> None:
-        simple: list[Callable[[], Any]] = [
+        if nesting > 0 and self.choices.chance(35):
+            self.choices.pick(self.nested())(nesting - 1)
+        else:
+            self.choices.pick(self.simple())()
+
+    def simple(self) -> list[Callable[[], Any]]:
+        """Statements without others inside."""
+        return [
             self.bind, self.bind, self.rebind, self.rebind, self.bind_scalar, self.rebind_scalar,
             self.store, self.insert, self.mark_valid, self.write_element, self.bind_part,
             self.unused_read, self.bind_deep,
         ]  # fmt: skip
-        if nesting > 0 and self.choices.chance(35):
-            self.choices.pick(self.nested())(nesting - 1)
-        else:
-            self.choices.pick(simple)()
 
     def nested(self) -> list[Callable[[int], None]]:
         """Statements that hold others."""
@@ -133,7 +136,7 @@ class Statements(Expressions):
         if form == 0:  # a kernel variable that is known when the kernel is compiled
             number = self.choices.number(low, high)
             value = Expr(str(number), lambda _: number, ScalarT("INDEX"))
-            self.assign(name, value, ScalarT("INDEX", low, high))
+            self.assign(name, value, ScalarT("INDEX", low, high, is_constant=True))
             return
         value = self.clamped(low, high)
         if value.type.dtype != "INDEX":
