@@ -39,6 +39,7 @@ from tilelet.device.schedule.graph import Graph, build_graph
 from tilelet.device.schedule.pricing import CostCache
 from tilelet.device.schedule.region_arrays import Ints
 from tilelet.device.schedule.simulate import simulate
+from tilelet.device.schedule.windows import with_windows
 from tilelet.diag.catalogue.checks import ParallelDependence, Race
 from tilelet.diag.catalogue.windows import DependsOnTaskData
 from tilelet.diag.core import Loc, UserError
@@ -58,8 +59,7 @@ def check(subject: Subject) -> Part:
     """All pairs of accesses, under the rules of one period."""
     if not len(subject.tasks):
         return Part("race", Status.NOT_CHECKED, "no task was submitted")
-    runtimes = subject.machine.runtime
-    newest = subject.period or max(runtimes)
+    newest = subject.period or subject.machine.newest_period
     races = Races(subject, newest)
     findings = races.findings()
     remarks = list(races.unseen)
@@ -122,7 +122,8 @@ class Races:
     @cached_property
     def stream(self) -> Stream:
         s = self.subject
-        return build_stream(s.tasks, s.program, self.runtime, CostCache(s.machine))
+        stream = build_stream(s.tasks, s.program, self.runtime, CostCache(s.machine))
+        return with_windows(stream, self.runtime.windows)
 
     @cached_property
     def graph(self) -> Graph:
