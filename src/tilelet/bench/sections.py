@@ -23,6 +23,7 @@ from tilelet.bench.sizes import (
     SMALL_PREFILL,
 )
 from tilelet.bench.timing import Effort, Form, Missing, once
+from tilelet.bench.tokens import tokens
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -315,5 +316,6 @@ SECTIONS = {
     "prefill": Section("a whole prefill layer, two sequences of 256 tokens", prefill),
     "vector": Section("softmax, RMSNorm, add and cast: memory only", vector),
     "call": Section("what a small call and a small script cost", calls),
+    "tokens": Section("a whole model of 0.6B, here and by transformers", tokens),
     "goldens": Section("results of every Qwen3 program at full size", goldens),
 }
