@@ -252,6 +252,8 @@ class Advisor:
                 continue
             if not rule.is_about_text and advice.share < _LEAST_GAIN:
                 continue  # even without these kernels the program would take as long
+            if rule.needs_newer and not subject.orders_writers:
+                continue
             yield [(rule, advice)]
             after = self._try(advice.text or "")
             if depth > 1 and after.subject is not None and not rule.is_about_text:
