@@ -793,6 +793,10 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     generate.WeightsNotCached: lambda at: generate.WeightsNotCached(
         "weights", "No space left on device", 3 << 30
     ),
+    generate.LogitsNotFinite: lambda at: generate.LogitsNotFinite(0, 3),
+    generate.ReferenceFailed: lambda at: generate.ReferenceFailed(
+        "Qwen3-0.6B", "RuntimeError: strides should be multiple of 16 bytes"
+    ),
     # W0xxx
     cautions.RetiredSpelling: lambda at: cautions.RetiredSpelling(
         at("pl.incore()"), "pl.incore()", "pl.at(level=pl.Level.CORE_GROUP)"

@@ -24,6 +24,7 @@ from tilelet.bench.sizes import (
     SMALL_PREFILL,
 )
 from tilelet.bench.timing import Effort, Form, Missing, once
+from tilelet.bench.tokens import tokens
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -317,5 +318,6 @@ SECTIONS = {
     "vector": Section("softmax, RMSNorm, add and cast: memory only", vector),
     "call": Section("what a small call and a small script cost", calls),
     "tune": Section("tile sizes of scope 3: the tuner's search and a random one", searches),
+    "tokens": Section("a whole model of 0.6B, here and by transformers", tokens),
     "goldens": Section("results of every Qwen3 program at full size", goldens),
 }
