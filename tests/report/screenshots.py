@@ -50,7 +50,7 @@ def pages(folder: Path) -> dict[str, Path]:
     """The pages to be shown, made as a user would."""
     tilelet(folder, "profile", "--no-files", BASELINE, "--html", "baseline.html")
     tilelet(folder, "profile", "--no-files", TUNED, "--html", "tuned.html")
-    tilelet(folder, "compare", BASELINE, TUNED, "--html", "compare.html")
+    tilelet(folder, "compare", f"{BASELINE} --hidden 8192", TUNED, "--html", "compare.html")
     (folder / "wrong.py").write_text(RACE)
     tilelet(folder, "run", "--build-dir", "out", "wrong.py")
     (directory,) = (folder / "out").iterdir()
