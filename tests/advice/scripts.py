@@ -172,6 +172,13 @@ for kb in pl.range(HIDDEN // TILE):
 return out
 """
 
+WRITTEN_SINCE = ZEROS_READ_BACK.replace(
+    "for db in",
+    """with pl.at(level=pl.Level.CORE_GROUP):
+    acc = pl.assemble(acc, pl.cast(x[:, 0:TILE], target_type=pl.FP32), [0, 0])
+for db in""",
+)
+
 ONE_SCOPE = """
 for kb in pl.range(HIDDEN // CHUNK):
     k0 = kb * CHUNK

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 from tests.advice import scripts
+from tests.advice.fused_qk_rope import SCRIPT as FUSED_ROPE
 from tests.advice.scripts import line_of, script
 
 from tilelet.advice.core import Advice
-from tilelet.advice.manual import advice_markdown
 from tilelet.advice.programs import ScriptPrograms, Setting
 from tilelet.advice.proof import difference, examine, outputs_of
 from tilelet.advice.rules import RULES
@@ -92,10 +92,14 @@ def test_zeros_that_are_read_back() -> None:
 
 
 def test_a_start_that_is_not_zero_is_noticed() -> None:
-    """The rule cannot see what was filled in: the proof does."""
-    text = script(
+    """Another constant is taken over; what was written since, only the proof sees."""
+    half = script(
         scripts.ZEROS_READ_BACK.replace("value=0.0)\n        acc", "value=0.5)\n        acc")
     )
+    (advice,) = found(half, "zeros-read-back")
+    assert "so_far = pl.full([ROWS, TILE], dtype=pl.FP32, value=0.5)" in (advice.text or "")
+    assert holds(half, advice) == ""
+    text = script(scripts.WRITTEN_SINCE)
     (advice,) = found(text, "zeros-read-back")
     assert "differs" in holds(text, advice)
 
@@ -174,9 +178,28 @@ def test_explicit_scopes_are_one_finding() -> None:
     assert found(script(scripts.SHARED), "explicit-scope") == []
 
 
-def test_every_rule_has_its_page() -> None:
-    page = advice_markdown()
-    for rule in RULES:
-        section = page.partition(f"\n## {rule.name}\n")[2].partition("\n## ")[0]
-        assert "Evidence: " in section, rule.name
-        assert "```python" in section, rule.name
+def test_faults_of_a_fused_rope() -> None:
+    """Each finding of the review of a published program, in one with the same faults."""
+    attempt = examine(programs(FUSED_ROPE), FUSED_ROPE, SETTING)
+    assert attempt.subject is not None, attempt.why
+    subject = attempt.subject
+    places = {(r.name, a.loc.line) for r in RULES for a in r.find(subject) if a.loc is not None}
+    for rule, part, which in (
+        ("sequential-loop", "for h in pl.range(heads)", 1),  # launches in a loop over heads
+        ("small-transfers", "q_rows = pl.assemble(q_rows, new_lo", 1),
+        ("repeated-read", "pl.read(seq_lens, [b])", 1),
+        ("repeated-read", "pl.read(seq_lens, [b])", 2),
+        ("twin-loops", "for ob in pl.range(KV_BLOCKS)", 1),
+        ("hidden-equality", "kv0 // head_dim", 1),
+        ("round-trip", "with pl.at", 1),  # q_acc, k_acc and v_acc
+        ("round-trip", "with pl.at", 3),
+        ("round-trip", "with pl.at", 5),
+    ):
+        assert (rule, line_of(FUSED_ROPE, part, which)) in places, (rule, part)
+
+
+def test_a_read_that_the_loop_moves_is_none() -> None:
+    moved = FUSED_ROPE.replace("pl.read(seq_lens, [b])", "pl.read(seq_lens, [b + h - h])", 1)
+    places = lines(found(moved, "repeated-read"))
+    assert line_of(moved, "pl.read(seq_lens, [b + h - h])") not in places
+    assert line_of(moved, "pl.read(seq_lens, [b])") in places

@@ -144,6 +144,49 @@ def test_a_run_does_not_call_a_race_what_it_cannot_see() -> None:
     assert not race.check(dataclasses.replace(subject, brief=True)).findings
 
 
+@pl.jit
+def rows_by_table(x: pl.Tensor[[64, 128], pl.FP32], out: pl.InOut[pl.Tensor[[64, 128], pl.FP32]]):
+    """A task computes where others write."""
+    table = pl.create_tensor([4], dtype=pl.INT32)
+    with pl.at(level=pl.Level.CORE_GROUP):
+        for j in pl.range(4):
+            pl.write(table, [j], pl.cast(48 - j * 16, pl.INT32))
+    for i in pl.parallel(4):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            row = pl.read(table, [i])
+            out[row : row + 16, :] = pl.exp(x[i * 16 : i * 16 + 16, :])
+    return out
+
+
+@pl.jit
+def rows_by_wrong_table(
+    x: pl.Tensor[[64, 128], pl.FP32], out: pl.InOut[pl.Tensor[[64, 128], pl.FP32]]
+):
+    table = pl.create_tensor([4], dtype=pl.INT32)
+    with pl.at(level=pl.Level.CORE_GROUP):
+        for j in pl.range(4):
+            pl.write(table, [j], pl.cast(45 - j * 15, pl.INT32))
+    for i in pl.parallel(4):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            row = pl.read(table, [i])
+            out[row : row + 16, :] = pl.exp(x[i * 16 : i * 16 + 16, :])
+    return out
+
+
+def test_where_computed_data_decides_the_tasks_are_executed() -> None:
+    given = {"x": X, "out": np.zeros((64, 128), np.float32)}
+    part = race.check(subject_of(rows_by_table, given))
+    assert part.findings == ()
+    assert "taken whole" not in part.summary
+    (finding,) = race.check(subject_of(rows_by_wrong_table, given)).findings
+    assert finding.code == "E1103"
+    assert str(finding.region) == "out[45, 0:128]"
+    # Without the data nothing is known, and nothing is said.
+    part = race.check(subject_of(rows_by_wrong_table))
+    assert part.findings == ()
+    assert any("which bytes of `out`" in remark for remark in part.remarks)
+
+
 def test_iterations_are_named() -> None:
     given = {"x": X, "acc": ACC}
     (finding,) = race.check(subject_of(across_iterations, given)).findings

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 import pytest
-from tests.models.real.files import write_model
+from tests.models.real.files import tensors, write_model
 from tests.models.real.tiny import Sizes, ordinary, torch
 
 from tilelet.cli import generate as command
@@ -141,6 +141,7 @@ def test_interrupted(
     ("options", "code", "text"),
     [
         (["--tokens", ""], 3, "prompt 0 has no tokens"),
+        (["--tokens", "1 99999999999999999999"], 3, "token 1 of prompt 0 is 99999999999999999999"),
         (["--tokens", "96"], 3, "token 0 of prompt 0 is 96; the vocabulary has 96 tokens"),
         (["--tokens", " ".join(["1"] * 20), "--max-seq", "16"], 3, "the cache holds 16 positions"),
         (["--tokens", "1", "--max-seq", "1000"], 3, "at most `max_position_embeddings`, 512"),
@@ -194,6 +195,37 @@ def test_damaged_checkpoints(
     damage(write_model(tmp_path))
     assert main(["generate", str(tmp_path), "--tokens", "1"]) == 3
     assert text in capsys.readouterr().err
+
+
+def _pointer(directory: Path) -> None:
+    text = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 12345\n"
+    (directory / "model.safetensors").write_text(text)
+
+
+def _sliding(directory: Path) -> None:
+    path = directory / "config.json"
+    kinds = ["full_attention", "sliding_attention"]
+    path.write_text(json.dumps({**json.loads(path.read_text()), "layer_types": kinds}))
+
+
+@pytest.mark.parametrize(
+    ("damage", "text"),
+    [(_pointer, "a pointer of Git LFS"), (_sliding, "`layer_types` of the model configuration")],
+)
+def test_checkpoints_that_are_something_else(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], damage: Callable[[Path], None], text: str
+) -> None:
+    damage(write_model(tmp_path))
+    assert main(["generate", str(tmp_path), "--tokens", "1"]) == 3
+    assert text in capsys.readouterr().err
+
+
+def test_logits_that_are_no_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arrays = tensors()
+    arrays["model.layers.1.mlp.down_proj.weight"][3, 5] = np.nan
+    args = ["--tokens", "1 2", "--engine", "interp"]
+    assert main(["generate", str(write_model(tmp_path, arrays)), *args]) == 3
+    assert "the logits for token 0 of sequence 0 are not finite" in capsys.readouterr().err
 
 
 def test_no_memory(

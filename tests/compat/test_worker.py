@@ -36,6 +36,20 @@ def test_programs_are_registered_once_and_called_often() -> None:
         worker.register(compiled)
 
 
+def test_bytes_go_to_tensors_of_a_worker_and_back() -> None:
+    given, back = torch.arange(64.0).reshape(8, 8), torch.zeros(8, 8)
+    with ChipWorker() as worker:
+        kept = worker.alloc_tensor((8, 8), torch.float32)
+        worker.copy_to(kept.data_ptr(), given.data_ptr(), kept.nbytes)
+        worker.copy_from(back.data_ptr(), kept.data_ptr, kept.nbytes)
+        assert torch.equal(back, given)
+        with pytest.raises(ValueError, match="257 bytes"):
+            worker.copy_from(back.data_ptr(), kept.data_ptr(), 257)
+        worker.free_tensor(kept)
+        with pytest.raises(ValueError, match="no tensor of this worker"):
+            worker.copy_to(kept.data_ptr(), given.data_ptr(), 4)
+
+
 @pytest.mark.parametrize("gives_output", [False, True])
 def test_a_worker_runs_the_callable_of_a_program(gives_output: bool) -> None:
     one, two = torch.ones((16, 32)), torch.full((16, 32), 2.0)

@@ -60,7 +60,13 @@ def test_a_writer_after_another_one_is_known() -> None:
 
 @pytest.mark.parametrize(
     ("rule", "wanted"),
-    [("kernel", [OUT, OUT]), ("written", [INOUT, INOUT]), ("loops", [OUT, INOUT])],
+    [
+        ("kernel", [OUT, OUT]),
+        ("written", [INOUT, INOUT]),
+        ("loops", [OUT, INOUT]),
+        ("params", [OUT, INOUT]),
+        ("disjoint", [OUT, INOUT]),
+    ],
 )
 def test_the_direction_of_fresh_memory_by_rule(rule: str, wanted: list[Direction]) -> None:
     assert rule in RULES
@@ -75,16 +81,46 @@ def test_the_direction_of_fresh_memory_by_rule(rule: str, wanted: list[Direction
     assert seen == wanted
 
 
-def test_parameters_and_other_directions_stay_as_they_are() -> None:
+def test_tensors_of_the_caller_by_rule() -> None:
     for rule in RULES:
         sites, tasks = sites_of(chain(), rule)
         (group,) = tasks.groups
         assert sites.direction(group, 0, Direction.In, Buffer("x", 4)) is Direction.In
         plain = Buffer("x", 4, origin="param")
-        assert sites.direction(group, 1, OUT, plain) is OUT
-        wanted = INOUT if rule == "loops" else OUT
-        read_write = Buffer("y", 4, origin="param")
-        assert sites.direction(group, 1, OUT, read_write) is wanted, rule
+        in_a_loop = INOUT if rule in ("params", "disjoint") else OUT
+        assert sites.direction(group, 1, OUT, plain) is in_a_loop, rule
+
+
+def filled(moving: bool) -> Program:
+    """A sequential loop that writes the caller's tensor row by row, or always the same row."""
+
+    @pl.program
+    class Filled:
+        @pl.function(type=pl.FunctionType.Opaque)
+        def main(self, x: pl.Tensor[[16, 64], pl.FP32], y: pl.Out[pl.Tensor[[64, 64], pl.FP32]]):
+            for i in pl.range(4):
+                at = i * 16
+                with pl.incore(name_hint="fill"):
+                    tile = pl.slice(x, [16, 64], [0, 0])
+                    if moving:
+                        y = pl.assemble(y, pl.add(tile, tile), [at, 0])
+                    else:
+                        y = pl.assemble(y, pl.mul(tile, at), [16, 0])
+            return y
+
+    return Filled
+
+
+@pytest.mark.parametrize("moving", [True, False])
+def test_a_loop_orders_writers_of_one_tensor(moving: bool) -> None:
+    """For a week, loops did not if the place that was written changed from round to round."""
+    wanted = {"loops": OUT, "params": INOUT, "disjoint": OUT if moving else INOUT}
+    for rule, direction in wanted.items():
+        sites, tasks = sites_of(filled(moving), rule)
+        (group,) = tasks.groups
+        (position,) = group.written
+        buffer = Buffer("y", 4, origin="param")
+        assert sites.direction(group, position, OUT, buffer) is direction, rule
 
 
 def scoped() -> Program:

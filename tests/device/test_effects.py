@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.device.recording import mixed, only_kernel, recorded
+from tests.device.recording import chain, mixed, only_kernel, recorded
 
 import tilelet.language as pl
 from tilelet.device import kernel_cost, load_machine, simulate
-from tilelet.device.kernel.costs import work_cycles
-from tilelet.device.kernel.view import ScalarWork, Transfer
+from tilelet.device.kernel.costs import vector_cycles, work_cycles
+from tilelet.device.kernel.view import ScalarWork, Transfer, VectorWork
 from tilelet.device.machine.description import varied
+from tilelet.ir.spec import Cost
 
 A2A3, A5 = load_machine("a2a3"), load_machine("a5")
 ROWS = 64
@@ -268,3 +269,26 @@ def test_products_leave_the_cube_row_by_row() -> None:
     path = A2A3.paths["l0c_to_gm"]
     busy, _ = work_cycles(work, A2A3)
     assert busy == pytest.approx(path.fixed_cycles + 128 * path.row_cycles)
+
+
+def test_a_core_begins_its_first_block_late() -> None:
+    stream, program = recorded(chain(6))
+    period = "2026-06"
+    line, even = (
+        simulate(stream, program, varied(A2A3, {f"runtime.{period}.first_us": us}), period=period)
+        for us in (5.3, 0.0)
+    )
+    heads = line.start - line.dispatch
+    assert (np.abs(even.start - even.dispatch - heads[-1]) < 1e-9).all()
+    first = [int(np.flatnonzero(line.core == core)[0]) for core in np.unique(line.core)]
+    for i, head in enumerate(heads):
+        late = head - heads[-1]
+        assert (0.0 <= late <= 5.3) if i in first else late == pytest.approx(0.0)
+    assert heads.max() > heads.min()
+
+
+def test_a_gather_makes_addresses_row_by_row() -> None:
+    few, many = (vector_cycles(VectorWork(Cost.GATHER, 8192, rows), A2A3) for rows in (1, 32))
+    muls = A2A3.vector["muls"]
+    each = muls.slope + muls.constant + A2A3.body.sync_cycles
+    assert many - few == pytest.approx(31 * each)

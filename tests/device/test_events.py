@@ -38,6 +38,7 @@ def configs(draw) -> Config:
         poll=0.1,
         resolve=0.0,
         stagger=0.0,
+        first=draw(st.sampled_from([0.0, 5.0])),
         hbm=draw(st.sampled_from([500.0, 1e6])),
         l2_rate=draw(st.sampled_from([2000.0, 1e7])),
         l2_bytes=draw(st.sampled_from([3000.0, 1e9])),

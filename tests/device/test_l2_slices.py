@@ -10,6 +10,7 @@ from tests.device.recording import only_kernel, recorded
 
 import tilelet.language as pl
 from tilelet.device import kernel_cost, load_machine, simulate
+from tilelet.device.kernel.control_path import Signature
 from tilelet.device.kernel.view import Transfer
 from tilelet.device.machine.description import varied
 
@@ -96,3 +97,21 @@ def test_a_machine_of_small_granules_serves_short_rows_faster() -> None:
     fine, whole = (kernel_cost(kernel, m).l2_granules * m.granule_cycles for m in (a5, coarse))
     # Rows of 256 and 128 bytes, of lines of 512.
     assert 1.9 * fine < whole < 4.1 * fine
+
+
+def test_blocks_that_take_parts_of_the_same_lines_wait_for_each_other() -> None:
+    """Columns of 64 numbers of two bytes: four blocks share a line of 512 bytes."""
+    kernel = only_kernel(projection(4096), A2A3)
+    times = {
+        (blocks, busy): kernel_cost(
+            kernel, varied(A2A3, {"gm.serial_cycles": busy}), Signature(blocks=blocks)
+        ).exec_us
+        for blocks in (1, 2, 24)
+        for busy in (0.0, 8.0)
+    }
+    assert times[1, 8.0] == times[1, 0.0], "alone"
+    assert times[1, 8.0] < times[2, 8.0] < times[24, 8.0]
+    assert times[24, 0.0] == times[1, 0.0]
+    # What each of them asks for takes at least as long as the others' turns.
+    rows = 4096
+    assert times[24, 8.0] >= A2A3.us(rows * 4 * 8.0)

@@ -33,7 +33,8 @@ def test_built_in_machines() -> None:
     assert (a2a3.gm.granule, a5.gm.granule) == (512, 128)
     assert a5.has_path("l0c_to_ub")
     assert not a2a3.has_path("l0c_to_ub")
-    assert sorted(a2a3.runtime) == ["2026-04", "2026-04-26", "2026-06", "2026-07"]
+    assert {"2026-04", "2026-05-15", "2026-06", "2026-07"} <= set(a2a3.runtime)
+    assert list(a2a3.runtime) == sorted(a2a3.runtime)
 
 
 def test_the_simulators_name_means_the_machine() -> None:
@@ -141,6 +142,25 @@ def test_unknown_machine() -> None:
         load_machine("nowhere/mine.toml")
 
 
+def test_a_period_is_like_another_one_but_for_what_it_says(tmp_path: Path) -> None:
+    own = tmp_path / "own.toml"
+    text = 'extends = "a2a3"\n[runtime."2026-08"]\nlike = "2026-07"\nsubmit_us = 0.3\n'
+    own.write_text(text)
+    machine = load_machine(own)
+    assert machine.period("2026-09-01").submit_us == 0.3
+    assert machine.period("2026-08").threads == machine.period("2026-07").threads
+    own.write_text(text.replace('like = "2026-07"', 'like = "2027-01"'))
+    with pytest.raises(UserError, match=r"runtime\.2026-08\.like") as caught:
+        load_machine(own)
+    assert caught.value.code == "E0905"
+
+
+def test_periods_without_a_date_are_chosen_by_name_only() -> None:
+    machine = load_machine("a2a3")
+    assert machine.newest_period == machine.period_name("2030-01-01") == "2026-07"
+    assert machine.period("host-graph").submit_us < machine.period("2026-07").submit_us
+
+
 def test_unknown_period() -> None:
     with pytest.raises(UserError, match="2026-06") as caught:
         load_machine("a2a3").period("2025-12")
@@ -153,9 +173,10 @@ def test_unknown_period() -> None:
     ("date", "period"),
     [
         ("2026-04-13", "2026-04"),
-        ("2026-04-27", "2026-04-26"),
-        ("2026-05", "2026-04-26"),
-        ("2026-06-18", "2026-06"),
+        ("2026-04-27", "2026-04-23"),
+        ("2026-05", "2026-04-29"),
+        ("2026-05-18", "2026-05-15"),
+        ("2026-06-18", "2026-06-11"),
         ("2027-01-01", "2026-07"),
     ],
 )

@@ -185,6 +185,22 @@ def test_less_pipelining_is_a_suggestion() -> None:
     assert "`pl.range`, not `pl.pipeline`: 128 KiB" in found.diagnostic.helps[0]
 
 
+def test_what_a_pipelined_loop_computes_is_there_once_if_memory_is_short() -> None:
+    """Four loads of 16 KiB are in flight; what is computed of one is dead before the next."""
+
+    @pl.jit
+    def squares(x: pl.Tensor[[16, 8192], pl.BF16], y: pl.Out[pl.Tensor[[16, 1], pl.FP32]]):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            total = pl.reshape(pl.full([1, 16], dtype=pl.FP32, value=0.0), [16, 1])
+            for c in pl.pipeline(0, 8192, 512, stage=4):
+                wide = pl.cast(x[:, c : c + 512], pl.FP32)
+                total = pl.add(total, pl.row_sum(pl.mul(wide, wide)))
+            y[:, :] = total
+        return y
+
+    assert program_findings(passed(squares), A2A3) == []
+
+
 def test_one_large_product_is_cut_but_an_accumulator_is_not() -> None:
     def build(parts: int) -> Any:
         depth = 64 // parts

@@ -21,6 +21,7 @@ from tilelet.diag.catalogue import (
     diverge,
     generate,
     harness,
+    machine_use,
     models,
     names,
     ops,
@@ -676,7 +677,24 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     advice.CannotAdvise: lambda at: advice.CannotAdvise("kernel.py", "it runs nothing"),
     advice.RoundTrip: lambda at: advice.RoundTrip(at(SCOPE), at(SCOPE, 2), ["middle"]),
     advice.SharedOperand: lambda at: advice.SharedOperand(
-        at(SCOPE), at(SCOPE, 2), ["x[:, k:k + 64]"]
+        at(SCOPE), at(SCOPE, 2), ["pl.slice(x, [16, 512], [0, 0])"]
+    ),
+    advice.TwinLoops: lambda at: advice.TwinLoops(
+        at("for r in pl.range(0, 256, 16):"),
+        at("for r in pl.range(0, 256, 16):", 2),
+        "pl.range(0, 256, 16)",
+        ["middle"],
+        [],
+    ),
+    advice.ReadModifyWrite: lambda at: advice.ReadModifyWrite(
+        at("out[:, :] = pl.maximum(out[:, :], most)"),
+        at("for c in pl.range(0, 4096, 128):"),
+        "out",
+        "c",
+    ),
+    advice.SoftmaxOverflow: lambda at: advice.SoftmaxOverflow(at("pl.exp(x[r : r + 16, :])")),
+    machine_use.SmallTransfers: lambda at: machine_use.SmallTransfers(
+        at("out[r + i : r + i + 1, :]"), "out", 256, 256, stores=True
     ),
     advice.StoredAndLoaded: lambda at: advice.StoredAndLoaded(
         at("pl.slice(middle, [16, 64], [0, k])"),
@@ -694,7 +712,7 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     ),
     advice.NoPipeline: lambda at: advice.NoPipeline(at("for k in pl.range(64, 512, 64):"), "k", 2),
     advice.DiscardedRows: lambda at: advice.DiscardedRows(
-        at("pl.matmul(x[:, 0:64], w[0:64, d : d + 128], out_dtype=pl.FP32)"),
+        at("pl.matmul(q[:, :], keys[:, d : d + 128], out_dtype=pl.FP32)"),
         at("pl.slice(padded, [8, 128], [0, 0])"),
         "padded",
         8,
@@ -707,33 +725,37 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
         "middle",
         65536,
     ),
-    advice.AddedProduct: lambda at: advice.AddedProduct(at("pl.add(so_far, part)"), "so_far"),
+    advice.AddedProduct: lambda at: advice.AddedProduct(at("pl.add(acc, part)"), "acc"),
     advice.DeadFill: lambda at: advice.DeadFill(at("for d in pl.range(0, 512, 128):"), ["out"]),
     advice.SumInMemory: lambda at: advice.SumInMemory(
         at("pl.add(so_far, part)"),
-        at("for k in pl.range(0, 512, 64):"),
-        "out[:, d:d + 128]",
+        at("for k in pl.range(8):"),
+        "pl.slice(out, [16, 128], [0, d * 128])",
         "chunk",
     ),
-    advice.SequentialLoop: lambda at: advice.SequentialLoop(at("pl.range(0, 512, 64)"), "k"),
-    advice.SmallTasks: lambda at: advice.SmallTasks(at(SCOPE), "kernel_incore_0", 640, 0.81, 1.99),
-    advice.FewTasks: lambda at: advice.FewTasks(at(SCOPE), "kernel_incore_0", 8, 24),
-    advice.UnevenWave: lambda at: advice.UnevenWave(at(SCOPE), "kernel_incore_0", 64, 48, 16),
-    advice.OrchestratorBound: lambda at: advice.OrchestratorBound(
+    advice.SequentialLoop: lambda at: advice.SequentialLoop(at("pl.range(0, 256, 16)"), "r"),
+    machine_use.SmallTasks: lambda at: machine_use.SmallTasks(at(SCOPE), 640, 0.81, 1.99),
+    machine_use.FewTasks: lambda at: machine_use.FewTasks(at(SCOPE), "kernel_incore_0", 6, 24),
+    machine_use.UnevenWave: lambda at: machine_use.UnevenWave(
+        at(SCOPE), "kernel_incore_0", 32, 24, 8
+    ),
+    machine_use.OrchestratorBound: lambda at: machine_use.OrchestratorBound(
         at(SCOPE), 33411, 0.81, "kernel_incore_0", 16000
     ),
-    advice.ShortRows: lambda at: advice.ShortRows(
-        at("x[k : k + 16, 0:64]"), "x", 16, 256, 512, "a2a3"
+    machine_use.ShortRows: lambda at: machine_use.ShortRows(
+        at("x[:, c : c + 32]"), "x", 512, 128, 512, "a2a3"
     ),
-    advice.EmptyBuffers: lambda at: advice.EmptyBuffers(at(SCOPE), "kernel_incore_0", "Vec", 0.06),
-    advice.RepeatedRead: lambda at: advice.RepeatedRead(
+    machine_use.EmptyBuffers: lambda at: machine_use.EmptyBuffers(
+        at(SCOPE), "kernel_incore_0", "GM", "Mat", 0.06
+    ),
+    machine_use.RepeatedRead: lambda at: machine_use.RepeatedRead(
         at("pl.read(lengths, [b])"), at("pl.range(0, 512, 64)"), "pl.read(lengths, [b])"
     ),
     advice.MissingRoot: lambda at: advice.MissingRoot(at("pl.add(mean, 1e-6)")),
     advice.HiddenEquality: lambda at: advice.HiddenEquality(
         at("kv0 // HEAD_DIM"), "kv0 // HEAD_DIM", "KV_CHUNK", "HEAD_DIM"
     ),
-    advice.StaleConstant: lambda at: advice.StaleConstant(at("KV_CHUNK=64"), "KV_CHUNK", 64, 128),
+    advice.StaleConstant: lambda at: advice.StaleConstant(at("CHUNK=64"), "CHUNK", 64, 128),
     advice.LookAlike: lambda at: advice.LookAlike(at("\u00d7"), "\u00d7", "x"),
     # E14xx
     tuner.UnknownKnob: lambda at: tuner.UnknownKnob("K_CHUNCK", ["K_CHUNK", "TILE"], "kernel.py"),
@@ -770,6 +792,10 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     ),
     generate.WeightsNotCached: lambda at: generate.WeightsNotCached(
         "weights", "No space left on device", 3 << 30
+    ),
+    generate.LogitsNotFinite: lambda at: generate.LogitsNotFinite(0, 3),
+    generate.ReferenceFailed: lambda at: generate.ReferenceFailed(
+        "Qwen3-0.6B", "RuntimeError: strides should be multiple of 16 bytes"
     ),
     # W0xxx
     cautions.RetiredSpelling: lambda at: cautions.RetiredSpelling(

@@ -187,3 +187,28 @@ def test_nothing_is_found_in_qwen3(name: str, thorough: bool) -> None:
     if not thorough and name != "qwen3/scope1:per_block":
         pytest.skip("with --thorough")
     assert findings(model_cases(*name.split(":"))) == []
+
+
+@pl.jit
+def capped(x: pl.Tensor[[16, 64], pl.FP32], out: pl.Out[pl.Tensor[[16, 64], pl.FP32]]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        small = pl.mul(x[:, :], 1.0 / 30.0)
+        out[:, :] = pl.mul(pl.exp(small), 3.7)
+    return out
+
+
+def test_a_wrong_number_is_one_that_the_golden_uses() -> None:
+    specs = [
+        TensorSpec("x", [16, 64], pl.FP32, normal(3, 16, 64)),
+        TensorSpec("out", [16, 64], pl.FP32, is_output=True),
+    ]
+
+    def golden(tensors: dict[str, Any]) -> None:
+        limit = 2.9
+        tensors["out"][:] = np.exp(tensors["x"] * (1.0 / 30.0)) * limit
+
+    (error,) = answer("kernel", case_of(capped, specs, golden, 1e-4), Options(15.0)).found
+    assert "wrong constant" in error.diagnostic.message
+    assert "2.9 instead of 3.7" in error.diagnostic.helps[0]
+    assert error.diagnostic.loc is not None
+    assert "3.7" in linecache.getline(__file__, error.diagnostic.loc.line)

@@ -107,3 +107,26 @@ def test_the_command_says_how_much_it_tried(
     script.write_text("from tests.diverge.test_strength import *\nrun_jit(kernel, SPECS)\n")
     assert main(["check", "--only", "golden", str(script)]) == 0
     assert "not checked" in capsys.readouterr().out
+
+
+@pl.jit
+def shifted(x: pl.Tensor[[ROWS, COLS], pl.FP32], out: pl.Out[pl.Tensor[[ROWS, COLS], pl.FP32]]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        e = pl.exp(pl.row_expand_sub(x, pl.row_max(x)))
+        out[:, :] = pl.row_expand_div(e, pl.row_sum(e))
+    return out
+
+
+def softmax(tensors: dict[str, Any]) -> None:
+    e = np.exp(tensors["x"].astype(np.float64))
+    tensors["out"][:] = e / e.sum(axis=1, keepdims=True)
+
+
+def test_no_tolerance_below_rounding_is_recommended() -> None:
+    """Without the maximum, results differ in their last bits only."""
+    found: list[Case] = []
+    with session.active(Session(examiner=lambda _, case: found.append(case))):
+        run_jit(shifted, [SPECS[0], SPECS[2]], golden_fn=softmax, rtol=1e-3, atol=1e-3)
+    unnoticed = strength(found[0], 60.0).unnoticed
+    (one,) = [u for u in unnoticed if u.edit.op.name == "row_max" and u.kind == "zeroed"]
+    assert one.remedies == ["other inputs: with these, it changes no more than rounding does"]

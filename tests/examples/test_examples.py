@@ -1,4 +1,5 @@
-"""Every example runs as a script, passes its golden, stays short, and prints to a fixed point."""
+"""Every example runs as a script, passes its golden, stays short, prints to a fixed point, and is
+written in the language of August 2026."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 import tilelet.language as pl
+from tilelet.dialects import DIALECTS, check
 from tilelet.ir.core import Program
 from tilelet.ir.printer import print_program
 from tilelet.passes.pipeline import run_passes
@@ -73,3 +75,10 @@ def test_printed_example_parses_to_the_same_text_after_every_pass(path: Path) ->
     for stage in stages:
         text = print_program(stage)
         assert print_program(pl.parse(text)) == text
+
+
+@by_name
+def test_example_is_portable_whatever_the_passes_made_of_it(path: Path) -> None:
+    program = program_of(path)
+    for stage in (program, run_passes(program)):
+        assert check(stage, DIALECTS["2026-08"]) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 import types
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,15 @@ from tilelet.dialects import DIALECTS, check
 from tilelet.export.script import Case, script_text
 from tilelet.ir.core import Program
 from tilelet.models import registry
+from tilelet.runtime import session
 from tilelet.runtime.arrays import as_array
 from tilelet.runtime.compiler import compile_program
 from tilelet.runtime.config import RunConfig
+from tilelet.runtime.session import Session
 
 torch = pytest.importorskip("torch")
 AUGUST = DIALECTS["2026-08"]
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("[0-9]*.py"))
 
 
 def exported(case: Case, folder: Path) -> types.ModuleType:
@@ -63,6 +67,32 @@ def test_an_exported_variant_gives_the_same_bits_and_tasks(name: str, tmp_path: 
     assert results(program, tensors) == results(case.program, tensors)
     errors = [d for d in check(program, AUGUST) if d.severity == "error"]
     assert not errors or "april" in name
+
+
+def example_case(path: Path, monkeypatch: pytest.MonkeyPatch) -> Case:
+    """What an example would run, as `tilelet export` sees it."""
+    found: list[Case] = []
+
+    def keep(program: Program, specs: Any, case: Any) -> None:
+        found.append(Case(program, specs, case.golden, case.rtol, case.atol, path.name))
+
+    monkeypatch.setattr("sys.argv", [str(path)])
+    with session.active(Session(count_only=True, on_case=keep)), pytest.raises(SystemExit):
+        runpy.run_path(str(path), run_name="__main__")
+    return found[0]
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
+def test_an_exported_example_gives_the_same_bits_and_tasks(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = example_case(path, monkeypatch)
+    module = exported(case, tmp_path)
+    tensors = module.inputs()
+    entry = getattr(module, case.program.name)
+    program = entry if isinstance(entry, Program) else entry.specialize(*tensors.values())
+    assert results(program, tensors) == results(case.program, tensors)
+    assert check(program, AUGUST) == []
 
 
 def test_the_script_runs_and_compares(

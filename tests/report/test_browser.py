@@ -93,6 +93,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "check": check_document([(run, VERDICT)]),
         "damaged": plain[: len(plain) // 2],
         "old": b"TLPAGE00" + plain[8:],
+        "strange": repack({**header, "runs": [{"name": "no profile"}]}, columns),
     }
     folder = tmp_path_factory.mktemp("pages")
     for name, data in documents.items():
@@ -465,7 +466,10 @@ def test_a_saved_profile_says_what_is_missing(browser: Any, files: dict[str, Pat
     found.close()
 
 
-@pytest.mark.parametrize(("name", "text"), [("damaged", "cannot be read"), ("old", "version 00")])
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("damaged", "cannot be read"), ("old", "version 00"), ("strange", "cannot be read")],
+)
 def test_data_that_cannot_be_read(
     browser: Any, files: dict[str, Path], name: str, text: str
 ) -> None:

@@ -80,12 +80,12 @@ export class Kernels {
     for (let e = Math.ceil(x0); e <= x1; e++) marks.push(svg("line", { x1: X(10 ** e), x2: X(10 ** e), y1: 10, y2: height - bottom, class: "grid" }), svg("text", { x: X(10 ** e), y: height - bottom + 15, class: "axis", "text-anchor": "middle" }, `${10 ** e}`));
     for (let e = Math.ceil(y0); e <= y1; e++) marks.push(svg("line", { x1: left, x2: width - 10, y1: Y(10 ** e), y2: Y(10 ** e), class: "grid" }), svg("text", { x: left - 6, y: Y(10 ** e) + 4, class: "axis", "text-anchor": "end" }, e >= 3 ? `${10 ** (e - 3)} T` : `${10 ** e} G`));
     const roof = `M ${X(10 ** x0)} ${Y(10 ** x0 * p.hbm_gbs)} L ${X(ridge)} ${Y(p.peak_gflops)} L ${X(10 ** x1)} ${Y(p.peak_gflops)}`;
-    const labels: [number, number][] = [];
-    const dots = points.map(({ r, x, y }) => {
-      // Names that would cover each other go below one another.
-      const label: [number, number] = [X(x) + 9, Y(y) + 4];
-      while (labels.some(([lx, ly]) => Math.abs(lx - label[0]) < 120 && Math.abs(ly - label[1]) < 12)) label[1] += 6;
-      labels.push(label);
+    const near = (a: (typeof points)[number], b: (typeof points)[number]) => Math.abs(X(a.x) - X(b.x)) < 100 && Math.abs(Y(a.y) - Y(b.y)) < 13;
+    const dots = points.map((point, i) => {
+      const { r, x, y } = point;
+      // Of dots whose names would cover each other, the first has a name.
+      const named = !points.slice(0, i).some((other) => near(other, point));
+      const more = points.slice(i + 1).filter((other) => near(point, other)).length;
       const kernel = index.get(r.name);
       const chosen = kernel !== undefined && kernel === this.state.choice.kernel;
       const go = () => kernel !== undefined && this.state.chooseKernel(kernel);
@@ -95,7 +95,7 @@ export class Kernels {
         svg("title", {}, `${r.name}: ${x.toFixed(1)} flop per byte, ${count(y)} Gflop/s, ${percent(r.gflops / r.roof_gflops)} of its roof`),
         svg("line", { x1: X(x), x2: X(x), y1: Y(y), y2: Y(r.roof_gflops), class: "gap" }),
         svg("circle", { cx: X(x), cy: Y(y), r: chosen ? 7 : 5, fill: kernelColour(run.rank[kernel ?? 0] ?? 0) }),
-        svg("text", { x: label[0], y: label[1], class: "axis" }, shorten(r.name, 22)),
+        named ? svg("text", { x: X(x) + 9, y: Y(y) + 4, class: "axis" }, `${shorten(r.name, 22)}${more ? ` and ${more} more` : ""}`) : null,
       );
     });
     return h(

@@ -43,15 +43,8 @@ async function main(): Promise<void> {
   const begun = performance.now();
   const app = document.getElementById("app")!;
   const element = document.getElementById("data")!;
-  let unpacked;
-  try {
-    unpacked = await unpack(fromBase64(element.textContent ?? ""));
-  } catch (error) {
-    app.replaceChildren(empty("This page cannot be read", error instanceof Error ? error.message : String(error)));
-    return;
-  }
+  const { header, columns } = await unpack(fromBase64(element.textContent ?? ""));
   element.remove();
-  const { header, columns } = unpacked;
   const state = new State(header.runs.map((run) => new Run(run, columns)));
   const views: Record<ViewName, View> = {
     timeline: timelineView(state),
@@ -156,4 +149,7 @@ function runPicker(state: State): HTMLElement {
   return h("span", {}, pick, total);
 }
 
-void main();
+main().catch((error: unknown) => {
+  const text = error instanceof Error ? error.message : String(error);
+  document.getElementById("app")!.replaceChildren(empty("This page cannot be read", `Its data is damaged, or of another version: ${text}`));
+});

@@ -25,7 +25,7 @@ export function summaryOf(run: Run, choose: (kernel: number) => void): HTMLEleme
     const whole = Math.max(run.last * cores[i]!, 1);
     const causes = run.thinned ? [] : CAUSES.filter((c) => idle[i]![c] / whole > 0.0005).sort((a, b) => idle[i]![b] - idle[i]![a]);
     const busy = profile.busy[kind] ?? 0;
-    return card(`${cores[i]} ${kind}s: ${percent(busy)} busy${causes.length ? ", else" : ""}`, `what the ${kind}s did`, [{ mark: { class: "part-exec" }, text: "", share: busy }, ...(run.thinned ? [{ mark: { class: "idle" }, text: "causes of the rest need all tasks:", share: 1 - busy }] : []), ...causes.map((c) => ({ mark: { class: `idle idle-${c}`, style: `background-color:${causeColour(c)}` }, text: CAUSE_SHORT[c], long: CAUSE_TEXT[c], share: idle[i]![c] / whole }))]);
+    return card(`${cores[i]} ${kind}s: ${percent(busy)} busy${causes.length ? ", else" : ""}`, `what the ${kind}s did`, [{ mark: { class: "part-exec" }, text: "", share: busy }, ...(run.thinned ? [{ mark: { class: "idle" }, text: "idle; why needs all tasks", share: 1 - busy }] : []), ...causes.map((c) => ({ mark: { class: `idle idle-${c}`, style: `background-color:${causeColour(c)}` }, text: CAUSE_SHORT[c], long: CAUSE_TEXT[c], share: idle[i]![c] / whole }))]);
   });
   const kernels = [...run.kernels.keys()].sort((a, b) => run.rank[a]! - run.rank[b]!).filter((k) => run.kernels[k]!.name);
   const legend = h(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeAlias
@@ -21,12 +21,17 @@ from tilelet.scripts.target import Target
 Chain: TypeAlias = list[tuple[Rule, Advice]]
 Identity: TypeAlias = tuple[str, str]
 Identities: TypeAlias = tuple[Identity, ...]
+Helps: TypeAlias = Callable[[Chain, Attempt, Attempt], bool]
 
 _DEPTH = 4
 """How many rewritings may have to go together."""
 
 _LEAST_GAIN = 0.02
-"""Share of the time that a change must save: less is not told apart from chance."""
+"""Share of the time that a change must save to be made: less is not told apart from chance."""
+
+_NO_LOSS = 0.005
+_SMALL_GAIN = 0.001
+"""What a change may cost, and must save, of time, tasks, bytes or work of the cores to be told."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,7 @@ class Finding:
     after    what the rewritten program takes; None if there is no rewriting, or none that holds
     why_not  why the rewriting was not taken; empty if it was, or there is none
     chain    the rewriting, and those that it made possible
+    newest   time before and after under the newest runtime, where that matters
     """
 
     rule: Rule
@@ -43,6 +49,7 @@ class Finding:
     after: Costs | None = None
     why_not: str = ""
     chain: Sequence[tuple[Rule, Advice]] = ()
+    newest: tuple[float, float] | None = None
 
     @property
     def text(self) -> str | None:
@@ -104,7 +111,7 @@ class Advisor:
         self._rules = rules
         self._programs = programs or ScriptPrograms(target, setting)
         self._tried: dict[str, Attempt] = {}
-        self._made: dict[str, Outputs | None] = {}
+        self._compared: dict[str, tuple[str, str]] = {}
         self._seen: dict[str, list[tuple[Rule, Advice]]] = {}
         self._refuted: set[Identities] = set()
 
@@ -137,7 +144,7 @@ class Advisor:
         report.text = now.subject.source.text
         proved = {_identities(step) for step in report.steps}
         taken = [c for c in first if _chain_identities(c) in proved]
-        self._add_findings(report, original, taken, proved)
+        self._add_findings(report, original, taken, proved, small=False)
         return report
 
     def _begin(self) -> tuple[Report, Attempt]:
@@ -148,30 +155,54 @@ class Advisor:
         return Report(self._target, start.costs, text, text=text, origin=origin), start
 
     def _add_findings(
-        self, report: Report, start: Attempt, ranked: Sequence[Chain], proved: set[Identities]
+        self,
+        report: Report,
+        start: Attempt,
+        ranked: Sequence[Chain],
+        proved: set[Identities],
+        *,
+        small: bool = True,
     ) -> None:
         """Each fault with what its rewriting gives: the best of those that begin with it."""
         assert start.subject is not None
-        chains = {_identity(chain[0][1]): chain for chain in reversed(ranked)}
+        chains = {chain[0][1].text: chain for chain in reversed(ranked)}
+        others = self._small(start, chains) if small else []
+        steps = self._together(others, start, gains)
+        if not self._why_not(steps, start):
+            proved = proved | {_identities(step) for step in steps}
+        chains.update({chain[0][1].text: chain for chain in others})
         for rule, advice in self._found(start.subject, self._rules):
-            chain = chains.get(_identity(advice))
+            chain = chains.get(advice.text) if advice.text is not None else None
             if chain is not None and _chain_identities(chain) in proved:
-                after = self._try(chain[-1][1].text or "").costs
-                report.findings.append(Finding(rule, advice, after, "", chain))
+                report.findings.append(self._finding(rule, advice, chain, start))
                 continue
             finding = self._judged(rule, advice, chain, start, rounded=False)
             if finding is not None:
                 report.findings.append(finding)
         report.findings.sort(key=_saved(report.before), reverse=True)
 
-    def _together(self, ranked: Sequence[Chain], now: Attempt) -> list[Step]:
+    def _small(self, start: Attempt, known: Container[str | None]) -> list[Chain]:
+        """Rewritings that save too little to be made by themselves, but cost nothing either."""
+        assert start.subject is not None
+        return [
+            [(rule, advice)]
+            for rule, advice in self._rewritings(start.subject)
+            if advice.text not in known
+            and not rule.is_about_text
+            and gains([(rule, advice)], start, self._try(advice.text or ""))
+        ]
+
+    def _together(
+        self, ranked: Sequence[Chain], now: Attempt, helps: Helps | None = None
+    ) -> list[Step]:
         """What helps on top of what stands before it in the list, by the model alone."""
+        helps = helps or self._is_help
         steps: list[Step] = []
         for found in ranked:
             if _chain_identities(found) in self._refuted:
                 continue
             chain = self._again(found, now)
-            if chain is not None and self._helps(chain, now):
+            if chain is not None and helps(chain, now, self._try(chain[-1][1].text or "")):
                 now = self._try(chain[-1][1].text or "")
                 assert now.costs is not None
                 steps.append(Step(Finding(*chain[0], now.costs, "", chain), now.costs))
@@ -221,6 +252,8 @@ class Advisor:
                 continue
             if not rule.is_about_text and advice.share < _LEAST_GAIN:
                 continue  # even without these kernels the program would take as long
+            if rule.needs_newer and not subject.orders_writers:
+                continue
             yield [(rule, advice)]
             after = self._try(advice.text or "")
             if depth > 1 and after.subject is not None and not rule.is_about_text:
@@ -242,8 +275,11 @@ class Advisor:
         return made
 
     def _helps(self, chain: Chain, now: Attempt) -> bool:
+        return self._is_help(chain, now, self._try(chain[-1][1].text or ""))
+
+    @staticmethod
+    def _is_help(chain: Chain, now: Attempt, after: Attempt) -> bool:
         """Whether the model tells the rewritten program from the one before."""
-        after = self._try(chain[-1][1].text or "")
         if after.costs is None or now.costs is None or after.why:
             return False
         if all(rule.is_about_text for rule, _ in chain):
@@ -289,14 +325,22 @@ class Advisor:
             return Finding(rule, advice)
         if chain is None:
             why = self._try(advice.text).why
-            return None if rule.needs_proof or not why else Finding(rule, advice, why_not=why)
+            is_told = rule.stands_alone or (why and not rule.needs_proof)
+            return Finding(rule, advice, why_not=why) if is_told else None
         text = chain[-1][1].text or ""
         loose = rounded or any(a.rounding for _, a in chain)
         why = self._disproof(text, original, rounding=loose) or self._added(text, original)
         if why:
             return None if rule.needs_proof else Finding(rule, advice, why_not=why)
-        after = self._try(text).costs
-        return Finding(rule, advice, after, "", chain)
+        return self._finding(rule, advice, chain, original)
+
+    def _finding(self, rule: Rule, advice: Advice, chain: Chain, start: Attempt) -> Finding:
+        """A fault with a rewriting that holds."""
+        after = self._try(chain[-1][1].text or "")
+        newest = None
+        if rule.needs_newer and start.subject is not None and after.subject is not None:
+            newest = start.subject.newest_us, after.subject.newest_us
+        return Finding(rule, advice, after.costs, "", chain, newest)
 
     def _added(self, text: str, original: Attempt) -> str:
         """A finding of the checks that the script as it stands has not; empty if there is none."""
@@ -308,23 +352,31 @@ class Advisor:
     def _disproof(self, text: str, original: Attempt, *, rounding: bool) -> str:
         """Why a text is no substitute for the script; empty if it is."""
         assert original.subject is not None
-        before = self._outputs(original.subject.source.text)
-        after = self._outputs(text)
-        if before is None or after is None:
-            return "it runs other programs"
-        return difference(before, after, rounding=rounding)
+        if text not in self._compared:
+            before = self._original_outputs
+            after = before if text == original.subject.source.text else self._outputs(text)
+            why = "it runs other programs"
+            strict = loose = why
+            if before is not None and after is not None:
+                strict = difference(before, after, rounding=False)
+                loose = difference(before, after, rounding=True) if strict else ""
+            # Outputs of a layer are gigabytes: only what differs is kept.
+            self._compared[text] = strict, loose
+        return self._compared[text][rounding]
 
     @cached_property
     def _inputs(self) -> list[Inputs]:
         with progress(f"making the inputs of {self._target.name}"):
             return self._programs.inputs()
 
+    @cached_property
+    def _original_outputs(self) -> Outputs | None:
+        return self._outputs(self._programs.text)
+
     def _outputs(self, text: str) -> Outputs | None:
-        if text not in self._made:
-            inputs = self._inputs
-            with progress(f"running a version of {self._target.name}"):
-                self._made[text] = outputs_of(self._try(text), inputs)
-        return self._made[text]
+        inputs = self._inputs
+        with progress(f"running a version of {self._target.name}"):
+            return outputs_of(self._try(text), inputs)
 
     def _try(self, text: str) -> Attempt:
         """A version of the script; one that the machine newly refuses cannot be taken."""
@@ -351,6 +403,24 @@ def is_faster(before: Attempt, after: Attempt) -> bool:
     pair = before.subject.profiles[0].pair
     likely = likelihood(pair, was, now)
     return likely is None or likely >= TOO_CLOSE
+
+
+def gains(chain: Chain, before: Attempt, after: Attempt) -> bool:
+    """Whether a rewriting costs nothing, and saves time, tasks, bytes or work of the cores."""
+    was, now = before.subject, after.subject
+    if was is None or now is None or after.why:
+        return False
+    pairs = [
+        (was.costs.us, now.costs.us),
+        (was.costs.tasks, now.costs.tasks),
+        (was.costs.gm_bytes, now.costs.gm_bytes),
+        (was.core_us, now.core_us),
+    ]
+    if any(rule.needs_newer for rule, _ in chain):
+        pairs.append((was.newest_us, now.newest_us))
+    return all(new <= old * (1 + _NO_LOSS) for old, new in pairs) and any(
+        new < old * (1 - _SMALL_GAIN) for old, new in pairs
+    )
 
 
 def _identity(advice: Advice) -> Identity:

@@ -89,6 +89,22 @@ class Subject:
     def costs(self) -> Costs:
         return costs_of(self.profiles)
 
+    @cached_property
+    def core_us(self) -> float:
+        """How long all cores together run kernels."""
+        return sum(kernel.exec_us for profile in self.profiles for kernel in profile.kernels)
+
+    @property
+    def orders_writers(self) -> bool:
+        """Whether the runtime lets tasks wait that write different windows of one tensor."""
+        return any(r.machine.period(r.period).rule != "kernel" for r in self.runs)
+
+    @cached_property
+    def newest_us(self) -> float:
+        """Modelled time under the newest runtime of the machine."""
+        newest = [DeviceRun(r.run, r.machine, max(r.machine.runtime)) for r in self.runs]
+        return sum(run.summary.total_us for run in newest)
+
     def kernels_in(self, first: int, last: int) -> list[KernelRow]:
         """Kernels whose scopes begin in these lines of the script."""
         name = PurePath(self.source.path).name
@@ -136,15 +152,21 @@ class Rule:
 
     problem        the catalogue class whose text describes it
     evidence       why it costs, measured or by what the machine does
+    after          the example of `problem` without the fault
     rewrites       it can change the text
     needs_proof    it is a fault only if the rewriting holds: else it is not even mentioned
     is_about_text  comments and names: to mend them saves no time
+    stands_alone   it is a fault even if the rewriting does not help: there are other remedies
+    needs_newer    it costs nothing under early runtimes: the newest says what it saves
     """
 
     name: str
     problem: type[UserError]
     find: Callable[[Subject], Iterable[Advice]]
     evidence: str
+    after: str
     rewrites: bool = False
     needs_proof: bool = False
     is_about_text: bool = False
+    stands_alone: bool = False
+    needs_newer: bool = False

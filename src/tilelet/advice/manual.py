@@ -20,6 +20,10 @@ Rewritings that only help together are tried together: two scopes become one, th
 places. `--fix` applies them one after the other and shows the ladder and the diff; comments and
 layout stay, and the script is written to with `--in-place` only.
 
+A change that saves too little to be made by itself, but costs nothing and saves time, tasks, bytes
+or work of the cores, is told too, with the same proof. What each rule says of the two kernels of
+its section is a test.
+
 This page is made from the rules: `tilelet docs --write`.
 
 | rule | code | | rewritten |
@@ -40,6 +44,6 @@ def advice_markdown() -> str:
 def _section(rule: Rule) -> str:
     described = describe(rule.problem)
     lines = [f"## {rule.name}", "", described.body.strip(), "", f"Evidence: {rule.evidence}", ""]
-    if rule.problem.example:
-        lines += ["```python", inspect.cleandoc(rule.problem.example), "```", ""]
+    for title, text in (("Before", rule.problem.example), ("After", rule.after)):
+        lines += [f"{title}:", "", "```python", inspect.cleandoc(text), "```", ""]
     return "\n".join(lines)

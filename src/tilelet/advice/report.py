@@ -38,15 +38,27 @@ def _diagnostic(finding: Finding, report: Report) -> Diagnostic:
     after = finding.after
     if after is not None and not finding.rule.is_about_text:
         notes.append(
-            f"with the change: {number(after.us)} instead of {number(report.before.us)} us "
+            f"with the change: {_time(after)} instead of {_time(report.before)} us "
             f"({times(after.us, report.before.us)}), {after.tasks:,} instead of "
-            f"{report.before.tasks:,} tasks, modelled; results "
+            f"{report.before.tasks:,} tasks, {byte_text(after.gm_bytes)} instead of "
+            f"{byte_text(report.before.gm_bytes)}, modelled; results "
             + ("equal but for rounding" if finding.is_rounded else "equal, bit for bit")
         )
+        if finding.newest is not None:
+            was, now = finding.newest
+            notes.append(f"under the newest runtime: {number(now)} instead of {number(was)} us")
     elif finding.why_not:
         notes.append(f"a rewriting was tried and not taken: {finding.why_not}")
     labels = [dataclasses.replace(at, loc=report.origin(at.loc)) for at in found.labels]
     return dataclasses.replace(found, notes=tuple(notes), labels=tuple(labels))
+
+
+def _time(costs: Costs) -> str:
+    """A time, and between which times nine of ten boards would be."""
+    if costs.interval is None:
+        return number(costs.us)
+    low, high = costs.interval
+    return f"{number(costs.us)} [{number(low)}, {number(high)}]"
 
 
 class _Lines:

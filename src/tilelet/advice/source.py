@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import cast
+from typing import TypeGuard, cast
 
 from tilelet.diag.core import Loc
 
@@ -15,6 +15,15 @@ Body = list[ast.stmt]
 
 # Scopes that one task executes, and the arguments that do not matter when two become one.
 _SCOPES = ("at", "incore", "auto_incore")
+
+
+_ARITHMETIC: Mapping[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: int.__add__,
+    ast.Sub: int.__sub__,
+    ast.Mult: int.__mul__,
+    ast.FloorDiv: int.__floordiv__,
+    ast.Mod: int.__mod__,
+}
 
 
 @dataclass(frozen=True)
@@ -174,15 +183,46 @@ class Source:
     def numbers(self) -> dict[str, int]:
         """Whole numbers that the script names at its top; one that is set twice is not constant."""
         found: dict[str, int] = {}
+        seen: set[str] = set()
         twice: set[str] = set()
         for node in self.tree.body:
-            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-                name, value = node.targets[0].id, node.value
-                if name in found:
-                    twice.add(name)
-                if isinstance(value, ast.Constant) and type(value.value) is int:
-                    found[name] = value.value
+            if not isinstance(node, ast.Assign):
+                continue
+            twice |= seen & names_bound(node)
+            seen |= names_bound(node)
+            for name, value in _assigned(node):
+                number = number_of(value, found)
+                if number is not None:
+                    found[name] = number
         return {name: value for name, value in found.items() if name not in twice}
+
+    @cached_property
+    def known_numbers(self) -> dict[str, int]:
+        """`numbers`, and those of functions that build programs: defaults of their parameters, and
+        what they make of them. A name that means several is left out.
+        """
+        found: dict[str, set[int | None]] = {name: {n} for name, n in self.numbers.items()}
+        known = dict(self.numbers)
+
+        def add(name: str, value: ast.expr) -> None:
+            number = number_of(value, known)
+            found.setdefault(name, set()).add(number)
+            if number is not None:
+                known[name] = number
+
+        for node in self.nodes:
+            if isinstance(node, ast.FunctionDef):
+                arguments = node.args.args[len(node.args.args) - len(node.args.defaults) :]
+                for argument, default in zip(arguments, node.args.defaults):
+                    add(argument.arg, default)
+                for statement in node.body:
+                    for name, value in _assigned(statement) if _is_assign(statement) else ():
+                        add(name, value)
+        return {
+            name: value
+            for name, values in found.items()
+            if len(values) == 1 and (value := next(iter(values))) is not None
+        }
 
     def number(self, node: ast.expr) -> int | None:
         """What an extent is, if it is a number or a constant of the script."""
@@ -201,6 +241,47 @@ class Source:
             elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Name):
                 found |= names_bound(node) if node.value.id in found else set()
         return found
+
+    @cached_property
+    def dims(self) -> dict[str, tuple[str, ...]]:
+        """Extents of tensors as text, for names that mean one shape only."""
+        return {name: shape for name, (shape, _) in self._types.items()}
+
+    @cached_property
+    def dtypes(self) -> dict[str, str]:
+        """Element types of tensors as text."""
+        return {name: dtype for name, (_, dtype) in self._types.items() if dtype}
+
+    @cached_property
+    def _types(self) -> dict[str, tuple[tuple[str, ...], str]]:
+        """Shape and element type of parameters, and of tensors that are made outside scopes."""
+        found: dict[str, set[tuple[tuple[str, ...], str]]] = {}
+        for node in self.nodes:
+            if isinstance(node, ast.arg) and node.annotation is not None:
+                known = self._annotated(node.annotation)
+                if known is not None:
+                    found.setdefault(node.arg, set()).add(known)
+            elif isinstance(node, ast.Assign) and self.call_of(node.value) == "create_tensor":
+                assert isinstance(node.value, ast.Call)
+                arguments = {k.arg: k.value for k in node.value.keywords}
+                shape = node.value.args[0] if node.value.args else arguments.get("shape")
+                dtype = node.value.args[1] if len(node.value.args) > 1 else arguments.get("dtype")
+                for name in names_bound(node) if isinstance(shape, (ast.List, ast.Tuple)) else ():
+                    assert isinstance(shape, (ast.List, ast.Tuple))
+                    extents = tuple(ast.unparse(e) for e in shape.elts)
+                    made = (extents, ast.unparse(dtype) if dtype else "")
+                    found.setdefault(name, set()).add(made)
+        return {name: known.pop() for name, known in found.items() if len(known) == 1}
+
+    def _annotated(self, node: ast.expr) -> tuple[tuple[str, ...], str] | None:
+        """What `pl.Out[pl.Tensor[[16, 512], pl.FP32]]` says."""
+        for inner in ast.walk(node):
+            is_list = isinstance(inner, ast.Subscript) and isinstance(inner.slice, ast.Tuple)
+            if is_list and isinstance(inner, ast.Subscript) and isinstance(inner.slice, ast.Tuple):
+                shape, *rest = inner.slice.elts
+                if isinstance(shape, ast.List) and rest:
+                    return tuple(ast.unparse(e) for e in shape.elts), ast.unparse(rest[0])
+        return None
 
     @cached_property
     def constants(self) -> set[str]:
@@ -236,6 +317,14 @@ class Source:
         for name in sorted(names, key=lambda n: self.span(n)[0], reverse=True):
             first, last = self.span(name)
             text = text[: first - start] + texts[name.id].encode() + text[last - start :]
+        return text.decode()
+
+    def edited_lines(self, first: int, last: int, edits: Iterable[Edit]) -> str:
+        """Whole lines after edits that concern them only."""
+        start, end = self._starts[first - 1], self._starts[last]
+        text = self._bytes[start:end]
+        for edit in sorted(edits, key=lambda e: e.start, reverse=True):
+            text = text[: edit.start - start] + edit.text.encode() + text[edit.end - start :]
         return text.decode()
 
     def replace(self, node: ast.expr | ast.stmt, text: str) -> Edit:
@@ -285,11 +374,11 @@ def _walk(nodes: ast.AST | Sequence[ast.AST]) -> Iterator[ast.AST]:
         yield from ast.walk(node)
 
 
-def names_needed(scope: ast.With) -> set[str]:
-    """Names that a scope uses before it gives them values of its own."""
+def names_needed(body: Sequence[ast.stmt]) -> set[str]:
+    """Names that statements use before they give them values of their own."""
     needed: set[str] = set()
     bound: set[str] = set()
-    for statement in scope.body:
+    for statement in body:
         if isinstance(statement, ast.For):
             bound |= names_bound(statement.target)
         inner = names_bound(statement) if isinstance(statement, (ast.For, ast.With)) else set[str]()
@@ -306,3 +395,33 @@ def _is_read_first(statement: ast.stmt, name: str) -> bool:
     uses = [n for n in ast.walk(statement) if isinstance(n, ast.Name) and n.id == name]
     uses.sort(key=lambda n: (n.lineno, isinstance(n.ctx, ast.Store), n.col_offset))
     return bool(uses) and isinstance(uses[0].ctx, ast.Load)
+
+
+def _is_assign(node: ast.stmt) -> TypeGuard[ast.Assign]:
+    return isinstance(node, ast.Assign)
+
+
+def _assigned(node: ast.Assign) -> Iterator[tuple[str, ast.expr]]:
+    """Names with their values: of `A = 1`, and of `A, B = 1, 2`."""
+    target = node.targets[0]
+    if isinstance(target, ast.Name):
+        yield target.id, node.value
+    elif isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+        for name, value in zip(target.elts, node.value.elts):
+            if isinstance(name, ast.Name):
+                yield name.id, value
+
+
+def number_of(node: ast.expr, values: Mapping[str, int]) -> int | None:
+    """What whole-number arithmetic comes to; None if it is anything else."""
+    if isinstance(node, ast.Constant) and type(node.value) is int:
+        return node.value
+    if isinstance(node, ast.Name):
+        return values.get(node.id)
+    if isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
+        left, right = number_of(node.left, values), number_of(node.right, values)
+        is_division = isinstance(node.op, (ast.FloorDiv, ast.Mod))
+        if left is None or right is None or (is_division and not right):
+            return None
+        return _ARITHMETIC[type(node.op)](left, right)
+    return None

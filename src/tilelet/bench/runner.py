@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from tilelet.bench import host, startup
-from tilelet.bench.cases import Case
+from tilelet.bench.cases import Case, Work
 from tilelet.bench.data import Data
 from tilelet.bench.peaks import Machine
 from tilelet.bench.report import Goal, Report, Row
@@ -114,20 +114,46 @@ class Bench:
         timings = in_turn([*forms, *alone, *present], self.machine, effort or self.effort)
         for case in cases:
             row = self.add(case.label, goals=self._goals(*goals, MEMORY))
-            self._speed(row, case, timings[case.label])
+            self._speed(row, case.work, timings[case.label])
             single = timings.get(f"{case.label}, {ONE_THREAD}")
             if single:
                 row.figures["scaling"] = _ratio(single, timings[case.label])
             self._costs(row, case)
         # The last of ours is the one that the others are compared with.
-        reference, work = timings[cases[-1].label], cases[-1]
+        self._others(others, cases[-1].work, timings, cases[-1].label, other_goals)
+
+    def measure_form(
+        self,
+        form: Form,
+        work: Work,
+        goals: Sequence[Goal] = (),
+        others: Sequence[Form | Missing] = (),
+        other_goals: Mapping[str, Goal] = _NO_GOALS,
+    ) -> None:
+        """Rows of something that is more than one of our programs, and of other forms of it."""
+        self.say(f"{self.section}: {form.name}")
+        present = [other for other in others if isinstance(other, Form)]
+        timings = in_turn([form, *present], self.machine, self.effort)
+        row = self.add(form.name, form.note, goals=self._goals(*goals))
+        self._speed(row, work, timings[form.name])
+        self._others(others, work, timings, form.name, other_goals)
+
+    def _others(
+        self,
+        others: Sequence[Form | Missing],
+        work: Work,
+        timings: Mapping[str, Timing],
+        ours: str,
+        goals: Mapping[str, Goal],
+    ) -> None:
+        """Rows of other forms, compared with the form `ours`."""
         for form in others:
             row = self.add(form.name, form.note)
             if form.name in timings:
                 self._speed(row, work, timings[form.name])
-                row.figures["ours_is_faster"] = _ratio(timings[form.name], reference)
-            if form.name in other_goals:
-                row.goals = self._goals(other_goals[form.name])
+                row.figures["ours_is_faster"] = _ratio(timings[form.name], timings[ours])
+            if form.name in goals:
+                row.goals = self._goals(goals[form.name])
 
     def _goals(self, *goals: Goal) -> list[Goal]:
         """Small shapes say nothing about what is reached; two threads are what gains are about."""
@@ -135,9 +161,9 @@ class Bench:
             return []
         return [goal for goal in goals if goal.figure != "scaling" or self.threads == 2]
 
-    def _speed(self, row: Row, case: Case, timing: Timing) -> None:
-        """Times and rates of one form of the case's work."""
-        work, seconds = case.work, timing.seconds
+    def _speed(self, row: Row, work: Work, timing: Timing) -> None:
+        """Times and rates of one form of some work."""
+        seconds = timing.seconds
         row.figures["seconds"] = seconds
         row.figures["processor_seconds"] = timing.processor_seconds
         row.figures["runs"] = len(timing.times)

@@ -174,11 +174,12 @@ _NOTES = """\
 
 | rows | what is missing | what to measure |
 |---|---|---|
-| projections of compressors and indexers (pl343, pl358, pl359, pl401, pl415, pl580) | two products that share an operand of 128 tokens seem to take 200 us where 15 to 40 are modelled, even on a core of its own; neither shared lines nor row lengths explain that | `cube_loads` of the kit with 16 and with 128 rows of the left operand; `shared_1`, `shared_8`, `shared_24` |
-| projections of 128 tokens (pl339, pl480) | still a quarter to two fifths too fast with lines that cores share; a cost of 20 cycles per row would mend them and pl620, but not prefill (pl662), which has about 6, or programs of April | `cube_loads`, by row length and pitch |
-| indexers before their changes (pl343, pl358, pl401) | chains of small tasks go on every 2 us there, every 4 us here; tasks of April took 3.9 | `chain` of the kit with the runtime of May; deps.json of one such run |
+| projections of compressors (pl359), indexers after their changes (pl343, pl358) | two products of 64 or 128 tokens seem to take 200 us where 15 to 40 are modelled. In blocks of one task, lines that they share explain it (pl580); these are tasks of their own | `cube_loads` of the kit with 16 and with 128 rows of the left operand; `shared_1`, `shared_8`, `shared_24` |
+| projections of 128 tokens (pl480, pl620, pl662) | a quarter to a third too fast; a cost of 20 cycles per row would mend them, but not programs of April, and neither would double buffers of all loads | `cube_loads`, by row length and pitch |
+| indexers before their changes (pl343, pl358, pl401) | chains of small tasks go on every 2 us there, every 4 us here; tasks of April took 3.9. Half the time of a scheduler per block would give +57 to +92 %, and decode layers of the same weeks 2 to 5 % less | `chain` of the kit with the runtime of May; deps.json of one such run |
+| chains of fused kernels (pl401, pl415 after) | by the rules of those weeks their tasks write one tensor in turn; each seems to take 14 to 18 us where 29 are modelled, most of it hand-over between cube and vector | `handover` of the kit |
 | gathers row by row (pl486, pl509 before) | a row takes 0.44 us by a published note, 0.55 to 0.67 here when it comes from memory | `rows` with rows of 1 KB that data choose |
-| hc_pre (pl533, pl545), rotations, top-k | many instructions on tiles of 16 x 8: each seems to take 1.3 to 2 times what is charged | `small_ops` and `reductions` of the kit |
+| hc_pre (pl533, pl545), rotations, top-k | many instructions on tiles of 16 x 8: each seems to take 1.3 times what is charged | `small_ops` and `reductions` of the kit |
 | LM head (pl.ac5eedca) | all cores together read 1.27 TB/s there, 1.12 is sustained here: decode layers of the same weeks fit that | `stream` with cubes instead of vector cores |
 | single kernels, run once (mm64, mm128, mm256); a loop that stores products (pl741, stream-loop) | one-shot kernels store products at 18 B/cycle, the loop at 44: fresh memory is in L2 in one case and not in the other | `fixpipe`, first and later rounds |
-| decode layers with counters on (pl349) | the published runs counted events of the hardware, which slows them by 0.6 us per task | the same without |"""
+| decode layers with counters on (pl349) | the published runs counted events of the hardware; that no block waits at a busy core then is modelled (4,650 us), what counting itself takes is not | the same without |"""

@@ -6,6 +6,7 @@ They are not part of Tilelet. A folder of programs holds `REVISION/PATH` for eac
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import sys
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tilelet.device.machine.description import Machine
+from tilelet.device.machine.description import Machine, varied
 from tilelet.device.run import Recorded
 from tilelet.device.schedule.simulate import Timeline, replay, simulate
 from tilelet.scripts.recording import RecordingOptions, record
@@ -31,6 +32,7 @@ class Published:
     kernel, of  the kernel concerned, and what of it: the `mean` or `max` of its executions, or
                 the `span` from the first to the last
     runs    how many such runs the published figure is the sum of
+    counters  events of the hardware were counted: then no block waits at a busy core
     """
 
     id: str
@@ -45,6 +47,7 @@ class Published:
     kernel: str
     of: str
     runs: int
+    counters: bool
 
     @classmethod
     def of_row(cls, row: dict[str, Any]) -> Published:
@@ -61,6 +64,7 @@ class Published:
             kernel=row.get("kernel", ""),
             of=row.get("of", ""),
             runs=row.get("runs", 1),
+            counters="--enable-pmu" in row.get("given", ""),
         )
 
     @property
@@ -96,6 +100,8 @@ class PublicProgram:
         self._first: Timeline | None = None
 
     def timeline(self, machine: Machine, period: str) -> Timeline:
+        if self.row.counters:
+            machine = _one_at_a_time(machine, machine.period_name(period))
         if self._first is None:
             self._first = simulate(
                 self.run.tasks,
@@ -108,6 +114,11 @@ class PublicProgram:
 
     def predict(self, machine: Machine, period: str) -> float:
         return self.row.measure(self.timeline(machine, period))
+
+
+@functools.lru_cache(maxsize=4)
+def _one_at_a_time(machine: Machine, period: str) -> Machine:
+    return varied(machine, {f"runtime.{period}.slots": 0})
 
 
 def recorder(programs: Path) -> Recorder:

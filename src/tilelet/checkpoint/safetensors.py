@@ -25,6 +25,8 @@ Array = np.ndarray[Any, np.dtype[Any]]
 _LENGTH_BYTES = 8
 _ALIGNMENT = 64  # of the first tensor in files that are written here
 _LARGEST_HEADER = 100_000_000  # the limit of the format
+# What stands in place of a file that was never downloaded.
+_LFS_POINTER = b"version https://git-lfs"
 _DTYPES: dict[str, np.dtype[Any]] = {
     "BOOL": np.dtype(np.bool_),
     "U8": np.dtype(np.uint8),
@@ -62,6 +64,8 @@ class SafetensorsFile:
         self._map = _mapped(path)
         length = int.from_bytes(self._map[:_LENGTH_BYTES], "little")
         room = len(self._map) - _LENGTH_BYTES
+        if self._map[: len(_LFS_POINTER)] == _LFS_POINTER:
+            raise BadWeightFile(str(path), "it is a pointer of Git LFS; `git lfs pull` gets it")
         if length > min(room, _LARGEST_HEADER):
             limit = "the file holds" if room < _LARGEST_HEADER else "at most allowed are"
             why = f"its header claims {length} bytes, {limit} {min(room, _LARGEST_HEADER)}"

@@ -16,6 +16,7 @@ class Comparison:
 
     golden   the function; None if there is none
     outputs  names of what may be compared
+    marked   parameters that the script calls outputs: compared in any case
     filled   parameters that start with data of the script
     own      those of them that a function of the script's own compares
     judge    compares outputs as the script does: (actual, expected) by name -> passed
@@ -26,6 +27,7 @@ class Comparison:
     atol: float
     golden: Callable[..., Any] | None = None
     outputs: tuple[str, ...] = ()
+    marked: tuple[str, ...] = ()
     filled: tuple[str, ...] = ()
     own: tuple[str, ...] = ()
     judge: Callable[[Mapping[str, Any], Mapping[str, Any]], bool] | None = None

@@ -39,6 +39,7 @@ from tilelet.device.schedule.graph import Graph, build_graph
 from tilelet.device.schedule.pricing import CostCache
 from tilelet.device.schedule.region_arrays import Ints
 from tilelet.device.schedule.simulate import simulate
+from tilelet.device.schedule.windows import with_windows
 from tilelet.diag.catalogue.checks import ParallelDependence, Race
 from tilelet.diag.catalogue.windows import DependsOnTaskData
 from tilelet.diag.core import Loc, UserError
@@ -58,11 +59,11 @@ def check(subject: Subject) -> Part:
     """All pairs of accesses, under the rules of one period."""
     if not len(subject.tasks):
         return Part("race", Status.NOT_CHECKED, "no task was submitted")
-    runtimes = subject.machine.runtime
-    newest = subject.period or max(runtimes)
+    newest = subject.period or subject.machine.newest_period
     races = Races(subject, newest)
     findings = races.findings()
-    remarks = _older(races) if subject.period is None and not subject.brief else []
+    remarks = list(races.unseen)
+    remarks += _older(races) if subject.period is None and not subject.brief else []
     remarks += [] if subject.brief else races.superfluous()
     otherwise = Status.THIS_RUN
     if not findings and not subject.brief:
@@ -114,13 +115,15 @@ class Races:
         self.subject = subject
         self.period = period
         self.runtime: Runtime = subject.machine.runtime[period]
+        self.unseen: list[str] = []
         if same is not None:
             self.accesses, self.iterations, self.loops = same.accesses, same.iterations, same.loops
 
     @cached_property
     def stream(self) -> Stream:
         s = self.subject
-        return build_stream(s.tasks, s.program, self.runtime, CostCache(s.machine))
+        stream = build_stream(s.tasks, s.program, self.runtime, CostCache(s.machine))
+        return with_windows(stream, self.runtime.windows)
 
     @cached_property
     def graph(self) -> Graph:
@@ -218,7 +221,7 @@ class Races:
     @cached_property
     def tracer(self) -> Tracer:
         s = self.subject
-        return Tracer(s.program, s.tasks, s.arguments)
+        return Tracer(s.program, s.tasks, s.arguments, execute=not s.brief)
 
     @cached_property
     def witnesses(self) -> Witnesses:
@@ -248,6 +251,14 @@ class Races:
             witness, why = None, "`tilelet check` looks for an order with other results"
         else:
             witness, why = self.witnesses.find(Pair(first, second, blocks))
+        if touches is None and witness is None:
+            kernels = {self.subject.tasks[task].kernel for task in (first, second)}
+            names = " and ".join(f"`{name}`" for name in sorted(kernels))
+            self.unseen.append(
+                f"data that is not known here decides which bytes of `{self.tensor(y)}` {names} "
+                f"touch: nothing is said of {plural(conflict.count, 'pair')} of tasks"
+            )
+            return None
         text = witness.text if witness else why
         labels = [(p.loc, f"{p.role} it: {p.where}") for p in places]
         if conflict.what == ACROSS:

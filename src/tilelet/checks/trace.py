@@ -1,10 +1,15 @@
-"""Which statements of one task touch which windows: the kernel is followed, nothing is computed."""
+"""Which statements of one task touch which windows.
+
+The kernel is followed and nothing is computed, unless what other tasks compute decides: then the
+tasks that it takes are executed, if the run is small enough.
+"""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,6 +17,7 @@ import numpy as np
 from tilelet.diag.core import Loc, UserError
 from tilelet.interp.cells import NeedsValuesError, Watcher
 from tilelet.interp.definedness import watching_state
+from tilelet.interp.replay import Replay, UnknownContentsError
 from tilelet.ir.core import Op, Program
 from tilelet.tasks.stream import TaskStream
 from tilelet.tasks.window import Buffer, Window, window_of_array
@@ -35,10 +41,30 @@ class Touch:
         return self.window.overlaps(other.window)
 
 
-class Tracer:
-    """Follows single tasks of a recorded run."""
+MOST_TASKS = 4096
+MOST_BYTES = 1 << 28
+"""Beyond these a run of the interpreter takes minutes: nothing is executed."""
 
-    def __init__(self, program: Program, tasks: TaskStream, arguments: Mapping[str, Any]) -> None:
+
+def is_small(tasks: TaskStream) -> bool:
+    """Whether the tasks can be executed by the interpreter."""
+    size = sum(buffer.nbytes for buffer in tasks.regions.buffers)
+    return len(tasks) <= MOST_TASKS and size <= MOST_BYTES
+
+
+class Tracer:
+    """Follows single tasks of a recorded run; with `execute` it may execute them."""
+
+    def __init__(
+        self,
+        program: Program,
+        tasks: TaskStream,
+        arguments: Mapping[str, Any],
+        *,
+        execute: bool = False,
+    ) -> None:
+        self._program = program
+        self._execute = execute and is_small(tasks)
         self._tasks = tasks
         self._arguments = arguments
         self._found: list[Touch] = []
@@ -50,10 +76,17 @@ class Tracer:
         self._known: dict[int, list[Touch] | None] = {}
 
     def touches(self, task: int) -> list[Touch] | None:
-        """What a task touches, in order; None if values decide it."""
+        """What a task touches, in order; None if values decide it that are not known."""
         if task not in self._known:
-            self._known[task] = self._follow(task)
+            found = self._follow(task)
+            if found is None and self._execute:
+                found = self._executed.touches(task)
+            self._known[task] = found
         return self._known[task]
+
+    @cached_property
+    def _executed(self) -> _Executed:
+        return _Executed(self._program, self._tasks, self._arguments)
 
     def _follow(self, index: int) -> list[Touch] | None:
         task = self._tasks[index]
@@ -95,3 +128,31 @@ def _written(group: Any) -> list[int]:
     places = [group.tensors.index(p) for p in group.written]
     width = len(group.tensors)
     return [group.regions[row * width + p] for row in range(len(group)) for p in places]
+
+
+class _Executed:
+    """Touches of tasks that are executed."""
+
+    def __init__(self, program: Program, tasks: TaskStream, arguments: Mapping[str, Any]) -> None:
+        watcher = Watcher(touch=self._note)
+        state = watching_state(program.functions, watcher, values=True)
+        self._replay = Replay(program, tasks, arguments, state)
+        self._found: dict[int, list[Touch]] = {}
+
+    def touches(self, task: int) -> list[Touch] | None:
+        """Tasks have to be asked for in their order."""
+        if task not in self._found:
+            try:
+                self._replay.execute_with_needed(task)
+            except (UnknownContentsError, NeedsValuesError, UserError, MemoryError):
+                return None
+        return self._found.get(task, [])
+
+    def _note(self, op: Op, window: Window, writes: bool, atomic: bool) -> None:
+        buffer = self._replay.recorded(window.buffer)
+        if buffer is None or 0 in window.reach:
+            return
+        mine = copy.copy(window)
+        mine.buffer = buffer
+        touch = Touch(op.loc, op.name, mine, writes, atomic, self._replay.state.block)
+        self._found.setdefault(self._replay.running, []).append(touch)

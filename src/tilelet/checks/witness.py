@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tilelet.checks.findings import Witness
+from tilelet.checks.trace import is_small
 from tilelet.device.schedule.graph import Graph
 from tilelet.diag.core import UserError
 from tilelet.interp.replay import Replay, UnknownContentsError
@@ -21,10 +22,6 @@ from tilelet.ir.core import Program
 from tilelet.tasks.stream import TaskStream
 
 SEEDS = 6
-MOST_TASKS = 4096
-MOST_BYTES = 1 << 28
-"""Beyond these a run of the interpreter takes minutes: no witness is looked for."""
-
 _HOW = ("both at once", "the second first")
 
 
@@ -51,8 +48,7 @@ class Witnesses:
 
     def find(self, pair: Pair) -> tuple[Witness | None, str]:
         """A witness; or why there is none."""
-        size = sum(b.nbytes for b in self._tasks.regions.buffers)
-        if len(self._tasks) > MOST_TASKS or size > MOST_BYTES:
+        if not is_small(self._tasks):
             return None, f"not executed in other orders: {len(self._tasks)} tasks are too many"
         try:
             usual = self.usual()

@@ -12,7 +12,7 @@ from tilelet.checks.verdict import Subject, Verdict, verdict_on
 from tilelet.cli.messages import print_findings, print_text
 from tilelet.cli.options import CheckOptions
 from tilelet.cli.page import wants_page, write_page
-from tilelet.cli.portable import NEWEST, portability, print_places
+from tilelet.cli.portable import NEWEST, note_compared, portability, print_places
 from tilelet.cli.profile import failed, machines_for, period_of
 from tilelet.cli.recording import record
 from tilelet.device.run import Recorded
@@ -33,8 +33,10 @@ def check_command(options: CheckOptions) -> int:
     machines = machines_for(options)
     verdicts: list[Verdict] = []
     subjects: list[Subject] = []
+    compared: dict[int, frozenset[str]] = {}
 
     def look(run: Recorded, arguments: Mapping[str, Any], comparison: Comparison | None) -> None:
+        note_compared(compared, run, comparison)
         for machine in machines:
             period = period_of(machine, options.period, machines)
             subject = Subject(
@@ -53,7 +55,7 @@ def check_command(options: CheckOptions) -> int:
     found = _diagnostics(verdicts)
     foreign: list[Diagnostic] = []
     if recording.session.imports_pypto and not options.only:
-        foreign = portability(recording, dialect_named(NEWEST))
+        foreign = portability(recording, dialect_named(NEWEST), compared)
         found += foreign
     if options.format == "json":
         document = json.loads(to_json([*recording.diagnostics, *found]))

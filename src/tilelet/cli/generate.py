@@ -13,14 +13,19 @@ from typing import Any
 import numpy as np
 
 from tilelet.device.machine.description import load_machine
-from tilelet.diag.catalogue.models import UnsupportedModelSetting
 from tilelet.diag.tables import Table, show
 from tilelet.diag.text import plural, printable, size_text
-from tilelet.models.qwen3.compare import Comparison, Reference, compare
-from tilelet.models.qwen3.config import Qwen3Config, Qwen3MoeConfig
+from tilelet.models.qwen3.compare import (
+    Comparison,
+    ExpertChoice,
+    Reference,
+    TokenChoice,
+    compare,
+)
+from tilelet.models.qwen3.config import Qwen3Config
 from tilelet.models.qwen3.generate import generate
 from tilelet.models.qwen3.int8_error import Int8Error, int8_error
-from tilelet.models.qwen3.model import Model, load
+from tilelet.models.qwen3.model import Model, check_tokens, load
 from tilelet.models.qwen3.modelled import ModelledPass, PassShape, modelled_pass
 from tilelet.models.qwen3.reference import Array
 from tilelet.models.qwen3.text import TextStream, Tokenizer, stop_tokens
@@ -55,10 +60,7 @@ def generate_command(found: argparse.Namespace) -> int:
     config = Qwen3Config.read(found.model)
     if found.profile:
         load_machine(found.profile)  # an unknown one is better known now
-        if isinstance(config, Qwen3MoeConfig):
-            supported = "models without experts for `--profile`: data decides what those run"
-            raise UnsupportedModelSetting("num_experts", config.num_experts, supported)
-    answers = _prompts(found)
+    answers = _prompts(found, config)
     as_json = found.format == "json"
     model = load(
         found.model,
@@ -102,8 +104,10 @@ def generate_command(found: argparse.Namespace) -> int:
     return exit_codes.of_findings(comparison is not None and not comparison.agrees)
 
 
-def _prompts(found: argparse.Namespace) -> list[_Answer]:
+def _prompts(found: argparse.Namespace, config: Qwen3Config) -> list[_Answer]:
     if found.tokens:
+        for number, tokens in enumerate(found.tokens):
+            check_tokens(number, tokens, config.vocab_size)  # any integers, before they are 64 bits
         return [_Answer(np.array(tokens, np.int64), None) for tokens in found.tokens]
     tokenizer = Tokenizer(found.model)
     encode = tokenizer.chat if found.chat else tokenizer.encode
@@ -208,7 +212,28 @@ def _show_comparison(found: Comparison) -> None:
         for d in found.layers
     ]
     heads = ("layer", "relative L2", "rounding", "")
-    show([Table("hidden states beside the reference", heads, [*rows]), _tokens_text(found)])
+    tables: list[Table | str] = [Table("hidden states beside the reference", heads, [*rows])]
+    if found.routed:
+        tables.append(_experts_text(found))
+    show([*tables, _tokens_text(found)])
+
+
+def _experts_text(found: Comparison) -> str:
+    differ, all_of_them = len(found.experts), plural(found.routed, "choice")
+    lines = [f"{found.routed - differ} of {all_of_them} of experts as the reference makes them"]
+    for c in found.experts:
+        place = f"sequence {c.sequence}, position {c.position}, layer {c.layer}"
+        names = (", ".join(map(str, experts)) for experts in (c.ours, c.theirs))
+        lines.append(
+            f"  {place}: experts {' here, '.join(names)} there, the router's logits {c.margin:.3g} "
+            f"apart, {_near(c)}"
+        )
+    return "\n".join(lines)
+
+
+def _near(choice: TokenChoice | ExpertChoice) -> str:
+    what = "a near-tie" if choice.is_near_tie else "no near-tie"
+    return f"rounding explains {choice.bound:.3g}: {what}"
 
 
 def _tokens_text(found: Comparison) -> str:
@@ -228,11 +253,8 @@ def _tokens_text(found: Comparison) -> str:
             f"{first.ours} here, {first.theirs} there"
         )
     for c in found.differences:
-        what = "a near-tie" if c.is_near_tie else "no near-tie"
-        lines.append(
-            f"  sequence {c.sequence}, token {c.number}: logits {c.margin:.3g} apart, "
-            f"rounding explains {c.bound:.3g}: {what}"
-        )
+        place = f"sequence {c.sequence}, token {c.number}"
+        lines.append(f"  {place}: logits {c.margin:.3g} apart, {_near(c)}")
     return "\n".join(lines)
 
 
@@ -272,6 +294,8 @@ def _pass_table(found: ModelledPass) -> Table:
     total = ("in all", "", str(found.tasks), f"{found.us:.1f}", _megabytes(found.hbm_bytes))
     table.rows.append(total)
     table.notes.append("of a kernel: its time on the critical path, which it shares with waiting")
+    if any(part.is_drawn for part in found.parts):
+        table.notes.append("experts of the tokens: drawn, all equally likely")
     return table
 
 
@@ -328,6 +352,7 @@ def _document(
             "differences": [
                 {**asdict(c), "is_near_tie": c.is_near_tie} for c in comparison.differences
             ],
+            "experts": [{**asdict(c), "is_near_tie": c.is_near_tie} for c in comparison.experts],
         }
     if passes:
         found["modelled"] = [_pass_data(p) for p in passes]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,8 @@ from tilelet.scripts.recording import Recording
 from tilelet.scripts.stand_ins import stand_ins
 
 if TYPE_CHECKING:
+    from tilelet.checks.comparison import Comparison
+    from tilelet.device.run import Recorded
     from tilelet.export.script import Case
 
 NEWEST = "2026-08"
@@ -35,12 +37,17 @@ NEWEST = "2026-08"
 def portable_command(options: CheckOptions) -> int:
     """What a dialect does not take of the programs that the target runs; 1 if there is any."""
     dialect = dialect_named(options.portable or NEWEST)
-    recording = record(options.target, options, options.platform)
+    compared: dict[int, frozenset[str]] = {}
+
+    def look(run: Recorded, _: Mapping[str, Any], comparison: Comparison | None) -> None:
+        note_compared(compared, run, comparison)
+
+    recording = record(options.target, options, options.platform, look)
     if recording.code and not recording.runs:
         if options.format != "text":
             show_problems(recording.diagnostics, options.format, options.target.name)
         return recording.code
-    found = portability(recording, dialect)
+    found = portability(recording, dialect, compared)
     if options.format == "json":
         print(to_json([*recording.diagnostics, *found]))
     elif options.format == "sarif":
@@ -51,10 +58,22 @@ def portable_command(options: CheckOptions) -> int:
     return exit_codes.of_findings(any(d.severity == "error" for d in found), recording.code)
 
 
-def portability(recording: Recording, dialect: Dialect) -> list[Diagnostic]:
+def note_compared(
+    compared: dict[int, frozenset[str]], run: Recorded, comparison: Comparison | None
+) -> None:
+    """Keep which parameters of a program its script compares in any case, if it marks them."""
+    if comparison is not None and comparison.marked:
+        known = compared.get(id(run.program), frozenset())
+        compared[id(run.program)] = known | {*comparison.marked}
+
+
+def portability(
+    recording: Recording, dialect: Dialect, compared: Mapping[int, frozenset[str]]
+) -> list[Diagnostic]:
     """The findings of all programs that were recorded, each once."""
     programs = {id(run.program): run.program for run in recording.runs}
-    return list(dict.fromkeys(d for p in programs.values() for d in check(p, dialect)))
+    found = (check(p, dialect, compared.get(key)) for key, p in programs.items())
+    return list(dict.fromkeys(d for findings in found for d in findings))
 
 
 def print_places(name: str, dialect: Dialect, found: Sequence[Diagnostic]) -> None:

@@ -6,6 +6,7 @@ is the host's, and a worker only remembers what it was given.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
@@ -50,6 +51,7 @@ class ChipWorker:
         self.config = config or RunConfig()
         self.initialized = True
         self._handles: dict[int, RegistrationHandle] = {}
+        self._memory: dict[int, int] = {}  # bytes of each tensor, by its address
 
     @property
     def aicpu_dlopen_count(self) -> int:
@@ -80,10 +82,28 @@ class ChipWorker:
         array = np.zeros(tuple(shape), element.numpy)
         if init is not None:
             array[...] = as_array(init)
+        self._memory[array.ctypes.data] = array.nbytes
         return as_tensor(array) if type(dtype).__module__.startswith("torch") else array
 
     def free_tensor(self, tensor: Any) -> None:
-        """Memory is freed when nobody refers to it."""
+        """Memory is freed when nobody refers to it; the worker copies it no more."""
+        self._memory.pop(as_array(tensor).ctypes.data, None)
+
+    def copy_to(self, dst_dev_ptr: Any, src_host_ptr: int, nbytes: int) -> None:
+        """Bytes of the host's memory into that of a tensor of this worker."""
+        ctypes.memmove(self._address(dst_dev_ptr, nbytes), src_host_ptr, nbytes)
+
+    def copy_from(self, dst_host_ptr: int, src_dev_ptr: Any, nbytes: int) -> None:
+        """Bytes of a tensor of this worker into the host's memory."""
+        ctypes.memmove(dst_host_ptr, self._address(src_dev_ptr, nbytes), nbytes)
+
+    def _address(self, pointer: Any, nbytes: int) -> int:
+        """A pointer of `alloc_tensor`, or the method of a tensor that gives it."""
+        self._check_open()
+        address: int = pointer() if callable(pointer) else pointer  # type: ignore[assignment]
+        if not 0 <= nbytes <= self._memory.get(address, -1):
+            raise ValueError(f"no tensor of this worker has {nbytes} bytes at {address:#x}")
+        return address
 
     def close(self) -> None:
         for handle in self._handles.values():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Collection
 
 from tilelet.diag.core import Caution, Diagnostic, Loc, UserError
 from tilelet.dialects import operands, rules
@@ -12,8 +13,12 @@ from tilelet.frontend.module import Origin
 from tilelet.ir.core import Program
 
 
-def check(program: Program, dialect: Dialect) -> list[Diagnostic]:
+def check(
+    program: Program, dialect: Dialect, compared: Collection[str] | None = None
+) -> list[Diagnostic]:
     """All findings, in the order of the text, one per place.
+
+    `compared` are the parameters whose values somebody looks at after a run; None: any may be.
 
     `program` is what the frontend made: passes are not wanted here, and do no harm. A program
     without text, such as a parsed dump, has no findings.
@@ -22,7 +27,7 @@ def check(program: Program, dialect: Dialect) -> list[Diagnostic]:
     if not isinstance(origin, Origin):
         return []
     sites = Reader(program, origin).read()
-    found: list[UserError] = list(rules.signature(program, origin, dialect))
+    found: list[UserError] = list(rules.signature(program, origin, dialect, compared))
     producers = operands.Producers(program)
     for site in sites:
         found += rules.at_site(site, dialect)

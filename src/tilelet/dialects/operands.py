@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from tilelet.diag.catalogue.portability import FormNotTaken, RegionLost
 from tilelet.diag.core import Fix, Loc, UserError
 from tilelet.dialects.data import Dialect
-from tilelet.dialects.reading import CallSite, Site
+from tilelet.dialects.reading import CallSite, OperatorSite, Site
 from tilelet.dialects.rules import plain
 from tilelet.frontend.source import spelling
 from tilelet.ir import structure
@@ -51,31 +51,40 @@ class Producers:
 
 
 def at_site(site: Site, producers: Producers, dialect: Dialect) -> Iterator[UserError]:
-    """Forms of ops that the dialect does not take."""
-    if not isinstance(site, CallSite) or not dialect.limits_ops:
+    """Forms of ops that the dialect does not take, called or written with an operator."""
+    if not isinstance(site, (CallSite, OperatorSite)) or not dialect.limits_ops:
         return
-    spec = spec_of(site.callee)
+    if isinstance(site, CallSite):
+        spec = spec_of(site.callee)
+        shown = called = spelling(site.node.func)
+    else:
+        spec = next((REGISTRY[o.name] for o in site.ops if REGISTRY[o.name].limits), None)
+        shown, called = ast.unparse(site.node), f"pl.{spec.name if spec else ''}"
     op = next((o for o in site.ops if spec is not None and o.name == spec.name and o.results), None)
     if spec is None or op is None:
         return
     for limit in spec.limits:
         if not limit.applies(op.args, op.results[0].type, producers.root):
             continue
-        spelled = spelling(site.node.func)
         texts = _argument_texts(site, spec)
-        rewritten = limit.rewrite(spelled, texts) if texts is not None else None
+        rewritten = limit.rewrite(called, texts) if texts is not None else None
         loc = plain(site.frame.loc(site.node))
         fixes = [Fix(loc, rewritten)] if rewritten else []
-        yield FormNotTaken(loc, spelled, dialect.name, limit.reason, limit.instead, fixes)
+        yield FormNotTaken(loc, shown, dialect.name, limit.reason, limit.instead, fixes)
         return
 
 
-def _argument_texts(site: CallSite, spec: OpSpec) -> dict[str, str] | None:
+def _argument_texts(site: CallSite | OperatorSite, spec: OpSpec) -> dict[str, str] | None:
     """The arguments as they are written, by parameter."""
+    text = site.frame.function.source.text
     names = [p.name for p in spec.signature.parameters.values()]
+    if isinstance(site, OperatorSite):
+        operands = (site.node.left, site.node.right)
+        return {
+            n: ast.get_source_segment(text, o) or "" for n, o in zip(names, operands, strict=True)
+        }
     if len(site.node.args) > len(names) or any(k.arg is None for k in site.node.keywords):
         return None
-    text = site.frame.function.source.text
     found: dict[str, str] = {}
     for name, node in zip(names, site.node.args, strict=False):
         found[name] = ast.get_source_segment(text, node) or ""

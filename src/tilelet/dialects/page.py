@@ -80,13 +80,10 @@ def _missing(dialect: Dialect, other: Dialect) -> str:
 
 
 def _limits() -> str:
-    found: dict[Limit, list[str]] = {}
+    found: dict[tuple[str, str], dict[str, None]] = {}
     for name, limit in _limited_ops():
-        found.setdefault(limit, []).append(f"`pl.{name}`")
-    rows = [
-        f"| {', '.join(names)} | {limit.reason} | {limit.instead} |"
-        for limit, names in found.items()
-    ]
+        found.setdefault((limit.reason, limit.instead), {})[f"`pl.{name}`"] = None
+    rows = [f"| {', '.join(names)} | {why} | {what} |" for (why, what), names in found.items()]
     return "| op | why | instead |\n|---|---|---|\n" + "\n".join(rows)
 
 

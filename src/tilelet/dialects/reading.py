@@ -20,7 +20,7 @@ from tilelet.frontend.functions import KernelFunction
 from tilelet.frontend.module import Origin
 from tilelet.frontend.source import spelling
 from tilelet.ir.core import FunctionKind, Op, Program, Value, walk
-from tilelet.ir.spec import spec_of
+from tilelet.ir.spec import OpSpec, spec_of
 from tilelet.ir.types import TensorType, TileType, Type
 
 _MISSING = object()
@@ -117,6 +117,15 @@ class CallSite:
 
 
 @dataclass
+class OperatorSite:
+    """One operator between tiles, and the op it stands for."""
+
+    frame: Frame
+    node: ast.BinOp
+    ops: Sequence[Op]
+
+
+@dataclass
 class StatementSite:
     """One statement. `old_type` and `new_type`: of the name that it gives another type.
 
@@ -136,7 +145,7 @@ class StatementSite:
     is_renamed: bool = False
 
 
-Site = CallSite | StatementSite | Capture | Frame
+Site = CallSite | OperatorSite | StatementSite | Capture | Frame
 
 
 class Reader:
@@ -152,6 +161,8 @@ class Reader:
                 self._ops.setdefault(op.loc, []).append(op)
         self._scope: dict[str, Meaning] = {}
         self._own: dict[tuple[Frame, str], object] = {}
+        # Which parameter made a name mean what it means, until it is assigned to.
+        self._parameters: dict[str, tuple[Meaning, Loc, Frame]] = {}
         self._in_scope = False
         self._loops = 0
         self._depth = 0
@@ -228,8 +239,12 @@ class Reader:
             )
 
     def _capture(self, name: str, kind: str, here: Loc, known: Meaning, frame: Frame) -> None:
-        other = known.owner.function.name
-        self.sites.append(Capture(name, kind, here, known.place, frame.function.name, other))
+        place, owner = known.place, known.owner
+        bound = self._parameters.get(name)
+        if bound is not None and bound[0] is known:
+            _, place, owner = bound
+        other = owner.function.name
+        self.sites.append(Capture(name, kind, here, place, frame.function.name, other))
 
     # --- statements ------------------------------------------------------------------------------
 
@@ -251,11 +266,9 @@ class Reader:
                 self._targets(site, target, self._expression(frame, value))
             case ast.For():
                 self._expression(frame, s.iter)
-                for name in _names(s.target):
-                    self._define(frame, name, None, frame.loc(s.target), object())
                 outer = self._in_scope
                 self._in_scope = outer or _opens_scope(s.iter)  # `for i in pl.spmd(n):`
-                self._loop(frame, s.body)
+                self._loop(frame, s.body, s.target)
                 self._in_scope = outer
             case ast.While():
                 self._expression(frame, s.test)
@@ -273,20 +286,31 @@ class Reader:
                     if isinstance(child, ast.expr):
                         self._expression(frame, child)
 
-    def _loop(self, frame: Frame, stmts: Sequence[ast.stmt]) -> None:
-        """Twice: what the end of the body does to a name is seen at its beginning."""
+    def _loop(
+        self, frame: Frame, stmts: Sequence[ast.stmt], target: ast.expr | None = None
+    ) -> None:
+        """Twice: what the end of the body does to a name is seen at its beginning, but not to the
+        names that the loop itself counts with.
+        """
+        self._count_with(frame, target)
         self._loops += 1
         self._depth += 1
         self._block(frame, stmts)
         outer, self._is_repeat = self._is_repeat, True
         if not outer:
             kept = len(self.sites)
+            self._count_with(frame, target)
             self._block(frame, stmts)
             new = [s for s in self.sites[kept:] if isinstance(s, Capture) and s.kind == "read"]
             self.sites[kept:] = new
         self._is_repeat = outer
         self._loops -= 1
         self._depth -= 1
+
+    def _count_with(self, frame: Frame, target: ast.expr | None) -> None:
+        if target is not None:
+            for name in _names(target):
+                self._define(frame, name, None, frame.loc(target), object())
 
     def _with(self, frame: Frame, s: ast.With) -> None:
         opens = False
@@ -335,6 +359,8 @@ class Reader:
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.expr):
                 self._expression(frame, child)
+        if isinstance(node, ast.BinOp):
+            self.sites.append(OperatorSite(frame, node, self._ops.get(frame.loc(node), ())))
         return self._types_at(frame, node)
 
     def _types_at(self, frame: Frame, node: ast.AST) -> list[Given]:
@@ -361,16 +387,22 @@ class Reader:
         site = CallSite(frame, node, callee, name, ops, self._in_scope, helper)
         self.sites.append(site)
         if helper is None or len(node.args) != len(helper.parameters):
-            made = self._types_at(frame, node)
-            spec = spec_of(callee)
-            is_tensor = len(made) == 1 and isinstance(made[0].type, TensorType)
-            if spec is None or not spec.writes or not is_tensor:
-                return made
-            names = [*spec.signature.parameters]
-            written = names.index(spec.writes[0])
-            at = given[written][0].value if written < len(given) else None
-            return [Given(made[0].type, at)]
+            return self._made(frame, node, spec_of(callee), given)
         return self._splice(frame, node, helper, [g[0].type if g else None for g in given])
+
+    def _made(
+        self, frame: Frame, node: ast.Call, spec: OpSpec | None, given: Sequence[Sequence[Given]]
+    ) -> list[Given]:
+        """What an op gives. One that writes gives what it wrote to, whatever a pass made of it."""
+        made = self._types_at(frame, node)
+        if spec is None or not spec.writes:
+            return made
+        written = [*spec.signature.parameters].index(spec.writes[0])
+        at = given[written][0] if written < len(given) and given[written] else Given()
+        if isinstance(at.type, TensorType):
+            return [Given(at.type, at.value)]
+        is_tensor = len(made) == 1 and isinstance(made[0].type, TensorType)
+        return [Given(made[0].type, at.value)] if is_tensor else made
 
     def _splice(
         self, frame: Frame, node: ast.Call, helper: KernelFunction, types: Sequence[Type | None]
@@ -385,16 +417,16 @@ class Reader:
         if is_hygienic:
             self._scope = {}
             inner.closure = captured
-        for p, a, type_ in zip(helper.parameters, node.args, types, strict=True):
-            known = self._scope.get(a.id) if isinstance(a, ast.Name) and before is None else None
-            if known is not None:
-                self._scope[p.arg] = known
-                self._own[inner, p.arg] = known.value
-            else:
-                value = object()
-                self._own[inner, p.arg] = value
-                place = inner.loc(p)
-                self._scope[p.arg] = Meaning(value, type_, place, inner, is_variable=False)
+        meant = [
+            self._scope.get(a.id) if isinstance(a, ast.Name) and before is None else None
+            for a in node.args
+        ]
+        for p, known, type_ in zip(helper.parameters, meant, types, strict=True):
+            if known is None:
+                known = Meaning(object(), type_, inner.loc(p), inner, is_variable=False)
+            self._own[inner, p.arg] = known.value
+            self._scope[p.arg] = known
+            self._parameters[p.arg] = known, inner.loc(p), inner
         stmts = helper.node.body
         self._block(inner, stmts[:-1] if isinstance(stmts[-1], ast.Return) else stmts)
         last = stmts[-1]

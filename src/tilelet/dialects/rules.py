@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from tilelet.diag.catalogue.portability import (
     HelperNotTyped,
@@ -41,8 +41,8 @@ def at_site(site: Site, dialect: Dialect) -> Iterator[UserError]:
     elif isinstance(site, CallSite):
         yield from _call(site, dialect)
     elif isinstance(site, StatementSite):
-        yield from _statement(site)
-    else:
+        yield from _statement(site, dialect)
+    elif isinstance(site, Frame):
         yield from _names(site, dialect)
 
 
@@ -51,8 +51,10 @@ def plain(loc: Loc) -> Loc:
     return dataclasses.replace(loc, caller=None)
 
 
-def signature(program: Program, origin: Origin, dialect: Dialect) -> Iterator[UserError]:
-    """Outputs that are not declared."""
+def signature(
+    program: Program, origin: Origin, dialect: Dialect, compared: Collection[str] | None
+) -> Iterator[UserError]:
+    """Outputs that are not declared. What nobody looks at need not come back: caches, scratch."""
     if not dialect.declares_outputs:
         return
     built = (program if program.kernels else run_passes(program)).main
@@ -61,6 +63,8 @@ def signature(program: Program, origin: Origin, dialect: Dialect) -> Iterator[Us
     for p in origin.entry.parameters:
         direction = types.get(p.arg, Direction.In)
         if p.arg not in tensors or direction is Direction.In or p.annotation is None:
+            continue
+        if compared is not None and p.arg not in compared:
             continue
         node = p.annotation
         if isinstance(node, ast.Subscript) and spelling(node.value).endswith(("Out", "InOut")):
@@ -94,23 +98,39 @@ def _captured(site: Capture) -> UserError:
 
 def _names(frame: Frame, dialect: Dialect) -> Iterator[UserError]:
     """Every `pl.name` in a function's text."""
+    calls = {
+        id(node.func): node for node in ast.walk(frame.function.node) if isinstance(node, ast.Call)
+    }
     for node in ast.walk(frame.function.node):
         if isinstance(node, ast.Attribute):
             name = _in_language(frame, node)
             parent = _in_language(frame, node.value) if name is not None else None
             if name is None or dialect.has(name) or (parent and not dialect.has(parent)):
                 continue
-            gone = dialect.gone.get(name)
-            loc = plain(frame.loc(node))
-            if gone is None:
-                yield NotInDialect(loc, f"`pl.{name}`", dialect.name, "", "")
-                continue
-            fixes = [Fix(loc, gone.instead)] if gone.instead.isidentifier() else []
-            if gone.instead.replace(".", "_").isidentifier():
-                fixes = [Fix(loc, gone.instead)]
-            yield NotInDialect(
-                loc, f"`pl.{name}`", dialect.name, gone.why, f"`{gone.instead}`", fixes
-            )
+            yield _gone(frame, node, name, dialect, calls.get(id(node)))
+
+
+def _gone(
+    frame: Frame, node: ast.expr, name: str, dialect: Dialect, call: ast.Call | None
+) -> UserError:
+    gone = dialect.gone.get(name)
+    loc = plain(frame.loc(node))
+    if gone is None:
+        return NotInDialect(loc, f"`pl.{name}`", dialect.name, "", "")
+    fixes: list[Fix] = []
+    if gone.instead.replace(".", "_").isidentifier():
+        fixes = [Fix(loc, gone.instead)]
+    elif gone.instead.endswith(")") and call is not None:
+        fixes = _as_call(frame, call, gone.instead)
+    return NotInDialect(loc, f"`pl.{name}`", dialect.name, gone.why, f"`{gone.instead}`", fixes)
+
+
+def _as_call(frame: Frame, call: ast.Call, instead: str) -> list[Fix]:
+    """Another call with the same hint; other arguments have no place in it."""
+    if call.args or any(k.arg != "name_hint" for k in call.keywords):
+        return []
+    hints = [f", {ast.unparse(k)}" for k in call.keywords]
+    return [Fix(plain(frame.loc(call)), instead[:-1] + "".join(hints) + ")")]
 
 
 def _in_language(frame: Frame, node: ast.expr) -> str | None:
@@ -131,17 +151,9 @@ def _call(site: CallSite, dialect: Dialect) -> Iterator[UserError]:
     if site.helper is not None:
         yield from _helper_call(site, dialect)
         return
-    if isinstance(node.func, ast.Name) and not dialect.aliases:
-        spec = spec_of(site.callee)
-        marker = getattr(site.callee, "__name__", "")
-        if spec is None and getattr(markers, marker, None) is not site.callee:
-            return
-        op = f"pl.{spec.name if spec is not None else marker}"
-        loc = plain(frame.loc(node.func))
-        yield OpUnderOtherName(loc, node.func.id, op, [Fix(loc, op)])
-        return
     name = _in_language(frame, node.func)
     if name is None:
+        yield from _other_name(site, dialect)
         return
     known = dialect.parameters(name)
     for keyword in node.keywords:
@@ -162,6 +174,23 @@ def _call(site: CallSite, dialect: Dialect) -> Iterator[UserError]:
             "in the control program, where there are no tiles",
             "slice what the next scope loads with `valid_shape=`",
         )
+
+
+def _other_name(site: CallSite, dialect: Dialect) -> Iterator[UserError]:
+    """A call of something of the language that is not spelled as its name."""
+    node, frame = site.node, site.frame
+    spec = spec_of(site.callee)
+    marker = getattr(site.callee, "__name__", "")
+    if site.callee is None or dialect.aliases:
+        return
+    if spec is None and getattr(markers, marker, None) is not site.callee:
+        return
+    name = spec.name if spec is not None else marker
+    loc = plain(frame.loc(node.func))
+    if dialect.has(name):
+        yield OpUnderOtherName(loc, spelling(node.func), f"pl.{name}", [Fix(loc, f"pl.{name}")])
+    else:
+        yield _gone(frame, node.func, name, dialect, node)
 
 
 def _hint(frame: Frame, keyword: ast.keyword) -> Iterator[UserError]:
@@ -194,9 +223,14 @@ def _helper_call(site: CallSite, dialect: Dialect) -> Iterator[UserError]:
         assert isinstance(last, ast.Return)
         assert last.value is not None
         yield TupleFromHelper(loc, helper.name, helper.source.loc(last.value))
+    elif not helper.is_method and not (isinstance(last, ast.Return) and last.value is not None):
+        yield TextNotTaken(
+            loc, f"a call of `{helper.name}`, which returns nothing,",
+            "let the helper return what it writes, and assign it",
+        )  # fmt: skip
 
 
-def _statement(site: StatementSite) -> Iterator[UserError]:
+def _statement(site: StatementSite, dialect: Dialect) -> Iterator[UserError]:
     node, frame = site.node, site.frame
     loc = plain(frame.loc(node))
     if site.old_type is not None:
@@ -217,6 +251,8 @@ def _statement(site: StatementSite) -> Iterator[UserError]:
         name, symbol = ast.unparse(node.target), ast.unparse(node).split("=")[0].split()[-1]
         text = f"{name} = {name} {symbol} ({ast.unparse(node.value)})"
         yield TextNotTaken(loc, f"`{symbol}=`", f"write `{text}`", [Fix(loc, text)])
+    if isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple) and not dialect.tuples:
+        yield TextNotTaken(loc, "an assignment of several values", "write one for each")
     yield from _expressions(frame, node)
 
 
@@ -230,18 +266,31 @@ def _rebinds_region(node: ast.Assign) -> bool:
 
 def _expressions(frame: Frame, node: ast.stmt) -> Iterator[UserError]:
     """Expressions of this statement, not of those inside it."""
-    pending: list[ast.AST] = [c for c in ast.iter_child_nodes(node) if isinstance(c, ast.expr)]
+    pending = [c for c in ast.iter_child_nodes(node) if not isinstance(c, ast.stmt)]
     while pending:
         at = pending.pop()
-        loc = plain(frame.loc(at))
-        names = [n.id for n in ast.walk(at) if isinstance(n, ast.Name)]
-        if isinstance(at, ast.IfExp) and any(name in frame.names for name in names):
-            yield TextNotTaken(loc, "a conditional expression", "write an `if` statement")
-        elif isinstance(at, ast.Compare) and len(at.ops) > 1:
-            yield TextNotTaken(loc, "a chain of comparisons", "write two, with `and`")
-        elif isinstance(at, ast.BinOp) and isinstance(at.op, _NUMBERS_ONLY):
+        told = _expression(frame, at) if isinstance(at, ast.expr) else None
+        if told is not None:
+            yield told
+        if not (isinstance(at, ast.keyword) and at.arg == "deps"):  # which may be a comprehension
+            pending += [c for c in ast.iter_child_nodes(at) if not isinstance(c, ast.stmt)]
+
+
+def _expression(frame: Frame, at: ast.expr) -> UserError | None:
+    loc = plain(frame.loc(at))
+    match at:
+        case ast.IfExp():
+            return TextNotTaken(loc, "a conditional expression", "write an `if` statement")
+        case ast.ListComp() | ast.GeneratorExp():
+            return TextNotTaken(loc, "a comprehension", "write out its elements")
+        case ast.Compare() if len(at.ops) > 1:
+            return TextNotTaken(loc, "a chain of comparisons", "write two, with `and`")
+        case ast.BinOp() if isinstance(at.op, _NUMBERS_ONLY):
+            names = [n.id for n in ast.walk(at) if isinstance(n, ast.Name)]
             if any(name in frame.names for name in names):
-                yield TextNotTaken(loc, "this operator", "compute it outside the kernel")
-        elif isinstance(at, ast.Starred):
-            yield TextNotTaken(loc, "`*` before an argument", "list the arguments")
-        pending += [c for c in ast.iter_child_nodes(at) if isinstance(c, ast.expr)]
+                return TextNotTaken(loc, "this operator", "compute it outside the kernel")
+        case ast.Starred():
+            return TextNotTaken(loc, "`*` before an argument", "list the arguments")
+        case _:
+            pass
+    return None

@@ -377,7 +377,7 @@ def constants(op: Op, factors: Iterable[float], numbers: Iterable[float] = ()) -
     for name, old in op.args.items():
         if not isinstance(old, float) or old == 0.0:
             continue
-        multiples = [m for f in factors for m in (old * f, old / f)]
+        multiples = (old * f for f in factors)
         for new in dict.fromkeys([*numbers, 1.0, -old, 1.0 / old, *multiples]):
             made = remade(op, **{name: float(new)})
             if made is not None and new != old:

@@ -28,7 +28,7 @@ MOST_ELEMENTS = 48 << 20
 _MOST_PER_LINE = 512
 """Arrays noted of one expression: a loop of a golden may run for long."""
 
-_MOST_NUMBERS = 32
+_MOST_NUMBERS = 8
 
 _SEEN, _NAMED, _CALLEE = "__tilelet_seen__", "__tilelet_named__", "__tilelet_callee__"
 _NUMBER = "__tilelet_number__"

@@ -443,11 +443,11 @@ class Locator:
     def _edits(self, ranked: Sequence[Op], cost: int, with_control: bool) -> Iterator[Edit]:
         """Edits of that cost."""
         if cost == 1:
-            # One wrong op, or a wrong number, is likelier than one that is missing beside it.
             for op in dict.fromkeys(edit.op for edit in self._predicted):
+                # One wrong op, or a wrong number, is likelier than one that is missing beside it.
                 yield from (e for e in self._edits_of(op) if e.cost == 1)
                 yield from self._constants(op)
-            yield from self._predicted
+                yield from (edit for edit in self._predicted if edit.op is op)
             yield from self._uses_of_unused(ranked)
         for op in ranked:
             yield from (e for e in self._edits_of(op) if e.cost == cost)
@@ -513,7 +513,7 @@ class Locator:
 
     def _edits_of(self, op: Op) -> Iterator[Edit]:
         visible = self._visible_in(self.trace.function[op])
-        factors = self._factors(op)
+        factors = _factors(op, self._extents)
         yield from edits.swapped(op)
         yield from edits.cast_modes(op)
         yield from edits.pads(op)
@@ -529,10 +529,12 @@ class Locator:
         yield from edits.other_operands(op, visible.before.get(op, ())[:24])
 
     def _constants(self, op: Op) -> Iterator[Edit]:
-        return edits.constants(op, self._factors(op), self.case.numbers)
+        return edits.constants(op, _factors(op, self._extents), self.case.numbers)
 
     def _factors(self, op: Op) -> list[float]:
-        """Numbers that a result is often multiplied with, and those of the golden."""
+        """Numbers that a result is often multiplied with, and those of the golden: for looking
+        only, executing with each would take long.
+        """
         factors = _factors(op, self._extents)
         return list(dict.fromkeys([*factors, *(f for n in self.case.numbers for f in (n, 1 / n))]))
 

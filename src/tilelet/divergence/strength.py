@@ -23,6 +23,10 @@ from tilelet.divergence.locate import Case
 from tilelet.divergence.replay import Replay
 from tilelet.ir.core import FunctionKind, Op, walk
 from tilelet.ir.spec import Trait
+from tilelet.ir.types import TensorType
+from tilelet.numerics.casts import unit_roundoff
+
+_FEW_ROUNDINGS = 32
 
 STRONG = ("zeroed", "dropped", "pad value")
 """Corruptions that any comparison should notice; the others may be within its tolerance."""
@@ -32,14 +36,16 @@ STRONG = ("zeroed", "dropped", "pad value")
 class Unnoticed:
     """A corruption with which the comparison still passes.
 
-    share    the largest difference it makes to a compared output, as a share of what is allowed
-    other    outputs that it changes and that are not compared
+    share        the largest difference it makes to a compared output, as a share of what is allowed
+    other        outputs that it changes and that are not compared
+    is_rounding  it changes what is compared by a few roundings of the output's type at most
     """
 
     edit: Edit
     kind: str
     share: float
     other: tuple[str, ...] = ()
+    is_rounding: bool = False
 
     @property
     def remedies(self) -> list[str]:
@@ -47,7 +53,9 @@ class Unnoticed:
         found: list[str] = []
         if self.other:
             found.append(f"compare {', '.join(f'`{name}`' for name in self.other)}, too")
-        if self.share > 0:
+        if self.share > 0 and self.is_rounding:
+            found.append("other inputs: with these, it changes no more than rounding does")
+        elif self.share > 0:
             found.append(f"a tolerance {1 / self.share:.3g} times as tight")
             found.append("smaller sizes: a shorter context or sum, of which it is a larger share")
         else:
@@ -129,10 +137,12 @@ def strength(
 def _unnoticed(
     case: Case, edit: Edit, kind: str, clean: Mapping[str, Array], made: Mapping[str, Array]
 ) -> Unnoticed:
-    share = 0.0
+    share, is_rounding = 0.0, True
     for name in case.expected:
         before, after = (x[name].astype(np.float64) for x in (clean, made))
         moved = np.abs(after - before)
+        few = _FEW_ROUNDINGS * _roundoff(case, name)
+        is_rounding &= bool((moved <= few * np.abs(before)).all())
         allowed = case.atol + case.rtol * np.abs(case.expected[name].astype(np.float64))
         with np.errstate(invalid="ignore", divide="ignore"):
             share = max(share, float(np.nan_to_num(moved / allowed).max(initial=0.0)))
@@ -141,4 +151,11 @@ def _unnoticed(
         for name in clean
         if name not in case.expected and not np.array_equal(clean[name], made[name])
     ]
-    return Unnoticed(edit, kind, share, tuple(other))
+    return Unnoticed(edit, kind, share, tuple(other), is_rounding)
+
+
+def _roundoff(case: Case, name: str) -> float:
+    """The relative error of rounding to the type of a parameter; 0 for integers."""
+    type_ = next(p.type for p in case.program.main.params if p.name == name)
+    is_float = isinstance(type_, TensorType) and type_.dtype.is_float
+    return unit_roundoff(type_.dtype) if is_float else 0.0

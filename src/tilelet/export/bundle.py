@@ -169,11 +169,21 @@ def _attribute(value: object, name: str) -> object:
 
 def _is_copied(value: Any) -> bool:
     """Whether a function is the user's, or one of a model of ours: a library's is imported."""
-    python = inspect.unwrap(value)
-    home = python.__module__ or ""
-    found = sys.modules.get(home.partition(".")[0])
-    file = getattr(found, "__file__", None) or ""
-    return home.startswith(_OURS) or not any(p in file for p in ("site-packages", "lib/python"))
+    home = inspect.unwrap(value).__module__ or ""
+    found = sys.modules.get(home)
+    return home.startswith(_OURS) or found is None or _is_own_module(found)
+
+
+def _is_own_module(module: types.ModuleType) -> bool:
+    """Whether a module is the user's or ours, which are not there where the script runs."""
+    name = module.__name__
+    root = sys.modules.get(name.partition(".")[0], module)
+    if name == "__main__" or name.startswith(_OURS):  # `__main__`: whatever started us
+        return True
+    file = getattr(root, "__file__", None)
+    if file is None or root.__name__ in sys.stdlib_module_names:
+        return False
+    return not any(part in file for part in ("site-packages", "lib/python"))
 
 
 def _definition(python: Any) -> tuple[SourceFile, ast.FunctionDef | ast.Lambda]:
@@ -314,8 +324,7 @@ class _Copier:
             return "np.float32" if is_short else f"np.{owner.numpy.name}"
         if dataclasses.is_dataclass(owner) and not isinstance(owner, type):
             return literal(_attribute(owner, node.attr))
-        home = getattr(owner, "__name__", "")
-        if isinstance(owner, types.ModuleType) and home.startswith(_OURS):
+        if isinstance(owner, types.ModuleType) and _is_own_module(owner):
             member = getattr(owner, node.attr)
             loc = self._source.loc(node)
             return self._bundle.value(node.attr, member, loc, is_global=True)

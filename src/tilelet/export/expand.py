@@ -467,6 +467,9 @@ class Expander:
             return self._python(frame, node)
         if isinstance(node, ast.Name):
             return self._name(frame, node)
+        if isinstance(node, (ast.JoinedStr, ast.IfExp, ast.ListComp)):  # not read by parsers
+            value = self._constant(frame, node)
+            return literal(value) if value is not _MISSING else None
         return None
 
     def _name(self, frame: Frame, node: ast.Name) -> str | None:

@@ -54,11 +54,18 @@ class UnknownContentsError(Exception):
 
 
 class _Replay:
-    def __init__(self, program: Program, tasks: TaskStream, inputs: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        program: Program,
+        tasks: TaskStream,
+        inputs: Mapping[str, Any],
+        state: State | None = None,
+    ) -> None:
         self.program = program
         self.tasks = tasks
         self.inputs = inputs
-        self.state = State(program.functions, execute=True, poison=True, seed_valid=False)
+        self.state = state or State(program.functions, execute=True, poison=True, seed_valid=False)
+        self.running = -1
         self._executed: dict[int, tuple[ControlTrace, ...]] = {}
         self._failed: set[int] = set()
         self._memory: dict[int, Buffer] = {}
@@ -115,6 +122,7 @@ class _Replay:
             raise UnknownContentsError
         # Unless it runs to its end, what it was to write is not known.
         self._failed.add(index)
+        self.running = index
         if group.kernel and group.ran:
             for position in group.tensors:
                 region = group.regions[self._at(group, row, position)]
@@ -177,13 +185,20 @@ def _spill(values: Sequence[Any], windows: Sequence[Window]) -> None:
 
 
 class Replay(_Replay):
-    """Executes the tasks of a record in an order of the caller's choice.
+    """Executes the tasks of a record in an order of the caller's choice, with `state` if given.
 
     block_order  of some spmd tasks: the order of their blocks
+    running      the task that is executed
     """
 
-    def __init__(self, program: Program, tasks: TaskStream, inputs: Mapping[str, Any]) -> None:
-        super().__init__(program, tasks, inputs)
+    def __init__(
+        self,
+        program: Program,
+        tasks: TaskStream,
+        inputs: Mapping[str, Any],
+        state: State | None = None,
+    ) -> None:
+        super().__init__(program, tasks, inputs, state)
         self.block_order: dict[int, Sequence[int]] = {}
         self._overlapped: set[int] = set()
 
@@ -196,6 +211,18 @@ class Replay(_Replay):
             else:
                 self._execute(index)
         self.state.block_order = None
+
+    def execute_with_needed(self, index: int) -> None:
+        """Execute a task, and before it what it needs; all in the order of the program."""
+        if self._executed and index < max(self._executed):
+            raise UnknownContentsError
+        with np.errstate(all="ignore"):
+            self._execute_all({index, *self._uses.needed_by(index, self._executed)})
+
+    def recorded(self, buffer: Buffer) -> Buffer | None:
+        """The buffer of the record whose contents are in a buffer of this run."""
+        numbers = [n for n, mine in self._memory.items() if mine is buffer]
+        return self.tasks.regions.buffers[numbers[0]] if numbers else None
 
     def overlap_blocks(self, index: int) -> None:
         """Have all blocks of a task read what was there before any of them wrote."""

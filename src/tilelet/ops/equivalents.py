@@ -103,6 +103,9 @@ EQUIVALENTS: dict[str, Equivalent] = {
     # Reductions
     "sum": _SUM,
     "mean": Equivalent("pl.mul(pl.row_sum(x), 1.0 / 64)", "of each row of 64 columns"),
+    "reduce_sum": _SUM,
+    "reduce_max": _MAX,
+    "reduce_min": _MIN,
     "max": _MAX,
     "amax": _MAX,
     "min": _MIN,

@@ -60,11 +60,14 @@ SAME_DTYPE = Limit(
 )
 
 
-def _has_row_operand(args: Mapping[str, Arg], _: Type, __: MadeBy) -> bool:
-    left, right = _shape(args.get("lhs")), _shape(args.get("rhs"))
-    if len(left) < 2 or len(right) < 2 or left[-1] != right[-1]:
-        return False
-    return right[-2] == 1 and left[-2] != 1
+def _has_row_at(at: str, other: str) -> Callable[[Mapping[str, Arg], Type, MadeBy], bool]:
+    def applies(args: Mapping[str, Arg], _: Type, __: MadeBy) -> bool:
+        row, tile = _shape(args.get(at)), _shape(args.get(other))
+        if len(row) < 2 or len(tile) < 2 or row[-1] != tile[-1]:
+            return False
+        return row[-2] == 1 and tile[-2] != 1
+
+    return applies
 
 
 def _as_column_form(spelled: str, texts: Mapping[str, str]) -> str | None:
@@ -73,11 +76,18 @@ def _as_column_form(spelled: str, texts: Mapping[str, str]) -> str | None:
     return f"{language}.{form}({texts['lhs']}, {texts['rhs']})" if form in REGISTRY else None
 
 
-ROW_OPERAND = Limit(
-    "operands of different shapes are not matched, but for a column `[M, 1]`",
-    "`pl.col_expand_add` and its kin take a row `[1, N]` as second operand",
-    _has_row_operand,
-    _as_column_form,
+def _as_column_form_swapped(spelled: str, texts: Mapping[str, str]) -> str | None:
+    """The row comes second; what the order matters to has no such form."""
+    is_symmetric = spelled.rpartition(".")[2] in ("add", "mul")
+    swapped = {"lhs": texts["rhs"], "rhs": texts["lhs"]}
+    return _as_column_form(spelled, swapped) if is_symmetric else None
+
+
+_SHAPES = "operands of different shapes are not matched, but for a column `[M, 1]`"
+_EXPAND = "`pl.col_expand_add` and its kin take a row `[1, N]` as second operand"
+ROW_OPERANDS = (
+    Limit(_SHAPES, _EXPAND, _has_row_at("rhs", "lhs"), _as_column_form),
+    Limit(_SHAPES, _EXPAND, _has_row_at("lhs", "rhs"), _as_column_form_swapped),
 )
 
 

@@ -39,6 +39,9 @@ class OptimizationStrategy(enum.Enum):
     Default = "Default"
     DebugTileOptimization = "DebugTileOptimization"
     PTOAS = "PTOAS"
+    CCE = "CCE"
+    TileCCEOptimization = "TileCCEOptimization"
+    TilePTOOptimization = "TilePTOOptimization"
 
 
 # The names that profiling had over time.

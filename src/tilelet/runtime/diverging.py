@@ -122,7 +122,7 @@ def _stale_reads(name: str, case: Case, platform: str) -> list[Any]:
 
     try:
         subject = Subject(_recorded(name, case), case.arguments, load_machine(platform))
-        found = race.Races(subject, max(subject.machine.runtime)).findings()
+        found = race.Races(subject, subject.machine.newest_period).findings()
     except UserError:
         return []  # what is executed cannot be told without its data
     return [

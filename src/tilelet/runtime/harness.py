@@ -271,6 +271,7 @@ class Runner:
             atol=case.atol,
             golden=case.golden,
             outputs=outputs,
+            marked=tuple(sure),
             filled=tuple(n for n, spec in specs.items() if not _is_fresh(spec, case.is_seed)),
             own=outputs if callable(case.compare_fn) else tuple(case.compare_fn),
             judge=lambda actual, expected: all(

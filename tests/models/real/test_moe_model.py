@@ -20,11 +20,16 @@ from tests.models.real.test_generate import (
 )
 from tests.models.real.tiny import Tiny, relative, tiny_moe, torch, widened
 
+from tilelet import dtypes
 from tilelet.checkpoint.files import SINGLE
 from tilelet.checkpoint.safetensors import SafetensorsFile
 from tilelet.cli.main import main
 from tilelet.diag.catalogue.models import MissingTensors, UnsupportedModelSetting
 from tilelet.models import qwen3
+from tilelet.models.qwen3.architecture import Kind
+from tilelet.models.qwen3.compare import Reference, compare
+from tilelet.models.qwen3.config import Qwen3Config, Qwen3MoeConfig
+from tilelet.models.qwen3.modelled import PassShape, drawn_groups, modelled_pass
 from tilelet.models.qwen3.stack import LayerStack
 
 __all__ = ["one_thread"]
@@ -146,7 +151,63 @@ def test_a_layer_stack_has_no_experts() -> None:
         LayerStack.load(directory, batch=1, max_seq=16)
 
 
-def test_no_modelled_time_with_experts(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("machine", ["a2a3", "a5"])
+@pytest.mark.parametrize(("kind", "batch"), [("decode", 2), ("prefill", 1)])
+def test_modelled_passes_have_tasks_for_the_experts_that_have_rows(
+    machine: str, kind: Kind, batch: int
+) -> None:
+    """Layers of both kinds are counted."""
+    config = Qwen3Config.read(reference_of("float32", "dense between").directory)
+    assert isinstance(config, Qwen3MoeConfig)
+    found = modelled_pass(PassShape(config, kind, batch, 3, dtypes.FP32), machine)
+    assert [(part.name, part.times) for part in found.parts] == [
+        ("embedding", 1), ("sparse layer", 2), ("dense layer", 1), ("output head", 1),
+    ]  # fmt: skip
+    groups = drawn_groups(config, found.tokens)
+    assert groups[0].sum() == found.tokens * config.num_experts_per_tok
+    tasks = {k.name: k.tasks for k in found.parts[1].profile.kernels}
+    assert {"router", "dispatch", "expert_gate_up", "expert_down", "combine"} <= set(tasks)
+    assert tasks["expert_rows"] == np.count_nonzero(groups[0])  # none has more than a tile
+
+
+def test_experts_of_modelled_passes_are_drawn(capsys: pytest.CaptureFixture[str]) -> None:
     directory = reference_of("float32", "dense between").directory
-    assert main(["generate", str(directory), "--tokens", "1 2", "--profile", "a2a3"]) == 3
-    assert "models without experts for `--profile`" in capsys.readouterr().err
+    given = ["--tokens", "1", "--max-new-tokens", "1", "--engine", "interp"]
+    assert main(["generate", str(directory), *given, "--profile", "a5"]) == 0
+    assert "experts of the tokens: drawn, all equally likely" in capsys.readouterr().out
+
+
+def test_one_expert_for_one_row() -> None:
+    """The smallest group there is: one slot."""
+    fields = {"num_experts_per_tok": 1, "num_hidden_layers": 1}
+    reference, (text,) = tiny_moe("float32", **fields), prompts([3])
+    model = qwen3.load(reference.directory, **{**SMALL, "chunk": 16, "engine": "interp"})
+    assert tokens_of(model, [text], max_new_tokens=3) == [reference_tokens(reference, text, 3)]
+
+
+class _OtherExperts:
+    """A model whose observers are told of other experts than it used."""
+
+    def __init__(self, model: Any) -> None:
+        self._extend = model.extend
+
+    def __call__(self, sequence: Any, tokens: Any, observe: Any = None) -> Any:
+        def changed(layer: int, states: Any, experts: Any) -> None:
+            observe(layer, states, None if experts is None else 5 - experts)
+
+        return self._extend(sequence, tokens, changed if observe else None)
+
+
+def test_a_wrong_expert_is_no_near_tie() -> None:
+    reference, (text,) = reference_of("float32", "dense between"), prompts([9])
+    model = qwen3.load(reference.directory, **{**SMALL, "chunk": 16, "engine": "interp"})
+    layers = model.config.num_hidden_layers
+    theirs = Reference(reference.directory, model.dtype, layers)
+    (new,) = tokens_of(model, [text], max_new_tokens=2)
+    right = compare(model, theirs, [text], [new])
+    assert right.agrees
+    assert (right.routed, right.experts) == (2 * 10, [])
+    model.extend = _OtherExperts(model)  # type: ignore[method-assign]
+    wrong = compare(model, theirs, [text], [new])
+    assert not wrong.agrees
+    assert any(not choice.is_near_tie for choice in wrong.experts)

@@ -6,10 +6,10 @@ import dataclasses
 from pathlib import Path
 
 import pytest
-from tests.models.real.random_checkpoint import write_random_checkpoint
 
 from tilelet.models import qwen3
 from tilelet.models.qwen3.config import Qwen3Config
+from tilelet.models.qwen3.random_checkpoint import write_random_checkpoint
 
 
 @pytest.mark.parametrize(

@@ -11,21 +11,23 @@ _PARTIAL_WRITES = ("ub_to_gm", "l1_to_gm")
 _BY_ROW = (Cost.ROW_REDUCE, Cost.COL_REDUCE, Cost.BROADCAST)
 """What treats each row apart: short rows do not share a repeat."""
 
+_LOADS = ("gm_to_l1", "gm_to_ub")
 _THROUGH_L2 = ("gm_to_ub", "gm_to_l1", *_PARTIAL_WRITES)
 _BY_RUN = ("gm_to_ub", *_PARTIAL_WRITES)
 """Paths on which rows that touch are one run."""
 
 
 def work_cycles(
-    work: Work, machine: Machine, *, cold: bool = False, dense: bool = True
+    work: Work, machine: Machine, *, cold: bool = False, dense: bool = True, sharers: int = 1
 ) -> tuple[float, float]:
     """How long a step's work keeps its pipe busy, and how much later its result is there.
 
-    cold   what it reads from GM is not in L2
-    dense  the GM tensor it moves has no gaps between its rows
+    cold     what it reads from GM is not in L2
+    dense    the GM tensor it moves has no gaps between its rows
+    sharers  cores that ask for the same lines at the same time
     """
     if isinstance(work, Transfer):
-        return _transfer(work, machine, cold, dense)
+        return _transfer(work, machine, cold, dense, sharers)
     if isinstance(work, VectorWork):
         return vector_cycles(work, machine), 0.0
     if isinstance(work, CubeWork):
@@ -33,7 +35,9 @@ def work_cycles(
     return scalar_cycles(work, machine), 0.0
 
 
-def _transfer(work: Transfer, machine: Machine, cold: bool, dense: bool) -> tuple[float, float]:
+def _transfer(
+    work: Transfer, machine: Machine, cold: bool, dense: bool, sharers: int
+) -> tuple[float, float]:
     path = machine.paths[work.path]
     # Scratch through which tiles are exchanged has just been written: it is in L2.
     cold = cold and work.param is not None
@@ -52,6 +56,9 @@ def _transfer(work: Transfer, machine: Machine, cold: bool, dense: bool) -> tupl
         each = max(path.row_cycles, run / rate)
     else:
         each = path.row_cycles + run / rate
+        if sharers > 1 and work.path in _LOADS:
+            # L2 serves a line to one core after the other.
+            each = max(each, -(-run // line) * sharers * machine.gm.serial_cycles)
     busy = path.fixed_cycles + rows * each
     return busy, path.cold_latency_cycles if cold else path.latency_cycles
 
@@ -66,7 +73,12 @@ def vector_cycles(work: VectorWork, machine: Machine) -> float:
         repeats = work.rows * -(-work.nbytes // (work.rows * machine.vector_repeat))
     else:
         repeats = -(-work.nbytes // machine.vector_repeat)
-    return cost.slope * repeats + cost.constant
+    cycles = cost.slope * repeats + cost.constant
+    if work.cost is Cost.GATHER:
+        # Row by row: indices become addresses, and wait for that.
+        addresses = machine.vector.get(Cost.MULS.value, machine.vector["default"])
+        cycles += work.rows * (addresses.slope + addresses.constant + machine.body.sync_cycles)
+    return cycles
 
 
 def cube_cycles(work: CubeWork, machine: Machine) -> float:

@@ -16,6 +16,21 @@ from tilelet.ir.spec import Engine, Trait
 from tilelet.ir.types import TensorType
 
 
+def pitch_of(tensor: TensorType) -> int:
+    """Bytes from row to row, 0: not known."""
+    width = tensor.shape[-1] if tensor.shape else 1
+    return width * tensor.dtype.itemsize if isinstance(width, int) else 0
+
+
+def slices_of(pitch: int, row_bytes: int, gm: Gm) -> int:
+    """How many slices rows that lie `pitch` apart fall on; 0: all."""
+    if not pitch or pitch % gm.l2_line:
+        return 0
+    apart = math.gcd(pitch // gm.l2_line, gm.l2_slices)
+    lines = -(-row_bytes // gm.l2_line)
+    return gm.l2_slices // apart * min(lines, apart)
+
+
 class SliceUse:
     """The slices that windows of one kernel's parameters fall on."""
 
@@ -30,13 +45,8 @@ class SliceUse:
 
     def of_rows(self, tensor: TensorType, row_bytes: int, column: Arg) -> int:
         """How many slices serve rows of a tensor that begin at a column; 0: all."""
-        gm, width = self._gm, tensor.shape[-1]
-        pitch = width * tensor.dtype.itemsize if isinstance(width, int) else 0
-        if not pitch or pitch % gm.l2_line or self.differs(column):
-            return 0
-        apart = math.gcd(pitch // gm.l2_line, gm.l2_slices)
-        lines = -(-row_bytes // gm.l2_line)
-        return gm.l2_slices // apart * min(lines, apart)
+        pitch = pitch_of(tensor)
+        return 0 if self.differs(column) else slices_of(pitch, row_bytes, self._gm)
 
     def differs(self, scalar: Arg) -> bool:
         """Whether cores that run the kernel at the same time have different values of a scalar."""

@@ -294,6 +294,7 @@ class _Lowering:
             shape=shape,
             slices=self.slices.of_rows(tensor.type, row_bytes, column) if apart else 0,
             same_lines=apart and not any(self.slices.differs(o) for o in offsets),
+            own_columns=apart and self.slices.differs(column),
         )
 
     # How much of a tile is valid: only that is loaded and stored

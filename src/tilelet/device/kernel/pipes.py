@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from tilelet.device.kernel.control_path import ControlPath, Signature
 from tilelet.device.kernel.costs import work_cycles
+from tilelet.device.kernel.footprint import footprints
 from tilelet.device.kernel.view import (
     Bind,
     Core,
@@ -30,6 +31,7 @@ from tilelet.device.kernel.view import (
 )
 from tilelet.device.machine.description import Machine
 from tilelet.diag.core import Loc
+from tilelet.ir.types import TensorType
 
 PIPES = tuple((core, pipe) for core in Core for pipe in Pipe)
 MAX_FOLLOWED = 4096
@@ -162,6 +164,18 @@ def _plans(kernel: DeviceKernel) -> list[_Plan]:
             turns=turns,
         )
     return [plans[position] for position in sorted(plans)]
+
+
+@functools.lru_cache(maxsize=1024)
+def _columns(kernel: DeviceKernel) -> dict[int, int]:
+    """By parameter: bytes of a row that one execution reads, all its loops together."""
+    found: dict[int, int] = {}
+    for touched in footprints(kernel):
+        tensor = kernel.function.params[touched.param].type
+        if touched.extents and not touched.writes and isinstance(tensor, TensorType):
+            last = touched.extents[-1]
+            found[touched.param] = (last.high - last.low) * tensor.dtype.itemsize
+    return found
 
 
 class Walk:
@@ -301,9 +315,27 @@ class Walk:
         found = self._costs.get(key)
         if found is None:
             strided = isinstance(work, Transfer) and work.param in self.signature.strided
-            found = work_cycles(work, self.machine, cold=self.cold, dense=not strided)
+            found = work_cycles(
+                work,
+                self.machine,
+                cold=self.cold,
+                dense=not strided,
+                sharers=self.sharers(work) if isinstance(work, Transfer) else 1,
+            )
             self._costs[key] = found
         return found
+
+    def sharers(self, work: Transfer) -> int:
+        """Cores that take their own parts of the lines that a transfer reads, all at once.
+
+        Blocks of one task do: they start together. Tasks start one after the other, and are then
+        some rows apart.
+        """
+        if not work.own_columns or work.writes_gm or work.param is None:
+            return 1
+        width = _columns(self.kernel).get(work.param, 0)
+        cores = self.machine.gm.l2_line // width if width else 1
+        return max(1, min(cores, self.signature.blocks))
 
     def count(self, step: Step, work: Work) -> None:
         if isinstance(work, CubeWork):

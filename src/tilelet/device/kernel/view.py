@@ -82,6 +82,7 @@ class Transfer:
     slices           of L2 that serve it and the same transfer of all other cores that run the
                      kernel, 0: all
     same_lines       those cores ask for the same lines, not only of the same slices
+    own_columns      each of those cores takes columns of its own
     """
 
     path: str
@@ -99,6 +100,7 @@ class Transfer:
     shares_lines: bool = False
     slices: int = 0
     same_lines: bool = False
+    own_columns: bool = False
 
     @property
     def nbytes(self) -> int:

@@ -31,7 +31,8 @@ BUILT_IN = Path(__file__).parent
 EVIDENCE = ("C", "M", "F", "S", "D", "G")
 """Constant of a public header, Measured, Fitted to a device, to a Simulator, Derived, Guess."""
 
-RULES = ("kernel", "written", "loops")
+WINDOWS = ("none", "all", "unread", "both")
+RULES = ("kernel", "written", "loops", "params", "disjoint")
 """How the runtime directs written arguments; see `graph.py`."""
 
 
@@ -90,6 +91,7 @@ class Gm:
                  are dealt out to `l2_slices`, which together serve `l2_gbs`
     lockstep     of requests of cores that run the same kernel for other lines of the same slices,
                  the share that comes together
+    serial_cycles  how long a line is busy with one core, if several ask for parts of it at once
     granule      run length in bytes below which a transfer loses efficiency
     """
 
@@ -100,6 +102,7 @@ class Gm:
     l2_gbs: float = _positive()
     l2_slices: int = _count(1 << 16)
     lockstep: float = _share()
+    serial_cycles: float = _natural()
     granule: int = _count()
 
 
@@ -173,10 +176,13 @@ class Runtime:
     poll_us       looking at one busy core; a scheduler looks at all of its own in turn
     resolve_us    a task's last block is retired -> its consumers can be handed out
     stagger_us    by how much each scheduler enters its loop after the one before, once per run
+    first_us      how much later than usual the slowest core begins its first block, once per run;
+                  the others lie evenly between that and nothing
     run_us        what a standalone run takes besides, from end to end
     record_us     what recording a profile adds to each of head and tail
     slots         tasks that may wait at a busy core (0: none)
-    rule          how written arguments are directed: "kernel", "written" or "loops"
+    rule          how written arguments are directed, see `schedule/callsites.py`
+    windows       which of them are narrowed to what is written, see `schedule/windows.py`
     task_window, heap_bytes  limits of the runtime's rings
     """
 
@@ -190,10 +196,12 @@ class Runtime:
     poll_us: float = _natural()
     resolve_us: float = _natural()
     stagger_us: float = _natural()
+    first_us: float = _natural()
     run_us: float = _natural()
     record_us: float = _natural()
     slots: int = _field(least=0, most=1, integer=True)
     rule: str = _field(choices=RULES)
+    windows: str = _field(choices=WINDOWS)
     task_window: int = _count()
     heap_bytes: int = _count()
 
@@ -271,6 +279,13 @@ class Machine:
         if not _DATE.fullmatch(wanted) or not begun:
             raise UnknownPeriod(wanted, self.name, sorted(self.runtime))
         return max(begun)
+
+    @property
+    def newest_period(self) -> str:
+        """The last one that is named by a date; others are chosen by name only."""
+        return max((name for name in self.runtime if _DATE.fullmatch(name)), default="") or max(
+            self.runtime
+        )
 
     def us(self, cycles: float) -> float:
         """Cycles of a core as microseconds."""
@@ -403,7 +418,7 @@ class _Reader:
         costs = self.group(vector, "vector.costs", VectorCost)
         if "default" not in costs:
             raise MachineFieldMissing(self.file, "vector.costs.default", "a slope and a constant")
-        runtime = self.group(data, "runtime", Runtime)
+        runtime = self.group({"runtime": self.periods(data)}, "runtime", Runtime)
         period = self.text(data, "default_period")
         if period not in runtime:
             wanted = f"one of {', '.join(sorted(runtime))}"
@@ -433,6 +448,18 @@ class _Reader:
         )
         self.check_consistency(machine)
         return machine
+
+    def periods(self, data: Mapping[str, Any]) -> dict[str, Any]:
+        """The tables of all periods; what one with `like` does not say is as in that one."""
+        found: dict[str, Any] = {}
+        for name, own in self.table(data, "runtime").items():
+            table = own
+            if isinstance(own, dict) and "like" in own:
+                table = cast("dict[str, Any]", own)
+                base = self.choice(table, f"runtime.{name}.like", tuple(found))
+                table = {**found[base], **{k: v for k, v in table.items() if k != "like"}}
+            found[name] = table
+        return found
 
     def check_consistency(self, m: Machine) -> None:
         for space, memory in m.buffers.items():

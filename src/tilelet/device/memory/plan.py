@@ -7,8 +7,8 @@ elementwise op may write its result over an operand that nobody needs afterwards
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tilelet.analysis.packing import Need, first_fit
@@ -94,15 +94,33 @@ def plan_memory(kernel: DeviceKernel, machine: Machine) -> MemoryPlan:
     """Place the kernel's tiles."""
     steps = list(kernel.walk())
     used = {t for step in steps for t in (*step.reads, *step.writes)}
-    takes_over = _in_place(kernel.tiles, steps)
     spaces: list[SpaceUse] = []
     for space in SPACES:
-        tiles = [t for t in kernel.tiles if t.space is space and t.id in used]
-        if tiles:
+        if any(t.space is space and t.id in used for t in kernel.tiles):
             limit = machine.buffers[space].usable
-            pieces = _pieces(tiles, steps, limit) if space is Mem.Acc else {}
-            spaces.append(_place(space, limit, tiles, takes_over, pieces, steps))
+            found = _in_space(space, limit, kernel.tiles, used, steps)
+            if not found.fits:
+                less = _in_space(space, limit, _computed_once(kernel.tiles, steps), used, steps)
+                found = less if less.fits else found
+            spaces.append(found)
     return MemoryPlan(kernel.name, kernel.shape, machine.name, tuple(spaces))
+
+
+def _in_space(
+    space: Mem, limit: int, tiles: Sequence[Tile], used: Container[int], steps: Sequence[Step]
+) -> SpaceUse:
+    mine = [t for t in tiles if t.space is space and t.id in used]
+    pieces = _pieces(mine, steps, limit) if space is Mem.Acc else {}
+    return _place(space, limit, mine, _in_place(tiles, steps), pieces, steps)
+
+
+def _computed_once(tiles: Sequence[Tile], steps: Iterable[Step]) -> list[Tile]:
+    """Tiles as a compiler packs them that is short of memory: of what a pipelined loop loads there
+    are several, of what it computes from that one, since the vector unit does one thing at a time.
+    """
+    computed = {t for step in steps if step.pipe is Pipe.VEC for t in step.writes}
+    moved = {t for step in steps if step.pipe is not Pipe.VEC for t in (*step.reads, *step.writes)}
+    return [replace(t, buffers=1) if t.id in computed - moved else t for t in tiles]
 
 
 def _in_place(tiles: Sequence[Tile], steps: Iterable[Step]) -> dict[int, int]:

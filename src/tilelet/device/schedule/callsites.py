@@ -2,23 +2,26 @@
 
 The runtime's rule for an argument that a kernel only writes changed over time (`Runtime.rule`):
 
-kernel   the kernel's own direction: writers of one tensor are not ordered
-written  every written tensor of the program itself is read-write: they are ordered
-loops    it is read-write under a sequential loop, after an earlier writer in the same block or
-         before one of the blocks around it, or if it belongs to a read-write parameter of the
-         entry; else as `kernel`
+kernel    the kernel's own direction: writers of one tensor are not ordered
+written   every written tensor of the program itself is read-write: they are ordered
+loops     one of the program itself is read-write under a sequential loop, after an earlier writer
+          in the same block or before one of the blocks around it; else as `kernel`
+params    so is one of a caller, and if the entry declares it `pl.InOut`
+disjoint  as `params`, but a sequential loop alone does not order tasks that store where its
+          variable says, whether or not those places overlap
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tilelet.analysis.aliases import Aliases
+from tilelet.analysis.aliases import Aliases, accesses
 from tilelet.diag.core import Loc
-from tilelet.ir.core import Block, Direction, Op, Program, Value
+from tilelet.ir.core import Block, Direction, Function, Op, Program, Value, values_in, walk
 from tilelet.ir.views import CallView, ScopeView
 from tilelet.tasks.stream import Task, TaskGroup, TaskStream
 from tilelet.tasks.window import Buffer
@@ -30,6 +33,7 @@ class Site:
 
     order       its place among all calls
     sequential  a `pl.range` or `while` is around it
+    moving      positions of operands that are written where a sequential loop's variable says
     after       positions of operands that an earlier statement has written: of the same block,
                 or of a block around it
     scope       the innermost `pl.scope()` around it, and the loops between that and the call
@@ -37,6 +41,7 @@ class Site:
 
     order: int
     sequential: bool
+    moving: frozenset[int]
     after: frozenset[int]
     scope: Op | None
     loops: tuple[Op, ...]
@@ -49,8 +54,8 @@ class CallSites:
         self._program = program
         self._read_write = {
             p.name
-            for p, d in zip(program.main.params, program.main.directions)
-            if d is Direction.InOut
+            for p, said in zip(program.main.params, program.main.declarations)
+            if said is Direction.InOut
         }
         for function in program.functions.values():
             if function not in program.kernels:
@@ -66,15 +71,15 @@ class CallSites:
         """The direction with which the runtime sees an argument."""
         if direction is not Direction.Out or self.rule == "kernel":
             return direction
-        if buffer.origin != "temp":
-            enclosing = self.rule == "loops" and buffer.name in self._read_write
-            return Direction.InOut if enclosing else Direction.Out
+        of_caller = buffer.origin != "temp"
+        if self.rule in ("written", "loops") and of_caller:
+            return Direction.Out
         site = self.site(task)
-        if self.rule == "written":
-            return Direction.InOut
-        if site is not None and (site.sequential or position in site.after):
-            return Direction.InOut
-        return Direction.Out
+        ordered = self.rule == "written" or (of_caller and buffer.name in self._read_write)
+        if site is not None and not ordered:
+            apart = self.rule == "disjoint" and position in site.moving
+            ordered = (site.sequential and not apart) or position in site.after
+        return Direction.InOut if ordered else Direction.Out
 
     def held_until(self, tasks: TaskStream) -> NDArray[np.int64]:
         """For each task the last one of its `pl.scope()`, itself if it is in none."""
@@ -111,7 +116,7 @@ class CallSites:
             inner = sequential or op.name == "while"
             inside, around = scope, loops
             if op.name == "for":
-                inner = inner or op.args["kind"] not in ("parallel", "unroll")
+                inner = inner or _orders(op)
                 around = (*loops, op)
             elif op.name == "while":
                 around = (*loops, op)
@@ -134,14 +139,57 @@ class CallSites:
         view = CallView(op)
         callee = self._program.functions[view.callee]
         after: set[int] = set()
+        moving: set[int] = set()
         for i, (operand, d) in enumerate(zip(view.operands, callee.directions)):
             if isinstance(operand, Value) and d is not Direction.In:
                 roots = self._aliases.roots(operand)
                 if roots & written:
                     after.add(i)
                 written |= roots
-        site = Site(len(self._sites), sequential, frozenset(after), scope, loops)
+                if sequential and self._moves(view, callee, i, loops):
+                    moving.add(i)
+        fields = frozenset(moving), frozenset(after), scope, loops
+        site = Site(len(self._sites), sequential, *fields)
         self._sites[view.callee, id(op.loc)] = site
+
+    def _moves(self, call: CallView, callee: Function, position: int, loops: Sequence[Op]) -> bool:
+        """Whether all that a callee stores into an argument is stored where loops say."""
+        variables = {
+            loop.blocks[0].params[0] for loop in loops if loop.name == "for" and _orders(loop)
+        }
+        inside = Aliases(callee.body, self._program.functions)
+        target = callee.params[position]
+        stores = [
+            op
+            for op in walk(callee.body)
+            for v, how in accesses(op, self._program.functions)
+            if how is not Direction.In and target in inside.roots(v)
+        ]
+        for op in stores:
+            offset = op.args.get("offset", op.args.get("offsets", ()))
+            sources = _sources(values_in((offset,)), inside.definition)
+            given = [o for p, o in zip(callee.params, call.operands) if p in sources]
+            held = _sources([o for o in given if isinstance(o, Value)], self._aliases.definition)
+            if variables.isdisjoint(held):
+                return False
+        return bool(stores)
+
+
+def _orders(loop: Op) -> bool:
+    return loop.args["kind"] != "parallel"
+
+
+def _sources(values: Iterable[Value], definition: Mapping[Value, Op]) -> set[Value]:
+    """The values, and everything that they are computed from."""
+    found: set[Value] = set()
+    stack = list(values)
+    while stack:
+        value = stack.pop()
+        if value not in found:
+            found.add(value)
+            if value in definition:
+                stack.extend(definition[value].operands)
+    return found
 
 
 def _same_run(before: Site | None, now: Site | None) -> bool:

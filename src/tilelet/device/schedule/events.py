@@ -17,6 +17,8 @@ import numpy as np
 NEVER = 1e300
 IDLE, STARTING, RUNNING = 0, 1, 2
 MIX, AIC, AIV, NO_WORK = 0, 1, 2, 3
+SPREAD = 29
+"""Which cores are slow to begin is not known: neighbours differ by this many steps."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,7 @@ class Config:
     poll: float
     resolve: float
     stagger: float
+    first: float
     hbm: float
     l2_rate: float
     l2_bytes: float
@@ -142,6 +145,7 @@ class _Unit:
     waiting: tuple[int, int, int, float] | None = None
     done: list[tuple[int, int, float]] = field(default_factory=list[tuple[int, int, float]])
     lead: int = -1
+    warm: bool = False
 
     @property
     def idle(self) -> bool:
@@ -497,6 +501,16 @@ class _Loop:
 
     # Schedulers
 
+    def first_start(self, core: int) -> float:
+        """How much later than usual a core begins its first block."""
+        if self.units[core].warm:
+            return 0.0
+        self.units[core].warm = True
+        cores = len(self.units)
+        if cores < 2:
+            return 0.0
+        return self.c.first * float((core * SPREAD + cores // 2) % cores) / float(cores - 1)
+
     def dispatch(self, thread: int, shape: int, core: int, waiting: bool) -> None:
         task = self.queues[shape][0]
         cost = self.cost_of(task, self.blocks_out[task])
@@ -504,7 +518,7 @@ class _Loop:
         if self.blocks_out[task] == self.w.blocks[task]:
             self.queues[shape].popleft()
         at = self.now + self.c.dispatch
-        begin = at + self.c.head
+        longest = 0.0
         self.thread_free[thread] = at
         self.thread_busy[thread] += self.c.dispatch
         record = len(self.records)
@@ -513,6 +527,8 @@ class _Loop:
             self.records.append([task, place, at, 0.0, 0.0, 0.0])
             if i > 0:
                 self.units[place].lead = core
+            longest = max(longest, self.first_start(place))
+        begin = at + self.c.head + longest
         u = self.units[core]
         if waiting:
             u.waiting = (task, cost, record, begin)

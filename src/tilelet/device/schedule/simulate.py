@@ -18,6 +18,7 @@ from tilelet.device.schedule.events import Config, SimResult, Work, run_events
 from tilelet.device.schedule.graph import Graph, build_graph
 from tilelet.device.schedule.l2_cells import Cells, build_cells
 from tilelet.device.schedule.pricing import CostCache
+from tilelet.device.schedule.windows import with_windows
 from tilelet.diag.catalogue.device import HeapDeadlock, NoTasks, WindowDeadlock
 from tilelet.diag.internal import InternalError
 from tilelet.ir.core import Program
@@ -203,7 +204,7 @@ def simulate(
         raise NoTasks(program.name, program.main.loc)
     if cache is None or cache.machine is not machine:
         cache = CostCache(machine)
-    stream = build_stream(tasks, program, runtime, cache)
+    stream = with_windows(build_stream(tasks, program, runtime, cache), runtime.windows)
     lib = None if reference else native.library()
     if graph is None:
         graph = native.build_graph_native(lib, stream) if lib else build_graph(stream)
@@ -307,6 +308,7 @@ def _config(machine: Machine, runtime: Runtime, recording: bool) -> Config:
         poll=runtime.poll_us,
         resolve=runtime.resolve_us,
         stagger=runtime.stagger_us,
+        first=runtime.first_us,
         hbm=machine.hbm_bytes_per_us,
         l2_rate=machine.gm.l2_gbs * 1000.0,
         l2_bytes=float(machine.gm.l2_bytes),

@@ -30,6 +30,7 @@ class Config(Structure):
         ("poll", c_double),
         ("resolve", c_double),
         ("stagger", c_double),
+        ("first", c_double),
         ("hbm", c_double),
         ("l2_rate", c_double),
         ("l2_bytes", c_double),

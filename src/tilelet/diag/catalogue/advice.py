@@ -8,85 +8,6 @@ from tilelet.diag.core import Caution, Label, Loc, UserError
 from tilelet.diag.tables import byte_text
 from tilelet.diag.text import plural, ticked
 
-# Kernels that have the faults; several have the same one.
-_TWO_SCOPES = """
-    @pl.jit
-    def kernel(x: pl.Tensor[[16, 512], pl.FP32], out: pl.Out[pl.Tensor[[16, 512], pl.FP32]]):
-        middle = pl.create_tensor([16, 512], pl.FP32)
-        for k in pl.range(0, 512, 64):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                middle = pl.assemble(middle, pl.exp(x[:, k : k + 64]), [0, k])
-            with pl.at(level=pl.Level.CORE_GROUP):
-                t = pl.slice(middle, [16, 64], [0, k])
-                out = pl.assemble(out, pl.add(t, x[:, k : k + 64]), [0, k])
-        return out
-    """
-_SUM = """
-    @pl.jit
-    def kernel(
-        x: pl.Tensor[[16, 512], pl.BF16],
-        w: pl.Tensor[[512, 512], pl.BF16],
-        out: pl.Out[pl.Tensor[[16, 512], pl.FP32]],
-    ):
-        for d in pl.range(0, 512, 128):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                out = pl.assemble(out, pl.full([16, 128], pl.FP32, 0.0), [0, d])
-        for k in pl.range(0, 512, 64):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                chunk = pl.mul(x[:, k : k + 64], 2.0)
-            for d in pl.range(0, 512, 128):
-                with pl.at(level=pl.Level.CORE_GROUP):
-                    so_far = pl.slice(out, [16, 128], [0, d])
-                    part = pl.matmul(chunk, w[k : k + 64, d : d + 128], out_dtype=pl.FP32)
-                    out = pl.assemble(out, pl.add(so_far, part), [0, d])
-        return out
-    """
-_ONE_TILE = """
-    @pl.jit
-    def kernel(x: pl.Tensor[[1024, 512], pl.FP32], out: pl.Out[pl.Tensor[[1024, 512], pl.FP32]]):
-        for k in pl.range(0, 1024, 16):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                out[k : k + 16, 0:64] = pl.exp(x[k : k + 16, 0:64])
-        return out
-    """
-_READS = """
-    @pl.jit
-    def kernel(
-        x: pl.Tensor[[16, 512], pl.FP32],
-        lengths: pl.Tensor[[16], pl.INT32],
-        out: pl.Out[pl.Tensor[[16, 512], pl.FP32]],
-    ):
-        for b in pl.range(16):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                for k in pl.range(0, 512, 64):
-                    if pl.read(lengths, [b]) > k:
-                        out[b : b + 1, k : k + 64] = pl.exp(x[b : b + 1, k : k + 64])
-        return out
-    """
-_NORM = """
-    @pl.jit
-    def kernel(x: pl.Tensor[[16, 512], pl.FP32], out: pl.Out[pl.Tensor[[16, 512], pl.FP32]]):
-        with pl.at(level=pl.Level.CORE_GROUP):
-            mean = pl.mul(pl.row_sum(pl.mul(x, x)), 1.0 / 512)
-            out[:, :] = pl.row_expand_mul(x, pl.add(mean, 1e-6))
-        return out
-    """
-_PROSE = """
-    KV_CHUNK = 128
-    HEAD_DIM = 128
-
-
-    @pl.jit
-    def kernel(x: pl.Tensor[[16, 512], pl.FP32], out: pl.Out[pl.Tensor[[16, 512], pl.FP32]]):
-        # tiles of 16 \u00d7 128, KV_CHUNK=64
-        for kb in pl.range(4):
-            kv0 = kb * KV_CHUNK
-            with pl.at(level=pl.Level.CORE_GROUP):
-                head = kv0 // HEAD_DIM * HEAD_DIM
-                out[:, head : head + 128] = pl.exp(x[:, kv0 : kv0 + KV_CHUNK])
-        return out
-    """
-
 
 class CannotAdvise(UserError):
     """The script runs nothing that could be looked at, or does not run.
@@ -108,7 +29,18 @@ class RoundTrip(Caution):
     """
 
     code = "W1301"
-    example = _TWO_SCOPES
+    example = """
+        @pl.jit
+        def kernel(x: pl.Tensor[[16, 512], pl.FP32], out: pl.Out[pl.Tensor[[16, 512], pl.FP32]]):
+            middle = pl.create_tensor([16, 512], pl.FP32)
+            for k in pl.range(0, 512, 64):
+                with pl.at(level=pl.Level.CORE_GROUP):
+                    middle = pl.assemble(middle, pl.exp(x[:, k : k + 64]), [0, k])
+                with pl.at(level=pl.Level.CORE_GROUP):
+                    t = pl.slice(middle, [16, 64], [0, k])
+                    out = pl.assemble(out, pl.add(t, x[:, k : k + 64]), [0, k])
+            return out
+        """
 
     def __init__(self, first: Loc, second: Loc, names: Sequence[str]) -> None:
         super().__init__(
@@ -127,7 +59,24 @@ class SharedOperand(Caution):
     """
 
     code = "W1302"
-    example = _TWO_SCOPES
+    example = """
+        @pl.jit
+        def kernel(
+            x: pl.Tensor[[16, 512], pl.BF16],
+            wk: pl.Tensor[[512, 4096], pl.BF16],
+            wv: pl.Tensor[[512, 4096], pl.BF16],
+            k: pl.Out[pl.Tensor[[16, 4096], pl.FP32]],
+            v: pl.Out[pl.Tensor[[16, 4096], pl.FP32]],
+        ):
+            for d in pl.range(0, 4096, 128):
+                with pl.at(level=pl.Level.CORE_GROUP):
+                    rows = pl.slice(x, [16, 512], [0, 0])
+                    k[:, d : d + 128] = pl.matmul(rows, wk[:, d : d + 128], out_dtype=pl.FP32)
+                with pl.at(level=pl.Level.CORE_GROUP):
+                    rows = pl.slice(x, [16, 512], [0, 0])
+                    v[:, d : d + 128] = pl.matmul(rows, wv[:, d : d + 128], out_dtype=pl.FP32)
+            return k, v
+        """
 
     def __init__(self, first: Loc, second: Loc, windows: Sequence[str]) -> None:
         super().__init__(
@@ -145,7 +94,23 @@ class AddedProduct(Caution):
     """
 
     code = "W1303"
-    example = _SUM
+    example = """
+        @pl.jit
+        def kernel(
+            x: pl.Tensor[[16, 512], pl.BF16],
+            w: pl.Tensor[[512, 512], pl.BF16],
+            out: pl.Out[pl.Tensor[[16, 512], pl.FP32]],
+        ):
+            for d in pl.range(0, 512, 128):
+                with pl.at(level=pl.Level.CORE_GROUP):
+                    acc = pl.full([16, 128], pl.FP32, 0.0)
+                    for k in pl.range(0, 512, 64):
+                        rows = w[k : k + 64, d : d + 128]
+                        part = pl.matmul(x[:, k : k + 64], rows, out_dtype=pl.FP32)
+                        acc = pl.add(acc, part)
+                    out[:, d : d + 128] = acc
+            return out
+        """
 
     def __init__(self, loc: Loc, accumulator: str) -> None:
         super().__init__(
@@ -162,7 +127,17 @@ class DeadFill(Caution):
     """
 
     code = "W1304"
-    example = _SUM
+    example = """
+        @pl.jit
+        def kernel(x: pl.Tensor[[16, 512], pl.FP32], out: pl.Out[pl.Tensor[[16, 512], pl.FP32]]):
+            for d in pl.range(0, 512, 128):
+                with pl.at(level=pl.Level.CORE_GROUP):
+                    out = pl.assemble(out, pl.full([16, 128], pl.FP32, 0.0), [0, d])
+            for d in pl.range(0, 512, 128):
+                with pl.at(level=pl.Level.CORE_GROUP):
+                    out = pl.assemble(out, pl.exp(x[:, d : d + 128]), [0, d])
+            return out
+        """
 
     def __init__(self, loc: Loc, names: Sequence[str]) -> None:
         super().__init__(
@@ -182,7 +157,27 @@ class SumInMemory(Caution):
     """
 
     code = "W1305"
-    example = _SUM
+    example = """
+        @pl.jit
+        def kernel(
+            x: pl.Tensor[[16, 512], pl.BF16],
+            w: pl.Tensor[[512, 512], pl.BF16],
+            out: pl.Out[pl.Tensor[[16, 512], pl.FP32]],
+        ):
+            for d in pl.range(4):
+                with pl.at(level=pl.Level.CORE_GROUP):
+                    out = pl.assemble(out, pl.full([16, 128], pl.FP32, 0.0), [0, d * 128])
+            for k in pl.range(8):
+                with pl.at(level=pl.Level.CORE_GROUP):
+                    chunk = pl.mul(x[:, k * 64 : k * 64 + 64], 2.0)
+                for d in pl.range(4):
+                    with pl.at(level=pl.Level.CORE_GROUP):
+                        so_far = pl.slice(out, [16, 128], [0, d * 128])
+                        rows = pl.slice(w, [64, 128], [k * 64, d * 128])
+                        part = pl.matmul(chunk, rows, out_dtype=pl.FP32)
+                        out = pl.assemble(out, pl.add(so_far, part), [0, d * 128])
+            return out
+        """
 
     def __init__(self, loc: Loc, outer: Loc, window: str, chunk: str) -> None:
         super().__init__(
@@ -199,136 +194,24 @@ class SequentialLoop(Caution):
     """
 
     code = "W1306"
-    example = _TWO_SCOPES
+    example = """
+        @pl.jit
+        def kernel(x: pl.Tensor[[256, 512], pl.FP32], out: pl.Out[pl.Tensor[[256, 512], pl.FP32]]):
+            middle = pl.create_tensor([256, 512], pl.FP32)
+            for r in pl.range(0, 256, 16):
+                with pl.at(level=pl.Level.CORE_GROUP):
+                    middle[r : r + 16, :] = pl.exp(x[r : r + 16, :])
+            for r in pl.parallel(0, 256, 32):
+                with pl.at(level=pl.Level.CORE_GROUP):
+                    out[r : r + 32, :] = pl.neg(middle[r : r + 32, :])
+            return out
+        """
 
     def __init__(self, loc: Loc, variable: str) -> None:
         super().__init__(
             f"iterations of `{variable}` do not depend on each other",
             [Label(loc)],
             helps=["`pl.parallel` lets them run at once"],
-        )
-
-
-class SmallTasks(Caution):
-    """Tasks run for less time than it takes to submit, hand out and complete them.
-
-    Larger tiles, more work in a scope, or `pl.spmd` (one submission for many blocks) help.
-    """
-
-    code = "W1307"
-    example = _ONE_TILE
-
-    def __init__(self, loc: Loc, kernel: str, tasks: int, each: float, overhead: float) -> None:
-        super().__init__(
-            f"{plural(tasks, 'task')} of `{kernel}` run for {each:.2f} us each, and take "
-            f"{overhead:.2f} us to hand out",
-            [Label(loc)],
-            helps=["do more in each: larger tiles, scopes that are one, or `pl.spmd`"],
-        )
-
-
-class FewTasks(Caution):
-    """A kernel has fewer tasks than there are cores, and the program waits for it.
-
-    Smaller tiles, or an inner dimension that is cut into parts, give the other cores work.
-    """
-
-    code = "W1308"
-    example = _ONE_TILE
-
-    def __init__(self, loc: Loc, kernel: str, tasks: int, cores: int) -> None:
-        super().__init__(
-            f"{plural(tasks, 'task')} of `{kernel}` for {cores} cores",
-            [Label(loc)],
-            helps=["cut the work into more tasks: smaller tiles, or parts of the inner dimension"],
-        )
-
-
-class UnevenWave(Caution):
-    """The last tasks of a kernel leave most cores idle.
-
-    A number of tasks that is a multiple of the cores, or longest tasks first, evens that out.
-    """
-
-    code = "W1309"
-    example = _ONE_TILE
-
-    def __init__(self, loc: Loc, kernel: str, tasks: int, cores: int, left: int) -> None:
-        super().__init__(
-            f"{plural(tasks, 'task')} of `{kernel}` on {cores} cores: the last {left} run alone",
-            [Label(loc)],
-            helps=[f"choose tiles so that the tasks are a multiple of {cores}"],
-        )
-
-
-class OrchestratorBound(Caution):
-    """The cores wait for tasks to be submitted.
-
-    One orchestrator submits all tasks, one after the other. Fewer tasks are the remedy: larger
-    scopes, `pl.spmd`, or chunks.
-    """
-
-    code = "W1310"
-    example = _ONE_TILE
-
-    def __init__(self, loc: Loc, tasks: int, share: float, kernel: str, of_it: int) -> None:
-        super().__init__(
-            f"for {share:.0%} of the time the cores wait until {tasks:,} tasks are submitted",
-            [Label(loc, f"`{kernel}`: {of_it:,} of them")],
-            helps=["submit fewer tasks: larger scopes, `pl.spmd`, or `chunk=`"],
-        )
-
-
-class ShortRows(Caution):
-    """A transfer has rows shorter than what global memory moves at a time.
-
-    The rest of each piece is moved and thrown away.
-    """
-
-    code = "W1311"
-    example = _ONE_TILE
-
-    def __init__(
-        self, loc: Loc, tensor: str, rows: int, row_bytes: int, granule: int, machine: str
-    ) -> None:
-        super().__init__(
-            f"{rows} rows of {row_bytes} bytes of `{tensor}`: {machine} moves {granule} at a time",
-            [Label(loc)],
-            helps=["make the tile wider, or lay the tensor out so that rows are longer"],
-        )
-
-
-class EmptyBuffers(Caution):
-    """A kernel that waits for global memory uses little of the memory on chip.
-
-    Larger tiles move more with each transfer, and are reused more often.
-    """
-
-    code = "W1312"
-    example = _ONE_TILE
-
-    def __init__(self, loc: Loc, kernel: str, memory: str, share: float) -> None:
-        super().__init__(
-            f"`{kernel}` waits for global memory, and fills {share:.0%} of {memory} at most",
-            [Label(loc)],
-            helps=["larger tiles, or two in turn (`pl.pipeline`); `tilelet tune` finds sizes"],
-        )
-
-
-class RepeatedRead(Caution):
-    """A loop reads the same element of a tensor in every iteration.
-
-    A scalar read from global memory takes about a microsecond. Read once, in front of the loop.
-    """
-
-    code = "W1313"
-    example = _READS
-
-    def __init__(self, loc: Loc, loop: Loc, what: str) -> None:
-        super().__init__(
-            f"`{what}` is read again in every iteration",
-            [Label(loc), Label(loop, "of this loop")],
-            helps=["read it once, in front of the loop"],
         )
 
 
@@ -340,7 +223,14 @@ class MissingRoot(Caution):
     """
 
     code = "W1314"
-    example = _NORM
+    example = """
+        @pl.jit
+        def kernel(x: pl.Tensor[[16, 512], pl.FP32], out: pl.Out[pl.Tensor[[16, 512], pl.FP32]]):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                mean = pl.mul(pl.row_sum(pl.mul(x, x)), 1.0 / 512)
+                out[:, :] = pl.row_expand_mul(x, pl.add(mean, 1e-6))
+            return out
+        """
 
     def __init__(self, loc: Loc) -> None:
         super().__init__(
@@ -357,7 +247,20 @@ class HiddenEquality(Caution):
     """
 
     code = "W1315"
-    example = _PROSE
+    example = """
+        KV_CHUNK = 128
+        HEAD_DIM = 128
+
+
+        @pl.jit
+        def kernel(x: pl.Tensor[[16, 512], pl.FP32], out: pl.Out[pl.Tensor[[16, 512], pl.FP32]]):
+            for kb in pl.range(4):
+                kv0 = kb * KV_CHUNK
+                with pl.at(level=pl.Level.CORE_GROUP):
+                    head = kv0 // HEAD_DIM
+                    out[:, head * 128 : head * 128 + 128] = pl.exp(x[:, kv0 : kv0 + KV_CHUNK])
+            return out
+        """
 
     def __init__(self, loc: Loc, quotient: str, step: str, divisor: str) -> None:
         super().__init__(
@@ -374,7 +277,18 @@ class StaleConstant(Caution):
     """
 
     code = "W1316"
-    example = _PROSE
+    example = """
+        CHUNK = 128
+
+
+        @pl.jit
+        def kernel(x: pl.Tensor[[16, 512], pl.FP32], out: pl.Out[pl.Tensor[[16, 512], pl.FP32]]):
+            # columns in blocks of CHUNK=64
+            for k in pl.range(0, 512, CHUNK):
+                with pl.at(level=pl.Level.CORE_GROUP):
+                    out[:, k : k + CHUNK] = pl.exp(x[:, k : k + CHUNK])
+            return out
+        """
 
     def __init__(self, loc: Loc, name: str, said: int, value: int) -> None:
         super().__init__(
@@ -392,7 +306,18 @@ class LookAlike(Caution):
 
     code = "W1317"
     severity = "note"
-    example = _PROSE
+    example = """
+        CHUNK = 128
+
+
+        @pl.jit
+        def kernel(x: pl.Tensor[[16, 512], pl.FP32], out: pl.Out[pl.Tensor[[16, 512], pl.FP32]]):
+            # tiles of 16 \u00d7 128
+            for k in pl.range(0, 512, CHUNK):
+                with pl.at(level=pl.Level.CORE_GROUP):
+                    out[:, k : k + CHUNK] = pl.exp(x[:, k : k + CHUNK])
+            return out
+        """
 
     def __init__(self, loc: Loc, character: str, meant: str) -> None:
         super().__init__(
@@ -409,7 +334,17 @@ class StoredAndLoaded(Caution):
     """
 
     code = "W1318"
-    example = _TWO_SCOPES
+    example = """
+        @pl.jit
+        def kernel(x: pl.Tensor[[16, 512], pl.FP32], out: pl.Out[pl.Tensor[[16, 512], pl.FP32]]):
+            middle = pl.create_tensor([16, 512], pl.FP32)
+            for k in pl.range(0, 512, 64):
+                with pl.at(level=pl.Level.CORE_GROUP):
+                    middle = pl.assemble(middle, pl.exp(x[:, k : k + 64]), [0, k])
+                    t = pl.slice(middle, [16, 64], [0, k])
+                    out = pl.assemble(out, pl.add(t, x[:, k : k + 64]), [0, k])
+            return out
+        """
 
     def __init__(self, load: Loc, store: Loc, tensor: str) -> None:
         super().__init__(
@@ -427,7 +362,26 @@ class ZerosReadBack(Caution):
     """
 
     code = "W1319"
-    example = _SUM
+    example = """
+        @pl.jit
+        def kernel(
+            x: pl.Tensor[[16, 512], pl.BF16],
+            w: pl.Tensor[[512, 512], pl.BF16],
+            out: pl.Out[pl.Tensor[[16, 512], pl.FP32]],
+        ):
+            for d in pl.range(0, 512, 128):
+                with pl.at(level=pl.Level.CORE_GROUP):
+                    out = pl.assemble(out, pl.full([16, 128], pl.FP32, 0.0), [0, d])
+            for d in pl.range(0, 512, 128):
+                with pl.at(level=pl.Level.CORE_GROUP):
+                    so_far = pl.slice(out, [16, 128], [0, d])
+                    for k in pl.range(0, 512, 64):
+                        rows = w[k : k + 64, d : d + 128]
+                        part = pl.matmul(x[:, k : k + 64], rows, out_dtype=pl.FP32)
+                        so_far = pl.add(so_far, part)
+                    out = pl.assemble(out, so_far, [0, d])
+            return out
+        """
 
     def __init__(self, load: Loc, fill: Loc, tensor: str) -> None:
         super().__init__(
@@ -494,26 +448,6 @@ class LaunchInLoop(Caution):
         )
 
 
-_PRODUCT = """
-    @pl.jit
-    def kernel(
-        x: pl.Tensor[[16, 512], pl.BF16],
-        w: pl.Tensor[[512, 512], pl.BF16],
-        out: pl.Out[pl.Tensor[[8, 512], pl.FP32]],
-    ):
-        for d in pl.range(0, 512, 128):
-            padded = pl.create_tensor([16, 128], pl.FP32)
-            with pl.incore():
-                acc = pl.matmul(x[:, 0:64], w[0:64, d : d + 128], out_dtype=pl.FP32)
-                for k in pl.range(64, 512, 64):
-                    acc = pl.matmul_acc(acc, x[:, k : k + 64], w[k : k + 64, d : d + 128])
-                padded = pl.assemble(padded, acc, [0, 0])
-            with pl.incore():
-                out = pl.assemble(out, pl.slice(padded, [8, 128], [0, 0]), [0, d])
-        return out
-    """
-
-
 class NoPipeline(Caution):
     """A loop of a scope loads what it computes with, and loads and computing do not overlap.
 
@@ -522,7 +456,21 @@ class NoPipeline(Caution):
     """
 
     code = "W1322"
-    example = _PRODUCT
+    example = """
+        @pl.jit
+        def kernel(
+            x: pl.Tensor[[16, 512], pl.BF16],
+            w: pl.Tensor[[512, 512], pl.BF16],
+            out: pl.Out[pl.Tensor[[16, 512], pl.FP32]],
+        ):
+            for d in pl.range(0, 512, 128):
+                with pl.at(level=pl.Level.CORE_GROUP):
+                    acc = pl.matmul(x[:, 0:64], w[0:64, d : d + 128], out_dtype=pl.FP32)
+                    for k in pl.range(64, 512, 64):
+                        acc = pl.matmul_acc(acc, x[:, k : k + 64], w[k : k + 64, d : d + 128])
+                    out[:, d : d + 128] = acc
+            return out
+        """
 
     def __init__(self, loop: Loc, name: str, loads: int) -> None:
         super().__init__(
@@ -540,7 +488,23 @@ class DiscardedRows(Caution):
     """
 
     code = "W1323"
-    example = _PRODUCT
+    example = """
+        @pl.jit
+        def kernel(
+            q: pl.Tensor[[16, 128], pl.BF16],
+            keys: pl.Tensor[[128, 512], pl.BF16],
+            out: pl.Out[pl.Tensor[[8, 512], pl.FP32]],
+        ):
+            for d in pl.range(0, 512, 128):
+                padded = pl.create_tensor([16, 128], pl.FP32)
+                with pl.at(level=pl.Level.CORE_GROUP):
+                    scores = pl.matmul(q[:, :], keys[:, d : d + 128], out_dtype=pl.FP32)
+                    padded = pl.assemble(padded, scores, [0, 0])
+                with pl.at(level=pl.Level.CORE_GROUP):
+                    used = pl.slice(padded, [8, 128], [0, 0])
+                    out = pl.assemble(out, pl.exp(used), [0, d])
+            return out
+        """
 
     def __init__(self, product: Loc, use: Loc, tensor: str, used: int, rows: int) -> None:
         super().__init__(
@@ -558,7 +522,22 @@ class ExplicitScope(Caution):
     """
 
     code = "W1324"
-    example = _PRODUCT
+    example = """
+        @pl.jit
+        def kernel(x: pl.Tensor[[256, 512], pl.FP32], out: pl.Out[pl.Tensor[[256, 512], pl.FP32]]):
+            a = pl.create_tensor([256, 512], pl.FP32)
+            b = pl.create_tensor([256, 512], pl.FP32)
+            for r in pl.parallel(0, 256, 16):
+                with pl.incore():
+                    a[r : r + 16, :] = pl.exp(x[r : r + 16, :])
+            for r in pl.parallel(0, 256, 16):
+                with pl.incore():
+                    b[r : r + 16, :] = pl.neg(x[r : r + 16, :])
+            for r in pl.parallel(0, 256, 16):
+                with pl.incore():
+                    out[r : r + 16, :] = pl.add(a[r : r + 16, :], b[r : r + 16, :])
+            return out
+        """
 
     def __init__(self, first: Loc, explicit: int, automatic: int) -> None:
         super().__init__(
@@ -597,4 +576,92 @@ class CrossingTensor(Caution):
             helps=[
                 "make one loop of both, if tasks of the second need what one of the first makes"
             ],
+        )
+
+
+class TwinLoops(Caution):
+    """Two loops of tasks, one after the other, go over the same blocks.
+
+    What the first makes of a block and the second uses goes through global memory, and what both
+    load is loaded twice. In one loop the scopes of a block stand side by side, and can be one.
+    """
+
+    code = "W1326"
+    example = """
+        @pl.jit
+        def kernel(x: pl.Tensor[[256, 512], pl.FP32], out: pl.Out[pl.Tensor[[256, 512], pl.FP32]]):
+            middle = pl.create_tensor([256, 512], pl.FP32)
+            for r in pl.range(0, 256, 16):
+                with pl.at(level=pl.Level.CORE_GROUP):
+                    middle[r : r + 16, :] = pl.exp(x[r : r + 16, :])
+            for r in pl.range(0, 256, 16):
+                with pl.at(level=pl.Level.CORE_GROUP):
+                    out[r : r + 16, :] = pl.add(middle[r : r + 16, :], 1.0)
+            return out
+        """
+
+    def __init__(
+        self, first: Loc, second: Loc, header: str, handed: Sequence[str], shared: Sequence[str]
+    ) -> None:
+        what = (
+            f"{ticked(handed[:2], 'and')} {'goes' if len(handed) == 1 else 'go'} through memory"
+            if handed
+            else f"both load {ticked(shared[:1], 'and')}"
+        )
+        super().__init__(
+            f"two loops over `{header}`: {what}",
+            [Label(first, "one loop"), Label(second, "the same blocks again")],
+            helps=["make one loop of both, then one scope of what it does with a block"],
+        )
+
+
+class ReadModifyWrite(Caution):
+    """Tasks of a loop read a window of a tensor, change it, and write it again.
+
+    The runtime runs tasks that read and write one tensor one after the other, and each of them
+    moves the window twice. With the loop inside the scope it stays on chip until it is complete.
+    """
+
+    code = "W1327"
+    example = """
+        @pl.jit
+        def kernel(x: pl.Tensor[[32, 4096], pl.FP32], out: pl.InOut[pl.Tensor[[32, 1], pl.FP32]]):
+            for c in pl.range(0, 4096, 128):
+                with pl.at(level=pl.Level.CORE_GROUP):
+                    most = pl.row_max(x[:, c : c + 128])
+                    out[:, :] = pl.maximum(out[:, :], most)
+            return out
+        """
+
+    def __init__(self, store: Loc, loop: Loc, tensor: str, variable: str) -> None:
+        super().__init__(
+            f"every iteration of `{variable}` reads a window of `{tensor}` and writes it again",
+            [Label(store, "written here"), Label(loop, "by tasks of this loop")],
+            helps=["put the loop into the scope, and store once, behind it"],
+        )
+
+
+class SoftmaxOverflow(Caution):
+    """Exponentials are divided by their sum, and no maximum was subtracted before.
+
+    That is a softmax, and right on paper. An exponent that is too large makes it infinite, and the
+    quotient NaN; less its maximum, no exponent is above zero, and the result is the same.
+    """
+
+    code = "W1328"
+    example = """
+        @pl.jit
+        def kernel(x: pl.Tensor[[64, 512], pl.FP32], out: pl.Out[pl.Tensor[[64, 512], pl.FP32]]):
+            for r in pl.parallel(0, 64, 16):
+                with pl.at(level=pl.Level.CORE_GROUP):
+                    e = pl.exp(x[r : r + 16, :])
+                    out[r : r + 16, :] = pl.row_expand_div(e, pl.row_sum(e))
+            return out
+        """
+
+    def __init__(self, loc: Loc) -> None:
+        super().__init__(
+            "exponentials are divided by their sum, and no maximum was subtracted before",
+            [Label(loc)],
+            helps=["subtract `pl.row_max` first: `pl.exp(pl.row_expand_sub(x, pl.row_max(x)))`"],
         )

@@ -147,3 +147,35 @@ class WeightsNotCached(UserError):
             notes=[f"the file would have {size_text(size)}"],
             helps=["choose another directory for `--weights-cache`, or leave it out"],
         )
+
+
+class ReferenceFailed(UserError):
+    """`transformers`, which a model was to be compared with, could not load or run it.
+
+    What was generated stands; only the comparison is missing. The message is that of the package: a
+    file that only it reads, or sizes that one of its kernels does not take.
+    """
+
+    code = "E1510"
+
+    def __init__(self, directory: str, why: str) -> None:
+        super().__init__(f"`transformers` cannot run the model in `{directory}`: {why}")
+
+
+class LogitsNotFinite(UserError):
+    """The logits of a model are not numbers: no token is better than another.
+
+    Either weights are not finite, or hidden states have become too large for the dtype: FP16 ends
+    at 65504, and models that were trained in BF16 may exceed that. Tokens before this one stand.
+    """
+
+    code = "E1511"
+
+    def __init__(self, sequence: int, number: int) -> None:
+        super().__init__(
+            f"the logits for token {number} of sequence {sequence} are not finite",
+            helps=[
+                "`--dtype bfloat16` or `--dtype float32` (`dtype=`) if FP16 is too narrow",
+                "`--compare` shows where a model leaves the reference",
+            ],
+        )

@@ -186,7 +186,7 @@ class HintNotLiteral(UserError):
     def __init__(self, loc: Loc, value: object, fixes: Iterable[Fix] = ()) -> None:
         super().__init__(
             "`name_hint=` is not a literal",
-            labels=[Label(loc, f'it is "{value}" here')],
+            labels=[Label(loc, f'it is "{value}" here' if isinstance(value, str) else "computed")],
             helps=["write the string itself"],
             fixes=fixes,
         )

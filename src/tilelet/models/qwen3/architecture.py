@@ -20,12 +20,14 @@ Kind = Literal["prefill", "decode"]
 @dataclass(frozen=True, eq=False)
 class LayerKind:
     """`arrays` of a layer stand in the order in which the programs of `build` take them, after
-    hidden states, lengths, starts, block table, rope tables and caches.
+    hidden states, lengths, starts, block table, rope tables and caches. Programs give back caches
+    and hidden states; those of sparse layers also the experts that each row went to.
     """
 
     name: str
     arrays: Mapping[str, LayerArray]
     build: Callable[[Kind, LayerShape], Program]
+    is_sparse: bool = False
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,7 @@ def architecture_of(config: Qwen3Config, *, int8: bool = False) -> Architecture:
         dense, sparse = in_int8(dense), in_int8(sparse)
     kinds = {
         False: LayerKind("dense", dense, _build_dense),
-        True: LayerKind("sparse", sparse, _build_sparse),
+        True: LayerKind("sparse", sparse, _build_sparse, is_sparse=True),
     }
     runs: list[LayerRun] = []
     for is_sparse, layers in groupby(range(config.num_hidden_layers), config.is_sparse):

@@ -244,6 +244,10 @@ def _check_supported(fields: Mapping[str, Any]) -> None:
         found = fields.get(name, supported)
         if found != supported:
             raise UnsupportedModelSetting(name, found, f"`{json.dumps(supported)}`")
+    kinds = fields.get("layer_types")
+    others = [k for k in cast("list[Any]", kinds) if k != "full_attention"] if kinds else []
+    if others:
+        raise UnsupportedModelSetting("layer_types", others[0], "`full_attention`")
     for name in ("rope_parameters", "rope_scaling"):
         rope = _mapping(fields, name)
         kind = rope.get("rope_type", rope.get("type", "default"))

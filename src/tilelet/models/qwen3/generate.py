@@ -12,7 +12,11 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from tilelet.diag.catalogue.generate import BadGenerateSetting, NothingToGenerate
+from tilelet.diag.catalogue.generate import (
+    BadGenerateSetting,
+    LogitsNotFinite,
+    NothingToGenerate,
+)
 from tilelet.models.qwen3.cache import CachedSequence
 from tilelet.models.qwen3.model import Model, token_array
 from tilelet.models.qwen3.reference import Array
@@ -125,6 +129,9 @@ def _run(
 
     def chosen(sequences: list[_Running], logits: Array, best: Array) -> Iterator[NewToken]:
         places = [(s.number, s.count) for s in sequences]
+        for row, (number, count) in enumerate(places):
+            if not np.isfinite(logits[row, best[row]]):
+                raise LogitsNotFinite(number, count)
         for sequence, token in zip(sequences, select(logits, best, places)):
             sequence.last = int(token)
             sequence.count += 1

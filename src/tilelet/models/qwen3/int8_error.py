@@ -73,7 +73,9 @@ def int8_error(directory: str | Path, tokens: Any, **options: Any) -> Int8Error:
 def _passed(model: Model, prompt: Array) -> tuple[list[Array], Array]:
     """Hidden states after each layer, and logits."""
     chunk, seen = model.sizes.chunk, dict[int, list[Array]]()
-    states = model.states_of(0, prompt, lambda n, rows: seen.setdefault(n, []).append(rows.copy()))
+    states = model.states_of(
+        0, prompt, lambda n, rows, _: seen.setdefault(n, []).append(rows.copy())
+    )
     used = [min(chunk, len(prompt) - first) for first in range(0, len(prompt), chunk)]
     layers = [
         np.concatenate([rows[:count] for rows, count in zip(seen[n], used)]) for n in sorted(seen)

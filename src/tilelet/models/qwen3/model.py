@@ -49,7 +49,8 @@ _COLUMNS = 256
 _SMALLEST_PAGE = 16
 _DEFAULT_MAX_SEQ = 4096
 
-Observer = Callable[[int, Array], None]
+# Called with a layer's number, its hidden states, and the experts of every row if it has any.
+Observer = Callable[[int, Array, Array | None], None]
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,7 @@ class Model:
     def states_of(self, number: int, tokens: Array, observe: Observer | None = None) -> Array:
         """Hidden states of a sequence after the last layer, `[tokens, hidden]`.
 
-        `observe` is called with each layer's number and what comes out of it, chunk by chunk.
+        `observe` is called after each layer, chunk by chunk.
         """
         self.check_prompt(number, tokens)
         sequence = CachedSequence()
@@ -219,10 +220,7 @@ class Model:
             raise BadTokens(found, "integers, one dimension for a prompt")
         if not len(tokens):
             raise NothingToGenerate(f"prompt {number} has no tokens")
-        wrong = np.flatnonzero((tokens < 0) | (tokens >= self.config.vocab_size))
-        if len(wrong):
-            place = int(wrong[0])
-            raise UnknownToken(number, place, tokens[place], self.config.vocab_size)
+        check_tokens(number, tokens, self.config.vocab_size)
         if len(tokens) > self.longest:
             raise PromptTooLong(number, len(tokens), self.longest)
 
@@ -264,9 +262,11 @@ class Model:
                 weights = self.weights.source.layers(first, count)
                 program = self._layers(kind, run.kind, len(states), count)
                 caches = self.cache.of_layers(first, count)
-                program(states, lengths, starts, table, *self._rope, *caches, *weights.values())
+                found = program(
+                    states, lengths, starts, table, *self._rope, *caches, *weights.values()
+                )
                 if observe:
-                    observe(first, states)
+                    observe(first, states, found[3] if run.kind.is_sparse else None)
 
     def layer_shape(self, kind: Kind, rows: int, layers: int) -> LayerShape:
         """Sizes of the program for `rows` rows of hidden states."""
@@ -303,6 +303,13 @@ class Model:
         if key not in self._programs:
             self._programs[key] = compile_program(build(), config=self._settings)
         return self._programs[key]
+
+
+def check_tokens(number: int, tokens: Sequence[int] | Array, vocabulary: int) -> None:
+    """Refuse tokens of prompt `number` that are not in the vocabulary."""
+    for place, token in enumerate(tokens):
+        if not 0 <= token < vocabulary:
+            raise UnknownToken(number, place, token, vocabulary)
 
 
 def token_array(tokens: Any) -> Array:

@@ -3,6 +3,9 @@
 One layer is modelled and counted as often as the model has layers; embedding and output head once.
 Nothing is computed, so no weights are needed: a configuration is enough. Tiles have 16 rows at the
 least, which is what the cube works on.
+
+Which experts a token goes to is data: they are drawn, all equally likely, as training wants it, and
+what the control program would read of the groups they make is put in its place.
 """
 
 from __future__ import annotations
@@ -18,10 +21,13 @@ from tilelet.device.report.profile import Profile
 from tilelet.device.run import DeviceRun, Recorded
 from tilelet.dtypes import DType
 from tilelet.interp.interpreter import Interpreter
+from tilelet.interp.lowering import Frame, Lowering, Step
+from tilelet.interp.movement import as_tuple, read_element
 from tilelet.interp.replay import find_control_traces
-from tilelet.ir.core import Program
+from tilelet.ir.core import Op, Program, Value
+from tilelet.ir.types import TensorType
 from tilelet.models.qwen3.architecture import Kind, LayerKind, architecture_of
-from tilelet.models.qwen3.config import Qwen3Config
+from tilelet.models.qwen3.config import Qwen3Config, Qwen3MoeConfig
 from tilelet.models.qwen3.ends import EndShape, build_embedding, build_head
 from tilelet.models.qwen3.published import LayerShape
 from tilelet.models.qwen3.reference import Array
@@ -35,11 +41,12 @@ _PROMPT_ROWS = 64
 
 @dataclass(frozen=True)
 class Part:
-    """A program of a pass, and how often it is run."""
+    """A program of a pass, and how often it is run; with experts that were drawn, or without."""
 
     name: str
     times: int
     profile: Profile
+    is_drawn: bool = False
 
     @property
     def us(self) -> float:
@@ -128,10 +135,11 @@ def modelled_pass(shape: PassShape, machine: str) -> ModelledPass:
     counts: Counter[LayerKind] = Counter()
     for run in architecture_of(c).runs:
         counts[run.kind] += run.count
-    layers = [
-        Part(f"{kind.name} layer", count, _profile(kind.build(shape.kind, layer), given, machine))
-        for kind, count in counts.items()
-    ]
+    layers: list[Part] = []
+    for kind, count in counts.items():
+        groups = drawn_groups(c, shape.tokens) if isinstance(c, Qwen3MoeConfig) else None
+        profile = _profile(kind.build(shape.kind, layer), given, machine, groups)
+        layers.append(Part(f"{kind.name} layer", count, profile, kind.is_sparse))
     parts = (
         Part("embedding", 1, _profile(build_embedding(ends[0]), tokens, machine)),
         *layers,
@@ -140,10 +148,46 @@ def modelled_pass(shape: PassShape, machine: str) -> ModelledPass:
     return ModelledPass(shape.kind, machine, shape.tokens, parts)
 
 
-def _profile(program: Program, given: dict[str, Array], machine: str) -> Profile:
+def drawn_groups(config: Qwen3MoeConfig, tokens: int) -> Array:
+    """How many rows every expert has, and which is its first, as `dispatch` of moe.py writes it."""
+    rng = np.random.default_rng(0)
+    experts, each = config.num_experts, config.num_experts_per_tok
+    drawn = [rng.permutation(experts)[:each] for _ in range(tokens)]
+    counts = np.bincount(np.concatenate(drawn), minlength=experts)
+    return np.stack([counts, np.cumsum(counts) - counts])
+
+
+@dataclass(frozen=True)
+class _KnownGroups:
+    """Gives the control program the groups of the experts, which no task has written."""
+
+    groups: Array
+
+    def lower(self, low: Lowering, op: Op) -> Step:
+        read = op.args.get("x")
+        if op.name != "read" or not isinstance(read, Value):
+            return low.plain_op(op)
+        if not isinstance(read.type, TensorType):
+            return low.plain_op(op)
+        x, at, result = low.slot(read), low.get(as_tuple(op.args["indices"])), low.result(op)
+
+        def known(frame: Frame) -> None:
+            window, indices = frame[x], at(frame)
+            if window.buffer.known:
+                frame[result] = read_element(low.state, window, indices, op.loc)
+            else:
+                frame[result] = int(self.groups[indices])
+
+        return known
+
+
+def _profile(
+    program: Program, given: dict[str, Array], machine: str, groups: Array | None = None
+) -> Profile:
     compiled = compile_program(program)
+    observer = None if groups is None else _KnownGroups(groups)
     with progress(f"modelling {program.name} on {machine}"):
-        tasks = Interpreter().run(compiled.program, given, execute=False).tasks
+        tasks = Interpreter(observer=observer).run(compiled.program, given, execute=False).tasks
         find_control_traces(compiled.program, tasks, given)
         recorded = Recorded(program.name, compiled.program, tasks)
         return DeviceRun(recorded, load_machine(machine)).profile

@@ -43,6 +43,9 @@ FIGURES = (
     Figure("14B", "prefill", 1, 128),
     Figure("32B", "decode", 16, 4096),
     Figure("32B", "prefill", 1, 128),
+    Figure("30B-A3B", "decode", 1, 1024),
+    Figure("30B-A3B", "decode", 16, 4096),
+    Figure("30B-A3B", "prefill", 1, 128),
 )
 
 

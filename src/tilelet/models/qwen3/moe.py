@@ -111,6 +111,7 @@ def make_dispatch(s: LayerShape, rows: int):
     """
     c = moe_config(s)
     E, K, SLOTS = c.num_experts, c.num_experts_per_tok, rows * c.num_experts_per_tok
+    NUMBERS = math.ceil(SLOTS / 8) * 8  # whole blocks of 32 bytes; a row of one is none
 
     @pl.inline
     def dispatch(chosen, order, places, groups, valid):
@@ -128,9 +129,8 @@ def make_dispatch(s: LayerShape, rows: int):
                 order = pl.assemble(order, pl.set_validshape(members, 1, count), [0, first])
                 first = first + count
             sorted_slots = pl.slice(order, [1, SLOTS], [0, 0], valid_shape=[1, valid * K])
-            places = pl.mscatter(
-                pl.set_validshape(pl.arange(0, [1, SLOTS]), 1, valid * K), sorted_slots, places
-            )
+            number = pl.slice(pl.arange(0, [1, NUMBERS]), [1, SLOTS], [0, 0])
+            places = pl.mscatter(pl.set_validshape(number, 1, valid * K), sorted_slots, places)
         return order, places, groups
 
     return dispatch
@@ -175,15 +175,18 @@ def make_experts(s: LayerShape, rows: int):
                 gate_weight, up_weight = up_of(w_gate, e), up_of(w_up, e)
                 down_weight = down_of(w_down, e)
                 for m0 in pl.parallel(0, WIDTH, OUT_CHUNK):
+                    block = pl.slice(activation, [T, OUT_CHUNK], [0, m0])
                     with pl.at(level=pl.Level.CORE_GROUP, name_hint="expert_gate_up"):
                         gate, up = project_gate_up(x, gate_weight, up_weight, 0, m0, m0)
-                        activation = pl.assemble(activation, gated_silu(gate, up), [0, m0])
+                        block = pl.assemble(block, gated_silu(gate, up), [0, 0])
                 activation = pl.set_validshape(activation, used, WIDTH)
                 for o0 in pl.parallel(0, HIDDEN, OUT_CHUNK):
+                    own = pl.slice(
+                        products, [T, OUT_CHUNK], [begin + r0, o0], valid_shape=[used, OUT_CHUNK]
+                    )
                     with pl.at(level=pl.Level.CORE_GROUP, name_hint="expert_down"):
                         down = project_down(activation, down_weight, 0, o0)
-                        down = pl.set_validshape(down, used, OUT_CHUNK)
-                        products = pl.assemble(products, down, [begin + r0, o0])
+                        own = pl.assemble(own, pl.set_validshape(down, used, OUT_CHUNK), [0, 0])
         return products
 
     return experts
@@ -217,7 +220,7 @@ def make_combine(s: LayerShape, rows: int):
 def make_moe(s: LayerShape, rows: int):
     """RMSNorm, the experts and the residual, of `rows` rows of which the first `valid` are real.
 
-    The results go to `out`, from `row` on.
+    The results go to `out`, from `row` on; the experts of every row to `chosen`.
     """
     c, DTYPE = moe_config(s), s.dtype
     HIDDEN, K, SLOTS = c.hidden_size, c.num_experts_per_tok, rows * c.num_experts_per_tok
@@ -232,9 +235,8 @@ def make_moe(s: LayerShape, rows: int):
     combine = make_combine(s, rows)
 
     @pl.inline
-    def moe(residual, post_norm, w_router, w_gate, w_up, w_down, out, row, valid):
+    def moe(residual, post_norm, w_router, w_gate, w_up, w_down, chosen, out, row, valid):
         normed = pl.create_tensor([ROWS, HIDDEN], dtype=DTYPE)
-        chosen = pl.create_tensor([ROWS, K], dtype=pl.INT32)
         shares = pl.create_tensor([ROWS, K], dtype=pl.FP32)
         for t0 in pl.parallel(0, valid, T):
             used = pl.min(T, valid - t0)
@@ -257,6 +259,7 @@ def build_moe(s: LayerShape, rows: int) -> Program:
     """The part by itself: `residual` in, hidden states out, of the first `count[0]` rows."""
     c, DTYPE, ROWS = moe_config(s), s.dtype, rows
     HIDDEN, WIDTH, E = c.hidden_size, c.moe_intermediate_size, c.num_experts
+    K = c.num_experts_per_tok
     WEIGHT, HIDDEN_IN, WIDTH_IN = s.weight_dtype, s.stored_rows(HIDDEN), s.stored_rows(WIDTH)
     moe: Any = make_moe(s, rows)
 
@@ -275,24 +278,32 @@ def build_moe(s: LayerShape, rows: int) -> Program:
             out: pl.Out[pl.Tensor[[ROWS, HIDDEN], DTYPE]],
         ):
             valid = pl.read(count, [0])
-            out = moe(residual, post_norm, w_router, w_gate, w_up, w_down, out, 0, valid)
+            chosen = pl.create_tensor([ROWS, K], dtype=pl.INT32)
+            out = moe(residual, post_norm, w_router, w_gate, w_up, w_down, chosen, out, 0, valid)
             return out  # noqa: RET504 - the assignment says that `out` was written
 
     return Qwen3Moe
+
+
+def _whole_tiles(s: LayerShape, rows: int) -> int:
+    """Rows of the tiles that so many rows take."""
+    return math.ceil(rows / s.row_tile) * s.row_tile
 
 
 def make_sparse_decode(s: LayerShape):
     """The layer for one token of every sequence."""
     T, BATCH, HIDDEN = s.row_tile, s.batch, s.config.hidden_size
     attention = make_decode_attention(s)
-    moe = make_moe(s, BATCH)
+    ROWS = _whole_tiles(s, BATCH)
+    moe = make_moe(s, ROWS)
 
     @pl.inline
     def decode(
         states, seq_lens, starts, block_table, rope_cos, rope_sin, k_cache, v_cache,
         input_norm, wq, wk, wv, q_norm, k_norm, wo, post_norm, w_router, w_gate, w_up, w_down,
+        chosen,
     ):  # fmt: skip
-        residual = pl.create_tensor([BATCH, HIDDEN], dtype=pl.FP32)
+        residual = pl.create_tensor([ROWS, HIDDEN], dtype=pl.FP32)
         for b in pl.parallel(0, BATCH, T):
             valid = pl.min(T, BATCH - b)
             x = pl.slice(states, [T, HIDDEN], [b, 0], valid_shape=[valid, HIDDEN])
@@ -301,7 +312,7 @@ def make_sparse_decode(s: LayerShape):
                 input_norm, wq, wk, wv, q_norm, k_norm, wo, b, valid,
             )  # fmt: skip
             residual = pl.assemble(residual, part, [b, 0])
-        states = moe(residual, post_norm, w_router, w_gate, w_up, w_down, states, 0, BATCH)
+        states = moe(residual, post_norm, w_router, w_gate, w_up, w_down, chosen, states, 0, BATCH)
         return k_cache, v_cache, states
 
     return decode
@@ -311,17 +322,20 @@ def make_sparse_prefill(s: LayerShape):
     """The layer for tokens of every sequence; the experts see all of one sequence at once."""
     T, BATCH, TOKENS, HIDDEN = s.row_tile, s.batch, s.tokens, s.config.hidden_size
     attention = make_prefill_attention(s)
-    moe = make_moe(s, TOKENS)
+    ROWS = _whole_tiles(s, TOKENS)
+    moe = make_moe(s, ROWS)
+    chosen_of = make_layer_part(ROWS, moe_config(s).num_experts_per_tok)
 
     @pl.inline
     def prefill(
         states, seq_lens, starts, block_table, rope_cos, rope_sin, k_cache, v_cache,
         input_norm, wq, wk, wv, q_norm, k_norm, wo, post_norm, w_router, w_gate, w_up, w_down,
+        chosen,
     ):  # fmt: skip
         for b in pl.parallel(BATCH):
             start = pl.read(starts, [b])
             length = pl.read(seq_lens, [b])
-            residual = pl.create_tensor([TOKENS, HIDDEN], dtype=pl.FP32)
+            residual = pl.create_tensor([ROWS, HIDDEN], dtype=pl.FP32)
             for t0 in pl.range(start, length, T):
                 row = b * TOKENS + t0 - start
                 valid = pl.min(T, length - t0)
@@ -333,7 +347,7 @@ def make_sparse_prefill(s: LayerShape):
                 residual = pl.assemble(residual, part, [t0 - start, 0])
             states = moe(
                 residual, post_norm, w_router, w_gate, w_up, w_down,
-                states, b * TOKENS, length - start,
+                chosen_of(chosen, b), states, b * TOKENS, length - start,
             )  # fmt: skip
         return k_cache, v_cache, states
 
@@ -342,18 +356,25 @@ def make_sparse_prefill(s: LayerShape):
 
 def build_sparse_decode(s: LayerShape) -> Program:
     """As `published.build_decode`, for layers with experts."""
-    return _program("Qwen3MoeDecodeLayers", s, s.batch, make_sparse_decode(s))
+    chosen = _whole_tiles(s, s.batch)
+    return _program("Qwen3MoeDecodeLayers", s, s.batch, chosen, make_sparse_decode(s))
 
 
 def build_sparse_prefill(s: LayerShape) -> Program:
     """As `published.build_prefill`, for layers with experts."""
-    return _program("Qwen3MoePrefillLayers", s, s.batch * s.tokens, make_sparse_prefill(s))
+    chosen = s.batch * _whole_tiles(s, s.tokens)
+    return _program("Qwen3MoePrefillLayers", s, s.batch * s.tokens, chosen, make_sparse_prefill(s))
 
 
-def _program(name: str, s: LayerShape, rows: int, layer: Any) -> Program:
-    """The program that is the inline function `layer`, on `rows` rows of hidden states."""
+def _program(name: str, s: LayerShape, rows: int, chosen_rows: int, layer: Any) -> Program:
+    """The program that is the inline function `layer`, on `rows` rows of hidden states.
+
+    `chosen` gets the experts of every row in every layer, in `chosen_rows` rows for each: whole
+    tiles.
+    """
     c, D, DTYPE, BATCH, ROWS, N = moe_config(s), s.config.head_dim, s.dtype, s.batch, rows, s.layers
     HIDDEN, WIDTH, E = c.hidden_size, c.moe_intermediate_size, c.num_experts
+    K = c.num_experts_per_tok
     Q_WIDTH, KV_WIDTH = c.q_width, c.kv_width
     MAX_SEQ, TABLE_WIDTH, CACHE_ROWS = s.max_seq, s.table_width, s.cache_rows
     WEIGHT, HIDDEN_IN = s.weight_dtype, s.stored_rows(HIDDEN)
@@ -362,7 +383,8 @@ def _program(name: str, s: LayerShape, rows: int, layer: Any) -> Program:
     norm_of, head_norm_of = make_layer_part(1, HIDDEN), make_layer_part(1, D)
     q_of, kv_of = make_matrix(s, HIDDEN, Q_WIDTH), make_matrix(s, HIDDEN, KV_WIDTH)
     output_of = make_matrix(s, Q_WIDTH, HIDDEN)
-    router_of = make_layer_part(HIDDEN, E)
+    CHOSEN = chosen_rows
+    router_of, chosen_of = make_layer_part(HIDDEN, E), make_layer_part(CHOSEN, K)
     up_of, down_of = make_layer_part(E * HIDDEN_IN, WIDTH), make_layer_part(E * WIDTH_IN, HIDDEN)
 
     @pl.program
@@ -390,6 +412,7 @@ def _program(name: str, s: LayerShape, rows: int, layer: Any) -> Program:
             w_gate: pl.Tensor[[N * E * HIDDEN_IN, WIDTH], WEIGHT],
             w_up: pl.Tensor[[N * E * HIDDEN_IN, WIDTH], WEIGHT],
             w_down: pl.Tensor[[N * E * WIDTH_IN, HIDDEN], WEIGHT],
+            chosen: pl.Out[pl.Tensor[[N * CHOSEN, K], pl.INT32]],
         ):
             for n in pl.range(N):
                 k_part, v_part = cache_of(k_cache, n), cache_of(v_cache, n)
@@ -398,8 +421,8 @@ def _program(name: str, s: LayerShape, rows: int, layer: Any) -> Program:
                     norm_of(input_norm, n), q_of(wq, n), kv_of(wk, n), kv_of(wv, n),
                     head_norm_of(q_norm, n), head_norm_of(k_norm, n), output_of(wo, n),
                     norm_of(post_norm, n), router_of(w_router, n),
-                    up_of(w_gate, n), up_of(w_up, n), down_of(w_down, n),
+                    up_of(w_gate, n), up_of(w_up, n), down_of(w_down, n), chosen_of(chosen, n),
                 )  # fmt: skip
-            return k_cache, v_cache, states
+            return k_cache, v_cache, states, chosen
 
     return dataclasses.replace(Qwen3MoeLayers, name=name)

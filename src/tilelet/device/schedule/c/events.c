@@ -12,6 +12,7 @@
 #define STARTING 1
 #define RUNNING 2
 #define NO_WORK 3
+#define SPREAD 29 /* see events.py */
 
 typedef struct {
     int state;
@@ -26,6 +27,7 @@ typedef struct {
     double done_visible[2];
     int64_t lead; /* the AIC of the mixed block that this AIV takes part in, or -1 */
     int idle;     /* as counted in `Sim.idle` */
+    int warm;     /* it has had a block */
 } Unit;
 
 /* Cores in ascending order: looking at few instead of all is what makes the loop fast. */
@@ -426,20 +428,33 @@ static void unblock(Sim *s, double at) {
         s->r->totals[why] += at - since;
 }
 
+/* How much later than usual a core begins its first block. */
+static double first_start(Sim *s, int64_t core) {
+    if (s->unit[core].warm) return 0.0;
+    s->unit[core].warm = 1;
+    int64_t cores = s->c->clusters * (1 + s->c->vectors);
+    if (cores < 2) return 0.0;
+    return s->c->first * (double)((core * SPREAD + cores / 2) % cores) / (double)(cores - 1);
+}
+
 static void dispatch(Sim *s, int64_t thread, int64_t shape, int64_t core, int waiting) {
     int64_t task = s->queue[shape][s->head[shape]];
     int64_t cost = cost_of(s->w, task, s->blocks_out[task]);
     if (++s->blocks_out[task] == s->w->blocks[task]) s->head[shape]++;
-    double at = s->now + s->c->dispatch, begin = at + s->c->head;
+    double at = s->now + s->c->dispatch, longest = 0.0;
     s->thread_free[thread] = at;
     s->r->thread_busy[thread] += s->c->dispatch;
     int64_t members = shape == 0 ? 1 + s->w->lanes[task] : 1, record = s->records;
     for (int64_t i = 0; i < members; i++) {
+        int64_t place = i == 0 ? core : aiv(s, cluster_of(s, core), i - 1);
         s->r->rec_task[record + i] = task;
-        s->r->rec_core[record + i] = i == 0 ? core : aiv(s, cluster_of(s, core), i - 1);
+        s->r->rec_core[record + i] = place;
         s->r->rec_dispatch[record + i] = at;
-        if (i > 0) set_lead(s, aiv(s, cluster_of(s, core), i - 1), core);
+        if (i > 0) set_lead(s, place, core);
+        double late = first_start(s, place);
+        if (late > longest) longest = late;
     }
+    double begin = at + s->c->head + longest;
     s->records += members;
     Unit *u = &s->unit[core];
     if (waiting) {

@@ -9,7 +9,7 @@
 
 typedef struct {
     int64_t clusters, vectors, threads, slots, window, heap, record_capacity;
-    double submit, submit_arg, dispatch, complete, head, tail, poll, resolve, stagger;
+    double submit, submit_arg, dispatch, complete, head, tail, poll, resolve, stagger, first;
     double hbm, l2_rate, l2_bytes;
 } Config;
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from tilelet.advice.core import Advice, Subject
+from tilelet.advice.core import Advice, Rule, Subject
 from tilelet.advice.source import Source, names_bound
 from tilelet.diag.catalogue.advice import OneScopeTensor
 
@@ -39,3 +39,27 @@ def only_scope(source: Source, maker: ast.stmt, name: str) -> ast.With | None:
         if uses and all(id(n) in inside for n in uses):
             return scope
     return None
+
+
+RULE = Rule(
+    "one-scope-tensor",
+    OneScopeTensor,
+    find,
+    (
+        "The scores and exponentials of the published attention go out to global memory and "
+        "back in every block of the context."
+    ),
+    """
+    @pl.jit
+    def kernel(x: pl.Tensor[[16, 512], pl.FP32], out: pl.Out[pl.Tensor[[16, 512], pl.FP32]]):
+        for k in pl.range(0, 512, 64):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                both = pl.create_tensor([32, 64], pl.FP32)
+                both = pl.assemble(both, pl.exp(x[:, k : k + 64]), [0, 0])
+                both = pl.assemble(both, pl.neg(x[:, k : k + 64]), [16, 0])
+                out[:, k : k + 64] = pl.slice(pl.mul(both, both), [16, 64], [0, 0])
+        return out
+    """,
+    rewrites=True,
+    needs_proof=True,
+)

@@ -10,11 +10,12 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tilelet.advice.core import Advice, Subject
+from tilelet.advice.core import Advice, Rule, Subject
 from tilelet.advice.source import Body, Edit, Source, names_bound, names_read
 from tilelet.diag.catalogue.advice import AddedProduct
 
 _FILLS = ("full", "tile.full", "zeros")
+_LOOPS = ("range", "pipeline")
 
 
 def find(subject: Subject) -> Iterator[Advice]:
@@ -53,9 +54,6 @@ def _added(subject: Subject, body: Body, statement: ast.stmt, added: ast.Call) -
             edits = _edits(source, added, accumulator, *found) if found else None
             yield _advice(subject, statement, source.of(accumulator), edits)
             return
-
-
-# One addition
 
 
 def _product(
@@ -115,9 +113,6 @@ def _accumulating(source: Source, accumulator: str, product: ast.Call) -> str:
     return f"{source.language}.matmul_acc({', '.join([accumulator, *operands])})"
 
 
-# A loop of additions
-
-
 @dataclass(frozen=True)
 class _Loop:
     """A loop of a scope whose last statement adds a product to a sum.
@@ -140,7 +135,7 @@ class _Loop:
 
 def _summing(source: Source, body: Body, loop: ast.For) -> _Loop | None:
     step = loop.body[-1]
-    if source.loop(loop) != "range" or not isinstance(step, ast.Assign) or loop.orelse:
+    if source.loop(loop) not in _LOOPS or not isinstance(step, ast.Assign) or loop.orelse:
         return None
     target, added = step.targets[0], step.value
     if not isinstance(target, ast.Name) or source.call_of(added) != "add":
@@ -166,16 +161,19 @@ def _summing(source: Source, body: Body, loop: ast.For) -> _Loop | None:
 def _bounds(source: Source, loop: ast.For) -> tuple[str, str] | None:
     """The first value of a loop that is known to have one, and the loop over the others."""
     assert isinstance(loop.iter, ast.Call)
-    if loop.iter.keywords or names_read(loop.iter.args) - source.constants:
+    if names_read(loop.iter.args) - source.constants:
+        return None
+    stages = [f"{k.arg}={source.of(k.value)}" for k in loop.iter.keywords]
+    if any(k.arg != "stage" for k in loop.iter.keywords):
         return None
     arguments = [source.of(a) for a in loop.iter.args]
     head = source.of(loop.iter.func)
     if len(arguments) == 1:
-        return "0", f"{head}(1, {arguments[0]})"
+        return "0", f"{head}({', '.join(['1', arguments[0], *stages])})"
     first, last, *step = arguments
     by = step[0] if step else "1"
     after = f"{first} + {by}" if first != "0" else by
-    return first, f"{head}({', '.join([after, last, *step])})"
+    return first, f"{head}({', '.join([after, last, *step, *stages])})"
 
 
 def _zero_start(source: Source, before: Body, name: str) -> ast.Assign | None:
@@ -221,3 +219,30 @@ def _loop_edits(source: Source, found: _Loop) -> list[Edit]:
     end = (found.loop.end_lineno or 0) + 1
     last = f"{margin}{found.sum_name} = {source.language}.add({found.sum_name}, {name})\n"
     return [*edits, source.replace_lines(end, end - 1, last)]
+
+
+RULE = Rule(
+    "added-product",
+    AddedProduct,
+    find,
+    (
+        "Cube results reach the vector unit through memory on A2/A3; the accumulator of "
+        "the cube adds for nothing."
+    ),
+    """
+    @pl.jit
+    def kernel(
+        x: pl.Tensor[[16, 512], pl.BF16],
+        w: pl.Tensor[[512, 512], pl.BF16],
+        out: pl.Out[pl.Tensor[[16, 512], pl.FP32]],
+    ):
+        for d in pl.range(0, 512, 128):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                acc = pl.matmul(x[:, 0:64], w[0:64, d : d + 128], out_dtype=pl.FP32)
+                for k in pl.range(64, 512, 64):
+                    acc = pl.matmul_acc(acc, x[:, k : k + 64], w[k : k + 64, d : d + 128])
+                out[:, d : d + 128] = acc
+        return out
+    """,
+    rewrites=True,
+)

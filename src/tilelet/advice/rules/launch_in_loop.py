@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from tilelet.advice.core import Advice, Subject
-from tilelet.advice.rules.private import only_scope
+from tilelet.advice.core import Advice, Rule, Subject
+from tilelet.advice.rules.one_scope_tensor import only_scope
 from tilelet.advice.source import Edit, Source, names_bound, names_needed
 from tilelet.diag.catalogue.advice import LaunchInLoop
 
@@ -22,7 +22,7 @@ def find(subject: Subject) -> Iterator[Advice]:
         if source.is_in_scope(loop) or not all(_may_move(source, s, scope) for s in loop.body[:-1]):
             continue
         kernels = subject.kernels_in(scope.lineno, scope.end_lineno or 0)
-        carried = sorted((names_bound(scope.body) & names_needed(scope)) - source.tensors)
+        carried = sorted((names_bound(scope.body) & names_needed(scope.body)) - source.tensors)
         if not kernels or not carried:
             continue  # independent iterations are better off as tasks of their own
         problem = LaunchInLoop(source.loc(loop), source.loc(scope), source.of(loop.target), carried)
@@ -50,3 +50,26 @@ def _edit(source: Source, loop: ast.For, scope: ast.With) -> Edit:
     deep = scope.body[0].col_offset - scope.col_offset
     body = source.indented(scope.body[0].lineno, scope.end_lineno or 0, inner - deep)
     return source.replace_lines(loop.lineno, loop.end_lineno or 0, header + before + body)
+
+
+RULE = Rule(
+    "launch-in-loop",
+    LaunchInLoop,
+    find,
+    (
+        "A reviewer of a published program counts 64 launches in a loop over heads; each task "
+        "costs 2 us of runtime, and here waits for the one before."
+    ),
+    """
+    @pl.jit
+    def kernel(x: pl.Tensor[[16, 512], pl.FP32], out: pl.Out[pl.Tensor[[16, 64], pl.FP32]]):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            so_far = pl.full([16, 64], pl.FP32, 0.0)
+            for k in pl.range(0, 512, 64):
+                so_far = pl.maximum(so_far, x[:, k : k + 64])
+            out = pl.assemble(out, so_far, [0, 0])
+        return out
+    """,
+    rewrites=True,
+    needs_proof=True,
+)

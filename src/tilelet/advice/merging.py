@@ -1,38 +1,16 @@
-"""Scopes that stand one after the other and could be one."""
+"""Scopes that stand one after the other, and how they become one."""
 
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
-from tilelet.advice.core import Advice, Subject
+from tilelet.advice.core import Subject
 from tilelet.advice.source import Body, Edit, Source, names_bound, names_needed
 from tilelet.device.report.profile import KernelRow
-from tilelet.diag.catalogue.advice import RoundTrip, SharedOperand
 
 
-def round_trips(subject: Subject) -> Iterator[Advice]:
-    """The first scope makes what the second uses."""
-    source = subject.source
-    for first, second, kernels, edits in _pairs(subject):
-        handed = sorted(names_needed(second) & names_bound(first.body))
-        if handed:
-            problem = RoundTrip(source.loc(first), source.loc(second), handed)
-            yield subject.advice(problem, kernels, edits)
-
-
-def shared_operands(subject: Subject) -> Iterator[Advice]:
-    """Both load the same window: K and V, or gate and up."""
-    source = subject.source
-    for first, second, kernels, edits in _pairs(subject):
-        shared = sorted(_sliced(source, first) & _sliced(source, second))
-        if shared and not names_needed(second) & names_bound(first.body):
-            problem = SharedOperand(source.loc(first), source.loc(second), shared)
-            yield subject.advice(problem, kernels, edits)
-
-
-def _pairs(
+def neighbours(
     subject: Subject,
 ) -> Iterator[tuple[ast.With, ast.With, list[KernelRow], list[Edit]]]:
     """Scopes that stand one behind the other, their kernels, and how they become one."""
@@ -56,8 +34,8 @@ def _next_scope(source: Source, body: Body, i: int) -> ast.With | None:
     for other in body[i + 1 :]:
         if isinstance(other, ast.With) and source.is_scope(other):
             moved = [s for s in body[i + 1 : body.index(other)] if _is_kept(source, s)]
-            return None if names_bound(moved) & names_needed(other) else other
-        if not (_is_number(source, other) or _is_made(source, other) or _is_kept(source, other)):
+            return None if names_bound(moved) & names_needed(other.body) else other
+        if not (is_number(source, other) or is_made(source, other) or _is_kept(source, other)):
             return None
     return None
 
@@ -67,11 +45,11 @@ def _is_kept(source: Source, node: ast.stmt) -> bool:
     return isinstance(node, ast.Assign) and source.call_of(node.value) == "assemble"
 
 
-def _is_made(source: Source, node: ast.stmt) -> bool:
+def is_made(source: Source, node: ast.stmt) -> bool:
     return isinstance(node, ast.Assign) and source.call_of(node.value) == "create_tensor"
 
 
-def _is_number(source: Source, node: ast.stmt) -> bool:
+def is_number(source: Source, node: ast.stmt) -> bool:
     """`d0 = db * K_CHUNK`: may as well stand in a scope. A tensor made there would be a tile."""
     if not isinstance(node, ast.Assign):
         return False
@@ -99,7 +77,7 @@ def merged(source: Source, body: Body, first: ast.With, second: ast.With) -> lis
     """
     inner = first.body[0].col_offset - first.col_offset
     between = body[body.index(first) + 1 : body.index(second)]
-    made = [s for s in between if _is_made(source, s)]
+    made = [s for s in between if is_made(source, s)]
     after = [s for s in between if _is_kept(source, s)]
     end_of_first = first.end_lineno or 0
     kept = "".join(
@@ -126,14 +104,3 @@ def _comments_above(source: Source, last: int, header: int) -> int:
     ):
         count += 1
     return count
-
-
-def _sliced(source: Source, scope: ast.With) -> set[str]:
-    """Windows that a scope loads, as they are written."""
-    found: set[str] = set()
-    for node in ast.walk(scope):
-        is_load = isinstance(node, ast.Call) and source.call_of(node) in ("slice", "load")
-        if is_load or (isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load)):
-            # Copies of a helper's locals have numbers at their ends: `k0_3` and `k0_4`.
-            found.add(re.sub(r"(?<=\w)_\d+\b", "", ast.unparse(node)))
-    return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from tilelet.advice.core import Advice, Subject
+from tilelet.advice.core import Advice, Rule, Subject
 from tilelet.diag.catalogue.advice import SequentialLoop
 
 
@@ -25,3 +25,26 @@ def find(subject: Subject) -> Iterator[Advice]:
         text = f"{source.of(function.value)}.parallel"
         problem = SequentialLoop(source.loc(node.iter), source.of(node.target))
         yield subject.advice(problem, kernels, [source.replace(function, text)])
+
+
+RULE = Rule(
+    "sequential-loop",
+    SequentialLoop,
+    find,
+    ("Runtimes since May 2026 order iterations of `pl.range` that touch the same tensor."),
+    """
+    @pl.jit
+    def kernel(x: pl.Tensor[[256, 512], pl.FP32], out: pl.Out[pl.Tensor[[256, 512], pl.FP32]]):
+        middle = pl.create_tensor([256, 512], pl.FP32)
+        for r in pl.parallel(0, 256, 16):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                middle[r : r + 16, :] = pl.exp(x[r : r + 16, :])
+        for r in pl.parallel(0, 256, 32):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                out[r : r + 32, :] = pl.neg(middle[r : r + 32, :])
+        return out
+    """,
+    rewrites=True,
+    needs_newer=True,
+    needs_proof=True,
+)

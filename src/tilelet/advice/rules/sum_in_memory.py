@@ -16,7 +16,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tilelet.advice.core import Advice, Subject
+from tilelet.advice.core import Advice, Rule, Subject
 from tilelet.advice.source import Edit, Source, names_bound, names_read
 from tilelet.diag.catalogue.advice import SumInMemory
 from tilelet.ir.core import Block, Value
@@ -280,3 +280,38 @@ def _summing(source: Source, nest: _Nest, load_chunk: str, total: str) -> str:
         stored = text[: first - start] + found.so_far.encode() + text[last - start : end - start]
         lines.append(f"{margin}{stored.decode()}")
     return down_to + "\n".join(lines) + "\n"
+
+
+RULE = Rule(
+    "sum-in-memory",
+    SumInMemory,
+    find,
+    (
+        "The largest single fault of the published programs: 32,000 of 33,411 tasks of "
+        "scope 3 added to a sum in global memory. The published rewriting took it from "
+        "63.0 to 3.3 ms."
+    ),
+    """
+    @pl.jit
+    def kernel(
+        x: pl.Tensor[[16, 512], pl.BF16],
+        w: pl.Tensor[[512, 512], pl.BF16],
+        out: pl.Out[pl.Tensor[[16, 512], pl.FP32]],
+    ):
+        chunks = pl.create_tensor([16, 512], pl.BF16)
+        for k in pl.range(8):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                chunk = pl.mul(x[:, k * 64 : k * 64 + 64], 2.0)
+                chunks = pl.assemble(chunks, chunk, [0, k * 64])
+        for d in pl.range(4):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                so_far = pl.full([16, 128], pl.FP32, 0.0)
+                for k in pl.range(8):
+                    chunk = pl.slice(chunks, [16, 64], [0, k * 64])
+                    rows = pl.slice(w, [64, 128], [k * 64, d * 128])
+                    so_far = pl.add(so_far, pl.matmul(chunk, rows, out_dtype=pl.FP32))
+                out = pl.assemble(out, so_far, [0, d * 128])
+        return out
+    """,
+    rewrites=True,
+)

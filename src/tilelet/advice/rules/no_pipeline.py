@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from tilelet.advice.core import Advice, Subject
+from tilelet.advice.core import Advice, Rule, Subject
 from tilelet.advice.source import Source
 from tilelet.diag.catalogue.advice import NoPipeline
 
@@ -46,3 +46,32 @@ def _loads(source: Source, loop: ast.For) -> list[ast.AST]:
         if isinstance(tensor, ast.Name) and tensor.id in source.tensors:
             found.append(node)
     return found
+
+
+RULE = Rule(
+    "no-pipeline",
+    NoPipeline,
+    find,
+    (
+        "Load engines and compute units of a core work side by side; without a second buffer "
+        "one waits for the other. In the tuned scope 3 every loop over the inner dimension is "
+        "a pipeline."
+    ),
+    """
+    @pl.jit
+    def kernel(
+        x: pl.Tensor[[16, 512], pl.BF16],
+        w: pl.Tensor[[512, 512], pl.BF16],
+        out: pl.Out[pl.Tensor[[16, 512], pl.FP32]],
+    ):
+        for d in pl.range(0, 512, 128):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                acc = pl.matmul(x[:, 0:64], w[0:64, d : d + 128], out_dtype=pl.FP32)
+                for k in pl.pipeline(64, 512, 64, stage=2):
+                    acc = pl.matmul_acc(acc, x[:, k : k + 64], w[k : k + 64, d : d + 128])
+                out[:, d : d + 128] = acc
+        return out
+    """,
+    rewrites=True,
+    needs_proof=True,
+)

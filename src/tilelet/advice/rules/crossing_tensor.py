@@ -1,0 +1,103 @@
+"""A tensor between two loops of tasks."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from tilelet.advice.core import Advice, Rule, Subject
+from tilelet.advice.source import Source, names_bound
+from tilelet.diag.catalogue.advice import CrossingTensor
+
+_LEAST_SHARE = 0.0001
+"""Of all bytes that a program moves: what is less is not worth a line."""
+
+
+def find(subject: Subject) -> Iterator[Advice]:
+    """A tensor that one loop writes and one other loop reads, both with tasks."""
+    source = subject.source
+    total = sum(t.read + t.written for p in subject.profiles for t in p.tensors)
+    for name in sorted(_made(source)):
+        stores = [n for n in _stores(source, name) if not _is_fill(source, n)]
+        writers = {id(s): s for n in stores if (s := _task_loop(source, n))}
+        reads = [n for n in _slices(source) if source.of(n.args[0]) == name]
+        readers = {id(s): s for n in reads if (s := _task_loop(source, n))}
+        fills = {id(n.args[0]) for n in _stores(source, name) if _is_fill(source, n)}
+        uses = [u for u in _uses(source, name) if id(u) not in fills]
+        every = [s for u in uses if (s := _task_loop(source, u))]
+        if len(writers) != 1 or len(readers) != 1 or set(writers) == set(readers):
+            continue
+        if any(id(s) not in {*writers, *readers} for s in every):
+            continue
+        rows = [t for p in subject.profiles for t in p.tensors if _stem(t.name) == _stem(name)]
+        moved = sum(t.read + t.written for t in rows)
+        if moved < _LEAST_SHARE * total:
+            continue
+        (writer,), (reader,) = writers.values(), readers.values()
+        if writer.lineno <= reader.lineno <= (writer.end_lineno or 0):
+            continue  # one iteration of an outer loop hands it to an inner one
+        kernels = [
+            *subject.kernels_in(writer.lineno, writer.end_lineno or 0),
+            *subject.kernels_in(reader.lineno, reader.end_lineno or 0),
+        ]
+        if len(kernels) >= 2:
+            problem = CrossingTensor(source.loc(writer), source.loc(reads[0]), name, moved)
+            yield subject.advice(problem, kernels)
+
+
+def _is_fill(source: Source, store: ast.Call) -> bool:
+    calls = [source.call_of(n) for n in ast.walk(store.args[1]) if isinstance(n, ast.Call)]
+    return bool(calls) and set(calls) <= {"full", "zeros", "cast"}
+
+
+def _stem(name: str) -> str:
+    return name.rstrip("_0123456789")
+
+
+def _made(source: Source) -> set[str]:
+    makers = [
+        n
+        for n in source.nodes
+        if isinstance(n, ast.Assign) and source.call_of(n.value) == "create_tensor"
+    ]
+    return set[str]().union(*(names_bound(n) for n in makers))
+
+
+def _task_loop(source: Source, node: ast.AST) -> ast.For | None:
+    """The innermost loop outside all scopes around a node: its iterations launch tasks."""
+    loops = [n for n in source.around(node) if isinstance(n, ast.For)]
+    return next((n for n in loops if not source.is_in_scope(n)), None)
+
+
+def _slices(source: Source) -> list[ast.Call]:
+    calls = [n for n in source.nodes if isinstance(n, ast.Call)]
+    return [n for n in calls if source.call_of(n) == "slice" and len(n.args) >= 3]
+
+
+def _stores(source: Source, name: str) -> list[ast.Call]:
+    calls = [n for n in source.nodes if isinstance(n, ast.Call)]
+    stores = [n for n in calls if source.call_of(n) == "assemble" and len(n.args) == 3]
+    return [n for n in stores if source.of(n.args[0]) == name]
+
+
+def _uses(source: Source, name: str) -> list[ast.Name]:
+    return [n for n in source.names(name) if isinstance(n.ctx, ast.Load)]
+
+
+RULE = Rule(
+    "crossing-tensor",
+    CrossingTensor,
+    find,
+    (
+        "The published decode layer writes its q, k and v projections to memory in scope 1 and "
+        "reads them back in scope 2."
+    ),
+    """
+    @pl.jit
+    def kernel(x: pl.Tensor[[16, 512], pl.FP32], out: pl.Out[pl.Tensor[[16, 512], pl.FP32]]):
+        for d in pl.range(0, 512, 128):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                out[:, d : d + 128] = pl.neg(pl.exp(x[:, d : d + 128]))
+        return out
+    """,
+)

@@ -1,0 +1,69 @@
+"""A quotient that is right only while two constants are equal."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+
+from tilelet.advice.core import Advice, Rule, Subject
+from tilelet.advice.source import Source
+from tilelet.diag.catalogue.advice import HiddenEquality
+
+
+def find(subject: Subject) -> Iterator[Advice]:
+    """`kv0 // head_dim` where `kv0` steps by another constant: right only while both are equal."""
+    source = subject.source
+    values = source.known_numbers
+    steps = _steps(source, values)
+    for node in source.nodes:
+        if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.FloorDiv):
+            continue
+        if not isinstance(node.left, ast.Name) or not isinstance(node.right, ast.Name):
+            continue
+        step, divisor = steps.get(node.left.id), node.right.id
+        if step is None or step == divisor:
+            continue
+        if step in values and values.get(divisor) == values[step]:
+            problem = HiddenEquality(source.loc(node), source.of(node), step, divisor)
+            yield subject.advice(problem, [])
+
+
+def _steps(source: Source, values: Mapping[str, int]) -> Mapping[str, str]:
+    """Names that are multiples of a constant: `kv0 = kb * KV_CHUNK`, or a loop in such steps."""
+    found: dict[str, str] = {}
+    for node in source.nodes:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.BinOp):
+            target, value = node.targets[0], node.value
+            if isinstance(target, ast.Name) and isinstance(value.op, ast.Mult):
+                for side in (value.left, value.right):
+                    if isinstance(side, ast.Name) and side.id in values:
+                        found[target.id] = side.id
+        elif isinstance(node, ast.For) and isinstance(node.iter, ast.Call):
+            arguments = node.iter.args
+            if len(arguments) == 3 and isinstance(arguments[2], ast.Name):
+                found[source.of(node.target)] = arguments[2].id
+    return found
+
+
+RULE = Rule(
+    "hidden-equality",
+    HiddenEquality,
+    find,
+    ("A published program divides by the head size what steps by the tile size; both are 128."),
+    """
+    KV_CHUNK = 128
+    HEAD_DIM = 128
+    assert KV_CHUNK == HEAD_DIM
+
+
+    @pl.jit
+    def kernel(x: pl.Tensor[[16, 512], pl.FP32], out: pl.Out[pl.Tensor[[16, 512], pl.FP32]]):
+        for kb in pl.range(4):
+            kv0 = kb * KV_CHUNK
+            with pl.at(level=pl.Level.CORE_GROUP):
+                head = kv0 // KV_CHUNK
+                out[:, head * 128 : head * 128 + 128] = pl.exp(x[:, kv0 : kv0 + KV_CHUNK])
+        return out
+    """,
+    is_about_text=True,
+)

@@ -1,0 +1,66 @@
+"""Characters of comments and docstrings that look like those of the language."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tilelet.advice.core import Advice, Rule, Subject
+from tilelet.advice.prose import prose
+from tilelet.advice.source import Edit, Source
+from tilelet.diag.catalogue.advice import LookAlike
+from tilelet.diag.core import Loc
+
+# Characters that look like ones of the language, and what was meant.
+_LOOK_ALIKES = {
+    "\u00d7": "x",
+    "\u2217": "*",
+    "\u2212": "-",
+    "\u2013": "-",
+    "\u2264": "<=",
+    "\u2265": ">=",
+    "\uff08": "(",
+    "\uff09": ")",
+    "\uff0c": ",",
+    "\uff1a": ":",
+}
+
+
+def find(subject: Subject) -> Iterator[Advice]:
+    """A multiplication sign where an x is meant, and its kin, in comments and docstrings."""
+    for source in (subject.source, *subject.parts):
+        yield from _look_alike(subject, source)
+
+
+def _look_alike(subject: Subject, source: Source) -> Iterator[Advice]:
+    for loc, start, text in prose(source):
+        for place, character in enumerate(text):
+            if character in _LOOK_ALIKES:
+                at = start + len(text[:place].encode())
+                meant = _LOOK_ALIKES[character]
+                edit = Edit(at, at + len(character.encode()), meant)
+                line = loc.line + text[:place].count("\n")
+                problem = LookAlike(Loc(source.path, line), character, meant)
+                yield subject.advice(problem, [], [edit] if source is subject.source else None)
+                break  # one for each comment
+
+
+RULE = Rule(
+    "look-alike",
+    LookAlike,
+    find,
+    "Found in published programs.",
+    """
+    CHUNK = 128
+
+
+    @pl.jit
+    def kernel(x: pl.Tensor[[16, 512], pl.FP32], out: pl.Out[pl.Tensor[[16, 512], pl.FP32]]):
+        # tiles of 16 x 128
+        for k in pl.range(0, 512, CHUNK):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                out[:, k : k + CHUNK] = pl.exp(x[:, k : k + CHUNK])
+        return out
+    """,
+    is_about_text=True,
+    rewrites=True,
+)

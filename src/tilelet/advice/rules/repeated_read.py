@@ -1,0 +1,65 @@
+"""A scalar that is read again and again."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from tilelet.advice.core import Advice, Rule, Subject
+from tilelet.advice.source import Source, names_bound, names_read
+from tilelet.diag.catalogue.machine_use import RepeatedRead
+
+
+def find(subject: Subject) -> Iterator[Advice]:
+    """`pl.read(t, [i])` in a loop that does not decide which element it is."""
+    source = subject.source
+    for node in source.nodes:
+        if source.call_of(node) not in ("read", "tensor.read") or not isinstance(node, ast.Call):
+            continue
+        loop = _repeating(source, node) if len(node.args) >= 2 else None
+        if loop is None:
+            continue
+        kernels = subject.kernels_in(*source.scope_lines(loop))
+        kernels = kernels or subject.kernels_in(loop.lineno, loop.end_lineno or 0)
+        if kernels:
+            problem = RepeatedRead(source.loc(node), source.loc(loop.iter), source.of(node))
+            yield subject.advice(problem, kernels)
+
+
+def _repeating(source: Source, read: ast.Call) -> ast.For | None:
+    """The innermost loop that reads the same elements in every iteration."""
+    needed = set[str]().union(*(names_read(a) for a in read.args[1:]))
+    for loop in (n for n in source.around(read) if isinstance(n, ast.For)):
+        assigns = [n for s in loop.body for n in ast.walk(s) if isinstance(n, ast.Assign)]
+        for assign in reversed(assigns):
+            if names_bound(assign) & needed:
+                needed |= names_read(assign.value)
+        is_carried = any(names_bound(a) & names_read(a.value) & needed for a in assigns)
+        if is_carried or source.loop(loop) is None or names_bound(loop) & names_read(read.args[0]):
+            return None  # another element, or the same one with another value
+        if not names_bound(loop.target) & needed:
+            return loop
+    return None
+
+
+RULE = Rule(
+    "repeated-read",
+    RepeatedRead,
+    find,
+    "A scalar read of global memory takes hundreds of cycles when it misses.",
+    """
+    @pl.jit
+    def kernel(
+        x: pl.Tensor[[16, 512], pl.FP32],
+        lengths: pl.Tensor[[16], pl.INT32],
+        out: pl.Out[pl.Tensor[[16, 512], pl.FP32]],
+    ):
+        for b in pl.range(16):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                length = pl.read(lengths, [b])
+                for k in pl.range(0, 512, 64):
+                    if length > k:
+                        out[b : b + 1, k : k + 64] = pl.exp(x[b : b + 1, k : k + 64])
+        return out
+    """,
+)

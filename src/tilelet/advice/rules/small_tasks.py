@@ -1,0 +1,114 @@
+"""Kernels that run for less time than it takes to hand them out."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from tilelet.advice.core import Advice, Rule, Subject
+from tilelet.advice.merging import is_number
+from tilelet.advice.source import Edit, Source, number_of
+from tilelet.advice.use import WORTH, cores_of, place_of
+from tilelet.diag.catalogue.machine_use import SmallTasks
+
+
+def find(subject: Subject) -> Iterator[Advice]:
+    """Kernels that run for less time than it takes to hand them out.
+
+    Where a loop launches them, an automatic scope around it can take several iterations at once.
+    """
+    source = subject.source
+    for run in subject.runs:
+        runtime = run.machine.period(run.period)
+        overhead = runtime.head_us + runtime.tail_us + runtime.submit_us + runtime.dispatch_us
+        for kernel in run.summary.kernels:
+            each = kernel.exec_us / kernel.tasks if kernel.tasks else 0.0
+            share = kernel.tasks * runtime.submit_us / max(run.summary.total_us, 1e-9)
+            if kernel.tasks >= 100 and each < overhead and share > WORTH:
+                loc = place_of(subject, kernel)
+                problem = SmallTasks(loc, kernel.tasks, each, overhead)
+                loop = _loop_of(source, loc.line)
+                cores = cores_of(run.summary, kernel)
+                edits = _chunked(source, loop, cores) if loop is not None else None
+                yield subject.advice(problem, [kernel], edits)
+
+
+def _loop_of(source: Source, line: int) -> ast.For | None:
+    """The loop whose last statement is the scope that begins at a line, behind numbers only."""
+    for loop in source.nodes:
+        if not isinstance(loop, ast.For) or source.loop(loop) not in ("range", "parallel"):
+            continue
+        scope = loop.body[-1]
+        if not isinstance(scope, ast.With) or not source.is_scope(scope) or scope.lineno != line:
+            continue
+        if not source.is_in_scope(loop) and all(is_number(source, s) for s in loop.body[:-1]):
+            return loop
+    return None
+
+
+def _chunked(source: Source, loop: ast.For, cores: int) -> list[Edit] | None:
+    """The loop in an automatic scope, with so many iterations to a task that no core is idle."""
+    assert isinstance(loop.iter, ast.Call)
+    arguments = [number_of(a, source.numbers) for a in loop.iter.args]
+    numbers = [a for a in arguments if a is not None]
+    if len(numbers) != len(arguments) or loop.iter.keywords or loop.orelse or numbers[2:] == [0]:
+        return None
+    scope = loop.body[-1]
+    assert isinstance(scope, ast.With)
+    count = len(range(*numbers))
+    chunk = 1
+    while count % (2 * chunk) == 0 and count // (2 * chunk) >= cores:
+        chunk *= 2
+    if chunk == 1 or not _is_plain(source, scope):
+        return None
+    pl = source.language
+    texts = [source.of(a) for a in loop.iter.args]
+    bounds = ["0", *texts] if len(texts) == 1 else texts
+    header = f"{pl}.at(level={pl}.Level.CORE_GROUP, optimizations=[{pl}.auto_chunk])"
+    around = f"{pl}.parallel({', '.join([*bounds, f'chunk={chunk}'])})"
+    margin = " " * loop.col_offset
+    unit = loop.body[0].col_offset - loop.col_offset
+    before = source.indented(loop.lineno + _header_lines(loop), scope.lineno - 1, unit)
+    shift = loop.col_offset + 2 * unit - scope.body[0].col_offset
+    body = source.indented(scope.lineno + _header_lines(scope), scope.end_lineno or 0, shift)
+    text = (
+        f"{margin}with {header}:\n"
+        f"{margin}{' ' * unit}for {source.of(loop.target)} in {around}:\n{before}{body}"
+    )
+    return [source.replace_lines(loop.lineno, loop.end_lineno or 0, text)]
+
+
+def _is_plain(source: Source, scope: ast.With) -> bool:
+    """A scope with options of its own is what it is for a reason."""
+    call = scope.items[0].context_expr
+    assert isinstance(call, ast.Call)
+    return all(k.arg in ("level", "name_hint") for k in call.keywords) and (
+        source.call_of(call) in ("at", "incore")
+    )
+
+
+def _header_lines(node: ast.For | ast.With) -> int:
+    """How many lines `for ...:` or `with ...:` takes."""
+    end = node.iter if isinstance(node, ast.For) else node.items[-1].context_expr
+    return (end.end_lineno or node.lineno) - node.lineno + 1
+
+
+RULE = Rule(
+    "small-tasks",
+    SmallTasks,
+    find,
+    (
+        "Submitting takes 0.55-0.72 us of one orchestrator, dispatch and completion 0.8 "
+        "us of three schedulers (published for April and July 2026)."
+    ),
+    """
+    @pl.jit
+    def kernel(x: pl.Tensor[[4096, 128], pl.FP32], out: pl.Out[pl.Tensor[[4096, 128], pl.FP32]]):
+        for r in pl.parallel(0, 4096, 64):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                out[r : r + 64, :] = pl.exp(x[r : r + 64, :])
+        return out
+    """,
+    rewrites=True,
+    stands_alone=True,
+)

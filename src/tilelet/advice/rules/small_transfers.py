@@ -1,0 +1,78 @@
+"""Single short rows that are moved one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tilelet.advice.core import Advice, Rule, Subject
+from tilelet.device.kernel.view import Branch, Loop, Node, Step, Transfer
+from tilelet.diag.catalogue.machine_use import SmallTransfers
+
+_WORTH = 0.01
+_MANY = 64
+"""Transfers of one kind below which nobody would notice."""
+
+
+def find(subject: Subject) -> Iterator[Advice]:
+    """Transfers of one row that is shorter than global memory moves at a time."""
+    for run in subject.runs:
+        rows = {kernel.name: kernel for kernel in run.summary.kernels}
+        for kernel in run.kernels:
+            row = rows.get(kernel.name)
+            if row is None or row.tasks == 0:
+                continue
+            seen: set[tuple[int, bool]] = set()
+            for step, times in _steps(kernel.body, row.tasks):
+                work = step.work
+                assert isinstance(work, Transfer)
+                if work.param is None or work.rows != 1 or work.row_bytes >= run.machine.gm.granule:
+                    continue
+                kind = work.param, work.writes_gm
+                if times >= _MANY and kind not in seen:
+                    seen.add(kind)  # one for each tensor and direction
+                    problem = SmallTransfers(
+                        step.loc,
+                        kernel.function.params[work.param].name,
+                        work.row_bytes,
+                        times,
+                        work.writes_gm,
+                    )
+                    advice = subject.advice(problem, [row])
+                    if advice.share > _WORTH:
+                        yield advice
+
+
+def _steps(nodes: tuple[Node, ...], times: int) -> Iterator[tuple[Step, int]]:
+    """Transfers, with how often at least they are executed in all tasks."""
+    for node in nodes:
+        if isinstance(node, Step):
+            if isinstance(node.work, Transfer):
+                yield node, times
+        elif isinstance(node, Loop):
+            bounds = node.start, node.stop, node.step
+            trips = 1  # unless the text says how many
+            if all(type(bound) is int for bound in bounds):
+                trips = len(range(*(int(str(bound)) for bound in bounds)))
+            yield from _steps(node.body, times * trips)
+        elif isinstance(node, Branch):
+            yield from _steps(node.then, times)
+            yield from _steps(node.orelse, times)
+
+
+RULE = Rule(
+    "small-transfers",
+    SmallTransfers,
+    find,
+    (
+        "A review of a published program asks to gather what it stores one row of one head at a "
+        "time: 256 bytes, where global memory of A2/A3 moves 512."
+    ),
+    """
+    @pl.jit
+    def kernel(x: pl.Tensor[[256, 64], pl.FP32], out: pl.Out[pl.Tensor[[256, 64], pl.FP32]]):
+        for r in pl.parallel(0, 256, 32):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                out[r : r + 32, :] = pl.exp(x[r : r + 32, :])
+        return out
+    """,
+)

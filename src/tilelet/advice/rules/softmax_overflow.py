@@ -1,0 +1,75 @@
+"""A softmax that takes exponentials of scores as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tilelet.advice.core import Advice, Rule, Subject
+from tilelet.advice.dataflow import Dataflow, kind, values_of
+from tilelet.diag.catalogue.advice import SoftmaxOverflow
+from tilelet.ir.core import Op
+
+_SUMS = ("row_sum", "col_sum", "sum")
+_DIVISIONS = ("row_expand_div", "col_expand_div", "div", "row_expand_mul", "col_expand_mul", "mul")
+_MAXIMA = ("row_max", "col_max", "max", "maximum")
+_PASSING = ("cast", "reshape", "recip", "row_expand", "col_expand")
+_BEFORE = ("cast", "reshape", "mul", "muls", "fillpad", "slice")
+_DIFFERENCES = ("sub", "row_expand_sub", "col_expand_sub", "row_expand_expdif")
+
+
+def find(subject: Subject) -> Iterator[Advice]:
+    """Exponentials that are divided by their own sum, and nothing was subtracted before."""
+    for run in subject.runs:
+        flows = {f.name: Dataflow(f.body) for f in run.run.program.kernels}
+        if any(kind(op) in _MAXIMA for flow in flows.values() for op in flow.ops):
+            continue  # it may have been subtracted in another kernel
+        for name, flow in flows.items():
+            for op in flow.ops:
+                if kind(op) == "exp" and _is_normalised(op, flow) and not _is_shifted(op, flow):
+                    kernels = [k for k in run.summary.kernels if k.name == name]
+                    yield subject.advice(SoftmaxOverflow(op.loc), kernels)
+
+
+def _is_normalised(op: Op, flow: Dataflow) -> bool:
+    """Whether what an op makes is summed up, and divided by the sum."""
+    own = {op.results[0]}
+    for user in flow.reached(op.results[0], _PASSING):
+        if kind(user) in _PASSING:
+            own |= {*user.results}
+    for user in flow.reached(op.results[0], _PASSING):
+        if kind(user) not in _SUMS:
+            continue
+        for last in flow.reached(user.results[0], _PASSING):
+            if kind(last) in _DIVISIONS and own & {*values_of(last)}:
+                return True
+    return False
+
+
+def _is_shifted(op: Op, flow: Dataflow) -> bool:
+    """Whether anything was subtracted from the exponents."""
+    return any(
+        kind(o) in (*_DIFFERENCES, "neg")
+        for value in values_of(op)
+        for o in flow.origins(value, _BEFORE)
+    )
+
+
+RULE = Rule(
+    "softmax-overflow",
+    SoftmaxOverflow,
+    find,
+    (
+        "FP32 exponentials are infinite from 88.8 on, FP16 ones from 11.1: a score of a long "
+        "context or an untrained layer reaches that, the inputs of a test rarely do."
+    ),
+    """
+    @pl.jit
+    def kernel(x: pl.Tensor[[64, 512], pl.FP32], out: pl.Out[pl.Tensor[[64, 512], pl.FP32]]):
+        for r in pl.parallel(0, 64, 16):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                t = x[r : r + 16, :]
+                e = pl.exp(pl.row_expand_sub(t, pl.row_max(t)))
+                out[r : r + 16, :] = pl.row_expand_div(e, pl.row_sum(e))
+        return out
+    """,
+)

@@ -1,0 +1,55 @@
+"""A constant that comments or docstrings give another value."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from tilelet.advice.core import Advice, Rule, Subject
+from tilelet.advice.prose import prose
+from tilelet.advice.source import Edit, Source
+from tilelet.diag.catalogue.advice import StaleConstant
+from tilelet.diag.core import Loc
+
+_MENTION = re.compile(r"\b([A-Z][A-Z0-9_]{2,})\s*(?:=|is|:|of)\s*(\d+)\b")
+
+
+def find(subject: Subject) -> Iterator[Advice]:
+    """`BATCH_TILE=4` in a comment or docstring, where the script says 16."""
+    for source in (subject.source, *subject.parts):
+        yield from _stale(subject, source)
+
+
+def _stale(subject: Subject, source: Source) -> Iterator[Advice]:
+    values = subject.source.numbers
+    for loc, start, text in prose(source):
+        for found in _MENTION.finditer(text):
+            name, said = found.group(1), int(found.group(2))
+            if name in values and values[name] != said:
+                at = start + len(text[: found.start(2)].encode())
+                edit = Edit(at, at + len(found.group(2)), str(values[name]))
+                line = loc.line + text[: found.start()].count("\n")
+                problem = StaleConstant(Loc(source.path, line), name, said, values[name])
+                yield subject.advice(problem, [], [edit] if source is subject.source else None)
+
+
+RULE = Rule(
+    "stale-constant",
+    StaleConstant,
+    find,
+    "A published program's docstring names BATCH_TILE=4 where the code has 16.",
+    """
+    CHUNK = 128
+
+
+    @pl.jit
+    def kernel(x: pl.Tensor[[16, 512], pl.FP32], out: pl.Out[pl.Tensor[[16, 512], pl.FP32]]):
+        # columns in blocks of CHUNK=128
+        for k in pl.range(0, 512, CHUNK):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                out[:, k : k + CHUNK] = pl.exp(x[:, k : k + CHUNK])
+        return out
+    """,
+    is_about_text=True,
+    rewrites=True,
+)

@@ -1,0 +1,144 @@
+"""Two loops of tasks over the same blocks: one loop can hand on what it makes, or share loads."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+
+from tilelet.advice.core import Advice, Rule, Subject
+from tilelet.advice.merging import is_made, is_number
+from tilelet.advice.source import Body, Edit, Source, names_bound, names_needed, names_read
+from tilelet.advice.windows import loads_in, stores_in
+from tilelet.diag.catalogue.advice import TwinLoops
+
+
+def find(subject: Subject) -> Iterator[Advice]:
+    source = subject.source
+    for body in source.bodies():
+        for i, first in enumerate(body):
+            second = _twin(source, body, i)
+            if second is None or not isinstance(first, ast.For):
+                continue
+            handed = _handed_on(source, first, second)
+            if handed is None or not _may_be_one(body, first, second):
+                continue
+            shared = sorted(_loaded(source, first) & _loaded(source, second))
+            kernels = subject.kernels_in(first.lineno, second.end_lineno or 0)
+            if kernels and (handed or shared):
+                problem = TwinLoops(
+                    source.loc(first), source.loc(second), source.of(first.iter), handed, shared
+                )
+                yield subject.advice(problem, kernels, _edits(source, body, first, second))
+
+
+def _twin(source: Source, body: Body, i: int) -> ast.For | None:
+    """The next loop of tasks, if it goes over the same numbers as the i-th statement."""
+    first = body[i]
+    if not _launches(source, first):
+        return None
+    for other in body[i + 1 :]:
+        if isinstance(other, ast.For):
+            same = isinstance(first, ast.For) and ast.dump(other.iter) == ast.dump(first.iter)
+            return other if same and _launches(source, other) else None
+        if not (is_number(source, other) or is_made(source, other)):
+            return None
+    return None
+
+
+def _launches(source: Source, node: ast.stmt) -> bool:
+    """Whether a statement is a loop outside all scopes, with scopes in it."""
+    if not isinstance(node, ast.For) or source.loop(node) not in ("range", "parallel"):
+        return False
+    is_plain = isinstance(node.target, ast.Name) and not node.orelse
+    return (
+        is_plain
+        and not source.is_in_scope(node)
+        and any(isinstance(n, ast.With) and source.is_scope(n) for n in ast.walk(node))
+    )
+
+
+def _handed_on(source: Source, first: ast.For, second: ast.For) -> list[str] | None:
+    """Tensors that the first loop writes and the second reads, block by block; None if the
+    second reads other blocks too.
+    """
+    index = source.of(first.target)
+    stores = [window for window, _, _ in stores_in(source, first)]
+    written = {window.tensor for window in stores}
+    needed = names_needed(second.body) & names_bound(first)
+    back = names_needed(first.body) & names_bound(second.body)
+    if (needed - written - {index}) or back - written:
+        return None  # more than memory goes from one to the other
+    both = {window.tensor for window, _, _ in stores_in(source, second)} & written
+    reads = [window for window in loads_in(source, second) if window.tensor in written]
+    at_reads = {id(n) for window in reads for n in ast.walk(window.node)}
+    own: set[int] = set()
+    if both:
+        own = {id(n) for _, _, s in stores_in(source, second) for n in ast.walk(s)}
+    for node in ast.walk(second):
+        is_use = isinstance(node, ast.Name) and node.id in written
+        if is_use and id(node) not in at_reads | own:
+            return None  # all of it, or in a way that the text does not show
+    # A window of one iteration: a name of the loop decides where it is.
+    moving = {index} | names_bound(first.body)
+    for window in reads:
+        same = [at for at in stores if at.is_at(window)]
+        if not same or not window.names & moving:
+            return None
+    return sorted({window.tensor for window in reads})
+
+
+def _may_be_one(body: Body, first: ast.For, second: ast.For) -> bool:
+    """What stands between them needs nothing of the first, and has no name that it gives."""
+    between = body[body.index(first) + 1 : body.index(second)]
+    bound = names_bound(first)
+    return not (names_read(between) & bound or names_bound(between) & (bound | names_read(first)))
+
+
+def _loaded(source: Source, loop: ast.For) -> set[str]:
+    """Windows that tasks of a loop load, with the loop's own name left out."""
+    name = source.of(loop.target)
+    own = re.compile(rf"\b{re.escape(name)}\b")
+    return {own.sub("i", ast.unparse(window.node)) for window in loads_in(source, loop)}
+
+
+def _edits(source: Source, body: Body, first: ast.For, second: ast.For) -> list[Edit]:
+    """The second body behind the first; what stands between goes in front of both."""
+    end_of_first = first.end_lineno or 0
+    between = source.lines(end_of_first + 1, second.lineno - 1)
+    shift = first.body[0].col_offset - second.body[0].col_offset
+    start = second.body[0].lineno
+    while source.lines(start - 1, start - 1).strip().startswith("#"):
+        start -= 1
+    moved = source.indented(start, second.end_lineno or 0, shift)
+    names = source.of(first.target), source.of(second.target)
+    if names[0] != names[1]:
+        moved = f"{' ' * first.body[0].col_offset}{names[1]} = {names[0]}\n{moved}"
+    statements: Sequence[ast.stmt] = body[body.index(first) + 1 : body.index(second)]
+    if not statements:
+        return [source.replace_lines(end_of_first + 1, second.end_lineno or 0, between + moved)]
+    return [
+        source.replace_lines(first.lineno, first.lineno - 1, between),
+        source.replace_lines(end_of_first + 1, second.end_lineno or 0, moved),
+    ]
+
+
+RULE = Rule(
+    "twin-loops",
+    TwinLoops,
+    find,
+    (
+        "A review of a published program asks to fuse its K and V loops, which go over the same "
+        "blocks and load the same rows."
+    ),
+    """
+    @pl.jit
+    def kernel(x: pl.Tensor[[256, 512], pl.FP32], out: pl.Out[pl.Tensor[[256, 512], pl.FP32]]):
+        for r in pl.range(0, 256, 16):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                out[r : r + 16, :] = pl.add(pl.exp(x[r : r + 16, :]), 1.0)
+        return out
+    """,
+    rewrites=True,
+    needs_proof=True,
+)

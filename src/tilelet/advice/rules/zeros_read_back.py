@@ -1,0 +1,89 @@
+"""Memory that is filled with a constant only to be read back as the start of a sum."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from tilelet.advice.core import Advice, Rule, Subject
+from tilelet.advice.fillings import fill_statements, filled
+from tilelet.advice.source import Source, names_bound, names_read
+from tilelet.advice.windows import Window, loads_in, stores_in
+from tilelet.diag.catalogue.advice import ZerosReadBack
+
+
+def find(subject: Subject) -> Iterator[Advice]:
+    """`so_far = pl.slice(acc, ...)` of memory that was filled: whether it still is as it was
+    filled, the proof says.
+    """
+    source = subject.source
+    fills = {name: s for s in fill_statements(source) for name in filled(source, s)}
+    for scope in source.scopes:
+        for load in loads_in(source, scope):
+            fill, dtype = fills.get(load.tensor), source.dtypes.get(load.tensor)
+            if fill is None or dtype is None or load.shape is None:
+                continue
+            if load.tensor not in names_bound(scope) or fill.lineno > scope.lineno:
+                continue  # only who writes the sum, too, waits for the others
+            if not _is_seen_once(source, load, fill):
+                continue
+            value = _value(source, fill, load.tensor)
+            full = f"{source.language}.full({load.shape_text}, dtype={dtype}, value={value})"
+            kernels = subject.kernels_in(scope.lineno, scope.end_lineno or 0)
+            problem = ZerosReadBack(source.loc(load.node), source.loc(fill), load.tensor)
+            yield subject.advice(problem, kernels, [source.replace(load.node, full)])
+
+
+def _is_seen_once(source: Source, load: Window, fill: ast.stmt) -> bool:
+    """Whether every loop that repeats the load, but not the fill, moves the window."""
+    loops = [n for n in source.around(load.node) if isinstance(n, ast.For)]
+    repeated = [n for n in loops if not n.lineno <= fill.lineno <= (n.end_lineno or 0)]
+    needed = load.names
+    for node in reversed([n for loop in repeated for s in loop.body for n in ast.walk(s)]):
+        if isinstance(node, ast.Assign) and names_bound(node) & needed:
+            needed |= names_read(node.value)
+    for loop in repeated:  # the index of an inner loop may depend on that of an outer one
+        if names_bound(loop.target) & needed:
+            needed |= names_read(loop.iter)
+    return all(names_bound(loop.target) & needed for loop in repeated)
+
+
+def _value(source: Source, fill: ast.stmt, tensor: str) -> str:
+    """The constant, as text: of this tensor's store if that says it, else of the first one."""
+    own = [value for at, value, _ in stores_in(source, fill) if at.tensor == tensor]
+    for node in [n for part in (*own, fill) for n in ast.walk(part)]:
+        if source.call_of(node) in ("full", "tile.full") and isinstance(node, ast.Call):
+            named = [k.value for k in node.keywords if k.arg == "value"]
+            given = named or node.args[2:3]
+            return source.of(given[0]) if given else "0.0"
+    return "0.0"
+
+
+RULE = Rule(
+    "zeros-read-back",
+    ZerosReadBack,
+    find,
+    (
+        "Tasks with a tensor that they read and write are ordered by the runtime, whichever "
+        "windows of it they use: a sum that starts from zeros in memory is one chain of tasks."
+    ),
+    """
+    @pl.jit
+    def kernel(
+        x: pl.Tensor[[16, 512], pl.BF16],
+        w: pl.Tensor[[512, 512], pl.BF16],
+        out: pl.Out[pl.Tensor[[16, 512], pl.FP32]],
+    ):
+        for d in pl.range(0, 512, 128):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                so_far = pl.full([16, 128], pl.FP32, 0.0)
+                for k in pl.range(0, 512, 64):
+                    rows = w[k : k + 64, d : d + 128]
+                    part = pl.matmul(x[:, k : k + 64], rows, out_dtype=pl.FP32)
+                    so_far = pl.add(so_far, part)
+                out = pl.assemble(out, so_far, [0, d])
+        return out
+    """,
+    rewrites=True,
+    needs_proof=True,
+)

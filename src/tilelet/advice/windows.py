@@ -1,0 +1,144 @@
+"""Windows of tensors as a script writes them: `pl.slice`, `pl.assemble`, or subscripts."""
+
+from __future__ import annotations
+
+import ast
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tilelet.advice.source import Source, names_read, number_of
+
+_SAMPLES = 3
+
+
+@dataclass(frozen=True)
+class Window:
+    """A part of a tensor.
+
+    node    the expression that names it
+    offset  where it begins, as text, per axis
+    shape   its extents, as text; None if the text does not say
+    """
+
+    tensor: str
+    node: ast.expr
+    offset: tuple[str, ...]
+    shape: tuple[str, ...] | None
+
+    def is_at(self, other: Window) -> bool:
+        """Whether both are the same part, as far as the text says."""
+        same = self.tensor == other.tensor and self.offset == other.offset
+        return same and (None in (self.shape, other.shape) or self.shape == other.shape)
+
+    @property
+    def names(self) -> set[str]:
+        """Names that decide where it is."""
+        return {
+            n.id
+            for text in self.offset
+            for n in ast.walk(ast.parse(text, mode="eval"))
+            if isinstance(n, ast.Name)
+        }
+
+    @property
+    def shape_text(self) -> str | None:
+        return None if self.shape is None else f"[{', '.join(self.shape)}]"
+
+
+def load_of(source: Source, node: ast.AST) -> Window | None:
+    """What an expression loads, if it is a whole window of a tensor."""
+    if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
+        return _subscript(source, node)
+    if source.call_of(node) != "slice" or not isinstance(node, ast.Call):
+        return None
+    if len(node.args) != 3 or node.keywords or not isinstance(node.args[0], ast.Name):
+        return None
+    shape, offset = _texts(node.args[1]), _texts(node.args[2])
+    if shape is None or offset is None or node.args[0].id not in source.tensors:
+        return None
+    return Window(node.args[0].id, node, offset, shape)
+
+
+def store_of(source: Source, node: ast.stmt) -> tuple[Window, ast.expr] | None:
+    """Where a statement stores, and what: `t = pl.assemble(t, v, [r, c])`, or `t[...] = v`."""
+    if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
+        found = _subscript(source, node.targets[0])
+        return None if found is None else (found, node.value)
+    call = node.value if isinstance(node, (ast.Assign, ast.Expr)) else None
+    if source.call_of(call) != "assemble" or not isinstance(call, ast.Call) or len(call.args) != 3:
+        return None
+    tensor, value, offset = call.args[0], call.args[1], _texts(call.args[2])
+    if not isinstance(tensor, ast.Name) or offset is None or call.keywords:
+        return None
+    return Window(tensor.id, call, offset, None), value
+
+
+def loads_in(source: Source, node: ast.AST) -> Iterator[Window]:
+    for inner in ast.walk(node):
+        found = load_of(source, inner)
+        if found is not None:
+            yield found
+
+
+def stores_in(source: Source, node: ast.AST) -> Iterator[tuple[Window, ast.expr, ast.stmt]]:
+    for inner in ast.walk(node):
+        found = store_of(source, inner) if isinstance(inner, ast.stmt) else None
+        if found is not None and isinstance(inner, ast.stmt):
+            yield *found, inner
+
+
+def _texts(node: ast.expr) -> tuple[str, ...] | None:
+    if not isinstance(node, (ast.List, ast.Tuple)):
+        return None
+    return tuple(ast.unparse(n) for n in node.elts)
+
+
+def _subscript(source: Source, node: ast.Subscript) -> Window | None:
+    """`t[r : r + 16, :]`; a single index makes another shape of it, so that is none."""
+    if not isinstance(node.value, ast.Name) or node.value.id not in source.tensors:
+        return None
+    axes = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+    dims = source.dims.get(node.value.id, ())
+    offset: list[str] = []
+    shape: list[str | None] = []
+    for axis, part in enumerate(axes):
+        if not isinstance(part, ast.Slice) or part.step is not None:
+            return None
+        offset.append(ast.unparse(part.lower) if part.lower else "0")
+        whole = dims[axis] if axis < len(dims) else None
+        shape.append(_extent(source, part, whole))
+    missing = range(len(axes), len(dims))
+    offset += ["0" for _ in missing]
+    shape += [dims[axis] for axis in missing]
+    known = [s for s in shape if s is not None]
+    whole_shape = tuple(known) if len(known) == len(shape) else None
+    return Window(node.value.id, node, tuple(offset), whole_shape)
+
+
+def _extent(source: Source, part: ast.Slice, whole: str | None) -> str | None:
+    """How long `a : b` is."""
+    lower, upper = part.lower, part.upper
+    if upper is None:
+        return whole if lower is None or ast.unparse(lower) == "0" else None
+    if lower is None or ast.unparse(lower) == "0":
+        return ast.unparse(upper)
+    if isinstance(upper, ast.BinOp) and isinstance(upper.op, ast.Add):
+        for one, other in ((upper.left, upper.right), (upper.right, upper.left)):
+            if ast.dump(one) == ast.dump(lower):
+                return ast.unparse(other)
+    return _difference(source, lower, upper)
+
+
+def _difference(source: Source, lower: ast.expr, upper: ast.expr) -> str | None:
+    """`(k + 1) * T - k * T`, if it is the same number whatever `k` is."""
+    draw = random.Random(0)  # noqa: S311 - any numbers will do
+    found: set[int] = set()
+    free = (names_read(lower) | names_read(upper)) - set(source.numbers)
+    for _ in range(_SAMPLES):
+        values = {**source.numbers, **{name: draw.randrange(1, 1 << 20) for name in sorted(free)}}
+        ends = number_of(lower, values), number_of(upper, values)
+        if ends[0] is None or ends[1] is None:
+            return None
+        found.add(ends[1] - ends[0])
+    return str(found.pop()) if len(found) == 1 else None

@@ -1,0 +1,237 @@
+"""Advice about how a program uses the machine (W13xx)."""
+
+from __future__ import annotations
+
+from tilelet.diag.core import Caution, Label, Loc
+from tilelet.diag.text import plural
+
+
+class SmallTasks(Caution):
+    """Tasks run for less time than it takes to submit, hand out and complete them.
+
+    Larger tiles, more work in a scope, or `pl.spmd` (one submission for many blocks) help.
+    """
+
+    code = "W1307"
+    example = """
+        @pl.jit
+        def kernel(
+            x: pl.Tensor[[4096, 128], pl.FP32],
+            out: pl.Out[pl.Tensor[[4096, 128], pl.FP32]],
+        ):
+            for r in pl.parallel(0, 4096, 16):
+                with pl.at(level=pl.Level.CORE_GROUP):
+                    out[r : r + 16, :] = pl.exp(x[r : r + 16, :])
+            return out
+        """
+
+    def __init__(self, loc: Loc, tasks: int, each: float, overhead: float) -> None:
+        super().__init__(
+            "tasks of this scope run for less time than it takes to hand them out",
+            [Label(loc)],
+            notes=[f"{plural(tasks, 'task')}: {each:.2f} us each, {overhead:.2f} us to hand out"],
+            helps=["do more in each: larger tiles, scopes that are one, or `pl.spmd`"],
+        )
+
+
+class FewTasks(Caution):
+    """A kernel has fewer tasks than there are cores, and the program waits for it.
+
+    Smaller tiles, or an inner dimension that is cut into parts, give the other cores work.
+    """
+
+    code = "W1308"
+    example = """
+        @pl.jit
+        def kernel(
+            x: pl.Tensor[[16, 2048], pl.BF16],
+            w: pl.Tensor[[2048, 3072], pl.BF16],
+            out: pl.Out[pl.Tensor[[16, 3072], pl.FP32]],
+        ):
+            for d in pl.parallel(0, 3072, 512):
+                with pl.at(level=pl.Level.CORE_GROUP):
+                    acc = pl.matmul(x[:, 0:64], w[0:64, d : d + 512], out_dtype=pl.FP32)
+                    for k in pl.range(64, 2048, 64):
+                        acc = pl.matmul_acc(acc, x[:, k : k + 64], w[k : k + 64, d : d + 512])
+                    out[:, d : d + 512] = acc
+            return out
+        """
+
+    def __init__(self, loc: Loc, kernel: str, tasks: int, cores: int) -> None:
+        super().__init__(
+            f"{plural(tasks, 'task')} of `{kernel}` for {cores} cores",
+            [Label(loc)],
+            helps=["cut the work into more tasks: smaller tiles, or parts of the inner dimension"],
+        )
+
+
+class UnevenWave(Caution):
+    """The last tasks of a kernel leave most cores idle.
+
+    A number of tasks that is a multiple of the cores, or longest tasks first, evens that out.
+    """
+
+    code = "W1309"
+    example = """
+        @pl.jit
+        def kernel(
+            x: pl.Tensor[[16, 2048], pl.BF16],
+            w: pl.Tensor[[2048, 3072], pl.BF16],
+            out: pl.Out[pl.Tensor[[16, 3072], pl.FP32]],
+        ):
+            for d in pl.parallel(0, 3072, 96):
+                with pl.at(level=pl.Level.CORE_GROUP):
+                    acc = pl.matmul(x[:, 0:256], w[0:256, d : d + 96], out_dtype=pl.FP32)
+                    for k in pl.range(256, 2048, 256):
+                        acc = pl.matmul_acc(acc, x[:, k : k + 256], w[k : k + 256, d : d + 96])
+                    out[:, d : d + 96] = acc
+            return out
+        """
+
+    def __init__(self, loc: Loc, kernel: str, tasks: int, cores: int, left: int) -> None:
+        super().__init__(
+            f"{plural(tasks, 'task')} of `{kernel}` on {cores} cores: the last {left} run alone",
+            [Label(loc)],
+            helps=[f"choose tiles so that the tasks are a multiple of {cores}"],
+        )
+
+
+class OrchestratorBound(Caution):
+    """The cores wait for tasks to be submitted.
+
+    One orchestrator submits all tasks, one after the other. Fewer tasks are the remedy: larger
+    scopes, `pl.spmd`, or chunks.
+    """
+
+    code = "W1310"
+    example = """
+        @pl.jit
+        def kernel(
+            x: pl.Tensor[[4096, 128], pl.FP32],
+            out: pl.Out[pl.Tensor[[4096, 128], pl.FP32]],
+        ):
+            for r in pl.parallel(0, 4096, 8):
+                with pl.at(level=pl.Level.CORE_GROUP):
+                    out[r : r + 8, :] = pl.exp(x[r : r + 8, :])
+            return out
+        """
+
+    def __init__(self, loc: Loc, tasks: int, share: float, kernel: str, of_it: int) -> None:
+        super().__init__(
+            f"for {share:.0%} of the time the cores wait until {tasks:,} tasks are submitted",
+            [Label(loc, f"`{kernel}`: {of_it:,} of them")],
+            helps=["submit fewer tasks: larger scopes, `pl.spmd`, or `chunk=`"],
+        )
+
+
+class ShortRows(Caution):
+    """A transfer has rows shorter than what global memory moves at a time.
+
+    The rest of each piece is moved and thrown away.
+    """
+
+    code = "W1311"
+    example = """
+        @pl.jit
+        def kernel(x: pl.Tensor[[512, 512], pl.FP32], out: pl.Out[pl.Tensor[[512, 512], pl.FP32]]):
+            for c in pl.parallel(0, 512, 32):
+                with pl.at(level=pl.Level.CORE_GROUP):
+                    out[:, c : c + 32] = pl.exp(x[:, c : c + 32])
+            return out
+        """
+
+    def __init__(
+        self, loc: Loc, tensor: str, rows: int, row_bytes: int, granule: int, machine: str
+    ) -> None:
+        super().__init__(
+            f"{rows} rows of {row_bytes} bytes of `{tensor}`: {machine} moves {granule} at a time",
+            [Label(loc)],
+            helps=["make the tile wider, or lay the tensor out so that rows are longer"],
+        )
+
+
+class EmptyBuffers(Caution):
+    """A kernel that waits, for global memory or for itself, uses little of the memory on chip.
+
+    Larger tiles move more with each transfer, are reused more often, and start it less often.
+    """
+
+    code = "W1312"
+    example = """
+        @pl.jit
+        def kernel(
+            x: pl.Tensor[[16, 2048], pl.BF16],
+            w: pl.Tensor[[2048, 3072], pl.BF16],
+            out: pl.Out[pl.Tensor[[16, 3072], pl.FP32]],
+        ):
+            for d in pl.parallel(0, 3072, 128):
+                with pl.at(level=pl.Level.CORE_GROUP):
+                    acc = pl.matmul(x[:, 0:32], w[0:32, d : d + 128], out_dtype=pl.FP32)
+                    for k in pl.range(32, 2048, 32):
+                        acc = pl.matmul_acc(acc, x[:, k : k + 32], w[k : k + 32, d : d + 128])
+                    out[:, d : d + 128] = acc
+            return out
+        """
+
+    def __init__(self, loc: Loc, kernel: str, bound: str, memory: str, share: float) -> None:
+        super().__init__(
+            f"`{kernel}` is bound by {bound}, and fills {share:.0%} of {memory} at most",
+            [Label(loc)],
+            helps=["larger tiles, or two in turn (`pl.pipeline`); `tilelet tune` finds sizes"],
+        )
+
+
+class RepeatedRead(Caution):
+    """A loop reads the same element of a tensor in every iteration.
+
+    A scalar read from global memory takes about a microsecond. Read once, in front of the loop.
+    """
+
+    code = "W1313"
+    example = """
+        @pl.jit
+        def kernel(
+            x: pl.Tensor[[16, 512], pl.FP32],
+            lengths: pl.Tensor[[16], pl.INT32],
+            out: pl.Out[pl.Tensor[[16, 512], pl.FP32]],
+        ):
+            for b in pl.range(16):
+                with pl.at(level=pl.Level.CORE_GROUP):
+                    for k in pl.range(0, 512, 64):
+                        if pl.read(lengths, [b]) > k:
+                            out[b : b + 1, k : k + 64] = pl.exp(x[b : b + 1, k : k + 64])
+            return out
+        """
+
+    def __init__(self, loc: Loc, loop: Loc, what: str) -> None:
+        super().__init__(
+            f"`{what}` is read again in every iteration",
+            [Label(loc), Label(loop, "of this loop")],
+            helps=["read it once, in front of the loop"],
+        )
+
+
+class SmallTransfers(Caution):
+    """Single short rows go to or from global memory, one transfer each.
+
+    A transfer takes hundreds of nanoseconds to begin, whatever it moves, and global memory moves
+    whole pieces. Rows that are gathered on chip go in one transfer.
+    """
+
+    code = "W1329"
+    example = """
+        @pl.jit
+        def kernel(x: pl.Tensor[[256, 64], pl.FP32], out: pl.Out[pl.Tensor[[256, 64], pl.FP32]]):
+            for r in pl.parallel(0, 256, 32):
+                with pl.at(level=pl.Level.CORE_GROUP):
+                    for i in pl.range(32):
+                        out[r + i : r + i + 1, :] = pl.exp(x[r + i : r + i + 1, :])
+            return out
+        """
+
+    def __init__(self, loc: Loc, tensor: str, row_bytes: int, times: int, stores: bool) -> None:
+        super().__init__(
+            f"{times:,} transfers of {row_bytes} bytes {'to' if stores else 'from'} `{tensor}`",
+            [Label(loc)],
+            helps=["move several rows at once: gather them in a tile, or take larger blocks"],
+        )

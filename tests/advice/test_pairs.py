@@ -1,0 +1,126 @@
+"""The two kernels of every rule's section in docs/advice.md.
+
+The fault is found in the first, not in the second, which has the same results and takes less.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from numpy.typing import NDArray
+
+from tilelet.advice.advisor import gains
+from tilelet.advice.core import Rule
+from tilelet.advice.manual import advice_markdown
+from tilelet.advice.programs import ScriptPrograms, Setting
+from tilelet.advice.proof import Attempt, difference, examine
+from tilelet.advice.rules import RULES
+from tilelet.device.machine.description import load_machine
+from tilelet.runtime import engines
+from tilelet.scripts.recording import RecordingOptions
+from tilelet.scripts.target import Target
+
+SETTING = Setting(load_machine("a2a3"), None, RecordingOptions(platform="a2a3", quiet=True))
+NUMPY = {"FP32": "np.float32", "BF16": "ml_dtypes.bfloat16", "INT32": "np.int32"}
+
+OTHER_RESULTS = {"missing-root", "discarded-rows"}
+"""A right result instead of a wrong one; another sixteen rows of queries."""
+
+NOT_FASTER = {"missing-root", "softmax-overflow", "repeated-read", "hidden-equality"}
+"""Faults that do not, or not always, cost time."""
+
+each_rule = pytest.mark.parametrize("rule", RULES, ids=[rule.name for rule in RULES])
+
+
+def script(kernel: str) -> str:
+    """A script that calls a kernel once, with drawn arguments."""
+    text = inspect.cleandoc(kernel)
+    (function,) = [n for n in ast.parse(text).body if isinstance(n, ast.FunctionDef)]
+    lines = ["import ml_dtypes", "import numpy as np", "import tilelet.language as pl", "", text]
+    lines += ["", 'if __name__ == "__main__":', "    draw = np.random.default_rng(3)"]
+    names: list[str] = []
+    for argument in function.args.args:
+        assert argument.annotation is not None
+        found = re.search(
+            r"pl\.Tensor\[(\[[^\]]*\]), pl\.(\w+)\]", ast.unparse(argument.annotation)
+        )
+        assert found is not None
+        shape, dtype = found.groups()
+        drawn = f"draw.standard_normal({shape})"
+        if dtype == "INT32":
+            drawn = f"draw.integers(1, 500, {shape})"
+        lines.append(f"    {argument.arg} = {drawn}.astype({NUMPY[dtype]})")
+        names.append(argument.arg)
+    return "\n".join([*lines, f"    kernel({', '.join(names)})", ""])
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILELET_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+
+
+def tried(kernel: str) -> Attempt:
+    text = script(kernel)
+    Path("kernel.py").write_text(text, encoding="utf-8")
+    attempt = examine(ScriptPrograms(Target("kernel.py", text=text), SETTING), text, SETTING)
+    assert attempt.subject is not None, attempt.why
+    return attempt
+
+
+def outputs(attempt: Attempt) -> dict[str, NDArray[Any]]:
+    """What the kernel makes of its arguments, by the interpreter."""
+    (checked,) = attempt.checked
+    arrays: dict[str, NDArray[Any]] = {name: a.copy() for name, a in checked.arguments.items()}
+    engines.get("interp").run(checked.program, arrays)
+    return arrays
+
+
+@each_rule
+def test_pair(rule: Rule) -> None:
+    before, after = tried(rule.problem.example), tried(rule.after)
+    assert before.subject is not None
+    assert after.subject is not None
+    assert [a.problem.code for a in rule.find(before.subject)]
+    assert [a.diagnostic.message for a in rule.find(after.subject)] == []
+    if rule.name not in OTHER_RESULTS:
+        results = [outputs(attempt) for attempt in (before, after)]
+        assert difference([results[0]], [results[1]], rounding=True) == ""
+    if rule.name not in NOT_FASTER and not rule.is_about_text:
+        found = next(iter(rule.find(before.subject)))
+        is_faster = after.subject.costs.us < before.subject.costs.us
+        assert is_faster or gains([(rule, found)], before, after)
+
+
+@each_rule
+def test_rewriting_of_the_first_kernel(rule: Rule) -> None:
+    """Where there is a rewriting, it holds, and the fault is gone."""
+    before = tried(rule.problem.example)
+    assert before.subject is not None
+    found = [a for a in rule.find(before.subject) if a.text is not None]
+    assert bool(found) == rule.rewrites
+    if not found:
+        return
+    text = found[0].text or ""
+    programs = ScriptPrograms(Target("kernel.py", text=before.subject.source.text), SETTING)
+    after = examine(programs, text, SETTING)
+    assert after.subject is not None, after.why
+    assert len([a for a in rule.find(after.subject) if a.text is not None]) < len(found)
+    results = [outputs(attempt) for attempt in (before, after)]
+    assert difference([results[0]], [results[1]], rounding=found[0].rounding) == ""
+
+
+def test_every_rule_has_its_section() -> None:
+    page = advice_markdown()
+    for rule in RULES:
+        section = page.partition(f"\n## {rule.name}\n")[2].partition("\n## ")[0]
+        assert "Evidence: " in section, rule.name
+        assert section.count("```python") == 2, rule.name
+        module = inspect.getmodule(rule.find)
+        assert module is not None
+        assert module.__name__.endswith(rule.name.replace("-", "_")), "one file for each rule"

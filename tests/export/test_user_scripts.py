@@ -1,0 +1,67 @@
+"""Scripts of several files become one that runs without them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tilelet.cli.main import main
+
+pytest.importorskip("torch")
+
+NEIGHBOUR = """
+import pypto.language as pl
+
+SCALE = 0.5
+
+
+@pl.inline
+def halved(t):
+    return pl.mul(t, SCALE)
+"""
+SCRIPT = """
+import torch
+import pypto.language as pl
+from golden import TensorSpec, run_jit
+import neighbour_of_export as neighbour
+
+WIDE = True
+
+
+@pl.jit
+def kernel(x: pl.Tensor[[64, 64], pl.FP32], out: pl.Out[pl.Tensor[[64, 64], pl.FP32]]):
+    for r in pl.parallel(0, 64, 16 if WIDE else 8):
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint=f"rows_{16}"):
+            tile = neighbour.halved(x[r : r + 16, :])
+            out[r : r + 16, :] = tile
+    return out
+
+
+def golden(tensors):
+    tensors["out"][:] = tensors["x"] * neighbour.SCALE
+
+
+specs = [
+    TensorSpec("x", [64, 64], torch.float32, init_value=torch.randn),
+    TensorSpec("out", [64, 64], torch.float32, is_output=True),
+]
+run_jit(fn=kernel, specs=specs, golden_fn=golden, rtol=1e-3, atol=1e-3)
+"""
+
+
+def test_what_neighbours_define_is_written_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "neighbour_of_export.py").write_text(NEIGHBOUR)
+    (tmp_path / "script.py").write_text(SCRIPT)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert main(["export", "script.py", "-o", "elsewhere/exported.py"]) == 0
+    text = (elsewhere / "exported.py").read_text()
+    assert "neighbour" not in text
+    assert 'name_hint="rows_16"' in text
+    monkeypatch.chdir(elsewhere)
+    assert main(["run", "exported.py"]) == 0
+    assert "out: PASS (4096/4096" in capsys.readouterr().out
