@@ -34,12 +34,12 @@ ALLOWED = {
     "export": "diag dialects dtypes frontend ir language ops passes runtime syntax",
     "models": "analysis checkpoint cpu device diag dtypes interp ir language native runtime tasks",
     "compat": "diag dialects dtypes frontend ir language ops passes runtime syntax",
-    "bench": "cpu device diag dtypes interp ir language models native runtime tasks",
     "scripts": "checks compat device diag divergence frontend interp ir models runtime",
     "calibration": "device diag dtypes interp ir language models native passes runtime scripts"
     " tasks",
     "advice": "checks device diag dialects divergence export ir runtime scripts",
     "tuning": "device diag ir models runtime scripts",
+    "bench": "cpu device diag dtypes interp ir language models native runtime scripts tasks tuning",
     "cli": "advice bench calibration checks compat cpu device diag dialects divergence dtypes"
     " export frontend interp ir language models native ops report runtime scripts tasks tuning",
 }

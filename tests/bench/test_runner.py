@@ -137,3 +137,13 @@ def test_calls_are_measured(bench: Bench) -> None:
     assert not any(row.failed for row in rows.values())
     for name in ("a @pl.jit function", "compile_program of it", "tilelet run hello.py"):
         assert rows[name].figures["seconds"] > 0
+
+
+def test_searches_become_rows(bench: Bench) -> None:
+    sections.SECTIONS["tune"].run(bench)
+    ours, drawn = bench.report.rows
+    assert ours.name.startswith("descent")
+    assert ours.figures["gain"] >= 1.0
+    assert ours.figures["candidates_per_minute"] > 0
+    assert drawn.figures["ours_is_faster"] == ours.figures["gain"] / drawn.figures["gain"]
+    assert not ours.failed

@@ -62,7 +62,9 @@ class Unread(Statements):
         self.emit(
             f"{name} = {source}", lambda r: r.env.update({name: oracle.whole(r.env[source].copy())})
         )
-        if self.choices.chance(40):
+        if not t.writable and self.choices.chance(40):
+            # A condition that is known when the kernel is compiled may leave it the tensor.
+            self.shared.add(name)
             condition = self.condition()
             with self.block(f"if {condition.text}:") as steps:
                 self._becomes(name, constant, type_)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from tilelet.device.memory.limits import program_findings
 from tilelet.device.report.traffic import Bytes, traffic
 from tilelet.interp.interpreter import Interpreter
 from tilelet.models.qwen3 import decode
+from tilelet.models.qwen3.modelled_page import FIGURES
 from tilelet.models.registry import resolve
 from tilelet.passes.pipeline import run_passes
 from tilelet.runtime.inputs import initial_array
@@ -85,3 +87,13 @@ def test_optimised_decode_layer_is_near_the_bandwidth_bound() -> None:
     context = int(initial_array(specs["seq_lens"], zero=False).sum())
     kv = context * shape.kv_width * 2 * 2
     assert optimised < 1.5 * (weights + kv) / BYTES_PER_US
+
+
+def test_figures_of_the_page_are_those_of_today() -> None:
+    """One row of docs/models.md: tasks exactly, times nearly, since machines are calibrated."""
+    page = (Path(__file__).parents[2] / "docs" / "models.md").read_text(encoding="utf-8")
+    figure, found = FIGURES[0], FIGURES[0].on("a2a3")
+    (row,) = [line for line in page.splitlines() if line.startswith(f"| {figure} | a2a3 |")]
+    cells = [cell.strip().replace(",", "") for cell in row.strip("|").split("|")]
+    assert int(cells[2]) == found.tasks
+    assert float(cells[5]) == pytest.approx(found.us_per_token, rel=0.1)

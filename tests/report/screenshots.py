@@ -98,7 +98,8 @@ def _baseline(browser: Any, page: Path, target: Path) -> None:
     kernel = "state.run.kernels.findIndex((k) => state.run.rowOf.get(k.name)?.path_tasks > 9000)"
     choose(found, f"state.chooseKernel({kernel});")
     save(found, target / "serialised.png")
-    choose(found, "state.chooseTask(20000); timeline.zoomToChoice();")
+    task = f"state.run.kernelOfTask.indexOf({kernel}, 20000)"
+    choose(found, f"state.chooseTask({task}); timeline.zoomToChoice();")
     save(found, target / "chain.png")
     for view in ("source", "kernels", "memory", "graph", "model"):
         choose(found, f"state.chooseKernel({kernel});")

@@ -111,7 +111,7 @@ class Advisor:
         self._rules = rules
         self._programs = programs or ScriptPrograms(target, setting)
         self._tried: dict[str, Attempt] = {}
-        self._made: dict[str, Outputs | None] = {}
+        self._compared: dict[str, tuple[str, str]] = {}
         self._seen: dict[str, list[tuple[Rule, Advice]]] = {}
         self._refuted: set[Identities] = set()
 
@@ -252,6 +252,8 @@ class Advisor:
                 continue
             if not rule.is_about_text and advice.share < _LEAST_GAIN:
                 continue  # even without these kernels the program would take as long
+            if rule.needs_newer and not subject.orders_writers:
+                continue
             yield [(rule, advice)]
             after = self._try(advice.text or "")
             if depth > 1 and after.subject is not None and not rule.is_about_text:
@@ -350,23 +352,31 @@ class Advisor:
     def _disproof(self, text: str, original: Attempt, *, rounding: bool) -> str:
         """Why a text is no substitute for the script; empty if it is."""
         assert original.subject is not None
-        before = self._outputs(original.subject.source.text)
-        after = self._outputs(text)
-        if before is None or after is None:
-            return "it runs other programs"
-        return difference(before, after, rounding=rounding)
+        if text not in self._compared:
+            before = self._original_outputs
+            after = before if text == original.subject.source.text else self._outputs(text)
+            why = "it runs other programs"
+            strict = loose = why
+            if before is not None and after is not None:
+                strict = difference(before, after, rounding=False)
+                loose = difference(before, after, rounding=True) if strict else ""
+            # Outputs of a layer are gigabytes: only what differs is kept.
+            self._compared[text] = strict, loose
+        return self._compared[text][rounding]
 
     @cached_property
     def _inputs(self) -> list[Inputs]:
         with progress(f"making the inputs of {self._target.name}"):
             return self._programs.inputs()
 
+    @cached_property
+    def _original_outputs(self) -> Outputs | None:
+        return self._outputs(self._programs.text)
+
     def _outputs(self, text: str) -> Outputs | None:
-        if text not in self._made:
-            inputs = self._inputs
-            with progress(f"running a version of {self._target.name}"):
-                self._made[text] = outputs_of(self._try(text), inputs)
-        return self._made[text]
+        inputs = self._inputs
+        with progress(f"running a version of {self._target.name}"):
+            return outputs_of(self._try(text), inputs)
 
     def _try(self, text: str) -> Attempt:
         """A version of the script; one that the machine newly refuses cannot be taken."""

@@ -94,6 +94,11 @@ class Subject:
         """How long all cores together run kernels."""
         return sum(kernel.exec_us for profile in self.profiles for kernel in profile.kernels)
 
+    @property
+    def orders_writers(self) -> bool:
+        """Whether the runtime lets tasks wait that write different windows of one tensor."""
+        return any(r.machine.period(r.period).rule != "kernel" for r in self.runs)
+
     @cached_property
     def newest_us(self) -> float:
         """Modelled time under the newest runtime of the machine."""

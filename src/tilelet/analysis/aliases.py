@@ -14,7 +14,7 @@ from typing import TypeGuard
 from tilelet.ir.core import Arg, Block, Direction, Function, Op, Value, values_in, walk
 from tilelet.ir.spec import Trait
 from tilelet.ir.types import TensorType
-from tilelet.ir.views import CallView, yielded
+from tilelet.ir.views import CallView, carried_values, yielded
 
 Access = tuple[Value, Direction]
 
@@ -114,11 +114,7 @@ class Aliases:
 
     def _collect_loop(self, op: Op) -> None:
         """A carried value is the initial one, or what the iteration before handed on."""
-        init = op.args["init"]
-        assert isinstance(init, tuple)
-        index = 1 if op.name == "for" else 0
-        names = [op.results, *(block.params[index:] for block in op.blocks)]
-        for first, following, *same in zip(init, yielded(op.blocks[-1]), *names):
+        for first, following, same in carried_values(op):
             for name in same:
                 self._link(name, first, following)
 

@@ -55,6 +55,8 @@ SPEED = {
     "read_share": Figure("of reading", _percent),
     "copy_share": Figure("of copying", _percent),
     "ours_is_faster": Figure("ours is faster", _times),
+    "candidates_per_minute": Figure("per minute", _whole),
+    "gain": Figure("less modelled time", _times),
     "mismatched": Figure("mismatches", _whole),
 }
 ENGINE = {

@@ -14,6 +14,7 @@ from tilelet.bench.cases import BF16, FP32, Case, matmul_case, model_case, vecto
 from tilelet.bench.goldens import goldens
 from tilelet.bench.report import Goal
 from tilelet.bench.runner import Bench
+from tilelet.bench.searches import searches
 from tilelet.bench.sizes import (
     HIDDEN_5120,
     HIDDEN_8192,
@@ -316,6 +317,7 @@ SECTIONS = {
     "prefill": Section("a whole prefill layer, two sequences of 256 tokens", prefill),
     "vector": Section("softmax, RMSNorm, add and cast: memory only", vector),
     "call": Section("what a small call and a small script cost", calls),
+    "tune": Section("tile sizes of scope 3: the tuner's search and a random one", searches),
     "tokens": Section("a whole model of 0.6B, here and by transformers", tokens),
     "goldens": Section("results of every Qwen3 program at full size", goldens),
 }

@@ -26,7 +26,7 @@ from tilelet.cpu.emitter import (
     handed_scalar,
     loop_head,
 )
-from tilelet.cpu.loop_carried import LoopCarried, set_at_once
+from tilelet.cpu.loop_carried import LoopCarried, emit_while_body, set_at_once
 from tilelet.cpu.ops_host import scalar_operands, shaped_operands
 from tilelet.cpu.sites import Sites
 from tilelet.cpu.text import array_text, identifier
@@ -242,20 +242,12 @@ def emit_for(e: ControlEmitter, op: Op) -> None:
 
 @emits("while")
 def emit_while(e: ControlEmitter, op: Op) -> None:
-    cond, body = op.blocks
+    body = op.blocks[1]
     init = op.args["init"]
     assert isinstance(init, tuple)
     carried = [_Carried(e, v, first) for v, first in zip(body.params, init)]
     with e.out.block("for (;;)", op.loc), e.inside():
-        e.out.add("if (TL_CANCELLED(c)) return TL_STOPPED;")
-        for c, tested in zip(carried, cond.params):
-            c.bind(tested)
-        e.block(cond)
-        (holds,) = yielded(cond)
-        e.out.add(f"if (!{e.scalar(holds)}) break;")
-        for c, param in zip(carried, body.params):
-            c.bind(param)
-        e.block(body)
+        emit_while_body(e, carried, op, e.block)
         set_at_once(e, carried, yielded(body))
         e.finish_block(body)
     _bind_results(e, carried, op.results)

@@ -17,7 +17,7 @@ from tilelet.cpu.emitter import (
     loop_head,
 )
 from tilelet.cpu.kernel import KernelEmitter, Restart, TensorRef, emits
-from tilelet.cpu.loop_carried import LoopCarried, set_at_once
+from tilelet.cpu.loop_carried import LoopCarried, emit_while_body, set_at_once
 from tilelet.cpu.text import Dim
 from tilelet.cpu.tiles import Leaf, Slot, Tile, count, leaves
 from tilelet.ir.core import Arg, Block, Op, Value
@@ -227,15 +227,7 @@ def emit_while(k: KernelEmitter, op: Op) -> None:
     _plan_destinations(k, body, carried, body.params)
     is_seen = any(k.uses[p] for p in cond.params if isinstance(p.type, TileType))
     with k.loop(op, None if is_seen else body), k.out.block("for (;;)", op.loc), k.inside():
-        k.out.add("if (TL_CANCELLED(c)) return TL_STOPPED;")
-        for c, tested in zip(carried, cond.params):
-            c.bind(tested)
-        k.block(cond)
-        (holds,) = yielded(cond)
-        k.out.add(f"if (!{k.scalar(holds)}) break;")
-        for c, param in zip(carried, body.params):
-            c.bind(param)
-        k.block(body)
+        emit_while_body(k, carried, op, k.block)
         assign(k, carried, yielded(body))
         for c in carried:
             c.bind(c.value)

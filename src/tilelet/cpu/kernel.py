@@ -20,7 +20,6 @@ from tilelet.cpu.tiles import (
     Slot,
     Tile,
     count,
-    dense_strides,
     leaves,
     merged_axes,
     strides_in,
@@ -32,6 +31,7 @@ from tilelet.ir.core import Arg, Block, Function, Op, Value, values_in, walk
 from tilelet.ir.spec import Trait
 from tilelet.ir.types import ScalarType, TensorType, TileType
 from tilelet.ir.views import yielded
+from tilelet.tasks.window import row_major
 
 RECOMPUTABLE = Trait.SCALAR | Trait.OF_BLOCK | Trait.SHAPE_ONLY
 """Ops that leave no trace but their value: they may as well run twice."""
@@ -381,9 +381,7 @@ class KernelEmitter(Emitter):
     def slot_tile(
         self, slot: Slot, shape: tuple[int, ...], dtype: DType, valid: tuple[Dim, ...]
     ) -> Tile:
-        return Tile(
-            shape, dtype, valid, Leaf(slot.name, dense_strides(shape), slot, is_zeroed=True)
-        )
+        return Tile(shape, dtype, valid, Leaf(slot.name, row_major(shape), slot, is_zeroed=True))
 
     # --- evaluation ------------------------------------------------------------------------------
 
@@ -530,7 +528,7 @@ class KernelEmitter(Emitter):
             return tile
         slot = slot or self.new_slot(hint, tile.dtype, count(tile.shape))
         self.touch(slot)
-        self.evaluate(tile, slot.name, dense_strides(tile.shape))
+        self.evaluate(tile, slot.name, row_major(tile.shape))
         return self.written(tile, slot)
 
     def written(self, tile: Tile, slot: Slot) -> Tile:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 from tilelet.cpu import scalars
 from tilelet.cpu.emitter import Emitter, declare_array, handed_scalar
-from tilelet.ir.core import Arg, Value
+from tilelet.ir.core import Arg, Block, Op, Value
 from tilelet.ir.types import ArrayType, TensorType
+from tilelet.ir.views import yielded
 
 E = TypeVar("E", bound=Emitter)
 
@@ -101,3 +102,19 @@ def set_at_once(e: Emitter, targets: Sequence[LoopCarried[Any]], args: Sequence[
     """All get their new values at once, since one may depend on another: read all, write all."""
     for line in [line for t, arg in zip(targets, args) for line in t.read(arg)]:
         e.out.add(line)
+
+
+def emit_while_body(
+    e: Emitter, carried: Sequence[LoopCarried[Any]], op: Op, write: Callable[[Block], None]
+) -> None:
+    """One iteration of a `while`, up to where its values are handed on; `write` emits a block."""
+    cond, body = op.blocks
+    e.out.add("if (TL_CANCELLED(c)) return TL_STOPPED;")
+    for c, tested in zip(carried, cond.params):
+        c.bind(tested)
+    write(cond)
+    (holds,) = yielded(cond)
+    e.out.add(f"if (!{e.scalar(holds)}) break;")
+    for c, param in zip(carried, body.params):
+        c.bind(param)
+    write(body)

@@ -8,9 +8,10 @@ from __future__ import annotations
 from tilelet.cpu.elements import word_field
 from tilelet.cpu.kernel import BY_REFERENCE, KernelEmitter, emits
 from tilelet.cpu.text import Dim
-from tilelet.cpu.tiles import Tile, count, dense_strides
+from tilelet.cpu.tiles import Tile, count
 from tilelet.ir.core import Op, Value, values_in
 from tilelet.ir.types import ScalarType, TensorType, TileType
+from tilelet.tasks.window import row_major
 
 
 def shaped_operands(op: Op) -> list[Value]:
@@ -67,7 +68,7 @@ def emit_host(k: KernelEmitter, op: Op) -> None:
 def _window(tile: Tile) -> str:
     """A dense tile as a `tl_win`."""
     shape = ", ".join(map(str, tile.shape))
-    strides = ", ".join(map(str, dense_strides(tile.shape)))
+    strides = ", ".join(map(str, row_major(tile.shape)))
     valid = ", ".join(map(str, tile.valid))
     return (
         f"{{(char *){tile.leaf.pointer}, NULL, {len(tile.shape)}, {tile.dtype.itemsize}, "

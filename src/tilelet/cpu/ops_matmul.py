@@ -9,9 +9,10 @@ from tilelet.cpu.kernel import RESULT_FIELD, BatchHint, KernelEmitter, Product, 
 from tilelet.cpu.ops_elementwise import named, spread
 from tilelet.cpu.ops_movement import replaced
 from tilelet.cpu.text import Dim, lesser, product, total
-from tilelet.cpu.tiles import Axis, Node, Slot, Tile, count, dense_strides, merged_axes, strides_in
+from tilelet.cpu.tiles import Axis, Node, Slot, Tile, count, merged_axes, strides_in
 from tilelet.dtypes import FP32, INT8, INT32, UINT8, DType
 from tilelet.ir.core import Arg, Op
+from tilelet.tasks.window import row_major
 
 MOST_TOGETHER = 8  # tasks; as TL_SIDE_BY_SIDE in matmul.h
 WIDE_COLUMNS = 512  # that products run together are to have: GROUP in matmul.c
@@ -228,7 +229,7 @@ def emit_matmul_bias(k: KernelEmitter, op: Op) -> None:
     stretched = Tile(
         t.shape, t.dtype, (*region[:-1], columns), Node(lambda texts, _: texts[0], (bias,), op.loc)
     )
-    k.evaluate(stretched, slot.name, dense_strides(t.shape))
+    k.evaluate(stretched, slot.name, row_major(t.shape))
     _multiply(k, op, a, b, slot, t.shape, region, slot.name)
     k.result(op, k.slot_tile(slot, t.shape, t.dtype, region))
 
@@ -263,7 +264,7 @@ def _describe(
 ) -> None:
     """Declares `product`: one matrix product of the batch that `axes` and `index` point at."""
     k.touch(slot)
-    strides = dense_strides(shape)
+    strides = row_major(shape)
     at = total([product(i, strides[x.last]) for x, i in zip(axes, index)])
     begin = start
     if at != 0 and start != "NULL":

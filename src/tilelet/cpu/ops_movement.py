@@ -11,12 +11,13 @@ from tilelet.cpu.elements import element, repeated, scalar_type
 from tilelet.cpu.kernel import KernelEmitter, TensorRef, emits
 from tilelet.cpu.ops_elementwise import named
 from tilelet.cpu.text import Dim, array_text, lesser, product, total
-from tilelet.cpu.tiles import Leaf, Node, Slot, Tile, count, dense_strides, leaves
+from tilelet.cpu.tiles import Leaf, Node, Slot, Tile, count, leaves
 from tilelet.ir.core import Arg, Op, Value
 from tilelet.ir.types import TensorType, TileType
 from tilelet.ops.padding import pad_element
 from tilelet.ops.transfers import fitted
 from tilelet.syntax.enums import AtomicType
+from tilelet.tasks.window import row_major
 
 
 def is_tile(arg: Arg) -> bool:
@@ -180,7 +181,7 @@ def _unit_stride(
         names = [k.variable("ld", s) for s in strides]
         return Tile(sizes, dtype, valid, Leaf(pointer, tuple(names), window=ref.pointer))
     slot = k.new_slot(f"{op.results[0].name}_copy", dtype, count(sizes))
-    dense = dense_strides(sizes)
+    dense = row_major(sizes)
     names = [k.name("ld") for _ in range(rank - 1)]
     for name, s in zip(names, strides):
         k.out.add(f"int64_t {name} = {s};")
@@ -263,7 +264,7 @@ def store(k: KernelEmitter, op: Op, target: str, source: str, offset: str) -> No
         names = [k.name("ld") for _ in range(rank)]
         k.out.add(f"const int is_direct = {is_direct};")
         k.out.add(f"{e.memory} *const {to} = is_direct ? {there} : {slot.name};")
-        for name, s, d in zip(names, strides, dense_strides(tile.shape)):
+        for name, s, d in zip(names, strides, row_major(tile.shape)):
             k.out.add(f"const int64_t {name} = is_direct ? {s} : {d};")
         written: list[Dim] = [*names[:-1], 1]
         if op.args["atomic"] is AtomicType.Add:
@@ -344,7 +345,7 @@ def _insert(k: KernelEmitter, op: Op) -> None:
             f"{array_text(starts)}, {rank}, {name})"
         )
         valid = tuple(k.variable("valid", f"{name}[{i}]") for i in range(rank))
-    strides = dense_strides(t.shape)
+    strides = row_major(t.shape)
     place = total(
         [product(f"({o})" if isinstance(o, str) else o, s) for o, s in zip(starts, strides)]
     )
@@ -526,7 +527,7 @@ def emit_reinterpret(k: KernelEmitter, op: Op) -> None:
     pointer = f"(({element(t.dtype).memory} *){slot.name})"
     k.result(
         op,
-        Tile(t.shape, t.dtype, valid, Leaf(pointer, dense_strides(t.shape), slot, is_zeroed=True)),
+        Tile(t.shape, t.dtype, valid, Leaf(pointer, row_major(t.shape), slot, is_zeroed=True)),
     )
 
 
@@ -556,7 +557,7 @@ def emit_concat(k: KernelEmitter, op: Op) -> None:
     slot = k.new_slot(op.result.name, t.dtype, count(t.shape))
     k.clear_outside(t.shape, valid, slot, t.dtype)
     k.touch(slot)
-    strides = dense_strides(t.shape)
+    strides = row_major(t.shape)
     k.evaluate(a, slot.name, strides)
     k.evaluate(b, f"({slot.name} + {a.shape[1]})", strides)
     k.result(op, k.slot_tile(slot, t.shape, t.dtype, valid))
@@ -589,7 +590,7 @@ def filled(k: KernelEmitter, tile: Tile, pad: Arg, shape: tuple[int, ...], hint:
         valid = tuple(str(v) for v in tile.valid)
     k.clear_outside(shape, valid, slot, tile.dtype, repeated(item))
     k.touch(slot)
-    k.evaluate(tile, slot.name, dense_strides(shape))
+    k.evaluate(tile, slot.name, row_major(shape))
     return k.slot_tile(slot, shape, tile.dtype, shape)
 
 
@@ -689,10 +690,7 @@ def emit_write(k: KernelEmitter, op: Op) -> None:
     slot = replaced(k, value, op.result)
     k.touch(slot)
     place = total(
-        [
-            product(f"({i})" if isinstance(i, str) else i, s)
-            for i, s in zip(at, dense_strides(x.shape))
-        ]
+        [product(f"({i})" if isinstance(i, str) else i, s) for i, s in zip(at, row_major(x.shape))]
     )
     k.out.add(f"{slot.name}[{place}] = {number};", op.loc)
     k.result(op, k.slot_tile(slot, x.shape, x.dtype, valid))

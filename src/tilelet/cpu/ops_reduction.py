@@ -6,9 +6,10 @@ from tilelet.cpu.elements import element
 from tilelet.cpu.kernel import PIECE, KernelEmitter, emits
 from tilelet.cpu.ops_host import emit_host
 from tilelet.cpu.text import Dim, array_text, product, total
-from tilelet.cpu.tiles import Axis, Leaf, Slot, Tile, count, dense_strides, merged_axes, strides_in
+from tilelet.cpu.tiles import Axis, Leaf, Slot, Tile, count, merged_axes, strides_in
 from tilelet.dtypes import FP16, FP32
 from tilelet.ir.core import Op, Value
+from tilelet.tasks.window import row_major
 
 _NAMES = ("sum", "prod", "max", "min")
 _FOLDED = ("sum", "prod")
@@ -66,7 +67,7 @@ def _along_rows(k: KernelEmitter, op: Op, function: str) -> None:
     )
     in_pieces = not is_plain and e.is_float and function in _FOLDED and x.shape[-1] > PIECE
     kept = _kept_slot(k, op, x)
-    strides = dense_strides((*x.shape[:-1], 1))
+    strides = row_major((*x.shape[:-1], 1))
     axes = merged_axes(x.shape[:-1], x.valid[:-1], [], merge=False)
     with k.out.block("", op.loc), k.nest(axes, vector=False) as index:
         if is_plain:
@@ -116,7 +117,7 @@ def _row_buffer(k: KernelEmitter, x: Tile, length: int) -> str:
 
 def _new_row(k: KernelEmitter, x: Tile, slot: Slot, axes: list[Axis], index: list[str]) -> str:
     """Where a row of the tile is to be written."""
-    strides = dense_strides(x.shape)
+    strides = row_major(x.shape)
     start = total([product(i, strides[a.last]) for a, i in zip(axes, index)])
     name = k.name("row")
     k.out.add(f"float *const {name} = {slot.name} + ({start});")
@@ -188,7 +189,7 @@ def _along_columns(k: KernelEmitter, op: Op, function: str) -> None:
     columns = [a for a in inner if a.last == rank - 1]
     rows = [a for a in inner if a.last == rank - 2]
     with k.out.block("", op.loc), k.nest(outer, vector=False) as index:
-        batch_strides = dense_strides((*x.shape[:-2], x.shape[-1]))
+        batch_strides = row_major((*x.shape[:-2], x.shape[-1]))
         base = (
             "0"
             if e.is_narrow_float

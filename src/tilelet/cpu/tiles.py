@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from tilelet.cpu.text import Dim, product
 from tilelet.diag.core import Loc
 from tilelet.dtypes import DType
+from tilelet.tasks.window import row_major
 
 
 @dataclass(eq=False)
@@ -86,17 +87,8 @@ class Tile:
         """Whether it lies in scratch memory, row by row without gaps."""
         if not isinstance(self.form, Leaf) or self.form.window is not None:
             return False
-        dense = dense_strides(self.shape)
+        dense = row_major(self.shape)
         return all(n == 1 or s == d for n, s, d in zip(self.shape, self.form.strides, dense))
-
-
-def dense_strides(shape: Sequence[int]) -> tuple[int, ...]:
-    strides: list[int] = []
-    step = 1
-    for n in reversed(shape):
-        strides.append(step)
-        step *= n
-    return tuple(reversed(strides))
 
 
 def count(shape: Sequence[int]) -> int:

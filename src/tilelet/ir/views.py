@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tilelet.ir import structure
@@ -114,3 +115,16 @@ def yielded(block: Block) -> tuple[Arg, ...]:
     values = block.terminator.args["values"]
     assert isinstance(values, tuple)
     return values
+
+
+def carried_names(op: Op) -> list[tuple[Value, ...]]:
+    """All names of each value that a loop carries: the result, and parameters of its blocks."""
+    index = 1 if op.name == "for" else 0
+    return list(zip(op.results, *(block.params[index:] for block in op.blocks)))
+
+
+def carried_values(op: Op) -> Iterator[tuple[Arg, Arg, tuple[Value, ...]]]:
+    """Of each value that a loop carries: the initial one, what an iteration hands on, its names."""
+    init = op.args["init"]
+    assert isinstance(init, tuple)
+    return zip(init, yielded(op.blocks[-1]), carried_names(op))

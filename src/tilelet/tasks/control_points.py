@@ -15,7 +15,7 @@ from tilelet.analysis.aliases import Aliases, accesses, has_effect
 from tilelet.ir.core import Arg, Block, Direction, Function, Op, Value, values_in, walk
 from tilelet.ir.spec import Trait
 from tilelet.ir.types import ScalarType
-from tilelet.ir.views import yielded
+from tilelet.ir.views import carried_names, carried_values, yielded
 
 ControlTrace = tuple[tuple[int, int, tuple[int, ...]], ...]
 """What happened at the sites of one execution of a kernel: (site, times it was reached, values).
@@ -69,15 +69,10 @@ class _Unknown:
                 self._block(inner)
 
     def _loop(self, op: Op) -> None:
-        init = op.args["init"]
-        assert isinstance(init, tuple)
-        index = 1 if op.name == "for" else 0
-        if index:
+        if op.name == "for":
             start = self._any(op.args["start"], op.args["step"])
             self._mark(op.blocks[0].params[:1], start)
-        names = [block.params[index:] for block in op.blocks]
-        carried = zip(init, yielded(op.blocks[-1]), op.results, *names)
-        for first, following, result, *same in carried:
+        for first, following, (result, *same) in carried_values(op):
             self._mark(same, self._any(first, following))
             self._mark((result,), self.decides(op) or self._any(first, following))
 
@@ -153,11 +148,7 @@ class _Slice:
         for result in op.results:
             self._made_by[result] = op
         if op.name in ("for", "while"):
-            init = op.args["init"]
-            assert isinstance(init, tuple)
-            index = 1 if op.name == "for" else 0
-            names = [op.results, *(block.params[index:] for block in op.blocks)]
-            for first, following, *same in zip(init, yielded(op.blocks[-1]), *names):
+            for first, following, same in carried_values(op):
                 for name in same:
                     self._origin[name] = (first, following)
         elif op.name == "if":
@@ -198,9 +189,7 @@ class _Slice:
 
     def _carried(self, op: Op) -> list[int]:
         """Positions of the values that a kept loop hands on and that are needed."""
-        index = 1 if op.name == "for" else 0
-        names = [op.results, *(block.params[index:] for block in op.blocks)]
-        return [i for i, same in enumerate(zip(*names)) if self.needed.intersection(same)]
+        return [i for i, same in enumerate(carried_names(op)) if self.needed.intersection(same)]
 
     def _block(
         self, block: Block, params: tuple[Value, ...], handed: tuple[Arg, ...], new: dict[Op, Op]
