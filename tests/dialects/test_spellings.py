@@ -259,3 +259,25 @@ def test_rows_have_a_text_to_write_instead(body: str) -> None:
     (fix,) = finding.fixes
     mended = text.replace(body, fix.text)
     assert check(program_of(mended, "<mended row>"), AUGUST) == []
+
+
+@pytest.mark.parametrize("mark", ["pl.jit.inline", "pl.jit.inline(auto_scope=False)"])
+def test_functions_that_are_compiled_as_such_keep_their_names_apart(mark: str) -> None:
+    text = f"""
+@{mark}
+def twice(t: pl.Tensor[[64, 64], pl.FP32], to: pl.Tensor[[64, 64], pl.FP32]):
+    row = pl.slice(t, [16, 64], [0, 0])
+    to[0:16, :] = pl.add(row, row)
+    return to
+
+
+@pl.jit
+def kernel(x: pl.Tensor[[64, 64], pl.FP32], out: pl.Out[pl.Tensor[[64, 64], pl.FP32]]):
+    row = 16
+    with pl.at(level=pl.Level.CORE_GROUP):
+        out = twice(x, out)
+    with pl.at(level=pl.Level.CORE_GROUP):
+        out[row : row + 16, :] = pl.exp(x[row : row + 16, :])
+    return out
+"""
+    assert check(program_of(text, f"<{mark}>"), AUGUST) == []

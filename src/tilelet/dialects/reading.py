@@ -46,7 +46,10 @@ class Frame:
     @property
     def renames(self) -> bool:
         """Whether a further assignment makes another variable of a name, as in `@pl.jit`."""
-        return any("jit" in spelling(d).split(".") for d in self.function.node.decorator_list)
+        marks = [
+            d.func if isinstance(d, ast.Call) else d for d in self.function.node.decorator_list
+        ]
+        return any("jit" in spelling(mark).split(".") for mark in marks)
 
     def outside(self, node: ast.expr) -> object:
         """What a dotted name from outside stands for; None if it is the kernel's own."""
@@ -442,8 +445,8 @@ class Reader:
 
 def _is_jit(helper: KernelFunction) -> bool:
     """Whether a helper is a function of its own to the compiler, which keeps its names apart."""
-    text = " ".join(spelling(d) for d in helper.node.decorator_list if isinstance(d, ast.Attribute))
-    return "jit.inline" in text
+    marks = [d.func if isinstance(d, ast.Call) else d for d in helper.node.decorator_list]
+    return any("jit.inline" in spelling(mark) for mark in marks)
 
 
 def _opens_scope(node: ast.expr) -> bool:
