@@ -474,13 +474,12 @@ def emit_transpose_view(k: KernelEmitter, op: Op) -> None:
     emit_transpose(k, replace(op, args={**op.args, "axis1": -2, "axis2": -1}))
 
 
-def _shared(k: KernelEmitter, arg: Arg) -> tuple[Tile, Slot]:
-    """A tile in memory, and the storage of which the result is another view."""
+def _shared(k: KernelEmitter, arg: Arg) -> Tile:
+    """A tile in memory of which the result is another view; it may be a view itself."""
     x = k.materialize(arg)
-    slot = x.leaf.slot
-    assert slot is not None
-    slot.is_shared = True
-    return x, slot
+    assert x.leaf.slot is not None
+    x.leaf.slot.is_shared = True
+    return x
 
 
 @emits("reshape")
@@ -488,7 +487,7 @@ def emit_reshape(k: KernelEmitter, op: Op) -> None:
     if not is_tile(op.args["x"]):
         _view_tensor(k, op, "tl_reshape", op.args["shape"])
         return
-    x, slot = _shared(k, op.args["x"])
+    x = _shared(k, op.args["x"])
     t = k.tile_type(op.result)
     valid: tuple[Dim, ...] = t.shape
     if not x.is_full:
@@ -500,7 +499,8 @@ def emit_reshape(k: KernelEmitter, op: Op) -> None:
             f"{array_text(x.valid)}, {len(x.shape)}, {array_text(t.shape)}, {name}, {rank})"
         )
         valid = tuple(k.variable("valid", f"{name}[{i}]") for i in range(rank))
-    k.result(op, k.slot_tile(slot, t.shape, t.dtype, valid))
+    leaf = Leaf(x.leaf.pointer, row_major(t.shape), x.leaf.slot, is_zeroed=True)
+    k.result(op, Tile(t.shape, t.dtype, valid, leaf))
 
 
 @emits("reinterpret_view")
@@ -508,7 +508,7 @@ def emit_reinterpret(k: KernelEmitter, op: Op) -> None:
     if not is_tile(op.args["x"]):
         _view_tensor(k, op, "tl_reinterpret", op.args["shape"])
         return
-    x, slot = _shared(k, op.args["x"])
+    x = _shared(k, op.args["x"])
     t = k.tile_type(op.result)
     valid: tuple[Dim, ...] = t.shape
     if not x.is_full:
@@ -524,11 +524,9 @@ def emit_reinterpret(k: KernelEmitter, op: Op) -> None:
             wide = f"{x.valid[-1]} * {t.shape[-1]}"
             k.out.add(f"if (!({is_full}) && ({wide}) % {x.shape[-1]}) return {partial};")
             valid = (*x.valid[:-1], named(k, f"({wide}) / {x.shape[-1]}"))
-    pointer = f"(({element(t.dtype).memory} *){slot.name})"
-    k.result(
-        op,
-        Tile(t.shape, t.dtype, valid, Leaf(pointer, row_major(t.shape), slot, is_zeroed=True)),
-    )
+    pointer = f"(({element(t.dtype).memory} *){x.leaf.pointer})"
+    leaf = Leaf(pointer, row_major(t.shape), x.leaf.slot, is_zeroed=True)
+    k.result(op, Tile(t.shape, t.dtype, valid, leaf))
 
 
 def _view_tensor(k: KernelEmitter, op: Op, function: str, shape: Arg) -> None:

@@ -377,6 +377,8 @@ def _level(loop: Op) -> _Level:
 
 def _is_scalar(op: Op) -> bool:
     """Whether the op may as well run inside the scope: it makes numbers and changes nothing."""
+    if op.spec is structure.UNDEF:  # a name that an inner loop binds first
+        return True
     if op.spec.structural or has_effect(op):
         return False
     return not any(isinstance(r.type, TensorType) for r in op.results)
