@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tests.generated.accumulators import Accumulators
 from tests.generated.core import (
     Choices,
     Expr,
@@ -19,6 +18,7 @@ from tests.generated.core import (
 )
 from tests.generated.oracle import Tile
 from tests.generated.statements import Helper, Statements
+from tests.generated.views import Views
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def make_helper(choices: Choices, style: str, number: int) -> tuple[Helper, list
 
 def make_kernel(choices: Choices, style: str, number: int) -> KernelFunction:
     """An in-core function with tensors, perhaps a scalar, and an output or a result."""
-    writer = Accumulators(choices, style)
+    writer = Views(choices, style)
     writer.depth = 2 if style == "program" else 1
     params: list[tuple[str, GmT | ScalarT]] = []
     for i in range(choices.number(1, 2)):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from tests.generated import oracle
-from tests.generated.accumulators import Accumulators
 from tests.generated.core import (
     Choices,
     Expr,
@@ -21,6 +20,7 @@ from tests.generated.core import (
 from tests.generated.oracle import Tile
 from tests.generated.scalars import COMPARISONS
 from tests.generated.statements import applied, looping
+from tests.generated.views import Views
 
 INPUT_DTYPES = ("FP32", "INT32", "BF16", "INT8", "FP16", "INT16", "UINT8")
 INCORE = (
@@ -32,7 +32,7 @@ INCORE = (
 )
 
 
-class Scopes(Accumulators):
+class Scopes(Views):
     """Names in `self.env` are tensors and scalars, except inside a scope."""
 
     def __init__(self, choices: Choices, style: str, nasty: bool) -> None:
@@ -42,6 +42,7 @@ class Scopes(Accumulators):
         self.params: list[Param] = []
         self.in_scope = False
         self.scope_depth = 0
+        self.is_one_block = False  # nothing else runs the same statements at the same time
         self.spilled: set[str] = set()
         self._scalars_outside: set[str] = set()
         self._hidden: dict[str, GmT] = {}
@@ -111,13 +112,18 @@ class Scopes(Accumulators):
         """A parameter of its own for one result."""
         return self.parameter("r", shape, dtype, "Out")
 
+    def new_output(self, shape: tuple[int, ...], dtype: str) -> str | None:
+        return self.sink(shape, dtype) if self.is_one_block else None
+
     def scope(self) -> None:
         header = self.choices.pick(INCORE).format(name=self.fresh("scope_"))
         before = dict(self.env)
         with self.block(header) as steps, self.inside():
+            self.is_one_block = True
             self.update_spilled()
             self.update_in_block()
             self.body(self.choices.number(1, 4), 2)
+            self.is_one_block = False
             self.observe(before)
         self.steps.append(as_task(steps))
         self.leave(before)

@@ -138,11 +138,13 @@ class Statements(Expressions):
             value = Expr(str(number), lambda _: number, ScalarT("INDEX"))
             self.assign(name, value, ScalarT("INDEX", low, high, is_constant=True))
             return
+        self.assign(name, self.clamped_index(low, high), ScalarT("INDEX", low, high))
+
+    def clamped_index(self, low: int, high: int) -> Expr:
         value = self.clamped(low, high)
-        if value.type.dtype != "INDEX":
-            inner = value
-            value = Expr(f"pl.cast({inner.text}, pl.INDEX)", inner.value, ScalarT("INDEX"))
-        self.assign(name, value, ScalarT("INDEX", low, high))
+        if value.type.dtype == "INDEX":
+            return value
+        return Expr(f"pl.cast({value.text}, pl.INDEX)", value.value, ScalarT("INDEX"))
 
     def unused_read(self) -> None:
         """An element that is read for nothing."""
@@ -176,11 +178,7 @@ class Statements(Expressions):
         name = self.choices.pick(names)
         t = self.env[name]
         assert isinstance(t, ScalarT)
-        value = self.clamped(t.low, t.high)
-        if value.type.dtype != "INDEX":
-            inner = value
-            value = Expr(f"pl.cast({inner.text}, pl.INDEX)", inner.value, ScalarT("INDEX"))
-        self.assign(name, value, t)
+        self.assign(name, self.clamped_index(t.low, t.high), t)
         return None
 
     def mark_valid(self) -> None:

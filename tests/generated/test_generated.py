@@ -31,7 +31,9 @@ CONSTRUCTS: dict[str, tuple[str, ...]] = {
         r"row_sum", r"pl\.concat\(", r"pl\.transpose\(", r"\w+ \+= ", r"// \(-", r"C\d \*\* 2",
         r"@pl\.jit\n", r"@pl\.program", r"clamp=True", r"-9223372036854775808", r"2147483647",
         r"\) // pl\.m|\w // pl\.m", r"pl\.range\(\(\w+ - \d+\) (//|%)", r"u\d+ = ",
-        r"(pl\.\w+\(){8}",
+        r"(pl\.\w+\(){8}", r"v\d+ = pl\.reinterpret_view\(", r"v\d+ = pl\.reshape\((v|t)\d+\[",
+        r"v\d+ = pl\.reshape\(pl\.slice\(", r"v\d+ = pl\.transpose\((v|pl\.slice|t\d+\[)",
+        r"r\d+\[\w+, \w+ : \w+ \+ 1, .*\] = v",
     ),
     "control": (
         r"pl\.create_tensor\(", r"pl\.reshape\(", r"with pl\.incore", r"with pl\.auto_incore",
