@@ -91,14 +91,15 @@ def test_tensors_of_the_caller_by_rule() -> None:
         assert sites.direction(group, 1, OUT, plain) is in_a_loop, rule
 
 
-def filled(moving: bool) -> Program:
+def filled(moving: bool, rounds: int = 4) -> Program:
     """A sequential loop that writes the caller's tensor row by row, or always the same row."""
+    ROUNDS = rounds
 
     @pl.program
     class Filled:
         @pl.function(type=pl.FunctionType.Opaque)
         def main(self, x: pl.Tensor[[16, 64], pl.FP32], y: pl.Out[pl.Tensor[[64, 64], pl.FP32]]):
-            for i in pl.range(4):
+            for i in pl.range(ROUNDS):
                 at = i * 16
                 with pl.incore(name_hint="fill"):
                     tile = pl.slice(x, [16, 64], [0, 0])
@@ -121,6 +122,14 @@ def test_a_loop_orders_writers_of_one_tensor(moving: bool) -> None:
         (position,) = group.written
         buffer = Buffer("y", 4, origin="param")
         assert sites.direction(group, position, OUT, buffer) is direction, rule
+
+
+def test_a_loop_of_one_round_orders_nothing() -> None:
+    for rounds, direction in ((1, OUT), (2, INOUT)):
+        sites, tasks = sites_of(filled(moving=True, rounds=rounds), "params")
+        (group,) = tasks.groups
+        (position,) = group.written
+        assert sites.direction(group, position, OUT, Buffer("y", 4, origin="param")) is direction
 
 
 def scoped() -> Program:

@@ -165,8 +165,9 @@ def test_unknown_period() -> None:
     with pytest.raises(UserError, match="2026-06") as caught:
         load_machine("a2a3").period("2025-12")
     assert caught.value.code == "E0907"
-    with pytest.raises(UserError, match="2026-06"):
-        load_machine("a2a3").period("June")
+    for asked in ("June", "2026-13", "2026-06-41", "2026-6"):
+        with pytest.raises(UserError, match="2026-06"):
+            load_machine("a2a3").period(asked)
 
 
 @pytest.mark.parametrize(

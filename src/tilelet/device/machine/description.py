@@ -25,7 +25,7 @@ from tilelet.ir.types import Mem
 
 T = TypeVar("T")
 
-_DATE = re.compile(r"\d{4}-\d{2}(-\d{2})?")
+_DATE = re.compile(r"\d{4}-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?")
 
 BUILT_IN = Path(__file__).parent
 EVIDENCE = ("C", "M", "F", "S", "D", "G")

@@ -176,7 +176,11 @@ class CallSites:
 
 
 def _orders(loop: Op) -> bool:
-    return loop.args["kind"] != "parallel"
+    """Whether a loop is sequential; the compiler unfolds one of a single round before."""
+    start, stop, step = (loop.args[name] for name in ("start", "stop", "step"))
+    fixed = isinstance(start, int) and isinstance(stop, int) and isinstance(step, int)
+    single = fixed and loop.args["kind"] == "range" and 0 < stop - start <= step  # type: ignore[operator]
+    return loop.args["kind"] != "parallel" and not single
 
 
 def _sources(values: Iterable[Value], definition: Mapping[Value, Op]) -> set[Value]:
