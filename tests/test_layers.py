@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
-SOURCE = Path(__file__).parents[1] / "src" / "tilelet"
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "tilelet"
+DESIGN = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
 
 # Each package with those it may import, itself aside. A package stands below all that name it.
 ALLOWED = {
@@ -88,3 +91,34 @@ def test_the_table_has_no_cycle() -> None:
     for package, allowed in ALLOWED.items():
         assert set(allowed.split()) <= seen, package
         seen.add(package)
+
+
+def test_the_table_has_every_package() -> None:
+    packages = {p.parent.name for p in SOURCE.glob("*/__init__.py")}
+    modules = {p.stem for p in SOURCE.glob("*.py")} - {"__init__"}
+    assert set(ALLOWED) == packages | modules
+
+
+def test_the_drawing_and_its_table_of_folders_name_every_package() -> None:
+    _, drawing, rest = DESIGN.split("```", 2)
+    table = rest[: rest.index("\n## ")]
+    for package in ALLOWED:
+        assert re.search(rf"\b{package}\b", drawing), package
+        assert re.search(rf"`{package}(/|\.py)", table), package
+
+
+def test_the_drawing_orders_packages_as_the_table_does() -> None:
+    """Those in a row of the drawing are imported from the same row or higher ones."""
+    _, drawing, _ = DESIGN.split("```", 2)
+    heads = ("below all of them", "read the results", "run them", "on top")
+    rows = [line for line in drawing.splitlines() if line.strip().startswith(heads)]
+    assert len(rows) == len(heads)
+    level = {p: i for i, row in enumerate(rows) for p in re.findall(r"\w+", row) if p in ALLOWED}
+    for package, allowed in ALLOWED.items():
+        for below in set(allowed.split()) & set(level):
+            assert level[below] <= level.get(package, 1), f"{package} -> {below}"
+
+
+def test_the_files_that_the_design_names_exist() -> None:
+    for name in re.findall(r"`((?:\w+/)+(?:[\w*]+\.\w+)?)`", DESIGN):
+        assert any(any(base.glob(name)) for base in (SOURCE, ROOT)), name

@@ -10,23 +10,23 @@ import pytest
 
 from tilelet.calibration import page, published
 from tilelet.calibration import report as reports
-from tilelet.calibration.report import Outcome
+from tilelet.calibration.report import RowFit
 from tilelet.calibration.rows import PUBLISHED, public_lines, public_rows
 from tilelet.device import load_machine
 
 ROOT = Path(__file__).parents[2]
 
 
-def outcome(name: str, modelled: float, left_out: float, bound: str = "cores") -> Outcome:
-    return Outcome(name, name, "2026-06", bound, "us", 100.0, modelled, left_out)
+def outcome(name: str, modelled: float, left_out: float, bound: str = "cores") -> RowFit:
+    return RowFit(name, name, "2026-06", bound, "us", 100.0, modelled, left_out)
 
 
 def test_pairs_and_directions() -> None:
     rows = [
-        Outcome("a.before", "a", "2026-06", "cores", "us", 100.0, 80.0, 80.0),
-        Outcome("a.after", "a", "2026-06", "cores", "us", 50.0, 60.0, 60.0),
-        Outcome("b.base", "b", "2026-06", "cores", "us", 100.0, 80.0, 80.0),
-        Outcome("b.after", "b", "2026-06", "cores", "us", 97.0, 90.0, 90.0),
+        RowFit("a.before", "a", "2026-06", "cores", "us", 100.0, 80.0, 80.0),
+        RowFit("a.after", "a", "2026-06", "cores", "us", 50.0, 60.0, 60.0),
+        RowFit("b.base", "b", "2026-06", "cores", "us", 100.0, 80.0, 80.0),
+        RowFit("b.after", "b", "2026-06", "cores", "us", 97.0, 90.0, 90.0),
         outcome("alone", 100.0, 100.0),
     ]
     first, second = reports.pairs_of(rows)
@@ -51,7 +51,7 @@ def test_nine_of_ten_lie_inside() -> None:
 def test_intervals_hold_for_families_that_had_no_part_in_them() -> None:
     rows = [outcome(f"r{i}", 100.0, 100.0 * math.exp(0.01 * (i % 10))) for i in range(40)]
     far = [
-        Outcome(f"far{i}", "far", "2026-06", "cores", "us", 100.0, 100.0, 100.0 * math.exp(0.5))
+        RowFit(f"far{i}", "far", "2026-06", "cores", "us", 100.0, 100.0, 100.0 * math.exp(0.5))
         for i in range(10)
     ]
     assert reports.covered([*rows, *far]) >= 0.9

@@ -11,7 +11,7 @@ from tests.tuning.kernels import SCRIPT, InThisProcess, question
 
 from tilelet.diag import UserError
 from tilelet.tuning import evaluate
-from tilelet.tuning.outcome import Outcome
+from tilelet.tuning.outcome import TuneResult
 from tilelet.tuning.tuner import Request, tune
 
 
@@ -21,7 +21,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def tuned(folder: Path, text: str = SCRIPT, **settings: Any) -> Outcome:
+def tuned(folder: Path, text: str = SCRIPT, **settings: Any) -> TuneResult:
     machines = settings.pop("machines", ("a2a3",))
     settings.setdefault("executor", InThisProcess())
     return tune(Request(question(folder, text, machines), **settings))

@@ -1,1 +1,1 @@
-"""What can be known of a program without running it: index arithmetic, aliases, footprints."""
+"""What can be known of a program without running it: index arithmetic, aliases, overlap."""

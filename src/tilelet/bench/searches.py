@@ -12,7 +12,7 @@ from tilelet.bench.runner import Bench
 from tilelet.scripts.target import Target
 from tilelet.tuning.evaluate import Question
 from tilelet.tuning.knobs import Setting
-from tilelet.tuning.outcome import Outcome
+from tilelet.tuning.outcome import TuneResult
 from tilelet.tuning.tuner import Request, tune
 
 RATE = Goal("candidates_per_minute", 200)
@@ -55,7 +55,7 @@ def searches(bench: Bench) -> None:
         row.goals = [AHEAD_OF_RANDOM] if goals else []
 
 
-def _search(bench: Bench, method: str, jobs: int, seed: int = 0) -> tuple[Outcome, float]:
+def _search(bench: Bench, method: str, jobs: int, seed: int = 0) -> tuple[TuneResult, float]:
     """What a search finds, and how long it takes."""
     sizes = _SMALL if bench.is_quick else ()
     question = Question(Target("qwen3/scope3", ("--variant", "refactored", *sizes)), ("a2a3",))

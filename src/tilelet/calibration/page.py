@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tilelet.calibration.report import (
-    Outcome,
+    RowFit,
     covered,
     median,
     pair_spread,
@@ -22,7 +22,7 @@ from tilelet.calibration.report import (
 PAGE, PLOT = "calibration.md", "calibration.svg"
 
 
-def page_text(outcomes: Sequence[Outcome]) -> str:
+def page_text(outcomes: Sequence[RowFit]) -> str:
     """The page."""
     pairs = pairs_of(outcomes)
     noticed = [p for p in pairs if p.noticed]
@@ -56,7 +56,7 @@ def page_text(outcomes: Sequence[Outcome]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _bounds(outcomes: Sequence[Outcome]) -> str:
+def _bounds(outcomes: Sequence[RowFit]) -> str:
     heads = ("bound", "rows", "median error", "left out", "nine of ten within")
     lines = [f"| {' | '.join(heads)} |", "|---|---|---|---|---|"]
     for bound, (limit, rows) in spreads(outcomes).items():
@@ -68,7 +68,7 @@ def _bounds(outcomes: Sequence[Outcome]) -> str:
     return "\n".join(lines)
 
 
-def _rows(outcomes: Sequence[Outcome]) -> str:
+def _rows(outcomes: Sequence[RowFit]) -> str:
     lines = [
         "| row | published | modelled | error | left out | bound | period | family |",
         "|---|---|---|---|---|---|---|---|",
@@ -81,7 +81,7 @@ def _rows(outcomes: Sequence[Outcome]) -> str:
     return "\n".join(lines)
 
 
-def plot_text(outcomes: Sequence[Outcome]) -> str:
+def plot_text(outcomes: Sequence[RowFit]) -> str:
     """Modelled against published, both axes logarithmic, by bound."""
     times = [o for o in outcomes if o.unit == "us"]
     low = math.floor(math.log10(min(min(o.published, o.modelled) for o in times)))
@@ -119,7 +119,7 @@ def plot_text(outcomes: Sequence[Outcome]) -> str:
     return _SVG.format(size=size, shapes="\n".join(shapes))
 
 
-def with_errors(machine_file: str, outcomes: Sequence[Outcome]) -> str:
+def with_errors(machine_file: str, outcomes: Sequence[RowFit]) -> str:
     """The text of a machine file with the spreads that follow from the rows."""
     pairs = pairs_of(outcomes)
     floor, slope = pair_spread(pairs)

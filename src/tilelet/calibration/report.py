@@ -26,7 +26,7 @@ SHRINK = 8
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RowFit:
     """One row: published, modelled, and modelled by a fit without its family. In its unit."""
 
     name: str
@@ -66,11 +66,11 @@ class Pair:
 
 def outcomes_of(
     machine: Machine, lines: Sequence[Line], progress: Callable[[str], None] = lambda _: None
-) -> list[Outcome]:
+) -> list[RowFit]:
     """Model every line, with and without its family in the fit."""
     result = fit(machine, lines, progress=progress)
     return [
-        Outcome(
+        RowFit(
             name=line.name,
             family=line.family,
             period=machine.period_name(line.period),
@@ -84,19 +84,19 @@ def outcomes_of(
     ]
 
 
-def save(outcomes: Sequence[Outcome], file: Path = RESULTS) -> None:
+def save(outcomes: Sequence[RowFit], file: Path = RESULTS) -> None:
     file.write_text(json.dumps([asdict(o) for o in outcomes], indent=1) + "\n", encoding="utf-8")
 
 
-def saved(file: Path = RESULTS) -> list[Outcome]:
+def saved(file: Path = RESULTS) -> list[RowFit]:
     """What `save` wrote."""
-    return [Outcome(**row) for row in json.loads(file.read_text(encoding="utf-8"))]
+    return [RowFit(**row) for row in json.loads(file.read_text(encoding="utf-8"))]
 
 
 # Summaries
 
 
-def pairs_of(outcomes: Iterable[Outcome]) -> list[Pair]:
+def pairs_of(outcomes: Iterable[RowFit]) -> list[Pair]:
     """Rows of a program before and after a change."""
     by_name = {o.name: o for o in outcomes}
     found: list[Pair] = []
@@ -122,11 +122,11 @@ def median(values: Iterable[float]) -> float:
     return float(np.median(found)) if found else math.nan
 
 
-def within(outcomes: Sequence[Outcome], limit: float) -> float:
+def within(outcomes: Sequence[RowFit], limit: float) -> float:
     return sum(abs(o.error) <= limit for o in outcomes) / max(1, len(outcomes))
 
 
-def spreads(outcomes: Sequence[Outcome]) -> dict[str, tuple[float, int]]:
+def spreads(outcomes: Sequence[RowFit]) -> dict[str, tuple[float, int]]:
     """By bound: the logarithm of the factor within which nine of ten left-out rows lie.
 
     Wide enough that this also holds for families that had no part in it: see `covered`.
@@ -136,7 +136,7 @@ def spreads(outcomes: Sequence[Outcome]) -> dict[str, tuple[float, int]]:
     return {bound: (round(own * wider, 3), max(1, counts[bound])) for bound, own in raw.items()}
 
 
-def _raw_spreads(outcomes: Sequence[Outcome]) -> dict[str, float]:
+def _raw_spreads(outcomes: Sequence[RowFit]) -> dict[str, float]:
     every = _nine_of_ten(outcomes)
     found: dict[str, float] = {}
     for bound in ("memory", "cores", "waiting"):
@@ -147,13 +147,13 @@ def _raw_spreads(outcomes: Sequence[Outcome]) -> dict[str, float]:
     return found
 
 
-def _widening(outcomes: Sequence[Outcome]) -> float:
+def _widening(outcomes: Sequence[RowFit]) -> float:
     """The smallest factor with which intervals made without a family hold for it."""
     needed = sorted(_against_others(outcomes))
     return max(1.0, needed[math.ceil(0.9 * len(needed)) - 1]) if needed else 1.0
 
 
-def _against_others(outcomes: Sequence[Outcome]) -> list[float]:
+def _against_others(outcomes: Sequence[RowFit]) -> list[float]:
     """How far each left-out row lies off, in widths of an interval made without its family."""
     found: list[float] = []
     for family in dict.fromkeys(o.family for o in outcomes):
@@ -166,7 +166,7 @@ def _against_others(outcomes: Sequence[Outcome]) -> list[float]:
     return found
 
 
-def _nine_of_ten(outcomes: Sequence[Outcome]) -> float:
+def _nine_of_ten(outcomes: Sequence[RowFit]) -> float:
     off = [abs(math.log(o.left_out / o.published)) for o in outcomes]
     return float(np.quantile(off, 0.9, method="higher"))
 
@@ -185,7 +185,7 @@ def pair_spread(pairs: Sequence[Pair]) -> tuple[float, float]:
     return round(best[1], 3), round(best[2], 3)
 
 
-def covered(outcomes: Sequence[Outcome]) -> float:
+def covered(outcomes: Sequence[RowFit]) -> float:
     """The share of published figures inside the interval of the left-out prediction.
 
     Intervals are made from the other families as well, and widened as `spreads` are.
@@ -197,7 +197,7 @@ def covered(outcomes: Sequence[Outcome]) -> float:
 # For people
 
 
-def table_text(outcomes: Sequence[Outcome]) -> str:
+def table_text(outcomes: Sequence[RowFit]) -> str:
     lines = [
         (
             f"{'row':28}{'published':>12}{'modelled':>12}{'error':>9}{'left out':>12}{'error':>9}"
@@ -212,7 +212,7 @@ def table_text(outcomes: Sequence[Outcome]) -> str:
     return "\n".join(lines)
 
 
-def summary_text(outcomes: Sequence[Outcome], missing: Sequence[str]) -> str:
+def summary_text(outcomes: Sequence[RowFit], missing: Sequence[str]) -> str:
     typical = median(abs(o.error) for o in outcomes)
     left_out = median(abs(o.left_out_error) for o in outcomes)
     near = [f"{within(outcomes, limit):.0%} within {100 * limit:.0f} %" for limit in (0.15, 0.3)]
@@ -256,7 +256,7 @@ def _pair_lines(pairs: Sequence[Pair]) -> list[str]:
     return lines
 
 
-def to_data(outcomes: Sequence[Outcome], missing: Sequence[str]) -> dict[str, Any]:
+def to_data(outcomes: Sequence[RowFit], missing: Sequence[str]) -> dict[str, Any]:
     return {
         "rows": [asdict(o) for o in outcomes],
         "pairs": [asdict(p) for p in pairs_of(outcomes)],

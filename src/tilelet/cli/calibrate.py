@@ -14,7 +14,7 @@ from tilelet.calibration.page import with_errors
 from tilelet.calibration.page import write as write_page
 from tilelet.calibration.published import recorder
 from tilelet.calibration.report import (
-    Outcome,
+    RowFit,
     outcomes_of,
     save,
     summary_text,
@@ -130,7 +130,7 @@ def report_command(programs: Path | None, *, write: bool, formatted: str) -> int
     return exit_codes.PASSED
 
 
-def _write_report(outcomes: Sequence[Outcome]) -> None:
+def _write_report(outcomes: Sequence[RowFit]) -> None:
     """The figures, the page with its plot, and the spreads in the machine file: in a checkout."""
     save(outcomes)
     file = BUILT_IN / "a2a3.toml"

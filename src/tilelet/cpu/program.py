@@ -134,10 +134,10 @@ def _tables(
         directions = "".join(_DIRECTIONS[fn.directions[i]] for i in code.windows)
         sizes = f"{len(code.windows)}, {len(code.scalars)}"
         batch_hint = code.batch_hint
-        together = f"{batch_hint.batch_max}, {batch_hint.a}, {batch_hint.b}, {batch_hint.b_stride}"
+        batch = f"{batch_hint.batch_max}, {batch_hint.a}, {batch_hint.b}, {batch_hint.b_stride}"
         lines.append(
             f'    {{{code.name}, "{identifier(fn.name)}", {sizes}, "{directions}", {footprint}, '
-            f"{together}, {code.scratch}, {code.iterations}}},"
+            f"{batch}, {code.scratch}, {code.iterations}}},"
         )
     lines += ["    {0},", "};", ""]
     entry = f"f_{identifier(program.main.name)}"

@@ -326,7 +326,7 @@ def _lower_loop_body(ctx: Context, s: ast.For | ast.While, live: Names, chunked:
 
 
 @dataclass
-class Carried:
+class LoopCarried:
     """One name a loop hands from iteration to iteration."""
 
     name: str
@@ -338,7 +338,7 @@ class Carried:
 
 @dataclass
 class LoopState:
-    carried: list[Carried]
+    carried: list[LoopCarried]
     explicit: int = 0  # how many of them come from init_values
 
     def fresh_params(self) -> None:
@@ -348,15 +348,15 @@ class LoopState:
 
 def _implicit(
     ctx: Context, body: list[ast.stmt], live: Names, exclude: Names, test: Names
-) -> list[Carried]:
+) -> list[LoopCarried]:
     exposed = ctx.flow.live_before(body) | test
-    out: list[Carried] = []
+    out: list[LoopCarried] = []
     for name in ctx.flow.stores_in_order(body):
         if name in exclude or not (name in exposed or name in live):
             continue
         init = ctx.env.get(name, Poison(lambda use, n=name: UndefinedName(use, n)))
         loc = init.loc if isinstance(init, Value) else ctx.loc(body[0])
-        out.append(Carried(name, init, joins.type_of(init), loc))
+        out.append(LoopCarried(name, init, joins.type_of(init), loc))
     return out
 
 
@@ -449,7 +449,9 @@ def _state(
 ) -> tuple[LoopState, list[str]]:  # fmt: skip
     inits: tuple[Binding, ...] = header.init or ()
     explicit = [
-        Carried(n, init, joins.type_of(init), init.loc if isinstance(init, Value) else header.loc)
+        LoopCarried(
+            n, init, joins.type_of(init), init.loc if isinstance(init, Value) else header.loc
+        )
         for n, init in zip(explicit_names, inits, strict=True)
     ]
     for c in explicit:
@@ -496,8 +498,8 @@ def _settle(
 
 
 def _adapt(
-    ctx: Context, c: Carried, end: Binding, end_type: Type, ends: dict[str, Binding], ops: list[Op],
-    loc: Loc,
+    ctx: Context, c: LoopCarried, end: Binding, end_type: Type, ends: dict[str, Binding],
+    ops: list[Op], loc: Loc,
 ) -> bool:  # fmt: skip
     """Make start and end agree; False if the body must be lowered again with a new type."""
     assert c.type is not None

@@ -2,7 +2,7 @@
 
 Each function of a group is lowered to a list of ops in which `push` and `pop` stand for transfers.
 `weave` makes one list of them. Every pipe is a queue, so it is known which push a pop belongs to as
-long as both sides take the same course: loops that transfer something are joined iteration by
+long as both sides take the same control path: loops that transfer something are joined iteration by
 iteration, and so are the arms of an `if` on the same condition. In the end a popped tile is a move
 of the pushed one; no engine knows of pipes.
 """

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tilelet.tuning.knobs import Setting
-    from tilelet.tuning.outcome import Outcome
+    from tilelet.tuning.outcome import TuneResult
 
 
 def tune(
@@ -25,7 +25,7 @@ def tune(
     jobs: int | None = None,
     executor: Executor | str | None = None,
     results: str | Path | None = None,
-) -> Outcome:
+) -> TuneResult:
     """Better tile sizes for a script, or for a program that ships with Tilelet.
 
     platform   a machine, or several: then the mean over them counts

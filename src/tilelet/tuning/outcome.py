@@ -37,7 +37,7 @@ class Winner:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TuneResult:
     """All that a search found.
 
     space       the values that were tried for each knob

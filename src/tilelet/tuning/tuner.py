@@ -30,7 +30,7 @@ from tilelet.tuning.evaluate import (
     profile,
 )
 from tilelet.tuning.knobs import Knob, Setting, Settings, Subject, subject_of
-from tilelet.tuning.outcome import Outcome, Winner
+from tilelet.tuning.outcome import TuneResult, Winner
 from tilelet.tuning.results import Results
 from tilelet.tuning.values import values_for
 from tilelet.tuning.workers import Lost, Workers, workers
@@ -74,7 +74,7 @@ class Request:
     verify: int = 5
 
 
-def tune(request: Request) -> Outcome:
+def tune(request: Request) -> TuneResult:
     """Search for better values. Ctrl-C ends the search; what was found so far is the outcome."""
     jobs = 1 if request.objective == CPU_MS else request.jobs
     with workers(jobs, request.executor) as pool:
@@ -96,13 +96,13 @@ class _Tuner:
         self._left_alone: dict[str, str] = {}
         self._interrupted = False
 
-    def run(self) -> Outcome:
+    def run(self) -> TuneResult:
         try:
             return self._run()
         finally:
             self._pool.close()
 
-    def _run(self) -> Outcome:
+    def _run(self) -> TuneResult:
         start = self._ask([{}], unlimited=True)[0]
         space: dict[str, tuple[Setting, ...]] = {}
         method = "descent"
@@ -233,7 +233,7 @@ class _Tuner:
         space: Mapping[str, tuple[Setting, ...]],
         method: str,
         ranking: Sequence[Settings],
-    ) -> Outcome:
+    ) -> TuneResult:
         best, verdict, failed = self._verified(ranking)
         best = self._simplified(best, start) if not self._interrupted else best
         score = self._results.get(best) or start
@@ -243,7 +243,7 @@ class _Tuner:
             answers = dict(self._pool.map(profile, calls))
             profiles = [a for a in (answers[0], answers[1]) if not isinstance(a, Lost)]
         without = self._without_each(best)
-        return Outcome(
+        return TuneResult(
             subject=self._subject,
             machines=self._request.question.machines,
             objective=self._request.objective,

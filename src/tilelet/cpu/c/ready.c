@@ -49,7 +49,7 @@ static void drop(tl_task *t) {
     q->count--;
 }
 
-static tl_task *find_patient(tl_ready *ready, const tl_task *like, const char *b) {
+static tl_task *find_batchable(tl_ready *ready, const tl_task *like, const char *b) {
     tl_task *t = find(ready, like, b);
     return t && t->queue == &ready->batchable ? t : NULL;
 }
@@ -60,8 +60,8 @@ static void gather(tl_ready *ready, const tl_task *t) {
     int64_t step = t->kernel->b_stride;
     const char *b = t->b;
     int count = 0, most = t->kernel->batch_max;
-    for (int i = 1; i < most && find_patient(ready, t, b - step); i++) b -= step;
-    for (; count < most && (other = find_patient(ready, t, b)); b += step)
+    for (int i = 1; i < most && find_batchable(ready, t, b - step); i++) b -= step;
+    for (; count < most && (other = find_batchable(ready, t, b)); b += step)
         batch_hint[count++] = other;
     for (int i = 0; count == most && i < count; i++) {
         drop(batch_hint[i]);

@@ -111,7 +111,7 @@ typedef struct {
     /* Cuts windows down to the part that block `block` of a task with these scalars can touch; may
      * be NULL. */
     void (*footprint)(const tl_word *x, int64_t block, tl_win *f);
-    /* Tasks that are better run together, up to `together` of them (1: none): their products have
+    /* Tasks that are better run together, up to `batch_max` of them (1: none): their products have
      * the same A, and B `b_stride` bytes further. A and B are what these windows touch first. */
     int32_t batch_max, a_window, b_window;
     int64_t b_stride;

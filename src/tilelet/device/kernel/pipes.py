@@ -135,7 +135,7 @@ _NOBODY = -1
 class _Plan:
     """Of a step, what does not change from one execution to the next, as plain numbers.
 
-    turns  tiles that it writes, and whether each time into their next buffer
+    written  tiles that it writes, and whether each time into their next buffer
     """
 
     pipe: int
@@ -143,7 +143,7 @@ class _Plan:
     is_scalar: bool
     is_pop: bool
     reads: tuple[int, ...]
-    turns: tuple[tuple[int, bool], ...]
+    written: tuple[tuple[int, bool], ...]
 
 
 @functools.lru_cache(maxsize=1024)
@@ -151,7 +151,7 @@ def _plans(kernel: DeviceKernel) -> list[_Plan]:
     """By position of the step."""
     plans: dict[int, _Plan] = {}
     for step in kernel.walk():
-        turns = tuple(
+        written = tuple(
             (tile, tile not in step.reads and kernel.tiles[tile].buffers > 1)
             for tile in step.writes
         )
@@ -161,7 +161,7 @@ def _plans(kernel: DeviceKernel) -> list[_Plan]:
             is_scalar=step.pipe is Pipe.SCALAR,
             is_pop=step.what == "pop",
             reads=step.reads,
-            turns=turns,
+            written=written,
         )
     return [plans[position] for position in sorted(plans)]
 
@@ -261,8 +261,8 @@ class Walk:
         for tile in plan.reads:
             ready = times[first[tile] + 2 * current[tile]] + self.wait(self.writer[tile], pipe)
             start = max(start, ready)
-        for tile, turns in plan.turns:
-            if turns:
+        for tile, is_next in plan.written:
+            if is_next:
                 current[tile] = (current[tile] + 1) % self.depth[tile]
             at = first[tile] + 2 * current[tile]
             start = max(start, times[at], times[at + 1])
@@ -279,10 +279,10 @@ class Walk:
             at = first[tile] + 2 * current[tile] + 1
             times[at] = max(times[at], end + self.sync)
         done = end + latency
-        for tile, _ in plan.turns:
+        for tile, _ in plan.written:
             times[first[tile] + 2 * current[tile]] = done
             self.writer[tile] = pipe
-        if not plan.turns:
+        if not plan.written:
             times[_LAST] = max(times[_LAST], done)
         self.count(step, work)
 
@@ -298,7 +298,7 @@ class Walk:
         end = start + busy
         times[unit] = end
         times[_BUSY + plan.pipe] += busy
-        for tile, _ in plan.turns:
+        for tile, _ in plan.written:
             times[self.first[tile] + 2 * self.current[tile]] = end
             self.writer[tile] = plan.pipe
         times[_LAST] = max(times[_LAST], end)

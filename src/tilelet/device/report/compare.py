@@ -135,7 +135,7 @@ class Comparison:
             ("average exec us", _average("exec_us"), number),
             ("average latency us", _average("latency_us"), number),
             ("GM bytes", lambda p: p.moved, byte_text),
-            ("compulsory bytes", lambda p: p.least, byte_text),
+            ("compulsory traffic", lambda p: p.least, byte_text),
             ("bytes that L2 did not save", lambda p: p.hbm_read + p.hbm_written, byte_text),
         ]
         for name, value, shown in rows:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tilelet.device.kernel.view import DeviceKernel
 from tilelet.device.schedule.arrays import Group, Stream
-from tilelet.device.schedule.touched import touched
+from tilelet.device.schedule.task_footprints import task_footprints
 
 Ints = NDArray[np.int64]
 
@@ -152,7 +152,7 @@ class _Count:
     def touched(self, g: Group, kernel: DeviceKernel) -> Iterator[tuple[bool, Ints]]:
         """Rectangles that the tasks of a group read and write."""
         every: dict[tuple[int, bool], list[Ints]] = {}
-        for piece in touched(self.stream, g, kernel):
+        for piece in task_footprints(self.stream, g, kernel):
             into = every.setdefault((piece.param, piece.writes), [])
             if piece.starts is None:
                 # Not known before the task runs: it counts as a whole.

@@ -10,7 +10,7 @@ from tilelet.analysis.aliases import Aliases, accesses
 from tilelet.device.schedule.arrays import Group, Stream
 from tilelet.device.schedule.conflicts import ATOMIC, READ, WRITE, Accesses
 from tilelet.device.schedule.region_arrays import Ints, Layout, row_and_pitch
-from tilelet.device.schedule.touched import Piece, touched
+from tilelet.device.schedule.task_footprints import Piece, task_footprints
 from tilelet.ir.core import Direction, Function, walk
 from tilelet.ir.spec import Trait
 
@@ -31,7 +31,7 @@ def accesses_of(stream: Stream, functions: Mapping[str, Function]) -> Accesses:
         if kernel is None or g.tasks.ran is False:
             continue
         special = _special(functions[g.kernel])
-        pieces = [p for p in touched(stream, g, kernel) if p.param not in special]
+        pieces = [p for p in task_footprints(stream, g, kernel) if p.param not in special]
         pieces += [_whole(g, param, writes) for param in special for writes in special[param]]
         for piece in pieces:
             kind = READ if not piece.writes else _kind(functions[g.kernel], piece.param)

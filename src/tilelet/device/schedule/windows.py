@@ -18,7 +18,7 @@ import numpy as np
 
 from tilelet.device.schedule.arrays import REGISTERS, Group, Stream
 from tilelet.device.schedule.region_arrays import Ints, Layout, Regions, row_and_pitch
-from tilelet.device.schedule.touched import Piece, touched
+from tilelet.device.schedule.task_footprints import Piece, task_footprints
 from tilelet.ir.core import Direction
 
 
@@ -49,7 +49,7 @@ def _windows(stream: Stream, g: Group) -> dict[int, Piece]:
         return {}
     found: dict[int, Piece] = {}
     unclear: set[int] = set()
-    for piece in touched(stream, g, kernel):
+    for piece in task_footprints(stream, g, kernel):
         every = len(piece.rows) == len(g.indices)
         if piece.starts is None or piece.param in found or not every:
             unclear.add(piece.param)

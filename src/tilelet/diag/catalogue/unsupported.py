@@ -140,9 +140,9 @@ class PipeOutsideGroup(UserError):
 class PipeMismatch(UserError):
     """Two cores of a group do not agree on what goes through a pipe between them.
 
-    Each pop takes what the other core pushed next. Both must take the same course: loops around
-    transfers have the same bounds (or constant ones), branches the same condition, and a popped
-    tile has the shape and the element type of the pushed one.
+    Each pop takes what the other core pushed next. Both must take the same control path: loops
+    around transfers have the same bounds (or constant ones), branches the same condition, and a
+    popped tile has the shape and the element type of the pushed one.
     """
 
     code = "E0811"

@@ -302,7 +302,7 @@ Scope 3 from above. {was.us} us become {now.us}; what remains is attention, most
             "and the padding-free scope 2",
             """\
 Attention in 64 tasks. What is left are the projections, above all on the a5 with its newer
-runtime. That takes a loop written with `pl.range` at its word: the tasks in it that write blocks
+runtime. That treats a loop written with `pl.range` as ordered: the tasks in it that write blocks
 of one tensor run one after the other, {now.a5} us in all. `pl.parallel` says that they need
 not.""",
             HIDDEN_8192,

@@ -32,7 +32,7 @@ class Piece:
     extents: tuple[int, ...] = ()
 
 
-def touched(stream: Stream, g: Group, kernel: DeviceKernel) -> Iterator[Piece]:
+def task_footprints(stream: Stream, g: Group, kernel: DeviceKernel) -> Iterator[Piece]:
     """All boxes that the tasks of a group touch."""
     costs = np.broadcast_to(g.costs, (len(g.indices), g.blocks))
     scalars = {p: np.array(g.tasks.scalar_column(p)) for p in g.tasks.others}
