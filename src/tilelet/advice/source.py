@@ -152,6 +152,20 @@ class Source:
             return ".".join(reversed(parts))
         return None
 
+    def slices(self) -> list[ast.Call]:
+        """Calls of `pl.slice` with a shape and offsets."""
+        calls = [n for n in self.nodes if isinstance(n, ast.Call)]
+        return [n for n in calls if self.call_of(n) == "slice" and len(n.args) >= 3]
+
+    def stores(self, name: str) -> list[ast.Call]:
+        """Calls of `pl.assemble` into a name."""
+        calls = [n for n in self.nodes if isinstance(n, ast.Call)]
+        stores = [n for n in calls if self.call_of(n) == "assemble" and len(n.args) == 3]
+        return [n for n in stores if self.of(n.args[0]) == name]
+
+    def uses(self, name: str) -> list[ast.Name]:
+        return [n for n in self.names(name) if isinstance(n.ctx, ast.Load)]
+
     def is_scope(self, node: ast.stmt) -> bool:
         """`with pl.at(...)` and its older spellings: what one task executes."""
         if not isinstance(node, ast.With) or len(node.items) != 1:

@@ -27,7 +27,7 @@ from tilelet.cpu.emitter import (
     loop_head,
 )
 from tilelet.cpu.loop_carried import LoopCarried, emit_while_body, set_at_once
-from tilelet.cpu.ops_host import scalar_operands, shaped_operands
+from tilelet.cpu.ops_host import call_host, shaped_operands
 from tilelet.cpu.sites import Sites
 from tilelet.cpu.text import array_text, identifier
 from tilelet.diag.internal import InternalError
@@ -473,15 +473,7 @@ def emit_in_python(e: ControlEmitter, op: Op) -> None:
     written = [op.args[p] for p in op.spec.writes]
     for v in windows:
         e.out.add(f"if (tl_wait(c, {e.window(v)}, {int(v in written)})) return TL_STOPPED;")
-    tiles, words = e.name("tiles"), e.name("words")
-    e.out.add(f"tl_win {tiles}[] = {{{', '.join('*' + e.window(v) for v in windows)}}};", op.loc)
-    numbers = [
-        f"{{.{word_field(v.type.dtype)} = {e.scalar(v)}}}"
-        for v in scalar_operands(op)
-        if isinstance(v.type, ScalarType)
-    ]
-    e.out.add(f"const tl_word {words}[] = {{{', '.join(numbers) or '{0}'}}};")
-    e.check(f"tl_call_host(c, {e.site(op)}, {e.host.number(op)}, {tiles}, {words})")
+    call_host(e, op, [f"*{e.window(v)}" for v in windows])
     if written:
         e.define(op.result, e.window(written[0]))
 

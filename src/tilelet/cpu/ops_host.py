@@ -5,7 +5,10 @@ Generated code hands the operands to a callback, which applies the op's NumPy re
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tilelet.cpu.elements import word_field
+from tilelet.cpu.emitter import Emitter
 from tilelet.cpu.kernel import BY_REFERENCE, KernelEmitter, emits
 from tilelet.cpu.text import Dim
 from tilelet.cpu.tiles import Tile, count
@@ -21,6 +24,20 @@ def shaped_operands(op: Op) -> list[Value]:
 
 def scalar_operands(op: Op) -> list[Value]:
     return [v for v in values_in(op.args.values()) if isinstance(v.type, ScalarType)]
+
+
+def call_host(e: Emitter, op: Op, windows: Sequence[str]) -> str:
+    """Call back with these windows and the op's scalars; the C name of the windows."""
+    tiles, words = e.name("tiles"), e.name("words")
+    e.out.add(f"tl_win {tiles}[] = {{{', '.join(windows)}}};", op.loc)
+    numbers = [
+        f"{{.{word_field(v.type.dtype)} = {e.scalar(v)}}}"
+        for v in scalar_operands(op)
+        if isinstance(v.type, ScalarType)
+    ]
+    e.out.add(f"const tl_word {words}[] = {{{', '.join(numbers) or '{0}'}}};")
+    e.check(f"tl_call_host(c, {e.site(op)}, {e.host.number(op)}, {tiles}, {words})")
+    return tiles
 
 
 @emits(BY_REFERENCE, "dump")
@@ -42,15 +59,7 @@ def emit_host(k: KernelEmitter, op: Op) -> None:
             tile = k.slot_tile(slot, v.type.shape, v.type.dtype, v.type.shape)
             made.append((v, tile))
             entries.append(_window(tile))
-    tiles, words = k.name("tiles"), k.name("words")
-    k.out.add(f"tl_win {tiles}[] = {{{', '.join(entries)}}};", op.loc)
-    numbers = [
-        f"{{.{word_field(v.type.dtype)} = {k.scalar(v)}}}"
-        for v in scalar_operands(op)
-        if isinstance(v.type, ScalarType)
-    ]
-    k.out.add(f"const tl_word {words}[] = {{{', '.join(numbers) or '{0}'}}};")
-    k.check(f"tl_call_host(c, {k.site(op)}, {k.host.number(op)}, {tiles}, {words})")
+    tiles = call_host(k, op, entries)
     first = len(entries) - len(made)
     for i, (v, tile) in enumerate(made):
         valid: list[Dim] = [

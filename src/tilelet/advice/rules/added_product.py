@@ -73,7 +73,7 @@ def _product(
             value = definition.value
             if source.call_of(value) != "matmul" or not isinstance(value, ast.Call):
                 return None
-            return (value, definition) if _uses(source, operand.id) == 1 else None
+            return (value, definition) if len(source.uses(operand.id)) == 1 else None
     return None
 
 
@@ -89,10 +89,6 @@ def _is_product_elsewhere(source: Source, user: ast.stmt, operand: ast.expr) -> 
         and n.lineno < user.lineno
     ]
     return bool(makers) and source.call_of(makers[-1].value) == "matmul"
-
-
-def _uses(source: Source, name: str) -> int:
-    return sum(isinstance(n.ctx, ast.Load) for n in source.names(name))
 
 
 def _edits(

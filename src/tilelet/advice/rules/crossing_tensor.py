@@ -18,12 +18,12 @@ def find(subject: Subject) -> Iterator[Advice]:
     source = subject.source
     total = sum(t.read + t.written for p in subject.profiles for t in p.tensors)
     for name in sorted(_made(source)):
-        stores = [n for n in _stores(source, name) if not _is_fill(source, n)]
+        stores = [n for n in source.stores(name) if not _is_fill(source, n)]
         writers = {id(s): s for n in stores if (s := _task_loop(source, n))}
-        reads = [n for n in _slices(source) if source.of(n.args[0]) == name]
+        reads = [n for n in source.slices() if source.of(n.args[0]) == name]
         readers = {id(s): s for n in reads if (s := _task_loop(source, n))}
-        fills = {id(n.args[0]) for n in _stores(source, name) if _is_fill(source, n)}
-        uses = [u for u in _uses(source, name) if id(u) not in fills]
+        fills = {id(n.args[0]) for n in source.stores(name) if _is_fill(source, n)}
+        uses = [u for u in source.uses(name) if id(u) not in fills]
         every = [s for u in uses if (s := _task_loop(source, u))]
         if len(writers) != 1 or len(readers) != 1 or set(writers) == set(readers):
             continue
@@ -67,21 +67,6 @@ def _task_loop(source: Source, node: ast.AST) -> ast.For | None:
     """The innermost loop outside all scopes around a node: its iterations launch tasks."""
     loops = [n for n in source.around(node) if isinstance(n, ast.For)]
     return next((n for n in loops if not source.is_in_scope(n)), None)
-
-
-def _slices(source: Source) -> list[ast.Call]:
-    calls = [n for n in source.nodes if isinstance(n, ast.Call)]
-    return [n for n in calls if source.call_of(n) == "slice" and len(n.args) >= 3]
-
-
-def _stores(source: Source, name: str) -> list[ast.Call]:
-    calls = [n for n in source.nodes if isinstance(n, ast.Call)]
-    stores = [n for n in calls if source.call_of(n) == "assemble" and len(n.args) == 3]
-    return [n for n in stores if source.of(n.args[0]) == name]
-
-
-def _uses(source: Source, name: str) -> list[ast.Name]:
-    return [n for n in source.names(name) if isinstance(n.ctx, ast.Load)]
 
 
 RULE = Rule(

@@ -19,12 +19,12 @@ def find(subject: Subject) -> Iterator[Advice]:
         assert isinstance(maker.value, ast.Call)
         (name,) = names_bound(maker) or {""}
         rows = _rows(source, maker.value.args[0])
-        reads = [n for n in _slices(source) if source.of(n.args[0]) == name]
+        reads = [n for n in source.slices() if source.of(n.args[0]) == name]
         read = [_rows(source, n.args[1]) for n in reads]
         used = max((r for r in read if r is not None), default=0)
         if rows is None or not reads or None in read or not 0 < used < rows:
             continue
-        if len(_uses(source, name)) > len(reads) + len(_stores(source, name)):
+        if len(source.uses(name)) > len(reads) + len(source.stores(name)):
             continue  # somebody reads it whole
         for product in _products_stored(source, name):
             problem = DiscardedRows(source.loc(product), source.loc(reads[0]), name, used, rows)
@@ -39,7 +39,7 @@ def _rows(source: Source, shape: ast.expr) -> int | None:
 
 
 def _products_stored(source: Source, name: str) -> Iterator[ast.Call]:
-    for store in _stores(source, name):
+    for store in source.stores(name):
         value = store.args[1]
         if isinstance(value, ast.Name):
             makers = [
@@ -50,21 +50,6 @@ def _products_stored(source: Source, name: str) -> Iterator[ast.Call]:
             value = makers[0].value if makers else value
         if source.call_of(value) in ("matmul", "matmul_acc") and isinstance(value, ast.Call):
             yield value
-
-
-def _slices(source: Source) -> list[ast.Call]:
-    calls = [n for n in source.nodes if isinstance(n, ast.Call)]
-    return [n for n in calls if source.call_of(n) == "slice" and len(n.args) >= 3]
-
-
-def _stores(source: Source, name: str) -> list[ast.Call]:
-    calls = [n for n in source.nodes if isinstance(n, ast.Call)]
-    stores = [n for n in calls if source.call_of(n) == "assemble" and len(n.args) == 3]
-    return [n for n in stores if source.of(n.args[0]) == name]
-
-
-def _uses(source: Source, name: str) -> list[ast.Name]:
-    return [n for n in source.names(name) if isinstance(n.ctx, ast.Load)]
 
 
 RULE = Rule(
