@@ -152,8 +152,8 @@ def test_a_tensor_between_two_loops() -> None:
 
 
 def test_an_operand_that_two_scopes_load() -> None:
-    # With four blocks most cores are idle, and two products side by side are quicker than one task.
-    text = script(scripts.SHARED).replace("HIDDEN = 512", "HIDDEN = 4096")
+    # More tasks than cubes: with few, two scopes that run side by side take less than one.
+    text = script(scripts.SHARED).replace("HIDDEN = 512", "HIDDEN = 8192")
     (advice,) = found(text, "shared-operand")
     assert lines([advice]) == [line_of(text, "with pl.at", 1)]
     assert holds(text, advice) == ""

@@ -262,7 +262,7 @@ def oracle(made: Generated, races: Races) -> set[tuple[str, int]]:
     return found
 
 
-@pytest.mark.parametrize("period", ["2026-04", "2026-07"])
+@pytest.mark.parametrize("period", ["2026-04", "2026-05-06", "2026-06-11", "2026-07"])
 @pytest.mark.parametrize("block", range(4))
 def test_generated_programs_against_all_pairs(period: str, block: int) -> None:
     seen: set[int] = set()
@@ -279,6 +279,12 @@ def test_generated_programs_against_all_pairs(period: str, block: int) -> None:
         assert exact == wanted, f"seed {seed}\n{made.text}"
         seen |= {what for _, what in expected}
     assert UNORDERED in seen
+
+
+def test_a_date_means_the_rules_of_its_day() -> None:
+    program = parsed(generate(0))
+    part = race.check(subject_of(program, period="2026-05-14"))
+    assert part.summary.endswith("under the rules of 2026-05-06")
 
 
 def test_c_finds_what_the_definition_finds() -> None:

@@ -59,8 +59,9 @@ def check(subject: Subject) -> Part:
     """All pairs of accesses, under the rules of one period."""
     if not len(subject.tasks):
         return Part("race", Status.NOT_CHECKED, "no task was submitted")
-    newest = subject.period or subject.machine.newest_period
-    races = Races(subject, newest)
+    machine = subject.machine
+    period = machine.period_name(subject.period) if subject.period else machine.newest_period
+    races = Races(subject, period)
     findings = races.findings()
     remarks = list(races.unseen)
     remarks += _older(races) if subject.period is None and not subject.brief else []
@@ -71,7 +72,7 @@ def check(subject: Subject) -> Part:
         otherwise = Status.PROVED if proof.holds else otherwise
         remarks += [proof.why] if proof.why else []
     unknown = int((races.accesses.known == 0).sum())
-    summary = f"{plural(len(subject.tasks), 'task')} under the rules of {newest}"
+    summary = f"{plural(len(subject.tasks), 'task')} under the rules of {period}"
     if unknown:
         summary += f"; {unknown} accesses by element or index taken whole"
     return part("race", findings, otherwise, summary, remarks)
