@@ -153,7 +153,7 @@ def test_a_tensor_between_two_loops() -> None:
 
 def test_an_operand_that_two_scopes_load() -> None:
     # More tasks than cubes: with few, two scopes that run side by side take less than one.
-    text = script(scripts.SHARED).replace("HIDDEN = 512", "HIDDEN = 8192")
+    text = script(scripts.SHARED).replace("HIDDEN = 512", "HIDDEN = 4096")
     (advice,) = found(text, "shared-operand")
     assert lines([advice]) == [line_of(text, "with pl.at", 1)]
     assert holds(text, advice) == ""
