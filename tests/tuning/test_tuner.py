@@ -11,7 +11,7 @@ from tests.tuning.kernels import SCRIPT, InThisProcess, question
 
 from tilelet.diag import UserError
 from tilelet.tuning import evaluate
-from tilelet.tuning.outcome import TuneResult
+from tilelet.tuning.tune_result import TuneResult
 from tilelet.tuning.tuner import Request, tune
 
 
