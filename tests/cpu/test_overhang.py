@@ -1,4 +1,4 @@
-"""Views of the control program that reach past the end of their tensor: only touching it matters."""
+"""Views of the control program that reach past the end: nobody may touch what is not there."""
 
 from __future__ import annotations
 

@@ -535,5 +535,5 @@ def test_writing_outside_what_a_clamped_view_has_is_a_fault() -> None:
     data = ramp(6, 8)
     run(program, x=data, row=1)
     assert not data[5].any()
-    with pytest.raises(WindowOutOfRange, match="window 2:3 is .* a view of `x` .* only 2 of"):
+    with pytest.raises(WindowOutOfRange, match=r"window 2:3 is .* a view of `x` .* only 2 of"):
         run(program, x=data, row=2)

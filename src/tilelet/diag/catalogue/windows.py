@@ -41,8 +41,10 @@ class WindowOutOfRange(UserError):
         made: Loc | None = None,
         whole: object = None,
     ) -> None:
-        """`clamps`: the op has `clamp=`; `made`: where the tensor is made; `whole`: the extent of
-        the view, if only `extent` of it exists."""
+        """`clamps`: the op has `clamp=`; `made`: where the tensor is made.
+
+        whole: the extent of the view, of which only `extent` exists
+        """
         of_name = f" of `{name}`" if name else ""
         nothing = isinstance(start, int) and isinstance(extent, int) and not 0 <= start < extent
         remedy = "cut the window with `valid_shape=`, or check the offset"
