@@ -31,8 +31,11 @@ _NAMES: dict[str, dict[str, str]] = {
     },
     **{f"part_{name}": {"src0": "lhs", "src1": "rhs"} for name in ("add", "mul", "max", "min")},
     "row_expand": {
-        **{"lhs": "target", "rhs": "row_vec", "tile": "target"},
-        **{"src": "target", "input": "target"},
+        "lhs": "target",
+        "rhs": "row_vec",
+        "tile": "target",
+        "src": "target",
+        "input": "target",
     },
     "col_expand": {"lhs": "target", "rhs": "col_vec", "tensor": "target", "tile": "target"},
     "read": {"offset": "indices"},
