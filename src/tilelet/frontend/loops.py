@@ -44,7 +44,7 @@ from tilelet.frontend.marker_calls import undefined
 from tilelet.frontend.nameflow import NONE, Names, target_names
 from tilelet.ir import structure
 from tilelet.ir.core import Arg, Block, Op, Value, scalar_dtype
-from tilelet.ir.types import INDEX, ScalarType, TensorType, TileType, Type
+from tilelet.ir.types import INDEX, ScalarType, Type
 from tilelet.syntax import markers
 from tilelet.syntax.enums import SplitMode
 
