@@ -370,6 +370,20 @@ def scaled(op: Op, factors: Iterable[float], kind: str = "scale") -> Iterator[Ed
             yield Edit(op, kind, text, ops, cost=3, value=float(factor))
 
 
+def scaled_result(op: Op, index: int, factor: float, place: Loc) -> Iterator[Edit]:
+    """One result of a loop or a branch times a number."""
+    old, spec = op.results[index], REGISTRY["mul"]
+    if not is_float_tile(old):
+        return
+    middle = Value(old.name, old.type, old.loc)
+    made = make_op(spec, bind(spec, middle, rhs=float(factor)), in_scope=True, loc=place)
+    if made.result.type == old.type:
+        first = replace(op, results=(*op.results[:index], middle, *op.results[index + 1 :]))
+        text = f"multiply what `{old.name}` is in the end by {factor:.6g}"
+        ops = first, replace(made, results=(old,))
+        yield Edit(op, "scale", text, ops, cost=3, value=float(factor), place=place)
+
+
 def constants(op: Op, factors: Iterable[float], numbers: Iterable[float] = ()) -> Iterator[Edit]:
     """Another number among the arguments of an arithmetic op: a multiple, or one of `numbers`."""
     if not _arithmetic(op):

@@ -34,7 +34,7 @@ _SEEN, _NAMED, _CALLEE = "__tilelet_seen__", "__tilelet_named__", "__tilelet_cal
 _NUMBER = "__tilelet_number__"
 
 
-@dataclass
+@dataclass(eq=False)
 class Intermediate:
     """An array that the golden computed, in double.
 
