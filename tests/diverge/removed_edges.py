@@ -26,7 +26,7 @@ from tilelet.divergence.edits import Edit, applied
 from tilelet.divergence.locate import Case
 from tilelet.interp.interpreter import Interpreter
 from tilelet.interp.replay import Replay, UnknownContentsError, find_control_traces
-from tilelet.ir.core import Op, Value, walk
+from tilelet.ir.core import Op, walk
 from tilelet.ir.views import CallView
 
 KIND = "removed edge"
