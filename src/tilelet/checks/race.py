@@ -72,7 +72,7 @@ def check(subject: Subject) -> Part:
         otherwise = Status.PROVED if proof.holds else otherwise
         remarks += [proof.why] if proof.why else []
     unknown = int((races.accesses.known == 0).sum())
-    summary = f"{plural(len(subject.tasks), 'task')} under the rules of {period}"
+    summary = f"{subject.tasks_text} under the rules of {period}"
     if unknown:
         summary += f"; {unknown} accesses by element or index taken whole"
     return part("race", findings, otherwise, summary, remarks)
@@ -170,7 +170,8 @@ class Races:
     def iterations(self) -> Iterations | None:
         """The loops around each task; None if data that was not computed decides them."""
         try:
-            return find_iterations(self.subject.program, self.subject.small_arguments)
+            s = self.subject
+            return find_iterations(s.program, s.small_arguments, len(s.tasks))
         except (DependsOnTaskData, UserError):
             return None
 
