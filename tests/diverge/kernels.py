@@ -256,6 +256,54 @@ def warm_attention(tensors: dict[str, Any]) -> None:
     tensors["out"][:] = e / e.sum(axis=1, keepdims=True) @ v
 
 
+@pl.jit
+def forgotten_index(x: X, y: X, out: OUT):
+    for r in pl.parallel(0, ROWS, TILE):
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="difference"):
+            left = pl.exp(pl.slice(x, [TILE, COLS], [r, 0]))
+            right = pl.slice(y, [TILE, COLS], [0, 0])  # wrong
+            out = pl.assemble(out, pl.exp(pl.sub(left, right)), [r, 0])
+    return out
+
+
+@pl.jit
+def one_key_short(
+    scores: pl.Tensor[[TILE, SEQ], pl.FP32],
+    out: pl.Out[pl.Tensor[[TILE, SEQ], pl.FP32]],
+):
+    with pl.at(level=pl.Level.CORE_GROUP, name_hint="softmax"):
+        known = pl.slice(scores, [TILE, SEQ], [0, 0], valid_shape=[TILE, 39])  # wrong
+        padded = pl.fillpad(known, pad_value=pl.PadValue.min)
+        e = pl.exp(pl.row_expand_sub(padded, pl.row_max(padded)))
+        out = pl.assemble(out, pl.row_expand_div(e, pl.row_sum(e)), [0, 0])
+    return out
+
+
+@pl.jit
+def lost_rescale(
+    q: pl.Tensor[[TILE, DIM], pl.FP32],
+    k: pl.Tensor[[SEQ, DIM], pl.FP32],
+    v: pl.Tensor[[SEQ, DIM], pl.FP32],
+    out: pl.Out[pl.Tensor[[TILE, DIM], pl.FP32]],
+):
+    """Softmax block by block: the sum is rescaled with the new maximum, the output is not."""
+    with pl.at(level=pl.Level.CORE_GROUP, name_hint="attention"):
+        top = pl.reshape(pl.full([1, TILE], dtype=pl.FP32, value=-1e30), [TILE, 1])
+        total = pl.reshape(pl.full([1, TILE], dtype=pl.FP32, value=0.0), [TILE, 1])
+        acc = pl.full([TILE, DIM], dtype=pl.FP32, value=0.0)
+        for s in pl.range(0, SEQ, 16):
+            raw = pl.matmul(q, k[s : s + 16, :], b_trans=True, out_dtype=pl.FP32)
+            scores = pl.mul(raw, DIM**-0.5)
+            higher = pl.maximum(top, pl.row_max(scores))
+            less = pl.exp(pl.sub(top, higher))
+            p = pl.exp(pl.row_expand_sub(scores, higher))
+            total = pl.add(pl.mul(total, less), pl.row_sum(p))
+            acc = pl.add(acc, pl.matmul(p, v[s : s + 16, :], out_dtype=pl.FP32))  # wrong
+            top = higher
+        out = pl.assemble(out, pl.row_expand_div(acc, total), [0, 0])
+    return out
+
+
 def attention_specs() -> list[TensorSpec]:
     return [
         TensorSpec("q", [TILE, DIM], pl.FP32, normal(1, TILE, DIM)),
@@ -306,6 +354,17 @@ def cases() -> dict[str, tuple[Any, Any, list[TensorSpec], str]]:
         ),
         "recip for rsqrt": (recip_for_rsqrt, rmsnorm, x_and_out(), "wrong op"),
         "swapped operands": (swapped_operands, difference, [x, y, out], "wrong operand"),
+        "forgotten index": (forgotten_index, difference, [x, y, out], "wrong offset"),
+        "one key short": (
+            one_key_short,
+            softmax_of_forty,
+            [
+                TensorSpec("scores", [TILE, SEQ], pl.FP32, normal(4, TILE, SEQ)),
+                TensorSpec("out", [TILE, SEQ], pl.FP32, is_output=True),
+            ],
+            "wrong valid region",
+        ),
+        "lost rescale": (lost_rescale, attention, attention_specs(), "lost accumulation"),
         "stale row": (
             stale_row,
             scores_with_the_new_row,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -163,6 +163,10 @@ class _Slice:
     agreeing: dict[int, Match] = field(default_factory=dict[int, Match])
     tasks: set[int] = field(default_factory=set[int])
 
+    @cached_property
+    def inside(self) -> frozenset[int]:
+        return frozenset(self.suspects)
+
 
 class _Agreement:
     """Which tiles of a run are ones of the golden's."""
@@ -230,6 +234,7 @@ KINDS = {
     "transposed operand": "wrong operand",
     "cast mode": "rounding mode",
     "pad value": "padding read",
+    "valid region": "wrong valid region",
     "offset": "wrong offset",
     "accumulation": "lost accumulation",
     "other op": "wrong op",
@@ -290,7 +295,7 @@ class Locator:
         self.say(f"{len(near.suspects)} statements are suspect")
         self._predicted = self._predictions(near, self._matcher)
         repair, after = self._repair(writer, output, near)
-        first = min(near.suspects, default=writer, key=lambda n: (self._depth(n, near), n))
+        first = self._first_suspect(near, writer)
         return Divergence(
             kind=KINDS[repair.kind] if repair else "real error",
             statement=self._statement_of(repair, near) if repair else self._best_guess(near, first),
@@ -304,15 +309,44 @@ class Locator:
             notes=tuple(self.notes),
         )
 
+    def _first_suspect(self, near: _Slice, writer: int) -> int:
+        """The suspect with the fewest suspects before it; a golden has no array for constants."""
+        constant: set[int] = set()
+        for n in near.suspects:
+            event = self.trace.events[n]
+            if not event.windows and constant.issuperset(event.inputs):
+                constant.add(n)
+        return min(
+            (n for n in near.suspects if n not in constant),
+            default=writer,
+            key=lambda n: (self._depth(n, near, constant), n),
+        )
+
     def _best_guess(self, near: _Slice, first: int) -> Statement:
         """Without a repair: a suspicious op, a value that nobody uses, else the first suspect."""
         for number, event in enumerate(self.trace.events):
             if event.op in self._suspicious:
                 return self.statement(number)
+        forgotten = self._forgotten(near)
         unused = self._unused_results()
         tasks = {self.trace.events[number].task for number in near.suspects}
         near_by = [statement for statement in unused if statement.task in tasks]
-        return (*near_by, *unused, self.statement(first))[0]
+        return (*forgotten, *near_by, *unused, self.statement(first))[0]
+
+    def _forgotten(self, near: _Slice) -> list[Statement]:
+        """Suspects that give a new value to what a loop carries, although nobody used the old."""
+        found: list[Statement] = []
+        ops = {self.trace.events[n].op: n for n in reversed(near.suspects)}
+        for function in dict.fromkeys(self.trace.function[op] for op in ops):
+            visible = self._visible_in(function)
+            for value, op in visible.renewed:
+                if value in visible.unused and op in ops:
+                    found.append(self.statement(ops[op]))
+                    self.notes.append(
+                        f"the loop carries `{value.name}`, and nobody uses what it was before "
+                        f"line {op.loc.line}"
+                    )
+        return found
 
     # What the record alone tells
 
@@ -392,8 +426,8 @@ class Locator:
 
     # Backwards from a wrong region
 
-    def _everything_before(self, number: int) -> set[int]:
-        seen, waiting = {number}, [number]
+    def _everything_before(self, *numbers: int) -> set[int]:
+        seen, waiting = set(numbers), list(numbers)
         while waiting:
             for n in self.trace.events[waiting.pop()].inputs:
                 if n not in seen:
@@ -444,10 +478,10 @@ class Locator:
                 return max(_CLOSER * error, _LEAST_CLOSE)
         return CLOSE
 
-    def _depth(self, number: int, near: _Slice) -> int:
+    def _depth(self, number: int, near: _Slice, known: Container[int] = ()) -> int:
         """How many suspects stand before a suspect: 0 if all it was made from agrees."""
-        inside = set(near.suspects)
-        return sum(1 for n in self.trace.events[number].inputs if n in inside)
+        inputs = self.trace.events[number].inputs
+        return sum(1 for n in inputs if n in near.inside and n not in known)
 
     def _last_agreeing(self, near: _Slice) -> tuple[Statement, Match] | None:
         made = [n for n in near.agreeing if not self.trace.events[n].op.spec.is_window_load]
@@ -534,7 +568,10 @@ class Locator:
             depth[op] = min(depth.get(op, 1 << 30), self._depth(n, near))
         # A load may take the right numbers from the wrong place; so may a store put them.
         moving = dict.fromkeys(self.trace.events[n].op for n in near.agreeing)
-        ranked = [*self._suspicious, *sorted(depth, key=lambda op: depth[op]), *moving]
+        # Padding shows in no array of a golden.
+        before = sorted(self._everything_before(*near.agreeing), reverse=True)
+        padding = filter(_is_about_padding, (self.trace.events[n].op for n in before))
+        ranked = [*self._suspicious, *sorted(depth, key=lambda op: depth[op]), *moving, *padding]
         return list(dict.fromkeys(ranked))
 
     def _edits(self, ranked: Sequence[Op], cost: int, with_control: bool) -> Iterator[Edit]:
@@ -545,6 +582,8 @@ class Locator:
                 if not op.blocks:
                     yield from (e for e in self._edits_of(op) if e.cost == 1)
                     yield from self._constants(op)
+                for user in self._users(op):
+                    yield from edits.other_ops(user)
                 yield from (edit for edit in self._predicted if edit.op is op)
             yield from self._uses_of_unused(ranked)
         likely = [f for n in self.case.numbers[:_LIKELY_NUMBERS] for f in (n, 1 / n)]
@@ -555,6 +594,13 @@ class Locator:
         if with_control and cost == _CONTROL_COST:
             for op in self._control_windows():
                 yield from (e for e in edits.offsets(op) if e.cost == 1)
+
+    def _users(self, op: Op) -> Iterator[Op]:
+        """Ops that take what an op gives."""
+        results = set(op.results)
+        for other in walk(self.trace.function[op].body):
+            if not other.blocks and results.intersection(other.operands):
+                yield other
 
     def _predictions(self, near: _Slice, matcher: Matcher) -> dict[Edit, Match]:
         """Edits that would make a tile one of the golden's: by values, without executing."""
@@ -636,8 +682,11 @@ class Locator:
         yield from edits.other_ops(op)
         yield from edits.flags(op)
         yield from edits.offsets(op)
+        yield from edits.valid_regions(op)
+        yield from edits.loop_offsets(op, visible.before.get(op, ()))
         yield from edits.accumulated(op, visible.carried.get(op, ()))
         yield from edits.unaccumulated(op)
+        yield from edits.rescaled(op, visible.carried.get(op, ()), visible.before.get(op, ()))
         yield from self._constants(op)
         if not op.spec.is_window_load and Trait.TILE_VIEW not in op.spec.traits:
             yield from edits.inserted(op)
@@ -645,7 +694,8 @@ class Locator:
         yield from edits.other_operands(op, visible.before.get(op, ())[:24])
 
     def _constants(self, op: Op) -> Iterator[Edit]:
-        return edits.constants(op, _factors(op, self._extents), self.case.numbers)
+        numbers = [n for number in self.case.numbers for n in (number, 1 / number)]
+        return edits.constants(op, _factors(op, self._extents), numbers)
 
     def _factors(self, op: Op) -> list[float]:
         """Numbers that a result is often multiplied with, and those of the golden: for looking
@@ -702,6 +752,10 @@ def _relative(actual: Array, expected: Array) -> float:
     keep = np.isfinite(actual) & np.isfinite(expected)
     norm = float(np.linalg.norm(expected[keep]))
     return float(np.linalg.norm((actual - expected)[keep])) / norm if norm else math.inf
+
+
+def _is_about_padding(op: Op) -> bool:
+    return any(op.args.get(n) is not None for n in ("pad_value", "valid_shape", "valid_shapes"))
 
 
 def _name(op: Op) -> str:
