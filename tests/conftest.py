@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import difflib
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
+
+import tilelet.language as pl
 
 GOLDEN_DIR = Path(__file__).parent / "golden"
 
@@ -65,3 +69,38 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
             pytest.fail("\n".join(["text differs from its golden file", *diff]), pytrace=False)
 
     return check
+
+
+@pl.jit
+def _least(x: pl.InOut[pl.Tensor[[1, 8], pl.FP32]]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        x[:, :] = pl.add(x[:, :], 1.0)
+    return x
+
+
+@pytest.fixture(scope="session")
+def _compiled_runtime(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache that holds the C runtime, which takes seconds to compile, and no program."""
+    folder = tmp_path_factory.mktemp("runtime") / "cache"
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [n for n in os.environ if n.startswith("TILELET_")]:
+            patch.delenv(name)
+        patch.setenv("TILELET_CACHE_DIR", str(folder))
+        _least(np.zeros((1, 8), np.float32))
+    for entry in (folder / "cpu").iterdir():
+        if entry.is_dir() and not entry.name.startswith("runtime-"):
+            shutil.rmtree(entry)
+    return folder
+
+
+@pytest.fixture
+def own_cache(
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    _compiled_runtime: Path,
+) -> Path:
+    """A cache of the test's own, with nothing of other tests in it but the C runtime."""
+    folder = tmp_path_factory.mktemp("own") / "cache"
+    shutil.copytree(_compiled_runtime, folder)
+    monkeypatch.setenv("TILELET_CACHE_DIR", str(folder))
+    return folder

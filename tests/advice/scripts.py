@@ -220,6 +220,20 @@ for db in pl.range(HIDDEN // TILE):
 return out
 """
 
+PADDED_COLUMNS = """
+for db in pl.range(HIDDEN // TILE):
+    d0 = db * TILE
+    part = d0 % 64
+    padded = pl.create_tensor([ROWS, 128], dtype=pl.FP32)
+    with pl.at(level=pl.Level.CORE_GROUP):
+        product = pl.matmul(x[:, 0:TILE], v[0:TILE, 0:128], out_dtype=pl.FP32)
+        padded = pl.assemble(padded, product, [0, 0])
+    with pl.at(level=pl.Level.CORE_GROUP):
+        used = pl.slice(padded, [ROWS, 96], [0, 0])
+        out = pl.assemble(out, used, [0, d0])
+return out
+"""
+
 CROSSING = """
 middle = pl.create_tensor([ROWS, HIDDEN], dtype=pl.FP32)
 for kb in pl.range(HIDDEN // CHUNK):

@@ -19,8 +19,7 @@ SETTING = Setting(load_machine("a2a3"), None, RecordingOptions(platform="a2a3", 
 
 
 @pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TILELET_CACHE_DIR", str(tmp_path / "cache"))
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_cache: Path) -> None:
     monkeypatch.chdir(tmp_path)
 
 

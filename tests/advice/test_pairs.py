@@ -60,8 +60,7 @@ def script(kernel: str) -> str:
 
 
 @pytest.fixture(autouse=True)
-def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TILELET_CACHE_DIR", str(tmp_path / "cache"))
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_cache: Path) -> None:
     monkeypatch.chdir(tmp_path)
 
 

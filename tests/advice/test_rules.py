@@ -21,8 +21,7 @@ SETTING = Setting(load_machine("a2a3"), None, RecordingOptions(platform="a2a3", 
 
 
 @pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TILELET_CACHE_DIR", str(tmp_path / "cache"))
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_cache: Path) -> None:
     monkeypatch.chdir(tmp_path)
 
 
@@ -142,6 +141,19 @@ def test_rows_that_are_thrown_away() -> None:
         )
     )
     assert found(whole, "discarded-rows") == []
+    by_subscript = text.replace("pl.slice(padded, [8, TILE], [0, 0])", "padded[0:8, :]")
+    assert lines(found(by_subscript, "discarded-rows")) == lines([advice])
+
+
+def test_columns_that_are_thrown_away() -> None:
+    text = script(scripts.PADDED_COLUMNS)
+    (advice,) = found(text, "discarded-rows")
+    assert lines([advice]) == [line_of(text, "pl.matmul")]
+    assert "32 of 128 columns" in advice.diagnostic.message
+    # Parts that are read one after the other are all read.
+    turns = text.replace("[ROWS, 96], [0, 0]", "[ROWS, 96], [0, part]")
+    assert turns != text
+    assert found(turns, "discarded-rows") == []
 
 
 def test_a_tensor_between_two_loops() -> None:

@@ -28,9 +28,10 @@ def command_line(capsys: pytest.CaptureFixture[str]) -> Run:
 
 
 @pytest.fixture
-def tilelet(command_line: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+def tilelet(
+    command_line: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_cache: Path
+) -> Run:
     """The same in an empty folder, with a cache of its own."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NO_COLOR", "1")
-    monkeypatch.setenv("TILELET_CACHE_DIR", str(tmp_path / "cache"))
     return command_line

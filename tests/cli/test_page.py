@@ -154,8 +154,10 @@ def ask(address: str, path: str) -> str:
     return text
 
 
-def test_view_profiles_again_when_the_script_is_saved(script: Path, tmp_path: Path) -> None:
-    environ = {**environment(), "TILELET_CACHE_DIR": str(tmp_path / "cache")}
+def test_view_profiles_again_when_the_script_is_saved(
+    script: Path, tmp_path: Path, own_cache: Path
+) -> None:
+    environ = {**environment(), "TILELET_CACHE_DIR": str(own_cache)}
     process = subprocess.Popen(
         [sys.executable, "-m", "tilelet.cli", "view", "scale.py"],
         cwd=tmp_path,

@@ -21,6 +21,8 @@ ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 HELLO = str(ROOT / "examples/01_hello.py")
 MATMUL = str(ROOT / "examples/07_gemm_epilogue.py")
 
+pytestmark = pytest.mark.usefixtures("own_cache")
+
 
 def on_terminal(
     folder: Path, *argv: str, columns: int = 80, settings: dict[str, str] | None = None
@@ -33,7 +35,6 @@ def on_terminal(
     environment |= {
         "PYTHONPATH": str(ROOT / "src"),
         "TERM": "xterm-256color",
-        "TILELET_CACHE_DIR": str(folder / "cache"),
         **(settings or {}),
     }
     process = subprocess.Popen(
@@ -104,10 +105,7 @@ def test_no_color_is_obeyed(tmp_path: Path, argv: list[str]) -> None:
 def test_colours_can_be_forced_and_are_not_there_otherwise(tmp_path: Path, argv: list[str]) -> None:
     names = ("NO_COLOR", "FORCE_COLOR", "COLUMNS")
     environment = {k: v for k, v in os.environ.items() if k not in names}
-    environment |= {
-        "PYTHONPATH": str(ROOT / "src"),
-        "TILELET_CACHE_DIR": str(tmp_path / "cache"),
-    }
+    environment |= {"PYTHONPATH": str(ROOT / "src")}
     command = [sys.executable, "-m", "tilelet.cli", *argv]
     for settings, colored in (({}, False), ({"FORCE_COLOR": "1"}, True)):
         done = subprocess.run(

@@ -62,8 +62,7 @@ def test_bad_input(
     assert out == ""
 
 
-def test_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TILELET_CACHE_DIR", str(tmp_path / "cache"))
+def test_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_cache: Path) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "k.py").write_text(SCRIPT)
     outcome = package.tune("k.py", vary={"TILE": [16, 64]}, executor=InThisProcess())

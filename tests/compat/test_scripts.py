@@ -21,12 +21,14 @@ Run = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def tilelet(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    own_cache: Path,
 ) -> Run:
     """`tilelet("run", "seed_scale", "-p", "a5")` in an empty folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NO_COLOR", "1")
-    monkeypatch.setenv("TILELET_CACHE_DIR", str(tmp_path / "cache"))
 
     def call(*argv: str) -> tuple[int, str, str]:
         place = [str(SCRIPTS / f"{a}.py") if (SCRIPTS / f"{a}.py").is_file() else a for a in argv]
@@ -439,13 +441,13 @@ def test_a_home_that_cannot_be_written_to(tmp_path: Path) -> None:
     assert "[RUN] PASS" in done.stdout
 
 
-def test_a_script_run_by_python_itself(tmp_path: Path) -> None:
+def test_a_script_run_by_python_itself(tmp_path: Path, own_cache: Path) -> None:
     script = tmp_path / "script.py"
     text = MISTAKES + "import sys\nsys.exit(not run(kernel, [x, out], golden).passed)"
     script.write_text("import tilelet.compat.pypto" + text)
     done = subprocess.run(
         [sys.executable, str(script)],
-        env=environment(TILELET_CACHE_DIR=str(tmp_path / "cache")),
+        env=environment(TILELET_CACHE_DIR=str(own_cache)),
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -455,13 +457,13 @@ def test_a_script_run_by_python_itself(tmp_path: Path) -> None:
     assert "[RUN] PASS" in done.stdout
 
 
-def test_without_torch(tmp_path: Path) -> None:
+def test_without_torch(tmp_path: Path, own_cache: Path) -> None:
     blocked = tmp_path / "blocked"
     blocked.mkdir()
     (blocked / "torch.py").write_text("raise ImportError('torch is blocked', name='torch')\n")
     script = tmp_path / "script.py"
     script.write_text(MISTAKES + "run(kernel, [x, out], golden)")
-    env = environment(TILELET_CACHE_DIR=str(tmp_path / "cache"))
+    env = environment(TILELET_CACHE_DIR=str(own_cache))
     env["PYTHONPATH"] += os.pathsep + str(blocked)
     done = subprocess.run(
         [sys.executable, "-m", "tilelet.cli", "run", str(script), "-p", "a2a3sim"],

@@ -42,17 +42,18 @@ def test_window_outside(in_kernel: bool) -> None:
         agree(program, x=ramp(16, 8), out=ramp(4, 8), n=n)
 
 
-@pytest.mark.parametrize("place", ["kernel", "control", "tile", "valid"])
+@pytest.mark.parametrize("place", ["kernel", "tile", "valid"])
 def test_what_nothing_reads_is_still_outside(place: str) -> None:
-    """Windows and valid regions that are dropped unread were no errors."""
+    """Windows and valid regions that are dropped unread were no errors.
+
+    Only views of the control program may reach past the end: see test_overhang.
+    """
     b = Build()
     x, out, n = (
         b.param("x", tensor([16, 8])),
         b.param("out", tensor([16, 8])),
         b.param("n", index()),
     )
-    if place == "control":
-        b.window(x, [4, 8], [n, 0])
 
     def body(s: Build) -> list[Value]:
         tile = s.whole(x)

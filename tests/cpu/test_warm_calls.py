@@ -430,3 +430,40 @@ def test_calls_are_described_once_for_a_signature(monkeypatch):
 
     call_often(copy, ones(), ones(), times=20)
     assert len(described) == 2  # for the ordinary call, and for those like it
+
+
+UNDER_A_COMMAND = """
+    import numpy as np
+    import tilelet.language as pl
+    from tilelet.cpu.prepared import PreparedCalls
+
+    @pl.jit
+    def double(x: pl.InOut[pl.Tensor[[1, 8], pl.FP32]]):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            x[:, :] = pl.add(x[:, :], x[:, :])
+        return x
+
+    on_threads = PreparedCalls._run_on_threads
+    count = 0
+
+    def counted(*args):
+        global count
+        count += 1
+        return on_threads(*args)
+
+    PreparedCalls._run_on_threads = counted
+    x = np.zeros((1, 8), np.float32)
+    for _ in range(50):
+        double(x)
+    print("starts of threads:", count)
+"""
+
+
+def test_calls_of_a_script_under_a_command_start_no_threads(tmp_path):
+    script = tmp_path / "calls.py"
+    script.write_text(textwrap.dedent(UNDER_A_COMMAND))
+    command = [sys.executable, "-m", "tilelet.cli", "run", str(script)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    found = int(done.stdout.split("starts of threads:")[1].split()[0])
+    assert found <= 10, done.stdout  # the first runs, and after noise

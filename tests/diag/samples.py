@@ -717,6 +717,7 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
         "padded",
         8,
         16,
+        "rows",
     ),
     advice.ExplicitScope: lambda at: advice.ExplicitScope(at("pl.incore()"), 3, 0),
     advice.CrossingTensor: lambda at: advice.CrossingTensor(

@@ -11,7 +11,7 @@ from tests.models.programs import SMALL, sizes_of
 
 import tilelet.language as pl
 from tilelet.diag.catalogue import classes
-from tilelet.diag.core import Diagnostic
+from tilelet.diag.core import Diagnostic, UserError
 from tilelet.dialects import DIALECTS, check
 from tilelet.ir.core import Program
 from tilelet.models.qwen3.walkthrough.text import APRIL as APRIL_VARIANTS
@@ -41,7 +41,7 @@ EXAMPLES = [
 
 
 @pytest.mark.parametrize("cls", EXAMPLES, ids=[cls.code for cls in EXAMPLES])
-def test_the_example_of_each_finding_has_it(cls: type) -> None:
+def test_the_example_of_each_finding_has_it(cls: type[UserError]) -> None:
     program = program_of(inspect.cleandoc(cls.example))
     for stage in (program, run_passes(program)):
         assert cls.code in codes(check(stage, AUGUST))
@@ -329,17 +329,16 @@ def test_a_tensor_that_a_helper_writes_in_place_is_the_same_for_its_caller() -> 
     assert codes(check(program_of(renamed), AUGUST)) == ["E1202"]
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "scope1:per_block",
-        "scope1:chunked",
-        "scope2:staged",
-        "scope3:baseline",
-        "decode:baseline",
-    ],
-)
-def test_programs_of_april_fit_april(name: str) -> None:
-    program, _, variant = name.partition(":")
-    model = models()[f"qwen3/{program}"]
-    assert check(model.build(variant), APRIL) == []
+OF_APRIL = [
+    (name, variant)
+    for name, model in models().items()
+    for variant in model.variants
+    if variant in APRIL_VARIANTS
+]
+
+
+@pytest.mark.parametrize(("name", "variant"), OF_APRIL, ids=[f"{n}:{v}" for n, v in OF_APRIL])
+def test_programs_of_april_fit_april(name: str, variant: str) -> None:
+    model = models()[name]
+    for sizes in ({}, sizes_of(f"{name}:{variant}", SMALL)):
+        assert codes(check(model.build(variant, **sizes), APRIL)) == []

@@ -45,6 +45,7 @@ class Control(Chunks, Memory, Clearing):
             self.create, self.tail_loop, self.write_element, self.window, self.copy,
             self.assemble_any, self.assemble_any, self.gathered_row, self.carry_tensor,
             self.carry_tensor, self.carry_tensor, self.clear, self.unread_window,
+            self.overhanging_view,
         ]  # fmt: skip
         if self.kernels:
             simple += [self.kernel_call] * 3

@@ -243,9 +243,9 @@ class Expressions(Scalars):
         return Expr(text, value, TileT(shape, dtype, a.full and b.full))
 
     def _broadcast(self, shape: Shape, dtype: str, depth: int, full: bool) -> Expr:
-        """Rule N9: `[M, N]` with `[M, 1]` or `[1, N]`, in either order."""
+        """Rule N9: `[M, N]` with `[M, 1]`, `[1, N]` or `[1, 1]`, in either order."""
         name = self.choices.pick(("sub", "add", "mul", "div", "maximum", "minimum"))
-        narrow = self.choices.pick(((shape[0], 1), (1, shape[1])))
+        narrow = self.choices.pick(((shape[0], 1), (1, shape[1]), (1, 1)))
         a, b = self.tile(shape, dtype, depth, full), self.tile(narrow, dtype, depth, full)
         if self.choices.chance(50):
             a, b = b, a

@@ -109,6 +109,37 @@ class Memory(Scopes):
             self.emit(f"{v} = {text}", step)
         self.env[v] = GmT(shape, t.dtype, t.writable, t.constant)
 
+    def overhanging_view(self) -> None:
+        """A view that may reach past the end, or start there; a scope takes what there is."""
+        names = self.names(lambda t: isinstance(t, GmT) and len(t.shape) == 2)
+        source, v, i = self.choices.pick(names), self.fresh("h"), self.fresh("i")
+        t = self.env[source]
+        assert isinstance(t, GmT)
+        rows, columns = t.shape
+        height = self.choices.pick((4, rows, rows + 3))
+        first = self.choices.number(max(0, rows - 4), rows - 1)
+        start, left, late = self.fresh("s"), self.fresh("s"), self.known_late
+        out = self.sink((height, columns), t.dtype)
+        self.line(f"{start} = {late} + {first}")
+        self.line(f"{left} = pl.max(pl.min({height}, {rows} - {start}), 0)")
+        self.line(f"{v} = pl.slice({source}, [{height}, {columns}], [{start}, 0])")
+        with self.block(self.choices.pick(INCORE[:2])) as steps:
+            if self.choices.chance(50):
+                self.line(f"for {i} in pl.range({left}):")
+                row = f"{i} : {i} + 1, 0:{columns}"
+                self.line(f"    {out}[{row}] = {v}[{row}]")
+            else:
+                window = f"[{height}, {columns}], [0, 0], valid_shape=[{left}, {columns}]"
+                self.line(f"{out} = pl.assemble({out}, pl.slice({v}, {window}), [0, 0])")
+
+        def store(r: Run) -> None:
+            at = r.env[late] + first
+            there = r.env[source][at : at + height]
+            r.env[out][: len(there), :columns] = there
+
+        steps.append(store)
+        self.steps.append(as_task(steps))
+
     def window(self) -> None:
         """A scope's result assembled at once: it becomes a window of the target, without a copy."""
         step, count = self.choices.pick((4, 3, 8)), self.choices.number(1, 3)

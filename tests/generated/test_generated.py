@@ -39,6 +39,7 @@ CONSTRUCTS: dict[str, tuple[str, ...]] = {
         r"pl\.create_tensor\(", r"pl\.reshape\(", r"with pl\.incore", r"with pl\.auto_incore",
         r"name_hint=", r"\n        for \w+ in pl\.range", r"\n    for \w+ in pl\.range",
         r"pl\.parallel\(", r"init_values=\([a-z]+\d+,\)", r"\[\w+, \w+ : \w+ \+ \d+",
+        r"h\d+ = pl\.slice\(", r"\] = h\d+\[", r"pl\.slice\(h\d+, .*valid_shape",
     ),
     "chunks": (r"chunk_policy=\"leading_full\"", r"chunk_policy=\"guarded\"", r", -1, chunk="),
     "calls": (r"self\.kernel", r"@pl\.jit\.incore", r"@pl\.inline", r"@pl\.jit\.inline", r"Scalar"),

@@ -444,34 +444,30 @@ def window_program(where: str) -> Program:
     """Takes or writes `[16, 8]` at a run-time row of a `[64, 8]` tensor."""
     b = Build()
     x, row = b.param("x", tensor([64, 8])), b.param("row", index())
-    if where == "view":
-        b.window(x, [16, 8], [row, 0])
-    else:
 
-        def work(s):
-            tile = s.op("full", shape=[16, 8], dtype=FP32, value=0.0)
-            if where == "load":
-                s.window(x, [16, 8], [row, 0])
-            elif where == "tile load":
-                s.op("load", tensor=x, offsets=[row, 0], shapes=[16, 8])
-            elif where == "assemble":
-                s.put(x, tile, [row, 0])
-            elif where == "store":
-                s.op("store", tile=tile, offsets=[row, 0], tensor=x)
-            elif where == "slice of a tile":
-                s.window(s.window(x, [64, 8], [0, 0], result="x"), [16, 8], [row, 0])
-            elif where == "insert":
-                whole = s.window(x, [64, 8], [0, 0], result="x")
-                s.put(whole, tile, [row, 0])
-            return []
+    def work(s):
+        tile = s.op("full", shape=[16, 8], dtype=FP32, value=0.0)
+        if where == "load":
+            s.window(x, [16, 8], [row, 0])
+        elif where == "tile load":
+            s.op("load", tensor=x, offsets=[row, 0], shapes=[16, 8])
+        elif where == "assemble":
+            s.put(x, tile, [row, 0])
+        elif where == "store":
+            s.op("store", tile=tile, offsets=[row, 0], tensor=x)
+        elif where == "slice of a tile":
+            s.window(s.window(x, [64, 8], [0, 0], result="x"), [16, 8], [row, 0])
+        elif where == "insert":
+            whole = s.window(x, [64, 8], [0, 0], result="x")
+            s.put(whole, tile, [row, 0])
+        return []
 
-        b.scope(work)
+    b.scope(work)
     return b.program()
 
 
 @pytest.mark.parametrize(
-    "where",
-    ["view", "load", "tile load", "assemble", "store", "slice of a tile", "insert"],
+    "where", ["load", "tile load", "assemble", "store", "slice of a tile", "insert"]
 )
 def test_every_window_is_checked(where: str) -> None:
     program = window_program(where)
@@ -539,5 +535,5 @@ def test_writing_outside_what_a_clamped_view_has_is_a_fault() -> None:
     data = ramp(6, 8)
     run(program, x=data, row=1)
     assert not data[5].any()
-    with pytest.raises(WindowOutOfRange, match="window 2:3 is outside axis 0 of `x`"):
+    with pytest.raises(WindowOutOfRange, match=r"window 2:3 is .* a view of `x` .* only 2 of"):
         run(program, x=data, row=2)

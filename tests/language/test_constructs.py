@@ -319,6 +319,30 @@ def test_one_function_can_be_parsed(tmp_path: Path) -> None:
         assert deserialize(serialize(function)).as_python() == function.as_python()
 
 
+HELPERS = """
+@pl.program
+class Powers:
+    @pl.function
+    def square(self, x: pl.Tensor[[64], pl.FP32]) -> pl.Tensor[[64], pl.FP32]:
+        y: pl.Tensor[[64], pl.FP32] = pl.mul(x, x)
+        return y
+
+    @pl.function
+    def main(self, x: pl.Tensor[[64], pl.FP32]) -> pl.Tensor[[64], pl.FP32]:
+        y: pl.Tensor[[64], pl.FP32] = self.square(x)
+        z: pl.Tensor[[64], pl.FP32] = self.square(y)
+        return z
+"""
+
+
+def test_a_function_that_became_part_of_its_callers_is_still_there() -> None:
+    program = pl.parse(HELPERS)
+    square = program.get_function("square")
+    assert [p.name for p in square.params] == ["x"]
+    assert program.get_function("main") is program.main
+    assert program.get_function("cube") is None
+
+
 def test_text_that_is_not_one_program() -> None:
     with pytest.raises(ValueError, match="2 functions"):
         pl.parse(ONE_FUNCTION + ONE_FUNCTION.replace("doubled", "again"))

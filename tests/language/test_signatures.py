@@ -71,6 +71,23 @@ def test_scratch_and_precision_change_nothing() -> None:
     np.testing.assert_array_equal(run(takes_what_has_no_effect, **given)["out"], expected)
 
 
+@pl.jit
+def joins_one_element(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        top = pl.row_max(pl.reshape(pl.row_max(x[:, :]), [1, 16]))
+        part = pl.slice(x, [16, 16], [0, 0], valid_shape=[7, 10])
+        out[:, :] = pl.sub(x[:, :], top)
+        out[:, :] = pl.maximum(top, pl.sub(part, top))
+    return out
+
+
+def test_one_element_joins_all_of_a_tile() -> None:
+    expected = X - X.max()
+    expected[:7, :10] = X.max()
+    got = run(joins_one_element, x=X, out=zeros(16, 16))["out"]
+    np.testing.assert_array_equal(got, expected)
+
+
 def test_a_parameter_is_given_once() -> None:
     @pl.jit
     def twice(x: pl.Tensor, out: pl.Out[pl.Tensor]):

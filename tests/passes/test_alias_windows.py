@@ -75,7 +75,7 @@ def test_scope_result_in_a_loop():
         @pl.function(type=pl.FunctionType.Orchestration)
         def main(self, x: pl.Tensor[[64, 16], pl.FP32], out: pl.Tensor[[64, 16], pl.FP32]) -> pl.Tensor[[64, 16], pl.FP32]:
             for i in pl.range(0, 64, 16):
-                part = pl.slice(out, [16, 16], [i, 0])
+                part = pl.slice(out, [16, 16], [i, 0], valid_shape=[16, 16])
                 part_1 = self.main_incore_0(x, i, part)
             return out
         """)  # noqa: E501

@@ -553,6 +553,21 @@ def test_nothing_is_wider_than_the_window(browser: Any, files: dict[str, Path], 
     found.close()
 
 
+def test_a_view_begins_at_its_top(browser: Any, files: dict[str, Path]) -> None:
+    found = Watched(browser)
+    found.page.set_viewport_size({"width": 390, "height": 500})
+    found.open(files["numbers"])
+    found.view("kernels")
+    found.page.mouse.move(200, 400)
+    found.page.mouse.wheel(0, 5000)
+    found.page.wait_for_timeout(100)
+    header = found.page.locator("header").bounding_box()
+    assert found.page.locator("main").bounding_box()["y"] < header["height"]
+    found.view("compare")
+    assert found.page.locator("main").bounding_box()["y"] >= header["height"]
+    found.close()
+
+
 def test_the_empty_run_of_one_task_draws(browser: Any, tmp_path: Path) -> None:
     file = tmp_path / "one.html"
     file.write_text(page_html("one", profile_document([device_run(elementwise(tasks=1))])))

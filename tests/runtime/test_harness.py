@@ -59,10 +59,9 @@ def copy(x: pl.Tensor[[ROWS, 32], pl.FP32], y: pl.Out[pl.Tensor[[ROWS, 32], pl.F
 
 
 @pytest.fixture(autouse=True)
-def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_cache: Path) -> Path:
     """Run directories and the cache go to a folder of the test."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("TILELET_CACHE_DIR", str(tmp_path / "cache"))
     return tmp_path
 
 

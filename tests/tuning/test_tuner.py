@@ -11,13 +11,12 @@ from tests.tuning.kernels import SCRIPT, InThisProcess, question
 
 from tilelet.diag import UserError
 from tilelet.tuning import evaluate
-from tilelet.tuning.outcome import TuneResult
+from tilelet.tuning.tune_result import TuneResult
 from tilelet.tuning.tuner import Request, tune
 
 
 @pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TILELET_CACHE_DIR", str(tmp_path / "cache"))
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_cache: Path) -> None:
     monkeypatch.chdir(tmp_path)
 
 

@@ -5,7 +5,7 @@
 // columns of its pixels.
 
 import { causeColour, cssColour, kernelColour, rgb } from "./colours";
-import { Columns, Row } from "./raster";
+import { Columns, Places, Row } from "./raster";
 import { CAUSES, type Cause, type Run, lowerBound } from "./run";
 
 /** Columns over the whole run, a power of two; each lane takes 16 bytes of one. */
@@ -25,6 +25,8 @@ export class LanePixels {
   private readonly faint: number[][];
   private readonly causes: Record<Cause, number[]>;
   private whole: Columns | null = null;
+  /** those of the last frame, to be filled again: new ones for every frame are work to clear away */
+  private kept: Row[] = [];
   private of: { filter: Uint8Array | null; idle: boolean } | null = null;
 
   /** In the colours of now: another theme takes another object. */
@@ -45,11 +47,20 @@ export class LanePixels {
     if (run.recTask.length >= MANY && perPixel >= 1) {
       const columns = this.columns(seen);
       const scale = COLUMNS / whole;
-      return lanes.map((lane) => (wanted(lane) ? columns.row(lane, seen.from * scale, seen.to * scale, width) : null));
+      const places = new Places(COLUMNS, seen.from * scale, seen.to * scale, width);
+      const rows = lanes.map((lane) => (wanted(lane) ? this.row(lane, width) : null));
+      rows.forEach((row, lane) => row && columns.fill(row, lane, places));
+      return rows;
     }
-    const rows = lanes.map((lane) => (wanted(lane) ? new Row(width) : null));
+    const rows = lanes.map((lane) => (wanted(lane) ? this.row(lane, width) : null));
+    for (const row of rows) row?.clear();
     this.add(rows, seen, width / (seen.to - seen.from));
     return rows;
+  }
+
+  private row(lane: number, width: number): Row {
+    const kept = this.kept[lane];
+    return kept?.width === width ? kept : (this.kept[lane] = new Row(width));
   }
 
   private columns(seen: Seen): Columns {

@@ -93,6 +93,8 @@ async function main(): Promise<void> {
     if (shown !== choice.view || choice.run !== before.run) {
       shown = choice.view;
       place.replaceChildren(views[choice.view].element);
+      // Each view begins at its top: on a narrow screen the one before may have been scrolled far down.
+      for (const box of [place, place.parentElement!, document.documentElement]) box.scrollTop = 0;
       views[choice.view].show();
     } else views[choice.view].update();
     details.update();

@@ -95,7 +95,7 @@ function errorBar(low: number, us: number, high: number): SVGElement {
   const X = (v: number) => 4 + (v / end) * (width - 8);
   return svg(
     "svg",
-    { width, height: 44, role: "img", "aria-label": "interval of the total" },
+    { width, viewBox: `0 0 ${width} 44`, class: "scale", role: "img", "aria-label": "interval of the total" },
     svg("line", { x1: X(0), x2: X(end), y1: 16, y2: 16, class: "grid" }),
     svg("line", { x1: X(low), x2: X(high), y1: 16, y2: 16, class: "interval" }),
     svg("circle", { cx: X(us), cy: 16, r: 6, class: "modelled" }),

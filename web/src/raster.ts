@@ -68,33 +68,50 @@ export class Columns {
     });
   }
 
-  /** What is between two places, given in columns, as `width` pixels. */
-  row(number: number, from: number, to: number, width: number): Row {
-    const found = new Row(width);
-    const into = found.sums;
+  /** What is between two places, given in columns, as the pixels of `into`. */
+  fill(into: Row, number: number, places: Places): void {
+    const { column, share } = places;
+    const sums = into.sums;
     const upTo = this.upTo[number]!;
-    const columns = upTo.length / 4 - 1;
-    const step = (to - from) / width;
+    const scale = 1 / places.step;
     let [r, g, b, cover] = [0, 0, 0, 0];
-    for (let x = 0; x <= width; x++) {
-      let at = from + x * step;
-      at = at < 0 ? 0 : at > columns ? columns : at;
-      const column = at >= columns ? columns - 1 : at | 0;
-      const share = at - column;
-      const i = 4 * column;
-      const nextR = upTo[i]! + share * (upTo[i + 4]! - upTo[i]!);
-      const nextG = upTo[i + 1]! + share * (upTo[i + 5]! - upTo[i + 1]!);
-      const nextB = upTo[i + 2]! + share * (upTo[i + 6]! - upTo[i + 2]!);
-      const nextCover = upTo[i + 3]! + share * (upTo[i + 7]! - upTo[i + 3]!);
+    for (let x = 0; x <= into.width; x++) {
+      const i = 4 * column[x]!;
+      const part = share[x]!;
+      const nextR = upTo[i]! + part * (upTo[i + 4]! - upTo[i]!);
+      const nextG = upTo[i + 1]! + part * (upTo[i + 5]! - upTo[i + 1]!);
+      const nextB = upTo[i + 2]! + part * (upTo[i + 6]! - upTo[i + 2]!);
+      const nextCover = upTo[i + 3]! + part * (upTo[i + 7]! - upTo[i + 3]!);
       if (x > 0) {
         const p = 4 * x - 4;
-        into[p] = (nextR - r) / step;
-        into[p + 1] = (nextG - g) / step;
-        into[p + 2] = (nextB - b) / step;
-        into[p + 3] = (nextCover - cover) / step;
+        sums[p] = (nextR - r) * scale;
+        sums[p + 1] = (nextG - g) * scale;
+        sums[p + 2] = (nextB - b) * scale;
+        sums[p + 3] = (nextCover - cover) * scale;
       }
-      [r, g, b, cover] = [nextR, nextG, nextB, nextCover];
+      r = nextR;
+      g = nextG;
+      b = nextB;
+      cover = nextCover;
     }
-    return found;
+  }
+}
+
+/** Where the edges of `width` pixels lie between columns: the same for all lanes of a frame. */
+export class Places {
+  readonly column: Int32Array;
+  readonly share: Float32Array;
+  readonly step: number;
+
+  constructor(columns: number, from: number, to: number, width: number) {
+    this.column = new Int32Array(width + 1);
+    this.share = new Float32Array(width + 1);
+    this.step = (to - from) / width;
+    for (let x = 0; x <= width; x++) {
+      const at = Math.min(Math.max(from + x * this.step, 0), columns);
+      const column = at >= columns ? columns - 1 : at | 0;
+      this.column[x] = column;
+      this.share[x] = at - column;
+    }
   }
 }

@@ -52,6 +52,7 @@ export class Timeline {
   private mapWidth = 0;
   private overview: HTMLCanvasElement | null = null;
   private lanePixels: LanePixels | null = null;
+  private image: ImageData | null = null;
   /** how long drawing the last frames took, for the bench */
   readonly frames: number[] = [];
 
@@ -482,7 +483,8 @@ export class Timeline {
     const width = this.canvas.width - left;
     const top = Math.round(AXIS * ratio);
     const height = this.canvas.height - top;
-    const image = context.createImageData(width, height);
+    if (this.image?.width !== width || this.image.height !== height) this.image = context.createImageData(width, height);
+    const image = this.image;
     const pixels = new Uint32Array(image.data.buffer);
     const background = rgb(cssColour("--panel"));
     pixels.fill(0xff000000 | (background[2] << 16) | (background[1] << 8) | background[0]);

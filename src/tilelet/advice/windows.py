@@ -54,7 +54,7 @@ def load_of(source: Source, node: ast.AST) -> Window | None:
         return None
     if len(node.args) != 3 or node.keywords or not isinstance(node.args[0], ast.Name):
         return None
-    shape, offset = _texts(node.args[1]), _texts(node.args[2])
+    shape, offset = texts_of(node.args[1]), texts_of(node.args[2])
     if shape is None or offset is None or node.args[0].id not in source.tensors:
         return None
     return Window(node.args[0].id, node, offset, shape)
@@ -68,7 +68,7 @@ def store_of(source: Source, node: ast.stmt) -> tuple[Window, ast.expr] | None:
     call = node.value if isinstance(node, (ast.Assign, ast.Expr)) else None
     if source.call_of(call) != "assemble" or not isinstance(call, ast.Call) or len(call.args) != 3:
         return None
-    tensor, value, offset = call.args[0], call.args[1], _texts(call.args[2])
+    tensor, value, offset = call.args[0], call.args[1], texts_of(call.args[2])
     if not isinstance(tensor, ast.Name) or offset is None or call.keywords:
         return None
     return Window(tensor.id, call, offset, None), value
@@ -88,7 +88,8 @@ def stores_in(source: Source, node: ast.AST) -> Iterator[tuple[Window, ast.expr,
             yield *found, inner
 
 
-def _texts(node: ast.expr) -> tuple[str, ...] | None:
+def texts_of(node: ast.expr) -> tuple[str, ...] | None:
+    """The extents or offsets of a list."""
     if not isinstance(node, (ast.List, ast.Tuple)):
         return None
     return tuple(ast.unparse(n) for n in node.elts)

@@ -12,7 +12,7 @@ from tilelet.bench.runner import Bench
 from tilelet.scripts.target import Target
 from tilelet.tuning.evaluate import Question
 from tilelet.tuning.knobs import Setting
-from tilelet.tuning.outcome import TuneResult
+from tilelet.tuning.tune_result import TuneResult
 from tilelet.tuning.tuner import Request, tune
 
 RATE = Goal("candidates_per_minute", 200)

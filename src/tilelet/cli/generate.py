@@ -23,10 +23,10 @@ from tilelet.models.qwen3.compare import (
     compare,
 )
 from tilelet.models.qwen3.config import Qwen3Config
+from tilelet.models.qwen3.device_pass import DevicePass, PassShape, device_pass
 from tilelet.models.qwen3.generate import generate
 from tilelet.models.qwen3.int8_error import Int8Error, int8_error
 from tilelet.models.qwen3.model import Model, check_tokens, load
-from tilelet.models.qwen3.modelled import ModelledPass, PassShape, modelled_pass
 from tilelet.models.qwen3.reference import Array
 from tilelet.models.qwen3.text import TextStream, Tokenizer, stop_tokens
 from tilelet.models.sampling import Sampling
@@ -261,16 +261,16 @@ def _tokens_text(found: Comparison) -> str:
 # --- modelled machine -----------------------------------------------------------------------------
 
 
-def _modelled(model: Model, machine: str, answers: Sequence[_Answer]) -> list[ModelledPass]:
+def _modelled(model: Model, machine: str, answers: Sequence[_Answer]) -> list[DevicePass]:
     """The longest prompt, and a step of all sequences at the length that the longest reached."""
     longest = max(len(a.prompt) for a in answers)
     reached = max(len(a.prompt) + len(a.tokens) - 1 for a in answers)
     prompt = PassShape(model.config, "prefill", 1, longest, model.dtype)
     step = PassShape(model.config, "decode", len(answers), reached, model.dtype)
-    return [modelled_pass(prompt, machine), modelled_pass(step, machine)]
+    return [device_pass(prompt, machine), device_pass(step, machine)]
 
 
-def _pass_table(found: ModelledPass) -> Table:
+def _pass_table(found: DevicePass) -> Table:
     what = "prompt" if found.kind == "prefill" else "step"
     table = Table(
         f"a {what} of {plural(found.tokens, 'token')} on {found.machine}, modelled: "
@@ -303,7 +303,7 @@ def _megabytes(size: int) -> str:
     return f"{size / 1e6:.1f}"
 
 
-def _pass_data(found: ModelledPass) -> dict[str, Any]:
+def _pass_data(found: DevicePass) -> dict[str, Any]:
     return {
         "kind": found.kind,
         "machine": found.machine,
@@ -330,7 +330,7 @@ def _document(
     answers: Sequence[_Answer],
     times: _Times,
     comparison: Comparison | None,
-    passes: Sequence[ModelledPass],
+    passes: Sequence[DevicePass],
 ) -> dict[str, Any]:
     found: dict[str, Any] = {
         "dtype": model.dtype.name,

@@ -359,10 +359,11 @@ def emit_slice(e: ControlEmitter, op: Op) -> None:
     name = e.new_window(op, "{0}")
     limits = op.args["valid_shape"]
     cut = "NULL" if limits is None else array_text(e.dims(limits))
+    edge = "TL_CLAMP" if op.args["clamp"] else "TL_VIEW" if limits is None else "TL_INSIDE"
     e.check(
         f"tl_slice(c, {e.site(op, x.name)}, &{name}, {e.window(x)}, "
         f"{array_text(e.dims(op.args['offset']))}, "
-        f"{array_text(e.dims(op.args['shape']))}, {cut}, {int(bool(op.args['clamp']))})"
+        f"{array_text(e.dims(op.args['shape']))}, {cut}, {edge})"
     )
     drop = op.args["drop_dims"]
     if drop is not None:
@@ -616,6 +617,7 @@ def has_partial_windows(functions: Sequence[Function]) -> bool:
             if op.name == "set_validshape" and isinstance(op.result.type, TensorType):
                 return True
             is_view = op.name == "slice" and isinstance(op.result.type, TensorType)
-            if is_view and (op.args["valid_shape"] is not None or op.args["clamp"]):
+            limits = (None, op.args["shape"]) if is_view else ()
+            if is_view and (op.args["valid_shape"] not in limits or op.args["clamp"]):
                 return True
     return False

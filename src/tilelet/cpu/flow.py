@@ -90,7 +90,7 @@ class _Carried(LoopCarried[KernelEmitter]):
     def window_form(self) -> TensorRef:
         assert isinstance(self.value.type, TensorType)
         extents = tuple(d if isinstance(d, int) else None for d in self.value.type.shape)
-        return TensorRef(f"(&{self.variable})", extents, self.emitter.full_windows)
+        return self.emitter.windows.ref(f"(&{self.variable})", extents)
 
     def set_window(self, arg: Arg) -> None:
         k = self.emitter
@@ -278,7 +278,7 @@ def emit_undef(k: KernelEmitter, op: Op) -> None:
         name = k.name(value.name)
         k.out.add(f"const tl_win {name} = {{0}};")
         extents = tuple(d if isinstance(d, int) else None for d in value.type.shape)
-        k.define(value, TensorRef(f"(&{name})", extents, False))
+        k.define(value, TensorRef(f"(&{name})", extents, False, False))
 
 
 @emits("create_tile", "create_tensor")

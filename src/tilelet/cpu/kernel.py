@@ -88,12 +88,14 @@ class TensorRef:
     """A window of global memory: C expression of a pointer to it.
 
     extents  those known now; None where only the run knows
-    is_full  valid region and memory are certainly all of it
+    is_full  the valid region is certainly all of it
+    exists   memory is certainly there for all of it
     """
 
     pointer: str
     extents: tuple[int | None, ...]
     is_full: bool
+    exists: bool
 
     def extent(self, axis: int) -> Dim:
         known = self.extents[axis]
@@ -101,6 +103,17 @@ class TensorRef:
 
     def stride(self, axis: int) -> str:
         return f"{self.pointer}->stride[{axis}]"
+
+
+@dataclass(frozen=True)
+class Windows:
+    """What is certain of all windows that the control program makes: as in `TensorRef`."""
+
+    are_full: bool = True
+    exist: bool = True
+
+    def ref(self, pointer: str, extents: tuple[int | None, ...]) -> TensorRef:
+        return TensorRef(pointer, extents, self.are_full, self.exist)
 
 
 @dataclass
@@ -193,10 +206,10 @@ class KernelEmitter(Emitter):
         sites: Sites,
         host: OpNumbers,
         *,
-        full_windows: bool,
+        windows: Windows,
     ) -> None:
         super().__init__(kernel, functions, sites, host)
-        self.full_windows = full_windows
+        self.windows = windows
         self.dynamic: set[tuple[Op, int]] = set()  # carried or joined values of changing region
 
     def emit(self) -> KernelCode:
@@ -248,7 +261,7 @@ class KernelEmitter(Emitter):
                 extents = tuple(d if isinstance(d, int) else None for d in p.type.shape)
                 pointer = f"w_{identifier(p.name)}_{len(windows)}"
                 self.window_numbers[pointer] = len(windows)
-                self.values[p] = TensorRef(pointer, extents, self.full_windows)
+                self.values[p] = self.windows.ref(pointer, extents)
                 with self.out.indented():
                     self.out.add(f"const tl_win *const {pointer} = &w[{len(windows)}];")
                     self.out.add(f"(void){pointer};")

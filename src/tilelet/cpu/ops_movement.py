@@ -136,9 +136,7 @@ def loaded(
     pointer, valid = k.name(f"g_{op.results[0].name}"), tuple[Dim, ...](sizes)
     k.out.add(f"// {op.name} `{value.name}`", op.loc)
     if ref.is_full and limits is None and not op.args["clamp"]:
-        check_inside(
-            k, op, offset, shape, [ref.extent(i) for i in range(rank)], value.name, ref.pointer
-        )
+        check_inside(k, op, offset, shape, _reach(ref, rank), value.name, ref.pointer)
         place = total(
             [
                 product(f"({o})" if isinstance(o, str) else o, ref.stride(i))
@@ -153,10 +151,10 @@ def loaded(
         window = k.name("window")
         k.out.add(f"tl_win {window};")
         cut = array_text(limits) if limits is not None else "NULL"
-        clamp = int(bool(op.args["clamp"]))
+        edge = "TL_CLAMP" if op.args["clamp"] else "TL_INSIDE"
         k.check(
             f"tl_slice(c, {k.site(op, value.name)}, &{window}, {ref.pointer}, "
-            f"{array_text(offset)}, {array_text(shape)}, {cut}, {clamp})"
+            f"{array_text(offset)}, {array_text(shape)}, {cut}, {edge})"
         )
         k.out.add(f"const {e.memory} *{pointer} = (const {e.memory} *){window}.data;")
         strides = tuple(f"{window}.stride[{i}]" for i in range(rank))
@@ -297,7 +295,7 @@ def _as_stored(tile: Tile, into: Value) -> Tile:
 
 
 def _reach(ref: TensorRef, rank: int) -> list[Dim]:
-    if ref.is_full:
+    if ref.exists:
         return [ref.extent(i) for i in range(rank)]
     return [f"{ref.pointer}->reach[{i}]" for i in range(rank)]
 
@@ -542,7 +540,7 @@ def _view_tensor(k: KernelEmitter, op: Op, function: str, shape: Arg) -> None:
     given = "NULL" if shape is None else array_text(dims)
     k.check(f"{function}(c, {k.site(op, value.name)}, &{name}, {size}{given}, {len(dims)})")
     extents = tuple(d if isinstance(d, int) else None for d in t.shape)
-    k.define(op.result, TensorRef(f"(&{name})", extents, ref.is_full))
+    k.define(op.result, TensorRef(f"(&{name})", extents, ref.is_full, ref.exists))
 
 
 @emits("concat")

@@ -157,7 +157,7 @@ class PreparedCalls:
         enter = self.native.enter
         if threading.current_thread() is threading.main_thread():
             handler = getsignal(SIGINT)
-            if handler is default_int_handler:
+            if handler is default_int_handler or getattr(handler, "raises_interrupt", False):
                 enter = self.native.enter_here
             elif handler not in (SIG_DFL, SIG_IGN):
                 return None

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from tilelet.analysis.overhang import may_overhang
+
 # Imported for their entries in the kernels' table of ops.
 from tilelet.cpu import (  # noqa: F401
     flow,
@@ -18,7 +20,7 @@ from tilelet.cpu.control import ControlEmitter, KernelEntry, has_partial_windows
 from tilelet.cpu.distributed_loops import one_iteration
 from tilelet.cpu.emitter import OpNumbers
 from tilelet.cpu.footprint import footprint_lines
-from tilelet.cpu.kernel import KernelCode, KernelEmitter
+from tilelet.cpu.kernel import KernelCode, KernelEmitter, Windows
 from tilelet.cpu.native import RANK
 from tilelet.cpu.sites import Site, Sites
 from tilelet.cpu.text import identifier
@@ -50,10 +52,11 @@ def emit_program(program: Program, parts: int = 2) -> Compiled:
     control = [f for f in program.functions.values() if f.kind is not FunctionKind.InCore]
     used = _called_kernels(program, control)
     full = not has_partial_windows(control)
+    windows = Windows(full, full and not any(map(may_overhang, control)))
     codes: list[tuple[Function, KernelCode]] = []
     for kernel in used:
         part, iterations = one_iteration(kernel, program)
-        emitter = KernelEmitter(part, program.functions, sites, host, full_windows=full)
+        emitter = KernelEmitter(part, program.functions, sites, host, windows=windows)
         codes.append((part, replace(emitter.emit(), iterations=iterations)))
     units = _kernel_units(codes, parts)
     calls = OpNumbers()

@@ -58,7 +58,10 @@ def error_of(kind: int, site: Site, n: Sequence[int]) -> UserError | InternalErr
     loc, name = site.loc, site.name
     if kind == WINDOW:
         clamps = site.op in ("slice", "load")
-        return WindowOutOfRange(loc, n[0], n[1], n[2], n[3], name, runtime=True, clamps=clamps)
+        axis, start, size, extent, whole = n[:5]
+        return WindowOutOfRange(
+            loc, axis, start, size, extent, name, runtime=True, clamps=clamps, whole=whole
+        )
     if kind == VALID:
         return ValidShapeTooLarge(loc, n[0], n[1], n[2], runtime=True)
     if kind == INDEX:

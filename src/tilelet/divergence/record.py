@@ -382,7 +382,7 @@ class Trace(Recorder):
         origins = self.origins.view(window)
         if origins.shape != window.reach:
             return None
-        valid = tuple([slice(0, n) for n in window.valid or window.reach])
+        valid = tuple([slice(0, n) for n in window.held])
         gone = np.nonzero(origins[valid] == NOBODY)
         if not gone[0].size:
             return None

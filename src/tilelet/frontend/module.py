@@ -57,6 +57,11 @@ class Origin:
     methods: Mapping[str, KernelFunction] = field(default_factory=dict[str, KernelFunction])
     constants: Mapping[str, Constant] = field(default_factory=dict[str, "Constant"])
 
+    def function(self, name: str) -> Function | None:
+        """The IR of one of the methods by itself."""
+        method = self.methods.get(name)
+        return None if method is None else ModuleBuilder(name, self.methods).lower(method)
+
 
 @dataclass
 class ModuleBuilder:

@@ -65,7 +65,7 @@ class Operands:
             if type(value) is TileValue:
                 data, valid = value.data, value.valid
             else:
-                data, valid = value.array, value.valid or value.reach
+                data, valid = value.array, value.held
             regions[name] = (data.shape, valid)
             args[name] = self._application.operand(data, valid)
         return args, regions

@@ -147,7 +147,7 @@ class _TileOp:
             if type(value) is TileValue:
                 data, valid = value.data, value.valid
             else:
-                valid = value.valid or value.reach
+                valid = value.held
                 data = value.array if self.state.execute else _dummy(value.shape, np.uint8)
             regions[name] = (data.shape, valid)
             args[name] = data
@@ -161,7 +161,7 @@ class _TileOp:
             if type(value) is TileValue:
                 found[name] = value.defined
             elif name not in self.op.spec.writes:
-                found[name] = loaded_mask(self.state, self.op, value, value.valid or value.reach)
+                found[name] = loaded_mask(self.state, self.op, value, value.held)
         return found
 
     def results(self, frame: Frame, valids: list[Shape]) -> list[Bits | None]:
@@ -207,7 +207,7 @@ class _TileOp:
         if type(value) is TileValue:
             return _bits(value)
         cells = cells_of(value)
-        region = value.valid or value.reach
+        region = value.held
         bits = np.zeros(value.shape, np.bool_)
         bits[box(region)] = True if cells is None else cells.get(value)[box(region)] == DEFINED
         return bits
@@ -539,7 +539,7 @@ def _store(low: Lowering, op: Op, lower: Lower, target: str, source: str, offset
         if from_tile:
             region, mask = value.valid, value.defined
         else:
-            region = value.valid or value.reach
+            region = value.held
             mask = loaded_mask(state, op, value, region)
         if compute is not None:
             compute(frame)

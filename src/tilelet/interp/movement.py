@@ -56,27 +56,59 @@ def window_at(
     Only the valid part has to lie inside, and with `clamp` not even that: it is cut. The window of
     an overhanging window sees no more of memory than that one does.
     """
-    extents = whole.shape
     if valid_shape is None and not clamp and whole.valid is None:
-        for axis, (start, size, extent) in enumerate(zip(offset, shape, extents)):
+        for axis, (start, size, extent) in enumerate(zip(offset, shape, whole.reach)):
             if start < 0 or size < 1 or start + size > extent:
-                raise WindowOutOfRange(
-                    loc, axis, start, size, extent, whole.name, True, True, whole.buffer.made
-                )
+                raise _outside(whole, axis, start, size, extent, loc)
         return whole.slice(offset, shape)
     needed = shape if valid_shape is None else checked_region(valid_shape, shape, loc)
-    for axis, (start, size, extent) in enumerate(zip(offset, needed, extents)):
-        if start < 0 or shape[axis] < 1 or (start + size > extent and not clamp):
-            raise WindowOutOfRange(
-                loc, axis, start, size, extent, whole.name, True, True, whole.buffer.made
-            )
-    there = valid_rules.window(whole.reach, tuple(offset), shape)
-    seen = valid_rules.window(whole.valid or extents, tuple(offset), shape)
-    region = tuple(map(min, needed, there, seen))
-    window = whole.slice(offset, shape)
-    window.extent = None if there == shape else there
+    valid = whole.valid or whole.shape
+    for axis, (start, size) in enumerate(zip(offset, needed)):
+        # Where all is said to be valid, all that is loaded must exist.
+        extents = whole.reach if valid[axis] == whole.shape[axis] else whole.shape
+        if start < 0 or shape[axis] < 1 or (start + size > extents[axis] and not clamp):
+            raise _outside(whole, axis, start, size, extents[axis], loc)
+    seen = valid_rules.window(valid, tuple(offset), shape)
+    window = _existing(whole, offset, shape)
+    region = tuple(map(min, needed, window.reach, seen))
     window.valid = None if region == shape else region
     return window
+
+
+def view_at(whole: Window, offset: Sequence[int], shape: Shape, loc: Loc) -> Window:
+    """The view of `shape` at `offset` that the control program takes.
+
+    It may overhang: it stays valid where its tensor is, so that a load of what does not exist is an
+    error, where `clamp` would make that part invalid.
+    """
+    for axis, (start, size, extent) in enumerate(zip(offset, shape, whole.reach)):
+        if start < 0 or size < 1:
+            raise _outside(whole, axis, start, size, extent, loc)
+    window = _existing(whole, offset, shape)
+    if whole.valid is not None:
+        seen = valid_rules.window(whole.valid, tuple(offset), shape)
+        all_valid = [v == n for v, n in zip(whole.valid, whole.shape)]
+        region = tuple([n if full else v for n, v, full in zip(shape, seen, all_valid)])
+        window.valid = None if region == shape else region
+    return window
+
+
+def _existing(whole: Window, offset: Sequence[int], shape: Shape) -> Window:
+    """A window that sees no more of memory than `whole` does."""
+    there = valid_rules.window(whole.reach, tuple(offset), shape)
+    if there == shape:
+        return whole.slice(offset, shape)
+    window = whole.slice([o if n else 0 for o, n in zip(offset, there)], shape)
+    window.extent = there
+    return window
+
+
+def _outside(
+    whole: Window, axis: int, start: int, size: int, extent: int, loc: Loc, clamps: bool = True
+) -> WindowOutOfRange:
+    made, shown = whole.buffer.made, whole.shape[axis]
+    seen = shown if extent == whole.reach[axis] else extent
+    return WindowOutOfRange(loc, axis, start, size, extent, whole.name, True, clamps, made, seen)
 
 
 def checked_region(valid_shape: Sequence[int], shape: Shape, loc: Loc) -> Shape:
@@ -179,6 +211,8 @@ def _window_getter(
     shapes = low.get(as_tuple(op.args[shape]))
     limits = low.get(as_tuple(limit)) if limit is not None else None
     clamp = bool(op.args["clamp"])
+    if isinstance(op.result.type, TensorType) and limits is None and not clamp:
+        return lambda frame: view_at(frame[whole], offsets(frame), shapes(frame), loc)
 
     def take(frame: Frame) -> Window:
         valid_shape = limits(frame) if limits else None
@@ -258,8 +292,7 @@ def stored_window(target: Window, region: Shape, offset: Sequence[int], loc: Loc
     assert sizes is not None
     for axis, (start, size, extent) in enumerate(zip(offset, sizes, target.reach)):
         if start < 0 or start + size > extent:
-            made = target.buffer.made
-            raise WindowOutOfRange(loc, axis, start, size, extent, target.name, True, made=made)
+            raise _outside(target, axis, start, size, extent, loc, clamps=False)
     return target.slice(offset, sizes)
 
 
@@ -302,7 +335,7 @@ def written_window(low: Lowering, op: Op) -> Callable[[Frame], Window]:
 
     def window(frame: Frame) -> Window:
         value = frame[stored]
-        region = value.valid or value.reach if type(value) is Window else value.valid
+        region = value.held if type(value) is Window else value.valid
         return stored_window(frame[into], region, offsets(frame), loc)
 
     return window
@@ -331,8 +364,8 @@ def _store(low: Lowering, op: Op) -> Step:
         if not state.execute:
             state.changed_by_control(frame[into])
             return
-        region = window.valid or window.reach
-        store_at(frame[into], window.array, region, offsets(frame), atomic, loc)
+        window = window_at(window, (0,) * len(window.shape), window.shape, window.valid, False, loc)
+        store_at(frame[into], window.array, window.held, offsets(frame), atomic, loc)
 
     return from_tile if is_tile(op.args[source]) else from_tensor
 

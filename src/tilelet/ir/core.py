@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, Union
+from typing import TYPE_CHECKING, Final, Protocol, Union
 
 from tilelet import dtypes
 from tilelet.diag.core import UNKNOWN, Diagnostic, Loc
@@ -163,19 +163,25 @@ class Function:
         return print_function(self)
 
 
+class Origin(Protocol):
+    """What the frontend made a program of."""
+
+    def function(self, name: str) -> Function | None: ...
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Program:
     """A whole program. `entry` is the control program; the rest are kernels it submits.
 
     `cautions` are what the frontend and the passes would have the user know. `origin` is what the
-    frontend made it of: those who work on its text know the type, nobody else looks at it.
+    frontend made it of: those who work on its text know the type.
     """
 
     name: str
     functions: Mapping[str, Function]
     entry: str
     cautions: tuple[Diagnostic, ...] = ()
-    origin: object = None
+    origin: Origin | None = None
 
     @property
     def main(self) -> Function:
@@ -189,8 +195,9 @@ class Program:
         return replace(self, functions=dict(functions))
 
     def get_function(self, name: str) -> Function | None:
-        """The function called `name`, or None."""
-        return self.functions.get(name)
+        """The function called `name`, also one that is part of its callers; or None."""
+        found = self.functions.get(name)
+        return self.origin.function(name) if found is None and self.origin is not None else found
 
     def as_python(self) -> str:
         """The program as `pl` text in explicit SSA form; `pl.parse` reads it back."""

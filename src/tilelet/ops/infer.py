@@ -304,7 +304,7 @@ def vector_space(call: Call, *params: str) -> Mem | None:
 
 
 def broadcast(call: Call, lhs: str, a: TileType, rhs: str, b: TileType) -> tuple[int, ...]:
-    """Equal shapes, or `[M, N]` with `[M, 1]` or `[1, N]`, in either order (rule N9)."""
+    """Equal shapes, or `[M, N]` with `[M, 1]`, `[1, N]` or `[1, 1]`, in either order (rule N9)."""
     for wide, narrow in ((a.shape, b.shape), (b.shape, a.shape)):
         if stretches(narrow, wide):
             return wide
@@ -314,14 +314,15 @@ def broadcast(call: Call, lhs: str, a: TileType, rhs: str, b: TileType) -> tuple
         a.shape,
         call.at(rhs),
         b.shape,
-        "shapes must be equal, or `[M, N]` with `[M, 1]` or `[1, N]`",
+        "shapes must be equal, or `[M, N]` with `[M, 1]`, `[1, N]` or `[1, 1]`",
     )
 
 
 def stretches(narrow: Sequence[int], wide: Sequence[int]) -> bool:
     """Whether `narrow` is `wide`, or differs from it only by a 1 in one of the last two axes.
 
-    A row for all rows there are, `[1, 1, N]`, may be 1 in every axis but the last.
+    A row for all rows there are, `[1, 1, N]`, may be 1 in every axis but the last; one element in
+    that, too.
     """
     differ = [i for i, (n, w) in enumerate(zip(narrow, wide)) if n != w]
     if len(narrow) != len(wide):
@@ -329,7 +330,7 @@ def stretches(narrow: Sequence[int], wide: Sequence[int]) -> bool:
     if not differ:
         return True
     rank = len(wide)
-    if narrow[-1] == wide[-1] and all(n == 1 for n in narrow[:-1]):
+    if narrow[-1] in (1, wide[-1]) and all(n == 1 for n in narrow[:-1]):
         return True
     return rank >= 2 and len(differ) == 1 and differ[0] >= rank - 2 and narrow[differ[0]] == 1
 

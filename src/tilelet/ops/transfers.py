@@ -113,6 +113,10 @@ def _window(
         # Only the valid part is read; the rest of the window may lie outside the tensor.
         taken = [infer.int_of(limit) for limit in limits]
     if not infer.flag(call, "clamp"):
+        if not call.in_scope and call[valid_shape] is None:
+            # A view may reach past the end, unless that is known before the program runs.
+            fixed = [infer.int_of(start) is not None for start in starts]
+            taken = [size if known else 0 for size, known in zip(sizes, fixed)]
         check_window(call, offset, infer.name_of(call, x), starts, taken, t.shape, clamps=True)
     elif any((infer.int_of(start) or 0) < 0 for start in starts):
         check_window(call, offset, infer.name_of(call, x), starts, [1] * len(starts), t.shape)

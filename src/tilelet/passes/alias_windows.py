@@ -361,7 +361,9 @@ def _window_ops(window: _Window) -> list[Op]:
     """The slice of the target that takes the place of the part's `create_tensor`."""
     b = Builder(window.assemble.loc)
     part = window.part
-    view = b.emit("slice", window.target, window.shape, window.offset, result=part.name)
+    place = (window.target, window.shape, window.offset)
+    # What is assembled has to fit, whether the part's producer writes all of it or not.
+    view = b.emit("slice", *place, valid_shape=window.shape, result=part.name)
     shape = window.create.args["shape"]
     if shape != window.shape:
         b.emit("reshape", view, shape, result=part.name)

@@ -23,7 +23,7 @@ def noticed() -> Generator[None]:
     if threading.current_thread() is not threading.main_thread() or not is_usual:
         yield
         return
-    signal.signal(signal.SIGINT, _notice)
+    signal.signal(signal.SIGINT, _Notice())
     try:
         yield
     finally:
@@ -43,10 +43,15 @@ def deferred() -> Generator[None]:
             raise KeyboardInterrupt
 
 
-def _notice(number: int, frame: FrameType | None) -> None:
-    _was_pressed.set()
-    if not _waits.is_set():
-        signal.default_int_handler(number, frame)
+class _Notice:
+    """A handler of Ctrl-C."""
+
+    raises_interrupt = True  # so native code may run under it as under Python's own
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        _was_pressed.set()
+        if not _waits.is_set():
+            signal.default_int_handler(number, frame)
 
 
 def explains(error: BaseException) -> bool:

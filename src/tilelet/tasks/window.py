@@ -107,7 +107,8 @@ class Window:
     valid   the part that loads will take (`slice(..., valid_shape=)` in the control program);
             None: all of it
     extent  the part for which memory exists, when the window overhangs its tensor
-            (`clamp=True`, or a window whose valid part alone fits); None: all of it
+            (`clamp=True`, a window whose valid part alone fits, or a view of the control program
+            of which the rest must not be touched: there `valid` is more); None: all of it
     region  its number in the record of tasks, -1: none yet
     """
 
@@ -151,6 +152,13 @@ class Window:
     def reach(self) -> Shape:
         """The shape of the memory that exists: `shape`, unless the window overhangs."""
         return self.shape if self.extent is None else self.extent
+
+    @property
+    def held(self) -> Shape:
+        """The part that exists and is valid."""
+        if self.valid is None or self.extent is None:
+            return self.valid or self.reach
+        return tuple(map(min, self.valid, self.extent))
 
     @property
     def array(self) -> Array:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tilelet.tuning.knobs import Setting
-    from tilelet.tuning.outcome import TuneResult
+    from tilelet.tuning.tune_result import TuneResult
 
 
 def tune(

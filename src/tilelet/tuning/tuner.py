@@ -30,8 +30,8 @@ from tilelet.tuning.evaluate import (
     profile,
 )
 from tilelet.tuning.knobs import Knob, Setting, Settings, Subject, subject_of
-from tilelet.tuning.outcome import TuneResult, Winner
 from tilelet.tuning.results import Results
+from tilelet.tuning.tune_result import TuneResult, Winner
 from tilelet.tuning.values import values_for
 from tilelet.tuning.workers import Lost, Workers, workers
 

@@ -29,7 +29,7 @@ from tilelet.models import qwen3
 from tilelet.models.qwen3.architecture import Kind
 from tilelet.models.qwen3.compare import Reference, compare
 from tilelet.models.qwen3.config import Qwen3Config, Qwen3MoeConfig
-from tilelet.models.qwen3.modelled import PassShape, drawn_groups, modelled_pass
+from tilelet.models.qwen3.device_pass import PassShape, device_pass, drawn_groups
 from tilelet.models.qwen3.stack import LayerStack
 
 __all__ = ["one_thread"]
@@ -159,7 +159,7 @@ def test_modelled_passes_have_tasks_for_the_experts_that_have_rows(
     """Layers of both kinds are counted."""
     config = Qwen3Config.read(reference_of("float32", "dense between").directory)
     assert isinstance(config, Qwen3MoeConfig)
-    found = modelled_pass(PassShape(config, kind, batch, 3, dtypes.FP32), machine)
+    found = device_pass(PassShape(config, kind, batch, 3, dtypes.FP32), machine)
     assert [(part.name, part.times) for part in found.parts] == [
         ("embedding", 1), ("sparse layer", 2), ("dense layer", 1), ("output head", 1),
     ]  # fmt: skip

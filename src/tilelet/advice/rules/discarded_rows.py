@@ -3,39 +3,69 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tilelet.advice.core import Advice, Rule, Subject
-from tilelet.advice.source import Source, names_bound
+from tilelet.advice.source import Source, names_bound, number_of
+from tilelet.advice.windows import Window, loads_in, texts_of
 from tilelet.diag.catalogue.advice import DiscardedRows
+
+_AXES = "rows", "columns"
 
 
 def find(subject: Subject) -> Iterator[Advice]:
-    """A product that is stored whole, and read back in fewer rows only."""
+    """A product that is stored whole, and of which fewer rows or columns are read back."""
     source = subject.source
+    loads = [w for w in loads_in(source, source.tree) if isinstance(w.node, ast.Subscript)]
+    loads += [
+        Window(source.of(n.args[0]), n, offset, shape)
+        for n in source.slices()  # with whatever valid extents
+        if (shape := texts_of(n.args[1])) and (offset := texts_of(n.args[2]))
+    ]
     for maker in source.nodes:
         if not isinstance(maker, ast.Assign) or source.call_of(maker.value) != "create_tensor":
             continue
         assert isinstance(maker.value, ast.Call)
         (name,) = names_bound(maker) or {""}
-        rows = _rows(source, maker.value.args[0])
-        reads = [n for n in source.slices() if source.of(n.args[0]) == name]
-        read = [_rows(source, n.args[1]) for n in reads]
-        used = max((r for r in read if r is not None), default=0)
-        if rows is None or not reads or None in read or not 0 < used < rows:
+        extents = _numbers(source, maker.value.args[0])
+        reads = [window for window in loads if window.tensor == name]
+        if extents is None or not reads:
             continue
         if len(source.uses(name)) > len(reads) + len(source.stores(name)):
             continue  # somebody reads it whole
-        for product in _products_stored(source, name):
-            problem = DiscardedRows(source.loc(product), source.loc(reads[0]), name, used, rows)
-            statement = next(n for n in source.around(product) if isinstance(n, ast.stmt))
-            yield subject.advice(problem, subject.kernels_in(*source.scope_lines(statement)))
+        for axis, (what, extent) in enumerate(zip(_AXES, extents)):
+            used = _used(source, reads, axis)
+            if used is None or not 0 < used < extent:
+                continue
+            for product in _products_stored(source, name):
+                places = source.loc(product), source.loc(reads[0].node)
+                problem = DiscardedRows(*places, name, used, extent, what)
+                statement = next(n for n in source.around(product) if isinstance(n, ast.stmt))
+                yield subject.advice(problem, subject.kernels_in(*source.scope_lines(statement)))
 
 
-def _rows(source: Source, shape: ast.expr) -> int | None:
+def _numbers(source: Source, shape: ast.expr) -> list[int] | None:
+    """The extents of a matrix."""
     if not isinstance(shape, (ast.List, ast.Tuple)) or len(shape.elts) != 2:
         return None
-    return source.number(shape.elts[0])
+    found = [number_of(extent, source.numbers) for extent in shape.elts]
+    return None if None in found else [n for n in found if n is not None]
+
+
+def _used(source: Source, reads: Sequence[Window], axis: int) -> int | None:
+    """From the first to the last element that anybody reads; None if the text does not say."""
+    starts: list[int] = []
+    ends: list[int] = []
+    for window in reads:
+        if window.shape is None or len(window.shape) != 2:
+            return None
+        texts = window.offset[axis], window.shape[axis]
+        start, extent = (number_of(ast.parse(t, mode="eval").body, source.numbers) for t in texts)
+        if start is None or extent is None:
+            return None  # perhaps another part in every iteration
+        starts.append(start)
+        ends.append(start + extent)
+    return max(ends) - min(starts)
 
 
 def _products_stored(source: Source, name: str) -> Iterator[ast.Call]:

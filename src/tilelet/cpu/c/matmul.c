@@ -640,7 +640,7 @@ static void run_flipped(const tl_matmul_args *x, workspace *work) {
 /* With one row all that counts is to read B at the speed of the memory. It is converted in
  * registers, ROW_STEPS rows of a whole group of columns at a time: long runs, and C stays in the
  * cache. */
-#define ROW_STEPS 16
+#define ROW_STEPS 8
 #define ROW_VECTORS 8
 
 typedef uint16_t half_words __attribute__((vector_size(TL_VEC_BYTES / 2)));

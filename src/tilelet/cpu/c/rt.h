@@ -202,10 +202,13 @@ int tl_fail_window(tl_ctx *c, int site, int axis, int64_t start, int64_t size, i
                    const tl_win *w);
 int tl_fail_region(tl_ctx *c, int site, const int64_t *valid, const int64_t *shape, int rank);
 
-/* The window of `shape` at `offset`; only `limits` (NULL: all) has to lie inside, or with `clamp`
- * not even that: it is cut. */
+/* What becomes of a window past the edge: an error; not valid there; or, of a view that the control
+ * program makes, valid as far as it is said to be, so that whoever loads what is not there fails. */
+enum { TL_INSIDE, TL_CLAMP, TL_VIEW };
+
+/* The window of `shape` at `offset`; only `limits` (NULL: all) has to lie inside. */
 int tl_slice(tl_ctx *c, int site, tl_win *out, const tl_win *w, const int64_t *offset,
-             const int64_t *shape, const int64_t *limits, int clamp);
+             const int64_t *shape, const int64_t *limits, int edge);
 void tl_drop_axes(tl_win *w, uint32_t dropped);
 void tl_swap_axes(tl_win *w, int a, int b);
 int tl_reshape(tl_ctx *c, int site, tl_win *w, const int64_t *shape, int rank);

@@ -45,8 +45,11 @@ static int64_t seen(int64_t extent, int64_t start, int64_t size) {
     return start >= extent ? 0 : max64(0, min64(extent - start, size));
 }
 
+/* Whether all of an axis is said to be valid: then a load has to find memory there. */
+static int is_claimed(const tl_win *w, int axis) { return w->valid[axis] == w->shape[axis]; }
+
 int tl_slice(tl_ctx *c, int site, tl_win *out, const tl_win *w, const int64_t *offset,
-             const int64_t *shape, const int64_t *limits, int clamp) {
+             const int64_t *shape, const int64_t *limits, int edge) {
     int64_t needed[TL_RANK];
     for (int i = 0; i < w->rank; i++) {
         if (limits && limits[i] > shape[i])
@@ -54,17 +57,19 @@ int tl_slice(tl_ctx *c, int site, tl_win *out, const tl_win *w, const int64_t *o
         needed[i] = limits ? max64(0, limits[i]) : shape[i];
     }
     for (int i = 0; i < w->rank; i++) {
+        int64_t extent = is_claimed(w, i) ? w->reach[i] : w->shape[i];
         /* start + size > extent, without overflow */
-        int outside = needed[i] > w->shape[i] || offset[i] > w->shape[i] - needed[i];
-        if (offset[i] < 0 || shape[i] < 1 || (outside && !clamp))
-            return tl_fail_window(c, site, i, offset[i], needed[i], w->shape[i], w);
+        int outside = needed[i] > extent || offset[i] > extent - needed[i];
+        if (offset[i] < 0 || shape[i] < 1 || (outside && edge == TL_INSIDE))
+            return tl_fail_window(c, site, i, offset[i], needed[i], extent, w);
     }
     tl_win result = *w;
     for (int i = 0; i < w->rank; i++) {
         int64_t there = seen(w->reach[i], offset[i], shape[i]);
+        int64_t valid = min64(needed[i], seen(w->valid[i], offset[i], shape[i]));
         result.shape[i] = shape[i];
         result.reach[i] = there;
-        result.valid[i] = min64(min64(needed[i], there), seen(w->valid[i], offset[i], shape[i]));
+        result.valid[i] = edge == TL_VIEW && is_claimed(w, i) ? shape[i] : min64(valid, there);
         /* Of a window that has no memory at all only the extents are looked at. */
         if (there > 0) result.data += offset[i] * w->stride[i] * w->itemsize;
     }
@@ -266,6 +271,7 @@ int tl_insert_valid(tl_ctx *c, int site, const int64_t *shape, const int64_t *ta
 int tl_fail_window(tl_ctx *c, int site, int axis, int64_t start, int64_t size, int64_t extent,
                    const tl_win *w) {
     tl_fail(c, TL_WINDOW, site, axis, start, size, extent);
+    c->fault.n[4] = w && w->reach[axis] == extent ? w->shape[axis] : extent;
     name_buffer(c, w);
     return TL_WINDOW;
 }

@@ -481,10 +481,10 @@ class NoPipeline(Caution):
 
 
 class DiscardedRows(Caution):
-    """Rows of a product are computed, and nobody reads them.
+    """Rows or columns of a product are computed, and nobody reads them.
 
-    The cube works on 16 rows at a time. Rows that are only there to fill them up are better used:
-    by a second group of heads, or by more tokens.
+    The cube works on 16 rows and columns at a time. Those that are only there to fill them up are
+    better used: by a second group of heads, by more tokens, or by the columns of another weight.
     """
 
     code = "W1323"
@@ -506,11 +506,21 @@ class DiscardedRows(Caution):
             return out
         """
 
-    def __init__(self, product: Loc, use: Loc, tensor: str, used: int, rows: int) -> None:
+    def __init__(
+        self, product: Loc, use: Loc, tensor: str, used: int, extent: int, what: str
+    ) -> None:
+        """`what`: "rows" or "columns"."""
+        remedy = {
+            "rows": "let the other rows do work: two groups of heads can share a product",
+            "columns": "multiply with the columns that are read, and no others",
+        }
         super().__init__(
-            f"{rows - used} of {rows} rows of this product are thrown away",
-            [Label(product, f"{rows} rows"), Label(use, f"{used} rows of `{tensor}` are read")],
-            helps=["let the other rows do work: two groups of heads can share a product"],
+            f"{extent - used} of {extent} {what} of this product are thrown away",
+            [
+                Label(product, f"{extent} {what}"),
+                Label(use, f"{used} {what} of `{tensor}` are read"),
+            ],
+            helps=[remedy[what]],
         )
 
 

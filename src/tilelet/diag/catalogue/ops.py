@@ -146,9 +146,9 @@ class DuplicateArgument(UserError):
 class ShapeMismatch(UserError):
     """The shapes of two operands do not go together.
 
-    Binary ops take equal shapes, a scalar, or broadcast exactly `[M, N]` with `[M, 1]` or `[1, N]`.
-    Nothing else is stretched silently: slice, reshape, or use an `expand` op to make the shapes
-    agree.
+    Binary ops take equal shapes, a scalar, or broadcast exactly `[M, N]` with `[M, 1]`, `[1, N]` or
+    `[1, 1]`. Nothing else is stretched silently: slice, reshape, or use an `expand` op to make the
+    shapes agree.
     """
 
     code = "E0306"

@@ -12,6 +12,8 @@ class WindowOutOfRange(UserError):
     """A slice, load, store or assemble reaches outside its tensor.
 
     Reported at compile time if it is certain, else when the kernel runs, with the actual numbers.
+    A view that the control program takes may reach past the end of its tensor at run time, as long
+    as nobody loads or stores what is not there: a block table of fixed width near its end.
     If the last window may be partial, take it with `pl.slice(..., clamp=True)` or `pl.load(...,
     clamp=True)`: what is outside is not valid, and a store of it writes nothing there. Or take the
     full shape with `valid_shape=` cut to what is left: `pl.min(size, extent - start)`.
@@ -37,12 +39,16 @@ class WindowOutOfRange(UserError):
         runtime: bool = False,
         clamps: bool = False,
         made: Loc | None = None,
+        whole: object = None,
     ) -> None:
-        """`clamps`: the op has `clamp=`; `made`: where the tensor is made."""
+        """`clamps`: the op has `clamp=`; `made`: where the tensor is made.
+
+        whole: the extent of the view, of which only `extent` exists
+        """
         of_name = f" of `{name}`" if name else ""
-        whole = isinstance(start, int) and isinstance(extent, int) and not 0 <= start < extent
+        nothing = isinstance(start, int) and isinstance(extent, int) and not 0 <= start < extent
         remedy = "cut the window with `valid_shape=`, or check the offset"
-        if whole:
+        if nothing:
             remedy = "no part of the window is inside: check the offset"
         elif clamps:
             remedy = (
@@ -54,11 +60,13 @@ class WindowOutOfRange(UserError):
         said = "at run time, the window is out of range" if runtime else "out of range"
         labels = [Label(loc, said)]
         labels += [Label(made, f"`{name}` is made here")] if made is not None else []
-        super().__init__(
-            f"window {start}:{end} is outside axis {axis}{of_name}, which has extent {extent}",
-            labels,
-            helps=[remedy],
-        )
+        text = f"outside axis {axis}{of_name}, which has extent {extent}"
+        if whole not in (None, extent):
+            text = (
+                f"outside axis {axis} of a view{of_name} that reaches past its end: only {extent} "
+                f"of its {whole} exist"
+            )
+        super().__init__(f"window {start}:{end} is {text}", labels, helps=[remedy])
 
 
 class ValidShapeTooLarge(UserError):

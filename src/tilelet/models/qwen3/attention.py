@@ -64,14 +64,15 @@ def make_staged_group(s: DecodeShape):
 
     @pl.inline
     def attend_group(
-        q_proj, cos, sin, k_cache, v_cache, attn_row, b, first_head, cache_row0, ctx_len, ctx_blocks
-    ):
+        q_proj, cos, sin, k_cache, v_cache, attn_row, row, first_head, cache_row0, ctx_len,
+        ctx_blocks,
+    ):  # fmt: skip
         q_padded = pl.create_tensor([Q_HEAD_PAD, HEAD_DIM], dtype=pl.BF16)
         with pl.incore():
             for qi in pl.range(Q_HEAD_BATCH):
                 q_col = (first_head + qi) * HEAD_DIM
-                q_lo = pl.slice(q_proj, [1, HALF], [b, q_col])
-                q_hi = pl.slice(q_proj, [1, HALF], [b, q_col + HALF])
+                q_lo = pl.slice(q_proj, [1, HALF], [row, q_col])
+                q_hi = pl.slice(q_proj, [1, HALF], [row, q_col + HALF])
                 rot_lo = rotated_low(q_lo, q_hi, cos, sin)
                 rot_hi = rotated_high(q_lo, q_hi, cos, sin)
                 q_padded = pl.assemble(q_padded, pl.cast(rot_lo, target_type=pl.BF16), [qi, 0])

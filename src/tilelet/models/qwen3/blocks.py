@@ -62,24 +62,42 @@ def make_rmsnorm(
     BLOCKS = hidden // k_chunk
     load = make_load(rows, k_chunk, x_dtype)
     row_scale = make_rms_scale(hidden, eps, faulty=faulty)
+    squares, scaled = make_rms_steps(rows, dtype, mode)
 
     @pl.inline
     def rmsnorm(x, weight, target, row):
         """Normalise rows `row`... of `x` into `target`, from its row 0."""
         square_sum = pl.full([1, rows], dtype=pl.FP32, value=0.0)
         for kb in pl.range(BLOCKS):
-            piece = load(x, row, kb * k_chunk)
-            chunk_sum = pl.row_sum(pl.mul(piece, piece))
-            square_sum = pl.add(square_sum, pl.reshape(chunk_sum, [1, rows]))
+            square_sum = pl.add(square_sum, squares(load(x, row, kb * k_chunk)))
         scale = pl.reshape(row_scale(square_sum), [rows, 1])
         for kb in pl.range(BLOCKS):
             k0 = kb * k_chunk
             gamma = pl.slice(weight, [1, k_chunk], [0, k0])
-            scaled = pl.col_expand_mul(pl.row_expand_mul(load(x, row, k0), scale), gamma)
-            target = pl.assemble(target, pl.cast(scaled, target_type=dtype, mode=mode), [0, k0])
+            target = pl.assemble(target, scaled(load(x, row, k0), scale, gamma), [0, k0])
         return target
 
     return rmsnorm
+
+
+def make_rms_steps(rows: int, dtype: DType = pl.BF16, mode: str = "round"):
+    """What RMSNorm does with a piece of `rows` rows in each of its two passes.
+
+    One function gives the sums of the squares, `[1, rows]`, the other the piece, scaled and rounded
+    to `dtype`.
+    """
+
+    @pl.inline
+    def squares(piece):
+        return pl.reshape(pl.row_sum(pl.mul(piece, piece)), [1, rows])
+
+    @pl.inline
+    def scaled(piece, scale, gamma):
+        return pl.cast(
+            pl.col_expand_mul(pl.row_expand_mul(piece, scale), gamma), target_type=dtype, mode=mode
+        )
+
+    return squares, scaled
 
 
 def make_projection(rows: int, k_chunk: int, out_chunk: int, k_blocks: int, *, stage: int = 1):

@@ -85,15 +85,15 @@ def make_adding_projection(rows: int, k_chunk: int, out_chunk: int, k_blocks: in
 
     @pl.inline
     def project(x, w, row, column):
-        acc = pl.full([rows, out_chunk], dtype=pl.FP32, value=0.0)
+        total = pl.full([rows, out_chunk], dtype=pl.FP32, value=0.0)
         for kb in pl.range(k_blocks):
             k0 = kb * k_chunk
             x_chunk = pl.slice(x, [rows, k_chunk], [row, k0])
             product = pl.matmul(
                 x_chunk, pl.slice(w, [k_chunk, out_chunk], [k0, column]), out_dtype=pl.FP32
             )
-            acc = pl.add(acc, product)
-        return acc
+            total = pl.add(total, product)
+        return total
 
     return project
 

@@ -24,7 +24,12 @@ import numpy as np
 import tilelet.language as pl
 from tilelet.models.qwen3 import inputs, reference
 from tilelet.models.qwen3.attention import make_cache_update, make_staged_group
-from tilelet.models.qwen3.blocks import make_gated_silu, make_projection, make_rmsnorm
+from tilelet.models.qwen3.blocks import (
+    make_gated_silu,
+    make_products,
+    make_projection,
+    make_rmsnorm,
+)
 from tilelet.models.qwen3.layer import layer_program, layer_specs
 from tilelet.models.qwen3.prefill_tuned import make_tuned
 from tilelet.models.qwen3.reference import Array
@@ -110,13 +115,15 @@ def make_april(s: PrefillShape):
             )
             for t0 in pl.range(0, seq_len, TOK_TILE):
                 tokens = pl.min(TOK_TILE, seq_len - t0)
-                x = pl.slice(sequence, [TOK_ROWS, HIDDEN], [t0, 0], valid_shape=[tokens, HIDDEN])
-                q_proj, k_proj, v_proj = project(x, input_rms_weight, wq, wk, wv, tokens)
-                attn, k_cache, v_cache = attend(
+                states = pl.slice(
+                    sequence, [TOK_ROWS, HIDDEN], [t0, 0], valid_shape=[tokens, HIDDEN]
+                )
+                q_proj, k_proj, v_proj = project(states, input_rms_weight, wq, wk, wv, tokens)
+                attended, k_cache, v_cache = attend(
                     q_proj, k_proj, v_proj, rope_cos, rope_sin, k_cache, v_cache, b, t0, tokens
                 )
                 out = feed_forward(
-                    attn, x, wo, post_rms_weight, w_gate, w_up, w_down, out, b, t0, tokens
+                    attended, states, wo, post_rms_weight, w_gate, w_up, w_down, out, b, t0, tokens
                 )
         return out
 
@@ -133,10 +140,10 @@ def make_token_projections(s: PrefillShape):
     project_kv = make_projection(TOK_ROWS, s.k_chunk, KV_OUT_CHUNK, s.hidden_blocks)
 
     @pl.inline
-    def project(x, input_rms_weight, wq, wk, wv, tokens):
+    def project(states, input_rms_weight, wq, wk, wv, tokens):
         normed = pl.create_tensor([TOK_ROWS, HIDDEN], dtype=pl.BF16)
         with pl.incore():
-            normed = rmsnorm(x, input_rms_weight, normed, 0)
+            normed = rmsnorm(states, input_rms_weight, normed, 0)
         tokens_normed = pl.slice(normed, [TOK_ROWS, HIDDEN], [0, 0], valid_shape=[tokens, HIDDEN])
         q_proj = pl.create_tensor([TOK_ROWS, HIDDEN], dtype=pl.FP32)
         k_proj = pl.create_tensor([TOK_ROWS, KV_WIDTH], dtype=pl.FP32)
@@ -198,18 +205,20 @@ def make_token_feed_forward(s: PrefillShape):
     project_out = make_projection(TOK_ROWS, K_CHUNK, Q_OUT_CHUNK, HIDDEN_BLOCKS)
     rmsnorm = make_rmsnorm(TOK_ROWS, HIDDEN, K_CHUNK, s.eps, x_dtype=pl.FP32)
     project_mlp = make_projection(TOK_ROWS, K_CHUNK, MLP_OUT_CHUNK, HIDDEN_BLOCKS)
-    project_down = make_projection(TOK_ROWS, MLP_OUT_CHUNK, K_CHUNK, MLP_BLOCKS)
+    first_down, next_down = make_products(MLP_OUT_CHUNK, K_CHUNK)
     gated_silu = make_gated_silu()
 
     @pl.inline
-    def feed_forward(attn, x, wo, post_rms_weight, w_gate, w_up, w_down, out, b, t0, tokens):
+    def feed_forward(
+        attended, states, wo, post_rms_weight, w_gate, w_up, w_down, out, b, t0, tokens
+    ):
         resid1 = pl.create_tensor([TOK_ROWS, HIDDEN], dtype=pl.FP32)
         with pl.auto_incore(split=pl.SplitMode.UP_DOWN):
             for ob in pl.parallel(0, Q_BLOCKS, chunk=4):
                 o0 = ob * Q_OUT_CHUNK
-                x_chunk = pl.slice(x, [TOK_ROWS, Q_OUT_CHUNK], [0, o0])
-                o_acc = project_out(attn, wo, 0, o0)
-                summed = pl.add(o_acc, pl.cast(x_chunk, target_type=pl.FP32))
+                h_chunk = pl.slice(states, [TOK_ROWS, Q_OUT_CHUNK], [0, o0])
+                o_acc = project_out(attended, wo, 0, o0)
+                summed = pl.add(o_acc, pl.cast(h_chunk, target_type=pl.FP32))
                 resid1 = pl.assemble(resid1, summed, [0, o0])
         residuals = pl.slice(resid1, [TOK_ROWS, HIDDEN], [0, 0], valid_shape=[tokens, HIDDEN])
         post_norm = pl.create_tensor([TOK_ROWS, HIDDEN], dtype=pl.BF16)
@@ -230,8 +239,14 @@ def make_token_feed_forward(s: PrefillShape):
             for ob in pl.parallel(0, HIDDEN_BLOCKS, chunk=4):
                 o0 = ob * K_CHUNK
                 residual = pl.slice(residuals, [TOK_ROWS, K_CHUNK], [0, o0])
-                down = pl.add(project_down(activations, w_down, 0, o0), residual)
-                out = pl.assemble(out, pl.cast(down, target_type=pl.BF16), [b, t0, o0])
+                mlp_chunk = pl.slice(activations, [TOK_ROWS, MLP_OUT_CHUNK], [0, 0])
+                down_acc = first_down(mlp_chunk, w_down, o0)
+                for mb in pl.range(1, MLP_BLOCKS):
+                    m0 = mb * MLP_OUT_CHUNK
+                    mlp_chunk = pl.slice(activations, [TOK_ROWS, MLP_OUT_CHUNK], [0, m0])
+                    down_acc = next_down(down_acc, mlp_chunk, w_down, m0, o0)
+                rounded = pl.cast(pl.add(down_acc, residual), target_type=pl.BF16)
+                out = pl.assemble(out, rounded, [b, t0, o0])
         return out
 
     return feed_forward

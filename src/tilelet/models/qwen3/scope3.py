@@ -28,7 +28,10 @@ from tilelet.models.qwen3.blocks import (
     make_gated_projections,
     make_gated_silu,
     make_part_projection,
+    make_products,
     make_projection,
+    make_rms_scale,
+    make_rms_steps,
     make_rmsnorm,
     make_zero_fill,
 )
@@ -166,7 +169,7 @@ def make_refactored(s: DecodeShape):
     rmsnorm = make_rmsnorm(BATCH_TILE, HIDDEN, K_CHUNK, s.eps, x_dtype=pl.FP32)
     project_out = make_projection(BATCH_TILE, K_CHUNK, Q_OUT_CHUNK, HIDDEN_BLOCKS)
     project_mlp = make_projection(BATCH_TILE, K_CHUNK, MLP_OUT_CHUNK, HIDDEN_BLOCKS)
-    project_down = make_projection(BATCH_TILE, MLP_OUT_CHUNK, K_CHUNK, MLP_BLOCKS)
+    first_down, next_down = make_products(MLP_OUT_CHUNK, K_CHUNK)
     gated_silu = make_gated_silu()
 
     @pl.inline
@@ -200,7 +203,12 @@ def make_refactored(s: DecodeShape):
         for ob in pl.range(HIDDEN_BLOCKS):
             o0 = ob * K_CHUNK
             with pl.incore():
-                down_acc = project_down(mlp, w_down, 0, o0)
+                mlp_chunk = pl.slice(mlp, [BATCH_TILE, MLP_OUT_CHUNK], [0, 0])
+                down_acc = first_down(mlp_chunk, w_down, o0)
+                for mb in pl.range(1, MLP_BLOCKS):
+                    m0 = mb * MLP_OUT_CHUNK
+                    mlp_chunk = pl.slice(mlp, [BATCH_TILE, MLP_OUT_CHUNK], [0, m0])
+                    down_acc = next_down(down_acc, mlp_chunk, w_down, m0, o0)
             with pl.incore():
                 residual = pl.slice(resid1, [BATCH_TILE, K_CHUNK], [0, o0])
                 rounded = pl.cast(pl.add(down_acc, residual), target_type=pl.BF16)
@@ -294,7 +302,8 @@ def make_residual_norm(s: DecodeShape):
     HIDDEN, BATCH_TILE = s.hidden, s.batch_tile
     NORM_ROWS, NORM_CHUNK = s.part("batch_tile", "norm_rows"), s.part("hidden", "norm_chunk")
     add_out_parts = make_add_parts(NORM_ROWS, NORM_CHUNK, s.out_split, BATCH_TILE)
-    rmsnorm = make_rmsnorm(NORM_ROWS, HIDDEN, NORM_CHUNK, s.eps, x_dtype=pl.FP32)
+    squares, scaled = make_rms_steps(NORM_ROWS)
+    row_scale = make_rms_scale(HIDDEN, s.eps)
 
     @pl.inline
     def add_residual_and_norm(out_parts, hidden_states, post_rms_weight, resid1, b0):
@@ -308,7 +317,17 @@ def make_residual_norm(s: DecodeShape):
                     residual = pl.cast(states, target_type=pl.FP32)
                     residual = add_out_parts(residual, out_parts, r0, c0)
                     resid_part = pl.assemble(resid_part, residual, [0, c0])
-                norm_part = rmsnorm(resid_part, post_rms_weight, norm_part, 0)
+                resid_squares = pl.full([1, NORM_ROWS], dtype=pl.FP32, value=0.0)
+                for c0 in pl.range(0, HIDDEN, NORM_CHUNK):
+                    added = pl.slice(resid_part, [NORM_ROWS, NORM_CHUNK], [0, c0])
+                    resid_squares = pl.add(resid_squares, squares(added))
+                resid_scale = pl.reshape(row_scale(resid_squares), [NORM_ROWS, 1])
+                for c0 in pl.range(0, HIDDEN, NORM_CHUNK):
+                    added = pl.slice(resid_part, [NORM_ROWS, NORM_CHUNK], [0, c0])
+                    post_gamma = pl.slice(post_rms_weight, [1, NORM_CHUNK], [0, c0])
+                    norm_part = pl.assemble(
+                        norm_part, scaled(added, resid_scale, post_gamma), [0, c0]
+                    )
             resid1 = pl.assemble(resid1, resid_part, [r0, 0])
             post_norm = pl.assemble(post_norm, norm_part, [r0, 0])
         return post_norm

@@ -1,6 +1,6 @@
 """The figures of docs/models.md: passes of whole models on modelled machines.
 
-Run it:   python -m tilelet.models.qwen3.modelled_page docs/models.md
+Run it:   python -m tilelet.models.qwen3.device_pass_page docs/models.md
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 from tilelet import dtypes
 from tilelet.models.qwen3.architecture import Kind
 from tilelet.models.qwen3.config import Qwen3Config
-from tilelet.models.qwen3.modelled import ModelledPass, PassShape, modelled_pass
+from tilelet.models.qwen3.device_pass import DevicePass, PassShape, device_pass
 
 MACHINES = ("a2a3", "a5")
 BEGIN, END = "<!-- modelled: begin -->", "<!-- modelled: end -->"
@@ -25,10 +25,10 @@ class Figure:
     batch: int
     context: int
 
-    def on(self, machine: str) -> ModelledPass:
+    def on(self, machine: str) -> DevicePass:
         config = Qwen3Config.preset(self.size)
         shape = PassShape(config, self.kind, self.batch, self.context, dtypes.BF16)
-        return modelled_pass(shape, machine)
+        return device_pass(shape, machine)
 
     def __str__(self) -> str:
         if self.kind == "prefill":

@@ -62,7 +62,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class ModelledPass:
+class DevicePass:
     """All programs of a pass over `tokens` tokens."""
 
     kind: Kind
@@ -118,7 +118,7 @@ class PassShape:
         )
 
 
-def modelled_pass(shape: PassShape, machine: str) -> ModelledPass:
+def device_pass(shape: PassShape, machine: str) -> DevicePass:
     """The pass on a machine, by name or file."""
     c, layer = shape.config, shape.layer()
     rows = _CUBE_ROWS * math.ceil(shape.batch / _CUBE_ROWS)
@@ -145,7 +145,7 @@ def modelled_pass(shape: PassShape, machine: str) -> ModelledPass:
         *layers,
         Part("output head", 1, _profile(build_head(ends[1]), {}, machine)),
     )
-    return ModelledPass(shape.kind, machine, shape.tokens, parts)
+    return DevicePass(shape.kind, machine, shape.tokens, parts)
 
 
 def drawn_groups(config: Qwen3MoeConfig, tokens: int) -> Array:

@@ -15,7 +15,7 @@ from tilelet.device.memory.limits import program_findings
 from tilelet.device.report.traffic import Bytes, traffic
 from tilelet.interp.interpreter import Interpreter
 from tilelet.models.qwen3 import decode
-from tilelet.models.qwen3.modelled_page import FIGURES
+from tilelet.models.qwen3.device_pass_page import FIGURES
 from tilelet.models.registry import resolve
 from tilelet.passes.pipeline import run_passes
 from tilelet.runtime.inputs import initial_array
