@@ -8,7 +8,7 @@ in FP32: `u = roundoff + 2^-24 * sqrt(k)`, k the longest sum of a layer.
 * A rounding changes a number by `u / sqrt(6)` of it on average (squares, all significands equally
   likely). Between the states before a layer and those after it each implementation rounds 13 times:
   normalised states (2), values, weights, their sum and its projection, gate, up, activation, their
-  product and its projection, and two sums. What changes an exponent counts by the size of that, too:
+  product and its projection, and two sums. What changes an exponent counts by its size, too:
   queries and keys are rounded 6 times before they make a score, which is rounded, and scores are of
   root mean square s, which for vectors of all directions is that of the product of the two norms'
   weights. So the relative L2 distance `e` of the hidden states should be below
