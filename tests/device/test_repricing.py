@@ -1,4 +1,4 @@
-"""Costs of kernels on a machine that differs in numbers: what is followed again, and what is not."""
+"""Costs of kernels on a machine with other numbers: what is followed again, and what is not."""
 
 from __future__ import annotations
 

@@ -254,14 +254,14 @@ def profile_of(
     timeline: Timeline, program: str, findings: Sequence[str] = (), moved: Traffic | None = None
 ) -> Profile:
     """Sum up a modelled run; `moved` is its traffic, if that is known already."""
-    return _Summary(timeline, program, moved or traffic(timeline.stream)).profile(tuple(findings))
+    return _Summary(timeline, program, moved).profile(tuple(findings))
 
 
 class _Summary:
-    def __init__(self, timeline: Timeline, program: str, moved: Traffic) -> None:
+    def __init__(self, timeline: Timeline, program: str, moved: Traffic | None = None) -> None:
         self.timeline = timeline
         self.program = program
-        self.traffic = moved
+        self.traffic = moved or traffic(timeline.stream)
         self.machine: Machine = timeline.machine
         self.runtime: Runtime = timeline.runtime
         self.stream: Stream = timeline.stream
