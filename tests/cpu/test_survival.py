@@ -104,13 +104,14 @@ def test_loops_at_the_end_of_the_numbers(start: int, stop: int, step: int) -> No
     assert found["x"][0] > 0
 
 
-def test_a_tile_that_no_machine_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("shape", [[2**20, 2**18], [8, 2**60], [8, 2**63 - 1]])
+def test_a_tile_that_no_machine_holds(shape: list[int]) -> None:
     """Before anything runs; a process that touches so much memory is ended by the system."""
     b = Build()
     x, out = b.param("x", tensor([4, 8])), b.param("out", tensor([4, 8]))
 
     def body(s: Build) -> list[Value]:
-        huge = s.op("full", shape=[2**20, 2**18], dtype=FP32, value=1.0, result="huge")
+        huge = s.op("full", shape=shape, dtype=FP32, value=1.0, result="huge")
         huge = s.put(huge, s.whole(x), [0, 0])
         return [s.put(out, s.window(huge, [4, 8], [0, 0]), [0, 0])]
 

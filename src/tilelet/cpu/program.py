@@ -43,6 +43,10 @@ class Compiled:
     calls: list[Op]  # where tasks are submitted, by number
 
 
+# Bytes that no machine has. More, as a 64-bit number, would look like few.
+_MOST = 1 << 62
+
+
 def emit_program(program: Program, parts: int = 2) -> Compiled:
     """The program (after all passes) as C."""
     _check_ranks(program)
@@ -140,10 +144,11 @@ def _tables(
         batch = f"{batch_hint.batch_max}, {batch_hint.a}, {batch_hint.b}, {batch_hint.b_stride}"
         lines.append(
             f'    {{{code.name}, "{identifier(fn.name)}", {sizes}, "{directions}", {footprint}, '
-            f"{batch}, {code.scratch}, {code.iterations}}},"
+            f"{batch}, {min(code.scratch, _MOST)}, {code.iterations}}},"
         )
     lines += ["    {0},", "};", ""]
     entry = f"f_{identifier(program.main.name)}"
+    scratch = max([c.scratch * c.batch_hint.batch_max for _, c in codes], default=0)
     lines += [
         "static int control(tl_ctx *c, const tl_win *w, const tl_word *x) {",
         f"    return {entry}(c, (tl_win *)w, x, NULL, NULL);",
@@ -153,7 +158,7 @@ def _tables(
         f"    kernels, {len(codes)},",
         f"    {max([len(c.windows) for _, c in codes], default=0)},",
         f"    {max([len(c.scalars) for _, c in codes], default=0)},",
-        f"    {max([c.scratch * c.batch_hint.batch_max for _, c in codes], default=0)},",
+        f"    {min(scratch, _MOST)},",
         "    control,",
         "};",
     ]

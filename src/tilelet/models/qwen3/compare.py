@@ -12,7 +12,8 @@ in FP32: `u = roundoff + 2^-24 * sqrt(k)`, k the longest sum of a layer.
   queries and keys are rounded 6 times before they make a score, which is rounded, and scores are of
   root mean square s, which for vectors of all directions is that of the product of the two norms'
   weights. So the relative L2 distance `e` of the hidden states should be below
-  `u * sqrt(2 * (1 + sum(13 + 7 s^2) / 6))`, a sum over the layers so far.
+  `u * sqrt(2 * (1 + sum(13 + 7 s^2) / 6))`, a sum over the layers so far, and half as much again:
+  errors are not quite independent, and tiny models have few numbers to average over.
 * An error of that size, spread over all directions of the final hidden state h, changes the
   difference of two logits by `e |w_a - w_b| |h| / sqrt(hidden)` (one standard deviation). A
   difference of logits below four of those and the rounding of the logits themselves is a near-tie.
@@ -45,6 +46,7 @@ from tilelet.runtime.arrays import as_array
 from tilelet.runtime.progress import progress
 
 _DEVIATIONS = 4.0
+_MARGIN = 1.5
 _ROUNDOFF = {"BF16": 2.0**-8, "FP16": 2.0**-11, "FP32": 2.0**-24}
 
 
@@ -343,7 +345,7 @@ def _bounds(model: Model, scores: Array, routers: Array) -> list[float]:
     longest = max(c.hidden_size, c.q_width, c.intermediate_size)
     roundoff = _ROUNDOFF[model.dtype.name] + _ROUNDOFF["FP32"] * math.sqrt(longest)
     roundings = 1 + np.cumsum((13 + 7 * scores**2) / 6 + 2 * routers**2)
-    return [roundoff * math.sqrt(2 * n) for n in roundings]
+    return [_MARGIN * roundoff * math.sqrt(2 * n) for n in roundings]
 
 
 def _explained(model: Model, error: float, rows: Array, state: Array, logits: Array) -> float:
