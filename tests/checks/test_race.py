@@ -295,8 +295,9 @@ def test_c_finds_what_the_definition_finds() -> None:
         races = Races(subject_of(parsed(generate(seed)), period="2026-04"), "2026-04")
         given = (races.accesses, races.graph, races.loops)
         for most in (1, 16):
-            fast = find_conflicts_native(lib, *given, most)
+            fast, looked_at = find_conflicts_native(lib, *given, most)
             assert np.array_equal(fast, find_conflicts(*given, most)), seed
+            assert looked_at == given[1].tasks
         edges = needed_edges(races.accesses, races.graph)
         assert np.array_equal(needed_edges_native(lib, races.accesses, races.graph), edges)
 
@@ -306,3 +307,20 @@ def test_rows_of_the_generator() -> None:
     boxes = [s.target for seed in range(20) for s in generate(seed).steps]
     assert len({b[1] for b in boxes}) > 3
     assert all(b[1] + b[3] <= ROWS for b in boxes)
+
+
+def test_work_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a program that takes too many steps, the first tasks are looked at, and that is said."""
+    if library() is None:
+        pytest.skip("no C compiler here")
+    monkeypatch.setattr(race, "MOST_EDGES", 1)
+    seed, subject = next(
+        (seed, s)
+        for seed in range(30)
+        if len((s := subject_of(parsed(generate(seed)), period="2026-07")).tasks) > 3
+        and not race.check(s).findings
+    )
+    looked_at = Races(subject, "2026-07")
+    _ = looked_at.conflicts
+    assert 0 < looked_at.looked_at < len(subject.tasks), seed
+    assert race.check(subject).summary.startswith(f"the first {looked_at.looked_at} task")

@@ -6,10 +6,15 @@ import pytest
 from tests.checks.programs import subject_of
 from tests.checks.test_race import atomic_blocks
 
+import tilelet
+import tilelet.language as pl
 from tilelet.checks.findings import Status
 from tilelet.checks.registry import CHECKS, chosen
 from tilelet.checks.verdict import verdict_on
 from tilelet.diag.catalogue.checks import UnknownCheck
+
+X = pl.Tensor[[8, 128], pl.FP32]
+ACC = pl.Out[pl.Tensor[[8, 128], pl.FP32]]
 
 
 def test_a_check_that_cannot_be_made_does_not_stop_the_others(
@@ -29,3 +34,35 @@ def test_checks_are_chosen_by_name() -> None:
     assert chosen([]) == [c for c in CHECKS.values() if not c.opt_in]
     with pytest.raises(UnknownCheck, match="no check `limit`"):
         chosen(["limit"])
+
+
+@pl.jit
+def many_tasks(x: X, acc: ACC):
+    for i in pl.parallel(8):
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="row"):
+            acc[i : i + 1, :] = pl.add(x[i : i + 1, :], 1.0)
+    return acc
+
+
+@pl.jit
+def many_racing(x: X, acc: ACC):
+    for _ in pl.parallel(8):
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="row"):
+            acc[0:1, :] = pl.add(x[0:1, :], acc[0:1, :])
+    return acc
+
+
+def test_of_very_many_tasks_the_first_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What takes a whole run is not claimed; what is proved or found without it is said."""
+    monkeypatch.setattr("tilelet.checks.verdict.MOST_TASKS", 3)
+    parts = {p.check: p for p in tilelet.check(many_tasks).parts}
+    assert parts["init"].status is Status.NOT_CHECKED
+    assert parts["init"].summary == "more than 3 tasks: choose smaller sizes"
+    assert parts["memory"].status is Status.PROVED
+    assert parts["race"].status is Status.PROVED
+    assert parts["race"].summary == "the first 3 tasks of more under the rules of 2026-07"
+    assert parts["limits"].summary.startswith("the first 3 tasks of more; ")
+    found = tilelet.check(many_racing, only=["race"])
+    assert [f.code for f in found.findings] == ["E1103"]
+    monkeypatch.setattr("tilelet.checks.verdict.MOST_TASKS", 8)
+    assert {p.check: p for p in tilelet.check(many_tasks).parts}["init"].status is Status.THIS_RUN

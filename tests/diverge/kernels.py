@@ -205,6 +205,105 @@ def product(tensors: dict[str, Any]) -> None:
     tensors["out"][:] = tensors["a"].astype(np.float64) @ tensors["b"].astype(np.float64)
 
 
+@pl.jit
+def missing_mean(x: X, w: pl.Tensor[[COLS, COLS], pl.FP32], out: OUT):
+    """Of two rows at a time, and almost all of the output is the residual."""
+    for r in pl.parallel(0, ROWS, 2):
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="norm_and_project"):
+            total = pl.full([1, 2], dtype=pl.FP32, value=0.0)
+            for k in pl.range(0, COLS, 16):
+                part = pl.slice(x, [2, 16], [r, k])
+                total = pl.add(total, pl.reshape(pl.row_sum(pl.mul(part, part)), [1, 2]))  # wrong
+            inverse = pl.reshape(pl.rsqrt(pl.add(total, 0.05)), [2, 1])
+            rows = pl.slice(x, [2, COLS], [r, 0])
+            normed = pl.row_expand_mul(rows, inverse)
+            out = pl.assemble(out, pl.add(rows, pl.matmul(normed, w, out_dtype=pl.FP32)), [r, 0])
+    return out
+
+
+def normed_and_projected(tensors: dict[str, Any]) -> None:
+    x = tensors["x"].astype(np.float64)
+    normed = x / np.sqrt(np.mean(x * x, axis=1, keepdims=True) + 0.05)
+    tensors["out"][:] = x + normed @ tensors["w"]
+
+
+TEMPERATURE = np.array(0.37)
+
+
+@pl.jit
+def missing_temperature(
+    q: pl.Tensor[[TILE, DIM], pl.FP32],
+    k: pl.Tensor[[SEQ, DIM], pl.FP32],
+    v: pl.Tensor[[SEQ, DIM], pl.FP32],
+    out: pl.Out[pl.Tensor[[TILE, DIM], pl.FP32]],
+):
+    """A factor that is no number of the golden's, missing after a way through memory."""
+    raw = pl.create_tensor([TILE, SEQ], dtype=pl.FP32)
+    with pl.at(level=pl.Level.CORE_GROUP, name_hint="scores"):
+        raw = pl.assemble(raw, pl.matmul(q, k, b_trans=True, out_dtype=pl.FP32), [0, 0])
+    with pl.at(level=pl.Level.CORE_GROUP, name_hint="softmax"):
+        scores = pl.slice(raw, [TILE, SEQ], [0, 0])  # wrong
+        e = pl.exp(pl.row_expand_sub(scores, pl.row_max(scores)))
+        p = pl.row_expand_div(e, pl.row_sum(e))
+        out = pl.assemble(out, pl.matmul(p, v, out_dtype=pl.FP32), [0, 0])
+    return out
+
+
+def warm_attention(tensors: dict[str, Any]) -> None:
+    q, k, v = (tensors[n].astype(np.float64) for n in "qkv")
+    scores = q @ k.T * TEMPERATURE
+    e = np.exp(scores - scores.max(axis=1, keepdims=True))
+    tensors["out"][:] = e / e.sum(axis=1, keepdims=True) @ v
+
+
+@pl.jit
+def forgotten_index(x: X, y: X, out: OUT):
+    for r in pl.parallel(0, ROWS, TILE):
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="difference"):
+            left = pl.exp(pl.slice(x, [TILE, COLS], [r, 0]))
+            right = pl.slice(y, [TILE, COLS], [0, 0])  # wrong
+            out = pl.assemble(out, pl.exp(pl.sub(left, right)), [r, 0])
+    return out
+
+
+@pl.jit
+def one_key_short(
+    scores: pl.Tensor[[TILE, SEQ], pl.FP32],
+    out: pl.Out[pl.Tensor[[TILE, SEQ], pl.FP32]],
+):
+    with pl.at(level=pl.Level.CORE_GROUP, name_hint="softmax"):
+        known = pl.slice(scores, [TILE, SEQ], [0, 0], valid_shape=[TILE, 39])  # wrong
+        padded = pl.fillpad(known, pad_value=pl.PadValue.min)
+        e = pl.exp(pl.row_expand_sub(padded, pl.row_max(padded)))
+        out = pl.assemble(out, pl.row_expand_div(e, pl.row_sum(e)), [0, 0])
+    return out
+
+
+@pl.jit
+def lost_rescale(
+    q: pl.Tensor[[TILE, DIM], pl.FP32],
+    k: pl.Tensor[[SEQ, DIM], pl.FP32],
+    v: pl.Tensor[[SEQ, DIM], pl.FP32],
+    out: pl.Out[pl.Tensor[[TILE, DIM], pl.FP32]],
+):
+    """Softmax block by block: the sum is rescaled with the new maximum, the output is not."""
+    with pl.at(level=pl.Level.CORE_GROUP, name_hint="attention"):
+        top = pl.reshape(pl.full([1, TILE], dtype=pl.FP32, value=-1e30), [TILE, 1])
+        total = pl.reshape(pl.full([1, TILE], dtype=pl.FP32, value=0.0), [TILE, 1])
+        acc = pl.full([TILE, DIM], dtype=pl.FP32, value=0.0)
+        for s in pl.range(0, SEQ, 16):
+            raw = pl.matmul(q, k[s : s + 16, :], b_trans=True, out_dtype=pl.FP32)
+            scores = pl.mul(raw, DIM**-0.5)
+            higher = pl.maximum(top, pl.row_max(scores))
+            less = pl.exp(pl.sub(top, higher))
+            p = pl.exp(pl.row_expand_sub(scores, higher))
+            total = pl.add(pl.mul(total, less), pl.row_sum(p))
+            acc = pl.add(acc, pl.matmul(p, v[s : s + 16, :], out_dtype=pl.FP32))  # wrong
+            top = higher
+        out = pl.assemble(out, pl.row_expand_div(acc, total), [0, 0])
+    return out
+
+
 def attention_specs() -> list[TensorSpec]:
     return [
         TensorSpec("q", [TILE, DIM], pl.FP32, normal(1, TILE, DIM)),
@@ -241,8 +340,31 @@ def cases() -> dict[str, tuple[Any, Any, list[TensorSpec], str]]:
             "rounding mode",
         ),
         "missing scale": (missing_scale, attention, attention_specs(), "missing scale"),
+        "missing mean": (
+            missing_mean,
+            normed_and_projected,
+            [x, TensorSpec("w", [COLS, COLS], pl.FP32, normal(3, COLS, COLS, scale=0.01)), out],
+            "missing scale",
+        ),
+        "missing temperature": (
+            missing_temperature,
+            warm_attention,
+            attention_specs(),
+            "missing scale",
+        ),
         "recip for rsqrt": (recip_for_rsqrt, rmsnorm, x_and_out(), "wrong op"),
         "swapped operands": (swapped_operands, difference, [x, y, out], "wrong operand"),
+        "forgotten index": (forgotten_index, difference, [x, y, out], "wrong offset"),
+        "one key short": (
+            one_key_short,
+            softmax_of_forty,
+            [
+                TensorSpec("scores", [TILE, SEQ], pl.FP32, normal(4, TILE, SEQ)),
+                TensorSpec("out", [TILE, SEQ], pl.FP32, is_output=True),
+            ],
+            "wrong valid region",
+        ),
+        "lost rescale": (lost_rescale, attention, attention_specs(), "lost accumulation"),
         "stale row": (
             stale_row,
             scores_with_the_new_row,

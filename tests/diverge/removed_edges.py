@@ -26,7 +26,7 @@ from tilelet.divergence.edits import Edit, applied
 from tilelet.divergence.locate import Case
 from tilelet.interp.interpreter import Interpreter
 from tilelet.interp.replay import Replay, UnknownContentsError, find_control_traces
-from tilelet.ir.core import Op, Value, walk
+from tilelet.ir.core import Op, walk
 from tilelet.ir.views import CallView
 
 KIND = "removed edge"
@@ -120,7 +120,7 @@ def _matters(subject: Subject, graph: Graph) -> bool:
             results.append(replay.contents())
     except (UnknownContentsError, UserError):
         return False
-    names = [p.name for p in subject.program.main.params if isinstance(p, Value)]
+    names = [p.name for p in subject.program.main.params]
     return any(
         not np.array_equal(results[0][n], results[1][n], equal_nan=results[0][n].dtype.kind == "f")
         for n in names

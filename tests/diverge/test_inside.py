@@ -114,6 +114,28 @@ def test_what_is_not_there_is_not_found() -> None:
     assert Matcher([]).find(np.arange(16.0)) is None
 
 
+@pytest.mark.parametrize("factor", [0.37, -2.0, 1e-3])
+@pytest.mark.parametrize("layout", ["block", "transposed", "row", "column"])
+def test_multiples_of_a_tile_are_found_with_their_factor(factor: float, layout: str) -> None:
+    whole = RNG.normal(size=(3, 40, 24))
+    cut = {
+        "block": whole[1, 8:24, 4:20],
+        "transposed": whole[2, 8:24, 4:20].T,
+        "row": whole[0, 5:6, :],
+        "column": whole[1, :, 7:8],
+    }[layout]
+    other = RNG.normal(size=whole.shape)
+    matcher = Matcher(
+        [Intermediate(n, "", i, a) for i, (n, a) in enumerate(zip("ab", (other, whole)))]
+    )
+    noisy = cut / factor * (1 + 1e-3 * RNG.normal(size=cut.shape))
+    ((match, found),) = matcher.multiples(noisy)
+    assert match.array.name == "b"
+    assert found == pytest.approx(factor, rel=1e-3)
+    assert matcher.multiples(cut) == []  # once is no multiple
+    assert matcher.multiples(RNG.normal(size=cut.shape)) == []
+
+
 # Doubles
 
 

@@ -212,6 +212,14 @@ def test_the_number_of_blocks_is_an_index(launch: str, count: str, code: str) ->
     assert mistake(*lines, dtype="INT32").code == code
 
 
+def test_arguments_without_dependencies_are_tensors() -> None:
+    """A name in quotes would otherwise switch nothing off, without a word."""
+    scope = 'with pl.at(level=pl.Level.CORE_GROUP, no_dep_args=["out"]):'
+    found = mistake(scope, "    out[:] = pl.add(v, 1)", dtype="INT32")
+    assert found.code == "E0405"
+    assert "must be tensors" in found.message
+
+
 @pytest.mark.parametrize("expression", ["pl.min(n, s - 6)", "n + (s + (2 ** 31 - 2))", "s - n"])
 def test_a_constant_that_was_cast_keeps_its_type(expression: str) -> None:
     """Folded, it is no literal that takes the type of the scalar it meets."""

@@ -178,3 +178,24 @@ def test_yield_is_no_expression_of_the_language(line: str) -> None:
     """Python itself refuses to compile it on its own: a SyntaxError from inside the compiler."""
     found = mistakes(line)
     assert [d.code for d in found] == ["E0103"]
+
+
+def test_a_tensor_of_another_shape_does_not_join_a_tile() -> None:
+    """One of the same shape is loaded where the paths meet."""
+    carried = [
+        "t = pl.exp(x[0:8, :])",
+        "for i, (c,) in pl.range(2, init_values=(t,)):",
+        "    t = pl.yield_({})",
+        "out[0:8, :] = t",
+    ]
+    assert codes(*[line.format("x") for line in carried]) == ["E0203"]
+    joined = [
+        "if pl.read(x, [0, 0]) > 0.0:",
+        "    t = pl.exp(x[0:8, :])",
+        "else:",
+        "    t = x",
+        "out[0:8, :] = t",
+    ]
+    assert codes(*joined) == ["E0204"]
+    loaded = "".join(f"            {line}\n" for line in carried)
+    parse(HEADER + loaded.replace("0:8", "0:16").format("x") + "        return out\n")

@@ -95,6 +95,11 @@ class Scalars(Writer):
         dtypes = {a.type.dtype, b.type.dtype} - {""}
         if not dtypes:  # two plain numbers: Python's arithmetic
             return Expr(text, lambda r: operation(a.value(r), b.value(r)), ScalarT(""))
+        if len(dtypes) == 2:
+            # A number that is known takes the other's type, one that is not stays an INDEX.
+            for one, other in ((a, b), (b, a)):
+                if one.type.is_constant:
+                    return other
         dtype = "INDEX" if "INDEX" in dtypes else "INT32"
         is_constant = all(t.is_constant or not t.dtype for t in (a.type, b.type))
         type_ = ScalarT(dtype, is_constant=is_constant)

@@ -41,6 +41,8 @@ class Watched:
 
 def check(subject: Subject) -> Part:
     """Without values if that will do; else the kernels are executed."""
+    if not subject.tasks.complete:
+        return Part("init", Status.NOT_CHECKED, subject.too_many)
     run = watched(subject)
     if isinstance(run, Stopped):
         findings = [_of_use(use) for use in run.watcher.uses.values()]

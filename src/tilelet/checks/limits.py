@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilelet.checks.findings import Status, found
 from tilelet.checks.verdict import Part, Subject, part
 from tilelet.diag.catalogue.device import HeapDeadlock, NoTasks, WindowDeadlock
-from tilelet.diag.text import plural, size_text
+from tilelet.diag.text import size_text
 
 
 def check(subject: Subject) -> Part:
@@ -18,5 +18,4 @@ def check(subject: Subject) -> Part:
         return Part("limits", Status.NOT_CHECKED, "no task was submitted")
     except (WindowDeadlock, HeapDeadlock) as error:
         return part("limits", [found("limits", error)], Status.FOUND, room)
-    count = plural(len(subject.tasks), "task")
-    return part("limits", [], Status.THIS_RUN, f"{count}; {room}")
+    return part("limits", [], Status.THIS_RUN, f"{subject.tasks_text}; {room}")

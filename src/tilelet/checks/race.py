@@ -51,6 +51,11 @@ from tilelet.tasks.window import Window
 MOST_FOLLOWED = 1 << 14
 """Tasks that are followed because columns do not tell what they touch."""
 
+MOST_EDGES = 1 << 28
+"""Edges that are followed to see whether tasks are ordered: some seconds. Of programs that take
+more, the first tasks are looked at.
+"""
+
 MOST_MODELLED = 1 << 14
 """Tasks of a run whose superfluous edges are priced: each is one more simulation."""
 
@@ -72,7 +77,10 @@ def check(subject: Subject) -> Part:
         otherwise = Status.PROVED if proof.holds else otherwise
         remarks += [proof.why] if proof.why else []
     unknown = int((races.accesses.known == 0).sum())
-    summary = f"{plural(len(subject.tasks), 'task')} under the rules of {period}"
+    looked_at = subject.tasks_text
+    if races.looked_at < len(subject.tasks):
+        looked_at = f"the first {plural(races.looked_at, 'task')} of more"
+    summary = f"{looked_at} under the rules of {period}"
     if unknown:
         summary += f"; {unknown} accesses by element or index taken whole"
     return part("race", findings, otherwise, summary, remarks)
@@ -117,6 +125,7 @@ class Races:
         self.period = period
         self.runtime: Runtime = subject.machine.runtime[period]
         self.unseen: list[str] = []
+        self.looked_at = 0
         if same is not None:
             self.accesses, self.iterations, self.loops = same.accesses, same.iterations, same.loops
 
@@ -170,7 +179,8 @@ class Races:
     def iterations(self) -> Iterations | None:
         """The loops around each task; None if data that was not computed decides them."""
         try:
-            return find_iterations(self.subject.program, self.subject.small_arguments)
+            s = self.subject
+            return find_iterations(s.program, s.small_arguments, len(s.tasks))
         except (DependsOnTaskData, UserError):
             return None
 
@@ -191,18 +201,19 @@ class Races:
     @cached_property
     def conflicts(self) -> list[Conflict]:
         """One for each two arguments and kind of conflict, the first pair of them."""
-        found = self._find(self.graph)
+        found, self.looked_at = self._find(self.graph)
         key = self.accesses.key
         groups: dict[tuple[int, int, int], list[tuple[int, int]]] = {}
         for first, second, what in found.tolist():
             groups.setdefault((int(key[first]), int(key[second]), what), []).append((first, second))
         return [Conflict(*pairs[0], what, len(pairs)) for (_, _, what), pairs in groups.items()]
 
-    def _find(self, graph: Graph) -> Ints:
+    def _find(self, graph: Graph) -> tuple[Ints, int]:
+        """Conflicts, and how many tasks were looked at."""
         lib = native.library()
         if lib is None:
-            return find_conflicts(self.accesses, graph, self.loops)
-        return native.find_conflicts_native(lib, self.accesses, graph, self.loops, MOST)
+            return find_conflicts(self.accesses, graph, self.loops), graph.tasks
+        return native.find_conflicts_native(lib, self.accesses, graph, self.loops, MOST, MOST_EDGES)
 
     def kinds(self) -> dict[tuple[int, int], str]:
         """The two arguments of every pair that is not ordered, and their tensor."""
@@ -414,7 +425,8 @@ class Races:
     def _priced(self, edges: Ints, first: int, second: int) -> str | None:
         """What a kind of edge costs in modelled time; None if the program needs it after all."""
         reduced = _without(self.graph, edges)
-        if len(self._find(reduced)):
+        found, looked_at = self._find(reduced)
+        if len(found) or looked_at < reduced.tasks:
             return None
         s = self.subject
         cache = CostCache(s.machine)

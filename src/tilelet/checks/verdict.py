@@ -25,6 +25,10 @@ SMALL = 1 << 20
 """Bytes of an input that may hold lengths or tables; larger ones are data."""
 
 
+MOST_TASKS = 1 << 19
+"""Of one run that are looked at: of more, recording them and their windows takes minutes."""
+
+
 def nbytes_of(param: Value) -> int | None:
     """Bytes of a parameter; None if its shape is not known."""
     if not isinstance(param.type, TensorType):
@@ -63,6 +67,17 @@ class Subject:
     @property
     def tasks(self) -> TaskStream:
         return self.run.tasks
+
+    @property
+    def tasks_text(self) -> str:
+        """How many tasks were looked at: all, or the first ones."""
+        count = plural(len(self.tasks), "task")
+        return count if self.tasks.complete else f"the first {count} of more"
+
+    @property
+    def too_many(self) -> str:
+        """Why what takes a whole run was not looked at."""
+        return f"more than {len(self.tasks)} tasks: choose smaller sizes"
 
     @cached_property
     def small_arguments(self) -> dict[str, Any]:

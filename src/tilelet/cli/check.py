@@ -8,7 +8,7 @@ from typing import Any
 
 from tilelet.checks.comparison import Comparison
 from tilelet.checks.registry import chosen
-from tilelet.checks.verdict import Subject, Verdict, verdict_on
+from tilelet.checks.verdict import MOST_TASKS, Subject, Verdict, verdict_on
 from tilelet.cli.messages import print_findings, print_text
 from tilelet.cli.options import CheckOptions
 from tilelet.cli.page import wants_page, write_page
@@ -46,7 +46,7 @@ def check_command(options: CheckOptions) -> int:
                 verdicts.append(verdict_on(subject, checks))
             subjects.append(subject)
 
-    recording = record(options.target, options, options.platform, look)
+    recording = record(options.target, options, options.platform, look, MOST_TASKS)
     if recording.code and not recording.runs:
         return failed(recording, options)
     if wants_page(options):

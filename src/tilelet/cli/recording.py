@@ -14,6 +14,7 @@ def record(
     options: DeviceOptions,
     platform: str | None = None,
     look: Look | None = None,
+    most_tasks: int | None = None,
 ) -> Recording:
     """Record `target` as the command line asks for it."""
     found = recording.record(
@@ -26,6 +27,7 @@ def record(
             quiet=options.format != "text",
             pypto=options.pypto,
             golden=options.golden,
+            most_tasks=most_tasks,
         ),
         look,
     )

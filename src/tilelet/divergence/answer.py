@@ -154,7 +154,7 @@ def answer(
     if not case.expected:
         return result
     suspicious = [trace.events[v.event].op for v in trace.violations]
-    locator = Locator(case, options.budget, say, suspicious)
+    locator = Locator(case, options.budget, say, suspicious, trace.errors)
     result.agrees = locator.agrees
     if result.agrees:
         return result

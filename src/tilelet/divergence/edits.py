@@ -17,7 +17,7 @@ from tilelet.interp.lowering import Frame, Lowering, Observer, Step
 from tilelet.ir.core import Arg, Block, Const, Op, Program, Value, walk
 from tilelet.ir.rebuild import Rewriter, make_op, substitute
 from tilelet.ir.spec import REGISTRY, Call, OpSpec, Trait, bind
-from tilelet.ir.types import ScalarType, TensorType, TileType
+from tilelet.ir.types import INDEX, ScalarType, TensorType, TileType
 from tilelet.ir.views import ForView
 from tilelet.numerics import MODES
 from tilelet.ops.padding import pad_kind
@@ -185,7 +185,7 @@ def swapped(op: Op) -> Iterator[Edit]:
                 yield Edit(op, "swapped operands", text, (made,))
 
 
-_RARE = frozenset({"rem", "rems", "fmod", "fmods", "sin", "cos", "row_prod", "col_prod"})
+_RARE = frozenset({"cmp", "rem", "rems", "fmod", "fmods", "sin", "cos", "row_prod", "col_prod"})
 """Ops that are seldom meant where another one stands."""
 
 
@@ -272,6 +272,48 @@ def offsets(op: Op, deltas: Mapping[int, Sequence[int]] | None = None) -> Iterat
             if made is not None:
                 text = f"offset {'+' if delta > 0 else '-'} {abs(delta)} on axis {axis}"
                 yield Edit(op, "offset", text, (*before, made), cost=steps.get(abs(delta), 1))
+
+
+def loop_offsets(op: Op, visible: Sequence[Value]) -> Iterator[Edit]:
+    """The window where an index says, on an axis on which it always lies at one place."""
+    found = window_parts(op)
+    if found is None:
+        return
+    param, offset, extents = found
+    indices = [v for v in visible if v.type == INDEX and v not in offset]
+    for axis, (start, extent) in enumerate(zip(offset, extents)):
+        for index in indices if isinstance(start, int) else ():
+            for times in dict.fromkeys((1, extent)):
+                before = _times(index, times, op.loc)
+                place = before[-1].result if before else index
+                made = remade(op, **{param: (*offset[:axis], place, *offset[axis + 1 :])})
+                if made is not None:
+                    where = index.name if times == 1 else f"{index.name} * {times}"
+                    text = f"offset `{where}` on axis {axis}"
+                    yield Edit(op, "offset", text, (*before, made), cost=2)
+
+
+def _times(index: Value, factor: int, loc: Loc) -> tuple[Op, ...]:
+    spec = REGISTRY["scalar.mul"]
+    return () if factor == 1 else (make_op(spec, bind(spec, index, factor), loc=loc),)
+
+
+def valid_regions(op: Op) -> Iterator[Edit]:
+    """One row or column more or less that counts."""
+    param = next((n for n in ("valid_shape", "valid_shapes") if n in op.args), "")
+    valid = op.args.get(param)
+    if not isinstance(valid, tuple) or not op.results:
+        return
+    for axis, extent in enumerate(valid):
+        for delta in (1, -1):
+            other, before = shifted(extent, delta, op.loc)
+            made = None
+            if other is not None:
+                made = remade(op, **{param: (*valid[:axis], other, *valid[axis + 1 :])})
+            if made is not None:
+                what = "more" if delta > 0 else "less"
+                text = f"one {what} on axis {axis} of `{param}`"
+                yield Edit(op, "valid region", text, (*before, made))
 
 
 def _both_ways(steps: Iterable[int]) -> list[int]:
@@ -370,6 +412,20 @@ def scaled(op: Op, factors: Iterable[float], kind: str = "scale") -> Iterator[Ed
             yield Edit(op, kind, text, ops, cost=3, value=float(factor))
 
 
+def scaled_result(op: Op, index: int, factor: float, place: Loc) -> Iterator[Edit]:
+    """One result of a loop or a branch times a number."""
+    old, spec = op.results[index], REGISTRY["mul"]
+    if not is_float_tile(old):
+        return
+    middle = Value(old.name, old.type, old.loc)
+    made = make_op(spec, bind(spec, middle, rhs=float(factor)), in_scope=True, loc=place)
+    if made.result.type == old.type:
+        first = replace(op, results=(*op.results[:index], middle, *op.results[index + 1 :]))
+        text = f"multiply what `{old.name}` is in the end by {factor:.6g}"
+        ops = first, replace(made, results=(old,))
+        yield Edit(op, "scale", text, ops, cost=3, value=float(factor), place=place)
+
+
 def constants(op: Op, factors: Iterable[float], numbers: Iterable[float] = ()) -> Iterator[Edit]:
     """Another number among the arguments of an arithmetic op: a multiple, or one of `numbers`."""
     if not _arithmetic(op):
@@ -424,19 +480,40 @@ def revived(op: Op, unused: Iterable[Value], carried: Container[Value]) -> Itera
             if not is_float_tile(old) or old is value:
                 continue
             for name in _combining(old, value):
-                spec = REGISTRY[name]
-                try:
-                    made = make_op(spec, bind(spec, old, value), in_scope=True, loc=op.loc)
-                except UserError:
-                    continue
-                if made.result.type != old.type:
-                    continue
-                args = {n: substitute(a, {old: made.result}) for n, a in op.args.items()}
-                changed = Op(op.spec, args, op.results, op.blocks, op.loc)
                 text = f"`pl.{name}` of `{old.name}` and `{value.name}`, which nobody uses"
                 kind = "accumulation" if value in carried else "unused value"
                 place = old.loc if value in carried else value.loc
-                yield Edit(op, kind, text, (made, changed), place=place)
+                for ops in _combined(op, old, value, name):
+                    yield Edit(op, kind, text, ops, place=place)
+
+
+_MOST_FACTORS = 12
+
+
+def rescaled(op: Op, carried: Container[Value], visible: Sequence[Value]) -> Iterator[Edit]:
+    """What a loop carries, times a tile, before it is used."""
+    for old in dict.fromkeys(op.operands):
+        if not is_float_tile(old) or old not in carried:
+            continue
+        factors = [v for v in visible if v is not old and v not in op.operands and is_float_tile(v)]
+        for value in factors[:_MOST_FACTORS]:
+            for name in _combining(old, value):
+                if name.endswith("mul"):
+                    what = f"`pl.{name}` of `{old.name}` and `{value.name}`"
+                    for ops in _combined(op, old, value, name):
+                        yield Edit(op, "accumulation", f"{what} in it", ops, cost=2)
+
+
+def _combined(op: Op, old: Value, value: Value, name: str) -> Iterator[tuple[Op, Op]]:
+    """The op with `name` of `old` and `value` in the place of `old`."""
+    spec = REGISTRY[name]
+    try:
+        made = make_op(spec, bind(spec, old, value), in_scope=True, loc=op.loc)
+    except UserError:
+        return
+    if made.result.type == old.type:
+        args = {n: substitute(a, {old: made.result}) for n, a in op.args.items()}
+        yield made, Op(op.spec, args, op.results, op.blocks, op.loc)
 
 
 def _combining(old: Value, value: Value) -> Sequence[str]:
@@ -466,6 +543,20 @@ class Visible:
         defined = [*self.params, *(v for op in walk(block) for v in op.results)]
         self._unused_tiles = {v for v in defined if v not in used and isinstance(v.type, TileType)}
         self.unused = set(filter(is_float_tile, self._unused_tiles))
+
+    @cached_property
+    def renewed(self) -> list[tuple[Value, Op]]:
+        """What loops carry, and the ops that give it anew."""
+        made_by = {r: op for op in self.before for r in op.results}
+        found: list[tuple[Value, Op]] = []
+        for op in self._with_blocks:
+            if op.name != "for":
+                continue
+            handed = op.blocks[0].terminator.args.get("values")
+            for value, new in zip(ForView(op).carried, handed if isinstance(handed, tuple) else ()):
+                if isinstance(new, Value) and new in made_by:
+                    found.append((value, made_by[new]))
+        return found
 
     @cached_property
     def unused_in_the_end(self) -> set[Value]:

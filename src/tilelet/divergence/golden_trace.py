@@ -34,7 +34,7 @@ _SEEN, _NAMED, _CALLEE = "__tilelet_seen__", "__tilelet_named__", "__tilelet_cal
 _NUMBER = "__tilelet_number__"
 
 
-@dataclass
+@dataclass(eq=False)
 class Intermediate:
     """An array that the golden computed, in double.
 
@@ -97,14 +97,15 @@ class GoldenTrace:
             return value
         return value
 
-    def _number(self, value: Any) -> Any:
+    def _number(self, value: Any, whole: bool) -> Any:
         is_number = isinstance(value, float) and math.isfinite(value)
-        if is_number and value not in (0.0, 1.0) and len(self.numbers) < _MOST_NUMBERS:
+        is_number |= whole and type(value) is int
+        if is_number and value not in (0, 1, -1) and len(self.numbers) < _MOST_NUMBERS:
             self.numbers[float(value)] = None
         return value
 
     def _note(self, value: Any, text: str, file: str, line: int) -> None:
-        self._number(value)
+        self._number(value, whole=False)
         module = str(getattr(cast("object", value).__class__, "__module__", ""))
         if module.partition(".")[0] not in ("numpy", "torch"):
             return
@@ -278,14 +279,18 @@ class _Notes(ast.NodeTransformer):
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         text = ast.unparse(node)
         self.generic_visit(node)
-        node.left, node.right = self._operand(node.left), self._operand(node.right)
+        whole = isinstance(node.op, ast.Mult | ast.Div)
+        node.left, node.right = (self._operand(n, whole) for n in (node.left, node.right))
         return self._noted(node, text)
 
-    def _operand(self, node: ast.expr) -> ast.expr:
-        """Names and literals are not noted, but may be numbers."""
+    def _operand(self, node: ast.expr, whole: bool) -> ast.expr:
+        """Names and literals are not noted, but may be numbers, of which `whole` ones count that
+        something is multiplied with or divided by.
+        """
         if not isinstance(node, ast.Name | ast.Constant):
             return node
-        return ast.copy_location(ast.Call(ast.Name(_NUMBER, ast.Load()), [node], []), node)
+        call = ast.Call(ast.Name(_NUMBER, ast.Load()), [node, ast.Constant(whole)], [])
+        return ast.copy_location(call, node)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
         return self._expression(node)

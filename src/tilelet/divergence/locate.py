@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -24,9 +25,10 @@ from tilelet.divergence import edits
 from tilelet.divergence.edits import Edit, Visible
 from tilelet.divergence.error_map import Array, Bools
 from tilelet.divergence.golden_trace import Intermediate
-from tilelet.divergence.matching import Match, Matcher
-from tilelet.divergence.record import NOBODY, Trace
+from tilelet.divergence.matching import CLOSE, Match, Matcher
+from tilelet.divergence.record import NOBODY, Event, Trace
 from tilelet.divergence.replay import Replay
+from tilelet.divergence.scales import MissingScales, only_moves
 from tilelet.divergence.wide import followed
 from tilelet.ir.core import Function, FunctionKind, Op, Program, walk
 from tilelet.ir.spec import Trait
@@ -43,6 +45,16 @@ _CONTROL_COST = 2
 """When windows of the control program are tried: each takes a run of everything."""
 _BETTER = 0.02
 """Share of the wrong elements that a repair may leave wrong: rounding moves a few."""
+_ROUNDINGS = 3
+_ROUNDED_ELSEWHERE = 2.5e-3
+"""A tile agrees with the golden up to so many times its error against double, and what one rounding
+to BF16 makes that the program does not do.
+"""
+_CLOSER = 1 / 3
+"""And up to this share of the error of the wrong region: what is as wrong does not agree."""
+_LEAST_CLOSE = 2e-5
+_LIKELY_NUMBERS = 3
+"""Of the golden's numbers that are tried as factors everywhere."""
 _PARTLY_ERROR = 0.1
 _PARTLY = 0.5
 """Share that it may leave if there is no better one."""
@@ -151,6 +163,70 @@ class _Slice:
     agreeing: dict[int, Match] = field(default_factory=dict[int, Match])
     tasks: set[int] = field(default_factory=set[int])
 
+    @cached_property
+    def inside(self) -> frozenset[int]:
+        return frozenset(self.suspects)
+
+
+class _Agreement:
+    """Which tiles of a run are ones of the golden's."""
+
+    def __init__(
+        self, trace: Trace, matcher: Matcher, errors: Mapping[int, float], closest: float
+    ) -> None:
+        """`errors` of events against double; none may be further from the golden than `closest`."""
+        self._trace = trace
+        self._matcher = matcher
+        self._errors = errors
+        self._closest = closest
+        self._found: dict[int, Match | None] = {}
+        self._agreeing: dict[int, Match | None] = {}
+
+    def of(self, number: int) -> Match | None:
+        """With what a tile agrees; None if that is what it was made from, too: then the op did
+        nothing, which is not what it is there for.
+        """
+        if number not in self._agreeing:
+            match = self._match(number)
+            self._agreeing[number] = None if match and self._idle(number, match) else match
+        return self._agreeing[number]
+
+    def _idle(self, number: int, match: Match) -> bool:
+        """Whether a tile agrees because something it was made from does."""
+        event = self._trace.events[number]
+        if only_moves(event.op):
+            return any(self.of(n) is None for n in self._moved(event, match))
+        alike = (self._match(n) for n in event.inputs if self._size(n) == self._size(number))
+        return any(b and (b.array, b.position) == (match.array, match.position) for b in alike)
+
+    def _size(self, number: int) -> int:
+        tile = self._trace.events[number].tile
+        return 0 if tile is None else tile.cut.size
+
+    def _moved(self, event: Event, match: Match) -> Iterator[int]:
+        """The tiles that an op moves; of a load, what was stored there. Of larger ones the rest may
+        be wrong, so they have to be known.
+        """
+        assert event.tile is not None
+        for n in event.inputs:
+            before = self._trace.events[n]
+            for number in before.inputs if before.tile is None else (n,):
+                known = self._match(number)
+                is_all = self._size(number) == event.tile.cut.size
+                if is_all or (known is not None and known.array is match.array):
+                    yield number
+
+    def _match(self, number: int) -> Match | None:
+        if number not in self._found:
+            tile = self._trace.events[number].tile
+            found = None
+            if tile is not None and len(self._found) < _MOST_MATCHES:
+                rounding = self._errors.get(number, CLOSE)
+                allowed = min(CLOSE, _ROUNDINGS * rounding + _ROUNDED_ELSEWHERE, self._closest)
+                found = self._matcher.find(tile.cut, allowed)
+            self._found[number] = found
+        return self._found[number]
+
 
 KINDS = {
     "swapped operands": "wrong operand",
@@ -158,6 +234,7 @@ KINDS = {
     "transposed operand": "wrong operand",
     "cast mode": "rounding mode",
     "pad value": "padding read",
+    "valid region": "wrong valid region",
     "offset": "wrong offset",
     "accumulation": "lost accumulation",
     "other op": "wrong op",
@@ -177,20 +254,24 @@ class Locator:
         budget: float,
         say: Progress = lambda _: None,
         suspicious: Sequence[Op] = (),
+        errors: Mapping[int, float] | None = None,
     ) -> None:
-        """`budget` in seconds of CPU; `suspicious` ops are tried first."""
+        """`budget` in seconds of CPU; `suspicious` ops are tried first; `errors` of events against
+        double, as far as they are known.
+        """
         self.case = case
+        self._errors = errors or {}
         self.say = say
         self._suspicious = list(dict.fromkeys(suspicious))
-        self._end = time.process_time() + budget
         self.replay = Replay(case.program, case.arguments)
+        self._end = time.process_time() + budget
         self.trace: Trace = self.replay.trace
         self.actual = {name: array.copy() for name, array in self.replay.run.arrays.items()}
         self.wrong = {n: m for n, m in case.mismatches(self.actual).items() if m.any()}
         self.tried = 0
         self.notes: list[str] = [case.note] if case.note else []
         self._visible: dict[str, Visible] = {}
-        self._predicted: list[Edit] = []
+        self._predicted: dict[Edit, Match] = {}
         self._matcher = Matcher(())
         shapes = [w.shape for w in self.replay.run.parameters.values()]
         self._extents = {n for shape in shapes for n in shape if n > 1}
@@ -214,7 +295,7 @@ class Locator:
         self.say(f"{len(near.suspects)} statements are suspect")
         self._predicted = self._predictions(near, self._matcher)
         repair, after = self._repair(writer, output, near)
-        first = min(near.suspects, default=writer, key=lambda n: (self._depth(n, near), n))
+        first = self._first_suspect(near, writer)
         return Divergence(
             kind=KINDS[repair.kind] if repair else "real error",
             statement=self._statement_of(repair, near) if repair else self._best_guess(near, first),
@@ -228,22 +309,51 @@ class Locator:
             notes=tuple(self.notes),
         )
 
+    def _first_suspect(self, near: _Slice, writer: int) -> int:
+        """The suspect with the fewest suspects before it; a golden has no array for constants."""
+        constant: set[int] = set()
+        for n in near.suspects:
+            event = self.trace.events[n]
+            if not event.windows and constant.issuperset(event.inputs):
+                constant.add(n)
+        return min(
+            (n for n in near.suspects if n not in constant),
+            default=writer,
+            key=lambda n: (self._depth(n, near, constant), n),
+        )
+
     def _best_guess(self, near: _Slice, first: int) -> Statement:
         """Without a repair: a suspicious op, a value that nobody uses, else the first suspect."""
         for number, event in enumerate(self.trace.events):
             if event.op in self._suspicious:
                 return self.statement(number)
+        forgotten = self._forgotten(near)
         unused = self._unused_results()
         tasks = {self.trace.events[number].task for number in near.suspects}
         near_by = [statement for statement in unused if statement.task in tasks]
-        return (*near_by, *unused, self.statement(first))[0]
+        return (*forgotten, *near_by, *unused, self.statement(first))[0]
+
+    def _forgotten(self, near: _Slice) -> list[Statement]:
+        """Suspects that give a new value to what a loop carries, although nobody used the old."""
+        found: list[Statement] = []
+        ops = {self.trace.events[n].op: n for n in reversed(near.suspects)}
+        for function in dict.fromkeys(self.trace.function[op] for op in ops):
+            visible = self._visible_in(function)
+            for value, op in visible.renewed:
+                if value in visible.unused and op in ops:
+                    found.append(self.statement(ops[op]))
+                    self.notes.append(
+                        f"the loop carries `{value.name}`, and nobody uses what it was before "
+                        f"line {op.loc.line}"
+                    )
+        return found
 
     # What the record alone tells
 
     def statement(self, number: int) -> Statement:
         event = self.trace.events[number]
         trace = self.trace
-        name = event.op.results[0].name if event.op.results else event.op.name
+        name = _name(event.op)
         kernel, iteration = trace.kernel(event), trace.iteration(event)
         return Statement(event.op.loc, event.op.name, kernel, event.task, iteration, name)
 
@@ -258,8 +368,7 @@ class Locator:
             return self.statement(min(events))
         function = self.trace.function[op]
         kernel = function.name if function.kind is FunctionKind.InCore else ""
-        name = op.results[0].name if op.results else op.name
-        return Statement(op.loc, op.name, kernel, NOBODY, (), name)
+        return Statement(op.loc, op.name, kernel, NOBODY, (), _name(op))
 
     def _missing_write(self) -> Divergence | None:
         """Wrong elements of an output that no statement wrote."""
@@ -317,8 +426,8 @@ class Locator:
 
     # Backwards from a wrong region
 
-    def _everything_before(self, number: int) -> set[int]:
-        seen, waiting = {number}, [number]
+    def _everything_before(self, *numbers: int) -> set[int]:
+        seen, waiting = set(numbers), list(numbers)
         while waiting:
             for n in self.trace.events[waiting.pop()].inputs:
                 if n not in seen:
@@ -338,19 +447,17 @@ class Locator:
 
     def _slice(self, writer: int) -> _Slice:
         near = _Slice(tasks={self.trace.events[n].task for n in self._everything_before(writer)})
-        matcher = self._matcher = Matcher(self.case.intermediates)
-        waiting, seen, looked = [writer], {writer}, 0
+        self._matcher = Matcher(self.case.intermediates)
+        agreement = _Agreement(self.trace, self._matcher, self._errors, self._closest(writer))
+        waiting, seen = [writer], {writer}
         while waiting:
             number = max(waiting)
             waiting.remove(number)
             event = self.trace.events[number]
-            tile = event.tile
-            if tile is not None and number != writer and looked < _MOST_MATCHES:
-                looked += 1
-                match = matcher.find(tile.cut)
-                if match is not None:
-                    near.agreeing[number] = match
-                    continue
+            match = agreement.of(number) if number != writer else None
+            if match is not None:
+                near.agreeing[number] = match
+                continue
             near.suspects.append(number)
             for n in event.inputs:
                 if n not in seen:
@@ -359,10 +466,22 @@ class Locator:
         near.suspects.sort()
         return near
 
-    def _depth(self, number: int, near: _Slice) -> int:
+    def _closest(self, writer: int) -> float:
+        """How far a tile may be from the golden's, if the region it went into is wrong: less far
+        than that. A small wrong term in a large sum makes it wrong by little.
+        """
+        for output in self.wrong:
+            mask = self.trace.origins.view(self.replay.run.parameters[output]) == writer
+            if mask.any():
+                expected = self.case.expected[output][mask].astype(np.float64)
+                error = _relative(self.actual[output][mask].astype(np.float64), expected)
+                return max(_CLOSER * error, _LEAST_CLOSE)
+        return CLOSE
+
+    def _depth(self, number: int, near: _Slice, known: Container[int] = ()) -> int:
         """How many suspects stand before a suspect: 0 if all it was made from agrees."""
-        inside = set(near.suspects)
-        return sum(1 for n in self.trace.events[number].inputs if n in inside)
+        inputs = self.trace.events[number].inputs
+        return sum(1 for n in inputs if n in near.inside and n not in known)
 
     def _last_agreeing(self, near: _Slice) -> tuple[Statement, Match] | None:
         made = [n for n in near.agreeing if not self.trace.events[n].op.spec.is_window_load]
@@ -407,19 +526,31 @@ class Locator:
         return self._with_error(partly[1] if partly else None, output)
 
     def _latest(self, edit: Edit, ranked: Sequence[Op], output: str, mask: Bools) -> Edit:
-        """A factor can stand at any op of a linear chain: if the golden does not say where, at the
-        last of them.
+        """A factor can stand at any op of a linear chain. If the golden has the result with it, the
+        factor belongs there, or where that result only moves; else at the last op of the chain.
         """
-        if edit.kind != "scale" or edit in self._predicted:
+        if edit.kind != "scale":
             return edit
         order = self._last_events()
-        for op in sorted(ranked, key=lambda op: -order.get(op, 0)):
-            if op is edit.op or time.process_time() > self._end:
+        moved = self._scales.movable(edit.op)
+        later = [op for op in sorted(ranked, key=lambda op: -order.get(op, 0)) if op is not edit.op]
+        if edit in self._predicted:
+            later = moved[::-1]
+        for op in later:
+            if order.get(op, 0) < order.get(edit.op, 0) or time.process_time() > self._end:
                 break
             for other in edits.scaled(op, [edit.value]):
                 if self._mends(other, output, mask, None) and self._left_wrong(other) == 0:
-                    return other
+                    return self._between(edit, other)
         return edit
+
+    def _between(self, first: Edit, last: Edit) -> Edit:
+        if first.loc.line != last.loc.line:
+            self.notes.append(
+                f"the factor {first.value:.6g} is missing somewhere from line {first.loc.line} "
+                f"(`{_name(first.op)}`) to line {last.loc.line} (`{_name(last.op)}`)"
+            )
+        return last
 
     def _last_events(self) -> dict[Op, int]:
         return {event.op: number for number, event in enumerate(self.trace.events)}
@@ -437,7 +568,10 @@ class Locator:
             depth[op] = min(depth.get(op, 1 << 30), self._depth(n, near))
         # A load may take the right numbers from the wrong place; so may a store put them.
         moving = dict.fromkeys(self.trace.events[n].op for n in near.agreeing)
-        ranked = [*self._suspicious, *sorted(depth, key=lambda op: depth[op]), *moving]
+        # Padding shows in no array of a golden.
+        before = sorted(self._everything_before(*near.agreeing), reverse=True)
+        padding = filter(_is_about_padding, (self.trace.events[n].op for n in before))
+        ranked = [*self._suspicious, *sorted(depth, key=lambda op: depth[op]), *moving, *padding]
         return list(dict.fromkeys(ranked))
 
     def _edits(self, ranked: Sequence[Op], cost: int, with_control: bool) -> Iterator[Edit]:
@@ -445,40 +579,68 @@ class Locator:
         if cost == 1:
             for op in dict.fromkeys(edit.op for edit in self._predicted):
                 # One wrong op, or a wrong number, is likelier than one that is missing beside it.
-                yield from (e for e in self._edits_of(op) if e.cost == 1)
-                yield from self._constants(op)
+                if not op.blocks:
+                    yield from (e for e in self._edits_of(op) if e.cost == 1)
+                    yield from self._constants(op)
+                for user in self._users(op):
+                    yield from edits.other_ops(user)
                 yield from (edit for edit in self._predicted if edit.op is op)
             yield from self._uses_of_unused(ranked)
+        likely = [f for n in self.case.numbers[:_LIKELY_NUMBERS] for f in (n, 1 / n)]
         for op in ranked:
             yield from (e for e in self._edits_of(op) if e.cost == cost)
+            if cost == 1 and Trait.ARITHMETIC in op.spec.traits:
+                yield from edits.scaled(op, likely)
         if with_control and cost == _CONTROL_COST:
             for op in self._control_windows():
                 yield from (e for e in edits.offsets(op) if e.cost == 1)
 
-    def _predictions(self, near: _Slice, matcher: Matcher) -> list[Edit]:
+    def _users(self, op: Op) -> Iterator[Op]:
+        """Ops that take what an op gives."""
+        results = set(op.results)
+        for other in walk(self.trace.function[op].body):
+            if not other.blocks and results.intersection(other.operands):
+                yield other
+
+    def _predictions(self, near: _Slice, matcher: Matcher) -> dict[Edit, Match]:
         """Edits that would make a tile one of the golden's: by values, without executing."""
-        first: dict[Op, int] = {}
+        numbers: dict[Op, list[int]] = {}
         for n in (*near.suspects, *(self._viewed(n) for n in near.agreeing)):
-            first.setdefault(self.trace.events[n].op, n)
-        missing: list[Edit] = []
-        scales: list[tuple[int, Edit]] = []
-        for op, number in list(first.items())[:_MOST_PREDICTED]:
-            tile = self.trace.events[number].tile
+            numbers.setdefault(self.trace.events[n].op, []).append(n)
+        missing: dict[Edit, Match] = {}
+        scales: list[tuple[int, Edit, Match]] = []
+        for op, events in list(numbers.items())[:_MOST_PREDICTED]:
+            tile = self.trace.events[events[0]].tile
             if tile is None or time.process_time() > self._end:
                 continue
-            if op.spec.is_window_load or Trait.TILE_VIEW in op.spec.traits:
+            ends = events[0], max(events)
+            moves = op.spec.is_window_load or Trait.TILE_VIEW in op.spec.traits
+            if not moves or ends[0] in near.agreeing:
+                scales += [(ends[0], e, match) for e, match in self._scales.of(op, ends)]
+            if moves:
                 continue
-            data = tile.cut.astype(np.float64)
-            factors = edits.scaled(op, self._factors(op))
-            scales += [(number, e) for e in factors if matcher.find(data * e.value) is not None]
-            for edit in edits.inserted(op):
-                function = followed(edit.ops[-1].name) if edit.value == 0 else None
-                if function is not None and len(edit.ops[-1].operands) == 1:
-                    with np.errstate(all="ignore"):
-                        there = matcher.find(function(data)) is not None
-                    missing += [edit] if there else []
+            missing.update(self._missing_ops(op, tile.cut.astype(np.float64), matcher))
         # Of a chain that a factor runs through, its first op.
-        return [*missing, *(edit for _, edit in sorted(scales, key=lambda s: s[0]))]
+        scales.sort(key=lambda s: s[0])
+        return missing | {edit: match for _, edit, match in scales}
+
+    def _missing_ops(self, op: Op, data: Array, matcher: Matcher) -> Iterator[tuple[Edit, Match]]:
+        """Functions of a tile that the golden has."""
+        for edit in edits.inserted(op):
+            function = followed(edit.ops[-1].name) if edit.value == 0 else None
+            if function is None or len(edit.ops[-1].operands) != 1:
+                continue
+            with np.errstate(all="ignore"):
+                made = function(data)
+            if _relative(data, made) > 2 * CLOSE:  # `relu` of what is positive changes nothing
+                match = matcher.find(made)
+                if match is not None:
+                    yield edit, match
+
+    @cached_property
+    def _scales(self) -> MissingScales:
+        arrays = self.case.intermediates
+        return MissingScales(self.trace, arrays, self._matcher, self._factors)
 
     def _viewed(self, number: int) -> int:
         """The statement whose tile a view shows."""
@@ -520,8 +682,11 @@ class Locator:
         yield from edits.other_ops(op)
         yield from edits.flags(op)
         yield from edits.offsets(op)
+        yield from edits.valid_regions(op)
+        yield from edits.loop_offsets(op, visible.before.get(op, ()))
         yield from edits.accumulated(op, visible.carried.get(op, ()))
         yield from edits.unaccumulated(op)
+        yield from edits.rescaled(op, visible.carried.get(op, ()), visible.before.get(op, ()))
         yield from self._constants(op)
         if not op.spec.is_window_load and Trait.TILE_VIEW not in op.spec.traits:
             yield from edits.inserted(op)
@@ -529,7 +694,8 @@ class Locator:
         yield from edits.other_operands(op, visible.before.get(op, ())[:24])
 
     def _constants(self, op: Op) -> Iterator[Edit]:
-        return edits.constants(op, _factors(op, self._extents), self.case.numbers)
+        numbers = [n for number in self.case.numbers for n in (number, 1 / number)]
+        return edits.constants(op, _factors(op, self._extents), numbers)
 
     def _factors(self, op: Op) -> list[float]:
         """Numbers that a result is often multiplied with, and those of the golden: for looking
@@ -558,10 +724,7 @@ class Locator:
         return sum(int(m.sum()) for m in self.case.mismatches(made).values())
 
     def _error(self, output: str, actual: Array) -> float:
-        a, e = actual.astype(np.float64), self.case.expected[output].astype(np.float64)
-        keep = np.isfinite(a) & np.isfinite(e)
-        norm = float(np.linalg.norm(e[keep]))
-        return float(np.linalg.norm((a - e)[keep])) / norm if norm else math.inf
+        return _relative(actual.astype(np.float64), self.case.expected[output].astype(np.float64))
 
     def _worst(self, output: str) -> Worst:
         a = self.actual[output].astype(np.float64)
@@ -582,6 +745,21 @@ def _factors(op: Op, extents_of_parameters: set[int]) -> list[float]:
     for n in sorted(extents):
         found += [n**-0.5, 1.0 / n]
     return [-1.0, *dict.fromkeys(found)]
+
+
+def _relative(actual: Array, expected: Array) -> float:
+    """The error in the 2-norm, of what is finite."""
+    keep = np.isfinite(actual) & np.isfinite(expected)
+    norm = float(np.linalg.norm(expected[keep]))
+    return float(np.linalg.norm((actual - expected)[keep])) / norm if norm else math.inf
+
+
+def _is_about_padding(op: Op) -> bool:
+    return any(op.args.get(n) is not None for n in ("pad_value", "valid_shape", "valid_shapes"))
+
+
+def _name(op: Op) -> str:
+    return op.results[0].name if op.results else op.name
 
 
 def _neighbour(origins: Array, missing: Bools, others: Sequence[int]) -> int:

@@ -1,9 +1,12 @@
-"""Finding a tile among the arrays of a golden: by its values, at any offset, also transposed."""
+"""Finding a tile among the arrays of a golden: by its values, at any offset, also transposed, also
+up to a constant factor.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +23,11 @@ _LARGEST = 1e100
 """Beyond, squares of doubles overflow."""
 _PROBES = 6
 _MOST_CANDIDATES = 20000
+_MOST_RATIOS = 4 << 20
+"""Elements of a golden that are looked up by their ratio to the next one."""
+_MOST_MULTIPLES = 64
+_SAME = 0.02
+"""A factor that is no further from 1 is none."""
 
 
 @dataclass(frozen=True)
@@ -40,11 +48,14 @@ def _without_zero_tails(block: Array) -> Array:
 
 
 class Matcher:
-    """Looks tiles up in all arrays of a golden at once."""
+    """Looks tiles up in all arrays of a golden at once; those of fewer than `least` elements never,
+    because they are everywhere.
+    """
 
-    def __init__(self, arrays: Sequence[Intermediate]) -> None:
+    def __init__(self, arrays: Sequence[Intermediate], least: int = _LEAST_ELEMENTS) -> None:
         kept = [a for a in arrays if a.array.size >= 2]
         self._arrays = kept
+        self._least = least
         sizes = [a.array.size for a in kept]
         self._start = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         self._flat: Array = (
@@ -62,12 +73,49 @@ class Matcher:
                 step *= n
                 self._strides[i, j] = step
 
-    def find(self, tile: Array) -> Match | None:
+    def find(self, tile: Array, close: float = CLOSE) -> Match | None:
         """An array that has the tile as a block, within rounding; None if no array has."""
+        block = self._block(tile)
+        if block is None:
+            return None
+        norm = float(np.linalg.norm(block))
+        probes = self._probes(block)
+        candidates = self._near(block[probes[0]], norm / block.size**0.5)
+        if not candidates.size:
+            return None
+        return self._look(block, norm, probes, candidates, close)
+
+    def multiples(self, tile: Array) -> list[tuple[Match, float]]:
+        """Arrays that have a multiple of the tile as a block, with the factors, which are not 1."""
+        block = self._block(tile)
+        if block is None or block.size < _LEAST_ELEMENTS or block.shape[1] < 2:
+            return []
+        pairs = np.minimum(np.abs(block[:, :-1]), np.abs(block[:, 1:]))
+        i, j = divmod(int(np.argmax(pairs)), block.shape[1] - 1)
+        if not pairs[i, j]:
+            return []
+        with np.errstate(all="ignore"):
+            return self._multiples(block, [(i, j), *self._probes(block)])
+
+    def _multiples(self, block: Array, probes: list[tuple[int, int]]) -> list[tuple[Match, float]]:
+        i, j = probes[0]
+        ratio = float(block[i, j + 1] / block[i, j])
+        slack = 3 * CLOSE * abs(ratio)
+        found: list[tuple[Match, float]] = []
+        for ratios, order, steps in self._ratios:
+            first = np.searchsorted(ratios, ratio - slack)
+            end = np.searchsorted(ratios, ratio + slack, side="right")
+            for one in self._multiples_at(block, probes, order[first:end], steps):
+                if not any(abs(one[1] - factor) <= CLOSE * abs(factor) for _, factor in found):
+                    found.append(one)
+        return found
+
+    def _block(self, tile: Array) -> Array | None:
+        """The tile as a matrix, a column as a row; None if it is found everywhere, or nowhere."""
         block = np.asarray(tile, np.float64)
         block = block.reshape(-1, block.shape[-1]) if block.ndim else block.reshape(1, 1)
         block = _without_zero_tails(block)
-        if block.size < _LEAST_ELEMENTS or not np.isfinite(block).all():
+        if block.size < self._least or not np.isfinite(block).all():
             return None
         if float(np.abs(block).max()) > _LARGEST:
             return None
@@ -75,13 +123,63 @@ class Matcher:
         spread = block - block.mean()
         if norm == 0 or float(np.linalg.norm(spread)) < 1e-3 * norm:
             return None  # a constant is everywhere
-        if block.shape[0] == 1 or block.shape[1] == 1:
-            block = block.reshape(1, -1)
-        probes = self._probes(block)
-        candidates = self._near(block[probes[0]], norm / block.size**0.5)
-        if not candidates.size:
-            return None
-        return self._look(block, norm, probes, candidates)
+        return block.reshape(1, -1) if 1 in block.shape else block
+
+    @cached_property
+    def _ratios(self) -> list[tuple[Array, Ints, Ints | None]]:
+        """Ratios of elements to the next ones of their array, in order: where each is, and how far
+        the next one is; None: beside it.
+        """
+        flat = self._flat[:_MOST_RATIOS]
+        places = np.arange(flat.size, dtype=np.int64)
+        owner = np.searchsorted(self._start, places, side="right") - 1
+        end = np.minimum(self._start[owner + 1], flat.size)
+        found: list[tuple[Array, Ints, Ints | None]] = []
+        for axis in range(-1, min(self._strides.shape[1], 2)):
+            steps = np.ones_like(places) if axis < 0 else self._strides[owner, axis]
+            usable = (steps > 0) & (places + steps < end) & (flat != 0)
+            usable &= (axis < 0) | (steps > 1)
+            at = places[usable]
+            ratios = flat[at + steps[usable]] / flat[at]
+            order = np.argsort(ratios, kind="stable")
+            found.append((ratios[order], at[order], None if axis < 0 else steps))
+        return found
+
+    def _multiples_at(
+        self, block: Array, probes: list[tuple[int, int]], at: Ints, steps: Ints | None
+    ) -> Iterator[tuple[Match, float]]:
+        owner = np.searchsorted(self._start, at, side="right") - 1
+        factors = self._flat[at] / block[probes[0]]
+        other = np.isfinite(factors) & (np.abs(factors - 1) > _SAME)
+        scale = float(np.linalg.norm(block)) / block.size**0.5
+        rows, columns = block.shape
+        for down, across in self._layouts(rows, owner, None if steps is None else steps[at]):
+            base = at - probes[0][0] * down - probes[0][1] * across
+            last = base + (rows - 1) * down + (columns - 1) * across
+            fits = other & (base >= self._start[owner]) & (last < self._start[owner + 1])
+            kept = np.flatnonzero(fits & ((down > 0) | (rows == 1)))
+            for i, j in probes[1:]:
+                there = self._flat[base[kept] + i * down[kept] + j * across[kept]]
+                slack = 4 * CLOSE * max(abs(float(block[i, j])), scale)
+                kept = kept[np.abs(there / factors[kept] - block[i, j]) <= slack]
+            for k in kept[:_MOST_MULTIPLES].tolist():
+                place = int(base[k]), int(down[k]), int(across[k])
+                factor = float((self._there(block, *place) * block).sum() / (block**2).sum())
+                scaled = block * factor
+                match = self._verify(scaled, float(np.linalg.norm(scaled)), *place, CLOSE)
+                if match is not None and abs(factor - 1) > _SAME:
+                    yield match, factor
+
+    def _layouts(self, rows: int, owner: Ints, steps: Ints | None) -> Iterator[tuple[Ints, Ints]]:
+        """How far the next row and the next column of a block are, for pairs `steps` apart."""
+        ones = np.ones_like(owner)
+        if steps is not None:
+            yield ones, steps
+        elif rows == 1:
+            yield ones, ones
+        else:
+            for axis in range(self._strides.shape[1]):
+                yield self._strides[owner, axis], ones
 
     def _probes(self, block: Array) -> list[tuple[int, int]]:
         """Places of large elements, far from each other: they are the least disturbed."""
@@ -98,7 +196,12 @@ class Matcher:
         return found[:: max(1, found.size // _MOST_CANDIDATES)] if found.size else found
 
     def _look(
-        self, block: Array, norm: float, probes: list[tuple[int, int]], candidates: Ints
+        self,
+        block: Array,
+        norm: float,
+        probes: list[tuple[int, int]],
+        candidates: Ints,
+        close: float,
     ) -> Match | None:
         owner = np.searchsorted(self._start, candidates, side="right") - 1
         rows, columns = block.shape
@@ -120,17 +223,24 @@ class Matcher:
                     slack = 4 * CLOSE * max(abs(float(block[i, j])), scale)
                     at = at[np.abs(there - block[i, j]) <= slack]
                 for k in at[:16].tolist():
-                    found = self._verify(block, norm, int(base[k]), int(down[k]), int(across[k]))
+                    place = int(base[k]), int(down[k]), int(across[k])
+                    found = self._verify(block, norm, *place, close)
                     if found is not None:
                         return found
         return None
 
-    def _verify(self, block: Array, norm: float, base: int, down: int, across: int) -> Match | None:
-        there = np.lib.stride_tricks.as_strided(
+    def _there(self, block: Array, base: int, down: int, across: int) -> Array:
+        """The block of an array that lies as `block` does."""
+        return np.lib.stride_tricks.as_strided(
             self._flat[base:], block.shape, (8 * down, 8 * across), writeable=False
         )
+
+    def _verify(
+        self, block: Array, norm: float, base: int, down: int, across: int, close: float
+    ) -> Match | None:
+        there = self._there(block, base, down, across)
         error = float(np.linalg.norm(there - block)) / norm
-        if error > CLOSE:
+        if error > close:
             return None
         owner = int(np.searchsorted(self._start, base, side="right")) - 1
         array = self._arrays[owner]

@@ -148,9 +148,9 @@ def _in_memory(ctx: Context, missing: Side, defined: Side) -> Side:
 def _adapt(ctx: Context, then: Side, left: Type, other: Side, right: Type) -> Joined | None:
     """A GM tensor against a tile is loaded; a plain number takes the other side's dtype."""
     a, b = then.binding, other.binding
-    if isinstance(left, TensorType) and isinstance(right, TileType) and ctx.in_scope:
+    if ctx.in_scope and is_in_memory(left, right):
         return Joined(loaded(ctx, then), b, right)
-    if isinstance(left, TileType) and isinstance(right, TensorType) and ctx.in_scope:
+    if ctx.in_scope and is_in_memory(right, left):
         return Joined(a, loaded(ctx, other), left)
     if isinstance(left, ScalarType) and isinstance(right, ScalarType):
         if fits_literal(a, right):
@@ -161,6 +161,13 @@ def _adapt(ctx: Context, then: Side, left: Type, other: Side, right: Type) -> Jo
         if both is not None:
             return Joined(converted(ctx, then, both), converted(ctx, other, both), both)
     return None
+
+
+def is_in_memory(tensor: Type, tile: Type) -> bool:
+    """Whether the one, loaded, is like the other."""
+    if not isinstance(tensor, TensorType) or not isinstance(tile, TileType):
+        return False
+    return tensor.shape == tile.shape and tensor.dtype is tile.dtype
 
 
 def fits_literal(x: Binding, t: ScalarType) -> bool:

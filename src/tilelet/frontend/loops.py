@@ -44,7 +44,7 @@ from tilelet.frontend.marker_calls import undefined
 from tilelet.frontend.nameflow import NONE, Names, target_names
 from tilelet.ir import structure
 from tilelet.ir.core import Arg, Block, Op, Value, scalar_dtype
-from tilelet.ir.types import INDEX, ScalarType, TensorType, TileType, Type
+from tilelet.ir.types import INDEX, ScalarType, Type
 from tilelet.syntax import markers
 from tilelet.syntax.enums import SplitMode
 
@@ -503,13 +503,12 @@ def _adapt(
 ) -> bool:  # fmt: skip
     """Make start and end agree; False if the body must be lowered again with a new type."""
     assert c.type is not None
-    if isinstance(c.type, TensorType) and isinstance(end_type, TileType) and ctx.in_scope:
+    if ctx.in_scope and joins.is_in_memory(c.type, end_type):
         assert isinstance(c.init, Value)
-        if c.init.type.shape == end_type.shape and c.init.type.dtype is end_type.dtype:  # type: ignore[union-attr]
-            c.init = load(ctx, c.init, c.init_loc)
-            c.type = c.init.type
-            return False
-    if isinstance(c.type, TileType) and isinstance(end_type, TensorType) and ctx.in_scope:
+        c.init = load(ctx, c.init, c.init_loc)
+        c.type = c.init.type
+        return False
+    if ctx.in_scope and joins.is_in_memory(end_type, c.type):
         ends[c.name] = joins.loaded(ctx, joins.Side(end, ops, loc))
         return True
     if isinstance(c.type, ScalarType) and isinstance(end_type, ScalarType):

@@ -172,7 +172,7 @@ def _keyword(ctx: Context, keyword: ast.keyword, scope: str, info: ScopeInfo) ->
             raise BadScopeArgument(loc, scope, name, describe(value), "an identifier in quotes")
         info.hint = value
     elif name == "no_dep_args":
-        info.no_dep = tuple(v for v in as_items(value) if isinstance(v, Value))
+        info.no_dep = _tensors(value, scope, name, loc)
     elif name == "split":
         ctx.module.note_retired(RetiredSpelling(loc, "split=", "optimizations=[pl.split(...)]"))
         _set_split(info, value, scope, loc)
@@ -190,6 +190,14 @@ def _keyword(ctx: Context, keyword: ast.keyword, scope: str, info: ScopeInfo) ->
     else:
         ctx.sink.add(NoEffect(loc, f"`{name}=`", "it only changes how the device schedules"))
         info.options.append((name, value))  # type: ignore[arg-type]
+
+
+def _tensors(value: object, scope: str, name: str, loc: Loc) -> tuple[Arg, ...]:
+    found = tuple(as_items(value))
+    for item in found:
+        if not isinstance(item, Value):
+            raise BadScopeArgument(loc, scope, name, describe(item), "tensors")
+    return found
 
 
 def _set_level(ctx: Context, node: ast.expr) -> None:

@@ -28,7 +28,7 @@ from tilelet.interp.lowering import Observer
 from tilelet.interp.state import State
 from tilelet.ir.core import Program
 from tilelet.tasks.arguments import Argument, bind_arguments
-from tilelet.tasks.stream import TaskStream
+from tilelet.tasks.stream import EnoughTasksError, TaskStream
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +63,12 @@ class Interpreter:
                 reductions, reshape, transpose, concat and matmul give fully valid results, binary
                 ops take the left operand's region
     observer    sees every op that is executed, and may put another in its place
+    most_tasks  how many tasks are recorded at most, if none is executed
     """
 
     seed_valid: bool = False
     observer: Observer | None = None
+    most_tasks: int | None = None
 
     def prepare(self, program: Program) -> None:
         """There is nothing to do before a run."""
@@ -87,6 +89,8 @@ class Interpreter:
             seed_valid=self.seed_valid,
             observer=self.observer,
         )
+        if not execute:
+            state.tasks.most = self.most_tasks
         return state, bind_arguments(program, arguments, execute=execute)
 
     def run(
@@ -109,6 +113,8 @@ class Interpreter:
         try:
             with np.errstate(all="ignore"), _without_collector(not execute):
                 returned = state.code(program.entry).run(bound)
+        except EnoughTasksError:
+            returned = ()
         except (UserError, InternalError, MemoryError, BdbQuit):
             raise
         except Exception as error:

@@ -19,6 +19,7 @@ from tilelet.interp.state import State
 from tilelet.ir.core import FunctionKind, Op, Program
 from tilelet.ir.views import CallView, ForView
 from tilelet.tasks.arguments import Argument, bind_arguments
+from tilelet.tasks.stream import EnoughTasksError
 
 Around = tuple[tuple[Op, int], ...]
 """Loops, outermost first, each with the value of its index."""
@@ -55,14 +56,24 @@ class Iterations:
         self.ptr.append(len(self.index))
 
 
-def find_iterations(program: Program, arguments: Mapping[str, Argument]) -> Iterations:
-    """Record the tasks once more, with the loops around each. May raise `DependsOnTaskData`."""
+def find_iterations(
+    program: Program, arguments: Mapping[str, Argument], most: int | None = None
+) -> Iterations:
+    """Record the tasks once more, `most` of them, with the loops around each.
+
+    May raise `DependsOnTaskData`.
+    """
     found = Iterations()
     state = State(
         program.functions, execute=False, poison=True, seed_valid=False, observer=_Tracking()
     )
     state.iterations = found
-    state.code(program.entry).run(bind_arguments(program, arguments, execute=False))
+    state.tasks.most = most
+    try:
+        state.code(program.entry).run(bind_arguments(program, arguments, execute=False))
+    except EnoughTasksError:
+        count = len(state.tasks)
+        del found.ptr[count + 1 :]
     return found
 
 

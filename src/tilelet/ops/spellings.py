@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from tilelet.ir.core import Arg, Value
 from tilelet.ir.spec import OpSpec
 from tilelet.ir.types import Mem, TensorType, TileType
+from tilelet.syntax.enums import PadValue
 
 _FIRST = ("input", "tile", "tensor", "data", "value", "src")
 """Other names of an operand `x`."""
@@ -29,7 +30,13 @@ _NAMES: dict[str, dict[str, str]] = {
         for name in ("add", "sub", "mul", "div", "max", "min", "expdif")
     },
     **{f"part_{name}": {"src0": "lhs", "src1": "rhs"} for name in ("add", "mul", "max", "min")},
-    "row_expand": {"lhs": "target", "rhs": "row_vec", "tile": "target"},
+    "row_expand": {
+        "lhs": "target",
+        "rhs": "row_vec",
+        "tile": "target",
+        "src": "target",
+        "input": "target",
+    },
     "col_expand": {"lhs": "target", "rhs": "col_vec", "tensor": "target", "tile": "target"},
     "read": {"offset": "indices"},
     "write": {"dst": "x", "offset": "indices"},
@@ -40,9 +47,12 @@ _NAMES: dict[str, dict[str, str]] = {
     "scatter": {"indexes": "index"},
     "array.create": {"extent": "length"},
     "gather_row": {"dst": "acc"},
+    "expand_clone": {"input": "src"},
+    "mrgsort": {"excuted": "executed"},
 }
 
 SCRATCH = "scratch memory of the device"
+COUNTS = "memory for how much of each list was used, which nobody reads"
 PRECISION = "results are always those of the precise form"
 PHASE = "it steers the device's accumulator; the sum is the same"
 LAYOUT = "how the device lays out a tile in memory"
@@ -53,8 +63,11 @@ _WITHOUT_EFFECT: dict[str, dict[str, str]] = {
     "rsqrt": {"tmp": SCRATCH},
     "row_expand_add": {"tmp": SCRATCH},
     "transpose": {"tmp_tile": SCRATCH},
-    "rem": {"tmp": SCRATCH},
+    "rem": {"tmp": SCRATCH, "high_precision": PRECISION},
     "rems": {"tmp": SCRATCH},
+    "fmod": {"high_precision": PRECISION},
+    "sort32": {"tmp": SCRATCH},
+    "mrgsort": {"executed": COUNTS},
     "gemv": {"acc_phase": PHASE},
     "gemv_acc": {"acc_phase": PHASE},
     "gemv_bias": {"acc_phase": PHASE},
@@ -111,6 +124,32 @@ def _order_of_store(values: Sequence[Arg]) -> Order | None:
     return ("tile", "offsets", "tensor", "shapes") if shapes else None
 
 
+def _order_of_slice(values: Sequence[Arg]) -> Order | None:
+    """Axes to drop have stood before the padding since May 2026, and for a while before `clamp`."""
+    head = ("x", "shape", "offset", "valid_shape")
+    if len(values) > 4 and isinstance(values[4], (PadValue, float)):
+        return (*head, "pad_value")
+    if len(values) == 6 and isinstance(values[5], bool):
+        return (*head, "drop_dims", "clamp")
+    return (*head, "drop_dims", "pad_value", "clamp")
+
+
+def _order_of_gather_row(values: Sequence[Arg]) -> Order | None:
+    head = ("acc", "src", "dst_offset", "src_offset", "shapes")
+    if len(values) > 5 and isinstance(values[5], tuple):
+        return (*head, "valid_shape", "transpose")
+    return None
+
+
+def _order_of_mrgsort(values: Sequence[Arg]) -> Order | None:
+    """Memory for the counts stood before `exhausted` until May 2026."""
+    if len(values) > 5 and _shaped(values, 5):
+        return ("src0", "src1", "src2", "src3", "tmp", "executed", "exhausted")
+    if 3 <= len(values) <= 5 and isinstance(values[-1], bool):
+        return (*(f"src{i}" for i in range(len(values) - 1)), "exhausted")
+    return None
+
+
 def _order_of_gather(values: Sequence[Arg]) -> Order | None:
     return ("x", "index", "tmp") if _shaped(values, 1) else None
 
@@ -154,7 +193,7 @@ _ORDERS: dict[str, Callable[[Sequence[Arg]], Order | None]] = {
     "log": lambda _: ("x", "high_precision"),
     "row_expand_add": lambda _: ("x", "row_vec", "tmp"),
     "transpose": lambda _: ("x", "axis1", "axis2", "tmp_tile"),
-    "rem": lambda _: ("lhs", "rhs", "tmp"),
+    "rem": lambda _: ("lhs", "rhs", "tmp", "high_precision"),
     "rems": lambda _: ("lhs", "rhs", "tmp"),
     "gemv": lambda _: ("lhs", "rhs", "acc_phase"),
     "gemv_acc": lambda _: ("acc", "lhs", "rhs", "acc_phase"),
@@ -162,9 +201,11 @@ _ORDERS: dict[str, Callable[[Sequence[Arg]], Order | None]] = {
     "move": lambda _: ("tile", "target_memory", "blayout", "slayout"),
     "create_tile": lambda _: ("shape", "dtype", "target_memory", "transpose"),
     "div": lambda _: ("lhs", "rhs", "high_precision"),
-    "slice": lambda _: (
-        "x", "shape", "offset", "valid_shape", "drop_dims", "pad_value", "clamp",
-    ),
+    "slice": _order_of_slice,
+    "gather_row": _order_of_gather_row,
+    "mrgsort": _order_of_mrgsort,
+    "fmod": lambda _: ("lhs", "rhs", "high_precision"),
+    "sort32": lambda _: ("src", "idx", "tmp"),
     "create_tensor": lambda _: ("shape", "dtype", "layout", "manual_dep", "init_value"),
 }  # fmt: skip
 

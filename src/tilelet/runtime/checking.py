@@ -48,14 +48,14 @@ def check(
     only      names of the checks to make; all that are not opt-in, if none are named
     """
     from tilelet.checks.registry import chosen
-    from tilelet.checks.verdict import Subject, Verdict, verdict_on
+    from tilelet.checks.verdict import MOST_TASKS, Subject, Verdict, verdict_on
     from tilelet.device.machine.description import load_machine
 
     checks, machine = chosen(only), load_machine(platform)
     machine.period(period)
     verdicts = [
         verdict_on(Subject(run, given, machine, period, comparison), checks)
-        for run, given, comparison in recorded_runs(program, args, named)
+        for run, given, comparison in recorded_runs(program, args, named, MOST_TASKS)
     ]
     parts = tuple(part for verdict in verdicts for part in verdict.parts)
     name = verdicts[0].name if verdicts else getattr(program, "__name__", "program")
@@ -63,10 +63,13 @@ def check(
 
 
 def recorded_runs(
-    program: Any, args: tuple[Any, ...], named: Mapping[str, Any]
+    program: Any,
+    args: tuple[Any, ...],
+    named: Mapping[str, Any],
+    most_tasks: int | None = None,
 ) -> list[tuple[Recorded, Mapping[str, Any], Comparison | None]]:
-    """Call a program without executing its kernels: its runs, their arguments, and how the
-    outputs of each are compared.
+    """Call a program without executing its kernels: its runs, `most_tasks` of each, their
+    arguments, and how the outputs of each are compared.
     """
     from tilelet.device.run import Recorded
     from tilelet.runtime.reporting import recorded_tasks
@@ -79,7 +82,14 @@ def recorded_runs(
         run = Recorded(name, compiled, recorded_tasks(compiled, tasks, given))
         runs.append((run, given, comparison))
 
-    now = replace(session.current(), recorder=look, task_tables=[], count_only=True, checks=False)
+    now = replace(
+        session.current(),
+        recorder=look,
+        task_tables=[],
+        count_only=True,
+        checks=False,
+        most_tasks=most_tasks,
+    )
     with session.active(now):
         _called(program, args, named)
     return runs

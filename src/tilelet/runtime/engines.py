@@ -115,7 +115,7 @@ def _interpreter(_: RunRequest) -> Engine:
     now = session.current()
     if now.keep_c:
         now.say_once("note: there is no C text to keep: programs are interpreted")
-    return Interpreter(seed_valid=now.seed_valid)
+    return Interpreter(seed_valid=now.seed_valid, most_tasks=now.most_tasks)
 
 
 def _native(request: RunRequest) -> Engine:

@@ -79,6 +79,7 @@ class Session:
     # Gets every recorded run (name, passed program, tasks, arguments, and how its outputs are
     # compared: a `checks.comparison.Comparison` or None) instead of a table.
     recorder: Callable[[str, Program, Any, Mapping[str, Any], Any], None] | None = None
+    most_tasks: int | None = None  # how many are recorded, if none is executed; None: all
     # `tilelet diverge`: gets every case (name, `divergence.locate.Case`), and no engine runs.
     examiner: Callable[[str, Any], None] | None = None
     # `tilelet export`: gets every case (program as written, its specs, the case), nothing runs.

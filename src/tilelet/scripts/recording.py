@@ -35,6 +35,7 @@ class RecordingOptions:
     quiet     diagnostics are kept, not printed
     pypto     what `import pypto` means: "tilelet" or "installed"
     golden    what `import golden` means: "tilelet" or "script"
+    most_tasks  of one run that are recorded, unless they are executed; None: all
     """
 
     platform: str | None = None
@@ -44,6 +45,7 @@ class RecordingOptions:
     quiet: bool = False
     pypto: str = "tilelet"
     golden: str = "tilelet"
+    most_tasks: int | None = None
 
 
 @dataclass
@@ -91,6 +93,7 @@ def record(target: Target, options: RecordingOptions, look: Look | None = None) 
         platform=options.platform if options.platform in PLATFORMS else None,
         quiet_diagnostics=options.quiet,
         recorder=keep,
+        most_tasks=options.most_tasks,
     )
     # Stdout is for the report alone.
     apart = contextlib.redirect_stdout(sys.stderr)

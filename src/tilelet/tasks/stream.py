@@ -181,6 +181,10 @@ def picker(positions: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...
     return lambda values: (values[only],)
 
 
+class EnoughTasksError(Exception):
+    """A stream holds as many tasks as were wanted: what records them can stop."""
+
+
 class TaskStream:
     """Tasks in the order in which they were submitted.
 
@@ -189,6 +193,8 @@ class TaskStream:
     deps     the tasks that name others in `deps=`, and those others
     rewritten  ids of the buffers that the control program wrote itself, if no task was executed
     allocations  calls of the runtime that allocate tensors; see `tasks.runtime_counts`
+    most     how many tasks are wanted; None: all
+    complete  whether these are all tasks of the run
     """
 
     __slots__ = (
@@ -196,8 +202,10 @@ class TaskStream:
         "_count",
         "_places",
         "allocations",
+        "complete",
         "deps",
         "groups",
+        "most",
         "regions",
         "rewritten",
     )
@@ -207,6 +215,8 @@ class TaskStream:
         self.regions = RegionTable()
         self.deps: dict[int, tuple[int, ...]] = {}
         self.rewritten: set[int] = set()
+        self.most: int | None = None
+        self.complete = True
         self._count = 0
         self.allocations = 0
         self._by_kind: dict[tuple[Any, ...], TaskGroup] = {}
@@ -225,6 +235,9 @@ class TaskStream:
     def add(self, group: TaskGroup, values: Sequence[Any], deps: tuple[int, ...] = ()) -> int:
         """Record a task; the result is its index."""
         index = self._count
+        if index == self.most:
+            self.complete = False
+            raise EnoughTasksError
         self._count = index + 1
         group.indices.append(index)
         if group.tensors:

@@ -202,15 +202,19 @@ def build_graph_native(lib: ctypes.CDLL, stream: Stream) -> Graph:
 
 
 def find_conflicts_native(
-    lib: ctypes.CDLL, accesses: Accesses, graph: Graph, loops: Loops, most: int
-) -> Ints:
-    """`conflicts.find_conflicts`, in C."""
+    lib: ctypes.CDLL, accesses: Accesses, graph: Graph, loops: Loops, most: int, work: int = 0
+) -> tuple[Ints, int]:
+    """`conflicts.find_conflicts`, in C, and how many tasks were looked at.
+
+    After following `work` edges it stops; 0: when all is done.
+    """
     given = _conflict_input(accesses, graph, loops, most)
+    given[0].work = work
     out = structures.ConflictOutput()
     try:
         if lib.tl_conflicts(ctypes.byref(given[0]), ctypes.byref(out)):
             raise MemoryError("no memory to compare the tasks' accesses")
-        return _copied(out.found, 3 * out.count).reshape(-1, 3)
+        return _copied(out.found, 3 * out.count).reshape(-1, 3), out.swept
     finally:
         lib.tl_conflicts_free(ctypes.byref(out))
 

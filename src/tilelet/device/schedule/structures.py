@@ -131,6 +131,7 @@ class ConflictInput(Structure):
         ("regions", c_int64),
         ("buffers", c_int64),
         ("most", c_int64),
+        ("work", c_int64),
         ("ptr", Longs),
         ("pred", Longs),
         ("acc_ptr", Longs),
@@ -152,7 +153,7 @@ class ConflictInput(Structure):
 
 
 class ConflictOutput(Structure):
-    _fields_: ClassVar = [("count", c_int64), ("found", Longs)]
+    _fields_: ClassVar = [("count", c_int64), ("swept", c_int64), ("found", Longs)]
 
 
 class Part(Structure):

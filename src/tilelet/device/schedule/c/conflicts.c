@@ -16,7 +16,9 @@ typedef struct {
     int64_t *task_of;        /* of each access */
     int64_t *level;          /* of each node: longest way to it */
     int64_t *latest;         /* of each join: the last task before it */
-    int64_t *mark, stamp;    /* nodes seen in this search */
+    int64_t *mark, stamp;    /* nodes seen in this search: there is a way from each to `goal` */
+    int64_t goal;
+    int64_t work; /* edges followed so far */
     int64_t joins;           /* whose level is known */
     List stack, found;
     int64_t *pairs, *times, room; /* how often two accesses of a kind were found */
@@ -48,18 +50,22 @@ static void find_level(Search *s, int64_t node) {
 static int ordered(Search *s, int64_t a, int64_t b) {
     const ConflictInput *in = s->in;
     if (s->level[a] >= s->level[b]) return 0;
+    if (s->goal == b && s->mark[a] == s->stamp) return 1;
+    s->work += in->ptr[b + 1] - in->ptr[b];
     for (int64_t i = in->ptr[b]; i < in->ptr[b + 1]; i++)
         if (in->pred[i] == a) return 1;
     s->stamp++;
+    s->goal = b;
     s->stack.count = 0;
     s->ok &= append(&s->stack, b);
     while (s->stack.count && s->ok) {
         int64_t node = s->stack.item[--s->stack.count];
+        s->work += in->ptr[node + 1] - in->ptr[node];
         for (int64_t i = in->ptr[node]; i < in->ptr[node + 1]; i++) {
             int64_t pred = in->pred[i];
-            if (pred == a) return 1;
             if (s->mark[pred] == s->stamp) continue;
             s->mark[pred] = s->stamp;
+            if (pred == a) return 1;
             if (s->level[pred] > s->level[a] && time_of(s, pred) >= a)
                 s->ok &= append(&s->stack, pred);
         }
@@ -164,7 +170,10 @@ __attribute__((visibility("default"))) int tl_conflicts(const ConflictInput *in,
     s->times = calloc((size_t)s->room, sizeof(int64_t));
     s->ok = s->index.ok && s->writers && s->readers && s->task_of && s->level && s->latest &&
             s->mark && s->pairs && s->times;
+    s->goal = -1;
     for (int64_t task = 0; task < in->tasks && s->ok; task++) {
+        if (in->work && s->work > in->work) break;
+        out->swept = task + 1;
         find_level(s, task);
         for (int64_t x = in->acc_ptr[task]; x < in->acc_ptr[task + 1]; x++) s->task_of[x] = task;
         for (int64_t x = in->acc_ptr[task]; x < in->acc_ptr[task + 1]; x++) sweep(s, x, &found);

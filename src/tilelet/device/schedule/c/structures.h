@@ -60,7 +60,8 @@ typedef struct {
 
 typedef struct {
     int64_t tasks, nodes, regions, buffers, most;
-    const int64_t *ptr, *pred;                  /* the graph: see GraphOutput */
+    int64_t work;              /* edges that may be followed; 0: any number */
+    const int64_t *ptr, *pred; /* the graph: see GraphOutput */
     const int64_t *acc_ptr;                     /* accesses of each task */
     const int64_t *region, *block, *kind, *key; /* of each access */
     const int64_t *buffer, *low, *high, *row, *pitch, *size;
@@ -69,8 +70,8 @@ typedef struct {
 } ConflictInput;
 
 typedef struct {
-    int64_t count;
-    int64_t *found; /* of each: first access, second access, what is wrong */
+    int64_t count, swept; /* findings, and tasks that were looked at */
+    int64_t *found;       /* of each: first access, second access, what is wrong */
 } ConflictOutput;
 
 /* Of the accesses to L2 (cells.c) */
