@@ -119,3 +119,12 @@ def test_a_public_program_is_run_as_it_is(tmp_path: Path) -> None:
     assert line.predict(machine, line.period) > 0
     assert line.bound(machine, line.period) in ("memory", "cores", "waiting")
     assert "helper_of_this_revision" not in sys.modules
+
+
+def test_figures_are_older_than_the_day_they_were_published() -> None:
+    rows = {row.id: row for row in public_rows()}
+    machine = load_machine("a2a3")
+    # Published the day after a change of the compiler: measured before it.
+    row = rows["pl223.decode"]
+    assert (row.date, row.measured) == ("2026-05-07", "2026-05-05")
+    assert machine.period_name(row.date) != machine.period_name(row.measured)

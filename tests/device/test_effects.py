@@ -12,7 +12,7 @@ import tilelet.language as pl
 from tilelet.device import kernel_cost, load_machine, simulate
 from tilelet.device.kernel.costs import vector_cycles, work_cycles
 from tilelet.device.kernel.view import ScalarWork, Transfer, VectorWork
-from tilelet.device.machine.description import varied
+from tilelet.device.machine.description import Machine, varied
 from tilelet.ir.spec import Cost
 
 A2A3, A5 = load_machine("a2a3"), load_machine("a5")
@@ -292,3 +292,36 @@ def test_a_gather_makes_addresses_row_by_row() -> None:
     muls = A2A3.vector["muls"]
     each = muls.slope + muls.constant + A2A3.body.sync_cycles
     assert many - few == pytest.approx(31 * each)
+
+
+def test_reductions_combine_parts_one_after_the_other() -> None:
+    combine, sync = A2A3.vector["combine"], A2A3.body.sync_cycles
+
+    def cycles(cost: Cost, rows: int, row_bytes: int) -> float:
+        return vector_cycles(VectorWork(cost, rows * row_bytes, rows), A2A3)
+
+    # Rows of a column sum are added in turn, a repeat of each; each waits for the one before.
+    each = combine.slope + combine.constant + sync
+    more = cycles(Cost.COL_REDUCE, 17, 256) - cycles(Cost.COL_REDUCE, 1, 256)
+    assert more == pytest.approx(16 * each)
+    # Of a row sum, all rows' repeats are.
+    each = 16 * combine.slope + combine.constant + sync
+    more = cycles(Cost.ROW_REDUCE, 16, 1024) - cycles(Cost.ROW_REDUCE, 16, 256)
+    assert more == pytest.approx(3 * each)
+    # A machine with vector registers has no such steps.
+    few, many = (vector_cycles(VectorWork(Cost.COL_REDUCE, n * 256, n), A5) for n in (1, 17))
+    assert many - few == pytest.approx(16 * A5.vector["col_reduce"].slope)
+
+
+def test_values_of_rows_are_spread_before_they_meet_the_rows() -> None:
+    def cycles(cost: Cost, machine: Machine, rows: int = 32) -> float:
+        return vector_cycles(VectorWork(cost, rows * 256, rows), machine)
+
+    spread = A2A3.vector["spread"]
+    more = cycles(Cost.ROW_BROADCAST, A2A3) - cycles(Cost.BROADCAST, A2A3)
+    assert more == pytest.approx(4 * spread.slope + spread.constant + A2A3.body.sync_cycles)
+    assert cycles(Cost.ROW_DIVIDE, A2A3) > cycles(Cost.ROW_BROADCAST, A2A3)
+    assert cycles(Cost.REPEATED_ROWS, A2A3, 64) == 64 * A2A3.body.issue_cycles
+    assert cycles(Cost.FILLED_ROWS, A2A3) > 2 * cycles(Cost.REPEATED_ROWS, A2A3)
+    kinds = (Cost.ROW_BROADCAST, Cost.ROW_DIVIDE, Cost.REPEATED_ROWS, Cost.FILLED_ROWS)
+    assert {cycles(cost, A5) for cost in kinds} == {cycles(Cost.BROADCAST, A5)}

@@ -11,6 +11,7 @@ import io
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,9 @@ from tilelet.scripts.recording import RecordingOptions, record
 from tilelet.scripts.target import Target
 
 Recorder = Callable[["Published"], Recorded | None]
+
+LAG = timedelta(days=2)
+"""How long a change of compiler or runtime takes to reach those who measure and publish."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,11 @@ class Published:
             runs=row.get("runs", 1),
             counters="--enable-pmu" in row.get("given", ""),
         )
+
+    @property
+    def measured(self) -> str:
+        """The day whose compiler and runtime a figure published on `date` was measured with."""
+        return (date.fromisoformat(self.date) - LAG).isoformat()
 
     @property
     def recording(self) -> bool:

@@ -189,7 +189,7 @@ def public_lines(recorded_by: Recorder) -> tuple[list[Line], list[str]]:
                 row.total_us,
                 "us",
                 program.predict,
-                row.date,
+                row.measured,
                 row.tasks,
                 lambda m, period, p=program: p.timeline(m, period).bound,
             )

@@ -24,6 +24,7 @@ from tilelet.device.report.profile import Profile, profile_of
 from tilelet.device.report.sensitivity import SHOWN, sensitivities
 from tilelet.device.report.text import report_parts, report_text
 from tilelet.device.report.trace import Trace
+from tilelet.device.report.traffic import Traffic, traffic
 from tilelet.device.schedule.pricing import CostCache
 from tilelet.device.schedule.simulate import Timeline, simulate
 from tilelet.diag.core import UserError
@@ -65,6 +66,10 @@ class DeviceRun:
         )
 
     @cached_property
+    def traffic(self) -> Traffic:
+        return traffic(self.timeline.stream)
+
+    @cached_property
     def kernels(self) -> list[DeviceKernel]:
         """Device views of all kernels, whether or not a task ran them."""
         return [self._costs.kernel(self.run.program, f.name) for f in self.run.program.kernels]
@@ -86,7 +91,7 @@ class DeviceRun:
     def summary(self) -> Profile:
         """The profile without what it depends on, which takes as long as all the rest."""
         lines = [f"{f.code}: {f.diagnostic.message}" for f in self.findings]
-        return profile_of(self.timeline, self.run.name, lines)
+        return profile_of(self.timeline, self.run.name, lines, self.traffic)
 
     @cached_property
     def profile(self) -> Profile:

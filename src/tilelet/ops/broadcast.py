@@ -69,22 +69,26 @@ def _infer_with(vec: str, axis: int) -> Callable[[Call], infer.Types]:
     return infer_types
 
 
-def _with_row(function: Callable[[Array, Array], Array]) -> dict[str, Any]:
-    return _family(function, "row_vec", _ROW_AXIS)
+def _with_row(
+    function: Callable[[Array, Array], Array], cost: Cost = Cost.ROW_BROADCAST
+) -> dict[str, Any]:
+    return _family(function, "row_vec", _ROW_AXIS, cost)
 
 
 def _with_col(function: Callable[[Array, Array], Array]) -> dict[str, Any]:
-    return _family(function, "col_vec", _COL_AXIS)
+    return _family(function, "col_vec", _COL_AXIS, Cost.BROADCAST)
 
 
-def _family(function: Callable[[Array, Array], Array], vec: str, axis: int) -> dict[str, Any]:
+def _family(
+    function: Callable[[Array, Array], Array], vec: str, axis: int, cost: Cost
+) -> dict[str, Any]:
     return {
         "infer": _infer_with(vec, axis),
         "reference": of_two(function, "x", vec),
         "engine": Engine.VEC,
         "plane": Plane.SCOPE,
         "traits": Trait.POINTWISE | Trait.ARITHMETIC,
-        "cost": Cost.BROADCAST,
+        "cost": cost,
         "valid": valid.meet("x", vec),
     }
 
@@ -125,7 +129,7 @@ def row_expand_mul(x: Shaped, row_vec: Shaped) -> Shaped:
     ...
 
 
-@op(**_with_row(numerics.div))
+@op(**_with_row(numerics.div, Cost.ROW_DIVIDE))
 def row_expand_div(x: Shaped, row_vec: Shaped) -> Shaped:
     """`x[i, j] / row_vec[i]`, correctly rounded.
 
@@ -282,7 +286,7 @@ def _col_expand(target: Array, col_vec: Array) -> Array:
     plane=Plane.SCOPE,
     valid=valid.meet("target", "col_vec"),
     traits=Trait.ELEMENTWISE | Trait.KEEPS_VALID,
-    cost=Cost.BROADCAST,
+    cost=Cost.REPEATED_ROWS,
 )
 def col_expand(target: Shaped, col_vec: Shaped) -> Shaped:
     """Repeat a column vector in every row: `result[i, j] = col_vec[j]`.
@@ -324,7 +328,7 @@ def _valid_row_expand(operands: Operands, result_shape: Shape, args: Args) -> Va
     plane=Plane.SCOPE,
     valid=_valid_row_expand,
     traits=Trait.ELEMENTWISE | Trait.KEEPS_VALID,
-    cost=Cost.BROADCAST,
+    cost=Cost.FILLED_ROWS,
 )
 def row_expand(target: Shaped, row_vec: Shaped | None = None) -> Shaped:
     """Repeat a row vector in every column: `result[i, j] = row_vec[i]`.

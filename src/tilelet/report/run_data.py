@@ -20,7 +20,6 @@ from tilelet.device.machine.description import Machine
 from tilelet.device.memory.plan import plan_json
 from tilelet.device.report.critical import critical_path
 from tilelet.device.report.edge_kinds import KINDS, edge_kinds
-from tilelet.device.report.traffic import traffic
 from tilelet.device.run import DeviceRun
 from tilelet.device.schedule.arrays import Group
 from tilelet.device.schedule.simulate import Timeline
@@ -301,7 +300,7 @@ class _RunData:
         }
 
     def moves(self) -> list[list[Any]]:
-        moved = traffic(self.stream).moves
+        moved = self.device_run.traffic.moves
         return [
             [kernel, tensor, origin, read, written]
             for (kernel, (tensor, origin)), (read, written) in moved.items()

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from tilelet.device.kernel.view import CubeWork, ScalarWork, Transfer, VectorWork, Work
-from tilelet.device.machine.description import Machine
+from tilelet.device.machine.description import Machine, VectorCost
 from tilelet.dtypes import DType
 from tilelet.ir.spec import Cost
 
 _PARTIAL_WRITES = ("ub_to_gm", "l1_to_gm")
-_BY_ROW = (Cost.ROW_REDUCE, Cost.COL_REDUCE, Cost.BROADCAST)
+_SPREAD = (Cost.ROW_BROADCAST, Cost.ROW_DIVIDE)
+_BY_ROW = (Cost.BROADCAST, *_SPREAD, Cost.REPEATED_ROWS, Cost.FILLED_ROWS)
 """What treats each row apart: short rows do not share a repeat."""
+
+_ROWS_SPREAD = 8
+"""Rows whose values one repeat spreads."""
 
 _LOADS = ("gm_to_l1", "gm_to_ub")
 _THROUGH_L2 = ("gm_to_ub", "gm_to_l1", *_PARTIAL_WRITES)
@@ -68,17 +72,52 @@ def _whole(nbytes: int, step: int) -> int:
 
 
 def vector_cycles(work: VectorWork, machine: Machine) -> float:
-    cost = machine.vector.get(work.cost.value, machine.vector["default"])
-    if work.cost in _BY_ROW:
-        repeats = work.rows * -(-work.nbytes // (work.rows * machine.vector_repeat))
-    else:
-        repeats = -(-work.nbytes // machine.vector_repeat)
+    """Of one op: one instruction, or as many as its implementation on the machine needs."""
+    across = -(-work.nbytes // (work.rows * machine.vector_repeat))
+    if work.cost is Cost.ROW_REDUCE or work.cost is Cost.COL_REDUCE:
+        return _reduction(work, machine, across)
+    cost = _cost(machine, work.cost)
+    repeats = work.rows * across if work.cost in _BY_ROW else _repeats(work, machine)
     cycles = cost.slope * repeats + cost.constant
+    sync = machine.body.sync_cycles
     if work.cost is Cost.GATHER:
         # Row by row: indices become addresses, and wait for that.
-        addresses = machine.vector.get(Cost.MULS.value, machine.vector["default"])
-        cycles += work.rows * (addresses.slope + addresses.constant + machine.body.sync_cycles)
+        addresses = _cost(machine, Cost.MULS)
+        cycles += work.rows * (addresses.slope + addresses.constant + sync)
+    spread = machine.vector.get("spread")
+    if spread is None:
+        return cycles
+    if work.cost in _SPREAD:
+        # Each row's value is first repeated over a block.
+        cycles += spread.slope * -(-work.rows // _ROWS_SPREAD) + spread.constant + sync
+    elif work.cost is Cost.REPEATED_ROWS:
+        cycles = max(cycles, work.rows * machine.body.issue_cycles)
+    elif work.cost is Cost.FILLED_ROWS:
+        # The scalar unit reads each row's value after the vector unit, which waits for it.
+        each = cost.slope * across + cost.constant + machine.body.element_cycles + 2 * sync
+        cycles = work.rows * each
     return cycles
+
+
+def _reduction(work: VectorWork, machine: Machine, across: int) -> float:
+    """Where operands lie in memory, parts are combined one after the other, each with a barrier."""
+    cost, combine = _cost(machine, work.cost), machine.vector.get("combine")
+    if combine is None:
+        return cost.slope * work.rows * across + cost.constant
+    barrier = machine.body.sync_cycles
+    if work.cost is Cost.COL_REDUCE:
+        step = combine.slope * across + combine.constant + barrier
+        return cost.slope * across + cost.constant + (work.rows - 1) * step
+    step = combine.slope * work.rows + combine.constant + barrier
+    return cost.slope * work.rows + cost.constant + (across - 1) * step
+
+
+def _repeats(work: VectorWork, machine: Machine) -> int:
+    return -(-work.nbytes // machine.vector_repeat)
+
+
+def _cost(machine: Machine, cost: Cost) -> VectorCost:
+    return machine.vector.get(cost.value, machine.vector["default"])
 
 
 def cube_cycles(work: CubeWork, machine: Machine) -> float:

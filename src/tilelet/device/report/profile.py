@@ -22,7 +22,7 @@ from tilelet.device.kernel.view import Core, CubeWork, DeviceKernel, Transfer, V
 from tilelet.device.machine.description import Machine, Runtime
 from tilelet.device.memory.plan import plan_memory
 from tilelet.device.report.critical import Path, critical_path
-from tilelet.device.report.traffic import Bytes, traffic
+from tilelet.device.report.traffic import Bytes, Traffic, traffic
 from tilelet.device.report.uncertainty import interval
 from tilelet.device.schedule.arrays import Stream
 from tilelet.device.schedule.simulate import Timeline
@@ -250,19 +250,21 @@ def _rounded(value: Any) -> Any:
 # From a timeline
 
 
-def profile_of(timeline: Timeline, program: str, findings: Sequence[str] = ()) -> Profile:
-    """Sum up a modelled run."""
-    return _Summary(timeline, program).profile(tuple(findings))
+def profile_of(
+    timeline: Timeline, program: str, findings: Sequence[str] = (), moved: Traffic | None = None
+) -> Profile:
+    """Sum up a modelled run; `moved` is its traffic, if that is known already."""
+    return _Summary(timeline, program, moved).profile(tuple(findings))
 
 
 class _Summary:
-    def __init__(self, timeline: Timeline, program: str) -> None:
+    def __init__(self, timeline: Timeline, program: str, moved: Traffic | None = None) -> None:
         self.timeline = timeline
         self.program = program
+        self.traffic = moved or traffic(timeline.stream)
         self.machine: Machine = timeline.machine
         self.runtime: Runtime = timeline.runtime
         self.stream: Stream = timeline.stream
-        self.traffic = traffic(self.stream)
         self.path: Path = critical_path(timeline)
         self.is_aic = timeline.core < self.machine.cores.clusters
 

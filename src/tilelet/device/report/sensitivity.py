@@ -86,6 +86,6 @@ def sensitivities(line: Timeline) -> dict[str, float]:
     """
     found: dict[str, float] = {}
     for group in GROUPS:
-        other = replay(line, scaled(line.machine, {group: 1 + NUDGE}))
+        other = replay(line, scaled(line.machine, {group: 1 + NUDGE}), roughly=True)
         found[group] = (other.total_us / line.total_us - 1) / NUDGE if line.total_us else 0.0
     return dict(sorted(found.items(), key=lambda item: (-abs(item[1]), item[0])))

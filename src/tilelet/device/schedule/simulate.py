@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tilelet.device.kernel.pipes import KernelCost, kernel_cost
+from tilelet.device.kernel.pipes import KernelCost
 from tilelet.device.kernel.view import DeviceKernel
 from tilelet.device.machine.description import Machine, Runtime
 from tilelet.device.schedule import native
@@ -18,6 +18,7 @@ from tilelet.device.schedule.events import Config, SimResult, Work, run_events
 from tilelet.device.schedule.graph import Graph, build_graph
 from tilelet.device.schedule.l2_cells import Cells, build_cells
 from tilelet.device.schedule.pricing import CostCache
+from tilelet.device.schedule.repricing import followed_again
 from tilelet.device.schedule.windows import with_windows
 from tilelet.diag.catalogue.device import HeapDeadlock, NoTasks, WindowDeadlock
 from tilelet.diag.internal import InternalError
@@ -217,33 +218,21 @@ def simulate(
     return played
 
 
-def replay(line: Timeline, machine: Machine) -> Timeline:
+def replay(line: Timeline, machine: Machine, *, roughly: bool = False) -> Timeline:
     """The same tasks on a machine that differs in costs only: what would another number change?
 
     Tasks, dependencies and what they touch stay; kernels are followed again if a cost of theirs
     has changed. A machine with other cores or memories needs `simulate`.
+
+    roughly  of each kernel only the way that takes most time is followed, the others change alike
     """
-    old, stream = line.machine, line.stream
-    same = all(getattr(machine, part) is getattr(old, part) for part in _KERNEL_PARTS)
-    same = same and all(getattr(machine.gm, f) == getattr(old.gm, f) for f in _KERNEL_GM)
-    if not same:
-        costs = [
-            cost if kernel is None else kernel_cost(kernel, machine, signature)
-            for cost, kernel, signature in zip(
-                stream.costs, (stream.kernels[k] for k in stream.cost_kernel), stream.signatures
-            )
-        ]
-        stream = replace(stream, costs=costs)
+    stream = followed_again(line.stream, line.machine, machine, roughly=roughly)
+    old = line.machine
     name = next(name for name, runtime in old.runtime.items() if runtime is line.runtime)
     played = _play(
         machine, machine.runtime[name], line.recording, stream, line.graph, line.cells, False
     )
     return played if isinstance(played, Timeline) else line
-
-
-_KERNEL_PARTS = ("cores", "paths", "cube", "vector", "body")
-_KERNEL_GM = ("l2_line", "l2_slices", "lockstep", "granule")
-"""What the cost of a kernel depends on."""
 
 
 def _play(

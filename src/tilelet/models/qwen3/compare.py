@@ -5,8 +5,14 @@ compared, also after a difference. Two implementations round differently. How fa
 follows from the roundoff of the dtype (2^-8 for BF16, 2^-24 for FP32), and that of products over k
 in FP32: `u = roundoff + 2^-24 * sqrt(k)`, k the longest sum of a layer.
 
-* The hidden states after n layers are sums that each implementation rounded 1 + 2 n times: their
-  relative L2 distance `e` should be below `u * sqrt(2 * (1 + 2 n))`.
+* A rounding changes a number by `u / sqrt(6)` of it on average (squares, all significands equally
+  likely). Between the states before a layer and those after it each implementation rounds 13 times:
+  normalised states (2), values, weights, their sum and its projection, gate, up, activation, their
+  product and its projection, and two sums. What changes an exponent counts by its size, too:
+  queries and keys are rounded 6 times before they make a score, which is rounded, and scores are of
+  root mean square s, which for vectors of all directions is that of the product of the two norms'
+  weights. So the relative L2 distance `e` of the hidden states should be below
+  `u * sqrt(2 * (1 + sum(13 + 7 s^2) / 6))`, a sum over the layers so far.
 * An error of that size, spread over all directions of the final hidden state h, changes the
   difference of two logits by `e |w_a - w_b| |h| / sqrt(hidden)` (one standard deviation). A
   difference of logits below four of those and the rounding of the logits themselves is a near-tie.
@@ -16,7 +22,7 @@ nearly tie, rounding decides between quite different numbers. So the reference i
 and every choice of them that is not its own must be such a near-tie. The shares of the experts are
 exponentials of the router's logits, of root mean square l: what a layer adds is off by another
 `l u` for the rounding of the normalised states and for that of the logits, in each implementation.
-The bound of hidden states becomes `u * sqrt(2 * (1 + 2 n + 2 * sum(l^2)))`.
+To the sum over layers that adds `2 l^2` for each.
 """
 
 from __future__ import annotations
@@ -241,6 +247,7 @@ def compare(
     choices: list[TokenChoice] = []
     experts: list[ExpertChoice] = []
     routed = 0
+    scores = np.array([_score_size(model, layer) for layer in range(count)])
     sizes = np.zeros(count)  # of the logits of routers, the largest of all sequences
     for number, (prompt, tokens) in enumerate(zip(prompts, new)):
         text = np.concatenate([prompt, np.array(tokens[:-1], np.int64)])
@@ -253,7 +260,7 @@ def compare(
         own = np.zeros(count)
         for layer, routing in theirs.routing.items():
             own[layer] = routing.size
-        bounds, sizes = _bounds(model, own), np.maximum(sizes, own)
+        bounds, sizes = _bounds(model, scores, own), np.maximum(sizes, own)
         for layer, rows in chosen.items():
             routed += len(rows)
             routing = theirs.routing[layer]
@@ -263,7 +270,7 @@ def compare(
             row, state = theirs.logits[first + i], theirs.normed[first + i]
             choices.append(_choice(model, number, i, token, row, state, bounds[-1]))
     relative = np.sqrt(distances / np.maximum(squares, 1e-300))
-    bounds = _bounds(model, sizes)
+    bounds = _bounds(model, scores, sizes)
     layers = [LayerDistance(n, float(relative[n]), bounds[n]) for n in range(count)]
     return Comparison(layers, choices, experts, routed)
 
@@ -319,15 +326,23 @@ def _other_experts(
     return found
 
 
-def _bounds(model: Model, routers: Array) -> list[float]:
+def _score_size(model: Model, layer: int) -> float:
+    """The root mean square of a layer's scores, for queries and keys of all directions."""
+    weights = model.weights.source.layers(layer, 1)
+    product = weights["q_norm"].astype(np.float64) * weights["k_norm"].astype(np.float64)
+    return float(np.sqrt((product**2).mean()))
+
+
+def _bounds(model: Model, scores: Array, routers: Array) -> list[float]:
     """Relative distances of hidden states that rounding explains, after every layer.
 
-    `routers` are the root mean squares of the logits of the layers' routers, 0 without one.
+    scores   root mean squares of the scores of the layers' attention
+    routers  those of the logits of the layers' routers, 0 without one
     """
     c = model.config
     longest = max(c.hidden_size, c.q_width, c.intermediate_size)
     roundoff = _ROUNDOFF[model.dtype.name] + _ROUNDOFF["FP32"] * math.sqrt(longest)
-    roundings = 1 + np.cumsum(2 + 2 * routers**2)
+    roundings = 1 + np.cumsum((13 + 7 * scores**2) / 6 + 2 * routers**2)
     return [roundoff * math.sqrt(2 * n) for n in roundings]
 
 

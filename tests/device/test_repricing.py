@@ -1,0 +1,75 @@
+"""Costs of kernels on a machine with other numbers: what is followed again, and what is not."""
+
+from __future__ import annotations
+
+import pytest
+from tests.device.recording import projection, recorded
+
+import tilelet.language as pl
+from tilelet.device import Machine, Timeline, load_machine, simulate
+from tilelet.device.machine.description import varied
+from tilelet.device.report.sensitivity import GROUPS, scaled
+from tilelet.device.schedule.repricing import followed_again
+from tilelet.device.schedule.simulate import replay
+from tilelet.ir.core import Program
+
+A2A3 = load_machine("a2a3")
+
+
+def triangle() -> Program:
+    """Tasks of one kernel whose loops take 1 to 8 iterations."""
+
+    @pl.program
+    class Triangle:
+        @pl.function(type=pl.FunctionType.Opaque)
+        def main(
+            self, x: pl.Tensor[[512, 64], pl.FP32], y: pl.InOut[pl.Tensor[[512, 64], pl.FP32]]
+        ):
+            for i in pl.parallel(8):
+                with pl.incore():
+                    for k in pl.range(i + 1):
+                        tile = pl.slice(x, [64, 64], [k * 64, 0])
+                        y = pl.assemble(y, pl.exp(tile), [i * 64, 0])
+            return y
+
+    return Triangle
+
+
+def modelled(program: Program, machine: Machine = A2A3) -> Timeline:
+    return simulate(*recorded(program), machine)
+
+
+@pytest.mark.parametrize("group", GROUPS)
+@pytest.mark.parametrize("build", [projection, triangle])
+def test_a_replay_equals_a_simulation(group: str, build) -> None:
+    program, other = build(), scaled(A2A3, {group: 1.3})
+    again = replay(modelled(program), other)
+    fresh = modelled(program, other)
+    assert again.stream.costs == fresh.stream.costs
+    assert again.total_us == fresh.total_us
+
+
+def test_only_kernels_that_use_a_number_are_followed_again() -> None:
+    line = modelled(triangle())
+
+    def same(field: str, value: float) -> bool:
+        other = varied(A2A3, {field: value})
+        return followed_again(line.stream, A2A3, other, roughly=False) is line.stream
+
+    assert same("paths.l0c_to_gm.row_cycles", 9.0)
+    assert same("body.exchange_cycles", 900.0)
+    assert same("gm.efficiency", 0.5)
+    assert not same("paths.gm_to_ub.row_cycles", 9.0)
+    assert not same("body.sync_cycles", 90.0)
+    assert not same("gm.serial_cycles", 90.0)
+
+
+def test_ways_through_a_kernel_change_alike() -> None:
+    line = modelled(triangle())
+    slower = varied(A2A3, {"paths.gm_to_ub.latency_cycles": 800.0})
+    exact = followed_again(line.stream, A2A3, slower, roughly=False).costs
+    rough = followed_again(line.stream, A2A3, slower, roughly=True).costs
+    assert len(rough) == len(exact) == 8
+    assert rough[-1] == exact[-1], "the one that takes most time is followed"
+    for near, true, old in zip(rough, exact, line.stream.costs):
+        assert old.exec_us < near.exec_us == pytest.approx(true.exec_us, rel=0.25)
