@@ -135,6 +135,27 @@ def test_products_reductions_and_casts() -> None:
     assert str(sums.region) == "sums[0, 32:64]"
 
 
+@pytest.mark.parametrize(("rows", "wrong"), [(8, False), (9, True)])
+def test_padding_rows_of_an_accumulator_stay_in_their_rows(rows: int, wrong: bool) -> None:
+    @pl.jit
+    def padded(
+        x: pl.Tensor[[8, 64], pl.INT8],
+        w: pl.Tensor[[64, 32], pl.INT8],
+        out: pl.Out[pl.Tensor[[16, 32], pl.INT32]],
+    ):
+        pad = pl.create_tensor([16, 64], dtype=pl.INT8)
+        with pl.at(level=pl.Level.CORE_GROUP):
+            pad[0:8, :] = x[:, :]
+        with pl.at(level=pl.Level.CORE_GROUP):
+            acc = pl.matmul(pad[:, 0:32], w[0:32, :], out_dtype=pl.INT32)
+            acc = pl.matmul_acc(acc, pad[:, 32:64], w[32:64, :])
+            out[:, :] = pl.full([16, 32], dtype=pl.INT32, value=0)
+            out[0:rows, :] = acc[0:rows, :]
+        return out
+
+    assert [str(f.region) for f in findings(padded)] == ["out[8, 0:32]"] * wrong
+
+
 def test_a_choice_takes_only_what_is_defined() -> None:
     @pl.jit
     def chosen(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):

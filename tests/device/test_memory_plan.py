@@ -201,6 +201,48 @@ def test_what_a_pipelined_loop_computes_is_there_once_if_memory_is_short() -> No
     assert program_findings(passed(squares), A2A3) == []
 
 
+def test_a_scaled_tile_lies_where_it_was_loaded_if_memory_is_short() -> None:
+    """The first loop needs packing; then the second, too, has room for its two loads only."""
+
+    @pl.jit
+    def scales(
+        z: pl.Tensor[[16, 8192], pl.BF16],
+        x: pl.Tensor[[16, 8192], pl.FP32],
+        y: pl.Out[pl.Tensor[[16, 1], pl.FP32]],
+    ):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            top = pl.reshape(pl.full([1, 16], dtype=pl.FP32, value=0.0), [16, 1])
+            for c in pl.pipeline(0, 8192, 512, stage=4):
+                wide = pl.cast(z[:, c : c + 512], pl.FP32)
+                top = pl.add(top, pl.row_sum(pl.mul(wide, wide)))
+            for c in pl.pipeline(0, 8192, 1024, stage=2):
+                scaled = pl.row_expand_mul(x[:, c : c + 1024], top)
+                top = pl.maximum(top, pl.row_max(scaled))
+            y[:, :] = top
+        return y
+
+    assert program_findings(passed(scales), A2A3) == []
+
+
+def _stores_parts(columns: int) -> Any:
+    @pl.jit
+    def parts(x: pl.Tensor[[160, 512], pl.FP32], y: pl.Out[pl.Tensor[[160, 512], pl.FP32]]):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            for r in pl.pipeline(0, 160, 40, stage=2):
+                tile = pl.exp(x[r : r + 40, :])
+                for part in pl.range(0, 40, 20):
+                    piece = pl.slice(tile, [20, columns], [part, 512 - columns])
+                    y[r + part : r + part + 20, 0:columns] = piece
+        return y
+
+    return passed(parts)
+
+
+def test_rows_of_a_tile_are_no_copy_if_memory_is_short() -> None:
+    assert program_findings(_stores_parts(512), A2A3) == []
+    assert codes(program_findings(_stores_parts(504), A2A3)) == ["E0911"]
+
+
 def test_one_large_product_is_cut_but_an_accumulator_is_not() -> None:
     def build(parts: int) -> Any:
         depth = 64 // parts

@@ -871,6 +871,11 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     portability.TextNotTaken: lambda at: portability.TextNotTaken(
         at("row += 16"), "`+=`", "write `row = row + (16)`"
     ),
+    portability.ExtentLost: lambda at: portability.ExtentLost(
+        at("pl.fillpad(scores, pad_value=pl.PadValue.min)"),
+        "pl.fillpad",
+        at("pl.slice(k, [64, 64], [s0, 0], valid_shape=[keys, 64])"),
+    ),
     portability.RegionLost: lambda at: portability.RegionLost(
         at("pl.row_max(scores)"),
         "pl.row_max",

@@ -342,3 +342,60 @@ def test_programs_of_april_fit_april(name: str, variant: str) -> None:
     model = models()[name]
     for sizes in ({}, sizes_of(f"{name}:{variant}", SMALL)):
         assert codes(check(model.build(variant, **sizes), APRIL)) == []
+
+
+WALK = """
+@pl.jit
+def kernel(
+    q: pl.Tensor[[16, 64], pl.BF16],
+    k: pl.Tensor[[256, 64], pl.BF16],
+    n: pl.Scalar[pl.INDEX],
+    out: pl.Out[pl.Tensor[[16, 64], pl.FP32]],
+):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        for s0 in pl.range(0, n, 64):
+            keys = pl.min(64, n - s0)
+            rows = pl.slice(k, [64, 64], [s0, 0], valid_shape=[EXTENT, 64])
+            scores = pl.matmul(q, rows, b_trans=True, out_dtype=pl.FP32)
+            out[:, :] = RESULT
+    return out
+"""
+
+
+@pytest.mark.parametrize(
+    ("extent", "result", "expected"),
+    [
+        ("keys", "pl.fillpad(scores, pad_value=pl.PadValue.min)", ["E1219"]),
+        ("keys", "pl.fillpad(pl.mul(scores, 0.5), pad_value=pl.PadValue.min)", ["E1219"]),
+        # What is said of a product itself belongs to the cube's half, too.
+        ("keys", "pl.fillpad(pl.set_validshape(scores, 16, keys))", ["E1219"]),
+        ("keys", "pl.fillpad(pl.set_validshape(pl.mul(scores, 0.5), 16, keys))", []),
+        ("keys", "pl.exp(scores)", []),
+        # A number from outside goes into both halves; one that does not vary needs none.
+        ("n", "pl.fillpad(scores, pad_value=pl.PadValue.min)", []),
+        ("48", "pl.fillpad(scores, pad_value=pl.PadValue.min)", []),
+    ],
+)
+def test_both_halves_of_a_mixed_kernel_know_a_computed_extent(
+    extent: str, result: str, expected: list[str]
+) -> None:
+    text = WALK.replace("EXTENT", extent).replace("RESULT", result)
+    assert codes(check(program_of(text), AUGUST)) == expected
+
+
+@pytest.mark.parametrize(
+    ("extent", "expected"),
+    [("n", ["E1208"]), ("pl.cast(n, pl.INDEX)", []), ("n - 1", []), ("pl.min(64, n)", [])],
+)
+def test_an_extent_read_from_a_tensor_is_made_an_index(extent: str, expected: list[str]) -> None:
+    text = """
+@pl.jit
+def kernel(x: pl.Tensor[[16, 64], pl.FP32], lens: pl.Tensor[[1], pl.INT32],
+           out: pl.Out[pl.Tensor[[16, 64], pl.FP32]]):
+    n = pl.read(lens, [0])
+    with pl.at(level=pl.Level.CORE_GROUP):
+        known = pl.set_validshape(pl.mul(x, 0.5), 16, EXTENT)
+        out[:, :] = pl.fillpad(known, pad_value=pl.PadValue.min)
+    return out
+"""
+    assert codes(check(program_of(text.replace("EXTENT", extent)), AUGUST)) == expected

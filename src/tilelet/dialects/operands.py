@@ -7,7 +7,7 @@ import linecache
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from tilelet.diag.catalogue.portability import FormNotTaken, RegionLost
+from tilelet.diag.catalogue.portability import ExtentLost, FormNotTaken, RegionLost
 from tilelet.diag.core import Fix, Loc, UserError
 from tilelet.dialects.data import Dialect
 from tilelet.dialects.reading import CallSite, OperatorSite, Site
@@ -111,11 +111,13 @@ class _Region:
 
     axes      0 for rows, 1 for columns
     place     the load that says so
+    extents   the numbers of valid rows and columns that are no constants
     product   the product through which it came, if any
     """
 
     axes: frozenset[int]
     place: Loc
+    extents: frozenset[Value]
     product: Loc | None = None
 
 
@@ -125,9 +127,17 @@ def _in_kernel(block: Block) -> Iterator[UserError]:
     if not {Engine.CUBE, Engine.VEC} <= engines:
         return
     known: dict[Value, _Region] = {}
+    computed = {result for op in ops for result in op.results}
+    repeated = _said_on_vectors(ops)
     for op in ops:
         spec = REGISTRY.get(op.name)
         if spec is None or spec.structural:
+            continue
+        if "fillpad" in spec.name:
+            filled = [known[v] for v in values_in(op.args.values()) if v in known]
+            for region in filled:
+                if region.product is not None and (region.extents & computed) - repeated:
+                    yield ExtentLost(plain(op.loc), f"pl.{spec.name}", plain(region.place))
             continue
         region = _loaded(op) or _combined(op, spec, known)
         if region is None or not region.axes:
@@ -137,7 +147,7 @@ def _in_kernel(block: Block) -> Iterator[UserError]:
                 yield RegionLost(
                     plain(op.loc), f"pl.{spec.name}", plain(region.place), _fill(spec, region)
                 )
-        elif "fillpad" not in spec.name:
+        else:
             known.update(dict.fromkeys(op.results, region))
 
 
@@ -148,7 +158,22 @@ def _loaded(op: Op) -> _Region | None:
         return None
     rank = len(shape)
     axes = {i - rank + 2 for i, (v, s) in enumerate(zip(valid, shape, strict=False)) if v != s}
-    return _Region(frozenset(axes & {0, 1}), op.loc)
+    return _Region(frozenset(axes & {0, 1}), op.loc, frozenset(values_in(valid)))
+
+
+def _said_on_vectors(ops: list[Op]) -> set[Value]:
+    """Numbers that ops on what the vector unit made say again."""
+    made_by_vectors: set[Value] = set()
+    said: set[Value] = set()
+    for op in ops:
+        spec = REGISTRY.get(op.name)
+        operands = set(values_in(op.args.values()))
+        if spec is not None and spec.engine is Engine.VEC:
+            made_by_vectors.update(op.results)
+        elif spec is not None and "set_validshape" in spec.name and operands & made_by_vectors:
+            said |= operands
+            made_by_vectors.update(op.results)
+    return said
 
 
 def _combined(op: Op, spec: OpSpec, known: Mapping[Value, _Region]) -> _Region | None:
@@ -161,9 +186,12 @@ def _combined(op: Op, spec: OpSpec, known: Mapping[Value, _Region]) -> _Region |
         axes |= {0} if left is not None and 0 in left.axes else set[int]()
         axes |= {1} if right is not None and column in right.axes else set[int]()
         source = next((r for r in (right, left, acc) if r is not None), None)
-        return _Region(frozenset(axes), source.place, op.loc) if source is not None else None
+        if source is None:
+            return None
+        return _Region(frozenset(axes), source.place, source.extents, op.loc)
     regions = [known[v] for v in values_in(op.args.values()) if v in known]
     passes_on = Trait.KEEPS_VALID in spec.traits or spec.reduces is not None
+    passes_on |= "set_validshape" in spec.name
     if not regions or not passes_on:
         return None
     axes = frozenset(axis for region in regions for axis in region.axes)

@@ -632,10 +632,10 @@ class Locator:
                 continue
             with np.errstate(all="ignore"):
                 made = function(data)
-            if _relative(data, made) > 2 * CLOSE:  # `relu` of what is positive changes nothing
-                match = matcher.find(made)
-                if match is not None:
-                    yield edit, match
+                same = _relative(data, made) <= 2 * CLOSE  # as `relu` of what is positive
+            match = None if same else matcher.find(made)
+            if match is not None:
+                yield edit, match
 
     @cached_property
     def _scales(self) -> MissingScales:

@@ -273,7 +273,7 @@ class _TileOp:
                 count = (
                     ~self.tile_bits(name, frame)
                     if other == name
-                    else np.full(shape, other in ("lhs", "rhs"))
+                    else np.full(shape, {name, other} == {"lhs", "rhs"})
                 )
                 numbers = count.astype(arg.type.dtype.numpy)
                 args[other] = self.application.operand(numbers, valid)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from tilelet.dtypes import INT32, UINT32
 from tilelet.ir.core import Arg, Value
 from tilelet.ir.spec import REGISTRY, Limit
 from tilelet.ir.types import ScalarType, TensorType, TileType, Type
@@ -111,6 +112,24 @@ RAMP_START = Limit(
     "a computed start must have the dtype of the result",
     "`pl.cast(start, pl.INT32)`",
     _starts_at_index,
+)
+
+
+def _extent_as_read(args: Mapping[str, Arg], _: Type, made_by: MadeBy) -> bool:
+    extents = [args.get(name) for name in ("rows", "cols")]
+    return any(
+        isinstance(e, Value)
+        and isinstance(e.type, ScalarType)
+        and e.type.dtype in (INT32, UINT32)
+        and made_by(e) == "read"
+        for e in extents
+    )
+
+
+REGION_EXTENT = Limit(
+    "an extent that was read from a tensor keeps its dtype, and must be an index or 64 bits wide",
+    "`pl.cast(extent, pl.INDEX)`",
+    _extent_as_read,
 )
 
 

@@ -29,7 +29,7 @@ from tilelet.ir.spec import (
 )
 from tilelet.ir.types import Dim, TileType, box
 from tilelet.numerics.casts import Array
-from tilelet.ops import infer, valid
+from tilelet.ops import infer, limits, valid
 from tilelet.ops.annotations import Int, Ints, Shaped
 from tilelet.ops.valid import Args, Operands
 from tilelet.syntax.enums import PadValue
@@ -212,6 +212,7 @@ def _valid_marked(operands: Operands, result_shape: Shape, args: Args) -> Valid:
     era="APR",
     traits=Trait.TILE_VIEW | Trait.ELEMENTWISE | Trait.CHECKED,
     seed_region=SeedRegion.TRACKED,
+    limits=(limits.REGION_EXTENT,),
 )
 def set_validshape(x: Shaped, rows: Int, cols: Int) -> Shaped:
     """Say how much of a value holds data; nothing is moved.

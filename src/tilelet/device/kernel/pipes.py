@@ -90,18 +90,22 @@ class KernelCost:
 
 
 def kernel_cost(
-    kernel: DeviceKernel, machine: Machine, signature: Signature | None = None
+    kernel: DeviceKernel,
+    machine: Machine,
+    signature: Signature | None = None,
+    cold_us: float | None = None,
 ) -> KernelCost:
-    """Follow the kernel through its pipes."""
+    """Follow the kernel through its pipes; not without L2 if `cold_us` is known."""
     signature = signature or Signature()
     hot = Walk(kernel, machine, signature, cold=False)
-    cold = Walk(kernel, machine, signature, cold=True)
+    if cold_us is None:
+        cold_us = cold_time(kernel, machine, signature)
     us = machine.us
     read = {p: round(v) for p, v in sorted(hot.read.items())}
     written = {p: round(v) for p, v in sorted(hot.written.items())}
     return KernelCost(
         exec_us=us(hot.end),
-        cold_us=us(cold.end),
+        cold_us=cold_us,
         busy_us={
             f"{core.value}.{pipe.value}": us(hot.times[_BUSY + i])
             for i, (core, pipe) in enumerate(PIPES)
@@ -115,6 +119,11 @@ def kernel_cost(
         guesses=tuple(hot.path.guesses.items()),
         span_us={name: (us(begin), us(end)) for name, (begin, end) in hot.spans().items()},
     )
+
+
+def cold_time(kernel: DeviceKernel, machine: Machine, signature: Signature) -> float:
+    """Of one execution, nothing that it reads being in L2."""
+    return machine.us(Walk(kernel, machine, signature, cold=True).end)
 
 
 # Layout of `Walk.times`: when each pipe is free, how long it has worked, when each core's scalar

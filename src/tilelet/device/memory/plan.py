@@ -100,18 +100,24 @@ def plan_memory(kernel: DeviceKernel, machine: Machine) -> MemoryPlan:
             limit = machine.buffers[space].usable
             found = _in_space(space, limit, kernel.tiles, used, steps)
             if not found.fits:
-                less = _in_space(space, limit, _computed_once(kernel.tiles, steps), used, steps)
+                once = _computed_once(kernel.tiles, steps)
+                less = _in_space(space, limit, once, used, steps, packed=True)
                 found = less if less.fits else found
             spaces.append(found)
     return MemoryPlan(kernel.name, kernel.shape, machine.name, tuple(spaces))
 
 
 def _in_space(
-    space: Mem, limit: int, tiles: Sequence[Tile], used: Container[int], steps: Sequence[Step]
+    space: Mem,
+    limit: int,
+    tiles: Sequence[Tile],
+    used: Container[int],
+    steps: Sequence[Step],
+    packed: bool = False,
 ) -> SpaceUse:
     mine = [t for t in tiles if t.space is space and t.id in used]
     pieces = _pieces(mine, steps, limit) if space is Mem.Acc else {}
-    return _place(space, limit, mine, _in_place(tiles, steps), pieces, steps)
+    return _place(space, limit, mine, _in_place(tiles, steps, packed), pieces, steps)
 
 
 def _computed_once(tiles: Sequence[Tile], steps: Iterable[Step]) -> list[Tile]:
@@ -123,29 +129,51 @@ def _computed_once(tiles: Sequence[Tile], steps: Iterable[Step]) -> list[Tile]:
     return [replace(t, buffers=1) if t.id in computed - moved else t for t in tiles]
 
 
-def _in_place(tiles: Sequence[Tile], steps: Iterable[Step]) -> dict[int, int]:
-    """Which tile takes over the memory of which: a result of a same-sized operand that dies."""
-    over: dict[int, int] = {}
-    taken: set[int] = set()
+def _row_views(tiles: Sequence[Tile], steps: Iterable[Step]) -> dict[int, int]:
+    """Whole rows of a tile are no copy of it, if they are only read: where they lie."""
+    changed = [t for step in steps for t in step.writes]
+    found: dict[int, int] = {}
     for step in steps:
-        if step.pipe is not Pipe.VEC or not _may_overwrite(step.what) or len(step.writes) != 1:
+        if step.what != "slice" or step.pipe is not Pipe.VEC or not step.reads:
+            continue
+        (made,), source = step.writes, tiles[step.reads[0]]
+        part = tiles[made]
+        rows = part.space is source.space and part.shape[-1:] == source.shape[-1:]
+        if rows and changed.count(made) == changed.count(source.id) == 1:
+            found[made] = source.id
+    return found
+
+
+def _in_place(tiles: Sequence[Tile], steps: Sequence[Step], packed: bool) -> dict[int, int]:
+    """Which tile takes over the memory of which: a result of a same-sized operand that dies.
+
+    Of an operand with several buffers it is one of them, whose turn it is.
+    packed: also what takes a row or column vector is written over its tile, and rows are no copy
+    """
+    views = _row_views(tiles, steps) if packed else {}
+    traits = Trait.ELEMENTWISE if packed else Trait.IN_PLACE
+    over: dict[int, int] = dict(views)
+    taken: set[int] = set(views.values())
+    for step in steps:
+        spec = REGISTRY.get(step.what)
+        if step.pipe is not Pipe.VEC or spec is None or len(step.writes) != 1:
+            continue
+        if traits not in spec.traits:
             continue
         born = tiles[step.writes[0]]
         if born.live[0] != step.position or born.id in over or born.id in step.reads:
             continue
+        if any(read in views for read in step.reads):
+            continue  # what lies there is part of another tile
         for read in step.reads:
             dying = tiles[read]
-            fits = dying.space is born.space and dying.total_bytes == born.total_bytes
+            fits = dying.space is born.space and dying.nbytes == born.nbytes
+            fits = fits and born.buffers in (1, dying.buffers)
             if fits and dying.live[1] == step.position and read not in taken:
                 over[born.id] = read
                 taken.add(read)
                 break
     return over
-
-
-def _may_overwrite(op: str) -> bool:
-    spec = REGISTRY.get(op)
-    return spec is not None and Trait.IN_PLACE in spec.traits
 
 
 def _pieces(tiles: Iterable[Tile], steps: Sequence[Step], limit: int) -> dict[int, tuple[int, int]]:

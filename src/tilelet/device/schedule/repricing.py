@@ -7,7 +7,7 @@ import functools
 
 import numpy as np
 
-from tilelet.device.kernel.pipes import KernelCost, kernel_cost
+from tilelet.device.kernel.pipes import KernelCost, cold_time, kernel_cost
 from tilelet.device.kernel.view import DeviceKernel, ScalarWork, Transfer, VectorWork
 from tilelet.device.machine.description import Body, Machine
 from tilelet.device.schedule.arrays import Stream
@@ -21,36 +21,35 @@ def followed_again(stream: Stream, old: Machine, new: Machine, *, roughly: bool)
 
     roughly  of each kernel only the way that takes most time is followed, the others change alike
     """
-    changed = {
-        number
-        for number, kernel in enumerate(stream.kernels)
-        if kernel is not None and not _costs_alike(kernel, old, new)
-    }
-    if not changed:
+    changed = {number: _sides(kernel, old, new) for number, kernel in enumerate(stream.kernels)}
+    if not any(changed.values()):
         return stream
     costs = list(stream.costs)
     if roughly:
         for number, first in _longest(stream).items():
-            if number in changed:
-                _change_alike(stream, new, number, first, costs)
+            if changed[number]:
+                _change_alike(stream, new, first, changed[number], costs)
     else:
         for i, number in enumerate(stream.cost_kernel):
-            if number in changed:
-                costs[i] = _cost(stream, new, i)
+            if changed[number]:
+                costs[i] = _cost(stream, new, i, changed[number])
     return dataclasses.replace(stream, costs=costs)
 
 
-def _cost(stream: Stream, machine: Machine, number: int) -> KernelCost:
-    kernel = stream.kernels[stream.cost_kernel[number]]
+def _cost(stream: Stream, machine: Machine, number: int, sides: Sides) -> KernelCost:
+    """A cost again; `sides` that nothing has changed on are kept."""
+    kernel, signature = stream.kernels[stream.cost_kernel[number]], stream.signatures[number]
     assert kernel is not None
-    return kernel_cost(kernel, machine, stream.signatures[number])
+    before = stream.costs[number]
+    if False not in sides:
+        return dataclasses.replace(before, cold_us=cold_time(kernel, machine, signature))
+    return kernel_cost(kernel, machine, signature, None if True in sides else before.cold_us)
 
 
 def _longest(stream: Stream) -> dict[int, int]:
     """By kernel: the number of the cost that its tasks spend most time on."""
-    blocks = np.repeat(
-        np.where(np.diff(stream.cost_ptr) == 1, stream.blocks, 1), np.diff(stream.cost_ptr)
-    )
+    each = np.diff(stream.cost_ptr)
+    blocks = np.repeat(np.where(each == 1, stream.blocks, 1), each)
     used = np.bincount(stream.cost, blocks, len(stream.costs))
     spent = used * np.array([cost.exec_us for cost in stream.costs])
     found: dict[int, int] = {}
@@ -61,45 +60,65 @@ def _longest(stream: Stream) -> dict[int, int]:
 
 
 def _change_alike(
-    stream: Stream, machine: Machine, number: int, first: int, costs: list[KernelCost]
+    stream: Stream, machine: Machine, first: int, sides: Sides, costs: list[KernelCost]
 ) -> None:
-    before, after = costs[first], _cost(stream, machine, first)
+    before, after = costs[first], _cost(stream, machine, first, sides)
     hot, cold = after.exec_us / before.exec_us, after.cold_us / before.cold_us
     for i, cost in enumerate(stream.costs):
-        if stream.cost_kernel[i] == number:
+        if stream.cost_kernel[i] == stream.cost_kernel[first]:
             costs[i] = dataclasses.replace(
                 cost, exec_us=cost.exec_us * hot, cold_us=cost.cold_us * cold
             )
     costs[first] = after
 
 
-def _costs_alike(kernel: DeviceKernel, old: Machine, new: Machine) -> bool:
-    """Whether nothing that the kernel uses differs."""
+Sides = frozenset[bool]
+"""Of {False: everything is in L2, True: nothing is}."""
+
+
+def _sides(kernel: DeviceKernel | None, old: Machine, new: Machine) -> Sides:
+    """On which sides something that the kernel uses differs."""
+    if kernel is None:
+        return frozenset()
     paths, has_vector, has_scalar = _used(kernel)
-    if any(old.paths[path] != new.paths[path] for path in paths):
-        return False
-    if has_vector and old.vector != new.vector:
-        return False
-    if (old.cores, old.cube) != (new.cores, new.cube):
-        return False
-    if any(getattr(old.gm, name) != getattr(new.gm, name) for name in _GM):
-        return False
     unused: set[str] = set()
     if len(kernel.cores) == 1:
         unused.add("exchange_cycles")
     if not has_scalar and not has_vector:
         unused |= {"element_cycles", "miss_cycles"}
-    return all(
-        getattr(old.body, f.name) == getattr(new.body, f.name)
-        for f in dataclasses.fields(Body)
-        if f.name not in unused
+    body = (f.name for f in dataclasses.fields(Body) if f.name not in unused)
+    if (
+        (old.cores, old.cube) != (new.cores, new.cube)
+        or (has_vector and old.vector != new.vector)
+        or any(getattr(old.gm, name) != getattr(new.gm, name) for name in _GM)
+        or any(getattr(old.body, name) != getattr(new.body, name) for name in body)
+    ):
+        return frozenset({False, True})
+    return frozenset(
+        cold
+        for cold in (False, True)
+        if any(
+            _of_path(old, p, cold and outer) != _of_path(new, p, cold and outer)
+            for p, outer in paths
+        )
     )
 
 
+def _of_path(machine: Machine, name: str, cold: bool) -> tuple[float, ...]:
+    """What a transfer along a path depends on."""
+    path = machine.paths[name]
+    rate, latency = path.bytes_per_cycle, path.latency_cycles
+    if cold:
+        rate, latency = path.cold_bytes_per_cycle, path.cold_latency_cycles
+    return rate, latency, path.fixed_cycles, path.row_cycles
+
+
 @functools.lru_cache(maxsize=1024)
-def _used(kernel: DeviceKernel) -> tuple[frozenset[str], bool, bool]:
-    """The paths that a kernel's transfers take; whether it has vector and scalar work."""
+def _used(kernel: DeviceKernel) -> tuple[frozenset[tuple[str, bool]], bool, bool]:
+    """Paths of a kernel's transfers, and whether what they move may be missing in L2; whether it
+    has vector and scalar work.
+    """
     works = [step.work for step in kernel.walk()]
-    paths = frozenset(work.path for work in works if isinstance(work, Transfer))
+    paths = frozenset((w.path, w.param is not None) for w in works if isinstance(w, Transfer))
     has_vector = any(isinstance(work, VectorWork) for work in works)
     return paths, has_vector, any(isinstance(work, ScalarWork) for work in works)

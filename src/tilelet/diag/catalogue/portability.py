@@ -399,6 +399,48 @@ class RegionLost(Caution):
         )
 
 
+class ExtentLost(UserError):
+    """Only the cube's half of a mixed kernel uses a valid extent that the kernel computes.
+
+    A kernel with products and vector work is compiled as two. A number that the kernel computes
+    goes into the halves in which a statement uses it. If it is the valid extent of what the cube
+    multiplies, the vector unit gets a tile of that extent, and `pl.fillpad` of it needs a number
+    that its half does not have: code generation ends there. Say the extent again where the vector
+    unit has the product, behind one of its ops: `pl.tensor.set_validshape(pl.mul(scores, SCALE),
+    rows, keys)`.
+    """
+
+    code = "E1219"
+    example = """
+        @pl.jit
+        def kernel(
+            q: pl.Tensor[[16, 64], pl.BF16],
+            k: pl.Tensor[[256, 64], pl.BF16],
+            n: pl.Scalar[pl.INDEX],
+            out: pl.Out[pl.Tensor[[16, 64], pl.FP32]],
+        ):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                for s0 in pl.range(0, n, 64):
+                    keys = pl.min(64, n - s0)
+                    rows = pl.slice(k, [64, 64], [s0, 0], valid_shape=[keys, 64])
+                    scores = pl.matmul(q, rows, b_trans=True, out_dtype=pl.FP32)
+                    out[:, :] = pl.exp(pl.fillpad(scores, pad_value=pl.PadValue.min))
+            return out
+    """
+
+    def __init__(self, loc: Loc, op: str, region: Loc) -> None:
+        super().__init__(
+            f"the vector unit does not know the valid extent of what `{op}` takes",
+            labels=[
+                Label(loc, "here"),
+                Label(region, "the extent, which only the cube's half has"),
+            ],
+            helps=[
+                "behind a vector op: `pl.tensor.set_validshape(pl.mul(x, scale), rows, extent)`"
+            ],
+        )
+
+
 class CannotExport(UserError):
     """The program contains something that `tilelet export` cannot write out.
 

@@ -137,10 +137,12 @@ def make_staged_group(s: DecodeShape):
     return attend_group
 
 
-def make_scaled_scores(tile: int, head_dim: int):
-    """Scores of queries against `keys` rows of a cache from `row` on, in a block of `tile`.
+def make_scaled_scores(rows: int, tile: int, head_dim: int):
+    """Scores of `rows` queries against `keys` rows of a cache from `row` on, in a block of `tile`.
 
     What lies beyond those keys is filled: a maximum does not see it, and its exponential is zero.
+    How many keys there are is said again where the vector unit has the scores: PyPTO's compiler
+    drops the number from that half of a kernel otherwise.
     """
     ATTN_SCALE = head_dim**-0.5
 
@@ -149,16 +151,19 @@ def make_scaled_scores(tile: int, head_dim: int):
         return pl.matmul(q, k_tile, b_trans=True, out_dtype=pl.FP32)
 
     @pl.inline
-    def filled_and_scaled(raw):
-        return pl.mul(pl.fillpad(raw, pad_value=pl.PadValue.min), ATTN_SCALE)
+    def scaled_and_filled(raw, keys):
+        return pl.fillpad(
+            pl.tensor.set_validshape(pl.mul(raw, ATTN_SCALE), rows, keys), pad_value=pl.PadValue.min
+        )
 
     # Nothing here has a name: it would keep its valid region, and the last block has another one.
     @pl.inline
     def scaled_scores(q, k_rows, row, keys):
-        return filled_and_scaled(
+        return scaled_and_filled(
             raw_scores(
                 q, pl.slice(k_rows, [tile, head_dim], [row, 0], valid_shape=[keys, head_dim])
-            )
+            ),
+            keys,
         )
 
     return scaled_scores
@@ -215,7 +220,7 @@ def make_context_walk(s: DecodeShape):
     by the sum.
     """
     WALK_TILE = s.part("max_seq", "walk_tile")
-    scaled_scores = make_scaled_scores(WALK_TILE, s.head_dim)
+    scaled_scores = make_scaled_scores(s.q_per_kv, WALK_TILE, s.head_dim)
     softmax_weights = make_softmax_weights()
     weighted_values = make_weighted_values(WALK_TILE, s.head_dim)
 
@@ -350,7 +355,8 @@ def make_two_kv_heads(s: DecodeShape):
             keys = pl.min(TILE, pos - s0)
             raw = pl.matmul(q_upper, block(k_first, s0, keys), b_trans=True, out_dtype=pl.FP32)
             raw = pl.matmul_acc(raw, q_lower, block(k_second, s0, keys), b_trans=True)
-            scores = pl.mul(pl.fillpad(raw, pad_value=pl.PadValue.min), ATTN_SCALE)
+            known = pl.tensor.set_validshape(pl.mul(raw, ATTN_SCALE), ROWS, keys)
+            scores = pl.fillpad(known, pad_value=pl.PadValue.min)
             mi_new = pl.maximum(mi, pl.row_max(scores))
             alpha = pl.exp(pl.sub(mi, mi_new))
             p = pl.cast(softmax_weights(scores, mi_new), target_type=pl.FP32)

@@ -216,7 +216,7 @@ def make_causal_tile(s: PrefillShape):
     TILE, GROUP, HEAD_DIM = s.part("walk_tile", "attn_tile"), s.q_per_kv, s.head_dim
     WALK_TILE, ROWS = s.part("max_seq", "walk_tile"), TILE * GROUP
     causal_bias = make_causal_bias(TILE, GROUP, WALK_TILE)
-    scaled_scores = make_scaled_scores(WALK_TILE, HEAD_DIM)
+    scaled_scores = make_scaled_scores(ROWS, WALK_TILE, HEAD_DIM)
     softmax_weights = make_softmax_weights()
     weighted_values = make_weighted_values(WALK_TILE, HEAD_DIM)
 

@@ -329,7 +329,7 @@ def make_decode_attention(s: LayerShape):
     Q_ROWS = math.ceil(GROUP / 16) * 16
     cache_row = make_cache_row(KV_HEADS, s.page)
     nothing_absorbed = make_nothing_absorbed(Q_ROWS, D)
-    scaled_scores = make_scaled_scores(SEQ_TILE, D)
+    scaled_scores = make_scaled_scores(GROUP, SEQ_TILE, D)
     absorb = make_absorb(SEQ_TILE, D, DTYPE, MODE)
 
     @pl.inline
@@ -409,7 +409,7 @@ def make_prefill_attention(s: LayerShape):
     GROUP_WIDTH, ROWS = GROUP * D, QUERY_TILE * GROUP
     cache_row = make_cache_row(KV_HEADS, s.page)
     nothing_absorbed = make_nothing_absorbed(ROWS, D)
-    scaled_scores = make_scaled_scores(SEQ_TILE, D)
+    scaled_scores = make_scaled_scores(ROWS, SEQ_TILE, D)
     causal_bias = make_causal_bias(QUERY_TILE, GROUP, SEQ_TILE)
     absorb = make_absorb(SEQ_TILE, D, DTYPE, MODE)
 
