@@ -18,8 +18,8 @@ typedef struct {
     int64_t *latest;         /* of each join: the last task before it */
     int64_t *mark, stamp;    /* nodes seen in this search: there is a way from each to `goal` */
     int64_t goal;
-    int64_t work; /* edges followed so far */
-    int64_t joins;           /* whose level is known */
+    int64_t work;  /* edges followed so far */
+    int64_t joins; /* whose level is known */
     List stack, found;
     int64_t *pairs, *times, room; /* how often two accesses of a kind were found */
     int ok;

@@ -60,8 +60,8 @@ typedef struct {
 
 typedef struct {
     int64_t tasks, nodes, regions, buffers, most;
-    int64_t work;              /* edges that may be followed; 0: any number */
-    const int64_t *ptr, *pred; /* the graph: see GraphOutput */
+    int64_t work;                               /* edges that may be followed; 0: any number */
+    const int64_t *ptr, *pred;                  /* the graph: see GraphOutput */
     const int64_t *acc_ptr;                     /* accesses of each task */
     const int64_t *region, *block, *kind, *key; /* of each access */
     const int64_t *buffer, *low, *high, *row, *pitch, *size;
