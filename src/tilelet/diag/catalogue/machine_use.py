@@ -100,7 +100,8 @@ class OrchestratorBound(Caution):
     """The cores wait for tasks to be submitted.
 
     One orchestrator submits all tasks, one after the other. Fewer tasks are the remedy: larger
-    scopes, `pl.spmd`, or chunks.
+    scopes, `pl.spmd`, or chunks. A program that is run often with the same shapes can be submitted
+    as a graph (`with pl.graph():`) where the runtime takes graphs: its tasks are made beforehand.
     """
 
     code = "W1310"
@@ -120,7 +121,10 @@ class OrchestratorBound(Caution):
         super().__init__(
             f"for {share:.0%} of the time the cores wait until {tasks:,} tasks are submitted",
             [Label(loc, f"`{kernel}`: {of_it:,} of them")],
-            helps=["submit fewer tasks: larger scopes, `pl.spmd`, or `chunk=`"],
+            helps=[
+                "submit fewer tasks: larger scopes, `pl.spmd`, or `chunk=`",
+                "or submit them as a graph: `with pl.graph():`; `--period host-graph` models that",
+            ],
         )
 
 
