@@ -58,7 +58,7 @@ def test_faults_of_the_decode_layer() -> None:
             ("stale-constant", "decode.py", "BATCH_TILE=4"),
             ("round-trip", "attention.py", "with pl.incore()"),
             ("discarded-rows", "attention.py", "pl.matmul("),
-            ("added-product", "decode.py", "acc = pl.add(acc, product)"),
+            ("added-product", "decode.py", "total = pl.add(total, product)"),
             ("added-product", "decode.py", "pl.add(so_far, down_part)"),
             ("shared-operand", "scope3.py", "with pl.incore()"),
             ("sum-in-memory", "decode.py", "for db in pl.parallel(0, HIDDEN_BLOCKS, chunk=4)"),

@@ -50,6 +50,9 @@ INVALID = "what it fills is outside the valid region, which later operations lea
 PADDING = "rows after the last token take part, and nothing reads what becomes of them"
 ONE_PART = "its second operand is zero: at this size, a tile is normalised by one task"
 HALF = "it keeps rounding away from whole numbers, and two heads divide without rounding"
+SAID_AGAIN = (
+    "the value is valid so far already: it is said again for vector units of other compilers"
+)
 ORDER = "every sequence is still handed out once, only in another order"
 
 EQUIVALENT = (
@@ -64,6 +67,8 @@ EQUIVALENT = (
     Excuse("*", "tensor = pl.assemble(tensor, zeros(), *", OVERWRITTEN),
     Excuse("*() -> tensor: dropped", "with pl.incore():", OVERWRITTEN),
     Excuse("fillpad -> fillpad: dropped", "*", INVALID),
+    Excuse("fillpad -> scores: dropped", "*", INVALID),
+    Excuse("set_validshape -> known: dropped", "*", SAID_AGAIN),
     Excuse("scalar.sub -> length: dropped", "known = pl.min(*", PADDING),
     Excuse("scalar.mul -> part0: *", "part0 = b0 * *", SCRATCH),
     Excuse("scalar.add -> b0: dropped", "*b0 + r0*", ONE_PART),
