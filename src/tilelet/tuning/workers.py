@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import signal
 import socket
+import threading
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -21,6 +22,8 @@ T = TypeVar("T")
 
 _ATTEMPTS = 2
 """How often a candidate is tried whose process dies: the second death is its own fault."""
+
+_PATIENCE = 5.0  # seconds for a thread that has nothing left to do
 
 
 class Lost(Exception):  # noqa: N818 - it is an answer
@@ -100,9 +103,13 @@ class Workers:
         if executor is None:
             return
         processes = dict(getattr(executor, "_processes", None) or {})
+        manager: threading.Thread | None = getattr(executor, "_executor_manager_thread", None)
         executor.shutdown(wait=False, cancel_futures=True)
         for process in processes.values():
             process.terminate()
+        if manager is not None:
+            # Python, when it ends, writes to a pipe that this thread may be closing.
+            manager.join(_PATIENCE)
 
 
 class _Borrowed(Executor):
