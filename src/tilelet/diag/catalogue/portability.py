@@ -309,9 +309,9 @@ class RegionRebound(UserError):
 class NameChangesType(UserError):
     """A name is given a value of another shape or dtype than it had, or one valid in part.
 
-    In public parsers a name keeps its type, and whether a window has a `valid_shape` is part of it.
-    In a `@pl.jit` function that holds from one iteration to the next only: elsewhere a further
-    assignment makes another variable.
+    In public parsers a name keeps its type, and what of it is valid is part of that. In a `@pl.jit`
+    function a further assignment makes another variable, if it stands in as many blocks as the
+    first; one in the body of a further loop, or in an `else`, does not.
     """
 
     code = "E1217"
@@ -438,6 +438,113 @@ class ExtentLost(UserError):
             helps=[
                 "behind a vector op: `pl.tensor.set_validshape(pl.mul(x, scale), rows, extent)`"
             ],
+        )
+
+
+class ExtentNotSaid(UserError):
+    """A kernel takes a window of a view that is valid in part, without a number that says how much.
+
+    A kernel is compiled on its own. A window of a view takes over what is valid of it, and for that
+    the kernel must have the numbers of valid rows and columns that the control program computed. It
+    has those which its own text uses. Say them at the window: `valid_shape=[known, COLUMNS]`.
+    """
+
+    code = "E1220"
+    example = """
+        @pl.jit
+        def kernel(
+            x: pl.Tensor[[64, 64], pl.FP32],
+            lens: pl.Tensor[[1], pl.INT32],
+            out: pl.Out[pl.Tensor[[64, 64], pl.FP32]],
+        ):
+            n = pl.read(lens, [0])
+            for r0 in pl.range(0, n, 16):
+                known = pl.min(16, n - r0)
+                rows = pl.slice(x, [16, 64], [r0, 0], valid_shape=[known, 64])
+                with pl.at(level=pl.Level.CORE_GROUP):
+                    left = pl.slice(rows, [16, 32], [0, 0])
+                    out = pl.assemble(out, pl.exp(left), [r0, 0])
+            return out
+    """
+
+    def __init__(self, loc: Loc, view: str, stated: Loc, fixes: Iterable[Fix] = ()) -> None:
+        super().__init__(
+            f"the kernel does not know how much of `{view}` is valid",
+            labels=[Label(loc, "a window of it"), Label(stated, "valid in part")],
+            helps=["say it at the window: `valid_shape=[...]`"],
+            fixes=fixes,
+        )
+
+
+class LoadedWhole(Caution):
+    """An op of a kernel takes a view that is valid in part, and loads all of it.
+
+    A view from the control program that an op takes as it is, is loaded by its shape: its valid
+    region does not reach the kernel. Reductions take what lies outside, and results are stored
+    there. Take a window of the view that says its extent.
+    """
+
+    code = "W1221"
+    example = """
+        @pl.jit
+        def kernel(
+            x: pl.Tensor[[64, 64], pl.FP32],
+            lens: pl.Tensor[[1], pl.INT32],
+            out: pl.Out[pl.Tensor[[64, 64], pl.FP32]],
+        ):
+            n = pl.read(lens, [0])
+            for r0 in pl.range(0, n, 16):
+                known = pl.min(16, n - r0)
+                rows = pl.slice(x, [16, 64], [r0, 0], valid_shape=[known, 64])
+                with pl.at(level=pl.Level.CORE_GROUP):
+                    out = pl.assemble(out, pl.exp(rows), [r0, 0])
+            return out
+    """
+
+    def __init__(self, loc: Loc, view: str, stated: Loc, fixes: Iterable[Fix] = ()) -> None:
+        super().__init__(
+            f"`{view}` is loaded whole, and is valid in part",
+            labels=[Label(loc, "takes what lies outside"), Label(stated, "its valid region")],
+            helps=[f"take a window that says it: `pl.slice({view}, ..., valid_shape=[...])`"],
+            fixes=fixes,
+        )
+
+
+class RegionTwice(UserError):
+    """A mixed kernel that only writes to views takes another one that is valid in part.
+
+    Where a kernel returns nothing to the control program, the extent of such a view becomes one
+    more argument of it; the two halves of a mixed kernel then do not get what they are called with.
+    Make the view of the whole, and say its extent in the kernel only.
+    """
+
+    code = "E1222"
+    example = """
+        @pl.jit
+        def kernel(
+            x: pl.Tensor[[64, 64], pl.BF16],
+            w: pl.Tensor[[64, 64], pl.BF16],
+            lens: pl.Tensor[[1], pl.INT32],
+            out: pl.Out[pl.Tensor[[64, 64], pl.FP32]],
+        ):
+            n = pl.read(lens, [0])
+            for r0 in pl.range(0, n, 16):
+                known = pl.min(16, n - r0)
+                rows = pl.slice(x, [16, 64], [r0, 0], valid_shape=[known, 64])
+                part = pl.slice(out, [16, 64], [r0, 0])
+                with pl.at(level=pl.Level.CORE_GROUP):
+                    tile = pl.slice(rows, [16, 64], [0, 0], valid_shape=[known, 64])
+                    product = pl.matmul(tile, w, out_dtype=pl.FP32)
+                    part = pl.assemble(part, pl.exp(product), [0, 0])
+            return out
+    """
+
+    def __init__(self, loc: Loc, view: str, fixes: Iterable[Fix] = ()) -> None:
+        super().__init__(
+            f"the extent of `{view}` reaches a mixed kernel twice",
+            labels=[Label(loc, "valid in part")],
+            helps=["leave `valid_shape=` out here; the windows in the kernel say it"],
+            fixes=fixes,
         )
 
 
