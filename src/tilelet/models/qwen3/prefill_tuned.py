@@ -19,7 +19,7 @@ from tilelet.models.qwen3.blocks import (
     make_products,
     make_rms_scale,
     make_rms_steps,
-    make_rope_heads,
+    make_rope_halves,
     make_softmax_weights,
 )
 from tilelet.models.qwen3.shapes import PrefillShape
@@ -155,28 +155,30 @@ def make_norms(s: PrefillShape):
 
 
 def make_kv_stage(s: PrefillShape):
-    """Keys, rotated, and values of all tokens into the caches."""
-    BATCH, HIDDEN, KV_WIDTH, KV_HEADS = s.batch, s.hidden, s.kv_width, s.kv_heads
-    HEAD_DIM, MAX_SEQ, TOK = s.head_dim, s.max_seq, s.part("span", "tok_tile")
-    KV_OUT_CHUNK, BLOCK_HEADS = s.kv_out_chunk, s.count("kv_out_chunk", "head_dim")
-    K_CHUNK, K_BLOCKS, HALF = s.k_chunk, s.hidden_blocks, HEAD_DIM // 2
+    """Keys, rotated, and values of all tokens into the caches: a K/V head per task.
+
+    What the cube made is taken over in halves of a head, of which the vector unit's buffer holds
+    two. Halves are stored as they are: side by side, they would count as valid in all rows.
+    """
+    HIDDEN, KV_HEADS, HEAD_DIM, MAX_SEQ = s.hidden, s.kv_heads, s.head_dim, s.max_seq
+    TOK, K_CHUNK, K_BLOCKS = s.part("span", "tok_tile"), s.k_chunk, s.hidden_blocks
+    HALF = HEAD_DIM // 2
     known_rows = make_rows(TOK, K_CHUNK)
-    first_kv, next_kv = make_products(K_CHUNK, KV_OUT_CHUNK)
-    rotate_heads = make_rope_heads(TOK, HALF, TOK)
+    first_kv, next_kv = make_products(K_CHUNK, HEAD_DIM)
+    rotated_low, rotated_high = make_rope_halves(HALF, TOK)
 
     @pl.inline
     def project_kv(normed, wk, wv, rope_cos, rope_sin, k_cache, v_cache, b, p0, length):
-        k_heads = pl.reshape(k_cache, [BATCH * KV_HEADS, MAX_SEQ, HEAD_DIM])
-        v_heads = pl.reshape(v_cache, [BATCH * KV_HEADS, MAX_SEQ, HEAD_DIM])
-        for n0 in pl.parallel(0, KV_WIDTH, KV_OUT_CHUNK):
-            head = b * KV_HEADS + n0 // HEAD_DIM
+        for ki in pl.parallel(KV_HEADS):
+            n0 = ki * HEAD_DIM
+            row0 = (b * KV_HEADS + ki) * MAX_SEQ + p0
             for t0 in pl.parallel(0, length, TOK):
                 known = pl.min(TOK, length - t0)
                 tokens = pl.slice(normed, [TOK, HIDDEN], [t0, 0])
                 cos = pl.slice(rope_cos, [TOK, HEAD_DIM], [p0 + t0, 0])
                 sin = pl.slice(rope_sin, [TOK, HEAD_DIM], [p0 + t0, 0])
-                k_cached = pl.slice(k_heads, [BLOCK_HEADS, TOK, HEAD_DIM], [head, p0 + t0, 0])
-                v_cached = pl.slice(v_heads, [BLOCK_HEADS, TOK, HEAD_DIM], [head, p0 + t0, 0])
+                k_cached = pl.slice(k_cache, [TOK, HEAD_DIM], [row0 + t0, 0])
+                v_cached = pl.slice(v_cache, [TOK, HEAD_DIM], [row0 + t0, 0])
                 with pl.at(
                     level=pl.Level.CORE_GROUP,
                     optimizations=[pl.split(pl.SplitMode.UP_DOWN)],
@@ -190,15 +192,17 @@ def make_kv_stage(s: PrefillShape):
                         x_chunk = known_rows(tokens, k0, known)
                         k_acc = next_kv(k_acc, x_chunk, wk, k0, n0)
                         v_acc = next_kv(v_acc, x_chunk, wv, k0, n0)
-                    for h in pl.range(BLOCK_HEADS):
-                        k_head = pl.slice(k_acc, [TOK, HEAD_DIM], [0, h * HEAD_DIM])
-                        k_new = pl.cast(rotate_heads(k_head, cos, sin), target_type=pl.BF16)
-                        k_cached = pl.assemble(k_cached, k_new, [h, 0, 0])
-                        for part in pl.range(2):
-                            v0 = part * HALF
-                            v_half = pl.slice(v_acc, [TOK, HALF], [0, h * HEAD_DIM + v0])
-                            v_new = pl.cast(v_half, target_type=pl.BF16)
-                            v_cached = pl.assemble(v_cached, v_new, [h, 0, v0])
+                    k_lo = pl.slice(k_acc, [TOK, HALF], [0, 0])
+                    k_hi = pl.slice(k_acc, [TOK, HALF], [0, HALF])
+                    k_low = pl.cast(rotated_low(k_lo, k_hi, cos, sin), target_type=pl.BF16)
+                    k_cached = pl.assemble(k_cached, k_low, [0, 0])
+                    k_high = pl.cast(rotated_high(k_lo, k_hi, cos, sin), target_type=pl.BF16)
+                    k_cached = pl.assemble(k_cached, k_high, [0, HALF])
+                    for part in pl.range(2):
+                        v0 = part * HALF
+                        v_half = pl.slice(v_acc, [TOK, HALF], [0, v0])
+                        v_new = pl.cast(v_half, target_type=pl.BF16)
+                        v_cached = pl.assemble(v_cached, v_new, [0, v0])
         return k_cache
 
     return project_kv
@@ -208,8 +212,9 @@ def make_q_stage(s: PrefillShape):
     """Rotated queries of all tokens."""
     HIDDEN, SPAN, HEAD_DIM, TOK = s.hidden, s.span, s.head_dim, s.part("span", "tok_tile")
     Q_OUT_CHUNK, BLOCK_HEADS = s.q_out_chunk, s.count("q_out_chunk", "head_dim")
+    HALF = HEAD_DIM // 2
     project = make_tile_product(TOK, s.k_chunk, Q_OUT_CHUNK, s.hidden_blocks)
-    rotate_heads = make_rope_heads(TOK, HEAD_DIM // 2, TOK)
+    rotated_low, rotated_high = make_rope_halves(HALF, TOK)
 
     @pl.inline
     def project_q(normed, wq, rope_cos, rope_sin, p0, length):
@@ -228,9 +233,13 @@ def make_q_stage(s: PrefillShape):
                 ):
                     q_acc = project(tokens, wq, n0, known)
                     for h in pl.range(BLOCK_HEADS):
-                        q_head = pl.slice(q_acc, [TOK, HEAD_DIM], [0, h * HEAD_DIM])
-                        rotated = pl.cast(rotate_heads(q_head, cos, sin), target_type=pl.BF16)
-                        q_block = pl.assemble(q_block, rotated, [0, h * HEAD_DIM])
+                        h0 = h * HEAD_DIM
+                        q_lo = pl.slice(q_acc, [TOK, HALF], [0, h0])
+                        q_hi = pl.slice(q_acc, [TOK, HALF], [0, h0 + HALF])
+                        q_low = pl.cast(rotated_low(q_lo, q_hi, cos, sin), target_type=pl.BF16)
+                        q_block = pl.assemble(q_block, q_low, [0, h0])
+                        q_high = pl.cast(rotated_high(q_lo, q_hi, cos, sin), target_type=pl.BF16)
+                        q_block = pl.assemble(q_block, q_high, [0, h0 + HALF])
         return queries
 
     return project_q
