@@ -43,7 +43,8 @@ def attention(
                 alpha = pl.exp(pl.sub(mi, mi_new))
                 p = pl.cast(pl.exp(pl.row_expand_sub(scores, mi_new)), pl.BF16, mode="rint")
                 li = pl.add(pl.mul(li, alpha), pl.row_sum(pl.cast(p, pl.FP32)))
-                oi = pl.row_expand_mul(oi, alpha) + pl.matmul(p, pl.fillpad(v), out_dtype=pl.FP32)
+                update = pl.matmul(p, pl.fillpad(v), out_dtype=pl.FP32)
+                oi = pl.add(pl.row_expand_mul(oi, alpha), update)
                 mi = mi_new
             out[b * HEADS : (b + 1) * HEADS, :] = pl.row_expand_div(oi, li)
     return out

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Collection
 
 from tilelet.diag.core import Caution, Diagnostic, Loc, UserError
-from tilelet.dialects import operands, rules, views
+from tilelet.dialects import operands, rules, tiles, views
 from tilelet.dialects.data import Dialect
 from tilelet.dialects.reading import Reader
 from tilelet.frontend.module import Origin
@@ -35,6 +35,7 @@ def check(
         found += operands.at_site(site, producers, dialect)
     found += operands.regions(program, dialect)
     found += views.loads(program, origin, reader, dialect)
+    found += tiles.kernels(program, reader.regions, dialect)
     return _once(found)
 
 

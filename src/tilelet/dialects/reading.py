@@ -126,10 +126,10 @@ class CallSite:
 
 @dataclass
 class OperatorSite:
-    """One operator between tiles, and the op it stands for."""
+    """One operator between tiles, or before one, and the op it stands for."""
 
     frame: Frame
-    node: ast.BinOp
+    node: ast.BinOp | ast.UnaryOp
     ops: Sequence[Op]
 
 
@@ -381,7 +381,7 @@ class Reader:
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.expr):
                 self._expression(frame, child)
-        if isinstance(node, ast.BinOp):
+        if isinstance(node, (ast.BinOp, ast.UnaryOp)):
             self.sites.append(OperatorSite(frame, node, self._ops.get(frame.loc(node), ())))
         return self._types_at(frame, node)
 

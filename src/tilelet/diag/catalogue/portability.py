@@ -341,7 +341,7 @@ class TextNotTaken(UserError):
     """A statement or expression of Python that public parsers do not read.
 
     They take assignments, loops, `if`, `with`, `return` and calls; of expressions the arithmetic
-    of numbers, single comparisons, `and` and `or`.
+    of numbers, single comparisons, `and` and `or`. Of tensors and tiles they take no operators.
     """
 
     code = "E1218"
@@ -545,6 +545,77 @@ class RegionTwice(UserError):
             labels=[Label(loc, "valid in part")],
             helps=["leave `valid_shape=` out here; the windows in the kernel say it"],
             fixes=fixes,
+        )
+
+
+class AxisNotSplit(UserError):
+    """A kernel whose rows are split between two vector units moves a tile of more than two axes.
+
+    With `pl.split`, each vector unit of a mixed kernel works on half of the rows or columns. The
+    offset of its half is added to the first or second axis of the tensor, whatever its rank: of
+    `[heads, rows, columns]` the wrong one, and shapes are not halved. Nothing says so: results are
+    wrong. Make a view of two axes, in the control program, and load or store that.
+    """
+
+    code = "E1223"
+    example = """
+        @pl.jit
+        def kernel(
+            x: pl.Tensor[[64, 64], pl.BF16],
+            w: pl.Tensor[[64, 64], pl.BF16],
+            out: pl.Out[pl.Tensor[[4, 16, 64], pl.FP32]],
+        ):
+            for i in pl.range(4):
+                with pl.at(
+                    level=pl.Level.CORE_GROUP, optimizations=[pl.split(pl.SplitMode.UP_DOWN)]
+                ):
+                    product = pl.matmul(x[i * 16 : i * 16 + 16, :], w, out_dtype=pl.FP32)
+                    out = pl.assemble(out, pl.exp(product), [i, 0, 0])
+            return out
+    """
+
+    def __init__(self, loc: Loc, what: str, tensor: str) -> None:
+        super().__init__(
+            f"the halves of a tile are {what} `{tensor}` along the wrong axis",
+            labels=[Label(loc, "more than two axes, in a kernel with `pl.split`")],
+            helps=["make a view of two axes before the scope, and use that"],
+        )
+
+
+class RegionDropped(Caution):
+    """A result is valid in part here, and there it is stored whole.
+
+    There the valid region of an elementwise op's result is that of its first operand, and `concat`
+    and `transpose` have none. What is stored includes what lies outside. Make the operand that is
+    valid in part the first one; store the parts of a `concat` one by one; or say the region again:
+    `pl.set_validshape`.
+    """
+
+    code = "W1224"
+    example = """
+        @pl.jit
+        def kernel(
+            x: pl.Tensor[[64, 64], pl.FP32],
+            bias: pl.Tensor[[16, 64], pl.FP32],
+            n: pl.Scalar[pl.INDEX],
+            out: pl.Out[pl.Tensor[[64, 64], pl.FP32]],
+        ):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                rows = pl.slice(x, [16, 64], [0, 0], valid_shape=[n, 64])
+                all_rows = pl.slice(bias, [16, 64], [0, 0])
+                out = pl.assemble(out, pl.add(all_rows, rows), [0, 0])
+            return out
+    """
+
+    def __init__(self, loc: Loc, op: str, is_second: bool) -> None:
+        super().__init__(
+            f"the valid region is lost at `{op}`",
+            labels=[Label(loc, "the result is stored whole there")],
+            helps=[
+                "make the operand that is valid in part the first"
+                if is_second
+                else "store the parts one by one, or say the region again: `pl.set_validshape`"
+            ],
         )
 
 
