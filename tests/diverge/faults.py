@@ -191,7 +191,8 @@ def _answer(name: str, broken: Case, budget: float) -> tuple[str, set[tuple[str,
     first = result.found[0].diagnostic
     named = [first.loc] if first.loc else []
     if result.divergence is not None:
-        named += [statement.loc for statement in result.divergence.unused]
+        unstored = result.divergence.unstored
+        named += [s.loc for s in (*result.divergence.unused, *([unstored] if unstored else ()))]
     check = {
         "E1151": "diverge: repair",
         "E1152": "map: never written",

@@ -130,6 +130,7 @@ def divergence_data(found: Divergence) -> dict[str, Any]:
         "region": found.region,
         "suspects": [s.to_data() for s in found.suspects],
         "unused": [s.to_data() for s in found.unused],
+        "unstored": found.unstored.to_data() if found.unstored else None,
     }
 
 
@@ -250,7 +251,10 @@ def _beyond(statement: Statement, violation: Violation) -> UserError:
 
 
 def _error_of(found: Divergence) -> UserError:
-    unused = [(s.loc, s.tile) for s in found.unused]
+    unused = [(s.loc, f"`{s.tile}` is computed here and used nowhere") for s in found.unused]
+    if found.unstored and not any(s.loc == found.unstored.loc for s in found.unused):
+        fits = "is what belongs there" if found.kind == "missing write" else "would fit there"
+        unused.append((found.unstored.loc, f"`{found.unstored.tile}` {fits} and is stored nowhere"))
     if found.kind == "missing write":
         loc = found.statement.loc if found.statement else None
         return NeverWritten(found.region, loc, _worst_text(found), unused)

@@ -21,7 +21,7 @@ import numpy as np
 from tilelet.analysis.aliases import is_tensor
 from tilelet.diag.core import Loc, UserError
 from tilelet.diag.internal import InternalError
-from tilelet.divergence import edits
+from tilelet.divergence import edits, unstored
 from tilelet.divergence.edits import Edit, Visible
 from tilelet.divergence.error_map import Array, Bools
 from tilelet.divergence.golden_trace import Intermediate
@@ -134,6 +134,7 @@ class Divergence:
     before     relative L2 error of the output, `after` with the repair
     suspects   statements between agreement and the wrong output, if there is no repair
     unused     of memory that nobody wrote: statements whose results are used nowhere
+    unstored   and the one whose result fits there and is stored nowhere
     """
 
     kind: str
@@ -148,6 +149,7 @@ class Divergence:
     region: str = ""
     notes: tuple[str, ...] = ()
     unused: tuple[Statement, ...] = ()
+    unstored: Statement | None = None
 
     @property
     def is_partial(self) -> bool:
@@ -379,6 +381,7 @@ class Locator:
                 continue
             others = self.trace.origins.writers(self.replay.run.parameters[output])
             statement = self.statement(_neighbour(origins, missing, others)) if others else None
+            fits = unstored.for_output(self.trace, output, self.case.expected[output], missing)
             return Divergence(
                 "missing write",
                 statement,
@@ -387,6 +390,7 @@ class Locator:
                 before=self._error(output, self.actual[output]),
                 notes=tuple(self.notes),
                 unused=self._unused_results(),
+                unstored=None if fits is None else self.statement(fits),
             )
         return None
 
@@ -414,6 +418,7 @@ class Locator:
                 for n, e in enumerate(self.trace.events)
                 if e.writes and e.window is not None and e.window.buffer is buffer
             )
+            fits = unstored.for_memory(self.trace, number, buffer, event.undefined)
             return Divergence(
                 "undefined read",
                 self.statement(number),
@@ -421,6 +426,7 @@ class Locator:
                 suspects=tuple(self.statement(n) for n in others[:1]),
                 notes=tuple(self.notes),
                 unused=self._unused_results(),
+                unstored=None if fits is None else self.statement(fits),
             )
         return None
 

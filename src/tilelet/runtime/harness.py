@@ -251,7 +251,7 @@ class Runner:
         }
         with progress(f"counting the tasks of {compiled.name}"):
             tasks = compiled.run_tasks({**needed, **shapes}, execute=False)
-        self.result.tasks = tasks.counts()
+        self.result.tasks, self.result.all_counted = tasks.counts(), tasks.complete
         self.result.passed = True
         self.result.was_executed = False
         arguments = MadeOnDemand(needed, makers)
