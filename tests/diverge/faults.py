@@ -1,6 +1,7 @@
 """Seeded faults: one op of a right program is made wrong, and the checks have to say which.
 
-    python -m tests.diverge.faults                  faults of all classes in all programs, the table
+    python -m tests.diverge.faults                  faults of all classes in all programs, the table:
+                                                    two of a class in each, one in whole layers
     python -m tests.diverge.faults --log FILE       and append a line for each fault to a file
     python -m tests.diverge.faults --write FILE...  the table of these files, into docs/checks.md
     python -m tests.diverge.faults --only offset --programs 06 --seed 3 --verbose
@@ -242,11 +243,12 @@ def _stops(replay: Replay, fault: Edit) -> bool:
 
 
 def seeded(
-    seed: int, each: int, wanted: str, only: str, budget: float, verbose: bool
+    seed: int, counts: tuple[int, int], wanted: str, only: str, budget: float, verbose: bool
 ) -> Iterator[Placed]:
     for name, case in programs(wanted):
         if not case.expected:
             continue
+        each = counts["decode:" in name or "prefill:" in name]
         rng = random.Random(f"{seed} {name}")
         replay = Replay(case.program, case.arguments)
         clean = {n: a.copy() for n, a in replay.run.arrays.items()}
@@ -311,6 +313,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--each", type=int, default=2, help="faults of a class in a program")
+    parser.add_argument("--layers", type=int, default=1, help="and in whole decode and prefill")
     parser.add_argument("--programs", default="", help="part of their names")
     parser.add_argument("--only", default="", help="part of a class's name")
     parser.add_argument("--budget", type=float, default=15.0)
@@ -319,7 +322,8 @@ def main() -> None:
     parser.add_argument("--verbose", action="store_true")
     args = parser.parse_args()
     placed: list[Placed] = written(args.write) if args.write else []
-    options = (args.seed, args.each, args.programs, args.only, args.budget, args.verbose)
+    counts = args.each, args.layers
+    options = (args.seed, counts, args.programs, args.only, args.budget, args.verbose)
     for one in () if args.write else seeded(*options):
         placed.append(one)
         if args.log:

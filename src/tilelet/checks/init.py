@@ -267,7 +267,8 @@ def _undefined(subject: Subject, run: Watched, param: Value, window: Window, mas
     stores = [s for s in run.watcher.undefined_stores if s[2].buffer is window.buffer]
     loc, task, _, origin = stores[-1]
     others = _stores_to(subject, origin)
-    writer = misplaced(others, others) or (others[-1] if others else None)
+    over = misplaced(others, others)
+    writer = over or (others[-1] if others else None)
     problem = UndefinedOutput(
         param.name,
         int(mask.sum()),
@@ -277,6 +278,7 @@ def _undefined(subject: Subject, run: Watched, param: Value, window: Window, mas
         origin.loc,
         f" (task {task})",
         (writer.loc, _what(writer, others, "writes other parts of it")) if writer else None,
+        over is not None,
     )
     places = (
         Place(origin.loc, "takes undefined elements", task=origin.task),

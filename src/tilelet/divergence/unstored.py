@@ -1,5 +1,6 @@
 """What a missing store should have stored, if it has other uses: a tile that fits and that nobody
-stores. A tile without any use is seen without this.
+stores (a tile without any use is seen without this); and stores that write over others, which were
+meant for another place.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from tilelet.ir.types import TileType
 from tilelet.tasks.window import Buffer, Shape
 
 _MOST_LOOKED_UP = 1000
+_MOST_COMPARED = 256
 
 
 def for_output(trace: Trace, name: str, expected: Array, missing: Bools) -> int | None:
@@ -39,6 +41,25 @@ def for_output(trace: Trace, name: str, expected: Array, missing: Bools) -> int 
         found = tile.data.dtype == expected.dtype, number
         best = max(best, found) if best else found
     return best[1] if best else None
+
+
+def misplaced(trace: Trace, writes: list[int]) -> tuple[int, int] | None:
+    """The first of some writes that writes over another, and that one: unless its task reads the
+    memory, because then it may add to it.
+    """
+    events = [(n, trace.events[n]) for n in writes[:_MOST_COMPARED]]
+    readers = {
+        (e.window.buffer.id, e.task) for e in trace.events if e.window is not None and not e.writes
+    }
+    for i, (number, event) in enumerate(events):
+        window = event.window
+        if window is None or (window.buffer.id, event.task) in readers:
+            continue
+        for other, before in events[:i]:
+            elsewhere = (before.op, before.task) != (event.op, event.task)
+            if elsewhere and before.window is not None and before.window.overlaps(window):
+                return number, other
+    return None
 
 
 def for_memory(trace: Trace, read: int, buffer: Buffer, box: tuple[Shape, Shape]) -> int | None:

@@ -168,12 +168,13 @@ class UndefinedOutput(UserError):
         taken: Loc,
         where: str = "",
         writer: tuple[Loc, str] | None = None,
+        writer_first: bool = False,
     ) -> None:
         labels = [Label(taken, f"takes undefined elements of {source}")]
         if stored != taken:
             labels.append(Label(stored, f"stores what comes of them{where}"))
         if writer is not None:
-            labels.append(Label(*writer))
+            labels.insert(0 if writer_first else len(labels), Label(*writer))
         super().__init__(
             f"{plural(count, 'element')} of output `{tensor}` come from undefined memory",
             labels,

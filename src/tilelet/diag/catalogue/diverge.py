@@ -71,13 +71,14 @@ class ReadBeforeWritten(UserError):
         self,
         region: str,
         loc: Loc,
-        writer: Loc | None,
+        writer: tuple[Loc, str] | None,
         notes: Sequence[str] = (),
         unstored: Sequence[tuple[Loc, str]] = (),
+        writer_first: bool = False,
     ) -> None:
         labels = [Label(loc, "read here")]
         if writer is not None:
-            labels.append(Label(writer, "this writes other parts of it"))
+            labels.insert(0 if writer_first else 1, Label(*writer))
         labels += [_unstored(*one) for one in unstored]
         super().__init__(f"`{region}` is read before it is written", labels=labels, notes=notes)
 
