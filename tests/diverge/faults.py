@@ -1,7 +1,7 @@
 """Seeded faults: one op of a right program is made wrong, and the checks have to say which.
 
-    python -m tests.diverge.faults                  faults of all classes in all programs, the table:
-                                                    two of a class in each, one in whole layers
+    python -m tests.diverge.faults                  the table: faults of all classes, two in each
+                                                    program, one in whole layers
     python -m tests.diverge.faults --log FILE       and append a line for each fault to a file
     python -m tests.diverge.faults --write FILE...  the table of these files, into docs/checks.md
     python -m tests.diverge.faults --only offset --programs 06 --seed 3 --verbose
@@ -9,7 +9,7 @@
 A fault counts if the golden's comparison fails with it, or a check reports it: what changes no
 output by more than the tolerance is no mistake that anybody could see. It is placed if the first
 message names its line. An op that was left out has none: then it is the line of what it took or of
-what takes its result now; of a store, the line of the value that is no longer stored. A shrunk
+what takes its result now, views being names of what they show; of a store, the line of the value that is no longer stored. A shrunk
 buffer is placed if the line that makes it is named; a removed edge if the race is named at the
 accesses of the two tasks.
 """
@@ -40,7 +40,7 @@ from tilelet.divergence.edits import Edit, applied, is_float_tile
 from tilelet.divergence.locate import Case
 from tilelet.divergence.replay import Replay
 from tilelet.ir.core import FunctionKind, Op, Value, walk
-from tilelet.ir.spec import Cost
+from tilelet.ir.spec import Cost, Trait
 from tilelet.models.registry import models
 from tilelet.runtime import session
 from tilelet.runtime.session import Session
@@ -145,6 +145,7 @@ def places(case: Case, fault: Edit) -> set[tuple[str, int]]:
     if fault.alias is not None:
         neighbours = {v for v in (*op.operands, *op.results) if not is_tensor(v)}
         neighbours |= _yielded(case, neighbours)
+        neighbours |= _views(case, neighbours)
         for function in case.program.functions.values():
             found += [
                 other.loc
@@ -164,6 +165,17 @@ def _yielded(case: Case, values: set[Value]) -> set[Value]:
                 assert isinstance(handed, tuple)
                 pairs = zip(op.results, handed)
                 found |= {v for r, v in pairs if r in values and isinstance(v, Value)}
+    return found
+
+
+def _views(case: Case, values: set[Value]) -> set[Value]:
+    """Other names of these values: what views give, and what they show."""
+    found = set(values)
+    for function in case.program.functions.values():
+        views = [op for op in walk(function.body) if Trait.TILE_VIEW in op.spec.traits]
+        for op in (*views, *reversed(views)):
+            if found.intersection((*op.operands, *op.results)):
+                found.update(v for v in (*op.operands, *op.results) if not is_tensor(v))
     return found
 
 
