@@ -13,7 +13,6 @@ from tilelet.frontend.emitting import default_args, emit_op, to_arg
 from tilelet.ir.core import Arg, Value
 from tilelet.ir.spec import REGISTRY
 from tilelet.ir.types import Mem, TensorType, TileType
-from tilelet.numerics.casts import largest
 
 Locs = Mapping[str, Loc]
 Shorthand = Callable[[Context, Mapping[str, Arg], Loc, Locs], Binding]
@@ -145,9 +144,8 @@ def _drain(name: str, ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Loc
     if scale is not None:
         x = _emit(ctx, "muls", loc, {"rhs": locs.get("pre_quant", loc)}, lhs=x, rhs=scale)
         if wanted in (FP16, BF16):
-            highest = largest(wanted)
-            x = _emit(ctx, "maximums", loc, locs, lhs=x, rhs=-highest)
-            x = _emit(ctx, "minimums", loc, locs, lhs=x, rhs=highest)
+            x = _emit(ctx, "maximums", loc, locs, lhs=x, rhs=-wanted.largest)
+            x = _emit(ctx, "minimums", loc, locs, lhs=x, rhs=wanted.largest)
     if _dtype(x) is FP32 and wanted is not FP32:
         x = _emit(ctx, "cast", loc, locs, x=x, target_type=wanted, mode="rint")
     made = {**args, source: x, "pre_quant": None, "pre_relu": False}

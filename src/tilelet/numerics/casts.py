@@ -265,11 +265,6 @@ def _int_to_int(x: Array, source: DType, to: DType) -> Array:
     return np.clip(x, low, high).astype(to.numpy)
 
 
-def largest(dtype: DType) -> float:
-    """The largest finite number of a float type."""
-    return float(typed("Any", ml_dtypes).finfo(dtype.numpy).max)
-
-
 def unit_roundoff(dtype: DType) -> float:
     """The largest relative error of rounding to a float type."""
     limits = typed("Any", ml_dtypes).finfo(dtype.numpy)
