@@ -291,6 +291,9 @@ def waits_and_warms(x: pl.Tensor, flags: pl.Tensor, out: pl.Out[pl.Tensor]):
         for i in pl.range(2):
             pl.system.sync_set(i, pipe=pl.PipeType.MTE3, ffts_mode=2, core_type="aiv")
             pl.system.sync_wait(i, pipe=pl.PipeType.MTE3, core_type="aic")
+            pl.system.sync_set(i, pipe=pl.PipeType.MTE3, core_type=pl.KernelType.AIV)
+            pl.system.sync_wait(i, pipe=pl.PipeType.MTE3, core_type=pl.KernelType.AIC)
+        pl.set_cache_policy(x, pl.CachePolicy.BYPASS)
         out[:, :] = tile
         pl.system.fence()
         pl.system.cacheinvalid()
