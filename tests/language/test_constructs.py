@@ -509,7 +509,7 @@ def waits_for_all_blocks(x: pl.Tensor, mid: pl.Out[pl.Tensor], out: pl.Out[pl.Te
         for lane in pl.split_aiv(2, mode=pl.SplitMode.NONE):
             row = core * 4 + lane * 2
             mid[row : row + 2, :] = pl.mul(x[row : row + 2, :], 2.0)
-        pl.system.syncall(core_type=pl.KernelType.MIX, mode=pl.SyncAllMode.HARD)
+        pl.system.syncall(core_type="mix")
         turned = 12 - core * 4
         out[core * 4 : core * 4 + 4, :] = pl.add(mid[turned : turned + 4, :], 1.0)
     return out
