@@ -10,7 +10,7 @@ from tilelet.dtypes import BF16, FP16, FP32, DType
 from tilelet.frontend.bindings import Binding
 from tilelet.frontend.context import Context
 from tilelet.frontend.emitting import default_args, emit_op, to_arg
-from tilelet.ir.core import Arg, Value
+from tilelet.ir.core import Arg, Op, Value
 from tilelet.ir.spec import REGISTRY
 from tilelet.ir.types import Mem, TensorType, TileType
 
@@ -30,6 +30,8 @@ def shorthand(ctx: Context, name: str, args: Mapping[str, Arg]) -> Shorthand | N
         return _load_of_tile
     if name in _DRAINS and _converts(args, *_DRAINS[name]):
         return partial(_drain, name)
+    if name == "assemble" and _product_for(ctx, args["source"], args["target"]) is not None:
+        return _assemble_product
     if name == "store" and args["shapes"] is not None:
         return _store_as
     if name == "store" and _is_tile(args["tensor"]):
@@ -151,6 +153,36 @@ def _drain(name: str, ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Loc
     made = {**args, source: x, "pre_quant": None, "pre_relu": False}
     special = shorthand(ctx, name, made)
     return special(ctx, made, loc, locs) if special else _emit(ctx, name, loc, locs, **made)
+
+
+def _product_for(ctx: Context, source: Arg, target: Arg) -> Op | None:
+    """The product that is written into FP32, if only for want of `out_dtype` it is of another type.
+
+    The device writes what it has accumulated: no version looks at the type of what is assembled.
+    """
+    if not _is_tile(source) or not isinstance(target, Value) or _dtype(target) is not FP32:
+        return None
+    made = next((op for op in reversed(ctx.ops) if source in op.results), None)
+    if made is None or made.name != "matmul" or made.args["out_dtype"] is not None:
+        return None
+    return made if _dtype(source) in (FP16, BF16) else None
+
+
+def as_accumulated(ctx: Context, source: Value, target: Value) -> Value:
+    """What is written of `source`: itself, but of some products what the cube has of them."""
+    product = _product_for(ctx, source, target)
+    if product is None:
+        return source
+    args: dict[str, Arg] = {**product.args, "out_dtype": FP32}
+    return _emit(ctx, "matmul", product.loc, None, **args)
+
+
+def _assemble_product(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> Binding:
+    source, target = args["source"], args["target"]
+    assert isinstance(source, Value)
+    assert isinstance(target, Value)
+    made = {**args, "source": as_accumulated(ctx, source, target)}
+    return _emit(ctx, "assemble", loc, locs, **made)
 
 
 def _dtype(arg: Arg) -> DType:
