@@ -3,9 +3,8 @@
 If nothing can tell the difference, the `create_tensor` behind `part` becomes a `slice` of `x` at
 its first use and the assemble goes away. It can be told if someone looks at the window of `x` while
 `part` is being filled, or changes either of them while both are still wanted; or if the buffer is
-not a local one, made once for each time it is assembled; or if `part` is read where nothing may
-have been written: what it clears by arithmetic (`x * 0`) is zero, which the old contents of `x` may
-not give. Then a task copies, and a note says why.
+not a local one, made once for each time it is assembled; or if a task clears `part` by arithmetic,
+which gives zeros of new memory but not of any numbers. Then a task copies, and a note says why.
 """
 
 from __future__ import annotations
@@ -245,15 +244,11 @@ class _BlockAnalysis:
                     raise _NoAliasError("another part of the target is filled at the same time")
 
     def _check_undefined(self, family: set[Value], first: int, at: int) -> None:
-        """Memory that is read before it is written must be undefined, which a window is not."""
-        reads = [
-            (op, how is not Direction.Out)
-            for i in range(first, at)
-            for op, root, how in self._footprints[i].accesses
-            if root in family
-        ]
-        if reads and (reads[0][1] or any(read and self._plan.clears(op) for op, read in reads)):
-            raise _NoAliasError("the source is read where nothing may have been written yet")
+        """What clears memory by arithmetic may count on nothing having been written there."""
+        for i in range(first, at):
+            for op, root, how in self._footprints[i].accesses:
+                if root in family and how is not Direction.Out and self._plan.clears(op):
+                    raise _NoAliasError("the source may be cleared by arithmetic (`x * 0`)")
 
     def _apart(self, a: _Window, b: _Window) -> bool:
         """Whether two windows certainly do not overlap."""
