@@ -74,7 +74,7 @@ def test_tuned_scope3_has_the_number_of_tasks_it_says() -> None:
 
 
 @pytest.mark.parametrize(
-    ("variant", "count"), [("optimised", 22 + 64 + 310), ("fused_qk_rope", 3 + 8 + 64 + 128 + 310)]
+    ("variant", "count"), [("optimised", 22 + 64 + 246), ("fused_qk_rope", 3 + 8 + 64 + 128 + 246)]
 )
 def test_fast_decode_layers_have_the_number_of_tasks_they_say(variant: str, count: int) -> None:
     assert f"{count} tasks" in str(decode.__doc__)
