@@ -9,9 +9,9 @@
 A fault counts if the golden's comparison fails with it, or a check reports it: what changes no
 output by more than the tolerance is no mistake that anybody could see. It is placed if the first
 message names its line. An op that was left out has none: then it is the line of what it took or of
-what takes its result now, views being names of what they show; of a store, the line of the value that is no longer stored. A shrunk
-buffer is placed if the line that makes it is named; a removed edge if the race is named at the
-accesses of the two tasks.
+what takes its result now, views being names of what they show; of a store, the line of the value
+that is no longer stored. A shrunk buffer is placed if the line that makes it is named; a removed
+edge if the race is named at the accesses of the two tasks.
 """
 
 from __future__ import annotations
