@@ -236,6 +236,13 @@ def test_a_wrong_number_is_one_that_the_golden_uses() -> None:
     assert "3.7" in linecache.getline(__file__, error.diagnostic.loc.line)
 
 
+def test_very_small_numbers_are_a_multiple_of_nothing() -> None:
+    """Their products are zero, and so is the factor that fits best."""
+    pattern = np.random.default_rng(5).normal(size=(4, 8))
+    matcher = Matcher([Intermediate("e", "", 1, 1e-200 * pattern)])
+    assert matcher.multiples(1e-130 * pattern) == []
+
+
 KV = pl.InOut[pl.Tensor[[8, 32], pl.BF16]]
 TILE_IN, TILE_OUT = pl.Tensor[[16, 32], pl.FP32], pl.Out[pl.Tensor[[16, 32], pl.FP32]]
 

@@ -285,7 +285,7 @@ def loop_offsets(op: Op, visible: Sequence[Value]) -> Iterator[Edit]:
     indices = [v for v in visible if v.type == INDEX and v not in offset]
     for axis, (start, extent) in enumerate(zip(offset, extents)):
         for index in indices:
-            places = [(index.name, (), index)]
+            places: list[tuple[str, tuple[Op, ...], Value]] = [(index.name, (), index)]
             if isinstance(start, int) and extent > 1:
                 before = _times(index, extent, op.loc)
                 places.append((f"{index.name} * {extent}", before, before[-1].result))
