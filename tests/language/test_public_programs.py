@@ -93,7 +93,8 @@ class OpsByTheirFirstNames:
         for i in pl.range(0, 4):
             with pl.incore():
                 rows = pl.op.tensor.view(x, [4, 16], [i * 4, 0])
-                flat = pl.op.tensor.view(pl.op.tensor.mul(rows, 2.0), [8, 8])
+                halves = pl.op.mul(pl.op.neg(rows), -1.0)
+                flat = pl.op.tensor.view(pl.op.tensor.mul(halves, 2.0), [8, 8])
                 rows_again = pl.op.tensor.view(flat, [4, 16])
                 out = pl.op.tensor.assemble(out, rows_again, [i * 4, 0])
         return out
@@ -101,6 +102,7 @@ class OpsByTheirFirstNames:
 
 def test_ops_by_their_first_names() -> None:
     np.testing.assert_array_equal(run(OpsByTheirFirstNames, x=X, out=zeros(16, 16))["out"], 2 * X)
+    assert [p.name_hint for p in OpsByTheirFirstNames.main.params] == ["x", "out"]
 
 
 @pl.jit
