@@ -219,6 +219,19 @@ def products_by_subscript(
     return out
 
 
+@pl.jit
+def assembles_into_a_number(x: pl.Tensor[[16, 16], pl.BF16], out: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        row = pl.read(x, [0, 0])
+        out = pl.assemble(row, pl.matmul(x, x), [0, 0])
+    return out
+
+
+def test_a_number_is_no_place_for_a_product() -> None:
+    with pytest.raises(UserErrors, match="target"):
+        assembles_into_a_number.specialize(X.astype(ml_dtypes.bfloat16), zeros(16, 16))
+
+
 def test_products_are_written_as_they_were_accumulated() -> None:
     rng = np.random.default_rng(8)
     a, b = (rng.integers(-99, 99, s).astype(ml_dtypes.bfloat16) for s in ((16, 32), (32, 16)))

@@ -7,7 +7,7 @@ from functools import partial
 
 from tilelet.diag.core import Loc
 from tilelet.dtypes import BF16, FP16, FP32, DType
-from tilelet.frontend.bindings import Binding
+from tilelet.frontend.bindings import Binding, is_shaped
 from tilelet.frontend.context import Context
 from tilelet.frontend.emitting import default_args, emit_op, to_arg
 from tilelet.ir.core import Arg, Op, Value
@@ -160,7 +160,7 @@ def _product_for(ctx: Context, source: Arg, target: Arg) -> Op | None:
 
     The device writes what it has accumulated: no version looks at the type of what is assembled.
     """
-    if not _is_tile(source) or not isinstance(target, Value) or _dtype(target) is not FP32:
+    if not _is_tile(source) or not is_shaped(target) or _dtype(target) is not FP32:
         return None
     made = next((op for op in reversed(ctx.ops) if source in op.results), None)
     if made is None or made.name != "matmul" or made.args["out_dtype"] is not None:
