@@ -344,7 +344,9 @@ static void find_dependencies(tl_ctx *c, tl_task *t) {
     }
     if (kernel->batch_max > 1) {
         t->a = touched[kernel->a_window].data;
-        t->b = touched[kernel->b_window].data;
+        const tl_win *b = &touched[kernel->b_window];
+        t->b = b->data;
+        t->is_in_order = b->rank > 1 && b->stride[b->rank - 2] * b->itemsize == kernel->b_stride;
     }
     if (out_of_memory) /* what it waits for could not be written down: wait for everything */
         for (uint64_t n = t->number > MAX_IN_FLIGHT ? t->number - MAX_IN_FLIGHT + 1 : 1;

@@ -36,7 +36,8 @@ struct tl_task {
     uint64_t mark;          /* the task that last looked at this one for a dependency */
     struct tl_queue *queue; /* of ready tasks, and its place there */
     uint64_t place;
-    const char *a, *b; /* where the operands of its products begin, if it may have batch_hint */
+    const char *a, *b;   /* where the operands of its products begin, if their kernel has them */
+    int32_t is_in_order; /* b has rows one after the other: there are no columns beside it */
     tl_task *same_bucket;
     edge *successors, *last_successor; /* in the order of submission */
     tl_win *windows;
