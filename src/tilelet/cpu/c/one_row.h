@@ -1,7 +1,8 @@
 /* One row of A times B, in FP32 or BF16: what matmul.c runs where C has one row.
  *
- * All that counts is to read B at the speed of the memory. It is converted in registers, ROW_STEPS
- * rows of a whole group of columns at a time: long runs, and C stays in the cache.
+ * All that counts is to read B at the speed of the memory. Memory is fastest in order, so rows that
+ * follow one another are read one by one. Those of a wider matrix lie apart: ROW_STEPS of them are
+ * read together, a few lines of each at a time. C stays in the cache; B is converted in registers.
  *
  * A word of B in BF16 holds two columns: shifted up it is the first of them, and without its lower
  * half the second. To widen each by itself takes twice as long, about as long as the reading. So
@@ -17,7 +18,7 @@
 #define W (TL_VEC_BYTES / 4)
 #define ROW_STEPS 8
 #define ROW_VECTORS 8
-#define READ_AHEAD 4096 /* bytes */
+#define READ_AHEAD 3072 /* bytes */
 
 typedef float vec __attribute__((vector_size(TL_VEC_BYTES)));
 
@@ -83,7 +84,7 @@ TL_INLINE void add_rows(float *c, const float *a, const char *b, int64_t row_byt
             for (int j = 0; j < vectors; j++)
                 acc[j] = fma_vec(value, load_vec(b + j * W * 4), acc[j]);
         }
-        for (int at = 0; at < bytes; at += 64) __builtin_prefetch(b + ahead + at, 0, 2);
+        for (int at = 0; at < bytes; at += 64) __builtin_prefetch(b + ahead + at, 0, 3);
     }
 #pragma GCC unroll 8
     for (int j = 0; j < vectors; j++) store_vec(c + j * W, acc[j]);
@@ -108,18 +109,43 @@ static void add_columns(float *c, const float *a, const char *b, int64_t row_byt
             add_rows(c, a, b, row_bytes, steps, ahead, 1, 0);
 }
 
+/* Rows that follow one another, of whole strips of ROW_VECTORS vectors. */
+TL_INLINE void add_in_order(float *c, const float *a, const char *b, int64_t rows, int64_t columns,
+                            int64_t ahead, int is_bf16) {
+    for (int64_t k = 0; k < rows; k++)
+        for (int64_t n = 0; n < columns; n += ROW_VECTORS * W) {
+            add_rows(c + n, a + k, b, 0, 1, ahead, ROW_VECTORS, is_bf16);
+            b += ROW_VECTORS * W * (is_bf16 ? 2 : 4);
+        }
+}
+
+/* Some rows; what is `ahead` bytes further on is prefetched. */
+static void add_block(float *c, const float *a, const char *b, int64_t row_bytes, int64_t rows,
+                      int64_t columns, int64_t ahead, int is_bf16) {
+    if (row_bytes == columns * (is_bf16 ? 2 : 4) && columns % (ROW_VECTORS * W) == 0) {
+        if (is_bf16)
+            add_in_order(c, a, b, rows, columns, ahead, 1);
+        else
+            add_in_order(c, a, b, rows, columns, ahead, 0);
+        return;
+    }
+    for (int64_t k = 0, steps; k < rows; k += steps) {
+        steps = rows - k < ROW_STEPS ? rows - k : ROW_STEPS;
+        add_columns(c, a + k, b + k * row_bytes, row_bytes, steps, ahead, columns, is_bf16);
+    }
+}
+
 /* c += a b, over all k; `next` is what will be read after this B, in the same way, or NULL. */
 static void add_all_rows(float *c, const float *a, const char *b, const char *next,
                          int64_t row_bytes, int64_t k, int64_t columns, int is_bf16) {
-    int64_t rows = READ_AHEAD / row_bytes, jump = next ? next - (b + k * row_bytes) : 0;
-    if (rows < ROW_STEPS) rows = ROW_STEPS;
-    for (int64_t left = k; left > 0; left -= ROW_STEPS) {
-        int64_t steps = left < ROW_STEPS ? left : ROW_STEPS;
-        int64_t ahead = rows * row_bytes + (left > rows ? 0 : jump);
-        add_columns(c, a, b, row_bytes, steps, ahead, columns, is_bf16);
-        a += steps;
-        b += steps * row_bytes;
-    }
+    int64_t last =
+        (READ_AHEAD + row_bytes - 1) / row_bytes; /* rows: what is ahead of them is next */
+    if (last < ROW_STEPS) last = ROW_STEPS;
+    if (last > k) last = k;
+    int64_t before = k - last, ahead = last * row_bytes;
+    const char *rest = b + before * row_bytes;
+    add_block(c, a, b, row_bytes, before, columns, ahead, is_bf16);
+    add_block(c, a + before, rest, row_bytes, last, columns, next ? next - rest : 0, is_bf16);
 }
 
 /* Of every 2 * W columns the even ones first; and back. */
