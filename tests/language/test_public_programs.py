@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 from tests.everywhere import run
@@ -137,6 +138,59 @@ def test_stores_as_statements() -> None:
     expected[0] = -X[8]
     got = run(stores_as_statements, x=X, out=zeros(16, 16))
     np.testing.assert_array_equal(got["out"], expected)
+
+
+@pl.jit
+def stores_of_products_as_statements(
+    a: pl.Tensor[[16, 32], pl.BF16],
+    b: pl.Tensor[[32, 16], pl.BF16],
+    out: pl.Out[pl.Tensor[[16, 32], pl.FP32]],
+):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        left = pl.load(a, [0, 0], [16, 32], target_memory=pl.Mem.Mat)
+        right = pl.load(b, [0, 0], [32, 16], target_memory=pl.Mem.Mat)
+        kept = pl.create_tensor([16, 16], dtype=pl.FP32)
+        pl.l0c_store(pl.matmul(left, right), [0, 0], [16, 16], kept)
+        out[:, 0:16] = pl.mul(pl.slice(kept, [16, 16], [0, 0]), 2.0)
+        product = pl.matmul(a, b)
+        out = pl.assemble(out, product, [0, 16])
+    return out
+
+
+@pl.jit
+def products_by_subscript(
+    a: pl.Tensor[[16, 32], pl.FP16],
+    b: pl.Tensor[[32, 16], pl.FP16],
+    out: pl.Out[pl.Tensor[[16, 16], pl.FP32]],
+):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        out[:, :] = pl.matmul(a, b)
+    return out
+
+
+@pl.jit
+def assembles_into_a_number(x: pl.Tensor[[16, 16], pl.BF16], out: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        row = pl.read(x, [0, 0])
+        out = pl.assemble(row, pl.matmul(x, x), [0, 0])
+    return out
+
+
+def test_a_number_is_no_place_for_a_product() -> None:
+    with pytest.raises(UserErrors, match="target"):
+        assembles_into_a_number.specialize(X.astype(ml_dtypes.bfloat16), zeros(16, 16))
+
+
+def test_products_are_written_as_they_were_accumulated() -> None:
+    rng = np.random.default_rng(8)
+    a, b = (rng.integers(-99, 99, s).astype(ml_dtypes.bfloat16) for s in ((16, 32), (32, 16)))
+    got = run(stores_of_products_as_statements, a=a, b=b, out=zeros(16, 32))["out"]
+    exact = a.astype(np.float32) @ b.astype(np.float32)
+    assert (exact != exact.astype(ml_dtypes.bfloat16).astype(np.float32)).any()
+    np.testing.assert_array_equal(got, np.hstack([2 * exact, exact]))
+    half = {"a": a.astype(np.float16), "b": b.astype(np.float16)}
+    got = run(products_by_subscript, **half, out=zeros(16, 16))["out"]
+    np.testing.assert_array_equal(got, exact)
 
 
 @pl.jit

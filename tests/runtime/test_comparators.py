@@ -49,6 +49,27 @@ def test_ratio_allclose_uses_the_runs_tolerance_unless_it_has_its_own() -> None:
     assert not ratio_allclose(rtol=1e-3, atol=0.0)(a, e, rtol=1.0, atol=0.0)[0]
 
 
+@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16])
+def test_ratio_allclose_where_the_golden_is_defined(dtype: np.dtype) -> None:
+    expected = np.zeros((10, 20), dtype)
+    expected[4:] = np.nan
+    actual = np.full_like(expected, np.nan)
+    actual[:4] = 0
+    assert not ratio_allclose()(actual, expected)[0]
+    ok, message = ratio_allclose(ignore_nan=True)(actual, expected)
+    assert ok
+    assert "0/80 elements not close" in message
+    # What is not judged does not count among those that may be wrong.
+    actual[0, :4] = 1
+    assert not ratio_allclose(max_error_ratio=0.04, ignore_nan=True)(actual, expected)[0]
+    assert ratio_allclose(max_error_ratio=0.05, ignore_nan=True)(actual, expected)[0]
+    actual[0, :4] = np.nan
+    assert not ratio_allclose(max_error_ratio=0.05, ignore_nan=True)(actual, expected)[0]
+    ok, message = ratio_allclose(ignore_nan=True)(actual[4:], expected[4:])
+    assert not ok
+    assert "NaN everywhere" in message
+
+
 def test_ratio_allclose_valid_rows_and_zero_tail() -> None:
     expected = np.ones((4, 3))
     actual = expected.copy()

@@ -14,6 +14,7 @@ import tilelet.language as pl
 from tilelet.diag.catalogue.harness import (
     ArgumentCount,
     ArgumentMismatch,
+    BadRunCall,
     DynamicDimConflict,
     ReadOnlyOutput,
     UnknownData,
@@ -181,6 +182,39 @@ def test_a_jit_function_with_a_scalar() -> None:
     ]
     assert run_jit(scale, arguments, scale_golden).passed
     assert run_jit(fn=scale, specs=list(reversed(arguments)), golden_fn=scale_golden).passed
+
+
+def test_the_form_of_late_scripts() -> None:
+    """The program is `fn`, settings are a dict, and only the signature says what is an output."""
+
+    def scale_golden(tensors: dict[str, Any]) -> None:
+        tensors["y"][:] = tensors["x"] * tensors["factor"]
+
+    def wrong(tensors: dict[str, Any]) -> None:
+        tensors["y"][:] = tensors["x"]
+
+    arguments = [
+        TensorSpec("x", [16, 32], torch.float32, torch.ones),
+        TensorSpec("y", [16, 32], torch.float32),
+        ScalarSpec("factor", torch.float32, 2.5, compile_runtime=True, benchmark_step=1),
+    ]
+    settings = {"platform": "a2a3sim", "device_id": 0, "enable_chip_swimlane": 0}
+    result = run(fn=scale, specs=arguments, golden_fn=scale_golden, config=settings)
+    assert result.passed, result.error
+    assert not run(fn=scale, specs=arguments, golden_fn=wrong, config=settings).passed
+    x, y = torch.ones(16, 32), torch.zeros(16, 32)
+    run(copy, x, y, config=settings)
+    assert torch.equal(x, y)
+
+
+def test_what_is_wrong_with_a_late_call() -> None:
+    arguments = [TensorSpec("x", [32, 32], pl.FP32), TensorSpec("y", [32, 32], pl.FP32)]
+    for settings, message in (({"platfrom": "a5"}, "platfrom"), (3, "a `RunConfig` or a dict")):
+        assert message in str(run(fn=copy, specs=arguments, config=settings).error)
+    with pytest.raises(BadRunCall, match="`program` and `fn` are the same"):
+        run(copy, fn=copy, specs=arguments)
+    with pytest.raises(BadRunCall, match="there is no program"):
+        run(specs=arguments)
 
 
 def test_comparators_see_scalars_as_the_golden_does() -> None:

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from tilelet.diag.catalogue.harness import BadConfig, BadRunCall
 from tilelet.ir.programs import Programs
-from tilelet.runtime.config import RunConfig
+from tilelet.runtime.config import RunConfig, as_config
 from tilelet.runtime.golden import Golden, needs_params
 from tilelet.runtime.specs import ScalarSpec, Spec, TensorSpec
 
@@ -110,9 +110,7 @@ def _one_of(options: Mapping[str, Any], *names: str) -> Any | None:
 
 def _config(options: Mapping[str, Any]) -> RunConfig:
     """All settings in one configuration; the caller's own object stays as it is."""
-    config = options.get("config", RunConfig())
-    if not isinstance(config, RunConfig):
-        raise BadConfig("config", type(config).__name__, "a `RunConfig`")
+    config = as_config(options.get("config")) or RunConfig()
     config = config.with_settings(options.get("compile_cfg"))
     config = config.with_settings(options.get("runtime_cfg"))
     if options.get("compile_only"):

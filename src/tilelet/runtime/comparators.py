@@ -2,7 +2,8 @@
 
 Such a function is called as `compare(actual, expected, *, actual_outputs, expected_outputs, inputs,
 rtol, atol)` and gives `(ok, message)`. Arrays and torch tensors are both accepted. None of them
-passes an output that holds NaN, but for `allclose_where_defined` where the golden says so.
+passes an output that holds NaN, but where the golden says so by `allclose_where_defined` or
+`ignore_nan`.
 """
 
 from __future__ import annotations
@@ -33,11 +34,13 @@ def ratio_allclose(
     valid_rows: int | None = None,
     valid_axis: int = 0,
     zero_tail: bool = False,
+    ignore_nan: bool = False,
 ) -> Comparator:
     """Pass if at most `max_error_ratio` of the elements are not close, and all are finite.
 
     With `valid_rows` only that many leading rows of `valid_axis` are judged; `zero_tail` demands
-    that the rest of the actual output is zero.
+    that the rest of the actual output is zero. With `ignore_nan` anything may stand where the
+    golden holds NaN, unless it holds nothing else.
     """
 
     def compare(actual: Any, expected: Any, **context: Any) -> Verdict:
@@ -47,14 +50,19 @@ def ratio_allclose(
             if zero_tail and _has_tail(a, valid_axis, rows):
                 return False, _tail_text(valid_axis, rows)
             a, e = _up_to(a, valid_axis, rows), _up_to(e, valid_axis, rows)
+        judged = e.size
+        if ignore_nan:
+            a, e, judged = _where_defined(a, e)
+            if e.size and not judged:
+                return False, "the golden is NaN everywhere: nothing to compare with"
         found = scan(
             a,
             e,
             context.get("rtol", 1e-5) if rtol is None else rtol,
             context.get("atol", 1e-5) if atol is None else atol,
         )
-        budget = round(max_error_ratio * found.total)
-        summary = f"{found.mismatched}/{found.total} elements not close, {budget} allowed"
+        budget = round(max_error_ratio * judged)
+        summary = f"{found.mismatched}/{judged} elements not close, {budget} allowed"
         return _verdict(found.mismatched <= budget, summary, found, a, e)
 
     return _named(compare, f"ratio_allclose(max_error_ratio={max_error_ratio:g})")
@@ -167,10 +175,7 @@ def allclose_where_defined() -> Comparator:
     """
 
     def compare(actual: Any, expected: Any, **context: Any) -> Verdict:
-        a, e = as_array(actual), as_array(expected)
-        if e.dtype.kind not in "iub":
-            free = np.isnan(to_double(e))
-            a, e = np.where(free, np.zeros_like(a), a), np.where(free, np.zeros_like(e), e)
+        a, e, _ = _where_defined(as_array(actual), as_array(expected))
         found = scan(a, e, context.get("rtol", 1e-5), context.get("atol", 1e-5))
         summary = f"{found.mismatched}/{found.total} elements not close"
         if found.mismatched:
@@ -178,6 +183,15 @@ def allclose_where_defined() -> Comparator:
         return True, summary
 
     return _named(compare, "allclose_where_defined")
+
+
+def _where_defined(actual: Array, expected: Array) -> tuple[Array, Array, int]:
+    """Both with zeros where the golden is NaN, and how many elements it defines."""
+    if expected.dtype.kind in "iub":
+        return actual, expected, expected.size
+    free = np.isnan(to_double(expected))
+    a, e = (np.where(free, np.zeros_like(x), x) for x in (actual, expected))
+    return a, e, expected.size - int(np.count_nonzero(free))
 
 
 def _has_tail(x: Array, axis: int, rows: int) -> bool:
