@@ -93,7 +93,8 @@ class OpsByTheirFirstNames:
         for i in pl.range(0, 4):
             with pl.incore():
                 rows = pl.op.tensor.view(x, [4, 16], [i * 4, 0])
-                flat = pl.op.tensor.view(pl.op.tensor.mul(rows, 2.0), [8, 8])
+                halves = pl.op.mul(pl.op.neg(rows), -1.0)
+                flat = pl.op.tensor.view(pl.op.tensor.mul(halves, 2.0), [8, 8])
                 rows_again = pl.op.tensor.view(flat, [4, 16])
                 out = pl.op.tensor.assemble(out, rows_again, [i * 4, 0])
         return out
@@ -101,6 +102,55 @@ class OpsByTheirFirstNames:
 
 def test_ops_by_their_first_names() -> None:
     np.testing.assert_array_equal(run(OpsByTheirFirstNames, x=X, out=zeros(16, 16))["out"], 2 * X)
+    assert [p.name_hint for p in OpsByTheirFirstNames.main.params] == ["x", "out"]
+
+
+@pl.program
+class CallsWithoutTheirOutputs:
+    @pl.function(type=pl.FunctionType.InCore)
+    def added(
+        self,
+        a: pl.Tensor[[16, 16], pl.FP32],
+        number: pl.Scalar[pl.FP32],
+        sum_: pl.Tensor[[16, 16], pl.FP32],
+    ) -> pl.Tensor[[16, 16], pl.FP32]:
+        return pl.store(pl.add(pl.load(a, [0, 0], [16, 16]), number), [0, 0], [16, 16], sum_)
+
+    @pl.function(type=pl.FunctionType.Orchestration)
+    def main(
+        self, x: pl.Tensor[[16, 16], pl.FP32], out: pl.Tensor[[16, 16], pl.FP32]
+    ) -> pl.Tensor[[16, 16], pl.FP32]:
+        one: pl.Tensor[[16, 16], pl.FP32] = self.added(x, 1.0)
+        out = self.added(self.added(one, 2.0), 4.0, out)
+        return out
+
+
+def test_calls_once_left_out_what_they_write() -> None:
+    got = run(CallsWithoutTheirOutputs, x=X, out=zeros(16, 16))
+    np.testing.assert_array_equal(got["out"], X + 7)
+    assert sum(task_counts(CallsWithoutTheirOutputs, got).values()) == 3
+
+
+def test_what_is_read_cannot_be_left_out() -> None:
+    with pytest.raises(UserErrors, match=r"`scaled` takes 3 arguments, got 1"):
+
+        @pl.program
+        class Wrong:
+            @pl.function(type=pl.FunctionType.InCore)
+            def scaled(
+                self,
+                a: pl.Tensor[[16, 16], pl.FP32],
+                b: pl.Tensor[[16, 16], pl.FP32],
+                c: pl.Tensor[[16, 16], pl.FP32],
+            ) -> pl.Tensor[[16, 16], pl.FP32]:
+                return pl.store(pl.mul(pl.load(a, [0, 0], [16, 16]), b), [0, 0], [16, 16], c)
+
+            @pl.function(type=pl.FunctionType.Orchestration)
+            def main(
+                self, x: pl.Tensor[[16, 16], pl.FP32], out: pl.Tensor[[16, 16], pl.FP32]
+            ) -> pl.Tensor[[16, 16], pl.FP32]:
+                out = self.scaled(x)
+                return out
 
 
 @pl.jit
@@ -128,7 +178,8 @@ def test_loads_and_stores_of_a_tensor_that_a_scope_makes() -> None:
 def stores_as_statements(x: pl.Tensor, out: pl.Out[pl.Tensor]):
     with pl.at(level=pl.Level.CORE_GROUP):
         pl.store(pl.load(x, [0, 0], [8, 16]), [0, 0], [8, 16], out)
-        pl.store(pl.load(x, [8, 0], [8, 16]), [8, 0], output_tensor=out)
+        padded = pl.fillpad(pl.load(x, [8, 0], [8, 16]), pad_value=pl.TilePad.zero)
+        pl.store(padded, [8, 0], output_tensor=out)
         out[0:1, :] = pl.neg(out[8:9, :])
     return out
 

@@ -31,6 +31,7 @@ __all__ = [
     "SplitMode",
     "SyncAllMode",
     "TensorLayout",
+    "TilePad",
 ]
 
 
@@ -44,6 +45,9 @@ class PadValue(enum.Enum):
     zero = "zero"
     min = "min"
     max = "max"
+
+
+TilePad = PadValue  # its first name
 
 
 class AtomicType(enum.Enum):
