@@ -399,6 +399,19 @@ def test_counting_needs_no_float_data() -> None:
     assert str(result) == "not executed: 1 tasks counted"
 
 
+def test_a_count_that_stopped_says_so() -> None:
+    @pl.jit
+    def rows(x: pl.Tensor[[8, 32], pl.FP32], y: pl.Out[pl.Tensor[[8, 32], pl.FP32]]):
+        for i in pl.range(8):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                y[i : i + 1, :] = pl.add(x[i : i + 1, :], 1.0)
+        return y
+
+    given = [TensorSpec("x", [8, 32], pl.FP32), TensorSpec("y", [8, 32], pl.FP32, is_output=True)]
+    with session.active(Session(count_only=True, quiet_diagnostics=True, most_tasks=5)):
+        assert str(run_jit(rows, given)) == "not executed: the first 5 tasks counted"
+
+
 def test_direct_calls_write_into_their_arguments() -> None:
     x = torch.randn(16, 32)
     y = torch.zeros(16, 32)

@@ -18,8 +18,8 @@ from tilelet.checks.verdict import Subject as Checked
 from tilelet.checks.verdict import verdict_on
 from tilelet.device.run import Recorded
 from tilelet.ir.core import Direction
-from tilelet.native.memory import available_memory
 from tilelet.runtime import engines
+from tilelet.runtime.inputs import has_room
 
 Outputs: TypeAlias = list[dict[str, NDArray[Any]]]
 
@@ -90,7 +90,7 @@ class Trials:
     def __init__(self, given: Inputs) -> None:
         self.given = given
         needed = _PLENTY * sum(int(getattr(value, "nbytes", 0)) for value in given.values())
-        self._keeps = needed < (available_memory() or 0)
+        self._keeps = has_room(needed)
         self._kept: dict[tuple[str, int], NDArray[Any]] = {}
 
     def varied(self, name: str, array: NDArray[Any], trial: int) -> NDArray[Any]:

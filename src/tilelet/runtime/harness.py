@@ -60,6 +60,7 @@ from tilelet.runtime.specs import ScalarSpec, Spec, TensorSpec
 from tilelet.runtime.storage import BadFileError, load_array
 from tilelet.runtime.validate import Judge, Judgement
 from tilelet.tasks.extents import Extents
+from tilelet.tasks.stream import TaskStream
 
 if TYPE_CHECKING:
     from tilelet.checks.comparison import Comparison
@@ -266,6 +267,7 @@ class Runner:
         with progress(f"counting the tasks of {compiled.name}"):
             tasks = compiled.run_tasks({**needed, **shapes}, execute=False)
         self.result.tasks = tasks.counts()
+        self.result.all_counted = not isinstance(tasks, TaskStream) or tasks.complete
         self.result.passed = True
         self.result.was_executed = False
         arguments = MadeOnDemand(needed, makers)
