@@ -10,6 +10,8 @@ SECONDS  ?= 600
 SEED     ?=
 DEMO     ?= tilelet demo
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Tests start Python hundreds of times: without byte code each would compile the whole package.
+unexport PYTHONDONTWRITEBYTECODE
 
 # Stamps: reinstall only when pyproject.toml changed.
 INSTALLED     := $(VENV)/.installed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
+from typing import Any, cast
 
 import ml_dtypes
 import numpy as np
@@ -42,6 +43,12 @@ class DType:
             return 0, 1
         lowest = -(1 << (self.bits - 1)) if self.is_signed else 0
         return lowest, (1 << (self.bits - self.is_signed)) - 1
+
+    @functools.cached_property
+    def largest(self) -> float:
+        """The largest finite number of a float type."""
+        limits: Any = cast("Any", ml_dtypes).finfo(self.numpy)
+        return float(limits.max)
 
     def __repr__(self) -> str:
         return f"pl.{self.name}"

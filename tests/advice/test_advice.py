@@ -10,7 +10,7 @@ from tests.advice.scripts import line_of, script
 
 from tilelet.advice.advisor import Advisor, Finding, Report
 from tilelet.advice.programs import ScriptPrograms, Setting
-from tilelet.advice.proof import difference, examine, outputs_of
+from tilelet.advice.proof import Trials, difference, examine, outputs_of
 from tilelet.device.machine.description import load_machine
 from tilelet.scripts.recording import RecordingOptions
 from tilelet.scripts.target import Target
@@ -44,7 +44,7 @@ def places(report: Report, rule: str) -> list[int]:
 def differs(a: str, b: str, *, rounding: bool) -> str:
     """How the outputs of two scripts differ, on inputs of the first."""
     programs = ScriptPrograms(target(a), SETTING)
-    inputs = programs.inputs()
+    inputs = [Trials(given) for given in programs.inputs()]
     outputs = [outputs_of(examine(programs, text, SETTING), inputs) for text in (a, b)]
     assert outputs[0] is not None
     assert outputs[1] is not None

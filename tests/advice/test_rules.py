@@ -11,7 +11,7 @@ from tests.advice.scripts import line_of, script
 
 from tilelet.advice.core import Advice
 from tilelet.advice.programs import ScriptPrograms, Setting
-from tilelet.advice.proof import difference, examine, outputs_of
+from tilelet.advice.proof import Trials, difference, examine, outputs_of
 from tilelet.advice.rules import RULES
 from tilelet.device.machine.description import load_machine
 from tilelet.scripts.recording import RecordingOptions
@@ -50,7 +50,8 @@ def holds(text: str, advice: Advice) -> str:
     assert after.subject is not None, after.why
     assert before.subject is not None
     assert after.subject.costs.us < before.subject.costs.us
-    outputs = [outputs_of(attempt, own.inputs()) for attempt in (before, after)]
+    inputs = [Trials(given) for given in own.inputs()]
+    outputs = [outputs_of(attempt, inputs) for attempt in (before, after)]
     assert outputs[0] is not None
     assert outputs[1] is not None
     return difference(outputs[0], outputs[1], rounding=advice.rounding)
@@ -178,7 +179,8 @@ def test_results_that_are_placed_between_the_scopes() -> None:
     (advice,) = found(text, "shared-operand")
     assert advice.text is not None
     own = programs(text)
-    outputs = [outputs_of(examine(own, t, SETTING), own.inputs()) for t in (text, advice.text)]
+    inputs = [Trials(given) for given in own.inputs()]
+    outputs = [outputs_of(examine(own, t, SETTING), inputs) for t in (text, advice.text)]
     assert outputs[0] is not None
     assert outputs[1] is not None
     assert difference(outputs[0], outputs[1], rounding=False) == ""

@@ -54,6 +54,64 @@ def test_a_store_that_no_iteration_reaches() -> None:
     assert findings(forgotten, count=np.ones(1, np.int32)) == ()
 
 
+ROWS64, OUT64 = pl.Tensor[[64, 128], pl.FP32], pl.Out[pl.Tensor[[64, 128], pl.FP32]]
+
+
+@pl.jit
+def one_branch_beside_its_place(x: ROWS64, out: OUT64):
+    for b in pl.range(4):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            if b % 2 == 0:
+                out[b * 16 : b * 16 + 16, :] = pl.exp(x[b * 16 : b * 16 + 16, :])
+            else:
+                out[b * 16 - 16 : b * 16, :] = pl.neg(x[b * 16 : b * 16 + 16, :])
+    return out
+
+
+@pl.jit
+def all_into_one_part(x: ROWS64, out: OUT64):
+    scratch = pl.create_tensor([64, 128], dtype=pl.FP32)
+    for b in pl.range(4):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            scratch[b // 2 * 16 : b // 2 * 16 + 16, :] = pl.neg(x[b * 16 : b * 16 + 16, :])
+    with pl.at(level=pl.Level.CORE_GROUP):
+        out[:, :] = pl.exp(scratch[:, :])
+    return out
+
+
+@pl.jit
+def sum_without_a_start(x: ROWS64, out: OUT64):
+    total = pl.create_tensor([16, 128], dtype=pl.FP32)
+    for b in pl.range(4):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            total[:, :] = pl.add(total[:, :], x[b * 16 : b * 16 + 16, :])
+    for b in pl.parallel(4):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            out[b * 16 : b * 16 + 16, :] = total[:, :]
+    return out
+
+
+@pytest.mark.parametrize(
+    ("kernel", "said"),
+    [
+        (one_branch_beside_its_place, "task 1 writes over what line {} has written (task 0)"),
+        (all_into_one_part, "task 1 writes over what task 0 has written"),
+    ],
+)
+def test_a_store_that_writes_over_another_was_meant_for_another_place(kernel, said) -> None:
+    (found,) = findings(kernel)
+    labels = {label.text: label.loc.line for label in found.diagnostic.labels}
+    stores = [p.loc.line for p in found.places if p.role == "writes"]
+    wanted = said.format(labels and stores[0] - 2)
+    assert wanted in labels
+    assert labels[wanted] in stores
+
+
+def test_a_sum_that_goes_on_is_not_out_of_place() -> None:
+    (found,) = findings(sum_without_a_start)
+    assert not any("writes over" in label.text for label in found.diagnostic.labels)
+
+
 @pl.jit
 def tail_of_scratch(x: pl.Tensor[[64, 128], pl.FP32], out: pl.Out[pl.Tensor[[64, 128], pl.FP32]]):
     t = pl.create_tensor([64, 128], dtype=pl.FP32)
@@ -71,7 +129,8 @@ def test_undefined_elements_reach_an_output() -> None:
     (found,) = findings(tail_of_scratch)
     assert found.code == "E1111"
     assert str(found.region) == "out[48:64, 0:128]"
-    taken, stored = found.places
+    taken, stored, beside = found.places
+    assert beside.role == "writes"
     assert (taken.role, stored.role) == ("takes undefined elements", "stores")
     assert "takes undefined elements of `t`" in str(found)
 

@@ -114,9 +114,10 @@ def check(
 @pytest.mark.parametrize(("a_type", "b_type"), [(BF16, BF16), (FP32, FP32), (FP32, BF16)])
 def test_one_row(flags: str, a_type: DType, b_type: DType) -> None:
     """Columns at and beside whole vectors and groups of them; k at and beside a few steps."""
-    for n, k in ((8, 1), (16, 17), (64, 15), (72, 300), (509, 16), (512, 33), (1040, 40)):
+    sizes = ((8, 1), (16, 17), (64, 15), (72, 300), (160, 9), (509, 16), (512, 33), (1040, 40))
+    for n, k in sizes:
         a = stored(random_matrix((1, k), a_type, n), a_type, pad=3)
-        b = stored(random_matrix((k, n), b_type, k), b_type, pad=5)
+        b = stored(random_matrix((k, n), b_type, k), b_type, pad=5 * (n != 160))
         start = random_matrix((1, n), FP32, 2)
         check(a, b, None, flags=flags)
         check(a, b, start, flags=flags)
@@ -176,6 +177,8 @@ def test_special_values(dtype: DType, b_trans: bool, flags: str) -> None:
     a[:6, ::2], b[::2, :15] = 0, 1  # rows and columns that are not all NaN in the end
     start = special_fp32(11 * 29, 7).reshape(11, 29).copy()
     check(stored(a, dtype), stored(b, dtype, b_trans), start, flags=flags)
+    one_row = stored(a[6:7], dtype), stored(np.ascontiguousarray(b[:, -16:]), dtype, b_trans)
+    check(*one_row, np.ascontiguousarray(start[6:7, -16:]), flags=flags)
 
 
 @pytest.mark.parametrize("flags", BUILDS)

@@ -27,11 +27,12 @@ tl_rt *new_queue(int64_t seed, int64_t threads) {{
     return rt;
 }}
 /* Task `number`: of the narrow kernel, with B at `column`; or of the plain one (negative). */
-void push(tl_rt *rt, int64_t number, int64_t column) {{
+void push(tl_rt *rt, int64_t number, int64_t column, int is_in_order) {{
     tl_task *t = &rt->tasks[number & (MAX_IN_FLIGHT - 1)];
     t->number = (uint64_t)number;
     t->kernel = column < 0 ? &plain : &narrow;
     t->b = column < 0 ? NULL : (const char *)(4096 + column * {STEP});
+    t->is_in_order = is_in_order;
     tl_push_ready(rt, t);
 }}
 int take_some(tl_rt *rt, int64_t *numbers) {{
@@ -62,8 +63,9 @@ class Queue:
         made = self._library.new_queue(ctypes.c_int64(seed), ctypes.c_int64(threads))
         self._at = ctypes.c_void_p(made)
 
-    def push(self, number: int, column: int = PLAIN) -> None:
-        self._library.push(self._at, ctypes.c_int64(number), ctypes.c_int64(column))
+    def push(self, number: int, column: int = PLAIN, *, is_in_order: bool = False) -> None:
+        column_, number_ = ctypes.c_int64(column), ctypes.c_int64(number)
+        self._library.push(self._at, number_, column_, int(is_in_order))
 
     def take(self) -> list[int]:
         numbers = (ctypes.c_int64 * 8)()
@@ -128,6 +130,16 @@ def test_every_thread_gets_its_share() -> None:
         assert [q.take(), q.take(), q.take()] == [[0, 1], [2], [3]]
 
 
+def test_tasks_whose_memory_is_in_order_come_in_turn() -> None:
+    """They have no neighbours; where one ends, the next one's memory happens to begin."""
+    with queue() as q:
+        for n in range(TOGETHER):
+            q.push(n, column=n, is_in_order=True)
+        q.push(9)
+        assert q.next_column() == 0
+        assert [q.take() for _ in range(6)] == [[0], [1], [2], [3], [9], []]
+
+
 def test_what_the_next_task_multiplies_by() -> None:
     with queue() as q:
         assert q.next_column() == -1
@@ -153,7 +165,8 @@ def test_every_task_is_taken_once(seed: int, threads: int) -> None:
             if len(waiting) < 700 and (not waiting or number - min(waiting) < 1000):
                 number += 1
                 waiting.add(number)
-                q.push(number, PLAIN if rng.random() < 0.5 else int(rng.integers(60)))
+                column = PLAIN if rng.random() < 0.5 else int(rng.integers(60))
+                q.push(number, column, is_in_order=bool(rng.random() < 0.3))
             if rng.random() < 0.45 or number - min(waiting) >= 1000:
                 taken = q.take()
                 assert taken

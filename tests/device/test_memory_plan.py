@@ -23,6 +23,7 @@ from tilelet.device.memory.report import budget_rows, memory_json, memory_map, m
 from tilelet.device.memory.retile import sizes_that_fit
 from tilelet.diag.catalogue import device as catalogue
 from tilelet.diag.core import UserError
+from tilelet.ir.core import Program
 from tilelet.ir.spec import Cost
 from tilelet.ir.types import Mem
 from tilelet.models.registry import models
@@ -300,6 +301,32 @@ def test_bf16_arithmetic_is_for_a5() -> None:
 
     assert codes(program_findings(passed(double), A2A3)) == ["E0915"]
     assert program_findings(passed(double), A5) == []
+
+
+def test_products_of_type_bf16_reach_the_vector_unit_as_fp32() -> None:
+    def build(rounded: bool) -> Program:
+        @pl.jit
+        def scores(
+            a: pl.Tensor[[16, 128], pl.BF16],
+            b: pl.Tensor[[128, 64], pl.BF16],
+            c: pl.Out[pl.Tensor[[16, 64], pl.FP32]],
+        ):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                total = pl.full([16, 64], dtype=pl.FP32, value=0.0)
+                carried = pl.matmul(a[:, 0:64], b[0:64, :])
+                for k in pl.range(0, 128, 64):
+                    product = pl.matmul(a[:, k : k + 64], b[k : k + 64, :])
+                    carried = pl.maximum(carried, pl.mul(product, 0.5))
+                    total = pl.add(total, product)
+                if rounded:
+                    carried = pl.cast(pl.cast(carried, pl.FP32), pl.BF16)
+                c[:, :] = pl.add(total, pl.exp(pl.reshape(carried, [16, 64])))
+            return c
+
+        return passed(scores)
+
+    assert program_findings(build(False), A2A3) == []
+    assert set(codes(program_findings(build(True), A2A3))) == {"E0915"}
 
 
 def test_one_message_for_a_chain_of_narrow_tiles() -> None:

@@ -516,8 +516,7 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
         8192,
         ["out[48:64, 0:128]"],
         at("out", 2),
-        at("out[r : r + 16, :]"),
-        " (task 2)",
+        (at("out[r : r + 16, :]"), "writes beside them (task 2)"),
     ),
     checks.UndefinedOutput: lambda at: checks.UndefinedOutput(
         "out", 1024, ["out[0:16, 0:64]"], at("out[0:16, :]"), "`acc`", at("pl.create_tensor")

@@ -1,6 +1,7 @@
 """Seeded faults: one op of a right program is made wrong, and the checks have to say which.
 
-    python -m tests.diverge.faults                  faults of all classes in all programs, the table
+    python -m tests.diverge.faults                  the table: faults of all classes, two in each
+                                                    program, one in whole layers
     python -m tests.diverge.faults --log FILE       and append a line for each fault to a file
     python -m tests.diverge.faults --write FILE...  the table of these files, into docs/checks.md
     python -m tests.diverge.faults --only offset --programs 06 --seed 3 --verbose
@@ -8,9 +9,9 @@
 A fault counts if the golden's comparison fails with it, or a check reports it: what changes no
 output by more than the tolerance is no mistake that anybody could see. It is placed if the first
 message names its line. An op that was left out has none: then it is the line of what it took or of
-what takes its result now; of a store, the line of the value that is no longer stored. A shrunk
-buffer is placed if the line that makes it is named; a removed edge if the race is named at the
-accesses of the two tasks.
+what takes its result now, views being names of what they show; of a store, the line of the value
+that is no longer stored. A shrunk buffer is placed if the line that makes it is named; a removed
+edge if the race is named at the accesses of the two tasks.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from tilelet.divergence.edits import Edit, applied, is_float_tile
 from tilelet.divergence.locate import Case
 from tilelet.divergence.replay import Replay
 from tilelet.ir.core import FunctionKind, Op, Value, walk
-from tilelet.ir.spec import Cost
+from tilelet.ir.spec import Cost, Trait
 from tilelet.models.registry import models
 from tilelet.runtime import session
 from tilelet.runtime.session import Session
@@ -144,6 +145,7 @@ def places(case: Case, fault: Edit) -> set[tuple[str, int]]:
     if fault.alias is not None:
         neighbours = {v for v in (*op.operands, *op.results) if not is_tensor(v)}
         neighbours |= _yielded(case, neighbours)
+        neighbours |= _views(case, neighbours)
         for function in case.program.functions.values():
             found += [
                 other.loc
@@ -163,6 +165,17 @@ def _yielded(case: Case, values: set[Value]) -> set[Value]:
                 assert isinstance(handed, tuple)
                 pairs = zip(op.results, handed)
                 found |= {v for r, v in pairs if r in values and isinstance(v, Value)}
+    return found
+
+
+def _views(case: Case, values: set[Value]) -> set[Value]:
+    """Other names of these values: what views give, and what they show."""
+    found = set(values)
+    for function in case.program.functions.values():
+        views = [op for op in walk(function.body) if Trait.TILE_VIEW in op.spec.traits]
+        for op in (*views, *reversed(views)):
+            if found.intersection((*op.operands, *op.results)):
+                found.update(v for v in (*op.operands, *op.results) if not is_tensor(v))
     return found
 
 
@@ -191,7 +204,8 @@ def _answer(name: str, broken: Case, budget: float) -> tuple[str, set[tuple[str,
     first = result.found[0].diagnostic
     named = [first.loc] if first.loc else []
     if result.divergence is not None:
-        named += [statement.loc for statement in result.divergence.unused]
+        unstored = result.divergence.unstored
+        named += [s.loc for s in (*result.divergence.unused, *([unstored] if unstored else ()))]
     check = {
         "E1151": "diverge: repair",
         "E1152": "map: never written",
@@ -241,11 +255,12 @@ def _stops(replay: Replay, fault: Edit) -> bool:
 
 
 def seeded(
-    seed: int, each: int, wanted: str, only: str, budget: float, verbose: bool
+    seed: int, counts: tuple[int, int], wanted: str, only: str, budget: float, verbose: bool
 ) -> Iterator[Placed]:
     for name, case in programs(wanted):
         if not case.expected:
             continue
+        each = counts["decode:" in name or "prefill:" in name]
         rng = random.Random(f"{seed} {name}")
         replay = Replay(case.program, case.arguments)
         clean = {n: a.copy() for n, a in replay.run.arrays.items()}
@@ -310,6 +325,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--each", type=int, default=2, help="faults of a class in a program")
+    parser.add_argument("--layers", type=int, default=1, help="and in whole decode and prefill")
     parser.add_argument("--programs", default="", help="part of their names")
     parser.add_argument("--only", default="", help="part of a class's name")
     parser.add_argument("--budget", type=float, default=15.0)
@@ -318,7 +334,8 @@ def main() -> None:
     parser.add_argument("--verbose", action="store_true")
     args = parser.parse_args()
     placed: list[Placed] = written(args.write) if args.write else []
-    options = (args.seed, args.each, args.programs, args.only, args.budget, args.verbose)
+    counts = args.each, args.layers
+    options = (args.seed, counts, args.programs, args.only, args.budget, args.verbose)
     for one in () if args.write else seeded(*options):
         placed.append(one)
         if args.log:

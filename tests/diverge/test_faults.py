@@ -37,7 +37,7 @@ def test_the_table_has_all_classes_and_enough_faults() -> None:
     ],
 )
 def test_faults_of_one_program_are_placed(program: str, kind: str) -> None:
-    placed = list(seeded(1, 1, program, kind, 5.0, verbose=True))
+    placed = list(seeded(1, (1, 1), program, kind, 5.0, verbose=True))
     assert placed
     assert all(p.right for p in placed)
 
@@ -45,6 +45,6 @@ def test_faults_of_one_program_are_placed(program: str, kind: str) -> None:
 def test_the_share_holds_when_it_is_done_again(thorough: bool) -> None:
     if not thorough:
         pytest.skip("with --thorough")
-    placed = list(seeded(7, 1, "", "", 15.0, verbose=False))
+    placed = list(seeded(7, (1, 1), "", "", 15.0, verbose=False))
     assert len(placed) >= 100
     assert sum(p.right for p in placed) >= SHARE * len(placed)

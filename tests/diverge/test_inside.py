@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.diverge.faults import EXAMPLES, cases_of, model_cases
-from tests.diverge.kernels import normal
+from tests.diverge.kernels import line_of, normal
 from tests.models.programs import NAMES
 
 import tilelet.language as pl
@@ -234,3 +234,83 @@ def test_a_wrong_number_is_one_that_the_golden_uses() -> None:
     assert "2.9 instead of 3.7" in error.diagnostic.helps[0]
     assert error.diagnostic.loc is not None
     assert "3.7" in linecache.getline(__file__, error.diagnostic.loc.line)
+
+
+def test_very_small_numbers_are_a_multiple_of_nothing() -> None:
+    """Their products are zero, and so is the factor that fits best."""
+    pattern = np.random.default_rng(5).normal(size=(4, 8))
+    matcher = Matcher([Intermediate("e", "", 1, 1e-200 * pattern)])
+    assert matcher.multiples(1e-130 * pattern) == []
+
+
+KV = pl.InOut[pl.Tensor[[8, 32], pl.BF16]]
+TILE_IN, TILE_OUT = pl.Tensor[[16, 32], pl.FP32], pl.Out[pl.Tensor[[16, 32], pl.FP32]]
+
+
+@pl.jit
+def not_appended(
+    key: pl.Tensor[[1, 32], pl.FP32], q: pl.Tensor[[16, 32], pl.FP32], cache: KV, out: TILE_OUT
+):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        row = pl.cast(pl.mul(key[:, :], 0.5), pl.BF16, mode="rint")  # to be stored
+        own = pl.col_expand_mul(q[:, :], pl.cast(row, pl.FP32))
+        cache = pl.assemble(cache, pl.cast(pl.neg(key[:, :]), pl.BF16, mode="rint"), [2, 0])
+        out = pl.assemble(out, own, [0, 0])
+    return out
+
+
+def test_an_output_that_nobody_wrote_has_a_value_that_belongs_there() -> None:
+    """The value has another use, so that it is not one that nobody takes."""
+    specs = [
+        TensorSpec("key", [1, 32], pl.FP32, normal(1, 1, 32)),
+        TensorSpec("q", [16, 32], pl.FP32, normal(2, 16, 32)),
+        TensorSpec("cache", [8, 32], pl.BF16, normal(3, 8, 32), is_output=True),
+        TensorSpec("out", [16, 32], pl.FP32, is_output=True),
+    ]
+
+    def golden(tensors: dict[str, Any]) -> None:
+        key = tensors["key"].astype(np.float64)
+        tensors["cache"][5] = 0.5 * key[0]
+        tensors["cache"][2] = -key[0]
+        tensors["out"][:] = tensors["q"] * 0.5 * key
+
+    result = answer("kernel", case_of(not_appended, specs, golden, 1e-2), Options(5.0))
+    assert result.divergence is not None
+    assert result.divergence.kind == "missing write"
+    found = result.divergence.unstored
+    assert found is not None
+    assert found.loc.line == line_of(not_appended, "# to be stored")
+    assert "`row` is what belongs there" in str(result.found[0])
+
+
+@pl.jit
+def not_handed_on(x: TILE_IN, out: TILE_OUT):
+    weights = pl.create_tensor([32, 32], dtype=pl.BF16)
+    total = pl.create_tensor([16, 1], dtype=pl.FP32)
+    with pl.at(level=pl.Level.CORE_GROUP):
+        e = pl.cast(pl.exp(x[:, :]), pl.BF16, mode="rint")  # to be stored
+        total = pl.assemble(total, pl.row_sum(pl.cast(e, pl.FP32)), [0, 0])
+        zero = pl.full([16, 32], dtype=pl.FP32, value=0.0)
+        weights = pl.assemble(weights, pl.cast(zero, pl.BF16, mode="rint"), [16, 0])
+    with pl.at(level=pl.Level.CORE_GROUP):
+        top = pl.cast(weights[0:16, :], pl.FP32)
+        out = pl.assemble(out, pl.row_expand_div(top, total[:, :]), [0, 0])
+    return out
+
+
+def test_memory_that_nobody_wrote_has_a_value_that_would_fit() -> None:
+    specs = [
+        TensorSpec("x", [16, 32], pl.FP32, normal(1, 16, 32)),
+        TensorSpec("out", [16, 32], pl.FP32, is_output=True),
+    ]
+
+    def golden(tensors: dict[str, Any]) -> None:
+        e = np.exp(tensors["x"].astype(np.float64))
+        tensors["out"][:] = e / e.sum(axis=1, keepdims=True)
+
+    result = answer("kernel", case_of(not_handed_on, specs, golden, 1e-2), Options(5.0))
+    assert result.divergence is not None
+    assert result.divergence.kind == "undefined read"
+    found = result.divergence.unstored
+    assert found is not None
+    assert found.loc.line == line_of(not_handed_on, "# to be stored")

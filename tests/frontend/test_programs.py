@@ -282,6 +282,25 @@ def test_implied_scope_outside_any_scope() -> None:
     assert [d.code for d in Implied.cautions if d.severity == "warning"]
 
 
+def test_operators_belong_to_the_run_of_compute_ops_around_them() -> None:
+    @pl.program
+    class Implied:
+        @pl.function
+        def main(self, x: pl.Tensor[[16, 128], pl.FP32], out: pl.Tensor[[16, 128], pl.FP32]):
+            y = pl.mul(x, 2.0)
+            half = 1.0 / pl.transpose(x, 0, 1)
+            y *= 3.0
+            z = pl.add(-y, pl.transpose(half, 0, 1))
+            with pl.incore():
+                out = pl.assemble(out, z, [0, 0])
+            return out
+
+    x = X[:16] + 1000.0
+    result = run(Implied, x=x.copy(), out=zeros(16, 128))
+    np.testing.assert_array_equal(result["out"], -(x * 2 * 3) + 1 / x)
+    assert sum(task_counts(Implied, result).values()) == 2
+
+
 def test_assemble_in_control_program_is_a_window() -> None:
     @pl.program
     class Window:

@@ -330,6 +330,21 @@ def _product(w: Writer) -> Tile:
 
 
 @maker
+def _drained(w: Writer) -> Tile:
+    """A product that goes to a tile by way of the cube's scale, sign and rounding."""
+    dtype, target = w.pick((("FP16", "FP16"), ("BF16", "BF16"), ("INT8", "FP16"), ("INT8", "INT8")))
+    m, k, n = w.pick(ROWS), w.pick((8, 16)), w.pick(COLUMNS)
+    product = f"pl.matmul({w.tile(dtype, (m, k)).text}, {w.tile(dtype, (k, n)).text}"
+    product += ", out_dtype=pl.FP32)" if dtype != "INT8" else ")"
+    made = f"pl.tile.create([{m}, {n}], pl.{target}, target_memory=pl.Mem.Mat)"
+    scale = w.pick(("", ", pre_quant=0.25", ", pre_quant=-3.0")) or ", pre_quant=1.0" * (
+        dtype == "INT8"
+    )
+    sign = ", pre_relu=True" * w.chance(50)
+    return Tile(f"pl.tile.assemble({made}, {product}, [0, 0]{scale}{sign})", (m, n), target)
+
+
+@maker
 def _reduced(w: Writer) -> Tile:
     x = w.tile(w.pick(("FP32", "FP16", "INT32", "BF16")))
     m, n = x.shape

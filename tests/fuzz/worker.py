@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import json
 import os
@@ -14,7 +15,14 @@ from tests.fuzz.cases import Case
 from tests.fuzz.verdict import Verdict, judge_all
 
 
+def _end_with_parent() -> None:
+    """A killed driver must not leave a worker behind in a program that never ends."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
 def main() -> None:
+    _end_with_parent()
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored
     # The pipe is for answers alone: whatever a program prints goes nowhere.
     answers = os.fdopen(os.dup(1), "w", buffering=1)

@@ -197,7 +197,8 @@ class Accumulators(Unread):
         offsets = [self.offset(d - s) for d, s in zip(source.shape, chain.shape)]
         text, shape = ", ".join(o.text for o in offsets), f"[{chain.shape[0]}, {chain.shape[1]}]"
         window = ", ".join(f"{o.text} : {o.text} + {s}" for o, s in zip(offsets, chain.shape))
-        form = self.choices.pick(("subscript", "slice", "load"))
+        by_hand = ("load", "load") if self.loads_by_hand else ()
+        form = self.choices.pick(("subscript", "slice", *by_hand))
         shown = {
             "subscript": f"{name}[{window}]",
             "slice": f"pl.slice({name}, {shape}, [{text}])",

@@ -12,7 +12,7 @@ from tests.generated.statements import looping
 class Clearing(Scopes):
     """Statements of the control program that make zeros of undefined memory."""
 
-    def clear(self) -> None:
+    def clear(self) -> str:
         """A new tensor, cleared block by block; windows start at a product of run-time values."""
         step, count = self.choices.pick((4, 8, 3)), self.choices.number(1, 3)
         shape = (step * count, self.choices.pick((8, 16, 5)))
@@ -35,3 +35,4 @@ class Clearing(Scopes):
             self.steps.append(as_task(steps))
         self.steps.append(looping(index, lambda _: range(count), outer))
         self.env = {**before, name: GmT(shape, dtype, writable=True)}
+        return name

@@ -44,7 +44,7 @@ class Control(Chunks, Memory, Clearing):
             self.scope, self.scope, self.scope, self.view, self.bind_scalar, self.rebind_scalar,
             self.create, self.tail_loop, self.write_element, self.window, self.copy,
             self.assemble_any, self.assemble_any, self.gathered_row, self.carry_tensor,
-            self.carry_tensor, self.carry_tensor, self.clear, self.unread_window,
+            self.carry_tensor, self.carry_tensor, self.clear_and_assemble, self.unread_window,
             self.overhanging_view,
         ]  # fmt: skip
         if self.kernels:
@@ -109,6 +109,12 @@ class Control(Chunks, Memory, Clearing):
                 self.control_body(1, nesting)
         self.env = dict(before)
         self.steps.append(lambda r: run_steps(then if condition.value(r) else other, r))
+
+    def clear_and_assemble(self) -> None:
+        """Zeros made of new memory, which may become a window of memory that holds numbers."""
+        cleared = self.clear()
+        if self.choices.chance(60):
+            self.assemble_whole(cleared)
 
     def implied(self) -> None:
         """Compute ops outside every scope: a run of them is one task."""

@@ -407,6 +407,8 @@ class Expressions(Scalars):
         narrow = (shape[0], 1) if form == 0 else (1, shape[1])
         v = self.tile(narrow, dtype, depth, full)
         if form == 2:
+            if isinstance(self.env.get(target.text), GmT):  # a tensor would be written
+                target = self.full(shape, dtype)
             return Expr(
                 f"pl.expand_clone({v.text}, {target.text})",
                 lambda r: oracle.zipped(

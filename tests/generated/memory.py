@@ -181,7 +181,10 @@ class Memory(Scopes):
     def assemble_any(self) -> None:
         """Any tensor assembled into any other: a window or a copy, which nothing may tell apart."""
         sources = self.names(lambda t: isinstance(t, GmT) and len(t.shape) == 2)
-        source = self.choices.pick(sources)
+        self.assemble_whole(self.choices.pick(sources))
+
+    def assemble_whole(self, source: str) -> None:
+        """`source` assembled into some tensor that has room for it, if there is one."""
         t = self.env[source]
         assert isinstance(t, GmT)
         targets = [

@@ -124,6 +124,35 @@ def test_only_clearing_hides_undefined_memory() -> None:
 
 
 @pl.jit
+def clears_a_part_of_another(x: pl.Tensor, out: pl.InOut[pl.Tensor], late: pl.InOut[pl.Tensor]):
+    """What is assembled whole may be a window of memory that holds numbers."""
+    first = pl.create_tensor([16, 16], dtype=pl.FP32)
+    for r in pl.parallel(0, 16, 8):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            block = pl.slice(first, [8, 16], [r, 0])
+            first[r : r + 8, :] = pl.mul(block, 0.0)
+    out = pl.assemble(out, first, [16, 0])
+    second = pl.create_tensor([16, 16], dtype=pl.FP32)
+    with pl.at(level=pl.Level.CORE_GROUP):
+        second[0:8, :] = x[0:8, :]
+    with pl.at(level=pl.Level.CORE_GROUP):
+        block = pl.slice(second, [8, 16], [8, 0])
+        second[8:16, :] = pl.sub(block, block)
+    late = pl.assemble(late, second, [16, 0])
+    return out, late
+
+
+def test_clearing_what_becomes_a_window_of_numbers() -> None:
+    numbers = np.full((32, 16), -5.0, np.float32)
+    numbers[20], numbers[28] = np.nan, -np.inf
+    result = run(clears_a_part_of_another, x=X, out=numbers.copy(), late=numbers.copy())
+    expected = np.concatenate([numbers[:16], zeros(16, 16)])
+    np.testing.assert_array_equal(result["out"].view(np.int32), expected.view(np.int32))
+    expected[16:24] = X[:8]
+    np.testing.assert_array_equal(result["late"].view(np.int32), expected.view(np.int32))
+
+
+@pl.jit
 def clears_narrow_floats(out: pl.Out[pl.Tensor], half: pl.Out[pl.Tensor]):
     scratch = pl.create_tensor([16, 16], pl.BF16)
     with pl.at(level=pl.Level.CORE_GROUP):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 from tests.everywhere import run
@@ -92,7 +93,8 @@ class OpsByTheirFirstNames:
         for i in pl.range(0, 4):
             with pl.incore():
                 rows = pl.op.tensor.view(x, [4, 16], [i * 4, 0])
-                flat = pl.op.tensor.view(pl.op.tensor.mul(rows, 2.0), [8, 8])
+                halves = pl.op.mul(pl.op.neg(rows), -1.0)
+                flat = pl.op.tensor.view(pl.op.tensor.mul(halves, 2.0), [8, 8])
                 rows_again = pl.op.tensor.view(flat, [4, 16])
                 out = pl.op.tensor.assemble(out, rows_again, [i * 4, 0])
         return out
@@ -100,6 +102,55 @@ class OpsByTheirFirstNames:
 
 def test_ops_by_their_first_names() -> None:
     np.testing.assert_array_equal(run(OpsByTheirFirstNames, x=X, out=zeros(16, 16))["out"], 2 * X)
+    assert [p.name_hint for p in OpsByTheirFirstNames.main.params] == ["x", "out"]
+
+
+@pl.program
+class CallsWithoutTheirOutputs:
+    @pl.function(type=pl.FunctionType.InCore)
+    def added(
+        self,
+        a: pl.Tensor[[16, 16], pl.FP32],
+        number: pl.Scalar[pl.FP32],
+        sum_: pl.Tensor[[16, 16], pl.FP32],
+    ) -> pl.Tensor[[16, 16], pl.FP32]:
+        return pl.store(pl.add(pl.load(a, [0, 0], [16, 16]), number), [0, 0], [16, 16], sum_)
+
+    @pl.function(type=pl.FunctionType.Orchestration)
+    def main(
+        self, x: pl.Tensor[[16, 16], pl.FP32], out: pl.Tensor[[16, 16], pl.FP32]
+    ) -> pl.Tensor[[16, 16], pl.FP32]:
+        one: pl.Tensor[[16, 16], pl.FP32] = self.added(x, 1.0)
+        out = self.added(self.added(one, 2.0), 4.0, out)
+        return out
+
+
+def test_calls_once_left_out_what_they_write() -> None:
+    got = run(CallsWithoutTheirOutputs, x=X, out=zeros(16, 16))
+    np.testing.assert_array_equal(got["out"], X + 7)
+    assert sum(task_counts(CallsWithoutTheirOutputs, got).values()) == 3
+
+
+def test_what_is_read_cannot_be_left_out() -> None:
+    with pytest.raises(UserErrors, match=r"`scaled` takes 3 arguments, got 1"):
+
+        @pl.program
+        class Wrong:
+            @pl.function(type=pl.FunctionType.InCore)
+            def scaled(
+                self,
+                a: pl.Tensor[[16, 16], pl.FP32],
+                b: pl.Tensor[[16, 16], pl.FP32],
+                c: pl.Tensor[[16, 16], pl.FP32],
+            ) -> pl.Tensor[[16, 16], pl.FP32]:
+                return pl.store(pl.mul(pl.load(a, [0, 0], [16, 16]), b), [0, 0], [16, 16], c)
+
+            @pl.function(type=pl.FunctionType.Orchestration)
+            def main(
+                self, x: pl.Tensor[[16, 16], pl.FP32], out: pl.Tensor[[16, 16], pl.FP32]
+            ) -> pl.Tensor[[16, 16], pl.FP32]:
+                out = self.scaled(x)
+                return out
 
 
 @pl.jit
@@ -127,7 +178,8 @@ def test_loads_and_stores_of_a_tensor_that_a_scope_makes() -> None:
 def stores_as_statements(x: pl.Tensor, out: pl.Out[pl.Tensor]):
     with pl.at(level=pl.Level.CORE_GROUP):
         pl.store(pl.load(x, [0, 0], [8, 16]), [0, 0], [8, 16], out)
-        pl.store(pl.load(x, [8, 0], [8, 16]), [8, 0], output_tensor=out)
+        padded = pl.fillpad(pl.load(x, [8, 0], [8, 16]), pad_value=pl.TilePad.zero)
+        pl.store(padded, [8, 0], output_tensor=out)
         out[0:1, :] = pl.neg(out[8:9, :])
     return out
 
@@ -137,6 +189,59 @@ def test_stores_as_statements() -> None:
     expected[0] = -X[8]
     got = run(stores_as_statements, x=X, out=zeros(16, 16))
     np.testing.assert_array_equal(got["out"], expected)
+
+
+@pl.jit
+def stores_of_products_as_statements(
+    a: pl.Tensor[[16, 32], pl.BF16],
+    b: pl.Tensor[[32, 16], pl.BF16],
+    out: pl.Out[pl.Tensor[[16, 32], pl.FP32]],
+):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        left = pl.load(a, [0, 0], [16, 32], target_memory=pl.Mem.Mat)
+        right = pl.load(b, [0, 0], [32, 16], target_memory=pl.Mem.Mat)
+        kept = pl.create_tensor([16, 16], dtype=pl.FP32)
+        pl.l0c_store(pl.matmul(left, right), [0, 0], [16, 16], kept)
+        out[:, 0:16] = pl.mul(pl.slice(kept, [16, 16], [0, 0]), 2.0)
+        product = pl.matmul(a, b)
+        out = pl.assemble(out, product, [0, 16])
+    return out
+
+
+@pl.jit
+def products_by_subscript(
+    a: pl.Tensor[[16, 32], pl.FP16],
+    b: pl.Tensor[[32, 16], pl.FP16],
+    out: pl.Out[pl.Tensor[[16, 16], pl.FP32]],
+):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        out[:, :] = pl.matmul(a, b)
+    return out
+
+
+@pl.jit
+def assembles_into_a_number(x: pl.Tensor[[16, 16], pl.BF16], out: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        row = pl.read(x, [0, 0])
+        out = pl.assemble(row, pl.matmul(x, x), [0, 0])
+    return out
+
+
+def test_a_number_is_no_place_for_a_product() -> None:
+    with pytest.raises(UserErrors, match="target"):
+        assembles_into_a_number.specialize(X.astype(ml_dtypes.bfloat16), zeros(16, 16))
+
+
+def test_products_are_written_as_they_were_accumulated() -> None:
+    rng = np.random.default_rng(8)
+    a, b = (rng.integers(-99, 99, s).astype(ml_dtypes.bfloat16) for s in ((16, 32), (32, 16)))
+    got = run(stores_of_products_as_statements, a=a, b=b, out=zeros(16, 32))["out"]
+    exact = a.astype(np.float32) @ b.astype(np.float32)
+    assert (exact != exact.astype(ml_dtypes.bfloat16).astype(np.float32)).any()
+    np.testing.assert_array_equal(got, np.hstack([2 * exact, exact]))
+    half = {"a": a.astype(np.float16), "b": b.astype(np.float16)}
+    got = run(products_by_subscript, **half, out=zeros(16, 16))["out"]
+    np.testing.assert_array_equal(got, exact)
 
 
 @pl.jit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 from tests.everywhere import run
@@ -121,6 +122,79 @@ def test_transposed_views_and_phases_of_an_accumulator() -> None:
     got = run(products, x=X, k=k, out=zeros(16, 32), row=zeros(1, 32))
     np.testing.assert_allclose(got["out"], X @ k.T, rtol=1e-5, atol=1e-4)
     np.testing.assert_allclose(got["row"], 2 * (X[3:4] @ k.T), rtol=1e-5, atol=1e-4)
+
+
+@pl.jit
+def drained(
+    a: pl.Tensor,
+    b: pl.Tensor,
+    narrow: pl.Out[pl.Tensor],
+    half: pl.Out[pl.Tensor],
+    out: pl.Out[pl.Tensor],
+):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        left = pl.load(a, [0, 0], [16, 32], target_memory=pl.Mem.Mat)
+        right = pl.load(b, [0, 0], [32, 16], target_memory=pl.Mem.Mat)
+        product = pl.matmul(left, right)
+        pl.tile.store(product, [0, 0], narrow, pre_quant=-0.5, pre_relu=True)
+        narrow = pl.tile.store(product, [16, 0], narrow, pre_quant=4096.0)
+        scratch = pl.tile.create([16, 16], pl.FP16, target_memory=pl.Mem.Mat)
+        scratch = pl.tile.assemble(scratch, product, [0, 0], pre_quant=0.125)
+        half = pl.tile.store(pl.tile.move(scratch, pl.Mem.Vec), [0, 0], half)
+        pl.store(product, [0, 0], out, shapes=[8, 16], pre_relu=True)
+    return narrow, half, out
+
+
+@pytest.mark.parametrize("small", [np.int8, np.float16, ml_dtypes.bfloat16])
+def test_what_the_cube_unit_does_on_the_way_out(small: type) -> None:
+    rng = np.random.default_rng(3)
+    a, b = (rng.integers(-9, 10, shape).astype(np.int8) for shape in ((16, 32), (32, 16)))
+    product = a.astype(np.int32) @ b.astype(np.int32)
+    got = run(
+        drained,
+        a=a,
+        b=b,
+        narrow=zeros(32, 16, dtype=small),
+        half=zeros(16, 16, dtype=np.float16),
+        out=zeros(16, 16, dtype=np.int32),
+    )
+    limits = np.iinfo(small) if small is np.int8 else ml_dtypes.finfo(small)
+
+    def limited(x: np.ndarray) -> np.ndarray:
+        return np.clip(np.rint(x) if small is np.int8 else x, limits.min, limits.max).astype(small)
+
+    # The sign is looked at before the scale, and nothing overflows.
+    np.testing.assert_array_equal(got["narrow"][:16], limited(np.maximum(product, 0) * -0.5))
+    np.testing.assert_array_equal(got["narrow"][16:], limited(product * 4096.0))
+    np.testing.assert_array_equal(got["half"], (product * 0.125).astype(np.float16))
+    np.testing.assert_array_equal(got["out"][:8], np.maximum(product, 0)[:8])
+    assert not got["out"][8:].any()
+
+
+@pl.jit
+def twice_multiplied(
+    a: pl.Tensor[[16, 32], pl.BF16],
+    b: pl.Tensor[[32, 16], pl.BF16],
+    out: pl.Out[pl.Tensor[[16, 16], pl.FP32]],
+):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        left = pl.load(a, [0, 0], [16, 32], target_memory=pl.Mem.Mat)
+        right = pl.load(b, [0, 0], [32, 16], target_memory=pl.Mem.Mat)
+        scratch = pl.tile.create([16, 32], pl.BF16, target_memory=pl.Mem.Mat)
+        scratch = pl.tile.assemble(scratch, pl.matmul(left, right), [0, 0])
+        scratch = pl.tile.assemble(scratch, pl.matmul(left, right), [0, 16], pre_relu=True)
+        out = pl.store(pl.matmul(scratch, right), [0, 0], out)
+    return out
+
+
+def test_a_product_of_a_product_stays_on_the_chip() -> None:
+    rng = np.random.default_rng(4)
+    a, b = (rng.integers(-9, 10, s).astype(ml_dtypes.bfloat16) for s in ((16, 32), (32, 16)))
+    got = run(twice_multiplied, a=a, b=b, out=zeros(16, 16))["out"]
+    wide = b.astype(np.float32)
+    first = a.astype(np.float32) @ wide
+    both = np.concatenate([first, np.maximum(first, 0)], axis=1).astype(ml_dtypes.bfloat16)
+    np.testing.assert_array_equal(got, both.astype(np.float32) @ wide)
 
 
 @pl.jit

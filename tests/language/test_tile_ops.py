@@ -291,10 +291,27 @@ def waits_and_warms(x: pl.Tensor, flags: pl.Tensor, out: pl.Out[pl.Tensor]):
         for i in pl.range(2):
             pl.system.sync_set(i, pipe=pl.PipeType.MTE3, ffts_mode=2, core_type="aiv")
             pl.system.sync_wait(i, pipe=pl.PipeType.MTE3, core_type="aic")
+            pl.system.sync_set(i, pipe=pl.PipeType.MTE3, core_type=pl.KernelType.AIV)
+            pl.system.sync_wait(i, pipe=pl.PipeType.MTE3, core_type=pl.KernelType.AIC)
+        pl.set_cache_policy(x, pl.CachePolicy.BYPASS)
         out[:, :] = tile
         pl.system.fence()
         pl.system.cacheinvalid()
         pl.system.cacheinvalid(x, [1, 8], [0, 0])
+
+
+@pl.jit
+def waits(x: pl.Tensor, half: pl.InOut[pl.Tensor], out: pl.Out[pl.Tensor]):
+    for block in pl.spmd(2):
+        half[8 * block : 8 * block + 8, :] = pl.add(x[8 * block : 8 * block + 8, :], 1.0)
+        pl.system.syncall(core_type=pl.KernelType.MIX, mode=pl.SyncAllMode.HARD)
+        out[8 * block : 8 * block + 8, :] = half[8 - 8 * block : 16 - 8 * block, :]
+
+
+def test_a_barrier_by_the_names_of_late_programs() -> None:
+    x = np.arange(16 * 16, dtype=np.float32).reshape(16, 16)
+    got = run(waits, x=x, half=np.zeros_like(x), out=np.zeros_like(x))["out"]
+    np.testing.assert_array_equal(got, np.roll(x, 8, axis=0) + 1)
 
 
 def test_flags_and_caches_change_no_result() -> None:

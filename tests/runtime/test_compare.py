@@ -49,6 +49,13 @@ def test_integers_are_compared_exactly(base: np.ndarray, delta: np.ndarray) -> N
     assert found.mismatched == int((other != base).sum())
 
 
+@pytest.mark.filterwarnings("error")
+def test_infinities_are_compared_without_a_word_of_numpy() -> None:
+    inf = np.array([float("inf"), 1.0])
+    assert compare.allclose(inf, inf, rtol=0.0, atol=0.0)
+    assert not compare.allclose(-inf, inf, rtol=0.0, atol=0.0)
+
+
 def test_nan_never_passes_and_equal_infinities_do() -> None:
     nan, inf = float("nan"), float("inf")
     assert not compare.allclose(np.array([nan]), np.array([nan]))

@@ -14,6 +14,7 @@ import tilelet.language as pl
 from tilelet.diag.catalogue.harness import (
     ArgumentCount,
     ArgumentMismatch,
+    BadRunCall,
     DynamicDimConflict,
     ReadOnlyOutput,
     UnknownData,
@@ -183,6 +184,79 @@ def test_a_jit_function_with_a_scalar() -> None:
     assert run_jit(fn=scale, specs=list(reversed(arguments)), golden_fn=scale_golden).passed
 
 
+def test_the_form_of_late_scripts() -> None:
+    """The program is `fn`, settings are a dict, and only the signature says what is an output."""
+
+    def scale_golden(tensors: dict[str, Any]) -> None:
+        tensors["y"][:] = tensors["x"] * tensors["factor"]
+
+    def wrong(tensors: dict[str, Any]) -> None:
+        tensors["y"][:] = tensors["x"]
+
+    arguments = [
+        TensorSpec("x", [16, 32], torch.float32, torch.ones),
+        TensorSpec("y", [16, 32], torch.float32),
+        ScalarSpec("factor", torch.float32, 2.5, compile_runtime=True, benchmark_step=1),
+    ]
+    settings = {"platform": "a2a3sim", "device_id": 0, "enable_chip_swimlane": 0}
+    result = run(fn=scale, specs=arguments, golden_fn=scale_golden, config=settings)
+    assert result.passed, result.error
+    assert not run(fn=scale, specs=arguments, golden_fn=wrong, config=settings).passed
+    x, y = torch.ones(16, 32), torch.zeros(16, 32)
+    run(copy, x, y, config=settings)
+    assert torch.equal(x, y)
+
+
+def test_what_is_wrong_with_a_late_call() -> None:
+    arguments = [TensorSpec("x", [32, 32], pl.FP32), TensorSpec("y", [32, 32], pl.FP32)]
+    for settings, message in (({"platfrom": "a5"}, "platfrom"), (3, "a `RunConfig` or a dict")):
+        assert message in str(run(fn=copy, specs=arguments, config=settings).error)
+    with pytest.raises(BadRunCall, match="`program` and `fn` are the same"):
+        run(copy, fn=copy, specs=arguments)
+    with pytest.raises(BadRunCall, match="there is no program"):
+        run(specs=arguments)
+
+
+@pl.program
+class ReturnsNewTensors:
+    @pl.function(type=pl.FunctionType.InCore)
+    def added(
+        self,
+        a: pl.Tensor[[16, 32], pl.FP32],
+        number: pl.Scalar[pl.FP32],
+        b: pl.Out[pl.Tensor[[16, 32], pl.FP32]],
+    ) -> pl.Tensor[[16, 32], pl.FP32]:
+        return pl.store(pl.add(pl.load(a, [0, 0], [16, 32]), number), [0, 0], b)
+
+    @pl.function(type=pl.FunctionType.Orchestration)
+    def main(
+        self, x: pl.Tensor[[16, 32], pl.FP32]
+    ) -> tuple[pl.Tensor[[16, 32], pl.FP32], pl.Tensor[[16, 32], pl.FP32]]:
+        one = pl.create_tensor([16, 32], dtype=pl.FP32)
+        one = self.added(x, 1.0, one)
+        three = pl.create_tensor([16, 32], dtype=pl.FP32)
+        three = self.added(one, 2.0, three)
+        return three, one
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_specs_of_what_an_entry_returns(right: bool) -> None:
+    def golden(tensors: dict[str, Any]) -> None:
+        tensors["three"][:] = tensors["x"] + (3 if right else 4)
+        tensors["one"][:] = tensors["x"] + 1
+
+    arguments = [
+        TensorSpec("x", [16, 32], pl.FP32, np.random.randn),
+        TensorSpec("three", [16, 32], pl.FP32, is_output=True),
+        TensorSpec("one", [16, 32], pl.FP32, is_output=True),
+    ]
+    result = run(ReturnsNewTensors, arguments, golden)
+    assert result.passed == right, result.error
+    assert sum(result.tasks.values()) == 2
+    few = run(ReturnsNewTensors, arguments[:2], golden)
+    assert "spec `three` has no parameter" in str(few.error)
+
+
 def test_comparators_see_scalars_as_the_golden_does() -> None:
     def compare(actual: Any, expected: Any, *, inputs: Mapping[str, Any], **_: Any) -> Any:
         assert isinstance(inputs["factor"], torch.Tensor)
@@ -323,6 +397,19 @@ def test_counting_needs_no_float_data() -> None:
     assert result.passed
     assert result.tasks == {"main_incore_0": 1}
     assert str(result) == "not executed: 1 tasks counted"
+
+
+def test_a_count_that_stopped_says_so() -> None:
+    @pl.jit
+    def rows(x: pl.Tensor[[8, 32], pl.FP32], y: pl.Out[pl.Tensor[[8, 32], pl.FP32]]):
+        for i in pl.range(8):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                y[i : i + 1, :] = pl.add(x[i : i + 1, :], 1.0)
+        return y
+
+    given = [TensorSpec("x", [8, 32], pl.FP32), TensorSpec("y", [8, 32], pl.FP32, is_output=True)]
+    with session.active(Session(count_only=True, quiet_diagnostics=True, most_tasks=5)):
+        assert str(run_jit(rows, given)) == "not executed: the first 5 tasks counted"
 
 
 def test_direct_calls_write_into_their_arguments() -> None:

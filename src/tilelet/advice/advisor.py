@@ -9,8 +9,8 @@ from functools import cached_property
 from typing import TypeAlias
 
 from tilelet.advice.core import Advice, Costs, Rule, Subject
-from tilelet.advice.programs import Inputs, Programs, ScriptPrograms, Setting
-from tilelet.advice.proof import Attempt, Outputs, difference, examine, outputs_of
+from tilelet.advice.programs import Programs, ScriptPrograms, Setting
+from tilelet.advice.proof import Attempt, Outputs, Trials, difference, examine, outputs_of
 from tilelet.advice.rules import RULES
 from tilelet.device.report.uncertainty import TOO_CLOSE, likelihood
 from tilelet.diag.catalogue.advice import CannotAdvise
@@ -365,9 +365,9 @@ class Advisor:
         return self._compared[text][rounding]
 
     @cached_property
-    def _inputs(self) -> list[Inputs]:
+    def _inputs(self) -> list[Trials]:
         with progress(f"making the inputs of {self._target.name}"):
-            return self._programs.inputs()
+            return [Trials(given) for given in self._programs.inputs()]
 
     @cached_property
     def _original_outputs(self) -> Outputs | None:

@@ -26,10 +26,11 @@ def fill_statements(source: Source) -> Iterator[ast.For | ast.With]:
 
 
 def _fills(source: Source, statement: ast.stmt) -> bool:
-    calls = [source.call_of(n) for n in ast.walk(statement) if isinstance(n, ast.Call)]
+    calls = [source.call_of(n) for n in source.inside(statement) if isinstance(n, ast.Call)]
     constants = any(call in ("full", "zeros", "tile.full") for call in calls)
     loads = any(
-        isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Load) for n in ast.walk(statement)
+        isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Load)
+        for n in source.inside(statement)
     )
     return constants and not loads and set(calls) <= _FILLING and bool(filled(source, statement))
 
@@ -37,7 +38,7 @@ def _fills(source: Source, statement: ast.stmt) -> bool:
 def filled(source: Source, statement: ast.stmt) -> set[str]:
     """Tensors that the statement writes to."""
     found: set[str] = set()
-    for node in ast.walk(statement):
+    for node in source.inside(statement):
         if source.call_of(node) == "assemble" and isinstance(node, ast.Call) and node.args:
             found.add(source.of(node.args[0]))
         elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias, cast
@@ -19,6 +19,7 @@ from tilelet.checks.verdict import verdict_on
 from tilelet.device.run import Recorded
 from tilelet.ir.core import Direction
 from tilelet.runtime import engines
+from tilelet.runtime.inputs import has_room
 
 Outputs: TypeAlias = list[dict[str, NDArray[Any]]]
 
@@ -27,6 +28,10 @@ _CHECKS = ("memory", "init", "race", "capacity", "alignment", "limits")
 
 _TRIALS = 3
 """The script's inputs; the same numbers in other places; and larger ones with zeros among them."""
+
+_PLENTY = 8
+"""Times the size of the inputs: what must be free for those of all trials to be kept, beside what
+the versions write."""
 
 _ROUNDING = {4: 64.0, 2: 2.0, 1: 1.0}
 """Units in the last place by which sums in another order may differ, relative to the largest
@@ -79,16 +84,35 @@ def examine(programs: Programs, text: str, setting: Setting) -> Attempt:
     return Attempt("", Subject(source, [c.device_run for c in checked], programs.parts()), checked)
 
 
-def outputs_of(attempt: Attempt, inputs: list[Inputs]) -> Outputs | None:
+class Trials:
+    """Inputs of a program for every trial; made once where memory is plenty for all of them."""
+
+    def __init__(self, given: Inputs) -> None:
+        self.given = given
+        needed = _PLENTY * sum(int(getattr(value, "nbytes", 0)) for value in given.values())
+        self._keeps = has_room(needed)
+        self._kept: dict[tuple[str, int], NDArray[Any]] = {}
+
+    def varied(self, name: str, array: NDArray[Any], trial: int) -> NDArray[Any]:
+        found = self._kept.get((name, trial))
+        if found is None:
+            found = _varied(array, trial)
+            if self._keeps and found is not array:
+                found.flags.writeable = False  # every version gets it
+                self._kept[name, trial] = found
+        return found
+
+
+def outputs_of(attempt: Attempt, inputs: Sequence[Trials]) -> Outputs | None:
     """What the programs make of these inputs; None if they take others."""
     runs = attempt.subject.runs if attempt.subject else ()
     if len(runs) != len(inputs):
         return None
     with silence():
-        return [_outputs(run.run, given) for run, given in zip(runs, inputs)]
+        return [_outputs(run.run, trials) for run, trials in zip(runs, inputs)]
 
 
-def _outputs(run: Recorded, given: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+def _outputs(run: Recorded, trials: Trials) -> dict[str, NDArray[Any]]:
     """What a program makes of the script's inputs, and of others of the same kind.
 
     What it writes to holds something else in each trial: nobody may rely on zeros that happen to be
@@ -99,13 +123,13 @@ def _outputs(run: Recorded, given: Mapping[str, Any]) -> dict[str, NDArray[Any]]
     for trial in range(_TRIALS):
         arguments: dict[str, Any] = {}
         for parameter, direction in zip(main.params, main.directions):
-            value = given.get(parameter.name)
+            value = trials.given.get(parameter.name)
             if not isinstance(value, np.ndarray):
                 arguments[parameter.name] = value
                 continue
             array = cast("NDArray[Any]", value)
             if direction is Direction.In:
-                arguments[parameter.name] = _varied(array, trial)
+                arguments[parameter.name] = trials.varied(parameter.name, array, trial)
             else:
                 arguments[parameter.name] = _garbage(array, trial) if trial else array.copy()
         engines.get(None, engines.RunRequest(lambda: None, False)).run(

@@ -47,11 +47,19 @@ class Source:
         self.text = text
         self.tree = ast.parse(text)
         self._bytes = text.encode()
+        self._inside: dict[ast.AST, list[ast.AST]] = {}
 
     @cached_property
     def nodes(self) -> list[ast.AST]:
         """All nodes, outer ones first."""
         return list(ast.walk(self.tree))
+
+    def inside(self, node: ast.AST) -> list[ast.AST]:
+        """A node and all nodes in it, outer ones first."""
+        found = self._inside.get(node)
+        if found is None:
+            found = self._inside[node] = list(ast.walk(node))
+        return found
 
     def around(self, node: ast.AST) -> Iterator[ast.AST]:
         """What stands around a node, the innermost first."""

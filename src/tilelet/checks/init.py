@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tilelet.checks.boxes import boxes_of
 from tilelet.checks.findings import Box, Finding, Place, Status, found
+from tilelet.checks.trace import Tracer
 from tilelet.checks.verdict import Part, Subject, part
 from tilelet.diag.catalogue.checks import NeverWritten, UndefinedDecides, UndefinedOutput
 from tilelet.diag.catalogue.windows import DependsOnTaskData
@@ -27,6 +28,9 @@ from tilelet.interp.definedness import watching_state
 from tilelet.ir.core import Direction, Program, Value
 from tilelet.tasks.arguments import bind_arguments
 from tilelet.tasks.window import Window
+
+_MOST_COMPARED = 256
+"""Stores that are compared to see whether one writes over another."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,7 @@ def check(subject: Subject) -> Part:
         findings = [_of_use(use) for use in run.watcher.uses.values()]
         summary = "the kernels cannot be followed to their end"
         return part("init", findings, Status.NOT_CHECKED, summary)
-    findings = [f for param, window in run.outputs for f in _of_output(run, param, window)]
+    findings = [f for param, window in run.outputs for f in _of_output(subject, run, param, window)]
     findings += [_of_use(use) for use in run.watcher.uses.values()]
     how = "executed" if run.values else "without values"
     outputs = plural(len(run.outputs), "output")
@@ -135,49 +139,116 @@ def watch(
     return Watched(watcher, outputs, values, len(state.tasks))
 
 
-def _of_output(run: Watched, param: Value, window: Window) -> list[Finding]:
+def _of_output(subject: Subject, run: Watched, param: Value, window: Window) -> list[Finding]:
     codes = window.buffer.defined.get(window)
     found_here: list[Finding] = []
     never, undefined = codes == NEVER, codes == UNDEFINED
     if never.any():
         found_here.append(_never_written(run, param, window, never))
     if undefined.any():
-        found_here.append(_undefined(run, param, window, undefined))
+        found_here.append(_undefined(subject, run, param, window, undefined))
     return found_here
 
 
 def _never_written(run: Watched, param: Value, window: Window, mask: Any) -> Finding:
     boxes, more = boxes_of(mask, param.name)
     texts = [*map(str, boxes), *([f"{more} more"] if more else [])]
-    stores = [s for s in run.watcher.stores if s[2].buffer is window.buffer]
+    stores = [Store(*s) for s in run.watcher.stores if s[2].buffer is window.buffer]
     near = _nearest(stores, window, boxes[0])
-    place = () if near is None else (Place(near[0], "writes", task=near[1]),)
+    place = () if near is None else (Place(near.loc, "writes", task=near.task),)
     problem = NeverWritten(
         param.name,
         int(mask.sum()),
         mask.size,
         texts,
         param.loc,
-        near[0] if near else None,
-        f" (task {near[1]})" if near else "",
+        (near.loc, _what(near, stores, "writes beside them")) if near else None,
     )
     return found("init", problem, places=place, region=boxes[0])
 
 
-def _nearest(
-    stores: list[tuple[Loc, int, Window]], whole: Window, box: Box
-) -> tuple[Loc, int] | None:
-    """The store that ends nearest to a box: most likely it was meant to reach it."""
-    best: tuple[int, Loc, int] | None = None
-    for loc, task, window in stores:
+class Store(NamedTuple):
+    """One write of a statement."""
+
+    loc: Loc
+    task: int
+    window: Window
+
+
+def _nearest(stores: list[Store], whole: Window, box: Box) -> Store | None:
+    """The store that ends nearest to a box: most likely it was meant to reach it; of several, one
+    that writes over another: it was meant for another place.
+    """
+    near: list[Store] = []
+    best = -1
+    for store in stores:
         gap = 0
-        start = corner(whole, window)
-        sizes = (1,) * (len(start) - len(window.shape)) + window.shape
+        start = corner(whole, store.window)
+        sizes = (1,) * (len(start) - len(store.window.shape)) + store.window.shape
         for s, n, a, b in zip(start, sizes, box.start, box.stop):
             gap += max(0, a - (s + n), s - b)
-        if best is None or gap < best[0]:
-            best = (gap, loc, task)
-    return None if best is None else best[1:]
+        if best < 0 or gap < best:
+            near, best = [], gap
+        if gap == best:
+            near.append(store)
+    return misplaced(near, stores) or (near[0] if near else None)
+
+
+def misplaced(candidates: list[Store], stores: list[Store]) -> Store | None:
+    """The first of some stores that writes over what another statement, or the same in another
+    task, has written.
+    """
+    for store in candidates[:_MOST_COMPARED]:
+        if _written_before(store, stores) is not None:
+            return store
+    return None
+
+
+def _written_before(store: Store, stores: list[Store]) -> Store | None:
+    for other in stores[:_MOST_COMPARED]:
+        if other is store:
+            return None
+        elsewhere = (other.loc, other.task) != (store.loc, store.task)
+        if elsewhere and other.window.overlaps(store.window):
+            return other
+    return None
+
+
+def _what(store: Store, stores: list[Store], beside: str) -> str:
+    """What a store does, for its label."""
+    other = _written_before(store, stores)
+    if other is None:
+        return f"{beside} (task {store.task})"
+    who = f"line {other.loc.line} has written (task {other.task})"
+    if other.loc == store.loc:
+        who = f"task {other.task} has written"
+    return f"task {store.task} writes over what {who}"
+
+
+def _stores_to(subject: Subject, origin: Origin) -> list[Store]:
+    """What tasks have written of the memory that was taken undefined."""
+    tasks = subject.tasks
+    if not 0 <= origin.task < len(tasks) or not tasks[origin.task].kernel:
+        return []
+    taken = [v for v in tasks[origin.task].values if isinstance(v, Window)]
+    buffers = {w.buffer.id for w in taken if w.buffer.name == origin.name}
+    tracer = Tracer(subject.program, tasks, subject.small_arguments)
+    found: list[Store] = []
+    for index in range(origin.task):
+        given = (v for v in tasks[index].values if isinstance(v, Window))
+        if not any(window.buffer.id in buffers for window in given):
+            continue
+        touches = [t for t in tracer.touches(index) or () if t.window.buffer.id in buffers]
+        read = [t.window for t in touches if not t.writes]
+        # What adds to what is there writes over it on purpose.
+        found += [
+            Store(touch.loc, index, touch.window)
+            for touch in touches
+            if touch.writes and not any(touch.window.overlaps(r) for r in read)
+        ]
+        if len(found) >= _MOST_COMPARED:
+            break
+    return found
 
 
 def corner(whole: Window, part: Window) -> tuple[int, ...]:
@@ -190,11 +261,14 @@ def corner(whole: Window, part: Window) -> tuple[int, ...]:
     return tuple(place)
 
 
-def _undefined(run: Watched, param: Value, window: Window, mask: Any) -> Finding:
+def _undefined(subject: Subject, run: Watched, param: Value, window: Window, mask: Any) -> Finding:
     boxes, more = boxes_of(mask, param.name)
     texts = [*map(str, boxes), *([f"{more} more"] if more else [])]
     stores = [s for s in run.watcher.undefined_stores if s[2].buffer is window.buffer]
     loc, task, _, origin = stores[-1]
+    others = _stores_to(subject, origin)
+    over = misplaced(others, others)
+    writer = over or (others[-1] if others else None)
     problem = UndefinedOutput(
         param.name,
         int(mask.sum()),
@@ -203,10 +277,13 @@ def _undefined(run: Watched, param: Value, window: Window, mask: Any) -> Finding
         _source(origin),
         origin.loc,
         f" (task {task})",
+        (writer.loc, _what(writer, others, "writes other parts of it")) if writer else None,
+        over is not None,
     )
     places = (
         Place(origin.loc, "takes undefined elements", task=origin.task),
         Place(loc, "stores", task=task),
+        *([Place(writer.loc, "writes", task=writer.task)] if writer else ()),
     )
     return found("init", problem, places=places, region=boxes[0])
 

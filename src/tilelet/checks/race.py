@@ -51,9 +51,9 @@ from tilelet.tasks.window import Window
 MOST_FOLLOWED = 1 << 14
 """Tasks that are followed because columns do not tell what they touch."""
 
-MOST_EDGES = 1 << 28
-"""Edges that are followed to see whether tasks are ordered: some seconds. Of programs that take
-more, the first tasks are looked at.
+MOST_STEPS = 1 << 28
+"""Pairs of accesses, and edges that are followed to see whether their tasks are ordered: some
+seconds. Of programs that take more, the first tasks are looked at.
 """
 
 MOST_MODELLED = 1 << 14
@@ -214,7 +214,7 @@ class Races:
         lib = native.library()
         if lib is None:
             return find_conflicts(self.accesses, graph, self.loops), graph.tasks
-        return native.find_conflicts_native(lib, self.accesses, graph, self.loops, MOST, MOST_EDGES)
+        return native.find_conflicts_native(lib, self.accesses, graph, self.loops, MOST, MOST_STEPS)
 
     def kinds(self) -> dict[tuple[int, int], str]:
         """The two arguments of every pair that is not ordered, and their tensor."""

@@ -130,6 +130,9 @@ def divergence_data(found: Divergence) -> dict[str, Any]:
         "region": found.region,
         "suspects": [s.to_data() for s in found.suspects],
         "unused": [s.to_data() for s in found.unused],
+        "unstored": found.unstored.to_data() if found.unstored else None,
+        "over": found.over.to_data() if found.over else None,
+        "taken": [{**s.to_data(), "window": what} for s, what in found.taken],
     }
 
 
@@ -250,22 +253,40 @@ def _beyond(statement: Statement, violation: Violation) -> UserError:
 
 
 def _error_of(found: Divergence) -> UserError:
-    unused = [(s.loc, s.tile) for s in found.unused]
+    unused = [(s.loc, f"`{s.tile}` is computed here and used nowhere") for s in found.unused]
+    if found.unstored and not any(s.loc == found.unstored.loc for s in found.unused):
+        fits = "is what belongs there" if found.kind == "missing write" else "would fit there"
+        unused.append((found.unstored.loc, f"`{found.unstored.tile}` {fits} and is stored nowhere"))
     if found.kind == "missing write":
         loc = found.statement.loc if found.statement else None
         return NeverWritten(found.region, loc, _worst_text(found), unused)
     assert found.statement is not None
     if found.kind == "undefined read":
-        writer = found.suspects[0].loc if found.suspects else None
+        writer = (found.suspects[0].loc, _writing(found)) if found.suspects else None
         notes = [_where_text(found.statement)]
-        return ReadBeforeWritten(found.region, found.statement.loc, writer, notes, unused)
+        return ReadBeforeWritten(
+            found.region, found.statement.loc, writer, notes, unused, found.over is not None
+        )
     return _first_wrong(found, found.statement)
+
+
+def _writing(found: Divergence) -> str:
+    """What the store does that writes to memory of which something was never written."""
+    mine, over = found.suspects[0], found.over
+    if over is None:
+        return "this writes other parts of it"
+    what = f"task {over.task} has written"
+    if over.loc != mine.loc:
+        what = f"line {over.loc.line} has written (task {over.task})"
+    return f"task {mine.task} writes over what {what}"
 
 
 def _first_wrong(found: Divergence, statement: Statement) -> UserError:
     agrees: list[tuple[Loc, str]] = []
     if found.last is not None and found.last[0].loc != statement.loc:
         agrees.append((found.last[0].loc, f"agrees: {found.last[1].array.where}"))
+    labelled = {statement.loc, *(loc for loc, _ in agrees)}
+    agrees += [(s.loc, f"takes `{what}`") for s, what in found.taken if s.loc not in labelled]
     notes = [_where_text(statement), *_worst_text(found)]
     if found.last is not None and found.first is not None:
         last, match = found.last

@@ -275,22 +275,59 @@ def offsets(op: Op, deltas: Mapping[int, Sequence[int]] | None = None) -> Iterat
 
 
 def loop_offsets(op: Op, visible: Sequence[Value]) -> Iterator[Edit]:
-    """The window where an index says, on an axis on which it always lies at one place."""
+    """The window where another index says: in its own place, times the extent if it always lies at
+    one place, or farther by so much.
+    """
     found = window_parts(op)
     if found is None:
         return
     param, offset, extents = found
     indices = [v for v in visible if v.type == INDEX and v not in offset]
     for axis, (start, extent) in enumerate(zip(offset, extents)):
-        for index in indices if isinstance(start, int) else ():
-            for times in dict.fromkeys((1, extent)):
-                before = _times(index, times, op.loc)
-                place = before[-1].result if before else index
+        for index in indices:
+            places: list[tuple[str, tuple[Op, ...], Value]] = [(index.name, (), index)]
+            if isinstance(start, int) and extent > 1:
+                before = _times(index, extent, op.loc)
+                places.append((f"{index.name} * {extent}", before, before[-1].result))
+            elif isinstance(start, Value):
+                places += _farther(start, index, extent, op.loc)
+            for where, before, place in places:
                 made = remade(op, **{param: (*offset[:axis], place, *offset[axis + 1 :])})
                 if made is not None:
-                    where = index.name if times == 1 else f"{index.name} * {times}"
                     text = f"offset `{where}` on axis {axis}"
                     yield Edit(op, "offset", text, (*before, made), cost=2)
+
+
+def _farther(
+    start: Value, index: Value, extent: int, loc: Loc
+) -> Iterator[tuple[str, tuple[Op, ...], Value]]:
+    """`start` and an index, also times the extent of the window."""
+    spec = REGISTRY["scalar.add"]
+    if start.type != INDEX:
+        return
+    for times in dict.fromkeys((1, extent)):
+        before = _times(index, times, loc)
+        added = make_op(spec, bind(spec, start, before[-1].result if before else index), loc=loc)
+        what = index.name if times == 1 else f"{index.name} * {times}"
+        yield f"{start.name} + {what}", (*before, added), added.result
+
+
+def loop_bounds(op: Op) -> Iterator[Edit]:
+    """A loop that makes one more turn, at its end or at its start, or one less."""
+    if op.name != "for":
+        return
+    start, stop, step = ForView(op).bounds
+    if not isinstance(step, int) or step < 1:
+        return
+    changes = (("stop", stop, step), ("start", start, -step), ("start", start, step))
+    for name, bound, delta in changes:
+        other, before = shifted(bound, delta, op.loc)
+        if other is None:
+            continue
+        made = replace(op, args={**op.args, name: other})
+        what = "more" if (name == "stop") == (delta > 0) else "less"
+        text = f"one turn {what}: its {name} {'+' if delta > 0 else '-'} {abs(delta)}"
+        yield Edit(op, "loop bounds", text, (*before, made), cost=2)
 
 
 def _times(index: Value, factor: int, loc: Loc) -> tuple[Op, ...]:

@@ -21,14 +21,15 @@ import numpy as np
 from tilelet.analysis.aliases import is_tensor
 from tilelet.diag.core import Loc, UserError
 from tilelet.diag.internal import InternalError
-from tilelet.divergence import edits
+from tilelet.divergence import edits, unstored
+from tilelet.divergence.agreement import Agreement
 from tilelet.divergence.edits import Edit, Visible
 from tilelet.divergence.error_map import Array, Bools
 from tilelet.divergence.golden_trace import Intermediate
 from tilelet.divergence.matching import CLOSE, Match, Matcher
-from tilelet.divergence.record import NOBODY, Event, Trace
+from tilelet.divergence.record import NOBODY, Event, Trace, is_tensor_load
 from tilelet.divergence.replay import Replay
-from tilelet.divergence.scales import MissingScales, only_moves
+from tilelet.divergence.scales import MissingScales
 from tilelet.divergence.wide import followed
 from tilelet.ir.core import Function, FunctionKind, Op, Program, walk
 from tilelet.ir.spec import Trait
@@ -38,18 +39,13 @@ Masks = Mapping[str, Bools]
 Progress = Callable[[str], None]
 
 _MOST_WRITERS = 12
-_MOST_MATCHES = 1500
 _MOST_PREDICTED = 120
+_MOST_TAKEN = 3
 _LAST_COST = 3
 _CONTROL_COST = 2
 """When windows of the control program are tried: each takes a run of everything."""
 _BETTER = 0.02
 """Share of the wrong elements that a repair may leave wrong: rounding moves a few."""
-_ROUNDINGS = 3
-_ROUNDED_ELSEWHERE = 2.5e-3
-"""A tile agrees with the golden up to so many times its error against double, and what one rounding
-to BF16 makes that the program does not do.
-"""
 _CLOSER = 1 / 3
 """And up to this share of the error of the wrong region: what is as wrong does not agree."""
 _LEAST_CLOSE = 2e-5
@@ -134,6 +130,9 @@ class Divergence:
     before     relative L2 error of the output, `after` with the repair
     suspects   statements between agreement and the wrong output, if there is no repair
     unused     of memory that nobody wrote: statements whose results are used nowhere
+    unstored   and the one whose result fits there and is stored nowhere
+    over       of memory that nobody wrote: a store that the first suspect writes over
+    taken      without a repair: the last loads before the first suspect, and what they take
     """
 
     kind: str
@@ -148,6 +147,9 @@ class Divergence:
     region: str = ""
     notes: tuple[str, ...] = ()
     unused: tuple[Statement, ...] = ()
+    unstored: Statement | None = None
+    over: Statement | None = None
+    taken: tuple[tuple[Statement, str], ...] = ()
 
     @property
     def is_partial(self) -> bool:
@@ -168,66 +170,6 @@ class _Slice:
         return frozenset(self.suspects)
 
 
-class _Agreement:
-    """Which tiles of a run are ones of the golden's."""
-
-    def __init__(
-        self, trace: Trace, matcher: Matcher, errors: Mapping[int, float], closest: float
-    ) -> None:
-        """`errors` of events against double; none may be further from the golden than `closest`."""
-        self._trace = trace
-        self._matcher = matcher
-        self._errors = errors
-        self._closest = closest
-        self._found: dict[int, Match | None] = {}
-        self._agreeing: dict[int, Match | None] = {}
-
-    def of(self, number: int) -> Match | None:
-        """With what a tile agrees; None if that is what it was made from, too: then the op did
-        nothing, which is not what it is there for.
-        """
-        if number not in self._agreeing:
-            match = self._match(number)
-            self._agreeing[number] = None if match and self._idle(number, match) else match
-        return self._agreeing[number]
-
-    def _idle(self, number: int, match: Match) -> bool:
-        """Whether a tile agrees because something it was made from does."""
-        event = self._trace.events[number]
-        if only_moves(event.op):
-            return any(self.of(n) is None for n in self._moved(event, match))
-        alike = (self._match(n) for n in event.inputs if self._size(n) == self._size(number))
-        return any(b and (b.array, b.position) == (match.array, match.position) for b in alike)
-
-    def _size(self, number: int) -> int:
-        tile = self._trace.events[number].tile
-        return 0 if tile is None else tile.cut.size
-
-    def _moved(self, event: Event, match: Match) -> Iterator[int]:
-        """The tiles that an op moves; of a load, what was stored there. Of larger ones the rest may
-        be wrong, so they have to be known.
-        """
-        assert event.tile is not None
-        for n in event.inputs:
-            before = self._trace.events[n]
-            for number in before.inputs if before.tile is None else (n,):
-                known = self._match(number)
-                is_all = self._size(number) == event.tile.cut.size
-                if is_all or (known is not None and known.array is match.array):
-                    yield number
-
-    def _match(self, number: int) -> Match | None:
-        if number not in self._found:
-            tile = self._trace.events[number].tile
-            found = None
-            if tile is not None and len(self._found) < _MOST_MATCHES:
-                rounding = self._errors.get(number, CLOSE)
-                allowed = min(CLOSE, _ROUNDINGS * rounding + _ROUNDED_ELSEWHERE, self._closest)
-                found = self._matcher.find(tile.cut, allowed)
-            self._found[number] = found
-        return self._found[number]
-
-
 KINDS = {
     "swapped operands": "wrong operand",
     "wrong operand": "wrong operand",
@@ -236,6 +178,7 @@ KINDS = {
     "pad value": "padding read",
     "valid region": "wrong valid region",
     "offset": "wrong offset",
+    "loop bounds": "wrong loop bounds",
     "accumulation": "lost accumulation",
     "other op": "wrong op",
     "missing op": "missing op",
@@ -307,14 +250,33 @@ class Locator:
             after=after,
             suspects=self._suspects(near),
             notes=tuple(self.notes),
+            taken=() if repair else self._taken(first),
         )
+
+    def _taken(self, number: int) -> tuple[tuple[Statement, str], ...]:
+        """What a statement has from memory in its own task: right numbers of a wrong place agree
+        with the golden, too.
+        """
+        found: dict[Op, int] = {}
+        for n in sorted(self._everything_before(number), reverse=True):
+            event = self.trace.events[n]
+            if event.task == self.trace.events[number].task and is_tensor_load(event.op):
+                found.setdefault(event.op, n)
+        return tuple((self.statement(n), self._loaded(n)) for n in [*found.values()][:_MOST_TAKEN])
+
+    def _loaded(self, number: int) -> str:
+        window = self.trace.events[number].window
+        assert window is not None
+        box = zip(*self.trace.box_of(window))
+        return f"{window.buffer.name}[{', '.join(f'{a}:{b}' for a, b in box)}]"
 
     def _first_suspect(self, near: _Slice, writer: int) -> int:
         """The suspect with the fewest suspects before it; a golden has no array for constants."""
         constant: set[int] = set()
         for n in near.suspects:
             event = self.trace.events[n]
-            if not event.windows and constant.issuperset(event.inputs):
+            made = event.writes or not event.windows
+            if (made and constant.issuperset(event.inputs)) or _is_flat(event):
                 constant.add(n)
         return min(
             (n for n in near.suspects if n not in constant),
@@ -379,6 +341,7 @@ class Locator:
                 continue
             others = self.trace.origins.writers(self.replay.run.parameters[output])
             statement = self.statement(_neighbour(origins, missing, others)) if others else None
+            fits = unstored.for_output(self.trace, output, self.case.expected[output], missing)
             return Divergence(
                 "missing write",
                 statement,
@@ -387,6 +350,7 @@ class Locator:
                 before=self._error(output, self.actual[output]),
                 notes=tuple(self.notes),
                 unused=self._unused_results(),
+                unstored=None if fits is None else self.statement(fits),
             )
         return None
 
@@ -409,18 +373,22 @@ class Locator:
             buffer = event.window.buffer
             start, stop = event.undefined
             region = ", ".join(f"{a}:{b}" for a, b in zip(start, stop))
-            others = sorted(
+            others = [
                 n
                 for n, e in enumerate(self.trace.events)
                 if e.writes and e.window is not None and e.window.buffer is buffer
-            )
+            ]
+            over = unstored.misplaced(self.trace, others)
+            fits = unstored.for_memory(self.trace, number, buffer, event.undefined)
             return Divergence(
                 "undefined read",
                 self.statement(number),
                 region=f"{buffer.name}[{region}]",
-                suspects=tuple(self.statement(n) for n in others[:1]),
+                suspects=tuple(self.statement(n) for n in (over or others)[:1]),
+                over=self.statement(over[1]) if over else None,
                 notes=tuple(self.notes),
                 unused=self._unused_results(),
+                unstored=None if fits is None else self.statement(fits),
             )
         return None
 
@@ -448,7 +416,7 @@ class Locator:
     def _slice(self, writer: int) -> _Slice:
         near = _Slice(tasks={self.trace.events[n].task for n in self._everything_before(writer)})
         self._matcher = Matcher(self.case.intermediates)
-        agreement = _Agreement(self.trace, self._matcher, self._errors, self._closest(writer))
+        agreement = Agreement(self.trace, self._matcher, self._errors, self._closest(writer))
         waiting, seen = [writer], {writer}
         while waiting:
             number = max(waiting)
@@ -502,7 +470,7 @@ class Locator:
         """The least far-fetched edit that makes the outputs right, or at least most of them."""
         mask = self.trace.origins.view(self.replay.run.parameters[output]) == writer
         total = sum(int(m.sum()) for m in self.wrong.values())
-        partly: tuple[int, Edit] | None = None
+        partly: tuple[int | float, Edit] | None = None
         whole = _Slice(sorted(self._everything_before(writer)), {}, near.tasks)
         done: set[Op] = set()
         # A tile may agree by chance, or be the right one for another place: so all are tried next.
@@ -589,11 +557,29 @@ class Locator:
         likely = [f for n in self.case.numbers[:_LIKELY_NUMBERS] for f in (n, 1 / n)]
         for op in ranked:
             yield from (e for e in self._edits_of(op) if e.cost == cost)
-            if cost == 1 and Trait.ARITHMETIC in op.spec.traits:
+            if cost == 1 and (Trait.ARITHMETIC in op.spec.traits or self._carries(op)):
                 yield from edits.scaled(op, likely)
+        if cost == _CONTROL_COST:
+            for op in self._loops_around(ranked):
+                yield from edits.loop_bounds(op)
         if with_control and cost == _CONTROL_COST:
             for op in self._control_windows():
                 yield from (e for e in edits.offsets(op) if e.cost == 1)
+
+    def _carries(self, op: Op) -> bool:
+        """Whether an op loads what tasks hand on through memory."""
+        return is_tensor_load(op) and any(
+            event.inputs for event in self.trace.events if event.op is op
+        )
+
+    def _loops_around(self, ranked: Sequence[Op]) -> Iterator[Op]:
+        """The loops of kernels that some of these ops stand in."""
+        inside = set(ranked)
+        for function in dict.fromkeys(self.trace.function[op] for op in ranked):
+            if function.kind is FunctionKind.InCore:
+                for loop in walk(function.body):
+                    if loop.name == "for" and inside.intersection(walk(loop.blocks[0])):
+                        yield loop
 
     def _users(self, op: Op) -> Iterator[Op]:
         """Ops that take what an op gives."""
@@ -717,8 +703,12 @@ class Locator:
         before = int(self.wrong[output][mask].sum())
         return int(bad.sum()) <= _BETTER * before
 
-    def _left_wrong(self, edit: Edit) -> int:
-        made = self.replay.outputs(edit)
+    def _left_wrong(self, edit: Edit) -> int | float:
+        """How many elements; infinitely many if the change cannot be made in all tasks."""
+        try:
+            made = self.replay.outputs(edit)
+        except (UserError, InternalError, ValueError, FloatingPointError):
+            return math.inf
         if self.case.passes(made):
             return 0
         return sum(int(m.sum()) for m in self.case.mismatches(made).values())
@@ -752,6 +742,13 @@ def _relative(actual: Array, expected: Array) -> float:
     keep = np.isfinite(actual) & np.isfinite(expected)
     norm = float(np.linalg.norm(expected[keep]))
     return float(np.linalg.norm((actual - expected)[keep])) / norm if norm else math.inf
+
+
+def _is_flat(event: Event) -> bool:
+    """Whether all elements of a tile are one number: it is found in no golden."""
+    if event.tile is None or not event.tile.cut.size:
+        return False
+    return bool((event.tile.cut == event.tile.cut.reshape(-1)[0]).all())
 
 
 def _is_about_padding(op: Op) -> bool:

@@ -166,7 +166,10 @@ class Matcher:
                 place = int(base[k]), int(down[k]), int(across[k])
                 factor = float((self._there(block, *place) * block).sum() / (block**2).sum())
                 scaled = block * factor
-                match = self._verify(scaled, float(np.linalg.norm(scaled)), *place, CLOSE)
+                norm = float(np.linalg.norm(scaled))
+                if norm == 0:
+                    continue  # products of very small numbers
+                match = self._verify(scaled, norm, *place, CLOSE)
                 if match is not None and abs(factor - 1) > _SAME:
                     yield match, factor
 

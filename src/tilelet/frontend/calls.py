@@ -352,19 +352,26 @@ def computes(function: KernelFunction) -> bool:
 # --- inlining ------------------------------------------------------------------------------------
 
 
-def positional_arguments(ctx: Context, function: KernelFunction, node: ast.Call) -> list[ast.expr]:
-    """The argument expressions of a call to a kernel function; keywords are not taken."""
+def positional_arguments(
+    ctx: Context, function: KernelFunction, node: ast.Call, may_omit: bool = False
+) -> list[ast.expr]:
+    """The argument expressions of a call to a kernel function; keywords are not taken.
+
+    may_omit: the last ones may be left out
+    """
     for keyword in node.keywords:
         if keyword.arg == "attrs":  # of printed programs: directions, which follow from the kernel
             continue
         raise KeywordToUserFunction(ctx.loc(keyword), function.name, keyword.arg or "**")
     expected = len(function.parameters)
-    if len(node.args) != expected:
-        names = ", ".join(p.arg for p in function.parameters)
-        raise WrongArity(
-            ctx.loc(node), function.name, len(node.args), expected, f"{function.name}({names})"
-        )
+    if len(node.args) > expected or (len(node.args) < expected and not may_omit):
+        raise wrong_arity(ctx.loc(node), function, len(node.args))
     return list(node.args)
+
+
+def wrong_arity(loc: Loc, function: KernelFunction, given: int) -> WrongArity:
+    names = [p.arg for p in function.parameters]
+    return WrongArity(loc, function.name, given, len(names), f"{function.name}({', '.join(names)})")
 
 
 def inline(

@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass
 
 from tilelet import dtypes
-from tilelet.diag.catalogue.cautions import NoEffect
+from tilelet.diag.catalogue.cautions import NoEffect, RetiredSpelling
 from tilelet.diag.catalogue.names import ArgumentTypeMismatch
 from tilelet.diag.catalogue.ops import BadArgument
 from tilelet.diag.catalogue.scopes import (
@@ -56,8 +56,10 @@ def call_function(
     ctx: Context, function: KernelFunction, node: ast.Call, is_statement: bool = False
 ) -> Binding:
     """`self.kernel(a, b)` or `helper(a, b)`."""
-    nodes = calls.positional_arguments(ctx, function, node)
-    if function.kind is FunctionKind.InCore and not ctx.in_scope:
+    is_kernel = function.kind is FunctionKind.InCore and not ctx.in_scope
+    may_omit = is_kernel and not function.generic
+    nodes = calls.positional_arguments(ctx, function, node, may_omit)
+    if is_kernel:
         return call_kernel(ctx, function, nodes, ctx.loc(node), Launch())
     args = calls.arguments(ctx, nodes)
     if ctx.parts is None or function.core is None:
@@ -83,7 +85,8 @@ def call_kernel(
     callee = ctx.module.kernel(function, types, loc)
     if ctx.sink.errors and not callee.returned:
         raise ReportedError  # what it returns is not known, because of a mistake in it
-    for i, (node, param) in enumerate(zip(nodes, callee.params, strict=True)):
+    operands += _omitted_outputs(ctx, function, callee, len(nodes), loc)
+    for i, (node, param) in enumerate(zip(nodes, callee.params)):
         _check_operand(ctx.loc(node), function.name, operands[i], param)
         operands[i] = _converted(ctx, operands[i], param.type, ctx.loc(node))
     args: dict[str, Arg] = {
@@ -105,6 +108,31 @@ def call_kernel(
     if not results:
         return None
     return results[0] if len(results) == 1 else results
+
+
+def _omitted_outputs(
+    ctx: Context, function: KernelFunction, callee: Function, given: int, loc: Loc
+) -> list[Arg]:
+    """New tensors for outputs that a call leaves out.
+
+    When signatures did not say what is written, a call was the inputs, and its value the output.
+    """
+    made: list[Arg] = []
+    for i, param in list(enumerate(callee.params))[given:]:
+        t = param.type
+        if i not in callee.returns or callee.declarations[i] is not None:
+            raise calls.wrong_arity(loc, function, given)
+        if not isinstance(t, TensorType) or not all(isinstance(d, int) for d in t.shape):
+            raise calls.wrong_arity(loc, function, given)
+        spec = REGISTRY["create_tensor"]
+        shape: Arg = tuple(d for d in t.shape if isinstance(d, int))
+        created = emit_op(ctx, spec, default_args(spec, shape=shape, dtype=t.dtype), loc)
+        assert isinstance(created, Value)
+        made.append(created)
+    if made:
+        modern = f"{function.name}(..., {callee.params[given].name})"
+        ctx.module.note_retired(RetiredSpelling(loc, "a call without its output", modern))
+    return made
 
 
 def _results(callee: Function, operands: list[Arg]) -> tuple[list[Type], list[Arg]]:

@@ -363,7 +363,8 @@ def lower_control_block(ctx: Context, stmts: list[ast.stmt], live_out: Names) ->
         end = i
         made: set[str] = set()
         while end < len(stmts) and _belongs_in_scope(ctx, stmts[end], made):
-            made |= ctx.flow.stores([stmts[end]])
+            if not isinstance(stmts[end], (ast.For, ast.While)):  # which make scalars, too
+                made |= ctx.flow.stores([stmts[end]])
             end += 1
         if end > i:
             _lower_run(ctx, stmts[i:end], points[end - 1])
@@ -379,8 +380,10 @@ def lower_control_block(ctx: Context, stmts: list[ast.stmt], live_out: Names) ->
 def _lower_run(ctx: Context, run: list[ast.stmt], live: Names) -> None:
     loc = ctx.loc(run[0])
     if not ctx.in_chunked:
-        first = next(n for s in run for n in ast.walk(s) if _computes(ctx, n, set()))
-        ctx.sink.add(ImplicitScope(ctx.loc(first), ast.unparse(first.func)))  # type: ignore[attr-defined]
+        nodes = (n for s in run for n in ast.walk(s))
+        first = next(n for n in nodes if _computes(ctx, n, set()) or _operates(ctx, n, set()))
+        shown = first.func if isinstance(first, ast.Call) else first
+        ctx.sink.add(ImplicitScope(ctx.loc(first), ast.unparse(shown)))
     info = ScopeInfo("implied", loc)
     statements.recovering(ctx, run, lambda: lower_scope(ctx, info, run, live))
 
@@ -408,7 +411,7 @@ def _belongs_in_scope(ctx: Context, s: ast.stmt, made: set[str]) -> bool:
     if not (ctx.style.implied or ctx.in_chunked):
         return False
     if isinstance(s, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr)):
-        return any(_computes(ctx, n, made) for n in nodes_in(s))
+        return any(_computes(ctx, n, made) or _operates(ctx, n, made) for n in nodes_in(s))
     if not ctx.in_chunked or not isinstance(s, (ast.For, ast.While, ast.If)):
         return False
     # In an auto scope, a loop or branch without chunk loops goes into a scope whole.
@@ -432,6 +435,13 @@ def _computes(ctx: Context, node: ast.AST, made: set[str] | Names) -> bool:
     return spec.is_compute
 
 
+def _operates(ctx: Context, node: ast.AST, made: set[str] | Names) -> bool:
+    """Whether a node computes with tensors by an operator of Python."""
+    if isinstance(node, ast.AugAssign):
+        return not _is_scalar_text(ctx, node.target, made)
+    return isinstance(node, (ast.BinOp, ast.UnaryOp)) and not _is_scalar_text(ctx, node, made)
+
+
 def _is_scalar_text(ctx: Context, node: ast.expr, made: set[str] | Names) -> bool:
     """Whether an expression, not evaluated yet, stands for a scalar."""
     match node:
@@ -448,5 +458,7 @@ def _is_scalar_text(ctx: Context, node: ast.expr, made: set[str] | Names) -> boo
             return not any(isinstance(n, ast.Slice) for n in ast.walk(node.slice))
         case ast.BinOp():
             return all(_is_scalar_text(ctx, n, made) for n in (node.left, node.right))
+        case ast.UnaryOp():
+            return _is_scalar_text(ctx, node.operand, made)
         case _:
             return True

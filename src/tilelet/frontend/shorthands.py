@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from tilelet.diag.core import Loc
-from tilelet.frontend.bindings import Binding
+from tilelet.dtypes import BF16, FP16, FP32, DType
+from tilelet.frontend.bindings import Binding, is_shaped
 from tilelet.frontend.context import Context
 from tilelet.frontend.emitting import default_args, emit_op, to_arg
-from tilelet.ir.core import Arg, Value
+from tilelet.ir.core import Arg, Op, Value
 from tilelet.ir.spec import REGISTRY
-from tilelet.ir.types import TensorType, TileType
+from tilelet.ir.types import Mem, TensorType, TileType
 
 Locs = Mapping[str, Loc]
 Shorthand = Callable[[Context, Mapping[str, Arg], Loc, Locs], Binding]
@@ -27,6 +28,10 @@ def shorthand(ctx: Context, name: str, args: Mapping[str, Arg]) -> Shorthand | N
         return _load_scales
     if name == "load" and _is_tile(args["tensor"]) and args["transpose"] is not True:
         return _load_of_tile
+    if name in _DRAINS and _converts(args, *_DRAINS[name]):
+        return partial(_drain, name)
+    if name == "assemble" and _product_for(ctx, args["source"], args["target"]) is not None:
+        return _assemble_product
     if name == "store" and args["shapes"] is not None:
         return _store_as
     if name == "store" and _is_tile(args["tensor"]):
@@ -111,6 +116,79 @@ def _select_modulo(
     assert isinstance(number, (int, float))
     _, highest = x.type.dtype.limits
     return _emit(ctx, name, loc, locs, **{**args, "scalar": int(number) + int(highest) + 1})
+
+
+_DRAINS = {"store": ("tile", "tensor"), "assemble": ("source", "target")}
+"""What is written, and into what."""
+
+
+def _converts(args: Mapping[str, Arg], source: str, target: str) -> bool:
+    """Whether a write does to its elements what the cube unit does on the way out of it."""
+    x, into = args[source], args[target]
+    if not _is_tile(x) or not isinstance(into, Value):
+        return False
+    if args["pre_quant"] is not None or args["pre_relu"] is True:
+        return True
+    assert isinstance(x, Value)
+    spaces = [v.type.space for v in (x, into) if isinstance(v.type, TileType)]
+    placed = spaces[0] is Mem.Acc or Mem.Mat in spaces[1:]
+    return placed and _is_tile(into) and _dtype(x) is FP32 and _dtype(into) in (FP16, BF16)
+
+
+def _drain(name: str, ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> Binding:
+    """The sign first, then the scale, then the limits of the type, as on the device."""
+    source, target = _DRAINS[name]
+    x, wanted, scale = args[source], _dtype(args[target]), args["pre_quant"]
+    if scale is not None and _dtype(x) is not FP32:
+        x = _emit(ctx, "cast", loc, {"x": locs.get(source, loc)}, x=x, target_type=FP32)
+    if args["pre_relu"] is True:
+        x = _emit(ctx, "maximums", loc, locs, lhs=x, rhs=0)
+    if scale is not None:
+        x = _emit(ctx, "muls", loc, {"rhs": locs.get("pre_quant", loc)}, lhs=x, rhs=scale)
+        if wanted in (FP16, BF16):
+            x = _emit(ctx, "maximums", loc, locs, lhs=x, rhs=-wanted.largest)
+            x = _emit(ctx, "minimums", loc, locs, lhs=x, rhs=wanted.largest)
+    if _dtype(x) is FP32 and wanted is not FP32:
+        x = _emit(ctx, "cast", loc, locs, x=x, target_type=wanted, mode="rint")
+    made = {**args, source: x, "pre_quant": None, "pre_relu": False}
+    special = shorthand(ctx, name, made)
+    return special(ctx, made, loc, locs) if special else _emit(ctx, name, loc, locs, **made)
+
+
+def _product_for(ctx: Context, source: Arg, target: Arg) -> Op | None:
+    """The product that is written into FP32, if only for want of `out_dtype` it is of another type.
+
+    The device writes what it has accumulated: no version looks at the type of what is assembled.
+    """
+    if not _is_tile(source) or not is_shaped(target) or _dtype(target) is not FP32:
+        return None
+    made = next((op for op in reversed(ctx.ops) if source in op.results), None)
+    if made is None or made.name != "matmul" or made.args["out_dtype"] is not None:
+        return None
+    return made if _dtype(source) in (FP16, BF16) else None
+
+
+def as_accumulated(ctx: Context, source: Value, target: Value) -> Value:
+    """What is written of `source`: itself, but of some products what the cube has of them."""
+    product = _product_for(ctx, source, target)
+    if product is None:
+        return source
+    args: dict[str, Arg] = {**product.args, "out_dtype": FP32}
+    return _emit(ctx, "matmul", product.loc, None, **args)
+
+
+def _assemble_product(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> Binding:
+    source, target = args["source"], args["target"]
+    assert isinstance(source, Value)
+    assert isinstance(target, Value)
+    made = {**args, "source": as_accumulated(ctx, source, target)}
+    return _emit(ctx, "assemble", loc, locs, **made)
+
+
+def _dtype(arg: Arg) -> DType:
+    assert isinstance(arg, Value)
+    assert isinstance(arg.type, (TileType, TensorType))
+    return arg.type.dtype
 
 
 def _store_as(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> Binding:

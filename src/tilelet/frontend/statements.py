@@ -44,9 +44,10 @@ from tilelet.frontend.emitting import emit_scalar, to_arg
 from tilelet.frontend.nameflow import NONE, Names
 from tilelet.ir import structure
 from tilelet.ir.core import Arg, Const, Op, Value, scalar_dtype
-from tilelet.ir.spec import spec_of
+from tilelet.ir.spec import REGISTRY, spec_of
 from tilelet.ir.types import TileType, Type
 from tilelet.ops import spellings
+from tilelet.syntax import markers
 
 _STATEMENTS: dict[type[ast.stmt], tuple[str, str]] = {
     ast.Try: ("`try`", "check sizes before the kernel; kernels do not raise"),
@@ -264,7 +265,8 @@ def _expression(ctx: Context, s: ast.Expr) -> None:
 
 def rebound_by(ctx: Context, call: ast.Call) -> Iterable[str]:
     """The name a bare call updates: `pl.write(a, ...)`, `pl.store(tile, offsets, a)`."""
-    spec = spec_of(calls.static_callee(ctx, call))
+    callee = calls.static_callee(ctx, call)
+    spec = REGISTRY["store"] if callee is markers.l0c_store else spec_of(callee)
     if spec is None or not spec.writes:
         return
     texts = [() if isinstance(a, (ast.List, ast.Tuple)) else None for a in call.args]

@@ -24,6 +24,7 @@ from tilelet.frontend.bindings import (
 )
 from tilelet.frontend.context import Context
 from tilelet.frontend.emitting import default_args, emit_op, emit_scalar, to_arg
+from tilelet.frontend.shorthands import as_accumulated
 from tilelet.ir.core import Arg, Value
 from tilelet.ir.spec import REGISTRY
 from tilelet.ir.types import ArrayType, TensorType, TileType
@@ -211,7 +212,7 @@ def write(ctx: Context, target: ast.Subscript, source: Binding, source_node: ast
     if not isinstance(source, Value) or not isinstance(source.type, (TensorType, TileType)):
         raise ScalarIntoWindow(source_loc, describe(source))
     window = parse_window(ctx, base, target, source)
-    source = _fit(ctx, source, source_loc, window, loc)
+    source = _fit(ctx, as_accumulated(ctx, source, base), source_loc, window, loc)
     args = default_args(REGISTRY["assemble"], target=base, source=source, offset=window.starts)
     locs = {"target": ctx.loc(target.value), "source": source_loc, "offset": loc}
     return emit_op(ctx, REGISTRY["assemble"], args, loc, target.value.id, locs)

@@ -32,6 +32,11 @@ class Value:
         self.type: Final = type
         self.loc: Final = loc
 
+    @property
+    def name_hint(self) -> str:
+        """As scripts ask for it."""
+        return self.name
+
     def __repr__(self) -> str:
         return f"%{self.name}: {self.type}"
 

@@ -70,6 +70,7 @@ from tilelet.ops.tasks import (
     get_block_idx as get_block_idx,
     get_block_num as get_block_num,
     get_subblock_idx as get_subblock_idx,
+    set_cache_policy as set_cache_policy,
 )
 from tilelet.ops.transfers import *
 from tilelet.ops.views import *

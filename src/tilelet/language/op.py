@@ -1,7 +1,22 @@
-"""Ops as the first programs of the language name them: `pl.op.tensor.add`, `pl.op.block.load`."""
+"""Ops as the first programs of the language name them.
+
+`pl.op.tensor.add`, `pl.op.block.load`, and `pl.op.add` for what is now `pl.add`.
+"""
 
 # Names of this module are its surface, as those of the package.
 # ruff: noqa: F401, PLC0414
+from __future__ import annotations
+
+from typing import Any
+
 from tilelet.language import tensor as tensor
 from tilelet.language import tile as block
 from tilelet.language import tile as tile
+
+
+def __getattr__(name: str) -> Any:
+    import tilelet.language
+
+    if name.startswith("_"):
+        raise AttributeError(name)
+    return getattr(tilelet.language, name)

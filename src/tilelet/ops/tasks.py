@@ -18,7 +18,7 @@ from tilelet.ir.types import INDEX, TASK_ID, ArrayType, ScalarType
 from tilelet.ops import infer
 from tilelet.ops.annotations import Int, Ints, Number
 from tilelet.ops.infer import INTEGERS
-from tilelet.syntax.enums import PipeType
+from tilelet.syntax.enums import CachePolicy, KernelType, PipeType
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -345,7 +345,7 @@ def sync_dst(set_pipe: PipeType, wait_pipe: PipeType, event_id: int) -> None:
     """
 
 
-_LANES = (None, "aic", "aiv")
+_LANES = (None, "aic", "aiv", KernelType.AIC, KernelType.AIV)
 
 
 def _check_flag(call: Call) -> None:
@@ -354,7 +354,7 @@ def _check_flag(call: Call) -> None:
     if not isinstance(call["pipe"], PipeType):
         raise infer.bad(call, "pipe", "a `pl.PipeType`")
     if call["core_type"] not in _LANES:
-        choices = [name for name in _LANES if name]
+        choices = [name for name in _LANES if isinstance(name, str)]
         raise BadChoice(call.at("core_type"), call.shown, "core_type", call["core_type"], choices)
 
 
@@ -387,25 +387,47 @@ def _infer_cacheinvalid(call: Call) -> infer.Types:
 
 @op(infer=_infer_set_flag, name="system.sync_set", era="HEAD", **_SYNC)
 def sync_set(
-    event_id: Int, *, pipe: PipeType, ffts_mode: int | None = None, core_type: str | None = None
+    event_id: Int,
+    *,
+    pipe: PipeType,
+    ffts_mode: int | None = None,
+    core_type: str | KernelType | None = None,
 ) -> None:
     """Signal from the cube core of a block to its vector cores, or back.
 
     event_id: which flag; pipe: the pipeline that signals; ffts_mode: a constant, who is meant
-    core_type: "aic" or "aiv", the side that signals. The text of a scope is in order here: it
-        changes no result
+    core_type: "aic" or "aiv" (or a `pl.KernelType`), the side that signals. The text of a scope is
+        in order here: it changes no result
 
     Example: `pl.system.sync_set(0, pipe=pl.PipeType.MTE3, core_type="aiv")`
     """
 
 
 @op(infer=_infer_wait_flag, name="system.sync_wait", era="HEAD", **_SYNC)
-def sync_wait(event_id: Int, *, pipe: PipeType, core_type: str | None = None) -> None:
+def sync_wait(event_id: Int, *, pipe: PipeType, core_type: str | KernelType | None = None) -> None:
     """Wait for a signal of `pl.system.sync_set`. It changes no result here.
 
-    event_id: which flag; pipe: the pipeline that waits; core_type: "aic" or "aiv", the side
+    event_id: which flag; pipe: the pipeline that waits; core_type: "aic" or "aiv" (or a
+        `pl.KernelType`), the side
 
     Example: `pl.system.sync_wait(0, pipe=pl.PipeType.MTE3, core_type="aic")`
+    """
+
+
+def _infer_cache_policy(call: Call) -> infer.Types:
+    infer.tensor(call, "tensor")
+    if not isinstance(call["policy"], CachePolicy):
+        raise infer.bad(call, "policy", "a `pl.CachePolicy`")
+    return ()
+
+
+@op(infer=_infer_cache_policy, name="system.set_cache_policy", era="HEAD", on_chip=(), **_SYNC)
+def set_cache_policy(tensor: Tensor, policy: CachePolicy) -> None:
+    """Whether the device reads a tensor by way of its cache. It changes no result here.
+
+    tensor: in global memory; policy: `pl.CachePolicy.DEFAULT` or `.BYPASS`
+
+    Example: `pl.set_cache_policy(weights, pl.CachePolicy.BYPASS)`
     """
 
 
@@ -442,8 +464,8 @@ def cacheinvalid(
 WITHOUT_EFFECT = tuple(
     f"system.{name}"
     for name in (
-        "bar_all", "bar_m", "bar_v", "cacheinvalid", "fence", "set_ffts", "sync_dst", "sync_set",
-        "sync_src", "sync_wait",
+        "bar_all", "bar_m", "bar_v", "cacheinvalid", "fence", "set_cache_policy", "set_ffts",
+        "sync_dst", "sync_set", "sync_src", "sync_wait",
     )
 )  # fmt: skip
 """What orders a device whose pipelines and cores run side by side: here ops are in order."""

@@ -45,7 +45,7 @@ from tilelet.ir.spec import (
 from tilelet.ir.types import Dim, Mem, ShapedType, TensorType, TileType, with_shape
 from tilelet.numerics.casts import Array
 from tilelet.ops import infer, valid
-from tilelet.ops.annotations import Int, Ints, Shaped
+from tilelet.ops.annotations import Int, Ints, Number, Shaped
 from tilelet.ops.padding import check_pad, check_valid_extent, padded
 from tilelet.ops.valid import Args, Operands
 from tilelet.ops.views import transpose as swapped_axes
@@ -423,11 +423,15 @@ def store(
     atomic: AtomicType | None = None,
     *,
     shapes: Ints | None = None,
+    pre_quant: Number | None = None,
+    pre_relu: bool = False,
 ) -> Tensor:
     """Store the valid region of a tile into a tensor, in place.
 
     tile: in Vec or Acc; offsets: where it goes, one per axis of the tensor
     tensor: of the tile's dtype; an FP32 tile in Acc may go to FP16 or BF16, rounded to nearest even
+    pre_quant: a product (FP32 or INT32) times this number is stored, limited to what the tensor's
+        dtype holds; pre_relu: only where it is above 0, else 0, and that before it is scaled
     shapes: the tile is reshaped to this first, one extent per axis of the tensor
     atomic: `pl.AtomicType.Add` adds to what is there; any FP32 tile may be added to FP16 or BF16,
         rounded first
@@ -462,6 +466,8 @@ def _assemble(
     source: Array,
     offset: tuple[int, ...],
     atomic: AtomicType | None,
+    pre_quant: None,
+    pre_relu: bool,
     valid: dict[str, Valid],
 ) -> Array:
     region = fitted(valid["source"], target.ndim)
@@ -490,14 +496,20 @@ def _assemble(
     moves=("target", "source"),
 )
 def assemble(
-    target: Shaped, source: Shaped, offset: Ints, atomic: AtomicType | None = None
+    target: Shaped,
+    source: Shaped,
+    offset: Ints,
+    atomic: AtomicType | None = None,
+    *,
+    pre_quant: Number | None = None,
+    pre_relu: bool = False,
 ) -> Shaped:
     """Write `source` into a window of `target`; the result is `target` under its new name.
 
     target: a tensor, written in place, or a tile, of which the result is a changed copy
-    source: of the same dtype; only its valid region is written. Leading axes of extent 1 may be
-        missing
-    offset: where it goes, one per axis of `target`
+    source: of the same dtype; an FP32 tile in Acc may go to a tile of FP16 or BF16, rounded to
+        nearest even. Only its valid region is written. Leading axes of extent 1 may be missing
+    offset: where it goes, one per axis of `target`; pre_quant, pre_relu: as in `pl.store`
     atomic: `pl.AtomicType.Add` adds to what is there (a tensor, inside a scope); FP32 may be added
         to FP16 or BF16, rounded first
     result: use it instead of the old name, which must not be read any more

@@ -3,7 +3,8 @@
 If nothing can tell the difference, the `create_tensor` behind `part` becomes a `slice` of `x` at
 its first use and the assemble goes away. It can be told if someone looks at the window of `x` while
 `part` is being filled, or changes either of them while both are still wanted; or if the buffer is
-not a local one, made once for each time it is assembled. Then a task copies, and a note says why.
+not a local one, made once for each time it is assembled; or if a task clears `part` by arithmetic,
+which gives zeros of new memory but not of any numbers. Then a task copies, and a note says why.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from tilelet.ir.core import (
 from tilelet.ir.rebuild import Builder, Rewriter, defined_values
 from tilelet.ir.types import TensorType
 from tilelet.ir.views import CallView
+from tilelet.ops.clearing import cleared_operand
 from tilelet.passes.copy_kernel import emit_copy
 
 
@@ -135,6 +137,13 @@ class _Plan:
                 family.add(part)
         return family
 
+    def clears(self, call: Op) -> bool:
+        """Whether a task makes zeros by arithmetic, which may be of memory never written."""
+        if call.spec is not structure.CALL:
+            return False
+        body = self._functions[CallView(call).callee].body
+        return any(cleared_operand(op) is not None or self.clears(op) for op in walk(body))
+
     def stores_last(self, call: CallView, root: Value) -> bool:
         """Whether the callee writes `root` only when it has read all it will read."""
         fn = self._functions[call.callee]
@@ -189,6 +198,7 @@ class _BlockAnalysis:
             (i for i in after_create if not family.isdisjoint(self._footprints[i].mentions)), at
         )
         self._check_filling(window, family, first, at)
+        self._check_undefined(family, first, at)
         self._check_later_uses(window, family, at)
         window = replace(window, target=self._earlier_name(target, first))
         hoist = self._ops_to_hoist(window.offset, first)
@@ -232,6 +242,13 @@ class _BlockAnalysis:
                 other = self._plan.made.get(root)
                 if other and not self._apart(window, other):
                     raise _NoAliasError("another part of the target is filled at the same time")
+
+    def _check_undefined(self, family: set[Value], first: int, at: int) -> None:
+        """What clears memory by arithmetic may count on nothing having been written there."""
+        for i in range(first, at):
+            for op, root, how in self._footprints[i].accesses:
+                if root in family and how is not Direction.Out and self._plan.clears(op):
+                    raise _NoAliasError("the source may be cleared by arithmetic (`x * 0`)")
 
     def _apart(self, a: _Window, b: _Window) -> bool:
         """Whether two windows certainly do not overlap."""

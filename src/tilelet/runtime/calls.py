@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any, cast
 
 from tilelet.diag.catalogue.harness import BadConfig, BadRunCall
+from tilelet.frontend.results import with_outputs
+from tilelet.ir.core import Program
 from tilelet.ir.programs import Programs
-from tilelet.runtime.config import RunConfig
+from tilelet.runtime.config import RunConfig, as_config
 from tilelet.runtime.golden import Golden, needs_params
 from tilelet.runtime.specs import ScalarSpec, Spec, TensorSpec
 
@@ -65,6 +67,8 @@ def case_of(program: Any, args: Sequence[Any], named: Mapping[str, Any]) -> Case
         raise BadRunCall(f"the golden is a `{type(golden).__name__}`, not a function")
     if isinstance(program, Programs):
         program = program.with_parameters({spec.name for spec in specs})
+    if isinstance(program, Program):
+        program = with_outputs(program, _unclaimed(program, specs))
     config = _config(options)
     data = options.get("golden_data")
     return Case(
@@ -79,6 +83,15 @@ def case_of(program: Any, args: Sequence[Any], named: Mapping[str, Any]) -> Case
         save_data=bool(options.get("save_data", False)),
         is_seed=is_seed,
     )
+
+
+def _unclaimed(program: Program, specs: Sequence[Spec]) -> list[str]:
+    """Specs of outputs that are no parameters, if every parameter has one of its name besides."""
+    names = {p.name for p in program.main.params}
+    rest = [spec for spec in specs if spec.name not in names]
+    if len(specs) - len(rest) < len(names):
+        return []
+    return [s.name for s in rest if isinstance(s, TensorSpec) and s.is_output]
 
 
 def _place_positional(args: Sequence[Any], options: dict[str, Any]) -> None:
@@ -110,9 +123,7 @@ def _one_of(options: Mapping[str, Any], *names: str) -> Any | None:
 
 def _config(options: Mapping[str, Any]) -> RunConfig:
     """All settings in one configuration; the caller's own object stays as it is."""
-    config = options.get("config", RunConfig())
-    if not isinstance(config, RunConfig):
-        raise BadConfig("config", type(config).__name__, "a `RunConfig`")
+    config = as_config(options.get("config")) or RunConfig()
     config = config.with_settings(options.get("compile_cfg"))
     config = config.with_settings(options.get("runtime_cfg"))
     if options.get("compile_only"):

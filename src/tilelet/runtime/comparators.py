@@ -2,13 +2,15 @@
 
 Such a function is called as `compare(actual, expected, *, actual_outputs, expected_outputs, inputs,
 rtol, atol)` and gives `(ok, message)`. Arrays and torch tensors are both accepted. None of them
-passes an output that holds NaN, but for `allclose_where_defined` where the golden says so.
+passes an output that holds NaN, but where the golden says so by `allclose_where_defined` or
+`ignore_nan`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -33,11 +35,13 @@ def ratio_allclose(
     valid_rows: int | None = None,
     valid_axis: int = 0,
     zero_tail: bool = False,
+    ignore_nan: bool = False,
 ) -> Comparator:
     """Pass if at most `max_error_ratio` of the elements are not close, and all are finite.
 
     With `valid_rows` only that many leading rows of `valid_axis` are judged; `zero_tail` demands
-    that the rest of the actual output is zero.
+    that the rest of the actual output is zero. With `ignore_nan` anything may stand where the
+    golden holds NaN, unless it holds nothing else.
     """
 
     def compare(actual: Any, expected: Any, **context: Any) -> Verdict:
@@ -47,14 +51,19 @@ def ratio_allclose(
             if zero_tail and _has_tail(a, valid_axis, rows):
                 return False, _tail_text(valid_axis, rows)
             a, e = _up_to(a, valid_axis, rows), _up_to(e, valid_axis, rows)
+        judged = e.size
+        if ignore_nan:
+            a, e, judged = _where_defined(a, e)
+            if e.size and not judged:
+                return False, "the golden is NaN everywhere: nothing to compare with"
         found = scan(
             a,
             e,
             context.get("rtol", 1e-5) if rtol is None else rtol,
             context.get("atol", 1e-5) if atol is None else atol,
         )
-        budget = round(max_error_ratio * found.total)
-        summary = f"{found.mismatched}/{found.total} elements not close, {budget} allowed"
+        budget = round(max_error_ratio * judged)
+        summary = f"{found.mismatched}/{judged} elements not close, {budget} allowed"
         return _verdict(found.mismatched <= budget, summary, found, a, e)
 
     return _named(compare, f"ratio_allclose(max_error_ratio={max_error_ratio:g})")
@@ -167,10 +176,7 @@ def allclose_where_defined() -> Comparator:
     """
 
     def compare(actual: Any, expected: Any, **context: Any) -> Verdict:
-        a, e = as_array(actual), as_array(expected)
-        if e.dtype.kind not in "iub":
-            free = np.isnan(to_double(e))
-            a, e = np.where(free, np.zeros_like(a), a), np.where(free, np.zeros_like(e), e)
+        a, e, _ = _where_defined(as_array(actual), as_array(expected))
         found = scan(a, e, context.get("rtol", 1e-5), context.get("atol", 1e-5))
         summary = f"{found.mismatched}/{found.total} elements not close"
         if found.mismatched:
@@ -178,6 +184,15 @@ def allclose_where_defined() -> Comparator:
         return True, summary
 
     return _named(compare, "allclose_where_defined")
+
+
+def _where_defined(actual: Array, expected: Array) -> tuple[Array, Array, int]:
+    """Both with zeros where the golden is NaN, and how many elements it defines."""
+    if expected.dtype.kind in "iub":
+        return actual, expected, expected.size
+    free = np.isnan(to_double(expected))
+    a, e = (np.where(free, np.zeros_like(x), x) for x in (actual, expected))
+    return a, e, expected.size - int(np.count_nonzero(free))
 
 
 def _has_tail(x: Array, axis: int, rows: int) -> bool:
@@ -279,44 +294,100 @@ def mapped_pool_ratio_allclose(
     mapping have one more axis in front, and each rank is judged by its own mapping.
     """
     judge = ratio_allclose(atol, rtol, max_error_ratio)
-
-    def compare(
-        actual: Any, expected: Any, *, inputs: Mapping[str, Any], **context: Any
-    ) -> Verdict:
-        a, e = as_array(actual), as_array(expected)
-        mapping = as_array(inputs[mapping_name])
-        if mapping.size != math.prod(mapping_shape) * (a.shape[0] if leading_rank_axis else 1):
-            return False, f"'{mapping_name}' has shape {list(mapping.shape)}, not {mapping_shape}"
-        if not leading_rank_axis:
-            a, e = a[None], e[None]
-        slots = mapping.reshape(a.shape[0], -1)
-        for rank in range(a.shape[0]):
-            if a.shape[2] != block_size:
-                return False, f"{pool_name} has {a.shape[2]} rows per block, not {block_size}"
-            rows, golden_rows = (x[rank].reshape(-1, *x.shape[3:]) for x in (a, e))
-            named = slots[rank][slots[rank] >= 0].astype(np.int64)
-            written = np.zeros(rows.shape[0], dtype=bool)
-            if named.size and named.max() >= rows.shape[0]:
-                return False, f"'{mapping_name}' names row {named.max()} of {rows.shape[0]}"
-            written[named] = True
-            touched = np.flatnonzero(~written & _rows_differ(rows, golden_rows))
-            if touched.size:
-                return False, (
-                    f"{touched.size} rows of {pool_name} outside '{mapping_name}' changed; "
-                    f"first: row {touched[0]} of rank {rank}"
-                )
-            ok, message = judge(rows[written], golden_rows[written], **context)
-            if not ok:
-                return False, f"rows of {pool_name} named by '{mapping_name}': {message}"
-        return True, ""
-
-    return _named(compare, f"mapped_pool_ratio_allclose({mapping_name!r})")
+    pool = _Pool(mapping_name, mapping_shape, block_size, leading_rank_axis, pool_name)
+    return _named(pool.judged(judge), f"mapped_pool_ratio_allclose({mapping_name!r})")
 
 
-def error_distribution(always_pass: bool = True) -> Comparator:
+def mapped_pool_ratio_reldiff(
+    mapping_name: str,
+    *,
+    mapping_shape: tuple[int, ...],
+    block_size: int,
+    leading_rank_axis: bool = False,
+    pool_name: str = "pool",
+    diff_thd: float = 0.01,
+    pct_thd: float = 0.05,
+    max_diff_hd: float = math.inf,
+) -> Comparator:
+    """`mapped_pool_ratio_allclose` with `ratio_reldiff` for the rows that the mapping names."""
+    judge = ratio_reldiff(diff_thd, pct_thd, max_diff_hd)
+    pool = _Pool(mapping_name, mapping_shape, block_size, leading_rank_axis, pool_name)
+    return _named(pool.judged(judge), f"mapped_pool_ratio_reldiff({mapping_name!r})")
+
+
+@dataclass(frozen=True)
+class _Pool:
+    """A paged pool and the input that names its rows."""
+
+    mapping_name: str
+    mapping_shape: tuple[int, ...]
+    block_size: int
+    leading_rank_axis: bool
+    name: str
+
+    def judged(self, judge: Comparator) -> Comparator:
+        def compare(
+            actual: Any, expected: Any, *, inputs: Mapping[str, Any], **context: Any
+        ) -> Verdict:
+            a, e = as_array(actual), as_array(expected)
+            mapping = as_array(inputs[self.mapping_name])
+            ranks = a.shape[0] if self.leading_rank_axis else 1
+            if mapping.size not in (self._size, self._size * ranks):
+                shape = list(mapping.shape)
+                return False, f"'{self.mapping_name}' has shape {shape}, not {self.mapping_shape}"
+            if not self.leading_rank_axis:
+                a, e = a[None], e[None]
+            if a.shape[2] != self.block_size:
+                return False, f"{self.name} has {a.shape[2]} rows per block, not {self.block_size}"
+            slots = mapping.reshape(a.shape[0], -1)
+            for rank in range(a.shape[0]):
+                rows, golden_rows = (x[rank].reshape(-1, *x.shape[3:]) for x in (a, e))
+                problem = self._problem(rank, slots[rank], rows, golden_rows, judge, context)
+                if problem:
+                    return False, problem
+            return True, ""
+
+        return compare
+
+    @property
+    def _size(self) -> int:
+        return math.prod(self.mapping_shape)
+
+    def _problem(
+        self,
+        rank: int,
+        slots: Array,
+        rows: Array,
+        golden_rows: Array,
+        judge: Comparator,
+        context: Mapping[str, Any],
+    ) -> str:
+        """What is wrong with the rows of one rank; empty if nothing is."""
+        named = slots[slots >= 0].astype(np.int64)
+        if named.size and named.max() >= rows.shape[0]:
+            return f"'{self.mapping_name}' names row {named.max()} of {rows.shape[0]}"
+        written = np.zeros(rows.shape[0], dtype=bool)
+        written[named] = True
+        touched = np.flatnonzero(~written & _rows_differ(rows, golden_rows))
+        if touched.size:
+            return (
+                f"{touched.size} rows of {self.name} outside '{self.mapping_name}' changed; "
+                f"first: row {touched[0]} of rank {rank}"
+            )
+        ok, message = judge(rows[written], golden_rows[written], **context)
+        return "" if ok else f"rows of {self.name} named by '{self.mapping_name}': {message}"
+
+
+def error_distribution(
+    diff_thds: Sequence[float] = (),
+    quantiles: Sequence[float] = (0.5, 0.9, 0.99, 0.999, 1.0),
+    always_pass: bool = True,
+) -> Comparator:
     """Report how the differences are distributed. Passes whatever they are, unless told otherwise.
 
-    With `always_pass=False` the verdict is that of `allclose`.
+    diff_thds: say of each of these numbers how many elements differ by more
+    quantiles: of the differences, from 0 to 1
+    always_pass: False for the verdict of `allclose`
     """
 
     def compare(actual: Any, expected: Any, **context: Any) -> Verdict:
@@ -325,9 +396,12 @@ def error_distribution(always_pass: bool = True) -> Comparator:
         finite = difference[np.isfinite(difference)]
         parts = [f"relative L2 {found.relative_l2:.4g}"]
         if finite.size:
-            quantiles = np.quantile(finite, [0.5, 0.9, 0.99, 0.999, 1.0])
-            names = ("median", "90%", "99%", "99.9%", "max")
-            parts += [f"{name} {value:.4g}" for name, value in zip(names, quantiles)]
+            special = {0.5: "median", 1.0: "max"}
+            names = [special.get(q, f"{100 * q:g}%") for q in quantiles]
+            values = np.quantile(finite, quantiles)
+            parts += [f"{name} {value:.4g}" for name, value in zip(names, values)]
+        more = [(limit, np.count_nonzero(~(difference <= limit))) for limit in diff_thds]
+        parts += [f"{count} above {limit:g}" for limit, count in more]
         if finite.size < difference.size:
             parts.append(f"{difference.size - finite.size} not finite")
         return always_pass or found.mismatched == 0, "difference: " + ", ".join(parts)

@@ -12,10 +12,10 @@ import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from tilelet.diag.catalogue.command import UnknownPlatform
-from tilelet.diag.catalogue.harness import UnknownConfigField, UnsupportedConfig
+from tilelet.diag.catalogue.harness import BadConfig, UnknownConfigField, UnsupportedConfig
 
 PLATFORMS = ("a2a3sim", "a2a3", "a5sim", "a5")
 DEFAULT_PLATFORM = "a2a3sim"
@@ -151,6 +151,15 @@ class RunConfig:
         for name in settings or {}:
             _check_known(name)
         return dataclasses.replace(self, compile={}, runtime={}, **(settings or {}))
+
+
+def as_config(given: object) -> RunConfig | None:
+    """The settings that a caller gave as a `RunConfig` or as a dict; None if it gave none."""
+    if given is None or isinstance(given, RunConfig):
+        return given
+    if not isinstance(given, Mapping):
+        raise BadConfig("config", type(given).__name__, "a `RunConfig` or a dict")
+    return RunConfig().with_settings(cast("Mapping[str, Any]", given))
 
 
 def _check_known(name: str) -> None:

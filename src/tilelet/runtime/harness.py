@@ -17,7 +17,12 @@ import numpy as np
 from tilelet.analysis.control_reads import parameters_read
 from tilelet.diag.catalogue.cautions import ValidationSkipped
 from tilelet.diag.catalogue.command import CannotWrite
-from tilelet.diag.catalogue.harness import BadDataFile, GoldenDataMissing, OutputMismatch
+from tilelet.diag.catalogue.harness import (
+    BadDataFile,
+    BadRunCall,
+    GoldenDataMissing,
+    OutputMismatch,
+)
 from tilelet.diag.catalogue.python import NestedTooDeeply
 from tilelet.diag.core import UNKNOWN, UserError, UserErrors
 from tilelet.diag.tracebacks import give_place
@@ -44,7 +49,7 @@ from tilelet.runtime.compiler import (
     dump_folder,
     run_directory,
 )
-from tilelet.runtime.config import RunConfig
+from tilelet.runtime.config import RunConfig, as_config
 from tilelet.runtime.console import Silent, Terse, Trace
 from tilelet.runtime.golden import Golden, compute_golden
 from tilelet.runtime.golden_cache import GoldenCache
@@ -55,6 +60,7 @@ from tilelet.runtime.specs import ScalarSpec, Spec, TensorSpec
 from tilelet.runtime.storage import BadFileError, load_array
 from tilelet.runtime.validate import Judge, Judgement
 from tilelet.tasks.extents import Extents
+from tilelet.tasks.stream import TaskStream
 
 if TYPE_CHECKING:
     from tilelet.checks.comparison import Comparison
@@ -62,12 +68,13 @@ if TYPE_CHECKING:
 
 
 def run(
-    program: Any,
+    program: Any = None,
     *args: Any,
+    fn: Any = None,
     specs: Sequence[Spec] | None = None,
     golden_fn: Golden | None = None,
     golden_data: str | Path | None = None,
-    config: RunConfig | None = None,
+    config: RunConfig | Mapping[str, Any] | None = None,
     compile_cfg: Mapping[str, Any] | None = None,
     runtime_cfg: Mapping[str, Any] | None = None,
     rtol: float | None = None,
@@ -89,7 +96,9 @@ def run(
     `run(program, *tensors, config=None)` runs on the tensors given, which receive the results, and
     gives the compiled program. Without tensors it only compiles.
 
-    config, compile_cfg, runtime_cfg: settings, all of the same kind (see `RunConfig`)
+    fn: another name of `program`
+    config, compile_cfg, runtime_cfg: settings, all of the same kind (see `RunConfig`), also as a
+        dict
     rtol, atol: tolerances, 1e-5 unless given here or in `config`
     compare_fn: a comparator for some outputs, by name, or one for all
     golden_data: a folder with stored inputs and expected results, used instead of `golden_fn`
@@ -97,6 +106,12 @@ def run(
     save_data: keep inputs and expected results
     benchmark: accepted, without effect: see `tilelet profile`
     """
+    if fn is not None:
+        if program is not None:
+            raise BadRunCall("`program` and `fn` are the same")
+        program = fn
+    elif program is None:
+        raise BadRunCall("there is no program")
     options: dict[str, Any] = {
         "specs": specs,
         "golden_fn": golden_fn,
@@ -117,7 +132,7 @@ def run(
     has_specs = "specs" in given or "tensor_specs" in given
     if has_specs or any(is_spec_list(arg) and arg for arg in args) or set(given) - {"config"}:
         return _run_case(program, args, given)
-    return _run_direct(program, args, config)
+    return _run_direct(program, args, as_config(config))
 
 
 def run_jit(fn: Any, *args: Any, **options: Any) -> RunResult:
@@ -252,6 +267,7 @@ class Runner:
         with progress(f"counting the tasks of {compiled.name}"):
             tasks = compiled.run_tasks({**needed, **shapes}, execute=False)
         self.result.tasks = tasks.counts()
+        self.result.all_counted = not isinstance(tasks, TaskStream) or tasks.complete
         self.result.passed = True
         self.result.was_executed = False
         arguments = MadeOnDemand(needed, makers)

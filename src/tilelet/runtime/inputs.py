@@ -42,6 +42,11 @@ def check_memory(specs: Sequence[Spec]) -> None:
     raise TooBig("all arguments together", total, available)
 
 
+def has_room(nbytes: int) -> bool:
+    """Whether the machine is known to have so much memory left."""
+    return nbytes < (available_memory() or 0)
+
+
 def initial_array(spec: TensorSpec, zero: bool = False) -> Array:
     """The data a tensor starts with: a fresh dense array. `zero` ignores `init_value`."""
     value = None if zero else spec.init_value

@@ -36,6 +36,7 @@ class RunResult:
         self.could_run = True  # False: the failure is not a mismatch
         self.was_executed = True  # False: `tilelet tasks` only counted
         self.tasks: dict[str, int] = {}  # kernel -> number of tasks
+        self.all_counted = True  # False: there are more tasks, which nobody counted
         self.where: list[Where] = []  # of each failed output: which regions are wrong
         self.error_was_read = False
         self.error = error
@@ -61,8 +62,10 @@ class RunResult:
     def __str__(self) -> str:
         if self.passed and not self.was_executed:
             # `tilelet check` does not even count.
-            counted = f": {sum(self.tasks.values()):,} tasks counted" if self.tasks else ""
-            return f"not executed{counted}"
+            if not self.tasks:
+                return "not executed"
+            first = "" if self.all_counted else "the first "
+            return f"not executed: {first}{sum(self.tasks.values()):,} tasks counted"
         time = f" ({self.execution_time:.2f}s)" if self.execution_time is not None else ""
         return f"PASS{time}" if self.passed else f"FAIL: {self.error}{time}"
 

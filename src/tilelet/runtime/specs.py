@@ -110,10 +110,18 @@ class ScalarSpec:
     """One scalar argument.
 
     Both forms are accepted: `ScalarSpec(name, value, ctype="int64")` and
-    `ScalarSpec(name, dtype, value)`.
+    `ScalarSpec(name, dtype, value)`. Without effect: `compile_runtime` (a scalar is a value of the
+    run here, never part of the code) and `benchmark_step` (what a board adds for each repetition).
     """
 
-    def __init__(self, name: str, *args: Any, **named: Any) -> None:
+    def __init__(
+        self,
+        name: str,
+        *args: Any,
+        compile_runtime: bool = False,
+        benchmark_step: float | None = None,
+        **named: Any,
+    ) -> None:
         # Scripts are not type-checked.
         if not isinstance(name, str) or not name:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise BadSpec(f"a `ScalarSpec` needs a name, not `{name!r}`")
@@ -130,6 +138,8 @@ class ScalarSpec:
         if "value" not in fields:
             raise BadSpec(f"`ScalarSpec` of `{name}` has no value")
         self.name = name
+        self.compile_runtime = compile_runtime
+        self.benchmark_step = benchmark_step
         self.dtype: Any = fields.get("dtype", fields.get("ctype", "int64"))
         self.value = _number(name, fields["value"])
         _ = self.element

@@ -12,9 +12,11 @@ MemorySpace = Mem
 
 __all__ = [
     "AtomicType",
+    "CachePolicy",
     "CmpType",
     "ForKind",
     "FunctionType",
+    "KernelType",
     "Level",
     "LoopOrigin",
     "MaskPattern",
@@ -27,7 +29,9 @@ __all__ = [
     "RoundMode",
     "ScopeMode",
     "SplitMode",
+    "SyncAllMode",
     "TensorLayout",
+    "TilePad",
 ]
 
 
@@ -41,6 +45,9 @@ class PadValue(enum.Enum):
     zero = "zero"
     min = "min"
     max = "max"
+
+
+TilePad = PadValue  # its first name
 
 
 class AtomicType(enum.Enum):
@@ -110,6 +117,28 @@ class PipeType(enum.Enum):
     S = "S"
     FIX = "FIX"
     ALL = "ALL"
+
+
+class KernelType(enum.Enum):
+    """The cores of a block, for the hand-written synchronisation ops."""
+
+    AIC = "aic"
+    AIV = "aiv"
+    MIX = "mix"
+
+
+class SyncAllMode(enum.Enum):
+    """How a device lets all blocks wait for each other; both give the same results."""
+
+    HARD = "hard"
+    SOFT = "soft"
+
+
+class CachePolicy(enum.Enum):
+    """Whether a device reads a tensor by way of its cache; results do not depend on it."""
+
+    DEFAULT = "default"
+    BYPASS = "bypass"
 
 
 class Level(enum.Enum):

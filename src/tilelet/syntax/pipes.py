@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tilelet.dtypes import DType
+from tilelet.syntax.enums import KernelType, SyncAllMode
 from tilelet.syntax.markers import marker
 from tilelet.syntax.views import AUTO
 
@@ -166,8 +167,8 @@ def import_peer_buffer(*, name: str, peer_func: str, span: Any = None) -> Scalar
 @marker
 def syncall(
     *,
-    core_type: str = "mix",
-    mode: str = "hard",
+    core_type: str | KernelType = "mix",
+    mode: str | SyncAllMode = "hard",
     gm_workspace: Any = None,
     used_cores: Any = None,
     span: Any = None,

@@ -50,6 +50,14 @@ def test_every_weight_is_within_half_a_factor(dtype: Any) -> None:
     assert (widened(found)[:, 7] == 0).all()
 
 
+def test_blocks_of_columns_have_their_factors_below_them() -> None:
+    matrix = np.random.default_rng(1).standard_normal((24, 10)).astype(np.float32)
+    found = np.empty((3 * (10 + FACTOR_ROWS), 8), np.int8)
+    fill_int8(found, [matrix])
+    for i, block in enumerate(np.split(found, 3)):
+        assert np.array_equal(block, converted(matrix[8 * i : 8 * (i + 1)]))
+
+
 def dequantised(stored: dict[str, Array]) -> dict[str, Array]:
     """The tensors of a model with what INT8 makes of the matrices of its layers."""
     return {

@@ -15,6 +15,7 @@ from tilelet.device.memory.limits import program_findings
 from tilelet.diag.catalogue.models import BadTile
 from tilelet.ir.core import Program
 from tilelet.ir.printer import print_program
+from tilelet.models.qwen3.architecture import architecture_of
 from tilelet.models.qwen3.config import PRESETS, Qwen3Config
 from tilelet.models.qwen3.published import LayerShape, build_decode, build_prefill, rope_tables
 from tilelet.models.qwen3.weights import layer_shapes
@@ -125,6 +126,33 @@ def test_layers_in_one_call_are_layers_one_after_the_other() -> None:
             assert np.array_equal(stacked["states"][rows], hidden[rows])
     for name in ("k_cache", "v_cache"):
         assert np.array_equal(stacked[name], single[name])
+
+
+@pytest.mark.parametrize("which", BUILD)
+@pytest.mark.parametrize("int8", [False, True])
+def test_matrices_in_blocks_give_the_same(which: str, int8: bool) -> None:
+    """To the bit: only where the columns lie is different."""
+    lengths = [13, 6] if which == "prefill" else [16, 7]
+    sizes = {"tokens": 13, "layers": 2, "int8": int8, "out_chunk": 8}
+    plain, blocked = (small(**sizes, blocked=b) for b in (False, True))
+    given = arguments(plain, which, lengths)
+    for name in ("k_cache", "v_cache"):
+        given[name] = np.tile(given[name], (2, 1))
+    of_blocks = dict(given)
+    for s, into in ((plain, given), (blocked, of_blocks)):
+        architecture = architecture_of(s.config, int8=int8, columns=8 if s.blocked else 0)
+        rng = np.random.default_rng(6)
+        for name, array in architecture.arrays_of(0).items():
+            stored = [rng.standard_normal(array.stored).astype(np.float32) / 6 for _ in range(2)]
+            rows, columns = array.shape
+            into[name] = np.empty((2 * rows, columns), array.element(pl.FP32).numpy)
+            for layer, matrix in enumerate(stored):
+                array.fill(into[name][layer * rows : (layer + 1) * rows], [matrix])
+    assert of_blocks["w_gate"].shape != given["w_gate"].shape
+    wanted = run(BUILD[which](plain), **given)
+    found = run(BUILD[which](blocked), **of_blocks)
+    for name in ("states", "k_cache", "v_cache"):
+        assert np.array_equal(found[name], wanted[name], equal_nan=True)
 
 
 @pytest.mark.parametrize("which", BUILD)

@@ -69,6 +69,16 @@ def test_matrices_larger_than_a_block() -> None:
     assert np.array_equal(transposed(stored, pl.FP32), stored.T)
 
 
+def test_blocks_of_columns_stand_one_below_the_other() -> None:
+    """The last lacks columns, which are zeros."""
+    stored = np.arange(5 * 7, dtype=np.float32).reshape(7, 5)
+    found = transposed(stored, pl.FP32, 3)
+    assert found.shape == (15, 3)
+    whole = np.concatenate(np.split(found, 3), axis=1)
+    assert np.array_equal(whole[:, :7], stored.T)
+    assert (whole[:, 7:] == 0).all()
+
+
 def test_shards_and_names_without_prefix_give_the_same(tmp_path: Path) -> None:
     stored = tensors()
     single, sharded, bare = (tmp_path / n for n in ("single", "sharded", "bare"))

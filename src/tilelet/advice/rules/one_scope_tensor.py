@@ -32,13 +32,11 @@ def find(subject: Subject) -> Iterator[Advice]:
 
 def only_scope(source: Source, maker: ast.stmt, name: str) -> ast.With | None:
     """The one scope that has all uses of a tensor."""
-    own = {id(n) for n in ast.walk(maker)}
-    uses = [n for n in source.names(name) if id(n) not in own]
-    for scope in source.scopes:
-        inside = {id(n) for n in ast.walk(scope)}
-        if uses and all(id(n) in inside for n in uses):
-            return scope
-    return None
+    own = set(source.inside(maker))
+    around = [set(source.around(n)) for n in source.names(name) if n not in own]
+    if not around:
+        return None
+    return next((s for s in source.scopes if all(s in outer for outer in around)), None)
 
 
 RULE = Rule(

@@ -20,7 +20,8 @@
  */
 #include "matmul.h"
 
-#define W (TL_VEC_BYTES / 4)
+#include "one_row.h"
+
 #define KC 256
 #define UNROLL 4 /* steps of k, for each of which a line is prefetched and a row converted */
 #define A_PITCH (KC + 16) /* floats; one line more keeps rows in different sets of the L1 cache */
@@ -55,40 +56,6 @@
     X(1, 2) X(2, 2) X(3, 2) X(4, 2) X(5, 2) X(6, 2)
 #endif
 /* clang-format on */
-
-typedef float vec __attribute__((vector_size(TL_VEC_BYTES)));
-
-TL_INLINE vec fma_vec(vec a, vec b, vec c) {
-#if TL_HAS_FMA && __has_builtin(__builtin_elementwise_fma)
-    return __builtin_elementwise_fma(a, b, c);
-#elif TL_VEC_BYTES == 64 && __has_builtin(__builtin_ia32_vfmaddps512_mask)
-    return __builtin_ia32_vfmaddps512_mask(a, b, c, (uint16_t)-1, 4);
-#elif TL_VEC_BYTES == 32 && defined(__FMA__) && __has_builtin(__builtin_ia32_vfmaddps256)
-    return __builtin_ia32_vfmaddps256(a, b, c);
-#elif TL_VEC_BYTES == 16 && defined(__FMA__) && __has_builtin(__builtin_ia32_vfmaddps)
-    return __builtin_ia32_vfmaddps(a, b, c);
-#elif defined(__aarch64__) && __has_builtin(__builtin_aarch64_fmav4sf)
-    return __builtin_aarch64_fmav4sf(a, b, c);
-#else
-    vec r;
-    for (int i = 0; i < W; i++) {
-#if TL_HAS_FMA
-        r[i] = __builtin_fmaf(a[i], b[i], c[i]);
-#else
-        r[i] = tl_fma_by_double(a[i], b[i], c[i]);
-#endif
-    }
-    return r;
-#endif
-}
-
-TL_INLINE vec load_vec(const void *p) {
-    vec v;
-    memcpy(&v, p, sizeof v);
-    return v;
-}
-
-TL_INLINE void store_vec(float *p, vec v) { memcpy(p, &v, sizeof v); }
 
 /* Keeps a value in a register: compilers would rather load it again for each use, and the loads
  * then limit the kernel. */
@@ -637,60 +604,10 @@ static void run_flipped(const tl_matmul_args *x, workspace *work) {
 
 /* --- one row ----------------------------------------------------------------------------------- */
 
-/* With one row all that counts is to read B at the speed of the memory. It is converted in
- * registers, ROW_STEPS rows of a whole group of columns at a time: long runs, and C stays in the
- * cache. */
-#define ROW_STEPS 8
-#define ROW_VECTORS 8
-
-typedef uint16_t half_words __attribute__((vector_size(TL_VEC_BYTES / 2)));
-typedef uint32_t words __attribute__((vector_size(TL_VEC_BYTES)));
-
-TL_INLINE vec load_b(const char *p, int is_bf16) {
-    if (!is_bf16) return load_vec(p);
-    half_words narrow;
-    memcpy(&narrow, p, sizeof narrow);
-    return (vec)(__builtin_convertvector(narrow, words) << 16);
-}
-
-/* c[0 .. vectors * W] += a[k] * b[k], for some steps of k; the rows after them are prefetched. */
-TL_INLINE void add_rows(float *c, const float *a, const char *b, int64_t row_bytes, int64_t steps,
-                        int vectors, int is_bf16) {
-    int size = is_bf16 ? 2 : 4;
-    vec acc[ROW_VECTORS];
-#pragma GCC unroll 8
-    for (int j = 0; j < vectors; j++) acc[j] = load_vec(c + j * W);
-    for (int64_t k = 0; k < steps; k++, b += row_bytes) {
-        vec value = a[k] - (vec){0};
-#pragma GCC unroll 8
-        for (int j = 0; j < vectors; j++)
-            acc[j] = fma_vec(value, load_b(b + j * W * size, is_bf16), acc[j]);
-        for (int at = 0; at < vectors * W * size; at += 64)
-            __builtin_prefetch(b + ROW_STEPS * row_bytes + at, 0, 2);
-    }
-#pragma GCC unroll 8
-    for (int j = 0; j < vectors; j++) store_vec(c + j * W, acc[j]);
-}
-
-static void add_columns(float *c, const float *a, const char *b, int64_t row_bytes, int64_t steps,
-                        int64_t columns, int is_bf16) {
-    int size = is_bf16 ? 2 : 4;
-    for (; columns >= ROW_VECTORS * W; columns -= ROW_VECTORS * W) {
-        if (is_bf16)
-            add_rows(c, a, b, row_bytes, steps, ROW_VECTORS, 1);
-        else
-            add_rows(c, a, b, row_bytes, steps, ROW_VECTORS, 0);
-        c += ROW_VECTORS * W;
-        b += ROW_VECTORS * W * size;
-    }
-    for (; columns > 0; columns -= W, c += W, b += W * size)
-        add_rows(c, a, b, row_bytes, steps, 1, is_bf16);
-}
-
 static int is_one_row(const tl_matmul_args *x) {
     return x->m == 1 && !x->a_trans && !x->b_trans && !is_integer(x) &&
-           (x->b_type == TL_BF16 || x->b_type == TL_FP32) && x->n % W == 0 &&
-           x->k <= ROW_BLOCK * A_PITCH;
+           (x->b_type == TL_BF16 || x->b_type == TL_FP32) &&
+           x->n % (x->b_type == TL_BF16 ? 2 * W : W) == 0 && x->k <= ROW_BLOCK * A_PITCH;
 }
 
 /* Columns from `column` on that stand in one memory, at most `columns`. */
@@ -700,8 +617,8 @@ static int64_t columns_in_part(const tl_matmul_args *x, int64_t column, int64_t 
 
 static void run_one_row(const tl_matmul_args *x, workspace *work) {
     int is_bf16 = x->b_type == TL_BF16;
-    int64_t row_bytes = x->ldb * element_size(x->b_type);
     float *c = work->flipped;
+    int64_t row_bytes = x->ldb * element_size(x->b_type);
     convert_rows(work->a, x->k, x->a, x->a_type, x->lda, 1, x->k, x->k);
     for (int64_t n0 = 0; n0 < x->n; n0 += GROUP) {
         int64_t columns = smaller(x->n - n0, GROUP), some;
@@ -709,14 +626,21 @@ static void run_one_row(const tl_matmul_args *x, workspace *work) {
             some = columns_in_part(x, n0 + n, columns - n);
             const float *start = x->start ? (const float *)x->start + n0 + n : NULL;
             if (x->start == x->c) start = place_in_c(x, 0, n0 + n);
-            copy_rows(c + n, 0, start, 0, 1, some);
+            if (start && is_bf16)
+                part_columns(c + n, start, some);
+            else
+                copy_rows(c + n, 0, start, 0, 1, some);
         }
-        for (int64_t k = 0; k < x->k; k += ROW_STEPS)
-            add_columns(c, work->a + k, element(x->b, x->b_type, x->ldb, 0, k, n0), row_bytes,
-                        smaller(x->k - k, ROW_STEPS), columns, is_bf16);
+        const char *first = at(x->b, n0, x->b_type);
+        const char *next =
+            n0 + columns < x->n ? first + columns * element_size(x->b_type) : x->then;
+        add_all_rows(c, work->a, first, next, row_bytes, x->k, columns, is_bf16);
         for (int64_t n = 0; n < columns; n += some) {
             some = columns_in_part(x, n0 + n, columns - n);
-            copy_rows(place_in_c(x, 0, n0 + n), 0, c + n, 0, 1, some);
+            if (is_bf16)
+                join_columns(place_in_c(x, 0, n0 + n), c + n, some);
+            else
+                copy_rows(place_in_c(x, 0, n0 + n), 0, c + n, 0, 1, some);
         }
     }
 }

@@ -24,6 +24,9 @@ static tl_task *find(tl_ready *ready, const tl_task *like, const char *b) {
     return t;
 }
 
+/* Whether it is better run with its neighbours, if there are any. */
+static int is_batchable(const tl_task *t) { return t->b && !t->is_in_order; }
+
 static void add(tl_queue *q, tl_task *t) {
     if (q->tail - q->head == MAX_IN_FLIGHT) {
         /* Full of gaps: close them. */
@@ -71,9 +74,9 @@ static void gather(tl_ready *ready, const tl_task *t) {
 
 void tl_push_ready(tl_rt *rt, tl_task *t) {
     tl_ready *ready = &rt->ready;
-    add(t->b ? &ready->batchable : &ready->immediate, t);
+    add(is_batchable(t) ? &ready->batchable : &ready->immediate, t);
     STORE(ready->count, ready->count + 1);
-    if (t->b) {
+    if (is_batchable(t)) {
         tl_task **bucket = bucket_of(ready, t->kernel, t->b);
         t->same_bucket = *bucket;
         *bucket = t;
@@ -86,7 +89,7 @@ void tl_push_ready(tl_rt *rt, tl_task *t) {
 static void take(tl_ready *ready, tl_task *t) {
     drop(t);
     STORE(ready->count, ready->count - 1);
-    if (!t->b) return;
+    if (!is_batchable(t)) return;
     tl_task **at = bucket_of(ready, t->kernel, t->b);
     while (*at != t) at = &(*at)->same_bucket;
     *at = t->same_bucket;
@@ -130,7 +133,7 @@ int tl_take_ready(tl_rt *rt, tl_task **tasks, int most) {
     do {
         take(ready, t);
         tasks[count++] = t;
-        if (!t->b || count >= t->kernel->batch_max) break;
+        if (!is_batchable(t) || count >= t->kernel->batch_max) break;
         t = find(ready, t, t->b + t->kernel->b_stride);
     } while (t && count < most);
     return count;

@@ -344,7 +344,9 @@ static void find_dependencies(tl_ctx *c, tl_task *t) {
     }
     if (kernel->batch_max > 1) {
         t->a = touched[kernel->a_window].data;
-        t->b = touched[kernel->b_window].data;
+        const tl_win *b = &touched[kernel->b_window];
+        t->b = b->data;
+        t->is_in_order = b->rank > 1 && b->stride[b->rank - 2] * b->itemsize == kernel->b_stride;
     }
     if (out_of_memory) /* what it waits for could not be written down: wait for everything */
         for (uint64_t n = t->number > MAX_IN_FLIGHT ? t->number - MAX_IN_FLIGHT + 1 : 1;
@@ -439,24 +441,16 @@ int tl_call_host(tl_ctx *c, int site, int64_t op, tl_win *tiles, const tl_word *
 
 /* --- one run ----------------------------------------------------------------------------------- */
 
-/* The first thread's is in the workspace. */
-static int prepare_context(tl_ctx *c, tl_rt *rt, int is_first) {
+static void prepare_context(tl_ctx *c, tl_rt *rt, int64_t thread) {
     memset(c, 0, sizeof *c);
     c->rt = rt;
     c->blocks = 1;
     c->cancel = rt->args->cancel;
-    if (!is_first) return tl_allocate_scratch(rt->program, &c->scratch, &c->matmul);
-    c->scratch = rt->space->scratch;
-    c->matmul = rt->space->matmul;
-    return 0;
+    c->scratch = rt->space->scratch[thread].scratch;
+    c->matmul = rt->space->scratch[thread].matmul;
 }
 
-static void free_context(tl_ctx *c) {
-    free(c->scratch);
-    free(c->matmul);
-}
-
-static int prepare(tl_rt *rt, const tl_program *program, const tl_run_args *args) {
+static int prepare(tl_rt *rt, const tl_program *program, const tl_run_args *args, int64_t threads) {
     rt->program = program;
     rt->args = args;
     rt->stop_at = NEVER;
@@ -466,7 +460,7 @@ static int prepare(tl_rt *rt, const tl_program *program, const tl_run_args *args
     pthread_mutex_init(&rt->lock, NULL);
     pthread_cond_init(&rt->work, NULL);
     pthread_cond_init(&rt->progress, NULL);
-    tl_workspace *s = rt->space = tl_take_workspace(program);
+    tl_workspace *s = rt->space = tl_take_workspace(program, threads);
     if (!s) return -1;
     rt->tasks = s->tasks;
     rt->found = s->found;
@@ -559,11 +553,10 @@ __attribute__((visibility("default"))) int tl_run(const tl_program *program,
     int64_t started = 0, threads = args->threads > 1 ? args->threads : 1;
     tl_ctx *contexts = calloc((size_t)threads, sizeof *contexts);
     pthread_t *workers = calloc((size_t)threads, sizeof *workers);
-    int failed = prepare(&rt, program, args) || !contexts || !workers;
+    int failed = prepare(&rt, program, args, threads) || !contexts || !workers;
     tl_buf *params = bind_params(args);
     failed |= !params;
-    for (int64_t i = 0; !failed && i < threads; i++)
-        failed |= prepare_context(&contexts[i], &rt, i == 0);
+    for (int64_t i = 0; !failed && i < threads; i++) prepare_context(&contexts[i], &rt, i);
     int result = TL_MEMORY;
     if (failed) {
         memset(args->fault, 0, sizeof *args->fault);
@@ -578,7 +571,6 @@ __attribute__((visibility("default"))) int tl_run(const tl_program *program,
         unlock(&rt);
         for (int64_t i = 0; i < started; i++) pthread_join(workers[i], NULL);
     }
-    for (int64_t i = 1; contexts && i < threads; i++) free_context(&contexts[i]);
     free(contexts);
     free(workers);
     clean_up(&rt, params);

@@ -36,7 +36,8 @@ struct tl_task {
     uint64_t mark;          /* the task that last looked at this one for a dependency */
     struct tl_queue *queue; /* of ready tasks, and its place there */
     uint64_t place;
-    const char *a, *b; /* where the operands of its products begin, if it may have batch_hint */
+    const char *a, *b;   /* where the operands of its products begin, if their kernel has them */
+    int32_t is_in_order; /* b has rows one after the other: there are no columns beside it */
     tl_task *same_bucket;
     edge *successors, *last_successor; /* in the order of submission */
     tl_win *windows;
@@ -58,12 +59,17 @@ typedef struct {
 } tl_ready;
 
 typedef struct {
+    char *scratch;
+    void *matmul;
+} tl_scratch;
+
+typedef struct {
     const tl_program *program; /* whose runs it is large enough for */
     tl_task *tasks, **found;
     tl_win *windows, *touched, *of_blocks;
     tl_word *scalars, *of_blocks_scalars;
-    char *scratch;
-    void *matmul;
+    tl_scratch *scratch; /* of each thread */
+    int64_t threads;
 } tl_workspace;
 
 struct tl_rt {
@@ -138,9 +144,8 @@ void tl_note_task(tl_ctx *c, const tl_task *t, const tl_kernel *kernel, int is_r
                   int64_t blocks, const int64_t *deps, int64_t dep_count);
 
 /* workspace.c: NULL if there is no memory; `submitted` is the number of tasks of the run. */
-tl_workspace *tl_take_workspace(const tl_program *program);
+tl_workspace *tl_take_workspace(const tl_program *program, int64_t threads);
 void tl_leave_workspace(tl_workspace *s, uint64_t submitted);
-int tl_allocate_scratch(const tl_program *program, char **scratch, void **matmul);
 
 /* rt.c: one task, by the control thread, if one is ready; else wait until something has changed. */
 int tl_help(tl_ctx *c);

@@ -1,18 +1,16 @@
-/* What a run needs whatever it computes. To get it from the system and to give it back takes longer
- * than a short run: that of the last one is kept. */
+/* What a run needs whatever it computes. To get it from the system, zeroed, and to give it back takes
+ * longer than a short run, and a part of a long one: that of the last run is kept. */
 #include <stdlib.h>
 
 #include "state.h"
 
-enum { FEW_TASKS = 64 }; /* a run of more has touched much memory, which goes back to the system */
+enum {
+    FEW_TASKS = 64, /* a run of more has touched much memory, which goes back to the system ... */
+    FEW_RUNS = 2    /* ... unless the program has been run more often: it will be again */
+};
 
 static tl_workspace *kept; /* atomic */
-
-int tl_allocate_scratch(const tl_program *program, char **scratch, void **matmul) {
-    size_t bytes = ((size_t)program->scratch_bytes + 2 * ALIGNMENT) / ALIGNMENT * ALIGNMENT;
-    return posix_memalign((void **)scratch, ALIGNMENT, bytes) ||
-           posix_memalign(matmul, ALIGNMENT, TL_MATMUL_SCRATCH_BYTES);
-}
+static uint64_t runs;      /* atomic */
 
 static void free_workspace(tl_workspace *s) {
     if (!s) return;
@@ -23,17 +21,35 @@ static void free_workspace(tl_workspace *s) {
     free(s->of_blocks);
     free(s->scalars);
     free(s->of_blocks_scalars);
+    for (int64_t i = 0; i < s->threads; i++) {
+        free(s->scratch[i].scratch);
+        free(s->scratch[i].matmul);
+    }
     free(s->scratch);
-    free(s->matmul);
     free(s);
 }
 
-tl_workspace *tl_take_workspace(const tl_program *program) {
-    tl_workspace *s = __atomic_exchange_n(&kept, NULL, __ATOMIC_ACQ_REL);
-    if (s && s->program == program) return s;
-    free_workspace(s); /* of another program in this library: it may be too small */
+/* Scratch of so many threads. */
+static int has_scratch(tl_workspace *s, int64_t threads) {
+    if (threads <= s->threads) return 1;
+    tl_scratch *more = realloc(s->scratch, (size_t)threads * sizeof *more);
+    if (!more) return 0;
+    s->scratch = more;
+    size_t bytes = ((size_t)s->program->scratch_bytes + 2 * ALIGNMENT) / ALIGNMENT * ALIGNMENT;
+    for (; s->threads < threads; s->threads++) {
+        tl_scratch *one = &more[s->threads];
+        if (posix_memalign((void **)&one->scratch, ALIGNMENT, bytes)) return 0;
+        if (posix_memalign(&one->matmul, ALIGNMENT, TL_MATMUL_SCRATCH_BYTES)) {
+            free(one->scratch);
+            return 0;
+        }
+    }
+    return 1;
+}
+
+static tl_workspace *new_workspace(const tl_program *program) {
     size_t windows = (size_t)program->max_windows, scalars = (size_t)program->max_scalars;
-    s = calloc(1, sizeof *s);
+    tl_workspace *s = calloc(1, sizeof *s);
     if (!s) return NULL;
     s->program = program;
     s->tasks = calloc(MAX_IN_FLIGHT, sizeof *s->tasks);
@@ -43,18 +59,31 @@ tl_workspace *tl_take_workspace(const tl_program *program) {
     s->of_blocks = calloc(windows + 1, sizeof *s->of_blocks);
     s->scalars = calloc(MAX_IN_FLIGHT * scalars + 1, sizeof *s->scalars);
     s->of_blocks_scalars = calloc(scalars + 1, sizeof *s->of_blocks_scalars);
-    int failed = tl_allocate_scratch(program, &s->scratch, &s->matmul);
-    if (!failed && s->tasks && s->found && s->windows && s->touched && s->of_blocks && s->scalars &&
+    if (s->tasks && s->found && s->windows && s->touched && s->of_blocks && s->scalars &&
         s->of_blocks_scalars)
         return s;
     free_workspace(s);
     return NULL;
 }
 
+tl_workspace *tl_take_workspace(const tl_program *program, int64_t threads) {
+    tl_workspace *s = __atomic_exchange_n(&kept, NULL, __ATOMIC_ACQ_REL);
+    if (s && s->program != program) { /* of another in this library: it may be too small */
+        free_workspace(s);
+        s = NULL;
+    }
+    if (!s) s = new_workspace(program);
+    if (!s || has_scratch(s, threads)) return s;
+    free_workspace(s);
+    return NULL;
+}
+
 void tl_leave_workspace(tl_workspace *s, uint64_t submitted) {
-    if (s && submitted <= FEW_TASKS) {
+    uint64_t before = __atomic_fetch_add(&runs, 1, __ATOMIC_RELAXED);
+    if (s && (submitted <= FEW_TASKS || before >= FEW_RUNS)) {
         /* Task numbers begin anew: nothing may remind of those of this run. */
-        memset(s->tasks, 0, (submitted + 1) * sizeof *s->tasks);
+        uint64_t used = submitted < MAX_IN_FLIGHT ? submitted + 1 : MAX_IN_FLIGHT;
+        memset(s->tasks, 0, used * sizeof *s->tasks);
         s = __atomic_exchange_n(&kept, s, __ATOMIC_ACQ_REL);
     }
     free_workspace(s);

@@ -22,9 +22,10 @@ from tilelet.diag.catalogue.device import (
 )
 from tilelet.diag.core import Loc, UserError
 from tilelet.diag.text import shape_text, size_text
-from tilelet.ir.core import Function, Op, Program, Value, walk
+from tilelet.ir.core import Block, Function, Op, Program, Value, walk
 from tilelet.ir.spec import Engine, Trait
 from tilelet.ir.types import TileType
+from tilelet.ir.views import carried_values, yielded
 
 BLOCK = 32
 """Bytes in which on-chip memory is addressed."""
@@ -90,12 +91,13 @@ def shape_findings(function: Function, machine: Machine) -> Iterator[UserError]:
     """Rows, cube blocks, product extents and element types."""
     ops = list(walk(function.body))
     for_cube = _cube_only(ops)
+    products = _products(function.body)
     narrow: set[Value] = set()
     for op in ops:
         if op.spec.engine is Engine.CUBE:
             yield from _product(op, machine)
         elif Trait.ARITHMETIC in op.spec.traits and not _takes_bf16(machine):
-            yield from _bf16(op, machine)
+            yield from _bf16(op, products, machine)
         for value in op.results:
             if is_tile(value) and value not in for_cube and not op.spec.structural:
                 found = _rows(value, op, machine)
@@ -172,9 +174,38 @@ def _takes_bf16(machine: Machine) -> bool:
     return machine.has_path("l0c_to_ub")
 
 
-def _bf16(op: Op, machine: Machine) -> Iterator[UserError]:
-    tiles = [v for v in (*op.operands, *op.results) if is_tile(v)]
-    if any(v.type.dtype is dtypes.BF16 for v in tiles):  # type: ignore[union-attr]
+def _products(body: Block) -> set[Value]:
+    """Products of type BF16, and what is computed of nothing else.
+
+    The vector unit gets them as the cube accumulated them, in FP32; only a cast rounds them.
+    """
+    found: set[Value] = set()
+    for op in body.ops:
+        _follow_products(op, found)
+    return found
+
+
+def _follow_products(op: Op, found: set[Value]) -> None:
+    if op.name in ("for", "while"):
+        found.update(v for first, _, same in carried_values(op) if first in found for v in same)
+    for block in op.blocks:
+        for inner in block.ops:
+            _follow_products(inner, found)
+    if op.name == "if":
+        arms = zip(op.results, *map(yielded, op.blocks))
+        found.update(result for result, *given in arms if found.issuperset(given))
+    operands = [v for v in op.operands if _is_bf16(v)]
+    computed = operands and op.name != "cast" and found.issuperset(operands)
+    if op.spec.engine is Engine.CUBE or (computed and not op.blocks):
+        found.update(filter(_is_bf16, op.results))
+
+
+def _is_bf16(value: Value) -> bool:
+    return isinstance(value.type, TileType) and value.type.dtype is dtypes.BF16
+
+
+def _bf16(op: Op, products: set[Value], machine: Machine) -> Iterator[UserError]:
+    if any(_is_bf16(v) and v not in products for v in (*op.operands, *op.results)):
         yield VectorDType(op.name, "BF16", machine.name, op.loc)
 
 

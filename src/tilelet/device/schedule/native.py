@@ -206,7 +206,7 @@ def find_conflicts_native(
 ) -> tuple[Ints, int]:
     """`conflicts.find_conflicts`, in C, and how many tasks were looked at.
 
-    After following `work` edges it stops; 0: when all is done.
+    After `work` pairs and edges it stops; 0: when all is done.
     """
     given = _conflict_input(accesses, graph, loops, most)
     given[0].work = work

@@ -125,17 +125,16 @@ class NeverWritten(UserError):
         total: int,
         regions: Sequence[str],
         declared: Loc,
-        neighbour: Loc | None = None,
-        where: str = "",
+        neighbour: tuple[Loc, str] | None = None,
     ) -> None:
-        labels = [Label(neighbour, f"writes beside them{where}")] if neighbour else []
+        labels = [Label(*neighbour)] if neighbour else []
         labels.append(Label(declared, "the output"))
         super().__init__(
             f"{count} of {plural(total, 'element')} of output `{tensor}` are never written",
             labels,
             notes=[f"not written: {', '.join(regions)}"],
             helps=[
-                "extend the loop or the window of the statement that writes beside them"
+                "extend the loop or the window of that statement, or move it"
                 if neighbour
                 else f"store something into `{tensor}`",
                 f"if `{tensor}` is to keep what it holds there, declare it `pl.InOut`",
@@ -168,10 +167,14 @@ class UndefinedOutput(UserError):
         source: str,
         taken: Loc,
         where: str = "",
+        writer: tuple[Loc, str] | None = None,
+        writer_first: bool = False,
     ) -> None:
         labels = [Label(taken, f"takes undefined elements of {source}")]
         if stored != taken:
             labels.append(Label(stored, f"stores what comes of them{where}"))
+        if writer is not None:
+            labels.insert(0 if writer_first else len(labels), Label(*writer))
         super().__init__(
             f"{plural(count, 'element')} of output `{tensor}` come from undefined memory",
             labels,

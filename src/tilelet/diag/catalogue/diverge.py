@@ -33,8 +33,8 @@ class FirstWrongStatement(UserError):
         super().__init__(what, labels=labels, notes=notes, helps=helps)
 
 
-def _unused(loc: Loc, name: str) -> Label:
-    return Label(loc, f"`{name}` is computed here and used nowhere: is it to be stored?")
+def _unstored(loc: Loc, what: str) -> Label:
+    return Label(loc, f"{what}: is it to be stored?")
 
 
 class NeverWritten(UserError):
@@ -51,10 +51,10 @@ class NeverWritten(UserError):
         region: str,
         loc: Loc | None,
         notes: Sequence[str] = (),
-        unused: Sequence[tuple[Loc, str]] = (),
+        unstored: Sequence[tuple[Loc, str]] = (),
     ) -> None:
         labels = [Label(loc, "this writes the elements beside them")] if loc else []
-        labels += [_unused(*one) for one in unused]
+        labels += [_unstored(*one) for one in unstored]
         super().__init__(f"no statement writes `{region}`", labels=labels, notes=notes)
 
 
@@ -71,14 +71,15 @@ class ReadBeforeWritten(UserError):
         self,
         region: str,
         loc: Loc,
-        writer: Loc | None,
+        writer: tuple[Loc, str] | None,
         notes: Sequence[str] = (),
-        unused: Sequence[tuple[Loc, str]] = (),
+        unstored: Sequence[tuple[Loc, str]] = (),
+        writer_first: bool = False,
     ) -> None:
         labels = [Label(loc, "read here")]
         if writer is not None:
-            labels.append(Label(writer, "this writes other parts of it"))
-        labels += [_unused(*one) for one in unused]
+            labels.insert(0 if writer_first else 1, Label(*writer))
+        labels += [_unstored(*one) for one in unstored]
         super().__init__(f"`{region}` is read before it is written", labels=labels, notes=notes)
 
 

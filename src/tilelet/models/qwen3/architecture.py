@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
@@ -10,9 +11,14 @@ from typing import Literal
 from tilelet.ir.core import Program
 from tilelet.models.qwen3.config import Qwen3Config, Qwen3MoeConfig
 from tilelet.models.qwen3.int8 import in_int8
-from tilelet.models.qwen3.moe import build_sparse_decode, build_sparse_prefill
+from tilelet.models.qwen3.moe import build_sparse_decode, build_sparse_prefill, expert_columns
 from tilelet.models.qwen3.published import LayerShape, build_decode, build_prefill
-from tilelet.models.qwen3.weights import LayerArray, layer_arrays, sparse_layer_arrays
+from tilelet.models.qwen3.weights import (
+    LayerArray,
+    in_blocks,
+    layer_arrays,
+    sparse_layer_arrays,
+)
 
 Kind = Literal["prefill", "decode"]
 
@@ -45,11 +51,16 @@ class LayerRun:
 
 @dataclass(frozen=True)
 class Architecture:
-    """The layers of a model, in `runs`; with matrices in INT8, or as they are."""
+    """The layers of a model, in `runs`; with matrices in INT8, or as they are.
+
+    columns  of a block of a matrix, where a head does not decide that (`LayerShape.blocked` and
+             `out_chunk`); 0: matrices are not in blocks
+    """
 
     name: str
     runs: tuple[LayerRun, ...]
     int8: bool = False
+    columns: int = 0
 
     def run_of(self, layer: int) -> LayerRun:
         return next(run for run in self.runs if run.first <= layer < run.end)
@@ -64,7 +75,7 @@ class Architecture:
             for run in self.runs
             if run.first < count
         ]
-        return Architecture(self.name, tuple(runs), self.int8)
+        return dataclasses.replace(self, runs=tuple(runs))
 
 
 def _build_dense(kind: Kind, shape: LayerShape) -> Program:
@@ -75,12 +86,29 @@ def _build_sparse(kind: Kind, shape: LayerShape) -> Program:
     return build_sparse_prefill(shape) if kind == "prefill" else build_sparse_decode(shape)
 
 
-def architecture_of(config: Qwen3Config, *, int8: bool = False) -> Architecture:
-    """That of a model with this configuration; `int8`: the matrices of its layers in INT8."""
+def _in_blocks(
+    arrays: Mapping[str, LayerArray], config: Qwen3Config, output: int, mlp: int
+) -> dict[str, LayerArray]:
+    """Every matrix in blocks of the columns that a task multiplies by."""
+    head = config.head_dim
+    columns = {"wq": head, "wk": head, "wv": head, "wo": output}
+    columns |= dict.fromkeys(("w_gate", "w_up", "w_down"), mlp)
+    return {
+        name: in_blocks(array, columns[name]) if name in columns else array
+        for name, array in arrays.items()
+    }
+
+
+def architecture_of(config: Qwen3Config, *, int8: bool = False, columns: int = 0) -> Architecture:
+    """That of a model with this configuration; `int8` and `columns` as in `Architecture`."""
     dense, sparse = layer_arrays(config), {}
     name = "qwen3"
     if isinstance(config, Qwen3MoeConfig):
         name, sparse = "qwen3_moe", sparse_layer_arrays(config)
+    if columns:
+        dense = _in_blocks(dense, config, columns, columns)
+        if isinstance(config, Qwen3MoeConfig):
+            sparse = _in_blocks(sparse, config, columns, expert_columns(config))
     if int8:
         dense, sparse = in_int8(dense), in_int8(sparse)
     kinds = {
@@ -91,4 +119,4 @@ def architecture_of(config: Qwen3Config, *, int8: bool = False) -> Architecture:
     for is_sparse, layers in groupby(range(config.num_hidden_layers), config.is_sparse):
         numbers = list(layers)
         runs.append(LayerRun(kinds[is_sparse], numbers[0], len(numbers)))
-    return Architecture(name, tuple(runs), int8)
+    return Architecture(name, tuple(runs), int8, columns)

@@ -370,7 +370,7 @@ def _choice(
     best = int(np.argmax(logits))
     second = int(np.argmax(np.where(np.arange(len(logits)) == best, -np.inf, logits)))
     pair = [best, ours if ours != best else second]
-    rows = model.weights.head[:, pair].astype(np.float64).T
+    rows = np.stack([model.weights.head_column(t) for t in pair]).astype(np.float64)
     return TokenChoice(
         sequence,
         number,

@@ -113,6 +113,7 @@ class PassShape:
             dtype=self.dtype,
             page=_PAGE,
             tokens=self.context if is_prompt else 0,
+            blocked=True,
             row_tile=_PROMPT_ROWS if is_prompt else _CUBE_ROWS,
             seq_tile=_PAGE,
         )

@@ -5,6 +5,9 @@ Programs:
   build_head        final RMSNorm and logits, in blocks of the vocabulary's columns; and the token
                     with the largest logit of each row, the first of equals
 
+The head's matrix lies in blocks of the columns that a task multiplies by, one below the other: a
+task reads memory in order. If the last block lacks columns, nobody reads what stands there.
+
 Logits are rounded to the dtype of the model before they are compared, as the reference does.
 """
 
@@ -83,8 +86,9 @@ def make_logits(s: EndShape, columns: int):
         own_logits = pl.slice(logits, [ROWS, columns], [0, v0])
         own_largest = pl.slice(largest, [1, ROWS], [block, 0])
         own_places = pl.slice(places, [1, ROWS], [block, 0])
+        weight = pl.slice(head, [HIDDEN, columns], [block * HIDDEN, 0])
         with pl.at(level=pl.Level.CORE_GROUP, name_hint="logits"):
-            acc = project(normed, head, 0, v0)
+            acc = project(normed, weight, 0, 0)
             rounded = pl.cast(acc, target_type=DTYPE, mode=MODE)
             own_logits = pl.assemble(own_logits, rounded, [0, 0])
             wide = pl.cast(rounded, target_type=pl.FP32)
@@ -99,7 +103,7 @@ def make_logits(s: EndShape, columns: int):
 def build_head(s: EndShape) -> Program:
     """Final RMSNorm, logits and the best token of every row."""
     c, ROWS, DTYPE = s.config, s.rows, s.dtype
-    HIDDEN, VOCABULARY, BLOCKS = c.hidden_size, c.vocab_size, s.blocks
+    HIDDEN, VOCABULARY, BLOCKS, WIDTH = c.hidden_size, c.vocab_size, s.blocks, s.columns
     WHOLE, REST = VOCABULARY // s.columns, VOCABULARY % s.columns
     rmsnorm = make_rmsnorm(
         ROWS, HIDDEN, s.k_chunk, c.rms_norm_eps, x_dtype=DTYPE, dtype=DTYPE, mode=MODE
@@ -124,7 +128,7 @@ def build_head(s: EndShape) -> Program:
             self,
             states: pl.Tensor[[ROWS, HIDDEN], DTYPE],
             final_norm: pl.Tensor[[1, HIDDEN], pl.FP32],
-            head: pl.Tensor[[HIDDEN, VOCABULARY], DTYPE],
+            head: pl.Tensor[[BLOCKS * HIDDEN, WIDTH], DTYPE],
             logits: pl.Out[pl.Tensor[[ROWS, VOCABULARY], DTYPE]],
             best: pl.Out[pl.Tensor[[1, ROWS], pl.INT32]],
         ):

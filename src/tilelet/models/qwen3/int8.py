@@ -2,7 +2,8 @@
 
 A column's factor is its largest magnitude over 127, so that every weight is within half a factor of
 what it was. The factors, in FP32, are the bytes of `FACTOR_ROWS` more rows below the numbers: one
-array holds all, and programs take them from it as a view (`make_matrix` in published.py).
+array holds all, and programs take them from it as a view (`make_matrix` in published.py). Of a
+matrix in blocks of columns every block has its factors below it.
 
 Norms, the router of a mixture of experts, the embedding and the output head stay as they are.
 """
@@ -18,7 +19,7 @@ from tilelet import dtypes
 from tilelet.diag.catalogue.models import BadTile
 from tilelet.models.qwen3.published import FACTOR_ROWS
 from tilelet.models.qwen3.reference import Array
-from tilelet.models.qwen3.weights import ROUTER, LayerArray
+from tilelet.models.qwen3.weights import ROUTER, LayerArray, column_blocks
 
 LARGEST = 127
 # Outputs converted at a time.
@@ -34,10 +35,10 @@ def _converted(name: str, array: LayerArray) -> LayerArray:
     if array.dtype is not None or name == ROUTER:
         return array
     rows, columns = array.shape
-    inputs = rows // len(array.pieces)
+    inputs = array.stored[1]
     if inputs * columns % FACTOR_ROWS:
         raise BadTile("the product of a matrix's sizes", inputs * columns, "a multiple of 4")
-    shape = (rows + len(array.pieces) * FACTOR_ROWS, columns)
+    shape = (rows + rows // inputs * FACTOR_ROWS, columns)
     return dataclasses.replace(array, shape=shape, dtype=dtypes.INT8, fill=fill_int8)
 
 
@@ -45,14 +46,18 @@ def fill_int8(out: Array, stored: Sequence[Array]) -> None:
     """Matrices `[out, in]` as `[in, out]` and their factors, one below the other."""
     rows = len(out) // len(stored)
     for i, piece in enumerate(stored):
-        part = out[i * rows : (i + 1) * rows]
-        numbers, factors = part[:-FACTOR_ROWS], part[-FACTOR_ROWS:].reshape(-1).view(np.float32)
-        for r in range(0, len(piece), _BLOCK):
-            block = piece[r : r + _BLOCK].astype(np.float32)
-            scale = np.abs(block).max(axis=1) / np.float32(LARGEST)
-            factors[r : r + _BLOCK] = scale
-            scale[scale == 0] = 1  # a column of zeros
-            numbers[:, r : r + _BLOCK] = np.rint(block / scale[:, None]).T
+        for part, outputs in column_blocks(out[i * rows : (i + 1) * rows], piece):
+            _fill_block(part, outputs)
+
+
+def _fill_block(out: Array, stored: Array) -> None:
+    numbers, factors = out[:-FACTOR_ROWS], out[-FACTOR_ROWS:].reshape(-1).view(np.float32)
+    for r in range(0, len(stored), _BLOCK):
+        block = stored[r : r + _BLOCK].astype(np.float32)
+        scale = np.abs(block).max(axis=1) / np.float32(LARGEST)
+        factors[r : r + _BLOCK] = scale
+        scale[scale == 0] = 1  # a column of zeros
+        numbers[:, r : r + _BLOCK] = np.rint(block / scale[:, None]).T
 
 
 def widened(array: Array) -> Array:

@@ -1,6 +1,7 @@
 """All weights of a model, as its programs take them, and the memory that takes.
 
-Matrices of the files are `[out, in]`; programs take `[in, out]`, the layers one below the other.
+Matrices of the files are `[out, in]`; programs take `[in, out]`, in blocks of the columns that a
+task multiplies by (it then reads memory in order), blocks and layers one below the other.
 They are converted once, into memory or into a file that is then mapped; or, streamed, layer by
 layer whenever they are needed. The embedding stays where it is: a few rows of a mapped file.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -24,12 +26,16 @@ from tilelet.diag.catalogue.generate import BadGenerateSetting, ModelTooLarge, W
 from tilelet.dtypes import DType
 from tilelet.models.qwen3.architecture import Architecture, LayerRun, architecture_of
 from tilelet.models.qwen3.config import Qwen3Config
+from tilelet.models.qwen3.ends import EndShape
+from tilelet.models.qwen3.published import fitting
 from tilelet.models.qwen3.reference import Array
 from tilelet.models.qwen3.weights import Checkpoint, LayerArray, transposed
 from tilelet.native.memory import available_memory
 from tilelet.runtime.progress import progress
 
 _HEAD = "head"
+# Columns of a block, at the most.
+_COLUMNS = 256
 
 
 class LayerSource(Protocol):
@@ -44,13 +50,19 @@ class LayerSource(Protocol):
 class ModelWeights:
     """embedding  `[vocabulary, hidden]`, in the dtype of the model
     final_norm    `[1, hidden]`, FP32
-    head          `[hidden, vocabulary]`
+    head          `[hidden, vocabulary]`, in blocks of columns one below the other
     """
 
     embedding: Array
     final_norm: Array
     head: Array
     source: LayerSource
+
+    def head_column(self, token: int) -> Array:
+        """The weights of one token's logit."""
+        hidden = self.final_norm.shape[1]
+        block, column = divmod(token, self.head.shape[1])
+        return self.head[block * hidden : (block + 1) * hidden, column]
 
 
 @dataclass(frozen=True)
@@ -141,7 +153,9 @@ class Loader:
         self.directory = Path(directory)
         self.settings = settings
         config = Qwen3Config.read(directory)
-        architecture = architecture_of(config, int8=settings.int8)
+        sizes = math.gcd(config.hidden_size, config.intermediate_size)
+        columns = fitting(sizes, _COLUMNS)
+        architecture = architecture_of(config, int8=settings.int8, columns=columns)
         self.checkpoint = Checkpoint(directory, config, architecture.arrays_of)
         if settings.layers:
             if not 0 < settings.layers <= config.num_hidden_layers:
@@ -175,8 +189,17 @@ class Loader:
                 found["layers"] = max(min(n, layers_per_call) * each for n, each in runs)
             else:
                 found["layers"] = sum(n * each for n, each in runs)
-            found["output head"] = c.vocab_size * c.hidden_size * size
+            rows, columns = self._head_shape
+            found["output head"] = rows * columns * size
         return found
+
+    @property
+    def _head_shape(self) -> tuple[int, int]:
+        ends = EndShape(self.config, 1)
+        return ends.blocks * self.config.hidden_size, ends.columns
+
+    def _head_in_blocks(self) -> Array:
+        return transposed(self._head, self.dtype, self._head_shape[1])
 
     def load(self) -> ModelWeights:
         """Everything, converted."""
@@ -189,7 +212,7 @@ class Loader:
             head, source = self._mapped(folder)
             return ModelWeights(embedding, norm, head, source)
         with progress("loading the output head"):
-            head = transposed(self._head, self.dtype)
+            head = self._head_in_blocks()
         if self.settings.streamed:
             return ModelWeights(embedding, norm, head, _Streamed(self.checkpoint, self.dtype))
         count = self.config.num_hidden_layers
@@ -221,7 +244,7 @@ class Loader:
         """What the file depends on: the configuration, the files, what they are converted to."""
         stats = [(p.name, p.stat().st_size, p.stat().st_mtime_ns) for p in self.checkpoint.files]
         described = [
-            1,
+            2,
             self.architecture.name,
             dataclasses.asdict(self.config),
             self.dtype.name,
@@ -233,8 +256,7 @@ class Loader:
         return f"{self.directory.resolve().name}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
     def _shapes(self) -> dict[str, tuple[tuple[int, int], DType]]:
-        c = self.config
-        found = {_HEAD: ((c.hidden_size, c.vocab_size), self.dtype)}
+        found = {_HEAD: (self._head_shape, self.dtype)}
         for run in self.architecture.runs:
             for name, array in run.kind.arrays.items():
                 rows, columns = array.shape
@@ -269,7 +291,7 @@ class Loader:
 
     def _pieces(self, places: Mapping[str, int]) -> Iterator[tuple[str, int, Array]]:
         """Every converted part of the file, what it is, and where it goes."""
-        yield "the output head", places[_HEAD], transposed(self._head, self.dtype)
+        yield "the output head", places[_HEAD], self._head_in_blocks()
         count = self.config.num_hidden_layers
         streamed = _Streamed(self.checkpoint, self.dtype)
         for run in self.architecture.runs:

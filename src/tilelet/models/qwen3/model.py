@@ -13,7 +13,6 @@ batches of 1, 2, 4, ... rows: rows that no sequence uses are computed, and nobod
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,8 +43,6 @@ from tilelet.runtime.arrays import as_array, as_tensor, dtype_of, is_array, is_t
 _MOST_ROWS = 64
 # Keys of a block of attention, at the most.
 _KEYS = 128
-# Columns of a matrix that a task multiplies by: memory is fastest in runs of half a kilobyte.
-_COLUMNS = 256
 _SMALLEST_PAGE = 16
 _DEFAULT_MAX_SEQ = 4096
 
@@ -270,10 +267,10 @@ class Model:
 
     def layer_shape(self, kind: Kind, rows: int, layers: int) -> LayerShape:
         """Sizes of the program for `rows` rows of hidden states."""
-        c, size = self.config, self.cache.size
+        size = self.cache.size
         tile = min(rows, _MOST_ROWS) if kind == "decode" else fitting(size.page, _MOST_ROWS)
         return LayerShape(
-            c,
+            self.config,
             rows if kind == "decode" else 1,
             size.max_seq,
             dtype=self.dtype,
@@ -282,9 +279,10 @@ class Model:
             tokens=rows if kind == "prefill" else 0,
             layers=layers,
             int8=self.architecture.int8,
+            blocked=self.architecture.columns > 0,
             row_tile=tile,
             seq_tile=fitting(size.page, _KEYS),
-            out_chunk=fitting(math.gcd(c.hidden_size, c.intermediate_size), _COLUMNS),
+            out_chunk=self.architecture.columns,
         )
 
     def _layers(self, kind: Kind, of: LayerKind, rows: int, layers: int) -> CompiledProgram:

@@ -11,7 +11,8 @@ Groups are ragged. The control program reads how many rows each expert has, and 
 them: an expert that nobody chose costs nothing, and its weights are not read.
 
 Weights of the experts of a layer stand one below the other: `w_gate` and `w_up`
-`[experts * hidden, width]`, `w_down` `[experts * width, hidden]`.
+`[experts * hidden, width]`, `w_down` `[experts * width, hidden]`; or each of them in blocks of
+columns, as `LayerShape.blocked` says.
 """
 
 from __future__ import annotations
@@ -31,17 +32,21 @@ from tilelet.models.qwen3.config import Qwen3MoeConfig
 from tilelet.models.qwen3.published import (
     MODE,
     LayerShape,
+    attention_matrices,
     fitting,
+    make_columns,
     make_decode_attention,
+    make_layer_matrix,
     make_layer_part,
     make_layer_projection,
-    make_matrix,
     make_prefill_attention,
     make_two_layer_projections,
 )
 
 # Rows of a group that are multiplied at a time.
 _GROUP_ROWS = 16
+# Columns of an expert's matrices that a task multiplies by, at the most.
+_EXPERT_COLUMNS = 64
 # Columns of the hidden state that a task of `combine` adds up.
 _COMBINE_COLUMNS = 1024
 # Below every probability.
@@ -51,6 +56,18 @@ _TAKEN = -1.0
 def moe_config(s: LayerShape) -> Qwen3MoeConfig:
     assert isinstance(s.config, Qwen3MoeConfig)
     return s.config
+
+
+def expert_columns(config: Qwen3MoeConfig) -> int:
+    """Columns of an expert's matrices that a task multiplies by."""
+    return fitting(math.gcd(config.hidden_size, config.moe_intermediate_size), _EXPERT_COLUMNS)
+
+
+def expert_matrices(config: Qwen3MoeConfig) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
+    """Inputs, outputs and columns of a task, of an expert's matrices up and down."""
+    hidden, width = config.hidden_size, config.moe_intermediate_size
+    columns = expert_columns(config)
+    return (hidden, width, columns), (width, hidden, columns)
 
 
 def make_router(s: LayerShape, tile: int):
@@ -144,11 +161,13 @@ def make_experts(s: LayerShape, rows: int):
     # A token has an expert at most once.
     T = min(_GROUP_ROWS, rows)
     K_CHUNK = fitting(math.gcd(HIDDEN, WIDTH), 128)
-    OUT_CHUNK = fitting(math.gcd(HIDDEN, WIDTH), 64)
+    OUT_CHUNK = expert_columns(c)
     PADDED = SLOTS + T
     project_gate_up = make_two_layer_projections(s, T, K_CHUNK, OUT_CHUNK, HIDDEN)
     project_down = make_layer_projection(s, T, K_CHUNK, OUT_CHUNK, WIDTH)
-    up_of, down_of = make_matrix(s, HIDDEN, WIDTH), make_matrix(s, WIDTH, HIDDEN)
+    up_of, down_of = (make_layer_matrix(s, *sizes) for sizes in expert_matrices(c))
+    up_columns = make_columns(s, HIDDEN, OUT_CHUNK)
+    down_columns = make_columns(s, WIDTH, OUT_CHUNK)
     gated_silu = make_gated_silu(DTYPE, MODE)
 
     @pl.inline
@@ -172,20 +191,23 @@ def make_experts(s: LayerShape, rows: int):
                 x = rows_of(normed, order, begin + r0, used)
                 activation = pl.create_tensor([T, WIDTH], dtype=DTYPE)
                 # Outside the scopes these are views.
-                gate_weight, up_weight = up_of(w_gate, e), up_of(w_up, e)
-                down_weight = down_of(w_down, e)
+                gate_matrix, up_matrix = up_of(w_gate, e), up_of(w_up, e)
+                down_matrix = down_of(w_down, e)
                 for m0 in pl.parallel(0, WIDTH, OUT_CHUNK):
                     block = pl.slice(activation, [T, OUT_CHUNK], [0, m0])
+                    gate_weight = up_columns(gate_matrix, m0 // OUT_CHUNK)
+                    up_weight = up_columns(up_matrix, m0 // OUT_CHUNK)
                     with pl.at(level=pl.Level.CORE_GROUP, name_hint="expert_gate_up"):
-                        gate, up = project_gate_up(x, gate_weight, up_weight, 0, m0, m0)
+                        gate, up = project_gate_up(x, gate_weight, up_weight, 0, 0, 0)
                         block = pl.assemble(block, gated_silu(gate, up), [0, 0])
                 activation = pl.set_validshape(activation, used, WIDTH)
                 for o0 in pl.parallel(0, HIDDEN, OUT_CHUNK):
                     own = pl.slice(
                         products, [T, OUT_CHUNK], [begin + r0, o0], valid_shape=[used, OUT_CHUNK]
                     )
+                    down_weight = down_columns(down_matrix, o0 // OUT_CHUNK)
                     with pl.at(level=pl.Level.CORE_GROUP, name_hint="expert_down"):
-                        down = project_down(activation, down_weight, 0, o0)
+                        down = project_down(activation, down_weight, 0, 0)
                         own = pl.assemble(own, pl.set_validshape(down, used, OUT_CHUNK), [0, 0])
         return products
 
@@ -258,9 +280,9 @@ def make_moe(s: LayerShape, rows: int):
 def build_moe(s: LayerShape, rows: int) -> Program:
     """The part by itself: `residual` in, hidden states out, of the first `count[0]` rows."""
     c, DTYPE, ROWS = moe_config(s), s.dtype, rows
-    HIDDEN, WIDTH, E = c.hidden_size, c.moe_intermediate_size, c.num_experts
-    K = c.num_experts_per_tok
-    WEIGHT, HIDDEN_IN, WIDTH_IN = s.weight_dtype, s.stored_rows(HIDDEN), s.stored_rows(WIDTH)
+    HIDDEN, E = c.hidden_size, c.num_experts
+    K, WEIGHT = c.num_experts_per_tok, s.weight_dtype
+    UP, DOWN = (s.stored_shape(*sizes, E) for sizes in expert_matrices(c))
     moe: Any = make_moe(s, rows)
 
     @pl.program
@@ -272,9 +294,9 @@ def build_moe(s: LayerShape, rows: int) -> Program:
             count: pl.Tensor[[1], pl.INT32],
             post_norm: pl.Tensor[[1, HIDDEN], pl.FP32],
             w_router: pl.Tensor[[HIDDEN, E], DTYPE],
-            w_gate: pl.Tensor[[E * HIDDEN_IN, WIDTH], WEIGHT],
-            w_up: pl.Tensor[[E * HIDDEN_IN, WIDTH], WEIGHT],
-            w_down: pl.Tensor[[E * WIDTH_IN, HIDDEN], WEIGHT],
+            w_gate: pl.Tensor[UP, WEIGHT],
+            w_up: pl.Tensor[UP, WEIGHT],
+            w_down: pl.Tensor[DOWN, WEIGHT],
             out: pl.Out[pl.Tensor[[ROWS, HIDDEN], DTYPE]],
         ):
             valid = pl.read(count, [0])
@@ -373,19 +395,19 @@ def _program(name: str, s: LayerShape, rows: int, chosen_rows: int, layer: Any) 
     tiles.
     """
     c, D, DTYPE, BATCH, ROWS, N = moe_config(s), s.config.head_dim, s.dtype, s.batch, rows, s.layers
-    HIDDEN, WIDTH, E = c.hidden_size, c.moe_intermediate_size, c.num_experts
-    K = c.num_experts_per_tok
-    Q_WIDTH, KV_WIDTH = c.q_width, c.kv_width
+    HIDDEN, E, K = c.hidden_size, c.num_experts, c.num_experts_per_tok
     MAX_SEQ, TABLE_WIDTH, CACHE_ROWS = s.max_seq, s.table_width, s.cache_rows
-    WEIGHT, HIDDEN_IN = s.weight_dtype, s.stored_rows(HIDDEN)
-    Q_IN, WIDTH_IN = s.stored_rows(Q_WIDTH), s.stored_rows(WIDTH)
+    WEIGHT = s.weight_dtype
+    q, kv, output = attention_matrices(s)
+    q_of, kv_of, output_of = (make_layer_matrix(s, *sizes) for sizes in (q, kv, output))
+    WQ, WKV, WO = (s.stored_shape(*sizes, N) for sizes in (q, kv, output))
+    up, down = (s.stored_shape(*sizes, E) for sizes in expert_matrices(c))
+    up_of, down_of = make_layer_part(*up), make_layer_part(*down)
+    UP, DOWN = (s.stored_shape(*sizes, N * E) for sizes in expert_matrices(c))
     cache_of = make_layer_part(CACHE_ROWS, D)
     norm_of, head_norm_of = make_layer_part(1, HIDDEN), make_layer_part(1, D)
-    q_of, kv_of = make_matrix(s, HIDDEN, Q_WIDTH), make_matrix(s, HIDDEN, KV_WIDTH)
-    output_of = make_matrix(s, Q_WIDTH, HIDDEN)
     CHOSEN = chosen_rows
     router_of, chosen_of = make_layer_part(HIDDEN, E), make_layer_part(CHOSEN, K)
-    up_of, down_of = make_layer_part(E * HIDDEN_IN, WIDTH), make_layer_part(E * WIDTH_IN, HIDDEN)
 
     @pl.program
     class Qwen3MoeLayers:
@@ -401,17 +423,17 @@ def _program(name: str, s: LayerShape, rows: int, chosen_rows: int, layer: Any) 
             k_cache: pl.InOut[pl.Tensor[[N * CACHE_ROWS, D], DTYPE]],
             v_cache: pl.InOut[pl.Tensor[[N * CACHE_ROWS, D], DTYPE]],
             input_norm: pl.Tensor[[N, HIDDEN], pl.FP32],
-            wq: pl.Tensor[[N * HIDDEN_IN, Q_WIDTH], WEIGHT],
-            wk: pl.Tensor[[N * HIDDEN_IN, KV_WIDTH], WEIGHT],
-            wv: pl.Tensor[[N * HIDDEN_IN, KV_WIDTH], WEIGHT],
+            wq: pl.Tensor[WQ, WEIGHT],
+            wk: pl.Tensor[WKV, WEIGHT],
+            wv: pl.Tensor[WKV, WEIGHT],
             q_norm: pl.Tensor[[N, D], pl.FP32],
             k_norm: pl.Tensor[[N, D], pl.FP32],
-            wo: pl.Tensor[[N * Q_IN, HIDDEN], WEIGHT],
+            wo: pl.Tensor[WO, WEIGHT],
             post_norm: pl.Tensor[[N, HIDDEN], pl.FP32],
             w_router: pl.Tensor[[N * HIDDEN, E], DTYPE],
-            w_gate: pl.Tensor[[N * E * HIDDEN_IN, WIDTH], WEIGHT],
-            w_up: pl.Tensor[[N * E * HIDDEN_IN, WIDTH], WEIGHT],
-            w_down: pl.Tensor[[N * E * WIDTH_IN, HIDDEN], WEIGHT],
+            w_gate: pl.Tensor[UP, WEIGHT],
+            w_up: pl.Tensor[UP, WEIGHT],
+            w_down: pl.Tensor[DOWN, WEIGHT],
             chosen: pl.Out[pl.Tensor[[N * CHOSEN, K], pl.INT32]],
         ):
             for n in pl.range(N):

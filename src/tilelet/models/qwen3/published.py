@@ -80,6 +80,9 @@ class LayerShape:
     layers: int = 1
     # Whether matrices are in INT8, with the factors of their columns below (`make_matrix`).
     int8: bool = False
+    # Whether the columns of a matrix lie in blocks, one below the other, each what a task
+    # multiplies by: it then reads memory in order. Else a matrix is `[inputs, outputs]`.
+    blocked: bool = False
 
     # Rows of a projection; tokens that attend at once in prefill; keys of a block.
     row_tile: int = 16
@@ -142,8 +145,15 @@ class LayerShape:
         return pl.INT8 if self.int8 else self.dtype
 
     def stored_rows(self, inputs: int) -> int:
-        """Rows that a matrix `[inputs, outputs]` takes."""
+        """Rows that a matrix of so many inputs takes, or a block of its columns."""
         return inputs + (FACTOR_ROWS if self.int8 else 0)
+
+    def stored_shape(
+        self, inputs: int, outputs: int, columns: int, count: int = 1
+    ) -> tuple[int, int]:
+        """Of `count` matrices one below the other, whose tasks multiply by `columns` columns."""
+        rows = count * self.stored_rows(inputs)
+        return (outputs // columns * rows, columns) if self.blocked else (rows, outputs)
 
     @property
     def cache_rows(self) -> int:
@@ -228,6 +238,7 @@ def make_qkv(s: LayerShape, cache_rows: Any, store_rows: Any):
     )
     project_q = make_layer_projection(s, T, s.k_chunk, D, HIDDEN)
     project_kv = make_two_layer_projections(s, T, s.k_chunk, D, HIDDEN)
+    head_of = make_columns(s, HIDDEN, D)
     rotated = make_rotated(s)
 
     @pl.inline
@@ -242,14 +253,16 @@ def make_qkv(s: LayerShape, cache_rows: Any, store_rows: Any):
         q = pl.create_tensor([T, Q_WIDTH], dtype=DTYPE)
         for h in pl.parallel(HEADS):
             columns = pl.slice(q, [T, D], [0, h * D])
+            q_weight = head_of(wq, h)
             with pl.at(level=pl.Level.CORE_GROUP, name_hint="q_head"):
-                head = rotated(project_q(normed, wq, 0, h * D), q_norm, cos, sin)
+                head = rotated(project_q(normed, q_weight, 0, 0), q_norm, cos, sin)
                 columns = pl.assemble(columns, head, [0, 0])
         for h in pl.parallel(KV_HEADS):
             k_rows = cache_rows(k_cache, block_table, h, b, t0)
             v_rows = cache_rows(v_cache, block_table, h, b, t0)
+            k_weight, v_weight = head_of(wk, h), head_of(wv, h)
             with pl.at(level=pl.Level.CORE_GROUP, name_hint="kv_head"):
-                k_acc, v_acc = project_kv(normed, wk, wv, 0, h * D, h * D)
+                k_acc, v_acc = project_kv(normed, k_weight, v_weight, 0, 0, 0)
                 k = rotated(k_acc, k_norm, cos, sin)
                 v = pl.cast(v_acc, target_type=DTYPE, mode=MODE)
                 k_rows = store_rows(k_rows, k, block_table, starts, b, valid)
@@ -267,6 +280,7 @@ def make_attention_output(s: LayerShape):
     c, T, OUT_CHUNK, K_CHUNK = s.config, s.row_tile, s.out_chunk, s.k_chunk
     HIDDEN = c.hidden_size
     project_out = make_layer_projection(s, T, K_CHUNK, OUT_CHUNK, c.q_width)
+    columns_of = make_columns(s, c.q_width, OUT_CHUNK)
     load = make_load(T, OUT_CHUNK, s.dtype)
 
     @pl.inline
@@ -274,8 +288,9 @@ def make_attention_output(s: LayerShape):
         residual = pl.create_tensor([T, HIDDEN], dtype=pl.FP32)
         for o0 in pl.parallel(0, HIDDEN, OUT_CHUNK):
             block = pl.slice(residual, [T, OUT_CHUNK], [0, o0])
+            weight = columns_of(wo, o0 // OUT_CHUNK)
             with pl.at(level=pl.Level.CORE_GROUP, name_hint="output_projection"):
-                summed = pl.add(project_out(attended, wo, 0, o0), load(x, 0, o0))
+                summed = pl.add(project_out(attended, weight, 0, 0), load(x, 0, o0))
                 block = pl.assemble(block, summed, [0, 0])
         return pl.set_validshape(residual, valid, HIDDEN)
 
@@ -291,6 +306,8 @@ def make_mlp(s: LayerShape):
     HIDDEN, INTERMEDIATE = c.hidden_size, c.intermediate_size
     project_gate_up = make_two_layer_projections(s, T, K_CHUNK, OUT_CHUNK, HIDDEN)
     project_down = make_layer_projection(s, T, K_CHUNK, OUT_CHUNK, INTERMEDIATE)
+    up_columns = make_columns(s, HIDDEN, OUT_CHUNK)
+    down_columns = make_columns(s, INTERMEDIATE, OUT_CHUNK)
     rmsnorm = make_rmsnorm(
         T, HIDDEN, K_CHUNK, c.rms_norm_eps, x_dtype=pl.FP32, dtype=DTYPE, mode=MODE
     )
@@ -305,14 +322,17 @@ def make_mlp(s: LayerShape):
         activation = pl.create_tensor([T, INTERMEDIATE], dtype=DTYPE)
         for m0 in pl.parallel(0, INTERMEDIATE, OUT_CHUNK):
             block = pl.slice(activation, [T, OUT_CHUNK], [0, m0])
+            gate_weight = up_columns(w_gate, m0 // OUT_CHUNK)
+            up_weight = up_columns(w_up, m0 // OUT_CHUNK)
             with pl.at(level=pl.Level.CORE_GROUP, name_hint="gate_up"):
-                gate, up = project_gate_up(normed, w_gate, w_up, 0, m0, m0)
+                gate, up = project_gate_up(normed, gate_weight, up_weight, 0, 0, 0)
                 block = pl.assemble(block, gated_silu(gate, up), [0, 0])
         activation = pl.set_validshape(activation, valid, INTERMEDIATE)
         for o0 in pl.parallel(0, HIDDEN, OUT_CHUNK):
             block = pl.slice(out, [T, OUT_CHUNK], [row, o0], valid_shape=[valid, OUT_CHUNK])
+            down_weight = down_columns(w_down, o0 // OUT_CHUNK)
             with pl.at(level=pl.Level.CORE_GROUP, name_hint="down_projection"):
-                down = project_down(activation, w_down, 0, o0)
+                down = project_down(activation, down_weight, 0, 0)
                 summed = pl.add(down, pl.slice(residual, [T, OUT_CHUNK], [0, o0]))
                 block = pl.assemble(block, pl.cast(summed, target_type=DTYPE, mode=MODE), [0, 0])
         return out
@@ -582,19 +602,60 @@ def make_matrix(s: LayerShape, inputs: int, outputs: int):
     return with_factors if s.int8 else plain
 
 
+def make_columns(s: LayerShape, inputs: int, columns: int):
+    """What a task multiplies by: a view of the matrix' columns from `number * columns` on.
+
+    Call it outside scopes; the matrix is one that `make_layer_matrix` gives.
+    """
+
+    @pl.inline
+    def plain(matrix, number):
+        return pl.slice(matrix, [inputs, columns], [0, number * columns])
+
+    @pl.inline
+    def with_factors(matrix, number):
+        numbers, factors = matrix
+        return (
+            pl.slice(numbers, [inputs, columns], [0, number * columns]),
+            pl.slice(factors, [1, columns], [0, number * columns]),
+        )
+
+    if s.blocked:  # a block lies as a matrix of its own
+        return make_matrix(s, inputs, columns)
+    return with_factors if s.int8 else plain
+
+
+def attention_matrices(s: LayerShape) -> tuple[tuple[int, int, int], ...]:
+    """Inputs, outputs and columns of a task, of the matrices for Q, for K and V, and for output."""
+    c = s.config
+    return (
+        (c.hidden_size, c.q_width, c.head_dim),
+        (c.hidden_size, c.kv_width, c.head_dim),
+        (c.q_width, c.hidden_size, s.out_chunk),
+    )
+
+
+def make_layer_matrix(s: LayerShape, inputs: int, outputs: int, columns: int):
+    """A layer's matrix, of those that stand one below the other: a view."""
+    if s.blocked:
+        return make_layer_part(*s.stored_shape(inputs, outputs, columns))
+    return make_matrix(s, inputs, outputs)
+
+
 def _program(name: str, s: LayerShape, rows: int, layer: Any) -> Program:
     """The program that is the inline function `layer`, on `rows` rows of hidden states."""
     c, D, DTYPE, BATCH, ROWS, N = s.config, s.config.head_dim, s.dtype, s.batch, rows, s.layers
     HIDDEN, INTERMEDIATE = c.hidden_size, c.intermediate_size
-    Q_WIDTH, KV_WIDTH = c.q_width, c.kv_width
     MAX_SEQ, TABLE_WIDTH, CACHE_ROWS = s.max_seq, s.table_width, s.cache_rows
     cache_of = make_layer_part(CACHE_ROWS, D)
     norm_of, head_norm_of = make_layer_part(1, HIDDEN), make_layer_part(1, D)
-    q_of, kv_of = make_matrix(s, HIDDEN, Q_WIDTH), make_matrix(s, HIDDEN, KV_WIDTH)
-    output_of = make_matrix(s, Q_WIDTH, HIDDEN)
-    up_of, down_of = make_matrix(s, HIDDEN, INTERMEDIATE), make_matrix(s, INTERMEDIATE, HIDDEN)
-    WEIGHT, HIDDEN_IN = s.weight_dtype, s.stored_rows(HIDDEN)
-    Q_IN, MLP_IN = s.stored_rows(Q_WIDTH), s.stored_rows(INTERMEDIATE)
+    q, kv, output = attention_matrices(s)
+    up, down = (HIDDEN, INTERMEDIATE, s.out_chunk), (INTERMEDIATE, HIDDEN, s.out_chunk)
+    q_of, kv_of, output_of, up_of, down_of = (
+        make_layer_matrix(s, *sizes) for sizes in (q, kv, output, up, down)
+    )
+    WQ, WKV, WO, UP, DOWN = (s.stored_shape(*sizes, N) for sizes in (q, kv, output, up, down))
+    WEIGHT = s.weight_dtype
 
     @pl.program
     class Qwen3Layers:
@@ -610,16 +671,16 @@ def _program(name: str, s: LayerShape, rows: int, layer: Any) -> Program:
             k_cache: pl.InOut[pl.Tensor[[N * CACHE_ROWS, D], DTYPE]],
             v_cache: pl.InOut[pl.Tensor[[N * CACHE_ROWS, D], DTYPE]],
             input_norm: pl.Tensor[[N, HIDDEN], pl.FP32],
-            wq: pl.Tensor[[N * HIDDEN_IN, Q_WIDTH], WEIGHT],
-            wk: pl.Tensor[[N * HIDDEN_IN, KV_WIDTH], WEIGHT],
-            wv: pl.Tensor[[N * HIDDEN_IN, KV_WIDTH], WEIGHT],
+            wq: pl.Tensor[WQ, WEIGHT],
+            wk: pl.Tensor[WKV, WEIGHT],
+            wv: pl.Tensor[WKV, WEIGHT],
             q_norm: pl.Tensor[[N, D], pl.FP32],
             k_norm: pl.Tensor[[N, D], pl.FP32],
-            wo: pl.Tensor[[N * Q_IN, HIDDEN], WEIGHT],
+            wo: pl.Tensor[WO, WEIGHT],
             post_norm: pl.Tensor[[N, HIDDEN], pl.FP32],
-            w_gate: pl.Tensor[[N * HIDDEN_IN, INTERMEDIATE], WEIGHT],
-            w_up: pl.Tensor[[N * HIDDEN_IN, INTERMEDIATE], WEIGHT],
-            w_down: pl.Tensor[[N * MLP_IN, HIDDEN], WEIGHT],
+            w_gate: pl.Tensor[UP, WEIGHT],
+            w_up: pl.Tensor[UP, WEIGHT],
+            w_down: pl.Tensor[DOWN, WEIGHT],
         ):
             for n in pl.range(N):
                 k_part, v_part = cache_of(k_cache, n), cache_of(v_cache, n)

@@ -13,7 +13,7 @@ Versions, with their tasks:
                multiplied; gate, up and SiLU in one task; the residual and its RMSNorm in one task;
                long inner dimensions cut into parts, so that all cores have work and the down
                projection starts while the last MLP blocks run; nothing is filled with zeros.
-               hidden 8192: 64 + 2 + 100 + 128 + 16 = 310
+               hidden 8192: 64 + 2 + 100 + 64 + 16 = 246
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class DecodeShape:
     # Parts that the inner dimension of the output and down projections is cut into, so that there
     # are tasks enough for all cores.
     out_split: int = 2
-    down_split: int = 4
+    down_split: int = 2
     # Columns of a task that adds the parts up.
     sum_chunk: int = 512
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -64,14 +66,28 @@ Fill = Callable[[Array, Sequence[Array]], None]
 
 
 def fill_transposed(out: Array, stored: Sequence[Array]) -> None:
-    """Matrices `[out, in]` as `[in, out]`, one below the other; vectors as rows."""
+    """Matrices `[out, in]` as `[in, out]`, one below the other; vectors as rows.
+
+    If `out` has fewer columns than a matrix, the blocks of its columns stand one below the other.
+    """
     rows = len(out) // len(stored)
     for i, piece in enumerate(stored):
         part = out[i * rows : (i + 1) * rows]
         if piece.ndim == 1:
             part[:] = piece
         else:
-            _transpose(piece, part)
+            for block, outputs in column_blocks(part, piece):
+                _transpose(outputs, block[:, : len(outputs)])
+                block[:, len(outputs) :] = 0
+
+
+def column_blocks(out: Array, stored: Array) -> Iterator[tuple[Array, Array]]:
+    """The blocks of columns in `out` of a matrix stored `[out, in]`, with the outputs in each."""
+    width = out.shape[1]
+    count = math.ceil(len(stored) / width)
+    rows = len(out) // count
+    for i in range(count):
+        yield out[i * rows : (i + 1) * rows], stored[i * width : (i + 1) * width]
 
 
 @dataclass(frozen=True)
@@ -96,6 +112,12 @@ class LayerArray:
 def matrix(name: str, inputs: int, outputs: int) -> LayerArray:
     """A weight `[outputs, inputs]` of the files, transposed."""
     return LayerArray((inputs, outputs), (name,), (outputs, inputs))
+
+
+def in_blocks(array: LayerArray, columns: int) -> LayerArray:
+    """The same matrices in blocks of so many columns, one below the other."""
+    rows, outputs = array.shape
+    return dataclasses.replace(array, shape=(outputs // columns * rows, columns))
 
 
 def norm(name: str, size: int) -> LayerArray:
@@ -277,10 +299,12 @@ def _accepted(name: str, entry: TensorEntry) -> str:
     return entry.dtype
 
 
-def transposed(stored: Array, dtype: DType) -> Array:
-    """A `[out, in]` matrix as a new `[in, out]` one in `dtype`."""
-    out = np.empty(stored.shape[::-1], dtype.numpy)
-    _transpose(stored, out)
+def transposed(stored: Array, dtype: DType, columns: int = 0) -> Array:
+    """A `[out, in]` matrix as a new `[in, out]` one in `dtype`; in blocks of so many columns."""
+    outputs, inputs = stored.shape
+    width = columns or outputs
+    out = np.empty((math.ceil(outputs / width) * inputs, width), dtype.numpy)
+    fill_transposed(out, [stored])
     return out
 
 

@@ -8,9 +8,19 @@
 
 enum { READ, WRITE, ATOMIC };
 enum { UNORDERED, ACROSS };
+/* Which of the nodes before a node is its parent: the last; the first; one of the same call, which
+   is how tasks hand a tensor on. */
+enum { LATEST, EARLIEST, ALIKE, FORESTS };
+
+/* A forest in the graph, with one edge to each node: `first` of a node to `last` are the numbers of
+   all that it leads to. */
+typedef struct {
+    int64_t *first, *last;
+} Forest;
 
 typedef struct {
     const ConflictInput *in;
+    Forest forests[FORESTS];
     Index index;             /* of the regions that were touched */
     List *writers, *readers; /* accesses to each region that later ones may meet */
     int64_t *task_of;        /* of each access */
@@ -18,7 +28,7 @@ typedef struct {
     int64_t *latest;         /* of each join: the last task before it */
     int64_t *mark, stamp;    /* nodes seen in this search: there is a way from each to `goal` */
     int64_t goal;
-    int64_t work;  /* edges followed so far */
+    int64_t work;  /* pairs looked at and edges followed so far */
     int64_t joins; /* whose level is known */
     List stack, found;
     int64_t *pairs, *times, room; /* how often two accesses of a kind were found */
@@ -46,14 +56,104 @@ static void find_level(Search *s, int64_t node) {
     if (node >= in->tasks) s->latest[node - in->tasks] = latest;
 }
 
-/* Whether there is a way from task `a` to task `b`. */
+/* Numbers the nodes of the forest given by `parent` (-1: a root) so that what lies below a node is
+   an interval. `child` and `sibling` are room for as many nodes. */
+static void number(Forest *forest, int64_t nodes, const int64_t *parent, int64_t *child,
+                   int64_t *sibling) {
+    int64_t next = 0;
+    for (int64_t n = 0; n < nodes; n++) child[n] = -1;
+    for (int64_t n = nodes - 1; n >= 0; n--) {
+        sibling[n] = parent[n] < 0 ? -1 : child[parent[n]];
+        if (parent[n] >= 0) child[parent[n]] = n;
+    }
+    for (int64_t root = 0; root < nodes; root++) {
+        if (parent[root] >= 0) continue;
+        for (int64_t n = root; n >= 0;) {
+            forest->first[n] = next++;
+            if (child[n] >= 0) {
+                n = child[n];
+                continue;
+            }
+            while (n >= 0) {
+                forest->last[n] = next;
+                if (n == root) {
+                    n = -1;
+                } else if (sibling[n] >= 0) {
+                    n = sibling[n];
+                    break;
+                } else {
+                    n = parent[n];
+                }
+            }
+        }
+    }
+}
+
+/* The call that submitted a task; of a join, that of the last task before it. */
+static int64_t call_of(const Search *s, int64_t node) {
+    const ConflictInput *in = s->in;
+    int64_t task = time_of(s, node);
+    if (task < 0 || in->acc_ptr[task] == in->acc_ptr[task + 1]) return -1;
+    return in->key[in->acc_ptr[task]];
+}
+
+static int64_t parent_of(const Search *s, int64_t node, int forest) {
+    const ConflictInput *in = s->in;
+    int64_t best = -1, call = call_of(s, node);
+    int best_alike = 0;
+    for (int64_t i = in->ptr[node]; i < in->ptr[node + 1]; i++) {
+        int64_t pred = in->pred[i], time = time_of(s, pred);
+        int alike = forest == ALIKE && call_of(s, pred) == call;
+        int later = best < 0 || time > time_of(s, best);
+        int better = forest == EARLIEST ? best < 0 || time < time_of(s, best) : later;
+        if (alike != best_alike) better = alike;
+        if (!better) continue;
+        best = pred;
+        best_alike = alike;
+    }
+    return best;
+}
+
+/* All forests; needs the time of every node. */
+static int plant(Search *s) {
+    int64_t nodes = s->in->nodes;
+    size_t bytes = ((size_t)nodes + 1) * sizeof(int64_t);
+    int64_t *parent = malloc(bytes), *child = malloc(bytes), *sibling = malloc(bytes);
+    int ok = parent && child && sibling;
+    for (int f = 0; f < FORESTS && ok; f++) {
+        Forest *forest = s->forests + f;
+        forest->first = malloc(bytes);
+        forest->last = malloc(bytes);
+        ok = forest->first && forest->last;
+        if (!ok) break;
+        for (int64_t n = 0; n < nodes; n++) parent[n] = parent_of(s, n, f);
+        number(forest, nodes, parent, child, sibling);
+    }
+    free(parent);
+    free(child);
+    free(sibling);
+    return ok;
+}
+
+static int is_known(const Search *s, int64_t a, int64_t b) {
+    for (int f = 0; f < FORESTS; f++) {
+        const Forest *forest = s->forests + f;
+        if (forest->first[a] <= forest->first[b] && forest->first[b] < forest->last[a]) return 1;
+    }
+    return 0;
+}
+
+/* Whether there is a way from task `a` to task `b`. Nearly all pairs of a right program are ordered,
+   and a way along the forests shows that at once; the search is for the others. */
 static int ordered(Search *s, int64_t a, int64_t b) {
     const ConflictInput *in = s->in;
+    s->work++;
     if (s->level[a] >= s->level[b]) return 0;
+    if (is_known(s, a, b)) return 1;
     if (s->goal == b && s->mark[a] == s->stamp) return 1;
     s->work += in->ptr[b + 1] - in->ptr[b];
     for (int64_t i = in->ptr[b]; i < in->ptr[b + 1]; i++)
-        if (in->pred[i] == a) return 1;
+        if (in->pred[i] == a || is_known(s, a, in->pred[i])) return 1;
     s->stamp++;
     s->goal = b;
     s->stack.count = 0;
@@ -65,7 +165,7 @@ static int ordered(Search *s, int64_t a, int64_t b) {
             int64_t pred = in->pred[i];
             if (s->mark[pred] == s->stamp) continue;
             s->mark[pred] = s->stamp;
-            if (pred == a) return 1;
+            if (pred == a || is_known(s, a, pred)) return 1;
             if (s->level[pred] > s->level[a] && time_of(s, pred) >= a)
                 s->ok &= append(&s->stack, pred);
         }
@@ -171,10 +271,13 @@ __attribute__((visibility("default"))) int tl_conflicts(const ConflictInput *in,
     s->ok = s->index.ok && s->writers && s->readers && s->task_of && s->level && s->latest &&
             s->mark && s->pairs && s->times;
     s->goal = -1;
+    for (int64_t task = 0; task < in->tasks && s->ok; task++) find_level(s, task);
+    for (; s->ok && s->joins < in->nodes - in->tasks; s->joins++)
+        find_level(s, in->tasks + s->joins);
+    s->ok = s->ok && plant(s);
     for (int64_t task = 0; task < in->tasks && s->ok; task++) {
         if (in->work && s->work > in->work) break;
         out->swept = task + 1;
-        find_level(s, task);
         for (int64_t x = in->acc_ptr[task]; x < in->acc_ptr[task + 1]; x++) s->task_of[x] = task;
         for (int64_t x = in->acc_ptr[task]; x < in->acc_ptr[task + 1]; x++) sweep(s, x, &found);
     }
@@ -189,6 +292,10 @@ __attribute__((visibility("default"))) int tl_conflicts(const ConflictInput *in,
     free(s->mark);
     free(s->pairs);
     free(s->times);
+    for (int f = 0; f < FORESTS; f++) {
+        free(s->forests[f].first);
+        free(s->forests[f].last);
+    }
     free(s->stack.item);
     free(found.item);
     return s->ok ? 0 : 1;

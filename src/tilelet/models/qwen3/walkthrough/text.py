@@ -208,7 +208,7 @@ tensors.""",
             """\
 Blocks of 256 columns; gate, up and SiLU in one task that loads the rows once; the residual and
 its norm in one task; no zero fills. The inner dimensions of the output and down projections are
-cut into 2 and 4 parts, so that there are tasks for all cores and the down projection starts
+cut into two parts each, so that there are tasks for all cores and the down projection starts
 while the last blocks of the MLP still run; a short task adds the parts up. {now.gm} move,
 {now.ratio} times what must.""",
             HIDDEN_8192,

@@ -1,0 +1,168 @@
+/* One row of A times B, in FP32 or BF16: what matmul.c runs where C has one row.
+ *
+ * All that counts is to read B at the speed of the memory. Memory is fastest in order, so rows that
+ * follow one another are read one by one. Those of a wider matrix lie apart: ROW_STEPS of them are
+ * read together, a few lines of each at a time. C stays in the cache; B is converted in registers.
+ *
+ * A word of B in BF16 holds two columns: shifted up it is the first of them, and without its lower
+ * half the second. To widen each by itself takes twice as long, about as long as the reading. So
+ * while k runs, C has of every 2 * W columns the even ones first. */
+#ifndef TL_ONE_ROW_H
+#define TL_ONE_ROW_H
+
+#include <stdint.h>
+#include <string.h>
+
+#include "vec.h"
+
+#define W (TL_VEC_BYTES / 4)
+#define ROW_STEPS 8
+#define ROW_VECTORS 8
+#define READ_AHEAD 3072 /* bytes */
+
+typedef float vec __attribute__((vector_size(TL_VEC_BYTES)));
+
+TL_INLINE vec fma_vec(vec a, vec b, vec c) {
+#if TL_HAS_FMA && __has_builtin(__builtin_elementwise_fma)
+    return __builtin_elementwise_fma(a, b, c);
+#elif TL_VEC_BYTES == 64 && __has_builtin(__builtin_ia32_vfmaddps512_mask)
+    return __builtin_ia32_vfmaddps512_mask(a, b, c, (uint16_t)-1, 4);
+#elif TL_VEC_BYTES == 32 && defined(__FMA__) && __has_builtin(__builtin_ia32_vfmaddps256)
+    return __builtin_ia32_vfmaddps256(a, b, c);
+#elif TL_VEC_BYTES == 16 && defined(__FMA__) && __has_builtin(__builtin_ia32_vfmaddps)
+    return __builtin_ia32_vfmaddps(a, b, c);
+#elif defined(__aarch64__) && __has_builtin(__builtin_aarch64_fmav4sf)
+    return __builtin_aarch64_fmav4sf(a, b, c);
+#else
+    vec r;
+    for (int i = 0; i < W; i++) {
+#if TL_HAS_FMA
+        r[i] = __builtin_fmaf(a[i], b[i], c[i]);
+#else
+        r[i] = tl_fma_by_double(a[i], b[i], c[i]);
+#endif
+    }
+    return r;
+#endif
+}
+
+TL_INLINE vec load_vec(const void *p) {
+    vec v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+TL_INLINE void store_vec(float *p, vec v) { memcpy(p, &v, sizeof v); }
+
+typedef uint32_t words __attribute__((vector_size(TL_VEC_BYTES)));
+
+TL_INLINE words load_words(const char *p) {
+    words v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+/* c[0 .. vectors * W] += a[k] * b[k], for some steps of k; what is `ahead` bytes further on is
+ * prefetched. */
+TL_INLINE void add_rows(float *c, const float *a, const char *b, int64_t row_bytes, int64_t steps,
+                        int64_t ahead, int vectors, int is_bf16) {
+    int bytes = vectors * W * (is_bf16 ? 2 : 4);
+    vec acc[ROW_VECTORS];
+#pragma GCC unroll 8
+    for (int j = 0; j < vectors; j++) acc[j] = load_vec(c + j * W);
+    for (int64_t k = 0; k < steps; k++, b += row_bytes) {
+        vec value = a[k] - (vec){0};
+        if (is_bf16) {
+#pragma GCC unroll 4
+            for (int j = 0; j < vectors; j += 2) {
+                words both = load_words(b + j * W * 2);
+                acc[j] = fma_vec(value, (vec)(both << 16), acc[j]);
+                acc[j + 1] = fma_vec(value, (vec)(both & 0xffff0000u), acc[j + 1]);
+            }
+        } else {
+#pragma GCC unroll 8
+            for (int j = 0; j < vectors; j++)
+                acc[j] = fma_vec(value, load_vec(b + j * W * 4), acc[j]);
+        }
+        for (int at = 0; at < bytes; at += 64) __builtin_prefetch(b + ahead + at, 0, 3);
+    }
+#pragma GCC unroll 8
+    for (int j = 0; j < vectors; j++) store_vec(c + j * W, acc[j]);
+}
+
+/* `columns` is a multiple of W, with B in BF16 of 2 * W. */
+static void add_columns(float *c, const float *a, const char *b, int64_t row_bytes, int64_t steps,
+                        int64_t ahead, int64_t columns, int is_bf16) {
+    int size = is_bf16 ? 2 : 4, least = is_bf16 ? 2 * W : W;
+    for (; columns >= ROW_VECTORS * W; columns -= ROW_VECTORS * W) {
+        if (is_bf16)
+            add_rows(c, a, b, row_bytes, steps, ahead, ROW_VECTORS, 1);
+        else
+            add_rows(c, a, b, row_bytes, steps, ahead, ROW_VECTORS, 0);
+        c += ROW_VECTORS * W;
+        b += ROW_VECTORS * W * size;
+    }
+    for (; columns > 0; columns -= least, c += least, b += least * size)
+        if (is_bf16)
+            add_rows(c, a, b, row_bytes, steps, ahead, 2, 1);
+        else
+            add_rows(c, a, b, row_bytes, steps, ahead, 1, 0);
+}
+
+/* Rows that follow one another, of whole strips of ROW_VECTORS vectors. */
+TL_INLINE void add_in_order(float *c, const float *a, const char *b, int64_t rows, int64_t columns,
+                            int64_t ahead, int is_bf16) {
+    for (int64_t k = 0; k < rows; k++)
+        for (int64_t n = 0; n < columns; n += ROW_VECTORS * W) {
+            add_rows(c + n, a + k, b, 0, 1, ahead, ROW_VECTORS, is_bf16);
+            b += ROW_VECTORS * W * (is_bf16 ? 2 : 4);
+        }
+}
+
+/* Some rows; what is `ahead` bytes further on is prefetched. */
+static void add_block(float *c, const float *a, const char *b, int64_t row_bytes, int64_t rows,
+                      int64_t columns, int64_t ahead, int is_bf16) {
+    if (row_bytes == columns * (is_bf16 ? 2 : 4) && columns % (ROW_VECTORS * W) == 0) {
+        if (is_bf16)
+            add_in_order(c, a, b, rows, columns, ahead, 1);
+        else
+            add_in_order(c, a, b, rows, columns, ahead, 0);
+        return;
+    }
+    for (int64_t k = 0, steps; k < rows; k += steps) {
+        steps = rows - k < ROW_STEPS ? rows - k : ROW_STEPS;
+        add_columns(c, a + k, b + k * row_bytes, row_bytes, steps, ahead, columns, is_bf16);
+    }
+}
+
+/* c += a b, over all k; `next` is what will be read after this B, in the same way, or NULL. */
+static void add_all_rows(float *c, const float *a, const char *b, const char *next,
+                         int64_t row_bytes, int64_t k, int64_t columns, int is_bf16) {
+    int64_t last =
+        (READ_AHEAD + row_bytes - 1) / row_bytes; /* rows: what is ahead of them is next */
+    if (last < ROW_STEPS) last = ROW_STEPS;
+    if (last > k) last = k;
+    int64_t before = k - last, ahead = last * row_bytes;
+    const char *rest = b + before * row_bytes;
+    add_block(c, a, b, row_bytes, before, columns, ahead, is_bf16);
+    add_block(c, a + before, rest, row_bytes, last, columns, next ? next - rest : 0, is_bf16);
+}
+
+/* Of every 2 * W columns the even ones first; and back. */
+static void part_columns(float *restrict to, const float *restrict from, int64_t columns) {
+    for (int64_t n = 0; n < columns; n += 2 * W)
+        for (int i = 0; i < W; i++) {
+            to[n + i] = from[n + 2 * i];
+            to[n + W + i] = from[n + 2 * i + 1];
+        }
+}
+
+static void join_columns(float *restrict to, const float *restrict from, int64_t columns) {
+    for (int64_t n = 0; n < columns; n += 2 * W)
+        for (int i = 0; i < W; i++) {
+            to[n + 2 * i] = from[n + i];
+            to[n + 2 * i + 1] = from[n + W + i];
+        }
+}
+
+#endif

@@ -1,0 +1,76 @@
+"""Which tiles of a run are ones of the golden's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from tilelet.divergence.matching import CLOSE, Match, Matcher
+from tilelet.divergence.record import Event, Trace
+from tilelet.divergence.scales import only_moves
+
+_MOST_MATCHES = 1500
+_ROUNDINGS = 3
+_ROUNDED_ELSEWHERE = 2.5e-3
+"""A tile agrees with the golden up to so many times its error against double, and what one rounding
+to BF16 makes that the program does not do.
+"""
+
+
+class Agreement:
+    """Which tiles of a run are ones of the golden's."""
+
+    def __init__(
+        self, trace: Trace, matcher: Matcher, errors: Mapping[int, float], closest: float
+    ) -> None:
+        """`errors` of events against double; none may be further from the golden than `closest`."""
+        self._trace = trace
+        self._matcher = matcher
+        self._errors = errors
+        self._closest = closest
+        self._found: dict[int, Match | None] = {}
+        self._agreeing: dict[int, Match | None] = {}
+
+    def of(self, number: int) -> Match | None:
+        """With what a tile agrees; None if that is what it was made from, too: then the op did
+        nothing, which is not what it is there for.
+        """
+        if number not in self._agreeing:
+            match = self._match(number)
+            self._agreeing[number] = None if match and self._idle(number, match) else match
+        return self._agreeing[number]
+
+    def _idle(self, number: int, match: Match) -> bool:
+        """Whether a tile agrees because something it was made from does."""
+        event = self._trace.events[number]
+        if only_moves(event.op):
+            return any(self.of(n) is None for n in self._moved(event, match))
+        alike = (self._match(n) for n in event.inputs if self._size(n) == self._size(number))
+        return any(b and (b.array, b.position) == (match.array, match.position) for b in alike)
+
+    def _size(self, number: int) -> int:
+        tile = self._trace.events[number].tile
+        return 0 if tile is None else tile.cut.size
+
+    def _moved(self, event: Event, match: Match) -> Iterator[int]:
+        """The tiles that an op moves; of a load, what was stored there. Of larger ones the rest may
+        be wrong, so they have to be known.
+        """
+        assert event.tile is not None
+        for n in event.inputs:
+            before = self._trace.events[n]
+            for number in before.inputs if before.tile is None else (n,):
+                known = self._match(number)
+                is_all = self._size(number) == event.tile.cut.size
+                if is_all or (known is not None and known.array is match.array):
+                    yield number
+
+    def _match(self, number: int) -> Match | None:
+        if number not in self._found:
+            tile = self._trace.events[number].tile
+            found = None
+            if tile is not None and len(self._found) < _MOST_MATCHES:
+                rounding = self._errors.get(number, CLOSE)
+                allowed = min(CLOSE, _ROUNDINGS * rounding + _ROUNDED_ELSEWHERE, self._closest)
+                found = self._matcher.find(tile.cut, allowed)
+            self._found[number] = found
+        return self._found[number]

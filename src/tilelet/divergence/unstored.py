@@ -1,0 +1,130 @@
+"""What a missing store should have stored, if it has other uses: a tile that fits and that nobody
+stores (a tile without any use is seen without this); and stores that write over others, which were
+meant for another place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from tilelet.divergence.error_map import Array, Bools
+from tilelet.divergence.golden_trace import Intermediate
+from tilelet.divergence.matching import Matcher
+from tilelet.divergence.record import Trace, writes_tensor
+from tilelet.ir.core import Function, FunctionKind, Op, Value, walk
+from tilelet.ir.spec import Trait
+from tilelet.ir.types import TileType
+from tilelet.tasks.window import Buffer, Shape
+
+_MOST_LOOKED_UP = 1000
+_MOST_COMPARED = 256
+
+
+def for_output(trace: Trace, name: str, expected: Array, missing: Bools) -> int | None:
+    """The event whose tile is what the golden has where an output was not written."""
+    if expected.dtype.kind in "iub" or not expected.ndim:
+        return None
+    golden = Intermediate(name, "", 0, expected.astype(np.float64))
+    matcher = Matcher([golden])
+    best: tuple[bool, int] | None = None
+    first: dict[Op, int] = {}
+    for number in _candidates(trace):
+        first.setdefault(trace.events[number].op, number)
+    for number in list(first.values())[:_MOST_LOOKED_UP]:
+        tile = trace.events[number].tile
+        match = None if tile is None else matcher.find(tile.cut)
+        if tile is None or match is None or not missing[match.position]:
+            continue
+        # What it was before a cast is alike.
+        found = tile.data.dtype == expected.dtype, number
+        best = max(best, found) if best else found
+    return best[1] if best else None
+
+
+def misplaced(trace: Trace, writes: list[int]) -> tuple[int, int] | None:
+    """The first of some writes that writes over another, and that one: unless its task reads the
+    memory, because then it may add to it.
+    """
+    events = [(n, trace.events[n]) for n in writes[:_MOST_COMPARED]]
+    readers = {
+        (e.window.buffer.id, e.task) for e in trace.events if e.window is not None and not e.writes
+    }
+    for i, (number, event) in enumerate(events):
+        window = event.window
+        if window is None or (window.buffer.id, event.task) in readers:
+            continue
+        for other, before in events[:i]:
+            elsewhere = (before.op, before.task) != (event.op, event.task)
+            if elsewhere and before.window is not None and before.window.overlaps(window):
+                return number, other
+    return None
+
+
+def for_memory(trace: Trace, read: int, buffer: Buffer, box: tuple[Shape, Shape]) -> int | None:
+    """The last event before a read whose tile has the shape and type of what was not written; in a
+    task that gets the memory and does not read it, if there is one.
+    """
+    window = trace.events[read].window
+    assert window is not None
+    shape = _wide([stop - start for start, stop in zip(*box)])
+    fits = [
+        number
+        for number in _candidates(trace)
+        if number < read and _fits(trace.events[number].op, shape, window.dtype.numpy)
+    ]
+    takers = {
+        index
+        for index, task in trace.submitted.items()
+        if any(getattr(a, "buffer", None) is buffer for a in task.arguments)
+    }
+    for event in trace.events:
+        if event.window is not None and event.window.buffer is buffer and not event.writes:
+            takers.discard(event.task)
+    return max(fits, default=None, key=lambda n: (trace.events[n].task in takers, n))
+
+
+def _fits(op: Op, shape: list[int], dtype: object) -> bool:
+    type_ = op.results[0].type
+    assert isinstance(type_, TileType)
+    return _wide(type_.shape) == shape and type_.dtype.numpy == dtype
+
+
+def _wide(shape: Shape | list[int]) -> list[int]:
+    return [n for n in shape if n != 1]
+
+
+def _candidates(trace: Trace) -> Iterator[int]:
+    """Events that computed a tile which nobody stores."""
+    unstored = set(_unstored(trace))
+    for number, event in enumerate(trace.events):
+        if event.op in unstored and event.tile is not None:
+            yield number
+
+
+def _unstored(trace: Trace) -> Iterator[Op]:
+    for function in trace.program.functions.values():
+        if function.kind is FunctionKind.InCore:
+            stored = _stored(function)
+            for op in walk(function.body):
+                moves = op.spec.is_window_load or Trait.TILE_VIEW in op.spec.traits
+                if not moves and not stored.intersection(op.results):
+                    yield op
+
+
+def _stored(function: Function) -> set[Value]:
+    """Tiles that are stored, also as views or as what a loop or branch hands on."""
+    ops = list(walk(function.body))
+    found = {v for op in ops if writes_tensor(op) for v in op.operands}
+    before = -1
+    while len(found) > before:
+        before = len(found)
+        for op in ops:
+            if Trait.TILE_VIEW in op.spec.traits and found.intersection(op.results):
+                found.update(op.operands)
+            for block in op.blocks:
+                handed = block.terminator.args.get("values")
+                pairs = zip(op.results, handed if isinstance(handed, tuple) else ())
+                found.update(v for r, v in pairs if r in found and isinstance(v, Value))
+    return found
