@@ -399,3 +399,21 @@ def kernel(x: pl.Tensor[[16, 64], pl.FP32], lens: pl.Tensor[[1], pl.INT32],
     return out
 """
     assert codes(check(program_of(text.replace("EXTENT", extent)), AUGUST)) == expected
+
+
+def test_a_function_of_its_own_assigns_to_its_parameters() -> None:
+    text = """
+@pl.jit.inline
+def squares(x: pl.Tensor[[64, 64], pl.FP32], out: pl.Tensor[[64, 64], pl.FP32]):
+    for r in pl.range(0, 64, 16):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            out = pl.assemble(out, pl.mul(x[r : r + 16, :], x[r : r + 16, :]), [r, 0])
+    return out
+
+
+@pl.jit
+def kernel(x: pl.Tensor[[64, 64], pl.FP32], out: pl.Out[pl.Tensor[[64, 64], pl.FP32]]):
+    out = squares(x, out)
+    return out
+"""
+    assert check(program_of(text), AUGUST) == []

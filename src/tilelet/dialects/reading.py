@@ -443,7 +443,10 @@ class Reader:
         ]
         for p, known, type_ in zip(helper.parameters, meant, types, strict=True):
             if known is None:
-                known = Meaning(object(), type_, inner.loc(p), inner, is_variable=False)
+                is_own = before is not None  # and so is its parameter: a variable
+                known = Meaning(
+                    object(), type_, inner.loc(p), inner, is_variable=is_own, depth=self._depth
+                )
             self._own[inner, p.arg] = known.value
             self._scope[p.arg] = known
             self._parameters[p.arg] = known, inner.loc(p), inner
