@@ -86,7 +86,7 @@ def calls(bench: Bench) -> None:
         row.figures["seconds"], row.note = clock, f"{processor:.2f} s of processor time"
     with bench.guard("checks"):
         bench.say("call: the checks that a run makes")
-        rounds = 3 if bench.is_quick else 10
+        rounds = 1 if bench.is_quick else 10
         _, without = _script_seconds(rounds, "--no-checks")
         for name, again in (("checks of hello.py, new text", True), ("the same text again", False)):
             _, checked = _script_seconds(rounds, forgets_checks=again)
