@@ -34,7 +34,7 @@ def attention(
             for i in pl.range((length + PAGE - 1) // PAGE):
                 row = pl.read(block_table, [b, i]) * PAGE
                 used = pl.min(PAGE, length - i * PAGE)
-                v = pl.slice(v_pool, [PAGE, DIM], [row, 0], valid_shape=[used, DIM])
+                v = pl.fillpad(pl.slice(v_pool, [PAGE, DIM], [row, 0], valid_shape=[used, DIM]))
                 k = pl.slice(k_pool, [PAGE, DIM], [row, 0], valid_shape=[used, DIM])
                 raw = pl.matmul(query, k, b_trans=True, out_dtype=pl.FP32)
                 known = pl.tensor.set_validshape(pl.mul(raw, SCALE), HEADS, used)
@@ -43,7 +43,7 @@ def attention(
                 alpha = pl.exp(pl.sub(mi, mi_new))
                 p = pl.cast(pl.exp(pl.row_expand_sub(scores, mi_new)), pl.BF16, mode="rint")
                 li = pl.add(pl.mul(li, alpha), pl.row_sum(pl.cast(p, pl.FP32)))
-                oi = pl.row_expand_mul(oi, alpha) + pl.matmul(p, pl.fillpad(v), out_dtype=pl.FP32)
+                oi = pl.add(pl.row_expand_mul(oi, alpha), pl.matmul(p, v, out_dtype=pl.FP32))
                 mi = mi_new
             out[b * HEADS : (b + 1) * HEADS, :] = pl.row_expand_div(oi, li)
     return out

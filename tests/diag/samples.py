@@ -875,6 +875,25 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
         "pl.fillpad",
         at("pl.slice(k, [64, 64], [s0, 0], valid_shape=[keys, 64])"),
     ),
+    portability.ExtentNotSaid: lambda at: portability.ExtentNotSaid(
+        at("pl.slice(rows, [16, 32], [0, 0])"),
+        "rows",
+        at("pl.slice(x, [16, 64], [r0, 0], valid_shape=[known, 64])"),
+    ),
+    portability.LoadedWhole: lambda at: portability.LoadedWhole(
+        at("pl.exp(rows)"),
+        "rows",
+        at("pl.slice(x, [16, 64], [r0, 0], valid_shape=[known, 64])"),
+    ),
+    portability.RegionTwice: lambda at: portability.RegionTwice(
+        at("pl.slice(x, [16, 64], [r0, 0], valid_shape=[known, 64])"), "rows"
+    ),
+    portability.AxisNotSplit: lambda at: portability.AxisNotSplit(
+        at("pl.assemble(out, pl.exp(product), [i, 0, 0])"), "stored into", "out"
+    ),
+    portability.RegionDropped: lambda at: portability.RegionDropped(
+        at("pl.add(all_rows, rows)"), "pl.add", is_second=True
+    ),
     portability.RegionLost: lambda at: portability.RegionLost(
         at("pl.row_max(scores)"),
         "pl.row_max",

@@ -304,11 +304,70 @@ def lost_rescale(
     return out
 
 
+@pl.jit
+def one_turn_short(
+    a: pl.Tensor[[TILE, 128], pl.BF16],
+    b: pl.Tensor[[128, DIM], pl.BF16],
+    out: pl.Out[pl.Tensor[[TILE, DIM], pl.FP32]],
+):
+    with pl.at(level=pl.Level.CORE_GROUP, name_hint="gemm"):
+        acc = pl.matmul(a[:, 0:32], b[0:32, :], out_dtype=pl.FP32)
+        for k in pl.range(32, 96, 32):  # wrong
+            acc = pl.matmul_acc(acc, a[:, k : k + 32], b[k : k + 32, :])
+        out = pl.assemble(out, acc, [0, 0])
+    return out
+
+
+CHUNK = ROWS // 4
+
+
+@pl.jit
+def wrong_index(x: X, y: X, out: OUT):
+    for half in pl.range(2):
+        for c in pl.range(2):
+            row = half * (ROWS // 2) + c * CHUNK
+            with pl.at(level=pl.Level.CORE_GROUP, name_hint="difference"):
+                left = pl.exp(pl.slice(x, [CHUNK, COLS], [row, 0]))
+                right = pl.slice(y, [CHUNK, COLS], [half * (ROWS // 2), 0])  # wrong
+                out = pl.assemble(out, pl.exp(pl.sub(left, right)), [row, 0])
+    return out
+
+
+@pl.jit
+def no_decay(x: X, out: OUT):
+    state = pl.create_tensor([CHUNK, COLS], dtype=pl.FP32)
+    with pl.at(level=pl.Level.CORE_GROUP, name_hint="clear"):
+        state = pl.assemble(state, pl.full([CHUNK, COLS], dtype=pl.FP32, value=0.0), [0, 0])
+    for c in pl.range(4):
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="update"):
+            old = pl.slice(state, [CHUNK, COLS], [0, 0])  # wrong
+            new = pl.add(old, pl.exp(pl.slice(x, [CHUNK, COLS], [c * CHUNK, 0])))
+            state = pl.assemble(state, new, [0, 0])
+            out = pl.assemble(out, new, [c * CHUNK, 0])
+    return out
+
+
+def decaying_sum(tensors: dict[str, Any]) -> None:
+    state = np.zeros((CHUNK, COLS))
+    for c in range(4):
+        rows = slice(c * CHUNK, (c + 1) * CHUNK)
+        state = 0.9 * state + np.exp(tensors["x"][rows])
+        tensors["out"][rows] = state
+
+
 def attention_specs() -> list[TensorSpec]:
     return [
         TensorSpec("q", [TILE, DIM], pl.FP32, normal(1, TILE, DIM)),
         TensorSpec("k", [SEQ, DIM], pl.FP32, normal(2, SEQ, DIM)),
         TensorSpec("v", [SEQ, DIM], pl.FP32, normal(3, SEQ, DIM)),
+        TensorSpec("out", [TILE, DIM], pl.FP32, is_output=True),
+    ]
+
+
+def product_specs() -> list[TensorSpec]:
+    return [
+        TensorSpec("a", [TILE, 128], pl.BF16, normal(8, TILE, 128)),
+        TensorSpec("b", [128, DIM], pl.BF16, normal(9, 128, DIM)),
         TensorSpec("out", [TILE, DIM], pl.FP32, is_output=True),
     ]
 
@@ -376,14 +435,8 @@ def cases() -> dict[str, tuple[Any, Any, list[TensorSpec], str]]:
             ],
             "wrong offset",
         ),
-        "lost accumulation": (
-            lost_accumulation,
-            product,
-            [
-                TensorSpec("a", [TILE, 128], pl.BF16, normal(8, TILE, 128)),
-                TensorSpec("b", [128, DIM], pl.BF16, normal(9, 128, DIM)),
-                TensorSpec("out", [TILE, DIM], pl.FP32, is_output=True),
-            ],
-            "lost accumulation",
-        ),
+        "lost accumulation": (lost_accumulation, product, product_specs(), "lost accumulation"),
+        "one turn short": (one_turn_short, product, product_specs(), "wrong loop bounds"),
+        "wrong index": (wrong_index, difference, [x, y, out], "wrong offset"),
+        "no decay": (no_decay, decaying_sum, x_and_out(), "missing scale"),
     }

@@ -324,6 +324,9 @@ def _product(w: Writer) -> Tile:
     bias = w.tile(out, (1, n)).text
     forms = [f"pl.matmul({a}, {b}, out_dtype=pl.{out})", f"pl.matmul_acc({acc}, {a}, {b})"]
     forms += [f"pl.matmul_bias({a}, {b}, {bias})"]
+    if dtype in ("FP16", "BF16"):  # written as it was accumulated, for want of a type
+        made = f"pl.create_tensor([{m}, {n}], dtype=pl.FP32)"
+        forms += [f"pl.assemble({made}, pl.matmul({a}, {b}), [0, 0])"]
     if m == 1:
         forms += [f"pl.gemv_acc({acc}, {a}, {b})", f"pl.gemv_bias({a}, {b}, {bias})"]
     return Tile(w.pick(forms), (m, n), out)
@@ -341,7 +344,8 @@ def _drained(w: Writer) -> Tile:
         dtype == "INT8"
     )
     sign = ", pre_relu=True" * w.chance(50)
-    return Tile(f"pl.tile.assemble({made}, {product}, [0, 0]{scale}{sign})", (m, n), target)
+    kept = f"pl.tile.assemble({made}, {product}, [0, 0]{scale}{sign})"
+    return Tile(f"pl.move({kept}, pl.Mem.Vec)", (m, n), target)
 
 
 @maker

@@ -15,6 +15,7 @@ from tilelet.runtime import (
     error_distribution,
     input_prefix_ratio_allclose,
     mapped_pool_ratio_allclose,
+    mapped_pool_ratio_reldiff,
     ratio_allclose,
     ratio_reldiff,
     topk_pair_compare,
@@ -160,6 +161,25 @@ def test_mapped_pool_judges_named_rows_and_protects_the_rest() -> None:
     assert "names row 99 of 8" in message
 
 
+def test_mapped_pools_by_relative_difference_and_of_several_ranks() -> None:
+    golden = np.ones((2, 2, 4, 3), np.float32)
+    actual = golden.copy()
+    actual[1, 1, 2] = 1.005  # slot 6 of rank 1
+    slots = np.array([[0, -1], [6, -1]])
+    for shape in ((2, 2), (2,)):  # with the ranks, or of one
+        compare = mapped_pool_ratio_reldiff(
+            "slots", mapping_shape=shape, block_size=4, leading_rank_axis=True, diff_thd=0.01
+        )
+        assert compare(actual, golden, inputs={"slots": slots})[0]
+        assert not compare(actual, golden, inputs={"slots": slots[::-1]})[0]
+    strict = mapped_pool_ratio_reldiff(
+        "slots", mapping_shape=(2, 2), block_size=4, leading_rank_axis=True, diff_thd=0.001
+    )
+    ok, message = strict(actual, golden, inputs={"slots": slots})
+    assert not ok
+    assert "rows of pool named by 'slots'" in message
+
+
 def test_error_distribution_reports_and_judges_only_when_told() -> None:
     a, e = np.array([1.0, 2.0, np.nan]), np.array([1.0, 2.5, 3.0])
     ok, message = error_distribution()(a, e, rtol=0.0, atol=0.0)
@@ -167,6 +187,8 @@ def test_error_distribution_reports_and_judges_only_when_told() -> None:
     assert "max 0.5" in message
     assert "1 not finite" in message
     assert not error_distribution(always_pass=False)(a, e, rtol=0.0, atol=0.0)[0]
+    _, message = error_distribution((0.1, 0.7), (0.25, 1.0))(a, e)
+    assert "25% 0.125, max 0.5, 2 above 0.1, 1 above 0.7" in message
 
 
 def test_comparators_accept_tensors() -> None:

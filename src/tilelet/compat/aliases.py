@@ -43,6 +43,7 @@ _VALIDATION = {
         "data_compare",
         "input_prefix_ratio_allclose",
         "mapped_pool_ratio_allclose",
+        "mapped_pool_ratio_reldiff",
         "error_distribution",
     )
 }

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Collection
 
 from tilelet.diag.core import Caution, Diagnostic, Loc, UserError
-from tilelet.dialects import operands, rules
+from tilelet.dialects import operands, rules, tiles, views
 from tilelet.dialects.data import Dialect
 from tilelet.dialects.reading import Reader
 from tilelet.frontend.module import Origin
@@ -26,13 +26,16 @@ def check(
     origin = program.origin
     if not isinstance(origin, Origin):
         return []
-    sites = Reader(program, origin).read()
+    reader = Reader(program, origin)
+    sites = reader.read()
     found: list[UserError] = list(rules.signature(program, origin, dialect, compared))
     producers = operands.Producers(program)
     for site in sites:
         found += rules.at_site(site, dialect)
         found += operands.at_site(site, producers, dialect)
     found += operands.regions(program, dialect)
+    found += views.loads(program, origin, reader, dialect)
+    found += tiles.kernels(program, reader.regions, dialect)
     return _once(found)
 
 

@@ -36,6 +36,7 @@ class Dialect:
     tuples             helpers may return several values
     aliases            an op may be called by another name
     free_hints         `name_hint=` may be a name of a string
+    operators          `+` and its kin may stand between tensors
     limits_ops         the limits of ops that stand on the ops hold
     """
 
@@ -46,6 +47,7 @@ class Dialect:
     tuples: bool = True
     aliases: bool = False
     free_hints: bool = False
+    operators: bool = True
     limits_ops: bool = False
 
     @functools.cached_property
@@ -97,6 +99,7 @@ AUGUST = Dialect(
     },
     declares_outputs=True,
     tuples=False,
+    operators=False,
     limits_ops=True,
 )
 DIALECTS = {dialect.name: dialect for dialect in (APRIL, AUGUST)}

@@ -7,7 +7,7 @@ import linecache
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from tilelet.diag.catalogue.portability import ExtentLost, FormNotTaken, RegionLost
+from tilelet.diag.catalogue.portability import ExtentLost, FormNotTaken, RegionLost, TextNotTaken
 from tilelet.diag.core import Fix, Loc, UserError
 from tilelet.dialects.data import Dialect
 from tilelet.dialects.reading import CallSite, OperatorSite, Site
@@ -16,7 +16,10 @@ from tilelet.frontend.source import spelling
 from tilelet.ir import structure
 from tilelet.ir.core import Arg, Block, FunctionKind, Op, Program, Value, values_in, walk
 from tilelet.ir.spec import REGISTRY, Engine, OpSpec, Trait, spec_of
+from tilelet.ir.types import TensorType, TileType
 from tilelet.ir.views import ForView
+
+_SHAPED = (TensorType, TileType)
 
 
 class Producers:
@@ -61,9 +64,9 @@ def at_site(site: Site, producers: Producers, dialect: Dialect) -> Iterator[User
         spec = next((REGISTRY[o.name] for o in site.ops if REGISTRY[o.name].limits), None)
         shown, called = ast.unparse(site.node), f"pl.{spec.name if spec else ''}"
     op = next((o for o in site.ops if spec is not None and o.name == spec.name and o.results), None)
-    if spec is None or op is None:
-        return
-    for limit in spec.limits:
+    for limit in spec.limits if spec is not None and op is not None else ():
+        assert spec is not None
+        assert op is not None
         if not limit.applies(op.args, op.results[0].type, producers.root):
             continue
         texts = _argument_texts(site, spec)
@@ -72,6 +75,21 @@ def at_site(site: Site, producers: Producers, dialect: Dialect) -> Iterator[User
         fixes = [Fix(loc, rewritten)] if rewritten else []
         yield FormNotTaken(loc, shown, dialect.name, limit.reason, limit.instead, fixes)
         return
+    if isinstance(site, OperatorSite) and not dialect.operators:
+        yield from _operator(site)
+
+
+def _operator(site: OperatorSite) -> Iterator[UserError]:
+    """An operator that is no arithmetic of numbers."""
+    made = [op for op in site.ops if op.results and isinstance(op.results[0].type, _SHAPED)]
+    if not made:
+        return
+    text, node = site.frame.function.source.text, site.node
+    operands = [node.operand] if isinstance(node, ast.UnaryOp) else [node.left, node.right]
+    written = ", ".join(ast.get_source_segment(text, o) or "" for o in operands)
+    call, loc = f"pl.{made[-1].name}({written})", plain(site.frame.loc(node))
+    fixes = [Fix(loc, call)] if len(made) == 1 else []
+    yield TextNotTaken(loc, "an operator of tensors", f"write `{call}`", fixes)
 
 
 def _argument_texts(site: CallSite | OperatorSite, spec: OpSpec) -> dict[str, str] | None:
@@ -79,9 +97,10 @@ def _argument_texts(site: CallSite | OperatorSite, spec: OpSpec) -> dict[str, st
     text = site.frame.function.source.text
     names = [p.name for p in spec.signature.parameters.values()]
     if isinstance(site, OperatorSite):
+        assert isinstance(site.node, ast.BinOp)
         operands = (site.node.left, site.node.right)
         return {
-            n: ast.get_source_segment(text, o) or "" for n, o in zip(names, operands, strict=True)
+            n: ast.get_source_segment(text, o) or "" for n, o in zip(names, operands, strict=False)
         }
     if len(site.node.args) > len(names) or any(k.arg is None for k in site.node.keywords):
         return None

@@ -14,16 +14,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from tilelet import dtypes
 from tilelet.diag.core import Loc
+from tilelet.dialects.regions import Region, Regions
 from tilelet.frontend.calls import as_kernel_function
 from tilelet.frontend.functions import KernelFunction
 from tilelet.frontend.module import Origin
 from tilelet.frontend.source import spelling
 from tilelet.ir.core import FunctionKind, Op, Program, Value, walk
 from tilelet.ir.spec import OpSpec, spec_of
-from tilelet.ir.types import TensorType, TileType, Type
+from tilelet.ir.types import ScalarType, TensorType, TileType, Type
 
 _MISSING = object()
+_NOWHERE = -1
+_INDEX = ScalarType(dtypes.INDEX)
 
 
 @dataclass(eq=False)
@@ -65,12 +69,12 @@ class Given(NamedTuple):
     """What an expression gives, as far as it is known.
 
     value    set if it is what a name stands for already: a tensor that was written in place
-    is_part  whether it is a window that is valid in part: that belongs to its type
+    region   what of it is valid, if not all: that belongs to its type
     """
 
     type: Type | None = None
     value: object | None = None
-    is_part: bool = False
+    region: Region | None = None
 
 
 @dataclass(eq=False)
@@ -79,7 +83,8 @@ class Meaning:
 
     value    changes with every assignment but those of a tensor written in place: whoever reads
              that finds the same memory
-    depth    of the loops and branches around its first assignment
+    depth    of the blocks around its first assignment; where a further one makes another variable
+             in `@pl.jit`
     """
 
     value: object
@@ -87,7 +92,7 @@ class Meaning:
     place: Loc
     owner: Frame
     is_variable: bool = True
-    is_part: bool = False
+    region: Region | None = None
     depth: int = 0
 
 
@@ -121,10 +126,10 @@ class CallSite:
 
 @dataclass
 class OperatorSite:
-    """One operator between tiles, and the op it stands for."""
+    """One operator between tiles, or before one, and the op it stands for."""
 
     frame: Frame
-    node: ast.BinOp
+    node: ast.BinOp | ast.UnaryOp
     ops: Sequence[Op]
 
 
@@ -158,6 +163,7 @@ class Reader:
         self.program = program
         self.origin = origin
         self.sites: list[Site] = []
+        self.regions = Regions(program)
         self._ops: dict[Loc, list[Op]] = {}
         for function in program.functions.values():
             for op in walk(function.body):
@@ -202,7 +208,7 @@ class Reader:
         frame, type_, value = site.frame, given.type, given.value or object()
         known = self._scope.get(name)
         self._own[frame, name] = value
-        made = Meaning(value, type_, place, frame, is_part=given.is_part, depth=self._depth)
+        made = Meaning(value, type_, place, frame, region=given.region, depth=self._depth)
         if known is None or not known.is_variable:
             site.is_argument = known is not None and known.owner is frame
             self._scope[name] = made
@@ -211,15 +217,16 @@ class Reader:
             site.is_renamed = True
             self._scope[name] = made
             return
-        if _differ(known.type, type_) or known.is_part != given.is_part:
+        if _differ(known.type, type_) or (_shaped(type_) and known.region != given.region):
             if known.owner is frame:
                 site.old_type, site.new_type, site.name = known.type, type_, name
-                site.parts = (known.is_part, given.is_part)
+                site.parts = (known.region is not None, given.region is not None)
             else:
                 self._capture(name, "assigned", place, known, frame)
             self._scope[name] = made
             return
         known.value, known.owner, known.place = value, frame, place
+        known.depth = self._depth if known.depth == _NOWHERE else known.depth
         known.type = known.type or type_
 
     def _read_name(self, frame: Frame, node: ast.Name) -> None:
@@ -279,7 +286,9 @@ class Reader:
             case ast.If():
                 self._expression(frame, s.test)
                 self._depth += 1
+                before = set(self._scope)
                 self._block(frame, s.body)
+                self._keep(set(self._scope) - before if s.orelse else set())
                 self._block(frame, s.orelse)
                 self._depth -= 1
             case ast.With():
@@ -298,6 +307,9 @@ class Reader:
         self._count_with(frame, target)
         self._loops += 1
         self._depth += 1
+        assigns = [s for s in stmts if isinstance(s, (ast.Assign, ast.AnnAssign))]
+        known = {n for n, m in self._scope.items() if m.depth == self._depth}
+        self._keep(known & {name for s in assigns for name in _stored(s)})
         self._block(frame, stmts)
         outer, self._is_repeat = self._is_repeat, True
         if not outer:
@@ -310,10 +322,15 @@ class Reader:
         self._loops -= 1
         self._depth -= 1
 
+    def _keep(self, names: set[str]) -> None:
+        """Names of a loop or branch before this one, which assigns to their variables."""
+        for name in names:
+            self._scope[name].depth = _NOWHERE
+
     def _count_with(self, frame: Frame, target: ast.expr | None) -> None:
         if target is not None:
             for name in _names(target):
-                self._define(frame, name, None, frame.loc(target), object())
+                self._define(frame, name, _INDEX, frame.loc(target), object())
 
     def _with(self, frame: Frame, s: ast.With) -> None:
         opens = False
@@ -324,7 +341,9 @@ class Reader:
                 for name in _names(item.optional_vars):
                     self._define(frame, name, None, frame.loc(item.optional_vars), object())
         outer, self._in_scope = self._in_scope, self._in_scope or opens
+        self._depth += 1
         self._block(frame, s.body)
+        self._depth -= 1
         self._in_scope = outer
 
     def _targets(self, site: StatementSite, target: ast.expr, given: Sequence[Given]) -> None:
@@ -351,7 +370,7 @@ class Reader:
                     return [Given()]
                 own = self._own.get((frame, node.id))
                 is_tensor = isinstance(known.type, TensorType)
-                return [Given(known.type, own if is_tensor else None, known.is_part)]
+                return [Given(known.type, own if is_tensor else None, known.region)]
             case ast.Tuple():
                 return [g for e in node.elts for g in self._expression(frame, e)[:1]]
             case ast.Attribute():
@@ -362,7 +381,7 @@ class Reader:
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.expr):
                 self._expression(frame, child)
-        if isinstance(node, ast.BinOp):
+        if isinstance(node, (ast.BinOp, ast.UnaryOp)):
             self.sites.append(OperatorSite(frame, node, self._ops.get(frame.loc(node), ())))
         return self._types_at(frame, node)
 
@@ -371,9 +390,7 @@ class Reader:
         results = [op for op in ops if op.results]
         if not results:
             return [Given()]
-        made, valid = results[-1], results[-1].args.get("valid_shape")
-        is_part = valid is not None and valid != made.args.get("shape")
-        return [Given(v.type, None, is_part) for v in made.results]
+        return [Given(v.type, None, self.regions.of(v)) for v in results[-1].results]
 
     def _call(self, frame: Frame, node: ast.Call) -> list[Given]:
         callee = frame.outside(node.func)
@@ -455,10 +472,7 @@ def _opens_scope(node: ast.expr) -> bool:
 
 
 def _own_names(function: KernelFunction) -> set[str]:
-    names = {p.arg for p in function.parameters}
-    for node in ast.walk(function.node):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            names.add(node.id)
+    names = {p.arg for p in function.parameters} | set(_stored(function.node))
     return names | ({"self"} if function.is_method else set[str]())
 
 
@@ -466,6 +480,16 @@ def _names(target: ast.expr) -> Iterator[str]:
     for node in ast.walk(target):
         if isinstance(node, ast.Name):
             yield node.id
+
+
+def _stored(node: ast.stmt) -> Iterator[str]:
+    for at in ast.walk(node):
+        if isinstance(at, ast.Name) and isinstance(at.ctx, ast.Store):
+            yield at.id
+
+
+def _shaped(type_: Type | None) -> bool:
+    return isinstance(type_, (TensorType, TileType))
 
 
 def _differ(a: Type | None, b: Type | None) -> bool:

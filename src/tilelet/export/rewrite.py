@@ -34,7 +34,7 @@ class Rewriter:
             fixes = [d.fixes for d in self.remaining if d.fixes]
             if not fixes:
                 break
-            text = _fixed(text, fixes)
+            text = apply_fixes(text, fixes)
         return text
 
     def _load(self, text: str) -> types.ModuleType:
@@ -47,7 +47,7 @@ class Rewriter:
         return module
 
 
-def _fixed(text: str, groups: Sequence[Sequence[Fix]]) -> str:
+def apply_fixes(text: str, groups: Sequence[Sequence[Fix]]) -> str:
     """The text with the fixes made, from the end; of two that overlap, the inner one."""
     lines = text.encode().splitlines(keepends=True)
     starts = [0]

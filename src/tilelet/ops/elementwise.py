@@ -70,9 +70,9 @@ _BINARY: dict[str, Any] = {
     "traits": Trait.POINTWISE | Trait.ARITHMETIC,
     "valid": valid.meet("lhs", "rhs"),
     "seed_region": SeedRegion.LEFT,
-    "limits": limits.ROW_OPERANDS,
+    "limits": (limits.NUMBER_FIRST, *limits.ROW_OPERANDS),
 }
-_PRODUCT: dict[str, Any] = {**_BINARY, "limits": (*limits.ROW_OPERANDS, limits.FILLED_COLUMN)}
+_PRODUCT: dict[str, Any] = {**_BINARY, "limits": (*_BINARY["limits"], limits.FILLED_COLUMN)}
 _UNARY: dict[str, Any] = {
     "engine": Engine.VEC,
     "plane": Plane.SCOPE,

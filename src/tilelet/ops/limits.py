@@ -92,6 +92,30 @@ ROW_OPERANDS = (
 )
 
 
+def _starts_with_number(args: Mapping[str, Arg], _: Type, __: MadeBy) -> bool:
+    return bool(_shape(args.get("rhs"))) and not _shape(args.get("lhs"))
+
+
+def _tensor_first(spelled: str, texts: Mapping[str, str]) -> str | None:
+    """The same number, rounded in the same way; of a quotient that is known for reciprocals."""
+    language, _, name = spelled.rpartition(".")
+    number, tensor = texts["lhs"], texts["rhs"]
+    if name in ("add", "mul", "maximum", "minimum"):
+        return f"{spelled}({tensor}, {number})"
+    if name == "sub":
+        return f"{language}.add({language}.neg({tensor}), {number})"
+    is_reciprocal = name == "div" and number.strip() in ("1", "1.0", "1.")
+    return f"{language}.recip({tensor})" if is_reciprocal else None
+
+
+NUMBER_FIRST = Limit(
+    "the first operand must be a tensor or tile",
+    "the tensor first; `pl.add(pl.neg(x), c)` for c - x, `pl.recip(x)` for 1 / x",
+    _starts_with_number,
+    _tensor_first,
+)
+
+
 def _folds_into_filled(args: Mapping[str, Arg], result: Type, made_by: MadeBy) -> bool:
     shape = _shape(result)
     if len(shape) != 2 or shape[1] != 1 or shape[0] == 1:

@@ -9,7 +9,8 @@ passes an output that holds NaN, but where the golden says so by `allclose_where
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -293,44 +294,100 @@ def mapped_pool_ratio_allclose(
     mapping have one more axis in front, and each rank is judged by its own mapping.
     """
     judge = ratio_allclose(atol, rtol, max_error_ratio)
-
-    def compare(
-        actual: Any, expected: Any, *, inputs: Mapping[str, Any], **context: Any
-    ) -> Verdict:
-        a, e = as_array(actual), as_array(expected)
-        mapping = as_array(inputs[mapping_name])
-        if mapping.size != math.prod(mapping_shape) * (a.shape[0] if leading_rank_axis else 1):
-            return False, f"'{mapping_name}' has shape {list(mapping.shape)}, not {mapping_shape}"
-        if not leading_rank_axis:
-            a, e = a[None], e[None]
-        slots = mapping.reshape(a.shape[0], -1)
-        for rank in range(a.shape[0]):
-            if a.shape[2] != block_size:
-                return False, f"{pool_name} has {a.shape[2]} rows per block, not {block_size}"
-            rows, golden_rows = (x[rank].reshape(-1, *x.shape[3:]) for x in (a, e))
-            named = slots[rank][slots[rank] >= 0].astype(np.int64)
-            written = np.zeros(rows.shape[0], dtype=bool)
-            if named.size and named.max() >= rows.shape[0]:
-                return False, f"'{mapping_name}' names row {named.max()} of {rows.shape[0]}"
-            written[named] = True
-            touched = np.flatnonzero(~written & _rows_differ(rows, golden_rows))
-            if touched.size:
-                return False, (
-                    f"{touched.size} rows of {pool_name} outside '{mapping_name}' changed; "
-                    f"first: row {touched[0]} of rank {rank}"
-                )
-            ok, message = judge(rows[written], golden_rows[written], **context)
-            if not ok:
-                return False, f"rows of {pool_name} named by '{mapping_name}': {message}"
-        return True, ""
-
-    return _named(compare, f"mapped_pool_ratio_allclose({mapping_name!r})")
+    pool = _Pool(mapping_name, mapping_shape, block_size, leading_rank_axis, pool_name)
+    return _named(pool.judged(judge), f"mapped_pool_ratio_allclose({mapping_name!r})")
 
 
-def error_distribution(always_pass: bool = True) -> Comparator:
+def mapped_pool_ratio_reldiff(
+    mapping_name: str,
+    *,
+    mapping_shape: tuple[int, ...],
+    block_size: int,
+    leading_rank_axis: bool = False,
+    pool_name: str = "pool",
+    diff_thd: float = 0.01,
+    pct_thd: float = 0.05,
+    max_diff_hd: float = math.inf,
+) -> Comparator:
+    """`mapped_pool_ratio_allclose` with `ratio_reldiff` for the rows that the mapping names."""
+    judge = ratio_reldiff(diff_thd, pct_thd, max_diff_hd)
+    pool = _Pool(mapping_name, mapping_shape, block_size, leading_rank_axis, pool_name)
+    return _named(pool.judged(judge), f"mapped_pool_ratio_reldiff({mapping_name!r})")
+
+
+@dataclass(frozen=True)
+class _Pool:
+    """A paged pool and the input that names its rows."""
+
+    mapping_name: str
+    mapping_shape: tuple[int, ...]
+    block_size: int
+    leading_rank_axis: bool
+    name: str
+
+    def judged(self, judge: Comparator) -> Comparator:
+        def compare(
+            actual: Any, expected: Any, *, inputs: Mapping[str, Any], **context: Any
+        ) -> Verdict:
+            a, e = as_array(actual), as_array(expected)
+            mapping = as_array(inputs[self.mapping_name])
+            ranks = a.shape[0] if self.leading_rank_axis else 1
+            if mapping.size not in (self._size, self._size * ranks):
+                shape = list(mapping.shape)
+                return False, f"'{self.mapping_name}' has shape {shape}, not {self.mapping_shape}"
+            if not self.leading_rank_axis:
+                a, e = a[None], e[None]
+            if a.shape[2] != self.block_size:
+                return False, f"{self.name} has {a.shape[2]} rows per block, not {self.block_size}"
+            slots = mapping.reshape(a.shape[0], -1)
+            for rank in range(a.shape[0]):
+                rows, golden_rows = (x[rank].reshape(-1, *x.shape[3:]) for x in (a, e))
+                problem = self._problem(rank, slots[rank], rows, golden_rows, judge, context)
+                if problem:
+                    return False, problem
+            return True, ""
+
+        return compare
+
+    @property
+    def _size(self) -> int:
+        return math.prod(self.mapping_shape)
+
+    def _problem(
+        self,
+        rank: int,
+        slots: Array,
+        rows: Array,
+        golden_rows: Array,
+        judge: Comparator,
+        context: Mapping[str, Any],
+    ) -> str:
+        """What is wrong with the rows of one rank; empty if nothing is."""
+        named = slots[slots >= 0].astype(np.int64)
+        if named.size and named.max() >= rows.shape[0]:
+            return f"'{self.mapping_name}' names row {named.max()} of {rows.shape[0]}"
+        written = np.zeros(rows.shape[0], dtype=bool)
+        written[named] = True
+        touched = np.flatnonzero(~written & _rows_differ(rows, golden_rows))
+        if touched.size:
+            return (
+                f"{touched.size} rows of {self.name} outside '{self.mapping_name}' changed; "
+                f"first: row {touched[0]} of rank {rank}"
+            )
+        ok, message = judge(rows[written], golden_rows[written], **context)
+        return "" if ok else f"rows of {self.name} named by '{self.mapping_name}': {message}"
+
+
+def error_distribution(
+    diff_thds: Sequence[float] = (),
+    quantiles: Sequence[float] = (0.5, 0.9, 0.99, 0.999, 1.0),
+    always_pass: bool = True,
+) -> Comparator:
     """Report how the differences are distributed. Passes whatever they are, unless told otherwise.
 
-    With `always_pass=False` the verdict is that of `allclose`.
+    diff_thds: say of each of these numbers how many elements differ by more
+    quantiles: of the differences, from 0 to 1
+    always_pass: False for the verdict of `allclose`
     """
 
     def compare(actual: Any, expected: Any, **context: Any) -> Verdict:
@@ -339,9 +396,12 @@ def error_distribution(always_pass: bool = True) -> Comparator:
         finite = difference[np.isfinite(difference)]
         parts = [f"relative L2 {found.relative_l2:.4g}"]
         if finite.size:
-            quantiles = np.quantile(finite, [0.5, 0.9, 0.99, 0.999, 1.0])
-            names = ("median", "90%", "99%", "99.9%", "max")
-            parts += [f"{name} {value:.4g}" for name, value in zip(names, quantiles)]
+            special = {0.5: "median", 1.0: "max"}
+            names = [special.get(q, f"{100 * q:g}%") for q in quantiles]
+            values = np.quantile(finite, quantiles)
+            parts += [f"{name} {value:.4g}" for name, value in zip(names, values)]
+        more = [(limit, np.count_nonzero(~(difference <= limit))) for limit in diff_thds]
+        parts += [f"{count} above {limit:g}" for limit, count in more]
         if finite.size < difference.size:
             parts.append(f"{difference.size - finite.size} not finite")
         return always_pass or found.mismatched == 0, "difference: " + ", ".join(parts)

@@ -309,9 +309,9 @@ class RegionRebound(UserError):
 class NameChangesType(UserError):
     """A name is given a value of another shape or dtype than it had, or one valid in part.
 
-    In public parsers a name keeps its type, and whether a window has a `valid_shape` is part of it.
-    In a `@pl.jit` function that holds from one iteration to the next only: elsewhere a further
-    assignment makes another variable.
+    In public parsers a name keeps its type, and what of it is valid is part of that. In a `@pl.jit`
+    function a further assignment makes another variable, if it stands in as many blocks as the
+    first; one in the body of a further loop, or in an `else`, does not.
     """
 
     code = "E1217"
@@ -341,7 +341,7 @@ class TextNotTaken(UserError):
     """A statement or expression of Python that public parsers do not read.
 
     They take assignments, loops, `if`, `with`, `return` and calls; of expressions the arithmetic
-    of numbers, single comparisons, `and` and `or`.
+    of numbers, single comparisons, `and` and `or`. Of tensors and tiles they take no operators.
     """
 
     code = "E1218"
@@ -437,6 +437,184 @@ class ExtentLost(UserError):
             ],
             helps=[
                 "behind a vector op: `pl.tensor.set_validshape(pl.mul(x, scale), rows, extent)`"
+            ],
+        )
+
+
+class ExtentNotSaid(UserError):
+    """A kernel takes a window of a view that is valid in part, without a number that says how much.
+
+    A kernel is compiled on its own. A window of a view takes over what is valid of it, and for that
+    the kernel must have the numbers of valid rows and columns that the control program computed. It
+    has those which its own text uses. Say them at the window: `valid_shape=[known, COLUMNS]`.
+    """
+
+    code = "E1220"
+    example = """
+        @pl.jit
+        def kernel(
+            x: pl.Tensor[[64, 64], pl.FP32],
+            lens: pl.Tensor[[1], pl.INT32],
+            out: pl.Out[pl.Tensor[[64, 64], pl.FP32]],
+        ):
+            n = pl.read(lens, [0])
+            for r0 in pl.range(0, n, 16):
+                known = pl.min(16, n - r0)
+                rows = pl.slice(x, [16, 64], [r0, 0], valid_shape=[known, 64])
+                with pl.at(level=pl.Level.CORE_GROUP):
+                    left = pl.slice(rows, [16, 32], [0, 0])
+                    out = pl.assemble(out, pl.exp(left), [r0, 0])
+            return out
+    """
+
+    def __init__(self, loc: Loc, view: str, stated: Loc, fixes: Iterable[Fix] = ()) -> None:
+        super().__init__(
+            f"the kernel does not know how much of `{view}` is valid",
+            labels=[Label(loc, "a window of it"), Label(stated, "valid in part")],
+            helps=["say it at the window: `valid_shape=[...]`"],
+            fixes=fixes,
+        )
+
+
+class LoadedWhole(Caution):
+    """An op of a kernel takes a view that is valid in part, and loads all of it.
+
+    A view from the control program that an op takes as it is, is loaded by its shape: its valid
+    region does not reach the kernel. Reductions take what lies outside, and results are stored
+    there. Take a window of the view that says its extent.
+    """
+
+    code = "W1221"
+    example = """
+        @pl.jit
+        def kernel(
+            x: pl.Tensor[[64, 64], pl.FP32],
+            lens: pl.Tensor[[1], pl.INT32],
+            out: pl.Out[pl.Tensor[[64, 64], pl.FP32]],
+        ):
+            n = pl.read(lens, [0])
+            for r0 in pl.range(0, n, 16):
+                known = pl.min(16, n - r0)
+                rows = pl.slice(x, [16, 64], [r0, 0], valid_shape=[known, 64])
+                with pl.at(level=pl.Level.CORE_GROUP):
+                    out = pl.assemble(out, pl.exp(rows), [r0, 0])
+            return out
+    """
+
+    def __init__(self, loc: Loc, view: str, stated: Loc, fixes: Iterable[Fix] = ()) -> None:
+        super().__init__(
+            f"`{view}` is loaded whole, and is valid in part",
+            labels=[Label(loc, "takes what lies outside"), Label(stated, "its valid region")],
+            helps=[f"take a window that says it: `pl.slice({view}, ..., valid_shape=[...])`"],
+            fixes=fixes,
+        )
+
+
+class RegionTwice(UserError):
+    """A mixed kernel that only writes to views takes another one that is valid in part.
+
+    Where a kernel returns nothing to the control program, the extent of such a view becomes one
+    more argument of it; the two halves of a mixed kernel then do not get what they are called with.
+    Make the view of the whole, and say its extent in the kernel only.
+    """
+
+    code = "E1222"
+    example = """
+        @pl.jit
+        def kernel(
+            x: pl.Tensor[[64, 64], pl.BF16],
+            w: pl.Tensor[[64, 64], pl.BF16],
+            lens: pl.Tensor[[1], pl.INT32],
+            out: pl.Out[pl.Tensor[[64, 64], pl.FP32]],
+        ):
+            n = pl.read(lens, [0])
+            for r0 in pl.range(0, n, 16):
+                known = pl.min(16, n - r0)
+                rows = pl.slice(x, [16, 64], [r0, 0], valid_shape=[known, 64])
+                part = pl.slice(out, [16, 64], [r0, 0])
+                with pl.at(level=pl.Level.CORE_GROUP):
+                    tile = pl.slice(rows, [16, 64], [0, 0], valid_shape=[known, 64])
+                    product = pl.matmul(tile, w, out_dtype=pl.FP32)
+                    part = pl.assemble(part, pl.exp(product), [0, 0])
+            return out
+    """
+
+    def __init__(self, loc: Loc, view: str, fixes: Iterable[Fix] = ()) -> None:
+        super().__init__(
+            f"the extent of `{view}` reaches a mixed kernel twice",
+            labels=[Label(loc, "valid in part")],
+            helps=["leave `valid_shape=` out here; the windows in the kernel say it"],
+            fixes=fixes,
+        )
+
+
+class AxisNotSplit(UserError):
+    """A kernel whose rows are split between two vector units moves a tile of more than two axes.
+
+    With `pl.split`, each vector unit of a mixed kernel works on half of the rows or columns. The
+    offset of its half is added to the first or second axis of the tensor, whatever its rank: of
+    `[heads, rows, columns]` the wrong one, and shapes are not halved. Nothing says so: results are
+    wrong. Make a view of two axes, in the control program, and load or store that.
+    """
+
+    code = "E1223"
+    example = """
+        @pl.jit
+        def kernel(
+            x: pl.Tensor[[64, 64], pl.BF16],
+            w: pl.Tensor[[64, 64], pl.BF16],
+            out: pl.Out[pl.Tensor[[4, 16, 64], pl.FP32]],
+        ):
+            for i in pl.range(4):
+                with pl.at(
+                    level=pl.Level.CORE_GROUP, optimizations=[pl.split(pl.SplitMode.UP_DOWN)]
+                ):
+                    product = pl.matmul(x[i * 16 : i * 16 + 16, :], w, out_dtype=pl.FP32)
+                    out = pl.assemble(out, pl.exp(product), [i, 0, 0])
+            return out
+    """
+
+    def __init__(self, loc: Loc, what: str, tensor: str) -> None:
+        super().__init__(
+            f"the halves of a tile are {what} `{tensor}` along the wrong axis",
+            labels=[Label(loc, "more than two axes, in a kernel with `pl.split`")],
+            helps=["make a view of two axes before the scope, and use that"],
+        )
+
+
+class RegionDropped(Caution):
+    """A result is valid in part here, and there it is stored whole.
+
+    There the valid region of an elementwise op's result is that of its first operand, and `concat`
+    and `transpose` have none. What is stored includes what lies outside. Make the operand that is
+    valid in part the first one; store the parts of a `concat` one by one; or say the region again:
+    `pl.set_validshape`.
+    """
+
+    code = "W1224"
+    example = """
+        @pl.jit
+        def kernel(
+            x: pl.Tensor[[64, 64], pl.FP32],
+            bias: pl.Tensor[[16, 64], pl.FP32],
+            n: pl.Scalar[pl.INDEX],
+            out: pl.Out[pl.Tensor[[64, 64], pl.FP32]],
+        ):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                rows = pl.slice(x, [16, 64], [0, 0], valid_shape=[n, 64])
+                all_rows = pl.slice(bias, [16, 64], [0, 0])
+                out = pl.assemble(out, pl.add(all_rows, rows), [0, 0])
+            return out
+    """
+
+    def __init__(self, loc: Loc, op: str, is_second: bool) -> None:
+        super().__init__(
+            f"the valid region is lost at `{op}`",
+            labels=[Label(loc, "the result is stored whole there")],
+            helps=[
+                "make the operand that is valid in part the first"
+                if is_second
+                else "store the parts one by one, or say the region again: `pl.set_validshape`"
             ],
         )
 

@@ -113,6 +113,7 @@ def make_april(s: PrefillShape):
             sequence = pl.reshape(
                 pl.slice(hidden_states, [1, MAX_SEQ, HIDDEN], [b, 0, 0]), [MAX_SEQ, HIDDEN]
             )
+            y = pl.reshape(pl.slice(out, [1, MAX_SEQ, HIDDEN], [b, 0, 0]), [MAX_SEQ, HIDDEN])
             for t0 in pl.range(0, seq_len, TOK_TILE):
                 tokens = pl.min(TOK_TILE, seq_len - t0)
                 states = pl.slice(
@@ -122,8 +123,8 @@ def make_april(s: PrefillShape):
                 attended, k_cache, v_cache = attend(
                     q_proj, k_proj, v_proj, rope_cos, rope_sin, k_cache, v_cache, b, t0, tokens
                 )
-                out = feed_forward(
-                    attended, states, wo, post_rms_weight, w_gate, w_up, w_down, out, b, t0, tokens
+                y = feed_forward(
+                    attended, states, wo, post_rms_weight, w_gate, w_up, w_down, y, t0, tokens
                 )
         return out
 
@@ -209,9 +210,7 @@ def make_token_feed_forward(s: PrefillShape):
     gated_silu = make_gated_silu()
 
     @pl.inline
-    def feed_forward(
-        attended, states, wo, post_rms_weight, w_gate, w_up, w_down, out, b, t0, tokens
-    ):
+    def feed_forward(attended, states, wo, post_rms_weight, w_gate, w_up, w_down, y, t0, tokens):
         resid1 = pl.create_tensor([TOK_ROWS, HIDDEN], dtype=pl.FP32)
         with pl.auto_incore(split=pl.SplitMode.UP_DOWN):
             for ob in pl.parallel(0, Q_BLOCKS, chunk=4):
@@ -246,8 +245,8 @@ def make_token_feed_forward(s: PrefillShape):
                     mlp_chunk = pl.slice(activations, [TOK_ROWS, MLP_OUT_CHUNK], [0, m0])
                     down_acc = next_down(down_acc, mlp_chunk, w_down, m0, o0)
                 rounded = pl.cast(pl.add(down_acc, residual), target_type=pl.BF16)
-                out = pl.assemble(out, rounded, [b, t0, o0])
-        return out
+                y = pl.assemble(y, rounded, [t0, o0])
+        return y
 
     return feed_forward
 

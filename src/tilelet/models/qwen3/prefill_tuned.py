@@ -3,19 +3,23 @@
 A stage works on one span of one sequence: `[span, ...]` tensors of which the first `length` rows
 are tokens. Its loops run over blocks of a weight and, inside, over tiles of tokens, so that a block
 is read for all tiles of the span while the cache of the device still has it.
+
+Of the last tile only some rows are tokens. The kernels get `known`, their number, and say it
+wherever they load rows: a kernel is compiled on its own, and knows of a view only its shape.
 """
 
 from __future__ import annotations
 
 import tilelet.language as pl
+from tilelet.dtypes import DType
 from tilelet.models.qwen3.attention import LOWEST, make_scaled_scores, make_weighted_values
 from tilelet.models.qwen3.blocks import (
     make_causal_bias,
-    make_gated_projections,
+    make_gated_silu,
     make_products,
-    make_projection,
-    make_rmsnorm,
-    make_rope_heads,
+    make_rms_scale,
+    make_rms_steps,
+    make_rope_halves,
     make_softmax_weights,
 )
 from tilelet.models.qwen3.shapes import PrefillShape
@@ -59,6 +63,60 @@ def make_tuned(s: PrefillShape):
     return tuned
 
 
+def make_rows(rows: int, columns: int):
+    """Columns of a tile of `rows` rows, of which the first `known` are tokens."""
+
+    @pl.inline
+    def known_rows(view, start, known):
+        return pl.slice(view, [rows, columns], [0, start], valid_shape=[known, columns])
+
+    return known_rows
+
+
+def make_norm(rows: int, hidden: int, k_chunk: int, eps: float, x_dtype: DType):
+    """RMSNorm of the known rows of a tile of `x_dtype`, `k_chunk` columns at a time."""
+    BLOCKS = hidden // k_chunk
+    known_rows = make_rows(rows, k_chunk)
+    row_scale = make_rms_scale(hidden, eps)
+    squares, scaled = make_rms_steps(rows)
+
+    @pl.inline
+    def widened_rows(view, start, known):
+        return pl.cast(known_rows(view, start, known), target_type=pl.FP32)
+
+    load = known_rows if x_dtype is pl.FP32 else widened_rows
+
+    @pl.inline
+    def norm(x_rows, weight, target, known):
+        square_sum = pl.full([1, rows], dtype=pl.FP32, value=0.0)
+        for kb in pl.range(BLOCKS):
+            square_sum = pl.add(square_sum, squares(load(x_rows, kb * k_chunk, known)))
+        scale = pl.reshape(row_scale(square_sum), [rows, 1])
+        for kb in pl.range(BLOCKS):
+            k0 = kb * k_chunk
+            gamma = pl.slice(weight, [1, k_chunk], [0, k0])
+            target = pl.assemble(target, scaled(load(x_rows, k0, known), scale, gamma), [0, k0])
+        return target
+
+    return norm
+
+
+def make_tile_product(rows: int, k_chunk: int, out_chunk: int, k_blocks: int):
+    """A block of the product of a tile's known rows and a weight, accumulated on chip."""
+    known_rows = make_rows(rows, k_chunk)
+    first_product, next_product = make_products(k_chunk, out_chunk)
+
+    @pl.inline
+    def tile_product(x_rows, w, column, known):
+        acc = first_product(known_rows(x_rows, 0, known), w, column)
+        for kb in pl.pipeline(1, k_blocks, stage=STAGES):
+            k0 = kb * k_chunk
+            acc = next_product(acc, known_rows(x_rows, k0, known), w, k0, column)
+        return acc
+
+    return tile_product
+
+
 def make_norms(s: PrefillShape):
     """The two RMSNorms of all tokens: of hidden states, and of the residual after attention.
 
@@ -66,18 +124,18 @@ def make_norms(s: PrefillShape):
     """
     HIDDEN, SPAN = s.hidden, s.span
     NORM_ROWS, NORM_CHUNK = s.part("span", "norm_rows"), s.part("hidden", "norm_chunk")
-    norm_states = make_rmsnorm(NORM_ROWS, HIDDEN, NORM_CHUNK, s.eps)
-    norm_residual = make_rmsnorm(NORM_ROWS, HIDDEN, NORM_CHUNK, s.eps, x_dtype=pl.FP32)
+    norm_states = make_norm(NORM_ROWS, HIDDEN, NORM_CHUNK, s.eps, pl.BF16)
+    norm_residual = make_norm(NORM_ROWS, HIDDEN, NORM_CHUNK, s.eps, pl.FP32)
 
     @pl.inline
     def input_norm(states, input_rms_weight, length):
         normed = pl.create_tensor([SPAN, HIDDEN], dtype=pl.BF16)
         for r0 in pl.parallel(0, length, NORM_ROWS):
             known = pl.min(NORM_ROWS, length - r0)
-            state_rows = pl.slice(states, [NORM_ROWS, HIDDEN], [r0, 0], valid_shape=[known, HIDDEN])
+            state_rows = pl.slice(states, [NORM_ROWS, HIDDEN], [r0, 0])
             norm_part = pl.create_tensor([NORM_ROWS, HIDDEN], dtype=pl.BF16)
             with pl.at(level=pl.Level.CORE_GROUP, name_hint="input_rmsnorm"):
-                norm_part = norm_states(state_rows, input_rms_weight, norm_part, 0)
+                norm_part = norm_states(state_rows, input_rms_weight, norm_part, known)
             normed = pl.assemble(normed, norm_part, [r0, 0])
         return normed
 
@@ -86,10 +144,10 @@ def make_norms(s: PrefillShape):
         normed = pl.create_tensor([SPAN, HIDDEN], dtype=pl.BF16)
         for r0 in pl.parallel(0, length, NORM_ROWS):
             known = pl.min(NORM_ROWS, length - r0)
-            resid_rows = pl.slice(resid1, [NORM_ROWS, HIDDEN], [r0, 0], valid_shape=[known, HIDDEN])
+            resid_rows = pl.slice(resid1, [NORM_ROWS, HIDDEN], [r0, 0])
             norm_part = pl.create_tensor([NORM_ROWS, HIDDEN], dtype=pl.BF16)
             with pl.at(level=pl.Level.CORE_GROUP, name_hint="post_rmsnorm"):
-                norm_part = norm_residual(resid_rows, post_rms_weight, norm_part, 0)
+                norm_part = norm_residual(resid_rows, post_rms_weight, norm_part, known)
             normed = pl.assemble(normed, norm_part, [r0, 0])
         return normed
 
@@ -97,48 +155,54 @@ def make_norms(s: PrefillShape):
 
 
 def make_kv_stage(s: PrefillShape):
-    """Keys, rotated, and values of all tokens into the caches."""
-    BATCH, HIDDEN, KV_WIDTH, KV_HEADS = s.batch, s.hidden, s.kv_width, s.kv_heads
-    HEAD_DIM, MAX_SEQ, TOK = s.head_dim, s.max_seq, s.part("span", "tok_tile")
-    KV_OUT_CHUNK, BLOCK_HEADS = s.kv_out_chunk, s.count("kv_out_chunk", "head_dim")
-    K_CHUNK, K_BLOCKS = s.k_chunk, s.hidden_blocks
-    first_kv, next_kv = make_products(K_CHUNK, KV_OUT_CHUNK)
-    rotate_heads = make_rope_heads(TOK, HEAD_DIM // 2, TOK)
+    """Keys, rotated, and values of all tokens into the caches: a K/V head per task.
+
+    What the cube made is taken over in halves of a head, of which the vector unit's buffer holds
+    two. Halves are stored as they are: side by side, they would count as valid in all rows.
+    """
+    HIDDEN, KV_HEADS, HEAD_DIM, MAX_SEQ = s.hidden, s.kv_heads, s.head_dim, s.max_seq
+    TOK, K_CHUNK, K_BLOCKS = s.part("span", "tok_tile"), s.k_chunk, s.hidden_blocks
+    HALF = HEAD_DIM // 2
+    known_rows = make_rows(TOK, K_CHUNK)
+    first_kv, next_kv = make_products(K_CHUNK, HEAD_DIM)
+    rotated_low, rotated_high = make_rope_halves(HALF, TOK)
 
     @pl.inline
     def project_kv(normed, wk, wv, rope_cos, rope_sin, k_cache, v_cache, b, p0, length):
-        k_heads = pl.reshape(k_cache, [BATCH * KV_HEADS, MAX_SEQ, HEAD_DIM])
-        v_heads = pl.reshape(v_cache, [BATCH * KV_HEADS, MAX_SEQ, HEAD_DIM])
-        for n0 in pl.parallel(0, KV_WIDTH, KV_OUT_CHUNK):
-            head = b * KV_HEADS + n0 // HEAD_DIM
+        for ki in pl.parallel(KV_HEADS):
+            n0 = ki * HEAD_DIM
+            row0 = (b * KV_HEADS + ki) * MAX_SEQ + p0
             for t0 in pl.parallel(0, length, TOK):
                 known = pl.min(TOK, length - t0)
-                tokens = pl.slice(normed, [TOK, HIDDEN], [t0, 0], valid_shape=[known, HIDDEN])
+                tokens = pl.slice(normed, [TOK, HIDDEN], [t0, 0])
                 cos = pl.slice(rope_cos, [TOK, HEAD_DIM], [p0 + t0, 0])
                 sin = pl.slice(rope_sin, [TOK, HEAD_DIM], [p0 + t0, 0])
-                k_cached = pl.slice(k_heads, [BLOCK_HEADS, TOK, HEAD_DIM], [head, p0 + t0, 0])
-                v_cached = pl.slice(v_heads, [BLOCK_HEADS, TOK, HEAD_DIM], [head, p0 + t0, 0])
+                k_cached = pl.slice(k_cache, [TOK, HEAD_DIM], [row0 + t0, 0])
+                v_cached = pl.slice(v_cache, [TOK, HEAD_DIM], [row0 + t0, 0])
                 with pl.at(
                     level=pl.Level.CORE_GROUP,
                     optimizations=[pl.split(pl.SplitMode.UP_DOWN)],
                     name_hint="kv_projection",
                 ):
-                    x_chunk = pl.slice(tokens, [TOK, K_CHUNK], [0, 0])
+                    x_chunk = known_rows(tokens, 0, known)
                     k_acc = first_kv(x_chunk, wk, n0)
                     v_acc = first_kv(x_chunk, wv, n0)
                     for kb in pl.pipeline(1, K_BLOCKS, stage=STAGES):
                         k0 = kb * K_CHUNK
-                        x_chunk = pl.slice(tokens, [TOK, K_CHUNK], [0, k0])
+                        x_chunk = known_rows(tokens, k0, known)
                         k_acc = next_kv(k_acc, x_chunk, wk, k0, n0)
                         v_acc = next_kv(v_acc, x_chunk, wv, k0, n0)
-                    for h in pl.range(BLOCK_HEADS):
-                        k_head = pl.slice(k_acc, [TOK, HEAD_DIM], [0, h * HEAD_DIM])
-                        k_new = pl.cast(rotate_heads(k_head, cos, sin), target_type=pl.BF16)
-                        k_cached = pl.assemble(k_cached, k_new, [h, 0, 0])
-                        v_head = pl.slice(v_acc, [TOK, HEAD_DIM], [0, h * HEAD_DIM])
-                        v_cached = pl.assemble(
-                            v_cached, pl.cast(v_head, target_type=pl.BF16), [h, 0, 0]
-                        )
+                    k_lo = pl.slice(k_acc, [TOK, HALF], [0, 0])
+                    k_hi = pl.slice(k_acc, [TOK, HALF], [0, HALF])
+                    k_low = pl.cast(rotated_low(k_lo, k_hi, cos, sin), target_type=pl.BF16)
+                    k_cached = pl.assemble(k_cached, k_low, [0, 0])
+                    k_high = pl.cast(rotated_high(k_lo, k_hi, cos, sin), target_type=pl.BF16)
+                    k_cached = pl.assemble(k_cached, k_high, [0, HALF])
+                    for part in pl.range(2):
+                        v0 = part * HALF
+                        v_half = pl.slice(v_acc, [TOK, HALF], [0, v0])
+                        v_new = pl.cast(v_half, target_type=pl.BF16)
+                        v_cached = pl.assemble(v_cached, v_new, [0, v0])
         return k_cache
 
     return project_kv
@@ -148,8 +212,9 @@ def make_q_stage(s: PrefillShape):
     """Rotated queries of all tokens."""
     HIDDEN, SPAN, HEAD_DIM, TOK = s.hidden, s.span, s.head_dim, s.part("span", "tok_tile")
     Q_OUT_CHUNK, BLOCK_HEADS = s.q_out_chunk, s.count("q_out_chunk", "head_dim")
-    project = make_projection(TOK, s.k_chunk, Q_OUT_CHUNK, s.hidden_blocks, stage=STAGES)
-    rotate_heads = make_rope_heads(TOK, HEAD_DIM // 2, TOK)
+    HALF = HEAD_DIM // 2
+    project = make_tile_product(TOK, s.k_chunk, Q_OUT_CHUNK, s.hidden_blocks)
+    rotated_low, rotated_high = make_rope_halves(HALF, TOK)
 
     @pl.inline
     def project_q(normed, wq, rope_cos, rope_sin, p0, length):
@@ -157,7 +222,7 @@ def make_q_stage(s: PrefillShape):
         for n0 in pl.parallel(0, HIDDEN, Q_OUT_CHUNK):
             for t0 in pl.parallel(0, length, TOK):
                 known = pl.min(TOK, length - t0)
-                tokens = pl.slice(normed, [TOK, HIDDEN], [t0, 0], valid_shape=[known, HIDDEN])
+                tokens = pl.slice(normed, [TOK, HIDDEN], [t0, 0])
                 cos = pl.slice(rope_cos, [TOK, HEAD_DIM], [p0 + t0, 0])
                 sin = pl.slice(rope_sin, [TOK, HEAD_DIM], [p0 + t0, 0])
                 q_block = pl.slice(queries, [TOK, Q_OUT_CHUNK], [t0, n0])
@@ -166,11 +231,15 @@ def make_q_stage(s: PrefillShape):
                     optimizations=[pl.split(pl.SplitMode.UP_DOWN)],
                     name_hint="q_projection",
                 ):
-                    q_acc = project(tokens, wq, 0, n0)
+                    q_acc = project(tokens, wq, n0, known)
                     for h in pl.range(BLOCK_HEADS):
-                        q_head = pl.slice(q_acc, [TOK, HEAD_DIM], [0, h * HEAD_DIM])
-                        rotated = pl.cast(rotate_heads(q_head, cos, sin), target_type=pl.BF16)
-                        q_block = pl.assemble(q_block, rotated, [0, h * HEAD_DIM])
+                        h0 = h * HEAD_DIM
+                        q_lo = pl.slice(q_acc, [TOK, HALF], [0, h0])
+                        q_hi = pl.slice(q_acc, [TOK, HALF], [0, h0 + HALF])
+                        q_low = pl.cast(rotated_low(q_lo, q_hi, cos, sin), target_type=pl.BF16)
+                        q_block = pl.assemble(q_block, q_low, [0, h0])
+                        q_high = pl.cast(rotated_high(q_lo, q_hi, cos, sin), target_type=pl.BF16)
+                        q_block = pl.assemble(q_block, q_high, [0, h0 + HALF])
         return queries
 
     return project_q
@@ -194,10 +263,7 @@ def make_attention_stage(s: PrefillShape):
             v_rows = pl.slice(v_cache, [MAX_SEQ, HEAD_DIM], [row0, 0])
             for a0 in pl.parallel(0, length, TILE):
                 known = pl.min(TILE, length - a0)
-                q_rows = pl.slice(
-                    q_heads, [TILE, GROUP, HEAD_DIM], [a0, ki * GROUP, 0],
-                    valid_shape=[known, GROUP, HEAD_DIM],
-                )  # fmt: skip
+                q_rows = pl.slice(q_heads, [TILE, GROUP, HEAD_DIM], [a0, ki * GROUP, 0])
                 out_rows = pl.slice(attn_heads, [TILE, GROUP, HEAD_DIM], [a0, ki * GROUP, 0])
                 with pl.at(level=pl.Level.CORE_GROUP, name_hint="causal_attention"):
                     context = attend_tile(q_rows, k_rows, v_rows, p0 + a0, known)
@@ -222,7 +288,9 @@ def make_causal_tile(s: PrefillShape):
 
     @pl.inline
     def attend_tile(q_rows, k_rows, v_rows, pos, known):
-        q_tile = pl.slice(q_rows, [TILE, GROUP, HEAD_DIM], [0, 0, 0])
+        q_tile = pl.slice(
+            q_rows, [TILE, GROUP, HEAD_DIM], [0, 0, 0], valid_shape=[known, GROUP, HEAD_DIM]
+        )
         # All rows are filled: heads of tokens that are not there have no place among rows of heads.
         q = pl.reshape(pl.fillpad(q_tile), [ROWS, HEAD_DIM])
         mi = pl.reshape(pl.full([1, ROWS], dtype=pl.FP32, value=LOWEST), [ROWS, 1])
@@ -234,8 +302,8 @@ def make_causal_tile(s: PrefillShape):
             mi_new = pl.maximum(mi, pl.row_max(scores))
             alpha = pl.exp(pl.sub(mi, mi_new))
             p = softmax_weights(scores, mi_new)
-            li = pl.add(pl.mul(li, alpha), pl.row_sum(pl.cast(p, target_type=pl.FP32)))
             update = weighted_values(p, v_rows, s0, WALK_TILE)
+            li = pl.add(pl.mul(li, alpha), pl.row_sum(pl.cast(p, target_type=pl.FP32)))
             oi = pl.add(pl.row_expand_mul(oi, alpha), update)
             mi = mi_new
         last_keys = pos - last + known
@@ -243,8 +311,8 @@ def make_causal_tile(s: PrefillShape):
         maximum = pl.maximum(mi, pl.row_max(masked))
         shrunk = pl.exp(pl.sub(mi, maximum))
         last_p = softmax_weights(masked, maximum)
-        total = pl.add(pl.mul(li, shrunk), pl.row_sum(pl.cast(last_p, target_type=pl.FP32)))
         last_update = weighted_values(last_p, v_rows, last, last_keys)
+        total = pl.add(pl.mul(li, shrunk), pl.row_sum(pl.cast(last_p, target_type=pl.FP32)))
         summed = pl.add(pl.row_expand_mul(oi, shrunk), last_update)
         context_rows = pl.cast(pl.row_expand_div(summed, total), target_type=pl.BF16)
         return pl.reshape(context_rows, [TILE, GROUP, HEAD_DIM])
@@ -255,7 +323,9 @@ def make_causal_tile(s: PrefillShape):
 def make_out_stage(s: PrefillShape):
     """Output projection and residual of all tokens, FP32."""
     HIDDEN, SPAN, TOK, OUT_CHUNK = s.hidden, s.span, s.part("span", "tok_tile"), s.q_out_chunk
-    project = make_projection(TOK, s.k_chunk, OUT_CHUNK, s.hidden_blocks, stage=STAGES)
+    PIECE, PIECES = s.head_dim, s.count("q_out_chunk", "head_dim")
+    project = make_tile_product(TOK, s.k_chunk, OUT_CHUNK, s.hidden_blocks)
+    known_states = make_rows(TOK, PIECE)
 
     @pl.inline
     def project_out(attn, states, wo, length):
@@ -263,18 +333,23 @@ def make_out_stage(s: PrefillShape):
         for n0 in pl.parallel(0, HIDDEN, OUT_CHUNK):
             for t0 in pl.parallel(0, length, TOK):
                 known = pl.min(TOK, length - t0)
-                attended = pl.slice(attn, [TOK, HIDDEN], [t0, 0], valid_shape=[known, HIDDEN])
-                states_block = pl.slice(
-                    states, [TOK, OUT_CHUNK], [t0, n0], valid_shape=[known, OUT_CHUNK]
-                )
+                attended = pl.slice(attn, [TOK, HIDDEN], [t0, 0])
+                states_block = pl.slice(states, [TOK, OUT_CHUNK], [t0, n0])
+                resid_block = pl.slice(resid1, [TOK, OUT_CHUNK], [t0, n0])
                 with pl.at(
                     level=pl.Level.CORE_GROUP,
                     optimizations=[pl.split(pl.SplitMode.UP_DOWN)],
                     name_hint="out_projection",
                 ):
-                    o_acc = project(attended, wo, 0, n0)
-                    with_states = pl.add(o_acc, pl.cast(states_block, target_type=pl.FP32))
-                resid1 = pl.assemble(resid1, with_states, [t0, n0])
+                    o_acc = project(attended, wo, n0, known)
+                    for piece in pl.range(PIECES):
+                        c0 = piece * PIECE
+                        o_piece = pl.slice(o_acc, [TOK, PIECE], [0, c0])
+                        piece_states = pl.cast(
+                            known_states(states_block, c0, known), target_type=pl.FP32
+                        )
+                        with_states = pl.add(o_piece, piece_states)
+                        resid_block = pl.assemble(resid_block, with_states, [0, c0])
         return resid1
 
     return project_out
@@ -284,9 +359,13 @@ def make_mlp_stage(s: PrefillShape):
     """Gate, up and SiLU of all tokens, then the down projection and the residual."""
     HIDDEN, INTERMEDIATE, SPAN = s.hidden, s.intermediate, s.span
     TOK, MLP_OUT_CHUNK, OUT_CHUNK = s.part("span", "tok_tile"), s.mlp_out_chunk, s.q_out_chunk
-    gated = make_gated_projections(TOK, s.k_chunk, MLP_OUT_CHUNK, s.hidden_blocks, STAGES)
-    DOWN_BLOCKS = s.count("intermediate", "k_chunk")
-    project_down = make_projection(TOK, s.k_chunk, OUT_CHUNK, DOWN_BLOCKS, stage=STAGES)
+    K_CHUNK, K_BLOCKS, HALF = s.k_chunk, s.hidden_blocks, s.mlp_out_chunk // 2
+    PIECE, PIECES = s.head_dim, s.count("q_out_chunk", "head_dim")
+    known_tokens = make_rows(TOK, K_CHUNK)
+    first_mlp, next_mlp = make_products(K_CHUNK, MLP_OUT_CHUNK)
+    gated_silu = make_gated_silu()
+    project_down = make_tile_product(TOK, K_CHUNK, OUT_CHUNK, s.count("intermediate", "k_chunk"))
+    known_residuals = make_rows(TOK, PIECE)
 
     @pl.inline
     def feed_forward(normed, resid1, w_gate, w_up, w_down, y, length):
@@ -294,30 +373,45 @@ def make_mlp_stage(s: PrefillShape):
         for m0 in pl.parallel(0, INTERMEDIATE, MLP_OUT_CHUNK):
             for t0 in pl.parallel(0, length, TOK):
                 known = pl.min(TOK, length - t0)
-                tokens = pl.slice(normed, [TOK, HIDDEN], [t0, 0], valid_shape=[known, HIDDEN])
+                tokens = pl.slice(normed, [TOK, HIDDEN], [t0, 0])
+                mlp_block = pl.slice(mlp, [TOK, MLP_OUT_CHUNK], [t0, m0])
                 with pl.at(
                     level=pl.Level.CORE_GROUP,
                     optimizations=[pl.split(pl.SplitMode.UP_DOWN)],
                     name_hint="gate_up_silu",
                 ):
-                    activation = gated(tokens, w_gate, w_up, m0)
-                mlp = pl.assemble(mlp, activation, [t0, m0])
+                    both = known_tokens(tokens, 0, known)
+                    gate_acc = first_mlp(both, w_gate, m0)
+                    up_acc = first_mlp(both, w_up, m0)
+                    for kb in pl.pipeline(1, K_BLOCKS, stage=STAGES):
+                        k0 = kb * K_CHUNK
+                        both = known_tokens(tokens, k0, known)
+                        gate_acc = next_mlp(gate_acc, both, w_gate, k0, m0)
+                        up_acc = next_mlp(up_acc, both, w_up, k0, m0)
+                    for part in pl.range(2):
+                        a0 = part * HALF
+                        gate_half = pl.slice(gate_acc, [TOK, HALF], [0, a0])
+                        up_half = pl.slice(up_acc, [TOK, HALF], [0, a0])
+                        activation = gated_silu(gate_half, up_half)
+                        mlp_block = pl.assemble(mlp_block, activation, [0, a0])
         for n0 in pl.parallel(0, HIDDEN, OUT_CHUNK):
             for t0 in pl.parallel(0, length, TOK):
                 known = pl.min(TOK, length - t0)
-                act = pl.slice(mlp, [TOK, INTERMEDIATE], [t0, 0], valid_shape=[known, INTERMEDIATE])
+                act = pl.slice(mlp, [TOK, INTERMEDIATE], [t0, 0])
                 residual = pl.slice(resid1, [TOK, OUT_CHUNK], [t0, n0])
+                y_block = pl.slice(y, [TOK, OUT_CHUNK], [t0, n0])
                 with pl.at(
                     level=pl.Level.CORE_GROUP,
                     optimizations=[pl.split(pl.SplitMode.UP_DOWN)],
                     name_hint="down_projection",
                 ):
-                    acc = project_down(act, w_down, 0, n0)
-                    known_rows = pl.slice(
-                        residual, [TOK, OUT_CHUNK], [0, 0], valid_shape=[known, OUT_CHUNK]
-                    )
-                    rounded = pl.cast(pl.add(acc, known_rows), target_type=pl.BF16)
-                y = pl.assemble(y, rounded, [t0, n0])
+                    down = project_down(act, w_down, n0, known)
+                    for piece in pl.range(PIECES):
+                        c0 = piece * PIECE
+                        down_piece = pl.slice(down, [TOK, PIECE], [0, c0])
+                        with_residual = pl.add(down_piece, known_residuals(residual, c0, known))
+                        rounded = pl.cast(with_residual, target_type=pl.BF16)
+                        y_block = pl.assemble(y_block, rounded, [0, c0])
         return y
 
     return feed_forward

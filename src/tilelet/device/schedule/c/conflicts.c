@@ -8,6 +8,9 @@
 
 enum { READ, WRITE, ATOMIC };
 enum { UNORDERED, ACROSS };
+/* Which of the nodes before a node is its parent: the last; the first; one of the same call, which
+   is how tasks hand a tensor on. */
+enum { LATEST, EARLIEST, ALIKE, FORESTS };
 
 /* A forest in the graph, with one edge to each node: `first` of a node to `last` are the numbers of
    all that it leads to. */
@@ -17,13 +20,13 @@ typedef struct {
 
 typedef struct {
     const ConflictInput *in;
-    Forest latest_edges, earliest_edges; /* from the last of the nodes before each; the first */
-    Index index;                         /* of the regions that were touched */
-    List *writers, *readers;             /* accesses to each region that later ones may meet */
-    int64_t *task_of;                    /* of each access */
-    int64_t *level;                      /* of each node: longest way to it */
-    int64_t *latest;                     /* of each join: the last task before it */
-    int64_t *mark, stamp; /* nodes seen in this search: there is a way from each to `goal` */
+    Forest forests[FORESTS];
+    Index index;             /* of the regions that were touched */
+    List *writers, *readers; /* accesses to each region that later ones may meet */
+    int64_t *task_of;        /* of each access */
+    int64_t *level;          /* of each node: longest way to it */
+    int64_t *latest;         /* of each join: the last task before it */
+    int64_t *mark, stamp;    /* nodes seen in this search: there is a way from each to `goal` */
     int64_t goal;
     int64_t work;  /* pairs looked at and edges followed so far */
     int64_t joins; /* whose level is known */
@@ -86,28 +89,45 @@ static void number(Forest *forest, int64_t nodes, const int64_t *parent, int64_t
     }
 }
 
-/* Both forests; needs the time of every node. */
-static int plant(Search *s) {
+/* The call that submitted a task; of a join, that of the last task before it. */
+static int64_t call_of(const Search *s, int64_t node) {
     const ConflictInput *in = s->in;
-    size_t bytes = ((size_t)in->nodes + 1) * sizeof(int64_t);
+    int64_t task = time_of(s, node);
+    if (task < 0 || in->acc_ptr[task] == in->acc_ptr[task + 1]) return -1;
+    return in->key[in->acc_ptr[task]];
+}
+
+static int64_t parent_of(const Search *s, int64_t node, int forest) {
+    const ConflictInput *in = s->in;
+    int64_t best = -1, call = call_of(s, node);
+    int best_alike = 0;
+    for (int64_t i = in->ptr[node]; i < in->ptr[node + 1]; i++) {
+        int64_t pred = in->pred[i], time = time_of(s, pred);
+        int alike = forest == ALIKE && call_of(s, pred) == call;
+        int later = best < 0 || time > time_of(s, best);
+        int better = forest == EARLIEST ? best < 0 || time < time_of(s, best) : later;
+        if (alike != best_alike) better = alike;
+        if (!better) continue;
+        best = pred;
+        best_alike = alike;
+    }
+    return best;
+}
+
+/* All forests; needs the time of every node. */
+static int plant(Search *s) {
+    int64_t nodes = s->in->nodes;
+    size_t bytes = ((size_t)nodes + 1) * sizeof(int64_t);
     int64_t *parent = malloc(bytes), *child = malloc(bytes), *sibling = malloc(bytes);
-    Forest *forests[2] = {&s->latest_edges, &s->earliest_edges};
     int ok = parent && child && sibling;
-    for (int f = 0; f < 2 && ok; f++) {
-        forests[f]->first = malloc(bytes);
-        forests[f]->last = malloc(bytes);
-        ok = forests[f]->first && forests[f]->last;
+    for (int f = 0; f < FORESTS && ok; f++) {
+        Forest *forest = s->forests + f;
+        forest->first = malloc(bytes);
+        forest->last = malloc(bytes);
+        ok = forest->first && forest->last;
         if (!ok) break;
-        for (int64_t n = 0; n < in->nodes; n++) {
-            int64_t best = -1;
-            for (int64_t i = in->ptr[n]; i < in->ptr[n + 1]; i++) {
-                int64_t time = time_of(s, in->pred[i]);
-                if (best < 0 || (f ? time < time_of(s, best) : time > time_of(s, best)))
-                    best = in->pred[i];
-            }
-            parent[n] = best;
-        }
-        number(forests[f], in->nodes, parent, child, sibling);
+        for (int64_t n = 0; n < nodes; n++) parent[n] = parent_of(s, n, f);
+        number(forest, nodes, parent, child, sibling);
     }
     free(parent);
     free(child);
@@ -115,12 +135,12 @@ static int plant(Search *s) {
     return ok;
 }
 
-static int leads(const Forest *forest, int64_t a, int64_t b) {
-    return forest->first[a] <= forest->first[b] && forest->first[b] < forest->last[a];
-}
-
 static int is_known(const Search *s, int64_t a, int64_t b) {
-    return leads(&s->latest_edges, a, b) || leads(&s->earliest_edges, a, b);
+    for (int f = 0; f < FORESTS; f++) {
+        const Forest *forest = s->forests + f;
+        if (forest->first[a] <= forest->first[b] && forest->first[b] < forest->last[a]) return 1;
+    }
+    return 0;
 }
 
 /* Whether there is a way from task `a` to task `b`. Nearly all pairs of a right program are ordered,
@@ -272,10 +292,10 @@ __attribute__((visibility("default"))) int tl_conflicts(const ConflictInput *in,
     free(s->mark);
     free(s->pairs);
     free(s->times);
-    free(s->latest_edges.first);
-    free(s->latest_edges.last);
-    free(s->earliest_edges.first);
-    free(s->earliest_edges.last);
+    for (int f = 0; f < FORESTS; f++) {
+        free(s->forests[f].first);
+        free(s->forests[f].last);
+    }
     free(s->stack.item);
     free(found.item);
     return s->ok ? 0 : 1;
