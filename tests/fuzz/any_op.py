@@ -197,6 +197,11 @@ _table(
     "pl.lrelu({0}, 0.5)", "pl.sqrt(pl.abs({0}))", "pl.rsqrt(pl.add(pl.abs({0}), 0.5))",
     "pl.recip({0})", "pl.divs({0}, 3.0)", "pl.exp({0})",
 )  # fmt: skip
+_table(
+    ("FP32", "FP16", "INT32"), 2,
+    "pl.tile.select(pl.cmp({0}, {1}, cmp_type=4), {0}, {1})",
+    "pl.tile.select(pl.tile.cmp({0}, {1}), {1}, 2)", "pl.tile.select(pl.cmps({0}, 1), 3, {1})",
+)  # fmt: skip
 _table(INTEGERS, 2, "pl.and_({0}, {1})", "pl.or_({0}, {1})", "pl.xor({0}, {1})")
 _table(
     INTEGERS, 1,
