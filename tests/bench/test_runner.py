@@ -137,6 +137,8 @@ def test_calls_are_measured(bench: Bench) -> None:
     assert not any(row.failed for row in rows.values())
     for name in ("a @pl.jit function", "compile_program of it", "tilelet run hello.py"):
         assert rows[name].figures["seconds"] > 0
+    assert rows["the same text again"].figures["seconds"] >= 0
+    assert "without checks" in rows["checks of hello.py, new text"].note
 
 
 def test_searches_become_rows(bench: Bench) -> None:

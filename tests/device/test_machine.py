@@ -216,6 +216,7 @@ def test_varied_changes_only_what_it_is_told() -> None:
         ("[cores]\nclock_ghz = 1e300", "E0905"),
         ("[cores]\nclock_ghz = nan", "E0905"),
         ("[gm]\nefficiency = 1e-300", "E0905"),
+        ("[errors.waiting]\nwithin = 1e10", "E0905"),
         ("[cores]\nclusters = " + "9" * 5000, "E0902"),
         ("deep = " + "[" * 100000 + "]" * 100000, "E0902"),
     ],

@@ -197,6 +197,11 @@ _table(
     "pl.lrelu({0}, 0.5)", "pl.sqrt(pl.abs({0}))", "pl.rsqrt(pl.add(pl.abs({0}), 0.5))",
     "pl.recip({0})", "pl.divs({0}, 3.0)", "pl.exp({0})",
 )  # fmt: skip
+_table(
+    ("FP32", "FP16", "INT32"), 2,
+    "pl.tile.select(pl.cmp({0}, {1}, cmp_type=4), {0}, {1})",
+    "pl.tile.select(pl.tile.cmp({0}, {1}), {1}, 2)", "pl.tile.select(pl.cmps({0}, 1), 3, {1})",
+)  # fmt: skip
 _table(INTEGERS, 2, "pl.and_({0}, {1})", "pl.or_({0}, {1})", "pl.xor({0}, {1})")
 _table(
     INTEGERS, 1,
@@ -324,6 +329,9 @@ def _product(w: Writer) -> Tile:
     bias = w.tile(out, (1, n)).text
     forms = [f"pl.matmul({a}, {b}, out_dtype=pl.{out})", f"pl.matmul_acc({acc}, {a}, {b})"]
     forms += [f"pl.matmul_bias({a}, {b}, {bias})"]
+    if dtype in ("FP16", "BF16"):  # written as it was accumulated, for want of a type
+        made = f"pl.create_tensor([{m}, {n}], dtype=pl.FP32)"
+        forms += [f"pl.assemble({made}, pl.matmul({a}, {b}), [0, 0])"]
     if m == 1:
         forms += [f"pl.gemv_acc({acc}, {a}, {b})", f"pl.gemv_bias({a}, {b}, {bias})"]
     return Tile(w.pick(forms), (m, n), out)
@@ -341,7 +349,8 @@ def _drained(w: Writer) -> Tile:
         dtype == "INT8"
     )
     sign = ", pre_relu=True" * w.chance(50)
-    return Tile(f"pl.tile.assemble({made}, {product}, [0, 0]{scale}{sign})", (m, n), target)
+    kept = f"pl.tile.assemble({made}, {product}, [0, 0]{scale}{sign})"
+    return Tile(f"pl.move({kept}, pl.Mem.Vec)", (m, n), target)
 
 
 @maker

@@ -23,6 +23,11 @@ EXACT_INTO = {"FP32": ("BF16", "FP16", "INT8", "INT16", "UINT8"), "INT32": ("INT
 CASTABLE = ("FP32", "BF16", "FP16", "INT32", "INT8", "INT16", "UINT8", "UINT16")
 
 
+def _as_tile(found: Any) -> Tile:
+    """The tile of a name that still is a tensor: an accumulator before its first product."""
+    return found if isinstance(found, Tile) else oracle.whole(found.copy())
+
+
 class Expressions(Scalars):
     """Expressions over the names in `self.env`."""
 
@@ -174,7 +179,7 @@ class Expressions(Scalars):
             name = self.choices.pick(names)
             found = self.env[name]
             assert isinstance(found, TileT)
-            return Expr(name, lambda r: r.env[name], found)
+            return Expr(name, lambda r: _as_tile(r.env[name]), found)
         whole = self.names(lambda t: isinstance(t, GmT) and (t.shape, t.dtype) == (shape, dtype))
         if whole and self.choices.chance(40):
             name = self.choices.pick(whole)

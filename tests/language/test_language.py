@@ -127,7 +127,7 @@ def test_decorators():
     [
         ("MX_A_ND", MxFormat),
         ("HF4", UnsupportedDType),
-        ("tile.select", UnsupportedOp),
+        ("tile.view", UnsupportedOp),
         ("tile.alloc", UnsupportedOp),
         ("pld.put", DistributedOp),
     ],

@@ -184,6 +184,24 @@ def stores_as_statements(x: pl.Tensor, out: pl.Out[pl.Tensor]):
     return out
 
 
+@pl.jit
+def stores_whole_tensors(
+    x: pl.Tensor[[16, 16], pl.FP32], out: pl.Out[pl.Tensor[[16, 48], pl.FP32]]
+):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        y = pl.add(x, 1.0)
+    with pl.at(level=pl.Level.CORE_GROUP):
+        out = pl.store(x, [0, 0], out)
+        out = pl.store(y, [0, 16], out)
+        out = pl.store(pl.reshape(pl.reshape(y, [1, 256]), [16, 16]), [0, 32], out)
+    return out
+
+
+def test_whole_tensors_are_loaded_for_a_store() -> None:
+    got = run(stores_whole_tensors, x=X, out=zeros(16, 48))["out"]
+    np.testing.assert_array_equal(got, np.hstack([X, X + 1, X + 1]))
+
+
 def test_stores_as_statements() -> None:
     expected = X.copy()
     expected[0] = -X[8]

@@ -314,6 +314,31 @@ def test_a_barrier_by_the_names_of_late_programs() -> None:
     np.testing.assert_array_equal(got, np.roll(x, 8, axis=0) + 1)
 
 
+@pl.jit
+def selects(
+    x: pl.Tensor, y: pl.Tensor, n: pl.Tensor, out: pl.Out[pl.Tensor], whole: pl.Out[pl.Tensor]
+):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        a, b = pl.load(x, [0, 0], [16, 16]), pl.load(y, [0, 0], [16, 16])
+        greater = pl.tile.select(pl.cmp(a, b, cmp_type=4), a, b)
+        pl.store(pl.tile.select(pl.tile.cmps(greater, 1.0, cmp_type=4), greater, 0.0), [0, 0], out)
+        pl.store(pl.tile.select(pl.cmps(a, 0.0, cmp_type=4), -1.0, a), [16, 0], out)
+        number = pl.load(n, [0, 0], [16, 16])
+        pl.store(pl.tile.select(pl.cmps(number, 3, cmp_type=4), number, 7), [0, 0], whole)
+
+
+def test_a_choice_without_scratch() -> None:
+    rng = np.random.default_rng(6)
+    x, y = (rng.standard_normal((16, 16)).astype(np.float32) * 2 for _ in range(2))
+    n = rng.integers(-9, 9, (16, 16)).astype(np.int32)
+    empty = np.zeros((32, 16), np.float32), np.zeros((16, 16), np.int32)
+    got = run(selects, x=x, y=y, n=n, out=empty[0], whole=empty[1])
+    greater = np.maximum(x, y)
+    expected = np.vstack([np.where(greater > 1, greater, 0), np.where(x > 0, -1, x)])
+    np.testing.assert_array_equal(got["out"], expected)
+    np.testing.assert_array_equal(got["whole"], np.where(n > 3, n, 7))
+
+
 def test_flags_and_caches_change_no_result() -> None:
     x = floats(16, 16)
     left = run(waits_and_warms, x=x, flags=zeros(8, dtype=np.int32), out=zeros(16, 16))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -83,6 +84,15 @@ def calls(bench: Bench) -> None:
         row = bench.add("tilelet run hello.py", goals=[] if bench.is_quick else [SHELL])
         clock, processor = _script_seconds(3 if bench.is_quick else 10)
         row.figures["seconds"], row.note = clock, f"{processor:.2f} s of processor time"
+    with bench.guard("checks"):
+        bench.say("call: the checks that a run makes")
+        rounds = 1 if bench.is_quick else 10
+        _, without = _script_seconds(rounds, "--no-checks")
+        for name, again in (("checks of hello.py, new text", True), ("the same text again", False)):
+            _, checked = _script_seconds(rounds, forgets_checks=again)
+            row = bench.add(name)
+            row.figures["seconds"] = max(checked - without, 0.0)
+            row.note = f"of processor time, beside {without:.2f} s without checks"
 
 
 def _seconds(form: Callable[[], object]) -> float:
@@ -92,18 +102,22 @@ def _seconds(form: Callable[[], object]) -> float:
     return (time.perf_counter() - begin) / _CALLS
 
 
-def _script_seconds(rounds: int) -> tuple[float, float]:
+def _script_seconds(
+    rounds: int, *options: str, forgets_checks: bool = False
+) -> tuple[float, float]:
     """By the clock and of processor time, the least of some runs; with bytecode and programs cached
-    as after a first run.
+    as after a first run. A program that was checked is not checked again, unless that is forgotten.
     """
     with tempfile.TemporaryDirectory(prefix="tilelet-") as folder:
         script = Path(folder, "hello.py")
         script.write_text(_HELLO, encoding="utf-8")
         environment = warm_environment(folder)
-        command = [sys.executable, "-m", "tilelet.cli", "run", str(script)]
+        command = [sys.executable, "-m", "tilelet.cli", "run", *options, str(script)]
         clock: list[float] = []
         processor: list[float] = []
         for _ in range(rounds + 1):
+            if forgets_checks:
+                shutil.rmtree(Path(folder, "checked"), ignore_errors=True)
             begin, before = time.perf_counter(), os.times()
             subprocess.run(  # noqa: S603 - this Python, no shell
                 command, env=environment, capture_output=True, check=True

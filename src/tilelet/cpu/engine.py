@@ -461,7 +461,7 @@ class CpuEngine:
         So are programs on arrays whose elements do not begin at multiples of their size: compilers
         rely on that.
         """
-        if not execute or stops_for_a_debugger(program) or not _are_aligned(arguments):
+        if not execute or stops_for_a_debugger(program) or not are_aligned(arguments):
             from tilelet.interp.interpreter import Interpreter
 
             return Execution(Interpreter().run(program, arguments, execute=execute).tasks)
@@ -478,5 +478,6 @@ def stops_for_a_debugger(program: Program) -> bool:
     return any(op.name == "breakpoint" for f in program.functions.values() for op in walk(f.body))
 
 
-def _are_aligned(arguments: Mapping[str, Argument]) -> bool:
+def are_aligned(arguments: Mapping[str, Argument]) -> bool:
+    """Whether all elements lie where C may read them; else the interpreter runs the program."""
     return all(a.flags.aligned for a in arguments.values() if isinstance(a, np.ndarray))

@@ -206,8 +206,8 @@ class Locator:
         self._errors = errors or {}
         self.say = say
         self._suspicious = list(dict.fromkeys(suspicious))
-        self.replay = Replay(case.program, case.arguments)
         self._end = time.process_time() + budget
+        self.replay = Replay(case.program, case.arguments)
         self.trace: Trace = self.replay.trace
         self.actual = {name: array.copy() for name, array in self.replay.run.arrays.items()}
         self.wrong = {n: m for n, m in case.mismatches(self.actual).items() if m.any()}

@@ -44,5 +44,6 @@ get_subblock_idx = _tasks.get_subblock_idx
 max = _markers.max
 min = _markers.min
 sel = _selection.tile_sel
+select = _selection.tile_select
 sels = _selection.tile_sels
 sum = _markers.sum

@@ -11,12 +11,14 @@ import numpy as np
 
 from tilelet import dtypes, numerics
 from tilelet.diag.catalogue.ops import BadChoice, ShapeMismatch
-from tilelet.ir.spec import Call, Cost, Engine, Plane, Shape, Trait, Valid, op
+from tilelet.ir.core import Value
+from tilelet.ir.spec import Call, Cost, Engine, Plane, Shape, Trait, Valid, composition, op
 from tilelet.ir.types import TileType
 from tilelet.numerics.casts import Array
 from tilelet.numerics.elementwise import widen
 from tilelet.ops import infer, valid
 from tilelet.ops.annotations import Number, Shaped
+from tilelet.ops.creation import full
 from tilelet.ops.infer import ORDERED
 from tilelet.ops.reference import matched
 from tilelet.syntax.enums import CmpType
@@ -370,3 +372,38 @@ def tile_sels(mask: Shaped, x: Shaped, tmp: Shaped | None, scalar: Number) -> Sh
     Example: `masked = pl.tile.sels(mask, scores, None, -3e38)`
     """
     ...
+
+
+def _infer_select(call: Call) -> infer.Types:
+    mask = infer.tile(call, "cond")
+    tiles = [name for name in ("on_true", "on_false") if isinstance(call[name], Value)]
+    if not tiles:
+        raise infer.bad(call, "on_true", "a tile, if `on_false` is a number")
+    chosen = infer.tile(call, tiles[0])
+    if len(tiles) == 2:
+        other = infer.tile(call, "on_false")
+        infer.same_dtype(call, "on_true", chosen.dtype, "on_false", other.dtype)
+        if other.shape != chosen.shape:
+            at, to = call.at("on_true"), call.at("on_false")
+            raise ShapeMismatch(call.shown, at, chosen.shape, to, other.shape, "must be equal")
+    return (TileType(chosen.shape, chosen.dtype, mask.space or chosen.space),)
+
+
+@composition(name="tile.select", infer=_infer_select, era="HEAD")
+def tile_select(cond: Shaped, on_true: Shaped | Number, on_false: Shaped | Number) -> Shaped:
+    """One of two values for each element, by a mask; it needs no scratch tile.
+
+    cond: as `pl.cmp` and `pl.cmps` give, of elements or of bits
+    on_true, on_false: tiles of one shape and dtype; one of them may be a number
+    result: their shape and dtype
+
+    Example: `positive = pl.tile.select(pl.cmps(x, 0.0, cmp_type="gt"), x, 0.0)`
+    """
+    values: Any = (cond, on_true, on_false)
+    tile = values[1] if isinstance(on_true, Value) else values[2]
+    first = values[1]
+    if tile is not first:
+        first = full(tile.type.shape, tile.type.dtype, values[1])
+    by_bits = values[0].type.dtype is dtypes.UINT8 or values[0].type.shape != tile.type.shape
+    choose: Any = tile_sel if by_bits else sel
+    return choose(values[0], first, values[2])

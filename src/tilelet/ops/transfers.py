@@ -415,6 +415,7 @@ def _infer_store(call: Call) -> infer.Types:
     plane=Plane.SCOPE,
     writes=("tensor",),
     traits=Trait.ANY_MEMORY,
+    on_chip=("tile",),
 )
 def store(
     tile: Tile,

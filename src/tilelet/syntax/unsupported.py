@@ -42,7 +42,6 @@ UNSUPPORTED: dict[str, Error] = {
     "UINT4": _dtype,
     # Ops whose meaning is not settled, or that need memory placed by hand.
     "tile.view": _op("use `pl.slice`, `pl.reshape` or `pl.reinterpret_view`"),
-    "select": _op("use `pl.sel`"),
     "alloc": _op("memory is placed by the plan of `tilelet check`; make tiles by `pl.create_tile`"),
     "extern": _extern,
     "jit.extern": _extern,

@@ -45,6 +45,9 @@ def _field(**checks: Any) -> Any:
 _SMALLEST, _GREATEST, _MOST_CORES = 1e-6, 10**12, 4096
 
 
+_LARGEST_SPREAD = 100.0  # as a logarithm: beyond it the interval says nothing
+
+
 def _positive() -> Any:
     return _field(least=_SMALLEST, most=_GREATEST)
 
@@ -214,7 +217,7 @@ class Spread:
     rows    how many there were
     """
 
-    within: float = _natural()
+    within: float = _field(least=0, most=_LARGEST_SPREAD)
     rows: int = _count()
 
 

@@ -29,7 +29,7 @@ from tilelet.ir.types import TensorType
 from tilelet.models.qwen3.architecture import Kind, LayerKind, architecture_of
 from tilelet.models.qwen3.config import Qwen3Config, Qwen3MoeConfig
 from tilelet.models.qwen3.ends import EndShape, build_embedding, build_head
-from tilelet.models.qwen3.published import LayerShape
+from tilelet.models.qwen3.published import LayerShape, fitting
 from tilelet.models.qwen3.reference import Array
 from tilelet.runtime import compile_program
 from tilelet.runtime.progress import progress
@@ -37,6 +37,10 @@ from tilelet.runtime.progress import progress
 _PAGE = 128
 _CUBE_ROWS = 16
 _PROMPT_ROWS = 64
+# Columns of a matrix that a task multiplies by: few tasks cost the orchestrator least, but a step
+# of a small model must have one for most cores.
+_FEWEST_COLUMNS, _MOST_COLUMNS, _STEP_TASKS = 64, 256, 16
+_HEAD_COLUMNS, _HEAD_ROWS = 512, 32
 
 
 @dataclass(frozen=True)
@@ -104,6 +108,12 @@ class PassShape:
         """Tokens that go through the layers."""
         return self.batch * (1 if self.kind == "decode" else self.context)
 
+    def _columns(self) -> int:
+        hidden, wanted = self.config.hidden_size, _MOST_COLUMNS
+        if self.kind == "decode":
+            wanted = min(wanted, max(_FEWEST_COLUMNS, hidden // _STEP_TASKS))
+        return fitting(math.gcd(hidden, self.config.intermediate_size), wanted)
+
     def layer(self) -> LayerShape:
         is_prompt = self.kind == "prefill"
         return LayerShape(
@@ -114,6 +124,7 @@ class PassShape:
             page=_PAGE,
             tokens=self.context if is_prompt else 0,
             blocked=True,
+            out_chunk=self._columns(),
             row_tile=_PROMPT_ROWS if is_prompt else _CUBE_ROWS,
             seq_tile=_PAGE,
         )
@@ -132,7 +143,10 @@ def device_pass(shape: PassShape, machine: str) -> DevicePass:
     }
     lookups = _CUBE_ROWS * math.ceil(shape.tokens / _CUBE_ROWS)
     tokens = {"tokens": np.zeros(lookups, np.int32)}
-    ends = EndShape(c, lookups, shape.dtype), EndShape(c, rows, shape.dtype)
+    # Of the vocabulary, blocks as wide as their logits fit the vector unit's memory.
+    columns = min(_HEAD_COLUMNS, c.vocab_size) if rows <= _HEAD_ROWS else 0
+    embedding = EndShape(c, lookups, shape.dtype)
+    head = EndShape(c, rows, shape.dtype, columns=columns)
     counts: Counter[LayerKind] = Counter()
     for run in architecture_of(c).runs:
         counts[run.kind] += run.count
@@ -142,9 +156,9 @@ def device_pass(shape: PassShape, machine: str) -> DevicePass:
         profile = _profile(kind.build(shape.kind, layer), given, machine, groups)
         layers.append(Part(f"{kind.name} layer", count, profile, kind.is_sparse))
     parts = (
-        Part("embedding", 1, _profile(build_embedding(ends[0]), tokens, machine)),
+        Part("embedding", 1, _profile(build_embedding(embedding), tokens, machine)),
         *layers,
-        Part("output head", 1, _profile(build_head(ends[1]), {}, machine)),
+        Part("output head", 1, _profile(build_head(head), {}, machine)),
     )
     return DevicePass(shape.kind, machine, shape.tokens, parts)
 

@@ -46,7 +46,7 @@ from tilelet.models.qwen3.published import (
 # Rows of a group that are multiplied at a time.
 _GROUP_ROWS = 16
 # Columns of an expert's matrices that a task multiplies by, at the most.
-_EXPERT_COLUMNS = 64
+_EXPERT_COLUMNS = 128
 # Columns of the hidden state that a task of `combine` adds up.
 _COMBINE_COLUMNS = 1024
 # Below every probability.
