@@ -283,6 +283,7 @@ PART_HALVES = [
         # The first operand of the last op says it again.
         ("pl.add(p, pl.add(w, p))", []),
         ("pl.set_validshape(pl.add(w, p), known, 64)", []),
+        ("pl.set_validshape(pl.add(w, p), 16, 64)", []),
         ("pl.fillpad(p)", []),
         ("pl.col_expand_mul(p, pl.slice(x, [1, 64], [0, 0]))", []),
         ("pl.concat(pl.exp(lo), pl.exp(hi))", ["W1224"]),

@@ -131,7 +131,8 @@ class _Walk:
         shape = op.results[0].type.shape
         tiles = [v for v in op.operands if isinstance(v.type, TileType)]
         if spec.name == "slice" or "set_validshape" in spec.name:
-            return self._window(op, shape, self._of(tiles[0]) if tiles else _Known())
+            takes_over = tiles and spec.name == "slice"
+            return self._window(op, shape, self._of(tiles[0]) if takes_over else _Known())
         if Trait.GEMM in spec.traits:
             left, right = (self._of(op.args.get(n)) for n in ("lhs", "rhs"))
             column = 0 if op.args.get("b_trans") else 1
