@@ -19,7 +19,8 @@ def counts(name: str, **sizes: int) -> tuple[dict[str, int], dict[str, int]]:
 
 def test_allocations_and_halves_of_mixed_kernels_are_tasks() -> None:
     """As a board's swimlane of this program has them."""
-    ours, runtime = counts("qwen3/scope3:tuned", hidden=1024, intermediate=2048)
+    sizes = {"hidden": 1024, "intermediate": 2048, "down_split": 4}
+    ours, runtime = counts("qwen3/scope3:tuned", **sizes)
     assert sum(ours.values()) == 36
     assert sum(runtime.values()) == 45
     assert runtime["gate_up_silu_aic"] == runtime["gate_up_silu_aiv"] == 8
