@@ -29,7 +29,7 @@ _CHECKS = ("memory", "init", "race", "capacity", "alignment", "limits")
 _TRIALS = 3
 """The script's inputs; the same numbers in other places; and larger ones with zeros among them."""
 
-_PLENTY = 8
+_PLENTY = 4
 """Times the size of the inputs: what must be free for those of all trials to be kept, beside what
 the versions write."""
 
