@@ -305,7 +305,7 @@ def lost_rescale(
 
 
 @pl.jit
-def one_turn_short(
+def one_iteration_short(
     a: pl.Tensor[[TILE, 128], pl.BF16],
     b: pl.Tensor[[128, DIM], pl.BF16],
     out: pl.Out[pl.Tensor[[TILE, DIM], pl.FP32]],
@@ -436,7 +436,7 @@ def cases() -> dict[str, tuple[Any, Any, list[TensorSpec], str]]:
             "wrong offset",
         ),
         "lost accumulation": (lost_accumulation, product, product_specs(), "lost accumulation"),
-        "one turn short": (one_turn_short, product, product_specs(), "wrong loop bounds"),
+        "one iteration short": (one_iteration_short, product, product_specs(), "wrong loop bounds"),
         "wrong index": (wrong_index, difference, [x, y, out], "wrong offset"),
         "no decay": (no_decay, decaying_sum, x_and_out(), "missing scale"),
     }

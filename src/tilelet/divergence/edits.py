@@ -313,7 +313,7 @@ def _farther(
 
 
 def loop_bounds(op: Op) -> Iterator[Edit]:
-    """A loop that makes one more turn, at its end or at its start, or one less."""
+    """A loop with one more iteration, at its end or at its start, or one less."""
     if op.name != "for":
         return
     start, stop, step = ForView(op).bounds
@@ -326,7 +326,7 @@ def loop_bounds(op: Op) -> Iterator[Edit]:
             continue
         made = replace(op, args={**op.args, name: other})
         what = "more" if (name == "stop") == (delta > 0) else "less"
-        text = f"one turn {what}: its {name} {'+' if delta > 0 else '-'} {abs(delta)}"
+        text = f"one iteration {what}: its {name} {'+' if delta > 0 else '-'} {abs(delta)}"
         yield Edit(op, "loop bounds", text, (*before, made), cost=2)
 
 

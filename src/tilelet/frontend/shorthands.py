@@ -160,12 +160,14 @@ def _product_for(ctx: Context, source: Arg, target: Arg) -> Op | None:
 
     The device writes what it has accumulated: no version looks at the type of what is assembled.
     """
-    if not _is_tile(source) or not is_shaped(target) or _dtype(target) is not FP32:
+    if not _is_tile(source) or not is_shaped(target):
+        return None
+    if _dtype(source) not in (FP16, BF16) or _dtype(target) is not FP32:
         return None
     made = next((op for op in reversed(ctx.ops) if source in op.results), None)
     if made is None or made.name != "matmul" or made.args["out_dtype"] is not None:
         return None
-    return made if _dtype(source) in (FP16, BF16) else None
+    return made
 
 
 def as_accumulated(ctx: Context, source: Value, target: Value) -> Value:

@@ -332,7 +332,7 @@ class _Pool:
             a, e = as_array(actual), as_array(expected)
             mapping = as_array(inputs[self.mapping_name])
             ranks = a.shape[0] if self.leading_rank_axis else 1
-            if mapping.size not in (self._size, self._size * ranks):
+            if mapping.size not in (self._size, self._size * ranks) or mapping.size % ranks:
                 shape = list(mapping.shape)
                 return False, f"'{self.mapping_name}' has shape {shape}, not {self.mapping_shape}"
             if not self.leading_rank_axis:

@@ -43,9 +43,7 @@ def _field(**checks: Any) -> Any:
 # What any number may be. No machine comes near; but times are added up and divided by, and the
 # model keeps arrays with an item for each core.
 _SMALLEST, _GREATEST, _MOST_CORES = 1e-6, 10**12, 4096
-
-
-_LARGEST_SPREAD = 100.0  # as a logarithm: beyond it the interval says nothing
+_LARGEST_SPREAD = 100.0  # a logarithm: beyond it an interval says nothing
 
 
 def _positive() -> Any:
