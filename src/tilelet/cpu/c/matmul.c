@@ -21,6 +21,7 @@
 #include "matmul.h"
 
 #include "one_row.h"
+#include "wide_vec.h"
 
 #define KC 256
 #define UNROLL 4 /* steps of k, for each of which a line is prefetched and a row converted */

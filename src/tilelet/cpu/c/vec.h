@@ -3,7 +3,8 @@
  *
  * Two widths. Elementwise code, conversions and reductions work on *eight lanes whatever the ISA*
  * (`tl_f32x8`; the compiler splits them where registers are shorter), because the numerics contract
- * fixes an eight-lane order for sums. Only matmul.c uses the machine's own width, `TL_VEC_BYTES`.
+ * fixes an eight-lane order for sums. Only products use the machine's own width, `TL_VEC_BYTES`
+ * (wide_vec.h).
  *
  * Flags that any file including this must be compiled with:
  *     -std=gnu11 -O2 -march=native -ffp-contract=off -fno-math-errno -fno-trapping-math -Wno-psabi
