@@ -428,6 +428,30 @@ def accumulates_in_rows(a: pl.Tensor, b: pl.Tensor, out: pl.Out[pl.Tensor]):
         pl.store(acc, [0, 0], out)
 
 
+@pl.jit
+def accumulates_by_name(a: pl.Tensor, b: pl.Tensor, out: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        acc = pl.create_tile(shape=[16, 64], dtype=pl.FP32, target_memory=pl.Mem.Acc)
+        for t in pl.range(2):
+            left = pl.move(pl.load(a, [0, 0], [16, 64]), pl.Mem.Left)
+            right = pl.move(pl.load(b, [0, 32 * t], [64, 32]), pl.Mem.Right)
+            window = pl.tile.slice(tile=acc, shape=[16, 32], offset=[0, t * 32])
+            pl.matmul_acc(lhs=left, rhs=right, acc=window, init_cond=True)
+        pl.store(acc, [0, 0], out)
+
+
+@pl.jit
+def accumulates_in_views(a: pl.Tensor, b: pl.Tensor, out: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        acc = pl.create_tile([16, 64], pl.FP32, target_memory=pl.Mem.Acc)
+        for t in pl.range(2):
+            left = pl.move(pl.load(a, [0, 0], [16, 64]), pl.Mem.Left)
+            right = pl.move(pl.load(b, [0, 32 * t], [64, 32]), pl.Mem.Right)
+            window = pl.view(acc, [16, 32], [0, t * 32])
+            window = pl.matmul_acc(window, left, right, init_cond=True)
+        pl.store(acc, [0, 0], out)
+
+
 def test_a_product_in_a_window_changes_the_accumulator() -> None:
     a, b = floats(16, 64), floats(64, 64)
     for program in (
@@ -435,6 +459,8 @@ def test_a_product_in_a_window_changes_the_accumulator() -> None:
         accumulates_in_one_window,
         accumulates_in_subscripts,
         accumulates_in_rows,
+        accumulates_by_name,
+        accumulates_in_views,
     ):
         out = run(program, a=a, b=b, out=zeros(16, 64))["out"]
         np.testing.assert_allclose(out, a @ b, rtol=1e-4, atol=1e-4)
