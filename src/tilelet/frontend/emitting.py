@@ -306,9 +306,21 @@ def _is_huge(operation: str, a: Binding, b: Binding) -> bool:
     return operation == "mul" and isinstance(a, Sized) and len(a) * b > _MOST_ITEMS
 
 
-def truncated(operation: str, a: int, b: int) -> int:
-    """`//` and `%` as the device does them: toward zero, the remainder with the dividend's sign."""
-    return int(OPERATIONS[operation](a, b))
+def as_index(operation: str, operands: tuple[Binding, ...], result: Binding) -> Binding:
+    """The result of integer arithmetic as at run time: `//` and `%` truncate, integers wrap.
+
+    What is no INDEX, or no arithmetic, is left as Python has it.
+    """
+    if type(result) is not int or not all(_fits_index(x) for x in operands):
+        return result
+    if operation in OPERATIONS:
+        return as_number(OPERATIONS[operation](*operands), dtypes.INDEX)
+    return as_number(result, dtypes.INDEX) if len(operands) == 1 else result
+
+
+def _fits_index(x: Binding) -> bool:
+    low, high = dtypes.INDEX.limits
+    return type(x) is int and low <= x <= high
 
 
 def emit_scalar(ctx: Context, operation: str, operands: tuple[Arg, ...], loc: Loc) -> Binding:
