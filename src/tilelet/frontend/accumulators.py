@@ -18,7 +18,7 @@ import copy
 from dataclasses import dataclass
 from typing import TypeGuard
 
-from tilelet.frontend.arguments import argument
+from tilelet.frontend.arguments import argument_of
 from tilelet.frontend.nameflow import target_names
 from tilelet.frontend.source import nodes_in, statements_in
 from tilelet.ir.spec import REGISTRY
@@ -79,7 +79,7 @@ def _puts_back(s: ast.stmt, source: str) -> bool:
     _, call = _assigned(s)
     if not isinstance(call, ast.Call) or _attribute(call) != "assemble":
         return False
-    part = argument(REGISTRY["assemble"], call, 1)
+    part = argument_of(REGISTRY["assemble"], call, 1)
     return isinstance(part, ast.Name) and part.id == source
 
 
@@ -120,7 +120,7 @@ def _window(
     if _attribute(value) not in _SLICES:
         return None
     spec, language = REGISTRY["slice"], _root(value.func)
-    tile, place = argument(spec, value), argument(spec, value, 2)
+    tile, place = argument_of(spec, value), argument_of(spec, value, 2)
     if not isinstance(tile, ast.Name) or tile.id not in tiles or not place or not language:
         return None
     return _Window(tile.id, place, language)
@@ -128,7 +128,7 @@ def _window(
 
 def _accumulator(product: ast.Call) -> ast.expr | None:
     """What a product is added to."""
-    return argument(REGISTRY[_attribute(product)], product)
+    return argument_of(REGISTRY[_attribute(product)], product)
 
 
 def _subscripted(value: ast.Subscript, tiles: dict[str, _Tile]) -> _Window | None:
@@ -169,7 +169,7 @@ def _created(s: ast.stmt) -> tuple[str, _Tile] | None:
     language = _root(call.func)
     if language is None or not ast.unparse(call.func).endswith(_CREATIONS):
         return None
-    shape = argument(REGISTRY["create_tile"], call)
+    shape = argument_of(REGISTRY["create_tile"], call)
     rank = len(shape.elts) if isinstance(shape, (ast.List, ast.Tuple)) else None
     return name, _Tile(language, rank)
 

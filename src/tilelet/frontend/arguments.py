@@ -8,7 +8,7 @@ from tilelet.ir.spec import OpSpec
 from tilelet.ops import spellings
 
 
-def argument(spec: OpSpec, call: ast.Call, position: int = 0) -> ast.expr | None:
+def argument_of(spec: OpSpec, call: ast.Call, position: int = 0) -> ast.expr | None:
     """What a call gives for the parameter at `position` of an op: in its place or by its name."""
     if position < len(call.args):
         return call.args[position]

@@ -27,7 +27,7 @@ from tilelet.diag.catalogue.python import (
 )
 from tilelet.diag.core import Loc, UserError
 from tilelet.frontend import annotations, expressions, kernels, lanes, marker_calls, statements
-from tilelet.frontend.arguments import argument
+from tilelet.frontend.arguments import argument_of
 from tilelet.frontend.bindings import (
     Binding,
     ReportedError,
@@ -450,7 +450,7 @@ def _writes_into(function: KernelFunction, name: str, call: ast.expr) -> bool:
     spec = spec_of(_named_object(call.func, function.captured(), ()))
     if spec is None or not spec.writes:
         return False
-    first = argument(spec, call)
+    first = argument_of(spec, call)
     return isinstance(first, ast.Name) and first.id == name
 
 
