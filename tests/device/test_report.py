@@ -180,6 +180,22 @@ def test_bytes_and_what_is_compulsory() -> None:
     assert profile.least == x.least_read + w.least_read + y.least_written
 
 
+def test_a_summary_lacks_only_what_takes_long() -> None:
+    run = device_run(chain)
+
+    def rest(profile: Profile) -> dict[str, object]:
+        quick = {"depends_on", "kernels", "tensors"}
+        found = {k: v for k, v in vars(profile).items() if k not in quick}
+        rows = [*profile.kernels, *profile.tensors]
+        return found | {
+            f"row {i}": {k: v for k, v in vars(row).items() if not k.startswith("least")}
+            for i, row in enumerate(rows)
+        }
+
+    assert run.profile.least > 0
+    assert rest(run.summary) == rest(run.profile)
+
+
 def test_overlapping_windows_count_once() -> None:
     @pl.jit
     def smooth(x: pl.Tensor[[64, 64], pl.FP32], y: pl.Out[pl.Tensor[[48, 64], pl.FP32]]):

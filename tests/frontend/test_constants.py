@@ -122,6 +122,25 @@ def test_a_cast_constant_is_what_the_cast_gives_at_run_time() -> None:
 
 
 @pytest.mark.parametrize(
+    "number",
+    [
+        *("i - (-9223372036854775807)", "(i - 9223372036854775807) * 2 - 1", "i << 63", "i << 64"),
+        *("-(i - 9223372036854775807 - 2)", "(i - 8) // 2", "(i - 8) % 2", "~i"),
+    ],
+)
+def test_a_known_index_counts_as_one_of_run_time_does(number: str) -> None:
+    """The index of an unrolled loop is known, that of `pl.range` is not: the same arithmetic."""
+
+    def written(loop: str) -> int:
+        body = (f"for i in pl.{loop}(1, 2):", f"    m = {number}", "    pl.write(out, [i], m)")
+        arguments = {name: np.zeros(16, np.int64) for name in ("v", "out")}
+        Interpreter().run(parse(source(*body)), {"x": np.ones((16, 32), np.float32), **arguments})
+        return int(arguments["out"][1])
+
+    assert written("unroll") == written("range") != 0 or number == "i << 64"
+
+
+@pytest.mark.parametrize(
     "expression", ["9 ** 9 ** 9", "1 << 10 ** 10", "2 ** 40000 * 2 ** 40000", "'a' * 10 ** 12"]
 )
 def test_what_would_never_be_computed_is_an_error(expression: str) -> None:

@@ -400,6 +400,20 @@ def _reread(w: Writer) -> Tile:
 
 
 @maker
+def _across_ranks(w: Writer) -> Tile:
+    """One operand has a leading axis of extent 1, which the others lack."""
+    x = w.tile(w.pick(ALL))
+    m, n = x.shape
+    rows, columns = w.pick(((m, n), (m, n), (1, n), (m, 1)))
+    y = w.tile(x.dtype, (rows, columns))
+    pair = [f"pl.reshape({x.text}, [1, {m}, {n}])", y.text]
+    if (rows, columns) == (m, n) and w.chance(50):
+        pair.reverse()
+    name = w.pick(("add", "sub", "mul", "maximum", "minimum"))
+    return Tile(f"pl.reshape(pl.{name}({', '.join(pair)}), [{m}, {n}])", (m, n), x.dtype)
+
+
+@maker
 def _extracted(w: Writer) -> Tile:
     x = w.tile(w.pick(ALL), (16, 32))
     m, n = w.pick((4, 8)), w.pick((8, 16))

@@ -13,6 +13,7 @@ from tests.fuzz import any_op
 from tests.fuzz.mutations import mutated
 from tests.generated.core import Choices, Param
 from tests.generated.generator import FOCUSES, TAPE, Kernel, make
+from tests.generated.spellings import respelt
 
 SHORTEST = 60  # bytes of a tape: a program of a few statements
 
@@ -24,6 +25,7 @@ class Case:
     tape    of a generated program, in hexadecimal; the oracle says what it computes
     text    of any other program; the engines must agree about it
     inputs  not 0: the arguments are spoilt in a way that this number chooses
+    words   not 0: the text is written in other words, which this number chooses
     """
 
     focus: str = ""
@@ -32,6 +34,7 @@ class Case:
     style: str = ""
     params: tuple[tuple[Any, ...], ...] = ()
     inputs: int = 0
+    words: int = 0
     origin: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -41,7 +44,8 @@ class Case:
     def kernel(self) -> Kernel:
         """The program; without an oracle, if it is given by its text."""
         if self.is_generated:
-            return make(Choices(bytes.fromhex(self.tape)), self.focus)
+            kernel = make(Choices(bytes.fromhex(self.tape)), self.focus)
+            return replace(kernel, text=respelt(kernel.text, self.words)) if self.words else kernel
         params = tuple(
             Param(n, tuple(s), d, "", seed, nasty) for n, s, d, seed, nasty in self.params
         )
@@ -51,7 +55,10 @@ class Case:
         """The same program, given by its text."""
         kernel = self.kernel()
         params = tuple((p.name, p.shape, p.dtype, p.seed, p.nasty) for p in kernel.params)
-        return Case("", "", kernel.text, kernel.style, params, self.inputs, self.origin)
+        return Case(
+            text=kernel.text, style=kernel.style, params=params,
+            inputs=self.inputs, origin=self.origin,
+        )  # fmt: skip
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -78,4 +85,4 @@ def draw(seed: int, number: int, focus: str = "") -> Case:
         nasty = bool(rng.integers(0, 2))
         drawn = tuple((n, s, d, i + 1, nasty) for i, (n, s, d) in enumerate(params))
         return Case(text=text, style="jit", params=drawn, origin=case.origin)
-    return case
+    return replace(case, words=int(rng.integers(1, 1 << 30))) if kind == 3 else case

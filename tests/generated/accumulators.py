@@ -40,6 +40,7 @@ class Chain:
     is_cut: bool = False  # pieces of which only a part holds data may be added
     full: bool = True
     is_tensor: bool = False  # the name of a tensor, until the first product is added to it
+    multiplied: frozenset[str] = frozenset()  # all matrices of the chains that are carried together
 
     @property
     def type(self) -> TileT:
@@ -102,7 +103,8 @@ class Accumulators(Unread):
         step, trips = self.choices.pick((4, 2, 8, 3, 1)), self.choices.number(1, 3)
         chains = [self._chain(wanted, step, trips) for _ in range(count)]
         begun: list[Chain] = []
-        for chain in chains:
+        multiplied = frozenset(f.name for c in chains for f in (c.left, c.right))
+        for chain in (replace(c, multiplied=multiplied) for c in chains):
             if start is not None:
                 self.assign(chain.acc, start, chain.type)
                 begun.append(chain)
@@ -160,7 +162,9 @@ class Accumulators(Unread):
                 self.env[name] = GmT(room, dtype, constant=True)
                 return name, False
         name = self.fresh("t")
-        value = self.computed(self.tile(shape, dtype, 1, full=True))
+        value = self.tile(shape, dtype, 1, full=True)
+        # A window of a product is still in Acc, where no product reads it.
+        value = negated(value) if self.loads_by_hand else self.computed(value)
         self.assign(name, self.on_chip(value), value.type)
         return name, True
 
@@ -301,8 +305,8 @@ class Accumulators(Unread):
 
     def _start_spilled(self, chain: Chain) -> Chain | None:
         """The name of a tensor itself: its tile takes its place, from the first product on."""
-        multiplied = (chain.left.name, chain.right.name)
-        names = [n for n in self.own_tensors(chain.shape, chain.total) if n not in multiplied]
+        names = self.own_tensors(chain.shape, chain.total)
+        names = [n for n in names if n not in chain.multiplied]
         if not names or chain.is_cut:
             return None
         return replace(chain, acc=self.choices.pick(names), is_tensor=True)

@@ -70,7 +70,7 @@ class ScalarT:
     """A number; integers are known to lie in [low, high], whatever is assigned.
 
     is_constant  it may be known when the kernel is compiled (a bound number, the index of an
-                 unrolled loop): then it does not wrap, and must fit where it is used
+                 unrolled loop): then it must fit where it is used
     """
 
     dtype: str

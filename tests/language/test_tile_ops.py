@@ -428,6 +428,30 @@ def accumulates_in_rows(a: pl.Tensor, b: pl.Tensor, out: pl.Out[pl.Tensor]):
         pl.store(acc, [0, 0], out)
 
 
+@pl.jit
+def accumulates_by_name(a: pl.Tensor, b: pl.Tensor, out: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        acc = pl.create_tile(shape=[16, 64], dtype=pl.FP32, target_memory=pl.Mem.Acc)
+        for t in pl.range(2):
+            left = pl.move(pl.load(a, [0, 0], [16, 64]), pl.Mem.Left)
+            right = pl.move(pl.load(b, [0, 32 * t], [64, 32]), pl.Mem.Right)
+            window = pl.tile.slice(tile=acc, shape=[16, 32], offset=[0, t * 32])
+            pl.matmul_acc(lhs=left, rhs=right, acc=window, init_cond=True)
+        pl.store(acc, [0, 0], out)
+
+
+@pl.jit
+def accumulates_in_views(a: pl.Tensor, b: pl.Tensor, out: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        acc = pl.create_tile([16, 64], pl.FP32, target_memory=pl.Mem.Acc)
+        for t in pl.range(2):
+            left = pl.move(pl.load(a, [0, 0], [16, 64]), pl.Mem.Left)
+            right = pl.move(pl.load(b, [0, 32 * t], [64, 32]), pl.Mem.Right)
+            window = pl.view(acc, [16, 32], [0, t * 32])
+            window = pl.matmul_acc(window, left, right, init_cond=True)
+        pl.store(acc, [0, 0], out)
+
+
 def test_a_product_in_a_window_changes_the_accumulator() -> None:
     a, b = floats(16, 64), floats(64, 64)
     for program in (
@@ -435,6 +459,8 @@ def test_a_product_in_a_window_changes_the_accumulator() -> None:
         accumulates_in_one_window,
         accumulates_in_subscripts,
         accumulates_in_rows,
+        accumulates_by_name,
+        accumulates_in_views,
     ):
         out = run(program, a=a, b=b, out=zeros(16, 64))["out"]
         np.testing.assert_allclose(out, a @ b, rtol=1e-4, atol=1e-4)
@@ -453,3 +479,47 @@ def accumulates_once(a: pl.Tensor, b: pl.Tensor, out: pl.Out[pl.Tensor]):
 def test_a_printed_program_puts_a_product_back_once() -> None:
     program = accumulates_once.specialize(zeros(16, 64), zeros(64, 64), zeros(16, 64))
     assert round_trip(program).count("pl.assemble(") == 1
+
+
+# --- leading axes of extent 1 ---------------------------------------------------------------------
+
+
+@pl.jit
+def adds_across_ranks(a: pl.Tensor, b: pl.Tensor, out: pl.InOut[pl.Tensor], n: pl.Scalar[pl.INDEX]):
+    for e in pl.range(n):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            one = pl.matmul(a, pl.slice(b, [1, 32, 64], [e, 0, 0]), out_dtype=pl.FP32)
+            scaled = pl.mul(pl.cast(one, pl.FP32), 2.0)
+            scaled = pl.maximum(pl.full([16, 64], pl.FP32, -1.0), scaled)
+            out[:, :] = pl.add(out[:, 0:64], scaled)
+
+
+@pl.jit
+def writes_across_ranks(a: pl.Tensor, b: pl.Tensor, out: pl.InOut[pl.Tensor]):
+    new = pl.create_tensor([16, 64], dtype=pl.FP32)
+    with pl.at(level=pl.Level.CORE_GROUP):
+        part = pl.mul(pl.slice(b, [1, 16, 32], [1, 0, 0]), 2.0)
+        new[:, 32:64] = part
+        new[:, 0:32] = pl.slice(a, [16, 32], [0, 0])
+    with pl.at(level=pl.Level.CORE_GROUP):
+        out[:] = pl.add(out, new)
+
+
+def test_operands_may_lack_leading_axes_of_extent_1() -> None:
+    a, b, out = floats(16, 32), floats(3, 32, 64), floats(16, 64)
+    found = run(adds_across_ranks, a=a, b=b, out=out.copy(), n=3)["out"]
+    wanted = out + sum(np.maximum(2 * (a @ one), -1.0) for one in b)
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+    found = run(writes_across_ranks, a=a, b=b, out=out.copy())["out"]
+    np.testing.assert_array_equal(found, out + np.concatenate([a, 2 * b[1, :16, :32]], axis=1))
+
+
+@pl.jit
+def adds_a_batch(a: pl.Tensor, b: pl.Tensor, out: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        out[:, :, :] = pl.add(pl.slice(b, [2, 16, 32], [0, 0, 0]), a)
+
+
+def test_longer_axes_must_not_be_missing() -> None:
+    with pytest.raises(UserErrors, match=r"E0306.*`\[2, 16, 32\]` and `\[16, 32\]`"):
+        run(adds_a_batch, a=floats(16, 32), b=floats(2, 16, 32), out=zeros(2, 16, 32))

@@ -89,14 +89,17 @@ class DeviceRun:
 
     @cached_property
     def summary(self) -> Profile:
-        """The profile without what it depends on, which takes as long as all the rest."""
-        lines = [f"{f.code}: {f.diagnostic.message}" for f in self.findings]
-        return profile_of(self.timeline, self.run.name, lines, self.traffic)
+        """The profile without what takes longest: what it depends on, and compulsory bytes."""
+        return self._profile(traffic(self.timeline.stream, compulsory=False))
 
     @cached_property
     def profile(self) -> Profile:
         most = list(sensitivities(self.timeline).items())[:SHOWN]
-        return dataclasses.replace(self.summary, depends_on=dict(most))
+        return dataclasses.replace(self._profile(self.traffic), depends_on=dict(most))
+
+    def _profile(self, moved: Traffic) -> Profile:
+        lines = [f"{f.code}: {f.diagnostic.message}" for f in self.findings]
+        return profile_of(self.timeline, self.run.name, lines, moved)
 
     @cached_property
     def hints(self) -> list[str]:

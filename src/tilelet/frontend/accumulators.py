@@ -16,12 +16,16 @@ from __future__ import annotations
 import ast
 import copy
 from dataclasses import dataclass
+from typing import TypeGuard
 
+from tilelet.frontend.arguments import argument_of
 from tilelet.frontend.nameflow import target_names
 from tilelet.frontend.source import nodes_in, statements_in
+from tilelet.ir.spec import REGISTRY
 
 _CREATIONS = ("create_tile", "tile.create", "tile.create_tile")
 _PRODUCTS = ("matmul_acc", "gemv_acc")
+_SLICES = ("slice", "view")
 
 
 @dataclass(frozen=True)
@@ -73,9 +77,9 @@ def _block(
 def _puts_back(s: ast.stmt, source: str) -> bool:
     """Whether the program itself assembles a product, as printed programs do."""
     _, call = _assigned(s)
-    if not isinstance(call, ast.Call) or _attribute(call) != "assemble" or len(call.args) < 2:
+    if not isinstance(call, ast.Call) or _attribute(call) != "assemble":
         return False
-    part = call.args[1]
+    part = argument_of(REGISTRY["assemble"], call, 1)
     return isinstance(part, ast.Name) and part.id == source
 
 
@@ -106,18 +110,25 @@ def _window(
     """The window that a slice or a subscript takes, or that a product is added to."""
     if isinstance(value, ast.Subscript):
         return _subscripted(value, tiles)
-    if not isinstance(value, ast.Call) or not value.args:
+    if not isinstance(value, ast.Call):
         return None
-    kind, first = _attribute(value), value.args[0]
-    if kind in _PRODUCTS:
-        if isinstance(first, ast.Name):
-            return windows.get(first.id)
-        return _window(first, tiles, windows)
-    language = _root(value.func)
-    if kind != "slice" or not isinstance(first, ast.Name) or first.id not in tiles:
+    if _is_product(value):
+        added = _accumulator(value)
+        if isinstance(added, ast.Name):
+            return windows.get(added.id)
+        return _window(added, tiles, windows)
+    if _attribute(value) not in _SLICES:
         return None
-    places = [k.value for k in value.keywords if k.arg == "offset"] or value.args[2:3]
-    return _Window(first.id, places[0], language) if places and language else None
+    spec, language = REGISTRY["slice"], _root(value.func)
+    tile, place = argument_of(spec, value), argument_of(spec, value, 2)
+    if not isinstance(tile, ast.Name) or tile.id not in tiles or not place or not language:
+        return None
+    return _Window(tile.id, place, language)
+
+
+def _accumulator(product: ast.Call) -> ast.expr | None:
+    """What a product is added to."""
+    return argument_of(REGISTRY[_attribute(product)], product)
 
 
 def _subscripted(value: ast.Subscript, tiles: dict[str, _Tile]) -> _Window | None:
@@ -132,7 +143,7 @@ def _subscripted(value: ast.Subscript, tiles: dict[str, _Tile]) -> _Window | Non
     return _Window(value.value.id, ast.List(starts, ast.Load()), tile.language)
 
 
-def _is_product(value: ast.expr | None) -> bool:
+def _is_product(value: ast.expr | None) -> TypeGuard[ast.Call]:
     return isinstance(value, ast.Call) and _attribute(value) in _PRODUCTS
 
 
@@ -158,7 +169,7 @@ def _created(s: ast.stmt) -> tuple[str, _Tile] | None:
     language = _root(call.func)
     if language is None or not ast.unparse(call.func).endswith(_CREATIONS):
         return None
-    shape = next(iter(call.args), None)
+    shape = argument_of(REGISTRY["create_tile"], call)
     rank = len(shape.elts) if isinstance(shape, (ast.List, ast.Tuple)) else None
     return name, _Tile(language, rank)
 
@@ -179,9 +190,9 @@ def _stored(stmts: list[ast.stmt]) -> set[str]:
     found: set[str] = set()
     for s in statements_in(stmts):
         _, call = _assigned(s)
-        first = call.args[0] if isinstance(call, ast.Call) and call.args else None
-        if _is_product(call) and isinstance(first, ast.Name):
-            found |= _targets(s) - {first.id}
+        added = _accumulator(call) if _is_product(call) else None
+        if isinstance(added, ast.Name):
+            found |= _targets(s) - {added.id}
         else:
             found |= _targets(s)
     return found

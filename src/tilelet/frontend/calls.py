@@ -27,6 +27,7 @@ from tilelet.diag.catalogue.python import (
 )
 from tilelet.diag.core import Loc, UserError
 from tilelet.frontend import annotations, expressions, kernels, lanes, marker_calls, statements
+from tilelet.frontend.arguments import argument_of
 from tilelet.frontend.bindings import (
     Binding,
     ReportedError,
@@ -444,10 +445,13 @@ def _tiles_written(function: KernelFunction, env: Mapping[str, Binding]) -> list
 
 def _writes_into(function: KernelFunction, name: str, call: ast.expr) -> bool:
     """Whether an expression is `pl.assemble(name, ...)` or its like."""
-    if not isinstance(call, ast.Call) or not call.args:
+    if not isinstance(call, ast.Call):
         return False
-    spec, first = spec_of(_named_object(call.func, function.captured(), ())), call.args[0]
-    return bool(spec and spec.writes) and isinstance(first, ast.Name) and first.id == name
+    spec = spec_of(_named_object(call.func, function.captured(), ()))
+    if spec is None or not spec.writes:
+        return False
+    first = argument_of(spec, call)
+    return isinstance(first, ast.Name) and first.id == name
 
 
 def _write_through(ctx: Context, pairs: Iterable[tuple[Binding, Binding]], loc: Loc) -> None:

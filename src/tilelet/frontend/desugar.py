@@ -24,8 +24,6 @@ from tilelet.diag.catalogue.python import MisplacedJump
 from tilelet.diag.core import Loc
 from tilelet.frontend.source import SourceFile, statements_in
 
-_serial = itertools.count()
-
 
 def desugar_jumps(stmts: list[ast.stmt], source: SourceFile) -> list[ast.stmt]:
     """The same statements without `break` and `continue`; unchanged if there are none."""
@@ -35,8 +33,7 @@ def desugar_jumps(stmts: list[ast.stmt], source: SourceFile) -> list[ast.stmt]:
 
 
 class _Loop:
-    def __init__(self, kind: str, loc: Loc) -> None:
-        number = next(_serial)
+    def __init__(self, number: int, kind: str, loc: Loc) -> None:
         self.kind = kind
         self.loc = loc
         self.stop = f"loop_stop_{number}"
@@ -47,6 +44,7 @@ class _Loop:
 class _Jumps:
     def __init__(self, source: SourceFile) -> None:
         self._source = source
+        self._numbers = itertools.count()
 
     def block(self, stmts: list[ast.stmt], loop: _Loop | None) -> list[ast.stmt]:
         out: list[ast.stmt] = []
@@ -81,7 +79,8 @@ class _Jumps:
                 return [s]
 
     def _loop(self, s: ast.For | ast.While) -> list[ast.stmt]:
-        loop = _Loop(_kind(s), self._source.loc(s.iter if isinstance(s, ast.For) else s.test))
+        loc = self._source.loc(s.iter if isinstance(s, ast.For) else s.test)
+        loop = _Loop(next(self._numbers), _kind(s), loc)
         body: list[ast.stmt] = self.block(s.body, loop)
         before: list[ast.stmt] = []
         if loop.skip in loop.uses:

@@ -92,6 +92,8 @@ def emit_op(
     if ctx.in_scope:
         args = {p: _on_chip(ctx, a, loc) if spec.wants_tile(p) else a for p, a in args.items()}
         args = _with_fitting_vector(ctx, args, loc)
+        if Trait.ELEMENTWISE in spec.traits:
+            args = _of_one_rank(ctx, args, loc)
     types = spec.infer(Call(spec.name, args, ctx.in_scope, loc, arg_locs or {}))
     if spec.expands is not None:
         return expand(spec, args, lambda inner, given: emit_op(ctx, inner, given, loc))
@@ -130,6 +132,23 @@ def _with_fitting_vector(ctx: Context, args: Mapping[str, Arg], loc: Loc) -> Map
         return args
     reshape = default_args(REGISTRY["reshape"], x=vector, shape=wanted)
     return {**args, name: emit_op(ctx, REGISTRY["reshape"], reshape, loc, vector.name)}
+
+
+def _of_one_rank(ctx: Context, args: Mapping[str, Arg], loc: Loc) -> Mapping[str, Arg]:
+    """Tiles that lack leading axes of extent 1 which another operand has, with these axes."""
+    shapes = {
+        name: arg.type.shape
+        for name, arg in args.items()
+        if isinstance(arg, Value) and isinstance(arg.type, TileType)
+    }
+    longest = max(shapes.values(), key=len, default=())
+    padded = dict(args)
+    for name, shape in shapes.items():
+        lacking = longest[: len(longest) - len(shape)]
+        if lacking and set(lacking) == {1}:
+            given = default_args(REGISTRY["reshape"], x=args[name], shape=(*lacking, *shape))
+            padded[name] = to_arg(ctx, emit_op(ctx, REGISTRY["reshape"], given, loc), loc)
+    return padded
 
 
 def _emit_outside_scope(
@@ -306,9 +325,21 @@ def _is_huge(operation: str, a: Binding, b: Binding) -> bool:
     return operation == "mul" and isinstance(a, Sized) and len(a) * b > _MOST_ITEMS
 
 
-def truncated(operation: str, a: int, b: int) -> int:
-    """`//` and `%` as the device does them: toward zero, the remainder with the dividend's sign."""
-    return int(OPERATIONS[operation](a, b))
+def as_index(operation: str, operands: tuple[Binding, ...], result: Binding) -> Binding:
+    """The result of integer arithmetic as at run time: `//` and `%` truncate, integers wrap.
+
+    What is no INDEX, or no arithmetic, is left as Python has it.
+    """
+    if type(result) is not int or not all(_fits_index(x) for x in operands):
+        return result
+    if operation in OPERATIONS:
+        return as_number(OPERATIONS[operation](*operands), dtypes.INDEX)
+    return as_number(result, dtypes.INDEX) if len(operands) == 1 else result
+
+
+def _fits_index(x: Binding) -> bool:
+    low, high = dtypes.INDEX.limits
+    return type(x) is int and low <= x <= high
 
 
 def emit_scalar(ctx: Context, operation: str, operands: tuple[Arg, ...], loc: Loc) -> Binding:

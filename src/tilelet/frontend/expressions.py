@@ -23,13 +23,13 @@ from tilelet.frontend.bindings import (
 )
 from tilelet.frontend.context import Context, close_names
 from tilelet.frontend.emitting import (
+    as_index,
     default_args,
     emit_op,
     emit_scalar,
     fold,
     is_arg,
     to_arg,
-    truncated,
 )
 from tilelet.frontend.source import spelling
 from tilelet.ir.core import Arg, Const, Value
@@ -202,25 +202,26 @@ def binary(
             what = describe(right if is_scalar(left) else left)
             raise UnsupportedExpression(loc, f"arithmetic with {what}")
         return emit_scalar(ctx, operation, (to_arg(ctx, left, loc), to_arg(ctx, right, loc)), loc)
-    if _truncates(ctx, operation, left, right, node):
-        return truncated(operation, left, right)  # type: ignore[arg-type]
-    return _by_python(operation, (left, right), loc)
+    return _meant(ctx, operation, (left, right), node)
 
 
 def _dims_resolved(ctx: Context, x: Binding, loc: Loc) -> Binding:
     return to_arg(ctx, x, loc) if isinstance(x, SymDim) else x
 
 
-def _truncates(ctx: Context, operation: str, left: Binding, right: Binding, node: ast.AST) -> bool:
-    """Whether `//` or `%` must round toward zero: a kernel variable is involved, and it matters."""
-    return (
-        operation in ("floordiv", "mod")
-        and isinstance(left, int)
-        and isinstance(right, int)
-        and right != 0
-        and (left < 0 or right < 0)
-        and any(isinstance(n, ast.Name) and n.id in ctx.env for n in ast.walk(node))
+def _meant(
+    ctx: Context, operation: str, operands: tuple[Binding, ...], node: ast.expr | ast.stmt
+) -> Binding:
+    """The operation on known values: as at run time if a kernel variable is in it, else Python's.
+
+    So `pl.unroll` and `pl.range` agree.
+    """
+    result = _by_python(operation, operands, ctx.loc(node))
+    meant = as_index(operation, operands, result)
+    in_kernel = meant != result and any(
+        isinstance(n, ast.Name) and n.id in ctx.env for n in ast.walk(node)
     )
+    return meant if in_kernel else result
 
 
 def _by_python(operation: str, operands: tuple[Binding, ...], loc: Loc) -> Binding:
@@ -246,7 +247,7 @@ def _unary(ctx: Context, node: ast.UnaryOp) -> Binding:
         return Const(as_number(-operand.value, operand.dtype), operand.dtype)
     if is_kernel_value(operand):
         return emit_scalar(ctx, operation, (to_arg(ctx, operand, loc),), loc)
-    return _by_python(operation, (operand,), loc)
+    return _meant(ctx, operation, (operand,), node)
 
 
 def _compare(ctx: Context, node: ast.Compare) -> Binding:

@@ -21,6 +21,7 @@ from tilelet.diag.catalogue.scopes import (
 from tilelet.diag.catalogue.unsupported import UnsupportedLevel
 from tilelet.diag.core import Loc
 from tilelet.frontend import calls, expressions, kernels, statements
+from tilelet.frontend.arguments import argument_of
 from tilelet.frontend.barriers import check_kernel, has_barrier, launches
 from tilelet.frontend.bindings import (
     Binding,
@@ -430,8 +431,9 @@ def _computes(ctx: Context, node: ast.AST, made: set[str] | Names) -> bool:
     if spec is None:
         function = calls.as_kernel_function(callee)
         return function is not None and calls.computes(function)
-    if spec.name == "cast" and node.args and _is_scalar_text(ctx, node.args[0], made):
-        return False  # `pl.cast(n, pl.INDEX)` of a scalar is not work for a kernel
+    if spec.name == "cast" and (operand := argument_of(spec, node)) is not None:
+        # `pl.cast(n, pl.INDEX)` of a scalar is not work for a kernel
+        return not _is_scalar_text(ctx, operand, made)
     return spec.is_compute
 
 
@@ -451,8 +453,8 @@ def _is_scalar_text(ctx: Context, node: ast.expr, made: set[str] | Names) -> boo
             spec = spec_of(calls.static_callee(ctx, node))
             if spec is None:
                 return True
-            if spec.name == "cast" and node.args:
-                return _is_scalar_text(ctx, node.args[0], made)
+            if spec.name == "cast" and (operand := argument_of(spec, node)) is not None:
+                return _is_scalar_text(ctx, operand, made)
             return Trait.NUMBER in spec.traits
         case ast.Subscript():
             return not any(isinstance(n, ast.Slice) for n in ast.walk(node.slice))

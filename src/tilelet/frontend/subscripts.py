@@ -229,14 +229,24 @@ def _fit(ctx: Context, source: Value, source_loc: Loc, window: Window, loc: Loc)
         if len(wanted) == len(shape) and all(map(_may_equal, wanted, shape)):
             if len(wanted) == len(window.sizes):
                 return _cut(ctx, source, window, source_loc) if ctx.in_scope else source
-            spec = REGISTRY["reshape"]
-            names = list(spec.signature.parameters)
-            args = default_args(spec, **{names[0]: source, names[1]: window.sizes})
-            return emit_op(ctx, spec, args, source_loc, source.name)  # type: ignore[return-value]
+            return _reshaped(ctx, source, tuple(window.sizes), source_loc)
+    surplus = len(shape) - len(window.sizes)
+    inner_shape = tuple(d for d in shape[surplus:] if isinstance(d, int))
+    if surplus > 0 and set(shape[:surplus]) == {1} and len(inner_shape) == len(window.sizes):
+        # A product with a window of a batch of matrices has an axis for the batch.
+        inner = _reshaped(ctx, source, inner_shape, source_loc)
+        return _fit(ctx, inner, source_loc, window, loc)
     sizes = tuple(s.name if isinstance(s, Value) else s for s in window.sizes)
     raise ShapeMismatch(
         "subscript assignment", loc, sizes, source_loc, shape, "the source must fill the window"
     )
+
+
+def _reshaped(ctx: Context, source: Value, shape: tuple[Arg, ...], loc: Loc) -> Value:
+    spec = REGISTRY["reshape"]
+    names = list(spec.signature.parameters)
+    args = default_args(spec, **{names[0]: source, names[1]: shape})
+    return emit_op(ctx, spec, args, loc, source.name)  # type: ignore[return-value]
 
 
 def _cut(ctx: Context, source: Value, window: Window, loc: Loc) -> Value:

@@ -1,7 +1,8 @@
 """Elementwise ops: arithmetic, functions, bits, comparison and selection.
 
 All work on the valid region. Two tiles are of one shape, or `[M, N]` with `[M, 1]` or `[1, N]`, in
-either order. The result has the promoted dtype; a number takes the dtype of the tile it meets.
+either order; leading axes of extent 1 may be missing from one of them. The result has the promoted
+dtype; a number takes the dtype of the tile it meets.
 """
 
 # The dots say that a body is empty on purpose: an op is its signature and its manual.

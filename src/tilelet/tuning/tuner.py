@@ -103,6 +103,8 @@ class _Tuner:
             self._pool.close()
 
     def _run(self) -> TuneResult:
+        if self._results.get({}) is None:
+            self._pool.begin_with(self._evaluate, self._question({}))
         start = self._ask([{}], unlimited=True)[0]
         space: dict[str, tuple[Setting, ...]] = {}
         method = "descent"
@@ -192,11 +194,10 @@ class _Tuner:
             raise _OutOfBudget
         if not unlimited:
             new = new[: max(room, 0)]
-        evaluate: Callable[[Question], Score] = (
-            measure if self._request.objective == CPU_MS else model
-        )
         with progress(f"{self._name}: {len(self._asked):,} candidates so far"):
-            for number, answer in self._pool.map(evaluate, [(self._question(c),) for c in new]):
+            for number, answer in self._pool.map(
+                self._evaluate, [(self._question(c),) for c in new]
+            ):
                 score = Score(LOST, str(answer)) if isinstance(answer, Lost) else answer
                 self._results.add(new[number], score)
         scores: list[Score] = []
@@ -289,8 +290,9 @@ class _Tuner:
 
     def _simplified(self, best: Settings, start: Score) -> Settings:
         """Without the changes that gain nothing."""
+        self._ask([_without(best, name) for name in best], unlimited=True)  # all at once
         for name in list(best):
-            less = {n: v for n, v in best.items() if n != name}
+            less = _without(best, name)
             score = self._ask([less], unlimited=True)[0]
             now = self._results.get(best)
             if now is not None and self._cost(score, start) <= self._cost(now, start):
@@ -301,12 +303,16 @@ class _Tuner:
         """What the winner would be without each of its changes."""
         found: dict[str, Score] = {}
         for name in best:
-            score = self._results.get({n: v for n, v in best.items() if n != name})
+            score = self._results.get(_without(best, name))
             if score is not None and score.is_modelled:
                 found[name] = score
         return found
 
     # Small things
+
+    @property
+    def _evaluate(self) -> Callable[[Question], Score]:
+        return measure if self._request.objective == CPU_MS else model
 
     @property
     def _name(self) -> str:
@@ -315,6 +321,10 @@ class _Tuner:
     def _question(self, settings: Settings) -> Question:
         target = self._subject.varied(settings) if settings else self._subject.target
         return dataclasses.replace(self._request.question, target=target)
+
+
+def _without(settings: Settings, name: str) -> Settings:
+    return {n: v for n, v in settings.items() if n != name}
 
 
 def _expanded(

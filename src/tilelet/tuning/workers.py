@@ -33,9 +33,18 @@ class Lost(Exception):  # noqa: N818 - it is an answer
 class Workers:
     """Hands out calls, and gets their answers in order."""
 
-    def __init__(self, make: Callable[[], Executor]) -> None:
+    def __init__(self, make: Callable[[], Executor], own: int = 0) -> None:
+        """`own`: how many processes `make` will start here."""
         self._make = make
+        self._own = own
         self._executor: Executor | None = None
+
+    def begin_with(self, function: Callable[..., object], *call: object) -> None:
+        """Every process of our own starts now, with this: later calls find it warm."""
+        executor = self._executor = self._executor or self._make()
+        with contextlib.suppress(BrokenProcessPool):  # whoever asks for the answer will be told
+            for _ in range(self._own - 1):
+                executor.submit(function, *call)
 
     def map(
         self, function: Callable[..., T], calls: Sequence[tuple[Any, ...]]
@@ -139,7 +148,7 @@ def workers(jobs: int | None = None, executor: Executor | str | None = None) -> 
     count = jobs or os.cpu_count() or 1
     # Spawned, not forked: the parent has threads.
     context = multiprocessing.get_context("spawn")
-    pool = Workers(lambda: ProcessPoolExecutor(count, context, initializer=_begin_worker))
+    pool = Workers(lambda: ProcessPoolExecutor(count, context, initializer=_begin_worker), count)
     try:
         yield pool
     finally:

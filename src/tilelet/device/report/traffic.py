@@ -69,14 +69,15 @@ class Traffic:
         )
 
 
-def traffic(stream: Stream) -> Traffic:
-    """Count the bytes of every task."""
-    return _Count(stream).result()
+def traffic(stream: Stream, *, compulsory: bool = True) -> Traffic:
+    """Count the bytes of every task; what is `compulsory` of them takes most of the time."""
+    return _Count(stream, compulsory).result()
 
 
 class _Count:
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: Stream, compulsory: bool) -> None:
         self.stream = stream
+        self.compulsory = compulsory
         self.buffer_of = np.array(stream.regions.buffer, np.int64)
         count = len(stream.regions.buffers)
         self.moved = {False: np.zeros(count, np.int64), True: np.zeros(count, np.int64)}
@@ -125,8 +126,9 @@ class _Count:
                     np.add.at(self.moved[writes], self.buffer_of[regions], nbytes)
                     self.add_moves(name, regions, nbytes, writes)
                     moved[writes] += int(nbytes.sum())
-            for writes, found in self.touched(g, view):
-                boxes[writes].append(found)
+            if self.compulsory:
+                for writes, found in self.touched(g, view):
+                    boxes[writes].append(found)
         for writes, found in boxes.items():
             self.boxes[writes] += found
         least = {w: int(self.distinct(found).sum()) for w, found in boxes.items()}

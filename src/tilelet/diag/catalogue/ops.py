@@ -147,8 +147,8 @@ class ShapeMismatch(UserError):
     """The shapes of two operands do not go together.
 
     Binary ops take equal shapes, a scalar, or broadcast exactly `[M, N]` with `[M, 1]`, `[1, N]` or
-    `[1, 1]`. Nothing else is stretched silently: slice, reshape, or use an `expand` op to make the
-    shapes agree.
+    `[1, 1]`; leading axes of extent 1 may be missing. Nothing else is stretched silently: slice,
+    reshape, or use an `expand` op to make the shapes agree.
     """
 
     code = "E0306"

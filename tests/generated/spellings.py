@@ -1,0 +1,128 @@
+"""The same program in other words: spellings of earlier revisions, and arguments by name.
+
+Whatever is written here means what it replaces, so that the program's IR stays the same.
+"""
+
+from __future__ import annotations
+
+import ast
+
+import numpy as np
+
+import tilelet.ops  # noqa: F401 - the registry is filled by it
+from tilelet.ir.spec import REGISTRY, OpSpec
+from tilelet.ops.spellings import spelled
+
+_CORE_GROUP = "pl.at(level=pl.Level.CORE_GROUP)"
+_SPLIT = "optimizations=[pl.split("
+# Names that parameters have had, whichever of them an op has.
+_NAMES = (
+    "data", "dst", "dtype", "executed", "indexes", "indices", "input", "lhs", "offset",
+    "output_tensor", "rhs", "src", "src0", "src1", "tensor", "tile", "value", "valid_cols",
+    "valid_rows",
+)  # fmt: skip
+# Namespaces that had all ops at some time.
+_PLACES = ("pl.op", "pl.tensor", "pl.op.tensor")
+_RENAMED = {
+    "slice": ("pl.view", "pl.tensor.view", "pl.op.tensor.view"),
+    "reshape": ("pl.view", "pl.tensor.view"),
+    "create_tensor": ("pl.tensor.create", "pl.op.tensor.create"),
+    "cast": ("pl.tensor.cast", "pl.tile.cast"),
+}
+
+
+def respelt(text: str, seed: int) -> str:
+    """`text` with some of its statements and calls written differently."""
+    tree = _Respelling(np.random.default_rng(seed)).visit(ast.parse(text))
+    return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
+
+
+class _Respelling(ast.NodeTransformer):
+    def __init__(self, rng: np.random.Generator) -> None:
+        self.rng = rng
+
+    def chance(self, percent: int) -> bool:
+        return bool(self.rng.integers(100) < percent)
+
+    def one_of(self, options: tuple[str, ...]) -> str:
+        return options[int(self.rng.integers(len(options)))]
+
+    # --- calls -----------------------------------------------------------------------------------
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        name = _of_language(node.func)
+        if name in REGISTRY and self.chance(40):
+            self._by_name(node, REGISTRY[name])
+        if name in REGISTRY and self.chance(30):
+            self._elsewhere(node, name)
+        if name in ("range", "parallel", "pipeline", "unroll"):
+            self._bounds(node)
+        return node
+
+    def _by_name(self, node: ast.Call, spec: OpSpec) -> None:
+        """The last arguments by name, each by one of the names it has had."""
+        params = list(spec.signature.parameters.values())[: len(node.args)]
+        if any(p.kind is not p.POSITIONAL_OR_KEYWORD for p in params):
+            return
+        kept = int(self.rng.integers(len(node.args) + 1))
+        named: list[ast.keyword] = []
+        for p, value in zip(params[kept:], node.args[kept:]):
+            others = tuple(n for n in _NAMES if spelled(spec, n) == p.name)
+            named.append(ast.keyword(self.one_of((p.name, *others)), value))
+        node.keywords = [*named, *node.keywords]  # evaluated in the same order
+        del node.args[kept:]
+
+    def _elsewhere(self, node: ast.Call, name: str) -> None:
+        places = _RENAMED.get(name) or tuple(f"{place}.{name}" for place in _PLACES)
+        node.func = _parsed(self.one_of(places))
+
+    def _bounds(self, node: ast.Call) -> None:
+        """Bounds that could be left out; carried values in a list."""
+        if len(node.args) == 1 and self.chance(30):
+            node.args.insert(0, ast.Constant(0))
+        if len(node.args) == 2 and self.chance(30):
+            node.args.append(ast.Constant(1))
+        for keyword in node.keywords:
+            if keyword.arg == "init_values" and self.chance(30):
+                assert isinstance(keyword.value, ast.Tuple)
+                keyword.value = ast.List(keyword.value.elts)
+
+    # --- statements ------------------------------------------------------------------------------
+
+    def visit_With(self, node: ast.With) -> ast.AST:
+        self.generic_visit(node)
+        item = node.items[0]
+        text = ast.unparse(item.context_expr)
+        if self.chance(50):
+            if text == _CORE_GROUP:
+                item.context_expr = _parsed("pl.incore()")
+            elif text == "pl.incore()":
+                item.context_expr = _parsed(_CORE_GROUP)
+            elif _SPLIT in text:
+                item.context_expr = _parsed(text.replace(_SPLIT, "split=").replace(")])", ")"))
+        return node
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST:
+        self.generic_visit(node)
+        target, value = node.targets[0], node.value
+        if not isinstance(target, ast.Name):
+            return node
+        if isinstance(value, ast.Call) and _of_language(value.func) == "yield_":
+            node.targets = [ast.Tuple([target])] if self.chance(50) else node.targets
+        elif isinstance(value, ast.BinOp) and self.chance(50):
+            left = value.left
+            if isinstance(left, ast.Name) and left.id == target.id:
+                return ast.AugAssign(target, value.op, value.right)
+        return node
+
+
+def _parsed(text: str) -> ast.expr:
+    return ast.parse(text, mode="eval").body
+
+
+def _of_language(func: ast.expr) -> str:
+    """`add` of `pl.add`; nothing of any other callee."""
+    if isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name):
+        return func.attr if func.value.id == "pl" else ""
+    return ""
