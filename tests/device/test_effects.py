@@ -192,6 +192,50 @@ def test_products_leave_the_cube_faster_into_l2_than_into_memory() -> None:
     assert path.cold_latency_cycles > path.latency_cycles
 
 
+def product_into(heap: bool) -> Any:
+    """A product stored into memory of the caller, or of the runtime's heap."""
+    HEAP = heap
+
+    @pl.program
+    class Product:
+        @pl.function(type=pl.FunctionType.Opaque)
+        def main(
+            self,
+            a: pl.Tensor[[128, 128], pl.BF16],
+            b: pl.Tensor[[128, 128], pl.BF16],
+            c: pl.Out[pl.Tensor[[128, 128], pl.FP32]],
+        ):
+            into = pl.create_tensor([128, 128], dtype=pl.FP32) if HEAP else c
+            with pl.incore():
+                into = pl.assemble(into, pl.matmul(a, b, out_dtype=pl.FP32), [0, 0])
+            return into
+
+    return Product
+
+
+def test_stores_wait_for_memory_by_what_they_overwrite() -> None:
+    """The heap was in use before: L2 has it. What the caller gives is not there yet."""
+    times: list[float] = []
+    for heap in (True, False):
+        stream, program = recorded(product_into(heap))
+        line = simulate(stream, program, A2A3)
+        cost = line.cost_of(0)
+        assert cost.store_us > 1.0
+        assert cost.cold_us > cost.exec_us
+        assert line.end[0] - line.start[0] == pytest.approx(
+            cost.cold_us + (0.0 if heap else cost.store_us)
+        )
+        reference = simulate(stream, program, A2A3, reference=True)
+        assert np.array_equal(reference.end, line.end)
+        times.append(float(line.end[0] - line.start[0]))
+    assert times[1] > times[0] + 1.0
+
+
+def test_vector_stores_take_as_long_either_way() -> None:
+    stream, program = recorded(scattered_rows())
+    assert simulate(stream, program, A2A3).cost_of(0).store_us == 0.0
+
+
 def scattered_rows() -> Any:
     """Blocks read tiles of a large tensor at places that bounds of their offsets do not tell."""
 

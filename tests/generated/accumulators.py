@@ -162,7 +162,9 @@ class Accumulators(Unread):
                 self.env[name] = GmT(room, dtype, constant=True)
                 return name, False
         name = self.fresh("t")
-        value = self.computed(self.tile(shape, dtype, 1, full=True))
+        value = self.tile(shape, dtype, 1, full=True)
+        # A window of a product is still in Acc, where no product reads it.
+        value = negated(value) if self.loads_by_hand else self.computed(value)
         self.assign(name, self.on_chip(value), value.type)
         return name, True
 

@@ -117,6 +117,11 @@ def rank_correlation(a: Sequence[float], b: Sequence[float]) -> float:
     return float(np.corrcoef(ranks[0], ranks[1])[0, 1])
 
 
+def ranks_of(pairs: Sequence[Pair]) -> float:
+    """The rank correlation of published and modelled changes."""
+    return rank_correlation([p.published for p in pairs], [p.modelled for p in pairs])
+
+
 def median(values: Iterable[float]) -> float:
     found = list(values)
     return float(np.median(found)) if found else math.nan
@@ -244,14 +249,14 @@ def _pair_lines(pairs: Sequence[Pair]) -> list[str]:
         return []
     noticed = [p for p in pairs if p.noticed]
     right = sum(p.right for p in noticed)
-    ranks = rank_correlation([p.published for p in pairs], [p.modelled for p in pairs])
     lines = [f"{'change (after / before)':28}{'published':>12}{'modelled':>12}"]
     for p in pairs:
         mark = "" if not p.noticed else "right" if p.right else "wrong"
         lines.append(f"{p.name:28}{p.published:12.2f}{p.modelled:12.2f}  {mark}")
     lines.append(
         f"direction of changes of {NOTICED:.0%} or more: {right} of {len(noticed)} right; "
-        f"rank correlation of all {len(pairs)}: {ranks:.2f}"
+        f"rank correlation of these: {ranks_of(noticed):.2f}, of all {len(pairs)}: "
+        f"{ranks_of(pairs):.2f}"
     )
     return lines
 

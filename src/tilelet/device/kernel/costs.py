@@ -22,16 +22,23 @@ _BY_RUN = ("gm_to_ub", *_PARTIAL_WRITES)
 
 
 def work_cycles(
-    work: Work, machine: Machine, *, cold: bool = False, dense: bool = True, sharers: int = 1
+    work: Work,
+    machine: Machine,
+    *,
+    cold: bool = False,
+    cold_stores: bool = False,
+    dense: bool = True,
+    sharers: int = 1,
 ) -> tuple[float, float]:
     """How long a step's work keeps its pipe busy, and how much later its result is there.
 
     cold     what it reads from GM is not in L2
+    cold_stores  nor is what it overwrites there
     dense    the GM tensor it moves has no gaps between its rows
     sharers  cores that ask for the same lines at the same time
     """
     if isinstance(work, Transfer):
-        return _transfer(work, machine, cold, dense, sharers)
+        return _transfer(work, machine, cold_stores if work.writes_gm else cold, dense, sharers)
     if isinstance(work, VectorWork):
         return vector_cycles(work, machine), 0.0
     if isinstance(work, CubeWork):

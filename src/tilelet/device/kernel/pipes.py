@@ -29,7 +29,7 @@ from tilelet.device.kernel.view import (
     Work,
     walk_steps,
 )
-from tilelet.device.machine.description import Machine
+from tilelet.device.machine.description import DataPath, Machine
 from tilelet.diag.core import Loc
 from tilelet.ir.types import TensorType
 
@@ -42,8 +42,9 @@ MAX_FOLLOWED = 4096
 class KernelCost:
     """What one execution of a kernel costs on one machine.
 
-    exec_us       from the kernel's start to its end, everything it reads being in L2
-    cold_us       the same if nothing is
+    exec_us       from the kernel's start to its end, everything it moves being in L2
+    cold_us       the same if nothing that it reads is
+    store_us      how much longer it takes if nothing that it overwrites is, either
     busy_us       how long each pipe works, by name: `{"AIC.CUBE": 1.2}`
     read, written bytes moved from and to each parameter, by position
     exchanged     bytes that AIC and AIV pass each other through GM
@@ -56,6 +57,7 @@ class KernelCost:
 
     exec_us: float
     cold_us: float
+    store_us: float
     busy_us: Mapping[str, float]
     read: Mapping[int, int]
     written: Mapping[int, int]
@@ -93,19 +95,19 @@ def kernel_cost(
     kernel: DeviceKernel,
     machine: Machine,
     signature: Signature | None = None,
-    cold_us: float | None = None,
+    cold: tuple[float, float] | None = None,
 ) -> KernelCost:
-    """Follow the kernel through its pipes; not without L2 if `cold_us` is known."""
+    """Follow the kernel through its pipes; not without L2 if `cold_times` are known."""
     signature = signature or Signature()
     hot = Walk(kernel, machine, signature, cold=False)
-    if cold_us is None:
-        cold_us = cold_time(kernel, machine, signature)
+    cold_us, store_us = cold or cold_times(kernel, machine, signature)
     us = machine.us
     read = {p: round(v) for p, v in sorted(hot.read.items())}
     written = {p: round(v) for p, v in sorted(hot.written.items())}
     return KernelCost(
         exec_us=us(hot.end),
         cold_us=cold_us,
+        store_us=store_us,
         busy_us={
             f"{core.value}.{pipe.value}": us(hot.times[_BUSY + i])
             for i, (core, pipe) in enumerate(PIPES)
@@ -121,9 +123,29 @@ def kernel_cost(
     )
 
 
-def cold_time(kernel: DeviceKernel, machine: Machine, signature: Signature) -> float:
-    """Of one execution, nothing that it reads being in L2."""
-    return machine.us(Walk(kernel, machine, signature, cold=True).end)
+def cold_times(kernel: DeviceKernel, machine: Machine, signature: Signature) -> tuple[float, float]:
+    """Of one execution: `cold_us` and `store_us`."""
+    cold = Walk(kernel, machine, signature, cold=True).end
+    if not any(_waits_for_memory(machine.paths[name]) for name in _stores(kernel)):
+        return machine.us(cold), 0.0
+    every = Walk(kernel, machine, signature, cold=True, cold_stores=True).end
+    return machine.us(cold), machine.us(every - cold)
+
+
+def _waits_for_memory(path: DataPath) -> bool:
+    return (path.cold_bytes_per_cycle, path.cold_latency_cycles) != (
+        path.bytes_per_cycle,
+        path.latency_cycles,
+    )
+
+
+@functools.lru_cache(maxsize=1024)
+def _stores(kernel: DeviceKernel) -> frozenset[str]:
+    """Paths along which it stores into its parameters."""
+    works = (step.work for step in kernel.walk())
+    return frozenset(
+        w.path for w in works if isinstance(w, Transfer) and w.writes_gm and w.param is not None
+    )
 
 
 # Layout of `Walk.times`: when each pipe is free, how long it has worked, when each core's scalar
@@ -191,10 +213,17 @@ class Walk:
     """One execution, followed step by step; `times` is the state of all pipes and tiles."""
 
     def __init__(
-        self, kernel: DeviceKernel, machine: Machine, signature: Signature, *, cold: bool
+        self,
+        kernel: DeviceKernel,
+        machine: Machine,
+        signature: Signature,
+        *,
+        cold: bool,
+        cold_stores: bool = False,
     ) -> None:
         self.machine = machine
         self.cold = cold
+        self.cold_stores = cold_stores
         self.signature = signature
         self.kernel = kernel
         self.issue = machine.body.issue_cycles
@@ -328,6 +357,7 @@ class Walk:
                 work,
                 self.machine,
                 cold=self.cold,
+                cold_stores=self.cold_stores,
                 dense=not strided,
                 sharers=self.sharers(work) if isinstance(work, Transfer) else 1,
             )

@@ -51,10 +51,12 @@ class Work:
     """Tasks as arrays; see `stream.Stream` and `cells.Cells`.
 
     cost_ptr, cost  the costs of each task, flattened: one for all its blocks, or one for each
-    hot, cold, moved  by cost number: times, and bytes of a block
+    hot, cold, store, moved  by cost number: times, and bytes of a block
     served         by cost number: how long slices of L2 work for a block and its likes alone
     kernel         by task: its kernel's number, `kernels` of them
-    read, all_moved  by task: bytes of all its blocks
+    read, written, all_moved  by task: bytes of all its blocks
+    buffer_heap    whether the runtime made the buffer: the memory of its heap is used again and
+                   again, so that L2 has it until something else takes its place
     """
 
     pred_count: Any
@@ -71,11 +73,13 @@ class Work:
     freed: Any
     hot: Any
     cold: Any
+    store: Any
     moved: Any
     served: Any
     kernel: Any
     kernels: int
     read: Any
+    written: Any
     all_moved: Any
     cell_ptr: Any
     cell_base: Any
@@ -86,6 +90,7 @@ class Work:
     cell_part: Any
     buffer_pitch: Any
     buffer_size: Any
+    buffer_heap: Any
     part_writes: Any
     part_asked: Any
     cells: int
@@ -173,6 +178,7 @@ class _Loop:
         self.blocks_out = [0] * n
         self.complete = [False] * work.nodes
         self.cold_part: dict[int, float] = {}
+        self.store_part: dict[int, float] = {}
         self.bytes = [0.0] * n
         self.queues: list[deque[int]] = [deque(), deque(), deque()]
         self.records: list[list[float]] = []
@@ -242,7 +248,8 @@ class _Loop:
     def time_of(self, task: int, cost: int) -> float:
         """Time of a block: between that with everything in L2 and that with nothing."""
         hot = float(self.w.hot[cost])
-        return hot + self.cold_part[task] * (float(self.w.cold[cost]) - hot)
+        cold = self.cold_part[task] * (float(self.w.cold[cost]) - hot)
+        return hot + cold + self.store_part[task] * float(self.w.store[cost])
 
     def bytes_of(self, task: int, cost: int) -> float:
         """A block's part of what its task has to move from and to memory."""
@@ -255,19 +262,21 @@ class _Loop:
     def touch(self, task: int, cost: int) -> None:
         """What the task finds in L2 decides its time and its share of global memory."""
         w = self.w
-        missed = written = cold = 0.0
+        missed = written = cold = replaced = 0.0
         filled_here: list[int] = []
         for a in range(w.cell_ptr[task], w.cell_ptr[task + 1]):
             part, buffer = w.cell_part[a], w.cell_buffer[a]
             share, writes = float(w.cell_share[a]), bool(w.part_writes[part])
             asked, size = share * float(w.part_asked[part]), float(w.buffer_size[buffer])
+            heap = bool(w.buffer_heap[buffer])
             for i in range(w.cell_rows[a]):
                 first = int(w.cell_base[a] + i * w.buffer_pitch[buffer])
                 for cell in range(first, first + int(w.cell_columns[a])):
                     if cell >= w.cells:
                         continue
                     stamp = self.stamp[cell]
-                    if not (stamp >= 0.0 and self.inserted - stamp < self.c.l2_bytes):
+                    gone = self.inserted - stamp >= self.c.l2_bytes
+                    if stamp < 0.0 or gone:
                         self.filled[cell] = self.dirty[cell] = 0.0
                     there = self.filled[cell] + share > size
                     if not there:
@@ -275,6 +284,8 @@ class _Loop:
                         self.filled[cell] += share
                         filled_here.append(cell)
                     if writes:
+                        if (stamp >= 0.0 and gone) if heap else not there:
+                            replaced += share
                         if self.dirty[cell] + share <= size:
                             written += share
                             self.dirty[cell] += share
@@ -286,6 +297,8 @@ class _Loop:
                     self.stamp[cell] = self.inserted
         read = float(w.read[task])
         self.cold_part[task] = min(cold / read if read > 0.0 else 0.0, 1.0)
+        stored = float(w.written[task])
+        self.store_part[task] = min(replaced / stored if stored > 0.0 else 0.0, 1.0)
         self.hbm_read[task], self.hbm_written[task] = missed, written
         # Who asks for the same lines meanwhile waits for them as well.
         arrival = self.now + self.time_of(task, cost)

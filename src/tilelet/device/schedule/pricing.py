@@ -19,7 +19,7 @@ from tilelet.ir.core import Program
 from tilelet.tasks.control_points import ControlTrace
 from tilelet.tasks.stream import TaskGroup
 
-NOTHING = KernelCost(0, 0, {}, {}, {}, 0, 0)
+NOTHING = KernelCost(0, 0, 0, {}, {}, {}, 0, 0)
 """The cost of a join."""
 
 

@@ -7,7 +7,7 @@ import functools
 
 import numpy as np
 
-from tilelet.device.kernel.pipes import KernelCost, cold_time, kernel_cost
+from tilelet.device.kernel.pipes import KernelCost, cold_times, kernel_cost
 from tilelet.device.kernel.view import DeviceKernel, ScalarWork, Transfer, VectorWork
 from tilelet.device.machine.description import Body, Machine
 from tilelet.device.schedule.arrays import Stream
@@ -42,8 +42,10 @@ def _cost(stream: Stream, machine: Machine, number: int, sides: Sides) -> Kernel
     assert kernel is not None
     before = stream.costs[number]
     if False not in sides:
-        return dataclasses.replace(before, cold_us=cold_time(kernel, machine, signature))
-    return kernel_cost(kernel, machine, signature, None if True in sides else before.cold_us)
+        cold_us, store_us = cold_times(kernel, machine, signature)
+        return dataclasses.replace(before, cold_us=cold_us, store_us=store_us)
+    known = None if True in sides else (before.cold_us, before.store_us)
+    return kernel_cost(kernel, machine, signature, known)
 
 
 def _longest(stream: Stream) -> dict[int, int]:
@@ -64,10 +66,14 @@ def _change_alike(
 ) -> None:
     before, after = costs[first], _cost(stream, machine, first, sides)
     hot, cold = after.exec_us / before.exec_us, after.cold_us / before.cold_us
+    store = after.store_us / before.store_us if before.store_us else 1.0
     for i, cost in enumerate(stream.costs):
         if stream.cost_kernel[i] == stream.cost_kernel[first]:
             costs[i] = dataclasses.replace(
-                cost, exec_us=cost.exec_us * hot, cold_us=cost.cold_us * cold
+                cost,
+                exec_us=cost.exec_us * hot,
+                cold_us=cost.cold_us * cold,
+                store_us=cost.store_us * store,
             )
     costs[first] = after
 
@@ -107,10 +113,13 @@ def _sides(kernel: DeviceKernel | None, old: Machine, new: Machine) -> Sides:
 def _of_path(machine: Machine, name: str, cold: bool) -> tuple[float, ...]:
     """What a transfer along a path depends on."""
     path = machine.paths[name]
-    rate, latency = path.bytes_per_cycle, path.latency_cycles
-    if cold:
-        rate, latency = path.cold_bytes_per_cycle, path.cold_latency_cycles
-    return rate, latency, path.fixed_cycles, path.row_cycles
+    hot_numbers = path.bytes_per_cycle, path.latency_cycles
+    cold_numbers = path.cold_bytes_per_cycle, path.cold_latency_cycles
+    each = path.fixed_cycles, path.row_cycles
+    if not cold:
+        return *each, *hot_numbers
+    # A kernel that reads what is not in L2 may store into what is, or not.
+    return *each, *cold_numbers, *(hot_numbers if name.endswith("_to_gm") else ())
 
 
 @functools.lru_cache(maxsize=1024)

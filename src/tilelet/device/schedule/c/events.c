@@ -49,7 +49,7 @@ typedef struct {
     int64_t *idle[2]; /* by thread: how many AICs and AIVs can take a block at once */
     int64_t *pending, *blocks_left, *blocks_out;
     unsigned char *complete, *touched;
-    double *bytes, *cold_part; /* of each task */
+    double *bytes, *cold_part, *store_part; /* of each task */
     int64_t *queue[3], head[3], tail[3];
     int64_t records, done_tasks;
     /* orchestrator */
@@ -127,7 +127,8 @@ static int64_t cost_of(const Work *w, int64_t task, int64_t block) {
 /* Time of a block: between that with everything in L2 and that with nothing. */
 static double time_of(const Sim *s, int64_t task, int64_t cost) {
     double hot = s->w->hot[cost];
-    return hot + s->cold_part[task] * (s->w->cold[cost] - hot);
+    double cold = s->cold_part[task] * (s->w->cold[cost] - hot);
+    return hot + cold + s->store_part[task] * s->w->store[cost];
 }
 
 /* A block's part of what its task has to move from and to memory. */
@@ -142,17 +143,19 @@ static double bytes_of(const Sim *s, int64_t task, int64_t cost) {
 static void touch(Sim *s, int64_t task, int64_t cost) {
     const Work *w = s->w;
     int64_t fresh = 0;
-    double missed = 0.0, written = 0.0, cold = 0.0;
+    double missed = 0.0, written = 0.0, cold = 0.0, replaced = 0.0;
     for (int64_t a = w->cell_ptr[task]; a < w->cell_ptr[task + 1]; a++) {
         int32_t part = w->cell_part[a], buffer = w->cell_buffer[a];
         double share = w->cell_share[a], asked = share * w->part_asked[part];
         double size = w->buffer_size[buffer];
+        int heap = w->buffer_heap[buffer] != 0;
         for (int64_t i = 0; i < w->cell_rows[a]; i++) {
             int64_t first = w->cell_base[a] + i * w->buffer_pitch[buffer];
             for (int64_t cell = first; cell < first + w->cell_columns[a]; cell++) {
                 if (cell >= w->cells) continue;
-                if (!(s->stamp[cell] >= 0.0 && s->inserted - s->stamp[cell] < s->c->l2_bytes))
-                    s->filled[cell] = s->dirty[cell] = 0.0;
+                int known = s->stamp[cell] >= 0.0;
+                int gone = s->inserted - s->stamp[cell] >= s->c->l2_bytes;
+                if (!known || gone) s->filled[cell] = s->dirty[cell] = 0.0;
                 int there = s->filled[cell] + share > size;
                 if (!there) {
                     s->inserted += share;
@@ -160,6 +163,7 @@ static void touch(Sim *s, int64_t task, int64_t cost) {
                     if (fresh < w->cells) s->fresh[fresh++] = cell;
                 }
                 if (w->part_writes[part]) {
+                    if (heap ? known && gone : !there) replaced += share;
                     if (s->dirty[cell] + share <= size) {
                         written += share;
                         s->dirty[cell] += share;
@@ -177,6 +181,8 @@ static void touch(Sim *s, int64_t task, int64_t cost) {
     double read = w->read[task];
     double part = read > 0.0 ? cold / read : 0.0;
     s->cold_part[task] = part > 1.0 ? 1.0 : part;
+    double stored = w->written[task], put = stored > 0.0 ? replaced / stored : 0.0;
+    s->store_part[task] = put > 1.0 ? 1.0 : put;
     s->r->hbm_read[task] = missed;
     s->r->hbm_written[task] = written;
     set_arrival(s, fresh, s->now + time_of(s, task, cost));
@@ -626,6 +632,7 @@ static void take_memory(Sim *s, Memory *m) {
     s->touched = zeros(m, w->tasks, 1);
     s->bytes = zeros(m, w->tasks, real);
     s->cold_part = zeros(m, w->tasks, real);
+    s->store_part = zeros(m, w->tasks, real);
     s->stamp = zeros(m, w->cells, real);
     s->filled = zeros(m, w->cells, real);
     s->dirty = zeros(m, w->cells, real);

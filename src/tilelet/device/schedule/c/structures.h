@@ -17,16 +17,17 @@ typedef struct {
     int64_t tasks, nodes;
     const int64_t *pred_count, *succ_ptr, *succ;
     const int64_t *shape, *lanes, *blocks, *cost_ptr, *cost, *args, *held_until, *heap, *freed;
-    const double *hot, *cold, *moved, *served; /* of each cost */
-    const int64_t *kernel;                     /* of each task */
+    const double *hot, *cold, *store, *moved, *served; /* of each cost */
+    const int64_t *kernel;                             /* of each task */
     int64_t kernels;
-    const double *read, *all_moved; /* of each task */
+    const double *read, *written, *all_moved; /* of each task */
     const int64_t *cell_ptr, *cell_base;
     const int32_t *cell_rows, *cell_columns;
     const double *cell_share;
     const int32_t *cell_buffer, *cell_part;
     const int64_t *buffer_pitch;
     const double *buffer_size;
+    const int64_t *buffer_heap;
     const int64_t *part_writes;
     const double *part_asked;
     int64_t cells;
