@@ -30,7 +30,10 @@ class _Program(type):
         return isinstance(value, core.Program)
 
     def __call__(  # type: ignore[override]
-        cls, functions: Sequence[KernelFunction], name: str = "", span: object = None
+        cls,
+        functions: Sequence[KernelFunction],
+        name: str = "",
+        span: object = None,  # noqa: ARG002
     ) -> core.Program | Programs:
         methods = {f.name: f for f in functions}
         loc: Loc = functions[0].loc() if functions else UNKNOWN
