@@ -338,6 +338,23 @@ def test_a_function_outside_a_class_is_a_program_of_its_own(tilelet: Run) -> Non
     assert "twice_incore_0      1" in tilelet("tasks", "script.py")[1]
 
 
+BUILT = (
+    FUNCTION
+    + """
+assert "pl.add(" in twice.as_python()
+program = ir.Program([twice], "doubling", ir.Span.unknown())
+assert isinstance(program, ir.Program) and not isinstance(twice, ir.Program)
+print(program.name, list(program.functions), ir.compile(program) is not None)
+"""
+)
+
+
+def test_functions_make_a_program(tilelet: Run) -> None:
+    code, out, _ = tilelet("run", write(BUILT))
+    assert code == 0
+    assert "doubling ['twice'] True" in out
+
+
 def test_a_mistake_in_a_kernel_is_3_with_file_line_and_caret(tilelet: Run) -> None:
     code, out, err = tilelet("run", write(KERNEL.format(op="expp")))
     assert (code, out) == (3, "")

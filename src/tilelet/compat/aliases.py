@@ -77,7 +77,11 @@ NAMESPACES: dict[str, Contents] = {
     },
     "pypto.pypto_core.passes": {"tilelet.compat.surface": ("MemoryPlanner",)},
     "pypto.runtime.tensor_spec": _SPECS,
-    "pypto.pypto_core.ir": {"tilelet.compat.chip": ("CoreType",)},
+    "pypto.pypto_core.ir": {
+        "tilelet.compat.building": ("Program", "Span"),
+        "tilelet.compat.chip": ("CoreType",),
+        "tilelet.ir.core": ("Function",),
+    },
     "pypto.backend": {
         "tilelet.compat.chip": ("Backend910B",),
         "tilelet.compat.surface": (
@@ -99,7 +103,8 @@ NAMESPACES: dict[str, Contents] = {
             "PassManager",
         ),
         "tilelet.runtime": ("CompiledProgram",),
-        "tilelet.ir.core": ("Function", "Program"),
+        "tilelet.compat.building": ("Program", "Span"),
+        "tilelet.ir.core": ("Function",),
         "tilelet.language": ("FunctionType",),
     },
     "pypto.ir.pass_manager": _PASS_MANAGER,

@@ -17,7 +17,7 @@ from tilelet.frontend.accumulators import write_windows_back
 from tilelet.frontend.context import Style
 from tilelet.frontend.desugar import desugar_jumps
 from tilelet.frontend.source import SourceFile, find_function
-from tilelet.ir.core import FunctionKind
+from tilelet.ir.core import FunctionKind, Program
 
 
 @dataclass(eq=False)
@@ -42,6 +42,14 @@ class KernelFunction:
         from tilelet.diag.catalogue.python import OpOutsideKernel
 
         raise OpOutsideKernel(self.name)
+
+    def as_python(self) -> str:
+        """The function by itself as `pl` text."""
+        from tilelet.frontend.decorators import build_program
+
+        built = build_program(self.name, {self.name: self}, self.loc())
+        assert isinstance(built, Program)  # one function has one entry
+        return built.functions[self.name].as_python()
 
     @property
     def _func(self) -> Any:
