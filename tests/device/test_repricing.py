@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from tests.device.recording import projection, recorded
+from tests.device.recording import mixed, projection, recorded
 
 import tilelet.language as pl
 from tilelet.device import Machine, Timeline, load_machine, simulate
+from tilelet.device.kernel.pipes import Walk
+from tilelet.device.kernel.together import Case, times_together
 from tilelet.device.machine.description import varied
 from tilelet.device.report.sensitivity import GROUPS, scaled
-from tilelet.device.schedule.repricing import followed_again
+from tilelet.device.schedule.repricing import followed_again, followed_roughly
 from tilelet.device.schedule.simulate import replay
 from tilelet.ir.core import Program
 
@@ -54,8 +56,9 @@ def test_only_kernels_that_use_a_number_are_followed_again() -> None:
 
     def same(field: str, value: float) -> bool:
         other = varied(A2A3, {field: value})
-        return followed_again(line.stream, A2A3, other, roughly=False) is line.stream
+        return followed_again(line.stream, A2A3, other) is line.stream
 
+    assert followed_roughly(line.stream, A2A3, [A2A3]) == [line.stream]
     assert same("paths.l0c_to_gm.row_cycles", 9.0)
     assert same("body.exchange_cycles", 900.0)
     assert same("gm.efficiency", 0.5)
@@ -67,9 +70,33 @@ def test_only_kernels_that_use_a_number_are_followed_again() -> None:
 def test_ways_through_a_kernel_change_alike() -> None:
     line = modelled(triangle())
     slower = varied(A2A3, {"paths.gm_to_ub.latency_cycles": 800.0})
-    exact = followed_again(line.stream, A2A3, slower, roughly=False).costs
-    rough = followed_again(line.stream, A2A3, slower, roughly=True).costs
+    exact = followed_again(line.stream, A2A3, slower).costs
+    rough = followed_roughly(line.stream, A2A3, [A2A3, slower])[1].costs
     assert len(rough) == len(exact) == 8
-    assert rough[-1] == exact[-1], "the one that takes most time is followed"
+    followed = pytest.approx(exact[-1].exec_us, rel=1e-9)
+    assert rough[-1].exec_us == followed, "the one that takes most time is followed"
     for near, true, old in zip(rough, exact, line.stream.costs):
         assert old.exec_us < near.exec_us == pytest.approx(true.exec_us, rel=0.25)
+
+
+@pytest.mark.parametrize("build", [projection, triangle, lambda: mixed(pl.SplitMode.NONE)])
+def test_machines_followed_together_equal_one_after_the_other(build) -> None:
+    line = modelled(build())
+    machines = [scaled(A2A3, {group: 1.3}) for group in GROUPS]
+    cases = [
+        Case(machine, cold=cold, cold_stores=stores)
+        for machine in machines
+        for cold, stores in ((False, False), (True, False), (True, True))
+    ]
+    for kernel, signature in zip(
+        (line.stream.kernels[k] for k in line.stream.cost_kernel), line.stream.signatures
+    ):
+        assert kernel is not None
+        together = times_together(kernel, signature, cases)
+        apart = [
+            c.machine.us(
+                Walk(kernel, c.machine, signature, cold=c.cold, cold_stores=c.cold_stores).end
+            )
+            for c in cases
+        ]
+        assert together == pytest.approx(apart, rel=1e-9)

@@ -214,6 +214,45 @@ def explicit_carry(x: pl.Tensor[[64, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 
     return out
 
 
+@pytest.mark.parametrize("times", [2, 3])
+def test_a_branch_that_is_known_merges_what_it_yields(times: int) -> None:
+    """As a branch that is decided at run time: the values are not those of the loop around it."""
+
+    @pl.jit
+    def kernel(x: pl.Tensor[[64, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            zero = pl.full([16, 128], pl.FP32, 0.0)
+            for r, (acc, big) in pl.range(0, 64, 16, init_values=(zero, zero)):
+                if times == 2:
+                    t = pl.yield_(pl.mul(x[r : r + 16, :], 2.0))
+                else:
+                    t = pl.yield_(pl.mul(x[r : r + 16, :], 3.0))
+                total, biggest = pl.yield_(pl.add(acc, t), pl.maximum(big, t))
+            out[:] = pl.add(total, biggest)
+        return out
+
+    result = run(kernel, x=X, out=zeros(16, 128))
+    total = ((X[:16] + X[16:32]) + X[32:48]) + X[48:]
+    np.testing.assert_allclose(result["out"], times * (total + X[48:]), rtol=1e-6)
+
+
+def test_a_branch_that_is_known_may_yield_for_its_loop() -> None:
+    last = True
+
+    @pl.jit
+    def kernel(x: pl.Tensor[[64, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            zero = pl.full([16, 128], pl.FP32, 0.0)
+            for r, (acc,) in pl.range(0, 64, 16, init_values=(zero,)):
+                if last:
+                    pl.yield_(pl.add(acc, x[r : r + 16, :]))
+            out[:] = acc
+        return out
+
+    result = run(kernel, x=X, out=zeros(16, 128))
+    np.testing.assert_allclose(result["out"], ((X[:16] + X[16:32]) + X[32:48]) + X[48:], rtol=1e-6)
+
+
 def test_explicit_carried_values() -> None:
     result = run(explicit_carry, x=X, out=zeros(16, 128))
     total = ((X[:16] + X[16:32]) + X[32:48]) + X[48:]

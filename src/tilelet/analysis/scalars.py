@@ -141,6 +141,7 @@ _ON_NATURALS: Mapping[str, Callable[[int, int], int]] = {
 }
 FAST_BINARY = (*_ON_INTEGERS, *_ON_NATURALS)
 """Ops for which `fast_binary` may have a short cut."""
+_FAST = frozenset(FAST_BINARY)
 
 
 def fast_binary(op: Op) -> Callable[[Any, Any], Any] | None:
@@ -199,15 +200,17 @@ class Values:
             return self._of_block[op.name]
         if not op.name.startswith("scalar.") or not isinstance(type_, ScalarType):
             return None
+        if op.name in _FAST:
+            a, b = self.get(op.args["lhs"]), self.get(op.args["rhs"])
+            fast = _fast_binary(op.name, type_.dtype)
+            if fast is not None and type(a) is int and type(b) is int:
+                value = fast(a, b)
+                if value is not NotImplemented:
+                    return value
         operands = [self.get(op.args[p]) if p in ("lhs", "rhs", "x") else op.args[p]
                     for p in op.spec.signature.parameters]  # fmt: skip
         if None in operands:
             return None
-        fast = _fast_binary(op.name, type_.dtype) if len(operands) == 2 else None
-        if fast is not None and all(type(o) is int for o in operands):
-            value = fast(*operands)
-            if value is not NotImplemented:
-                return value
         return evaluated(op.spec, operands, type_.dtype)
 
 

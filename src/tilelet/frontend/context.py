@@ -61,7 +61,7 @@ class Lane:
 # What an inner block changes and its end restores.
 _BLOCK_STATE = (
     *("env", "ops", "in_scope", "scope_loc", "in_chunked", "chunk_ok", "loop_yield"),
-    *("split", "lane"),
+    *("yields_itself", "split", "lane"),
 )
 
 
@@ -92,6 +92,8 @@ class Context:
     outputs: dict[str, Value] = field(default_factory=dict[str, Value])
     # Where `pl.yield_` of the innermost explicit loop leaves its values; None elsewhere.
     loop_yield: list[tuple[Binding, ...]] | None = None
+    # The body of that loop has a `pl.yield_` of its own: one in a branch merges, also a known one.
+    yields_itself: bool = False
     returned: tuple[Binding, ...] | None = None
     # How two vector cores share the scope, and which of them runs where the text tells them apart.
     split: str | None = None

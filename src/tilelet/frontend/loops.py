@@ -423,6 +423,7 @@ def _run_body(
                 ctx.facts.note_undefined(c.param, c.init)
         if header.init is not None:
             ctx.loop_yield = []
+            ctx.yields_itself = any(_is_yield(ctx, inner) for inner in s.body)
         if header.mode is not None:
             (index,) = bind.values()
             ctx.lane = Lane(header.mode, index)

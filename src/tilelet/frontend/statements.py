@@ -286,7 +286,11 @@ def _if(ctx: Context, s: ast.If, live: Names) -> None:
     if not isinstance(condition, Value):
         if isinstance(condition, Const):
             condition = condition.value
+        loop_yield = ctx.loop_yield
+        if ctx.yields_itself:
+            ctx.loop_yield = None
         lower_block(ctx, s.body if condition else s.orelse, live)
+        ctx.loop_yield = loop_yield
         return
     condition = as_condition(ctx, condition, s.test, "if")
     consumed = dict(ctx.consumed)

@@ -14,6 +14,7 @@ from typing import Any, cast
 import numpy as np
 
 from tilelet.runtime.arrays import loaded_torch
+from tilelet.runtime.garbage import no_garbage
 
 # Seeds that people choose are smaller; what torch draws for a process that chose none is not.
 _LARGEST_CHOSEN = 1 << 53
@@ -104,5 +105,6 @@ class _SeedingLoader:
         return self._loader.create_module(spec)
 
     def exec_module(self, module: types.ModuleType) -> None:
-        self._loader.exec_module(module)
+        with no_garbage(again=True):
+            self._loader.exec_module(module)
         _SEED[module.__name__](module, self._seed)

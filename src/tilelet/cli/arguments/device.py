@@ -24,6 +24,7 @@ from tilelet.cli.options import (
     taken,
 )
 from tilelet.cli.usage import Parser, name_list, seconds
+from tilelet.runtime.garbage import no_garbage
 from tilelet.scripts import interrupt
 
 
@@ -47,7 +48,10 @@ def _add_profile(parser: Parser) -> None:
 
 
 def _profile(parser: Parser, found: Namespace) -> int:
-    with interrupt.deferred():
+    with no_garbage(), interrupt.deferred():
+        # What it needs after the script has run, too.
+        import tilelet.device.run
+        import tilelet.report.document  # noqa: F401
         from tilelet.cli.profile import profile_command
 
     return profile_command(device_options(parser, found, "profile", DeviceOptions))

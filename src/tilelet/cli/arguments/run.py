@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import gc
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 
 from tilelet.cli import manual
 from tilelet.cli.arguments.command import Command
@@ -20,6 +18,7 @@ from tilelet.cli.arguments.shared import (
 )
 from tilelet.cli.options import FORMATS, RunOptions, taken
 from tilelet.cli.usage import Parser, folder
+from tilelet.runtime.garbage import no_garbage
 from tilelet.scripts import interrupt
 
 
@@ -64,7 +63,7 @@ def _add_tasks(parser: Parser) -> None:
 
 def _run(command: str) -> Callable[[Parser, Namespace], int]:
     def run(parser: Parser, found: Namespace) -> int:
-        with _no_garbage(), interrupt.deferred():
+        with no_garbage(), interrupt.deferred():
             # What nearly every script needs, too.
             import tilelet.language
             import tilelet.runtime.harness  # noqa: F401
@@ -75,20 +74,6 @@ def _run(command: str) -> Callable[[Parser, Namespace], int]:
         )
 
     return run
-
-
-@contextlib.contextmanager
-def _no_garbage() -> Generator[None]:
-    """For imports: all that they make stays. To look for garbage among it, then and in all later
-    collections, takes a tenth of a short run.
-    """
-    pause = gc.isenabled()
-    gc.disable()
-    yield
-    if not gc.get_freeze_count():  # once in a process
-        gc.freeze()
-    if pause:
-        gc.enable()
 
 
 RUN = Command("run", "run a script and report its verdict", manual.RUN, _add_run, _run("run"))

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from tilelet.device.kernel.control_path import ControlPath, Signature
 from tilelet.device.kernel.costs import work_cycles
@@ -126,10 +127,15 @@ def kernel_cost(
 def cold_times(kernel: DeviceKernel, machine: Machine, signature: Signature) -> tuple[float, float]:
     """Of one execution: `cold_us` and `store_us`."""
     cold = Walk(kernel, machine, signature, cold=True).end
-    if not any(_waits_for_memory(machine.paths[name]) for name in _stores(kernel)):
+    if not stores_wait(kernel, machine):
         return machine.us(cold), 0.0
     every = Walk(kernel, machine, signature, cold=True, cold_stores=True).end
     return machine.us(cold), machine.us(every - cold)
+
+
+def stores_wait(kernel: DeviceKernel, machine: Machine) -> bool:
+    """Whether its stores take longer into what is not in L2."""
+    return any(_waits_for_memory(machine.paths[name]) for name in _stores(kernel))
 
 
 def _waits_for_memory(path: DataPath) -> bool:
@@ -160,6 +166,8 @@ _CORE = {core: i for i, core in enumerate(Core)}
 _CORE_OF = tuple(_CORE[core] for core, _ in PIPES)
 _IS_VECTOR = tuple(pipe is Pipe.VEC for _, pipe in PIPES)
 _NOBODY = -1
+NOT_CLOCKS = slice(_BUSY, _SCALAR)
+SCALAR_UNITS = slice(_SCALAR, _SCALAR + len(Core))
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +218,13 @@ def _columns(kernel: DeviceKernel) -> dict[int, int]:
 
 
 class Walk:
-    """One execution, followed step by step; `times` is the state of all pipes and tiles."""
+    """One execution, followed step by step; `times` is the state of all pipes and tiles.
+
+    A time is a number, or an array with one for each of several machines (`Together`): `later` is
+    the later one of two, and times are replaced, never changed.
+    """
+
+    times: list[Any]
 
     def __init__(
         self,
@@ -220,24 +234,24 @@ class Walk:
         *,
         cold: bool,
         cold_stores: bool = False,
+        later: Callable[[Any, Any], Any] = max,
     ) -> None:
+        self.later = later
         self.machine = machine
         self.cold = cold
         self.cold_stores = cold_stores
         self.signature = signature
         self.kernel = kernel
-        self.issue = machine.body.issue_cycles
-        self.sync = machine.body.sync_cycles
-        self.across = machine.body.exchange_cycles
+        self.issue, self.sync, self.across, start = self.constants()
         self.first: list[int] = []
         size = _TILES
         for tile in kernel.tiles:
             self.first.append(size)
             size += 2 * tile.buffers
-        self.times = [0.0] * size
+        self.times = [start * 0.0] * size
         self.current = [0] * len(kernel.tiles)
         self.writer = [_NOBODY] * len(kernel.tiles)
-        self.begin: dict[int, float] = {}
+        self.begin: dict[int, Any] = {}
         self.plans = _plans(kernel)
         self.depth = [tile.buffers for tile in kernel.tiles]
         self.read: dict[int, float] = {}
@@ -247,9 +261,14 @@ class Walk:
         self.served = 0.0
         self.pipelined = 0
         self.path = ControlPath(kernel, signature)
-        self._costs: dict[tuple[int, tuple[int, ...]], tuple[float, float]] = {}
+        self._costs: dict[tuple[int, tuple[int, ...]], tuple[Any, Any]] = {}
         self.nodes(kernel.body)
-        self.end = machine.body.start_cycles + self.reached
+        self.end = start + self.reached
+
+    def constants(self) -> tuple[Any, Any, Any, Any]:
+        """Of the machine: issue, wait for another pipe, for another core, start of a kernel."""
+        body = self.machine.body
+        return body.issue_cycles, body.sync_cycles, body.exchange_cycles, body.start_cycles
 
     def spans(self) -> dict[str, tuple[float, float]]:
         """From a pipe's first step to the end of its last one."""
@@ -262,9 +281,9 @@ class Walk:
         return found
 
     @property
-    def reached(self) -> float:
+    def reached(self) -> Any:
         """When the last of what was followed so far ends, from the first instruction."""
-        return max(*self.times[: len(PIPES)], self.times[_LAST])
+        return functools.reduce(self.later, self.times[: len(PIPES)], self.times[_LAST])
 
     def worked(self, step: Step) -> tuple[float, float]:
         """How long the step's pipe has worked so far, and when it is free."""
@@ -294,16 +313,17 @@ class Walk:
             return
         times, first, current = self.times, self.first, self.current
         unit, pipe = _SCALAR + plan.core, plan.pipe
-        times[unit] += self.issue
-        free = start = max(times[unit], times[pipe])
+        later = self.later
+        times[unit] = times[unit] + self.issue
+        free = start = later(times[unit], times[pipe])
         for tile in plan.reads:
             ready = times[first[tile] + 2 * current[tile]] + self.wait(self.writer[tile], pipe)
-            start = max(start, ready)
+            start = later(start, ready)
         for tile, is_next in plan.written:
             if is_next:
                 current[tile] = (current[tile] + 1) % self.depth[tile]
             at = first[tile] + 2 * current[tile]
-            start = max(start, times[at], times[at + 1])
+            start = later(start, later(times[at], times[at + 1]))
         work = self.path.sized(step.work)
         busy, latency = self.cost(step, work)
         if pipe not in self.begin:
@@ -312,16 +332,16 @@ class Walk:
         # In a pipelined loop the loads of the next iteration are issued before a tile from the
         # other core is waited for.
         times[pipe] = free + busy if plan.is_pop and self.pipelined else end
-        times[_BUSY + pipe] += busy
+        times[_BUSY + pipe] = times[_BUSY + pipe] + busy
         for tile in plan.reads:
             at = first[tile] + 2 * current[tile] + 1
-            times[at] = max(times[at], end + self.sync)
+            times[at] = later(times[at], end + self.sync)
         done = end + latency
         for tile, _ in plan.written:
             times[first[tile] + 2 * current[tile]] = done
             self.writer[tile] = pipe
         if not plan.written:
-            times[_LAST] = max(times[_LAST], done)
+            times[_LAST] = later(times[_LAST], done)
         self.count(step, work)
 
     def scalar_step(self, step: Step, plan: _Plan) -> None:
@@ -330,39 +350,46 @@ class Walk:
         start = times[unit]
         for tile in plan.reads:
             at = self.first[tile] + 2 * self.current[tile]
-            start = max(start, times[at] + self.wait(self.writer[tile], plan.pipe))
+            start = self.later(start, times[at] + self.wait(self.writer[tile], plan.pipe))
         busy, _ = self.cost(step, step.work)
         self.begin.setdefault(plan.pipe, start)
         end = start + busy
         times[unit] = end
-        times[_BUSY + plan.pipe] += busy
+        times[_BUSY + plan.pipe] = times[_BUSY + plan.pipe] + busy
         for tile, _ in plan.written:
             times[self.first[tile] + 2 * self.current[tile]] = end
             self.writer[tile] = plan.pipe
-        times[_LAST] = max(times[_LAST], end)
+        times[_LAST] = self.later(times[_LAST], end)
 
-    def wait(self, writer: int, reader: int) -> float:
+    def wait(self, writer: int, reader: int) -> Any:
         """How long a pipe waits for another's result besides; both by number in `PIPES`."""
         if writer == _NOBODY or (writer == reader and not _IS_VECTOR[reader]):
             return 0.0
         return self.sync if _CORE_OF[writer] == _CORE_OF[reader] else self.across
 
-    def cost(self, step: Step, work: Work) -> tuple[float, float]:
+    def cost(self, step: Step, work: Work) -> tuple[Any, Any]:
         # A cut transfer is told from others of its step by what is left of it.
         key = (step.position, work.cut_to if isinstance(work, Transfer) else ())
         found = self._costs.get(key)
         if found is None:
-            strided = isinstance(work, Transfer) and work.param in self.signature.strided
-            found = work_cycles(
-                work,
-                self.machine,
-                cold=self.cold,
-                cold_stores=self.cold_stores,
-                dense=not strided,
-                sharers=self.sharers(work) if isinstance(work, Transfer) else 1,
-            )
-            self._costs[key] = found
+            found = self._costs[key] = self.cycles(work)
         return found
+
+    def cycles(self, work: Work) -> tuple[Any, Any]:
+        return self.cycles_on(work, self.machine, self.cold, self.cold_stores)
+
+    def cycles_on(
+        self, work: Work, machine: Machine, cold: bool, cold_stores: bool
+    ) -> tuple[float, float]:
+        strided = isinstance(work, Transfer) and work.param in self.signature.strided
+        return work_cycles(
+            work,
+            machine,
+            cold=cold,
+            cold_stores=cold_stores,
+            dense=not strided,
+            sharers=self.sharers(work) if isinstance(work, Transfer) else 1,
+        )
 
     def sharers(self, work: Transfer) -> int:
         """Cores that take their own parts of the lines that a transfer reads, all at once.
@@ -405,7 +432,7 @@ class Walk:
         path.enter(loop)
         self.pipelined += loop.stages > 1
         period = math.lcm(*{self.kernel.tiles[t].buffers for t in _tiles_in(loop)}, 1)
-        history: list[list[float]] = []
+        history: list[list[Any]] = []
         done = 0
         reached = dict(path.reached)
         ends = path.runs(loop, min(count, MAX_FOLLOWED), count, index, stride)
@@ -435,13 +462,13 @@ class Walk:
         self.pipelined -= loop.stages > 1
         path.leave(loop)
 
-    def snapshot(self) -> list[float]:
+    def snapshot(self) -> list[Any]:
         extra = [self.exchanged, self.macs, self.served]
         extra += [v for _, v in sorted(self.read.items())]
         extra += [v for _, v in sorted(self.written.items())]
         return [*self.times, *extra]
 
-    def skip(self, history: list[list[float]], blocks: int) -> int:
+    def skip(self, history: list[list[Any]], blocks: int) -> int:
         """If the last two blocks of iterations advanced all times alike, jump over `blocks` more.
 
         Times that no iteration touches stand still. Returns the number of blocks skipped.
@@ -450,6 +477,14 @@ class Walk:
         if len(before) != len(after) or blocks < 1:
             return 0
         moved = [b - a for a, b in zip(before, after)]
+        if not self.settled(moved):
+            return 0
+        self.times = [t + d * blocks for t, d in zip(self.times, moved)]
+        self.count_again(moved[len(self.times) :], blocks)
+        return blocks
+
+    def settled(self, moved: list[Any]) -> bool:
+        """Whether all times have advanced alike."""
         clocks = {
             round(d, 6)
             for i, d in enumerate(moved[: len(self.times)])
@@ -458,10 +493,10 @@ class Walk:
         scalar_units = [moved[_SCALAR + i] for i in range(len(Core))]
         # The scalar unit may run ahead at a pace of its own without anyone waiting for it.
         clocks -= {round(d, 6) for d in scalar_units if round(d, 6) < max(clocks, default=0)}
-        if len(clocks) > 1:
-            return 0
-        self.times = [t + d * blocks for t, d in zip(self.times, moved)]
-        counts = moved[len(self.times) :]
+        return len(clocks) <= 1
+
+    def count_again(self, counts: list[float], blocks: int) -> None:
+        """What iterations that are not followed move and compute."""
         self.exchanged += counts[0] * blocks
         self.macs += counts[1] * blocks
         self.served += counts[2] * blocks
@@ -469,7 +504,6 @@ class Walk:
             self.read[key] += counts[3 + i] * blocks
         for i, key in enumerate(sorted(self.written)):
             self.written[key] += counts[3 + len(self.read) + i] * blocks
-        return blocks
 
     def skip_rest(self, done: int, count: int) -> None:
         """Iterations that differ from each other: the rest takes its share of what was seen."""

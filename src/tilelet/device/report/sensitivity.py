@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tilelet.device.machine.description import Machine, varied
-from tilelet.device.schedule.simulate import Timeline, replay
+from tilelet.device.schedule.simulate import Timeline, replay_roughly
 
 NUDGE = 0.1
 SHOWN = 3
@@ -84,8 +84,9 @@ def sensitivities(line: Timeline) -> dict[str, float]:
 
     The largest first.
     """
-    found: dict[str, float] = {}
-    for group in GROUPS:
-        other = replay(line, scaled(line.machine, {group: 1 + NUDGE}), roughly=True)
-        found[group] = (other.total_us / line.total_us - 1) / NUDGE if line.total_us else 0.0
+    machines = [scaled(line.machine, {group: 1 + NUDGE}) for group in GROUPS]
+    found = {
+        group: (other.total_us / line.total_us - 1) / NUDGE if line.total_us else 0.0
+        for group, other in zip(GROUPS, replay_roughly(line, machines))
+    }
     return dict(sorted(found.items(), key=lambda item: (-abs(item[1]), item[0])))

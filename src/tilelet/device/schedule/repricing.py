@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tilelet.device.kernel.pipes import KernelCost, cold_times, kernel_cost
+from tilelet.device.kernel.pipes import KernelCost, cold_times, kernel_cost, stores_wait
+from tilelet.device.kernel.together import Case, times_together
 from tilelet.device.kernel.view import DeviceKernel, ScalarWork, Transfer, VectorWork
 from tilelet.device.machine.description import Body, Machine
 from tilelet.device.schedule.arrays import Stream
@@ -16,24 +18,53 @@ _GM = ("l2_line", "l2_slices", "lockstep", "serial_cycles", "granule")
 """What the cost of a kernel depends on, of global memory."""
 
 
-def followed_again(stream: Stream, old: Machine, new: Machine, *, roughly: bool) -> Stream:
-    """The tasks with the costs that their kernels have on another machine.
-
-    roughly  of each kernel only the way that takes most time is followed, the others change alike
-    """
+def followed_again(stream: Stream, old: Machine, new: Machine) -> Stream:
+    """The tasks with the costs that their kernels have on another machine."""
     changed = {number: _sides(kernel, old, new) for number, kernel in enumerate(stream.kernels)}
     if not any(changed.values()):
         return stream
     costs = list(stream.costs)
-    if roughly:
-        for number, first in _longest(stream).items():
-            if changed[number]:
-                _change_alike(stream, new, first, changed[number], costs)
-    else:
-        for i, number in enumerate(stream.cost_kernel):
-            if changed[number]:
-                costs[i] = _cost(stream, new, i, changed[number])
+    for i, number in enumerate(stream.cost_kernel):
+        if changed[number]:
+            costs[i] = _cost(stream, new, i, changed[number])
     return dataclasses.replace(stream, costs=costs)
+
+
+def followed_roughly(stream: Stream, old: Machine, machines: Sequence[Machine]) -> list[Stream]:
+    """The same for several machines: of each kernel only the way that takes most time is followed,
+    on all of them at once, and the others change alike.
+    """
+    found = [list(stream.costs) for _ in machines]
+    for number, first in _longest(stream).items():
+        kernel = stream.kernels[number]
+        if kernel is None:
+            continue
+        before, cases = stream.costs[first], list[Case]()
+        # What each case is of: a machine's number, and a time of its cost.
+        of: list[tuple[int, str]] = []
+        for i, new in enumerate(machines):
+            sides = _sides(kernel, old, new)
+            if False in sides:
+                cases.append(Case(new))
+                of.append((i, "exec_us"))
+            if True in sides:
+                cases.append(Case(new, cold=True))
+                of.append((i, "cold_us"))
+                if stores_wait(kernel, new):
+                    cases.append(Case(new, cold=True, cold_stores=True))
+                    of.append((i, "store_us"))
+        if not cases:
+            continue
+        times = dict(zip(of, times_together(kernel, stream.signatures[first], cases)))
+        for i in dict.fromkeys(i for i, _ in of):
+            changed = {name: us for (whose, name), us in times.items() if whose == i}
+            if "store_us" in changed:
+                changed["store_us"] -= changed["cold_us"]
+            _change_alike(stream, number, before, changed, found[i])
+    same = stream.costs
+    return [
+        stream if costs == same else dataclasses.replace(stream, costs=costs) for costs in found
+    ]
 
 
 def _cost(stream: Stream, machine: Machine, number: int, sides: Sides) -> KernelCost:
@@ -62,20 +93,20 @@ def _longest(stream: Stream) -> dict[int, int]:
 
 
 def _change_alike(
-    stream: Stream, machine: Machine, first: int, sides: Sides, costs: list[KernelCost]
+    stream: Stream,
+    kernel: int,
+    before: KernelCost,
+    after: Mapping[str, float],
+    costs: list[KernelCost],
 ) -> None:
-    before, after = costs[first], _cost(stream, machine, first, sides)
-    hot, cold = after.exec_us / before.exec_us, after.cold_us / before.cold_us
-    store = after.store_us / before.store_us if before.store_us else 1.0
+    """All costs of a kernel change by the factors that the times of one have changed by."""
+    factors = {
+        name: us / getattr(before, name) for name, us in after.items() if getattr(before, name)
+    }
     for i, cost in enumerate(stream.costs):
-        if stream.cost_kernel[i] == stream.cost_kernel[first]:
-            costs[i] = dataclasses.replace(
-                cost,
-                exec_us=cost.exec_us * hot,
-                cold_us=cost.cold_us * cold,
-                store_us=cost.store_us * store,
-            )
-    costs[first] = after
+        if stream.cost_kernel[i] == kernel:
+            times = {name: getattr(cost, name) * by for name, by in factors.items()}
+            costs[i] = dataclasses.replace(cost, **times)
 
 
 Sides = frozenset[bool]

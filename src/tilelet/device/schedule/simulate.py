@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -18,7 +19,7 @@ from tilelet.device.schedule.events import Config, SimResult, Work, run_events
 from tilelet.device.schedule.graph import Graph, build_graph
 from tilelet.device.schedule.l2_cells import Cells, build_cells
 from tilelet.device.schedule.pricing import CostCache
-from tilelet.device.schedule.repricing import followed_again
+from tilelet.device.schedule.repricing import followed_again, followed_roughly
 from tilelet.device.schedule.windows import with_windows
 from tilelet.diag.catalogue.device import HeapDeadlock, NoTasks, WindowDeadlock
 from tilelet.diag.internal import InternalError
@@ -218,15 +219,24 @@ def simulate(
     return played
 
 
-def replay(line: Timeline, machine: Machine, *, roughly: bool = False) -> Timeline:
+def replay(line: Timeline, machine: Machine) -> Timeline:
     """The same tasks on a machine that differs in costs only: what would another number change?
 
     Tasks, dependencies and what they touch stay; kernels are followed again if a cost of theirs
     has changed. A machine with other cores or memories needs `simulate`.
-
-    roughly  of each kernel only the way that takes most time is followed, the others change alike
     """
-    stream = followed_again(line.stream, line.machine, machine, roughly=roughly)
+    return _replayed(line, machine, followed_again(line.stream, line.machine, machine))
+
+
+def replay_roughly(line: Timeline, machines: Sequence[Machine]) -> Iterator[Timeline]:
+    """The same on each of several machines: the way through each kernel that takes most time is
+    followed, the others change alike.
+    """
+    for machine, stream in zip(machines, followed_roughly(line.stream, line.machine, machines)):
+        yield _replayed(line, machine, stream)
+
+
+def _replayed(line: Timeline, machine: Machine, stream: Stream) -> Timeline:
     old = line.machine
     name = next(name for name, runtime in old.runtime.items() if runtime is line.runtime)
     played = _play(
