@@ -13,6 +13,7 @@ import tilelet.language as pl
 from tilelet.checks import race
 from tilelet.checks.race import Races
 from tilelet.checks.witness import Witnesses
+from tilelet.device.schedule import accesses as task_accesses
 from tilelet.device.schedule.conflicts import ACROSS, UNORDERED, find_conflicts, needed_edges
 from tilelet.device.schedule.native import (
     find_conflicts_native,
@@ -324,3 +325,15 @@ def test_work_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     _ = looked_at.conflicts
     assert 0 < looked_at.looked_at < len(subject.tasks), seed
     assert race.check(subject).summary.startswith(f"the first {looked_at.looked_at} task")
+
+
+def test_rows_are_told_apart_even_if_their_mixtures_are_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    draw = np.random.default_rng(5)
+    rows = draw.integers(0, 3, (400, 5))
+    for mix in (task_accesses._MIX, np.uint64(0)):  # with 0 all mixtures are the same
+        monkeypatch.setattr(task_accesses, "_MIX", mix)
+        distinct, which = task_accesses._distinct(rows)
+        np.testing.assert_array_equal(distinct, np.unique(rows, axis=0))
+        np.testing.assert_array_equal(distinct[which], rows)

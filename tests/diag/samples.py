@@ -94,7 +94,7 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     ),
     python.ChainedComparison: lambda at: python.ChainedComparison(at("0 < r < 48")),
     python.KeywordToUserFunction: lambda at: python.KeywordToUserFunction(
-        at("factor=2.0"), "scale", "factor"
+        at("out=out"), "twice", "out"
     ),
     python.NonBoolCondition: lambda at: python.NonBoolCondition(
         at("if «pl.read(x, [r, 0])»:"), "pl.Scalar[pl.FP32]"

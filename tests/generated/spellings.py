@@ -33,13 +33,25 @@ _RENAMED = {
 
 def respelt(text: str, seed: int) -> str:
     """`text` with some of its statements and calls written differently."""
-    tree = _Respelling(np.random.default_rng(seed)).visit(ast.parse(text))
+    parsed = ast.parse(text)
+    tree = _Respelling(np.random.default_rng(seed), _jit_functions(parsed)).visit(parsed)
     return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
 
 
+def _jit_functions(tree: ast.Module) -> dict[str, list[str]]:
+    """The names of the parameters of functions whose arguments may be given by name."""
+    functions = [s for s in tree.body if isinstance(s, ast.FunctionDef)]
+    return {
+        f.name: [p.arg for p in f.args.args]
+        for f in functions
+        if "pl.jit" in ast.unparse(f.decorator_list[0])
+    }
+
+
 class _Respelling(ast.NodeTransformer):
-    def __init__(self, rng: np.random.Generator) -> None:
+    def __init__(self, rng: np.random.Generator, functions: dict[str, list[str]]) -> None:
         self.rng = rng
+        self.functions = functions
 
     def chance(self, percent: int) -> bool:
         return bool(self.rng.integers(100) < percent)
@@ -51,6 +63,11 @@ class _Respelling(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
+        if isinstance(node.func, ast.Name) and node.func.id in self.functions:
+            kept = int(self.rng.integers(len(node.args) + 1))
+            names = self.functions[node.func.id][kept:]
+            node.keywords = [ast.keyword(n, a) for n, a in zip(names, node.args[kept:])]
+            del node.args[kept:]
         name = _of_language(node.func)
         if name in REGISTRY and self.chance(40):
             self._by_name(node, REGISTRY[name])

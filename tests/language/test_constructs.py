@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import linecache
 from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -619,3 +621,56 @@ def test_barriers_in_loops_and_branches(steps: int) -> None:
     left = run(waits_in_a_loop, n=count, mid=X, out=zeros(16, 16))
     np.testing.assert_array_equal(left["out"], out.reshape(16, 16))
     np.testing.assert_array_equal(left["mid"], mid.reshape(16, 16))
+
+
+# --- arguments by name ----------------------------------------------------------------------------
+
+
+@pl.jit.inline
+def scaled_sum(a, b, factor):
+    return pl.mul(pl.sub(a, b), factor)
+
+
+@pl.jit.incore
+def scaled(x: pl.Tensor, factor: pl.Scalar[pl.FP32], out: pl.Out[pl.Tensor]):
+    out[:, :] = scaled_sum(factor=factor, b=x, a=pl.mul(x, 3.0))
+    return out
+
+
+@pl.jit
+def names_arguments(x: pl.Tensor, out: pl.Out[pl.Tensor], again: pl.Out[pl.Tensor]):
+    out = scaled(x, out=out, factor=0.5)
+    again = scaled(out=again, x=x, factor=2.0)
+    return out
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        ("scaled(x, 1.0, x=x, out=out)", r"E0305.*`scaled` got the argument `x` twice"),
+        ("scaled(x, 1.0, outt=out)", r"E0302.*`scaled` has no argument `outt`"),
+        ("scaled(x, out=out)", r"E0303.*`scaled` takes 3 arguments, got 2"),
+        ("scaled(x, 1.0, out, out=out)", r"E0305.*`scaled` got the argument `out` twice"),
+    ],
+)
+def test_wrong_names_of_arguments_are_mistakes(call: str, said: str) -> None:
+    text = f"""
+import tilelet.language as pl
+from {__name__} import scaled
+
+@pl.jit
+def main(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+    out = {call}
+    return out
+"""
+    names: dict[str, Any] = {}
+    linecache.cache["<names>"] = (len(text), None, text.splitlines(keepends=True), "<names>")
+    exec(compile(text, "<names>", "exec"), names)
+    with pytest.raises(UserErrors, match=said):
+        names["main"].specialize(X, zeros(16, 16))
+
+
+def test_arguments_of_jit_functions_may_be_named() -> None:
+    left = run(names_arguments, x=X, out=zeros(16, 16), again=zeros(16, 16))
+    np.testing.assert_array_equal(left["out"], X)
+    np.testing.assert_array_equal(left["again"], 4 * X)

@@ -101,7 +101,7 @@ class DivergeOptions(ScriptOptions):
     """`tilelet diverge`; `budget` is in seconds, `html` a page to write."""
 
     target: Target = NO_TARGET
-    budget: float = 15.0
+    budget: float = 12.0
     all_fp32: bool = False
     platform: str | None = None
     html: Path | None = None

@@ -356,18 +356,28 @@ def computes(function: KernelFunction) -> bool:
 def positional_arguments(
     ctx: Context, function: KernelFunction, node: ast.Call, may_omit: bool = False
 ) -> list[ast.expr]:
-    """The argument expressions of a call to a kernel function; keywords are not taken.
+    """The argument expressions of a call to a kernel function, in the order of its parameters.
 
+    Arguments by name are for jit functions only, as in the public compiler.
     may_omit: the last ones may be left out
     """
-    for keyword in node.keywords:
-        if keyword.arg == "attrs":  # of printed programs: directions, which follow from the kernel
-            continue
-        raise KeywordToUserFunction(ctx.loc(keyword), function.name, keyword.arg or "**")
-    expected = len(function.parameters)
-    if len(node.args) > expected or (len(node.args) < expected and not may_omit):
-        raise wrong_arity(ctx.loc(node), function, len(node.args))
-    return list(node.args)
+    given = list(node.args)
+    names = [p.arg for p in function.parameters]
+    if len(given) > len(names):
+        raise wrong_arity(ctx.loc(node), function, len(given))
+    # Of printed programs, `attrs` has the directions, which follow from the kernel.
+    named = {k.arg: k for k in node.keywords if k.arg != "attrs" or "attrs" in names}
+    for name, keyword in named.items():
+        if not function.generic or name is None:
+            raise KeywordToUserFunction(ctx.loc(keyword), function.name, name or "**")
+        if name not in names:
+            raise UnknownKeyword(ctx.loc(keyword), function.name, name, names)
+        if name in names[: len(given)]:
+            raise DuplicateArgument(ctx.loc(keyword), function.name, name)
+    given += [named[name].value for name in names[len(given) :] if name in named]
+    if len(given) < len(names) and not may_omit:
+        raise wrong_arity(ctx.loc(node), function, len(given))
+    return given
 
 
 def wrong_arity(loc: Loc, function: KernelFunction, given: int) -> WrongArity:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from tilelet.interp import (  # noqa: F401  (for their entries in `LOWERINGS`)
     compute,
@@ -19,7 +20,7 @@ from tilelet.interp.state import State
 from tilelet.ir.core import FunctionKind, Op, Program
 from tilelet.ir.views import CallView, ForView
 from tilelet.tasks.arguments import Argument, bind_arguments
-from tilelet.tasks.stream import EnoughTasksError
+from tilelet.tasks.stream import EnoughTasksError, TaskGroup, TaskStream
 
 Around = tuple[tuple[Op, int], ...]
 """Loops, outermost first, each with the value of its index."""
@@ -68,6 +69,7 @@ def find_iterations(
         program.functions, execute=False, poison=True, seed_valid=False, observer=_Tracking()
     )
     state.iterations = found
+    state.tasks = _Counted()
     state.tasks.most = most
     try:
         state.code(program.entry).run(bind_arguments(program, arguments, execute=False))
@@ -75,6 +77,14 @@ def find_iterations(
         count = len(state.tasks)
         del found.ptr[count + 1 :]
     return found
+
+
+class _Counted(TaskStream):
+    """Tasks of which only the number counts: they have been recorded before."""
+
+    def add(self, group: TaskGroup, values: Sequence[Any], deps: tuple[int, ...] = ()) -> int:
+        del group, values, deps
+        return self.count()
 
 
 def _for(low: Lowering, op: Op) -> Step:

@@ -234,11 +234,7 @@ class TaskStream:
 
     def add(self, group: TaskGroup, values: Sequence[Any], deps: tuple[int, ...] = ()) -> int:
         """Record a task; the result is its index."""
-        index = self._count
-        if index == self.most:
-            self.complete = False
-            raise EnoughTasksError
-        self._count = index + 1
+        index = self.count()
         group.indices.append(index)
         if group.tensors:
             windows = group.pick_windows(values)
@@ -250,6 +246,15 @@ class TaskStream:
             group.scalars.extend(group.pick_scalars(values))
         if deps:
             self.deps[index] = deps
+        return index
+
+    def count(self) -> int:
+        """The index of one more task."""
+        index = self._count
+        if index == self.most:
+            self.complete = False
+            raise EnoughTasksError
+        self._count = index + 1
         return index
 
     def counts(self) -> dict[str, int]:

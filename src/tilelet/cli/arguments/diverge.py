@@ -23,9 +23,9 @@ def _add_diverge(parser: Parser) -> None:
     parser.add_argument(
         "--budget",
         type=seconds,
-        default=15.0,
+        default=12.0,
         metavar="TIME",
-        help="for repairs: 60s (default: 15s)",
+        help="for repairs: 60s (default: 12s)",
     )
     parser.add_argument(
         "--all-fp32",

@@ -113,29 +113,35 @@ class ChainedComparison(UserError):
 
 
 class KeywordToUserFunction(UserError):
-    """A call to a kernel function or inline helper passes an argument by keyword.
+    """A call to a function of a `@pl.program` passes an argument by keyword.
 
     Calls between functions of a program are positional: the order of the parameters is the order in
-    which the task receives its arguments. Keywords are for ops and scopes.
+    which the task receives its arguments. Keywords are for ops, scopes and jit functions.
     """
 
     code = "E0105"
     example = """
-        @pl.jit.inline
-        def scale(x, factor):
-            return pl.mul(x, factor)
+        @pl.program
+        class Doubling:
+            @pl.function(type=pl.FunctionType.InCore)
+            def twice(
+                self,
+                x: pl.Tensor[[16, 128], pl.FP32],
+                out: pl.Out[pl.Tensor[[16, 128], pl.FP32]],
+            ):
+                out = pl.assemble(out, pl.mul(x, 2.0), [0, 0])
+                return out
 
-        @pl.jit
-        def kernel(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                out[:] = scale(x, factor=2.0)
-            return out
+            @pl.function
+            def main(self, x: pl.Tensor[[16, 128], pl.FP32], out: pl.Tensor[[16, 128], pl.FP32]):
+                out = self.twice(x, out=out)
+                return out
         """
 
     def __init__(self, loc: Loc, function: str, keyword: str) -> None:
         super().__init__(
             f"keyword argument `{keyword}` in a call to `{function}`",
-            [Label(loc, "arguments of a kernel function are positional")],
+            [Label(loc, "arguments of a program's functions are positional")],
             helps=[f"pass `{keyword}` by position"],
         )
 
