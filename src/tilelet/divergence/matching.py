@@ -39,6 +39,31 @@ class Match:
     error: float
 
 
+def _in_order(values: Array) -> tuple[Array, Ints]:
+    """The values from the least to the greatest, in FP32, and where each stands; NaN comes last.
+
+    Tiles are looked up within rounding, for which FP32 will do. A word of its bits and the place is
+    quicker to sort than the doubles are, and equal values stay in their order.
+    """
+    with np.errstate(all="ignore"):
+        single = values.astype(np.float32)
+    single[np.isnan(single)] = np.nan  # of one sign
+    bits = single.view(np.int32)
+    bits = bits ^ ((bits >> 31) & 0x7FFFFFFF)  # in the order of the numbers
+    words = (bits.astype(np.int64) << 32) | np.arange(len(values), dtype=np.int64)
+    words.sort()
+    places = words & 0xFFFFFFFF
+    return single[places], places
+
+
+def _within(ordered: Array, value: float, slack: float) -> slice:
+    """Where values from `_in_order` lie that are `value`, or nearly so."""
+    low, high = np.float32(value - slack), np.float32(value + slack)  # a double would copy them all
+    return slice(
+        int(np.searchsorted(ordered, low)), int(np.searchsorted(ordered, high, side="right"))
+    )
+
+
 def _without_zero_tails(block: Array) -> Array:
     """Without the last rows and columns that are all zero: padding, of which a golden has none."""
     for _ in range(2):
@@ -61,9 +86,7 @@ class Matcher:
         self._flat: Array = (
             np.concatenate([a.array.reshape(-1) for a in kept]) if kept else np.zeros(0)
         )
-        order = np.argsort(self._flat, kind="stable")
-        self._order = order.astype(np.int64)
-        self._sorted = self._flat[order]
+        self._sorted, self._order = _in_order(self._flat)
         rank = max((a.array.ndim for a in kept), default=1)
         # Element strides of the axes before the last one, nearest first; 0: there is none.
         self._strides = np.zeros((len(kept), max(rank - 1, 1)), np.int64)
@@ -103,9 +126,9 @@ class Matcher:
         slack = 3 * CLOSE * abs(ratio)
         found: list[tuple[Match, float]] = []
         for ratios, order, steps in self._ratios:
-            first = np.searchsorted(ratios, ratio - slack)
-            end = np.searchsorted(ratios, ratio + slack, side="right")
-            for one in self._multiples_at(block, probes, order[first:end], steps):
+            for one in self._multiples_at(
+                block, probes, order[_within(ratios, ratio, slack)], steps
+            ):
                 if not any(abs(one[1] - factor) <= CLOSE * abs(factor) for _, factor in found):
                     found.append(one)
         return found
@@ -141,8 +164,8 @@ class Matcher:
             usable &= (axis < 0) | (steps > 1)
             at = places[usable]
             ratios = flat[at + steps[usable]] / flat[at]
-            order = np.argsort(ratios, kind="stable")
-            found.append((ratios[order], at[order], None if axis < 0 else steps))
+            ordered, order = _in_order(ratios)
+            found.append((ordered, at[order], None if axis < 0 else steps))
         return found
 
     def _multiples_at(
@@ -193,9 +216,7 @@ class Matcher:
 
     def _near(self, value: float, scale: float) -> Ints:
         slack = 2 * CLOSE * max(abs(value), scale)
-        first = np.searchsorted(self._sorted, value - slack)
-        end = np.searchsorted(self._sorted, value + slack, side="right")
-        found = self._order[first:end]
+        found = self._order[_within(self._sorted, value, slack)]
         return found[:: max(1, found.size // _MOST_CANDIDATES)] if found.size else found
 
     def _look(
