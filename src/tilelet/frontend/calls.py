@@ -374,7 +374,11 @@ def positional_arguments(
             raise UnknownKeyword(ctx.loc(keyword), function.name, name, names)
         if name in names[: len(given)]:
             raise DuplicateArgument(ctx.loc(keyword), function.name, name)
-    given += [named[name].value for name in names[len(given) :] if name in named]
+    rest: dict[str | None, ast.expr] = {
+        name: ast.copy_location(ast.Constant(x), node) for name, x in function.defaults.items()
+    }
+    rest.update({name: keyword.value for name, keyword in named.items()})
+    given += [rest[name] for name in names[len(given) :] if name in rest]
     if len(given) < len(names) and not may_omit:
         raise wrong_arity(ctx.loc(node), function, len(given))
     return given
