@@ -172,3 +172,48 @@ def test_the_window_of_a_transposing_load(window: str) -> None:
 def test_a_product_that_fits_neither_way_is_reported_as_it_reads_today() -> None:
     with pytest.raises(UserErrors, match="needs equal inner dimensions, got 16 and 12"):
         pl.parse(PRODUCT.format(window="keys, [0, row], [4, 12]", width=4))
+
+
+# --- windows as four numbers ----------------------------------------------------------------------
+
+
+@pl.program
+class FourNumbers:
+    @pl.function(type=pl.FunctionType.InCore)
+    def moved(
+        self,
+        x: pl.Tensor[[32, 16], pl.FP32],
+        row: pl.Scalar[pl.INDEX],
+        out: pl.Out[pl.Tensor[[32, 16], pl.FP32]],
+    ) -> pl.Tensor[[32, 16], pl.FP32]:
+        tile: pl.Tile[[8, 16], pl.FP32] = pl.op.block.load(x, row, 0, 8, 16)
+        pl.op.block.store(tile, 0, 0, 8, 16, out)
+        again = pl.op.block.load(x, row + 8, 8, 8, 8, target_memory=1)
+        out = pl.store(again, 8, 0, 8, 8, out)
+        return out
+
+    @pl.function(type=pl.FunctionType.Orchestration)
+    def main(
+        self,
+        x: pl.Tensor[[32, 16], pl.FP32],
+        row: pl.Scalar[pl.INDEX],
+        out: pl.Out[pl.Tensor[[32, 16], pl.FP32]],
+    ) -> pl.Tensor[[32, 16], pl.FP32]:
+        for _ in pl.parallel(0, 2, 1, chunk=2):  # not cut: nothing here cuts it
+            out = self.moved(x, row, out)
+        return out
+
+
+def test_rows_columns_height_and_width() -> None:
+    wanted = np.zeros_like(X)
+    wanted[:8], wanted[8:16, :8] = X[4:12], X[12:20, 8:]
+    given = run(FourNumbers, x=X, row=4, out=np.zeros_like(X))["out"]
+    np.testing.assert_array_equal(given, wanted)
+    assert any("`chunk=` has no effect" in c.message for c in FourNumbers.cautions)
+
+
+def test_spaces_by_number() -> None:
+    text = PRODUCT.format(window=WINDOWS["of the tensor"][0], width=32)
+    old = text.replace("target_memory=pl.Mem.Mat", "target_memory=2")
+    old = old.replace("pl.Mem.Left", "3").replace("pl.Mem.Right", "4")
+    assert pl.parse(old).as_python() == pl.parse(text).as_python()

@@ -200,7 +200,7 @@ def _chunk(ctx: Context, keyword: ast.keyword, value: Binding) -> int | None:
         raise BadChunk(ctx.loc(keyword.value), what, MAX_CHUNK)
     if ctx.chunk_ok:
         return value
-    if not ctx.style.implied:
+    if ctx.style.drops_axis:
         raise ChunkOutsideAutoScope(ctx.loc(keyword))
     why = "no automatic scope is around the loop"
     ctx.module.note_retired(NoEffect(ctx.loc(keyword), "`chunk=`", why))
