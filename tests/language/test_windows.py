@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import ml_dtypes
 import numpy as np
 import pytest
 from tests.everywhere import run
 
 import tilelet.language as pl
 from tilelet.diag.core import UserErrors
+from tilelet.runtime import TensorSpec
+from tilelet.runtime import run as run_case
 
 X = np.arange(32 * 16, dtype=np.float32).reshape(32, 16) / 8 - 10
 
@@ -217,3 +222,88 @@ def test_spaces_by_number() -> None:
     old = text.replace("target_memory=pl.Mem.Mat", "target_memory=2")
     old = old.replace("pl.Mem.Left", "3").replace("pl.Mem.Right", "4")
     assert pl.parse(old).as_python() == pl.parse(text).as_python()
+
+
+# --- memory made for another type -----------------------------------------------------------------
+
+
+@pl.program
+class MadeForAnotherType:
+    @pl.function(type=pl.FunctionType.InCore)
+    def narrowed(
+        self, x: pl.Tensor[[32, 16], pl.FP32], out: pl.Out[pl.Tensor[[32, 16], pl.BF16]]
+    ) -> pl.Tensor[[32, 16], pl.BF16]:
+        return pl.store(pl.cast(pl.load(x, [0, 0], [32, 16]), pl.BF16, mode="rint"), [0, 0], out)
+
+    @pl.function(type=pl.FunctionType.InCore)
+    def widened(
+        self, x: pl.Tensor[[32, 16], pl.BF16], out: pl.Out[pl.Tensor[[32, 16], pl.FP32]]
+    ) -> pl.Tensor[[32, 16], pl.FP32]:
+        return pl.store(pl.cast(pl.load(x, [0, 0], [32, 16]), pl.FP32), [0, 0], out)
+
+    @pl.function(type=pl.FunctionType.Orchestration)
+    def main(
+        self, x: pl.Tensor[[32, 16], pl.FP32], out: pl.Out[pl.Tensor[[32, 16], pl.FP32]]
+    ) -> pl.Tensor[[32, 16], pl.FP32]:
+        between = pl.create_tensor([32, 16], dtype=pl.FP16)
+        between = self.narrowed(x, between)
+        return self.widened(between, out)
+
+
+def test_new_memory_is_of_the_type_that_is_written() -> None:
+    given = run(MadeForAnotherType, x=X, out=np.zeros_like(X))["out"]
+    np.testing.assert_array_equal(given, X.astype(ml_dtypes.bfloat16).astype(np.float32))
+    assert any("the type pl.FP16 of `between`" in c.message for c in MadeForAnotherType.cautions)
+
+
+def test_memory_that_holds_something_has_its_type() -> None:
+    with pytest.raises(UserErrors, match=r"`pl.Tensor.*FP16.*`, expected `pl.Tensor.*BF16"):
+
+        @pl.program
+        class Misread:
+            @pl.function(type=pl.FunctionType.InCore)
+            def kernel(
+                self, x: pl.Out[pl.Tensor[[32, 16], pl.BF16]]
+            ) -> pl.Tensor[[32, 16], pl.BF16]:
+                return pl.store(pl.load(x, [0, 0], [32, 16]), [0, 0], x)
+
+            @pl.function(type=pl.FunctionType.Orchestration)
+            def main(self, x: pl.Out[pl.Tensor[[32, 16], pl.FP16]]) -> pl.Tensor[[32, 16], pl.BF16]:
+                return self.kernel(x)
+
+
+# --- declarations of the transposed tensor --------------------------------------------------------
+
+
+@pl.program
+class DeclaredTransposed:
+    @pl.function(type=pl.FunctionType.Orchestration)
+    def main(
+        self,
+        q: pl.Tensor[[16, 16], pl.FP32],
+        keys: pl.Tensor[[16, 64], pl.FP32, pl.DN],
+        rows: pl.Tensor[[1], pl.INT32],
+        out: pl.Out[pl.Tensor[[16, 16], pl.FP32]],
+    ) -> pl.Tensor[[16, 16], pl.FP32]:
+        part = pl.slice(keys, [16, 16], [pl.read(rows, [0]), 0])
+        with pl.at(level=pl.Level.CORE_GROUP):
+            left = pl.load(q, [0, 0], [16, 16], target_memory=pl.Mem.Mat)
+            right = pl.load(part, [0, 0], [16, 16], target_memory=pl.Mem.Mat, transpose=True)
+            out = pl.store(pl.matmul(left, right), [0, 0], out)
+        return out
+
+
+@pytest.mark.parametrize(("shape", "fits"), [((64, 16), True), ((16, 32), False)])
+def test_a_column_major_tensor_is_taken_as_it_is_stored(shape: tuple[int, int], fits: bool) -> None:
+    def golden(tensors: dict[str, Any]) -> None:
+        tensors["out"][:] = tensors["q"] @ tensors["keys"][32:48].T
+
+    specs = [
+        TensorSpec("q", [16, 16], pl.FP32, lambda: Q),
+        TensorSpec("keys", list(shape), pl.FP32, lambda: KEYS),
+        TensorSpec("rows", [1], pl.INT32, 32),
+        TensorSpec("out", [16, 16], pl.FP32, is_output=True),
+    ]
+    result = run_case(DeclaredTransposed, specs, golden)
+    assert result.passed == fits, result.error
+    assert fits or "E0604" in str(result.error)
