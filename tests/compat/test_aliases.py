@@ -59,6 +59,7 @@ def test_modules_inside_an_aliased_module_are_not_loaded_twice() -> None:
 def test_submodules_are_reached_as_attributes() -> None:
     pypto = importlib.import_module("pypto")
     assert pypto.ir.pass_manager.OptimizationStrategy.Default.name == "Default"
+    assert pypto.ir.CodegenBackend.CCE is pypto.backend.BackendType.Ascend910B
     assert pypto.DataType.BF16 is dtypes.BF16
     assert not hasattr(pypto, "nothing")
     with pytest.raises(AttributeError):

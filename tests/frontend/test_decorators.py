@@ -55,6 +55,47 @@ def test_jit_takes_arguments_by_name() -> None:
     assert code_of(lambda: kernel(X, out, x=X)) == "E0305"
 
 
+@pl.jit.inline
+def scaled(x: pl.Tensor, factor: float = 0.5, less: int = -1):
+    return pl.add(pl.mul(x, factor), less)
+
+
+@pl.jit
+def with_defaults(
+    x: pl.Tensor[[ROWS, 32], pl.FP32],
+    out: pl.Out[pl.Tensor[[ROWS, 32], pl.FP32]],
+    rows: pl.Scalar[pl.INDEX] = 8,
+    factor: float = 2.0,
+    bias=-3,
+):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        part = pl.slice(x, [ROWS, 32], [0, 0], valid_shape=[rows, 32])
+        out = pl.assemble(out, pl.add(pl.mul(scaled(part), factor), bias), [0, 0])
+    return out
+
+
+def expected(rows: int = 8, factor: float = 2.0, bias: float = -3) -> np.ndarray:
+    whole = np.zeros_like(X)
+    whole[:rows] = (X[:rows] * 0.5 - 1) * factor + bias
+    return whole
+
+
+@pytest.mark.parametrize(
+    ("args", "named"),
+    [((), {}), ((4,), {}), ((), {"factor": 4.0}), ((16, 1.0), {"bias": 7}), ((2,), {"bias": 0})],
+)
+def test_numbers_of_a_jit_function_have_defaults(args, named) -> None:
+    out = np.zeros_like(X)
+    with_defaults(X, out, *args, **named)
+    given = {**dict(zip(("rows", "factor"), args)), **named}
+    np.testing.assert_array_equal(out, expected(**given))
+
+
+def test_defaults_are_known_without_a_call() -> None:
+    assert [p.name for p in with_defaults.specialize().main.params] == ["x", "out", "rows"]
+    assert [p.name for p in with_defaults.lower(X, np.zeros_like(X)).main.params][-1] == "rows"
+
+
 @pytest.mark.parametrize(
     "decorate",
     [pl.jit, pl.jit.incore, pl.jit.inline, pl.jit.opaque, pl.function, pl.inline],
@@ -98,7 +139,7 @@ def test_only_plain_parameters() -> None:
         return x
 
     @pl.jit
-    def with_default(x: pl.Tensor, scale=2.0):
+    def with_default(x: pl.Tensor, scale="2.0"):
         return x
 
     for kernel in (starred, double_starred, keyword_only, with_default):

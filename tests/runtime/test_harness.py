@@ -184,6 +184,30 @@ def test_a_jit_function_with_a_scalar() -> None:
     assert run_jit(fn=scale, specs=list(reversed(arguments)), golden_fn=scale_golden).passed
 
 
+@pl.jit
+def halved(
+    x: pl.Tensor,
+    y: pl.Out[pl.Tensor],
+    factor: pl.Scalar[pl.FP32] = 0.5,
+    bias: float = 1.0,
+):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        y[:] = pl.add(pl.mul(x, factor), bias)
+    return y
+
+
+def test_numbers_with_defaults_need_no_spec() -> None:
+    def golden(tensors: dict[str, Any]) -> None:
+        tensors["y"][:] = tensors["x"] * 0.5 + 1
+
+    arguments = [
+        TensorSpec("x", [16, 32], pl.FP32, np.ones),
+        TensorSpec("y", [16, 32], pl.FP32, is_output=True),
+    ]
+    assert run_jit(halved, arguments, golden).passed
+    assert not run_jit(halved, [*arguments, ScalarSpec("bias", 2.0)], golden).passed
+
+
 def test_the_form_of_late_scripts() -> None:
     """The program is `fn`, settings are a dict, and only the signature says what is an output."""
 

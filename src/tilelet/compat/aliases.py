@@ -99,6 +99,7 @@ NAMESPACES: dict[str, Contents] = {
             "python_print",
             "serialize",
             "deserialize",
+            "CodegenBackend",
             "OptimizationStrategy",
             "PassManager",
         ),

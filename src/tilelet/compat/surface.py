@@ -24,6 +24,7 @@ from tilelet.runtime.console import Trace
 
 __all__ = [
     "BackendType",
+    "CodegenBackend",
     "DataType",
     "LogLevel",
     "MemoryPlanner",
@@ -42,6 +43,9 @@ __all__ = [
     "set_backend_type",
     "set_log_level",
 ]
+
+CodegenBackend = BackendType
+"""The first name of it."""
 
 PartialCodegenError = UserErrors
 """What scripts catch when a kernel has mistakes."""
@@ -141,6 +145,7 @@ def compile(  # noqa: A001
     program: Program | Programs, output_dir: str | Path | None = None, **settings: Any
 ) -> CompiledProgram | CompiledPrograms:
     """`ir.compile(program, ...)`: a `CompiledProgram`. Settings are those of `RunConfig`."""
+    settings["backend_type"] = settings.pop("codegen", settings.get("backend_type"))  # its old name
     config = RunConfig(output_dir=output_dir, **settings)
     if isinstance(program, Programs):
         return CompiledPrograms(program, config)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, get_origin
 
 from tilelet.diag.catalogue.names import BadAnnotation, MissingAnnotation, ScalarOutput
@@ -35,6 +35,7 @@ class Parameter:
     direction: Direction | None  # None: nothing said
     loc: Loc
     layout: str | None = None  # a layout other than row-major, which only the device has
+    default: int | float | None = None  # of a number that a call need not give
 
 
 def value_type(annotation: Any) -> Type | None:
@@ -77,7 +78,11 @@ def _shape(shape: Any) -> tuple[int | SymDim, ...]:
 def parameters(function: KernelFunction) -> list[Parameter]:
     """The parameters of a function, `self` left out; errors point at the annotation."""
     names = function.captured()
-    return [_parameter(function, p, names) for p in function.parameters]
+    defaults = function.defaults
+    return [
+        replace(_parameter(function, p, names), default=defaults.get(p.arg))
+        for p in function.parameters
+    ]
 
 
 def layouts_of(function: KernelFunction, env: Mapping[str, object]) -> dict[Value, str]:

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
 
 from tilelet.analysis.affine import Affine, product
+from tilelet.analysis.bounds import UNKNOWN, Bounds, BoundsArithmetic
 from tilelet.diag.core import Loc, UserError
 from tilelet.ir.core import Const, Value, scalar_dtype
-from tilelet.ir.types import TensorType, TileType
+from tilelet.ir.types import SymDim, TensorType, TileType
 
 # A Value, a Const, a compile-time Python object, a tuple of bindings, or Poison.
 Binding: TypeAlias = Any
@@ -80,6 +81,7 @@ Form = Affine[tuple[Value, ...]]
 """A scalar in terms of products of values, each of them in a fixed order."""
 
 _LONGEST = 16  # terms of a form that is worth remembering
+_BOUNDS = BoundsArithmetic()
 
 
 def _keeps_integers(x: object, cast: Value) -> bool:
@@ -111,6 +113,8 @@ class ValueFacts:
     )
     # Tensors whose scales lie in an order of their own: the name of the layout.
     layouts: dict[Value, str] = field(default_factory=dict[Value, str])
+    # How small and how large scalars can be, and extents of windows.
+    bounds: dict[Value | SymDim, Bounds] = field(default_factory=dict["Value | SymDim", Bounds])
     # Memory that was made here and not written since, and windows and loads of it.
     undefined: set[Value] = field(default_factory=set[Value])
 
@@ -132,6 +136,8 @@ class ValueFacts:
             self.forms[new] = self.forms[old]
         if old in self.regions:
             self.regions[new] = self.regions[old]
+        if old in self.bounds:
+            self.bounds[new] = self.bounds[old]
 
     def note_view(self, view: Value, base: object) -> None:
         """`view` is a window of `base`."""
@@ -186,9 +192,46 @@ class ValueFacts:
             made = forms[0]
         if made is not None and len(made.terms) <= _LONGEST:
             self.forms[result] = made
+            self._note_bounds(result, self._bounds_of_form(made))
         else:
             keys = [(form.constant, frozenset(form.terms)) for form in forms]
             self.note_constant(result, (operation, result.type, *keys))
+            if len(operands) == 2:
+                ends = (self.bounds_of(o) for o in operands)
+                self._note_bounds(result, _BOUNDS.binary(operation, *ends))
+
+    def _bounds_of_form(self, form: Form) -> Bounds:
+        total = Bounds(form.constant, form.constant)
+        for values, factor in form.terms:
+            ends = self.bounds_of(values[0]) if len(values) == 1 else UNKNOWN
+            total = _BOUNDS.add(total, _BOUNDS.scale(ends, factor))
+        return total
+
+    def _note_bounds(self, result: Value, found: Bounds | None) -> None:
+        dtype = scalar_dtype(result)
+        # A number that leaves its type wraps; what is not known is taken not to get that far.
+        if found is not None and dtype is not None and found.fits(*dtype.limits):
+            self.bounds[result] = found
+
+    def bounds_of(self, x: object) -> Bounds:
+        if isinstance(x, Const):
+            x = x.value
+        if isinstance(x, int):
+            return Bounds(x, x)
+        return self.bounds.get(x, UNKNOWN) if isinstance(x, (Value, SymDim)) else UNKNOWN
+
+    def note_extents(self, made: Value, sizes: object) -> None:
+        """`made` has the shape that `sizes` say."""
+        shape = made.type.shape if isinstance(made.type, TensorType) else ()
+        for dim, size in zip(shape, as_items(sizes), strict=False):
+            if isinstance(dim, SymDim):
+                self.bounds[dim] = self.bounds_of(size)
+
+    def note_extent(self, result: Value, tensor: object, axis: object) -> None:
+        """`result` is the extent of `tensor` in `axis`."""
+        if isinstance(tensor, Value) and isinstance(tensor.type, TensorType):
+            assert isinstance(axis, int)
+            self.bounds[result] = self.bounds_of(tensor.type.shape[axis])
 
     def note_constant(self, result: Value, key: object) -> None:
         """`result` is the same wherever something with this key is computed."""

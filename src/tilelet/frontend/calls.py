@@ -27,7 +27,7 @@ from tilelet.diag.catalogue.python import (
 )
 from tilelet.diag.core import Loc, UserError
 from tilelet.frontend import annotations, expressions, kernels, lanes, marker_calls, statements
-from tilelet.frontend.arguments import argument_of
+from tilelet.frontend.arguments import argument_of, grouped
 from tilelet.frontend.bindings import (
     Binding,
     ReportedError,
@@ -134,6 +134,7 @@ def bind(ctx: Context, spec: OpSpec, node: ast.Call) -> tuple[dict[str, Arg], di
     """Arguments of an op call by parameter name, with their places."""
     params = _parameters(spec)
     public = _public_name(node)
+    node = grouped(ctx, spec, node)
     given: dict[str, Arg] = {}
     locs: dict[str, Loc] = {}
     values = [_positional_value(ctx, argument) for argument in node.args]
@@ -162,7 +163,7 @@ def bind(ctx: Context, spec: OpSpec, node: ast.Call) -> tuple[dict[str, Arg], di
         else:
             given[name] = expressions.evaluate_arg(ctx, keyword.value)
         locs[name] = ctx.loc(keyword.value)
-    given = {name: value for name, value in given.items() if name not in unused}
+    given = {n: spellings.meant(n, value) for n, value in given.items() if n not in unused}
     for name in params.required:
         if name not in given:
             text = signature_text(public, spec.signature)
@@ -374,7 +375,11 @@ def positional_arguments(
             raise UnknownKeyword(ctx.loc(keyword), function.name, name, names)
         if name in names[: len(given)]:
             raise DuplicateArgument(ctx.loc(keyword), function.name, name)
-    given += [named[name].value for name in names[len(given) :] if name in named]
+    rest: dict[str | None, ast.expr] = {
+        name: ast.copy_location(ast.Constant(x), node) for name, x in function.defaults.items()
+    }
+    rest.update({name: keyword.value for name, keyword in named.items()})
+    given += [rest[name] for name in names[len(given) :] if name in rest]
     if len(given) < len(names) and not may_omit:
         raise wrong_arity(ctx.loc(node), function, len(given))
     return given

@@ -180,6 +180,23 @@ def can_lower_again(program: Program) -> bool:
     return isinstance(origin, Origin) and origin.entry.kind is not FunctionKind.InCore
 
 
+def as_stored(program: Program, shapes: Mapping[str, Sequence[int]]) -> Program:
+    """The program with 2-D tensors that are declared `pl.DN` as they lie in memory.
+
+    In March 2026 such a declaration was that of the transposed tensor; arguments are not.
+    """
+    if not can_lower_again(program):
+        return program
+    assert isinstance(program.origin, Origin)
+    own: dict[str, Sequence[int]] = {}
+    for p in parameters(program.origin.entry):
+        declared = p.type.shape if isinstance(p.type, TensorType) and p.layout == "DN" else ()
+        given = tuple(shapes.get(p.name, ()))
+        if len(declared) == 2 and declared != given == declared[::-1]:
+            own[p.name] = given
+    return with_extents(program, own) if own else program
+
+
 def with_extents(program: Program, shapes: Mapping[str, Sequence[int]]) -> Program:
     """The program lowered again, with these shapes in place of those that parameters declare.
 

@@ -20,6 +20,7 @@ from tilelet.diag.core import Loc
 from tilelet.dtypes import DType
 from tilelet.frontend.bindings import Binding, Poison, as_items, is_scalar_constant, items_of
 from tilelet.frontend.context import Context, finish_block
+from tilelet.frontend.windows import WINDOWS, with_region
 from tilelet.ir import structure
 from tilelet.ir.core import Arg, Const, Op, Value, scalar_dtype
 from tilelet.ir.spec import REGISTRY, Call, Engine, OpSpec, Plane, Trait, expand
@@ -90,6 +91,8 @@ def emit_op(
     if spec.plane is Plane.CONTROL and ctx.in_scope:
         raise OnlyAtOrchestration(loc, f"pl.{spec.name}", ctx.scope_loc)
     if ctx.in_scope:
+        if spec.name in WINDOWS and not ctx.style.drops_axis:
+            args = with_region(ctx.facts, spec.name, args)
         args = {p: _on_chip(ctx, a, loc) if spec.wants_tile(p) else a for p, a in args.items()}
         args = _with_fitting_vector(ctx, args, loc)
         if Trait.ELEMENTWISE in spec.traits:
@@ -219,11 +222,18 @@ def load(ctx: Context, tensor: Value, loc: Loc) -> Value:
     """Load a whole GM tensor into a tile."""
     assert isinstance(tensor.type, TensorType)
     zero = (0,) * len(tensor.type.shape)
-    shape: Arg = tuple(
-        d if isinstance(d, int) else resolve_dim(ctx, d, loc) for d in tensor.type.shape
-    )
+    shape: Arg = tuple(_extent(ctx, tensor, axis, loc) for axis in range(len(zero)))
     args = default_args(REGISTRY["slice"], x=tensor, shape=shape, offset=zero)
     return emit_op(ctx, REGISTRY["slice"], args, loc, tensor.name)  # type: ignore[return-value]
+
+
+def _extent(ctx: Context, tensor: Value, axis: int, loc: Loc) -> Arg:
+    assert isinstance(tensor.type, TensorType)
+    dim = tensor.type.shape[axis]
+    if isinstance(dim, int) or dim in ctx.dims or isinstance(dim, ComputedDim):
+        return to_arg(ctx, dim, loc)
+    args: dict[str, Arg] = {"tensor": tensor, "axis": axis}  # a window of run-time size
+    return emit_op(ctx, REGISTRY["tensor.dim"], args, loc, dim.name)
 
 
 def default_args(spec: OpSpec, **given: Arg) -> dict[str, Arg]:
@@ -245,6 +255,10 @@ def _note_effects(
         facts.note_view(results[0], args[spec.view])
     if spec.traits & (Trait.SHAPE_ONLY | Trait.OF_BLOCK):
         facts.note_constant(results[0], (spec.name, *args.values()))
+    if spec.name == "tensor.dim":
+        facts.note_extent(results[0], args["tensor"], args["axis"])
+    elif results and "shape" in args:
+        facts.note_extents(results[0], args["shape"])
     _note_region(ctx, spec, args, results)
     _note_undefined(ctx, spec, args, results, loc)
     for param in spec.writes:

@@ -90,10 +90,19 @@ class KernelFunction:
             raise UnsupportedParameter(loc(first), first.arg, "drop the `*` before it")
         found = [*args.posonlyargs, *args.args]
         for p, default in zip(found[len(found) - len(args.defaults) :], args.defaults):
-            if not _is_runtime(default):  # `n: pl.Scalar[pl.INT32] = pl.RUNTIME`
+            # `n: pl.Scalar[pl.INT32] = pl.RUNTIME`
+            if p.arg not in self.defaults and not _is_runtime(default):
                 advice = "use a name from outside the function instead"
                 raise UnsupportedParameter(loc(default), p.arg, advice)
         return found
+
+    @functools.cached_property
+    def defaults(self) -> dict[str, int | float]:
+        """The numbers that parameters of a jit function have where a call gives none."""
+        if not self.generic or self.python is None:
+            return {}
+        parameters = inspect.signature(self.python).parameters
+        return {n: p.default for n, p in parameters.items() if isinstance(p.default, (int, float))}
 
     @property
     def parameters(self) -> list[ast.arg]:

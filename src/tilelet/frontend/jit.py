@@ -75,6 +75,7 @@ class JitFunction:
         self._variants: list[_Variant] = []
         self.warm_calls: Any = None  # of the runtime: calls that need no second thought
         self.compiled: dict[object, Any] = {}  # of the runtime: by what they were made of
+        self._has_defaults = bool(kernel_function.defaults)
         if kernel_function.python is not None:
             functools.update_wrapper(self, kernel_function.python)
 
@@ -110,9 +111,8 @@ class JitFunction:
         """The program for these arguments; without any, for the shapes the signature states."""
         variant = self.variant()
         parameters = variant.parameters
-        if not args and all(p.type is not None for p in parameters):
-            types_ = [p.type for p in parameters if p.type is not None]
-            return self._build(variant, tuple(types_), {})
+        if not args and all(p.type is not None or p.default is not None for p in parameters):
+            args = tuple([p.default if p.type is None else p.type for p in parameters])
         if len(args) != len(parameters):
             names = ", ".join(p.name for p in parameters)
             where = self.kernel_function.loc()
@@ -120,7 +120,7 @@ class JitFunction:
         found_types: list[Type] = []
         constants: dict[str, Constant] = {}
         for p, a in zip(parameters, args, strict=True):
-            found = _argument_type(p, a)
+            found = p.type if p.type is not None and a is p.type else _argument_type(p, a)
             found_types.append(found)
             # A plain number for a parameter without a declared type is part of the program text.
             if p.type is None and isinstance(found, ScalarType):
@@ -141,7 +141,8 @@ class JitFunction:
         return variant.programs[key]
 
     def __call__(self, *args: object, config: Any = None, **named: object) -> Any:
-        return _runner().call(self, self._ordered(args, named) if named else args, config)
+        given = self._ordered(args, named) if named or self._has_defaults else args
+        return _runner().call(self, given, config)
 
     def compile(self, *args: object, config: Any = None, **named: object) -> Any:
         return _runner().compile(self, self._ordered(args, named), config)
@@ -162,6 +163,7 @@ class JitFunction:
             if name in given:
                 raise DuplicateArgument(self.kernel_function.loc(), self.name, name)
             given[name] = value
+        given = {**self.kernel_function.defaults, **given}
         return [*(given[n] for n in names if n in given), *args[len(names) :]]
 
 

@@ -87,6 +87,8 @@ def call_kernel(
         raise ReportedError  # what it returns is not known, because of a mistake in it
     operands += _omitted_outputs(ctx, function, callee, len(nodes), loc)
     for i, (node, param) in enumerate(zip(nodes, callee.params)):
+        if callee.declarations[i] is Direction.Out:
+            operands[i] = _as_written(ctx, function, operands[i], param, ctx.loc(node))
         _check_operand(ctx.loc(node), function.name, operands[i], param)
         operands[i] = _converted(ctx, operands[i], param.type, ctx.loc(node))
     args: dict[str, Arg] = {
@@ -155,6 +157,28 @@ def _operand_type(arg: Arg) -> Type:
         return arg.type
     dtype = scalar_dtype(arg)
     return ScalarType(dtype if dtype is not None else dtypes.INDEX)
+
+
+def _as_written(
+    ctx: Context, function: KernelFunction, operand: Arg, param: Value, loc: Loc
+) -> Arg:
+    """New memory as a kernel writes it: elements of that size, of whatever type it was made for.
+
+    Programs were published that create one type of 16 bits and write and read another.
+    """
+    wanted = param.type
+    if not isinstance(operand, Value) or operand not in ctx.facts.undefined:
+        return operand
+    if not isinstance(operand.type, TensorType) or not isinstance(wanted, TensorType):
+        return operand
+    made = operand.type.dtype
+    if made is wanted.dtype or made.itemsize != wanted.dtype.itemsize or function.generic:
+        return operand
+    why = f"`{function.name}` writes it as {wanted.dtype}"
+    ctx.sink.add(NoEffect(loc, f"the type {made} of `{operand.name}`", why))
+    spec = REGISTRY["reinterpret_view"]
+    args = default_args(spec, x=operand, dtype=wanted.dtype)
+    return emit_op(ctx, spec, args, loc, operand.name)  # type: ignore[return-value]
 
 
 def _check_operand(loc: Loc, function: str, operand: Arg, param: Value) -> None:

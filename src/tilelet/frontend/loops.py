@@ -7,6 +7,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 
 from tilelet import dtypes
+from tilelet.analysis.bounds import of_index
 from tilelet.diag.catalogue.cautions import LoopMayNotRun, NoEffect, RetiredSpelling
 from tilelet.diag.catalogue.names import TypeChangedInLoop, UndefinedName
 from tilelet.diag.catalogue.ops import BadArgument, WrongArity
@@ -199,7 +200,7 @@ def _chunk(ctx: Context, keyword: ast.keyword, value: Binding) -> int | None:
         raise BadChunk(ctx.loc(keyword.value), what, MAX_CHUNK)
     if ctx.chunk_ok:
         return value
-    if not ctx.style.implied:
+    if ctx.style.drops_axis:
         raise ChunkOutsideAutoScope(ctx.loc(keyword))
     why = "no automatic scope is around the loop"
     ctx.module.note_retired(NoEffect(ctx.loc(keyword), "`chunk=`", why))
@@ -386,6 +387,7 @@ def _lower_counted(ctx: Context, s: ast.For, header: LoopHeader, live: Names) ->
     exposed = ctx.flow.live_before(s.body)
     while True:
         index = Value(index_name, INDEX, ctx.loc(s.target))
+        _note_range(ctx, index, header)
         state.fresh_params()
         ends, ops = _run_body(ctx, s, state, {index_name: index}, live_inside, chunked, header)
         constants = _drop_constants(state, ends, exposed, bool(header.trips))
@@ -407,6 +409,12 @@ def _lower_counted(ctx: Context, s: ast.For, header: LoopHeader, live: Names) ->
     for name, value in constants.items():
         ctx.env[name] = value
     ctx.env[index_name] = Poison(lambda use: UndefinedName(use, index_name))
+
+
+def _note_range(ctx: Context, index: Value, header: LoopHeader) -> None:
+    if isinstance(header.step, int):
+        start, stop = ctx.facts.bounds_of(header.start), ctx.facts.bounds_of(header.stop)
+        ctx.facts.bounds[index] = of_index(start, stop, header.step)
 
 
 def _run_body(

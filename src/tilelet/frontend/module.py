@@ -17,6 +17,7 @@ from tilelet.diag.catalogue.names import (
     ReturnMismatch,
     SeveralEntries,
 )
+from tilelet.diag.catalogue.ops import InnerDimMismatch
 from tilelet.diag.catalogue.python import UnknownAttribute
 from tilelet.diag.core import Diagnostic, Loc, Sink, TooManyErrors, UserError
 from tilelet.diag.text import plural
@@ -75,6 +76,9 @@ class ModuleBuilder:
     functions: dict[str, Function] = field(default_factory=dict[str, Function])
     inline_stack: list[KernelFunction] = field(default_factory=list[KernelFunction])
     copies: int = 0  # of loop bodies, by `pl.unroll`
+    # Loads that transpose state windows of the transposed tensor; there was one that could.
+    swaps_windows: bool = False
+    could_swap: bool = False
     _lowered: dict[tuple[KernelFunction, tuple[Type, ...]], Function] = field(
         default_factory=dict[tuple[KernelFunction, tuple[Type, ...]], Function]
     )
@@ -109,6 +113,26 @@ class ModuleBuilder:
         constants: Mapping[str, Constant] | None = None,
     ) -> Function:
         """Lower one function, given argument types, with some parameters bound to constants."""
+        before, self.could_swap = list(self.sink.diagnostics), False
+        built = self._lower(function, given, constants)
+        found = list(self.sink.diagnostics)
+        disagree = any(d.code == InnerDimMismatch.code for d in found[len(before) :])
+        if not disagree or not self.could_swap or self.swaps_windows:
+            return built
+        del self.functions[built.name]
+        self.sink.diagnostics, self.swaps_windows = before, True
+        again = self._lower(function, given, constants)
+        self.swaps_windows = False
+        if self.sink.errors:  # that is not it: the mistakes as the text reads today
+            self.sink.diagnostics = found
+        return again
+
+    def _lower(
+        self,
+        function: KernelFunction,
+        given: tuple[Type, ...] | None,
+        constants: Mapping[str, Constant] | None,
+    ) -> Function:
         params, env = _bind_parameters(function, given, constants or {})
         for p in annotations.parameters(function):
             if p.layout is not None and p.layout not in LAYOUTS:

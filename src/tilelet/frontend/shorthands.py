@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from tilelet.diag.catalogue.cautions import RetiredSpelling
 from tilelet.diag.core import Loc
 from tilelet.dtypes import BF16, FP16, FP32, DType
 from tilelet.frontend.bindings import Binding, is_shaped
 from tilelet.frontend.context import Context
 from tilelet.frontend.emitting import default_args, emit_op, to_arg
+from tilelet.frontend.windows import WINDOWS
 from tilelet.ir.core import Arg, Op, Value
 from tilelet.ir.spec import REGISTRY
-from tilelet.ir.types import Mem, TensorType, TileType
+from tilelet.ir.types import Dim, Mem, TensorType, TileType
 
 Locs = Mapping[str, Loc]
 Shorthand = Callable[[Context, Mapping[str, Arg], Loc, Locs], Binding]
@@ -28,6 +30,8 @@ def shorthand(ctx: Context, name: str, args: Mapping[str, Arg]) -> Shorthand | N
         return _load_scales
     if name == "load" and _is_tile(args["tensor"]) and args["transpose"] is not True:
         return _load_of_tile
+    if name == "load" and args["transpose"] is True and _is_swapped(ctx, args):
+        return _load_swapped
     if name in _DRAINS and _converts(args, *_DRAINS[name]):
         return partial(_drain, name)
     if name == "assemble" and _product_for(ctx, args["source"], args["target"]) is not None:
@@ -40,11 +44,9 @@ def shorthand(ctx: Context, name: str, args: Mapping[str, Arg]) -> Shorthand | N
         return _move_transposed
     if ctx.in_scope and name.startswith(_ROW_FAMILY) and _has_blocks(args):
         return partial(_expand_blocks, name)
-    if name == "slice" and ctx.in_scope and ctx.style.implied and _is_region(args):
-        return _slice_of_region
     if name in ("sels", "tile.sels") and _is_negative_of_unsigned(args["x"], args["scalar"]):
         return partial(_select_modulo, name)
-    if name in _WINDOWS and _lacks_axes(args, *_WINDOWS[name]):
+    if name in WINDOWS and _lacks_axes(args, *WINDOWS[name]):
         return _narrow_slice if name == "slice" else _narrow_load
     return None
 
@@ -87,6 +89,45 @@ def _load_of_tile(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -
     at = {ours: locs.get(theirs, loc) for ours, theirs in names.items()}
     special = shorthand(ctx, "slice", made)
     return special(ctx, made, loc, at) if special else _emit(ctx, "slice", loc, at, **made)
+
+
+def _is_swapped(ctx: Context, args: Mapping[str, Arg]) -> bool:
+    """Whether a transposing load states the window of the transposed tensor, as until March 2026.
+
+    It does if the window is no window of the tensor itself; where it could be either, the rest of
+    the kernel decides.
+    """
+    x, sizes, starts = args["tensor"], args["shapes"], args["offsets"]
+    if not isinstance(x, Value) or not isinstance(x.type, TensorType):
+        return False
+    if not isinstance(sizes, tuple) or not isinstance(starts, tuple):
+        return False
+    if not len(sizes) == len(starts) == len(x.type.shape) >= 2:
+        return False
+    windows = list(zip(starts, sizes, strict=True))
+    fits = all(map(_has_room, x.type.shape[-2:], windows[-2:]))
+    swapped = all(map(_has_room, x.type.shape[-2:], windows[:-3:-1]))
+    ctx.module.could_swap |= swapped
+    return swapped and (not fits or ctx.module.swaps_windows)
+
+
+def _has_room(extent: Dim, window: tuple[Arg, Arg]) -> bool:
+    """Whether a window can lie in an axis; one that moves does not fill it."""
+    start, size = window
+    if not isinstance(extent, int) or not isinstance(size, int):
+        return True
+    return start + size <= extent if isinstance(start, int) else size < extent
+
+
+def _load_swapped(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> Binding:
+    made = dict(args)
+    for name in ("offsets", "shapes", "valid_shapes", "valid_shape"):
+        given = args[name]
+        if isinstance(given, tuple) and len(given) >= 2:
+            made[name] = (*given[:-2], given[-1], given[-2])
+    old, new = "offsets and shapes of the transposed tensor", "those of the tensor itself"
+    ctx.module.note_retired(RetiredSpelling(loc, old, new))
+    return _emit(ctx, "load", loc, locs, **made)
 
 
 def _store_into_tile(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> Binding:
@@ -201,7 +242,7 @@ def _store_as(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> Bi
         offset = (0,) * len(tile.type.shape)
         if _is_part(shape, tile.type.shape):
             tile = _emit(ctx, "slice", loc, at, x=tile, shape=shape, offset=offset)
-        elif _is_region({"x": tile, "shape": shape, "offset": offset, "valid_shape": None}):
+        elif _is_computed(shape, len(offset)):
             at = {"valid_shape": at["shape"]}
             whole: Arg = tile.type.shape
             tile = _emit(
@@ -229,6 +270,12 @@ def _is_part(shape: Arg, whole: tuple[object, ...]) -> bool:
     )
 
 
+def _is_computed(shape: Arg, rank: int) -> bool:
+    if not isinstance(shape, tuple) or len(shape) != rank:
+        return False
+    return any(isinstance(size, Value) for size in shape)
+
+
 def _clone_into(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> Binding:
     """`expand_clone(x, y)` of an output `y` writes it."""
     target = args["target"]
@@ -242,51 +289,7 @@ def _clone_into(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> 
     )
 
 
-# --- windows whose size is known at run time ------------------------------------------------------
-
-
-def _is_region(args: Mapping[str, Arg]) -> bool:
-    """Whether a slice starts at a constant and is as long as some number says: `x[0:n]`."""
-    x, sizes, starts = args["x"], args["shape"], args["offset"]
-    if not isinstance(x, Value) or not isinstance(x.type, (TensorType, TileType)):
-        return False
-    if not isinstance(sizes, tuple) or not isinstance(starts, tuple):
-        return False
-    if args["valid_shape"] is not None or not len(sizes) == len(starts) == len(x.type.shape):
-        return False
-    unknown = [
-        isinstance(extent, int) and isinstance(start, int)
-        for extent, size, start in zip(x.type.shape, sizes, starts, strict=True)
-        if not isinstance(size, int)
-    ]
-    return bool(unknown) and all(unknown)
-
-
-def _slice_of_region(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> Binding:
-    """A tile has constant extents: of all that follows the start, so much is valid.
-
-    The first versions of the language took such sizes; later ones want `valid_shape=`.
-    """
-    x, sizes, starts = args["x"], args["shape"], args["offset"]
-    assert isinstance(x, Value)
-    assert isinstance(x.type, (TensorType, TileType))
-    assert isinstance(sizes, tuple)
-    assert isinstance(starts, tuple)
-    shape: list[Arg] = []
-    for extent, size, start in zip(x.type.shape, sizes, starts, strict=True):
-        if isinstance(size, int):
-            shape.append(size)
-        else:
-            assert isinstance(extent, int)
-            assert isinstance(start, int)
-            shape.append(extent - start)
-    made = {**args, "shape": tuple(shape), "valid_shape": sizes}
-    return _emit(ctx, "slice", loc, locs, **made)
-
-
 # --- windows of lower rank ------------------------------------------------------------------------
-
-_WINDOWS = {"slice": ("x", "shape", "offset"), "load": ("tensor", "shapes", "offsets")}
 
 
 def _lacks_axes(args: Mapping[str, Arg], x: str, shape: str, offset: str) -> bool:

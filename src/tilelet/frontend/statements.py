@@ -32,6 +32,7 @@ from tilelet.frontend import (
     scopes,
     subscripts,
 )
+from tilelet.frontend.arguments import grouped
 from tilelet.frontend.bindings import (
     Binding,
     Poison,
@@ -269,6 +270,7 @@ def rebound_by(ctx: Context, call: ast.Call) -> Iterable[str]:
     spec = REGISTRY["store"] if callee is markers.l0c_store else spec_of(callee)
     if spec is None or not spec.writes:
         return
+    call = grouped(ctx, spec, call)
     texts = [() if isinstance(a, (ast.List, ast.Tuple)) else None for a in call.args]
     names = spellings.order(spec, spec.name, texts) or tuple(spec.signature.parameters)
     position = names.index(spec.writes[0])

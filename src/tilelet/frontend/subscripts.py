@@ -25,6 +25,7 @@ from tilelet.frontend.bindings import (
 from tilelet.frontend.context import Context
 from tilelet.frontend.emitting import default_args, emit_op, emit_scalar, to_arg
 from tilelet.frontend.shorthands import as_accumulated
+from tilelet.frontend.windows import with_region
 from tilelet.ir.core import Arg, Value
 from tilelet.ir.spec import REGISTRY
 from tilelet.ir.types import ArrayType, TensorType, TileType
@@ -150,10 +151,18 @@ def parse_window(
             scalar_axes.append(axis)
     window = Window(tuple(starts), tuple(sizes), tuple(scalar_axes))
     unknown = [axis for axis, size in enumerate(sizes) if not isinstance(size, int)]
-    if ctx.in_scope and unknown and source is None:
+    if ctx.in_scope and unknown and source is None and not _has_largest(ctx, base, window):
         at = parts[unknown[0]] if unknown[0] < len(parts) else node
         raise NonConstantExtent(ctx.loc(at), unknown[0])
     return window
+
+
+def _has_largest(ctx: Context, base: Value, window: Window) -> bool:
+    """Whether a window of run-time size is a tile of constant size, part of which is valid."""
+    if ctx.style.drops_axis:
+        return False
+    args = default_args(REGISTRY["slice"], x=base, shape=window.sizes, offset=window.starts)
+    return with_region(ctx.facts, "slice", args) is not args
 
 
 def _extent(ctx: Context, base: Value, axis: int, loc: Loc) -> Arg:

@@ -99,6 +99,17 @@ def without_effect(spec: OpSpec) -> dict[str, str]:
     return _WITHOUT_EFFECT.get(spec.name, {})
 
 
+# Memories by number, as they were given until February 2026.
+_SPACES = {1: Mem.Vec, 2: Mem.Mat, 3: Mem.Left, 4: Mem.Right}
+
+
+def meant(param: str, value: Arg) -> Arg:
+    """What a value means that is given for a parameter."""
+    if param == "target_memory" and isinstance(value, int):
+        return _SPACES.get(value, value)
+    return value
+
+
 # --- orders ---------------------------------------------------------------------------------------
 
 Order = tuple[str, ...]

@@ -37,6 +37,7 @@ class Parameter:
     direction: Direction
     declared: Direction | None  # what the signature says; None: a plain `pl.Tensor`
     loc: Loc
+    default: int | float | None = None  # of a number that a call need not give
 
     @property
     def is_written(self) -> bool:
@@ -61,7 +62,7 @@ def parameters(program: Program) -> list[Parameter]:
 def jit_parameters(jit_fn: Any) -> list[Parameter]:
     """The parameters of a `@pl.jit` function, as far as its signature says what they are."""
     return [
-        Parameter(p.name, p.type, p.direction or Direction.In, p.direction, p.loc)
+        Parameter(p.name, p.type, p.direction or Direction.In, p.direction, p.loc, p.default)
         for p in jit_fn.parameters
     ]
 
@@ -86,13 +87,21 @@ def match_specs(
             if spec.name not in names:
                 raise ExtraSpec(spec.name, names)
         for param in params:
-            if param.name not in named:
+            if param.name not in named and param.default is not None:
+                named[param.name] = _default_spec(param)
+            elif param.name not in named:
                 raise MissingSpec(param.name, param.loc)
         pairs = [(param, named[param.name]) for param in params]
     dims = extents or Extents()
     for param, spec in pairs:
         _check_spec(param, spec, dims)
     return {param.name: spec for param, spec in pairs}
+
+
+def _default_spec(param: Parameter) -> ScalarSpec:
+    if isinstance(param.type, ScalarType):
+        return ScalarSpec(param.name, param.type.dtype, param.default)
+    return ScalarSpec(param.name, param.default)
 
 
 def _check_spec(param: Parameter, spec: Spec, dims: Extents) -> None:

@@ -38,6 +38,7 @@ class OptimizationStrategy(enum.Enum):
 
     Default = "Default"
     DebugTileOptimization = "DebugTileOptimization"
+    XPlatform = "XPlatform"
     PTOAS = "PTOAS"
     CCE = "CCE"
     TileCCEOptimization = "TileCCEOptimization"

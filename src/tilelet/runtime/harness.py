@@ -26,7 +26,7 @@ from tilelet.diag.catalogue.harness import (
 from tilelet.diag.catalogue.python import NestedTooDeeply
 from tilelet.diag.core import UNKNOWN, UserError, UserErrors
 from tilelet.diag.tracebacks import give_place
-from tilelet.frontend.decorators import can_lower_again, with_extents
+from tilelet.frontend.decorators import as_stored, can_lower_again, with_extents
 from tilelet.ir.core import Program
 from tilelet.ir.types import TensorType
 from tilelet.runtime import jit_call, reporting, session
@@ -224,6 +224,8 @@ class Runner:
         """The program as it was written, for these arguments, and the spec of each of them."""
         program, extents = self.case.program, Extents(keeps_others=True)
         if isinstance(program, Program):
+            shapes = {s.name: s.shape for s in self.case.specs if isinstance(s, TensorSpec)}
+            program = as_stored(program, shapes)
             specs = match_specs(parameters(program), self.case.specs, extents)
         else:
             specs = match_specs(jit_parameters(program), self.case.specs, extents)

@@ -266,7 +266,8 @@ class OwnExtents(Caution):
 
     A `pl.dynamic` symbol stands for one number, which is that of the first parameter with it.
     Programs were published that break this rule and run, because the runtime knows the shape of
-    every tensor by itself; so does the harness. In a direct call it is an error.
+    every tensor by itself; so does the harness. In a direct call it is an error. A tensor that is
+    declared as the transposed one, with `pl.DN`, is taken as it lies in memory.
     """
 
     code = "W0602"
@@ -289,8 +290,8 @@ class OwnExtents(Caution):
     def __init__(self, loc: Loc, name: str, declared: str, found: str) -> None:
         super().__init__(
             f"`{name}` is taken as `{found}`, not as `{declared}`",
-            [Label(loc, "its symbols have other extents in a tensor before")],
-            helps=["use one `pl.dynamic` for each extent"],
+            [Label(loc, "the argument has other extents")],
+            helps=["use one `pl.dynamic` for each extent, and declare a tensor as it is stored"],
         )
 
 

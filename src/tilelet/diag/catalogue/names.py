@@ -581,8 +581,8 @@ class UnsupportedParameter(UserError):
     """A kernel function has a parameter that is not simply passed by position.
 
     Calls pass every argument by position, and each is a tensor or scalar of the task. `*args`,
-    `**kwargs`, keyword-only parameters and default values have no meaning there; take constants
-    from the code around the function.
+    `**kwargs` and keyword-only parameters have no meaning there; take constants from the code
+    around the function. Only parameters of `@pl.jit` functions can have defaults: numbers.
     """
 
     code = "E0223"
@@ -591,16 +591,16 @@ class UnsupportedParameter(UserError):
         def kernel(
             x: pl.Tensor[[16, 128], pl.FP32],
             out: pl.Out[pl.Tensor[[16, 128], pl.FP32]],
-            scale=2.0,
+            scale="2.0",
         ):
             with pl.at(level=pl.Level.CORE_GROUP):
-                out[:] = pl.mul(x, scale)
+                out[:] = pl.mul(x, float(scale))
             return out
         """
 
     def __init__(self, loc: Loc, param: str, help: str) -> None:
         super().__init__(
             f"parameter `{param}` is not a plain one",
-            [Label(loc, "must be passed by position, without a default")],
+            [Label(loc, "must be passed by position; a default is a number")],
             helps=[help],
         )

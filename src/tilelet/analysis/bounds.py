@@ -1,0 +1,76 @@
+"""How small and how large a scalar can be, each end for itself: `min(n, 64)` is 64 at most."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from tilelet.analysis.scalars import Domain
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Both ends included; infinite where nothing is known."""
+
+    low: float = -math.inf
+    high: float = math.inf
+
+    @property
+    def most(self) -> int | None:
+        """The largest value, if there is one."""
+        return None if math.isinf(self.high) else int(self.high)
+
+    def fits(self, low: float, high: float) -> bool:
+        """Whether the ends that are known lie in a range."""
+        return all(math.isinf(end) or low <= end <= high for end in (self.low, self.high))
+
+
+UNKNOWN = Bounds()
+
+
+class BoundsArithmetic(Domain[Bounds]):
+    """Sums and the like, as long as they stay in their type."""
+
+    def constant(self, number: int) -> Bounds:
+        return Bounds(number, number)
+
+    def number(self, a: Bounds) -> int | None:
+        return a.most if a.low == a.high else None
+
+    def add(self, a: Bounds, b: Bounds) -> Bounds:
+        return Bounds(a.low + b.low, a.high + b.high)
+
+    def subtract(self, a: Bounds, b: Bounds) -> Bounds:
+        return Bounds(a.low - b.high, a.high - b.low)
+
+    def scale(self, a: Bounds, factor: int) -> Bounds:
+        if not factor:
+            return Bounds(0, 0)
+        return Bounds(*sorted((a.low * factor, a.high * factor)))
+
+    def quotient(self, a: Bounds, divisor: int) -> Bounds:
+        return Bounds(*sorted((_truncated(a.low, divisor), _truncated(a.high, divisor))))
+
+    def remainder(self, a: Bounds, divisor: int) -> Bounds:
+        most = abs(divisor) - 1
+        return Bounds(-min(most, max(0, -a.low)), min(most, max(0, a.high)))
+
+    def least(self, a: Bounds, b: Bounds) -> Bounds:
+        return Bounds(min(a.low, b.low), min(a.high, b.high))
+
+    def greatest(self, a: Bounds, b: Bounds) -> Bounds:
+        return Bounds(max(a.low, b.low), max(a.high, b.high))
+
+
+def _truncated(a: float, divisor: int) -> float:
+    if math.isinf(a):
+        return a if divisor > 0 else -a
+    quotient = abs(int(a)) // abs(divisor)
+    return quotient if (a < 0) == (divisor < 0) else -quotient
+
+
+def of_index(start: Bounds, stop: Bounds, step: int) -> Bounds:
+    """The values of a loop index in iterations that happen."""
+    if step > 0:
+        return Bounds(start.low, stop.high - 1)
+    return Bounds(stop.low + 1, start.high)
