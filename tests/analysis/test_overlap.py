@@ -14,6 +14,7 @@ from tilelet.analysis.overlap import Bytes, meet
 from tilelet.device.schedule import native
 from tilelet.device.schedule.arrays import LOOKS_UP, REGISTERS
 from tilelet.device.schedule.graph import build_graph
+from tilelet.device.schedule.library import library
 
 
 def touched(x: Bytes) -> set[int]:
@@ -80,7 +81,7 @@ def rectangles(draw) -> tuple[int, int, int, int]:
 @settings(max_examples=200)
 def test_the_graph_in_c_uses_the_same_rule(pairs) -> None:
     """Of each pair, in a buffer of its own, one task writes the first, another reads the second."""
-    lib = native.library()
+    lib = library()
     if lib is None:
         pytest.skip("no C compiler")
     stream = stream_of(pairs, REGISTERS, LOOKS_UP)

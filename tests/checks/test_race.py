@@ -15,11 +15,8 @@ from tilelet.checks.race import Races
 from tilelet.checks.witness import Witnesses
 from tilelet.device.schedule import accesses as task_accesses
 from tilelet.device.schedule.conflicts import ACROSS, UNORDERED, find_conflicts, needed_edges
-from tilelet.device.schedule.native import (
-    find_conflicts_native,
-    library,
-    needed_edges_native,
-)
+from tilelet.device.schedule.library import library
+from tilelet.device.schedule.native import find_conflicts_native, needed_edges_native
 
 X = np.random.default_rng(0).normal(size=(64, 128)).astype(np.float32)
 ACC = np.zeros((16, 128), np.float32)

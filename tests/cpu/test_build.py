@@ -433,7 +433,7 @@ COMPILE = """
 from tests.cpu.test_build import fresh_program, runs
 runs(fresh_program())
 """
-PROFILE = "from tilelet.device.schedule import native; native.library()"
+PROFILE = "from tilelet.device.schedule.library import library; library()"
 
 
 @pytest.mark.parametrize("script", [COMPILE, PROFILE])

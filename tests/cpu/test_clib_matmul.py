@@ -113,11 +113,14 @@ def check(
 @pytest.mark.parametrize("flags", BUILDS)
 @pytest.mark.parametrize(("a_type", "b_type"), [(BF16, BF16), (FP32, FP32), (FP32, BF16)])
 def test_one_row(flags: str, a_type: DType, b_type: DType) -> None:
-    """Columns at and beside whole vectors and groups of them; k at and beside a few steps."""
-    sizes = ((8, 1), (16, 17), (64, 15), (72, 300), (160, 9), (509, 16), (512, 33), (1040, 40))
-    for n, k in sizes:
+    """Columns at and beside whole vectors and groups of them; k at and beside a few steps; rows
+    apart, and one after the other with one, two, three or four strips of vectors in turn.
+    """
+    apart = ((8, 1), (16, 17), (64, 15), (72, 300), (509, 16), (512, 33), (1040, 40))
+    in_order = ((160, 9), (64, 15), (128, 1), (192, 20), (256, 33), (512, 7), (640, 40))
+    for n, k, pad in [(*size, 5) for size in apart] + [(*size, 0) for size in in_order]:
         a = stored(random_matrix((1, k), a_type, n), a_type, pad=3)
-        b = stored(random_matrix((k, n), b_type, k), b_type, pad=5 * (n != 160))
+        b = stored(random_matrix((k, n), b_type, k), b_type, pad=pad)
         start = random_matrix((1, n), FP32, 2)
         check(a, b, None, flags=flags)
         check(a, b, start, flags=flags)

@@ -14,7 +14,7 @@ from tilelet.calibration.fit import EVIDENCE
 from tilelet.calibration.rows import lines, recorded
 from tilelet.device import load_machine, simulate
 from tilelet.device.report.sensitivity import field_value, fields_of
-from tilelet.device.schedule import native
+from tilelet.device.schedule.library import library
 from tilelet.models.qwen3.scope3 import build_scope3
 
 A2A3 = load_machine("a2a3")
@@ -58,7 +58,7 @@ def test_free_parameters_are_fields_with_evidence() -> None:
 @pytest.mark.parametrize(("variant", "seconds"), [("baseline", 2.0), ("refactored", 1.0)])
 def test_modelling_takes_little_time(variant: str, seconds: float) -> None:
     tasks, program = recorded(build_scope3, variant)
-    if native.library() is None:
+    if library() is None:
         pytest.skip("no C compiler")
     start = time.process_time()
     simulate(tasks, program, A2A3)
@@ -67,7 +67,7 @@ def test_modelling_takes_little_time(variant: str, seconds: float) -> None:
 
 def test_tasks_are_handled_in_bulk() -> None:
     """Six thousand tasks more make no more calls of Python functions."""
-    if native.library() is None:
+    if library() is None:
         pytest.skip("no C compiler")
 
     def calls(tasks: int) -> int:

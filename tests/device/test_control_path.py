@@ -10,6 +10,7 @@ from tests.interp.test_replay import CASES, COLUMNS, ROWS, arrays
 import tilelet.language as pl
 from tilelet.device import kernel_cost, load_machine, lower_kernel, simulate
 from tilelet.device.kernel import pipes
+from tilelet.device.kernel.control_path import ControlPath
 from tilelet.device.report.profile import profile_of
 from tilelet.interp.interpreter import Interpreter
 from tilelet.interp.replay import find_control_traces
@@ -242,7 +243,7 @@ def test_iterations_that_do_the_same_are_multiplied_up_to_the_one_that_differs(
     monkeypatch.setattr(pipes.Walk, "step", lambda w, s: (steps.append(1), step(w, s))[1])
     quick = kernel_cost(kernel, A2A3)
     few = len(steps)
-    monkeypatch.setattr(pipes.ControlPath, "runs", lambda *args: list(range(1, args[3] + 1)))
+    monkeypatch.setattr(ControlPath, "runs", lambda *args: list(range(1, args[3] + 1)))
     followed = kernel_cost(kernel, A2A3)
     assert quick.exec_us == pytest.approx(followed.exec_us, rel=1e-9)
     assert quick.read_bytes == followed.read_bytes == 1595 * COLUMNS * 4

@@ -13,8 +13,10 @@ from tests.device.recording import chain, elementwise, held, mixed, projection, 
 import tilelet.language as pl
 from tilelet.device import load_machine, simulate
 from tilelet.device.machine.description import varied
+from tilelet.device.schedule import native
 from tilelet.device.schedule.events import Config, SimResult, Work, run_events
-from tilelet.device.schedule.simulate import Timeline, native
+from tilelet.device.schedule.library import library
+from tilelet.device.schedule.simulate import Timeline
 from tilelet.diag import UserError
 
 A2A3 = load_machine("a2a3")
@@ -107,7 +109,7 @@ def works(draw) -> Work:
 @given(configs(), works())
 @settings(max_examples=150)
 def test_c_and_python_agree_bit_for_bit(config: Config, work: Work) -> None:
-    lib = native.library()
+    lib = library()
     if lib is None:
         pytest.skip("no C compiler")
     slow, fast = run_events(config, work), native.run_events_native(lib, config, work)

@@ -14,6 +14,7 @@ import tilelet.language as pl
 from tilelet.device import load_machine, simulate
 from tilelet.device.schedule import native
 from tilelet.device.schedule.graph import build_graph
+from tilelet.device.schedule.library import library
 from tilelet.device.schedule.region_arrays import regions_of
 from tilelet.dtypes import FP32
 from tilelet.tasks.regions import RegionTable
@@ -64,7 +65,7 @@ def random_stream(draw):
 @given(st.data())
 @settings(max_examples=60)
 def test_c_and_python_give_the_same_edges(data) -> None:
-    lib = native.library()
+    lib = library()
     if lib is None:
         pytest.skip("no C compiler")
     stream = random_stream(data.draw)

@@ -15,6 +15,7 @@ from tilelet.device import load_machine, simulate
 from tilelet.device.kernel.footprint import Footprint
 from tilelet.device.schedule import native
 from tilelet.device.schedule.l2_cells import Cells, Part, build_cells
+from tilelet.device.schedule.library import library
 from tilelet.device.schedule.region_arrays import Regions, regions_of
 from tilelet.dtypes import BF16, FP32
 from tilelet.tasks.regions import RegionTable
@@ -71,7 +72,7 @@ def assert_same(a: Cells, b: Cells) -> None:
 @given(parts())
 @settings(max_examples=150)
 def test_c_and_python_give_the_same_cells(case: tuple[list[Part], Regions, int]) -> None:
-    lib = native.library()
+    lib = library()
     if lib is None:
         pytest.skip("no C compiler")
     some, regions, tasks = case
@@ -87,7 +88,8 @@ def test_a_run_is_the_same_without_a_compiler(program, monkeypatch: pytest.Monke
     machine = load_machine("a2a3")
     tasks, compiled = recorded(program)
     fast = simulate(tasks, compiled, machine)
-    monkeypatch.setattr(native, "library", lambda: None)
+    for module in ("native_walk", "simulate"):
+        monkeypatch.setattr(f"tilelet.device.schedule.{module}.library", lambda: None)
     slow = simulate(tasks, compiled, machine)
     for name in ("task", "core", "dispatch", "start", "end", "finish", "hbm_read", "hbm_written"):
         np.testing.assert_array_equal(getattr(fast, name), getattr(slow, name), name)

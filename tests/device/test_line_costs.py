@@ -7,8 +7,7 @@ from tests.device.recording import elementwise, mixed, only_kernel, projection
 
 import tilelet.language as pl
 from tilelet.device import kernel_cost, load_machine
-from tilelet.device.kernel import pipes
-from tilelet.device.kernel.control_path import Signature
+from tilelet.device.kernel.control_path import ControlPath, Signature
 from tilelet.device.kernel.line_costs import follow
 
 A2A3 = load_machine("a2a3")
@@ -42,7 +41,7 @@ def test_multiplied_iterations_cost_what_followed_ones_do(
     kernel = only_kernel(projection(depth=128 * 50, pipelined=pipelined), A2A3)
     jumped = follow(kernel, A2A3, Signature())
     assert any(e.position < 0 for e in jumped.events)
-    monkeypatch.setattr(pipes.ControlPath, "runs", lambda *args: list(range(1, args[3] + 1)))
+    monkeypatch.setattr(ControlPath, "runs", lambda *args: list(range(1, args[3] + 1)))
     followed = follow(kernel, A2A3, Signature())
     assert not any(e.position < 0 for e in followed.events)
     for position, step in followed.steps.items():

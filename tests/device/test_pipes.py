@@ -8,7 +8,7 @@ from tests.device.recording import elementwise, mixed, only_kernel, projection, 
 
 import tilelet.language as pl
 from tilelet.device import Core, kernel_cost, load_machine, simulate
-from tilelet.device.kernel import pipes
+from tilelet.device.kernel.control_path import ControlPath
 from tilelet.device.machine.description import varied
 from tilelet.interp.replay import find_control_traces
 
@@ -21,7 +21,7 @@ def test_multiplied_iterations_are_the_followed_ones(
 ) -> None:
     kernel = only_kernel(projection(depth=128 * 50, pipelined=pipelined), A2A3)
     jumped = kernel_cost(kernel, A2A3)
-    monkeypatch.setattr(pipes.ControlPath, "runs", lambda *args: list(range(1, args[3] + 1)))
+    monkeypatch.setattr(ControlPath, "runs", lambda *args: list(range(1, args[3] + 1)))
     followed = kernel_cost(kernel, A2A3)
     assert jumped.exec_us == pytest.approx(followed.exec_us, rel=1e-9)
     assert jumped.cold_us == pytest.approx(followed.cold_us, rel=1e-9)

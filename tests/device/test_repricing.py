@@ -7,7 +7,8 @@ from tests.device.recording import mixed, projection, recorded
 
 import tilelet.language as pl
 from tilelet.device import Machine, Timeline, load_machine, simulate
-from tilelet.device.kernel.pipes import Walk
+from tilelet.device.kernel.course import course_of
+from tilelet.device.kernel.pipes import ALL_COLD, COLD, HOT, Walk
 from tilelet.device.kernel.together import Case, times_together
 from tilelet.device.machine.description import varied
 from tilelet.device.report.sensitivity import GROUPS, scaled
@@ -83,20 +84,14 @@ def test_ways_through_a_kernel_change_alike() -> None:
 def test_machines_followed_together_equal_one_after_the_other(build) -> None:
     line = modelled(build())
     machines = [scaled(A2A3, {group: 1.3}) for group in GROUPS]
-    cases = [
-        Case(machine, cold=cold, cold_stores=stores)
-        for machine in machines
-        for cold, stores in ((False, False), (True, False), (True, True))
-    ]
+    cases = [Case(machine, levels) for machine in machines for levels in (HOT, COLD, ALL_COLD)]
     for kernel, signature in zip(
         (line.stream.kernels[k] for k in line.stream.cost_kernel), line.stream.signatures
     ):
         assert kernel is not None
         together = times_together(kernel, signature, cases)
         apart = [
-            c.machine.us(
-                Walk(kernel, c.machine, signature, cold=c.cold, cold_stores=c.cold_stores).end
-            )
-            for c in cases
+            case.machine.us(Walk(course_of(kernel, signature), case.machine, case.levels).end)
+            for case in cases
         ]
         assert together == pytest.approx(apart, rel=1e-9)

@@ -9,7 +9,7 @@ from tests.cpu import clib
 
 from tilelet.cpu import native
 from tilelet.device.schedule import structures
-from tilelet.device.schedule.native import SOURCES
+from tilelet.device.schedule.library import SOURCES
 
 OF_ENGINE = {
     "tl_word": native.Word,

@@ -36,6 +36,7 @@ from tilelet.device.schedule.conflicts import (
     needed_edges,
 )
 from tilelet.device.schedule.graph import Graph, build_graph
+from tilelet.device.schedule.library import library
 from tilelet.device.schedule.pricing import CostCache
 from tilelet.device.schedule.region_arrays import Ints
 from tilelet.device.schedule.simulate import simulate
@@ -138,7 +139,7 @@ class Races:
 
     @cached_property
     def graph(self) -> Graph:
-        lib = native.library()
+        lib = library()
         return native.build_graph_native(lib, self.stream) if lib else build_graph(self.stream)
 
     @cached_property
@@ -211,7 +212,7 @@ class Races:
 
     def _find(self, graph: Graph) -> tuple[Ints, int]:
         """Conflicts, and how many tasks were looked at."""
-        lib = native.library()
+        lib = library()
         if lib is None:
             return find_conflicts(self.accesses, graph, self.loops), graph.tasks
         return native.find_conflicts_native(lib, self.accesses, graph, self.loops, MOST, MOST_STEPS)
@@ -399,7 +400,7 @@ class Races:
         """Edges between tasks that do not disturb each other, if no race appears without them."""
         if len(self.subject.tasks) > MOST_MODELLED or self.conflicts:
             return []
-        lib = native.library()
+        lib = library()
         args = (self.accesses, self.graph)
         needed = native.needed_edges_native(lib, *args) if lib else needed_edges(*args)
         owners, _ = self.subject.tasks.places()

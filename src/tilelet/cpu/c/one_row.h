@@ -49,6 +49,7 @@ TL_INLINE void add_rows(float *c, const float *a, const char *b, int64_t row_byt
             for (int j = 0; j < vectors; j++)
                 acc[j] = fma_vec(value, load_vec(b + j * W * 4), acc[j]);
         }
+#pragma GCC unroll 8
         for (int at = 0; at < bytes; at += 64) __builtin_prefetch(b + ahead + at, 0, 3);
     }
 #pragma GCC unroll 8
@@ -74,24 +75,32 @@ static void add_columns(float *c, const float *a, const char *b, int64_t row_byt
             add_rows(c, a, b, row_bytes, steps, ahead, 1, 0);
 }
 
-/* Rows that follow one another, of whole strips of ROW_VECTORS vectors. */
+/* Rows that follow one another, each of so many times `strips` strips of ROW_VECTORS vectors. More
+ * than one in a loop's body: else it takes longer than the reading. */
 TL_INLINE void add_in_order(float *c, const float *a, const char *b, int64_t rows, int64_t columns,
-                            int64_t ahead, int is_bf16) {
+                            int64_t ahead, int strips, int is_bf16) {
+    enum { STRIP = ROW_VECTORS * W };
     for (int64_t k = 0; k < rows; k++)
-        for (int64_t n = 0; n < columns; n += ROW_VECTORS * W) {
-            add_rows(c + n, a + k, b, 0, 1, ahead, ROW_VECTORS, is_bf16);
-            b += ROW_VECTORS * W * (is_bf16 ? 2 : 4);
-        }
+        for (int64_t n = 0; n < columns; n += strips * STRIP)
+#pragma GCC unroll 4
+            for (int i = 0; i < strips; i++) {
+                add_rows(c + n + i * STRIP, a + k, b, 0, 1, ahead, ROW_VECTORS, is_bf16);
+                b += STRIP * (is_bf16 ? 2 : 4);
+            }
 }
 
 /* Some rows; what is `ahead` bytes further on is prefetched. */
 static void add_block(float *c, const float *a, const char *b, int64_t row_bytes, int64_t rows,
                       int64_t columns, int64_t ahead, int is_bf16) {
     if (row_bytes == columns * (is_bf16 ? 2 : 4) && columns % (ROW_VECTORS * W) == 0) {
-        if (is_bf16)
-            add_in_order(c, a, b, rows, columns, ahead, 1);
+        if (!is_bf16)
+            add_in_order(c, a, b, rows, columns, ahead, 1, 0);
+        else if (columns % (4 * ROW_VECTORS * W) == 0)
+            add_in_order(c, a, b, rows, columns, ahead, 4, 1);
+        else if (columns % (2 * ROW_VECTORS * W) == 0)
+            add_in_order(c, a, b, rows, columns, ahead, 2, 1);
         else
-            add_in_order(c, a, b, rows, columns, ahead, 0);
+            add_in_order(c, a, b, rows, columns, ahead, 1, 1);
         return;
     }
     for (int64_t k = 0, steps; k < rows; k += steps) {

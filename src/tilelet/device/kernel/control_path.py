@@ -55,12 +55,16 @@ class ControlProgram:
     loops  the loop in `body` for each loop of the kernel, by identity
     needed scalars that decide something
     steady which loops are (`is_steady`), as far as somebody asked
+    cuts   parts of transfers, by the transfer's identity and what is left of it
     """
 
     body: tuple[Node, ...]
     loops: Mapping[int, Loop]
     needed: frozenset[Value]
     steady: dict[int, bool] = field(default_factory=dict[int, bool])
+    cuts: dict[tuple[int, tuple[int, ...]], Transfer] = field(
+        default_factory=dict[tuple[int, tuple[int, ...]], Transfer]
+    )
 
 
 @functools.lru_cache(maxsize=1024)
@@ -213,7 +217,11 @@ class ControlPath:
                 start = self.numbers.get(offset)
                 if start is not None:
                     extents[axis] = max(0, min(extents[axis], limit - int(start)))
-        return work.cut(tuple(extents))
+        key = id(work), tuple(extents)
+        found = self.program.cuts.get(key)
+        if found is None:
+            found = self.program.cuts[key] = work.cut(key[1])
+        return found
 
     # Loops
 
@@ -304,8 +312,8 @@ class ControlPath:
                 self._follow_loop(node, trace)
             elif trace is not None:
                 work = self.sized(node.work)
-                if work is not node.work:
-                    trace.append(work)
+                if isinstance(work, Transfer) and work is not node.work:
+                    trace.append((node.position, work.cut_to))
 
     def _follow_loop(self, loop: Loop, trace: list[Any] | None) -> None:
         count, index, stride = self.trips(loop)

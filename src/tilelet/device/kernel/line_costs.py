@@ -10,8 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilelet.device.kernel.control_path import Signature
+from tilelet.device.kernel.course import Course, Move, course_of
 from tilelet.device.kernel.pipes import Walk
-from tilelet.device.kernel.view import Core, DeviceKernel, Step, Transfer, Work
+from tilelet.device.kernel.view import DeviceKernel
 from tilelet.device.machine.description import Machine
 
 MOST_EVENTS = 1500
@@ -72,11 +73,11 @@ class Execution:
 
 def follow(kernel: DeviceKernel, machine: Machine, signature: Signature) -> Execution:
     """Follow one execution, everything it reads being in L2."""
-    walk = _StepWalk(kernel, machine, signature, cold=False)
+    walk = _StepWalk(course_of(kernel, signature), machine)
     us = machine.us
     steps = {
         position: StepCost(us(c.added), us(c.busy), c.read, c.written, c.times)
-        for position, c in sorted(walk.costs.items())
+        for position, c in sorted(walk.costs_of.items())
     }
     events = tuple(
         Event(position, us(begin), us(end), repeats)
@@ -93,41 +94,35 @@ class _Snapshot(list[float]):
 
 
 class _StepWalk(Walk):
-    def __init__(
-        self, kernel: DeviceKernel, machine: Machine, signature: Signature, *, cold: bool
-    ) -> None:
-        self.costs: dict[int, StepCost] = {}
+    def __init__(self, course: Course, machine: Machine) -> None:
+        self.costs_of: dict[int, StepCost] = {}
         self.events: list[tuple[int, float, float, int]] = []
         self.latest = 0.0
-        super().__init__(kernel, machine, signature, cold=cold)
+        super().__init__(course, machine)
 
-    def step(self, step: Step) -> None:
+    def step(self, move: Move) -> None:
+        step = move.step
         worked, _ = self.worked(step)
-        super().step(step)
+        super().step(move)
         busy, end = self.worked(step)
         busy -= worked
-        cost = self.costs.setdefault(step.position, StepCost())
+        cost = self.costs_of.setdefault(step.position, StepCost())
         reached = max(self.latest, self.reached)
         cost.added += reached - self.latest
         cost.busy += busy
         cost.times += 1
+        moved = self.costs.moved(step, move.work)
+        if moved.writes:
+            cost.written += moved.nbytes
+        else:
+            cost.read += moved.nbytes
         self.latest = reached
         if len(self.events) < MOST_EVENTS:
             self.events.append((step.position, end - busy, end, 0))
 
-    def count(self, step: Step, work: Work) -> None:
-        super().count(step, work)
-        if isinstance(work, Transfer) and work.param is not None:
-            moved = work.nbytes * (self.kernel.lanes if step.core is Core.AIV else 1)
-            cost = self.costs.setdefault(step.position, StepCost())
-            if work.writes_gm:
-                cost.written += moved
-            else:
-                cost.read += moved
-
     def snapshot(self) -> list[float]:
         made = _Snapshot(super().snapshot())
-        made.costs = {position: StepCost(*cost.parts) for position, cost in self.costs.items()}
+        made.costs = {position: StepCost(*cost.parts) for position, cost in self.costs_of.items()}
         return made
 
     def skip(self, history: list[list[float]], blocks: int) -> int:
@@ -137,15 +132,15 @@ class _StepWalk(Walk):
         if skipped and isinstance(before, _Snapshot) and isinstance(after, _Snapshot):
             for position, late in after.costs.items():
                 early = before.costs.get(position, StepCost())
-                self.costs[position] = self.costs[position].plus(late, early, skipped)
+                self.costs_of[position] = self.costs_of[position].plus(late, early, skipped)
             self.passed(begin, skipped)
         return skipped
 
     def skip_rest(self, done: int, count: int) -> None:
         begin = self.reached
         super().skip_rest(done, count)
-        for position, cost in self.costs.items():
-            self.costs[position] = cost.plus(cost, StepCost(), count / done - 1)
+        for position, cost in self.costs_of.items():
+            self.costs_of[position] = cost.plus(cost, StepCost(), count / done - 1)
         self.passed(begin, count - done)
 
     def passed(self, begin: float, repeats: int) -> None:

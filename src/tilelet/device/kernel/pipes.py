@@ -12,31 +12,26 @@ import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-from tilelet.device.kernel.control_path import ControlPath, Signature
-from tilelet.device.kernel.costs import work_cycles
-from tilelet.device.kernel.footprint import footprints
+from tilelet.device.kernel.control_path import Signature
+from tilelet.device.kernel.course import Course, Move, Rounds, course_of
+from tilelet.device.kernel.step_costs import Moved, StepCosts
 from tilelet.device.kernel.view import (
-    Bind,
     Core,
-    CubeWork,
     DeviceKernel,
     Loop,
-    Node,
     Pipe,
     Step,
     Transfer,
     Work,
+    loops_in,
     walk_steps,
 )
 from tilelet.device.machine.description import DataPath, Machine
 from tilelet.diag.core import Loc
-from tilelet.ir.types import TensorType
 
 PIPES = tuple((core, pipe) for core in Core for pipe in Pipe)
-MAX_FOLLOWED = 4096
-"""Iterations followed one by one, if they never settle."""
 
 
 @dataclass(frozen=True)
@@ -92,45 +87,104 @@ class KernelCost:
         return {"CUBE": "cube", "VEC": "vector", "SCALAR": "scalar"}.get(pipe, "MTE")
 
 
+class Levels(NamedTuple):
+    """Whether what an execution reads is missing in L2, and whether what it overwrites is."""
+
+    cold: bool = False
+    cold_stores: bool = False
+
+
+HOT, COLD, ALL_COLD = Levels(), Levels(cold=True), Levels(cold=True, cold_stores=True)
+
+
+@dataclass(frozen=True)
+class Followed:
+    """One execution on one machine: when it ends, and its sums.
+
+    times  see `Walk.times`, without those of tiles
+    begin  when each pipe that worked began, by number
+    """
+
+    end: float
+    times: Sequence[float]
+    begin: Mapping[int, float]
+    read: Mapping[int, float]
+    written: Mapping[int, float]
+    exchanged: float
+    macs: float
+    served: float
+
+    def spans(self, start: float) -> dict[str, tuple[float, float]]:
+        """From a pipe's first step to the end of its last one, `start` before the first."""
+        found: dict[str, tuple[float, float]] = {}
+        for number, begin in sorted(self.begin.items()):
+            core, pipe = PIPES[number]
+            at = SCALAR + _CORE[core] if pipe is Pipe.SCALAR else number
+            found[f"{core.value}.{pipe.value}"] = (start + begin, start + self.times[at])
+        return found
+
+
+Follower = Callable[[Course, Machine, Sequence[Levels]], Sequence[Followed]]
+"""Follows an execution once for each of some `Levels`."""
+
+
+def followed(course: Course, machine: Machine, levels: Sequence[Levels]) -> list[Followed]:
+    """The definition of a `Follower`."""
+    walks = (Walk(course, machine, level) for level in levels)
+    return [
+        Followed(w.end, w.times[:TILES], w.begin, w.read, w.written, w.exchanged, w.macs, w.served)
+        for w in walks
+    ]
+
+
 def kernel_cost(
     kernel: DeviceKernel,
     machine: Machine,
     signature: Signature | None = None,
     cold: tuple[float, float] | None = None,
+    follow: Follower = followed,
 ) -> KernelCost:
     """Follow the kernel through its pipes; not without L2 if `cold_times` are known."""
-    signature = signature or Signature()
-    hot = Walk(kernel, machine, signature, cold=False)
-    cold_us, store_us = cold or cold_times(kernel, machine, signature)
+    course = course_of(kernel, signature or Signature())
+    hot, *others = follow(course, machine, (HOT, *(() if cold else _missing(kernel, machine))))
+    cold_us, store_us = cold or _cold_us(machine, others)
     us = machine.us
-    read = {p: round(v) for p, v in sorted(hot.read.items())}
-    written = {p: round(v) for p, v in sorted(hot.written.items())}
+    spans = hot.spans(machine.body.start_cycles)
     return KernelCost(
         exec_us=us(hot.end),
         cold_us=cold_us,
         store_us=store_us,
         busy_us={
-            f"{core.value}.{pipe.value}": us(hot.times[_BUSY + i])
+            f"{core.value}.{pipe.value}": us(hot.times[BUSY + i])
             for i, (core, pipe) in enumerate(PIPES)
-            if hot.times[_BUSY + i]
+            if hot.times[BUSY + i]
         },
-        read=read,
-        written=written,
+        read={p: round(v) for p, v in sorted(hot.read.items())},
+        written={p: round(v) for p, v in sorted(hot.written.items())},
         exchanged=round(hot.exchanged),
         macs=round(hot.macs),
         l2_granules=hot.served,
-        guesses=tuple(hot.path.guesses.items()),
-        span_us={name: (us(begin), us(end)) for name, (begin, end) in hot.spans().items()},
+        guesses=course.guesses,
+        span_us={name: (us(begin), us(end)) for name, (begin, end) in spans.items()},
     )
 
 
-def cold_times(kernel: DeviceKernel, machine: Machine, signature: Signature) -> tuple[float, float]:
+def cold_times(
+    kernel: DeviceKernel, machine: Machine, signature: Signature, follow: Follower = followed
+) -> tuple[float, float]:
     """Of one execution: `cold_us` and `store_us`."""
-    cold = Walk(kernel, machine, signature, cold=True).end
-    if not stores_wait(kernel, machine):
-        return machine.us(cold), 0.0
-    every = Walk(kernel, machine, signature, cold=True, cold_stores=True).end
-    return machine.us(cold), machine.us(every - cold)
+    course = course_of(kernel, signature)
+    return _cold_us(machine, follow(course, machine, _missing(kernel, machine)))
+
+
+def _missing(kernel: DeviceKernel, machine: Machine) -> tuple[Levels, ...]:
+    """What `cold_times` follows."""
+    return (COLD, ALL_COLD) if stores_wait(kernel, machine) else (COLD,)
+
+
+def _cold_us(machine: Machine, found: Sequence[Followed]) -> tuple[float, float]:
+    cold = found[0].end
+    return machine.us(cold), machine.us(found[1].end - cold) if len(found) > 1 else 0.0
 
 
 def stores_wait(kernel: DeviceKernel, machine: Machine) -> bool:
@@ -157,21 +211,23 @@ def _stores(kernel: DeviceKernel) -> frozenset[str]:
 # Layout of `Walk.times`: when each pipe is free, how long it has worked, when each core's scalar
 # unit is free, when the last store ends; then, for each buffer of each tile, when it has been
 # written and when it may be overwritten.
-_BUSY = len(PIPES)
-_SCALAR = 2 * len(PIPES)
-_LAST = _SCALAR + len(Core)
-_TILES = _LAST + 1
+BUSY = len(PIPES)
+SCALAR = 2 * len(PIPES)
+LAST = SCALAR + len(Core)
+TILES = LAST + 1
 _PIPE = {key: i for i, key in enumerate(PIPES)}
 _CORE = {core: i for i, core in enumerate(Core)}
-_CORE_OF = tuple(_CORE[core] for core, _ in PIPES)
-_IS_VECTOR = tuple(pipe is Pipe.VEC for _, pipe in PIPES)
+CORE_OF = tuple(_CORE[core] for core, _ in PIPES)
+IS_VECTOR = tuple(pipe is Pipe.VEC for _, pipe in PIPES)
 _NOBODY = -1
-NOT_CLOCKS = slice(_BUSY, _SCALAR)
-SCALAR_UNITS = slice(_SCALAR, _SCALAR + len(Core))
+ALIKE = 1e-6
+"""Cycles by which times that advance alike may differ, for rounding's sake."""
+NOT_CLOCKS = slice(BUSY, SCALAR)
+SCALAR_UNITS = slice(SCALAR, SCALAR + len(Core))
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
+class Plan:
     """Of a step, what does not change from one execution to the next, as plain numbers.
 
     written  tiles that it writes, and whether each time into their next buffer
@@ -186,15 +242,15 @@ class _Plan:
 
 
 @functools.lru_cache(maxsize=1024)
-def _plans(kernel: DeviceKernel) -> list[_Plan]:
+def plans_of(kernel: DeviceKernel) -> list[Plan]:
     """By position of the step."""
-    plans: dict[int, _Plan] = {}
+    plans: dict[int, Plan] = {}
     for step in kernel.walk():
         written = tuple(
             (tile, tile not in step.reads and kernel.tiles[tile].buffers > 1)
             for tile in step.writes
         )
-        plans[step.position] = _Plan(
+        plans[step.position] = Plan(
             pipe=_PIPE[step.core, step.pipe],
             core=_CORE[step.core],
             is_scalar=step.pipe is Pipe.SCALAR,
@@ -206,15 +262,27 @@ def _plans(kernel: DeviceKernel) -> list[_Plan]:
 
 
 @functools.lru_cache(maxsize=1024)
-def _columns(kernel: DeviceKernel) -> dict[int, int]:
-    """By parameter: bytes of a row that one execution reads, all its loops together."""
-    found: dict[int, int] = {}
-    for touched in footprints(kernel):
-        tensor = kernel.function.params[touched.param].type
-        if touched.extents and not touched.writes and isinstance(tensor, TensorType):
-            last = touched.extents[-1]
-            found[touched.param] = (last.high - last.low) * tensor.dtype.itemsize
-    return found
+def periods_of(kernel: DeviceKernel) -> dict[int, int]:
+    """By identity of the loop: after how many iterations all tiles use the same buffers again."""
+    return {
+        id(loop): math.lcm(*{kernel.tiles[t].buffers for t in _tiles_in(loop)}, 1)
+        for loop in loops_in(kernel.body)
+    }
+
+
+def first_of(kernel: DeviceKernel) -> tuple[list[int], int]:
+    """Where the times of each tile begin in `Walk.times`, and how many there are in all."""
+    first, size = list[int](), TILES
+    for tile in kernel.tiles:
+        first.append(size)
+        size += 2 * tile.buffers
+    return first, size
+
+
+def key_of(move: Move) -> tuple[int, tuple[int, ...]]:
+    """Moves of a kernel with the same key cost the same."""
+    work = move.work
+    return move.step.position, work.cut_to if isinstance(work, Transfer) else ()
 
 
 class Walk:
@@ -228,31 +296,24 @@ class Walk:
 
     def __init__(
         self,
-        kernel: DeviceKernel,
+        course: Course,
         machine: Machine,
-        signature: Signature,
-        *,
-        cold: bool,
-        cold_stores: bool = False,
+        levels: Levels = HOT,
         later: Callable[[Any, Any], Any] = max,
     ) -> None:
         self.later = later
         self.machine = machine
-        self.cold = cold
-        self.cold_stores = cold_stores
-        self.signature = signature
-        self.kernel = kernel
+        self.levels = levels
+        kernel = self.kernel = course.kernel
+        self.costs = StepCosts(kernel, machine, course.signature)
         self.issue, self.sync, self.across, start = self.constants()
-        self.first: list[int] = []
-        size = _TILES
-        for tile in kernel.tiles:
-            self.first.append(size)
-            size += 2 * tile.buffers
+        self.first, size = first_of(kernel)
         self.times = [start * 0.0] * size
         self.current = [0] * len(kernel.tiles)
         self.writer = [_NOBODY] * len(kernel.tiles)
         self.begin: dict[int, Any] = {}
-        self.plans = _plans(kernel)
+        self.plans = plans_of(kernel)
+        self.periods = periods_of(kernel)
         self.depth = [tile.buffers for tile in kernel.tiles]
         self.read: dict[int, float] = {}
         self.written: dict[int, float] = {}
@@ -260,9 +321,8 @@ class Walk:
         self.macs = 0.0
         self.served = 0.0
         self.pipelined = 0
-        self.path = ControlPath(kernel, signature)
-        self._costs: dict[tuple[int, tuple[int, ...]], tuple[Any, Any]] = {}
-        self.nodes(kernel.body)
+        self._known: dict[tuple[int, tuple[int, ...]], tuple[Any, Any]] = {}
+        self.moves(course.body)
         self.end = start + self.reached
 
     def constants(self) -> tuple[Any, Any, Any, Any]:
@@ -270,49 +330,31 @@ class Walk:
         body = self.machine.body
         return body.issue_cycles, body.sync_cycles, body.exchange_cycles, body.start_cycles
 
-    def spans(self) -> dict[str, tuple[float, float]]:
-        """From a pipe's first step to the end of its last one."""
-        found: dict[str, tuple[float, float]] = {}
-        for number, begin in self.begin.items():
-            core, pipe = PIPES[number]
-            at = _SCALAR + _CORE[core] if pipe is Pipe.SCALAR else _PIPE[core, pipe]
-            ends = self.machine.body.start_cycles + self.times[at]
-            found[f"{core.value}.{pipe.value}"] = (self.machine.body.start_cycles + begin, ends)
-        return found
-
     @property
     def reached(self) -> Any:
         """When the last of what was followed so far ends, from the first instruction."""
-        return functools.reduce(self.later, self.times[: len(PIPES)], self.times[_LAST])
+        return functools.reduce(self.later, self.times[: len(PIPES)], self.times[LAST])
 
     def worked(self, step: Step) -> tuple[float, float]:
         """How long the step's pipe has worked so far, and when it is free."""
         pipe = _PIPE[step.core, step.pipe]
         is_scalar = step.pipe is Pipe.SCALAR
-        return self.times[_BUSY + pipe], self.times[
-            _SCALAR + _CORE[step.core] if is_scalar else pipe
-        ]
+        return self.times[BUSY + pipe], self.times[SCALAR + _CORE[step.core] if is_scalar else pipe]
 
-    def nodes(self, nodes: Sequence[Node]) -> None:
-        for node in nodes:
-            if isinstance(node, Step):
-                self.step(node)
-            elif isinstance(node, Bind):
-                self.path.bind(node.op)
-            elif isinstance(node, Loop):
-                self.loop(node)
+    def moves(self, moves: Sequence[Move | Rounds]) -> None:
+        for move in moves:
+            if isinstance(move, Move):
+                self.step(move)
             else:
-                taken = self.path.takes(node)
-                self.nodes(node.then if taken else node.orelse)
-                self.path.join(node, taken)
+                self.loop(move)
 
-    def step(self, step: Step) -> None:
-        plan = self.plans[step.position]
+    def step(self, move: Move) -> None:
+        plan = self.plans[move.step.position]
         if plan.is_scalar:
-            self.scalar_step(step, plan)
+            self.scalar_step(move, plan)
             return
         times, first, current = self.times, self.first, self.current
-        unit, pipe = _SCALAR + plan.core, plan.pipe
+        unit, pipe = SCALAR + plan.core, plan.pipe
         later = self.later
         times[unit] = times[unit] + self.issue
         free = start = later(times[unit], times[pipe])
@@ -324,15 +366,14 @@ class Walk:
                 current[tile] = (current[tile] + 1) % self.depth[tile]
             at = first[tile] + 2 * current[tile]
             start = later(start, later(times[at], times[at + 1]))
-        work = self.path.sized(step.work)
-        busy, latency = self.cost(step, work)
+        busy, latency = self.cost(move)
         if pipe not in self.begin:
             self.begin[pipe] = start
         end = start + busy
         # In a pipelined loop the loads of the next iteration are issued before a tile from the
         # other core is waited for.
         times[pipe] = free + busy if plan.is_pop and self.pipelined else end
-        times[_BUSY + pipe] = times[_BUSY + pipe] + busy
+        times[BUSY + pipe] = times[BUSY + pipe] + busy
         for tile in plan.reads:
             at = first[tile] + 2 * current[tile] + 1
             times[at] = later(times[at], end + self.sync)
@@ -341,126 +382,71 @@ class Walk:
             times[first[tile] + 2 * current[tile]] = done
             self.writer[tile] = pipe
         if not plan.written:
-            times[_LAST] = later(times[_LAST], done)
-        self.count(step, work)
+            times[LAST] = later(times[LAST], done)
+        self.count(self.costs.moved(move.step, move.work))
 
-    def scalar_step(self, step: Step, plan: _Plan) -> None:
+    def scalar_step(self, move: Move, plan: Plan) -> None:
         """The scalar unit waits for what it reads, and everything it issues later waits for it."""
-        times, unit = self.times, _SCALAR + plan.core
+        times, unit = self.times, SCALAR + plan.core
         start = times[unit]
         for tile in plan.reads:
             at = self.first[tile] + 2 * self.current[tile]
             start = self.later(start, times[at] + self.wait(self.writer[tile], plan.pipe))
-        busy, _ = self.cost(step, step.work)
+        busy, _ = self.cost(move)
         self.begin.setdefault(plan.pipe, start)
         end = start + busy
         times[unit] = end
-        times[_BUSY + plan.pipe] = times[_BUSY + plan.pipe] + busy
+        times[BUSY + plan.pipe] = times[BUSY + plan.pipe] + busy
         for tile, _ in plan.written:
             times[self.first[tile] + 2 * self.current[tile]] = end
             self.writer[tile] = plan.pipe
-        times[_LAST] = self.later(times[_LAST], end)
+        times[LAST] = self.later(times[LAST], end)
 
     def wait(self, writer: int, reader: int) -> Any:
         """How long a pipe waits for another's result besides; both by number in `PIPES`."""
-        if writer == _NOBODY or (writer == reader and not _IS_VECTOR[reader]):
+        if writer == _NOBODY or (writer == reader and not IS_VECTOR[reader]):
             return 0.0
-        return self.sync if _CORE_OF[writer] == _CORE_OF[reader] else self.across
+        return self.sync if CORE_OF[writer] == CORE_OF[reader] else self.across
 
-    def cost(self, step: Step, work: Work) -> tuple[Any, Any]:
+    def cost(self, move: Move) -> tuple[Any, Any]:
         # A cut transfer is told from others of its step by what is left of it.
-        key = (step.position, work.cut_to if isinstance(work, Transfer) else ())
-        found = self._costs.get(key)
+        key = key_of(move)
+        found = self._known.get(key)
         if found is None:
-            found = self._costs[key] = self.cycles(work)
+            found = self._known[key] = self.cycles(move.work)
         return found
 
     def cycles(self, work: Work) -> tuple[Any, Any]:
-        return self.cycles_on(work, self.machine, self.cold, self.cold_stores)
+        return self.costs.cycles(work, *self.levels)
 
-    def cycles_on(
-        self, work: Work, machine: Machine, cold: bool, cold_stores: bool
-    ) -> tuple[float, float]:
-        strided = isinstance(work, Transfer) and work.param in self.signature.strided
-        return work_cycles(
-            work,
-            machine,
-            cold=cold,
-            cold_stores=cold_stores,
-            dense=not strided,
-            sharers=self.sharers(work) if isinstance(work, Transfer) else 1,
-        )
-
-    def sharers(self, work: Transfer) -> int:
-        """Cores that take their own parts of the lines that a transfer reads, all at once.
-
-        Blocks of one task do: they start together. Tasks start one after the other, and are then
-        some rows apart.
-        """
-        if not work.own_columns or work.writes_gm or work.param is None:
-            return 1
-        width = _columns(self.kernel).get(work.param, 0)
-        cores = self.machine.gm.l2_line // width if width else 1
-        return max(1, min(cores, self.signature.blocks))
-
-    def count(self, step: Step, work: Work) -> None:
-        if isinstance(work, CubeWork):
-            self.macs += work.m * work.k * work.n
-        elif isinstance(work, Transfer):
-            if work.param is None:
-                if work.writes_gm:
-                    self.exchanged += work.nbytes
-                return
-            lanes = self.kernel.lanes if step.core is Core.AIV else 1
-            self.served += self.requests(work) * lanes
-            into = self.written if work.writes_gm else self.read
-            into[work.param] = into.get(work.param, 0.0) + work.nbytes * lanes
-
-    def requests(self, work: Transfer) -> float:
-        """Granules that it asks each slice for, if together with others."""
-        gm = self.machine.gm
-        dense = work.dense_if_whole and work.param not in self.signature.strided
-        rows, run = (1, work.nbytes) if dense else (work.rows, work.row_bytes)
-        together = 1.0 if work.same_lines or not work.slices else gm.lockstep
-        return together * rows * -(-run // gm.granule) / (work.slices or gm.l2_slices)
+    def count(self, moved: Moved) -> None:
+        self.exchanged += moved.exchanged
+        self.macs += moved.macs
+        self.served += moved.served
+        if moved.param is not None:
+            into = self.written if moved.writes else self.read
+            into[moved.param] = into.get(moved.param, 0.0) + moved.nbytes
 
     # Loops
 
-    def loop(self, loop: Loop) -> None:
-        path = self.path
-        count, index, stride = path.trips(loop)
-        path.enter(loop)
-        self.pipelined += loop.stages > 1
-        period = math.lcm(*{self.kernel.tiles[t].buffers for t in _tiles_in(loop)}, 1)
-        history: list[list[Any]] = []
+    def loop(self, rounds: Rounds) -> None:
+        self.pipelined += rounds.loop.stages > 1
+        period = self.periods[id(rounds.loop)]
         done = 0
-        reached = dict(path.reached)
-        ends = path.runs(loop, min(count, MAX_FOLLOWED), count, index, stride)
-        while done < count:
-            if not ends:
-                self.skip_rest(done, count)
-                path.skip_rest(reached, count / done)
-                break
-            if done >= ends[0]:
-                # From here on iterations do something else.
-                ends.pop(0)
-                history.clear()
-                continue
-            if (done % period) == 0 and ends[0] - done > period:
-                history.append(self.snapshot())
-                if len(history) > 2:
-                    history.pop(0)
-                    skipped = self.skip(history, (ends[0] - done - 1) // period) * period
-                    path.skip(loop, skipped, index, stride)
-                    done += skipped
-                    index += skipped * stride
-            path.iterate(loop, index)
-            self.nodes(loop.body)
-            path.hand_on(loop)
-            done += 1
-            index += stride
-        self.pipelined -= loop.stages > 1
-        path.leave(loop)
+        for run in rounds.runs:
+            # From here on iterations do something else than before.
+            history: list[list[Any]] = []
+            while done < run.end:
+                if (done % period) == 0 and run.end - done > period:
+                    history.append(self.snapshot())
+                    if len(history) > 2:
+                        history.pop(0)
+                        done += self.skip(history, (run.end - done - 1) // period) * period
+                self.moves(run.body)
+                done += 1
+        if done < rounds.count:
+            self.skip_rest(done, rounds.count)
+        self.pipelined -= rounds.loop.stages > 1
 
     def snapshot(self) -> list[Any]:
         extra = [self.exchanged, self.macs, self.served]
@@ -484,16 +470,14 @@ class Walk:
         return blocks
 
     def settled(self, moved: list[Any]) -> bool:
-        """Whether all times have advanced alike."""
-        clocks = {
-            round(d, 6)
-            for i, d in enumerate(moved[: len(self.times)])
-            if d and not _BUSY <= i < _SCALAR
-        }
-        scalar_units = [moved[_SCALAR + i] for i in range(len(Core))]
-        # The scalar unit may run ahead at a pace of its own without anyone waiting for it.
-        clocks -= {round(d, 6) for d in scalar_units if round(d, 6) < max(clocks, default=0)}
-        return len(clocks) <= 1
+        """Whether all times that advance do so alike.
+
+        The scalar unit may run ahead at a pace of its own without anyone waiting for it.
+        """
+        clocks = moved[:BUSY] + moved[SCALAR : len(self.times)]
+        pace = max(clocks)
+        paces = [pace, *moved[SCALAR_UNITS]]
+        return all(d == 0.0 or any(abs(d - p) <= ALIKE for p in paces) for d in clocks)
 
     def count_again(self, counts: list[float], blocks: int) -> None:
         """What iterations that are not followed move and compute."""

@@ -14,53 +14,55 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilelet.device.kernel.control_path import Signature
-from tilelet.device.kernel.pipes import NOT_CLOCKS, SCALAR_UNITS, Walk
+from tilelet.device.kernel.course import Course, course_of
+from tilelet.device.kernel.pipes import ALIKE, HOT, NOT_CLOCKS, SCALAR_UNITS, Levels, Walk
+from tilelet.device.kernel.step_costs import StepCosts
 from tilelet.device.kernel.view import DeviceKernel, Work
 from tilelet.device.machine.description import Machine
 
 
 @dataclass(frozen=True)
 class Case:
-    """A machine, and whether what is read and what is overwritten is missing in L2."""
+    """A machine, and what is missing in L2."""
 
     machine: Machine
-    cold: bool = False
-    cold_stores: bool = False
+    levels: Levels = HOT
 
 
 def times_together(
     kernel: DeviceKernel, signature: Signature, cases: Sequence[Case]
 ) -> list[float]:
     """How long one execution takes in each case, in microseconds."""
-    ends: NDArray[np.float64] = Together(kernel, signature, cases).end
+    ends: NDArray[np.float64] = Together(course_of(kernel, signature), cases).end
     return [case.machine.us(float(end)) for case, end in zip(cases, ends)]
 
 
 class Together(Walk):
     """A walk whose times are arrays: one number for each case."""
 
-    def __init__(self, kernel: DeviceKernel, signature: Signature, cases: Sequence[Case]) -> None:
-        self.cases = cases
-        super().__init__(kernel, cases[0].machine, signature, cold=False, later=np.maximum)
+    def __init__(self, course: Course, cases: Sequence[Case]) -> None:
+        self.cases = [
+            (StepCosts(course.kernel, case.machine, course.signature), case.levels)
+            for case in cases
+        ]
+        super().__init__(course, cases[0].machine, later=np.maximum)
 
     def constants(self) -> tuple[Any, Any, Any, Any]:
-        bodies = [case.machine.body for case in self.cases]
+        bodies = [costs.machine.body for costs, _ in self.cases]
         each = [(b.issue_cycles, b.sync_cycles, b.exchange_cycles, b.start_cycles) for b in bodies]
         issue, sync, across, start = np.array(each, np.float64).T.copy()
         return issue, sync, across, start
 
     def cycles(self, work: Work) -> tuple[Any, Any]:
-        each = [self.cycles_on(work, c.machine, c.cold, c.cold_stores) for c in self.cases]
+        each = [costs.cycles(work, *levels) for costs, levels in self.cases]
         busy, latency = np.array(each, np.float64).T.copy()
         return busy, latency
 
     def settled(self, moved: list[Any]) -> bool:
-        """In every case: times that advance do so alike, but for scalar units that run ahead."""
-        every = np.round(np.stack(moved[: len(self.times)]), 6)
-        scalar_units = every[SCALAR_UNITS]
+        """In every case."""
+        every = np.stack(moved[: len(self.times)])
         clocks = np.delete(every, NOT_CLOCKS, axis=0)
-        pace = clocks.max(axis=0)
-        alike = (clocks == 0.0) | (clocks == pace)
-        for unit in scalar_units:
-            alike |= (clocks == unit) & (unit < pace)
+        alike = (clocks == 0.0) | (clocks.max(axis=0) - clocks <= ALIKE)
+        for unit in every[SCALAR_UNITS]:
+            alike |= abs(clocks - unit) <= ALIKE
         return bool(alike.all())

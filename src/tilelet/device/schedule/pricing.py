@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from tilelet.device.kernel.control_path import Signature, control_path_of
 from tilelet.device.kernel.footprint import Control, control
 from tilelet.device.kernel.lowering import lower_kernel
-from tilelet.device.kernel.pipes import KernelCost, kernel_cost
+from tilelet.device.kernel.pipes import KernelCost, followed, kernel_cost
 from tilelet.device.kernel.view import DeviceKernel
 from tilelet.device.machine.description import Machine
+from tilelet.device.schedule.native_walk import follower
 from tilelet.device.schedule.region_arrays import Ints, Regions
 from tilelet.ir.core import Program
 from tilelet.tasks.control_points import ControlTrace
@@ -26,8 +27,10 @@ NOTHING = KernelCost(0, 0, 0, {}, {}, {}, 0, 0)
 class CostCache:
     """Costs of kernels on one machine, by signature. Keep it to model a program several times."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Machine, *, reference: bool = False) -> None:
+        """`reference`: kernels are followed in Python, which defines their costs."""
         self.machine = machine
+        self.follow = followed if reference else follower()
         self.kernels: dict[str, tuple[Any, DeviceKernel]] = {}
         self.costs: dict[tuple[Any, ...], KernelCost] = {}
 
@@ -42,7 +45,7 @@ class CostCache:
     def cost(self, kernel: DeviceKernel, key: tuple[Any, ...], signature: Signature) -> KernelCost:
         full = (kernel.name, *key)
         if full not in self.costs:
-            self.costs[full] = kernel_cost(kernel, self.machine, signature)
+            self.costs[full] = kernel_cost(kernel, self.machine, signature, follow=self.follow)
         return self.costs[full]
 
 

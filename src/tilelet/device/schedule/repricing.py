@@ -8,11 +8,20 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tilelet.device.kernel.pipes import KernelCost, cold_times, kernel_cost, stores_wait
+from tilelet.device.kernel.pipes import (
+    ALL_COLD,
+    COLD,
+    Follower,
+    KernelCost,
+    cold_times,
+    kernel_cost,
+    stores_wait,
+)
 from tilelet.device.kernel.together import Case, times_together
 from tilelet.device.kernel.view import DeviceKernel, ScalarWork, Transfer, VectorWork
 from tilelet.device.machine.description import Body, Machine
 from tilelet.device.schedule.arrays import Stream
+from tilelet.device.schedule.native_walk import follower
 
 _GM = ("l2_line", "l2_slices", "lockstep", "serial_cycles", "granule")
 """What the cost of a kernel depends on, of global memory."""
@@ -23,10 +32,10 @@ def followed_again(stream: Stream, old: Machine, new: Machine) -> Stream:
     changed = {number: _sides(kernel, old, new) for number, kernel in enumerate(stream.kernels)}
     if not any(changed.values()):
         return stream
-    costs = list(stream.costs)
+    costs, follow = list(stream.costs), follower()
     for i, number in enumerate(stream.cost_kernel):
         if changed[number]:
-            costs[i] = _cost(stream, new, i, changed[number])
+            costs[i] = _cost(stream, new, i, changed[number], follow)
     return dataclasses.replace(stream, costs=costs)
 
 
@@ -48,10 +57,10 @@ def followed_roughly(stream: Stream, old: Machine, machines: Sequence[Machine]) 
                 cases.append(Case(new))
                 of.append((i, "exec_us"))
             if True in sides:
-                cases.append(Case(new, cold=True))
+                cases.append(Case(new, COLD))
                 of.append((i, "cold_us"))
                 if stores_wait(kernel, new):
-                    cases.append(Case(new, cold=True, cold_stores=True))
+                    cases.append(Case(new, ALL_COLD))
                     of.append((i, "store_us"))
         if not cases:
             continue
@@ -67,16 +76,18 @@ def followed_roughly(stream: Stream, old: Machine, machines: Sequence[Machine]) 
     ]
 
 
-def _cost(stream: Stream, machine: Machine, number: int, sides: Sides) -> KernelCost:
+def _cost(
+    stream: Stream, machine: Machine, number: int, sides: Sides, follow: Follower
+) -> KernelCost:
     """A cost again; `sides` that nothing has changed on are kept."""
     kernel, signature = stream.kernels[stream.cost_kernel[number]], stream.signatures[number]
     assert kernel is not None
     before = stream.costs[number]
     if False not in sides:
-        cold_us, store_us = cold_times(kernel, machine, signature)
+        cold_us, store_us = cold_times(kernel, machine, signature, follow)
         return dataclasses.replace(before, cold_us=cold_us, store_us=store_us)
     known = None if True in sides else (before.cold_us, before.store_us)
-    return kernel_cost(kernel, machine, signature, known)
+    return kernel_cost(kernel, machine, signature, known, follow)
 
 
 def _longest(stream: Stream) -> dict[int, int]:

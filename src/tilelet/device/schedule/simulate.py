@@ -18,6 +18,7 @@ from tilelet.device.schedule.callsites import CallSites
 from tilelet.device.schedule.events import Config, SimResult, Work, run_events
 from tilelet.device.schedule.graph import Graph, build_graph
 from tilelet.device.schedule.l2_cells import Cells, build_cells
+from tilelet.device.schedule.library import library
 from tilelet.device.schedule.pricing import CostCache
 from tilelet.device.schedule.repricing import followed_again, followed_roughly
 from tilelet.device.schedule.windows import with_windows
@@ -205,9 +206,9 @@ def simulate(
     if tasks.total == 0:
         raise NoTasks(program.name, program.main.loc)
     if cache is None or cache.machine is not machine:
-        cache = CostCache(machine)
+        cache = CostCache(machine, reference=reference)
     stream = with_windows(build_stream(tasks, program, runtime, cache), runtime.windows)
-    lib = None if reference else native.library()
+    lib = None if reference else library()
     if graph is None:
         graph = native.build_graph_native(lib, stream) if lib else build_graph(stream)
     what = (stream.parts, stream.regions, machine.gm.l2_line, stream.count)
@@ -255,7 +256,7 @@ def _play(
     reference: bool,
 ) -> Timeline | SimResult:
     """The event loop's answer; what it has so far if it cannot go on."""
-    lib = None if reference else native.library()
+    lib = None if reference else library()
     config = _config(machine, runtime, recording)
     work = _work(stream, graph, cells, machine.us(machine.granule_cycles))
     outcome = native.run_events_native(lib, config, work) if lib else run_events(config, work)

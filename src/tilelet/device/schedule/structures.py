@@ -214,6 +214,40 @@ class CellsOutput(Structure):
     ]
 
 
+class WalkInput(Structure):
+    _fields_: ClassVar = [
+        ("size", c_int64),
+        ("params", c_int64),
+        ("tiles", c_int64),
+        ("costs", c_int64),
+        ("levels", c_int64),
+        ("code_length", c_int64),
+        ("busy_at", c_int64),
+        ("scalar", c_int64),
+        ("last", c_int64),
+        ("issue", c_double),
+        ("sync", c_double),
+        ("across", c_double),
+        ("start", c_double),
+        ("is_vector", Longs),
+        ("core_of", Longs),
+        ("first", Longs),
+        ("depth", Longs),
+        ("pipe", Longs),
+        ("flags", Longs),
+        ("read_ptr", Longs),
+        ("write_ptr", Longs),
+        ("reads", Longs),
+        ("writes", Longs),
+        ("next", Longs),
+        ("numbers", Doubles),
+        ("into", Longs),
+        ("level", Longs),
+        ("code", Longs),
+        ("out", Doubles),
+    ]
+
+
 ALL = (
     Config,
     Work,
@@ -226,6 +260,7 @@ ALL = (
     CellsInput,
     Grid,
     CellsOutput,
+    WalkInput,
 )
 
 

@@ -144,7 +144,7 @@ def device_pass(shape: PassShape, machine: str) -> DevicePass:
     lookups = _CUBE_ROWS * math.ceil(shape.tokens / _CUBE_ROWS)
     tokens = {"tokens": np.zeros(lookups, np.int32)}
     # Of the vocabulary, blocks as wide as their logits fit the vector unit's memory.
-    columns = min(_HEAD_COLUMNS, c.vocab_size) if rows <= _HEAD_ROWS else 0
+    columns = min(_HEAD_COLUMNS if rows <= _HEAD_ROWS else _MOST_COLUMNS, c.vocab_size)
     embedding = EndShape(c, lookups, shape.dtype)
     head = EndShape(c, rows, shape.dtype, columns=columns)
     counts: Counter[LayerKind] = Counter()

@@ -29,7 +29,7 @@ from tilelet.models.qwen3.config import Qwen3Config
 from tilelet.models.qwen3.ends import EndShape
 from tilelet.models.qwen3.published import fitting
 from tilelet.models.qwen3.reference import Array
-from tilelet.models.qwen3.weights import Checkpoint, LayerArray, transposed
+from tilelet.models.qwen3.weights import Checkpoint, LayerArray, empty_in_lines, transposed
 from tilelet.native.memory import available_memory
 from tilelet.runtime.progress import progress
 
@@ -116,7 +116,7 @@ class _Streamed:
 
 def empty_layers(arrays: Mapping[str, LayerArray], count: int, dtype: DType) -> dict[str, Array]:
     return {
-        name: np.empty((count * array.shape[0], array.shape[1]), array.element(dtype).numpy)
+        name: empty_in_lines((count * array.shape[0], array.shape[1]), array.element(dtype))
         for name, array in arrays.items()
     }
 

@@ -282,6 +282,7 @@ class Model:
             blocked=self.architecture.columns > 0,
             row_tile=tile,
             seq_tile=fitting(size.page, _KEYS),
+            cube_rows=1,
             out_chunk=self.architecture.columns,
         )
 

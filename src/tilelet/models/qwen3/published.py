@@ -88,6 +88,8 @@ class LayerShape:
     row_tile: int = 16
     query_tile: int = 0
     seq_tile: int = 64
+    # The cube of an NPU works on so many rows at a time: those of a group of queries are filled up.
+    cube_rows: int = 16
     # Columns: of the inputs of a projection, and of its outputs.
     k_chunk: int = 0
     out_chunk: int = 0
@@ -111,7 +113,8 @@ class LayerShape:
 
     def _check(self) -> None:
         c = self.config
-        for name in ("batch", "max_seq", "page", "pages", "tokens", "layers", "row_tile", "stage"):
+        counts = ("batch", "max_seq", "page", "pages", "tokens", "layers")
+        for name in (*counts, "row_tile", "cube_rows", "stage"):
             if getattr(self, name) < 1:
                 raise BadTile(name, getattr(self, name), "at least 1")
         if self.tokens > self.max_seq:
@@ -345,8 +348,7 @@ def make_decode_attention(s: LayerShape):
     c, T, D, DTYPE, SEQ_TILE = s.config, s.row_tile, s.config.head_dim, s.dtype, s.seq_tile
     HEADS, KV_HEADS, GROUP, Q_WIDTH = c.heads, c.kv_heads, c.q_per_kv, c.q_width
     PAGES, PAGE = s.pages, s.page
-    # The cube works on 16 rows at a time.
-    Q_ROWS = math.ceil(GROUP / 16) * 16
+    Q_ROWS = math.ceil(GROUP / s.cube_rows) * s.cube_rows
     cache_row = make_cache_row(KV_HEADS, s.page)
     nothing_absorbed = make_nothing_absorbed(Q_ROWS, D)
     scaled_scores = make_scaled_scores(GROUP, SEQ_TILE, D)

@@ -105,4 +105,21 @@ typedef struct {
     double *share;
 } CellsOutput;
 
+/* Of one execution of a kernel (walk.c) */
+
+typedef struct {
+    int64_t size, params, tiles, costs, levels, code_length;
+    int64_t busy_at, scalar, last; /* places in `Walk.times`, see pipes.py */
+    double issue, sync, across, start;
+    const int64_t *is_vector, *core_of;                 /* of each pipe */
+    const int64_t *first, *depth;                       /* of each tile */
+    const int64_t *pipe, *flags, *read_ptr, *write_ptr; /* of each step */
+    const int64_t *reads, *writes, *next;
+    const double *numbers; /* of each cost, see walk.c */
+    const int64_t *into;   /* what it moves: a parameter read, or one written, or -1 */
+    const int64_t *level;  /* to follow: which of a cost's numbers hold */
+    const int64_t *code;
+    double *out; /* of each level, see walk.c */
+} WalkInput;
+
 #endif

@@ -1,0 +1,95 @@
+"""The course of one execution of a kernel: its steps with their sizes, and how often each runs.
+
+Decisions are the same whatever the steps cost, so they are taken once here; the pipes are followed
+afterwards, on any machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tilelet.device.kernel.control_path import ControlPath, Signature
+from tilelet.device.kernel.view import Bind, DeviceKernel, Loop, Node, Step, Work
+from tilelet.diag.core import Loc
+
+MAX_FOLLOWED = 4096
+"""Iterations followed one by one, if they never settle."""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A step, and its work with what is not valid cut off."""
+
+    step: Step
+    work: Work
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Iterations in turn that do the same: those up to `end`, which does not belong to them."""
+
+    end: int
+    body: tuple[Move | Rounds, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """All iterations of a loop. Those that no run has are like those before them on average."""
+
+    loop: Loop
+    count: int
+    runs: tuple[Run, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Course:
+    """`guesses` are places where nobody knows what happens, and what is assumed."""
+
+    kernel: DeviceKernel
+    signature: Signature
+    body: tuple[Move | Rounds, ...]
+    guesses: tuple[tuple[Loc, str], ...]
+
+
+def course_of(kernel: DeviceKernel, signature: Signature) -> Course:
+    """Take all decisions of an execution."""
+    path = ControlPath(kernel, signature)
+    body = _moves(path, kernel.body)
+    return Course(kernel, signature, body, tuple(path.guesses.items()))
+
+
+def _moves(path: ControlPath, nodes: Sequence[Node]) -> tuple[Move | Rounds, ...]:
+    found: list[Move | Rounds] = []
+    for node in nodes:
+        if isinstance(node, Step):
+            found.append(Move(node, path.sized(node.work)))
+        elif isinstance(node, Bind):
+            path.bind(node.op)
+        elif isinstance(node, Loop):
+            found.append(_rounds(path, node))
+        else:
+            taken = path.takes(node)
+            found += _moves(path, node.then if taken else node.orelse)
+            path.join(node, taken)
+    return tuple(found)
+
+
+def _rounds(path: ControlPath, loop: Loop) -> Rounds:
+    count, index, stride = path.trips(loop)
+    path.enter(loop)
+    reached = dict(path.reached)
+    runs: list[Run] = []
+    done = 0
+    for end in path.runs(loop, min(count, MAX_FOLLOWED), count, index, stride):
+        if end == done:
+            continue
+        path.iterate(loop, index + done * stride)
+        runs.append(Run(end, _moves(path, loop.body)))
+        path.hand_on(loop)
+        path.skip(loop, end - done - 1, index + (done + 1) * stride, stride)
+        done = end
+    if done < count:
+        path.skip_rest(reached, count / done)
+    path.leave(loop)
+    return Rounds(loop, count, tuple(runs))

@@ -1,0 +1,97 @@
+"""What each step of an execution takes on one machine, and what it moves."""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+from tilelet.device.kernel.control_path import Signature
+from tilelet.device.kernel.costs import work_cycles
+from tilelet.device.kernel.footprint import footprints
+from tilelet.device.kernel.view import Core, CubeWork, DeviceKernel, Step, Transfer, Work
+from tilelet.device.machine.description import Machine
+from tilelet.ir.types import TensorType
+
+
+class Moved(NamedTuple):
+    """What a step adds to the sums over an execution.
+
+    param      position of the parameter that `nbytes` are read from, or written to
+    exchanged  bytes that AIC and AIV pass each other through GM
+    served     granules that it asks each slice of L2 for
+    """
+
+    param: int | None = None
+    writes: bool = False
+    nbytes: int = 0
+    exchanged: int = 0
+    macs: int = 0
+    served: float = 0.0
+
+
+_NOTHING = Moved()
+
+
+class StepCosts:
+    """Of the steps of one kernel, for all signatures with the same gaps in rows and blocks."""
+
+    def __init__(self, kernel: DeviceKernel, machine: Machine, signature: Signature) -> None:
+        self.kernel = kernel
+        self.machine = machine
+        self.strided = signature.strided
+        self.blocks = signature.blocks
+
+    def cycles(self, work: Work, cold: bool, cold_stores: bool) -> tuple[float, float]:
+        """How long a step keeps its pipe busy, and how much later its result is there."""
+        is_transfer = isinstance(work, Transfer)
+        return work_cycles(
+            work,
+            self.machine,
+            cold=cold,
+            cold_stores=cold_stores,
+            dense=not (is_transfer and work.param in self.strided),
+            sharers=self.sharers(work) if is_transfer else 1,
+        )
+
+    def sharers(self, work: Transfer) -> int:
+        """Cores that take their own parts of the lines that a transfer reads, all at once.
+
+        Blocks of one task do: they start together. Tasks start one after the other, and are then
+        some rows apart.
+        """
+        if not work.own_columns or work.writes_gm or work.param is None:
+            return 1
+        width = _columns(self.kernel).get(work.param, 0)
+        cores = self.machine.gm.l2_line // width if width else 1
+        return max(1, min(cores, self.blocks))
+
+    def moved(self, step: Step, work: Work) -> Moved:
+        if isinstance(work, CubeWork):
+            return Moved(macs=work.m * work.k * work.n)
+        if not isinstance(work, Transfer):
+            return _NOTHING
+        if work.param is None:
+            return Moved(exchanged=work.nbytes) if work.writes_gm else _NOTHING
+        lanes = self.kernel.lanes if step.core is Core.AIV else 1
+        served = self.requests(work) * lanes
+        return Moved(work.param, work.writes_gm, work.nbytes * lanes, served=served)
+
+    def requests(self, work: Transfer) -> float:
+        """Granules that it asks each slice for, if together with others."""
+        gm = self.machine.gm
+        dense = work.dense_if_whole and work.param not in self.strided
+        rows, run = (1, work.nbytes) if dense else (work.rows, work.row_bytes)
+        together = 1.0 if work.same_lines or not work.slices else gm.lockstep
+        return together * rows * -(-run // gm.granule) / (work.slices or gm.l2_slices)
+
+
+@functools.lru_cache(maxsize=1024)
+def _columns(kernel: DeviceKernel) -> dict[int, int]:
+    """By parameter: bytes of a row that one execution reads, all its loops together."""
+    found: dict[int, int] = {}
+    for touched in footprints(kernel):
+        tensor = kernel.function.params[touched.param].type
+        if touched.extents and not touched.writes and isinstance(tensor, TensorType):
+            last = touched.extents[-1]
+            found[touched.param] = (last.high - last.low) * tensor.dtype.itemsize
+    return found
