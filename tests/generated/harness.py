@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from tests.generated.generator import Kernel
 
+from tilelet.interp.counting import count_tasks
 from tilelet.interp.interpreter import Interpreter
 from tilelet.ir.core import Program
 from tilelet.ir.printer import print_program
@@ -102,6 +103,8 @@ def check_tasks(program: Program, arguments: dict[str, Any], expected: range) ->
         f"{executed.total} tasks ({executed.counts()}), not {expected}"
     )
     assert described(recorded) == described(executed), "execute=False records other tasks"
+    counted = count_tasks(program, copy.deepcopy(arguments))
+    assert (counted.counts(), counted.blocks()) == (executed.counts(), executed.blocks())
 
 
 def described(tasks: TaskStream) -> list[tuple[Any, ...]]:

@@ -160,6 +160,7 @@ WINDOWS = {
     "too wide for the tensor": ("keys, [0, 0], [16, 32]", 32),
     "moves along a whole axis": ("keys, [0, row], [16, 16]", 16),
     "decided by the product": ("keys, [0, row], [16, 8]", 8),
+    "at a place of the tensor": ("keys, [row, 0], [16, 8]", 8),
 }
 
 
@@ -192,9 +193,9 @@ class FourNumbers:
         out: pl.Out[pl.Tensor[[32, 16], pl.FP32]],
     ) -> pl.Tensor[[32, 16], pl.FP32]:
         tile: pl.Tile[[8, 16], pl.FP32] = pl.op.block.load(x, row, 0, 8, 16)
-        pl.op.block.store(tile, 0, 0, 8, 16, out)
-        again = pl.op.block.load(x, row + 8, 8, 8, 8, target_memory=1)
-        out = pl.store(again, 8, 0, 8, 8, out)
+        pl.op.block.l0c_store(tile, 0, 0, 8, 16, out)
+        again = pl.op.block.load(x, row + 8, 0, 8, 16, target_memory=1)
+        out = pl.store(pl.block.view(again, [8, 8], [0, 8]), 8, 0, 8, 8, out)
         return out
 
     @pl.function(type=pl.FunctionType.Orchestration)

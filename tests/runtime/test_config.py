@@ -46,7 +46,11 @@ def test_with_settings_leaves_the_original_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["runtime_profiling", "enable_profiling", "enable_l2_swimlane", "enable_chip_swimlane"]
+    "name",
+    [
+        *("runtime_profiling", "enable_profiling", "on_device_profiling"),
+        *("enable_l2_swimlane", "enable_chip_swimlane"),
+    ],
 )
 def test_every_spelling_of_profiling(name: str) -> None:
     assert RunConfig(**{name: 4}).profiles

@@ -130,7 +130,8 @@ def _with_fitting_vector(ctx: Context, args: Mapping[str, Arg], loc: Loc) -> Map
     wanted = (*rows, 1) if name == "row_vec" else (*(1 for _ in rows), columns)
     given = vector.type.shape
     at = -1 if name == "row_vec" else -2
-    fits = math.prod(given) == math.prod(wanted) and len(given) > 1 and given[at] == 1
+    # One of a single axis is whatever it is used as.
+    fits = math.prod(given) == math.prod(wanted) and (len(given) == 1 or given[at] == 1)
     if given == wanted or len(given) == len(wanted) or not fits:
         return args
     reshape = default_args(REGISTRY["reshape"], x=vector, shape=wanted)

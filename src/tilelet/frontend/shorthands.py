@@ -104,24 +104,33 @@ def _is_swapped(ctx: Context, args: Mapping[str, Arg]) -> bool:
         return False
     if not len(sizes) == len(starts) == len(x.type.shape) >= 2:
         return False
-    windows = list(zip(starts, sizes, strict=True))
-    fits = all(map(_has_room, x.type.shape[-2:], windows[-2:]))
-    swapped = all(map(_has_room, x.type.shape[-2:], windows[:-3:-1]))
+    extents = x.type.shape[-2:]
+    fits = _have_room(extents, starts[-2:], sizes[-2:])
+    swapped = any(_have_room(extents, at[-2:], sizes[:-3:-1]) for at in (starts, starts[::-1]))
     ctx.module.could_swap |= swapped
     return swapped and (not fits or ctx.module.swaps_windows)
 
 
-def _has_room(extent: Dim, window: tuple[Arg, Arg]) -> bool:
+def _have_room(extents: tuple[Dim, ...], starts: tuple[Arg, ...], sizes: tuple[Arg, ...]) -> bool:
+    return all(map(_has_room, extents, starts, sizes))
+
+
+def _has_room(extent: Dim, start: Arg, size: Arg) -> bool:
     """Whether a window can lie in an axis; one that moves does not fill it."""
-    start, size = window
     if not isinstance(extent, int) or not isinstance(size, int):
         return True
     return start + size <= extent if isinstance(start, int) else size < extent
 
 
 def _load_swapped(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> Binding:
-    made = dict(args)
-    for name in ("offsets", "shapes", "valid_shapes", "valid_shape"):
+    made, x, sizes, starts = dict(args), args["tensor"], args["shapes"], args["offsets"]
+    assert isinstance(sizes, tuple)
+    assert isinstance(starts, tuple)
+    assert isinstance(x, Value)
+    assert isinstance(x.type, TensorType)
+    # Of two compilers of that time one took the place in the tensor itself.
+    is_own = _have_room(x.type.shape[-2:], starts[-2:], sizes[:-3:-1])
+    for name in ("shapes", "valid_shapes", "valid_shape", *(() if is_own else ("offsets",))):
         given = args[name]
         if isinstance(given, tuple) and len(given) >= 2:
             made[name] = (*given[:-2], given[-1], given[-2])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from tilelet.diag.catalogue.scopes import ZeroStep
@@ -16,6 +16,11 @@ from tilelet.tasks.stream import NO_TASK
 
 @lowers("for")
 def lower_for(low: Lowering, op: Op) -> Step:
+    return for_step(low, op)
+
+
+def for_step(low: Lowering, op: Op, each: Callable[[range], Iterable[int]] = iter) -> Step:
+    """A counted loop; `each` says which of its iterations are run."""
     view = ForView(op)
     start, stop, stride = (low.slot(b) for b in view.bounds)
     init = low.get(view.init)
@@ -29,7 +34,7 @@ def lower_for(low: Lowering, op: Op) -> Step:
     def plain(frame: Frame) -> None:
         if not frame[stride]:
             raise ZeroStep(loc)
-        for i in range(frame[start], frame[stop], frame[stride]):
+        for i in each(range(frame[start], frame[stop], frame[stride])):
             frame[index] = i
             for step in steps:
                 step(frame)
@@ -38,7 +43,7 @@ def lower_for(low: Lowering, op: Op) -> Step:
         if not frame[stride]:
             raise ZeroStep(loc)
         values = init(frame)
-        for i in range(frame[start], frame[stop], frame[stride]):
+        for i in each(range(frame[start], frame[stop], frame[stride])):
             frame[index] = i
             frame[carried] = values
             for step in steps:

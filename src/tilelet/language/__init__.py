@@ -53,7 +53,7 @@ from tilelet.language.text import (
 )
 from tilelet.language import op as op
 from tilelet.language import parser as parser
-from tilelet.language import tile as block
+from tilelet.language import block as block
 from tilelet.ops.bitwise import *
 from tilelet.ops.block_scaled import *
 from tilelet.ops.broadcast import *

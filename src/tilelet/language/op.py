@@ -4,13 +4,13 @@
 """
 
 # Names of this module are its surface, as those of the package.
-# ruff: noqa: F401, PLC0414
+# ruff: noqa: PLC0414
 from __future__ import annotations
 
 from typing import Any
 
+from tilelet.language import block as block
 from tilelet.language import tensor as tensor
-from tilelet.language import tile as block
 from tilelet.language import tile as tile
 
 

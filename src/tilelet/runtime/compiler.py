@@ -177,6 +177,18 @@ class CompiledProgram(StepwiseCalls):
         engine = self._engine(settings, execute, directory)
         return engine.run(self.program, arguments, execute=execute).tasks
 
+    def count_tasks(self, arguments: Mapping[str, Array | Any]) -> engines.TaskCounter:
+        """The tasks of a run on arguments by name, none of which is executed.
+
+        They are recorded with their arguments where somebody looks at these, else only counted.
+        """
+        now = session.current()
+        if now.recorder is not None or now.as_runtime or self.config.profiles:
+            return self.run_tasks(arguments, execute=False)
+        from tilelet.interp.counting import count_tasks
+
+        return count_tasks(self.program, arguments)
+
     def prepare(
         self, config: RunConfig | None = None, directory: RunDirectory | None = None
     ) -> None:

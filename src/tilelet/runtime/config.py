@@ -51,6 +51,7 @@ PROFILING = (
     "enable_profiling",
     "enable_l2_swimlane",
     "enable_chip_swimlane",
+    "on_device_profiling",
 )
 # Settings that ask for records which only a board makes.
 BOARD_RECORDS = ("enable_dump_args", "enable_pmu", "enable_dep_gen", "enable_scope_stats")
@@ -83,12 +84,14 @@ class RunConfig:
     enable_profiling: Any = False
     enable_l2_swimlane: Any = False
     enable_chip_swimlane: Any = False
+    on_device_profiling: Any = False
 
     # Accepted, without effect on a CPU.
     device_id: Any = 0
     strategy: Any = None
     pto_isa_commit: Any = None
     compile_profiling: Any = False
+    pipeline_profiling: Any = False
     warning_level: Any = None
     disabled_warnings: Any = None
     block_dim: Any = None

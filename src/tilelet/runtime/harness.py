@@ -267,7 +267,7 @@ class Runner:
             if param.name not in needed and not _has_known_shape(param)
         }
         with progress(f"counting the tasks of {compiled.name}"):
-            tasks = compiled.run_tasks({**needed, **shapes}, execute=False)
+            tasks = compiled.count_tasks({**needed, **shapes})
         self.result.tasks = tasks.counts()
         self.result.all_counted = not isinstance(tasks, TaskStream) or tasks.complete
         self.result.passed = True

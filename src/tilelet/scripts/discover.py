@@ -35,7 +35,7 @@ def compile_found(path: str, names: Mapping[str, Any], now: Session, made: bool 
         compiled = compile_program(program, dump_folder(run_directory(program.name)))
         if now.count_only:
             arguments = _zeros(compiled)
-            tasks = compiled.run_tasks(arguments, execute=False)
+            tasks = compiled.count_tasks(arguments)
             reporting.show_recorded(program.name, compiled.program, tasks, arguments)
         else:
             kernels = plural(len(compiled.program.kernels), "kernel")

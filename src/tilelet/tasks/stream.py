@@ -265,7 +265,7 @@ class TaskStream:
         counts: dict[str, int] = {}
         for group in self.groups:
             if group.kernel:
-                counts[group.kernel] = counts.get(group.kernel, 0) + len(group)
+                counts[group.kernel] = counts.get(group.kernel, 0) + self.number(group)
         return counts
 
     def blocks(self) -> dict[str, int]:
@@ -273,8 +273,13 @@ class TaskStream:
         found: dict[str, int] = {}
         for group in self.groups:
             if group.kernel and group.kind.blocks is not None:
-                found[group.kernel] = found.get(group.kernel, 0) + len(group) * group.kind.blocks
+                blocks = self.number(group) * group.kind.blocks
+                found[group.kernel] = found.get(group.kernel, 0) + blocks
         return found
+
+    def number(self, group: TaskGroup) -> int:
+        """How many tasks a group has."""
+        return len(group)
 
     @property
     def total(self) -> int:
