@@ -26,7 +26,7 @@ def test_loops_around_a_call() -> None:
     site = sites.site(group)
     assert site is not None
     assert not site.sequential, "`pl.parallel` orders nothing"
-    assert len(site.loops) == 1
+    assert len(site.scope.loops) == 1
     sites, tasks = sites_of(chain())
     site = sites.site(tasks.groups[0])
     assert site is not None

@@ -147,7 +147,7 @@ def test_a_period_is_like_another_one_but_for_what_it_says(tmp_path: Path) -> No
     text = 'extends = "a2a3"\n[runtime."2026-08"]\nlike = "2026-07"\nsubmit_us = 0.3\n'
     own.write_text(text)
     machine = load_machine(own)
-    assert machine.period("2026-09-01").submit_us == 0.3
+    assert machine.period("2026-08-31").submit_us == 0.3
     assert machine.period("2026-08").threads == machine.period("2026-07").threads
     own.write_text(text.replace('like = "2026-07"', 'like = "2027-01"'))
     with pytest.raises(UserError, match=r"runtime\.2026-08\.like") as caught:
@@ -157,7 +157,7 @@ def test_a_period_is_like_another_one_but_for_what_it_says(tmp_path: Path) -> No
 
 def test_periods_without_a_date_are_chosen_by_name_only() -> None:
     machine = load_machine("a2a3")
-    assert machine.newest_period == machine.period_name("2030-01-01") == "2026-07"
+    assert machine.newest_period == machine.period_name("2030-01-01") == "2026-09"
     assert machine.period("host-graph").submit_us < machine.period("2026-07").submit_us
 
 
@@ -178,7 +178,8 @@ def test_unknown_period() -> None:
         ("2026-05", "2026-04-29"),
         ("2026-05-18", "2026-05-15"),
         ("2026-06-18", "2026-06-11"),
-        ("2027-01-01", "2026-07"),
+        ("2026-08-30", "2026-07"),
+        ("2027-01-01", "2026-09"),
     ],
 )
 def test_a_date_means_the_period_that_had_begun(date: str, period: str) -> None:

@@ -308,6 +308,7 @@ _SHOWN_BY = {
     "rate of a slice of L2": "shared_24",
     "scheduler time per block": "blocks",
     "submission of a task": "dispatch",
+    "task of a graph": "graph",
     "hand-over of a block": "chain",
 }
 

@@ -260,6 +260,18 @@ CASES: tuple[Case, ...] = (
         "program",
     ),
     Case(
+        "graph",
+        "The same tasks as one graph: what unfolding it costs (runtimes since September 2026).",
+        (Tensor("x", (2048, 64)), Tensor("y", (2048, 64), output="Out")),
+        (
+            'with pl.graph(name_hint="whole"):',
+            "    for i in pl.parallel(256):",
+            f"        {_AT.format('node')}",
+            "            y[i * 8 : i * 8 + 8, :] = pl.add(x[i * 8 : i * 8 + 8, :], 1.0)",
+        ),
+        "program",
+    ),
+    Case(
         "chain",
         "Tasks that wait for each other: from the end of a producer to the start of its consumer.",
         (Tensor("y", (8, 64), output="InOut"),),
@@ -408,6 +420,15 @@ CASES: tuple[Case, ...] = (
             _repeated("mul", 64, 64, "t = pl.mul(t, u)"),
             _repeated("exp", 64, 64, "t = pl.exp(pl.mul(t, 0.0))"),
             _repeated("div", 64, 64, "t = pl.div(t, u)"),
+        ),
+    ),
+    Case(
+        "banks",
+        "Sums of tiles of 64, 65 and 66 rows of 256 bytes: those of 65 follow each other half a row"
+        " of banks apart, so that the operands of an instruction do not meet in one.",
+        (Tensor("x", (72, 64)), Tensor("y", (72, 64), output="Out")),
+        _all(
+            *(_repeated(f"banks_{n}", n, 64, "t = pl.add(t, u)", steps=256) for n in (64, 65, 66))
         ),
     ),
     Case(

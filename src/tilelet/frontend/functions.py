@@ -18,6 +18,7 @@ from tilelet.frontend.context import Style
 from tilelet.frontend.desugar import desugar_jumps
 from tilelet.frontend.source import SourceFile, find_function
 from tilelet.ir.core import FunctionKind, Program
+from tilelet.syntax import markers
 
 
 @dataclass(eq=False)
@@ -37,6 +38,7 @@ class KernelFunction:
     given_source: tuple[SourceFile, ast.FunctionDef] | None = None
     core: FunctionKind | None = None  # of a kernel: AIC, AIV or Group, where the text says it
     split: str | None = None  # how two vector cores share it: the name of a `pl.SplitMode`
+    is_graph: bool = False  # its tasks are submitted as one graph
 
     def __call__(self, *_: object, **__: object) -> object:
         from tilelet.diag.catalogue.python import OpOutsideKernel
@@ -75,6 +77,8 @@ class KernelFunction:
         stmts = self.node.body
         if isinstance(stmts[0], ast.Expr) and isinstance(stmts[0].value, ast.Constant):
             stmts = stmts[1:]
+        if self.is_graph:
+            stmts = _in_a_graph(stmts)
         return desugar_jumps(write_windows_back(list(stmts)), self.source)
 
     @functools.cached_property
@@ -117,7 +121,7 @@ class KernelFunction:
 
     def captured(self) -> dict[str, object]:
         """What names outside the function mean: globals, the builder's locals, closure cells."""
-        names: dict[str, object] = {}
+        names: dict[str, object] = {_GRAPH: markers.graph}
         if self.python is not None:
             names.update(self.python.__globals__)
         names.update(self.frame_names)
@@ -143,7 +147,25 @@ def of_type(
     )
     core = declared if declared in _CORES else None
     kind = _AS_KIND.get(declared, declared)
-    return KernelFunction(name, kind, style, core=core, split=split, **more)
+    is_graph = declared is FunctionKind.Graph
+    return KernelFunction(name, kind, style, core=core, split=split, is_graph=is_graph, **more)
+
+
+_GRAPH = "graph of a function"
+"""A name that no program has."""
+
+
+def _in_a_graph(body: list[ast.stmt]) -> list[ast.stmt]:
+    """What stands before the last `return` becomes a `with pl.graph()`."""
+    last = body[-1:] if isinstance(body[-1], ast.Return) else []
+    inner = body[: len(body) - len(last)]
+    if not inner or any(isinstance(n, ast.Return) for s in inner for n in ast.walk(s)):
+        return body
+    call = ast.Call(ast.Name(_GRAPH, ast.Load()), [], [])
+    scope = ast.With([ast.withitem(call)], inner)
+    for node in (scope, call, call.func):
+        ast.copy_location(node, inner[0])
+    return [scope, *last]
 
 
 def _is_runtime(default: ast.expr) -> bool:

@@ -232,10 +232,7 @@ class _Jit:
         return _decorate("pl.jit.host", func, FunctionKind.Orchestration, options)
 
     def graph(self, func: Callable[..., Any] | None = None, **options: object) -> Any:
-        """A part of a control program that the device records once and replays.
-
-        Here its tasks are submitted each time, and counted as they are executed.
-        """
+        """A part of a control program whose tasks the device takes as one graph: `pl.graph`."""
         return _decorate("pl.jit.graph", func, FunctionKind.Orchestration, options)
 
     def extern(self, *_: object, **__: object) -> Any:
@@ -273,7 +270,13 @@ def _decorate(
         # A module-level function means its module's names, wherever it is decorated.
         names = visible if "<locals>" in target.__qualname__ else {}
         function = KernelFunction(
-            target.__name__, kind, style, generic=True, python=target, frame_names=names
+            target.__name__,
+            kind,
+            style,
+            generic=True,
+            python=target,
+            frame_names=names,
+            is_graph=name == "pl.jit.graph",
         )
         return function if kind is FunctionKind.Inline else JitFunction(function)
 

@@ -43,7 +43,7 @@ GROUPING = {
     markers.cluster: "cluster",
     markers.manual_scope: "manual",
     markers.scope: "runtime",
-    markers.graph: "runtime",
+    markers.graph: "graph",
 }
 TASK_KEYWORDS = frozenset(
     {
@@ -99,7 +99,7 @@ def lower_with(ctx: Context, s: ast.With, live: Names) -> None:
     info = parse_header(ctx, item.context_expr)
     alias = item.optional_vars
     if alias is not None:
-        if not isinstance(alias, ast.Name) or info.kind in ("manual", "cluster", "runtime"):
+        if not isinstance(alias, ast.Name) or info.kind in GROUPING.values():
             raise NotAScope(ctx.loc(alias))
         info.task_id = True
     tid = lower_scope(ctx, info, s.body, live)

@@ -58,7 +58,12 @@ PREFIX = {"scalar.neg": "-", "scalar.not": "not ", "scalar.invert": "~"}
 # Enum classes whose `pl` name is not their own.
 ENUM_NAMES: Mapping[type[enum.Enum], str] = {FunctionKind: "FunctionType"}
 
-GROUPING_SCOPES = {"manual": "pl.manual_scope", "cluster": "pl.cluster", "runtime": "pl.scope"}
+GROUPING_SCOPES = {
+    "manual": "pl.manual_scope",
+    "cluster": "pl.cluster",
+    "runtime": "pl.scope",
+    "graph": "pl.graph",
+}
 
 
 def print_program(program: Program) -> str:

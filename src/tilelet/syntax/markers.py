@@ -347,7 +347,8 @@ def scope(*, mode: ScopeMode | None = None, name_hint: str | None = None) -> Sco
 def graph(*, name_hint: str | None = None) -> Scope:
     """Tasks that the device records once and replays; it changes no result.
 
-    Here they are submitted each time, and counted as they are executed.
+    They are counted as they are executed. The modelled device submits them as one, if its runtime
+    is of a period that takes graphs (`--period 2026-09`).
     """
     ...
 

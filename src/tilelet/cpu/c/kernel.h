@@ -91,11 +91,14 @@ TL_INLINE void tl_add_piece(tl_product *p, const tl_matmul_args *args, int is_la
 TL_INLINE int tl_flush_products(tl_ctx *c, tl_product *const *products, int count) {
     if (c->phase == TL_FINISH) tl_guard(c->products, count, 0);
     for (int i = 0; i < count; i++) {
-        if (c->phase == TL_COLLECT)
+        if (c->phase == TL_COLLECT) {
             c->products[i] = *products[i];
-        else if (c->phase == TL_WHOLE)
+        } else if (c->phase == TL_WHOLE) {
+            products[i]->args.then = i + 1 < count ? products[i + 1]->args.b : c->then;
             tl_run_product(products[i], c);
+        }
     }
+    if (c->phase == TL_WHOLE) c->then = NULL;
     c->product_count = count;
     int leaves = c->phase == TL_COLLECT;
     c->phase = TL_WHOLE;

@@ -121,7 +121,8 @@ static int work(tl_ctx *c) {
     if (!count) return 0;
     const char *then = tl_next_b(rt, tasks[0]->kernel);
     unlock(rt);
-    if (!tasks[0]->b)
+    c->then = then;
+    if (count == 1)
         note(&outcomes[0], enter(c, tasks[0], TL_WHOLE), c);
     else
         run_together(c, tasks, count, then, outcomes);

@@ -75,6 +75,7 @@ typedef struct {
     int32_t manual; /* scopes around the control program's place where dependencies are explicit */
     int32_t phase, product_count;
     tl_product products[TL_PRODUCTS];
+    const char *then; /* what the next task of this kernel will multiply by first, or NULL */
     tl_fault fault;
 } tl_ctx;
 

@@ -32,6 +32,7 @@ EVIDENCE = ("C", "M", "F", "S", "D", "G")
 """Constant of a public header, Measured, Fitted to a device, to a Simulator, Derived, Guess."""
 
 WINDOWS = ("none", "all", "unread", "both")
+GRAPHS = ("tasks", "whole")
 RULES = ("kernel", "written", "loops", "params", "disjoint")
 """How the runtime directs written arguments; see `graph.py`."""
 
@@ -171,6 +172,8 @@ class Runtime:
 
     threads       scheduler threads; each owns an equal share of the clusters
     submit_us, submit_arg_us  orchestrator's time per task, and per tensor argument
+    graphs        how the tasks of a `pl.graph()` are submitted: each by itself ("tasks"), or all
+                  with the first ("whole"), each other one taking node_us
     dispatch_us   a scheduler's time to hand a block to a core
     complete_us   a scheduler's time to retire a block and find what became ready
     head_us       hand-over -> the kernel runs; tail_us: it ends -> a scheduler can see that
@@ -203,6 +206,8 @@ class Runtime:
     slots: int = _field(least=0, most=1, integer=True)
     rule: str = _field(choices=RULES)
     windows: str = _field(choices=WINDOWS)
+    graphs: str = _field(choices=GRAPHS)
+    node_us: float = _natural()
     task_window: int = _count()
     heap_bytes: int = _count()
 

@@ -38,6 +38,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "rate of a slice of L2": ("gm.l2_gbs",),
     "scheduler time per block": ("runtime.*.dispatch_us", "runtime.*.complete_us"),
     "submission of a task": ("runtime.*.submit_us",),
+    "task of a graph": ("runtime.*.node_us",),
     "hand-over of a block": ("runtime.*.head_us", "runtime.*.tail_us"),
 }
 """What is named together, and the machine fields that it scales. `*`: all entries of a table."""

@@ -88,6 +88,7 @@ class Stream:
     arg_ptr, arg_region, arg_flags   tensor arguments, flattened
     dep_ptr, deps  explicit dependencies, flattened
     held_until     last task of the runtime scope that keeps this task's slot (itself: none does)
+    in_graph       1 if it is in the `pl.graph()` of the task before it, which stands for both
     heap           bytes of fresh tensors; `freed`: bytes that nobody needs after this task
     parts          what the tasks touch in L2
     """
@@ -111,6 +112,7 @@ class Stream:
     dep_ptr: Ints
     deps: Ints
     held_until: Ints
+    in_graph: Ints
     heap: Ints
     freed: Ints
     regions: Regions
@@ -218,6 +220,7 @@ class _Builder:
             dep_ptr=dep_ptr,
             deps=deps,
             held_until=self.sites.held_until(self.tasks),
+            in_graph=self.sites.in_graph(self.tasks),
             heap=heap,
             freed=freed,
             regions=self.regions,

@@ -13,7 +13,7 @@ disjoint  as `params`, but a sequential loop alone does not order tasks that sto
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,14 +37,26 @@ class Site:
     after       positions of operands that an earlier statement has written: of the same block,
                 or of a block around it
     scope       the innermost `pl.scope()` around it, and the loops between that and the call
+    graph       the outermost `pl.graph()` around it, and the loops between that and the call
     """
 
     order: int
     sequential: bool
     moving: frozenset[int]
     after: frozenset[int]
-    scope: Op | None
-    loops: tuple[Op, ...]
+    scope: Around
+    graph: Around
+
+
+@dataclass(frozen=True, eq=False)
+class Around:
+    """A scope around a call, None if there is none, and the loops between them."""
+
+    op: Op | None = None
+    loops: tuple[Op, ...] = ()
+
+    def inside(self, loop: Op) -> Around:
+        return Around(self.op, (*self.loops, loop))
 
 
 class CallSites:
@@ -60,7 +72,7 @@ class CallSites:
         for function in program.functions.values():
             if function not in program.kernels:
                 self._aliases = Aliases(function.body, program.functions)
-                self._visit(function.body, False, None, (), set())
+                self._visit(function.body, False, Around(), Around(), set())
 
     def site(self, task: Task | TaskGroup) -> Site | None:
         return self._sites.get((task.kernel, id(task.loc)))
@@ -84,56 +96,64 @@ class CallSites:
     def held_until(self, tasks: TaskStream) -> NDArray[np.int64]:
         """For each task the last one of its `pl.scope()`, itself if it is in none."""
         until = np.arange(len(tasks), dtype=np.int64)
-        if not any(site.scope for site in self._sites.values()):
-            return until
+        follows = self._follows(tasks, lambda site: site.scope)
+        ends = np.flatnonzero(~np.append(follows[1:], False))
+        # A task in no scope follows nobody, and nobody follows it.
+        return ends[np.searchsorted(ends, until)]
+
+    def in_graph(self, tasks: TaskStream) -> NDArray[np.int64]:
+        """1 for each task of a `pl.graph()` but its first, which stands for all of them; else 0."""
+        return self._follows(tasks, lambda site: site.graph).astype(np.int64)
+
+    def _follows(self, tasks: TaskStream, around: Callable[[Site], Around]) -> NDArray[np.bool_]:
+        """Whether each task is in the same execution of a scope as the one before it."""
+        if not any(around(site).op for site in self._sites.values()):
+            return np.zeros(len(tasks), np.bool_)
         sites = [self.site(group) for group in tasks.groups]
         owners, _ = tasks.places()
-        # Whether a task continues the run of the one before it depends on their groups alone.
+        # That depends on their groups alone.
         pairs, which = np.unique(owners[:-1] * len(sites) + owners[1:], return_inverse=True)
         kinds: list[int] = pairs.tolist()
-        continues = [_same_run(sites[p // len(sites)], sites[p % len(sites)]) for p in kinds]
-        ends = np.flatnonzero(~np.array([*continues, False], np.bool_)[np.append(which, -1)])
-        last = ends[np.searchsorted(ends, until)]
-        scoped = np.array([site is not None and site.scope is not None for site in sites])
-        return np.where(scoped[owners], last, until)
+        same = [_same_run(sites[p // len(sites)], sites[p % len(sites)], around) for p in kinds]
+        return np.append(False, np.array(same, np.bool_)[which])[: len(tasks)]
 
     def scope_loc(self, task: Task | TaskGroup) -> Loc | None:
         site = self.site(task)
-        return site.scope.loc if site is not None and site.scope is not None else None
+        return site.scope.op.loc if site is not None and site.scope.op is not None else None
 
     def _visit(
         self,
         block: Block,
         sequential: bool,
-        scope: Op | None,
-        loops: tuple[Op, ...],
+        scope: Around,
+        graph: Around,
         written: set[Value],
     ) -> None:
         """`written` are the buffers written so far; those that the block writes are added."""
         for op in block.ops:
             if op.name == "call":
-                self._add(op, sequential, scope, loops, written)
+                self._add(op, sequential, scope, graph, written)
             inner = sequential or op.name == "while"
-            inside, around = scope, loops
-            if op.name == "for":
-                inner = inner or _orders(op)
-                around = (*loops, op)
-            elif op.name == "while":
-                around = (*loops, op)
-            elif op.name == "scope" and ScopeView(op).kind == "runtime":
-                inside, around = op, ()
+            held, whole = scope, graph
+            if op.name in ("for", "while"):
+                inner = inner or (op.name == "for" and _orders(op))
+                held, whole = scope.inside(op), graph.inside(op)
+            elif op.name == "scope" and ScopeView(op).kind in ("runtime", "graph"):
+                held = Around(op)
+                if ScopeView(op).kind == "graph" and graph.op is None:
+                    whole = held
             # Branches and loops begin with what was written before them, each by itself.
             copies = [written if op.name == "scope" else set(written) for _ in op.blocks]
             for nested, seen in zip(op.blocks, copies):
-                self._visit(nested, inner, inside, around, seen)
+                self._visit(nested, inner, held, whole, seen)
             written.update(*copies)
 
     def _add(
         self,
         op: Op,
         sequential: bool,
-        scope: Op | None,
-        loops: tuple[Op, ...],
+        scope: Around,
+        graph: Around,
         written: set[Value],
     ) -> None:
         view = CallView(op)
@@ -146,9 +166,9 @@ class CallSites:
                 if roots & written:
                     after.add(i)
                 written |= roots
-                if sequential and self._moves(view, callee, i, loops):
+                if sequential and self._moves(view, callee, i, scope.loops):
                     moving.add(i)
-        fields = frozenset(moving), frozenset(after), scope, loops
+        fields = frozenset(moving), frozenset(after), scope, graph
         site = Site(len(self._sites), sequential, *fields)
         self._sites[view.callee, id(op.loc)] = site
 
@@ -196,8 +216,11 @@ def _sources(values: Iterable[Value], definition: Mapping[Value, Op]) -> set[Val
     return found
 
 
-def _same_run(before: Site | None, now: Site | None) -> bool:
-    """Whether two tasks that follow each other are in one execution of one runtime scope."""
-    if before is None or now is None or before.scope is not now.scope or now.scope is None:
+def _same_run(before: Site | None, now: Site | None, around: Callable[[Site], Around]) -> bool:
+    """Whether two tasks that follow each other are in one execution of one scope."""
+    if before is None or now is None:
         return False
-    return now.order > before.order or any(loop in before.loops for loop in now.loops)
+    first, second = around(before), around(now)
+    if second.op is None or first.op is not second.op:
+        return False
+    return now.order > before.order or any(loop in first.loops for loop in second.loops)

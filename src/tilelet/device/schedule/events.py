@@ -33,6 +33,7 @@ class Config:
     heap: int
     submit: float
     submit_arg: float
+    node: float
     dispatch: float
     complete: float
     head: float
@@ -69,6 +70,7 @@ class Work:
     cost: Any
     args: Any
     held_until: Any
+    in_graph: Any
     heap: Any
     freed: Any
     hot: Any
@@ -485,7 +487,8 @@ class _Loop:
         else:
             self.heap_used += int(self.w.heap[self.next])
             cost = self.c.submit_arg * float(self.w.args[self.next])
-            self.orch = at + self.c.submit + cost
+            first = self.c.node if self.w.in_graph[self.next] else self.c.submit
+            self.orch = at + first + cost
 
     def submit(self) -> None:
         task, at = self.next, self.now

@@ -300,6 +300,7 @@ def _config(machine: Machine, runtime: Runtime, recording: bool) -> Config:
         heap=runtime.heap_bytes,
         submit=runtime.submit_us,
         submit_arg=runtime.submit_arg_us,
+        node=runtime.node_us if runtime.graphs == "whole" else runtime.submit_us,
         dispatch=runtime.dispatch_us,
         # Finding the end of a block takes reading its core's register.
         complete=runtime.complete_us + runtime.poll_us,
@@ -330,6 +331,7 @@ def _work(stream: Stream, graph: Graph, cells: Cells, granule_us: float) -> Work
         cost=stream.cost,
         args=np.diff(stream.arg_ptr),
         held_until=stream.held_until,
+        in_graph=stream.in_graph,
         heap=stream.heap,
         freed=stream.freed,
         hot=np.array([c.exec_us for c in costs]),

@@ -123,7 +123,7 @@ class OrchestratorBound(Caution):
             [Label(loc, f"`{kernel}`: {of_it:,} of them")],
             helps=[
                 "submit fewer tasks: larger scopes, `pl.spmd`, or `chunk=`",
-                "or submit them as a graph: `with pl.graph():`; `--period host-graph` models that",
+                "or submit them as a graph: `with pl.graph():`; `--period 2026-09` models that",
             ],
         )
 

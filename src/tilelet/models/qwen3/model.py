@@ -13,6 +13,7 @@ batches of 1, 2, 4, ... rows: rows that no sequence uses are computed, and nobod
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,6 +44,9 @@ from tilelet.runtime.arrays import as_array, as_tensor, dtype_of, is_array, is_t
 _MOST_ROWS = 64
 # Keys of a block of attention, at the most.
 _KEYS = 128
+# Inputs of a product that are taken at a time, at the most: no memory on chip limits them here.
+# Weights in INT8 are widened first, and stay in the cache meanwhile if they are few.
+_INPUTS = 1024
 _SMALLEST_PAGE = 16
 _DEFAULT_MAX_SEQ = 4096
 
@@ -267,7 +271,8 @@ class Model:
 
     def layer_shape(self, kind: Kind, rows: int, layers: int) -> LayerShape:
         """Sizes of the program for `rows` rows of hidden states."""
-        size = self.cache.size
+        c, size = self.config, self.cache.size
+        inputs = math.gcd(c.hidden_size, c.q_width, c.intermediate_size)
         tile = min(rows, _MOST_ROWS) if kind == "decode" else fitting(size.page, _MOST_ROWS)
         return LayerShape(
             self.config,
@@ -283,6 +288,7 @@ class Model:
             row_tile=tile,
             seq_tile=fitting(size.page, _KEYS),
             cube_rows=1,
+            k_chunk=0 if self.architecture.int8 else fitting(inputs, _INPUTS),
             out_chunk=self.architecture.columns,
         )
 
@@ -294,9 +300,9 @@ class Model:
 
     def _end(self, which: Literal["embedding", "head"], rows: int) -> CompiledProgram:
         build = build_embedding if which == "embedding" else build_head
-        return self._compiled(
-            (which, str(rows)), lambda: build(EndShape(self.config, rows, self.dtype))
-        )
+        inputs = fitting(self.config.hidden_size, _INPUTS)
+        shape = EndShape(self.config, rows, self.dtype, k_chunk=inputs)
+        return self._compiled((which, str(rows)), lambda: build(shape))
 
     def _compiled(self, key: tuple[str, ...], build: Callable[[], Program]) -> CompiledProgram:
         if key not in self._programs:

@@ -399,7 +399,8 @@ static void plan_submit(Sim *s, double from) {
         s->blocked_since = from;
     } else {
         s->heap_used += s->w->heap[s->next];
-        s->orch = from + s->c->submit + s->c->submit_arg * (double)s->w->args[s->next];
+        double first = s->w->in_graph[s->next] ? s->c->node : s->c->submit;
+        s->orch = from + first + s->c->submit_arg * (double)s->w->args[s->next];
     }
 }
 

@@ -9,14 +9,15 @@
 
 typedef struct {
     int64_t clusters, vectors, threads, slots, window, heap, record_capacity;
-    double submit, submit_arg, dispatch, complete, head, tail, poll, resolve, stagger, first;
+    double submit, submit_arg, node, dispatch, complete, head, tail, poll, resolve, stagger, first;
     double hbm, l2_rate, l2_bytes;
 } Config;
 
 typedef struct {
     int64_t tasks, nodes;
     const int64_t *pred_count, *succ_ptr, *succ;
-    const int64_t *shape, *lanes, *blocks, *cost_ptr, *cost, *args, *held_until, *heap, *freed;
+    const int64_t *shape, *lanes, *blocks, *cost_ptr, *cost, *args, *held_until, *in_graph, *heap,
+        *freed;
     const double *hot, *cold, *store, *moved, *served; /* of each cost */
     const int64_t *kernel;                             /* of each task */
     int64_t kernels;
