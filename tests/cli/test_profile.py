@@ -163,6 +163,10 @@ def test_results_can_decide_tasks(tilelet: Run) -> None:
     code, out, err = tilelet("profile", "--no-files", "decided.py")
     assert code == 3
     assert "error[E0514]" in err
+    code, out, err = tilelet("tasks", "decided.py")  # which runs what it cannot know
+    assert code == 0, err
+    assert "is run: what its tasks compute decides" in err
+    assert re.search(r"total +4$", out, re.MULTILINE)
     code, out, err = tilelet("profile", "--no-files", "--execute", "decided.py")
     assert code == 0, err
     assert re.search(r"^TOTAL +4 ", out, re.MULTILINE)

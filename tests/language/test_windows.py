@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from tests.everywhere import run
+from tests.kernels import task_counts
 
 import tilelet.language as pl
 from tilelet.diag.core import UserErrors
@@ -308,3 +309,21 @@ def test_a_column_major_tensor_is_taken_as_it_is_stored(shape: tuple[int, int], 
     result = run_case(DeclaredTransposed, specs, golden)
     assert result.passed == fits, result.error
     assert fits or "E0604" in str(result.error)
+
+
+@pl.program
+class ComputesInChunks:
+    @pl.function(type=pl.FunctionType.Orchestration)
+    def main(
+        self, x: pl.Tensor[[32, 16], pl.FP32], out: pl.Out[pl.Tensor[[32, 16], pl.FP32]]
+    ) -> pl.Tensor[[32, 16], pl.FP32]:
+        for row in pl.parallel(0, 32, 1, chunk=8):
+            tile = pl.load(x, [row, 0], [1, 16])
+            out = pl.store(pl.add(tile, 1.0), [row, 0], out)
+        return out
+
+
+def test_a_chunk_loop_that_computes_gets_a_scope() -> None:
+    counts = task_counts(ComputesInChunks, {"x": X, "out": np.zeros_like(X)})
+    assert list(counts.values()) == [4]
+    np.testing.assert_array_equal(run(ComputesInChunks, x=X, out=np.zeros_like(X))["out"], X + 1)

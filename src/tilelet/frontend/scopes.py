@@ -391,9 +391,12 @@ def _lower_run(ctx: Context, run: list[ast.stmt], live: Names) -> None:
 
 def _needs_auto_scope(ctx: Context, s: ast.stmt) -> bool:
     """Whether a chunk loop stands outside every scope, and holds none: it once needed none."""
-    if not ctx.style.implied or ctx.chunk_ok or chunk_keyword(s) is None:
+    if ctx.style.drops_axis or ctx.chunk_ok or chunk_keyword(s) is None:
         return False
-    return not any(isinstance(inner, ast.With) for inner in statements_in([s]))
+    if any(isinstance(inner, ast.With) for inner in statements_in([s])):
+        return False
+    # One that only calls kernels is cut by nothing.
+    return ctx.style.implied or any(_computes(ctx, n, set()) for n in ast.walk(s))
 
 
 def _lower_chunk_loop(ctx: Context, s: ast.stmt, live: Names) -> None:

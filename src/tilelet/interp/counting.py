@@ -12,24 +12,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from tilelet.dtypes import TASK_ID
-from tilelet.interp import (  # noqa: F401  (for their entries in `LOWERINGS`)
-    compute,
-    debug,
-    movement,
-    scalars,
-    submit,
-    system,
-)
 from tilelet.interp.control import for_step
+from tilelet.interp.interpreter import Interpreter
 from tilelet.interp.lowering import Lowering, Step
-from tilelet.interp.state import State
 from tilelet.ir.core import Arg, Block, Function, FunctionKind, Op, Program, Value
 from tilelet.ir.types import ArrayType, ScalarType, TensorType
 from tilelet.ir.views import CallView, ForView
-from tilelet.tasks.arguments import Argument, bind_arguments
+from tilelet.tasks.arguments import Argument
 from tilelet.tasks.stream import TaskGroup, TaskStream
 
 
@@ -53,13 +43,10 @@ class CountedTasks(TaskStream):
 def count_tasks(program: Program, arguments: Mapping[str, Argument]) -> CountedTasks:
     """How many tasks each kernel has. May raise what recording them may raise."""
     tasks = CountedTasks()
-    observer = _Counting(program.functions, tasks)
-    state = State(
-        program.functions, execute=False, poison=True, seed_valid=False, observer=observer
-    )
+    interpreter = Interpreter(observer=_Counting(program.functions, tasks))
+    state, bound = interpreter.begin(program, arguments, execute=False)
     state.tasks = tasks
-    with np.errstate(all="ignore"):
-        state.code(program.entry).run(bind_arguments(program, arguments, execute=False))
+    interpreter.go_on(program, state, bound)
     return tasks
 
 

@@ -107,11 +107,15 @@ class Interpreter:
         control program runs and records its tasks, but no task does; arrays of known shape may
         then be left out. `initial_poison=False` makes undefined memory zero.
         """
-        state, bound = self.begin(
-            program, arguments, execute=execute, initial_poison=initial_poison
+        return self.go_on(
+            program,
+            *self.begin(program, arguments, execute=execute, initial_poison=initial_poison),
         )
+
+    def go_on(self, program: Program, state: State, bound: list[Any]) -> Execution:
+        """The run that begins with this state and these arguments."""
         try:
-            with np.errstate(all="ignore"), _without_collector(not execute):
+            with np.errstate(all="ignore"), _without_collector(not state.execute):
                 returned = state.code(program.entry).run(bound)
         except EnoughTasksError:
             returned = ()

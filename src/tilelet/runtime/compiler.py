@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tilelet.diag.catalogue.command import CannotWrite
 from tilelet.diag.catalogue.python import NestedTooDeeply
+from tilelet.diag.catalogue.windows import DependsOnTaskData
 from tilelet.ir.core import Program
 from tilelet.ir.programs import Programs
 from tilelet.runtime import engines, reporting, session
@@ -137,7 +139,10 @@ class CompiledProgram(StepwiseCalls):
         directory = run_directory(self.name, settings)
         start = time.perf_counter()
         with progress(f"running {self.name}"):
-            tasks = self.run_tasks(bound, settings, not now.count_only, directory)
+            if now.count_only:
+                tasks = self.count_tasks(bound, lambda: bound)
+            else:
+                tasks = self.run_tasks(bound, settings, directory=directory)
         if now.count_only or now.recorder:
             reporting.show_recorded(self.name, self.program, tasks, bound)
         elif settings.profiles:
@@ -177,17 +182,31 @@ class CompiledProgram(StepwiseCalls):
         engine = self._engine(settings, execute, directory)
         return engine.run(self.program, arguments, execute=execute).tasks
 
-    def count_tasks(self, arguments: Mapping[str, Array | Any]) -> engines.TaskCounter:
+    def count_tasks(
+        self,
+        arguments: Mapping[str, Array | Any],
+        data: Callable[[], Mapping[str, Array | Any]] | None = None,
+    ) -> engines.TaskCounter:
         """The tasks of a run on arguments by name, none of which is executed.
 
         They are recorded with their arguments where somebody looks at these, else only counted.
+        `data` gives arguments with their data: if what tasks compute decides how many follow, and
+        only the number is wanted, they are executed.
         """
         now = session.current()
-        if now.recorder is not None or now.as_runtime or self.config.profiles:
+        looked_at = now.recorder is not None or now.as_runtime or self.config.profiles
+        if looked_at or now.most_tasks is not None:
             return self.run_tasks(arguments, execute=False)
         from tilelet.interp.counting import count_tasks
 
-        return count_tasks(self.program, arguments)
+        try:
+            return count_tasks(self.program, arguments)
+        except DependsOnTaskData:
+            if data is None:
+                raise
+        text = f"note: {self.name} is run: what its tasks compute decides how many follow"
+        now.say_once(text, sys.stderr)
+        return self.run_tasks(data())
 
     def prepare(
         self, config: RunConfig | None = None, directory: RunDirectory | None = None

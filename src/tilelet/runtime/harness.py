@@ -267,7 +267,8 @@ class Runner:
             if param.name not in needed and not _has_known_shape(param)
         }
         with progress(f"counting the tasks of {compiled.name}"):
-            tasks = compiled.count_tasks({**needed, **shapes})
+            data = functools.partial(self._inputs, compiled, specs)
+            tasks = compiled.count_tasks({**needed, **shapes}, data)
         self.result.tasks = tasks.counts()
         self.result.all_counted = not isinstance(tasks, TaskStream) or tasks.complete
         self.result.passed = True

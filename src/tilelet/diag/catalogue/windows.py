@@ -368,7 +368,7 @@ class DependsOnTaskData(UserError):
 
     The control program reads an element that a task writes, and loops or branches on it. Which
     tasks follow is then known only after that task has run: run the program instead, which counts
-    as well.
+    as well. `tilelet tasks` does so by itself; `tilelet profile` with `--execute`.
     """
 
     code = "E0514"
