@@ -25,6 +25,7 @@ from tests.generated.memory import Memory
 from tests.generated.scopes import INCORE, as_task
 from tests.generated.statements import looping, negated
 
+_GROUPS = ("with pl.scope():", "with pl.graph():", 'with pl.graph(name_hint="whole"):')
 _VIEWS = ("pl.slice", "pl.load", "pl.transpose")  # in the control program they make no task
 
 
@@ -52,9 +53,8 @@ class Control(Chunks, Memory, Clearing):
         if self.style == "program":
             simple += [self.implied]
         if nesting > 0 and self.choices.chance(30):
-            self.choices.pick((self.control_loop, self.control_branch, self.control_while))(
-                nesting - 1
-            )
+            nested = self.control_loop, self.control_branch, self.control_while, self.control_group
+            self.choices.pick(nested)(nesting - 1)
         else:
             self.choices.pick(simple)()
 
@@ -96,6 +96,12 @@ class Control(Chunks, Memory, Clearing):
         self.env.pop(index, None)
         if drop_new:
             self.env = {n: t for n, t in self.env.items() if n in before}
+
+    def control_group(self, nesting: int) -> None:
+        """A scope of the control program: it changes no result, and hides no name."""
+        with self.block(self.choices.pick(_GROUPS)) as steps:
+            self.control_body(self.choices.number(1, 2), nesting)
+        self.steps.extend(steps)
 
     def control_branch(self, nesting: int) -> None:
         condition = self.late_condition()

@@ -126,6 +126,7 @@ tilelet profile your_kernel.py -p my_board.toml
 Instead of such a folder there may be results/NAME.json, made by hand:
 `{"total_us": 215.3, "kernels": {"tiny": 1.1}}`, with the average execution time of each kernel.
 Scripts that were not run are left out; the report says what the rest could not determine.
+`graph.py` needs a runtime that takes graphs: add `--period 2026-09` to `tilelet calibrate fit`.
 """
 
 
