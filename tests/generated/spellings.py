@@ -69,13 +69,21 @@ class _Respelling(ast.NodeTransformer):
             node.keywords = [ast.keyword(n, a) for n, a in zip(names, node.args[kept:])]
             del node.args[kept:]
         name = _of_language(node.func)
-        if name in REGISTRY and self.chance(40):
+        if name == "load" and self.chance(30):
+            self._by_numbers(node)
+        elif name in REGISTRY and self.chance(40):
             self._by_name(node, REGISTRY[name])
         if name in REGISTRY and self.chance(30):
             self._elsewhere(node, name)
         if name in ("range", "parallel", "pipeline", "unroll"):
             self._bounds(node)
         return node
+
+    def _by_numbers(self, node: ast.Call) -> None:
+        """A window as its place and size in rows and columns, without lists."""
+        lists = node.args[1:3]
+        if all(isinstance(part, ast.List) and len(part.elts) == 2 for part in lists):
+            node.args[1:3] = [n for part in lists for n in part.elts]  # type: ignore[attr-defined]
 
     def _by_name(self, node: ast.Call, spec: OpSpec) -> None:
         """The last arguments by name, each by one of the names it has had."""

@@ -20,7 +20,8 @@ PER_FOCUS = 8
 WORDS = (
     r"with pl\.incore\(", r"pl\.op\.\w+\(", r"pl\.(op\.)?tensor\.\w+\(", r"pl\.view\(",
     r"\w+, = pl\.yield_|\(\w+,\) = pl\.yield_", r"pl\.cast\(\w+=", r"pl\.matmul_acc\(acc=",
-    r"init_values=\[", r"helper0\(.*\bt\d=", r"kernel0\(.*\bout=",
+    r"init_values=\[",
+    r"pl(\.op)?(\.tensor)?\.load\(\w+, \w+[^,\[]*, ", r"helper0\(.*\bt\d=", r"kernel0\(.*\bout=",
 )  # fmt: skip
 
 

@@ -122,7 +122,7 @@ static int work(tl_ctx *c) {
     const char *then = tl_next_b(rt, tasks[0]->kernel);
     unlock(rt);
     c->then = then;
-    if (count == 1)
+    if (!tasks[0]->b || (count == 1 && !TL_GUARDED)) /* guards want to see a way that is repeated */
         note(&outcomes[0], enter(c, tasks[0], TL_WHOLE), c);
     else
         run_together(c, tasks, count, then, outcomes);
