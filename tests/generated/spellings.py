@@ -21,6 +21,8 @@ _NAMES = (
     "output_tensor", "rhs", "src", "src0", "src1", "tensor", "tile", "value", "valid_cols",
     "valid_rows",
 )  # fmt: skip
+# A scope or a loop is an op of the IR, but not one that a text calls.
+_OPS = {name: spec for name, spec in REGISTRY.items() if not spec.structural}
 # Namespaces that had all ops at some time.
 _PLACES = ("pl.op", "pl.tensor", "pl.op.tensor")
 _RENAMED = {
@@ -71,9 +73,9 @@ class _Respelling(ast.NodeTransformer):
         name = _of_language(node.func)
         if name == "load" and self.chance(30):
             self._by_numbers(node)
-        elif name in REGISTRY and self.chance(40):
-            self._by_name(node, REGISTRY[name])
-        if name in REGISTRY and self.chance(30):
+        elif name in _OPS and self.chance(40):
+            self._by_name(node, _OPS[name])
+        if name in _OPS and self.chance(30):
             self._elsewhere(node, name)
         if name in ("range", "parallel", "pipeline", "unroll"):
             self._bounds(node)
