@@ -9,8 +9,11 @@ from hypothesis import strategies as st
 from tests.interp.build import FP32, ramp, run, tensor
 from tests.passes.build import Source, apply, results, text
 
+import tilelet.language as pl
 from tilelet.ir.core import Program, Value
+from tilelet.ir.printer import print_program
 from tilelet.ir.verify import verify
+from tilelet.language import parse
 from tilelet.passes.pipeline import PASSES, run_passes
 
 ROWS, PART = 48, (8, 16)
@@ -176,3 +179,29 @@ def test_a_hook_sees_the_program_after_each_pass():
 
     run_passes(matmul_blocks(64, chunked=True), hook)
     assert seen == ["split_chunks", "outline", "alias_windows", "directions", "simplify"]
+
+
+@pytest.mark.parametrize("scope", [pl.scope, pl.graph])
+def test_a_scope_does_not_hand_on_what_it_leaves_alone(scope):
+    """The window that `out` is assembled from becomes a part of it: nothing is left to hand on."""
+
+    @pl.jit
+    def scoped(
+        x: pl.Tensor[[8, 16], pl.FP32],
+        out: pl.Out[pl.Tensor[[8, 16], pl.FP32]],
+        other: pl.Out[pl.Tensor[[8, 16], pl.FP32]],
+    ):
+        with scope():
+            for i in pl.range(0, 8, 4):
+                with pl.at(level=pl.Level.CORE_GROUP):
+                    part = pl.add(x[i : i + 4, :], 1.0)
+                out = pl.assemble(out, part, [i, 0])
+            with pl.at(level=pl.Level.CORE_GROUP):
+                other[:, :] = pl.add(x, 2.0)
+        return out, other
+
+    program = run_passes(scoped.specialize())
+    verify(program)
+    printed = print_program(program)
+    assert f"with pl.{scope.__name__}(" in printed
+    assert print_program(parse(printed)) == printed

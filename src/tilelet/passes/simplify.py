@@ -60,6 +60,8 @@ class _Fold(Rewriter):
             return self._for(op)
         if op.spec is structure.IF:
             return self._if(op)
+        if op.spec is structure.SCOPE and not ScopeView(op).in_core:
+            return (self._without_passed_on(self.descend(op)),)
         if not op.spec.structural:
             folded = fold_scalar(op.spec, tuple(op.args.values()))
             if folded is None:
@@ -94,6 +96,19 @@ class _Fold(Rewriter):
         ops = self.ops(block.ops[:-1])
         self.mapping.update(zip(op.results, substitute_all(yielded(block), self.mapping)))
         return ops
+
+    def _without_passed_on(self, scope: Op) -> Op:
+        """A scope of the control program without results that it only hands on."""
+        body = scope.blocks[0]
+        made = {result for op in body.ops for result in op.results}
+        own = [value in made for value in yielded(body)]
+        if all(own):
+            return scope
+        for result, value, is_own in zip(scope.results, yielded(body), own):
+            if not is_own:
+                self.mapping[result] = value
+        ops = (*body.ops[:-1], with_args(body.terminator, values=pick(yielded(body), own)))
+        return replace(scope, results=pick(scope.results, own), blocks=(Block(body.params, ops),))
 
     def _same_either_way(self, branch: Op) -> Op:
         """A branch without the results that both arms hand on alike."""
