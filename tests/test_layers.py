@@ -37,7 +37,7 @@ ALLOWED = {
     "export": "diag dialects dtypes frontend ir language ops passes runtime syntax",
     "models": "analysis checkpoint cpu device diag dtypes interp ir language native runtime tasks",
     "compat": "diag dialects dtypes frontend ir language ops passes runtime syntax",
-    "scripts": "checks compat device diag divergence frontend interp ir models runtime",
+    "scripts": "analysis checks compat device diag divergence frontend interp ir models runtime",
     "calibration": "device diag dtypes interp ir language models native passes runtime scripts"
     " tasks",
     "advice": "checks device diag dialects divergence export ir runtime scripts",

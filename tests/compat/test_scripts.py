@@ -317,6 +317,28 @@ def test_a_script_that_runs_nothing_is_compiled(tilelet: Run) -> None:
     assert "kernel_incore_0      1" in tilelet("tasks", "script.py")[1]
 
 
+READING = """
+import pypto.language as pl
+
+@pl.jit
+def kernel(
+    x: pl.Tensor[[16, 128], pl.FP32],
+    settings: pl.Tensor[[1], pl.FP32],
+    out: pl.Out[pl.Tensor[[16, 128], pl.FP32]],
+):
+    factor = pl.read(settings, [0])
+    with pl.at(level=pl.Level.CORE_GROUP):
+        out[:, :] = pl.mul(x[:, :], factor)
+    return out
+"""
+
+
+def test_what_such_a_script_would_read_is_zero(tilelet: Run) -> None:
+    code, out, err = tilelet("tasks", write(READING))
+    assert code == 0, err
+    assert "kernel_incore_0      1" in out
+
+
 FUNCTION = """
 import pypto.language as pl
 from pypto import ir

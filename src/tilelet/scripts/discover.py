@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from tilelet.analysis.control_reads import parameters_read
 from tilelet.diag.catalogue.command import NoProgramFound
 from tilelet.diag.text import plural, printable, ticked
 from tilelet.frontend.decorators import build_program
@@ -106,16 +107,20 @@ def _incomplete(names: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _zeros(compiled: CompiledProgram) -> dict[str, Any]:
-    """Scalars, integers and what has unknown extents, all zero: there are no inputs to take."""
+    """Scalars, integers, what the control program reads and what has unknown extents, all zero:
+    there are no inputs to take.
+    """
     import numpy as np
 
     arguments: dict[str, Any] = {}
+    read = parameters_read(compiled.program)
     for parameter in compiled.parameters:
         if not isinstance(parameter.type, TensorType):
             arguments[parameter.name] = 0
-        elif not parameter.type.dtype.is_float or not all(
-            isinstance(d, int) for d in parameter.type.shape
-        ):
-            shape = [d if isinstance(d, int) else 1 for d in parameter.type.shape]
-            arguments[parameter.name] = np.zeros(shape, parameter.type.dtype.numpy)
+            continue
+        extents, dtype = parameter.type.shape, parameter.type.dtype
+        is_known = all(isinstance(d, int) for d in extents)
+        if not dtype.is_float or not is_known or parameter.name in read:
+            shape = [d if isinstance(d, int) else 1 for d in extents]
+            arguments[parameter.name] = np.zeros(shape, dtype.numpy)
     return arguments
