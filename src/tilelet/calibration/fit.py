@@ -1,10 +1,11 @@
 """How the model fares on families of programs that its parameters were not fitted to.
 
 Predictions are smooth in the parameters, so the fit works on logarithms: the change of every
-prediction with every parameter is measured once (finite differences), and a step is the solution of
-a linear least-squares problem that also pulls every parameter towards what public evidence alone
-says of it, not towards its present value where that has seen all rows. Leave-one-family-out takes
-that step without one family's lines, and the model predicts those with the numbers it leads to.
+prediction with every free parameter is measured once (finite differences), and a step is the
+solution of a linear least-squares problem that also pulls every parameter towards what public
+evidence alone says of it, not towards its present value where that has seen all rows.
+Leave-one-family-out takes that step without one family's lines, and the model predicts those with
+the numbers it leads to.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 
 from tilelet.calibration.rows import Line
 from tilelet.device import Machine
-from tilelet.device.report.sensitivity import GROUPS, field_value, fields_of, scaled
+from tilelet.device.report.sensitivity import field_value, fields_of, scaled
 
 Floats = NDArray[np.float64]
 
@@ -36,11 +37,19 @@ extremes, a cycle per row, 0.3 us of set-up, 1.05 TB/s, a platform table, a gues
 public constants, fits or measurements: those are pulled towards what the machine file has.
 """
 
-STIFFNESS = 1.0
-"""How much a parameter's relative distance from that counts against a prediction's error: what is
-known of a number is one more row. With 0.3 some numbers change by a factor of four, for which
-slopes measured over a tenth mean nothing.
+FREE = (
+    *EVIDENCE,
+    "issue of an instruction",
+    "hand-over between cube and vector",
+    "scheduler time per block",
+    "rate of a slice of L2",
+)
+"""What a fit without a family may change: the parameters fitted here, and those chosen with rows in
+view. The others are public measurements, which no family of rows had a part in.
 """
+
+STIFFNESS = 0.3
+"""How much a parameter's relative distance from evidence counts against a prediction's error."""
 
 WILD = 0.3
 """Errors beyond this count for less: they are mistakes of form, which no parameter mends."""
@@ -48,13 +57,11 @@ WILD = 0.3
 
 @dataclass(frozen=True)
 class Fit:
-    """predictions now, their slopes (lines x parameters), the step to the optimum, and what each
-    line would be predicted to be by a fit that had not seen its family.
+    """Predictions now, and what each line would be predicted to be by a fit that had not seen its
+    family.
     """
 
     predictions: Floats
-    slopes: Floats
-    step: Floats
     left_out: Floats
 
 
@@ -66,23 +73,22 @@ def fit(
 ) -> Fit:
     """Measure slopes, solve, and leave out each family in turn."""
     now = _predictions(machine, lines)
-    slopes = np.zeros((len(lines), len(GROUPS)))
-    for j, group in enumerate(GROUPS):
+    slopes = np.zeros((len(lines), len(FREE)))
+    for j, group in enumerate(FREE):
         progress(f"how all rows depend on the {group}")
         changed = _predictions(scaled(machine, {group: 1 + nudge}), lines)
         slopes[:, j] = np.log(changed / now) / math.log1p(nudge)
     errors = np.log(np.array([line.published for line in lines]) / now)
-    pull = np.array([_pull(machine, group) for group in GROUPS])
-    step = _solve(slopes, errors, pull)
+    pull = np.array([_pull(machine, group) for group in FREE])
     left_out = np.zeros(len(lines))
     for family in dict.fromkeys(line.family for line in lines):
         out = np.array([line.family == family for line in lines])
         without = _solve(slopes[~out], errors[~out], pull)
-        factors = {g: math.exp(by) for g, by in zip(GROUPS, without.tolist())}
+        factors = {g: math.exp(by) for g, by in zip(FREE, without.tolist())}
         left_out[out] = _predictions(
             scaled(machine, factors), [line for line in lines if line.family == family]
         )
-    return Fit(now, slopes, step, left_out)
+    return Fit(now, left_out)
 
 
 def _predictions(machine: Machine, lines: Sequence[Line]) -> Floats:
