@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from tests.checks.programs import subject_of
 from tests.checks.test_race import atomic_blocks
@@ -60,7 +62,8 @@ def test_of_very_many_tasks_the_first_are_looked_at(monkeypatch: pytest.MonkeyPa
     assert parts["init"].summary == "more than 3 tasks: choose smaller sizes"
     assert parts["memory"].status is Status.PROVED
     assert parts["race"].status is Status.PROVED
-    assert parts["race"].summary == "the first 3 tasks of more under the rules of 2026-07"
+    told = r"the first 3 tasks of more under the rules of \d{4}-\d\d"
+    assert re.fullmatch(told, parts["race"].summary)
     assert parts["limits"].summary.startswith("the first 3 tasks of more; ")
     found = tilelet.check(many_racing, only=["race"])
     assert [f.code for f in found.findings] == ["E1103"]
