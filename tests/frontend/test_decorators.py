@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+from tests import everywhere
 from tests.kernels import run
 
 import tilelet.language as pl
-from tilelet.diag import UserError
+from tilelet.diag import UserError, UserErrors
 
 ROWS = 16
 X = np.arange(ROWS * 32, dtype=np.float32).reshape(ROWS, 32)
@@ -144,3 +145,47 @@ def test_only_plain_parameters() -> None:
 
     for kernel in (starred, double_starred, keyword_only, with_default):
         assert code_of(lambda kernel=kernel: kernel(X)) == "E0223"
+
+
+@pytest.mark.parametrize("attribute", ["auto_tile", "auto_fuse", "other"])
+def test_a_function_without_a_schedule_writes_the_outputs_it_assigns(attribute: str) -> None:
+    text = f"""
+import tilelet.language as pl
+
+@pl.program
+class Program:
+    @pl.function(attrs={{"{attribute}": True}})
+    def main(
+        self,
+        x: pl.Tensor[[16, 32], pl.FP32],
+        out: pl.Out[pl.Tensor[[16, 32], pl.FP32]],
+        sums: pl.Out[pl.Tensor[[16, 1], pl.FP32]],
+    ):
+        top = pl.row_max(x)
+        out = pl.sub(x, top)
+        sums = pl.row_sum(out)
+        return out, sums
+"""
+    if attribute == "other":
+        with pytest.raises(UserErrors, match="E0207"):
+            pl.parse(text)
+        return
+    zeros = {"out": np.zeros_like(X), "sums": np.zeros((ROWS, 1), np.float32)}
+    given = everywhere.run(pl.parse(text), x=X, **zeros)
+    wanted = X - X.max(1, keepdims=True)
+    np.testing.assert_array_equal(given["out"], wanted)
+    np.testing.assert_array_equal(given["sums"], wanted.sum(1, keepdims=True))
+
+
+def test_decorated_text_has_the_same_attributes() -> None:
+    @pl.program
+    class Program:
+        @pl.function(attrs={"auto_tile": True})
+        def main(
+            self, x: pl.Tensor[[16, 32], pl.FP32], out: pl.Out[pl.Tensor[[16, 32], pl.FP32]]
+        ) -> pl.Tensor[[16, 32], pl.FP32]:
+            out = pl.mul(x, 2.0)
+            return out
+
+    given = everywhere.run(Program, x=X, out=np.zeros_like(X))
+    np.testing.assert_array_equal(given["out"], X * 2)

@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from tests.everywhere import run
-from tests.kernels import task_counts
+from tests.kernels import lowered, task_counts
 
 import tilelet.language as pl
 from tilelet.diag.core import UserErrors
@@ -179,6 +179,87 @@ def test_the_window_of_a_transposing_load(window: str) -> None:
 def test_a_product_that_fits_neither_way_is_reported_as_it_reads_today() -> None:
     with pytest.raises(UserErrors, match="needs equal inner dimensions, got 16 and 12"):
         pl.parse(PRODUCT.format(window="keys, [0, row], [4, 12]", width=4))
+
+
+# --- windows of a tensor with its axes swapped ----------------------------------------------------
+
+WIDE = np.arange(64 * 96, dtype=np.float32).reshape(64, 96) % 7 - 3
+SWAPPED = """
+import tilelet.language as pl
+
+ROWS = pl.dynamic("ROWS")
+COLUMNS = pl.dynamic("COLUMNS")
+
+@pl.program
+class Program:
+    @pl.function(type=pl.FunctionType.InCore)
+    def kernel(
+        self,
+        x: pl.Tensor[[{extents}], pl.FP32],
+        r: pl.Scalar[pl.INDEX],
+        out: pl.Out[pl.Tensor[[32, 48], pl.FP32]],
+    ) -> pl.Tensor[[32, 48], pl.FP32]:
+        swapped = pl.transpose(x, -2, -1)
+        tile = {window}
+        return pl.store(pl.move(tile, pl.Mem.Vec), [0, 0], out)
+
+    @pl.function(type=pl.FunctionType.Orchestration)
+    def main(
+        self,
+        x: pl.Tensor[[64, 96], pl.FP32],
+        r: pl.Scalar[pl.INDEX],
+        out: pl.Out[pl.Tensor[[32, 48], pl.FP32]],
+    ) -> pl.Tensor[[32, 48], pl.FP32]:
+        return self.kernel(x, r, out)
+"""
+OF_SWAPPED = {
+    "to Mat": "pl.load(swapped, [r, 8], [32, 48], target_memory=pl.Mem.Mat)",
+    "to Vec": "pl.load(swapped, [r, 8], [32, 48])",
+    "slice": "pl.slice(swapped, [32, 48], [r, 8])",
+    "subscript": "swapped[r : r + 32, 8:56]",
+    "of a part": "pl.slice(swapped, [48, 48], [r, 8], valid_shape=[40, 48])[0:32, :]",
+}
+
+
+@pytest.mark.parametrize("extents", ["64, 96", "ROWS, COLUMNS"])
+@pytest.mark.parametrize("window", OF_SWAPPED)
+def test_only_the_window_of_a_swapped_tensor_is_loaded(window: str, extents: str) -> None:
+    program = pl.parse(SWAPPED.format(extents=extents, window=OF_SWAPPED[window]))
+    given = run(program, x=WIDE, r=50, out=np.zeros((32, 48), np.float32))["out"]
+    np.testing.assert_array_equal(given, WIDE[8:56, 50:82].T)
+    loads = [
+        op for op in lowered(program).functions["kernel"].body.ops if op.name in ("load", "slice")
+    ]
+    whole = [op for op in loads if 64 in (op.args.get("shape") or op.args.get("shapes") or ())]
+    assert loads
+    assert not whole
+
+
+def test_elements_and_extents_of_a_swapped_tensor() -> None:
+    window = "pl.add(pl.load(x, [0, 0], [32, 48]), pl.read(swapped, [r, 3]))"
+    for extents in ("64, 96", "ROWS, COLUMNS"):
+        program = pl.parse(SWAPPED.format(extents=extents, window=window))
+        given = run(program, x=WIDE, r=70, out=np.zeros((32, 48), np.float32))["out"]
+        np.testing.assert_array_equal(given, WIDE[:32, :48] + WIDE[3, 70])
+
+
+def test_what_was_swapped_before_a_write_is_what_was_there() -> None:
+    @pl.program
+    class Written:
+        @pl.function(type=pl.FunctionType.InCore)
+        def kernel(self, x: pl.InOut[pl.Tensor[[16, 16], pl.FP32]]) -> pl.Tensor[[16, 16], pl.FP32]:
+            swapped = pl.transpose(x, 0, 1)
+            x = pl.store(pl.full([16, 16], dtype=pl.FP32, value=7.0), [0, 0], x)
+            return pl.store(pl.slice(swapped, [8, 16], [4, 0]), [0, 0], x)
+
+        @pl.function(type=pl.FunctionType.Orchestration)
+        def main(self, x: pl.InOut[pl.Tensor[[16, 16], pl.FP32]]) -> pl.Tensor[[16, 16], pl.FP32]:
+            return self.kernel(x)
+
+    square = WIDE[:16, :16].copy()
+    wanted = np.full_like(square, 7)
+    wanted[:8] = square.T[4:12]
+    np.testing.assert_array_equal(run(Written, x=square)["x"], wanted)
 
 
 # --- windows as four numbers ----------------------------------------------------------------------

@@ -457,11 +457,16 @@ def swapped(tile: Tile, a: int, b: int) -> Tile:
 
 @emits("transpose")
 def emit_transpose(k: KernelEmitter, op: Op) -> None:
-    x = k.in_memory(op.args["x"])
-    rank = len(x.shape)
     a, b = op.args["axis1"], op.args["axis2"]
     assert isinstance(a, int)
     assert isinstance(b, int)
+    if not is_tile(op.args["x"]):
+        ref = k.tensor(op.args["x"])
+        name, rank = _copied_window(k, op, ref), len(ref.extents)
+        k.out.add(f"tl_swap_axes(&{name}, {a % rank}, {b % rank});")
+        return
+    x = k.in_memory(op.args["x"])
+    rank = len(x.shape)
     if x.leaf.slot is not None:
         x.leaf.slot.is_shared = True
     k.result(op, swapped(x, a % rank, b % rank))
@@ -529,18 +534,25 @@ def emit_reinterpret(k: KernelEmitter, op: Op) -> None:
 
 def _view_tensor(k: KernelEmitter, op: Op, function: str, shape: Arg) -> None:
     """A view of global memory inside a kernel."""
-    ref = k.tensor(op.args["x"])
     value, t = op.args["x"], op.result.type
     assert isinstance(value, Value)
     assert isinstance(t, TensorType)
-    name = k.name(op.result.name)
-    k.out.add(f"tl_win {name} = *{ref.pointer};", op.loc)
+    name = _copied_window(k, op, k.tensor(value))
     size = f"{t.dtype.itemsize}, " if function == "tl_reinterpret" else ""
     dims = [] if shape is None else k.dims(shape)
     given = "NULL" if shape is None else array_text(dims)
     k.check(f"{function}(c, {k.site(op, value.name)}, &{name}, {size}{given}, {len(dims)})")
+
+
+def _copied_window(k: KernelEmitter, op: Op, ref: TensorRef) -> str:
+    """A window that becomes the result of `op`, as yet the same as `ref`."""
+    t = op.result.type
+    assert isinstance(t, TensorType)
+    name = k.name(op.result.name)
+    k.out.add(f"tl_win {name} = *{ref.pointer};", op.loc)
     extents = tuple(d if isinstance(d, int) else None for d in t.shape)
     k.define(op.result, TensorRef(f"(&{name})", extents, ref.is_full, ref.exists))
+    return name
 
 
 @emits("concat")

@@ -115,6 +115,10 @@ class ValueFacts:
     layouts: dict[Value, str] = field(default_factory=dict[Value, str])
     # How small and how large scalars can be, and extents of windows.
     bounds: dict[Value | SymDim, Bounds] = field(default_factory=dict["Value | SymDim", Bounds])
+    # Tensors of memory with two axes swapped, inside a scope: the tensor, and which axes.
+    swapped: dict[Value, tuple[Value, int, int]] = field(
+        default_factory=dict[Value, "tuple[Value, int, int]"]
+    )
     # Memory that was made here and not written since, and windows and loads of it.
     undefined: set[Value] = field(default_factory=set[Value])
 
@@ -138,6 +142,8 @@ class ValueFacts:
             self.regions[new] = self.regions[old]
         if old in self.bounds:
             self.bounds[new] = self.bounds[old]
+        if old in self.swapped:
+            self.swapped[new] = self.swapped[old]
 
     def note_view(self, view: Value, base: object) -> None:
         """`view` is a window of `base`."""

@@ -32,12 +32,14 @@ class Style:
     implied       compute ops in the control program get a scope of their own (Opaque functions)
     strict_ssa    rebinding a name is an error
     guards_outputs  rebinding an output parameter without writing it is an error
+    fills_outputs   assigning to an output parameter writes all of it (`attrs={"auto_tile": True}`)
     """
 
     drops_axis: bool = False
     implied: bool = False
     strict_ssa: bool = False
     guards_outputs: bool = False
+    fills_outputs: bool = False
 
 
 @dataclass

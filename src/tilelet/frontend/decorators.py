@@ -22,7 +22,6 @@ from tilelet.frontend.source import SourceFile, find_class
 from tilelet.ir.core import SUPPORTED_KINDS, FunctionKind, Program
 from tilelet.ir.programs import Programs
 from tilelet.ir.types import INDEX, TensorType, Type
-from tilelet.syntax.enums import SplitMode
 
 __all__ = ["function", "inline", "jit", "keep_refused", "program"]
 
@@ -65,7 +64,8 @@ def function(
     `strict_ssa=True` forbids rebinding a name. `auto_scope=False` only tells the device runtime not
     to place memory scopes by itself; results do not depend on it. `attrs` are hints to a device's
     compiler; they change no result either. `attrs={"split": pl.SplitMode.UP_DOWN}` says how two
-    vector cores share the kernel, which the modelled device follows.
+    vector cores share the kernel, which the modelled device follows; under `auto_tile` and
+    `auto_fuse` the body is an expression of whole tensors, and assigning to an output writes it.
     """
     visible, where = frame_names(1), here(1)
     refusal: UserError | None = None
@@ -83,10 +83,8 @@ def function(
             raise BadDecorator(where, "pl.function", "it decorates plain functions")
         if refusal is not None and _refused is not None:
             return _refused(refusal)
-        mode = (attrs or {}).get("split")
-        split = mode.name if isinstance(mode, SplitMode) else None
         name = target.__name__
-        return of_type(name, type, strict_ssa, split, python=target, frame_names=visible)
+        return of_type(name, type, strict_ssa, attrs, python=target, frame_names=visible)
 
     return decorate if func is None else decorate(func)
 

@@ -24,10 +24,11 @@ from tilelet.frontend.windows import WINDOWS, with_region
 from tilelet.ir import structure
 from tilelet.ir.core import Arg, Const, Op, Value, scalar_dtype
 from tilelet.ir.spec import REGISTRY, Call, Engine, OpSpec, Plane, Trait, expand
-from tilelet.ir.types import ComputedDim, ScalarType, SymDim, TensorType, TileType, Type
+from tilelet.ir.types import ComputedDim, Mem, ScalarType, SymDim, TensorType, TileType, Type
 from tilelet.ops import infer
 from tilelet.ops.clearing import cleared_operand
 from tilelet.ops.scalar import OPERATIONS, as_number
+from tilelet.ops.views import has_no_tile
 
 
 def is_arg(x: Binding) -> TypeGuard[Arg]:
@@ -90,10 +91,16 @@ def emit_op(
         _check_layouts(ctx, args, loc)
     if spec.plane is Plane.CONTROL and ctx.in_scope:
         raise OnlyAtOrchestration(loc, f"pl.{spec.name}", ctx.scope_loc)
+    given = args
     if ctx.in_scope:
+        if spec.name in WINDOWS and swapped_tensor(ctx, args[WINDOWS[spec.name][0]]):
+            window = _window_of_swapped(ctx, spec, args, loc, name, arg_locs or {})
+            if window is not None:
+                return window
         if spec.name in WINDOWS and not ctx.style.drops_axis:
             args = with_region(ctx.facts, spec.name, args)
-        args = {p: _on_chip(ctx, a, loc) if spec.wants_tile(p) else a for p, a in args.items()}
+        if spec.name != "transpose" or not has_no_tile(args["x"]):
+            args = {p: _on_chip(ctx, a, loc) if spec.wants_tile(p) else a for p, a in args.items()}
         args = _with_fitting_vector(ctx, args, loc)
         if Trait.ELEMENTWISE in spec.traits:
             args = _of_one_rank(ctx, args, loc)
@@ -102,9 +109,60 @@ def emit_op(
         return expand(spec, args, lambda inner, given: emit_op(ctx, inner, given, loc))
     results = ctx.emit(spec, args, types, loc, (name,) if name else ())
     _note_effects(ctx, spec, args, results, loc)
+    if ctx.in_scope and spec.name == "transpose":
+        _note_swapped(ctx, results[0], given)
     if not results:
         return None
     return results[0] if len(results) == 1 else results
+
+
+def _note_swapped(ctx: Context, result: Value, args: Mapping[str, Arg]) -> None:
+    x, axes = args["x"], (args["axis1"], args["axis2"])
+    if isinstance(x, Value) and isinstance(x.type, TensorType):
+        a, b = (axis % len(x.type.shape) for axis in axes if isinstance(axis, int))
+        ctx.facts.swapped[result] = (x, a, b)
+
+
+def swapped_tensor(ctx: Context, x: Arg) -> tuple[Value, int, int] | None:
+    """The tensor that `x` is with two axes swapped, and these, if nobody wrote to it since."""
+    found = ctx.facts.swapped.get(x) if isinstance(x, Value) else None
+    return None if found is None or found[0] in ctx.consumed else found
+
+
+def _window_of_swapped(
+    ctx: Context,
+    spec: OpSpec,
+    args: Mapping[str, Arg],
+    loc: Loc,
+    name: str,
+    arg_locs: Mapping[str, Loc],
+) -> Binding:
+    """A window of a tensor with two axes swapped: loaded as it lies in memory, and then swapped.
+
+    None if it has another rank than the tensor.
+    """
+    param, size, offset = WINDOWS[spec.name]
+    found = swapped_tensor(ctx, args[param])
+    assert found is not None
+    base, a, b = found
+    rank = len(base.type.shape)  # type: ignore[union-attr]
+    lying = {**args, param: base}
+    for p in (size, offset, "valid_shape", "valid_shapes"):
+        given = args.get(p)
+        if given is None:
+            continue
+        if not isinstance(given, tuple) or len(given) != rank or args.get("drop_dims"):
+            return None
+        axes = list(given)
+        axes[a], axes[b] = axes[b], axes[a]
+        lying[p] = tuple(axes)
+    on_the_way = spec.name == "load" and (args["transpose"] or args["target_memory"] is Mem.Mat)
+    if on_the_way and {a, b} == {rank - 2, rank - 1}:
+        lying["transpose"] = not args["transpose"]
+        return emit_op(ctx, spec, lying, loc, name, arg_locs)
+    tile = to_arg(ctx, emit_op(ctx, spec, lying, loc, name, arg_locs), loc)
+    swap = {"x": tile, "axis1": a, "axis2": b}
+    return emit_op(ctx, REGISTRY["transpose"], swap, loc, name)
 
 
 def _check_layouts(ctx: Context, args: Mapping[str, Arg], loc: Loc) -> None:

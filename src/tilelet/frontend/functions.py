@@ -19,6 +19,7 @@ from tilelet.frontend.desugar import desugar_jumps
 from tilelet.frontend.source import SourceFile, find_function
 from tilelet.ir.core import FunctionKind, Program
 from tilelet.syntax import markers
+from tilelet.syntax.enums import SplitMode
 
 
 @dataclass(eq=False)
@@ -134,16 +135,26 @@ class KernelFunction:
 _CORES = (FunctionKind.AIC, FunctionKind.AIV, FunctionKind.Group)
 # Kernels for one kind of core, or a group of them, are kernels; a graph is executed as it stands.
 _AS_KIND = {**dict.fromkeys(_CORES, FunctionKind.InCore), FunctionKind.Graph: FunctionKind.Inline}
+# Such a body is an expression of whole tensors; a compiler chooses the tiles and the cores.
+_WITHOUT_SCHEDULE = ("auto_tile", "auto_fuse")
 
 
 def of_type(
-    name: str, declared: FunctionKind, strict_ssa: bool, split: str | None, **more: Any
+    name: str,
+    declared: FunctionKind,
+    strict_ssa: bool,
+    attrs: Mapping[str, object] | None = None,
+    **more: Any,
 ) -> KernelFunction:
-    """A function that is declared with `@pl.function(type=...)`."""
+    """A function that is declared with `@pl.function(type=..., attrs=...)`."""
+    attrs = attrs or {}
+    mode = attrs.get("split")
+    split = mode.name if isinstance(mode, SplitMode) else None
     style = Style(
         implied=declared is FunctionKind.Opaque,
         strict_ssa=strict_ssa,
         guards_outputs=declared in (FunctionKind.Opaque, FunctionKind.Orchestration),
+        fills_outputs=any(attrs.get(name) for name in _WITHOUT_SCHEDULE),
     )
     core = declared if declared in _CORES else None
     kind = _AS_KIND.get(declared, declared)

@@ -10,7 +10,7 @@ from tilelet.diag.core import Loc
 from tilelet.dtypes import BF16, FP16, FP32, DType
 from tilelet.frontend.bindings import Binding, is_shaped
 from tilelet.frontend.context import Context
-from tilelet.frontend.emitting import default_args, emit_op, to_arg
+from tilelet.frontend.emitting import default_args, emit_op, swapped_tensor, to_arg
 from tilelet.frontend.windows import WINDOWS
 from tilelet.ir.core import Arg, Op, Value
 from tilelet.ir.spec import REGISTRY
@@ -28,7 +28,7 @@ def shorthand(ctx: Context, name: str, args: Mapping[str, Arg]) -> Shorthand | N
         return _clone_into
     if name == "load" and args["tensor"] in ctx.facts.layouts:
         return _load_scales
-    if name == "load" and _is_tile(args["tensor"]) and args["transpose"] is not True:
+    if name == "load" and _is_on_chip(ctx, args["tensor"]) and args["transpose"] is not True:
         return _load_of_tile
     if name == "load" and args["transpose"] is True and _is_swapped(ctx, args):
         return _load_swapped
@@ -77,8 +77,12 @@ def _load_scales(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) ->
 
 
 def _is_tile(arg: Arg) -> bool:
-    """Such as a tensor that was made inside the scope: it is on the chip already."""
     return isinstance(arg, Value) and isinstance(arg.type, TileType)
+
+
+def _is_on_chip(ctx: Context, arg: Arg) -> bool:
+    """Such as a tensor that was made inside the scope."""
+    return _is_tile(arg) and swapped_tensor(ctx, arg) is None
 
 
 def _load_of_tile(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> Binding:

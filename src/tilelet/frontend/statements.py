@@ -197,6 +197,10 @@ def _bind_name(ctx: Context, target: ast.Name, value: Binding, at: ast.stmt, fre
         raise StrictRebinding(loc, name, old.loc)
     output = ctx.outputs.get(name)
     rebinds = output is not None and ctx.facts.storage_of(value) is not output
+    if rebinds and ctx.style.fills_outputs and isinstance(at, ast.Assign):
+        whole = ast.copy_location(ast.Subscript(target, ast.Slice()), target)
+        ctx.env[name] = subscripts.write(ctx, whole, value, at.value)
+        return
     if output is not None and rebinds and not _was_handed_over(ctx, at, output):
         made = [op for op in ctx.ops[-1:] if op.name == "create_tensor" and fresh]
         raise (OutputShadowed if made else OutputRebound)(ctx.loc(at), name, output.loc)

@@ -103,6 +103,7 @@ def _function(
     is_method = bool(node.args.args) and node.args.args[0].arg == "self"
     kind = FunctionKind.Opaque
     strict = False
+    attrs: dict[str, object] = {}
     for decorator in node.decorator_list:
         if isinstance(decorator, ast.Call):
             for k in decorator.keywords:
@@ -110,5 +111,16 @@ def _function(
                     kind = FunctionKind[k.value.attr]
                 elif k.arg == "strict_ssa" and isinstance(k.value, ast.Constant):
                     strict = bool(k.value.value)
+                elif k.arg == "attrs" and isinstance(k.value, ast.Dict):
+                    attrs = _constants(k.value)
     found: dict[str, Any] = {"frame_names": names, "given_source": (source, node)}
-    return of_type(node.name, kind, strict, None, is_method=is_method, **found)
+    return of_type(node.name, kind, strict, attrs, is_method=is_method, **found)
+
+
+def _constants(node: ast.Dict) -> dict[str, object]:
+    """The entries of a display whose names and values are constants."""
+    return {
+        str(name.value): value.value
+        for name, value in zip(node.keys, node.values, strict=True)
+        if isinstance(name, ast.Constant) and isinstance(value, ast.Constant)
+    }

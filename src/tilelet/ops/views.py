@@ -89,9 +89,16 @@ def reshape(x: Shaped, shape: Ints) -> Shaped:
     ...
 
 
+def has_no_tile(x: object) -> bool:
+    """Whether a value is a tensor that no tile can hold: some extent is known at run time only."""
+    if not isinstance(x, Value) or not isinstance(x.type, TensorType):
+        return False
+    return not all(isinstance(n, int) for n in x.type.shape)
+
+
 def _infer_transpose(call: Call) -> infer.Types:
     x = infer.shaped(call, "x")
-    if call.in_scope and isinstance(x, TensorType):
+    if call.in_scope and isinstance(x, TensorType) and not has_no_tile(call["x"]):
         infer.tile(call, "x")
     rank = len(x.shape)
     a, b = infer.axis(call, "axis1", rank), infer.axis(call, "axis2", rank)
@@ -121,8 +128,9 @@ def transpose(x: Shaped, axis1: int, axis2: int) -> Shaped:
     """Swap two axes.
 
     x: a tensor or tile; axis1, axis2: different axes, negative ones count from the end
-    result: in the control program a view; inside a scope the data is moved. For operands of
-        `pl.matmul`, `a_trans=` and `b_trans=` cost nothing
+    result: in the control program a view; inside a scope the data is moved: of a tensor only the
+        windows that are taken of the result. For operands of `pl.matmul`, `a_trans=` and
+        `b_trans=` cost nothing
 
     Example: `xt = pl.transpose(x, 0, 1)`
     """
