@@ -11,7 +11,9 @@ from tests.everywhere import run
 from tests.kernels import lowered, task_counts
 
 import tilelet.language as pl
-from tilelet.diag.core import UserErrors
+from tilelet.cpu.engine import CpuEngine
+from tilelet.diag.core import UserError, UserErrors
+from tilelet.interp.interpreter import Interpreter
 from tilelet.runtime import TensorSpec
 from tilelet.runtime import run as run_case
 
@@ -111,6 +113,25 @@ def test_a_window_past_the_end_is_an_error() -> None:
     zeros = {"out": np.zeros((32, 16), np.float32), "sums": np.zeros((32, 1), np.float32)}
     with pytest.raises(Exception, match="window 28:34 is outside axis 0"):
         run(program, x=X, n=6, r=28, **zeros)
+
+
+@pytest.mark.parametrize("form", ["slice", "load", "subscript", "of a tile"])
+@pytest.mark.parametrize("engine", [CpuEngine, Interpreter])
+def test_no_window_has_a_negative_size(engine: Any, form: str) -> None:
+    text = FORMS.get(form, "pl.slice(pl.load(x, [0, 0], [16, 16]), [size, 16], [0, 0])")
+    unseen = "        view = pl.slice(x, [size, 16], [start, 0])\n"
+    text = PROGRAM.replace(unseen, "").format(size="pl.min(n, 12)", start="r", form=text)
+    program = lowered(pl.parse(text))
+    for n in (0, -3):
+        out, sums = np.zeros((32, 16), np.float32), np.zeros((32, 1), np.float32)
+        arguments = {"x": X, "n": n, "r": 2, "out": out, "sums": sums}
+        if n == 0:
+            engine().run(program, arguments)
+            assert not out.any()
+            continue
+        with pytest.raises(UserError, match="valid extent -3 does not fit a tile of 12") as found:
+            engine().run(program, arguments)
+        assert "`pl.max(size, 0)`" in found.value.diagnostic.helps[0]
 
 
 def test_jit_functions_state_a_region() -> None:

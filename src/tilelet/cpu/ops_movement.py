@@ -151,7 +151,8 @@ def loaded(
         window = k.name("window")
         k.out.add(f"tl_win {window};")
         cut = array_text(limits) if limits is not None else "NULL"
-        edge = "TL_CLAMP" if op.args["clamp"] else "TL_INSIDE"
+        edge = "TL_SIZED" if op.args["sized"] else "TL_INSIDE"
+        edge = "TL_CLAMP" if op.args["clamp"] else edge
         k.check(
             f"tl_slice(c, {k.site(op, value.name)}, &{window}, {ref.pointer}, "
             f"{array_text(offset)}, {array_text(shape)}, {cut}, {edge})"
@@ -410,6 +411,8 @@ def _regions(
             continue
         fail = f"tl_fail(c, TL_VALID, {k.site(op, name)}, {axis}, {limit}, {size}, 0)"
         k.out.add(f"if ({limit} > {size}) return {fail};")
+        if op.args.get("sized") and not op.args["clamp"]:
+            k.out.add(f"if ({limit} < 0) return {fail};")
         checked.append(named(k, f"ts_max({limit}, 0)"))
     return checked
 

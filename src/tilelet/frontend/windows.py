@@ -38,7 +38,7 @@ def with_region(facts: ValueFacts, name: str, args: Mapping[str, Arg]) -> Mappin
     ]
     if None in largest:
         return args
-    return {**args, size: tuple(largest), "valid_shape": sizes}
+    return {**args, size: tuple(largest), "valid_shape": sizes, "sized": True}
 
 
 def _largest(facts: ValueFacts, extent: Dim, size: Arg, start: Arg) -> int | None:

@@ -119,6 +119,13 @@ def checked_region(valid_shape: Sequence[int], shape: Shape, loc: Loc) -> Shape:
     return tuple([max(0, limit) for limit in valid_shape])
 
 
+def _check_sizes(sizes: Sequence[int], shape: Shape, loc: Loc) -> None:
+    """A window may have a size of 0, but none below."""
+    for axis, (size, largest) in enumerate(zip(sizes, shape)):
+        if size < 0:
+            raise ValidShapeTooLarge(loc, axis, size, largest, runtime=True)
+
+
 def without_axes(window: Window, axes: Sequence[int]) -> Window:
     """The window without some axes of extent 1."""
     rank = len(window.shape)
@@ -214,8 +221,12 @@ def _window_getter(
     if isinstance(op.result.type, TensorType) and limits is None and not clamp:
         return lambda frame: view_at(frame[whole], offsets(frame), shapes(frame), loc)
 
+    sized = bool(op.args["sized"]) and not clamp
+
     def take(frame: Frame) -> Window:
         valid_shape = limits(frame) if limits else None
+        if sized and valid_shape is not None:
+            _check_sizes(valid_shape, shapes(frame), loc)
         return window_at(frame[whole], offsets(frame), shapes(frame), valid_shape, clamp, loc)
 
     return take
@@ -254,6 +265,8 @@ def _checked_tile_op(
         args = {key: get(frame) for key, get in getters.items()}
         sizes, clamp = size(args)
         extents = args[target].data.shape
+        if args.get("sized") and not clamp:
+            _check_sizes(sizes, args["shape"], loc)
         for axis, (start, n, extent) in enumerate(zip(args[offset], sizes, extents)):
             if start < 0 or (start + n > extent and not clamp):
                 clamps = "clamp" in op.args

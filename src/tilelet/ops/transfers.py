@@ -208,6 +208,7 @@ def slice(
     drop_dims: Ints | None = None,
     pad_value: PadValue | float | None = None,
     clamp: bool = False,
+    sized: bool = False,
 ) -> Shaped:
     """A window of a tensor or tile. Mind the order: shape first, then offset.
 
@@ -218,6 +219,7 @@ def slice(
     drop_dims: axes of extent 1 to leave out of the result
     pad_value: fill the rest of the window, as `pl.fillpad` does (inside a scope)
     clamp: the window may reach past the edge; what is outside is not valid
+    sized: `valid_shape` is the size that the text gives the window: a negative one is an error
     result: the control program gets a view of the same memory; inside a scope a tensor's window is
         loaded into a tile, zero outside the valid part
 
@@ -284,6 +286,7 @@ def load(
     transpose: bool = False,
     valid_shape: Ints | None = None,
     clamp: bool = False,
+    sized: bool = False,
 ) -> Tile:
     """Load a window of a tensor into a tile. Mind the order: offsets first, then shapes.
 
@@ -292,6 +295,7 @@ def load(
     valid_shapes, valid_shape: (two spellings) how much of the window holds data
     transpose: swap the last two axes on the way (only to Mat)
     clamp: the window may reach past the edge; what is outside is not valid
+    sized: `valid_shape` is the size that the text gives the window: a negative one is an error
     result: a tile in that memory, zero outside the valid part
 
     Example: `a = pl.load(x, [0, k0], [16, 128], target_memory=pl.Mem.Mat)`

@@ -204,8 +204,9 @@ int tl_fail_window(tl_ctx *c, int site, int axis, int64_t start, int64_t size, i
 int tl_fail_region(tl_ctx *c, int site, const int64_t *valid, const int64_t *shape, int rank);
 
 /* What becomes of a window past the edge: an error; not valid there; or, of a view that the control
- * program makes, valid as far as it is said to be, so that whoever loads what is not there fails. */
-enum { TL_INSIDE, TL_CLAMP, TL_VIEW };
+ * program makes, valid as far as it is said to be, so that whoever loads what is not there fails.
+ * TL_SIZED: an error, and `limits` are sizes that the text gives, so that none may be negative. */
+enum { TL_INSIDE, TL_CLAMP, TL_VIEW, TL_SIZED };
 
 /* The window of `shape` at `offset`; only `limits` (NULL: all) has to lie inside. */
 int tl_slice(tl_ctx *c, int site, tl_win *out, const tl_win *w, const int64_t *offset,

@@ -52,7 +52,7 @@ int tl_slice(tl_ctx *c, int site, tl_win *out, const tl_win *w, const int64_t *o
              const int64_t *shape, const int64_t *limits, int edge) {
     int64_t needed[TL_RANK];
     for (int i = 0; i < w->rank; i++) {
-        if (limits && limits[i] > shape[i])
+        if (limits && (limits[i] > shape[i] || (edge == TL_SIZED && limits[i] < 0)))
             return tl_fail(c, TL_VALID, site, i, limits[i], shape[i], 0);
         needed[i] = limits ? max64(0, limits[i]) : shape[i];
     }
@@ -60,7 +60,8 @@ int tl_slice(tl_ctx *c, int site, tl_win *out, const tl_win *w, const int64_t *o
         int64_t extent = is_claimed(w, i) ? w->reach[i] : w->shape[i];
         /* start + size > extent, without overflow */
         int outside = needed[i] > extent || offset[i] > extent - needed[i];
-        if (offset[i] < 0 || shape[i] < 1 || (outside && edge == TL_INSIDE))
+        int must_lie_inside = edge == TL_INSIDE || edge == TL_SIZED;
+        if (offset[i] < 0 || shape[i] < 1 || (outside && must_lie_inside))
             return tl_fail_window(c, site, i, offset[i], needed[i], extent, w);
     }
     tl_win result = *w;

@@ -75,7 +75,8 @@ class ValidShapeTooLarge(UserError):
     The valid region is the part of the tile that holds data, counted from the tile's own origin: it
     is at most the tile's shape. A frequent slip is passing the tensor's total length for a shifted
     window; subtract the offset. An extent that is computed may be negative, as `length - offset` is
-    beyond the end: then nothing is valid.
+    beyond the end: then nothing is valid. The size of the window itself may be computed, too, in
+    `@pl.program` classes (`x[0:n]`), but not negative.
     """
 
     code = "E0502"
@@ -90,10 +91,13 @@ class ValidShapeTooLarge(UserError):
     def __init__(
         self, loc: Loc, axis: int, valid: object, size: object, runtime: bool = False
     ) -> None:
+        remedy = "it counts from the window's own start: use `pl.min(size, length - offset)`"
+        if runtime and isinstance(valid, int) and valid < 0:
+            remedy = "no window has a negative size: use `pl.max(size, 0)` where it may be nothing"
         super().__init__(
             f"valid extent {valid} does not fit a tile of {size} in axis {axis}",
             [Label(loc, f"must be 0 to {size}{' at run time' if runtime else ''}")],
-            helps=["it counts from the window's own start: use `pl.min(size, length - offset)`"],
+            helps=[remedy],
         )
 
 
