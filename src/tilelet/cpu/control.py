@@ -615,7 +615,8 @@ def has_partial_windows(functions: Sequence[Function]) -> bool:
     for fn in functions:
         for op in walk(fn.body):
             if op.name == "set_validshape" and isinstance(op.result.type, TensorType):
-                return True
+                if (op.args["rows"], op.args["cols"]) != op.result.type.shape[-2:]:
+                    return True
             is_view = op.name == "slice" and isinstance(op.result.type, TensorType)
             limits = (None, op.args["shape"]) if is_view else ()
             if is_view and (op.args["valid_shape"] not in limits or op.args["clamp"]):

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tilelet.cpu import scalars
 from tilelet.cpu.elements import element, word_field
@@ -55,6 +55,7 @@ def emits(*names: str) -> Callable[[Emit], Emit]:
 
 PIECE = 256  # elements of a long row that are worked on before the next ones
 DEEPEST = 100  # ops in a row that become one expression
+PRODUCTS = ("matmul", "gemv", "batch_matmul")
 MOST_PRODUCTS = 4  # that a kernel can hand over at once: TL_PRODUCTS
 RESULT_FIELD = ".c = "  # begins the line of a product's description that names its memory
 
@@ -77,6 +78,10 @@ def _is_recomputable(op: Op, products: set[Op]) -> bool:
 def _is_view_of_tensor(op: Op) -> bool:
     source = op.operands[0]
     return isinstance(source.type, TensorType)
+
+
+def _c_list(products: Sequence[str]) -> str:
+    return f"(tl_product *const[]){{{', '.join(products)}}}, {len(products)}"
 
 
 class Restart(Exception):  # noqa: N818  (not an error)
@@ -135,13 +140,18 @@ class Loop:
 class BatchHint:
     """Which tasks of a kernel are better run in one batch: up to `batch_max`, if A of their
     products (what they touch of window `a`) is the same, and B (of window `b`) lies `b_stride`
-    bytes further on.
+    bytes further on. If each B has its rows in order: up to `streams`, wherever they lie.
     """
 
     batch_max: int = 1
     a: int = 0
     b: int = 0
     b_stride: int = 0
+    streams: int = 1
+
+    @property
+    def most(self) -> int:
+        return max(self.batch_max, self.streams)
 
 
 @dataclass(eq=False)
@@ -227,6 +237,7 @@ class KernelEmitter(Emitter):
         self.carried: dict[Value, Slot] = {}  # memory of a tile that a loop carries
         self.destinations: dict[Value, Slot] = {}  # memory that a yielded value is meant for
         self.pending: dict[Slot, Product] = {}  # products that the next loop may continue
+        self.due: list[Product] = []  # those that nothing continues: run with what comes next
         self.batch_hint: BatchHint | None = None  # what the kernel's first products allow
         self._innermost: Place | None = None  # before the loop over elements being written
         self.window_numbers: dict[str, int] = {}  # of the parameters, by C name
@@ -343,14 +354,15 @@ class KernelEmitter(Emitter):
         names = [f"&{p.name}" for p in products]
         if self._has_only(products, at):
             self._check_untouched(products)
-            self.batch_hint = products[0].batch_hint
+            first = products[0].batch_hint
+            self.batch_hint = replace(first, streams=max(1, first.streams // len(products)))
             for p in products:
                 p.slot.first = 0  # what is repeated on the way back here must not touch it
-            due = f"tl_flush_products(c, (tl_product *const[]){{{', '.join(names)}}}, {len(names)})"
-            self.out.add(f"if ({due}) return TL_OK;")
+            self.out.add(f"if (tl_flush_products(c, {_c_list(names)})) return TL_OK;")
         else:
-            for name in names:
-                self.out.add(f"tl_run_product({name}, c);")
+            for i in range(0, len(names), MOST_PRODUCTS):
+                some = names[i : i + MOST_PRODUCTS]
+                self.out.add(f"tl_run_products(c, {_c_list(some)}, NULL);")
         for p in products:
             p.finish(self)
 
@@ -367,6 +379,27 @@ class KernelEmitter(Emitter):
                         self.function.name,
                         line.strip(),
                     )
+
+    def run_with_next(self, product_: Product) -> None:
+        """Run a product that nothing continues; with those after it that do not need it, if it is
+        one of the kernel's own ops.
+        """
+        self.due.append(product_)
+        is_nested = product_.ops[0] not in self.function.body.ops
+        if is_nested or len(self.due) == MOST_PRODUCTS:
+            self.flush_due()
+
+    def flush_due(self) -> None:
+        if self.due:
+            products, self.due = self.due, []
+            self.flush_products(products, products[-1].ops[-1])
+
+    def _needs_due(self, op: Op) -> bool:
+        """Whether the products that are due have to be run before `op`."""
+        made = {r for p in self.due for o in p.ops for r in o.results}
+        if made.intersection(op.operands):
+            return True
+        return bool(op.blocks) or (op.name not in PRODUCTS and not _is_recomputable(op, set()))
 
     def flush_pending(self, slot: Slot | None) -> None:
         """A product that a loop was to continue is needed now, or what it reads will change."""
@@ -612,9 +645,12 @@ class KernelEmitter(Emitter):
         """All ops but the terminator."""
         for op in block.ops[:-1]:
             self.op(op)
+        self.flush_due()
 
     def op(self, op: Op) -> None:
         self._clock += 1
+        if self.due and self._needs_due(op):
+            self.flush_due()
         if self._writes_memory(op):
             self._materialize_loads(op)
             for slot in list(self.pending):

@@ -5,7 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilelet.cpu.elements import element
-from tilelet.cpu.kernel import RESULT_FIELD, BatchHint, KernelEmitter, Product, emits
+from tilelet.cpu.kernel import (
+    PRODUCTS,
+    RESULT_FIELD,
+    BatchHint,
+    KernelEmitter,
+    Product,
+    emits,
+)
 from tilelet.cpu.ops_elementwise import named, spread
 from tilelet.cpu.ops_movement import replaced
 from tilelet.cpu.text import Dim, lesser, product, total
@@ -15,6 +22,7 @@ from tilelet.ir.core import Arg, Op
 from tilelet.tasks.window import row_major
 
 MOST_TOGETHER = 8  # tasks; as TL_SIDE_BY_SIDE in matmul.h
+MOST_STREAMS = 4  # products; as TL_STREAMS there
 WIDE_COLUMNS = 512  # that products run together are to have: GROUP in matmul.c
 FEW_ROWS = 64  # with more of them, reading B takes a small part of the time
 
@@ -69,7 +77,7 @@ def _batch_region(k: KernelEmitter, shape: tuple[int, ...], a: Tile, b: Tile) ->
     return tuple(named(k, v) for v in region)
 
 
-@emits("matmul", "gemv", "batch_matmul")
+@emits(*PRODUCTS)
 def emit_matmul(k: KernelEmitter, op: Op) -> None:
     t = k.tile_type(op.result)
     a = _operand(k, op.args["lhs"], bool(op.args.get("a_trans")))
@@ -86,7 +94,7 @@ def emit_matmul(k: KernelEmitter, op: Op) -> None:
         if goes_on:
             k.pending[slot] = product_
         else:
-            k.flush_products([product_], op)
+            k.run_with_next(product_)
     else:
         _multiply(k, op, a, b, slot, t.shape, region, "NULL")
     if total_type is not t.dtype:
@@ -179,11 +187,12 @@ def _batch_hint(k: KernelEmitter, a: Operand, b: Operand) -> BatchHint:
         return BatchHint()
     assert isinstance(rows, int)
     assert isinstance(columns, int)
-    most = min(MOST_TOGETHER, WIDE_COLUMNS // columns)
-    if rows > FEW_ROWS or most < 2:
+    most = max(1, min(MOST_TOGETHER, WIDE_COLUMNS // columns))
+    streams = MOST_STREAMS if rows == 1 else 1
+    if rows > FEW_ROWS or max(most, streams) < 2:
         return BatchHint()
     step = columns * b.tile.dtype.itemsize
-    return BatchHint(most, windows[0] or 0, windows[1] or 0, step)
+    return BatchHint(most, windows[0] or 0, windows[1] or 0, step, streams)
 
 
 def _add_piece(

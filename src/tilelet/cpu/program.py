@@ -142,13 +142,14 @@ def _tables(
         sizes = f"{len(code.windows)}, {len(code.scalars)}"
         batch_hint = code.batch_hint
         batch = f"{batch_hint.batch_max}, {batch_hint.a}, {batch_hint.b}, {batch_hint.b_stride}"
+        batch += f", {batch_hint.streams}"
         lines.append(
             f'    {{{code.name}, "{identifier(fn.name)}", {sizes}, "{directions}", {footprint}, '
             f"{batch}, {min(code.scratch, _MOST)}, {code.iterations}}},"
         )
     lines += ["    {0},", "};", ""]
     entry = f"f_{identifier(program.main.name)}"
-    scratch = max([c.scratch * c.batch_hint.batch_max for _, c in codes], default=0)
+    scratch = max([c.scratch * c.batch_hint.most for _, c in codes], default=0)
     lines += [
         "static int control(tl_ctx *c, const tl_win *w, const tl_word *x) {",
         f"    return {entry}(c, (tl_win *)w, x, NULL, NULL);",

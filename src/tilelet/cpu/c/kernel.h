@@ -66,6 +66,18 @@ static void __attribute__((noinline, unused)) tl_run_product(tl_product *p, tl_c
     p->pieces = 0;
 }
 
+/* Several that do not need each other. */
+static void __attribute__((noinline, unused))
+tl_run_products(tl_ctx *c, tl_product *const *products, int count, const void *then) {
+    tl_product all[TL_PRODUCTS];
+    int total = 0;
+    for (int i = 0; i < count; i++) {
+        if (products[i]->pieces) all[total++] = *products[i];
+        products[i]->pieces = 0;
+    }
+    tl_matmul_side_by_side(all, total, then, c->matmul);
+}
+
 /* A product that may be deferred: all pieces of a loop's matmul_acc are run as one. `is_lasting`:
  * both operands stay where they are until then. */
 TL_INLINE void tl_add_piece(tl_product *p, const tl_matmul_args *args, int is_lasting, tl_ctx *c) {
@@ -90,14 +102,9 @@ TL_INLINE void tl_add_piece(tl_product *p, const tl_matmul_args *args, int is_la
  * Not 0: the kernel is to return. */
 TL_INLINE int tl_flush_products(tl_ctx *c, tl_product *const *products, int count) {
     if (c->phase == TL_FINISH) tl_guard(c->products, count, 0);
-    for (int i = 0; i < count; i++) {
-        if (c->phase == TL_COLLECT) {
-            c->products[i] = *products[i];
-        } else if (c->phase == TL_WHOLE) {
-            products[i]->args.then = i + 1 < count ? products[i + 1]->args.b : c->then;
-            tl_run_product(products[i], c);
-        }
-    }
+    if (c->phase == TL_COLLECT)
+        for (int i = 0; i < count; i++) c->products[i] = *products[i];
+    if (c->phase == TL_WHOLE) tl_run_products(c, products, count, c->then);
     if (c->phase == TL_WHOLE) c->then = NULL;
     c->product_count = count;
     int leaves = c->phase == TL_COLLECT;

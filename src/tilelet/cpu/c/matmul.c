@@ -616,34 +616,65 @@ static int64_t columns_in_part(const tl_matmul_args *x, int64_t column, int64_t 
     return x->parts ? smaller(x->part_columns - column % x->part_columns, columns) : columns;
 }
 
+/* Columns of C from `n0` on, into `c` as they are held while k runs; and back. */
+static void begin_row(const tl_matmul_args *x, int64_t n0, int64_t columns, float *c) {
+    for (int64_t n = 0, some; n < columns; n += some) {
+        some = columns_in_part(x, n0 + n, columns - n);
+        const float *start = x->start ? (const float *)x->start + n0 + n : NULL;
+        if (x->start == x->c) start = place_in_c(x, 0, n0 + n);
+        if (start && x->b_type == TL_BF16)
+            part_columns(c + n, start, some);
+        else
+            copy_rows(c + n, 0, start, 0, 1, some);
+    }
+}
+
+static void end_row(const tl_matmul_args *x, int64_t n0, int64_t columns, const float *c) {
+    for (int64_t n = 0, some; n < columns; n += some) {
+        some = columns_in_part(x, n0 + n, columns - n);
+        if (x->b_type == TL_BF16)
+            join_columns(place_in_c(x, 0, n0 + n), c + n, some);
+        else
+            copy_rows(place_in_c(x, 0, n0 + n), 0, c + n, 0, 1, some);
+    }
+}
+
 static void run_one_row(const tl_matmul_args *x, workspace *work) {
-    int is_bf16 = x->b_type == TL_BF16;
     float *c = work->flipped;
     int64_t row_bytes = x->ldb * element_size(x->b_type);
     convert_rows(work->a, x->k, x->a, x->a_type, x->lda, 1, x->k, x->k);
     for (int64_t n0 = 0; n0 < x->n; n0 += GROUP) {
-        int64_t columns = smaller(x->n - n0, GROUP), some;
-        for (int64_t n = 0; n < columns; n += some) {
-            some = columns_in_part(x, n0 + n, columns - n);
-            const float *start = x->start ? (const float *)x->start + n0 + n : NULL;
-            if (x->start == x->c) start = place_in_c(x, 0, n0 + n);
-            if (start && is_bf16)
-                part_columns(c + n, start, some);
-            else
-                copy_rows(c + n, 0, start, 0, 1, some);
-        }
+        int64_t columns = smaller(x->n - n0, GROUP);
+        begin_row(x, n0, columns, c);
         const char *first = at(x->b, n0, x->b_type);
         const char *next =
             n0 + columns < x->n ? first + columns * element_size(x->b_type) : x->then;
-        add_all_rows(c, work->a, first, next, row_bytes, x->k, columns, is_bf16);
-        for (int64_t n = 0; n < columns; n += some) {
-            some = columns_in_part(x, n0 + n, columns - n);
-            if (is_bf16)
-                join_columns(place_in_c(x, 0, n0 + n), c + n, some);
-            else
-                copy_rows(place_in_c(x, 0, n0 + n), 0, c + n, 0, 1, some);
-        }
+        add_all_rows(c, work->a, first, next, row_bytes, x->k, columns, x->b_type == TL_BF16);
+        end_row(x, n0, columns, c);
     }
+}
+
+/* Whether the product may be one of several that are read together. */
+static int is_stream(const tl_matmul_args *x) {
+    return x->k > 0 && is_one_row(x) && x->n <= GROUP && !x->parts &&
+           is_in_order(x->ldb * element_size(x->b_type), x->n, x->b_type == TL_BF16);
+}
+
+/* All as the first of them, but for B and C. */
+static int is_alike(const tl_matmul_args *x, const tl_matmul_args *y) {
+    return is_stream(y) && x->a == y->a && x->a_type == y->a_type && x->b_type == y->b_type &&
+           x->n == y->n && x->k == y->k;
+}
+
+static void run_streams(const tl_matmul_args *x, int count, workspace *work) {
+    const char *b[TL_STREAMS];
+    convert_rows(work->a, x->k, x->a, x->a_type, x->lda, 1, x->k, x->k);
+    for (int i = 0; i < count; i++) {
+        b[i] = x[i].b;
+        begin_row(&x[i], 0, x->n, work->flipped + i * x->n);
+    }
+    add_streams(work->flipped, work->a, b, count, x->k, x->n, x->b_type == TL_BF16);
+    for (int i = 0; i < count; i++) end_row(&x[i], 0, x->n, work->flipped + i * x->n);
 }
 
 void tl_matmul(const tl_matmul_args *x, void *scratch) {
@@ -658,21 +689,28 @@ void tl_matmul(const tl_matmul_args *x, void *scratch) {
         run_blocks(x, scratch);
 }
 
-void tl_matmul_pieces(const tl_product *product, void *scratch) {
-    tl_matmul_args x = product->args;
-    int64_t a_whole = (x.a_trans ? x.k * x.lda : x.k) * element_size(x.a_type);
-    int64_t b_whole = (x.b_trans ? x.k : x.k * x.ldb) * element_size(x.b_type);
-    int64_t pieces = product->pieces;
-    if (pieces > 1 && product->a_step == a_whole && product->b_step == b_whole) {
-        x.k *= pieces;
-        pieces = 1;
+/* The product with pieces that continue each other evenly as one. */
+static tl_product with_long_pieces(const tl_product *product) {
+    tl_product whole = *product;
+    tl_matmul_args *x = &whole.args;
+    int64_t a_whole = (x->a_trans ? x->k * x->lda : x->k) * element_size(x->a_type);
+    int64_t b_whole = (x->b_trans ? x->k : x->k * x->ldb) * element_size(x->b_type);
+    if (whole.pieces > 1 && whole.a_step == a_whole && whole.b_step == b_whole) {
+        x->k *= whole.pieces;
+        whole.pieces = 1;
     }
-    if (pieces <= 0) x.k = 0;
-    for (int64_t p = 0; p == 0 || p < pieces; p++) {
-        const char *next = (const char *)x.b + product->b_step;
-        x.then = p + 1 < pieces ? next : product->args.then;
+    if (whole.pieces <= 0) x->k = 0;
+    return whole;
+}
+
+void tl_matmul_pieces(const tl_product *given, void *scratch) {
+    tl_product product = with_long_pieces(given);
+    tl_matmul_args x = product.args;
+    for (int64_t p = 0; p == 0 || p < product.pieces; p++) {
+        const char *next = (const char *)x.b + product.b_step;
+        x.then = p + 1 < product.pieces ? next : product.args.then;
         tl_matmul(&x, scratch);
-        x.a = (const char *)x.a + product->a_step;
+        x.a = (const char *)x.a + product.a_step;
         x.b = next;
         x.start = x.c;
         x.ld_start = x.ldc;
@@ -697,11 +735,27 @@ static int is_sociable(const tl_product *p) {
     return x->n % PANEL == 0 && x->k > 0 && p->pieces > 0 && (!x->start || x->start == x->c);
 }
 
+/* The first products, if they can be read together; how many that are (else 1). */
+static int streams_of(const tl_product *products, int64_t count, tl_matmul_args *streams) {
+    int n = 0;
+    for (; n < count && n < TL_STREAMS; n++) {
+        tl_product whole = with_long_pieces(&products[n]);
+        streams[n] = whole.args;
+        if (whole.pieces != 1 || !is_alike(&streams[0], &streams[n])) break;
+    }
+    return n > 1 ? n : 1;
+}
+
 void tl_matmul_side_by_side(const tl_product *products, int64_t count, const void *then,
                             void *scratch) {
+    tl_matmul_args streams[TL_STREAMS];
     for (int64_t i = 0, n; i < count; i += n) {
+        n = streams_of(products + i, count - i, streams);
+        if (n > 1) {
+            run_streams(streams, (int)n, scratch);
+            continue;
+        }
         void *parts[TL_SIDE_BY_SIDE] = {products[i].args.c};
-        n = 1;
         if (is_sociable(&products[i]))
             while (i + n < count && n < TL_SIDE_BY_SIDE &&
                    is_neighbour(&products[i + n - 1], &products[i + n])) {

@@ -61,9 +61,11 @@ void tl_matmul_pieces(const tl_product *product, void *scratch);
 
 enum { TL_SIDE_BY_SIDE = 8 }; /* products that are run as one, at most */
 
+enum { TL_STREAMS = 4 }; /* products of one row that are read together, at most */
+
 /* Several products, each with its own C: where one's columns of B follow those of the one before
- * it and all else is the same, they are run as one. `then` is the B of the next ones, as in
- * tl_matmul_args. */
+ * it and all else is the same, they are run as one; those of one row, whose B have their rows in
+ * order, are read together. `then` is the B of the next ones, as in tl_matmul_args. */
 void tl_matmul_side_by_side(const tl_product *products, int64_t count, const void *then,
                             void *scratch);
 

@@ -1,4 +1,5 @@
-/* The ready tasks: in turn, at random, or several that read neighbouring columns of one matrix.
+/* The ready tasks: in turn, at random, or several that read neighbouring columns of one matrix or
+ * are read together.
  *
  * A task that is better run with its neighbours lets others go first until they are all there. It
  * cannot be deferred for long: no more than MAX_IN_FLIGHT tasks are on their way. */
@@ -25,7 +26,9 @@ static tl_task *find(tl_ready *ready, const tl_task *like, const char *b) {
 }
 
 /* Whether it is better run with its neighbours, if there are any. */
-static int is_batchable(const tl_task *t) { return t->b && !t->is_in_order; }
+static int is_batchable(const tl_task *t) {
+    return t->b && !t->is_in_order && t->kernel->batch_max > 1;
+}
 
 static void add(tl_queue *q, tl_task *t) {
     if (q->tail - q->head == MAX_IN_FLIGHT) {
@@ -121,6 +124,22 @@ int tl_only_batchable(const tl_rt *rt) {
     return rt->ready.count && rt->ready.count == rt->ready.batchable.count;
 }
 
+/* Tasks after `first` whose products are best read together with its own, in turn. Threads that
+ * have nothing to do are to have some of them. */
+static int take_streams(tl_rt *rt, tl_task *first, tl_task **tasks) {
+    tl_ready *ready = &rt->ready;
+    int64_t idle = rt->args->threads - rt->busy - LOAD(rt->is_submitting);
+    uint64_t fair = idle > 1 ? (ready->count + (uint64_t)idle) / (uint64_t)idle : ready->count + 1;
+    int count = 1;
+    while (count < first->kernel->streams && (uint64_t)count < fair && ready->immediate.count) {
+        tl_task *t = ready->immediate.ring[ready->immediate.head & (MAX_IN_FLIGHT - 1)];
+        if (t->kernel != first->kernel || t->a != first->a || !t->is_in_order) break;
+        take(ready, t);
+        tasks[count++] = t;
+    }
+    return count;
+}
+
 int tl_take_ready(tl_rt *rt, tl_task **tasks, int most) {
     tl_ready *ready = &rt->ready;
     if (ready->count == 0) return 0;
@@ -133,6 +152,7 @@ int tl_take_ready(tl_rt *rt, tl_task **tasks, int most) {
     do {
         take(ready, t);
         tasks[count++] = t;
+        if (t->b && t->is_in_order) return take_streams(rt, t, tasks);
         if (!is_batchable(t) || count >= t->kernel->batch_max) break;
         t = find(ready, t, t->b + t->kernel->b_stride);
     } while (t && count < most);

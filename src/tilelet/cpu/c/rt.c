@@ -60,36 +60,33 @@ static void note(outcome *o, int kind, const tl_ctx *c) {
     if (kind) o->fault = c->fault;
 }
 
-/* Tasks of one kernel: each up to its products; all products side by side; each to its end. `then`
- * is what the tasks after them will multiply by. */
+/* Tasks of one kernel: each up to its products; all products side by side, the first of every task
+ * before the second; each to its end. `then` is what the tasks after them will multiply by. */
 static void run_together(tl_ctx *c, tl_task *const *tasks, int count, const char *then,
                          outcome *outcomes) {
-    tl_product products[TL_PRODUCTS][TL_SIDE_BY_SIDE];
-    tl_product handed[TL_GUARDED ? TL_SIDE_BY_SIDE : 1][TL_PRODUCTS];
-    int64_t counts[TL_PRODUCTS] = {0}, room = tasks[0]->kernel->scratch_bytes;
+    tl_product handed[TL_SIDE_BY_SIDE][TL_PRODUCTS], products[TL_SIDE_BY_SIDE * TL_PRODUCTS];
+    int counts[TL_SIDE_BY_SIDE]; /* of products; 0: the task has ended */
+    int64_t total = 0, room = tasks[0]->kernel->scratch_bytes;
     char *scratch = c->scratch;
-    int goes_on[TL_SIDE_BY_SIDE];
     for (int i = 0; i < count; i++) {
         c->scratch = scratch + i * room;
         c->product_count = 0;
         note(&outcomes[i], enter(c, tasks[i], TL_COLLECT), c);
-        goes_on[i] = c->product_count > 0 && !outcomes[i].kind;
-        for (int p = 0; goes_on[i] && p < c->product_count; p++)
-            if (c->products[p].pieces) products[p][counts[p]++] = c->products[p];
-        if (TL_GUARDED) memcpy(handed[i], c->products, sizeof(c->products));
+        counts[i] = outcomes[i].kind ? 0 : c->product_count;
+        memcpy(handed[i], c->products, sizeof handed[i]);
     }
-    for (int p = 0; p < TL_PRODUCTS; p++) {
-        int is_last = p + 1 == TL_PRODUCTS || !counts[p + 1];
-        const void *after = is_last ? then : products[p + 1][0].args.b;
-        tl_matmul_side_by_side(products[p], counts[p], after, c->matmul);
-    }
+    for (int p = 0; p < TL_PRODUCTS; p++)
+        for (int i = 0; i < count; i++)
+            if (p < counts[i] && handed[i][p].pieces) products[total++] = handed[i][p];
+    tl_matmul_side_by_side(products, total, then, c->matmul);
     for (int i = 0; i < count; i++) {
+        if (!counts[i]) continue;
         c->scratch = scratch + i * room;
-        if (!goes_on[i]) continue;
-        if (TL_GUARDED) memcpy(c->products, handed[i], sizeof(c->products));
-        tl_guard(c->products, c->product_count, 1);
+        c->product_count = counts[i];
+        memcpy(c->products, handed[i], sizeof handed[i]);
+        tl_guard(c->products, counts[i], 1);
         note(&outcomes[i], enter(c, tasks[i], TL_FINISH), c);
-        tl_guard(c->products, c->product_count, 0);
+        tl_guard(c->products, counts[i], 0);
     }
     c->scratch = scratch;
 }
@@ -120,6 +117,7 @@ static int work(tl_ctx *c) {
     int count = tl_take_ready(rt, tasks, TL_SIDE_BY_SIDE);
     if (!count) return 0;
     const char *then = tl_next_b(rt, tasks[0]->kernel);
+    rt->busy++;
     unlock(rt);
     c->then = then;
     if (!tasks[0]->b || (count == 1 && !TL_GUARDED)) /* guards want to see a way that is repeated */
@@ -127,6 +125,7 @@ static int work(tl_ctx *c) {
     else
         run_together(c, tasks, count, then, outcomes);
     lock(rt);
+    rt->busy--;
     for (int i = 0; i < count; i++) finish(rt, tasks[i], &outcomes[i]);
     return 1;
 }
@@ -343,7 +342,7 @@ static void find_dependencies(tl_ctx *c, tl_task *t) {
         tl_depend(b, (uint32_t)use, writes, found, rt);
         out_of_memory |= tl_note(b, (uint32_t)use, writes, t->number, is_done, rt);
     }
-    if (kernel->batch_max > 1) {
+    if (kernel->batch_max > 1 || kernel->streams > 1) {
         t->a = touched[kernel->a_window].data;
         const tl_win *b = &touched[kernel->b_window];
         t->b = b->data;

@@ -79,6 +79,7 @@ struct tl_rt {
     pthread_cond_t work, progress;
     int32_t sleepers, control_sleeps; /* waiting for `work`, for `progress` */
     int32_t closing;                  /* no more tasks will come */
+    int32_t busy;                     /* threads that run tasks */
     int32_t is_submitting;            /* atomic: the control program runs, more may come soon */
     tl_workspace *space;              /* memory of what follows */
     tl_task *tasks;                   /* MAX_IN_FLIGHT of them, used in a ring */

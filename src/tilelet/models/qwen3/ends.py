@@ -24,7 +24,7 @@ from tilelet.models.qwen3.config import Qwen3Config
 from tilelet.models.qwen3.published import MODE, fitting
 
 # Columns of the vocabulary that one task multiplies by, and rows of the embedding that it copies.
-_COLUMNS = 512
+_COLUMNS = 256
 _LOOKUPS = 16
 
 
