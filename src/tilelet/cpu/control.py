@@ -614,9 +614,10 @@ def has_partial_windows(functions: Sequence[Function]) -> bool:
     """Whether the control program makes a window whose valid part is not all of it."""
     for fn in functions:
         for op in walk(fn.body):
-            if op.name == "set_validshape" and isinstance(op.result.type, TensorType):
-                if (op.args["rows"], op.args["cols"]) != op.result.type.shape[-2:]:
-                    return True
+            t = op.results[0].type if op.name == "set_validshape" else None
+            marked = (op.args["rows"], op.args["cols"]) if t is not None else ()
+            if isinstance(t, TensorType) and marked != t.shape[-2:]:
+                return True
             is_view = op.name == "slice" and isinstance(op.result.type, TensorType)
             limits = (None, op.args["shape"]) if is_view else ()
             if is_view and (op.args["valid_shape"] not in limits or op.args["clamp"]):
