@@ -73,6 +73,9 @@ class Expressions(Scalars):
         deep = self.sources((1, *shape), dtype)
         if deep and (not names or self.choices.chance(30)):
             return self._load_3d(shape, dtype, self.choices.pick(deep))
+        turned = self.sources(shape[::-1], dtype)
+        if turned and self.choices.chance(8):
+            return self._load_turned(shape, dtype, self.choices.pick(turned))
         if not names:
             return None
         name = self.choices.pick(names)
@@ -91,6 +94,25 @@ class Expressions(Scalars):
             o = [offset.value(r) for offset in offsets]
             window = r.env[name][o[0] : o[0] + shape[0], o[1] : o[1] + shape[1]]
             return oracle.whole(window.copy())
+
+        return Expr(text, value, TileT(shape, dtype))
+
+    def _load_turned(self, shape: Shape, dtype: str, name: str) -> Expr:
+        """A window of a tensor with its axes swapped."""
+        source = self.env[name]
+        assert isinstance(source, GmT)
+        offsets = [self.offset(d - s) for d, s in zip(source.shape[::-1], shape)]
+        window = f"[{_list(offsets)}], [{shape[0]}, {shape[1]}]"
+        if not self.loads_by_hand or self.choices.chance(50):
+            window = f"[{shape[0]}, {shape[1]}], [{_list(offsets)}]"
+            text = f"pl.slice(pl.transpose({name}, 0, 1), {window})"
+        else:
+            text = f"pl.load(pl.transpose({name}, -2, -1), {window})"
+
+        def value(r: Run) -> Tile:
+            i, j = (o.value(r) for o in offsets)
+            window = r.env[name].T[i : i + shape[0], j : j + shape[1]]
+            return oracle.whole(np.ascontiguousarray(window))
 
         return Expr(text, value, TileT(shape, dtype))
 
@@ -131,8 +153,51 @@ class Expressions(Scalars):
 
         return Expr(text, value, TileT(shape, dtype))
 
+    def _sized(self, shape: Shape, dtype: str, name: str) -> Expr | None:
+        """A window whose size is known at run time, and its largest when it is compiled."""
+        source = self.env[name]
+        assert isinstance(source, GmT)
+        sizes = [self._size(s) for s in shape]
+        if all(size is None for size in sizes):
+            return None
+        offsets = [self.offset(d - s) for d, s in zip(source.shape, shape)]
+        extents = [str(s) if size is None else size.text for s, size in zip(shape, sizes)]
+        lists = f"[{', '.join(extents)}]", f"[{_list(offsets)}]"
+        form = self.choices.number(0, 2)
+        text = f"pl.slice({name}, {lists[0]}, {lists[1]})"
+        if form == 1:
+            ends = [f"{o.text} : {o.text} + ({n})" for o, n in zip(offsets, extents)]
+            text = f"{name}[{', '.join(ends)}]"
+        elif form == 2 and self.loads_by_hand:
+            text = f"pl.load({name}, {lists[1]}, {lists[0]})"
+
+        def value(r: Run) -> Tile:
+            i, j = (o.value(r) for o in offsets)
+            rows, columns = (s if n is None else n.value(r) for s, n in zip(shape, sizes))
+            return oracle.padded(r.env[name][i : i + rows, j : j + columns].copy(), shape)
+
+        return Expr(text, value, TileT(shape, dtype, full=False))
+
+    def _size(self, largest: int) -> Expr | None:
+        """A number from 1 to `largest` that only a run knows; None: always `largest`."""
+        read = self._element_read() if self.choices.chance(60) else None
+        if read is None or largest == 1:
+            return None
+
+        def value(r: Run) -> int:
+            number = read.value(r)
+            return largest - (number % largest if number > 0 else 0)
+
+        text = f"{largest} - pl.max({read.text} % {largest}, 0)"
+        return Expr(text, value, ScalarT("INT32", 1, largest))
+
     def load_part(self, shape: Shape, dtype: str) -> Expr | None:
         """A window of which only a part, known at run time, holds data."""
+        fitting = self.sources(shape, dtype)
+        if fitting and self.style == "program" and self.choices.chance(30):
+            sized = self._sized(shape, dtype, self.choices.pick(fitting))
+            if sized is not None:
+                return sized
         names = self.names(lambda t: isinstance(t, GmT) and t.dtype == dtype and len(t.shape) == 2)
         if not names:
             return None

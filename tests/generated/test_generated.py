@@ -33,7 +33,8 @@ CONSTRUCTS: dict[str, tuple[str, ...]] = {
         r"\) // pl\.m|\w // pl\.m", r"pl\.range\(\(\w+ - \d+\) (//|%)", r"u\d+ = ",
         r"(pl\.\w+\(){8}", r"v\d+ = pl\.reinterpret_view\(", r"v\d+ = pl\.reshape\((v|t)\d+\[",
         r"v\d+ = pl\.reshape\(pl\.slice\(", r"v\d+ = pl\.transpose\((v|pl\.slice|t\d+\[)",
-        r"r\d+\[\w+, \w+ : \w+ \+ 1, .*\] = v",
+        r"r\d+\[\w+, \w+ : \w+ \+ 1, .*\] = v", r"(slice|load)\(pl\.transpose\(\w+,",
+        r"pl\.slice\(\w+, \[\d+ - pl\.max\(", r"\+ \(\d+ - pl\.max\(",
     ),
     "control": (
         r"pl\.create_tensor\(", r"pl\.reshape\(", r"with pl\.incore", r"with pl\.auto_incore",
