@@ -15,7 +15,14 @@ FILES = {
     "harness/__init__.py": "",
     "harness/core/__init__.py": "from harness.core.test_runner import TestRunner, TestSuite\n",
     "harness/core/test_runner.py": "raise RuntimeError('this one drives a board')\n",
-    "harness/core/environment.py": "def is_hardware_available():\n    return False\n",
+    "harness/core/environment.py": """
+def is_hardware_available():
+    return False
+
+
+def ensure_simpler_available():
+    raise RuntimeError("no runtime")
+""",
     "conftest.py": """
 import sys
 from pathlib import Path
@@ -23,7 +30,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 import pytest
-from harness.core.environment import is_hardware_available
+from harness.core.environment import ensure_simpler_available, is_hardware_available
 from harness.core.test_runner import TestRunner
 from pypto import LogLevel
 from pypto.pypto_core import _clear_thread_log_level, _set_thread_log_level
@@ -36,6 +43,7 @@ def board():
     _set_thread_log_level(LogLevel.ERROR)
     if not is_hardware_available():
         pytest.skip("no board")
+    assert ensure_simpler_available().is_dir()
     yield
     _clear_thread_log_level()
 
@@ -78,8 +86,6 @@ class Spec:
 
 
 class Case:
-    scalar_specs = ()
-
     def __init__(self, program, factor=2.0):
         self.program, self.factor, self.config = program, factor, None
 

@@ -65,6 +65,7 @@ def test_a_worker_runs_the_callable_of_a_program(gives_output: bool) -> None:
     number = worker.register(compiled.chip_callable)
     worker.run(number, args, config)
     worker.unregister(number)
+    assert Worker.unregister_callable is Worker.unregister
     worker.close()
     (written,) = compiled.output_indices
     assert torch.equal(seen[written], compiled(one, two))

@@ -45,6 +45,29 @@ def test_parameters_have_other_names() -> None:
 
 
 @pl.jit
+def takes_scratch_memory(x: pl.Tensor, rows: pl.Tensor[[1, 4], pl.INT32], out: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        tmp = pl.tile.create([16, 16], pl.FP32, pl.Mem.Vec)
+        narrow = pl.tile.cast(x, pl.BF16, tmp=tmp)
+        cache = pl.cast(narrow, pl.FP32)
+        numbers = pl.cast(pl.tile.ci(0, [1, 16], pl.INT32, tmp=tmp), pl.FP32)
+        cache = pl.tile.scatter_update(
+            cache, dim=-2, index=rows, src=pl.mul(cache[0:4, :], 2.0), scratch=tmp
+        )
+        out = pl.store(pl.col_expand_add(cache, numbers), [0, 0], out, st_phase=0)
+    return out
+
+
+def test_scratch_memory_of_the_device_is_not_needed() -> None:
+    rows = np.array([[9, 3, 12, 5]], np.int32)
+    wide = X.astype(ml_dtypes.bfloat16).astype(np.float32)
+    expected = wide.copy()
+    expected[rows[0]] = wide[:4] * 2
+    got = run(takes_scratch_memory, x=X, rows=rows, out=zeros(16, 16))["out"]
+    np.testing.assert_array_equal(got, expected + np.arange(16, dtype=np.float32))
+
+
+@pl.jit
 def takes_what_has_no_effect(x: pl.Tensor, row: pl.Tensor, out: pl.Out[pl.Tensor]):
     with pl.at(level=pl.Level.CORE_GROUP):
         tmp = pl.tile.create([16, 16], pl.FP32, pl.Mem.Vec, flat_layout=None)

@@ -70,6 +70,17 @@ def test_board_records_are_named() -> None:
     ]
 
 
+def test_settings_of_earlier_harnesses() -> None:
+    given = RunConfig(
+        enable_dump_tensor=True, enable_out_window_externalization=True, use_ptoas_multi_buffer=2,
+        dsa_export_dir="dsa", validate_ir=True, distributed_config=None,
+    )  # fmt: skip
+    assert given.board_records == ["enable_dump_tensor"]
+    assert given.any_dfx_enabled()
+    assert RunConfig(runtime_profiling=True).any_dfx_enabled()
+    assert not RunConfig(validate_ir=True).any_dfx_enabled()
+
+
 def test_unknown_fields_are_errors_wherever_they_stand() -> None:
     with pytest.raises(UnknownConfigField, match=r"did you mean `platform`"):
         RunConfig(plattform="a5")

@@ -463,10 +463,44 @@ def test_left_out_outputs_are_made() -> None:
     assert np.array_equal(compiled(rows), rows)
 
 
+def test_only_what_was_left_out_is_given_back() -> None:
+    @pl.program
+    class Both:
+        @pl.function
+        def main(
+            self,
+            x: pl.Tensor[[16, 32], pl.FP32],
+            total: pl.InOut[pl.Tensor[[16, 32], pl.FP32]],
+            out: pl.Out[pl.Tensor[[16, 32], pl.FP32]],
+        ):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                total = pl.assemble(total, pl.add(total, x), [0, 0])
+            with pl.at(level=pl.Level.CORE_GROUP):
+                out = pl.assemble(out, pl.mul(total, 2.0), [0, 0])
+            return total, out
+
+    compiled = compile_program(Both)
+    assert compiled.output_indices == [2]
+    assert Path(str(compiled)) == compiled.output_dir
+    x, total = torch.ones(16, 32), torch.full((16, 32), 2.0)
+    for doubled in (6.0, 8.0, 10.0):  # again: the second call takes the warm way
+        made = compiled(x, total)
+        assert isinstance(made, torch.Tensor)
+        assert torch.equal(made, torch.full((16, 32), doubled))
+        assert torch.equal(made, 2 * total)
+    given = torch.zeros(16, 32)
+    back = compiled(x, total, given)
+    assert back[0] is total
+    assert back[1] is given
+    assert torch.equal(given, torch.full((16, 32), 12.0))
+
+
 def test_mistakes_in_direct_calls() -> None:
     x = np.zeros((16, 32), np.float32)
     with pytest.raises(ArgumentCount):
         scale()
+    with pytest.raises(TypeError, match="expects 3 arguments, got 1"):
+        scale(x)
     with pytest.raises(ArgumentMismatch, match="shape"):
         scale(x, np.zeros((16, 16), np.float32), 1.0)
     with pytest.raises(ArgumentMismatch, match="dtype"):

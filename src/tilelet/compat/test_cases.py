@@ -53,7 +53,7 @@ class TestRunner:
         if isinstance(program, Refused):
             return RunResult(passed=False, test_name=name, error=program.reason)
         specs: list[Spec] = [_tensor(spec) for spec in test_case.tensor_specs]
-        specs += [_scalar(spec) for spec in test_case.scalar_specs]
+        specs += [_scalar(spec) for spec in getattr(test_case, "scalar_specs", ())]
         options: dict[str, Any] = {}
         for setting in ("rtol", "atol"):
             value = getattr(test_case.config, setting, None)

@@ -149,5 +149,7 @@ class Worker:
     def unregister(self, number: int) -> None:
         self._handles.pop(number).unregister()
 
+    unregister_callable = unregister  # as it was called in May 2026
+
     def close(self) -> None:
         self._worker.close()

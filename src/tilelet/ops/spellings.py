@@ -72,6 +72,10 @@ _WITHOUT_EFFECT: dict[str, dict[str, str]] = {
     "gemv_acc": {"acc_phase": PHASE},
     "gemv_bias": {"acc_phase": PHASE},
     "mgather": {"scratch": SCRATCH},
+    "scatter_update": {"scratch": SCRATCH},
+    "cast": {"tmp": SCRATCH},
+    "ci": {"tmp": SCRATCH},
+    "store": {"st_phase": PHASE},
     "move": {"blayout": LAYOUT, "slayout": LAYOUT},
     "create_tile": {"transpose": LAYOUT, "flat_layout": LAYOUT},
     **{

@@ -153,10 +153,10 @@ def given_names(params: Sequence[Parameter], count: int) -> list[str]:
 def bind_call(
     kernel: str, params: Sequence[Parameter], args: Sequence[Any]
 ) -> tuple[dict[str, Array | Any], dict[str, Any]]:
-    """Arguments of a direct call: what the engine gets, and the user's object per written tensor.
+    """Arguments of a direct call: what the engine gets, and the tensors that the call gives back.
 
-    All parameters in order; or all but the `pl.Out` ones, which are then made here. Arrays share
-    memory with the user's tensors.
+    All parameters in order, and those that are written come back; or all but the `pl.Out` ones,
+    which are then made here, and alone come back. Arrays share memory with the user's tensors.
     """
     inputs = [p for p in params if not p.is_pure_output]
     given = params if len(args) == len(params) else inputs
@@ -174,11 +174,13 @@ def bind_call(
             if param.is_written:
                 written[param.name] = arg
     wants_torch = any(is_tensor(a) for a in args)
-    for param in params:
-        if param.name not in bound:
-            written[param.name] = _made_output(kernel, params, param, dims, len(args), wants_torch)
-            bound[param.name] = as_array(written[param.name])
-    return {p.name: bound[p.name] for p in params}, written
+    made = {
+        p.name: _made_output(kernel, params, p, dims, len(args), wants_torch)
+        for p in params
+        if p.name not in bound
+    }
+    bound.update({name: as_array(output) for name, output in made.items()})
+    return {p.name: bound[p.name] for p in params}, made or written
 
 
 def _made_output(

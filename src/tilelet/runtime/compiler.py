@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tilelet.diag.catalogue.command import CannotWrite
 from tilelet.diag.catalogue.python import NestedTooDeeply
 from tilelet.diag.catalogue.windows import DependsOnTaskData
-from tilelet.ir.core import Program
+from tilelet.ir.core import Direction, Program
 from tilelet.ir.programs import Programs
 from tilelet.runtime import engines, reporting, session
 from tilelet.runtime.arrays import Array
@@ -76,7 +77,7 @@ class CompiledProgram(StepwiseCalls):
     """A program after all passes: call it with arrays or tensors in the entry's parameter order.
 
     Results are written into the arguments. A call gives back the written tensor, or a tuple of
-    them; `pl.Out` arguments may be left out.
+    them. `pl.Out` arguments may be left out: then it gives back these.
     """
 
     def __init__(self, source: Program, program: Program, config: RunConfig | None = None) -> None:
@@ -97,16 +98,22 @@ class CompiledProgram(StepwiseCalls):
 
     @property
     def output_indices(self) -> list[int]:
-        """Positions of the parameters that the program writes."""
-        return [i for i, p in enumerate(self.parameters) if p.is_written]
+        """Positions of the parameters that the program writes, without those it also takes in."""
+        takes_in = Direction.InOut
+        return [
+            i for i, p in enumerate(self.parameters) if p.is_written and p.declared is not takes_in
+        ]
 
-    @property
+    @functools.cached_property
     def output_dir(self) -> Path:
         """A folder for what belongs to the program; the compiled object stands for it, too."""
         return run_directory(self.name, self.config).root
 
     def __fspath__(self) -> str:
         return str(self.output_dir)
+
+    def __str__(self) -> str:
+        return self.__fspath__()
 
     @property
     def param_names(self) -> list[str]:

@@ -54,7 +54,13 @@ PROFILING = (
     "on_device_profiling",
 )
 # Settings that ask for records which only a board makes.
-BOARD_RECORDS = ("enable_dump_args", "enable_pmu", "enable_dep_gen", "enable_scope_stats")
+BOARD_RECORDS = (
+    "enable_dump_args",
+    "enable_dump_tensor",
+    "enable_pmu",
+    "enable_dep_gen",
+    "enable_scope_stats",
+)
 
 
 @dataclass
@@ -101,6 +107,7 @@ class RunConfig:
     skip_ptoas: Any = False
     dump_ptoas_passes: Any = False
     enable_dump_args: Any = 0
+    enable_dump_tensor: Any = False
     enable_pmu: Any = 0
     enable_dep_gen: Any = False
     enable_scope_stats: Any = False
@@ -114,11 +121,22 @@ class RunConfig:
     diagnostic_phase: Any = None
     disabled_diagnostics: Any = None
     golden_data_dir: Any = None
+    distributed_config: None = None
+    dsa_export_dir: Any = None
+    dsa_solution_dir: Any = None
+    dsa_reuse_penalty_recognizer: Any = None
+    dsa_reference_placement: Any = None
+    dsa_reference_target: Any = None
+    ptoas_sync_summary_dir: Any = None
+    use_ptoas_multi_buffer: Any = None
+    enable_out_window_externalization: Any = None
+    validate_ir: Any = False
+    validate_ir_only: Any = False
 
     def __post_init__(self) -> None:
         for group in (self.compile, self.runtime):
             for name, value in (group or {}).items():
-                _check_known(name)
+                _check_known(name, value)
                 setattr(self, name, value)
         if self.platform is not None and self.platform not in PLATFORMS:
             raise UnknownPlatform(str(self.platform), PLATFORMS)
@@ -150,10 +168,14 @@ class RunConfig:
         chosen = self.output_dir or self.work_dir or self.save_kernels_dir
         return Path(chosen) if chosen else None
 
+    def any_dfx_enabled(self) -> bool:
+        """Whether the script asked for timing, or for records that only a board makes."""
+        return self.profiles or bool(self.board_records)
+
     def with_settings(self, settings: Mapping[str, Any] | None) -> RunConfig:
         """A copy in which `settings` (a `compile_cfg` or `runtime_cfg`) also hold."""
-        for name in settings or {}:
-            _check_known(name)
+        for name, value in (settings or {}).items():
+            _check_known(name, value)
         return dataclasses.replace(self, compile={}, runtime={}, **(settings or {}))
 
 
@@ -166,9 +188,9 @@ def as_config(given: object) -> RunConfig | None:
     return RunConfig().with_settings(cast("Mapping[str, Any]", given))
 
 
-def _check_known(name: str) -> None:
+def _check_known(name: str, value: object) -> None:
     known = [f.name for f in dataclasses.fields(RunConfig)]
-    if name == "distributed_config":
+    if name == "distributed_config" and value is not None:
         raise UnsupportedConfig(name, "distributed programs")
     if name not in known:
         raise UnknownConfigField(name, known)
@@ -185,8 +207,8 @@ def _reject_unknown_fields() -> None:
 
     @functools.wraps(generated)
     def checked(self: RunConfig, *args: Any, **named: Any) -> None:
-        for name in named:
-            _check_known(name)
+        for name, value in named.items():
+            _check_known(name, value)
         generated(self, *args, **named)
 
     RunConfig.__init__ = checked  # type: ignore[method-assign]

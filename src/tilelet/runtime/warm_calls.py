@@ -84,9 +84,7 @@ class WarmCalls:
         if prepared is None:
             return
         written = [i for i, p in enumerate(params) if p.is_written and p.name not in numbers]
-        results = [
-            i for made in (False, True) for i in written if isinstance(sources[i], tuple) is made
-        ]
+        made = [i for i in written if isinstance(sources[i], tuple)]
         if len(self._known) >= _KEPT:
             self._known.clear()
         self._known[found[0]] = _WarmCall(
@@ -94,7 +92,7 @@ class WarmCalls:
             now,
             captures,
             tuple([s for s in sources if s is not None]),
-            tuple(results),
+            tuple(made or written),
             any(is_tensor(a) for a in args),
         )
 

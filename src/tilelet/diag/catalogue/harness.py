@@ -187,7 +187,7 @@ class GoldenUnknownName(UserError):
         )
 
 
-class ArgumentCount(UserError):
+class ArgumentCount(UserError, TypeError):
     """A kernel is called with more or fewer arguments than it has parameters.
 
     Tensors and scalars are passed in the order of the parameters; options of the run go in
@@ -200,7 +200,7 @@ class ArgumentCount(UserError):
         self, kernel: str, got: int, params: Sequence[str], loc: Loc | None = None
     ) -> None:
         super().__init__(
-            f"`{kernel}` takes {plural(len(params), 'argument')}, got {got}",
+            f"`{kernel}` expects {plural(len(params), 'argument')}, got {got}",
             _param(loc, f"takes {ticked(params, 'and')}"),
         )
 
