@@ -225,6 +225,33 @@ def test_a_product_of_a_product_waits_for_it() -> None:
         assert_same(given[name], array, name)
 
 
+def test_a_product_that_is_rounded_and_used_twice() -> None:
+    """Its rounding is the first thing that is done with it."""
+    b = Build()
+    a, w = b.param("a", tensor([1, DEPTH], BF16)), b.param("w", tensor([DEPTH, WIDTH], BF16))
+    out = b.param("out", tensor([3, WIDTH], BF16))
+
+    def body(t: Build) -> list[Value]:
+        row, matrix = t.window(a, [1, DEPTH], [0, 0]), t.window(w, [DEPTH, WIDTH], [0, 0])
+        first = t.op("matmul", lhs=row, rhs=matrix, out_dtype=BF16)
+        second = t.op("matmul", lhs=row, rhs=matrix, out_dtype=BF16)
+        for i, tile in enumerate((first, second, t.op("mul", lhs=first, rhs=second))):
+            t.put(out, tile, [i, 0])
+        return []
+
+    b.scope(body)
+    program = run_passes(b.program())
+    given = {
+        "a": numbers(BF16, 1, DEPTH, seed=1, special=False),
+        "w": numbers(BF16, DEPTH, WIDTH, seed=2, special=False),
+        "out": np.zeros((3, WIDTH), BF16.numpy),
+    }
+    expected = copy.deepcopy(given)
+    Interpreter().run(program, expected)
+    compiled(program).run(given, 2, IN_ORDER)
+    assert_same(given["out"], expected["out"])
+
+
 @pytest.fixture(scope="module", params=[FP32, BF16], ids=str)
 def dtype(request: pytest.FixtureRequest) -> DType:
     return request.param
