@@ -99,7 +99,7 @@ def test_cut_pieces(kind: Any, cuts: list[tuple[int, ...]], is_even: bool, itera
 def test_they_are_one_product(first: bool) -> None:
     text = "".join(emit_program(run_passes(PROGRAMS[FP32, first, False])).units)
     assert "tl_matmul(&product" not in text
-    assert text.count("tl_run_product(") == 1
+    assert text.count("tl_run_products(") == 1
 
 
 # --- what must not be deferred --------------------------------------------------------------------

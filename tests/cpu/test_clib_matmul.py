@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -307,4 +308,62 @@ def test_products_side_by_side(
     then = address(whole) if reads_ahead else None
     library.tl_matmul_side_by_side(products, ctypes.c_int64(count), then, address(working))
     for got, want in zip(kept, wanted):
+        assert same_bits(got, want)
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    width=st.sampled_from([64, 128, 192, 256, 320, 512, 32, 576]),
+    count=st.integers(1, 9),
+    odd_one=st.sampled_from(["none", "width", "depth", "a", "apart"]),
+    odd_place=st.integers(0, 8),
+    start=st.sampled_from(["zeros", "in place", "elsewhere"]),
+    pieces=st.integers(1, 3),
+    depth=st.integers(1, 40),
+    types=st.sampled_from([(BF16, BF16), (FP32, FP32), (FP32, BF16)]),
+    flags=st.sampled_from(list(BUILDS)),
+    seed=st.integers(0, 1000),
+)
+def test_rows_that_are_read_together(
+    width: int,
+    count: int,
+    odd_one: str,
+    odd_place: int,
+    start: str,
+    pieces: int,
+    depth: int,
+    types: tuple[DType, DType],
+    flags: str,
+    seed: int,
+) -> None:
+    """Products of one row with matrices whose rows are in order; one of them may be unlike the
+    others: wider, of another depth, with another A, or with rows that lie apart.
+    """
+    library = build(SOURCE, BUILDS[flags])
+    a_type, b_type = types
+    products = (Product * count)()
+    kept: list[Any] = []
+    wanted: list[Array] = []
+    rng = np.random.default_rng(seed)
+    shared = stored(random_matrix((1, depth * pieces), a_type, seed), a_type)
+    for i in range(count):
+        odd = odd_one if i == odd_place else "none"
+        k = depth + 1 if odd == "depth" else depth
+        n = width + (64 if odd == "width" else 0)
+        a = shared
+        if odd in ("depth", "a"):
+            a = stored(random_matrix((1, k * pieces), a_type, seed + 50), a_type)
+        values = random_matrix((k * pieces, n), b_type, seed + i)
+        b = stored(values, b_type, pad=7 if odd == "apart" else 0)
+        first = rng.integers(-9, 9, (1, n)).astype(np.float32)
+        c = first.copy()
+        begin = {"zeros": None, "in place": c, "elsewhere": first}[start]
+        args = arguments(a, b, c, begin)
+        args.k = k
+        products[i] = Product(args, pieces, a_type.itemsize * k, b_type.itemsize * k * args.ldb)
+        kept += [c, (a, b, first)]
+        wanted.append(matmul(a.value, b.value, None if begin is None else first))
+    working = scratch(library)
+    library.tl_matmul_side_by_side(products, ctypes.c_int64(count), None, address(working))
+    for got, want in zip(kept[::2], wanted):
         assert same_bits(got, want)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 import numpy as np
@@ -17,6 +17,7 @@ SOURCE = f"""
 #include "ready.c"
 static const tl_kernel plain = {{.name = "plain", .batch_max = 1}};
 static const tl_kernel narrow = {{.name = "narrow", .batch_max = {TOGETHER}, .b_stride = {STEP}}};
+static const tl_kernel row = {{.name = "row", .batch_max = 1, .streams = 3, .b_stride = {STEP}}};
 
 tl_rt *new_queue(int64_t seed, int64_t threads) {{
     tl_rt *rt = calloc(1, sizeof *rt);
@@ -34,6 +35,18 @@ void push(tl_rt *rt, int64_t number, int64_t column, int is_in_order) {{
     t->b = column < 0 ? NULL : (const char *)(4096 + column * {STEP});
     t->is_in_order = is_in_order;
     tl_push_ready(rt, t);
+}}
+/* One of the kernel whose tasks are read together; `of` says what its A is. */
+void push_row(tl_rt *rt, int64_t number, int64_t of) {{
+    tl_task *t = &rt->tasks[number & (MAX_IN_FLIGHT - 1)];
+    t->number = (uint64_t)number;
+    t->kernel = &row;
+    t->a = (const char *)of, t->b = (const char *)(4096 + number * {STEP});
+    t->is_in_order = 1;
+    tl_push_ready(rt, t);
+}}
+void set_away(tl_rt *rt, int busy, int is_submitting, int is_ahead) {{
+    rt->busy = busy, rt->is_submitting = is_submitting, rt->is_ahead = is_ahead;
 }}
 int take_some(tl_rt *rt, int64_t *numbers) {{
     tl_task *tasks[TL_SIDE_BY_SIDE];
@@ -67,6 +80,12 @@ class Queue:
         column_, number_ = ctypes.c_int64(column), ctypes.c_int64(number)
         self._library.push(self._at, number_, column_, int(is_in_order))
 
+    def push_row(self, number: int, of: int = 1) -> None:
+        self._library.push_row(self._at, ctypes.c_int64(number), ctypes.c_int64(of))
+
+    def set_away(self, busy: int, *, is_submitting: bool = False, is_ahead: bool = False) -> None:
+        self._library.set_away(self._at, busy, int(is_submitting), int(is_ahead))
+
     def take(self) -> list[int]:
         numbers = (ctypes.c_int64 * 8)()
         count = self._library.take_some(self._at, numbers)
@@ -80,7 +99,7 @@ class Queue:
 
 
 @contextmanager
-def queue(seed: int = -1, threads: int = 1) -> Iterator[Queue]:
+def queue(seed: int = -1, threads: int = 1) -> Generator[Queue]:
     made = Queue(seed, threads)
     try:
         yield made
@@ -140,6 +159,36 @@ def test_tasks_whose_memory_is_in_order_come_in_turn() -> None:
         assert [q.take() for _ in range(6)] == [[0], [1], [2], [3], [9], []]
 
 
+def test_rows_are_taken_for_so_many_streams() -> None:
+    """In turn, of one A, and no others."""
+    with queue() as q:
+        for n in range(5):
+            q.push_row(n)
+        q.push_row(5, of=2)
+        q.push(6)
+        q.push_row(7)
+        assert [q.take() for _ in range(6)] == [[0, 1, 2], [3, 4], [5], [6], [7], []]
+
+
+@pytest.mark.parametrize(
+    ("away", "taken"),
+    [
+        ({"busy": 0}, [0, 1]),
+        ({"busy": 1}, [0, 1, 2]),
+        ({"busy": 0, "is_submitting": True}, [0, 1, 2]),
+        ({"busy": 0, "is_submitting": True, "is_ahead": True}, [0, 1]),
+    ],
+)
+def test_a_thread_with_nothing_to_do_gets_some_of_the_rows(
+    away: dict[str, int], taken: list[int]
+) -> None:
+    with queue(threads=2) as q:
+        for n in range(4):
+            q.push_row(n)
+        q.set_away(**away)  # pyright: ignore[reportArgumentType]
+        assert q.take() == taken
+
+
 def test_what_the_next_task_multiplies_by() -> None:
     with queue() as q:
         assert q.next_column() == -1
@@ -166,7 +215,10 @@ def test_every_task_is_taken_once(seed: int, threads: int) -> None:
                 number += 1
                 waiting.add(number)
                 column = PLAIN if rng.random() < 0.5 else int(rng.integers(60))
-                q.push(number, column, is_in_order=bool(rng.random() < 0.3))
+                if rng.random() < 0.3:
+                    q.push_row(number, int(rng.integers(1, 3)))
+                else:
+                    q.push(number, column, is_in_order=bool(rng.random() < 0.3))
             if rng.random() < 0.45 or number - min(waiting) >= 1000:
                 taken = q.take()
                 assert taken

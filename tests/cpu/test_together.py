@@ -75,6 +75,183 @@ def _arguments(dtype: DType) -> dict[str, Any]:
     }
 
 
+# --- rows that are read together ------------------------------------------------------------------
+
+
+def _rows(dtype: DType, hidden: bool) -> Program:
+    """`TASKS` tasks with two products each of one row with matrices whose rows are in order.
+
+    `from_row[i]` is where task i begins to read the first of them: its own block, or the task
+    fails. With `hidden`, something that a task cannot do twice comes before its products.
+    """
+    b = Build()
+    a, extra = b.param("a", tensor([1, DEPTH], dtype)), b.param("extra", tensor([1, WIDTH]))
+    gate, up = (b.param(n, tensor([TASKS * DEPTH, WIDTH], dtype)) for n in ("gate", "up"))
+    out, total = b.param("out", tensor([TASKS, WIDTH])), b.param("total", tensor([TASKS, WIDTH]))
+    from_row, to_row = (b.param(n, tensor([TASKS], INT32)) for n in ("from_row", "to_row"))
+
+    def iteration(s: Build, i: Value) -> list[Value]:
+        own = s.op("scalar.mul", lhs=i, rhs=DEPTH)
+        start, stored = (s.op("read", x=x, indices=[i]) for x in (from_row, to_row))
+
+        def products(t: Build) -> list[Value]:
+            if hidden:
+                t.put(extra, t.op("mul", lhs=t.window(extra, [1, WIDTH], [0, 0]), rhs=0.5), [0, 0])
+            row = t.window(a, [1, DEPTH], [0, 0])
+            first = t.window(gate, [DEPTH, WIDTH], [start, 0])
+            first_acc = t.op("matmul", lhs=row, rhs=first, out_dtype=FP32)
+            second = t.window(up, [DEPTH, WIDTH], [own, 0])
+            second_acc = t.op("matmul", lhs=row, rhs=second, out_dtype=FP32)
+            both = t.op("mul", lhs=first_acc, rhs=second_acc)
+            return [t.put(out, both, [stored, 0])]
+
+        def sums(t: Build) -> list[Value]:
+            tile = t.window(out, [1, WIDTH], [i, 0])
+            return [t.put(total, t.op("sub", lhs=tile, rhs=t.op("row_sum", x=tile)), [i, 0])]
+
+        s.scope(products, hint="products")
+        s.scope(sums, hint="sums")
+        return []
+
+    b.for_(TASKS, iteration)
+    return run_passes(b.program())
+
+
+def _row_arguments(dtype: DType) -> dict[str, Any]:
+    matrices = {
+        n: numbers(dtype, TASKS * DEPTH, WIDTH, seed=i, special=False)
+        for i, n in enumerate(("gate", "up"))
+    }
+    return {
+        "a": numbers(dtype, 1, DEPTH, seed=9),
+        "extra": numbers(FP32, 1, WIDTH, seed=8, special=False),
+        **matrices,
+        "out": np.zeros((TASKS, WIDTH), np.float32),
+        "total": np.zeros((TASKS, WIDTH), np.float32),
+        "from_row": np.arange(TASKS, dtype=np.int32) * DEPTH,
+        "to_row": np.arange(TASKS, dtype=np.int32),
+    }
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_rows_give_the_interpreters_results(dtype: DType, hidden: bool) -> None:
+    program = _rows(dtype, hidden)
+    text = "".join(emit_program(program).units)
+    assert ("tl_flush_products" in text) == (not hidden)
+    assert text.count("(tl_product *const[])") == 1, "the two products are not run together"
+    found = check_schedules(program, _row_arguments(dtype), SCHEDULES)
+    expected = _row_arguments(dtype)
+    Interpreter().run(program, expected)
+    for name, array in expected.items():
+        assert_same(found[name], array, name)
+
+
+@pytest.mark.parametrize(
+    ("bad_loads", "bad_stores"), [([17], []), ([], [17]), ([30, 9], [8, 31]), ([8, 38], [9, 37])]
+)
+def test_the_earliest_fault_of_rows_is_reported(
+    dtype: DType, bad_loads: list[int], bad_stores: list[int]
+) -> None:
+    program, given = _rows(dtype, False), _row_arguments(dtype)
+    for task in bad_loads:
+        given["from_row"][task] = 10000 + task
+    for task in bad_stores:
+        given["to_row"][task] = 200 + task
+    with pytest.raises(UserError) as wanted:
+        Interpreter().run(program, copy.deepcopy(given))
+    native = compiled(program)
+    for threads, seed in SCHEDULES:
+        with pytest.raises(UserError) as found:
+            native.run(copy.deepcopy(given), threads, seed)
+        assert str(found.value) == str(wanted.value), f"{threads} threads, seed {seed}"
+
+
+@pytest.mark.parametrize("valid", [(ROWS, DEPTH), (ROWS, DEPTH - 1)])
+def test_a_valid_part_that_is_all_changes_nothing(valid: tuple[int, int]) -> None:
+    b = Build()
+    a, w = b.param("a", tensor([ROWS, DEPTH])), b.param("w", tensor([DEPTH, WIDTH]))
+    out = b.param("out", tensor([ROWS, WIDTH]))
+    seen = b.op("set_validshape", x=a, rows=valid[0], cols=valid[1])
+
+    def body(t: Build) -> list[Value]:
+        left, right = t.window(seen, [ROWS, DEPTH], [0, 0]), t.window(w, [DEPTH, WIDTH], [0, 0])
+        return [t.put(out, t.op("matmul", lhs=left, rhs=right, out_dtype=FP32), [0, 0])]
+
+    b.scope(body)
+    program = run_passes(b.program())
+    text = "".join(emit_program(program).units)
+    assert ("tl_flush_products" in text) == (valid == (ROWS, DEPTH))
+    given = {
+        "a": numbers(FP32, ROWS, DEPTH, seed=1, special=False),
+        "w": numbers(FP32, DEPTH, WIDTH, seed=2, special=False),
+        "out": np.zeros((ROWS, WIDTH), np.float32),
+    }
+    expected = copy.deepcopy(given)
+    Interpreter().run(program, expected)
+    compiled(program).run(given, 2, IN_ORDER)
+    assert_same(given["out"], expected["out"])
+
+
+def test_a_product_of_a_product_waits_for_it() -> None:
+    """And one whose operand is stored over in between comes before that."""
+    b = Build()
+    a = b.param("a", tensor([1, WIDTH]))
+    square, other = b.param("square", tensor([WIDTH, WIDTH])), b.param("other", tensor([1, WIDTH]))
+    out = b.param("out", tensor([4, WIDTH]))
+
+    def body(t: Build) -> list[Value]:
+        row, matrix = t.window(a, [1, WIDTH], [0, 0]), t.window(square, [WIDTH, WIDTH], [0, 0])
+        first = t.op("matmul", lhs=row, rhs=matrix, out_dtype=FP32)
+        again = t.op("matmul", lhs=first, rhs=matrix, out_dtype=FP32)
+        beside = t.op("matmul", lhs=t.window(other, [1, WIDTH], [0, 0]), rhs=matrix, out_dtype=FP32)
+        t.put(other, first, [0, 0])
+        after = t.op("matmul", lhs=t.window(other, [1, WIDTH], [0, 0]), rhs=matrix, out_dtype=FP32)
+        for i, tile in enumerate((first, again, beside, after)):
+            t.put(out, tile, [i, 0])
+        return []
+
+    b.scope(body)
+    program = run_passes(b.program())
+    given = {
+        "a": numbers(FP32, 1, WIDTH, seed=1, special=False),
+        "square": numbers(FP32, WIDTH, WIDTH, seed=2, special=False),
+        "other": numbers(FP32, 1, WIDTH, seed=3, special=False),
+        "out": np.zeros((4, WIDTH), np.float32),
+    }
+    expected = copy.deepcopy(given)
+    Interpreter().run(program, expected)
+    compiled(program).run(given, 2, IN_ORDER)
+    for name, array in expected.items():
+        assert_same(given[name], array, name)
+
+
+def test_a_product_that_is_rounded_and_used_twice() -> None:
+    """Its rounding is the first thing that is done with it."""
+    b = Build()
+    a, w = b.param("a", tensor([1, DEPTH], BF16)), b.param("w", tensor([DEPTH, WIDTH], BF16))
+    out = b.param("out", tensor([3, WIDTH], BF16))
+
+    def body(t: Build) -> list[Value]:
+        row, matrix = t.window(a, [1, DEPTH], [0, 0]), t.window(w, [DEPTH, WIDTH], [0, 0])
+        first = t.op("matmul", lhs=row, rhs=matrix, out_dtype=BF16)
+        second = t.op("matmul", lhs=row, rhs=matrix, out_dtype=BF16)
+        for i, tile in enumerate((first, second, t.op("mul", lhs=first, rhs=second))):
+            t.put(out, tile, [i, 0])
+        return []
+
+    b.scope(body)
+    program = run_passes(b.program())
+    given = {
+        "a": numbers(BF16, 1, DEPTH, seed=1, special=False),
+        "w": numbers(BF16, DEPTH, WIDTH, seed=2, special=False),
+        "out": np.zeros((3, WIDTH), BF16.numpy),
+    }
+    expected = copy.deepcopy(given)
+    Interpreter().run(program, expected)
+    compiled(program).run(given, 2, IN_ORDER)
+    assert_same(given["out"], expected["out"])
+
+
 @pytest.fixture(scope="module", params=[FP32, BF16], ids=str)
 def dtype(request: pytest.FixtureRequest) -> DType:
     return request.param

@@ -371,8 +371,9 @@ ENDLESS = """
         return x
 
     x = np.zeros((1, 8), np.float32)
-    for _ in range(50):
-        count(x, 1)
+    often, first = {}
+    for _ in range(often):
+        count(x, first)
     before = signal.getsignal(signal.SIGINT)
     threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
     try:
@@ -389,9 +390,11 @@ ENDLESS = """
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
-def test_ctrl_c_ends_a_run_that_was_expected_to_be_short(tmp_path):
+@pytest.mark.parametrize(("often", "first"), [(50, 1), (5, 50_000)])
+def test_ctrl_c_ends_a_run_that_was_expected_to_be_short(tmp_path, often, first):
+    """Shorter than the start of threads, or so short that nobody wants to see its progress."""
     script = tmp_path / "endless.py"
-    script.write_text(textwrap.dedent(ENDLESS))
+    script.write_text(textwrap.dedent(ENDLESS).replace("{}", f"{often}, {first}"))
     done = subprocess.run(
         [sys.executable, str(script)], capture_output=True, text=True, timeout=120, check=False
     )

@@ -115,7 +115,7 @@ class Accumulators(Unread):
 
     def _chain(self, wanted: TileT | None, step: int, trips: int) -> Chain:
         if wanted is None:
-            shape = (self.choices.pick((4, 8, 3, 1, 16)), self.choices.pick((8, 4, 5, 16, 1)))
+            shape = (self.choices.pick((4, 8, 3, 1, 16)), self.choices.pick((8, 4, 5, 16, 1, 64)))
             dtype = self.choices.pick(OPERANDS)
             total = "INT32" if dtype == "INT8" else "FP32"
             known = self.names(

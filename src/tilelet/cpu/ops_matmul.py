@@ -98,6 +98,7 @@ def emit_matmul(k: KernelEmitter, op: Op) -> None:
     else:
         _multiply(k, op, a, b, slot, t.shape, region, "NULL")
     if total_type is not t.dtype:
+        k.flush_due()  # its result is perhaps rounded at once
         e = element(t.dtype)
         node = Node(lambda texts, _: e.rounded(texts[0]), (result,), op.loc)
         result = Tile(t.shape, t.dtype, region, node)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tilelet.cpu import sites
+from tilelet.cpu import native, sites
 from tilelet.cpu.elements import word_field
 from tilelet.cpu.engine import (
     Call,
@@ -41,6 +41,9 @@ else:
 _SHORT = 300_000
 # A run that took no longer on all threads, their start included, may be such a run.
 _WORTH_A_TRY = 2_000_000
+# A run that took no longer is run by the thread that calls, with the others' help: nothing has to
+# be said about its progress meanwhile.
+_BRIEF = 200_000_000
 # Runs that take longer than expected, one after the other, until it is not put down to noise; and
 # how many runs later the question is put again.
 _STRIKES = 3
@@ -49,6 +52,7 @@ _PAUSE = 200
 _FRESH = 1.0
 
 Array = np.ndarray[Any, np.dtype[Any]]
+Enter = Callable[[native.RunArgs], int]
 
 
 def _address(array: Array) -> int:
@@ -130,7 +134,7 @@ class PreparedCalls:
         self.native = native
         # Descriptions that no thread uses at the moment.
         self._idle: list[_Prepared] = []
-        self._is_short = False
+        self._is_short = self._is_brief = False
         self._strikes = 0
         self._pause = 0  # runs on threads until a shorter way is tried again
 
@@ -144,23 +148,29 @@ class PreparedCalls:
             prepared = _Prepared(self.native, arguments)
         if not prepared.is_simple or not prepared.point_to(arguments):
             return False
-        kind = self._run_here(prepared) if self._is_short else None
-        if kind is None:
+        enter = self._enter_of_this_thread() if self._is_short or self._is_brief else None
+        if enter is None:
             kind = self._run_on_threads(prepared, arguments, progress)
+        elif self._is_short:
+            kind = self._run_alone(enter, prepared)
+        else:
+            kind = self._run_briefly(enter, prepared)
         if kind != sites.OK:
             raise self.native.error(kind, prepared.call)
         self._idle.append(prepared)
         return True
 
-    def _run_here(self, prepared: _Prepared) -> int | None:
-        """By this thread alone; None if Ctrl-C could not end that."""
-        enter = self.native.enter
+    def _enter_of_this_thread(self) -> Enter | None:
+        """How this thread enters the program; None if Ctrl-C could not end that."""
         if threading.current_thread() is threading.main_thread():
             handler = getsignal(SIGINT)
             if handler is default_int_handler or getattr(handler, "raises_interrupt", False):
-                enter = self.native.enter_here
-            elif handler not in (SIG_DFL, SIG_IGN):
+                return self.native.enter_here
+            if handler not in (SIG_DFL, SIG_IGN):
                 return None
+        return self.native.enter
+
+    def _run_alone(self, enter: Enter, prepared: _Prepared) -> int:
         prepared.look_for_memory(threads=1)
         begin = time.perf_counter_ns()
         kind = enter(prepared.call.args)
@@ -172,6 +182,19 @@ class PreparedCalls:
                 self._is_short, self._strikes, self._pause = False, 0, _PAUSE
         return kind
 
+    def _run_briefly(self, enter: Enter, prepared: _Prepared) -> int:
+        prepared.look_for_memory(thread_count())
+        begin = time.perf_counter_ns()
+        kind = enter(prepared.call.args)
+        self._judge(time.perf_counter_ns() - begin)
+        return kind
+
+    def _judge(self, taken: int) -> None:
+        """What a run on all threads says about the next one."""
+        self._pause = max(0, self._pause - 1)
+        self._is_short = self._pause == 0 and taken < _WORTH_A_TRY
+        self._is_brief = taken < _BRIEF
+
     def _run_on_threads(
         self, prepared: _Prepared, arguments: Sequence[Any], progress: Progress
     ) -> int:
@@ -182,7 +205,5 @@ class PreparedCalls:
         with progress(f"running {self.native.program.name}", call.submitted):
             kind = call.wait()
         call.bound = []
-        taken = time.perf_counter_ns() - begin
-        self._pause = max(0, self._pause - 1)
-        self._is_short = self._pause == 0 and taken < _WORTH_A_TRY
+        self._judge(time.perf_counter_ns() - begin)
         return kind

@@ -128,7 +128,7 @@ int tl_only_batchable(const tl_rt *rt) {
  * have nothing to do are to have some of them. */
 static int take_streams(tl_rt *rt, tl_task *first, tl_task **tasks) {
     tl_ready *ready = &rt->ready;
-    int64_t idle = rt->args->threads - rt->busy - LOAD(rt->is_submitting);
+    int64_t idle = rt->args->threads - rt->busy - (LOAD(rt->is_submitting) && !rt->is_ahead);
     uint64_t fair = idle > 1 ? (ready->count + (uint64_t)idle) / (uint64_t)idle : ready->count + 1;
     int count = 1;
     while (count < first->kernel->streams && (uint64_t)count < fair && ready->immediate.count) {

@@ -80,11 +80,14 @@ struct tl_rt {
     int32_t sleepers, control_sleeps; /* waiting for `work`, for `progress` */
     int32_t closing;                  /* no more tasks will come */
     int32_t busy;                     /* threads that run tasks */
-    int32_t is_submitting;            /* atomic: the control program runs, more may come soon */
-    tl_workspace *space;              /* memory of what follows */
-    tl_task *tasks;                   /* MAX_IN_FLIGHT of them, used in a ring */
-    uint64_t submitted;               /* tasks so far; control thread only */
-    uint64_t finished;                /* atomic */
+    /* There are tasks for a while: the control thread helps with any that is ready. What a task needs
+     * to know should not be written long before it runs: it would have left the caches by then. */
+    int32_t is_ahead;
+    int32_t is_submitting; /* atomic: the control program runs, more may come soon */
+    tl_workspace *space;   /* memory of what follows */
+    tl_task *tasks;        /* MAX_IN_FLIGHT of them, used in a ring */
+    uint64_t submitted;    /* tasks so far; control thread only */
+    uint64_t finished;     /* atomic */
     tl_ready ready;
     edge *free_edges;
     void *edge_blocks; /* all memory of edges, chained */

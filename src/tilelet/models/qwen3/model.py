@@ -299,10 +299,12 @@ class Model:
         )
 
     def _end(self, which: Literal["embedding", "head"], rows: int) -> CompiledProgram:
+        return self._compiled((which, str(rows)), lambda: self._build_end(which, rows))
+
+    def _build_end(self, which: Literal["embedding", "head"], rows: int) -> Program:
         build = build_embedding if which == "embedding" else build_head
         inputs = fitting(self.config.hidden_size, _INPUTS)
-        shape = EndShape(self.config, rows, self.dtype, k_chunk=inputs)
-        return self._compiled((which, str(rows)), lambda: build(shape))
+        return build(EndShape(self.config, rows, self.dtype, k_chunk=inputs))
 
     def _compiled(self, key: tuple[str, ...], build: Callable[[], Program]) -> CompiledProgram:
         if key not in self._programs:
