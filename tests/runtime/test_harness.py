@@ -463,6 +463,33 @@ def test_left_out_outputs_are_made() -> None:
     assert np.array_equal(compiled(rows), rows)
 
 
+def test_a_signature_that_states_all_needs_no_samples() -> None:
+    @pl.jit
+    def added(
+        x: pl.Tensor[[16, 32], pl.FP32],
+        out: pl.Out[pl.Tensor[[16, 32], pl.FP32]],
+        amount: int = 3,
+    ):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            out[:] = pl.add(x, amount * 1.0)
+        return out
+
+    x = torch.randn(16, 32)
+    assert torch.equal(added.compile()(x), x + 3)
+    assert added.lower().as_python(concise=True) == added.lower(x, x).as_python()
+    text = added.compile().program.functions["added_incore_0"].as_python(format=False)
+    assert "pl.add" in text
+    with pytest.raises(ArgumentCount, match="expects 2 arguments, got 0"):
+        copy_of_any.compile()
+
+
+@pl.jit
+def copy_of_any(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        out[:] = pl.slice(x, [16, 32], [0, 0])
+    return out
+
+
 def test_only_what_was_left_out_is_given_back() -> None:
     @pl.program
     class Both:

@@ -67,7 +67,8 @@ class JitFunction:
     """A kernel program that compiles itself for the arguments it is called with.
 
     `f(*tensors, config=...)` compiles (once per signature), runs, and writes the outputs in place.
-    `f.compile(*tensors)` gives the compiled program, `f.lower(*tensors)` its IR after all passes.
+    `f.compile(*tensors)` gives the compiled program, `f.lower(*tensors)` its IR after all passes;
+    both without arguments, if the signature states all shapes and types.
     """
 
     def __init__(self, kernel_function: KernelFunction) -> None:
@@ -145,13 +146,17 @@ class JitFunction:
         return _runner().call(self, given, config)
 
     def compile(self, *args: object, config: Any = None, **named: object) -> Any:
-        return _runner().compile(self, self._ordered(args, named), config)
+        return _runner().compile(self, self._samples(args, named), config)
 
     def lower(self, *args: object, **named: object) -> Program:
-        return _runner().lower(self, self._ordered(args, named))
+        return _runner().lower(self, self._samples(args, named))
 
     compile_for_test = lower
     """The name that `lower` had."""
+
+    def _samples(self, args: tuple[object, ...], named: dict[str, object]) -> list[object]:
+        """What a compilation takes shapes and types from: nothing, if the signature states all."""
+        return self._ordered(args, named) if args or named else []
 
     def _ordered(self, args: tuple[object, ...], named: dict[str, object]) -> list[object]:
         """The arguments of a call in the order of the parameters."""

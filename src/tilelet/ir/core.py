@@ -161,8 +161,8 @@ class Function:
     def return_types(self) -> tuple[Type, ...]:
         return tuple(v.type for v in self.returned if isinstance(v, Value))
 
-    def as_python(self) -> str:
-        """The function as `pl` text."""
+    def as_python(self, *, concise: bool = False, format: bool = True) -> str:  # noqa: A002, ARG002
+        """The function as `pl` text, which is always concise and formatted."""
         from tilelet.ir.printer import print_function
 
         return print_function(self)
@@ -204,8 +204,11 @@ class Program:
         found = self.functions.get(name)
         return self.origin.function(name) if found is None and self.origin is not None else found
 
-    def as_python(self) -> str:
-        """The program as `pl` text in explicit SSA form; `pl.parse` reads it back."""
+    def as_python(self, *, concise: bool = False, format: bool = True) -> str:  # noqa: A002, ARG002
+        """The program as `pl` text in explicit SSA form; `pl.parse` reads it back.
+
+        It is always concise, without types of intermediate values, and formatted.
+        """
         from tilelet.ir.printer import print_program
 
         return print_program(self)

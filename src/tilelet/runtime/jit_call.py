@@ -64,6 +64,8 @@ def compile(  # noqa: A001
 def _examples(jit_fn: Any, args: Sequence[Any]) -> list[Any]:
     """The arguments that decide the specialisation, with `pl.Out` ones added if left out."""
     params = jit_parameters(jit_fn)
+    if not args and all(p.type is not None or p.default is not None for p in params):
+        return []
     left_out = [p for p in params if p.is_pure_output]
     named = params if len(args) == len(params) else [p for p in params if p not in left_out]
     seen = [adopted(p, a) for p, a in zip(named, args)] if len(args) == len(named) else args
