@@ -6,7 +6,10 @@ import pytest
 import torch
 
 import tilelet.language as pl
+from tilelet.compat.bench import benchmark
 from tilelet.compat.worker import ChipWorker, Worker
+from tilelet.runtime import session
+from tilelet.runtime.session import Session
 
 
 @pl.jit
@@ -70,3 +73,28 @@ def test_a_worker_runs_the_callable_of_a_program(gives_output: bool) -> None:
     (written,) = compiled.output_indices
     assert torch.equal(seen[written], compiled(one, two))
     assert gives_output is (seen[written] is out)
+
+
+def test_launches_are_counted_and_modelled() -> None:
+    one, two, out = torch.ones((16, 32)), torch.full((16, 32), 2.0), torch.zeros((16, 32))
+    compiled = add.compile(one, two, out)
+    stats = benchmark(compiled, [one, two, out], rounds=5, warmup=2, device_id=0)
+    assert torch.equal(out, one + two)
+    assert (stats.rounds, stats.warmup) == (5, 2)
+    assert len(stats.device_wall_us) == len(stats.host_wall_us) == 5
+    assert not stats.all_zero_device
+    assert 0 < stats.device_us_min == stats.device_us_median == stats.device_wall_us_max
+    assert stats.device_us_stdev == 0
+    slower = benchmark(compiled, [one, two, out], rounds=1, warmup=0, platform="a5")
+    assert slower.samples != stats.samples[:1]
+    assert "5 launches (and 2 before them)" in str(stats)
+
+
+def test_no_launch_is_modelled_while_tasks_are_counted() -> None:
+    one, out = torch.ones((16, 32)), torch.zeros((16, 32))
+    compiled = add.compile(one, one, out)
+    with session.active(Session(count_only=True, quiet_diagnostics=True)):
+        stats = benchmark(compiled, [one, one, out], rounds=3)
+    assert stats.all_zero_device
+    assert stats.device_us_median == 0
+    assert not out.any()

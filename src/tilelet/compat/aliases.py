@@ -28,6 +28,7 @@ _RUNTIME = {
         "compile_program",
         "run",
     ),
+    "tilelet.compat.bench": ("BenchmarkStats", "benchmark"),
     "tilelet.compat.surface": ("configure_log",),
     "tilelet.compat.worker": ("ChipWorker", "RegistrationHandle"),
 }
