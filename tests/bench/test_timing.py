@@ -23,7 +23,7 @@ class Steady:
 
     def probe(self) -> Peaks:
         self.probes += 1
-        return Peaks(self.probes * 100.0, self.probes * 10.0, self.probes * 1.0)
+        return Peaks(self.probes * 100.0, self.probes * 10.0, self.probes * 10.0, self.probes * 1.0)
 
 
 def test_forms_run_in_turn_after_one_run_to_warm_up() -> None:
@@ -72,7 +72,7 @@ def test_a_part_counts_as_the_whole(clock: list[float]) -> None:
 
 def test_share_is_the_median_of_ratios_of_the_same_round() -> None:
     times = [Seconds(1.0, 1.0), Seconds(2.0, 2.0), Seconds(10.0, 4.0)]
-    peaks = [Peaks(100, 1, 1), Peaks(50, 1, 1), Peaks(100, 1, 1)]
+    peaks = [Peaks(100, 1, 1, 1), Peaks(50, 1, 1, 1), Peaks(100, 1, 1, 1)]
     timing = Timing(times, peaks)
     assert timing.seconds == 2.0
     assert timing.share(50.0, lambda p: p.flops) == pytest.approx(0.5)

@@ -7,7 +7,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,16 +25,17 @@ _COLD_RUNS = 5
 
 @dataclass(frozen=True)
 class Peaks:
-    """Rates per second, on all threads: operations, bytes read, bytes read and written."""
+    """Rates per second, on all threads: operations; bytes read, each thread's in order, and in four
+    streams; bytes read and written.
+    """
 
     flops: float
     read: float
+    read_streams: float
     copy: float
 
     def better_of(self, other: Peaks) -> Peaks:
-        return Peaks(
-            max(self.flops, other.flops), max(self.read, other.read), max(self.copy, other.copy)
-        )
+        return Peaks(*map(max, astuple(self), astuple(other)))
 
 
 def load_helpers() -> ctypes.CDLL:
@@ -71,8 +72,14 @@ class Machine:
         return best
 
     def probe(self) -> Peaks:
-        """All three rates at this moment."""
-        return Peaks(self._flops(), self._read(), self._copy())
+        """All rates at this moment."""
+        helpers = self.helpers
+        return Peaks(
+            self._flops(),
+            self._read(helpers.bench_read),
+            self._read(helpers.bench_read_streams),
+            self._copy(),
+        )
 
     def _flops(self) -> float:
         done = [0.0] * self.threads
@@ -84,10 +91,10 @@ class Machine:
         seconds = _on_threads(self.threads, work)
         return sum(done) / seconds.processor
 
-    def _read(self) -> float:
+    def _read(self, read: Callable[..., object]) -> float:
         def work(i: int) -> None:
             part = self._memory[i]
-            self.helpers.bench_read(
+            read(
                 ctypes.c_void_p(part.ctypes.data),
                 ctypes.c_int64(part.nbytes),
                 ctypes.byref(ctypes.c_float()),

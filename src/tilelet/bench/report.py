@@ -53,6 +53,7 @@ SPEED = {
     "fma_share_by_processor_time": Figure("by CPU time", _percent),
     "gigabytes": Figure("GB/s", lambda v: number(v, 1)),
     "read_share": Figure("of reading", _percent),
+    "read_streams_share": Figure("in 4 streams", _percent),
     "copy_share": Figure("of copying", _percent),
     "ours_is_faster": Figure("ours is faster", _times),
     "candidates_per_minute": Figure("per minute", _whole),

@@ -60,6 +60,7 @@ class Bench:
             "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
             "fma_peak": peaks.flops,
             "read_bandwidth": peaks.read,
+            "read_streams_bandwidth": peaks.read_streams,
             "copy_bandwidth": peaks.copy,
         }
 
@@ -179,6 +180,7 @@ class Bench:
         row.figures["nbytes"] = work.nbytes
         row.figures["gigabytes"] = work.nbytes / seconds / 1e9
         row.figures["read_share"] = timing.share(work.nbytes, lambda p: p.read)
+        row.figures["read_streams_share"] = timing.share(work.nbytes, lambda p: p.read_streams)
 
     def _costs(self, row: Row, case: Case) -> None:
         """What the engine takes besides the kernels' own time."""
@@ -212,6 +214,7 @@ def machine_text(facts: dict[str, Any]) -> str:
     busy = f"; other work is running (load {load:.1f})" if load and load > 0.5 else ""
     return (
         f"{facts['cpu']}, {facts['threads']} threads: FMA peak {facts['fma_peak'] / 1e9:.0f} "
-        f"GFLOP/s, reading {facts['read_bandwidth'] / 1e9:.1f} GB/s, "
+        f"GFLOP/s, reading {facts['read_bandwidth'] / 1e9:.1f} GB/s (in four streams "
+        f"{facts['read_streams_bandwidth'] / 1e9:.1f}), "
         f"copying {facts['copy_bandwidth'] / 1e9:.1f} GB/s{busy}"
     )

@@ -56,6 +56,7 @@ def emits(*names: str) -> Callable[[Emit], Emit]:
 PIECE = 256  # elements of a long row that are worked on before the next ones
 DEEPEST = 100  # ops in a row that become one expression
 PRODUCTS = ("matmul", "gemv", "batch_matmul")
+MOST_STREAM_BYTES = 64 << 20  # scratch of tasks that one thread runs for the streams' sake
 MOST_PRODUCTS = 4  # that a kernel can hand over at once: TL_PRODUCTS
 RESULT_FIELD = ".c = "  # begins the line of a product's description that names its memory
 
@@ -262,6 +263,8 @@ class KernelEmitter(Emitter):
         head += [f"    {line}" for line in self.declarations]
         lines = [*head, *self.out.lines, "}", ""]
         batch_hint = self.batch_hint or BatchHint()
+        if nbytes * batch_hint.streams > MOST_STREAM_BYTES:
+            batch_hint = replace(batch_hint, streams=1)
         return KernelCode(name, lines, nbytes, windows, numbers, batch_hint, frozenset(self._fills))
 
     def _parameters(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -352,6 +355,8 @@ class KernelEmitter(Emitter):
         `at` is the op that ends with them: a loop, or a product of its own.
         """
         names = [f"&{p.name}" for p in products]
+        for p in products:
+            self.touch(p.slot)  # until now nothing else may lie there, even if nobody looks at it
         if self._has_only(products, at):
             self._check_untouched(products)
             first = products[0].batch_hint

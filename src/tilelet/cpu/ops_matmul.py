@@ -189,7 +189,7 @@ def _batch_hint(k: KernelEmitter, a: Operand, b: Operand) -> BatchHint:
     assert isinstance(rows, int)
     assert isinstance(columns, int)
     most = max(1, min(MOST_TOGETHER, WIDE_COLUMNS // columns))
-    streams = MOST_STREAMS if rows == 1 else 1
+    streams = MOST_STREAMS if rows == 1 and columns <= WIDE_COLUMNS else 1
     if rows > FEW_ROWS or max(most, streams) < 2:
         return BatchHint()
     step = columns * b.tile.dtype.itemsize

@@ -738,7 +738,7 @@ static int is_sociable(const tl_product *p) {
 /* The first products, if they can be read together; how many that are (else 1). */
 static int streams_of(const tl_product *products, int64_t count, tl_matmul_args *streams) {
     int n = 0;
-    for (; n < count && n < TL_STREAMS; n++) {
+    for (; n < count && n < TL_STREAMS && products[n].args.m == 1; n++) {
         tl_product whole = with_long_pieces(&products[n]);
         streams[n] = whole.args;
         if (whole.pieces != 1 || !is_alike(&streams[0], &streams[n])) break;

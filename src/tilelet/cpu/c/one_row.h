@@ -1,8 +1,9 @@
 /* One row of A times B, in FP32 or BF16: what matmul.c runs where C has one row.
  *
  * All that counts is to read B at the speed of the memory. Memory is fastest in order, so rows that
- * follow one another are read one by one. Those of a wider matrix lie apart: ROW_STEPS of them are
- * read together, a few lines of each at a time. C stays in the cache; B is converted in registers.
+ * follow one another are read one by one; and several B together are faster than one by one. Rows of
+ * a wider matrix lie apart: ROW_STEPS of them are read together, a few lines of each at a time. C
+ * stays in the cache; B is converted in registers.
  *
  * A word of B in BF16 holds two columns: shifted up it is the first of them, and without its lower
  * half the second. To widen each by itself takes twice as long, about as long as the reading. So

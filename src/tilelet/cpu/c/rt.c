@@ -74,7 +74,7 @@ static void run_together(tl_ctx *c, tl_task *const *tasks, int count, const char
         c->product_count = 0;
         note(&outcomes[i], enter(c, tasks[i], TL_COLLECT), c);
         counts[i] = outcomes[i].kind ? 0 : c->product_count;
-        memcpy(handed[i], c->products, sizeof handed[i]);
+        memcpy(handed[i], c->products, (size_t)counts[i] * sizeof handed[i][0]);
     }
     for (int p = 0; p < TL_PRODUCTS; p++)
         for (int i = 0; i < count; i++)
@@ -83,8 +83,7 @@ static void run_together(tl_ctx *c, tl_task *const *tasks, int count, const char
     for (int i = 0; i < count; i++) {
         if (!counts[i]) continue;
         c->scratch = scratch + i * room;
-        c->product_count = counts[i];
-        memcpy(c->products, handed[i], sizeof handed[i]);
+        if (TL_GUARDED) memcpy(c->products, handed[i], (size_t)counts[i] * sizeof handed[i][0]);
         tl_guard(c->products, counts[i], 1);
         note(&outcomes[i], enter(c, tasks[i], TL_FINISH), c);
         tl_guard(c->products, counts[i], 0);
@@ -308,7 +307,8 @@ static int64_t launch(tl_ctx *c, tl_task *t) {
     }
     int64_t id = (int64_t)t->number - 1;
     if (t->pending == 0) tl_push_ready(rt, t);
-    rt->is_ahead = rt->submitted - rt->finished > PLENTY * (uint64_t)rt->args->threads;
+    uint64_t plenty = rt->has_streams ? PLENTY * (uint64_t)rt->args->threads : MAX_IN_FLIGHT;
+    rt->is_ahead = rt->submitted - rt->finished > plenty;
     int helps = rt->is_ahead || (rt->args->seed >= 0 && tl_random(rt) % 4 == 0);
     unlock(rt);
     if (helps) tl_help(c);
@@ -458,6 +458,8 @@ static int prepare(tl_rt *rt, const tl_program *program, const tl_run_args *args
     rt->stop_at = NEVER;
     rt->is_submitting = 1;
     rt->buffers = args->buffer_count;
+    for (int32_t i = 0; i < program->kernel_count; i++)
+        rt->has_streams |= program->kernels[i].streams > 1;
     rt->random = (uint64_t)args->seed * 0x9e3779b97f4a7c15u + 0x2545f4914f6cdd1du;
     pthread_mutex_init(&rt->lock, NULL);
     pthread_cond_init(&rt->work, NULL);

@@ -81,7 +81,10 @@ struct tl_rt {
     int32_t closing;                  /* no more tasks will come */
     int32_t busy;                     /* threads that run tasks */
     /* There are tasks for a while: the control thread helps with any that is ready. What a task needs
-     * to know should not be written long before it runs: it would have left the caches by then. */
+     * to know should not be written long before it runs: it would have left the caches by then.
+     * Only where weights are read as fast as memory allows: tasks that are better run in a batch
+     * find each other among those that were submitted ahead. */
+    int32_t has_streams;
     int32_t is_ahead;
     int32_t is_submitting; /* atomic: the control program runs, more may come soon */
     tl_workspace *space;   /* memory of what follows */
