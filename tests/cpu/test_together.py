@@ -186,7 +186,10 @@ def test_a_product_before_one_that_a_loop_continues(dtype: DType) -> None:
             def more(u: Build, k: Value, acc: Value) -> list[Value]:
                 at = u.op("scalar.mul", lhs=k, rhs=piece)
                 below = u.op("scalar.add", lhs=own, rhs=at)
-                row, block = u.window(a, [1, piece], [0, at]), u.window(up, [piece, WIDTH], [below, 0])
+                row, block = (
+                    u.window(a, [1, piece], [0, at]),
+                    u.window(up, [piece, WIDTH], [below, 0]),
+                )
                 return [u.op("matmul_acc", acc=acc, lhs=row, rhs=block)]
 
             (second,) = t.for_(3, more, [second], start=1)
