@@ -1,5 +1,7 @@
 """Small kernels through the whole frontend, run by the interpreter against NumPy."""
 
+import textwrap
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -486,3 +488,32 @@ def test_a_constant_of_a_loop_survives_the_second_lowering_of_its_body() -> None
     x = np.arange(256, dtype=np.float32).reshape(16, 16)
     result = run(last_row_of_a_loop, x=x, t=zeros(8, 8), out=zeros(8, 8))
     np.testing.assert_array_equal(result["out"], x[:8, :8] + 1 + x[4, 1])
+
+
+def test_a_remark_after_the_return_is_not_a_statement() -> None:
+    program = pl.parse(
+        textwrap.dedent("""
+        import tilelet.language as pl
+
+        @pl.program
+        class Remarks:
+            @pl.function(type=pl.FunctionType.InCore)
+            def double(self, x: pl.Tensor[[64, 128], pl.FP32], out: pl.Tensor[[64, 128], pl.FP32]):
+                "Twice `x`."
+                return pl.store(pl.mul(pl.load(x, [0, 0], [64, 128]), 2.0), [0, 0], out)
+                "A remark on the next one, indented as if it belonged here."
+
+            @pl.function(type=pl.FunctionType.Orchestration)
+            def main(self, x: pl.Tensor[[64, 128], pl.FP32], out: pl.Tensor[[64, 128], pl.FP32]):
+                return self.double(x, out)
+        """)
+    )
+    np.testing.assert_array_equal(run(program, x=X, out=zeros(64, 128))["out"], 2 * X)
+
+
+def test_functions_are_shown_by_name() -> None:
+    @pl.function
+    def alone(x: pl.Tensor[[16, 16], pl.FP32]):
+        return x
+
+    assert str(alone) == "<kernel function alone>"

@@ -12,6 +12,7 @@ from tests.everywhere import run
 import tilelet.language as pl
 from tilelet.diag import UserError
 from tilelet.diag.core import UserErrors
+from tilelet.ir.spec import REGISTRY
 from tilelet.runtime import TensorSpec, run_jit
 
 M, K, N = 32, 128, 48
@@ -110,6 +111,111 @@ def test_products_of_block_scaled_operands() -> None:
 
 
 @pl.jit
+def quantised_product(
+    a: pl.Tensor[[2 * M, K], pl.BF16],
+    b: pl.Tensor[[64, K], pl.FP32],
+    q: pl.Out[pl.Tensor[[M, K], pl.FP8E4M3FN]],
+    y: pl.Out[pl.Tensor[[M, 64], pl.FP32]],
+):
+    left = pl.create_tensor([2, M * K // 32], dtype=pl.FP8E8M0)
+    right = pl.create_tensor([K, 64], dtype=pl.FP8E4M3FN)
+    right_scale = pl.create_tensor([K // 32, 64], dtype=pl.FP8E8M0)
+    for i in pl.range(2):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            tile = pl.load(a, [i * M, 0], [M, K], target_memory=pl.Mem.Vec)
+            data, scale = pl.quant_mx(tile, layout=pl.MX_A_ZZ)
+            q = pl.store(data, [0, 0], q)
+            left = pl.store(pl.reshape(scale, [1, M * K // 32]), [i, 0], left)
+    with pl.at(level=pl.Level.CORE_GROUP):
+        data, scale = pl.quant_mx(pl.load(b, [0, 0], [64, K]), layout=pl.MX_B_NN)
+        right = pl.store(data, [0, 0], right)
+        right_scale = pl.store(scale, [0, 0], right_scale)
+    last = pl.tensor.view(left[1:2, :], [M, K // 32], layout=pl.MX_A_ZZ)
+    other = pl.tensor.view(right_scale, layout=pl.MX_B_NN)
+    with pl.at(level=pl.Level.CORE_GROUP):
+        lhs = pl.move(pl.load(q, [0, 0], [M, K], target_memory=pl.Mem.Mat), pl.Mem.Left)
+        rhs = pl.move(pl.load(right, [0, 0], [K, 64], target_memory=pl.Mem.Mat), pl.Mem.Right)
+        lhs_scale = pl.load(last, [0, 0], [M, K // 32], target_memory=pl.Mem.Mat)
+        rhs_scale = pl.load(other, [0, 0], [K // 32, 64], target_memory=pl.Mem.Mat)
+        y = pl.store(pl.matmul_mx(lhs, lhs_scale, rhs, rhs_scale), [0, 0], y)
+    return q, y
+
+
+def quantised(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers and scales, one group after the other."""
+    data, scales = np.zeros(x.shape, np.float32), np.zeros((x.shape[0], x.shape[1] // 32))
+    for row, line in enumerate(x.astype(np.float64)):
+        for group in range(len(line) // 32):
+            part = slice(32 * group, 32 * group + 32)
+            exponent = np.floor(np.log2(np.abs(line[part]).max())) - 8
+            scales[row, group] = 2.0**exponent
+            data[row, part] = np.clip(line[part] / 2.0**exponent, -448, 448).astype(E4M3)
+    return data, scales.astype(np.float32)
+
+
+def test_operands_are_quantised_where_they_are_needed() -> None:
+    a = (RNG.normal(size=(2 * M, K)) * 10.0 ** RNG.integers(-9, 9, (2 * M, K))).astype(
+        ml_dtypes.bfloat16
+    )
+    b = RNG.normal(size=(64, K)).astype(np.float32)
+    got = run(
+        quantised_product,
+        a=a,
+        b=b,
+        q=np.zeros((M, K), E4M3),
+        y=np.zeros((M, 64), np.float32),
+    )
+    (data, scale), (other, other_scale) = quantised(a[M:]), quantised(b)
+    np.testing.assert_array_equal(got["q"].astype(np.float32), data)
+    lhs, rhs = data * scale.repeat(32, 1), (other * other_scale.repeat(32, 1)).T
+    wanted = lhs.astype(np.float64) @ rhs
+    np.testing.assert_allclose(got["y"], wanted, rtol=1e-5, atol=1e-6 * np.abs(wanted).max())
+
+
+def test_scales_at_the_ends_of_their_range() -> None:
+    groups = np.zeros((16, 64), np.float32)
+    largest = [0, 2.0**-149, 2.0**-119, 448, 480, np.finfo(np.float32).max, np.inf, np.nan]
+    groups[: len(largest), 5] = largest
+    data, scales = REGISTRY["quant_mx"].reference(groups, pl.MX_A_ZZ, pl.FP8E4M3FN)
+    fields = scales.reshape(16, 2)[: len(largest), 0].view(np.uint8)
+    np.testing.assert_array_equal(fields, [0, 0, 0, 127, 127, 246, 247, 255])
+    numbers = data[: len(largest), 5].astype(np.float32)
+    np.testing.assert_array_equal(numbers, [0, 0, 256, 448, 448, 448, 448, np.nan])
+
+
+@pl.jit
+def views(
+    x: pl.Tensor[[4, 6], pl.FP32],
+    flat: pl.Out[pl.Tensor[[3, 8], pl.FP32]],
+    swapped: pl.Out[pl.Tensor[[6, 4], pl.FP32]],
+    columns: pl.Out[pl.Tensor[[2, 12], pl.FP32]],
+    part: pl.Out[pl.Tensor[[2, 12], pl.FP32]],
+):
+    three = pl.tensor.view(x, [3, 8], layout=pl.ND)
+    other = pl.tensor.view(tensor=x, layout=pl.DN)
+    twelve = pl.tensor.view(x, shape=[2, 12], layout=pl.DN)
+    some = pl.tensor.view(x, [2, 12], valid_shape=[1, 9])
+    with pl.at(level=pl.Level.CORE_GROUP):
+        flat[:, :] = pl.adds(three, 1.0)
+        swapped[:, :] = pl.adds(other, 1.0)
+        columns[:, :] = pl.adds(twelve, 1.0)
+        part = pl.assemble(part, pl.adds(some, 1.0), [0, 0])
+    return flat, swapped, columns, part
+
+
+def test_views_of_memory_in_another_layout() -> None:
+    x = np.arange(24, dtype=np.float32)
+    out = {"flat": (3, 8), "swapped": (6, 4), "columns": (2, 12), "part": (2, 12)}
+    got = run(views, x=x.reshape(4, 6), **{n: np.zeros(s, np.float32) for n, s in out.items()})
+    np.testing.assert_array_equal(got["flat"], x.reshape(3, 8) + 1)
+    np.testing.assert_array_equal(got["swapped"], x.reshape(4, 6).T + 1)
+    np.testing.assert_array_equal(got["columns"], x.reshape(12, 2).T + 1)
+    inside = np.zeros((2, 12), np.float32)
+    inside[:1, :9] = 1
+    np.testing.assert_array_equal(got["part"], (x.reshape(2, 12) + 1) * inside)
+
+
+@pl.jit
 def widens(
     four: pl.Tensor,
     scale: pl.Tensor,
@@ -172,6 +278,15 @@ def refused(body: str) -> str:
         ("n = pl.load(s, [16, 0], [16, 2])", "E0503"),
         ("n = pl.matmul_mx(a, pl.load(s, [0, 0], [16, 2]), x, t)", "E0"),
         ("n = pl.matmul_mx(a, t, pl.transpose(a, 0, 1), t)", "E0306"),
+        ("n, m = pl.quant_mx(pl.load(x, [0, 0], [16, 64]), layout=pl.ND)", "E0318"),
+        ("n, m = pl.quant_mx(pl.load(x, [0, 0], [16, 32]), layout=pl.MX_A_ZZ)", "E0309"),
+        ("n, m = pl.quant_mx(pl.load(x, [0, 0], [16, 64]), layout=pl.MX_B_NN)", "E0309"),
+        ("n = pl.tensor.view(x, [16, 64], layout=pl.NZ)", "E0318"),
+        ("n = pl.tensor.view(x, [16, 64], stride=1)", "E0302"),
+        ("n = pl.tensor.view(x, [16, 64], shape=[64, 16])", "E0305"),
+        ("n = pl.tensor.view(x)", "E0304"),
+        ("n = pl.tensor.view(x, [1024], layout=pl.DN)", "E0308"),
+        ("n = pl.full([16, 64], dtype=pl.FP8E8M0, value=1.0)", "E0318"),
     ],
 )
 def test_what_block_scaled_data_is_not_for(body: str, code: str) -> None:

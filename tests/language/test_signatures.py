@@ -54,7 +54,7 @@ def takes_scratch_memory(x: pl.Tensor, rows: pl.Tensor[[1, 4], pl.INT32], out: p
         cache = pl.tile.scatter_update(
             cache, dim=-2, index=rows, src=pl.mul(cache[0:4, :], 2.0), scratch=tmp
         )
-        out = pl.store(pl.col_expand_add(cache, numbers), [0, 0], out, st_phase=0)
+        out = pl.store(pl.col_expand_add(cache, numbers), [0, 0], out, st_phase=pl.STPhase.Final)
     return out
 
 
@@ -134,7 +134,7 @@ def products(x: pl.Tensor, k: pl.Tensor, out: pl.Out[pl.Tensor], row: pl.Out[pl.
         scores = pl.matmul(a, pl.tile.transpose_view(b))
         pl.store(scores, [0, 0], output_tensor=out)
         line = pl.load(x, [3, 0], [1, 16], target_memory=pl.Mem.Mat)
-        acc = pl.tile.gemv(line, pl.tile.transpose_view(tile=b), acc_phase="partial")
+        acc = pl.tile.gemv(line, pl.tile.transpose_view(tile=b), acc_phase=pl.AccPhase.Partial)
         acc = pl.tile.gemv_acc(acc, line, pl.tile.transpose_view(b), "final")
         pl.store(acc, [0, 0], row)
     return out, row

@@ -423,6 +423,25 @@ def test_counting_needs_no_float_data() -> None:
     assert str(result) == "not executed: 1 tasks counted"
 
 
+def test_counting_reads_stored_inputs(tmp_path: Path) -> None:
+    @pl.jit
+    def steps(n: pl.Tensor[[1], pl.UINT32], y: pl.Out[pl.Tensor[[8, 32], pl.FP32]]):
+        for i in pl.range(pl.cast(pl.read(n, [0]), pl.INDEX)):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                y[i : i + 1, :] = pl.full([1, 32], dtype=pl.FP32, value=1.0)
+        return y
+
+    given = [
+        TensorSpec("n", [1], pl.INT32, lambda: np.zeros(1, np.int32)),
+        TensorSpec("y", [8, 32], pl.FP32, is_output=True),
+    ]
+    (tmp_path / "in").mkdir()
+    np.save(tmp_path / "in" / "n.npy", np.array([3], np.int32))
+    with session.active(Session(count_only=True, quiet_diagnostics=True)):
+        result = run_jit(steps, given, golden_data=tmp_path)
+    assert str(result) == "not executed: 3 tasks counted"
+
+
 def test_a_count_that_stopped_says_so() -> None:
     @pl.jit
     def rows(x: pl.Tensor[[8, 32], pl.FP32], y: pl.Out[pl.Tensor[[8, 32], pl.FP32]]):

@@ -132,7 +132,8 @@ ROOTS = ("pypto", "golden")
 def names_of(module: str) -> list[str]:
     """What can be imported from an alias module: for suggestions."""
     contents = NAMESPACES.get(module, {})
-    children = [n.rpartition(".")[2] for n in (*NAMESPACES, *REAL) if n.startswith(f"{module}.")]
+    parts = [n.rpartition(".") for n in (*NAMESPACES, *REAL)]
+    children = [name for parent, _, name in parts if parent == module]
     return sorted({*children, *(name for names in contents.values() for name in names)})
 
 

@@ -156,6 +156,8 @@ class ValueFacts:
             self.bounds[new] = self.bounds[old]
         if old in self.swapped:
             self.swapped[new] = self.swapped[old]
+        if old in self.layouts:
+            self.layouts[new] = self.layouts[old]
 
     def note_view(self, view: Value, base: object) -> None:
         """`view` is a window of `base`."""

@@ -22,7 +22,7 @@ from tilelet.syntax import markers
 from tilelet.syntax.enums import SplitMode
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class KernelFunction:
     """A function whose text is kernel code: a method of a program, a helper, or a jit function.
 
@@ -45,6 +45,9 @@ class KernelFunction:
         from tilelet.diag.catalogue.python import OpOutsideKernel
 
         raise OpOutsideKernel(self.name)
+
+    def __repr__(self) -> str:
+        return f"<kernel function {self.name}>"
 
     def as_python(self) -> str:
         """The function by itself as `pl` text."""
@@ -75,12 +78,10 @@ class KernelFunction:
 
     @functools.cached_property
     def body(self) -> list[ast.stmt]:
-        stmts = self.node.body
-        if isinstance(stmts[0], ast.Expr) and isinstance(stmts[0].value, ast.Constant):
-            stmts = stmts[1:]
+        stmts = [s for s in self.node.body if not _is_text(s)]
         if self.is_graph:
             stmts = _in_a_graph(stmts)
-        return desugar_jumps(write_windows_back(list(stmts)), self.source)
+        return desugar_jumps(write_windows_back(stmts), self.source)
 
     @functools.cached_property
     def _parameters(self) -> list[ast.arg]:
@@ -160,6 +161,11 @@ def of_type(
     kind = _AS_KIND.get(declared, declared)
     is_graph = declared is FunctionKind.Graph
     return KernelFunction(name, kind, style, core=core, split=split, is_graph=is_graph, **more)
+
+
+def _is_text(s: ast.stmt) -> bool:
+    """A docstring, or another text that stands by itself, even after the `return`."""
+    return isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant)
 
 
 _GRAPH = "graph of a function"

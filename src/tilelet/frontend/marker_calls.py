@@ -10,7 +10,13 @@ import sys
 from collections.abc import Callable, Hashable
 
 from tilelet.diag.catalogue.cautions import NoEffect, RetiredSpelling
-from tilelet.diag.catalogue.ops import BadArgument, NotConstant, WrongArity
+from tilelet.diag.catalogue.ops import (
+    BadArgument,
+    DuplicateArgument,
+    NotConstant,
+    UnknownKeyword,
+    WrongArity,
+)
 from tilelet.diag.catalogue.python import (
     CompileTimeFailed,
     CondNotFirst,
@@ -20,7 +26,16 @@ from tilelet.diag.catalogue.python import (
 )
 from tilelet.diag.core import Loc, UserError
 from tilelet.dtypes import DType
-from tilelet.frontend import annotations, barriers, calls, expressions, kernels, lanes, pipes
+from tilelet.frontend import (
+    annotations,
+    barriers,
+    calls,
+    expressions,
+    kernels,
+    lanes,
+    pipes,
+    shorthands,
+)
 from tilelet.frontend.bindings import (
     Binding,
     ReportedError,
@@ -259,11 +274,24 @@ def _view(ctx: Context, node: ast.Call) -> Binding:
     return calls.call_op(ctx, REGISTRY[modern], call)
 
 
+_VIEW = ("tensor", "shape", "valid_shape", "layout")
+
+
 def _tensor_view(ctx: Context, node: ast.Call) -> Binding:
     if len(node.args) > 2 or any(k.arg == "offset" for k in node.keywords):
         ctx.module.note_retired(RetiredSpelling(ctx.loc(node), "pl.tensor.view", "pl.slice"))
         return calls.call_op(ctx, REGISTRY["slice"], node)
-    return calls.call_op(ctx, REGISTRY["reshape"], node)
+    given = dict(zip(_VIEW, node.args, strict=False))
+    for keyword in node.keywords:
+        name = keyword.arg or "**"
+        if name not in _VIEW:
+            raise UnknownKeyword(ctx.loc(keyword), "tensor.view", name, list(_VIEW))
+        if name in given:
+            raise DuplicateArgument(ctx.loc(keyword), "tensor.view", name)
+        given[name] = keyword.value
+    found = {n: expressions.evaluate_arg(ctx, given[n]) if n in given else None for n in _VIEW}
+    locs = {n: ctx.loc(e) for n, e in given.items()}
+    return shorthands.tensor_view(ctx, **found, loc=ctx.loc(node), locs=locs)
 
 
 def _l0c_store(ctx: Context, node: ast.Call) -> Binding:

@@ -6,17 +6,21 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from tilelet.diag.catalogue.cautions import RetiredSpelling
+from tilelet.diag.catalogue.ops import BadArgument, BadChoice, MissingArgument, RankMismatch
 from tilelet.diag.core import Loc
 from tilelet.dtypes import BF16, FP16, FP32, DType
-from tilelet.frontend.bindings import Binding, is_shaped
+from tilelet.frontend.bindings import Binding, describe, is_shaped
 from tilelet.frontend.context import Context
 from tilelet.frontend.emitting import default_args, emit_op, swapped_tensor, to_arg
 from tilelet.frontend.windows import WINDOWS
 from tilelet.ir.core import Arg, Op, Value
 from tilelet.ir.spec import REGISTRY
 from tilelet.ir.types import Dim, Mem, TensorType, TileType
+from tilelet.ops.block_scaled import LAYOUTS
+from tilelet.syntax.enums import TensorLayout
 
 Locs = Mapping[str, Loc]
+_VIEW_LAYOUTS = tuple(one for one in TensorLayout if one is not TensorLayout.NZ)
 Shorthand = Callable[[Context, Mapping[str, Arg], Loc, Locs], Binding]
 
 
@@ -74,6 +78,48 @@ def _load_scales(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) ->
     layout = ctx.facts.layouts[tensor]
     window = {name: args[name] for name in ("offsets", "shapes", "target_memory")}
     return _emit(ctx, "load_scale", loc, locs, tensor=tensor, layout=layout, **window)
+
+
+def tensor_view(
+    ctx: Context,
+    tensor: Arg,
+    shape: Arg,
+    valid_shape: Arg,
+    layout: Arg,
+    loc: Loc,
+    locs: Locs,
+) -> Binding:
+    """`pl.tensor.view`: the same memory in another shape or layout.
+
+    In layout DN the last two axes have changed places; without a shape the tensor's own have.
+    """
+    if not isinstance(tensor, Value) or not isinstance(tensor.type, TensorType | TileType):
+        at = locs.get("tensor", loc)
+        raise BadArgument(at, "tensor.view", "tensor", describe(tensor), "a tensor")
+    if layout not in (None, *_VIEW_LAYOUTS):
+        raise BadChoice(locs["layout"], "tensor.view", "layout", layout, _VIEW_LAYOUTS)
+    own = tensor.type.shape
+    swaps = layout is TensorLayout.DN
+    if shape is None and not (swaps and valid_shape is None):
+        known = tuple(n for n in own if isinstance(n, int))
+        if layout is None or valid_shape is not None or len(known) < len(own):
+            raise MissingArgument(loc, "tensor.view", "shape", "pl.tensor.view(tensor, shape)")
+        shape = known
+    view, rank = tensor, len(shape if isinstance(shape, tuple) else own)
+    if swaps and rank < 2:
+        raise RankMismatch(locs["layout"], "tensor.view", "the view", rank, "2 or more")
+    if shape is not None:
+        lying = (*shape[:-2], shape[-1], shape[-2]) if swaps and isinstance(shape, tuple) else shape
+        view = _emit(ctx, "reshape", loc, locs, x=view, shape=lying)
+    if swaps:
+        view = _emit(ctx, "transpose", loc, locs, x=view, axis1=rank - 2, axis2=rank - 1)
+    if valid_shape is not None:
+        offset = (0,) * rank
+        region: dict[str, Arg] = {"shape": shape, "offset": offset, "valid_shape": valid_shape}
+        view = _emit(ctx, "slice", loc, locs, x=view, **region)
+    if isinstance(layout, TensorLayout) and layout.name in LAYOUTS:
+        ctx.facts.layouts[view] = layout.name
+    return view
 
 
 def _is_tile(arg: Arg) -> bool:

@@ -1,8 +1,9 @@
 """Block-scaled (MX) formats: 32 elements along k share one scale, a power of two (FP8E8M0).
 
-Scales come from the host in an order that suits the cube unit of A5: a parameter
+Scales lie in memory in an order that suits the cube unit of A5: a parameter
 `pl.Tensor[[M, K // 32], pl.FP8E8M0, pl.MX_A_ZZ]` (or `pl.MX_B_NN` of `[K // 32, N]`) holds them so,
-and `pl.load` of it gives them in the order of rows and columns.
+as does `pl.tensor.view(x, shape, layout=pl.MX_A_ZZ)`, and `pl.load` of either gives them in the
+order of rows and columns. `pl.quant_mx` makes them in that order.
 """
 
 # The dots say that a body is empty on purpose: an op is its signature and its manual.
@@ -17,20 +18,21 @@ import numpy as np
 from tilelet import numerics
 from tilelet.diag.catalogue.ops import BadChoice, InnerDimMismatch, ShapeMismatch
 from tilelet.diag.catalogue.windows import IndexOutOfRange
-from tilelet.dtypes import FP8E4M3FN, FP8E8M0, FP32
-from tilelet.ir.spec import Call, Engine, Plane, Shape, Trait, Valid, op
+from tilelet.dtypes import BF16, FP4, FP8E4M3FN, FP8E8M0, FP16, FP32, DType
+from tilelet.ir.spec import Call, Cost, Engine, Plane, Shape, Trait, Valid, op
 from tilelet.ir.types import Mem, TileType
+from tilelet.numerics.block_scaled import GROUP, quantised
 from tilelet.numerics.casts import Array, widen
 from tilelet.ops import infer, valid
 from tilelet.ops.annotations import Ints, Shaped
 from tilelet.ops.valid import Args, Operands
+from tilelet.syntax.enums import TensorLayout
 
 if TYPE_CHECKING:
     from tilelet.syntax.types import Tensor, Tile
 
-__all__ = ["load_scale", "matmul_mx", "matmul_mx_acc", "matmul_mx_bias"]
+__all__ = ["load_scale", "matmul_mx", "matmul_mx_acc", "matmul_mx_bias", "quant_mx"]
 
-GROUP = 32  # elements that share a scale
 _BLOCK, _PAIR = 16, 2  # of the layouts: rows or columns of a block, groups side by side
 LAYOUTS = ("MX_A_ZZ", "MX_B_NN")
 
@@ -53,6 +55,16 @@ def unpacked(scales: Array, layout: str) -> Array:
         return blocks.transpose(0, 2, 1, 3).reshape(rows, columns)
     blocks = scales.reshape(columns // _BLOCK, rows // _PAIR, _BLOCK, _PAIR)
     return blocks.transpose(1, 3, 0, 2).reshape(rows, columns)
+
+
+def packed(scales: Array, layout: str) -> Array:
+    """Scales in an MX layout, of scales by row and column."""
+    rows, columns = scales.shape
+    if layout == "MX_A_ZZ":
+        blocks = scales.reshape(rows // _BLOCK, _BLOCK, columns // _PAIR, _PAIR)
+        return blocks.transpose(0, 2, 1, 3).reshape(rows, columns)
+    blocks = scales.reshape(rows // _PAIR, _PAIR, columns // _BLOCK, _BLOCK)
+    return blocks.transpose(2, 0, 3, 1).reshape(rows, columns)
 
 
 def _infer_load(call: Call) -> infer.Types:
@@ -115,6 +127,64 @@ def load_scale(
     result: a tile of the tensor's dtype
 
     Example: `s = pl.load_scale(a_scale, [0, 0], [64, 4], layout="MX_A_ZZ")`
+    """
+    ...
+
+
+# --- quantisation --------------------------------------------------------------------------------
+
+
+def _infer_quant(call: Call) -> infer.Types:
+    x, layout = infer.tile(call, "src"), call["layout"]
+    infer.check_rank(call, "src", len(x.shape), 2)
+    if not isinstance(layout, TensorLayout) or layout.name not in LAYOUTS:
+        choices = tuple(TensorLayout[name] for name in LAYOUTS)
+        raise BadChoice(call.at("layout"), call.shown, "layout", layout, choices)
+    to = infer.dtype(call, "dtype", (FP8E4M3FN, FP4))
+    infer.check_dtype(call, "src", x.dtype, (FP32, FP16, BF16) if to is FP8E4M3FN else (FP16, BF16))
+    is_left = layout is TensorLayout.MX_A_ZZ
+    (rows, inner), along = x.shape, _BLOCK if is_left else GROUP
+    if rows % along or inner % (_PAIR * GROUP):
+        wanted = f"a multiple of {along} rows and {_PAIR * GROUP} columns"
+        raise infer.bad(call, "src", wanted)
+    shape, scales = (rows, inner), (rows, inner // GROUP)
+    space = infer.vector_space(call, "src")
+    if not is_left:
+        shape, scales = shape[::-1], scales[::-1]
+    return (TileType(shape, to, space), TileType(scales, FP8E8M0, space))
+
+
+def _quant_mx(src: Array, layout: TensorLayout, dtype: DType) -> tuple[Array, Array]:
+    data, scales = quantised(src, dtype)
+    if layout is TensorLayout.MX_B_NN:
+        data, scales = data.T.copy(), scales.T
+    return data, packed(scales, layout.name)
+
+
+@op(
+    infer=_infer_quant,
+    reference=_quant_mx,
+    engine=Engine.VEC,
+    plane=Plane.SCOPE,
+    valid=_whole,
+    era="HEAD",
+    cost=Cost.ROW_REDUCE,
+)
+def quant_mx(src: Shaped, *, layout: TensorLayout, dtype: DType = FP8E4M3FN) -> Shaped:
+    """Quantise in groups of 32 along k, each with a scale, for `pl.matmul_mx`.
+
+    The scale is the power of two that brings the largest of a group to the largest exponent of
+    `dtype`; larger numbers than `dtype` has become its largest. Computed in FP32.
+
+    src: `[M, K]` for `pl.MX_A_ZZ` (M a multiple of 16), `[N, K]` for `pl.MX_B_NN` (N of 32), K a
+        multiple of 64; FP32, FP16 or BF16. Elements outside its valid region count as zero
+    layout: whether this will be the left or the right operand
+    dtype: FP8E4M3FN, or FP4 of FP16 and BF16
+    result: two tiles: the numbers, as `[M, K]` or `[K, N]`, and the FP8E8M0 scales, as
+        `[M, K / 32]` or `[K / 32, N]`, whose memory is in that layout: store them and load them as
+        a parameter or `pl.tensor.view` of that layout
+
+    Example: `q, scale = pl.quant_mx(x, layout=pl.MX_A_ZZ)`
     """
     ...
 

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = ["arange", "ci", "create_l1", "create_tensor", "create_tile", "full", "random", "tri"]
 
-_STORED = tuple(d for d in dtypes.ALL if d is not dtypes.TASK_ID)
+_COMPUTED = tuple(d for d in dtypes.ALL if d is not dtypes.TASK_ID)
+_STORED = (*_COMPUTED, *dtypes.BLOCK_SCALED)
 _RAMP_DTYPES = (dtypes.INT16, dtypes.INT32, dtypes.UINT16, dtypes.UINT32)
 
 
@@ -137,7 +138,7 @@ def create_l1(shape: Ints, dtype: DType, transpose: bool = False) -> Tensor:
 
 
 def _infer_full(call: Call) -> infer.Types:
-    dtype = infer.dtype(call, "dtype", _STORED)
+    dtype = infer.dtype(call, "dtype", _COMPUTED)
     if infer.constant_of(call["value"]) is None:
         if isinstance(call["value"], Value):
             help_ = "for a run-time number use `pl.expands(tile, number)`"

@@ -252,7 +252,7 @@ class Runner:
     def _count(self, compiled: CompiledProgram, specs: dict[str, Spec]) -> None:
         """`tilelet tasks`: the control program runs, no kernel does."""
         makers = {
-            param.name: functools.partial(self._argument, param, specs[param.name])
+            param.name: functools.partial(self._initial, param, specs[param.name])
             for param in compiled.parameters
         }
         read = parameters_read(compiled.program)
@@ -299,12 +299,16 @@ class Runner:
             case=lambda: self._examined(compiled, specs, self._inputs(compiled, specs)),
         )
 
-    def _argument(self, param: Parameter, spec: Spec) -> Any:
+    def _initial(self, param: Parameter, spec: Spec) -> Any:
+        """What a parameter starts with: made by its initialiser, or read back."""
         if isinstance(spec, ScalarSpec):
             return spec.value
-        zero = self.case.is_seed and spec.is_output
-        with progress(f"making the input {spec.name}"):
-            array = initial_array(spec, zero)
+        folder, is_seed = self._data_folder("in"), self.case.is_seed
+        if folder and not _is_fresh(spec, is_seed):
+            array = _stored(folder, spec)
+        else:
+            with progress(f"making the input {spec.name}"):
+                array = initial_array(spec, zero=is_seed and spec.is_output)
         assert isinstance(param.type, TensorType)
         return array.view(param.type.dtype.numpy)
 
@@ -409,17 +413,8 @@ class Runner:
             self.result.where = where_wrong(compiled.program, pristine, outputs)
 
     def _inputs(self, compiled: CompiledProgram, specs: dict[str, Spec]) -> dict[str, Any]:
-        """Initial data by parameter: made by the initialisers, or read back."""
-        made: dict[str, Any] = {}
-        for param in compiled.parameters:
-            spec = specs[param.name]
-            folder = self._data_folder("in")
-            is_input = isinstance(spec, TensorSpec) and not _is_fresh(spec, self.case.is_seed)
-            if folder and isinstance(spec, TensorSpec) and is_input:
-                made[param.name] = _stored(folder, spec)
-            else:
-                made[param.name] = self._argument(param, spec)
-        return made
+        """Initial data by parameter."""
+        return {p.name: self._initial(p, specs[p.name]) for p in compiled.parameters}
 
     def _data_folder(self, group: str) -> Path | None:
         data = self.case.golden_data

@@ -11,6 +11,7 @@ from tilelet.ir.types import Mem
 MemorySpace = Mem
 
 __all__ = [
+    "AccPhase",
     "AtomicType",
     "CachePolicy",
     "CmpType",
@@ -27,6 +28,7 @@ __all__ = [
     "PipeType",
     "Role",
     "RoundMode",
+    "STPhase",
     "ScopeMode",
     "SplitMode",
     "SyncAllMode",
@@ -117,6 +119,22 @@ class PipeType(enum.Enum):
     S = "S"
     FIX = "FIX"
     ALL = "ALL"
+
+
+class AccPhase(enum.Enum):
+    """Where a product stands among those of one accumulator, for the device's flags only."""
+
+    Unspecified = "unspecified"
+    Partial = "partial"
+    Final = "final"
+
+
+class STPhase(enum.Enum):
+    """Where a store stands among those of one accumulator, for the device's flags only."""
+
+    Unspecified = "unspecified"
+    Partial = "partial"
+    Final = "final"
 
 
 class KernelType(enum.Enum):

@@ -445,8 +445,18 @@ def view(
 
 
 @marker
-def tensor_view(tensor: Any, shape: Sequence[Any], offset: Sequence[Any] | None = None) -> Any:
-    """`pl.tensor.view`: another shape, as by `pl.reshape`; with an offset an early `pl.slice`."""
+def tensor_view(
+    tensor: Any,
+    shape: Sequence[Any] | None = None,
+    offset: Sequence[Any] | None = None,
+    *,
+    valid_shape: Sequence[Any] | None = None,
+    layout: Any = None,
+) -> Any:
+    """`pl.tensor.view`: another shape, as by `pl.reshape`, or another layout.
+
+    With an offset it is an early `pl.slice`.
+    """
     ...
 
 
