@@ -90,8 +90,7 @@ def make_kernel(choices: Choices, style: str, number: int) -> KernelFunction:
     shown = [f"{n}: {_parameter_text(n, t)}" for n, t in params]
     if style == "program":
         head = ["    @pl.function(type=pl.FunctionType.InCore)"]
-        own = [] if choices.chance(20) else ["self"]
-        listed = ", ".join([*own, *shown])
+        listed = ", ".join(["self", *shown] if in_place else shown)  # `self` may be left out
         head.append(f"    def {name}({listed}) -> {tensor_text(shape, result.dtype)}:")
         lines = ["", *head, *writer.lines]
     else:
