@@ -166,6 +166,56 @@ def test_the_earliest_fault_of_rows_is_reported(
         assert str(found.value) == str(wanted.value), f"{threads} threads, seed {seed}"
 
 
+def test_a_product_before_one_that_a_loop_continues(dtype: DType) -> None:
+    """Tasks are entered again after the first: what the second begins with is not left out."""
+    piece, tasks = DEPTH // 3, 8
+    b = Build()
+    a = b.param("a", tensor([1, DEPTH], dtype))
+    gate, up = (b.param(n, tensor([tasks * DEPTH, WIDTH], dtype)) for n in ("gate", "up"))
+    firsts, seconds = (b.param(n, tensor([tasks, WIDTH])) for n in ("firsts", "seconds"))
+
+    def iteration(s: Build, i: Value) -> list[Value]:
+        own = s.op("scalar.mul", lhs=i, rhs=DEPTH)
+
+        def products(t: Build) -> list[Value]:
+            row, block = t.window(a, [1, DEPTH], [0, 0]), t.window(gate, [DEPTH, WIDTH], [own, 0])
+            first = t.op("matmul", lhs=row, rhs=block, out_dtype=FP32)
+            row, block = t.window(a, [1, piece], [0, 0]), t.window(up, [piece, WIDTH], [own, 0])
+            second = t.op("matmul", lhs=row, rhs=block, out_dtype=FP32)
+
+            def more(u: Build, k: Value, acc: Value) -> list[Value]:
+                at = u.op("scalar.mul", lhs=k, rhs=piece)
+                below = u.op("scalar.add", lhs=own, rhs=at)
+                row, block = (
+                    u.window(a, [1, piece], [0, at]),
+                    u.window(up, [piece, WIDTH], [below, 0]),
+                )
+                return [u.op("matmul_acc", acc=acc, lhs=row, rhs=block)]
+
+            (second,) = t.for_(3, more, [second], start=1)
+            t.put(firsts, first, [i, 0])
+            return [t.put(seconds, second, [i, 0])]
+
+        s.scope(products)
+        return []
+
+    b.for_(tasks, iteration)
+    program = run_passes(b.program())
+    assert "tl_flush_products" in "".join(emit_program(program).units)
+    blocks = numbers(dtype, tasks * DEPTH, WIDTH, seed=2, special=False)
+    given = {
+        "a": numbers(dtype, 1, DEPTH, seed=1, special=False),
+        "gate": blocks,
+        "up": blocks[::-1].copy(),
+        "firsts": np.zeros((tasks, WIDTH), np.float32),
+        "seconds": np.zeros((tasks, WIDTH), np.float32),
+    }
+    found = check_schedules(program, given, SCHEDULES)
+    Interpreter().run(program, given)
+    for name, array in given.items():
+        assert_same(found[name], array, name)
+
+
 @pytest.mark.parametrize("valid", [(ROWS, DEPTH), (ROWS, DEPTH - 1)])
 def test_a_valid_part_that_is_all_changes_nothing(valid: tuple[int, int]) -> None:
     b = Build()

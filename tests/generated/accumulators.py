@@ -67,10 +67,17 @@ class Accumulators(Unread):
         """One to three accumulators, carried together."""
         if not self.choices.chance(90):
             return self._straight(nesting)
+        beside = [self._beside() for _ in range(self.choices.pick((0, 0, 0, 1, 2)))]
         chains = self._chains(self.choices.pick((1, 1, 1, 2, 2, 3)), None)
         self._carry_all(chains, nesting)
-        self._end_all(chains)
+        self._end_all([*beside, *chains])
         return None
+
+    def _beside(self) -> Chain:
+        """A product of its own before those of the chains, which do not need it."""
+        step = self.choices.pick((4, 8, 2))
+        chain = replace(self._chain(None, step, 1), is_cut=False, full=True)
+        return self._start_product(chain)
 
     def product(self, shape: tuple[int, int], dtype: str, start: Expr | None) -> Expr:
         """An accumulator of this type, carried by a loop; it starts from `start`, if given."""

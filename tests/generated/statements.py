@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 from tests.generated import oracle
 from tests.generated.core import (
     Expr,
@@ -63,7 +64,7 @@ class Statements(Expressions):
         return [
             self.bind, self.bind, self.rebind, self.rebind, self.bind_scalar, self.rebind_scalar,
             self.store, self.insert, self.mark_valid, self.write_element, self.bind_part,
-            self.unused_read, self.bind_deep,
+            self.unused_read, self.bind_deep, self.bind_turned,
         ]  # fmt: skip
 
     def nested(self) -> list[Callable[[int], None]]:
@@ -103,6 +104,50 @@ class Statements(Expressions):
         value = self.load_part(shape, dtype)
         if value is not None:
             self.assign(self.fresh("p"), value, value.type)
+
+    def bind_turned(self) -> None:
+        """A tensor with its axes swapped, as it is now; parts of that may be stored in it."""
+        names = self.names(
+            lambda t: isinstance(t, GmT) and len(t.shape) == 2 and t.dtype in COMMON_DTYPES
+        )
+        writable = [n for n in names if self.env[n].writable]  # type: ignore[union-attr]
+        names = writable if writable and self.choices.chance(60) else names
+        if not names:
+            return
+        name = self.choices.pick(names)
+        t = self.env[name]
+        assert isinstance(t, GmT)
+        turned = TileT(t.shape[::-1], t.dtype)  # type: ignore[arg-type]
+
+        def value(r: Run) -> Tile:
+            return oracle.whole(np.ascontiguousarray(r.env[name].T))
+
+        new = self.fresh("t")
+        self.assign(new, Expr(f"pl.transpose({name}, 0, 1)", value, turned), turned)
+        if not t.writable or self.choices.chance(40):
+            return
+        index, count = self.fresh("i"), self.choices.number(1, 2)
+        with self.block(f"for {index} in pl.range({count}):") as steps:
+            self.env[index] = ScalarT("INDEX", 0, count - 1)
+            self._store_turned(name, new)
+        self.steps.append(looping(index, lambda _: range(count), steps))
+        del self.env[index]
+
+    def _store_turned(self, name: str, turned: str) -> None:
+        """A part of the one, stored in the other."""
+        target = self.env[name]
+        assert isinstance(target, GmT)
+        least = min(target.shape)
+        shape = min(least, self.choices.pick(DIMS)), min(least, self.choices.pick(DIMS))
+        offsets = [self.offset(d - s) for d, s in zip(target.shape[::-1], shape)]
+        window = f"[{shape[0]}, {shape[1]}], [{', '.join(o.text for o in offsets)}]"
+
+        def value(r: Run) -> Tile:
+            i, j = (o.value(r) for o in offsets)
+            return oracle.whole(r.env[turned].data[i : i + shape[0], j : j + shape[1]].copy())
+
+        part = Expr(f"pl.slice({turned}, {window})", value, TileT(shape, target.dtype))
+        self.store_window(name, part, self.window_of(target, shape))
 
     def tiles(self, wanted: Callable[[TileT], bool] = lambda t: True) -> list[str]:
         return self.names(lambda t: isinstance(t, TileT) and wanted(t))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import Any
 
 import ml_dtypes
@@ -281,6 +282,58 @@ def test_what_was_swapped_before_a_write_is_what_was_there() -> None:
     wanted = np.full_like(square, 7)
     wanted[:8] = square.T[4:12]
     np.testing.assert_array_equal(run(Written, x=square)["x"], wanted)
+
+
+OVERTAKEN = """
+import tilelet.language as pl
+
+@pl.program
+class Program:
+    @pl.function
+    def main(
+        self,
+        x: pl.InOut[pl.Tensor[[16, 16], pl.FP32]],
+        out: pl.Out[pl.Tensor[[8, 8], pl.FP32]],
+    ):
+        part = pl.slice(x, [8, 16], [4, 0])
+        with pl.at(level=pl.Level.CORE_GROUP):
+            swapped = pl.transpose({of}, 0, 1)
+{body}
+        return x, out
+"""
+ADDED = "{0}[0:8, 0:8] = pl.add({0}[0:8, 0:8], 1.0)"
+OVERTAKING = {
+    "a loop": f"""
+for i in pl.range(3):
+    out[:] = swapped[0:8, 0:8]
+    {ADDED}""",
+    "a loop after another": f"""
+for i in pl.range(3):
+    for j in pl.range(2):
+        out[4 * j : 4 * j + 4, :] = swapped[4 * j : 4 * j + 4, 0:8]
+    {ADDED}""",
+    "a condition": f"""
+i = 0
+while i < 3:
+    out[:] = swapped[0:8, 0:8]
+    {ADDED}
+    i = i + 1""",
+    "nothing": f"""
+{ADDED}
+out[:] = swapped[0:8, 0:8]""",
+}
+
+
+@pytest.mark.parametrize(("of", "written"), [("x", "x"), ("x", "part"), ("part", "x")])
+@pytest.mark.parametrize("around", OVERTAKING)
+def test_what_was_swapped_before_a_write_elsewhere(around: str, of: str, written: str) -> None:
+    """In a later iteration, or by another name."""
+    body = textwrap.indent(OVERTAKING[around].format(written).strip("\n"), " " * 12)
+    arrays = {"x": WIDE[:16, :16].copy(), "out": np.zeros((8, 8), np.float32)}
+    start = arrays["x"] if of == "x" else arrays["x"][4:]
+    wanted = start[:8, :8].T.copy()
+    program = pl.parse(OVERTAKEN.format(of=of, body=body))
+    np.testing.assert_array_equal(run(program, **arrays)["out"], wanted)
 
 
 # --- windows as four numbers ----------------------------------------------------------------------

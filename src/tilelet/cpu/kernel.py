@@ -373,8 +373,17 @@ class KernelEmitter(Emitter):
 
     def _check_untouched(self, products: Sequence[Product]) -> None:
         """What is repeated when the kernel is entered again must not touch the products' memory,
-        where by then the results are: only their descriptions may name it.
+        where by then the results are: only their descriptions may name it. Nor may there be other
+        products: all are left out then.
         """
+        names = {p.name for p in products}
+        others = set(re.findall(r"tl_add_piece\(&(\w+)", "\n".join(self.out.lines))) - names
+        if others:
+            raise InternalError(
+                "a kernel that is entered again leaves out a product",
+                self.function.name,
+                ", ".join(sorted(others)),
+            )
         for p in products:
             name = re.compile(rf"\b{p.slot.name}\b")
             for line in self.out.lines:

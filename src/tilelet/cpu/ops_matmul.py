@@ -88,7 +88,10 @@ def emit_matmul(k: KernelEmitter, op: Op) -> None:
     k.clear_outside(t.shape, region, slot, total_type)
     result = k.slot_tile(slot, t.shape, total_type, region)
     goes_on = total_type is t.dtype and _continues_in_loop(k, op)
-    if _is_of_windows(a, b) and (goes_on or _is_whole(a, b, t.shape, region)):
+    waits = _is_of_windows(a, b) and (goes_on or _is_whole(a, b, t.shape, region))
+    if goes_on or not waits:
+        k.flush_due()  # where the kernel is entered again, nothing but those is skipped
+    if waits:
         product_ = _new_product(k, a, b, slot, t.shape, region, is_new=True)
         _add_piece(k, op, a, b, product_, region, "NULL")
         if goes_on:

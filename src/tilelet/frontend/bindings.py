@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
@@ -92,6 +93,15 @@ def _keeps_integers(x: object, cast: Value) -> bool:
     return target.is_signed and target.bits >= source.bits + (not source.is_signed)
 
 
+@dataclass(frozen=True, eq=False)
+class Swapped:
+    """A tensor with two axes swapped, as it was after so many writes to its memory."""
+
+    tensor: Value
+    axes: tuple[int, int]
+    writes: int
+
+
 @dataclass
 class ValueFacts:
     """What the lowering knows of the values of one function, beyond their types."""
@@ -107,6 +117,8 @@ class ValueFacts:
     outputs: set[Value] = field(default_factory=set[Value])
     # Parameters that some op or kernel call writes, in whole or in part.
     written: set[Value] = field(default_factory=set[Value])
+    # How often the text has written to a parameter's memory so far; None: to any other.
+    _writes: Counter[Value | None] = field(default_factory=Counter["Value | None"])
     # Valid regions that the text states, of tiles that may be larger.
     regions: dict[Value, tuple[object, ...]] = field(
         default_factory=dict[Value, "tuple[object, ...]"]
@@ -115,10 +127,10 @@ class ValueFacts:
     layouts: dict[Value, str] = field(default_factory=dict[Value, str])
     # How small and how large scalars can be, and extents of windows.
     bounds: dict[Value | SymDim, Bounds] = field(default_factory=dict["Value | SymDim", Bounds])
-    # Tensors of memory with two axes swapped, inside a scope: the tensor, and which axes.
-    swapped: dict[Value, tuple[Value, int, int]] = field(
-        default_factory=dict[Value, "tuple[Value, int, int]"]
-    )
+    # What tensors with two axes swapped are made of, inside a scope; those of which windows were
+    # taken, in turn.
+    swapped: dict[Value, Swapped] = field(default_factory=dict[Value, Swapped])
+    windowed: list[Swapped] = field(default_factory=list[Swapped])
     # Memory that was made here and not written since, and windows and loads of it.
     undefined: set[Value] = field(default_factory=set[Value])
 
@@ -165,8 +177,19 @@ class ValueFacts:
         return all(self.difference(v, s) == 0 for v, s in zip(region, sizes, strict=True))
 
     def note_written(self, target: object) -> None:
-        if isinstance(target, Value) and target in self.storage:
-            self.written.add(self.storage[target])
+        if not isinstance(target, Value) or not isinstance(target.type, TensorType):
+            return
+        storage = self.storage.get(target)
+        self._writes[storage] += 1
+        if storage is not None:
+            self.written.add(storage)
+
+    def writes_to(self, tensor: Value) -> int:
+        """How often its memory may have been written so far."""
+        return sum(self._writes[s] for s in {self.storage.get(tensor), None})
+
+    def is_written_since(self, swapped: Swapped) -> bool:
+        return self.writes_to(swapped.tensor) != swapped.writes
 
     def form_of(self, x: object) -> Form | None:
         if isinstance(x, Const):

@@ -18,7 +18,14 @@ from tilelet.diag.catalogue.scopes import ComputeOutsideScope, OnlyAtOrchestrati
 from tilelet.diag.catalogue.unsupported import UnsupportedConstruct
 from tilelet.diag.core import Loc
 from tilelet.dtypes import DType
-from tilelet.frontend.bindings import Binding, Poison, as_items, is_scalar_constant, items_of
+from tilelet.frontend.bindings import (
+    Binding,
+    Poison,
+    Swapped,
+    as_items,
+    is_scalar_constant,
+    items_of,
+)
 from tilelet.frontend.context import Context, finish_block
 from tilelet.frontend.windows import WINDOWS, with_region
 from tilelet.ir import structure
@@ -120,13 +127,13 @@ def _note_swapped(ctx: Context, result: Value, args: Mapping[str, Arg]) -> None:
     x, axes = args["x"], (args["axis1"], args["axis2"])
     if isinstance(x, Value) and isinstance(x.type, TensorType):
         a, b = (axis % len(x.type.shape) for axis in axes if isinstance(axis, int))
-        ctx.facts.swapped[result] = (x, a, b)
+        ctx.facts.swapped[result] = Swapped(x, (a, b), ctx.facts.writes_to(x))
 
 
-def swapped_tensor(ctx: Context, x: Arg) -> tuple[Value, int, int] | None:
-    """The tensor that `x` is with two axes swapped, and these, if nobody wrote to it since."""
+def swapped_tensor(ctx: Context, x: Arg) -> Swapped | None:
+    """The tensor that `x` is with two axes swapped, if nobody wrote to it since."""
     found = ctx.facts.swapped.get(x) if isinstance(x, Value) else None
-    return None if found is None or found[0] in ctx.consumed else found
+    return None if found is None or ctx.facts.is_written_since(found) else found
 
 
 def _window_of_swapped(
@@ -144,7 +151,7 @@ def _window_of_swapped(
     param, size, offset = WINDOWS[spec.name]
     found = swapped_tensor(ctx, args[param])
     assert found is not None
-    base, a, b = found
+    base, (a, b) = found.tensor, found.axes
     rank = len(base.type.shape)  # type: ignore[union-attr]
     lying = {**args, param: base}
     for p in (size, offset, "valid_shape", "valid_shapes"):
@@ -156,6 +163,7 @@ def _window_of_swapped(
         axes = list(given)
         axes[a], axes[b] = axes[b], axes[a]
         lying[p] = tuple(axes)
+    ctx.facts.windowed.append(found)
     on_the_way = spec.name == "load" and (args["transpose"] or args["target_memory"] is Mem.Mat)
     if on_the_way and {a, b} == {rank - 2, rank - 1}:
         lying["transpose"] = not args["transpose"]

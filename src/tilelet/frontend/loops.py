@@ -341,6 +341,7 @@ class LoopCarried:
 class LoopState:
     carried: list[LoopCarried]
     explicit: int = 0  # how many of them come from init_values
+    is_overtaken: bool = False  # the body writes what it took windows of as it was before the loop
 
     def fresh_params(self) -> None:
         for c in self.carried:
@@ -422,6 +423,7 @@ def _run_body(
     chunked: bool, header: LoopHeader,
 ) -> tuple[dict[str, Binding], list[Op]]:  # fmt: skip
     """Lower the body once; gives what each carried name is at its end."""
+    earlier, begin = set(ctx.facts.swapped.values()), len(ctx.facts.windowed)
     with ctx.nested() as ops:
         ctx.env.update(bind)
         for c in state.carried:
@@ -439,6 +441,8 @@ def _run_body(
         _lower_loop_body(ctx, s, live, chunked)
         yielded = ctx.loop_yield
         env = ctx.env
+    taken = earlier.intersection(ctx.facts.windowed[begin:])
+    state.is_overtaken = any(ctx.facts.is_written_since(t) for t in taken)
     ends = {c.name: env.get(c.name, c.init) for c in state.carried}
     # A statement of the body that failed may have been the `pl.yield_`: one mistake, one message.
     failed = len(ctx.sink.errors) > errors_before
@@ -483,9 +487,10 @@ def _settle(
 ) -> bool:
     """Whether every carried name ends the body with the type it started with.
 
-    If not, the types are adapted where the language allows it, and the body is lowered again.
+    If not, the types are adapted where the language allows it, and the body is lowered again; so it
+    is if it overtakes itself: by then the writes are known.
     """
-    settled = True
+    settled = not state.is_overtaken
     for c in list(state.carried):
         end = ends[c.name]
         end_type = joins.type_of(end)

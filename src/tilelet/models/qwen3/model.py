@@ -263,11 +263,11 @@ class Model:
                 weights = self.weights.source.layers(first, count)
                 program = self._layers(kind, run.kind, len(states), count)
                 caches = self.cache.of_layers(first, count)
-                found = program(
+                chosen = program(
                     states, lengths, starts, table, *self._rope, *caches, *weights.values()
                 )
                 if observe:
-                    observe(first, states, found[3] if run.kind.is_sparse else None)
+                    observe(first, states, chosen if run.kind.is_sparse else None)
 
     def layer_shape(self, kind: Kind, rows: int, layers: int) -> LayerShape:
         """Sizes of the program for `rows` rows of hidden states."""
