@@ -11,6 +11,7 @@ import pytest
 from tests.diverge import kernels
 from tests.diverge.kernels import line_of, twice, x_and_out
 
+import tilelet.language as pl
 from tilelet.cli.main import main
 from tilelet.runtime import run_jit
 
@@ -56,3 +57,19 @@ def test_json_has_the_map(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert where["shape"]["kind"] == "shift"
     assert where["regions"][0]["wrong"] == 48 * 32
     assert where["writers"][0]["line"] == line_of(kernels.wrong_offset) + 1
+
+
+def test_blocks_of_a_task_are_one_line() -> None:
+    @pl.jit
+    def thrice(x: pl.Tensor[[64, 32], pl.FP32], out: pl.Out[pl.Tensor[[64, 32], pl.FP32]]):
+        with pl.spmd(4):
+            r = pl.tile.get_block_idx() * 16
+            out[r : r + 16, :] = pl.mul(x[r : r + 16, :], 3.0)
+        return out
+
+    result = run_jit(thrice, x_and_out(), golden_fn=twice)
+    (where,) = result.where
+    assert len(where.writers) == 4
+    assert [text.rpartition(": ")[2] for text in where.lines() if "test_where" in text] == [
+        "all wrong"
+    ]

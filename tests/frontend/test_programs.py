@@ -511,6 +511,25 @@ def test_a_remark_after_the_return_is_not_a_statement() -> None:
     np.testing.assert_array_equal(run(program, x=X, out=zeros(64, 128))["out"], 2 * X)
 
 
+@pl.program
+class WithoutSelf:
+    @pl.function(type=pl.FunctionType.InCore)
+    def double(x: pl.Tensor[[64, 128], pl.FP32], out: pl.Tensor[[64, 128], pl.FP32]):  # noqa: N805
+        return pl.store(pl.mul(pl.load(x, [0, 0], [64, 128]), 2.0), [0, 0], out)
+
+    @pl.function(type=pl.FunctionType.Inline)
+    def bare(x: pl.Tensor[[64, 128], pl.FP32], out: pl.Tensor[[64, 128], pl.FP32]):  # noqa: N805
+        return self.double(x, out)  # noqa: F821
+
+    @pl.function(type=pl.FunctionType.Orchestration)
+    def main(self, x: pl.Tensor[[64, 128], pl.FP32], out: pl.Tensor[[64, 128], pl.FP32]):
+        return self.bare(x, out)
+
+
+def test_methods_need_no_self() -> None:
+    np.testing.assert_array_equal(run(WithoutSelf, x=X, out=zeros(64, 128))["out"], 2 * X)
+
+
 def test_functions_are_shown_by_name() -> None:
     @pl.function
     def alone(x: pl.Tensor[[16, 16], pl.FP32]):

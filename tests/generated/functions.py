@@ -90,9 +90,8 @@ def make_kernel(choices: Choices, style: str, number: int) -> KernelFunction:
     shown = [f"{n}: {_parameter_text(n, t)}" for n, t in params]
     if style == "program":
         head = ["    @pl.function(type=pl.FunctionType.InCore)"]
-        head.append(
-            f"    def {name}(self, {', '.join(shown)}) -> {tensor_text(shape, result.dtype)}:"
-        )
+        listed = ", ".join(["self", *shown] if in_place else shown)  # `self` may be left out
+        head.append(f"    def {name}({listed}) -> {tensor_text(shape, result.dtype)}:")
         lines = ["", *head, *writer.lines]
     else:
         lines = ["", "", "@pl.jit.incore", f"def {name}({', '.join(shown)}):", *writer.lines]

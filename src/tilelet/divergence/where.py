@@ -84,12 +84,16 @@ class Where:
             lines.append(f"  {self.output}{region.text}: {region.about}{share}")
         if self.writers:
             lines.append("Written by:")
-            for w in self.writers[:MOST_WRITERS]:
-                share = "all" if w.wrong == w.written else f"{w.wrong} of {w.written}"
-                what = f"{plural(w.written, 'element')}" if w.loc is None else f"{share} wrong"
-                lines.append(f"  {w.who}: {what}")
-            if len(self.writers) > MOST_WRITERS:
-                more = plural(len(self.writers) - MOST_WRITERS, "more write")
+            by_name: dict[str, list[Writer]] = {}  # blocks of a task are told apart by nothing
+            for w in self.writers:
+                by_name.setdefault(w.who, []).append(w)
+            for who, some in list(by_name.items())[:MOST_WRITERS]:
+                wrong, written = sum(w.wrong for w in some), sum(w.written for w in some)
+                share = "all" if wrong == written else f"{wrong} of {written}"
+                what = plural(written, "element") if some[0].loc is None else f"{share} wrong"
+                lines.append(f"  {who}: {what}")
+            if len(by_name) > MOST_WRITERS:
+                more = plural(len(by_name) - MOST_WRITERS, "more write")
                 lines.append(f"  and {more}")
         for kernel, count in self.right.items():
             lines.append(f"  all right: {plural(count, 'task')} of `{kernel}`")

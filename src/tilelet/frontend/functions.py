@@ -112,8 +112,10 @@ class KernelFunction:
 
     @property
     def parameters(self) -> list[ast.arg]:
-        """The parameters, `self` left out."""
-        return self._parameters[1:] if self.is_method else self._parameters
+        """The parameters without `self`, which a method may lack: only it has no annotation."""
+        found = self._parameters
+        has_self = self.is_method and found and found[0].annotation is None
+        return found[1:] if has_self else found
 
     def loc(self, caller: Loc | None = None) -> Loc:
         """The `def` line, without the body."""
