@@ -71,6 +71,18 @@ def test_tokens_without_a_tokenizer(checkpoint: Path, capsys: pytest.CaptureFixt
     assert "E1506" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("asked", "said"), [("16", "`--max-seq`"), ("512", "has no more")])
+def test_a_text_that_fills_the_cache(
+    checkpoint: Path, asked: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tokens = ["--tokens", "5 6 7", "--max-new-tokens", "600", "--max-seq", asked, "--ignore-eos"]
+    assert main(["generate", str(checkpoint), *tokens]) == 0
+    told = capsys.readouterr()
+    assert len(told.out.split()) == int(asked) - 3 + 1
+    assert f"ended at {asked} positions" in told.err
+    assert said in told.err
+
+
 def test_chats_and_draws(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
     drawn = ["--chat", "--temperature", "0.9", "--top-k", "20", "--seed", "5", "--format", "json"]
     args = ["generate", str(checkpoint), "--prompt", "hi", *FEW, *drawn]
@@ -249,6 +261,19 @@ def test_weights_in_memory_streamed_and_cached_are_the_same(tmp_path: Path) -> N
     ]
     assert found == [found[0]] * 4
     assert len(list(kept.iterdir())) == 1
+
+
+def test_a_damaged_file_of_cached_weights_is_made_again(tmp_path: Path) -> None:
+    directory = write_model(tmp_path)
+    kept = tmp_path / "weights"
+    qwen3.load(directory, max_seq=64, weights_cache=kept)
+    (file,) = kept.iterdir()
+    whole = file.read_bytes()
+    header = 8 + int.from_bytes(whole[:8], "little")
+    for damaged in (b"", whole[:100], whole[:-1], whole[:header].replace(b"head", b"lead")):
+        file.write_bytes(damaged)
+        qwen3.load(directory, max_seq=64, weights_cache=kept)
+        assert file.read_bytes() == whole
 
 
 def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
