@@ -17,7 +17,7 @@ from tests.models.real.tiny import Sizes, ordinary, torch
 from tilelet.cli import generate as command
 from tilelet.cli.main import main
 from tilelet.models import qwen3
-from tilelet.models.qwen3 import loading
+from tilelet.models.qwen3 import compare, loading
 from tilelet.models.qwen3.generate import NewToken, generate
 from tilelet.models.qwen3.model import Model
 
@@ -101,6 +101,16 @@ def test_beside_the_reference(checkpoint: Path, capsys: pytest.CaptureFixture[st
     assert "6 of 6 tokens as the reference chooses them" in told
 
 
+def test_without_a_reference_nothing_is_generated(
+    checkpoint: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compare, "find_spec", lambda name: None if name == "transformers" else 1)
+    assert main(["generate", str(checkpoint), "--tokens", "1 2", "--compare"]) == 3
+    told = capsys.readouterr()
+    assert "`--compare` needs the package `transformers`" in told.err
+    assert not told.out
+
+
 def test_modelled_time(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
     args = ["generate", str(checkpoint), "--tokens", "7 4 11", *FEW, "--profile", "a2a3"]
     assert main([*args, "--format", "json"]) == 0
@@ -158,7 +168,7 @@ def test_interrupted(
         (["--tokens", " ".join(["1"] * 20), "--max-seq", "16"], 3, "the cache holds 16 positions"),
         (["--tokens", "1", "--max-seq", "1000"], 3, "at most `max_position_embeddings`, 512"),
         (["--tokens", "1", "--layers", "3"], 3, "at most 2"),
-        (["--tokens", "1", "--temperature", "-1"], 3, "`temperature`"),
+        (["--tokens", "1", "--temperature", "-1"], 2, "`temperature`"),
         ([], 2, "give `--prompt` or `--tokens`"),
         (["--tokens", "1", "--prompt", "a"], 2, "do not go together"),
         (["--tokens", "x"], 2, "`x` is not a whole number"),

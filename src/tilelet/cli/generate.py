@@ -20,6 +20,7 @@ from tilelet.models.qwen3.compare import (
     ExpertChoice,
     Reference,
     TokenChoice,
+    check_reference,
     compare,
 )
 from tilelet.models.qwen3.config import Qwen3Config
@@ -60,6 +61,8 @@ def generate_command(found: argparse.Namespace) -> int:
     config = Qwen3Config.read(found.model)
     if found.profile:
         load_machine(found.profile)  # an unknown one is better known now
+    if found.compare and not found.int8:
+        check_reference()
     answers = _prompts(found, config)
     as_json = found.format == "json"
     model = load(
