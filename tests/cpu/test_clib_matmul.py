@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.cpu.clib import BUILDS, CODES, Array, address, build, same_bits, special_fp32
+from tests.cpu import clib
+from tests.cpu.clib import CODES, Array, address, build, same_bits, special_fp32
 
 from tilelet.dtypes import BF16, FP8E4M3FN, FP8E5M2, FP16, FP32, INT8, UINT8, DType
 from tilelet.numerics import matmul
@@ -19,7 +20,16 @@ from tilelet.numerics import matmul
 SOURCE = """
 #include "matmul.c"
 const int64_t scratch_bytes = TL_MATMUL_SCRATCH_BYTES;
+int takes_pairs(const tl_matmul_args *x) { return is_paired(x); }
 """
+
+# Beside the machine's own: pairs of BF16 by an instruction written in C, and by one that adds in
+# another order, which must not be used.
+BUILDS = {
+    **clib.BUILDS,
+    "dot": (*clib.BUILDS["native"], "-DTL_EMULATE_DOT=1"),
+    "dot backwards": (*clib.BUILDS["native"], "-DTL_EMULATE_DOT=2"),
+}
 
 FLOATS = (FP32, BF16, FP16, FP8E4M3FN, FP8E5M2)
 INTEGERS = (INT8, UINT8)
@@ -136,10 +146,11 @@ dimension = st.one_of(st.integers(1, 20), st.integers(1, 150))
     m=dimension, n=dimension, k=st.integers(1, 300), dtype=st.sampled_from(FLOATS + INTEGERS),
     a_trans=st.booleans(), b_trans=st.booleans(), pad=st.integers(0, 9),
     begin=st.sampled_from(["zero", "start", "in place"]), seed=st.integers(0, 2**31),
+    flags=st.sampled_from(["native", "dot"]),
 )  # fmt: skip
 def test_any_shape_type_and_transpose(
     m: int, n: int, k: int, dtype: DType, a_trans: bool, b_trans: bool, pad: int, begin: str,
-    seed: int,
+    seed: int, flags: str,
 ) -> None:  # fmt: skip
     a = stored(random_matrix((m, k), dtype, seed), dtype, a_trans, pad)
     b = stored(random_matrix((k, n), dtype, seed + 1), dtype, b_trans, pad)
@@ -147,7 +158,77 @@ def test_any_shape_type_and_transpose(
     if begin != "zero":
         kind = np.int32 if dtype in INTEGERS else np.float32
         start = (random_matrix((m, n), FP32, seed + 2) * 1000).astype(kind)
-    check(a, b, start, in_place=begin == "in place")
+    check(a, b, start, in_place=begin == "in place", flags=flags)
+
+
+def nearly_cancelling(
+    m: int, n: int, pairs: int, exponents: tuple[int, int], seed: int
+) -> tuple[Array, Array]:
+    """A and B in BF16 with these least exponents: each product is followed by its negative but for
+    the last bits. Mantissas are few, so differences come down to products of last bits:
+    x x - (x + 1) (x - 1). Some elements are zero.
+    """
+    rng = np.random.default_rng(seed)
+
+    def draw(shape: tuple[int, int, int], axis: int, exponent: int) -> Array:
+        bits = rng.integers(129, 132, shape)
+        after = (bits + rng.integers(-1, 2, shape)) * (-1 if axis == 2 else 1)
+        both = np.concatenate([bits, after], axis) * rng.choice([-1, 1, 1, 0], shape)
+        return np.ldexp(both.astype(np.float64), exponent - 7)
+
+    a = draw((m, pairs, 1), 2, exponents[0]).reshape(m, -1)
+    b = draw((pairs, 1, n), 1, exponents[1]).reshape(-1, n)
+    with np.errstate(all="ignore"):
+        return a.astype(BF16.numpy), b.astype(BF16.numpy)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    m=st.integers(2, 20), n=st.integers(1, 40), pairs=st.integers(1, 6), b_trans=st.booleans(),
+    a_exponent=st.integers(-126, 20),
+    total=st.one_of(st.integers(-135, -105), st.integers(-114, -111)),
+    starts=st.sampled_from(["zero", "products", "anything"]), seed=st.integers(0, 2**31),
+    flags=st.sampled_from(["native", "dot"]),
+)  # fmt: skip
+def test_pairs_whose_sums_are_nearly_subnormal(
+    m: int, n: int, pairs: int, b_trans: bool, a_exponent: int, total: int, starts: str, seed: int,
+    flags: str,
+) -> None:  # fmt: skip
+    """The instruction takes subnormal numbers for zero: products lie about 2^total, and sums of
+    them, or of them and where the chains start, on both sides of 2^-126.
+    """
+    a, b = nearly_cancelling(m, n, pairs, (a_exponent, total - a_exponent), seed)
+    rng = np.random.default_rng(seed + 1)
+    start = None
+    if starts != "zero":
+        first = a[:, :1].astype(np.float32) * b[:1].astype(np.float32)
+        start = -first if starts == "products" else np.ldexp(first, rng.integers(-20, 3))
+        start = (start.view(np.int32) + rng.integers(0, 3, (m, n), np.int32)).view(np.float32)
+    check(stored(a, BF16), stored(b, BF16, b_trans), start, flags=flags)
+
+
+def test_subnormal_elements_are_not_taken_for_zero() -> None:
+    a, b = np.ones((4, 8), BF16.numpy), np.ones((8, 32), BF16.numpy)
+    for operand in (a, b):
+        kept = operand[1, 1]
+        operand[1, 1] = 2.0**-130
+        check(stored(a, BF16), stored(b, BF16), np.full((4, 32), -8, np.float32), flags="dot")
+        check(stored(a[1:2], BF16), stored(b, BF16), None, flags="dot")
+        operand[1, 1] = kept
+
+
+def test_products_of_bf16_take_pairs_where_that_is_exact() -> None:
+    a = stored(random_matrix((16, 64), BF16, 1), BF16)
+    b, odd = random_matrix((64, 32), BF16, 2), random_matrix((63, 32), BF16, 3)
+    c = np.zeros((16, 32), np.float32)
+    a_odd = stored(random_matrix((16, 63), BF16, 4), BF16)
+    for flags, takes in (("dot", 1), ("dot backwards", 0)):
+        library = build(SOURCE, BUILDS[flags])
+        for b_trans in (False, True):
+            args = arguments(a, stored(b, BF16, b_trans), c, None)
+            assert library.takes_pairs(ctypes.byref(args)) == takes
+        args = arguments(a_odd, stored(odd, BF16), c, None)
+        assert library.takes_pairs(ctypes.byref(args)) == 0
 
 
 PAIRS = [*product(FLOATS, FLOATS), *product(INTEGERS, INTEGERS)]
@@ -160,14 +241,17 @@ def test_operands_of_two_types(a_type: DType, b_type: DType) -> None:
         check(stored(a, a_type), stored(b, b_type, b_trans), None)
 
 
-@pytest.mark.parametrize("shape", [(257, 140, 17), (3, 129, 530), (16, 512, 256), (40, 300, 260)])
+@pytest.mark.parametrize("flags", ["native", "dot"])
+@pytest.mark.parametrize(
+    "shape", [(257, 140, 17), (3, 129, 530), (16, 512, 256), (40, 300, 260), (60, 1030, 70)]
+)
 @pytest.mark.parametrize("b_trans", [False, True])
 def test_more_than_one_block_of_rows_columns_and_k(
-    shape: tuple[int, int, int], b_trans: bool
+    shape: tuple[int, int, int], b_trans: bool, flags: str
 ) -> None:
     m, k, n = shape
     a, b = random_matrix((m, k), BF16, 3), random_matrix((k, n), BF16, 4)
-    check(stored(a, BF16), stored(b, BF16, b_trans, pad=8), None)
+    check(stored(a, BF16), stored(b, BF16, b_trans, pad=8), None, flags=flags)
 
 
 @pytest.mark.parametrize("flags", BUILDS)
@@ -176,8 +260,8 @@ def test_more_than_one_block_of_rows_columns_and_k(
 def test_special_values(dtype: DType, b_trans: bool, flags: str) -> None:
     """NaN, infinities, subnormals, overflow, signed zeros, in both builds."""
     with np.errstate(all="ignore"):
-        a = special_fp32(11 * 37, 5).reshape(11, 37).astype(dtype.numpy)
-        b = special_fp32(37 * 29, 6).reshape(37, 29).astype(dtype.numpy)
+        a = special_fp32(11 * 38, 5).reshape(11, 38).astype(dtype.numpy)
+        b = special_fp32(38 * 29, 6).reshape(38, 29).astype(dtype.numpy)
     a[:6, ::2], b[::2, :15] = 0, 1  # rows and columns that are not all NaN in the end
     start = special_fp32(11 * 29, 7).reshape(11, 29).copy()
     check(stored(a, dtype), stored(b, dtype, b_trans), start, flags=flags)

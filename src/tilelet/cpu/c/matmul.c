@@ -21,9 +21,11 @@
 #include "matmul.h"
 
 #include "one_row.h"
+#include "pairs.h"
 #include "wide_vec.h"
 
-#define KC 256
+#define KC 256 /* steps: of one k each, or with pairs of two */
+#define PAIRED_KC (2 * KC)
 #define UNROLL 4 /* steps of k, for each of which a line is prefetched and a row converted */
 #define A_PITCH (KC + 16) /* floats; one line more keeps rows in different sets of the L1 cache */
 #define ROW_BLOCK 256
@@ -71,15 +73,19 @@ TL_INLINE vec held(vec v) {
 
 /* --- the kernels ------------------------------------------------------------------------------- */
 
+/* What a step of a pass takes: a number in FP32 of A and a row of them of B; words of pairs (pairs.h);
+ * or such words, half by half. */
+typedef enum { NUMBERS, PAIRS, HALVES } operands;
+
 /* One pass: some rows of A times a panel of B, for one block of k. */
 typedef struct {
     const float *a;     /* [rows][A_PITCH] */
-    const float *panel; /* [kc][PANEL] */
+    const float *panel; /* [steps][PANEL] */
     const float *start; /* NULL: zeros */
     int64_t ld_start;
     float *c;
     int64_t ldc;
-    int kc;
+    int steps;
     struct feed *ahead;
     struct conversion *next;
 } pass;
@@ -90,6 +96,7 @@ typedef struct feed {
     int64_t step;         /* bytes from the first row of these to that of the next ones */
     int slot;             /* the next line */
     int left;             /* lines until all rows were prefetched */
+    int in_turn;          /* lines for every UNROLL steps of a pass */
     int64_t lines[SLOTS]; /* offsets from `row` */
 } feed;
 
@@ -98,33 +105,109 @@ typedef struct conversion {
     const char *from;
     int64_t row_bytes;
     float *to;
-    int rows_left;
+    int steps_left;
+    halves least; /* of the words so far */
 } conversion;
 
-TL_INLINE void convert_row(conversion *x) {
+TL_INLINE void convert_step(conversion *x, operands kind) {
+    if (kind == NUMBERS) {
 #pragma GCC unroll 4
-    for (int c = 0; c < STRIP; c += 8)
-        tl_store_f32(x->to + c / PANEL * PANEL_PITCH + c % PANEL,
-                     tl_load_bf16((const uint16_t *)x->from + c));
-    x->from += x->row_bytes;
+        for (int c = 0; c < STRIP; c += 8)
+            tl_store_f32(x->to + c / PANEL * PANEL_PITCH + c % PANEL,
+                         tl_load_bf16((const uint16_t *)x->from + c));
+        x->from += x->row_bytes;
+    } else {
+#pragma GCC unroll 8
+        for (int c = 0; c < STRIP; c += W) {
+            words pairs = pair_columns(x->from + c * 2, x->from + x->row_bytes + c * 2);
+            x->least = least_halves(x->least, pairs);
+            store_words(x->to + c / PANEL * PANEL_PITCH + c % PANEL, pairs);
+        }
+        x->from += 2 * x->row_bytes;
+    }
     x->to += PANEL;
-    x->rows_left--;
+    x->steps_left--;
 }
 
 /* acc[r][j] += a[r][k] * b[k][j], all in registers. */
-TL_INLINE void step(vec acc[MR1][2], const float *a, const float *b, int rows, int vectors) {
+TL_INLINE void step(vec acc[MR1][2], const float *a, const float *b, int rows, int vectors,
+                    operands kind) {
     vec row[2];
 #pragma GCC unroll 2
     for (int j = 0; j < vectors; j++) row[j] = held(load_vec(b + j * W));
 #pragma GCC unroll 16
     for (int r = 0; r < rows; r++) {
-        vec value = a[r * A_PITCH] - (vec){0};
+        vec value = (vec)(((const uint32_t *)a)[r * A_PITCH] + (words){0});
 #pragma GCC unroll 2
-        for (int j = 0; j < vectors; j++) acc[r][j] = fma_vec(value, row[j], acc[r][j]);
+        for (int j = 0; j < vectors; j++)
+            acc[r][j] = kind == PAIRS ? dot_vec(acc[r][j], (words)value, (words)row[j])
+                                      : fma_vec(value, row[j], acc[r][j]);
     }
 }
 
-TL_INLINE void run_pass(const pass *p, int rows, int vectors) {
+/* The same for both halves of words, one after the other. */
+TL_INLINE void step_by_halves(vec acc[MR1][2], const float *a, const float *b, int rows,
+                              int vectors) {
+#pragma GCC unroll 4
+    for (int r = 0; r < rows; r++) {
+        words value = ((const uint32_t *)a)[r * A_PITCH] + (words){0};
+#pragma GCC unroll 2
+        for (int j = 0; j < vectors; j++) {
+            words row = load_words(b + j * W);
+            vec upper = fma_vec((vec)upper_halves(value), (vec)upper_halves(row), acc[r][j]);
+            acc[r][j] = fma_vec((vec)lower_halves(value), (vec)lower_halves(row), upper);
+        }
+    }
+}
+
+TL_INLINE void run_halves(const pass *p, int rows, int vectors) {
+    vec acc[MR1][2];
+#pragma GCC unroll 4
+    for (int r = 0; r < rows; r++)
+#pragma GCC unroll 2
+        for (int j = 0; j < vectors; j++)
+            acc[r][j] = p->start ? load_vec(p->start + r * p->ld_start + j * W) : (vec){0};
+    for (int k = 0; k < p->steps; k++)
+        step_by_halves(acc, p->a + k, p->panel + k * PANEL, rows, vectors);
+#pragma GCC unroll 4
+    for (int r = 0; r < rows; r++)
+#pragma GCC unroll 2
+        for (int j = 0; j < vectors; j++) store_vec(p->c + r * p->ldc + j * W, acc[r][j]);
+}
+
+/* A pass over pairs where subnormal numbers may come up; nothing is prefetched or converted on the
+ * way. */
+static __attribute__((noinline)) void run_by_halves(const pass *p, int rows, int vectors) {
+    enum { SOME = 4 };
+    pass now = *p;
+    while (rows > 0) {
+        int some = rows >= SOME ? SOME : 1;
+        if (some == SOME && vectors == 2)
+            run_halves(&now, SOME, 2);
+        else if (some == SOME)
+            run_halves(&now, SOME, 1);
+        else if (vectors == 2)
+            run_halves(&now, 1, 2);
+        else
+            run_halves(&now, 1, 1);
+        now.a += some * A_PITCH;
+        now.c += some * now.ldc;
+        if (now.start) now.start += some * now.ld_start;
+        rows -= some;
+    }
+}
+
+TL_INLINE int may_be_subnormal(vec acc[MR1][2], int rows, int vectors) {
+    words least = ~(words){0};
+#pragma GCC unroll 16
+    for (int r = 0; r < rows; r++)
+#pragma GCC unroll 2
+        for (int j = 0; j < vectors; j++)
+            least = smaller_words(least, ((words)acc[r][j] & 0x7fffffffu) - 1);
+    return !starts_are_normal(least);
+}
+
+TL_INLINE void run_pass(const pass *p, int rows, int vectors, operands kind) {
     vec acc[MR1][2];
 #pragma GCC unroll 16
     for (int r = 0; r < rows; r++) {
@@ -132,26 +215,32 @@ TL_INLINE void run_pass(const pass *p, int rows, int vectors) {
         for (int j = 0; j < vectors; j++)
             acc[r][j] = p->start ? load_vec(p->start + r * p->ld_start + j * W) : (vec){0};
     }
+    if (kind == PAIRS && p->start && may_be_subnormal(acc, rows, vectors)) {
+        run_by_halves(p, rows, vectors);
+        return;
+    }
     const float *a = p->a, *b = p->panel;
     const char *ahead = p->ahead->row;
     const int64_t *lines = p->ahead->lines;
     int64_t step_ahead = p->ahead->step;
-    int k = p->kc, slot = p->ahead->slot;
+    int k = p->steps, slot = p->ahead->slot, in_turn = p->ahead->in_turn;
     conversion next = *p->next;
     for (; k >= UNROLL; k -= UNROLL, a += UNROLL, b += UNROLL * PANEL) {
 #pragma GCC unroll 4
-        for (int i = 0; i < UNROLL; i++) step(acc, a + i, b + i * PANEL, rows, vectors);
-        __builtin_prefetch(ahead + lines[slot], 0, 2);
-        if (++slot == SLOTS) {
-            slot = 0;
-            ahead += step_ahead;
+        for (int i = 0; i < UNROLL; i++) step(acc, a + i, b + i * PANEL, rows, vectors, kind);
+        for (int i = in_turn; i > 0; i--) {
+            __builtin_prefetch(ahead + lines[slot], 0, 2);
+            if (++slot == SLOTS) {
+                slot = 0;
+                ahead += step_ahead;
+            }
         }
-        if (next.rows_left > 0) convert_row(&next);
+        if (next.steps_left > 0) convert_step(&next, kind);
     }
     p->ahead->row = ahead;
     p->ahead->slot = slot;
     *p->next = next;
-    for (; k > 0; k--, a++, b += PANEL) step(acc, a, b, rows, vectors);
+    for (; k > 0; k--, a++, b += PANEL) step(acc, a, b, rows, vectors, kind);
 #pragma GCC unroll 16
     for (int r = 0; r < rows; r++) {
 #pragma GCC unroll 2
@@ -159,24 +248,42 @@ TL_INLINE void run_pass(const pass *p, int rows, int vectors) {
     }
 }
 
+typedef void (*kernel)(const pass *);
+
 #define DEFINE_KERNEL(rows, vectors)                                                               \
     static __attribute__((noinline)) void kernel_##rows##x##vectors(const pass *p) {               \
-        run_pass(p, rows, vectors);                                                                \
+        run_pass(p, rows, vectors, NUMBERS);                                                       \
     }
 ROWS_OF_1(DEFINE_KERNEL)
 ROWS_OF_2(DEFINE_KERNEL)
-
-typedef void (*kernel)(const pass *);
 
 #define KERNEL_NAME(rows, vectors) kernel_##rows##x##vectors,
 static const kernel kernels_of_1[] = {ROWS_OF_1(KERNEL_NAME)};
 static const kernel kernels_of_2[] = {ROWS_OF_2(KERNEL_NAME)};
 
-static void run_kernel(const pass *p, int rows, int vectors) {
-    if (vectors == 1)
-        kernels_of_1[rows - 1](p);
+#if TL_HAS_DOT
+#define DEFINE_PAIR_KERNEL(rows, vectors)                                                          \
+    static __attribute__((noinline)) void pair_kernel_##rows##x##vectors(const pass *p) {          \
+        run_pass(p, rows, vectors, PAIRS);                                                         \
+    }
+ROWS_OF_1(DEFINE_PAIR_KERNEL)
+ROWS_OF_2(DEFINE_PAIR_KERNEL)
+
+#define PAIR_KERNEL_NAME(rows, vectors) pair_kernel_##rows##x##vectors,
+static const kernel pair_kernels_of_1[] = {ROWS_OF_1(PAIR_KERNEL_NAME)};
+static const kernel pair_kernels_of_2[] = {ROWS_OF_2(PAIR_KERNEL_NAME)};
+#else
+#define pair_kernels_of_1 kernels_of_1
+#define pair_kernels_of_2 kernels_of_2
+#endif
+
+static void run_kernel(const pass *p, int rows, int vectors, operands kind) {
+    if (kind == HALVES)
+        run_by_halves(p, rows, vectors);
+    else if (vectors == 1)
+        (kind == PAIRS ? pair_kernels_of_1 : kernels_of_1)[rows - 1](p);
     else
-        kernels_of_2[rows - 1](p);
+        (kind == PAIRS ? pair_kernels_of_2 : kernels_of_2)[rows - 1](p);
 }
 
 static int passes_of(int64_t rows, int vectors) {
@@ -311,6 +418,7 @@ typedef struct {
     float panels[2][PANELS * PANEL_PITCH];
     float tile[MR1 * PANEL];
     float flipped[ROW_BLOCK * FLIPPED_GROUP];
+    int a_exponent, b_exponents[2]; /* the least of the words in `a` and in `panels` */
 } workspace;
 
 _Static_assert(KC <= 256, "sums of products of 8-bit integers must be exact");
@@ -330,6 +438,21 @@ static int is_integer(const tl_matmul_args *x) {
     return x->a_type == TL_INT8 || x->a_type == TL_UINT8;
 }
 
+/* Whether the operands are words of pairs. */
+static int is_paired(const tl_matmul_args *x) {
+    if (!TL_HAS_DOT || x->a_type != TL_BF16 || x->b_type != TL_BF16) return 0;
+    if (x->k % 2 || x->a_trans || (x->b_trans && x->ldb % 2)) return 0;
+    static int is_in_order; /* 0: nobody has looked */
+    int known = __atomic_load_n(&is_in_order, __ATOMIC_RELAXED);
+    if (!known) {
+        known = dot_is_in_order() ? 1 : -1;
+        __atomic_store_n(&is_in_order, known, __ATOMIC_RELAXED);
+    }
+    return known > 0;
+}
+
+static int steps_of(const tl_matmul_args *x, int kc) { return is_paired(x) ? kc / 2 : kc; }
+
 /* Part of a product: rows m0.. of C, columns n0.., one block of k. */
 typedef struct {
     int64_t m0, rows, n0, k0;
@@ -346,28 +469,50 @@ static conversion conversion_of(const tl_matmul_args *x, const block *strip, flo
     return (conversion){.from = element(x->b, x->b_type, x->ldb, 0, strip->k0, strip->n0),
                         .row_bytes = x->ldb * 2,
                         .to = panels,
-                        .rows_left = strip->kc};
+                        .steps_left = steps_of(x, strip->kc),
+                        .least = ~(halves){0}};
 }
 
-/* The block's part of B as FP32 panels; columns are filled up to whole vectors. */
-static void convert_b(const tl_matmul_args *x, const block *now, float *panels) {
+/* Panels of a transposed B as words. */
+static void pair_transposed(float *panel, const char *from, int64_t ldb, int cols, int64_t pairs,
+                            int width, halves *least) {
+    convert_transposed(panel, PANEL, from, TL_FP32, ldb / 2, cols, pairs, width);
+    for (int64_t k = 0; k < pairs; k++, panel += PANEL)
+        swap_row(panel, (char *)panel, width, least);
+}
+
+/* The block's part of B as panels; columns are filled up to whole vectors. Of words, the least
+ * exponent. */
+static int convert_b(const tl_matmul_args *x, const block *now, float *panels) {
     const char *b = element(x->b, x->b_type, x->ldb, x->b_trans, now->k0, now->n0);
+    halves least = ~(halves){0};
     for (int c = 0; c < now->cols; c += PANEL, panels += PANEL_PITCH) {
         int cols = (int)smaller(now->cols - c, PANEL), width = (cols + W - 1) / W * W;
         const char *from = at(b, x->b_trans ? c * x->ldb : c, x->b_type);
-        if (x->b_trans)
+        if (is_paired(x) && x->b_trans)
+            pair_transposed(panels, from, x->ldb, cols, now->kc / 2, width, &least);
+        else if (is_paired(x))
+            pair_rows(panels, PANEL, from, x->ldb * 2, now->kc / 2, cols, &least);
+        else if (x->b_trans)
             convert_transposed(panels, PANEL, from, x->b_type, x->ldb, cols, now->kc, width);
         else
             convert_rows(panels, PANEL, from, x->b_type, x->ldb, now->kc, cols, width);
     }
+    return least_exponent(least);
 }
 
-static void convert_a(const tl_matmul_args *x, const block *now, float *to) {
+static void convert_a(const tl_matmul_args *x, const block *now, workspace *work) {
     const char *a = element(x->a, x->a_type, x->lda, x->a_trans, now->m0, now->k0);
-    if (x->a_trans)
-        convert_transposed(to, A_PITCH, a, x->a_type, x->lda, now->kc, now->rows, now->kc);
-    else
-        convert_rows(to, A_PITCH, a, x->a_type, x->lda, now->rows, now->kc, now->kc);
+    if (is_paired(x)) {
+        halves least = ~(halves){0};
+        for (int64_t r = 0; r < now->rows; r++)
+            swap_row(work->a + r * A_PITCH, a + r * x->lda * 2, now->kc / 2, &least);
+        work->a_exponent = least_exponent(least);
+    } else if (x->a_trans) {
+        convert_transposed(work->a, A_PITCH, a, x->a_type, x->lda, now->kc, now->rows, now->kc);
+    } else {
+        convert_rows(work->a, A_PITCH, a, x->a_type, x->lda, now->rows, now->kc, now->kc);
+    }
 }
 
 /* The rows of block `next` of B; none if there is no such block (kc == 0). */
@@ -390,7 +535,7 @@ static feed *feed_for(feed *f, feed *nothing, const pass *p) {
         nothing->row = (const char *)p->panel;
         return nothing;
     }
-    f->left -= p->kc / UNROLL;
+    f->left -= p->steps / UNROLL * f->in_turn;
     return f;
 }
 
@@ -424,7 +569,8 @@ static void add_integers(uint32_t *c, int64_t ldc, const float *tile, int64_t ro
 }
 
 /* A pass whose tile of C is not whole vectors of floats: it runs on a copy. */
-static void run_on_copy(const pass *p, int rows, int vectors, int cols, int integers, float *tile) {
+static void run_on_copy(const pass *p, int rows, int vectors, int cols, operands kind, int integers,
+                        float *tile) {
     pass copy = *p;
     copy.c = tile;
     copy.ldc = copy.ld_start = PANEL;
@@ -433,7 +579,7 @@ static void run_on_copy(const pass *p, int rows, int vectors, int cols, int inte
         copy_rows(tile, PANEL, p->start, p->ld_start, rows, cols);
         copy.start = tile;
     }
-    run_kernel(&copy, rows, vectors);
+    run_kernel(&copy, rows, vectors, kind);
     if (integers)
         add_integers((uint32_t *)p->c, p->ldc, tile, rows, cols);
     else
@@ -449,11 +595,16 @@ static float *place_in_c(const tl_matmul_args *x, int64_t row, int64_t column) {
     return (float *)x->parts[column / x->part_columns] + row * x->ldc + column % x->part_columns;
 }
 
-/* All passes over one strip whose B is in panels; `next` is converted on the way. */
-static void run_strip(const tl_matmul_args *x, const block *now, const float *panels, feed *ahead,
+static operands operands_of(const tl_matmul_args *x, const workspace *work, int ready) {
+    if (!is_paired(x)) return NUMBERS;
+    return sums_are_normal(work->a_exponent, work->b_exponents[ready]) ? PAIRS : HALVES;
+}
+
+/* All passes over one strip whose B is in work->panels[ready]; `next` is converted on the way. */
+static void run_strip(const tl_matmul_args *x, const block *now, int ready, feed *ahead,
                       conversion *next, workspace *work) {
     int integers = is_integer(x), first = now->k0 == 0;
-    feed nothing = {0};
+    feed nothing = {.in_turn = 0};
     for (int c = 0; c < now->cols; c += PANEL) {
         int cols = (int)smaller(now->cols - c, PANEL), vectors = (cols + W - 1) / W;
         int64_t n0 = now->n0 + c;
@@ -461,16 +612,17 @@ static void run_strip(const tl_matmul_args *x, const block *now, const float *pa
             int rows = (int)((now->rows - r + left - 1) / left);
             int64_t row = now->m0 + r;
             pass p = {.a = work->a + r * A_PITCH,
-                      .panel = panels + c / PANEL * PANEL_PITCH,
+                      .panel = work->panels[ready] + c / PANEL * PANEL_PITCH,
                       .next = next,
                       .c = place_in_c(x, row, n0),
                       .ldc = x->ldc,
-                      .kc = now->kc};
+                      .steps = steps_of(x, now->kc)};
             if (is_converted_by_pass(x)) {
                 block few = {.m0 = row, .rows = rows, .k0 = now->k0, .kc = now->kc};
-                convert_a(x, &few, work->a);
+                convert_a(x, &few, work);
                 p.a = work->a;
             }
+            operands kind = operands_of(x, work, ready);
             p.ahead = feed_for(ahead, &nothing, &p);
             p.start = p.c;
             p.ld_start = p.ldc;
@@ -480,9 +632,9 @@ static void run_strip(const tl_matmul_args *x, const block *now, const float *pa
                 if (integers) copy_rows(p.c, p.ldc, p.start, p.ld_start, rows, cols);
             }
             if (integers || cols != vectors * W)
-                run_on_copy(&p, rows, vectors, cols, integers, work->tile);
+                run_on_copy(&p, rows, vectors, cols, kind, integers, work->tile);
             else
-                run_kernel(&p, rows, vectors);
+                run_kernel(&p, rows, vectors, kind);
             r += rows;
         }
     }
@@ -507,7 +659,7 @@ static block block_at(const tl_matmul_args *x, int64_t m0, int64_t n0, int64_t k
                    .n0 = n0,
                    .k0 = k0,
                    .cols = (int)smaller(x->n - n0, group_columns(x)),
-                   .kc = (int)smaller(x->k - k0, KC)};
+                   .kc = (int)smaller(x->k - k0, is_paired(x) ? PAIRED_KC : KC)};
 }
 
 /* The first block of the product that will be next. */
@@ -516,6 +668,13 @@ static void feed_next_product(feed *f, const tl_matmul_args *x) {
     next.b = x->then;
     block first = block_at(&next, 0, 0, 0);
     feed_block(f, &next, &first);
+}
+
+/* Lines to be prefetched for every UNROLL steps, so that all are when the group is done. */
+static int lines_in_turn(const tl_matmul_args *x, const block *group, int lines) {
+    int panels = (group->cols + PANEL - 1) / PANEL;
+    int turns = panels * passes_of(group->rows, 2) * (steps_of(x, group->kc) / UNROLL);
+    return turns > 0 ? (lines + turns - 1) / turns : 0;
 }
 
 /* One block of k over one group of columns; `after` is the block that will follow. The first strip
@@ -527,16 +686,19 @@ static void run_group(const tl_matmul_args *x, const block *group, const block *
         feed_next_product(&ahead, x);
     else
         feed_block(&ahead, x, after);
+    ahead.in_turn = lines_in_turn(x, group, ahead.left);
     for (int c = 0; c < group->cols; c += STRIP) {
         int is_last = c + STRIP >= group->cols;
         block now = strip_of(group, c);
         block next = is_last ? strip_of(after, 0) : strip_of(group, c + STRIP);
-        float *panels = work->panels[*ready], *others = work->panels[!*ready];
-        conversion rest = conversion_of(x, &next, others);
-        run_strip(x, &now, panels, &ahead, &rest, work);
-        while (rest.rows_left > 0) convert_row(&rest);
-        if (next.kc > 0 && !is_converted_ahead(x, &next)) convert_b(x, &next, others);
-        *ready = !*ready;
+        int other = !*ready;
+        conversion rest = conversion_of(x, &next, work->panels[other]);
+        run_strip(x, &now, *ready, &ahead, &rest, work);
+        while (rest.steps_left > 0) convert_step(&rest, is_paired(x) ? PAIRS : NUMBERS);
+        work->b_exponents[other] = least_exponent(rest.least);
+        if (next.kc > 0 && !is_converted_ahead(x, &next))
+            work->b_exponents[other] = convert_b(x, &next, work->panels[other]);
+        *ready = other;
     }
     feed_rest(&ahead);
 }
@@ -556,16 +718,16 @@ static void run_blocks(const tl_matmul_args *x, workspace *work) {
         feed cold;
         feed_block(&cold, x, &now);
         feed_rest(&cold);
-        if (!is_converted_by_pass(x)) convert_a(x, &now, work->a);
+        if (!is_converted_by_pass(x)) convert_a(x, &now, work);
         int ready = 0;
         block first = strip_of(&now, 0);
-        convert_b(x, &first, work->panels[ready]);
+        work->b_exponents[ready] = convert_b(x, &first, work->panels[ready]);
         for (;;) {
             block next = block_after(x, &now);
             run_group(x, &now, &next, &ready, work);
             if (next.kc == 0) break;
             int is_new = next.k0 != now.k0 || next.n0 == 0;
-            if (is_new && !is_converted_by_pass(x)) convert_a(x, &next, work->a);
+            if (is_new && !is_converted_by_pass(x)) convert_a(x, &next, work);
             now = next;
         }
     }

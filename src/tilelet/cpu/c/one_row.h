@@ -21,14 +21,6 @@
 #define READ_AHEAD 3072 /* bytes */
 #define NOTHING INT64_MIN
 
-typedef uint32_t words __attribute__((vector_size(TL_VEC_BYTES)));
-
-TL_INLINE words load_words(const char *p) {
-    words v;
-    memcpy(&v, p, sizeof v);
-    return v;
-}
-
 /* c[0 .. vectors * W] += a[k] * b[k], for some steps of k; what is `ahead` bytes further on is
  * prefetched (NOTHING: nothing is). */
 TL_INLINE void add_rows(float *c, const float *a, const char *b, int64_t row_bytes, int64_t steps,

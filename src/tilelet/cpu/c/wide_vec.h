@@ -10,6 +10,8 @@
 #define W (TL_VEC_BYTES / 4)
 
 typedef float vec __attribute__((vector_size(TL_VEC_BYTES)));
+typedef uint32_t words __attribute__((vector_size(TL_VEC_BYTES)));
+typedef uint16_t halves __attribute__((vector_size(TL_VEC_BYTES)));
 
 TL_INLINE vec fma_vec(vec a, vec b, vec c) {
 #if TL_HAS_FMA && __has_builtin(__builtin_elementwise_fma)
@@ -42,5 +44,37 @@ TL_INLINE vec load_vec(const void *p) {
 }
 
 TL_INLINE void store_vec(float *p, vec v) { memcpy(p, &v, sizeof v); }
+
+TL_INLINE words load_words(const void *p) {
+    words v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+TL_INLINE void store_words(void *p, words v) { memcpy(p, &v, sizeof v); }
+
+TL_INLINE words smaller_words(words a, words b) {
+#if __has_builtin(__builtin_elementwise_min)
+    return __builtin_elementwise_min(a, b);
+#elif TL_VEC_BYTES == 64 && __has_builtin(__builtin_ia32_pminud512_mask)
+    typedef int ints __attribute__((vector_size(64)));
+    return (words)__builtin_ia32_pminud512_mask((ints)a, (ints)b, (ints)a, (uint16_t)-1);
+#else
+    words is_less = (words)(a < b);
+    return (is_less & a) | (~is_less & b);
+#endif
+}
+
+TL_INLINE halves smaller_halves(halves a, halves b) {
+#if __has_builtin(__builtin_elementwise_min)
+    return __builtin_elementwise_min(a, b);
+#elif defined(__AVX512BW__) && TL_VEC_BYTES == 64 && __has_builtin(__builtin_ia32_pminuw512_mask)
+    typedef short shorts __attribute__((vector_size(64)));
+    return (halves)__builtin_ia32_pminuw512_mask((shorts)a, (shorts)b, (shorts)a, (uint32_t)-1);
+#else
+    halves is_less = (halves)(a < b);
+    return (is_less & a) | (~is_less & b);
+#endif
+}
 
 #endif
