@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import pytest
 from harness.core.environment import ensure_simpler_available, is_hardware_available
-from harness.core.test_runner import TestRunner
+from harness.core.test_runner import TestRunner, publish_platform
 from pypto import LogLevel
 from pypto.pypto_core import _clear_thread_log_level, _set_thread_log_level
 from pypto.pypto_core.passes import MemoryPlanner
@@ -41,6 +41,7 @@ from pypto.runtime.runner import _SWIMLANE_FULL_LEVEL, RunConfig
 @pytest.fixture(autouse=True)
 def board():
     _set_thread_log_level(LogLevel.ERROR)
+    publish_platform("a2a3", item=None)
     if not is_hardware_available():
         pytest.skip("no board")
     assert ensure_simpler_available().is_dir()

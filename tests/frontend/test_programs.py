@@ -536,3 +536,4 @@ def test_functions_are_shown_by_name() -> None:
         return x
 
     assert str(alone) == "<kernel function alone>"
+    assert str(dynamic_rows) == "<kernel function dynamic_rows>"

@@ -102,7 +102,10 @@ class _Respelling(ast.NodeTransformer):
 
     def _elsewhere(self, node: ast.Call, name: str) -> None:
         places = _RENAMED.get(name) or tuple(f"{place}.{name}" for place in _PLACES)
-        node.func = _parsed(self.one_of(places))
+        place = self.one_of(places)
+        node.func = _parsed(place)
+        if name == "reshape" and place == "pl.tensor.view" and self.chance(30):
+            node.keywords.append(ast.keyword("layout", _parsed("pl.ND")))
 
     def _bounds(self, node: ast.Call) -> None:
         """Bounds that could be left out; carried values in a list."""

@@ -193,7 +193,7 @@ def views(
 ):
     three = pl.tensor.view(x, [3, 8], layout=pl.ND)
     other = pl.tensor.view(tensor=x, layout=pl.DN)
-    twelve = pl.tensor.view(x, shape=[2, 12], layout=pl.DN)
+    twelve = pl.tensor.view(input=x, shape=[2, 12], layout=pl.DN)
     some = pl.tensor.view(x, [2, 12], valid_shape=[1, 9])
     with pl.at(level=pl.Level.CORE_GROUP):
         flat[:, :] = pl.adds(three, 1.0)

@@ -80,6 +80,9 @@ class JitFunction:
         if kernel_function.python is not None:
             functools.update_wrapper(self, kernel_function.python)
 
+    def __repr__(self) -> str:
+        return repr(self.kernel_function)
+
     @property
     def name(self) -> str:
         return self.kernel_function.name

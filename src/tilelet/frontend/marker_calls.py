@@ -51,6 +51,7 @@ from tilelet.ir import structure
 from tilelet.ir.core import Arg, Const, Value
 from tilelet.ir.spec import REGISTRY
 from tilelet.ir.types import ArrayType, ScalarType, TensorType, TileType
+from tilelet.ops import spellings
 from tilelet.ops.infer import check_constant
 from tilelet.syntax import markers
 
@@ -284,6 +285,8 @@ def _tensor_view(ctx: Context, node: ast.Call) -> Binding:
     given = dict(zip(_VIEW, node.args, strict=False))
     for keyword in node.keywords:
         name = keyword.arg or "**"
+        if spellings.spelled(REGISTRY["reshape"], name) == "x":
+            name = "tensor"
         if name not in _VIEW:
             raise UnknownKeyword(ctx.loc(keyword), "tensor.view", name, list(_VIEW))
         if name in given:
