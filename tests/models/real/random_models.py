@@ -76,11 +76,11 @@ def random_model(seed: int) -> RandomModel:
     rng = random.Random(seed)
     kv_heads = rng.choice([1, 1, 2, 3])
     fields: dict[str, Any] = {
-        "hidden_size": rng.choice([16, 24, 40, 48, 64, 72, 90, 100, 128, 130]),
+        "hidden_size": rng.choice([16, 24, 40, 48, 64, 72, 90, 100, 128, 130, 256]),
         "num_attention_heads": kv_heads * rng.choice([1, 2, 3, 4, 5]),
         "num_key_value_heads": kv_heads,
         "head_dim": rng.choice([8, 16, 20, 24, 32, 64, 128]),
-        "intermediate_size": rng.choice([24, 33, 56, 64, 96, 100, 144, 257]),
+        "intermediate_size": rng.choice([24, 33, 56, 64, 96, 100, 144, 257, 512]),
         "num_hidden_layers": rng.randint(1, 4),
         "vocab_size": rng.choice([61, 97, 255, 256, 257, 300, 513, 1000]),
         "max_position_embeddings": 512,
