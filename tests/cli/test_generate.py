@@ -261,6 +261,19 @@ def test_no_memory(
     assert "keys and values" in told
 
 
+def test_memory_that_the_system_refuses(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(loading.Loader, "load", refuse)
+    assert main(["generate", str(write_model(tmp_path)), "--tokens", "1"]) == 3
+    told = capsys.readouterr().err
+    assert "E1501" in told
+    assert "`ulimit -v`" in told
+
+
 def test_weights_in_memory_streamed_and_cached_are_the_same(tmp_path: Path) -> None:
     directory = ordinary("bfloat16", Sizes(layers=2)).directory
     kept = tmp_path / "weights"

@@ -21,9 +21,12 @@ class ModelTooLarge(UserError):
 
     def __init__(self, parts: Mapping[str, int], available: int) -> None:
         needed = sum(parts.values())
+        notes = [f"{name}: {size_text(size)}" for name, size in parts.items()]
+        if needed <= available:
+            notes.append("the system does not give them: see `ulimit -v`")
         super().__init__(
             f"the model needs {size_text(needed)} of memory, {size_text(available)} are free",
-            notes=[f"{name}: {size_text(size)}" for name, size in parts.items()],
+            notes=notes,
             helps=[
                 "stream the weights (`--stream`), or map a file of them (`--weights-cache DIR`)",
                 "a shorter `--max-seq` and a smaller `--batch` make smaller caches",

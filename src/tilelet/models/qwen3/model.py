@@ -24,6 +24,7 @@ import numpy as np
 from tilelet.diag.catalogue.generate import (
     BadGenerateSetting,
     BadTokens,
+    ModelTooLarge,
     NothingToGenerate,
     PromptTooLong,
     UnknownToken,
@@ -37,6 +38,7 @@ from tilelet.models.qwen3.ends import EndShape, build_embedding, build_head
 from tilelet.models.qwen3.loading import Loader, LoadSettings, ModelWeights, check_memory
 from tilelet.models.qwen3.published import LayerShape, fitting, rope_tables
 from tilelet.models.qwen3.reference import Array
+from tilelet.native.memory import available_memory
 from tilelet.runtime import CompiledProgram, RunConfig, compile_program
 from tilelet.runtime.arrays import as_array, as_tensor, dtype_of, is_array, is_tensor
 
@@ -376,12 +378,15 @@ def load(
     if tell:
         tell(memory)
     check_memory(memory)
-    return Model(
-        config,
-        loader.architecture,
-        loader.load(),
-        model_sizes,
-        dtype=loader.dtype,
-        layers_per_call=per_call,
-        engine=engine,
-    )
+    try:
+        return Model(
+            config,
+            loader.architecture,
+            loader.load(),
+            model_sizes,
+            dtype=loader.dtype,
+            layers_per_call=per_call,
+            engine=engine,
+        )
+    except MemoryError:
+        raise ModelTooLarge(memory, available_memory() or 0) from None
