@@ -33,7 +33,8 @@ def open_files(directory: Path) -> dict[str, SafetensorsFile]:
     if index.exists():
         return _open_shards(directory, index)
     pickled = sorted(p.name for s in ("*.bin", "*.pt", "*.pth") for p in directory.glob(s))
-    raise NoWeights(str(directory), pickled)
+    shards = sorted(p.name for p in directory.glob("*.safetensors"))
+    raise NoWeights(str(directory), pickled, shards)
 
 
 def _open_shards(directory: Path, index: Path) -> dict[str, SafetensorsFile]:

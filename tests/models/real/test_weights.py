@@ -153,6 +153,8 @@ def test_directories_without_weights(tmp_path: Path) -> None:
     refuse(tmp_path, models.NoWeights, "has no `model.safetensors`")
     (tmp_path / "pytorch_model.bin").write_bytes(b"\x80\x04.")
     refuse(tmp_path, models.NoWeights, "`pytorch_model.bin` cannot be used: pickled")
+    (tmp_path / "model-00001-of-00002.safetensors").write_bytes(b"")
+    refuse(tmp_path, models.NoWeights, "says what is in `model-00001-of-00002.safetensors`")
     refuse(tmp_path / "absent", models.NoModelConfig, "no such directory")
 
 

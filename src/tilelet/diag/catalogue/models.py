@@ -123,11 +123,15 @@ class NoWeights(UserError):
 
     code = "E1007"
 
-    def __init__(self, directory: str, pickled: Sequence[str] = ()) -> None:
+    def __init__(
+        self, directory: str, pickled: Sequence[str] = (), shards: Sequence[str] = ()
+    ) -> None:
+        index = "`model.safetensors.index.json`"
+        saved = "save the model with `save_pretrained(directory, safe_serialization=True)`"
         super().__init__(
-            f"`{directory}` has no `model.safetensors` and no `model.safetensors.index.json`",
+            f"`{directory}` has no `model.safetensors` and no {index}",
             notes=optional(f"{ticked(pickled, 'and')} cannot be used: pickled" if pickled else ""),
-            helps=["save the model with `save_pretrained(directory, safe_serialization=True)`"],
+            helps=[f"{index} says what is in `{shards[0]}`: get it, too" if shards else saved],
         )
 
 
