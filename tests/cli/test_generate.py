@@ -17,7 +17,7 @@ from tests.models.real.tiny import Sizes, ordinary, torch
 from tilelet.cli import generate as command
 from tilelet.cli.main import main
 from tilelet.models import qwen3
-from tilelet.models.qwen3 import loading
+from tilelet.models.qwen3 import compare, loading
 from tilelet.models.qwen3.generate import NewToken, generate
 from tilelet.models.qwen3.model import Model
 
@@ -71,6 +71,18 @@ def test_tokens_without_a_tokenizer(checkpoint: Path, capsys: pytest.CaptureFixt
     assert "E1506" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("asked", "said"), [("16", "`--max-seq`"), ("512", "has no more")])
+def test_a_text_that_fills_the_cache(
+    checkpoint: Path, asked: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tokens = ["--tokens", "5 6 7", "--max-new-tokens", "600", "--max-seq", asked, "--ignore-eos"]
+    assert main(["generate", str(checkpoint), *tokens]) == 0
+    told = capsys.readouterr()
+    assert len(told.out.split()) == int(asked) - 3 + 1
+    assert f"ended at {asked} positions" in told.err
+    assert said in told.err
+
+
 def test_chats_and_draws(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
     drawn = ["--chat", "--temperature", "0.9", "--top-k", "20", "--seed", "5", "--format", "json"]
     args = ["generate", str(checkpoint), "--prompt", "hi", *FEW, *drawn]
@@ -87,6 +99,16 @@ def test_beside_the_reference(checkpoint: Path, capsys: pytest.CaptureFixture[st
     told = capsys.readouterr().out
     assert "hidden states beside the reference" in told
     assert "6 of 6 tokens as the reference chooses them" in told
+
+
+def test_without_a_reference_nothing_is_generated(
+    checkpoint: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compare, "find_spec", lambda name: None if name == "transformers" else 1)
+    assert main(["generate", str(checkpoint), "--tokens", "1 2", "--compare"]) == 3
+    told = capsys.readouterr()
+    assert "`--compare` needs the package `transformers`" in told.err
+    assert not told.out
 
 
 def test_modelled_time(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -146,7 +168,7 @@ def test_interrupted(
         (["--tokens", " ".join(["1"] * 20), "--max-seq", "16"], 3, "the cache holds 16 positions"),
         (["--tokens", "1", "--max-seq", "1000"], 3, "at most `max_position_embeddings`, 512"),
         (["--tokens", "1", "--layers", "3"], 3, "at most 2"),
-        (["--tokens", "1", "--temperature", "-1"], 3, "`temperature`"),
+        (["--tokens", "1", "--temperature", "-1"], 2, "`temperature`"),
         ([], 2, "give `--prompt` or `--tokens`"),
         (["--tokens", "1", "--prompt", "a"], 2, "do not go together"),
         (["--tokens", "x"], 2, "`x` is not a whole number"),
@@ -249,6 +271,19 @@ def test_weights_in_memory_streamed_and_cached_are_the_same(tmp_path: Path) -> N
     ]
     assert found == [found[0]] * 4
     assert len(list(kept.iterdir())) == 1
+
+
+def test_a_damaged_file_of_cached_weights_is_made_again(tmp_path: Path) -> None:
+    directory = write_model(tmp_path)
+    kept = tmp_path / "weights"
+    qwen3.load(directory, max_seq=64, weights_cache=kept)
+    (file,) = kept.iterdir()
+    whole = file.read_bytes()
+    header = 8 + int.from_bytes(whole[:8], "little")
+    for damaged in (b"", whole[:100], whole[:-1], whole[:header].replace(b"head", b"lead")):
+        file.write_bytes(damaged)
+        qwen3.load(directory, max_seq=64, weights_cache=kept)
+        assert file.read_bytes() == whole
 
 
 def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ from tilelet.models.qwen3.compare import (
     ExpertChoice,
     Reference,
     TokenChoice,
+    check_reference,
     compare,
 )
 from tilelet.models.qwen3.config import Qwen3Config
@@ -60,6 +61,8 @@ def generate_command(found: argparse.Namespace) -> int:
     config = Qwen3Config.read(found.model)
     if found.profile:
         load_machine(found.profile)  # an unknown one is better known now
+    if found.compare and not found.int8:
+        check_reference()
     answers = _prompts(found, config)
     as_json = found.format == "json"
     model = load(
@@ -82,6 +85,8 @@ def generate_command(found: argparse.Namespace) -> int:
         is_whole = False
     _end(answers, as_json)
     print(_speed(answers, times), file=sys.stderr)
+    if any(a.ended == "cache" for a in answers):
+        print(_full_text(model), file=sys.stderr)
     if not is_whole and not as_json:
         print("interrupted: what was generated stands above", file=sys.stderr)
     is_compared = found.compare and is_whole
@@ -173,6 +178,14 @@ def _end(answers: Sequence[_Answer], as_json: bool) -> None:
             print(printable(rest))
         else:
             print(f"--- {number + 1} of {len(answers)}\n{printable(answer.text)}", flush=True)
+
+
+def _full_text(model: Model) -> str:
+    """Why a text ends before all that was asked for."""
+    longest = plural(model.longest, "position")
+    if model.longest < model.config.max_position_embeddings:
+        return f"ended at {longest}, where the cache is full: `--max-seq` makes it larger"
+    return f"ended at {longest}: the model has no more"
 
 
 def _speed(answers: Sequence[_Answer], times: _Times) -> str:

@@ -44,6 +44,7 @@ LIBRARY = "program.so"
 OPTIMISE = "-O3"  # programs: loops over elements are vectorised by the compiler
 OPTIMISE_RUNTIME = "-O2"  # its loops are vectors already; -O3 only takes longer
 _LONGEST = 600.0  # seconds that one compiler process may take
+_POLL = 0.1  # seconds between looks at signals: one that comes just before a wait does not end it
 
 
 @functools.lru_cache(maxsize=1)
@@ -191,8 +192,18 @@ def _room(target: Path) -> str:
 
 
 def _runtime(jobs: _Jobs, folder: Path) -> None:
-    for made in jobs.compile(sorted(SOURCES.glob("*.c")), folder, OPTIMISE_RUNTIME):
-        made.result()
+    _results(jobs.compile(sorted(SOURCES.glob("*.c")), folder, OPTIMISE_RUNTIME))
+
+
+def _results(making: Sequence[Future[Path]]) -> list[Path]:
+    from concurrent.futures import wait
+
+    found: list[Path] = []
+    for made in making:
+        while not made.done():
+            wait([made], _POLL)
+        found.append(made.result())
+    return found
 
 
 def _build_program(compiler: Compiler, units: Sequence[str], folder: Path, optimise: str) -> None:
@@ -204,7 +215,7 @@ def _build_program(compiler: Compiler, units: Sequence[str], folder: Path, optim
 
         def link(runtime: cache.Entry) -> None:
             copies = runtime.copy(".o", folder)
-            made = [m.result() for m in making]
+            made = _results(making)
             try:
                 jobs.link([*made, *copies], folder / LIBRARY)
             except CompilerFailed as error:

@@ -26,7 +26,7 @@ INTERRUPTED, BROKEN_PIPE = 130, 141
 
 def of_error(error: UserError) -> int:
     """The code of a command that ended with `error`, whichever command it is."""
-    from tilelet.diag.catalogue import checks, command, device, page, portability, tuner
+    from tilelet.diag.catalogue import checks, command, device, page, portability, sampling, tuner
 
     usage = (
         checks.UnknownCheck,
@@ -45,6 +45,7 @@ def of_error(error: UserError) -> int:
         device.UnknownPeriod,
         device.NothingToCompare,
         portability.UnknownDialect,
+        sampling.BadSampling,
         tuner.UnknownKnob,
         tuner.ChangesProblem,
         tuner.BadExecutor,

@@ -32,6 +32,7 @@ import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
@@ -146,6 +147,13 @@ class _Routing:
     def size(self) -> float:
         """Root mean square of the logits."""
         return float(np.sqrt(np.mean(self.logits**2)))
+
+
+def check_reference() -> None:
+    """An error if there is no reference here: better known before a long generation."""
+    for package in ("torch", "transformers"):
+        if find_spec(package) is None:
+            raise GenerateExtra(package, "`--compare`")
 
 
 class Reference:

@@ -23,6 +23,7 @@ import numpy as np
 
 from tilelet.checkpoint.safetensors import SafetensorsFile, write_header
 from tilelet.diag.catalogue.generate import BadGenerateSetting, ModelTooLarge, WeightsNotCached
+from tilelet.diag.catalogue.models import BadWeightFile
 from tilelet.dtypes import DType
 from tilelet.models.qwen3.architecture import Architecture, LayerRun, architecture_of
 from tilelet.models.qwen3.config import Qwen3Config
@@ -228,10 +229,7 @@ class Loader:
     # --- a file of converted weights --------------------------------------------------------------
 
     def _mapped(self, folder: Path) -> tuple[Array, LayerSource]:
-        path = folder / f"{self._key()}.safetensors"
-        if not path.exists():
-            self._write(path)
-        file = SafetensorsFile(path)
+        file = self._file(folder / f"{self._key()}.safetensors")
         stacks = [
             _Stacked(
                 {n: file.tensor(_stored(run, n)) for n in run.kind.arrays}, run.first, run.count
@@ -239,6 +237,16 @@ class Loader:
             for run in self.architecture.runs
         ]
         return file.tensor(_HEAD), _Runs(self.architecture, stacks)
+
+    def _file(self, path: Path) -> SafetensorsFile:
+        """The file of an earlier run, if it is there and whole."""
+        shapes = {name: shape for name, (shape, _) in self._shapes().items()}
+        with suppress(BadWeightFile):
+            file = SafetensorsFile(path)
+            if {name: entry.shape for name, entry in file.entries.items()} == shapes:
+                return file
+        self._write(path)
+        return SafetensorsFile(path)
 
     def _key(self) -> str:
         """What the file depends on: the configuration, the files, what they are converted to."""
