@@ -200,6 +200,16 @@ def test_a_script_may_build_programs_and_run_none(tilelet: Run, tmp_path: Path) 
     assert out.endswith("makes programs and runs none\n")
 
 
+def test_packages_of_the_folder_it_is_started_in(tilelet: Run) -> None:
+    folder = Path("own_models") / "small"
+    folder.mkdir(parents=True)
+    Path("own_models", "shared.py").write_text("NAME = 'shared'\n")
+    (folder / "main.py").write_text("from own_models.shared import NAME\nprint(NAME, 'SKIPPED')\n")
+    code, out, _ = tilelet("run", str(folder / "main.py"))
+    assert code == 0
+    assert out.startswith("shared SKIPPED\n")
+
+
 def test_a_script_may_be_part_of_a_package(tilelet: Run, tmp_path: Path) -> None:
     folder = tmp_path / "parts" / "inner"
     folder.mkdir(parents=True)

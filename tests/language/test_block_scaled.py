@@ -183,6 +183,43 @@ def test_scales_at_the_ends_of_their_range() -> None:
     np.testing.assert_array_equal(numbers, [0, 0, 256, 448, 448, 448, 448, np.nan])
 
 
+SAME_SCOPE = """
+import tilelet.language as pl
+
+@pl.program
+class P:
+    @pl.function(type=pl.FunctionType.InCore)
+    def main(
+        self,
+        x: pl.Tensor[[16, 64], pl.FP32],
+        b: pl.Tensor[[64, 16], pl.FP8E4M3FN],
+        t: pl.Tensor[[2, 16], pl.FP8E8M0, pl.MX_B_NN],
+        kept: pl.Tensor[[16, 2], pl.FP8E8M0],
+        y: pl.Out[pl.Tensor[[16, 16], pl.FP32]],
+    ):
+        q, s = pl.quant_mx(pl.load(x, [0, 0], [16, 64]), layout=pl.MX_A_ZZ)
+        right = pl.load(t, [0, 0], [2, 16], target_memory=pl.Mem.Mat)
+        lhs, rhs = pl.move(q, pl.Mem.Left), pl.load(b, [0, 0], [64, 16], target_memory=pl.Mem.Mat)
+        {scale}
+        return pl.store(pl.matmul_mx(lhs, scale, rhs, right), [0, 0], y)
+"""
+
+
+@pytest.mark.parametrize(
+    "scale",
+    [
+        "scale = s",
+        "scale = pl.move(pl.move(s, pl.Mem.Mat), pl.Mem.LeftScale)",
+        "scale = pl.load(pl.store(s, [0, 0], kept), [0, 0], [16, 2])",
+    ],
+)
+def test_scales_of_a_layout_are_loaded_before_they_are_used(scale: str) -> None:
+    with pytest.raises((UserError, UserErrors), match="E0801"):
+        pl.parse(SAME_SCOPE.format(scale=scale))
+    view = "pl.tensor.view(pl.store(s, [0, 0], kept), layout=pl.MX_A_ZZ)"
+    pl.parse(SAME_SCOPE.format(scale=f"scale = pl.load({view}, [0, 0], [16, 2])"))
+
+
 @pl.jit
 def views(
     x: pl.Tensor[[4, 6], pl.FP32],

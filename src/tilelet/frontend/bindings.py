@@ -125,6 +125,8 @@ class ValueFacts:
     )
     # Tensors whose scales lie in an order of their own: the name of the layout.
     layouts: dict[Value, str] = field(default_factory=dict[Value, str])
+    # Scales that lie in such an order, of which no load has made rows and columns yet.
+    packed: set[object] = field(default_factory=set[object])
     # How small and how large scalars can be, and extents of windows.
     bounds: dict[Value | SymDim, Bounds] = field(default_factory=dict["Value | SymDim", Bounds])
     # What tensors with two axes swapped are made of, inside a scope; those of which windows were
@@ -158,6 +160,8 @@ class ValueFacts:
             self.swapped[new] = self.swapped[old]
         if old in self.layouts:
             self.layouts[new] = self.layouts[old]
+        if old in self.packed:
+            self.packed.add(new)
 
     def note_view(self, view: Value, base: object) -> None:
         """`view` is a window of `base`."""

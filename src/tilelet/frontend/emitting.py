@@ -96,6 +96,8 @@ def emit_op(
         return _emit_outside_scope(ctx, spec, args, loc, name, arg_locs)
     if ctx.facts.layouts and spec.name != "load_scale":
         _check_layouts(ctx, args, loc)
+    if ctx.facts.packed:
+        _check_packed(ctx, args, arg_locs or {}, loc)
     if spec.plane is Plane.CONTROL and ctx.in_scope:
         raise OnlyAtOrchestration(loc, f"pl.{spec.name}", ctx.scope_loc)
     given = args
@@ -179,6 +181,17 @@ def _check_layouts(ctx: Context, args: Mapping[str, Arg], loc: Loc) -> None:
         if isinstance(arg, Value) and arg in ctx.facts.layouts:
             what = f"`{arg.name}`, which holds scales in layout {ctx.facts.layouts[arg]},"
             raise UnsupportedConstruct(loc, what, "hand it on whole, and `pl.load` a part of it")
+
+
+def _check_packed(
+    ctx: Context, args: Mapping[str, Arg], arg_locs: Mapping[str, Loc], loc: Loc
+) -> None:
+    """A product takes scales by row and column; a load of their layout gives them so."""
+    for param in ("lhs_scale", "rhs_scale"):
+        if args.get(param) in ctx.facts.packed:
+            what = "scales in the order in which `pl.quant_mx` makes them"
+            instead = "store them, and `pl.load` a `pl.tensor.view` of their layout"
+            raise UnsupportedConstruct(arg_locs.get(param, loc), what, instead)
 
 
 def _with_fitting_vector(ctx: Context, args: Mapping[str, Arg], loc: Loc) -> Mapping[str, Arg]:
@@ -326,6 +339,10 @@ def _note_effects(
         facts.note_extent(results[0], args["tensor"], args["axis"])
     elif results and "shape" in args:
         facts.note_extents(results[0], args["shape"])
+    if spec.name == "quant_mx":
+        facts.packed.add(results[1])
+    elif facts.packed and results and spec.name != "load_scale":
+        facts.packed.update(results[:1] if not facts.packed.isdisjoint(args.values()) else ())
     _note_region(ctx, spec, args, results)
     _note_undefined(ctx, spec, args, results, loc)
     for param in spec.writes:

@@ -143,7 +143,8 @@ class Script:
         """What Python sets up for a script, undone at the end.
 
         A script that imports its neighbours by `from .` is part of a package: as many folders as it
-        goes up, and all that are packages by their files.
+        goes up, and all that are packages by their files. Packages of the folder that Tilelet is
+        started in come last: repositories of kernels put theirs on `PYTHONPATH`, for `golden` too.
         """
         module = types.ModuleType("__main__")
         module.__dict__.update(__file__=self.file, __spec__=None, __builtins__=__builtins__)
@@ -164,6 +165,7 @@ class Script:
                     folder = folder.parent
                 module.__dict__["__package__"] = ".".join(names)
                 sys.path.insert(1, str(folder))
+            sys.path.append(str(Path.cwd()))
         try:
             yield module
         finally:
