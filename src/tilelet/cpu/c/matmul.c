@@ -106,6 +106,7 @@ typedef struct conversion {
     int64_t row_bytes;
     float *to;
     int steps_left;
+    int in_turn;  /* steps for every UNROLL steps of a pass */
     halves least; /* of the words so far */
 } conversion;
 
@@ -127,6 +128,15 @@ TL_INLINE void convert_step(conversion *x, operands kind) {
     }
     x->to += PANEL;
     x->steps_left--;
+}
+
+/* What is left of a conversion; of words, the least exponent. */
+static int convert_rest(conversion x, operands kind) {
+    if (kind == NUMBERS)
+        while (x.steps_left > 0) convert_step(&x, NUMBERS);
+    else
+        while (x.steps_left > 0) convert_step(&x, PAIRS);
+    return least_exponent(x.least);
 }
 
 /* acc[r][j] += a[r][k] * b[k][j], all in registers. */
@@ -235,7 +245,7 @@ TL_INLINE void run_pass(const pass *p, int rows, int vectors, operands kind) {
                 ahead += step_ahead;
             }
         }
-        if (next.steps_left > 0) convert_step(&next, kind);
+        for (int i = next.in_turn; i > 0 && next.steps_left > 0; i--) convert_step(&next, kind);
     }
     p->ahead->row = ahead;
     p->ahead->slot = slot;
@@ -474,11 +484,12 @@ static conversion conversion_of(const tl_matmul_args *x, const block *strip, flo
 }
 
 /* Panels of a transposed B as words. */
-static void pair_transposed(float *panel, const char *from, int64_t ldb, int cols, int64_t pairs,
-                            int width, halves *least) {
+static halves pair_transposed(float *panel, const char *from, int64_t ldb, int cols, int64_t pairs,
+                              int width, halves least) {
     convert_transposed(panel, PANEL, from, TL_FP32, ldb / 2, cols, pairs, width);
     for (int64_t k = 0; k < pairs; k++, panel += PANEL)
-        swap_row(panel, (char *)panel, width, least);
+        least = swap_row(panel, (char *)panel, width, least);
+    return least;
 }
 
 /* The block's part of B as panels; columns are filled up to whole vectors. Of words, the least
@@ -490,9 +501,9 @@ static int convert_b(const tl_matmul_args *x, const block *now, float *panels) {
         int cols = (int)smaller(now->cols - c, PANEL), width = (cols + W - 1) / W * W;
         const char *from = at(b, x->b_trans ? c * x->ldb : c, x->b_type);
         if (is_paired(x) && x->b_trans)
-            pair_transposed(panels, from, x->ldb, cols, now->kc / 2, width, &least);
+            least = pair_transposed(panels, from, x->ldb, cols, now->kc / 2, width, least);
         else if (is_paired(x))
-            pair_rows(panels, PANEL, from, x->ldb * 2, now->kc / 2, cols, &least);
+            least = pair_rows(panels, PANEL, from, x->ldb * 2, now->kc / 2, cols, least);
         else if (x->b_trans)
             convert_transposed(panels, PANEL, from, x->b_type, x->ldb, cols, now->kc, width);
         else
@@ -506,7 +517,7 @@ static void convert_a(const tl_matmul_args *x, const block *now, workspace *work
     if (is_paired(x)) {
         halves least = ~(halves){0};
         for (int64_t r = 0; r < now->rows; r++)
-            swap_row(work->a + r * A_PITCH, a + r * x->lda * 2, now->kc / 2, &least);
+            least = swap_row(work->a + r * A_PITCH, a + r * x->lda * 2, now->kc / 2, least);
         work->a_exponent = least_exponent(least);
     } else if (x->a_trans) {
         convert_transposed(work->a, A_PITCH, a, x->a_type, x->lda, now->kc, now->rows, now->kc);
@@ -670,11 +681,10 @@ static void feed_next_product(feed *f, const tl_matmul_args *x) {
     feed_block(f, &next, &first);
 }
 
-/* Lines to be prefetched for every UNROLL steps, so that all are when the group is done. */
-static int lines_in_turn(const tl_matmul_args *x, const block *group, int lines) {
+/* How often a group's passes take UNROLL steps. */
+static int turns_of(const tl_matmul_args *x, const block *group) {
     int panels = (group->cols + PANEL - 1) / PANEL;
-    int turns = panels * passes_of(group->rows, 2) * (steps_of(x, group->kc) / UNROLL);
-    return turns > 0 ? (lines + turns - 1) / turns : 0;
+    return panels * passes_of(group->rows, 2) * (steps_of(x, group->kc) / UNROLL);
 }
 
 /* One block of k over one group of columns; `after` is the block that will follow. The first strip
@@ -686,16 +696,17 @@ static void run_group(const tl_matmul_args *x, const block *group, const block *
         feed_next_product(&ahead, x);
     else
         feed_block(&ahead, x, after);
-    ahead.in_turn = lines_in_turn(x, group, ahead.left);
+    int passes = passes_of(group->rows, 2) * PANELS, turns = turns_of(x, group);
+    ahead.in_turn = turns > 0 ? (ahead.left + turns - 1) / turns : 0;
     for (int c = 0; c < group->cols; c += STRIP) {
         int is_last = c + STRIP >= group->cols;
         block now = strip_of(group, c);
         block next = is_last ? strip_of(after, 0) : strip_of(group, c + STRIP);
         int other = !*ready;
         conversion rest = conversion_of(x, &next, work->panels[other]);
+        rest.in_turn = (UNROLL + passes - 1) / passes;
         run_strip(x, &now, *ready, &ahead, &rest, work);
-        while (rest.steps_left > 0) convert_step(&rest, is_paired(x) ? PAIRS : NUMBERS);
-        work->b_exponents[other] = least_exponent(rest.least);
+        work->b_exponents[other] = convert_rest(rest, is_paired(x) ? PAIRS : NUMBERS);
         if (next.kc > 0 && !is_converted_ahead(x, &next))
             work->b_exponents[other] = convert_b(x, &next, work->panels[other]);
         *ready = other;

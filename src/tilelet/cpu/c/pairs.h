@@ -108,36 +108,45 @@ static int starts_are_normal(words least) {
 
 /* --- operands to words ------------------------------------------------------------------------- */
 
-typedef uint16_t half_row __attribute__((vector_size(TL_VEC_BYTES / 2)));
+/* W elements of 16 bits as words. gcc widens in halves unless it is told how. */
+TL_INLINE words load_widened(const void *p) {
+    typedef uint16_t elements __attribute__((vector_size(TL_VEC_BYTES / 2)));
+    elements x;
+    memcpy(&x, p, sizeof x);
+#if TL_VEC_BYTES == 64 && !defined(__clang__) && __has_builtin(__builtin_ia32_pmovzxwd512_mask)
+    typedef short shorts __attribute__((vector_size(32)));
+    typedef int ints __attribute__((vector_size(64)));
+    return (words)__builtin_ia32_pmovzxwd512_mask((shorts)x, (ints){0}, (uint16_t)-1);
+#else
+    return __builtin_convertvector(x, words);
+#endif
+}
 
 /* Words of W columns, from row k at `upper` and row k + 1 at `lower`. */
 TL_INLINE words pair_columns(const void *upper, const void *lower) {
-    half_row u, l;
-    memcpy(&u, upper, sizeof u);
-    memcpy(&l, lower, sizeof l);
-    return __builtin_convertvector(u, words) << 16 | __builtin_convertvector(l, words);
+    return load_widened(upper) << 16 | load_widened(lower);
 }
 
 /* `count` words as they lie in memory, k in the lower half, with their halves swapped. */
-static void swap_row(float *to, const char *from, int64_t count, halves *least) {
+static halves swap_row(float *to, const char *from, int64_t count, halves least) {
     int64_t i = 0;
     for (; i + W <= count; i += W) {
         words x = swap_halves(load_words(from + i * 4));
-        *least = least_halves(*least, x);
+        least = least_halves(least, x);
         store_words(to + i, x);
     }
-    if (i == count) return;
+    if (i == count) return least;
     words x = {0};
     memcpy(&x, from + i * 4, (size_t)(count - i) * 4);
     x = swap_halves(x);
-    *least = least_halves(*least, x);
     memcpy(to + i, &x, (size_t)(count - i) * 4);
+    return least_halves(least, x);
 }
 
 /* Pairs of rows, `cols` columns of each, to rows of words `ld_to` apart; filled up with zeros to whole
  * vectors. */
-static void pair_rows(float *to, int64_t ld_to, const char *from, int64_t row_bytes, int64_t pairs,
-                      int cols, halves *least) {
+static halves pair_rows(float *to, int64_t ld_to, const char *from, int64_t row_bytes,
+                        int64_t pairs, int cols, halves least) {
     for (int64_t k = 0; k < pairs; k++, to += ld_to, from += 2 * row_bytes)
         for (int c = 0; c < cols; c += W) {
             words x;
@@ -149,9 +158,10 @@ static void pair_rows(float *to, int64_t ld_to, const char *from, int64_t row_by
                     memcpy(rows[i], from + i * row_bytes + c * 2, (size_t)(cols - c) * 2);
                 x = pair_columns(rows[0], rows[1]);
             }
-            *least = least_halves(*least, x);
+            least = least_halves(least, x);
             store_words(to + c, x);
         }
+    return least;
 }
 
 #endif
