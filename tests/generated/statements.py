@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 from tests.generated import oracle
 from tests.generated.core import (
     Expr,
@@ -120,7 +119,7 @@ class Statements(Expressions):
         turned = TileT(t.shape[::-1], t.dtype)  # type: ignore[arg-type]
 
         def value(r: Run) -> Tile:
-            return oracle.whole(np.ascontiguousarray(r.env[name].T))
+            return oracle.whole(r.env[name].T.copy())
 
         new = self.fresh("t")
         self.assign(new, Expr(f"pl.transpose({name}, 0, 1)", value, turned), turned)
