@@ -36,6 +36,7 @@
 #define PANEL_PITCH (KC * PANEL + 16) /* floats; one line more keeps panels in different sets */
 #define SLOTS 32                      /* lines that are prefetched together: some rows of a group */
 #define GROUP 512         /* columns of C that stay in the cache while k runs, at most */
+#define PAIRED_GROUP 256  /* the same with pairs: two blocks of B fit the L2 cache */
 #define FLIPPED_GROUP 192 /* the same where C^T is held in scratch */
 
 /* Rows of one pass by vectors of columns. Accumulators, a row of the panel and one value of A fit
@@ -660,7 +661,7 @@ static block strip_of(const block *group, int at) {
 
 /* Columns of a group: a row of it in B is at most SLOTS lines. */
 static int64_t group_columns(const tl_matmul_args *x) {
-    return smaller(GROUP, SLOTS * 64 / element_size(x->b_type));
+    return smaller(is_paired(x) ? PAIRED_GROUP : GROUP, SLOTS * 64 / element_size(x->b_type));
 }
 
 static block block_at(const tl_matmul_args *x, int64_t m0, int64_t n0, int64_t k0) {
