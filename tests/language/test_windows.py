@@ -467,6 +467,61 @@ def test_a_column_major_tensor_is_taken_as_it_is_stored(shape: tuple[int, int], 
 
 
 @pl.program
+class LoadsDeclaredTransposed:
+    """Its product has a meaning only with `keys` as it is stored."""
+
+    @pl.function(type=pl.FunctionType.InCore)
+    def scores(
+        self,
+        q: pl.Tensor[[16, 16], pl.FP32],
+        keys: pl.Tensor[[16, 64], pl.FP32, pl.DN],
+        out: pl.Out[pl.Tensor[[16, 64], pl.FP32]],
+    ) -> pl.Tensor[[16, 64], pl.FP32]:
+        left = pl.load(q, [0, 0], [16, 16], target_memory=pl.Mem.Mat)
+        right = pl.load(keys, [0, 0], [16, 64], target_memory=pl.Mem.Mat, transpose=True)
+        return pl.store(pl.matmul(left, right), [0, 0], out)
+
+    @pl.function(type=pl.FunctionType.Orchestration)
+    def main(
+        self,
+        q: pl.Tensor[[16, 16], pl.FP32],
+        keys: pl.Tensor[[16, 64], pl.FP32, pl.DN],
+        out: pl.Out[pl.Tensor[[16, 64], pl.FP32]],
+    ) -> pl.Tensor[[16, 64], pl.FP32]:
+        return self.scores(q, keys, out)
+
+
+def test_kernels_take_column_major_tensors_as_they_are_stored() -> None:
+    def golden(tensors: dict[str, Any]) -> None:
+        tensors["out"][:] = tensors["q"] @ tensors["keys"].T
+
+    specs = [
+        TensorSpec("q", [16, 16], pl.FP32, lambda: Q),
+        TensorSpec("keys", [64, 16], pl.FP32, lambda: KEYS),
+        TensorSpec("out", [16, 64], pl.FP32, is_output=True),
+    ]
+    result = run_case(LoadsDeclaredTransposed, specs, golden)
+    assert result.passed, result.error
+
+
+def test_mistakes_beside_a_column_major_tensor_are_told_as_the_text_reads() -> None:
+    with pytest.raises(UserErrors, match="E0313"):
+
+        @pl.program
+        class Unequal:  # pyright: ignore[reportUnusedClass]
+            @pl.function(type=pl.FunctionType.Orchestration)
+            def main(
+                self,
+                q: pl.Tensor[[16, 32], pl.FP32],
+                keys: pl.Tensor[[16, 64], pl.FP32, pl.DN],
+                out: pl.Out[pl.Tensor[[16, 64], pl.FP32]],
+            ) -> pl.Tensor[[16, 64], pl.FP32]:
+                with pl.at(level=pl.Level.CORE_GROUP):
+                    out = pl.assemble(out, pl.matmul(q, keys), [0, 0])
+                return out
+
+
+@pl.program
 class ComputesInChunks:
     @pl.function(type=pl.FunctionType.Orchestration)
     def main(

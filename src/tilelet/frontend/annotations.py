@@ -85,6 +85,15 @@ def parameters(function: KernelFunction) -> list[Parameter]:
     ]
 
 
+def stored_type(p: Parameter) -> Type | None:
+    """A parameter's type as it lies in memory: in March 2026, `pl.DN` declared the transposed tensor;
+    arguments are not transposed.
+    """
+    if p.layout == "DN" and isinstance(p.type, TensorType) and len(p.type.shape) == 2:
+        return replace(p.type, shape=p.type.shape[::-1])
+    return p.type
+
+
 def layouts_of(function: KernelFunction, env: Mapping[str, object]) -> dict[Value, str]:
     """Parameters whose data lies in an order that matters: scales of block-scaled operands."""
     found: dict[Value, str] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -13,7 +14,7 @@ from tilelet.diag.catalogue.names import DuplicateFunction
 from tilelet.diag.catalogue.python import BadDecorator
 from tilelet.diag.catalogue.unsupported import ExternalKernel, UnsupportedFunctionType
 from tilelet.diag.core import Diagnostic, Loc, UserError, UserErrors
-from tilelet.frontend.annotations import parameters
+from tilelet.frontend.annotations import parameters, stored_type
 from tilelet.frontend.context import Style
 from tilelet.frontend.functions import KernelFunction, frame_names, here, is_plain, of_type
 from tilelet.frontend.jit import jit
@@ -168,8 +169,22 @@ def build_program(name: str, methods: Mapping[str, KernelFunction], loc: Loc) ->
     """
     entries = entries_of(name, methods, loc)
     if len(entries) == 1:
-        return _build(name, methods, entries[0])
-    return Programs(name, {e.name: _build(name, methods, e) for e in entries})
+        return _build_either(name, methods, entries[0])
+    return Programs(name, {e.name: _build_either(name, methods, e) for e in entries})
+
+
+def _build_either(
+    name: str, methods: Mapping[str, KernelFunction], entry: KernelFunction
+) -> Program:
+    """As declared; if that has mistakes, with tensors declared `pl.DN` as they are stored."""
+    try:
+        return _build(name, methods, entry)
+    except UserErrors:
+        with contextlib.suppress(UserError, UserErrors):
+            declared = [p for method in methods.values() for p in parameters(method)]
+            if any(stored_type(p) != p.type for p in declared):
+                return _build(name, methods, entry, as_stored=True)
+        raise
 
 
 def can_lower_again(program: Program) -> bool:
@@ -179,26 +194,28 @@ def can_lower_again(program: Program) -> bool:
 
 
 def as_stored(program: Program, shapes: Mapping[str, Sequence[int]]) -> Program:
-    """The program with 2-D tensors that are declared `pl.DN` as they lie in memory.
-
-    In March 2026 such a declaration was that of the transposed tensor; arguments are not.
-    """
+    """The program with tensors that are declared `pl.DN` as they lie in memory, if arguments do."""
     if not can_lower_again(program):
         return program
     assert isinstance(program.origin, Origin)
+    lowered = {v.name: v.type for v in program.main.params}
     own: dict[str, Sequence[int]] = {}
     for p in parameters(program.origin.entry):
-        declared = p.type.shape if isinstance(p.type, TensorType) and p.layout == "DN" else ()
-        given = tuple(shapes.get(p.name, ()))
-        if len(declared) == 2 and declared != given == declared[::-1]:
-            own[p.name] = given
-    return with_extents(program, own) if own else program
+        stored = stored_type(p)
+        if stored == lowered.get(p.name) or not isinstance(stored, TensorType):
+            continue
+        if stored.shape == tuple(shapes.get(p.name, ())):
+            own[p.name] = shapes[p.name]
+    return with_extents(program, own, as_stored=True) if own else program
 
 
-def with_extents(program: Program, shapes: Mapping[str, Sequence[int]]) -> Program:
+def with_extents(
+    program: Program, shapes: Mapping[str, Sequence[int]], *, as_stored: bool = False
+) -> Program:
     """The program lowered again, with these shapes in place of those that parameters declare.
 
-    It is noted: the text says that a symbol is one number.
+    It is noted: the text says that a symbol is one number. `as_stored`: in functions that it calls,
+    tensors declared `pl.DN` are as they lie in memory.
     """
     origin = program.origin
     assert isinstance(origin, Origin)
@@ -212,7 +229,14 @@ def with_extents(program: Program, shapes: Mapping[str, Sequence[int]]) -> Progr
             notes.append(OwnExtents(p.loc, p.name, str(type_), str(fixed)).diagnostic)
             type_ = fixed
         given.append(type_)
-    built = _build(program.name, origin.methods, origin.entry, tuple(given), origin.constants)
+    built = _build(
+        program.name,
+        origin.methods,
+        origin.entry,
+        tuple(given),
+        origin.constants,
+        as_stored=as_stored,
+    )
     return replace(built, cautions=(*built.cautions, *notes))
 
 
@@ -222,8 +246,10 @@ def _build(
     entry: KernelFunction,
     given: tuple[Type, ...] | None = None,
     constants: Mapping[str, Constant] | None = None,
+    *,
+    as_stored: bool = False,
 ) -> Program:
-    builder = ModuleBuilder(name, methods)
+    builder = ModuleBuilder(name, methods, as_stored)
 
     def lower_all() -> str:
         for method in methods.values():

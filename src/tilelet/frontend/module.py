@@ -72,6 +72,7 @@ class ModuleBuilder:
 
     name: str
     methods: Mapping[str, KernelFunction] = field(default_factory=dict[str, KernelFunction])
+    as_stored: bool = False  # tensors declared `pl.DN` are taken as they lie in memory
     sink: Sink = field(default_factory=Sink)
     functions: dict[str, Function] = field(default_factory=dict[str, Function])
     inline_stack: list[KernelFunction] = field(default_factory=list[KernelFunction])
@@ -133,7 +134,7 @@ class ModuleBuilder:
         given: tuple[Type, ...] | None,
         constants: Mapping[str, Constant] | None,
     ) -> Function:
-        params, env = _bind_parameters(function, given, constants or {})
+        params, env = _bind_parameters(function, given, constants or {}, self.as_stored)
         for p in annotations.parameters(function):
             if p.layout is not None and p.layout not in LAYOUTS:
                 why = "data is row-major everywhere; results do not depend on it"
@@ -211,6 +212,7 @@ def _bind_parameters(
     function: KernelFunction,
     given: tuple[Type, ...] | None,
     constants: Mapping[str, Constant],
+    as_stored: bool,
 ) -> tuple[list[tuple[Value, Direction | None]], dict[str, Binding]]:
     params: list[tuple[Value, Direction | None]] = []
     env: dict[str, Binding] = {}
@@ -218,7 +220,7 @@ def _bind_parameters(
         if p.name in constants:
             env[p.name] = constants[p.name]
             continue
-        found = p.type
+        found = annotations.stored_type(p) if as_stored else p.type
         if given is not None and (found is None or not isinstance(found, ScalarType)):
             found = given[i]
         if isinstance(found, TileType) and function.kind is not FunctionKind.InCore:
