@@ -86,9 +86,7 @@ def parameters(function: KernelFunction) -> list[Parameter]:
 
 
 def stored_type(p: Parameter) -> Type | None:
-    """A parameter's type as it lies in memory: in March 2026, `pl.DN` declared the transposed tensor;
-    arguments are not transposed.
-    """
+    """A parameter's type in memory: in March 2026 `pl.DN` declared the transposed tensor."""
     if p.layout == "DN" and isinstance(p.type, TensorType) and len(p.type.shape) == 2:
         return replace(p.type, shape=p.type.shape[::-1])
     return p.type
