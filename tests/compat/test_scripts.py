@@ -387,6 +387,51 @@ def test_functions_make_a_program(tilelet: Run) -> None:
     assert "doubling ['twice'] True" in out
 
 
+PARSED = """
+import torch
+import pypto.language as pl
+from pypto import ir
+from pypto.runtime import TensorSpec, run
+
+text = '''
+@pl.function
+def plus_one(x: pl.Tensor[[16, 64], pl.FP32], out: pl.Out[pl.Tensor[[16, 64], pl.FP32]]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        out[:, :] = pl.add(x[:, :], 1.0)
+    return out
+'''
+
+@pl.function
+def twice(x: pl.Tensor[[16, 64], pl.FP32], out: pl.Out[pl.Tensor[[16, 64], pl.FP32]]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        out[:, :] = pl.add(x, x)
+    return out
+
+def golden(tensors, params):
+    tensors["out"][:] = tensors["x"] + 1
+
+program = ir.Program([pl.parse(text)], "increase", ir.Span.unknown())
+assert str(program) == ir.python_print(program)
+assert "pl.add(" in str(program.get_function("plus_one"))
+specs = [
+    TensorSpec("x", [16, 64], torch.float32, init_value=torch.randn),
+    TensorSpec("out", [16, 64], torch.float32, is_output=True),
+]
+assert run(program, specs, golden).passed
+both = ir.compile(ir.Program([pl.parse(text), twice], "two"))
+print(both.orchestration_names)
+x, out = torch.ones(16, 64), torch.zeros(16, 64)
+both["twice"](x, out)
+assert out.eq(2).all()
+"""
+
+
+def test_parsed_functions_make_a_program(tilelet: Run) -> None:
+    code, out, err = tilelet("run", write(PARSED))
+    assert code == 0, err
+    assert "['plus_one', 'twice']" in out
+
+
 def test_a_mistake_in_a_kernel_is_3_with_file_line_and_caret(tilelet: Run) -> None:
     code, out, err = tilelet("run", write(KERNEL.format(op="expp")))
     assert (code, out) == (3, "")
