@@ -289,8 +289,8 @@ def test_blocks_stand_beside_tasks(tilelet: Run, tmp_path: Path) -> None:
         "kernel: 2 kernels\n"
         "  kernel    tasks  blocks\n"
         "  launched      1       4\n"
-        "  alone         3\n"
-        "  total         4       4\n"
+        "  alone         3       3\n"
+        "  total         4       7\n"
     )
     out = tilelet("tasks", "--format", "json", str(tmp_path / "launch.py"))[1]
     (table,) = json.loads(out)["tasks"]
