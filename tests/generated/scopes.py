@@ -125,7 +125,7 @@ class Scopes(Views):
             self.body(self.choices.number(1, 4), 2)
             self.is_one_block = False
             self.observe(before)
-        self.steps.append(as_task(steps))
+        self.steps.append(as_task(steps, several="auto_incore" in header))
         self.leave(before)
 
     def inside(self) -> Any:
@@ -261,11 +261,16 @@ class _Inside:
         self.control._scalars_outside = set()
 
 
-def as_task(steps: list[Step]) -> Step:
-    """One task; what it computed is in memory afterwards."""
+def as_task(steps: list[Step], *, several: bool = False) -> Step:
+    """One task; what it computed is in memory afterwards.
+
+    `several`: each of the statements may be a task, and a copy.
+    """
 
     def step(r: Run) -> None:
         r.task()
+        for _ in range(2 * len(steps) if several else 0):
+            r.may_copy()
         run_steps(steps, r)
         for name, value in r.env.items():
             if isinstance(value, Tile):

@@ -315,11 +315,11 @@ def test_scope_results_leave_by_name_or_by_an_alias() -> None:
     [
         ("incore", {}, "with pl.at(level=pl.Level.CORE_GROUP):"),
         (
-            "auto",
+            "incore",
             {"split": "UP_DOWN"},
             (
                 "with pl.at(level=pl.Level.CORE_GROUP, "
-                "optimizations=[pl.auto_chunk, pl.split(pl.SplitMode.UP_DOWN)]):"
+                "optimizations=[pl.split(pl.SplitMode.UP_DOWN)]):"
             ),
         ),
         ("manual", {}, "with pl.manual_scope():"),

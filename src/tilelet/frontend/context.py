@@ -82,6 +82,8 @@ class Context:
     in_scope: bool = False
     in_chunked: bool = False  # in an auto scope with chunk loops, outside its in-core parts
     chunk_ok: bool = False  # in an auto scope: loops may say `chunk=`
+    # Name and split of the kernels of an auto scope without chunk loops.
+    runs_of: tuple[str | None, str | None] = (None, None)
     scope_loc: Loc | None = None
     caller: Loc | None = None
     # Values that were assembled into: reading them again is a mistake. value -> (where, new value)

@@ -80,6 +80,9 @@ class ModuleBuilder:
     # Loads that transpose state windows of the transposed tensor; there was one that could.
     swaps_windows: bool = False
     could_swap: bool = False
+    # Auto scopes are one kernel each, whatever stands in them; there was one that is several.
+    whole_scopes: bool = False
+    could_be_whole: bool = False
     _lowered: dict[tuple[KernelFunction, tuple[Type, ...]], Function] = field(
         default_factory=dict[tuple[KernelFunction, tuple[Type, ...]], Function]
     )
@@ -115,15 +118,29 @@ class ModuleBuilder:
     ) -> Function:
         """Lower one function, given argument types, with some parameters bound to constants."""
         before, self.could_swap = list(self.sink.diagnostics), False
-        built = self._lower(function, given, constants)
+        had_errors = bool(self.sink.errors)
+        try:
+            built = self._lower(function, given, constants)
+        except (UserError, TooManyErrors):
+            if had_errors or not self.could_be_whole or self.whole_scopes:
+                raise
+            built = None
         found = list(self.sink.diagnostics)
         disagree = any(d.code == InnerDimMismatch.code for d in found[len(before) :])
-        if not disagree or not self.could_swap or self.swaps_windows:
+        if disagree and self.could_swap and not self.swaps_windows:
+            other = "swaps_windows"
+        elif built is None or (
+            self.sink.errors and not had_errors and self.could_be_whole and not self.whole_scopes
+        ):
+            other = "whole_scopes"
+        else:
             return built
-        del self.functions[built.name]
-        self.sink.diagnostics, self.swaps_windows = before, True
+        if built is not None:
+            del self.functions[built.name]
+        self.sink.diagnostics = before
+        setattr(self, other, True)
         again = self._lower(function, given, constants)
-        self.swaps_windows = False
+        setattr(self, other, False)
         if self.sink.errors:  # that is not it: the mistakes as the text reads today
             self.sink.diagnostics = found
         return again

@@ -78,6 +78,11 @@ class ScopeInfo:
     task_id: bool = False
     predicate: Arg = None
 
+    @property
+    def controls_tasks(self) -> bool:
+        """Whether it says something of its one task."""
+        return bool(self.deps or self.no_dep or self.task_id or self.predicate is not None)
+
     def arguments(self) -> dict[str, Arg]:
         return {
             "predicate": self.predicate,
@@ -252,6 +257,8 @@ def lower_scope(
         raise OnlyAtOrchestration(info.loc, f"a {info.kind} scope", ctx.scope_loc)
     if info.kind == "auto" and has_chunk_loop(body):
         info.kind, in_core = "chunked", False
+    elif info.kind == "auto" and _is_several(ctx, info, body):
+        return _lower_runs(ctx, info, body, live)
     params: tuple[Value, ...] = ()
     with ctx.nested(scope=info.loc if in_core else None, chunked=info.kind == "chunked") as ops:
         if info.kind != "implied":
@@ -280,6 +287,8 @@ def lower_scope(
             yields[name] = value
     if index_name:
         ctx.env[index_name] = Poison()
+    if info.kind == "auto":
+        info.kind = "incore"  # one kernel, however its statements are written out
     return _close(ctx, info, ops, params, yields)
 
 
@@ -356,6 +365,88 @@ def has_chunk_loop(stmts: list[ast.stmt]) -> bool:
     return any(chunk_keyword(s) for s in statements_in(stmts))
 
 
+def _is_several(ctx: Context, info: ScopeInfo, body: list[ast.stmt]) -> bool:
+    """Whether an auto scope without chunk loops is several kernels nevertheless.
+
+    It leaves statements of the control program outside: windows, shapes, memory, single elements.
+    Those that compute between them are a kernel each time.
+    """
+    if info.controls_tasks or not _has_several_runs(ctx, body):
+        return False
+    ctx.module.could_be_whole = True
+    return not ctx.module.whole_scopes
+
+
+def _lower_runs(ctx: Context, info: ScopeInfo, body: list[ast.stmt], live: Names) -> Binding:
+    """The scope itself is gone: its statements, with a scope around each run that computes."""
+    before = ctx.in_chunked, ctx.runs_of
+    ctx.in_chunked, ctx.runs_of = True, (info.hint, info.split)
+    try:
+        lower_control_block(ctx, body, live)
+    finally:
+        ctx.in_chunked, ctx.runs_of = before
+    return None
+
+
+def _has_several_runs(ctx: Context, body: list[ast.stmt]) -> bool:
+    """Whether there are, and it makes no difference to results.
+
+    It would if one run left another a value that is valid in part, since memory has no valid
+    region, or if memory were written of which a window was taken: a tile is a copy of it.
+    """
+    made: set[str] = set()
+    partly = {n for s in ast.walk(ctx.source.tree) if _marks_valid(s) for n in _stored(s)}
+    before: set[str] = set()  # of those, what earlier runs made
+    now: set[str] = set()
+    runs, was, wrote = 0, False, False
+    with ctx.nested(chunked=True):
+        for s in body:
+            computes = _belongs_in_scope(ctx, s, made)
+            used = {n.id for n in ast.walk(s) if isinstance(n, ast.Name)}
+            if computes and (wrote or used & before):
+                return False
+            wrote = wrote or _may_write(ctx, s)
+            stored = ctx.flow.stores([s])
+            if used & partly:
+                partly |= stored
+            if computes:
+                now |= stored & partly
+            else:
+                before, now = before | now, set()
+            runs += computes and not was
+            was = computes
+            if computes or (isinstance(s, ast.Assign) and not _is_scalar_text(ctx, s.value, made)):
+                made |= stored
+    return runs > 1
+
+
+def _may_write(ctx: Context, s: ast.stmt) -> bool:
+    """Whether a statement may write memory that was there before it: calls of functions, too."""
+    for node in ast.walk(s):
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+            return True
+        if isinstance(node, ast.Call):
+            spec = spec_of(calls.static_callee(ctx, node))
+            if spec is None or spec.writes or spec.replaces:
+                return True
+    return False
+
+
+def _marks_valid(node: ast.AST) -> bool:
+    """Whether a statement says which part of a value is valid."""
+    return isinstance(node, (ast.Assign, ast.AnnAssign)) and any(
+        (isinstance(n, ast.keyword) and n.arg in ("valid_shape", "valid_shapes", "clamp"))
+        or (isinstance(n, ast.Attribute) and n.attr == "set_validshape")
+        for n in ast.walk(node)
+    )
+
+
+def _stored(node: ast.AST) -> list[str]:
+    return [
+        n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+    ]
+
+
 def lower_control_block(ctx: Context, stmts: list[ast.stmt], live_out: Names) -> None:
     """Statements of the control program: runs of computing ones become implied scopes."""
     points = ctx.flow.live_points(stmts, live_out)
@@ -385,7 +476,7 @@ def _lower_run(ctx: Context, run: list[ast.stmt], live: Names) -> None:
         first = next(n for n in nodes if _computes(ctx, n, set()) or _operates(ctx, n, set()))
         shown = first.func if isinstance(first, ast.Call) else first
         ctx.sink.add(ImplicitScope(ctx.loc(first), ast.unparse(shown)))
-    info = ScopeInfo("implied", loc)
+    info = ScopeInfo("implied", loc, *ctx.runs_of)
     statements.recovering(ctx, run, lambda: lower_scope(ctx, info, run, live))
 
 

@@ -416,7 +416,7 @@ class _FunctionPrinter:
     def _scope_keywords(self, op: Op) -> list[str]:
         args = self._with_wrappers(op)
         keywords: list[str] = []
-        optimizations = ["pl.auto_chunk"] if args["kind"] in ("auto", "chunked") else []
+        optimizations = ["pl.auto_chunk"] if args["kind"] == "chunked" else []
         if args["split"] is not None:
             optimizations.append(f"pl.split(pl.SplitMode.{args['split']})")
         if optimizations:

@@ -8,7 +8,7 @@ for     args start, stop, step, init (tuple); kind ("range", "parallel", "pipeli
 while   args init; blocks: cond (params carried; ends in yield of one BOOL), body (params carried;
         ends in yield); results: carried
 if      args cond; blocks: then, else (no params, end in yield); results: joined values
-scope   args kind (in-core: "incore", "auto", "spmd", "implied" = made by the frontend; grouping
+scope   args kind (in-core: "incore", "spmd", "implied" = made by the frontend; grouping
         control-plane ops only: "chunked", "manual", "cluster", "runtime", "graph"), hint (name
         hint or None), split (SplitMode name or None),
         count (spmd: number of blocks, else None), deps (tuple of task ids), no_dep (tuple of
@@ -47,4 +47,4 @@ YIELD = _structural("yield", terminator=True)
 RETURN = _structural("return", terminator=True)
 UNDEF = _structural("undef")
 
-IN_CORE_KINDS = frozenset({"incore", "auto", "spmd", "implied"})
+IN_CORE_KINDS = frozenset({"incore", "spmd", "implied"})
