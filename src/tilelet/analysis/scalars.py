@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilelet import dtypes
+from tilelet.analysis import patience
 from tilelet.diag.core import UserError
 from tilelet.dtypes import DType
 from tilelet.ir.core import Arg, Op, Value, scalar_dtype
@@ -191,6 +192,7 @@ class Values:
 
     def bind(self, op: Op) -> None:
         """Evaluate one scalar op."""
+        patience.look()
         if op.results:
             self.values[op.results[0]] = self._value(op)
 
@@ -207,6 +209,10 @@ class Values:
                 value = fast(a, b)
                 if value is not NotImplemented:
                     return value
+        elif op.name == "scalar.cast" and type(x := self.get(op.args["x"])) is int:
+            lowest, highest = type_.dtype.limits if type_.dtype.is_integer else (0, -1)
+            if lowest <= x <= highest:
+                return x
         operands = [self.get(op.args[p]) if p in ("lhs", "rhs", "x") else op.args[p]
                     for p in op.spec.signature.parameters]  # fmt: skip
         if None in operands:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from tilelet.analysis.patience import OutOfTime
 from tilelet.checks.comparison import Comparison
 from tilelet.checks.findings import Finding, Status
 from tilelet.checks.registry import Check
@@ -177,6 +178,9 @@ class Verdict:
         return parts_html([table, *map(str, self.findings)])
 
 
+TOO_LONG = "it takes long: `tilelet check` makes it"
+
+
 def verdict_on(subject: Subject, checks: Iterable[Check]) -> Verdict:
     """Make the checks, one after the other: one that cannot be made does not stop the others."""
     parts = tuple(_made(check, subject) for check in checks)
@@ -190,3 +194,5 @@ def _made(check: Check, subject: Subject) -> Part:
         return Part(check.name, Status.NOT_CHECKED, error.diagnostic.message)
     except MemoryError:
         return Part(check.name, Status.NOT_CHECKED, "this machine has not enough memory for it")
+    except OutOfTime:
+        return Part(check.name, Status.NOT_CHECKED, TOO_LONG)

@@ -13,9 +13,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tilelet.analysis.patience import within
 from tilelet.diag.core import UserError
 from tilelet.diag.text import plural
 from tilelet.runtime import clean_verdicts, session
+from tilelet.runtime.progress import progress
 
 if TYPE_CHECKING:
     from tilelet.checks.comparison import Comparison
@@ -28,6 +30,10 @@ TASK_SECONDS = 1e-4
 
 LEAST_SECONDS = 2.0
 """Starting, compiling and ending take so long anyway."""
+
+
+MOST_SECONDS = 5.0
+"""Checks that nobody asked for end after this, if not after a twentieth of the run."""
 
 
 def check(
@@ -137,7 +143,7 @@ def check_after_run(
         return ""
 
     from tilelet.checks.registry import CHECKS
-    from tilelet.checks.verdict import Subject, verdict_on
+    from tilelet.checks.verdict import TOO_LONG, Subject, verdict_on
     from tilelet.device.machine.description import load_machine
     from tilelet.device.run import Recorded
     from tilelet.interp.interpreter import Interpreter
@@ -153,12 +159,15 @@ def check_after_run(
             Recorded(name, program, tasks), arguments, machine, None, comparison, brief=True
         )
         wanted = [c for c in CHECKS.values() if c.cheap and (quick or not c.of_tasks)]
-        verdict = verdict_on(subject, wanted)
+        # Kernels whose loops depend on their numbers are followed round by round.
+        with progress(f"checking {name}"), within(max(MOST_SECONDS, 0.05 * seconds)):
+            verdict = verdict_on(subject, wanted)
     except (UserError, MemoryError):
         return ""
     now.verdicts.append(verdict)
     if verdict.ok:
-        if key is not None and quick:
+        in_time = all(part.summary != TOO_LONG for part in verdict.parts)
+        if key is not None and quick and in_time:
             clean_verdicts.remember(key)
         return ""
     now.report(verdict.diagnostics)
