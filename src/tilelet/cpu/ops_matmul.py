@@ -24,6 +24,7 @@ from tilelet.tasks.window import row_major
 MOST_TOGETHER = 8  # tasks; as TL_SIDE_BY_SIDE in matmul.h
 MOST_STREAMS = 4  # products; as TL_STREAMS there
 WIDE_COLUMNS = 512  # that products run together are to have: GROUP in matmul.c
+MOST_RESULTS = 64 << 10  # elements of products that wait in the cache for their tasks to go on
 FEW_ROWS = 64  # with more of them, reading B takes a small part of the time
 
 
@@ -193,10 +194,11 @@ def _batch_hint(k: KernelEmitter, a: Operand, b: Operand) -> BatchHint:
     assert isinstance(columns, int)
     most = max(1, min(MOST_TOGETHER, WIDE_COLUMNS // columns))
     streams = MOST_STREAMS if rows == 1 and columns <= WIDE_COLUMNS else 1
-    if rows > FEW_ROWS or max(most, streams) < 2:
+    same_a = 1 if rows == 1 else min(MOST_TOGETHER, MOST_RESULTS // (rows * columns))
+    if rows > FEW_ROWS or max(most, streams, same_a) < 2:
         return BatchHint()
     step = columns * b.tile.dtype.itemsize
-    return BatchHint(most, windows[0] or 0, windows[1] or 0, step, streams)
+    return BatchHint(most, windows[0] or 0, windows[1] or 0, step, streams, max(1, same_a))
 
 
 def _add_piece(

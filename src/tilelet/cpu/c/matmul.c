@@ -20,6 +20,7 @@
  */
 #include "matmul.h"
 
+#include "in_place.h"
 #include "one_row.h"
 #include "operands.h"
 #include "passes.h"
@@ -27,9 +28,12 @@
 #define PAIRED_KC (2 * KC)
 #define ROW_BLOCK 256
 #define FEW_ROWS 48
-#define GROUP 512         /* columns of C that stay in the cache while k runs, at most */
-#define PAIRED_GROUP 256  /* the same with pairs: two blocks of B fit the L2 cache */
-#define FLIPPED_GROUP 192 /* the same where C^T is held in scratch */
+#define GROUP 512             /* columns of C that stay in the cache while k runs, at most */
+#define PAIRED_GROUP 256      /* the same with pairs: two blocks of B fit the L2 cache */
+#define MOST_IN_PLACE 512     /* elements from one row of B to the next */
+#define MOST_ROWS_IN_PLACE 32 /* with more, a panel is read so often that it is worth making */
+#define MOST_UPRIGHT 4        /* rows with which C^T is not worth its empty lanes */
+#define FLIPPED_GROUP 192     /* the same where C^T is held in scratch */
 
 /* --- blocks ------------------------------------------------------------------------------------ */
 
@@ -39,6 +43,8 @@ typedef struct {
     float tile[MR1 * PANEL];
     float flipped[ROW_BLOCK * FLIPPED_GROUP];
     int a_exponent, b_exponents[2]; /* the least of the words in `a` and in `panels` */
+    tl_matmul_args prepared;        /* whose A is in `a`, all of it; its `a` is NULL: nobody's */
+    const void *fed;                /* the B whose first block was prefetched last */
 } workspace;
 
 _Static_assert(KC <= 256, "sums of products of 8-bit integers must be exact");
@@ -73,6 +79,21 @@ static int is_paired(const tl_matmul_args *x) {
 
 static int steps_of(const tl_matmul_args *x, int kc) { return is_paired(x) ? kc / 2 : kc; }
 
+/* Steps of k in a block, at most. */
+static int block_of_k(const tl_matmul_args *x) { return is_paired(x) ? PAIRED_KC : KC; }
+
+/* Whether passes take B from where it lies. Rows far apart are on pages of their own, and often in
+ * the same sets of the caches. */
+static int is_in_place(const tl_matmul_args *x) {
+    return is_paired(x) && !x->b_trans && x->n % PANEL == 0 && x->ldb <= MOST_IN_PLACE &&
+           x->m <= MOST_ROWS_IN_PLACE;
+}
+
+static int rows_of_pass(const tl_matmul_args *x, int vectors) {
+    if (is_in_place(x)) return MR_IN_PLACE;
+    return vectors == 1 ? MR1 : MR2;
+}
+
 /* Part of a product: rows m0.. of C, columns n0.., one block of k. */
 typedef struct {
     int64_t m0, rows, n0, k0;
@@ -81,7 +102,8 @@ typedef struct {
 
 /* Whether a strip is converted while the one before it is computed. */
 static int is_converted_ahead(const tl_matmul_args *x, const block *strip) {
-    return x->b_type == TL_BF16 && !x->b_trans && strip->cols == STRIP && strip->kc > 0;
+    return x->b_type == TL_BF16 && !x->b_trans && strip->cols == STRIP && strip->kc > 0 &&
+           !is_in_place(x);
 }
 
 static conversion conversion_of(const tl_matmul_args *x, const block *strip, float *panels) {
@@ -122,28 +144,63 @@ static int convert_b(const tl_matmul_args *x, const block *now, float *panels) {
     return least_exponent(least);
 }
 
-static void convert_a(const tl_matmul_args *x, const block *now, workspace *work) {
+/* The block's part of A, from `to` on. Of words, the least exponent. */
+static int convert_a(const tl_matmul_args *x, const block *now, float *to) {
     const char *a = element(x->a, x->a_type, x->lda, x->a_trans, now->m0, now->k0);
+    halves least = ~(halves){0};
     if (is_paired(x)) {
-        halves least = ~(halves){0};
         for (int64_t r = 0; r < now->rows; r++)
-            least = swap_row(work->a + r * A_PITCH, a + r * x->lda * 2, now->kc / 2, least);
-        work->a_exponent = least_exponent(least);
+            least = swap_row(to + r * A_PITCH, a + r * x->lda * 2, now->kc / 2, least);
     } else if (x->a_trans) {
-        convert_transposed(work->a, A_PITCH, a, x->a_type, x->lda, now->kc, now->rows, now->kc);
+        convert_transposed(to, A_PITCH, a, x->a_type, x->lda, now->kc, now->rows, now->kc);
     } else {
-        convert_rows(work->a, A_PITCH, a, x->a_type, x->lda, now->rows, now->kc, now->kc);
+        convert_rows(to, A_PITCH, a, x->a_type, x->lda, now->rows, now->kc, now->kc);
     }
+    return least_exponent(least);
+}
+
+/* Whether there is room for all of A. */
+static int is_prepared_whole(const tl_matmul_args *x) {
+    return x->m * ((x->k + block_of_k(x) - 1) / block_of_k(x)) <= ROW_BLOCK;
+}
+
+/* With one panel of B every row of A is used in one pass only: it is converted just before. */
+static int is_converted_by_pass(const tl_matmul_args *x) {
+    return x->n <= PANEL && !is_prepared_whole(x);
+}
+
+static int has_same_a(const tl_matmul_args *x, const tl_matmul_args *y) {
+    return x->a == y->a && x->lda == y->lda && x->m == y->m && x->k == y->k &&
+           x->a_type == y->a_type && x->a_trans == y->a_trans && is_paired(x) == is_paired(y);
+}
+
+/* All of A, unless the product before had the same. */
+static void prepare_whole(const tl_matmul_args *x, workspace *work) {
+    if (has_same_a(x, &work->prepared)) return;
+    float *to = work->a;
+    work->a_exponent = INT32_MAX;
+    for (int64_t k0 = 0; k0 < x->k; k0 += block_of_k(x), to += x->m * A_PITCH) {
+        block now = {.rows = x->m, .k0 = k0, .kc = (int)smaller(x->k - k0, block_of_k(x))};
+        int exponent = convert_a(x, &now, to);
+        work->a_exponent = (int)smaller(work->a_exponent, exponent);
+    }
+    work->prepared = *x;
+}
+
+/* Where the block's part of A is, once it was converted. */
+static const float *prepared_a(const tl_matmul_args *x, const block *now, const workspace *work) {
+    if (!is_prepared_whole(x)) return work->a;
+    return work->a + now->k0 / block_of_k(x) * x->m * A_PITCH;
 }
 
 /* The rows of block `next` of B; none if there is no such block (kc == 0). */
 static void feed_block(feed *f, const tl_matmul_args *x, const block *next) {
-    f->slot = f->left = 0;
+    f->next.slot = f->left = 0;
     if (next->kc == 0 || x->b_trans) return;
     int size = element_size(x->b_type), in_row = (next->cols * size + 63) / 64;
     int at_once = SLOTS / in_row;
     int64_t row_bytes = x->ldb * size;
-    f->row = element(x->b, x->b_type, x->ldb, 0, next->k0, next->n0);
+    f->next.row = element(x->b, x->b_type, x->ldb, 0, next->k0, next->n0);
     f->step = at_once * row_bytes;
     f->left = (next->kc + at_once - 1) / at_once * SLOTS;
     for (int i = 0; i < SLOTS; i++)
@@ -153,7 +210,7 @@ static void feed_block(feed *f, const tl_matmul_args *x, const block *next) {
 /* What a pass is given: the lines that are left, or one that is in the cache anyway. */
 static feed *feed_for(feed *f, feed *nothing, const pass *p) {
     if (f->left <= 0) {
-        nothing->row = (const char *)p->panel;
+        nothing->next.row = (const char *)p->panel;
         return nothing;
     }
     f->left -= p->steps / UNROLL * f->in_turn;
@@ -162,13 +219,8 @@ static feed *feed_for(feed *f, feed *nothing, const pass *p) {
 
 /* Prefetches whatever is left. */
 static void feed_rest(feed *f) {
-    for (; f->left > 0; f->left--) {
-        __builtin_prefetch(f->row + f->lines[f->slot], 0, 2);
-        if (++f->slot == SLOTS) {
-            f->slot = 0;
-            f->row += f->step;
-        }
-    }
+    f->next = feed_lines(f->next, f->lines, f->step, f->left);
+    f->left = 0;
 }
 
 /* Copies rows x cols 4-byte elements, zeros if src is NULL. */
@@ -207,9 +259,6 @@ static void run_on_copy(const pass *p, int rows, int vectors, int cols, operands
         copy_rows(p->c, p->ldc, tile, PANEL, rows, cols);
 }
 
-/* With one panel of B every row of A is used in one pass only: it is converted just before. */
-static int is_converted_by_pass(const tl_matmul_args *x) { return x->n <= PANEL; }
-
 /* Where C has its element (row, column). */
 static float *place_in_c(const tl_matmul_args *x, int64_t row, int64_t column) {
     if (!x->parts) return (float *)x->c + row * x->ldc + column;
@@ -221,41 +270,67 @@ static operands operands_of(const tl_matmul_args *x, const workspace *work, int 
     return sums_are_normal(work->a_exponent, work->b_exponents[ready]) ? PAIRS : HALVES;
 }
 
-/* All passes over one strip whose B is in work->panels[ready]; `next` is converted on the way. */
+/* A pass that takes B from where it lies, or by halves from a panel that is made for it. `known` is
+ * what is known of this B: NUMBERS, nothing yet. */
+static void run_or_by_halves(const tl_matmul_args *x, const block *panel, const pass *p, int rows,
+                             operands *known, workspace *work) {
+    outcome_of_pass outcome = B_IS_SMALL;
+    if (*known != HALVES) outcome = kernels_in_place[rows - 1][*known == NUMBERS](p);
+    if (outcome == DONE) {
+        *known = PAIRS;
+        return;
+    }
+    if (*known != HALVES) convert_b(x, panel, work->panels[0]);
+    if (outcome == B_IS_SMALL) *known = HALVES;
+    run_by_halves(p, rows, 2);
+}
+
+/* All passes over one strip whose B is in work->panels[ready], or is taken from where it lies; `next`
+ * is converted on the way. */
 static void run_strip(const tl_matmul_args *x, const block *now, int ready, feed *ahead,
                       conversion *next, workspace *work) {
-    int integers = is_integer(x), first = now->k0 == 0;
+    int integers = is_integer(x), in_place = is_in_place(x), first = now->k0 == 0;
+    const float *a = prepared_a(x, now, work);
     feed nothing = {.in_turn = 0};
     for (int c = 0; c < now->cols; c += PANEL) {
         int cols = (int)smaller(now->cols - c, PANEL), vectors = (cols + W - 1) / W;
-        int64_t n0 = now->n0 + c;
-        for (int64_t r = 0, left = passes_of(now->rows, vectors); left > 0; left--) {
+        block panel = {.n0 = now->n0 + c, .cols = cols, .k0 = now->k0, .kc = now->kc};
+        operands known = NUMBERS;
+        for (int64_t r = 0, left = passes_of(now->rows, rows_of_pass(x, vectors)); left > 0;
+             left--) {
             int rows = (int)((now->rows - r + left - 1) / left);
             int64_t row = now->m0 + r;
-            pass p = {.a = work->a + r * A_PITCH,
+            pass p = {.a = a + r * A_PITCH,
                       .panel = work->panels[ready] + c / PANEL * PANEL_PITCH,
                       .next = next,
-                      .c = place_in_c(x, row, n0),
+                      .c = place_in_c(x, row, panel.n0),
                       .ldc = x->ldc,
                       .steps = steps_of(x, now->kc)};
             if (is_converted_by_pass(x)) {
                 block few = {.m0 = row, .rows = rows, .k0 = now->k0, .kc = now->kc};
-                convert_a(x, &few, work);
+                work->a_exponent = convert_a(x, &few, work->a);
                 p.a = work->a;
             }
-            operands kind = operands_of(x, work, ready);
+            p.a_exponent = work->a_exponent;
             p.ahead = feed_for(ahead, &nothing, &p);
             p.start = p.c;
             p.ld_start = p.ldc;
             if (first && x->start != x->c) {
-                p.start = x->start ? (const float *)x->start + row * x->ld_start + n0 : NULL;
+                p.start = x->start ? (const float *)x->start + row * x->ld_start + panel.n0 : NULL;
                 p.ld_start = x->ld_start;
                 if (integers) copy_rows(p.c, p.ldc, p.start, p.ld_start, rows, cols);
             }
-            if (integers || cols != vectors * W)
-                run_on_copy(&p, rows, vectors, cols, kind, integers, work->tile);
-            else
-                run_kernel(&p, rows, vectors, kind);
+            if (in_place) {
+                p.panel = work->panels[0];
+                p.b = element(x->b, x->b_type, x->ldb, 0, panel.k0, panel.n0);
+                p.row_bytes = x->ldb * 2;
+                run_or_by_halves(x, &panel, &p, rows, &known, work);
+            } else if (integers || cols != vectors * W) {
+                run_on_copy(&p, rows, vectors, cols, operands_of(x, work, ready), integers,
+                            work->tile);
+            } else {
+                run_kernel(&p, rows, vectors, operands_of(x, work, ready));
+            }
             r += rows;
         }
     }
@@ -280,21 +355,23 @@ static block block_at(const tl_matmul_args *x, int64_t m0, int64_t n0, int64_t k
                    .n0 = n0,
                    .k0 = k0,
                    .cols = (int)smaller(x->n - n0, group_columns(x)),
-                   .kc = (int)smaller(x->k - k0, is_paired(x) ? PAIRED_KC : KC)};
+                   .kc = (int)smaller(x->k - k0, block_of_k(x))};
 }
 
 /* The first block of the product that will be next. */
-static void feed_next_product(feed *f, const tl_matmul_args *x) {
+static void feed_next_product(feed *f, const tl_matmul_args *x, workspace *work) {
     tl_matmul_args next = *x;
     next.b = x->then;
     block first = block_at(&next, 0, 0, 0);
     feed_block(f, &next, &first);
+    work->fed = next.b;
 }
 
 /* How often a group's passes take UNROLL steps. */
 static int turns_of(const tl_matmul_args *x, const block *group) {
     int panels = (group->cols + PANEL - 1) / PANEL;
-    return panels * passes_of(group->rows, 2) * (steps_of(x, group->kc) / UNROLL);
+    int passes = passes_of(group->rows, rows_of_pass(x, 2));
+    return panels * passes * (steps_of(x, group->kc) / UNROLL);
 }
 
 /* One block of k over one group of columns; `after` is the block that will follow. The first strip
@@ -303,10 +380,10 @@ static void run_group(const tl_matmul_args *x, const block *group, const block *
                       workspace *work) {
     feed ahead;
     if (after->kc == 0 && x->then)
-        feed_next_product(&ahead, x);
+        feed_next_product(&ahead, x, work);
     else
         feed_block(&ahead, x, after);
-    int passes = passes_of(group->rows, 2) * PANELS, turns = turns_of(x, group);
+    int passes = passes_of(group->rows, rows_of_pass(x, 2)) * PANELS, turns = turns_of(x, group);
     ahead.in_turn = turns > 0 ? (ahead.left + turns - 1) / turns : 0;
     for (int c = 0; c < group->cols; c += STRIP) {
         int is_last = c + STRIP >= group->cols;
@@ -317,7 +394,7 @@ static void run_group(const tl_matmul_args *x, const block *group, const block *
         rest.in_turn = (UNROLL + passes - 1) / passes;
         run_strip(x, &now, *ready, &ahead, &rest, work);
         work->b_exponents[other] = convert_rest(rest, is_paired(x) ? PAIRS : NUMBERS);
-        if (next.kc > 0 && !is_converted_ahead(x, &next))
+        if (next.kc > 0 && !is_in_place(x) && !is_converted_ahead(x, &next))
             work->b_exponents[other] = convert_b(x, &next, work->panels[other]);
         *ready = other;
     }
@@ -333,26 +410,41 @@ static block block_after(const tl_matmul_args *x, const block *now) {
     return down < x->k ? block_at(x, now->m0, now->n0, down) : block_at(x, now->m0, right, 0);
 }
 
+/* The block's part of A, unless it is ready or passes convert it. */
+static void prepare_a(const tl_matmul_args *x, const block *now, workspace *work) {
+    if (is_prepared_whole(x)) {
+        prepare_whole(x, work);
+        return;
+    }
+    work->prepared.a = NULL;
+    if (!is_converted_by_pass(x)) work->a_exponent = convert_a(x, now, work->a);
+}
+
 static void run_blocks(const tl_matmul_args *x, workspace *work) {
     for (int64_t m0 = 0; m0 < x->m; m0 += ROW_BLOCK) {
         block now = block_at(x, m0, 0, 0);
-        feed cold;
-        feed_block(&cold, x, &now);
-        feed_rest(&cold);
-        if (!is_converted_by_pass(x)) convert_a(x, &now, work);
+        if (work->fed != x->b) {
+            feed cold;
+            feed_block(&cold, x, &now);
+            feed_rest(&cold);
+        }
+        prepare_a(x, &now, work);
         int ready = 0;
         block first = strip_of(&now, 0);
-        work->b_exponents[ready] = convert_b(x, &first, work->panels[ready]);
+        if (!is_in_place(x)) work->b_exponents[ready] = convert_b(x, &first, work->panels[ready]);
         for (;;) {
             block next = block_after(x, &now);
             run_group(x, &now, &next, &ready, work);
             if (next.kc == 0) break;
-            int is_new = next.k0 != now.k0 || next.n0 == 0;
-            if (is_new && !is_converted_by_pass(x)) convert_a(x, &next, work);
+            if (next.k0 != now.k0 || next.n0 == 0) prepare_a(x, &next, work);
             now = next;
         }
     }
 }
+
+/* Whether C^T is computed: with few rows most lanes of it would be empty, and transposing B costs
+ * less than that. */
+static int is_flipped(const tl_matmul_args *x) { return x->b_trans && x->m > MOST_UPRIGHT; }
 
 /* C^T = B A^T by blocks that fit the scratch, each transposed into C. */
 static void run_flipped(const tl_matmul_args *x, workspace *work) {
@@ -425,6 +517,7 @@ static void end_row(const tl_matmul_args *x, int64_t n0, int64_t columns, const 
 static void run_one_row(const tl_matmul_args *x, workspace *work) {
     float *c = work->flipped;
     int64_t row_bytes = x->ldb * element_size(x->b_type);
+    work->prepared.a = NULL;
     convert_rows(work->a, x->k, x->a, x->a_type, x->lda, 1, x->k, x->k);
     for (int64_t n0 = 0; n0 < x->n; n0 += GROUP) {
         int64_t columns = smaller(x->n - n0, GROUP);
@@ -451,6 +544,7 @@ static int is_alike(const tl_matmul_args *x, const tl_matmul_args *y) {
 
 static void run_streams(const tl_matmul_args *x, int count, workspace *work) {
     const char *b[TL_STREAMS];
+    work->prepared.a = NULL;
     convert_rows(work->a, x->k, x->a, x->a_type, x->lda, 1, x->k, x->k);
     for (int i = 0; i < count; i++) {
         b[i] = x[i].b;
@@ -460,16 +554,22 @@ static void run_streams(const tl_matmul_args *x, int count, workspace *work) {
     for (int i = 0; i < count; i++) end_row(&x[i], 0, x->n, work->flipped + i * x->n);
 }
 
-void tl_matmul(const tl_matmul_args *x, void *scratch) {
+static void run_product(const tl_matmul_args *x, workspace *work) {
     if (x->m <= 0 || x->n <= 0) return;
     if (x->k <= 0)
         copy_rows(x->c, x->ldc, x->start, x->ld_start, x->m, x->n);
-    else if (x->b_trans)
-        run_flipped(x, scratch);
+    else if (is_flipped(x))
+        run_flipped(x, work);
     else if (is_one_row(x))
-        run_one_row(x, scratch);
+        run_one_row(x, work);
     else
-        run_blocks(x, scratch);
+        run_blocks(x, work);
+}
+
+void tl_matmul(const tl_matmul_args *x, void *scratch) {
+    workspace *work = scratch;
+    work->prepared.a = NULL;
+    run_product(x, work);
 }
 
 /* The product with pieces that continue each other evenly as one. */
@@ -486,18 +586,24 @@ static tl_product with_long_pieces(const tl_product *product) {
     return whole;
 }
 
-void tl_matmul_pieces(const tl_product *given, void *scratch) {
+static void run_pieces(const tl_product *given, workspace *work) {
     tl_product product = with_long_pieces(given);
     tl_matmul_args x = product.args;
     for (int64_t p = 0; p == 0 || p < product.pieces; p++) {
         const char *next = (const char *)x.b + product.b_step;
         x.then = p + 1 < product.pieces ? next : product.args.then;
-        tl_matmul(&x, scratch);
+        run_product(&x, work);
         x.a = (const char *)x.a + product.a_step;
         x.b = next;
         x.start = x.c;
         x.ld_start = x.ldc;
     }
+}
+
+void tl_matmul_pieces(const tl_product *product, void *scratch) {
+    workspace *work = scratch;
+    work->prepared.a = NULL;
+    run_pieces(product, work);
 }
 
 /* --- several products side by side ------------------------------------------------------------- */
@@ -531,11 +637,13 @@ static int streams_of(const tl_product *products, int64_t count, tl_matmul_args 
 
 void tl_matmul_side_by_side(const tl_product *products, int64_t count, const void *then,
                             void *scratch) {
+    workspace *work = scratch;
+    work->prepared.a = NULL;
     tl_matmul_args streams[TL_STREAMS];
     for (int64_t i = 0, n; i < count; i += n) {
         n = streams_of(products + i, count - i, streams);
         if (n > 1) {
-            run_streams(streams, (int)n, scratch);
+            run_streams(streams, (int)n, work);
             continue;
         }
         void *parts[TL_SIDE_BY_SIDE] = {products[i].args.c};
@@ -552,6 +660,6 @@ void tl_matmul_side_by_side(const tl_product *products, int64_t count, const voi
             all.args.part_columns = all.args.n;
             all.args.n *= n;
         }
-        tl_matmul_pieces(&all, scratch);
+        run_pieces(&all, work);
     }
 }

@@ -57,7 +57,10 @@ typedef enum { NUMBERS, PAIRS, HALVES } operands;
 /* One pass: some rows of A times a panel of B, for one block of k. */
 typedef struct {
     const float *a;     /* [rows][A_PITCH] */
+    int a_exponent;     /* of words: the least, with those of other rows */
     const float *panel; /* [steps][PANEL] */
+    const char *b;      /* or the same where it lies: rows `row_bytes` apart */
+    int64_t row_bytes;
     const float *start; /* NULL: zeros */
     int64_t ld_start;
     float *c;
@@ -67,15 +70,33 @@ typedef struct {
     struct conversion *next;
 } pass;
 
+/* The next line to prefetch: a row, and which of its lines. */
+typedef struct {
+    const char *row;
+    int slot;
+} feed_place;
+
 /* Rows of B to prefetch, as many at once as SLOTS lines hold. */
 typedef struct feed {
-    const char *row;
+    feed_place next;
     int64_t step;         /* bytes from the first row of these to that of the next ones */
-    int slot;             /* the next line */
     int left;             /* lines until all rows were prefetched */
     int in_turn;          /* lines for every UNROLL steps of a pass */
-    int64_t lines[SLOTS]; /* offsets from `row` */
+    int64_t lines[SLOTS]; /* offsets from the row */
 } feed;
+
+/* Prefetches so many lines; where it goes on. A place in memory would hold up the pass that waits
+ * for it. */
+TL_INLINE feed_place feed_lines(feed_place next, const int64_t *lines, int64_t step, int count) {
+    for (; count > 0; count--) {
+        __builtin_prefetch(next.row + lines[next.slot], 0, 2);
+        if (++next.slot == SLOTS) {
+            next.slot = 0;
+            next.row += step;
+        }
+    }
+    return next;
+}
 
 /* A strip of BF16 that is being converted to panels. */
 typedef struct conversion {
@@ -207,25 +228,18 @@ TL_INLINE void run_pass(const pass *p, int rows, int vectors, operands kind) {
         return;
     }
     const float *a = p->a, *b = p->panel;
-    const char *ahead = p->ahead->row;
-    const int64_t *lines = p->ahead->lines;
+    int k = p->steps, in_turn = p->ahead->in_turn;
     int64_t step_ahead = p->ahead->step;
-    int k = p->steps, slot = p->ahead->slot, in_turn = p->ahead->in_turn;
+    feed_place ahead = p->ahead->next;
+    const int64_t *lines = p->ahead->lines;
     conversion next = *p->next;
     for (; k >= UNROLL; k -= UNROLL, a += UNROLL, b += UNROLL * PANEL) {
 #pragma GCC unroll 4
         for (int i = 0; i < UNROLL; i++) step(acc, a + i, b + i * PANEL, rows, vectors, kind);
-        for (int i = in_turn; i > 0; i--) {
-            __builtin_prefetch(ahead + lines[slot], 0, 2);
-            if (++slot == SLOTS) {
-                slot = 0;
-                ahead += step_ahead;
-            }
-        }
+        ahead = feed_lines(ahead, lines, step_ahead, in_turn);
         for (int i = next.in_turn; i > 0 && next.steps_left > 0; i--) convert_step(&next, kind);
     }
-    p->ahead->row = ahead;
-    p->ahead->slot = slot;
+    p->ahead->next = ahead;
     *p->next = next;
     for (; k > 0; k--, a++, b += PANEL) step(acc, a, b, rows, vectors, kind);
 #pragma GCC unroll 16
@@ -273,9 +287,7 @@ static void run_kernel(const pass *p, int rows, int vectors, operands kind) {
         (kind == PAIRS ? pair_kernels_of_2 : kernels_of_2)[rows - 1](p);
 }
 
-static int passes_of(int64_t rows, int vectors) {
-    int most = vectors == 1 ? MR1 : MR2;
-    return (int)((rows + most - 1) / most);
-}
+/* Passes over so many rows, at most `most` in one. */
+static int passes_of(int64_t rows, int most) { return (int)((rows + most - 1) / most); }
 
 #endif

@@ -116,7 +116,7 @@ static int work(tl_ctx *c) {
     outcome outcomes[TL_SIDE_BY_SIDE];
     int count = tl_take_ready(rt, tasks, TL_SIDE_BY_SIDE);
     if (!count) return 0;
-    const char *then = tl_next_b(rt, tasks[0]->kernel);
+    const char *then = tl_next_b(rt, tasks[0], count);
     rt->busy++;
     unlock(rt);
     c->then = then;
@@ -344,7 +344,7 @@ static void find_dependencies(tl_ctx *c, tl_task *t) {
         tl_depend(b, (uint32_t)use, writes, found, rt);
         out_of_memory |= tl_note(b, (uint32_t)use, writes, t->number, is_done, rt);
     }
-    if (kernel->batch_max > 1 || kernel->streams > 1) {
+    if (kernel->batch_max > 1 || kernel->streams > 1 || kernel->same_a > 1) {
         t->a = touched[kernel->a_window].data;
         const tl_win *b = &touched[kernel->b_window];
         t->b = b->data;

@@ -116,7 +116,9 @@ typedef struct {
      * the same A, and B `b_stride` bytes further. A and B are what these windows touch first. */
     int32_t batch_max, a_window, b_window;
     int64_t b_stride;
-    int32_t streams; /* tasks to be read together, if each B has its rows in order (1: none) */
+    /* The same if each B has its rows in order, wherever it lies: so many tasks are read together, or
+     * run one after the other with A prepared once (1: none). */
+    int32_t streams, same_a;
     int64_t scratch_bytes;
     int32_t iterations; /* a task that is no spmd task is so many blocks (1: just itself) */
 } tl_kernel;
