@@ -459,7 +459,7 @@ static int prepare(tl_rt *rt, const tl_program *program, const tl_run_args *args
     rt->is_submitting = 1;
     rt->buffers = args->buffer_count;
     for (int32_t i = 0; i < program->kernel_count; i++)
-        rt->has_streams |= program->kernels[i].streams > 1;
+        rt->has_streams |= program->kernels[i].streams > 1 || program->kernels[i].same_a > 1;
     rt->random = (uint64_t)args->seed * 0x9e3779b97f4a7c15u + 0x2545f4914f6cdd1du;
     pthread_mutex_init(&rt->lock, NULL);
     pthread_cond_init(&rt->work, NULL);
