@@ -50,6 +50,14 @@ class DType:
         limits: Any = cast("Any", ml_dtypes).finfo(self.numpy)
         return float(limits.max)
 
+    def get_bit(self) -> int:
+        """As scripts ask for it."""
+        return self.bits
+
+    def get_byte(self) -> int:
+        """Whole bytes that an element takes, as scripts ask for it."""
+        return -(-self.bits // 8)
+
     def __repr__(self) -> str:
         return f"pl.{self.name}"
 

@@ -196,6 +196,26 @@ def test_options_of_tilelet_after_the_script_are_pointed_out(tilelet: Run) -> No
     assert "note: `--engine` is an option of `tilelet run`: put it before the script" in err
 
 
+def test_a_seed_after_the_script_is_pointed_out_unless_the_script_has_one(tilelet: Run) -> None:
+    note = "note: `--seed` is an option of `tilelet run`: put it before the script"
+    code, _, err = tilelet("run", write("pass\n"), "--seed", "5")
+    assert note in err
+    own = "import argparse\np = argparse.ArgumentParser()\np.add_argument('--seed')\np.parse_args()"
+    code, _, err = tilelet("run", write(own), "--seed", "5")
+    assert note not in err
+    code, _, err = tilelet("run", write(own), "--seed", "5", "--other")
+    assert code == 2
+    assert note not in err
+
+
+def test_python_m_tilelet_is_the_command() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tilelet", "--version"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert __version__ in done.stdout
+
+
 def test_machine_formats_have_stdout_for_themselves(tilelet: Run) -> None:
     script = write("print('chatter')\n1 / 0\n")
     code, out, err = tilelet("run", "--format", "json", script)

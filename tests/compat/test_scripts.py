@@ -289,8 +289,8 @@ def test_blocks_stand_beside_tasks(tilelet: Run, tmp_path: Path) -> None:
         "kernel: 2 kernels\n"
         "  kernel    tasks  blocks\n"
         "  launched      1       4\n"
-        "  alone         3\n"
-        "  total         4       4\n"
+        "  alone         3       3\n"
+        "  total         4       7\n"
     )
     out = tilelet("tasks", "--format", "json", str(tmp_path / "launch.py"))[1]
     (table,) = json.loads(out)["tasks"]
@@ -385,6 +385,51 @@ def test_functions_make_a_program(tilelet: Run) -> None:
     code, out, _ = tilelet("run", write(BUILT))
     assert code == 0
     assert "doubling ['twice'] True" in out
+
+
+PARSED = """
+import torch
+import pypto.language as pl
+from pypto import ir
+from pypto.runtime import TensorSpec, run
+
+text = '''
+@pl.function
+def plus_one(x: pl.Tensor[[16, 64], pl.FP32], out: pl.Out[pl.Tensor[[16, 64], pl.FP32]]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        out[:, :] = pl.add(x[:, :], 1.0)
+    return out
+'''
+
+@pl.function
+def twice(x: pl.Tensor[[16, 64], pl.FP32], out: pl.Out[pl.Tensor[[16, 64], pl.FP32]]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        out[:, :] = pl.add(x, x)
+    return out
+
+def golden(tensors, params):
+    tensors["out"][:] = tensors["x"] + 1
+
+program = ir.Program([pl.parse(text)], "increase", ir.Span.unknown())
+assert str(program) == ir.python_print(program)
+assert "pl.add(" in str(program.get_function("plus_one"))
+specs = [
+    TensorSpec("x", [16, 64], torch.float32, init_value=torch.randn),
+    TensorSpec("out", [16, 64], torch.float32, is_output=True),
+]
+assert run(program, specs, golden).passed
+both = ir.compile(ir.Program([pl.parse(text), twice], "two"))
+print(both.orchestration_names)
+x, out = torch.ones(16, 64), torch.zeros(16, 64)
+both["twice"](x, out)
+assert out.eq(2).all()
+"""
+
+
+def test_parsed_functions_make_a_program(tilelet: Run) -> None:
+    code, out, err = tilelet("run", write(PARSED))
+    assert code == 0, err
+    assert "['plus_one', 'twice']" in out
 
 
 def test_a_mistake_in_a_kernel_is_3_with_file_line_and_caret(tilelet: Run) -> None:

@@ -152,3 +152,25 @@ def test_types_by_other_names() -> None:
     assert pl.Ptr is pl.PtrType
     assert pl.TileView().blayout is pl.TileLayout.row_major
     assert pl.optimizations.split(pl.SplitMode.UP_DOWN) == pl.split(pl.SplitMode.UP_DOWN)
+
+
+def test_other_names_of_levels_and_roles() -> None:
+    assert pl.Level.POD is pl.Level.CLUSTER_0
+    assert pl.Level.NODE is pl.Level.HOST
+    assert pl.Role.SubWorker is pl.Role.Worker
+
+
+def test_sizes_of_elements_are_numbers_in_scripts_and_kernels() -> None:
+    assert [t.get_byte() for t in (pl.FP32, pl.BF16, pl.INT8, pl.FP4)] == [4, 2, 1, 1]
+    assert [t.get_bit() for t in (pl.FP32, pl.BF16, pl.INT8, pl.FP4)] == [32, 16, 8, 4]
+
+    @pl.jit
+    def first(x: pl.Tensor[[16, 64], pl.FP32], out: pl.Out[pl.Tensor[[16, 64], pl.FP32]]):
+        rows = 2 * pl.FP32.get_byte()
+        with pl.at(level=pl.Level.CORE_GROUP):
+            out[0:rows, :] = x[0:rows, :]
+        return out
+
+    x, out = np.ones((16, 64), np.float32), np.zeros((16, 64), np.float32)
+    first(x, out)
+    assert out.sum(1).tolist() == [64.0] * 8 + [0.0] * 8

@@ -179,3 +179,11 @@ def test_along_a_chosen_axis():
         infer1("tile.max", tile(8, 16), 2)
     with pytest.raises(NotConstant):
         infer1("tile.max", tile(8, 16), number())
+
+
+@pytest.mark.parametrize(("name", "meant"), [("max", "maximum"), ("min", "minimum")])
+@pytest.mark.parametrize("second", [0.0, tile(8, 16)], ids=["number", "tile"])
+def test_of_two_values_is_pointed_out(name: str, meant: str, second: object):
+    with pytest.raises(BadArgument) as caught:
+        infer1(f"tile.{name}", tile(8, 16), second)
+    assert any(f"pl.{meant}(x, y)" in h for h in caught.value.diagnostic.helps)

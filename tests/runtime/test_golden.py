@@ -115,6 +115,32 @@ def test_unmarked_outputs_count_if_the_golden_writes_them() -> None:
     assert set(expected) == {"out", "cache"}  # written with its initial values; scratch is not
 
 
+def test_torch_tells_what_is_written_so_one_call_is_enough() -> None:
+    calls: list[int] = []
+
+    def golden(tensors: dict[str, torch.Tensor]) -> None:
+        calls.append(1)
+        tensors["out"][:] = 1
+        tensors["cache"][1:].copy_(tensors["zero"][1:])  # through a view, with its initial values
+        tensors["replaced"] = tensors["zero"].clone()
+        tensors["scratch"] + 1
+
+    names = ("cache", "replaced", "scratch")
+    arrays = dict.fromkeys(("out", "zero", *names), ZERO)
+    expected = compute_golden(
+        golden, arrays, {}, ["out"], maybe_outputs=names, fresh=["out"], use_torch=True
+    )
+    assert set(expected) == {"out", "cache", "replaced"}
+    assert len(calls) == 1
+
+
+def test_what_is_written_behind_the_back_of_torch_counts() -> None:
+    def golden(tensors: dict[str, torch.Tensor]) -> None:
+        tensors["out"].numpy()[:] = tensors["x"].numpy() * 0
+
+    assert expected_of(golden, use_torch=True)["out"].tolist() == [0, 0, 0, 0]
+
+
 def test_mistakes() -> None:
     with pytest.raises(GoldenRaised) as caught:
         expected_of(lambda t: t["nothing"])

@@ -89,8 +89,15 @@ def print_problems(
     else:
         print_findings(outcome.errors, outcome.truncated)
     names = [argument.partition("=")[0] for argument in target.arguments]
-    misplaced = [name for name in names if name in options.own and name not in _OFTEN_SHARED]
-    if misplaced and (outcome.code == exit_codes.WRONG_USAGE or not target.knows(misplaced[0])):
+    refused = outcome.code == exit_codes.WRONG_USAGE
+    misplaced = [
+        name
+        for name in names
+        if name in options.own
+        and name not in _SHARED
+        and (not target.knows(name) or (refused and name not in _OFTEN_SHARED))
+    ]
+    if misplaced:
         print(
             f"note: `{misplaced[0]}` is an option of `tilelet {options.command}`: "
             "put it before the script",
@@ -98,8 +105,9 @@ def print_problems(
         )
 
 
-# Options that scripts often have too, under the same name.
-_OFTEN_SHARED = ("-h", "--help", "-p", "--platform", "--seed")
+# Options that nearly all scripts have too, under the same name, and those that some have.
+_SHARED = ("-h", "--help", "-p", "--platform")
+_OFTEN_SHARED = ("--seed",)
 
 
 def _json(now: Session) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tilelet.diag.core import UNKNOWN, Loc
+from tilelet.diag.core import UNKNOWN
 from tilelet.frontend.decorators import build_program
 from tilelet.frontend.functions import KernelFunction
 from tilelet.ir import core
@@ -31,13 +31,29 @@ class _Program(type):
 
     def __call__(  # type: ignore[override]
         cls,
-        functions: Sequence[KernelFunction],
+        functions: Sequence[KernelFunction | core.Function],
         name: str = "",
         span: object = None,  # noqa: ARG002
     ) -> core.Program | Programs:
-        methods = {f.name: f for f in functions}
-        loc: Loc = functions[0].loc() if functions else UNKNOWN
-        return build_program(name or next(iter(methods), "program"), methods, loc)
+        name = name or next((f.name for f in functions), "program")
+        methods = {f.name: f for f in functions if isinstance(f, KernelFunction)}
+        lowered = {f.name: f for f in functions if isinstance(f, core.Function)}
+        if not lowered:
+            loc = next((f.loc() for f in methods.values()), UNKNOWN)
+            return build_program(name, methods, loc)
+        for method in methods.values():
+            built = build_program(name, {method.name: method}, method.loc())
+            assert isinstance(built, core.Program)  # one function has one entry
+            lowered |= built.functions
+        return _of_lowered(name, lowered)
+
+
+def _of_lowered(name: str, functions: Mapping[str, core.Function]) -> core.Program | Programs:
+    """Of functions that `pl.parse` gave, or that were taken from a program."""
+    control = [f.name for f in functions.values() if f.kind is not core.FunctionKind.InCore]
+    entries = control or list(functions)
+    found = {e: core.Program(name, functions, e) for e in entries}
+    return found[entries[0]] if len(entries) == 1 else Programs(name, found)
 
 
 class Program(metaclass=_Program):

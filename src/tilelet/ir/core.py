@@ -161,6 +161,9 @@ class Function:
     def return_types(self) -> tuple[Type, ...]:
         return tuple(v.type for v in self.returned if isinstance(v, Value))
 
+    def __str__(self) -> str:
+        return self.as_python()
+
     def as_python(self, *, concise: bool = False, format: bool = True) -> str:  # noqa: A002, ARG002
         """The function as `pl` text, which is always concise and formatted."""
         from tilelet.ir.printer import print_function
@@ -203,6 +206,9 @@ class Program:
         """The function called `name`, also one that is part of its callers; or None."""
         found = self.functions.get(name)
         return self.origin.function(name) if found is None and self.origin is not None else found
+
+    def __str__(self) -> str:
+        return self.as_python()
 
     def as_python(self, *, concise: bool = False, format: bool = True) -> str:  # noqa: A002, ARG002
         """The program as `pl` text in explicit SSA form; `pl.parse` reads it back.

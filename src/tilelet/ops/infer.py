@@ -83,8 +83,8 @@ def is_scalar(arg: Arg) -> bool:
     return scalar_dtype(arg) not in (None, dtypes.TASK_ID)
 
 
-def bad(call: Call, param: str, expected: str) -> BadArgument:
-    return BadArgument(call.at(param), call.shown, param, describe(call[param]), expected)
+def bad(call: Call, param: str, expected: str, helps: Sequence[str] = ()) -> BadArgument:
+    return BadArgument(call.at(param), call.shown, param, describe(call[param]), expected, helps)
 
 
 def shaped(call: Call, param: str) -> ShapedType:

@@ -239,10 +239,18 @@ def col_argmin(x: Shaped, tmp_tile: Shaped | None = None) -> Shaped:
 # --- the early tile-level form, along a chosen axis ----------------------------------------------
 
 
+_OF_TWO = {"max": "maximum", "min": "minimum"}
+
+
 def _infer_along(call: Call) -> infer.Types:
     x = infer.tile(call, "x")
     infer.check_rank(call, "x", len(x.shape), 2)
     infer.check_dtype(call, "x", x.dtype, NUMBERS)
+    of_two = _OF_TWO.get(call.shown.rpartition(".")[2])
+    if of_two is not None and not infer.is_integer(call["axis"]):
+        # A second value where the axis stands: what NumPy calls `maximum` is meant.
+        helps = [f"element by element, of two values: `pl.{of_two}(x, y)`"]
+        raise infer.bad(call, "axis", "a constant integer", helps)
     axis = infer.axis(call, "axis", 2)
     shape = [*x.shape]
     shape[axis] = 1

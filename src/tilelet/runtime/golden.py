@@ -21,6 +21,7 @@ from tilelet.diag.tracebacks import user_traceback
 from tilelet.runtime.arrays import Array, as_array, as_tensor, is_array
 from tilelet.runtime.inputs import seed_of
 from tilelet.runtime.seeds import seeded
+from tilelet.runtime.torch_threads import short_work_alone
 
 Golden = Callable[..., Any]
 Scalar = np.generic
@@ -70,11 +71,17 @@ def compute_golden(
     """
     names = (*outputs, *maybe_outputs)
     given = {name: array.copy() for name, array in arrays.items()}
-    tensors = _call(golden, given, scalars, names, use_torch)
+    tensors, touched = _call(golden, given, scalars, names, use_torch)
     results = {name: _result(name, tensors[name], arrays[name]) for name in names}
     unchanged = [name for name in names if _same_bits(results[name], arrays[name])]
-    written = set(names).difference(unchanged)
-    suspects = [name for name in unchanged if name in fresh or name in maybe_outputs]
+    written = set(names).difference(unchanged) | {name for name in names if touched.get(name)}
+    suspects = [
+        name
+        for name in unchanged
+        if name not in written
+        # What torch says that it did not write is no output; a missing one is looked at again.
+        and (name in fresh or (name in maybe_outputs and touched.get(name) is None))
+    ]
     if suspects or not written:
         marked = suspects or unchanged
         written |= _written(golden, arrays, scalars, names, marked, use_torch)
@@ -90,15 +97,20 @@ def _call(
     scalars: Mapping[str, Scalar],
     outputs: Sequence[str],
     use_torch: bool,
-) -> dict[str, Any]:
-    """One call. The result holds every tensor, as the golden left, replaced or returned it."""
+) -> tuple[dict[str, Any], dict[str, bool]]:
+    """One call. The result holds every tensor, as the golden left, replaced or returned it.
+
+    Also: whether it wrote to each, as far as torch tells.
+    """
     wrap = as_tensor if use_torch else np.asarray
     tensors: dict[str, Any] = {name: wrap(array) for name, array in arrays.items()}
     # Scalars too have no axes rather than being plain numbers, so that `.item()` works on them.
     tensors |= {name: wrap(np.array(value)) for name, value in scalars.items()}
     names = set(tensors)
+    before = dict(tensors)
+    versions = {name: _version(value) for name, value in tensors.items()}
     try:
-        with seeded(seed_of("golden")):
+        with seeded(seed_of("golden")), short_work_alone():
             if takes_params(golden):
                 returned = golden(tensors, {name: value.item() for name, value in scalars.items()})
             else:
@@ -111,7 +123,20 @@ def _call(
     added = [name for name in tensors if name not in names]
     if added:
         raise GoldenUnknownName(added[0], outputs)
-    return tensors
+    touched = {
+        name: tensors[name] is not before[name] or _version(tensors[name]) != version
+        for name, version in versions.items()
+        if version is not None
+    }
+    return tensors, touched
+
+
+def _version(tensor: Any) -> int | None:
+    """How often torch has written to a tensor, also through its views; of others it is unknown."""
+    try:
+        return int(tensor._version)
+    except (AttributeError, RuntimeError):
+        return None
 
 
 def _by_name(returned: Any, outputs: Sequence[str]) -> dict[str, Any]:
@@ -156,7 +181,7 @@ def _written(
         _bytes(marked[name])[...] = 1 if arrays[name].dtype == np.bool_ else _MARK
     before = {name: marked[name].copy() for name in suspects}
     try:
-        tensors = _call(golden, marked, scalars, outputs, use_torch)
+        tensors, _ = _call(golden, marked, scalars, outputs, use_torch)
     except GoldenRaised:
         return set(suspects)  # it cannot live with such data, so it reads it
     return {

@@ -132,16 +132,18 @@ def _task_table(name: str, tasks: Any, program: Program | None = None) -> TaskTa
 
 
 def task_lines(table: TaskTable) -> str:
-    """Kernels and tasks, one line each, and the total; blocks too, if there are launches."""
+    """Kernels and tasks, one line each, and the total; blocks too, if there are launches.
+
+    A task that is no launch is a block of its own, so that their total is what cores execute.
+    """
     kernels = list(table.tasks)
     columns = [
         ["kernel", *kernels, "total"],
         ["tasks", *(f"{n:,}" for n in (*table.tasks.values(), table.total))],
     ]
     if table.blocks:
-        counts = [table.blocks.get(kernel) for kernel in kernels]
-        shown = ["" if n is None else f"{n:,}" for n in counts]
-        columns.append(["blocks", *shown, f"{sum(table.blocks.values()):,}"])
+        counts = [table.blocks.get(kernel, tasks) for kernel, tasks in table.tasks.items()]
+        columns.append(["blocks", *(f"{n:,}" for n in (*counts, sum(counts)))])
     widths = [max(map(len, column)) for column in columns]
     lines = [f"{table.program}: {plural(len(kernels), 'kernel')}"]
     for row in zip(*columns, strict=True):

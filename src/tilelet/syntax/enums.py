@@ -172,6 +172,14 @@ class Level(enum.Enum):
     CLUSTER_1 = "CLUSTER_1"
     CLUSTER_2 = "CLUSTER_2"
     GLOBAL = "GLOBAL"
+    # Other names of the same.
+    L2CACHE = "CHIP_DIE"  # noqa: PIE796
+    PROCESSOR = "CHIP"  # noqa: PIE796
+    UMA = "CHIP"  # noqa: PIE796
+    NODE = "HOST"  # noqa: PIE796
+    POD = "CLUSTER_0"  # noqa: PIE796
+    CLOS1 = "CLUSTER_1"  # noqa: PIE796
+    CLOS2 = "CLUSTER_2"  # noqa: PIE796
 
 
 class LoopOrigin(enum.Enum):
@@ -208,6 +216,7 @@ class Role(enum.Enum):
 
     Orchestrator = "Orchestrator"
     Worker = "Worker"
+    SubWorker = "Worker"  # noqa: PIE796
 
 
 class SplitMode(enum.Enum):

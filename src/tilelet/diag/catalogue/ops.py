@@ -249,9 +249,13 @@ class BadArgument(UserError):
             return out
         """
 
-    def __init__(self, loc: Loc, op: str, param: str, got: str, expected: str) -> None:
+    def __init__(
+        self, loc: Loc, op: str, param: str, got: str, expected: str, helps: Sequence[str] = ()
+    ) -> None:
         super().__init__(
-            f"argument `{param}` of `{op}` must be {expected}", [Label(loc, f"this is {got}")]
+            f"argument `{param}` of `{op}` must be {expected}",
+            [Label(loc, f"this is {got}")],
+            helps=helps,
         )
 
 
