@@ -6,6 +6,7 @@ Whatever is written here means what it replaces, so that the program's IR stays 
 from __future__ import annotations
 
 import ast
+import re
 
 import numpy as np
 
@@ -46,7 +47,7 @@ def _jit_functions(tree: ast.Module) -> dict[str, list[str]]:
     return {
         f.name: [p.arg for p in f.args.args]
         for f in functions
-        if "pl.jit" in ast.unparse(f.decorator_list[0])
+        if re.search(r"pl\.(jit|inline)", ast.unparse(f.decorator_list[0]))
     }
 
 
@@ -54,6 +55,7 @@ class _Respelling(ast.NodeTransformer):
     def __init__(self, rng: np.random.Generator, functions: dict[str, list[str]]) -> None:
         self.rng = rng
         self.functions = functions
+        self.by_position: dict[str, int] = {}  # of functions with keyword-only parameters
 
     def chance(self, percent: int) -> bool:
         return bool(self.rng.integers(100) < percent)
@@ -66,7 +68,8 @@ class _Respelling(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
         if isinstance(node.func, ast.Name) and node.func.id in self.functions:
-            kept = int(self.rng.integers(len(node.args) + 1))
+            most = self.by_position.get(node.func.id, len(node.args))
+            kept = int(self.rng.integers(most + 1))
             names = self.functions[node.func.id][kept:]
             node.keywords = [ast.keyword(n, a) for n, a in zip(names, node.args[kept:])]
             del node.args[kept:]
@@ -117,6 +120,19 @@ class _Respelling(ast.NodeTransformer):
             if keyword.arg == "init_values" and self.chance(30):
                 assert isinstance(keyword.value, ast.Tuple)
                 keyword.value = ast.List(keyword.value.elts)
+
+    # --- functions -------------------------------------------------------------------------------
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        """The last parameters of a helper by name only. Helpers stand before their callers."""
+        if "inline" in ast.unparse(node.decorator_list[0]) and self.chance(50):
+            kept = int(self.rng.integers(len(node.args.args)))
+            node.args.kwonlyargs = node.args.args[kept:]
+            node.args.kw_defaults = [None] * len(node.args.kwonlyargs)
+            del node.args.args[kept:]
+            self.by_position[node.name] = kept
+        self.generic_visit(node)
+        return node
 
     # --- statements ------------------------------------------------------------------------------
 
