@@ -56,6 +56,7 @@ class _Respelling(ast.NodeTransformer):
         self.rng = rng
         self.functions = functions
         self.by_position: dict[str, int] = {}  # of functions with keyword-only parameters
+        self.defaults: dict[str, ast.Constant] = {}  # what their parameter `given` is
 
     def chance(self, percent: int) -> bool:
         return bool(self.rng.integers(100) < percent)
@@ -73,6 +74,8 @@ class _Respelling(ast.NodeTransformer):
             names = self.functions[node.func.id][kept:]
             node.keywords = [ast.keyword(n, a) for n, a in zip(names, node.args[kept:])]
             del node.args[kept:]
+            if node.func.id in self.defaults and self.chance(50):
+                node.keywords.append(ast.keyword("given", self.defaults[node.func.id]))
         name = _of_language(node.func)
         if name == "load" and self.chance(30):
             self._by_numbers(node)
@@ -124,15 +127,43 @@ class _Respelling(ast.NodeTransformer):
     # --- functions -------------------------------------------------------------------------------
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        """The last parameters of a helper by name only. Helpers stand before their callers."""
-        if "inline" in ast.unparse(node.decorator_list[0]) and self.chance(50):
+        decorator = ast.unparse(node.decorator_list[0])
+        if "inline" in decorator and self.chance(50):
             kept = int(self.rng.integers(len(node.args.args)))
             node.args.kwonlyargs = node.args.args[kept:]
             node.args.kw_defaults = [None] * len(node.args.kwonlyargs)
             del node.args.args[kept:]
             self.by_position[node.name] = kept
+        if "inline" in decorator and self.chance(50):
+            self._number_as_default(node)
+        if re.search("InCore|incore", decorator):
+            self._column_major(node)
         self.generic_visit(node)
         return node
+
+    def _number_as_default(self, node: ast.FunctionDef) -> None:
+        """A number in the text as a parameter with that default. Helpers precede their callers."""
+        numbers = [
+            n
+            for statement in node.body
+            for n in ast.walk(statement)
+            if isinstance(n, ast.Constant) and type(n.value) in (int, float)
+        ]
+        if not numbers:
+            return
+        chosen = numbers[int(self.rng.integers(len(numbers)))]
+        self.defaults[node.name] = ast.Constant(chosen.value)
+        self.by_position.setdefault(node.name, len(node.args.args))
+        node.args.kwonlyargs.append(ast.arg("given"))
+        node.args.kw_defaults.append(ast.Constant(chosen.value))
+        node.body = [_Named(chosen, "given").visit(statement) for statement in node.body]
+
+    def _column_major(self, node: ast.FunctionDef) -> None:
+        """Tensors declared `pl.DN` are those that the text means, where that makes sense."""
+        for part in (*(p.annotation for p in node.args.args), node.returns):
+            for inner in ast.walk(part) if part is not None else ():
+                if isinstance(inner, ast.Tuple) and self.chance(30):  # shape and type
+                    inner.elts.append(_parsed("pl.DN"))
 
     # --- statements ------------------------------------------------------------------------------
 
@@ -161,6 +192,17 @@ class _Respelling(ast.NodeTransformer):
             if isinstance(left, ast.Name) and left.id == target.id:
                 return ast.AugAssign(target, value.op, value.right)
         return node
+
+
+class _Named(ast.NodeTransformer):
+    """A name in place of a number."""
+
+    def __init__(self, number: ast.Constant, name: str) -> None:
+        self.number = number
+        self.name = name
+
+    def visit_Constant(self, node: ast.Constant) -> ast.AST:
+        return ast.Name(self.name) if node is self.number else node
 
 
 def _parsed(text: str) -> ast.expr:
