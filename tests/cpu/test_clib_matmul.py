@@ -227,6 +227,15 @@ def test_subnormal_elements_are_not_taken_for_zero(rows: int, pad: int) -> None:
         a[1] = 1
 
 
+def test_rows_of_one_pass_are_not_judged_by_those_of_another() -> None:
+    """B is looked at by the first pass over it, with the rows that this one has."""
+    k = 4098  # so many that rows are converted for each pass
+    a, b = np.ones((32, k), BF16.numpy), np.full((k, 32), 2.0**-20, BF16.numpy)
+    a[20] = 0
+    a[20, 7] = 2.0**-110
+    check(stored(a, BF16), stored(b, BF16), None, flags="dot")
+
+
 @pytest.mark.parametrize("flags", BUILDS)
 def test_b_is_taken_from_where_it_lies(flags: str) -> None:
     """Rows at and beside whole passes, k at and beside blocks and turns, columns of some panels;
