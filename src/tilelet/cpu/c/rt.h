@@ -227,6 +227,8 @@ int tl_reshape_valid(tl_ctx *c, int site, const int64_t *shape, const int64_t *v
 /* The region of a value after a box was written into it (`assemble`). */
 int tl_insert_valid(tl_ctx *c, int site, const int64_t *shape, const int64_t *target,
                     const int64_t *source, const int64_t *offset, int rank, int64_t *out);
+/* Prefetches a box of a matrix, as far as there is one. */
+void tl_read_ahead(const tl_win *w, const int64_t *offset, const int64_t *shape);
 /* Repetitions of eight bytes. */
 void tl_fill(void *memory, int64_t bytes, uint64_t pattern);
 /* The box `valid` between a dense tile of `shape` and strided memory. */
