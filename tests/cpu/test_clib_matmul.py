@@ -227,6 +227,15 @@ def test_subnormal_elements_are_not_taken_for_zero(rows: int, pad: int) -> None:
         a[1] = 1
 
 
+@pytest.mark.parametrize(("rows", "columns"), [(32, 32), (32, 64), (40, 32)])
+def test_a_subnormal_element_in_rows_that_a_later_pass_takes(rows: int, columns: int) -> None:
+    """Of an A that is too deep to be prepared whole; also where each pass prepares its own rows."""
+    a, b = np.ones((rows, 4098), BF16.numpy), np.ones((4098, columns), BF16.numpy)
+    a[-1] = 0
+    a[-1, -1] = 2.0**-130
+    check(stored(a, BF16), stored(b, BF16), None, flags="dot")
+
+
 @pytest.mark.parametrize("flags", BUILDS)
 def test_b_is_taken_from_where_it_lies(flags: str) -> None:
     """Rows at and beside whole passes, k at and beside blocks and turns, columns of some panels;
