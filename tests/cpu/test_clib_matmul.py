@@ -227,12 +227,12 @@ def test_subnormal_elements_are_not_taken_for_zero(rows: int, pad: int) -> None:
         a[1] = 1
 
 
-def test_rows_of_one_pass_are_not_judged_by_those_of_another() -> None:
-    """B is looked at by the first pass over it, with the rows that this one has."""
-    k = 4098  # so many that rows are converted for each pass
-    a, b = np.ones((32, k), BF16.numpy), np.full((k, 32), 2.0**-20, BF16.numpy)
-    a[20] = 0
-    a[20, 7] = 2.0**-110
+@pytest.mark.parametrize(("rows", "columns"), [(32, 32), (32, 64), (40, 32)])
+def test_a_subnormal_element_in_rows_that_a_later_pass_takes(rows: int, columns: int) -> None:
+    """Of an A that is too deep to be prepared whole; also where each pass prepares its own rows."""
+    a, b = np.ones((rows, 4098), BF16.numpy), np.ones((4098, columns), BF16.numpy)
+    a[-1] = 0
+    a[-1, -1] = 2.0**-130
     check(stored(a, BF16), stored(b, BF16), None, flags="dot")
 
 

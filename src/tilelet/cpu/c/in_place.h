@@ -12,7 +12,6 @@
 #include "passes.h"
 
 #define MR_IN_PLACE 8 /* rows: 16 accumulators hide the latency, more of them gain nothing */
-#define LANES (TL_VEC_BYTES / 16)
 
 /* Words of the pairs in two rows of a panel; the columns of either vector as `to_lanes` has them. */
 TL_INLINE void interleave(words to[2], halves upper, halves lower) {

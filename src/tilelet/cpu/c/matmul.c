@@ -164,10 +164,9 @@ static int is_prepared_whole(const tl_matmul_args *x) {
     return x->m * ((x->k + block_of_k(x) - 1) / block_of_k(x)) <= ROW_BLOCK;
 }
 
-/* With one panel of B every row of A is used in one pass only: it is converted just before. Not where
- * B lies in place: whether sums may be subnormal is seen in the first pass, for the rows of all. */
+/* With one panel of B every row of A is used in one pass only: it is converted just before. */
 static int is_converted_by_pass(const tl_matmul_args *x) {
-    return x->n <= PANEL && !is_prepared_whole(x) && !is_in_place(x);
+    return x->n <= PANEL && !is_prepared_whole(x);
 }
 
 static int has_same_a(const tl_matmul_args *x, const tl_matmul_args *y) {
