@@ -95,6 +95,11 @@ def several_results() -> list[Any]:
     return [values, indices, *x.split(100), *torch.topk(x, 5, -1), torch.cat([x, x.t()])]
 
 
+def of_matrices() -> list[Any]:
+    x = torch.randn(BIG)
+    return [torch.linalg.svdvals(x), torch.norm(x, "nuc"), x.norm(dim=-1), torch.rand(BIG)]
+
+
 def out_arguments() -> list[Any]:
     x, y = torch.rand(BIG), torch.empty(BIG)
     torch.mul(x, 2, out=y)
@@ -118,6 +123,7 @@ TEXTS = [
     draws,
     shapes_that_elements_decide,
     several_results,
+    of_matrices,
     out_arguments,
     memory_given_out,
 ]
@@ -157,6 +163,7 @@ def test_whatever_is_looked_at_first(make: Callable[[], list[Any]], order: int) 
         lambda x: len(x.unique()),
         lambda x: [float(row[0]) for row in x],
         lambda x: x.data[0, 0].item(),
+        lambda x: [len(p) for p in torch.tensor_split(x, (x[0, :3] > 0).to(torch.int64).cumsum(0))],
     ],
 )
 def test_looks(look: Callable[[Any], object]) -> None:

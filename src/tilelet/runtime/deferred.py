@@ -17,6 +17,7 @@ many numbers as the draw takes, which small draws of the same kind tell.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -199,14 +200,21 @@ class Deferred(_Tensor):
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         named: dict[str, Any] = kwargs or {}
-        if getattr(func, "__name__", "") in _LOOKS:
-            return func(*_map(opened, args), **_map(opened, named))
-        with torch._C.DisableTorchFunctionSubclass():
-            return func(*args, **named)
+        if not _looks(getattr(func, "__name__", ""), (*args, *named.values())):
+            # Else it needs memory after all, or is a mistake, which the tensors themselves tell.
+            with torch._C.DisableTorchFunctionSubclass(), contextlib.suppress(Exception):
+                return func(*args, **named)
+        return func(*_map(opened, args), **_map(opened, named))
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return _dispatch(func, args, kwargs or {})
+
+
+def _looks(name: str, args: Sequence[Any]) -> bool:
+    """Whether a function needs the elements, or (of matrices) would take another way without."""
+    nuclear = any(isinstance(a, str) and a == "nuc" for a in args)
+    return name in _LOOKS or name.startswith("linalg_") or nuclear
 
 
 class Deferring(_FunctionMode):
