@@ -4,14 +4,15 @@
  * vectors of words: an instruction for each, so a pass takes hardly longer than from a panel, and
  * nobody has to write one. C has its columns in that order while k runs.
  *
- * Whether sums may be subnormal is not known before B has been read: the first pass over a panel looks
- * at all of it on the way. A pass that should not have been run has written nothing. */
+ * Whether sums may be subnormal is not known before B has been read: the first pass over a panel finds
+ * its least exponent on the way. A pass that should not have been run has written nothing. */
 #ifndef TL_IN_PLACE_H
 #define TL_IN_PLACE_H
 
 #include "passes.h"
 
 #define MR_IN_PLACE 8 /* rows: 16 accumulators hide the latency, more of them gain nothing */
+#define UNSEEN (-1)
 
 /* Words of the pairs in two rows of a panel; the columns of either vector as `to_lanes` has them. */
 TL_INLINE void interleave(words to[2], halves upper, halves lower) {
@@ -74,18 +75,16 @@ TL_INLINE void step_in_place(vec acc[MR1][2], const float *a, const char *b, int
     }
 }
 
-/* What a pass has done: all; or nothing, because C or B have numbers that it must not add. */
-typedef enum { DONE, C_IS_SMALL, B_IS_SMALL } outcome_of_pass;
-
-/* `looks`: nobody has looked yet at this panel of B. */
-TL_INLINE outcome_of_pass run_in_place(const pass *p, int rows, int looks) {
+/* Whether it was run. `looks`: this panel's exponent is not known yet, but will be unless C already
+ * has numbers that must not be added to. */
+TL_INLINE int run_in_place(const pass *p, int rows, int looks) {
     vec acc[MR1][2];
 #pragma GCC unroll 8
     for (int r = 0; r < rows; r++) {
         acc[r][0] = acc[r][1] = (vec){0};
         if (p->start) to_lanes(acc[r], p->start + r * p->ld_start);
     }
-    if (p->start && may_be_subnormal(acc, rows, 2)) return C_IS_SMALL;
+    if (p->start && may_be_subnormal(acc, rows, 2)) return 0;
     const float *a = p->a;
     const char *b = p->b;
     int k = p->steps, in_turn = p->ahead->in_turn;
@@ -103,21 +102,24 @@ TL_INLINE outcome_of_pass run_in_place(const pass *p, int rows, int looks) {
     for (; k > 0; k--, a++, b += 2 * row_bytes)
         step_in_place(acc, a, b, row_bytes, rows, looks ? &least : NULL);
     p->ahead->next = ahead;
-    if (looks && !sums_are_normal(p->a_exponent, least_exponent(least))) return B_IS_SMALL;
+    if (looks) {
+        *p->b_exponent = least_exponent(least);
+        if (!sums_are_normal(p->a_exponent, *p->b_exponent)) return 0;
+    }
 #pragma GCC unroll 8
     for (int r = 0; r < rows; r++) from_lanes(p->c + r * p->ldc, acc[r]);
-    return DONE;
+    return 1;
 }
 
-typedef outcome_of_pass (*kernel_in_place)(const pass *);
+typedef int (*kernel_in_place)(const pass *);
 
 #if TL_HAS_DOT
 #define KERNELS_IN_PLACE(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
 #define DEFINE_IN_PLACE(rows)                                                                      \
-    static __attribute__((noinline)) outcome_of_pass first_in_place_##rows(const pass *p) {        \
+    static __attribute__((noinline)) int first_in_place_##rows(const pass *p) {                    \
         return run_in_place(p, rows, 1);                                                           \
     }                                                                                              \
-    static __attribute__((noinline)) outcome_of_pass in_place_##rows(const pass *p) {              \
+    static __attribute__((noinline)) int in_place_##rows(const pass *p) {                          \
         return run_in_place(p, rows, 0);                                                           \
     }
 KERNELS_IN_PLACE(DEFINE_IN_PLACE)

@@ -270,18 +270,13 @@ static operands operands_of(const tl_matmul_args *x, const workspace *work, int 
     return sums_are_normal(work->a_exponent, work->b_exponents[ready]) ? PAIRS : HALVES;
 }
 
-/* A pass that takes B from where it lies, or by halves from a panel that is made for it. `known` is
- * what is known of this B: NUMBERS, nothing yet. */
+/* A pass that takes B from where it lies, or by halves from a panel that is made for it. */
 static void run_or_by_halves(const tl_matmul_args *x, const block *panel, const pass *p, int rows,
-                             operands *known, workspace *work) {
-    outcome_of_pass outcome = B_IS_SMALL;
-    if (*known != HALVES) outcome = kernels_in_place[rows - 1][*known == NUMBERS](p);
-    if (outcome == DONE) {
-        *known = PAIRS;
-        return;
-    }
-    if (*known != HALVES) convert_b(x, panel, work->panels[0]);
-    if (outcome == B_IS_SMALL) *known = HALVES;
+                             workspace *work) {
+    int looks = *p->b_exponent == UNSEEN;
+    int may_run = looks || sums_are_normal(p->a_exponent, *p->b_exponent);
+    if (may_run && kernels_in_place[rows - 1][looks](p)) return;
+    convert_b(x, panel, work->panels[0]);
     run_by_halves(p, rows, 2);
 }
 
@@ -295,7 +290,7 @@ static void run_strip(const tl_matmul_args *x, const block *now, int ready, feed
     for (int c = 0; c < now->cols; c += PANEL) {
         int cols = (int)smaller(now->cols - c, PANEL), vectors = (cols + W - 1) / W;
         block panel = {.n0 = now->n0 + c, .cols = cols, .k0 = now->k0, .kc = now->kc};
-        operands known = NUMBERS;
+        int b_exponent = UNSEEN;
         for (int64_t r = 0, left = passes_of(now->rows, rows_of_pass(x, vectors)); left > 0;
              left--) {
             int rows = (int)((now->rows - r + left - 1) / left);
@@ -324,7 +319,8 @@ static void run_strip(const tl_matmul_args *x, const block *now, int ready, feed
                 p.panel = work->panels[0];
                 p.b = element(x->b, x->b_type, x->ldb, 0, panel.k0, panel.n0);
                 p.row_bytes = x->ldb * 2;
-                run_or_by_halves(x, &panel, &p, rows, &known, work);
+                p.b_exponent = &b_exponent;
+                run_or_by_halves(x, &panel, &p, rows, work);
             } else if (integers || cols != vectors * W) {
                 run_on_copy(&p, rows, vectors, cols, operands_of(x, work, ready), integers,
                             work->tile);

@@ -61,6 +61,7 @@ typedef struct {
     const float *panel; /* [steps][PANEL] */
     const char *b;      /* or the same where it lies: rows `row_bytes` apart */
     int64_t row_bytes;
+    int *b_exponent;    /* of the words of this panel: the least, or UNSEEN */
     const float *start; /* NULL: zeros */
     int64_t ld_start;
     float *c;
