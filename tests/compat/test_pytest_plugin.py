@@ -14,7 +14,13 @@ SOURCE = Path(__file__).parents[2] / "src"
 FILES = {
     "harness/__init__.py": "",
     "harness/core/__init__.py": "from harness.core.test_runner import TestRunner, TestSuite\n",
-    "harness/core/test_runner.py": "raise RuntimeError('this one drives a board')\n",
+    "harness/core/test_runner.py": """
+raise RuntimeError('this one drives a board')
+
+
+def publish_platform(name, item):
+    pass
+""",
     "harness/core/environment.py": """
 def is_hardware_available():
     return False
@@ -168,6 +174,11 @@ def test_errors_of_the_other_compiler():
         pass
 
 
+def test_names_that_the_runner_never_had():
+    with pytest.raises(ImportError, match="publish_platfrom"):
+        from harness.core.test_runner import publish_platfrom
+
+
 def test_attributes_that_are_ours():
     with pytest.raises(AttributeError):
         kernel.there_is_no_such_thing
@@ -188,7 +199,7 @@ def test_a_suite(tmp_path: Path) -> None:
     done = subprocess.run(
         command, check=False, cwd=tmp_path, env=env, capture_output=True, text=True
     )
-    assert "6 passed, 5 skipped" in done.stdout, done.stdout + done.stderr
+    assert "7 passed, 5 skipped" in done.stdout, done.stdout + done.stderr
     assert "text of generated code" in done.stdout
     assert "needs `pypto.debug.a_tool_that_is_not_here`" in done.stdout
     assert done.returncode == 0

@@ -349,6 +349,54 @@ def test_what_such_a_script_would_read_is_zero(tilelet: Run) -> None:
     assert "kernel_incore_0      1" in out
 
 
+DECIDED_BY_TASKS = """
+import pypto.language as pl
+
+@pl.jit
+def kernel(x: pl.Tensor[[16, 128], pl.INT32], out: pl.Out[pl.Tensor[[16, 128], pl.INT32]]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        out[:, :] = pl.add(x[:, :], 1)
+    for i in pl.range(pl.read(out, [0, 0])):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            out[:, :] = pl.add(x[:, :], 2)
+    return out
+"""
+
+
+def test_such_a_script_whose_tasks_decide_how_many_follow(tilelet: Run) -> None:
+    code, out, err = tilelet("tasks", write(DECIDED_BY_TASKS))
+    assert code == 0, err
+    assert out == (
+        "kernel: compiled, 2 kernels; what its tasks compute decides how many follow,"
+        " and there are no inputs\n"
+    )
+
+
+INLINES = """
+import pypto.language as pl
+
+@pl.jit.inline
+def doubled(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Tensor[[16, 128], pl.FP32]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        out[:, :] = pl.add(x[:, :], x[:, :])
+    return out
+
+@pl.jit.inline
+def of_any_type(x):
+    return pl.add(x, x)
+"""
+
+
+def test_functions_to_inline_are_compiled_by_themselves_where_that_can_be(tilelet: Run) -> None:
+    code, out, _ = tilelet("run", write(INLINES))
+    assert (code, out) == (0, "doubled: compiled, 1 kernel; script.py runs nothing by itself\n")
+    assert "doubled_incore_0      1" in tilelet("tasks", "script.py")[1]
+    first, middle, last = INLINES.partition("@pl.jit.inline\ndef of_any")
+    code, _, err = tilelet("run", write(first.partition("@")[0] + middle + last))
+    assert code == 3
+    assert "`of_any_type` is inlined where a program calls it" in err
+
+
 FUNCTION = """
 import pypto.language as pl
 from pypto import ir

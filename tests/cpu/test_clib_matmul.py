@@ -21,6 +21,7 @@ SOURCE = """
 #include "matmul.c"
 const int64_t scratch_bytes = TL_MATMUL_SCRATCH_BYTES;
 int takes_pairs(const tl_matmul_args *x) { return is_paired(x); }
+int takes_b_in_place(const tl_matmul_args *x) { return is_in_place(x); }
 """
 
 # Beside the machine's own: pairs of BF16 by an instruction written in C, and by one that adds in
@@ -184,7 +185,8 @@ def nearly_cancelling(
 
 @settings(max_examples=200, deadline=None)
 @given(
-    m=st.integers(2, 20), n=st.integers(1, 40), pairs=st.integers(1, 6), b_trans=st.booleans(),
+    m=st.integers(2, 36), n=st.one_of(st.integers(1, 40), st.sampled_from([32, 64, 96])),
+    pairs=st.integers(1, 6), b_trans=st.booleans(),
     a_exponent=st.integers(-126, 20),
     total=st.one_of(st.integers(-135, -105), st.integers(-114, -111)),
     starts=st.sampled_from(["zero", "products", "anything"]), seed=st.integers(0, 2**31),
@@ -207,14 +209,73 @@ def test_pairs_whose_sums_are_nearly_subnormal(
     check(stored(a, BF16), stored(b, BF16, b_trans), start, flags=flags)
 
 
-def test_subnormal_elements_are_not_taken_for_zero() -> None:
-    a, b = np.ones((4, 8), BF16.numpy), np.ones((8, 32), BF16.numpy)
-    for operand in (a, b):
-        kept = operand[1, 1]
-        operand[1, 1] = 2.0**-130
-        check(stored(a, BF16), stored(b, BF16), np.full((4, 32), -8, np.float32), flags="dot")
+@pytest.mark.parametrize("rows", [4, 20, 40])
+@pytest.mark.parametrize("pad", [0, 600])
+def test_subnormal_elements_are_not_taken_for_zero(rows: int, pad: int) -> None:
+    """In A, in B or where a chain starts; they are in one place only, and other passes go on."""
+    a, b = np.ones((rows, 8), BF16.numpy), np.ones((8, 96), BF16.numpy)
+    start = np.full((rows, 96), -8, np.float32)
+    for operand, column in ((a, 1), (b, 1), (b, 70), (start, 33)):
+        kept = operand[1, column]
+        operand[1, column] = 2.0**-130
+        if operand is start:
+            a[1] = 0
+        check(stored(a, BF16), stored(b, BF16, pad=pad), start, flags="dot")
+        check(stored(a, BF16), stored(b, BF16, pad=pad), start, in_place=True, flags="dot")
         check(stored(a[1:2], BF16), stored(b, BF16), None, flags="dot")
-        operand[1, 1] = kept
+        operand[1, column] = kept
+        a[1] = 1
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(32, 32), (32, 64), (40, 32)])
+def test_a_subnormal_element_in_rows_that_a_later_pass_takes(rows: int, columns: int) -> None:
+    """Of an A that is too deep to be prepared whole; also where each pass prepares its own rows."""
+    a, b = np.ones((rows, 4098), BF16.numpy), np.ones((4098, columns), BF16.numpy)
+    a[-1] = 0
+    a[-1, -1] = 2.0**-130
+    check(stored(a, BF16), stored(b, BF16), None, flags="dot")
+
+
+@pytest.mark.parametrize("flags", BUILDS)
+def test_b_is_taken_from_where_it_lies(flags: str) -> None:
+    """Rows at and beside whole passes, k at and beside blocks and turns, columns of some panels;
+    B with and without other columns beside it.
+    """
+    for (m, n), k, pad in product(
+        [(2, 32), (8, 64), (9, 96), (16, 256), (31, 32)], [2, 6, 62, 510, 514, 1030], [0, 40]
+    ):
+        a = stored(random_matrix((m, k), BF16, n), BF16, pad=3)
+        b = stored(random_matrix((k, n), BF16, k), BF16, pad=pad)
+        start = random_matrix((m, n), FP32, 2)
+        if flags == "dot":
+            args = arguments(a, b, start, None)
+            assert build(SOURCE, BUILDS[flags]).takes_b_in_place(ctypes.byref(args))
+        check(a, b, None, flags=flags)
+        check(a, b, start, in_place=True, flags=flags)
+
+
+@pytest.mark.parametrize("flags", ["native", "dot"])
+@pytest.mark.parametrize("rows", [1, 2, 16])
+def test_a_is_prepared_anew_for_every_call(flags: str, rows: int) -> None:
+    """Products that are run together prepare it once; what was there in an earlier call is gone."""
+    library = build(SOURCE, BUILDS[flags])
+    b = stored(random_matrix((64, 32), BF16, 1), BF16)
+    a = stored(random_matrix((rows, 64), BF16, 2), BF16)
+    c, working = np.zeros((rows, 32), np.float32), scratch(library)
+    for seed in range(3):
+        a.window[...] = random_matrix((rows, 64), BF16, seed)
+        args = arguments(a, b, c, None)
+        calls = [
+            lambda args=args: library.tl_matmul(ctypes.byref(args), address(working)),
+            lambda args=args: library.tl_matmul_pieces(
+                ctypes.byref(Product(args, 1, 0, 0)), address(working)
+            ),
+            lambda args=args: library.tl_matmul_side_by_side(
+                (Product * 1)(Product(args, 1, 0, 0)), ctypes.c_int64(1), None, address(working)
+            ),
+        ]
+        calls[seed]()
+        assert same_bits(c, matmul(a.value, b.value, None))
 
 
 def test_products_of_bf16_take_pairs_where_that_is_exact() -> None:
@@ -345,13 +406,15 @@ def test_pieces_that_lie_apart() -> None:
     width=st.sampled_from([16, 32, 48, 64, 160, 7, 33]),
     count=st.integers(1, 11),
     odd_one=st.integers(-1, 10),
-    rows=st.sampled_from([1, 6, 16, 64, 65]),
+    rows=st.sampled_from([1, 2, 6, 16, 64, 65]),
     start=st.sampled_from(["zeros", "in place", "elsewhere"]),
     gaps=st.sets(st.integers(1, 7)),
     pieces=st.integers(1, 3),
+    depth_of_piece=st.sampled_from([33, 64, 300]),
     dtype=st.sampled_from([BF16, FP32, INT8]),
     reads_ahead=st.booleans(),
     seed=st.integers(0, 1000),
+    flags=st.sampled_from(["native", "dot"]),
 )
 def test_products_side_by_side(
     width: int,
@@ -361,13 +424,15 @@ def test_products_side_by_side(
     start: str,
     gaps: set[int],
     pieces: int,
+    depth_of_piece: int,
     dtype: DType,
     reads_ahead: bool,
     seed: int,
+    flags: str,
 ) -> None:
     """Each gets its own result, whether its columns follow those before it or lie apart."""
-    library = build(SOURCE)
-    depth = 33 * pieces
+    library = build(SOURCE, BUILDS[flags])
+    depth = depth_of_piece * pieces
     widths = [width + (9 if i == odd_one else 0) for i in range(count)]
     places = np.cumsum([0, *(w + (5 if i + 1 in gaps else 0) for i, w in enumerate(widths))])
     a = stored(random_matrix((rows, depth), dtype, seed), dtype)

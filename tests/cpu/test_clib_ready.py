@@ -18,6 +18,7 @@ SOURCE = f"""
 static const tl_kernel plain = {{.name = "plain", .batch_max = 1}};
 static const tl_kernel narrow = {{.name = "narrow", .batch_max = {TOGETHER}, .b_stride = {STEP}}};
 static const tl_kernel row = {{.name = "row", .batch_max = 1, .streams = 3, .b_stride = {STEP}}};
+static const tl_kernel tile = {{.name = "tile", .batch_max = 1, .same_a = 3, .b_stride = {STEP}}};
 
 tl_rt *new_queue(int64_t seed, int64_t threads) {{
     tl_rt *rt = calloc(1, sizeof *rt);
@@ -36,11 +37,11 @@ void push(tl_rt *rt, int64_t number, int64_t column, int is_in_order) {{
     t->is_in_order = is_in_order;
     tl_push_ready(rt, t);
 }}
-/* One of the kernel whose tasks are read together; `of` says what its A is. */
-void push_row(tl_rt *rt, int64_t number, int64_t of) {{
+/* One of a kernel whose tasks are read together, or run for one A; `of` says what its A is. */
+void push_row(tl_rt *rt, int64_t number, int64_t of, int is_tile) {{
     tl_task *t = &rt->tasks[number & (MAX_IN_FLIGHT - 1)];
     t->number = (uint64_t)number;
-    t->kernel = &row;
+    t->kernel = is_tile ? &tile : &row;
     t->a = (const char *)of, t->b = (const char *)(4096 + number * {STEP});
     t->is_in_order = 1;
     tl_push_ready(rt, t);
@@ -54,8 +55,9 @@ int take_some(tl_rt *rt, int64_t *numbers) {{
     for (int i = 0; i < count; i++) numbers[i] = (int64_t)tasks[i]->number;
     return count;
 }}
-int64_t next_column(const tl_rt *rt) {{
-    const char *b = tl_next_b(rt, &narrow);
+int64_t next_column(const tl_rt *rt, int is_in_order, int count) {{
+    tl_task taken = {{.kernel = is_in_order ? &row : &narrow, .is_in_order = is_in_order}};
+    const char *b = tl_next_b(rt, &taken, count);
     return b ? (b - (const char *)4096) / {STEP} : -1;
 }}
 void free_queue(tl_rt *rt) {{
@@ -80,8 +82,9 @@ class Queue:
         column_, number_ = ctypes.c_int64(column), ctypes.c_int64(number)
         self._library.push(self._at, number_, column_, int(is_in_order))
 
-    def push_row(self, number: int, of: int = 1) -> None:
-        self._library.push_row(self._at, ctypes.c_int64(number), ctypes.c_int64(of))
+    def push_row(self, number: int, of: int = 1, *, is_tile: bool = False) -> None:
+        number_, of_ = ctypes.c_int64(number), ctypes.c_int64(of)
+        self._library.push_row(self._at, number_, of_, int(is_tile))
 
     def set_away(self, busy: int, *, is_submitting: bool = False, is_ahead: bool = False) -> None:
         self._library.set_away(self._at, busy, int(is_submitting), int(is_ahead))
@@ -91,8 +94,8 @@ class Queue:
         count = self._library.take_some(self._at, numbers)
         return list(numbers[:count])
 
-    def next_column(self) -> int:
-        return self._library.next_column(self._at)
+    def next_column(self, *, is_in_order: bool = False, count: int = 1) -> int:
+        return self._library.next_column(self._at, int(is_in_order), count)
 
     def close(self) -> None:
         self._library.free_queue(self._at)
@@ -187,6 +190,28 @@ def test_a_thread_with_nothing_to_do_gets_some_of_the_rows(
             q.push_row(n)
         q.set_away(**away)  # pyright: ignore[reportArgumentType]
         assert q.take() == taken
+
+
+def test_tasks_of_one_a_are_shared_out() -> None:
+    """Every thread gets as many, whoever is busy; and none more than the kernel says."""
+    with queue(threads=2) as q:
+        for n in range(9):
+            q.push_row(n, is_tile=True)
+        q.set_away(1)
+        assert [q.take() for _ in range(5)] == [[0, 1, 2], [3, 4, 5], [6, 7], [8], []]
+
+
+def test_what_this_thread_will_multiply_by_next() -> None:
+    """The others take theirs first. Where B has its rows in order, any kernel's is read ahead."""
+    with queue(threads=3) as q:
+        for n in range(6):
+            q.push_row(n)
+        q.push(6, column=6, is_in_order=True)
+        assert q.next_column(is_in_order=True) == 2
+        assert q.next_column(is_in_order=True, count=2) == 4
+        assert q.next_column(is_in_order=True, count=3) == 6
+        assert q.next_column(is_in_order=True, count=4) == -1
+        assert q.next_column() == -1
 
 
 def test_what_the_next_task_multiplies_by() -> None:

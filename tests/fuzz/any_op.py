@@ -354,6 +354,23 @@ def _drained(w: Writer) -> Tile:
 
 
 @maker
+def _quantised(w: Writer) -> Tile:
+    """Numbers in groups of 32 with a scale each, as numbers again."""
+    dtype, target = w.pick(FLOATS), "FP8E4M3FN"
+    rows, layout = w.pick(((16, "MX_A_ZZ"), (32, "MX_A_ZZ"), (32, "MX_B_NN"), (64, "MX_B_NN")))
+    if dtype != "FP32" and w.chance(40):
+        target = "FP4"
+    x = w.tile(dtype, (rows, 64))
+    q, scale = w.fresh("q"), w.fresh("q")
+    w.line(f"{q}, {scale} = pl.quant_mx({x.text}, layout=pl.{layout}, dtype=pl.{target})")
+    shape = (rows, 64) if layout == "MX_A_ZZ" else (64, rows)
+    if target == "FP8E4M3FN" and w.chance(70):
+        return Tile(f"pl.cast({q}, pl.FP32)", shape, "FP32")
+    scales = (rows, 2) if layout == "MX_A_ZZ" else (2, rows)
+    return Tile(f"pl.cast({scale}, pl.FP32)", scales, "FP32")
+
+
+@maker
 def _reduced(w: Writer) -> Tile:
     x = w.tile(w.pick(("FP32", "FP16", "INT32", "BF16")))
     m, n = x.shape

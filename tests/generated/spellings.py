@@ -6,6 +6,7 @@ Whatever is written here means what it replaces, so that the program's IR stays 
 from __future__ import annotations
 
 import ast
+import re
 
 import numpy as np
 
@@ -46,7 +47,7 @@ def _jit_functions(tree: ast.Module) -> dict[str, list[str]]:
     return {
         f.name: [p.arg for p in f.args.args]
         for f in functions
-        if "pl.jit" in ast.unparse(f.decorator_list[0])
+        if re.search(r"pl\.(jit|inline)", ast.unparse(f.decorator_list[0]))
     }
 
 
@@ -54,6 +55,8 @@ class _Respelling(ast.NodeTransformer):
     def __init__(self, rng: np.random.Generator, functions: dict[str, list[str]]) -> None:
         self.rng = rng
         self.functions = functions
+        self.by_position: dict[str, int] = {}  # of functions with keyword-only parameters
+        self.defaults: dict[str, ast.Constant] = {}  # what their parameter `given` is
 
     def chance(self, percent: int) -> bool:
         return bool(self.rng.integers(100) < percent)
@@ -66,10 +69,13 @@ class _Respelling(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
         if isinstance(node.func, ast.Name) and node.func.id in self.functions:
-            kept = int(self.rng.integers(len(node.args) + 1))
+            most = self.by_position.get(node.func.id, len(node.args))
+            kept = int(self.rng.integers(most + 1))
             names = self.functions[node.func.id][kept:]
             node.keywords = [ast.keyword(n, a) for n, a in zip(names, node.args[kept:])]
             del node.args[kept:]
+            if node.func.id in self.defaults and self.chance(50):
+                node.keywords.append(ast.keyword("given", self.defaults[node.func.id]))
         name = _of_language(node.func)
         if name == "load" and self.chance(30):
             self._by_numbers(node)
@@ -118,6 +124,47 @@ class _Respelling(ast.NodeTransformer):
                 assert isinstance(keyword.value, ast.Tuple)
                 keyword.value = ast.List(keyword.value.elts)
 
+    # --- functions -------------------------------------------------------------------------------
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        decorator = ast.unparse(node.decorator_list[0])
+        if "inline" in decorator and self.chance(50):
+            kept = int(self.rng.integers(len(node.args.args)))
+            node.args.kwonlyargs = node.args.args[kept:]
+            node.args.kw_defaults = [None] * len(node.args.kwonlyargs)
+            del node.args.args[kept:]
+            self.by_position[node.name] = kept
+        if "inline" in decorator and self.chance(50):
+            self._number_as_default(node)
+        if re.search("InCore|incore", decorator):
+            self._column_major(node)
+        self.generic_visit(node)
+        return node
+
+    def _number_as_default(self, node: ast.FunctionDef) -> None:
+        """A number in the text as a parameter with that default. Helpers precede their callers."""
+        numbers = [
+            n
+            for statement in node.body
+            for n in ast.walk(statement)
+            if isinstance(n, ast.Constant) and type(n.value) in (int, float)
+        ]
+        if not numbers:
+            return
+        chosen = numbers[int(self.rng.integers(len(numbers)))]
+        self.defaults[node.name] = ast.Constant(chosen.value)
+        self.by_position.setdefault(node.name, len(node.args.args))
+        node.args.kwonlyargs.append(ast.arg("given"))
+        node.args.kw_defaults.append(ast.Constant(chosen.value))
+        node.body = [_Named(chosen, "given").visit(statement) for statement in node.body]
+
+    def _column_major(self, node: ast.FunctionDef) -> None:
+        """Tensors declared `pl.DN` are those that the text means, where that makes sense."""
+        for part in (*(p.annotation for p in node.args.args), node.returns):
+            for inner in ast.walk(part) if part is not None else ():
+                if isinstance(inner, ast.Tuple) and self.chance(30):  # shape and type
+                    inner.elts.append(_parsed("pl.DN"))
+
     # --- statements ------------------------------------------------------------------------------
 
     def visit_With(self, node: ast.With) -> ast.AST:
@@ -145,6 +192,17 @@ class _Respelling(ast.NodeTransformer):
             if isinstance(left, ast.Name) and left.id == target.id:
                 return ast.AugAssign(target, value.op, value.right)
         return node
+
+
+class _Named(ast.NodeTransformer):
+    """A name in place of a number."""
+
+    def __init__(self, number: ast.Constant, name: str) -> None:
+        self.number = number
+        self.name = name
+
+    def visit_Constant(self, node: ast.Constant) -> ast.AST:
+        return ast.Name(self.name) if node is self.number else node
 
 
 def _parsed(text: str) -> ast.expr:

@@ -22,6 +22,8 @@ WORDS = (
     r"\w+, = pl\.yield_|\(\w+,\) = pl\.yield_", r"pl\.cast\(\w+=", r"pl\.matmul_acc\(acc=",
     r"init_values=\[",
     r"pl(\.op)?(\.tensor)?\.load\(\w+, \w+[^,\[]*, ", r"helper0\(.*\bt\d=", r"kernel0\(.*\bout=",
+    r"def helper0\(.*\*, ", r"def helper0\(.*\bgiven=", r"helper0\(.*\w\)?, given=",
+    r"def kernel0\(.*pl\.DN\]",
 )  # fmt: skip
 
 

@@ -674,3 +674,63 @@ def test_arguments_of_jit_functions_may_be_named() -> None:
     left = run(names_arguments, x=X, out=zeros(16, 16), again=zeros(16, 16))
     np.testing.assert_array_equal(left["out"], X)
     np.testing.assert_array_equal(left["again"], 4 * X)
+
+
+@pl.inline
+def stepped(x, *, rows: int, width: int = 8, widened: bool = True, factor: float):
+    total = pl.full([rows, width], dtype=pl.FP32, value=0.0)
+    for i in pl.range(16 // width):
+        part = pl.slice(x, [rows, width], [0, i * width])
+        if widened:
+            part = pl.mul(part, factor)
+        total = pl.add(total, part)
+    return total
+
+
+@pl.program
+class KeywordOnly:
+    @pl.function(type=pl.FunctionType.Opaque)
+    def main(
+        self,
+        x: pl.Tensor[[16, 16], pl.FP32],
+        out: pl.Out[pl.Tensor[[16, 8], pl.FP32]],
+        again: pl.Out[pl.Tensor[[16, 4], pl.FP32]],
+    ) -> pl.Tensor[[16, 8], pl.FP32]:
+        with pl.at(level=pl.Level.CORE_GROUP):
+            out = pl.assemble(out, stepped(x, rows=16, factor=0.5), [0, 0])
+        with pl.at(level=pl.Level.CORE_GROUP):
+            four = stepped(x, widened=False, width=4, factor=9.0, rows=16)
+            again = pl.assemble(again, four, [0, 0])
+        return out
+
+
+def test_functions_to_inline_take_constants_by_name_only() -> None:
+    left = run(KeywordOnly, x=X, out=zeros(16, 8), again=zeros(16, 4))
+    np.testing.assert_array_equal(left["out"], 0.5 * X[:, :8] + 0.5 * X[:, 8:])
+    np.testing.assert_array_equal(left["again"], sum(X[:, n : n + 4] for n in (0, 4, 8, 12)))
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        ("stepped(x, rows=16)", r"E0303.*`stepped` takes 5 arguments, got 4"),
+        ("stepped(x, 16, factor=1.0)", r"E0303.*`stepped` takes 5 arguments, got 2"),
+        ("stepped(x, rows=16, factor=1.0, size=3)", r"E0302.*`stepped` has no argument `size`"),
+    ],
+)
+def test_mistakes_with_arguments_by_name_only(call: str, said: str) -> None:
+    text = f"""
+import tilelet.language as pl
+from {__name__} import stepped
+
+@pl.jit
+def main(x: pl.Tensor, out: pl.Out[pl.Tensor]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        out[:, 0:8] = {call}
+    return out
+"""
+    names: dict[str, Any] = {}
+    linecache.cache["<names>"] = (len(text), None, text.splitlines(keepends=True), "<names>")
+    exec(compile(text, "<names>", "exec"), names)
+    with pytest.raises(UserErrors, match=said):
+        names["main"].specialize(X, zeros(16, 16))

@@ -504,6 +504,56 @@ def test_kernels_take_column_major_tensors_as_they_are_stored() -> None:
     assert result.passed, result.error
 
 
+@pl.program
+class GivesDeclaredTransposed:
+    """Beside `keys`, a column that lies the same either way, and a result that is transposed."""
+
+    @pl.function(type=pl.FunctionType.InCore)
+    def scores(
+        self,
+        q: pl.Tensor[[16, 16], pl.FP32],
+        keys: pl.Tensor[[16, 64], pl.FP32, pl.DN],
+        sums: pl.Out[pl.Tensor[[16, 1], pl.FP32, pl.DN]],
+        out: pl.Out[pl.Tensor[[16, 64], pl.FP32]],
+    ) -> tuple[
+        pl.Tensor[[16, 64], pl.FP32],
+        pl.Tensor[[16, 1], pl.FP32, pl.DN],
+        pl.Tensor[[16, 64], pl.FP32, pl.DN],
+    ]:
+        left = pl.load(q, [0, 0], [16, 16], target_memory=pl.Mem.Mat)
+        right = pl.load(keys, [0, 0], [16, 64], target_memory=pl.Mem.Mat, transpose=True)
+        out = pl.store(pl.matmul(left, right), [0, 0], out)
+        rows = pl.load(q, [0, 0], [16, 16], target_memory=pl.Mem.Vec)
+        sums = pl.store(pl.row_sum(rows), [0, 0], sums)
+        return out, sums, keys
+
+    @pl.function(type=pl.FunctionType.Orchestration)
+    def main(
+        self,
+        q: pl.Tensor[[16, 16], pl.FP32],
+        keys: pl.Tensor[[16, 64], pl.FP32, pl.DN],
+        sums: pl.Out[pl.Tensor[[16, 1], pl.FP32]],
+        out: pl.Out[pl.Tensor[[16, 64], pl.FP32]],
+    ) -> pl.Tensor[[16, 64], pl.FP32]:
+        out, sums, again = self.scores(q, keys, sums, out)
+        return out
+
+
+def test_columns_and_results_that_are_declared_column_major() -> None:
+    def golden(tensors: dict[str, Any]) -> None:
+        tensors["out"][:] = tensors["q"] @ tensors["keys"].T
+        tensors["sums"][:] = tensors["q"].sum(1, keepdims=True)
+
+    specs = [
+        TensorSpec("q", [16, 16], pl.FP32, lambda: Q),
+        TensorSpec("keys", [64, 16], pl.FP32, lambda: KEYS),
+        TensorSpec("sums", [16, 1], pl.FP32, is_output=True),
+        TensorSpec("out", [16, 64], pl.FP32, is_output=True),
+    ]
+    result = run_case(GivesDeclaredTransposed, specs, golden)
+    assert result.passed, result.error
+
+
 def test_mistakes_beside_a_column_major_tensor_are_told_as_the_text_reads() -> None:
     with pytest.raises(UserErrors, match="E0313"):
 

@@ -107,7 +107,7 @@ def test_the_users_array_is_copied() -> None:
     ("init", "message"),
     [
         (np.zeros(3), "shape `[3]` where the spec has `[2]`"),
-        (np.zeros((2, 1)), "shape `[2, 1]` where the spec has `[2]`"),
+        (np.zeros((2, 2)), "shape `[2, 2]` where the spec has `[2]`"),
         (lambda: 1 / 0, "the function raised ZeroDivisionError"),
         (lambda: "text", "it is a `str`"),
         (["a", "b"], "are not numbers"),
@@ -117,6 +117,31 @@ def test_mistakes(init: object, message: str) -> None:
     with pytest.raises(InitValueFailed) as caught:
         initial_array(TensorSpec("x", [2], np.float32, init))
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("shape", "wanted", "fits"),
+    [
+        ((2, 1), (2,), True),
+        ((1, 6), (6, 1), True),
+        ((2, 3, 4), (6, 4), True),
+        ((6, 4), (2, 3, 4), True),
+        ((2, 3), (3, 2), False),  # a transpose, as a rule
+        ((4, 6), (2, 12), False),
+        ((2, 3, 4), (2, 12, 1), True),
+        ((2, 3, 4), (2, 6, 2), False),
+    ],
+)
+def test_axes_may_be_joined_or_split(
+    shape: tuple[int, ...], wanted: tuple[int, ...], fits: bool
+) -> None:
+    given = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    spec = TensorSpec("x", wanted, np.float32, given)
+    if fits:
+        assert np.array_equal(initial_array(spec), given.reshape(wanted))
+    else:
+        with pytest.raises(InitValueFailed, match="where the spec has"):
+            initial_array(spec)
 
 
 def test_sizes_beyond_memory_are_found_before_allocating() -> None:

@@ -37,7 +37,8 @@ class Effort:
 class Form:
     """One way to do the work. A foreign one belongs to a library with threads of its own.
 
-    part  the share of the work that a run does, if the whole takes too long
+    part  the share of the work that a run does: less if the whole takes too long, more if it is
+          over too soon
     note  what is to be said about it
     """
 

@@ -30,6 +30,7 @@ AHEAD = {"step of 1": 2.0, "step of 16": 3.0, "prompt": 1.5}
 _NAME = "transformers, BF16"
 _CONTEXT = 64  # positions that sequences have before a step
 _PROMPT = 512
+_STEPS = 4  # in a row: a step follows another, not a pause
 _SMALL = Qwen3Config(
     hidden_size=128,
     num_attention_heads=4,
@@ -81,11 +82,11 @@ class _Theirs:
         cached.crop(-1)
 
 
-def _forms(label: str, run: Callable[[], object] | None) -> list[Form | Missing]:
+def _forms(label: str, run: Callable[[], object] | None, part: float = 1.0) -> list[Form | Missing]:
     name = f"{_NAME}, {label}"
     if run is None:
         return [Missing(name, "not installed: `pip install 'tilelet[generate]'`")]
-    return [Form(name, torch_forms.quietly(run), is_foreign=True)]
+    return [Form(name, torch_forms.quietly(run), is_foreign=True, part=part)]
 
 
 def _read(config: Qwen3Config) -> int:
@@ -118,14 +119,21 @@ def _step(bench: Bench, model: Model, theirs: _Theirs | None, batch: int) -> Non
             for sequence in sequences:
                 sequence.length -= 1
 
+        def several(one: Callable[[], object]) -> Callable[[], None]:
+            def run() -> None:
+                for _ in range(_STEPS):
+                    one()
+
+            return run
+
         their_step: Callable[[], object] | None = None
         if theirs:
             cached: Any = torch_forms.quietly(functools.partial(theirs.prompt, given))()
-            their_step = functools.partial(theirs.step, cached, new)
+            their_step = several(functools.partial(theirs.step, cached, new))
         label = f"step of {batch}"
-        others = _forms(label, their_step)
+        others = _forms(label, their_step, part=_STEPS)
         bench.measure_form(
-            Form(f"{label} at {_CONTEXT}", step),
+            Form(f"{label} at {_CONTEXT}", several(step), part=_STEPS),
             Work(_flops(c, batch, batch), _read(c)),
             [READING] if batch == 1 else [],
             others,

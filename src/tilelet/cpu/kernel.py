@@ -141,7 +141,8 @@ class Loop:
 class BatchHint:
     """Which tasks of a kernel are better run in one batch: up to `batch_max`, if A of their
     products (what they touch of window `a`) is the same, and B (of window `b`) lies `b_stride`
-    bytes further on. If each B has its rows in order: up to `streams`, wherever they lie.
+    bytes further on. If each B has its rows in order: up to `streams`, wherever they lie, or
+    `same_a` one after the other, for which A is prepared once.
     """
 
     batch_max: int = 1
@@ -149,10 +150,11 @@ class BatchHint:
     b: int = 0
     b_stride: int = 0
     streams: int = 1
+    same_a: int = 1
 
     @property
     def most(self) -> int:
-        return max(self.batch_max, self.streams)
+        return max(self.batch_max, self.streams, self.same_a)
 
 
 @dataclass(eq=False)
@@ -263,8 +265,8 @@ class KernelEmitter(Emitter):
         head += [f"    {line}" for line in self.declarations]
         lines = [*head, *self.out.lines, "}", ""]
         batch_hint = self.batch_hint or BatchHint()
-        if nbytes * batch_hint.streams > MOST_STREAM_BYTES:
-            batch_hint = replace(batch_hint, streams=1)
+        if nbytes * max(batch_hint.streams, batch_hint.same_a) > MOST_STREAM_BYTES:
+            batch_hint = replace(batch_hint, streams=1, same_a=1)
         return KernelCode(name, lines, nbytes, windows, numbers, batch_hint, frozenset(self._fills))
 
     def _parameters(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -360,7 +362,11 @@ class KernelEmitter(Emitter):
         if self._has_only(products, at):
             self._check_untouched(products)
             first = products[0].batch_hint
-            self.batch_hint = replace(first, streams=max(1, first.streams // len(products)))
+            self.batch_hint = replace(
+                first,
+                streams=max(1, first.streams // len(products)),
+                same_a=max(1, first.same_a // len(products)),
+            )
             for p in products:
                 p.slot.first = 0  # what is repeated on the way back here must not touch it
             self.out.add(f"if (tl_flush_products(c, {_c_list(names)})) return TL_OK;")

@@ -14,8 +14,8 @@ from tilelet.cpu.kernel import (
     emits,
 )
 from tilelet.cpu.ops_elementwise import named, spread
-from tilelet.cpu.ops_movement import replaced
-from tilelet.cpu.text import Dim, lesser, product, total
+from tilelet.cpu.ops_movement import is_tile, replaced
+from tilelet.cpu.text import Dim, array_text, lesser, product, total
 from tilelet.cpu.tiles import Axis, Node, Slot, Tile, count, merged_axes, strides_in
 from tilelet.dtypes import FP32, INT8, INT32, UINT8, DType
 from tilelet.ir.core import Arg, Op
@@ -24,6 +24,8 @@ from tilelet.tasks.window import row_major
 MOST_TOGETHER = 8  # tasks; as TL_SIDE_BY_SIDE in matmul.h
 MOST_STREAMS = 4  # products; as TL_STREAMS there
 WIDE_COLUMNS = 512  # that products run together are to have: GROUP in matmul.c
+MOST_RESULTS = 64 << 10  # elements of products that wait in the cache for their tasks to go on
+VERY_FEW_ROWS = 8  # so few that operands are read for longer than they are multiplied
 FEW_ROWS = 64  # with more of them, reading B takes a small part of the time
 
 
@@ -193,10 +195,11 @@ def _batch_hint(k: KernelEmitter, a: Operand, b: Operand) -> BatchHint:
     assert isinstance(columns, int)
     most = max(1, min(MOST_TOGETHER, WIDE_COLUMNS // columns))
     streams = MOST_STREAMS if rows == 1 and columns <= WIDE_COLUMNS else 1
-    if rows > FEW_ROWS or max(most, streams) < 2:
+    same_a = 1 if rows == 1 else min(MOST_TOGETHER, MOST_RESULTS // (rows * columns))
+    if rows > FEW_ROWS or max(most, streams, same_a) < 2:
         return BatchHint()
     step = columns * b.tile.dtype.itemsize
-    return BatchHint(most, windows[0] or 0, windows[1] or 0, step, streams)
+    return BatchHint(most, windows[0] or 0, windows[1] or 0, step, streams, max(1, same_a))
 
 
 def _add_piece(
@@ -259,9 +262,28 @@ def _multiply(
 ) -> None:
     """One call for each matrix of the batch."""
     axes = merged_axes(shape[:-2], region[:-2], [], merge=False)
+    if shape[-2] <= VERY_FEW_ROWS:
+        _read_ahead(k, op)
     with k.out.block("", op.loc), k.nest(axes, vector=False) as index:
         _describe(k, a, b, slot, shape, region, start, axes, index)
         k.out.add("tl_matmul(&product, c->matmul);")
+
+
+def _read_ahead(k: KernelEmitter, op: Op) -> None:
+    """What is taken from memory next in this block, if it is known by now where that lies: memory
+    can be read while the product is computed.
+    """
+    ops = k.home[op.result].ops
+    at = next(i for i, other in enumerate(ops) if other is op)
+    for later in ops[at + 1 :]:
+        if later.blocks:
+            return
+        if later.name == "slice" and not is_tile(later.args["x"]):
+            if all(v in k.values for v in later.operands):
+                size = later.args["shape" if later.args["valid_shape"] is None else "valid_shape"]
+                place = f"{array_text(k.dims(later.args['offset']))}, {array_text(k.dims(size))}"
+                k.out.add(f"tl_read_ahead({k.tensor(later.args['x']).pointer}, {place});")
+            return
 
 
 def _describe(

@@ -142,7 +142,7 @@ def _tables(
         sizes = f"{len(code.windows)}, {len(code.scalars)}"
         batch_hint = code.batch_hint
         batch = f"{batch_hint.batch_max}, {batch_hint.a}, {batch_hint.b}, {batch_hint.b_stride}"
-        batch += f", {batch_hint.streams}"
+        batch += f", {batch_hint.streams}, {batch_hint.same_a}"
         lines.append(
             f'    {{{code.name}, "{identifier(fn.name)}", {sizes}, "{directions}", {footprint}, '
             f"{batch}, {min(code.scratch, _MOST)}, {code.iterations}}},"

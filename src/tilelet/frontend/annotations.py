@@ -92,6 +92,19 @@ def stored_type(p: Parameter) -> Type | None:
     return p.type
 
 
+def taken_type(p: Parameter) -> Type | None:
+    """What a function takes where tensors are as they are stored: of vectors, what it declares."""
+    is_vector = isinstance(p.type, TensorType) and 1 in p.type.shape
+    return p.type if is_vector else stored_type(p)
+
+
+def given_type(annotation: Any, loc: Loc, *, as_stored: bool) -> Type | None:
+    """What a function gives back by the annotation of its result."""
+    found = value_type(annotation)
+    layout = getattr(annotation, "layout", TensorLayout.ND)
+    return taken_type(Parameter("", found, None, loc, layout.name)) if as_stored else found
+
+
 def layouts_of(function: KernelFunction, env: Mapping[str, object]) -> dict[Value, str]:
     """Parameters whose data lies in an order that matters: scales of block-scaled operands."""
     found: dict[Value, str] = {}

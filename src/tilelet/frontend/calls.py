@@ -364,7 +364,7 @@ def positional_arguments(
     """
     given = list(node.args)
     names = [p.arg for p in function.parameters]
-    if len(given) > len(names):
+    if len(given) > function.by_position:
         raise wrong_arity(ctx.loc(node), function, len(given))
     # Of printed programs, `attrs` has the directions, which follow from the kernel.
     named = {k.arg: k for k in node.keywords if k.arg != "attrs" or "attrs" in names}
@@ -387,7 +387,10 @@ def positional_arguments(
 
 def wrong_arity(loc: Loc, function: KernelFunction, given: int) -> WrongArity:
     names = [p.arg for p in function.parameters]
-    return WrongArity(loc, function.name, given, len(names), f"{function.name}({', '.join(names)})")
+    listed = [*names[: function.by_position], *(f"{n}=" for n in names[function.by_position :])]
+    return WrongArity(
+        loc, function.name, given, len(names), f"{function.name}({', '.join(listed)})"
+    )
 
 
 def inline(

@@ -91,16 +91,17 @@ class KernelFunction:
         for starred, text in ((args.vararg, "*"), (args.kwarg, "**")):
             if starred is not None:
                 raise UnsupportedParameter(loc(starred), f"{text}{starred.arg}", "list the tensors")
-        if args.kwonlyargs:
+        if args.kwonlyargs and self.kind is not FunctionKind.Inline:
             first = args.kwonlyargs[0]
             raise UnsupportedParameter(loc(first), first.arg, "drop the `*` before it")
         found = [*args.posonlyargs, *args.args]
-        for p, default in zip(found[len(found) - len(args.defaults) :], args.defaults):
+        last = found[len(found) - len(args.defaults) :]
+        for p, default in zip((*last, *args.kwonlyargs), (*args.defaults, *args.kw_defaults)):
             # `n: pl.Scalar[pl.INT32] = pl.RUNTIME`
-            if p.arg not in self.defaults and not _is_runtime(default):
+            if default and p.arg not in self.defaults and not _is_runtime(default):
                 advice = "use a name from outside the function instead"
                 raise UnsupportedParameter(loc(default), p.arg, advice)
-        return found
+        return [*found, *args.kwonlyargs]
 
     @functools.cached_property
     def defaults(self) -> dict[str, int | float]:
@@ -116,6 +117,11 @@ class KernelFunction:
         found = self._parameters
         has_self = self.is_method and found and found[0].annotation is None
         return found[1:] if has_self else found
+
+    @property
+    def by_position(self) -> int:
+        """How many arguments a call may pass by position."""
+        return len(self.parameters) - len(self.node.args.kwonlyargs)
 
     def loc(self, caller: Loc | None = None) -> Loc:
         """The `def` line, without the body."""

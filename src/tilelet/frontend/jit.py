@@ -200,7 +200,7 @@ def _dtype_of(a: Any) -> dtypes.DType:
     found = getattr(a, "dtype", None)
     if isinstance(found, dtypes.DType):
         return found
-    if type(a).__module__.split(".")[0] == "torch":
+    if type(found).__module__ == "torch":  # also of subclasses of its tensors
         name = str(found).removeprefix("torch.")
         special = {
             "float8_e4m3fn": dtypes.FP8E4M3FN,

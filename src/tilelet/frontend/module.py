@@ -237,7 +237,7 @@ def _bind_parameters(
         if p.name in constants:
             env[p.name] = constants[p.name]
             continue
-        found = annotations.stored_type(p) if as_stored else p.type
+        found = annotations.taken_type(p) if as_stored else p.type
         if given is not None and (found is None or not isinstance(found, ScalarType)):
             found = given[i]
         if isinstance(found, TileType) and function.kind is not FunctionKind.InCore:
@@ -331,11 +331,12 @@ def _check_returns(ctx: Context, function: KernelFunction, returned: tuple[Bindi
         got, declared = plural(len(returned), "value"), plural(len(parts), "value")
         raise ReturnMismatch(ctx.loc(last), function.name, got, declared, declared_loc)
     for part, value in zip(parts, returned, strict=True):
-        declared = annotations.value_type(expressions.run_python(ctx, part))
+        where, as_stored = function.source.loc(part), ctx.module.as_stored
+        annotation = expressions.run_python(ctx, part)
+        declared = annotations.given_type(annotation, where, as_stored=as_stored)
         if declared is None or not isinstance(value, Value):
             continue
         if not annotations.agree(value.type, declared):
-            where = function.source.loc(part)
             raise ReturnMismatch(
                 ctx.loc(last), function.name, str(value.type), str(declared), where
             )

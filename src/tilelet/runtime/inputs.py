@@ -8,6 +8,8 @@ chooses other data; so does `tilelet run --seed`.
 from __future__ import annotations
 
 import inspect
+import itertools
+import operator
 import traceback
 import zlib
 from bdb import BdbQuit
@@ -119,11 +121,22 @@ def _converted(spec: TensorSpec, value: Any) -> Array:
         array = as_array(value)
     except (TypeError, RuntimeError) as error:  # torch: on another device, or of an odd type
         raise InitValueFailed(spec.name, str(error)) from error
+    if array.shape != spec.shape and _joins(array.shape, spec.shape):
+        # Harnesses hand over the memory: scales of heads and columns for a list of both, say.
+        given, wanted = list(array.shape), list(spec.shape)
+        current().say_once(f"note: `{spec.name}` is given as {given}, and taken as {wanted}")
+        array = array.reshape(spec.shape)
     if array.shape != spec.shape:
         raise InitValueFailed(
             spec.name, f"shape `{list(array.shape)}` where the spec has `{list(spec.shape)}`"
         )
     return _narrowed(array, spec)
+
+
+def _joins(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:
+    """Whether one shape is the other with neighbouring axes taken together."""
+    ends, wanted = ({1, *itertools.accumulate(s, operator.mul)} for s in (shape, other))
+    return max(ends) == max(wanted) and (ends <= wanted or wanted <= ends)
 
 
 def _narrowed(array: Array, spec: TensorSpec) -> Array:

@@ -7,8 +7,8 @@ import random
 import sys
 import types
 import zlib
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any, cast
 
 import numpy as np
@@ -51,33 +51,39 @@ def seeded(seed: int, *, numpy: bool = True) -> Generator[None]:
 
 
 @contextmanager
-def repeatable(seed: int) -> Generator[None]:
+def repeatable(seed: int, *, deferred: bool = False) -> Generator[None]:
     """A script's own draws repeat from run to run: also those of a torch that it has yet to import.
 
     What the script seeds itself counts, as everywhere. NumPy's generators take as long to import as
     the rest of NumPy; most scripts have no use for them.
+
+    deferred: large tensors of torch are only drawn when somebody looks at them
     """
     start = zlib.crc32(f"script {seed}".encode())
-    finder = _Finder(start)
-    with seeded(start, numpy="numpy.random" in sys.modules):
+    with ExitStack() as stack:
+
+        def seed_torch(module: Any) -> None:
+            module.default_generator.manual_seed(start)
+            if deferred:
+                from tilelet.runtime.deferred import Deferring
+
+                stack.enter_context(Deferring())
+
+        stack.enter_context(seeded(start, numpy="numpy.random" in sys.modules))
+        finder = _Finder({"torch": seed_torch, "numpy.random": lambda module: module.seed(start)})
         sys.meta_path.insert(0, finder)
-        try:
-            yield
-        finally:
-            sys.meta_path.remove(finder)
-
-
-_SEED: dict[str, Callable[[Any, int], object]] = {
-    "torch": lambda module, seed: module.default_generator.manual_seed(seed),
-    "numpy.random": lambda module, seed: module.seed(seed),
-}
+        stack.callback(sys.meta_path.remove, finder)
+        torch = loaded_torch()
+        if torch:
+            seed_torch(torch)
+        yield
 
 
 class _Finder:
     """Lets Python find torch and NumPy's generators, and seeds them when they are imported."""
 
-    def __init__(self, seed: int) -> None:
-        self._seed = seed
+    def __init__(self, actions: Mapping[str, Callable[[Any], object]]) -> None:
+        self._actions = actions
 
     def find_spec(
         self,
@@ -85,18 +91,20 @@ class _Finder:
         path: Sequence[str] | None = None,
         target: types.ModuleType | None = None,
     ) -> importlib.machinery.ModuleSpec | None:
-        if fullname not in _SEED:
+        if fullname not in self._actions:
             return None
         spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
         if spec is not None and spec.loader is not None:
-            spec.loader = cast("Any", _SeedingLoader(spec.loader, self._seed))
+            spec.loader = cast("Any", _Loader(spec.loader, self._actions[fullname]))
         return spec
 
 
-class _SeedingLoader:
-    def __init__(self, loader: Any, seed: int) -> None:
+class _Loader:
+    """Loads a module, and then does with it what is to be done."""
+
+    def __init__(self, loader: Any, then: Callable[[Any], object]) -> None:
         self._loader = loader
-        self._seed = seed
+        self._then = then
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._loader, name)
@@ -107,4 +115,4 @@ class _SeedingLoader:
     def exec_module(self, module: types.ModuleType) -> None:
         with no_garbage(again=True):
             self._loader.exec_module(module)
-        _SEED[module.__name__](module, self._seed)
+        self._then(module)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from tilelet.analysis.control_reads import parameters_read
 from tilelet.diag.catalogue.command import NoProgramFound
+from tilelet.diag.catalogue.windows import DependsOnTaskData
+from tilelet.diag.core import UserError, UserErrors
 from tilelet.diag.text import plural, printable, ticked
 from tilelet.frontend.decorators import build_program
 from tilelet.frontend.functions import KernelFunction
@@ -34,14 +37,17 @@ def compile_found(path: str, names: Mapping[str, Any], now: Session, made: bool 
         raise NoProgramFound(path, _incomplete(names))
     for program in programs:
         compiled = compile_program(program, dump_folder(run_directory(program.name)))
+        why = f"{path} runs nothing by itself"
         if now.count_only:
             arguments = _zeros(compiled)
-            tasks = compiled.count_tasks(arguments)
-            reporting.show_recorded(program.name, compiled.program, tasks, arguments)
-        else:
-            kernels = plural(len(compiled.program.kernels), "kernel")
-            text = f"{program.name}: compiled, {kernels}; {path} runs nothing by itself"
-            print(printable(text))
+            try:
+                tasks = compiled.count_tasks(arguments)
+                reporting.show_recorded(program.name, compiled.program, tasks, arguments)
+                continue
+            except DependsOnTaskData:
+                why = "what its tasks compute decides how many follow, and there are no inputs"
+        kernels = plural(len(compiled.program.kernels), "kernel")
+        print(printable(f"{program.name}: compiled, {kernels}; {why}"))
 
 
 def _programs(names: Mapping[str, Any]) -> list[Program]:
@@ -57,7 +63,7 @@ def _programs(names: Mapping[str, Any]) -> list[Program]:
             programs = [] if made is None else [made]
         for program in programs:
             found.setdefault(id(program), program)
-    return list(found.values()) or list(_of_functions(names))
+    return list(found.values()) or list(_of_functions(names)) or list(_of_inlines(names))
 
 
 def _of_functions(names: Mapping[str, Any]) -> Iterator[Program]:
@@ -67,6 +73,28 @@ def _of_functions(names: Mapping[str, Any]) -> Iterator[Program]:
             program = build_program(value.name, {value.name: value}, value.loc())
             assert isinstance(program, Program)  # one function has one entry
             yield program
+
+
+def _of_inlines(names: Mapping[str, Any]) -> Iterator[Program]:
+    """Functions to inline, each as a program of its own, if it can be one.
+
+    One whose parameters are tiles needs a caller's scope around it.
+    """
+    for value in names.values():
+        if isinstance(value, KernelFunction) and value.kind is FunctionKind.Inline:
+            program = _alone(value)
+            if program is not None:
+                yield program
+
+
+def _alone(function: KernelFunction) -> Program | None:
+    from tilelet.frontend.jit import JitFunction
+
+    try:
+        made = JitFunction(replace(function, kind=FunctionKind.Opaque))
+        return None if any(p.type is None for p in made.parameters) else made.specialize()
+    except (UserError, UserErrors):
+        return None
 
 
 def _from_function(name: str, value: Any) -> Program | None:
@@ -91,7 +119,9 @@ def _incomplete(names: Mapping[str, Any]) -> dict[str, str]:
 
     found: dict[str, str] = {}
     for name, value in names.items():
-        if isinstance(value, JitFunction):
+        if isinstance(value, KernelFunction) and value.kind is FunctionKind.Inline:
+            found[name] = "is inlined where a program calls it"
+        elif isinstance(value, JitFunction):
             if value.kernel_function.kind is FunctionKind.InCore:
                 found[name] = "is a kernel for a program to call"
                 continue

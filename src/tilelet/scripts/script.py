@@ -83,7 +83,7 @@ class Script:
         except (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError) as error:
             return self._raised(error)  # the latter: nested more deeply than Python's compiler goes
         with (
-            repeatable(now.seed),
+            repeatable(now.seed, deferred=now.count_only),
             self._as_main(levels_up(source)) as module,
             watched_output() as output,
             notes_on_stderr(self.file),

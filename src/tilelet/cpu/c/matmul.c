@@ -20,407 +20,20 @@
  */
 #include "matmul.h"
 
+#include "in_place.h"
 #include "one_row.h"
-#include "pairs.h"
-#include "wide_vec.h"
+#include "operands.h"
+#include "passes.h"
 
-#define KC 256 /* steps: of one k each, or with pairs of two */
 #define PAIRED_KC (2 * KC)
-#define UNROLL 4 /* steps of k, for each of which a line is prefetched and a row converted */
-#define A_PITCH (KC + 16) /* floats; one line more keeps rows in different sets of the L1 cache */
 #define ROW_BLOCK 256
 #define FEW_ROWS 48
-#define PANEL (2 * W)
-#define STRIP 32 /* columns; a line of BF16 */
-#define PANELS (STRIP / PANEL)
-#define PANEL_PITCH (KC * PANEL + 16) /* floats; one line more keeps panels in different sets */
-#define SLOTS 32                      /* lines that are prefetched together: some rows of a group */
-#define GROUP 512         /* columns of C that stay in the cache while k runs, at most */
-#define PAIRED_GROUP 256  /* the same with pairs: two blocks of B fit the L2 cache */
-#define FLIPPED_GROUP 192 /* the same where C^T is held in scratch */
-
-/* Rows of one pass by vectors of columns. Accumulators, a row of the panel and one value of A fit
- * the registers; 8 accumulators or more hide the latency of two FMAs per cycle. */
-/* clang-format off */
-#if TL_VEC_BYTES == 64 || defined(__aarch64__)
-#define MR1 16
-#define MR2 12
-#define ROWS_OF_1(X) \
-    X(1, 1) X(2, 1) X(3, 1) X(4, 1) X(5, 1) X(6, 1) X(7, 1) X(8, 1) \
-    X(9, 1) X(10, 1) X(11, 1) X(12, 1) X(13, 1) X(14, 1) X(15, 1) X(16, 1)
-#define ROWS_OF_2(X) \
-    X(1, 2) X(2, 2) X(3, 2) X(4, 2) X(5, 2) X(6, 2) X(7, 2) X(8, 2) \
-    X(9, 2) X(10, 2) X(11, 2) X(12, 2)
-#else
-#define MR1 8
-#define MR2 6
-#define ROWS_OF_1(X) \
-    X(1, 1) X(2, 1) X(3, 1) X(4, 1) X(5, 1) X(6, 1) X(7, 1) X(8, 1)
-#define ROWS_OF_2(X) \
-    X(1, 2) X(2, 2) X(3, 2) X(4, 2) X(5, 2) X(6, 2)
-#endif
-/* clang-format on */
-
-/* Keeps a value in a register: compilers would rather load it again for each use, and the loads
- * then limit the kernel. */
-TL_INLINE vec held(vec v) {
-#if defined(__x86_64__) || defined(__i386__)
-    __asm__("" : "+x"(v));
-#elif defined(__aarch64__)
-    __asm__("" : "+w"(v));
-#endif
-    return v;
-}
-
-/* --- the kernels ------------------------------------------------------------------------------- */
-
-/* What a step of a pass takes: a number in FP32 of A and a row of them of B; words of pairs (pairs.h);
- * or such words, half by half. */
-typedef enum { NUMBERS, PAIRS, HALVES } operands;
-
-/* One pass: some rows of A times a panel of B, for one block of k. */
-typedef struct {
-    const float *a;     /* [rows][A_PITCH] */
-    const float *panel; /* [steps][PANEL] */
-    const float *start; /* NULL: zeros */
-    int64_t ld_start;
-    float *c;
-    int64_t ldc;
-    int steps;
-    struct feed *ahead;
-    struct conversion *next;
-} pass;
-
-/* Rows of B to prefetch, as many at once as SLOTS lines hold. */
-typedef struct feed {
-    const char *row;
-    int64_t step;         /* bytes from the first row of these to that of the next ones */
-    int slot;             /* the next line */
-    int left;             /* lines until all rows were prefetched */
-    int in_turn;          /* lines for every UNROLL steps of a pass */
-    int64_t lines[SLOTS]; /* offsets from `row` */
-} feed;
-
-/* A strip of BF16 that is being converted to panels. */
-typedef struct conversion {
-    const char *from;
-    int64_t row_bytes;
-    float *to;
-    int steps_left;
-    int in_turn;  /* steps for every UNROLL steps of a pass */
-    halves least; /* of the words so far */
-} conversion;
-
-TL_INLINE void convert_step(conversion *x, operands kind) {
-    if (kind == NUMBERS) {
-#pragma GCC unroll 4
-        for (int c = 0; c < STRIP; c += 8)
-            tl_store_f32(x->to + c / PANEL * PANEL_PITCH + c % PANEL,
-                         tl_load_bf16((const uint16_t *)x->from + c));
-        x->from += x->row_bytes;
-    } else {
-#pragma GCC unroll 8
-        for (int c = 0; c < STRIP; c += W) {
-            words pairs = pair_columns(x->from + c * 2, x->from + x->row_bytes + c * 2);
-            x->least = least_halves(x->least, pairs);
-            store_words(x->to + c / PANEL * PANEL_PITCH + c % PANEL, pairs);
-        }
-        x->from += 2 * x->row_bytes;
-    }
-    x->to += PANEL;
-    x->steps_left--;
-}
-
-/* What is left of a conversion; of words, the least exponent. */
-static int convert_rest(conversion x, operands kind) {
-    if (kind == NUMBERS)
-        while (x.steps_left > 0) convert_step(&x, NUMBERS);
-    else
-        while (x.steps_left > 0) convert_step(&x, PAIRS);
-    return least_exponent(x.least);
-}
-
-/* acc[r][j] += a[r][k] * b[k][j], all in registers. */
-TL_INLINE void step(vec acc[MR1][2], const float *a, const float *b, int rows, int vectors,
-                    operands kind) {
-    vec row[2];
-#pragma GCC unroll 2
-    for (int j = 0; j < vectors; j++) row[j] = held(load_vec(b + j * W));
-#pragma GCC unroll 16
-    for (int r = 0; r < rows; r++) {
-        vec value = (vec)(((const uint32_t *)a)[r * A_PITCH] + (words){0});
-#pragma GCC unroll 2
-        for (int j = 0; j < vectors; j++)
-            acc[r][j] = kind == PAIRS ? dot_vec(acc[r][j], (words)value, (words)row[j])
-                                      : fma_vec(value, row[j], acc[r][j]);
-    }
-}
-
-/* The same for both halves of words, one after the other. */
-TL_INLINE void step_by_halves(vec acc[MR1][2], const float *a, const float *b, int rows,
-                              int vectors) {
-#pragma GCC unroll 4
-    for (int r = 0; r < rows; r++) {
-        words value = ((const uint32_t *)a)[r * A_PITCH] + (words){0};
-#pragma GCC unroll 2
-        for (int j = 0; j < vectors; j++) {
-            words row = load_words(b + j * W);
-            vec upper = fma_vec((vec)upper_halves(value), (vec)upper_halves(row), acc[r][j]);
-            acc[r][j] = fma_vec((vec)lower_halves(value), (vec)lower_halves(row), upper);
-        }
-    }
-}
-
-TL_INLINE void run_halves(const pass *p, int rows, int vectors) {
-    vec acc[MR1][2];
-#pragma GCC unroll 4
-    for (int r = 0; r < rows; r++)
-#pragma GCC unroll 2
-        for (int j = 0; j < vectors; j++)
-            acc[r][j] = p->start ? load_vec(p->start + r * p->ld_start + j * W) : (vec){0};
-    for (int k = 0; k < p->steps; k++)
-        step_by_halves(acc, p->a + k, p->panel + k * PANEL, rows, vectors);
-#pragma GCC unroll 4
-    for (int r = 0; r < rows; r++)
-#pragma GCC unroll 2
-        for (int j = 0; j < vectors; j++) store_vec(p->c + r * p->ldc + j * W, acc[r][j]);
-}
-
-/* A pass over pairs where subnormal numbers may come up; nothing is prefetched or converted on the
- * way. */
-static __attribute__((noinline)) void run_by_halves(const pass *p, int rows, int vectors) {
-    enum { SOME = 4 };
-    pass now = *p;
-    while (rows > 0) {
-        int some = rows >= SOME ? SOME : 1;
-        if (some == SOME && vectors == 2)
-            run_halves(&now, SOME, 2);
-        else if (some == SOME)
-            run_halves(&now, SOME, 1);
-        else if (vectors == 2)
-            run_halves(&now, 1, 2);
-        else
-            run_halves(&now, 1, 1);
-        now.a += some * A_PITCH;
-        now.c += some * now.ldc;
-        if (now.start) now.start += some * now.ld_start;
-        rows -= some;
-    }
-}
-
-TL_INLINE int may_be_subnormal(vec acc[MR1][2], int rows, int vectors) {
-    words least = ~(words){0};
-#pragma GCC unroll 16
-    for (int r = 0; r < rows; r++)
-#pragma GCC unroll 2
-        for (int j = 0; j < vectors; j++)
-            least = smaller_words(least, ((words)acc[r][j] & 0x7fffffffu) - 1);
-    return !starts_are_normal(least);
-}
-
-TL_INLINE void run_pass(const pass *p, int rows, int vectors, operands kind) {
-    vec acc[MR1][2];
-#pragma GCC unroll 16
-    for (int r = 0; r < rows; r++) {
-#pragma GCC unroll 2
-        for (int j = 0; j < vectors; j++)
-            acc[r][j] = p->start ? load_vec(p->start + r * p->ld_start + j * W) : (vec){0};
-    }
-    if (kind == PAIRS && p->start && may_be_subnormal(acc, rows, vectors)) {
-        run_by_halves(p, rows, vectors);
-        return;
-    }
-    const float *a = p->a, *b = p->panel;
-    const char *ahead = p->ahead->row;
-    const int64_t *lines = p->ahead->lines;
-    int64_t step_ahead = p->ahead->step;
-    int k = p->steps, slot = p->ahead->slot, in_turn = p->ahead->in_turn;
-    conversion next = *p->next;
-    for (; k >= UNROLL; k -= UNROLL, a += UNROLL, b += UNROLL * PANEL) {
-#pragma GCC unroll 4
-        for (int i = 0; i < UNROLL; i++) step(acc, a + i, b + i * PANEL, rows, vectors, kind);
-        for (int i = in_turn; i > 0; i--) {
-            __builtin_prefetch(ahead + lines[slot], 0, 2);
-            if (++slot == SLOTS) {
-                slot = 0;
-                ahead += step_ahead;
-            }
-        }
-        for (int i = next.in_turn; i > 0 && next.steps_left > 0; i--) convert_step(&next, kind);
-    }
-    p->ahead->row = ahead;
-    p->ahead->slot = slot;
-    *p->next = next;
-    for (; k > 0; k--, a++, b += PANEL) step(acc, a, b, rows, vectors, kind);
-#pragma GCC unroll 16
-    for (int r = 0; r < rows; r++) {
-#pragma GCC unroll 2
-        for (int j = 0; j < vectors; j++) store_vec(p->c + r * p->ldc + j * W, acc[r][j]);
-    }
-}
-
-typedef void (*kernel)(const pass *);
-
-#define DEFINE_KERNEL(rows, vectors)                                                               \
-    static __attribute__((noinline)) void kernel_##rows##x##vectors(const pass *p) {               \
-        run_pass(p, rows, vectors, NUMBERS);                                                       \
-    }
-ROWS_OF_1(DEFINE_KERNEL)
-ROWS_OF_2(DEFINE_KERNEL)
-
-#define KERNEL_NAME(rows, vectors) kernel_##rows##x##vectors,
-static const kernel kernels_of_1[] = {ROWS_OF_1(KERNEL_NAME)};
-static const kernel kernels_of_2[] = {ROWS_OF_2(KERNEL_NAME)};
-
-#if TL_HAS_DOT
-#define DEFINE_PAIR_KERNEL(rows, vectors)                                                          \
-    static __attribute__((noinline)) void pair_kernel_##rows##x##vectors(const pass *p) {          \
-        run_pass(p, rows, vectors, PAIRS);                                                         \
-    }
-ROWS_OF_1(DEFINE_PAIR_KERNEL)
-ROWS_OF_2(DEFINE_PAIR_KERNEL)
-
-#define PAIR_KERNEL_NAME(rows, vectors) pair_kernel_##rows##x##vectors,
-static const kernel pair_kernels_of_1[] = {ROWS_OF_1(PAIR_KERNEL_NAME)};
-static const kernel pair_kernels_of_2[] = {ROWS_OF_2(PAIR_KERNEL_NAME)};
-#else
-#define pair_kernels_of_1 kernels_of_1
-#define pair_kernels_of_2 kernels_of_2
-#endif
-
-static void run_kernel(const pass *p, int rows, int vectors, operands kind) {
-    if (kind == HALVES)
-        run_by_halves(p, rows, vectors);
-    else if (vectors == 1)
-        (kind == PAIRS ? pair_kernels_of_1 : kernels_of_1)[rows - 1](p);
-    else
-        (kind == PAIRS ? pair_kernels_of_2 : kernels_of_2)[rows - 1](p);
-}
-
-static int passes_of(int64_t rows, int vectors) {
-    int most = vectors == 1 ? MR1 : MR2;
-    return (int)((rows + most - 1) / most);
-}
-
-/* --- operands to FP32 -------------------------------------------------------------------------- */
-
-static int element_size(int type) {
-    switch (type) {
-    case TL_FP32: return 4;
-    case TL_FP16:
-    case TL_BF16: return 2;
-    default: return 1;
-    }
-}
-
-TL_INLINE tl_f32x8 tl_load_int8(const int8_t *p) {
-    return tl_i32_to_f32(tl_i8_to_i32(tl_load_i8(p)));
-}
-TL_INLINE tl_f32x8 tl_loadn_int8(const int8_t *p, int n) {
-    return tl_i32_to_f32(tl_i8_to_i32(tl_loadn_i8(p, n)));
-}
-TL_INLINE tl_f32x8 tl_load_uint8(const uint8_t *p) {
-    return tl_i32_to_f32(tl_as_i32(tl_u8_to_u32(tl_load_u8(p))));
-}
-TL_INLINE tl_f32x8 tl_loadn_uint8(const uint8_t *p, int n) {
-    return tl_i32_to_f32(tl_as_i32(tl_u8_to_u32(tl_loadn_u8(p, n))));
-}
-
-/* X(tl_dtype, element type in memory, name of its loads) */
-#define OPERAND_TYPES(X)                                                                           \
-    X(TL_FP32, float, f32)                                                                         \
-    X(TL_BF16, uint16_t, bf16)                                                                     \
-    X(TL_FP16, uint16_t, f16)                                                                      \
-    X(TL_FP8E4M3FN, uint8_t, f8e4m3fn)                                                             \
-    X(TL_FP8E5M2, uint8_t, f8e5m2)                                                                 \
-    X(TL_INT8, int8_t, int8)                                                                       \
-    X(TL_UINT8, uint8_t, uint8)
-
-/* dst[r][c] = src[r][c]; rows of dst are filled with zeros up to `width` (at least cols). */
-static void convert_rows(float *dst, int64_t ld_dst, const char *src, int type, int64_t ld_src,
-                         int64_t rows, int64_t cols, int64_t width) {
-#define CASE(dtype, elem, name)                                                                    \
-    case dtype:                                                                                    \
-        for (int64_t r = 0; r < rows; r++, dst += ld_dst) {                                        \
-            const elem *from = (const elem *)src + r * ld_src;                                     \
-            int64_t c = 0;                                                                         \
-            for (; c + 8 <= cols; c += 8) tl_store_f32(dst + c, tl_load_##name(from + c));         \
-            if (c < cols) {                                                                        \
-                int n = (int)(width - c < 8 ? width - c : 8);                                      \
-                tl_storen_f32(dst + c, tl_loadn_##name(from + c, (int)(cols - c)), n);             \
-                c += n;                                                                            \
-            }                                                                                      \
-            for (; c < width; c++) dst[c] = 0;                                                     \
-        }                                                                                          \
-        break;
-    switch (type) { OPERAND_TYPES(CASE) }
-#undef CASE
-}
-
-TL_INLINE void transpose8(tl_f32x8 x[8]) {
-    tl_f32x8 y[8], z[8];
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; i++) {
-        y[2 * i] = __builtin_shufflevector(x[2 * i], x[2 * i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
-        y[2 * i + 1] = __builtin_shufflevector(x[2 * i], x[2 * i + 1], 2, 10, 3, 11, 6, 14, 7, 15);
-    }
-#pragma GCC unroll 2
-    for (int i = 0; i < 8; i += 4) {
-        z[i] = __builtin_shufflevector(y[i], y[i + 2], 0, 1, 8, 9, 4, 5, 12, 13);
-        z[i + 1] = __builtin_shufflevector(y[i], y[i + 2], 2, 3, 10, 11, 6, 7, 14, 15);
-        z[i + 2] = __builtin_shufflevector(y[i + 1], y[i + 3], 0, 1, 8, 9, 4, 5, 12, 13);
-        z[i + 3] = __builtin_shufflevector(y[i + 1], y[i + 3], 2, 3, 10, 11, 6, 7, 14, 15);
-    }
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; i++) {
-        x[i] = __builtin_shufflevector(z[i], z[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
-        x[i + 4] = __builtin_shufflevector(z[i], z[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
-    }
-}
-
-TL_INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-
-/* Loads of `rows` x `cols` elements (at most 8 x 8), transposed, stored as `cols` x `width`. */
-#define TRANSPOSE_FEW(elem, name, to, ld_to, from, ld_from, rows, cols, width)                     \
-    do {                                                                                           \
-        tl_f32x8 x[8] = {{0}};                                                                     \
-        for (int i = 0; i < (rows); i++) x[i] = tl_loadn_##name((from) + i * (ld_from), (cols));   \
-        transpose8(x);                                                                             \
-        for (int i = 0; i < (cols); i++) tl_storen_f32((to) + i * (ld_to), x[i], (width));         \
-    } while (0)
-
-#define TRANSPOSE_8X8(elem, name, to, ld_to, from, ld_from)                                        \
-    do {                                                                                           \
-        tl_f32x8 x[8];                                                                             \
-        _Pragma("GCC unroll 8") for (int i = 0; i < 8; i++) x[i] =                                 \
-            tl_load_##name((from) + i * (ld_from));                                                \
-        transpose8(x);                                                                             \
-        _Pragma("GCC unroll 8") for (int i = 0; i < 8; i++)                                        \
-            tl_store_f32((to) + i * (ld_to), x[i]);                                                \
-    } while (0)
-
-/* dst[c][r] = src[r][c]; rows of dst are filled with zeros up to `width` (at least rows). */
-static void convert_transposed(float *dst, int64_t ld_dst, const char *src, int type,
-                               int64_t ld_src, int64_t rows, int64_t cols, int64_t width) {
-#define CASE(dtype, elem, name)                                                                    \
-    case dtype:                                                                                    \
-        for (int64_t r = 0; r < width; r += 8) {                                                   \
-            int some_rows = (int)smaller(rows - r, 8), some_width = (int)smaller(width - r, 8);    \
-            for (int64_t c = 0; c < cols; c += 8) {                                                \
-                const elem *from = (const elem *)src + r * ld_src + c;                             \
-                float *to = dst + c * ld_dst + r;                                                  \
-                int some_cols = (int)smaller(cols - c, 8);                                         \
-                if (some_rows == 8 && some_cols == 8)                                              \
-                    TRANSPOSE_8X8(elem, name, to, ld_dst, from, ld_src);                           \
-                else                                                                               \
-                    TRANSPOSE_FEW(elem, name, to, ld_dst, from, ld_src, some_rows, some_cols,      \
-                                  some_width);                                                     \
-            }                                                                                      \
-        }                                                                                          \
-        break;
-    switch (type) { OPERAND_TYPES(CASE) }
-#undef CASE
-}
+#define GROUP 512             /* columns of C that stay in the cache while k runs, at most */
+#define PAIRED_GROUP 256      /* the same with pairs: two blocks of B fit the L2 cache */
+#define MOST_IN_PLACE 512     /* elements from one row of B to the next */
+#define MOST_ROWS_IN_PLACE 32 /* with more, a panel is read so often that it is worth making */
+#define MOST_UPRIGHT 4        /* rows with which C^T is not worth its empty lanes */
+#define FLIPPED_GROUP 192     /* the same where C^T is held in scratch */
 
 /* --- blocks ------------------------------------------------------------------------------------ */
 
@@ -430,6 +43,8 @@ typedef struct {
     float tile[MR1 * PANEL];
     float flipped[ROW_BLOCK * FLIPPED_GROUP];
     int a_exponent, b_exponents[2]; /* the least of the words in `a` and in `panels` */
+    tl_matmul_args prepared;        /* whose A is in `a`, all of it; its `a` is NULL: nobody's */
+    const void *fed;                /* the B whose first block was prefetched last */
 } workspace;
 
 _Static_assert(KC <= 256, "sums of products of 8-bit integers must be exact");
@@ -464,6 +79,21 @@ static int is_paired(const tl_matmul_args *x) {
 
 static int steps_of(const tl_matmul_args *x, int kc) { return is_paired(x) ? kc / 2 : kc; }
 
+/* Steps of k in a block, at most. */
+static int block_of_k(const tl_matmul_args *x) { return is_paired(x) ? PAIRED_KC : KC; }
+
+/* Whether passes take B from where it lies. Rows far apart are on pages of their own, and often in
+ * the same sets of the caches. */
+static int is_in_place(const tl_matmul_args *x) {
+    return is_paired(x) && !x->b_trans && x->n % PANEL == 0 && x->ldb <= MOST_IN_PLACE &&
+           x->m <= MOST_ROWS_IN_PLACE;
+}
+
+static int rows_of_pass(const tl_matmul_args *x, int vectors) {
+    if (is_in_place(x)) return MR_IN_PLACE;
+    return vectors == 1 ? MR1 : MR2;
+}
+
 /* Part of a product: rows m0.. of C, columns n0.., one block of k. */
 typedef struct {
     int64_t m0, rows, n0, k0;
@@ -472,7 +102,8 @@ typedef struct {
 
 /* Whether a strip is converted while the one before it is computed. */
 static int is_converted_ahead(const tl_matmul_args *x, const block *strip) {
-    return x->b_type == TL_BF16 && !x->b_trans && strip->cols == STRIP && strip->kc > 0;
+    return x->b_type == TL_BF16 && !x->b_trans && strip->cols == STRIP && strip->kc > 0 &&
+           !is_in_place(x);
 }
 
 static conversion conversion_of(const tl_matmul_args *x, const block *strip, float *panels) {
@@ -513,28 +144,63 @@ static int convert_b(const tl_matmul_args *x, const block *now, float *panels) {
     return least_exponent(least);
 }
 
-static void convert_a(const tl_matmul_args *x, const block *now, workspace *work) {
+/* The block's part of A, from `to` on. Of words, the least exponent. */
+static int convert_a(const tl_matmul_args *x, const block *now, float *to) {
     const char *a = element(x->a, x->a_type, x->lda, x->a_trans, now->m0, now->k0);
+    halves least = ~(halves){0};
     if (is_paired(x)) {
-        halves least = ~(halves){0};
         for (int64_t r = 0; r < now->rows; r++)
-            least = swap_row(work->a + r * A_PITCH, a + r * x->lda * 2, now->kc / 2, least);
-        work->a_exponent = least_exponent(least);
+            least = swap_row(to + r * A_PITCH, a + r * x->lda * 2, now->kc / 2, least);
     } else if (x->a_trans) {
-        convert_transposed(work->a, A_PITCH, a, x->a_type, x->lda, now->kc, now->rows, now->kc);
+        convert_transposed(to, A_PITCH, a, x->a_type, x->lda, now->kc, now->rows, now->kc);
     } else {
-        convert_rows(work->a, A_PITCH, a, x->a_type, x->lda, now->rows, now->kc, now->kc);
+        convert_rows(to, A_PITCH, a, x->a_type, x->lda, now->rows, now->kc, now->kc);
     }
+    return least_exponent(least);
+}
+
+/* Whether there is room for all of A. */
+static int is_prepared_whole(const tl_matmul_args *x) {
+    return x->m * ((x->k + block_of_k(x) - 1) / block_of_k(x)) <= ROW_BLOCK;
+}
+
+/* With one panel of B every row of A is used in one pass only: it is converted just before. */
+static int is_converted_by_pass(const tl_matmul_args *x) {
+    return x->n <= PANEL && !is_prepared_whole(x);
+}
+
+static int has_same_a(const tl_matmul_args *x, const tl_matmul_args *y) {
+    return x->a == y->a && x->lda == y->lda && x->m == y->m && x->k == y->k &&
+           x->a_type == y->a_type && x->a_trans == y->a_trans && is_paired(x) == is_paired(y);
+}
+
+/* All of A, unless the product before had the same. */
+static void prepare_whole(const tl_matmul_args *x, workspace *work) {
+    if (has_same_a(x, &work->prepared)) return;
+    float *to = work->a;
+    work->a_exponent = INT32_MAX;
+    for (int64_t k0 = 0; k0 < x->k; k0 += block_of_k(x), to += x->m * A_PITCH) {
+        block now = {.rows = x->m, .k0 = k0, .kc = (int)smaller(x->k - k0, block_of_k(x))};
+        int exponent = convert_a(x, &now, to);
+        work->a_exponent = (int)smaller(work->a_exponent, exponent);
+    }
+    work->prepared = *x;
+}
+
+/* Where the block's part of A is, once it was converted. */
+static const float *prepared_a(const tl_matmul_args *x, const block *now, const workspace *work) {
+    if (!is_prepared_whole(x)) return work->a;
+    return work->a + now->k0 / block_of_k(x) * x->m * A_PITCH;
 }
 
 /* The rows of block `next` of B; none if there is no such block (kc == 0). */
 static void feed_block(feed *f, const tl_matmul_args *x, const block *next) {
-    f->slot = f->left = 0;
+    f->next.slot = f->left = 0;
     if (next->kc == 0 || x->b_trans) return;
     int size = element_size(x->b_type), in_row = (next->cols * size + 63) / 64;
     int at_once = SLOTS / in_row;
     int64_t row_bytes = x->ldb * size;
-    f->row = element(x->b, x->b_type, x->ldb, 0, next->k0, next->n0);
+    f->next.row = element(x->b, x->b_type, x->ldb, 0, next->k0, next->n0);
     f->step = at_once * row_bytes;
     f->left = (next->kc + at_once - 1) / at_once * SLOTS;
     for (int i = 0; i < SLOTS; i++)
@@ -544,7 +210,7 @@ static void feed_block(feed *f, const tl_matmul_args *x, const block *next) {
 /* What a pass is given: the lines that are left, or one that is in the cache anyway. */
 static feed *feed_for(feed *f, feed *nothing, const pass *p) {
     if (f->left <= 0) {
-        nothing->row = (const char *)p->panel;
+        nothing->next.row = (const char *)p->panel;
         return nothing;
     }
     f->left -= p->steps / UNROLL * f->in_turn;
@@ -553,13 +219,8 @@ static feed *feed_for(feed *f, feed *nothing, const pass *p) {
 
 /* Prefetches whatever is left. */
 static void feed_rest(feed *f) {
-    for (; f->left > 0; f->left--) {
-        __builtin_prefetch(f->row + f->lines[f->slot], 0, 2);
-        if (++f->slot == SLOTS) {
-            f->slot = 0;
-            f->row += f->step;
-        }
-    }
+    f->next = feed_lines(f->next, f->lines, f->step, f->left);
+    f->left = 0;
 }
 
 /* Copies rows x cols 4-byte elements, zeros if src is NULL. */
@@ -598,9 +259,6 @@ static void run_on_copy(const pass *p, int rows, int vectors, int cols, operands
         copy_rows(p->c, p->ldc, tile, PANEL, rows, cols);
 }
 
-/* With one panel of B every row of A is used in one pass only: it is converted just before. */
-static int is_converted_by_pass(const tl_matmul_args *x) { return x->n <= PANEL; }
-
 /* Where C has its element (row, column). */
 static float *place_in_c(const tl_matmul_args *x, int64_t row, int64_t column) {
     if (!x->parts) return (float *)x->c + row * x->ldc + column;
@@ -612,41 +270,63 @@ static operands operands_of(const tl_matmul_args *x, const workspace *work, int 
     return sums_are_normal(work->a_exponent, work->b_exponents[ready]) ? PAIRS : HALVES;
 }
 
-/* All passes over one strip whose B is in work->panels[ready]; `next` is converted on the way. */
+/* A pass that takes B from where it lies, or by halves from a panel that is made for it. */
+static void run_or_by_halves(const tl_matmul_args *x, const block *panel, const pass *p, int rows,
+                             workspace *work) {
+    int looks = *p->b_exponent == UNSEEN;
+    int may_run = looks || sums_are_normal(p->a_exponent, *p->b_exponent);
+    if (may_run && kernels_in_place[rows - 1][looks](p)) return;
+    convert_b(x, panel, work->panels[0]);
+    run_by_halves(p, rows, 2);
+}
+
+/* All passes over one strip whose B is in work->panels[ready], or is taken from where it lies; `next`
+ * is converted on the way. */
 static void run_strip(const tl_matmul_args *x, const block *now, int ready, feed *ahead,
                       conversion *next, workspace *work) {
-    int integers = is_integer(x), first = now->k0 == 0;
+    int integers = is_integer(x), in_place = is_in_place(x), first = now->k0 == 0;
+    const float *a = prepared_a(x, now, work);
     feed nothing = {.in_turn = 0};
     for (int c = 0; c < now->cols; c += PANEL) {
         int cols = (int)smaller(now->cols - c, PANEL), vectors = (cols + W - 1) / W;
-        int64_t n0 = now->n0 + c;
-        for (int64_t r = 0, left = passes_of(now->rows, vectors); left > 0; left--) {
+        block panel = {.n0 = now->n0 + c, .cols = cols, .k0 = now->k0, .kc = now->kc};
+        int b_exponent = UNSEEN;
+        for (int64_t r = 0, left = passes_of(now->rows, rows_of_pass(x, vectors)); left > 0;
+             left--) {
             int rows = (int)((now->rows - r + left - 1) / left);
             int64_t row = now->m0 + r;
-            pass p = {.a = work->a + r * A_PITCH,
+            pass p = {.a = a + r * A_PITCH,
                       .panel = work->panels[ready] + c / PANEL * PANEL_PITCH,
                       .next = next,
-                      .c = place_in_c(x, row, n0),
+                      .c = place_in_c(x, row, panel.n0),
                       .ldc = x->ldc,
                       .steps = steps_of(x, now->kc)};
             if (is_converted_by_pass(x)) {
                 block few = {.m0 = row, .rows = rows, .k0 = now->k0, .kc = now->kc};
-                convert_a(x, &few, work);
+                work->a_exponent = convert_a(x, &few, work->a);
                 p.a = work->a;
             }
-            operands kind = operands_of(x, work, ready);
+            p.a_exponent = work->a_exponent;
             p.ahead = feed_for(ahead, &nothing, &p);
             p.start = p.c;
             p.ld_start = p.ldc;
             if (first && x->start != x->c) {
-                p.start = x->start ? (const float *)x->start + row * x->ld_start + n0 : NULL;
+                p.start = x->start ? (const float *)x->start + row * x->ld_start + panel.n0 : NULL;
                 p.ld_start = x->ld_start;
                 if (integers) copy_rows(p.c, p.ldc, p.start, p.ld_start, rows, cols);
             }
-            if (integers || cols != vectors * W)
-                run_on_copy(&p, rows, vectors, cols, kind, integers, work->tile);
-            else
-                run_kernel(&p, rows, vectors, kind);
+            if (in_place) {
+                p.panel = work->panels[0];
+                p.b = element(x->b, x->b_type, x->ldb, 0, panel.k0, panel.n0);
+                p.row_bytes = x->ldb * 2;
+                p.b_exponent = &b_exponent;
+                run_or_by_halves(x, &panel, &p, rows, work);
+            } else if (integers || cols != vectors * W) {
+                run_on_copy(&p, rows, vectors, cols, operands_of(x, work, ready), integers,
+                            work->tile);
+            } else {
+                run_kernel(&p, rows, vectors, operands_of(x, work, ready));
+            }
             r += rows;
         }
     }
@@ -671,21 +351,23 @@ static block block_at(const tl_matmul_args *x, int64_t m0, int64_t n0, int64_t k
                    .n0 = n0,
                    .k0 = k0,
                    .cols = (int)smaller(x->n - n0, group_columns(x)),
-                   .kc = (int)smaller(x->k - k0, is_paired(x) ? PAIRED_KC : KC)};
+                   .kc = (int)smaller(x->k - k0, block_of_k(x))};
 }
 
 /* The first block of the product that will be next. */
-static void feed_next_product(feed *f, const tl_matmul_args *x) {
+static void feed_next_product(feed *f, const tl_matmul_args *x, workspace *work) {
     tl_matmul_args next = *x;
     next.b = x->then;
     block first = block_at(&next, 0, 0, 0);
     feed_block(f, &next, &first);
+    work->fed = next.b;
 }
 
 /* How often a group's passes take UNROLL steps. */
 static int turns_of(const tl_matmul_args *x, const block *group) {
     int panels = (group->cols + PANEL - 1) / PANEL;
-    return panels * passes_of(group->rows, 2) * (steps_of(x, group->kc) / UNROLL);
+    int passes = passes_of(group->rows, rows_of_pass(x, 2));
+    return panels * passes * (steps_of(x, group->kc) / UNROLL);
 }
 
 /* One block of k over one group of columns; `after` is the block that will follow. The first strip
@@ -694,10 +376,10 @@ static void run_group(const tl_matmul_args *x, const block *group, const block *
                       workspace *work) {
     feed ahead;
     if (after->kc == 0 && x->then)
-        feed_next_product(&ahead, x);
+        feed_next_product(&ahead, x, work);
     else
         feed_block(&ahead, x, after);
-    int passes = passes_of(group->rows, 2) * PANELS, turns = turns_of(x, group);
+    int passes = passes_of(group->rows, rows_of_pass(x, 2)) * PANELS, turns = turns_of(x, group);
     ahead.in_turn = turns > 0 ? (ahead.left + turns - 1) / turns : 0;
     for (int c = 0; c < group->cols; c += STRIP) {
         int is_last = c + STRIP >= group->cols;
@@ -708,7 +390,7 @@ static void run_group(const tl_matmul_args *x, const block *group, const block *
         rest.in_turn = (UNROLL + passes - 1) / passes;
         run_strip(x, &now, *ready, &ahead, &rest, work);
         work->b_exponents[other] = convert_rest(rest, is_paired(x) ? PAIRS : NUMBERS);
-        if (next.kc > 0 && !is_converted_ahead(x, &next))
+        if (next.kc > 0 && !is_in_place(x) && !is_converted_ahead(x, &next))
             work->b_exponents[other] = convert_b(x, &next, work->panels[other]);
         *ready = other;
     }
@@ -724,26 +406,41 @@ static block block_after(const tl_matmul_args *x, const block *now) {
     return down < x->k ? block_at(x, now->m0, now->n0, down) : block_at(x, now->m0, right, 0);
 }
 
+/* The block's part of A, unless it is ready or passes convert it. */
+static void prepare_a(const tl_matmul_args *x, const block *now, workspace *work) {
+    if (is_prepared_whole(x)) {
+        prepare_whole(x, work);
+        return;
+    }
+    work->prepared.a = NULL;
+    if (!is_converted_by_pass(x)) work->a_exponent = convert_a(x, now, work->a);
+}
+
 static void run_blocks(const tl_matmul_args *x, workspace *work) {
     for (int64_t m0 = 0; m0 < x->m; m0 += ROW_BLOCK) {
         block now = block_at(x, m0, 0, 0);
-        feed cold;
-        feed_block(&cold, x, &now);
-        feed_rest(&cold);
-        if (!is_converted_by_pass(x)) convert_a(x, &now, work);
+        if (work->fed != x->b) {
+            feed cold;
+            feed_block(&cold, x, &now);
+            feed_rest(&cold);
+        }
+        prepare_a(x, &now, work);
         int ready = 0;
         block first = strip_of(&now, 0);
-        work->b_exponents[ready] = convert_b(x, &first, work->panels[ready]);
+        if (!is_in_place(x)) work->b_exponents[ready] = convert_b(x, &first, work->panels[ready]);
         for (;;) {
             block next = block_after(x, &now);
             run_group(x, &now, &next, &ready, work);
             if (next.kc == 0) break;
-            int is_new = next.k0 != now.k0 || next.n0 == 0;
-            if (is_new && !is_converted_by_pass(x)) convert_a(x, &next, work);
+            if (next.k0 != now.k0 || next.n0 == 0) prepare_a(x, &next, work);
             now = next;
         }
     }
 }
+
+/* Whether C^T is computed: with few rows most lanes of it would be empty, and transposing B costs
+ * less than that. */
+static int is_flipped(const tl_matmul_args *x) { return x->b_trans && x->m > MOST_UPRIGHT; }
 
 /* C^T = B A^T by blocks that fit the scratch, each transposed into C. */
 static void run_flipped(const tl_matmul_args *x, workspace *work) {
@@ -816,6 +513,7 @@ static void end_row(const tl_matmul_args *x, int64_t n0, int64_t columns, const 
 static void run_one_row(const tl_matmul_args *x, workspace *work) {
     float *c = work->flipped;
     int64_t row_bytes = x->ldb * element_size(x->b_type);
+    work->prepared.a = NULL;
     convert_rows(work->a, x->k, x->a, x->a_type, x->lda, 1, x->k, x->k);
     for (int64_t n0 = 0; n0 < x->n; n0 += GROUP) {
         int64_t columns = smaller(x->n - n0, GROUP);
@@ -842,6 +540,7 @@ static int is_alike(const tl_matmul_args *x, const tl_matmul_args *y) {
 
 static void run_streams(const tl_matmul_args *x, int count, workspace *work) {
     const char *b[TL_STREAMS];
+    work->prepared.a = NULL;
     convert_rows(work->a, x->k, x->a, x->a_type, x->lda, 1, x->k, x->k);
     for (int i = 0; i < count; i++) {
         b[i] = x[i].b;
@@ -851,16 +550,22 @@ static void run_streams(const tl_matmul_args *x, int count, workspace *work) {
     for (int i = 0; i < count; i++) end_row(&x[i], 0, x->n, work->flipped + i * x->n);
 }
 
-void tl_matmul(const tl_matmul_args *x, void *scratch) {
+static void run_product(const tl_matmul_args *x, workspace *work) {
     if (x->m <= 0 || x->n <= 0) return;
     if (x->k <= 0)
         copy_rows(x->c, x->ldc, x->start, x->ld_start, x->m, x->n);
-    else if (x->b_trans)
-        run_flipped(x, scratch);
+    else if (is_flipped(x))
+        run_flipped(x, work);
     else if (is_one_row(x))
-        run_one_row(x, scratch);
+        run_one_row(x, work);
     else
-        run_blocks(x, scratch);
+        run_blocks(x, work);
+}
+
+void tl_matmul(const tl_matmul_args *x, void *scratch) {
+    workspace *work = scratch;
+    work->prepared.a = NULL;
+    run_product(x, work);
 }
 
 /* The product with pieces that continue each other evenly as one. */
@@ -877,18 +582,24 @@ static tl_product with_long_pieces(const tl_product *product) {
     return whole;
 }
 
-void tl_matmul_pieces(const tl_product *given, void *scratch) {
+static void run_pieces(const tl_product *given, workspace *work) {
     tl_product product = with_long_pieces(given);
     tl_matmul_args x = product.args;
     for (int64_t p = 0; p == 0 || p < product.pieces; p++) {
         const char *next = (const char *)x.b + product.b_step;
         x.then = p + 1 < product.pieces ? next : product.args.then;
-        tl_matmul(&x, scratch);
+        run_product(&x, work);
         x.a = (const char *)x.a + product.a_step;
         x.b = next;
         x.start = x.c;
         x.ld_start = x.ldc;
     }
+}
+
+void tl_matmul_pieces(const tl_product *product, void *scratch) {
+    workspace *work = scratch;
+    work->prepared.a = NULL;
+    run_pieces(product, work);
 }
 
 /* --- several products side by side ------------------------------------------------------------- */
@@ -922,11 +633,13 @@ static int streams_of(const tl_product *products, int64_t count, tl_matmul_args 
 
 void tl_matmul_side_by_side(const tl_product *products, int64_t count, const void *then,
                             void *scratch) {
+    workspace *work = scratch;
+    work->prepared.a = NULL;
     tl_matmul_args streams[TL_STREAMS];
     for (int64_t i = 0, n; i < count; i += n) {
         n = streams_of(products + i, count - i, streams);
         if (n > 1) {
-            run_streams(streams, (int)n, scratch);
+            run_streams(streams, (int)n, work);
             continue;
         }
         void *parts[TL_SIDE_BY_SIDE] = {products[i].args.c};
@@ -943,6 +656,6 @@ void tl_matmul_side_by_side(const tl_product *products, int64_t count, const voi
             all.args.part_columns = all.args.n;
             all.args.n *= n;
         }
-        tl_matmul_pieces(&all, scratch);
+        run_pieces(&all, work);
     }
 }

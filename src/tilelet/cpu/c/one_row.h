@@ -74,13 +74,13 @@ static void add_columns(float *c, const float *a, const char *b, int64_t row_byt
  * than one in a loop's body: else it takes longer than the reading. */
 TL_INLINE void add_in_order(float *c, const float *a, const char *b, int64_t rows, int64_t columns,
                             int64_t ahead, int strips, int is_bf16) {
-    enum { STRIP = ROW_VECTORS * W };
+    enum { COLUMNS = ROW_VECTORS * W };
     for (int64_t k = 0; k < rows; k++)
-        for (int64_t n = 0; n < columns; n += strips * STRIP)
+        for (int64_t n = 0; n < columns; n += strips * COLUMNS)
 #pragma GCC unroll 4
             for (int i = 0; i < strips; i++) {
-                add_rows(c + n + i * STRIP, a + k, b, 0, 1, ahead, ROW_VECTORS, is_bf16);
-                b += STRIP * (is_bf16 ? 2 : 4);
+                add_rows(c + n + i * COLUMNS, a + k, b, 0, 1, ahead, ROW_VECTORS, is_bf16);
+                b += COLUMNS * (is_bf16 ? 2 : 4);
             }
 }
 

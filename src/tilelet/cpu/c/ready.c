@@ -111,11 +111,15 @@ static tl_task *first_of(tl_rt *rt) {
     return q->ring[at & (MAX_IN_FLIGHT - 1)];
 }
 
-const char *tl_next_b(const tl_rt *rt, const tl_kernel *kernel) {
+const char *tl_next_b(const tl_rt *rt, const tl_task *taken, int count) {
     const tl_queue *q = rt->ready.immediate.count ? &rt->ready.immediate : &rt->ready.batchable;
+    /* The other threads are about to take as many each. */
+    int64_t others = (rt->args->threads - 1) * count;
     for (uint64_t i = 0; i < LOOK_AHEAD && q->head + i < q->tail; i++) {
         const tl_task *t = q->ring[(q->head + i) & (MAX_IN_FLIGHT - 1)];
-        if (t && t->kernel == kernel) return t->b;
+        if (!t || !t->b) continue;
+        int is_alike = t->kernel == taken->kernel || (t->is_in_order && taken->is_in_order);
+        if (is_alike && others-- <= 0) return t->b;
     }
     return NULL;
 }
@@ -124,14 +128,23 @@ int tl_only_batchable(const tl_rt *rt) {
     return rt->ready.count && rt->ready.count == rt->ready.batchable.count;
 }
 
-/* Tasks after `first` whose products are best read together with its own, in turn. Threads that
- * have nothing to do are to have some of them. */
-static int take_streams(tl_rt *rt, tl_task *first, tl_task **tasks) {
-    tl_ready *ready = &rt->ready;
+/* How many tasks one thread is to take of those that are ready, `first` being taken. */
+static uint64_t fair_share(const tl_rt *rt, const tl_task *first) {
+    uint64_t all = rt->ready.count + 1, threads = (uint64_t)rt->args->threads;
+    if (first->kernel->streams < 2) return threads > 1 ? (all + threads - 1) / threads : all;
+    /* Reading is shared by those that read: only threads that have nothing to do count. */
     int64_t idle = rt->args->threads - rt->busy - (LOAD(rt->is_submitting) && !rt->is_ahead);
-    uint64_t fair = idle > 1 ? (ready->count + (uint64_t)idle) / (uint64_t)idle : ready->count + 1;
+    return idle > 1 ? (all + (uint64_t)idle - 1) / (uint64_t)idle : all;
+}
+
+/* Tasks after `first` whose products are best read together with its own, in turn, or run after
+ * them. */
+static int take_in_order(tl_rt *rt, tl_task *first, tl_task **tasks) {
+    tl_ready *ready = &rt->ready;
+    uint64_t fair = fair_share(rt, first);
+    int most = first->kernel->streams > 1 ? first->kernel->streams : first->kernel->same_a;
     int count = 1;
-    while (count < first->kernel->streams && (uint64_t)count < fair && ready->immediate.count) {
+    while (count < most && (uint64_t)count < fair && ready->immediate.count) {
         tl_task *t = ready->immediate.ring[ready->immediate.head & (MAX_IN_FLIGHT - 1)];
         if (t->kernel != first->kernel || t->a != first->a || !t->is_in_order) break;
         take(ready, t);
@@ -152,7 +165,7 @@ int tl_take_ready(tl_rt *rt, tl_task **tasks, int most) {
     do {
         take(ready, t);
         tasks[count++] = t;
-        if (t->b && t->is_in_order) return take_streams(rt, t, tasks);
+        if (t->b && t->is_in_order) return take_in_order(rt, t, tasks);
         if (!is_batchable(t) || count >= t->kernel->batch_max) break;
         t = find(ready, t, t->b + t->kernel->b_stride);
     } while (t && count < most);

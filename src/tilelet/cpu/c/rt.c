@@ -116,7 +116,7 @@ static int work(tl_ctx *c) {
     outcome outcomes[TL_SIDE_BY_SIDE];
     int count = tl_take_ready(rt, tasks, TL_SIDE_BY_SIDE);
     if (!count) return 0;
-    const char *then = tl_next_b(rt, tasks[0]->kernel);
+    const char *then = tl_next_b(rt, tasks[0], count);
     rt->busy++;
     unlock(rt);
     c->then = then;
@@ -344,7 +344,7 @@ static void find_dependencies(tl_ctx *c, tl_task *t) {
         tl_depend(b, (uint32_t)use, writes, found, rt);
         out_of_memory |= tl_note(b, (uint32_t)use, writes, t->number, is_done, rt);
     }
-    if (kernel->batch_max > 1 || kernel->streams > 1) {
+    if (kernel->batch_max > 1 || kernel->streams > 1 || kernel->same_a > 1) {
         t->a = touched[kernel->a_window].data;
         const tl_win *b = &touched[kernel->b_window];
         t->b = b->data;
@@ -459,7 +459,7 @@ static int prepare(tl_rt *rt, const tl_program *program, const tl_run_args *args
     rt->is_submitting = 1;
     rt->buffers = args->buffer_count;
     for (int32_t i = 0; i < program->kernel_count; i++)
-        rt->has_streams |= program->kernels[i].streams > 1;
+        rt->has_streams |= program->kernels[i].streams > 1 || program->kernels[i].same_a > 1;
     rt->random = (uint64_t)args->seed * 0x9e3779b97f4a7c15u + 0x2545f4914f6cdd1du;
     pthread_mutex_init(&rt->lock, NULL);
     pthread_cond_init(&rt->work, NULL);

@@ -116,7 +116,9 @@ typedef struct {
      * the same A, and B `b_stride` bytes further. A and B are what these windows touch first. */
     int32_t batch_max, a_window, b_window;
     int64_t b_stride;
-    int32_t streams; /* tasks to be read together, if each B has its rows in order (1: none) */
+    /* The same if each B has its rows in order, wherever it lies: so many tasks are read together, or
+     * run one after the other with A prepared once (1: none). */
+    int32_t streams, same_a;
     int64_t scratch_bytes;
     int32_t iterations; /* a task that is no spmd task is so many blocks (1: just itself) */
 } tl_kernel;
@@ -225,6 +227,8 @@ int tl_reshape_valid(tl_ctx *c, int site, const int64_t *shape, const int64_t *v
 /* The region of a value after a box was written into it (`assemble`). */
 int tl_insert_valid(tl_ctx *c, int site, const int64_t *shape, const int64_t *target,
                     const int64_t *source, const int64_t *offset, int rank, int64_t *out);
+/* Prefetches a box of a matrix, as far as there is one. */
+void tl_read_ahead(const tl_win *w, const int64_t *offset, const int64_t *shape);
 /* Repetitions of eight bytes. */
 void tl_fill(void *memory, int64_t bytes, uint64_t pattern);
 /* The box `valid` between a dense tile of `shape` and strided memory. */

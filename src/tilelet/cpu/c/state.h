@@ -142,8 +142,9 @@ void tl_free_buffers(tl_rt *rt);
 void tl_push_ready(tl_rt *rt, tl_task *t);
 int tl_take_ready(tl_rt *rt, tl_task **tasks, int most);
 int tl_only_batchable(const tl_rt *rt);
-/* What the next task in turn multiplies by, if it is one of this kernel. */
-const char *tl_next_b(const tl_rt *rt, const tl_kernel *kernel);
+/* What this thread, which has taken `count` tasks, will probably multiply by next, if that is read in
+ * the same way. */
+const char *tl_next_b(const tl_rt *rt, const tl_task *taken, int count);
 uint64_t tl_random(tl_rt *rt);
 
 /* record.c: writes a task down, if that is wanted. */

@@ -277,6 +277,22 @@ int tl_fail_window(tl_ctx *c, int site, int axis, int64_t start, int64_t size, i
     return TL_WINDOW;
 }
 
+void tl_read_ahead(const tl_win *w, const int64_t *offset, const int64_t *shape) {
+    enum { LINE = 64, MOST = 64 << 10 }; /* bytes */
+    if (w->rank != 2 || w->stride[1] != 1) return;
+    int64_t box[2];
+    for (int i = 0; i < 2; i++) {
+        if (offset[i] < 0 || offset[i] >= w->shape[i]) return;
+        int64_t rest = w->shape[i] - offset[i];
+        box[i] = shape[i] < rest ? shape[i] : rest;
+    }
+    const char *row = (char *)w->data + (offset[0] * w->stride[0] + offset[1]) * w->itemsize;
+    int64_t bytes = box[1] * w->itemsize, left = MOST;
+    for (int64_t r = 0; r < box[0] && left > 0; r++, row += w->stride[0] * w->itemsize)
+        for (int64_t i = 0; i < bytes && left > 0; i += LINE, left -= LINE)
+            __builtin_prefetch(row + i, 0, 2);
+}
+
 /* --- copies ------------------------------------------------------------------------------------ */
 
 void tl_fill(void *memory, int64_t bytes, uint64_t pattern) {

@@ -226,8 +226,8 @@ class ArgumentMismatch(UserError):
 class InitValueFailed(UserError):
     """The `init_value` of a spec could not be made into the tensor's data.
 
-    It is a number, an array of the spec's shape, or a callable that returns one; the callable
-    raised, or returned something else.
+    It is a number, an array of the spec's shape (or of one that joins or splits its axes), or a
+    callable that returns one; the callable raised, or returned something else.
     """
 
     code = "E0611"

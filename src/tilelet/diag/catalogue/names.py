@@ -582,7 +582,8 @@ class UnsupportedParameter(UserError):
 
     Calls pass every argument by position, and each is a tensor or scalar of the task. `*args`,
     `**kwargs` and keyword-only parameters have no meaning there; take constants from the code
-    around the function. Only parameters of `@pl.jit` functions can have defaults: numbers.
+    around the function. Functions to inline may have keyword-only parameters; they and `@pl.jit`
+    functions may have defaults, which are numbers.
     """
 
     code = "E0223"

@@ -44,6 +44,8 @@ from tilelet.runtime.arrays import as_array, as_tensor, dtype_of, is_array, is_t
 
 # Rows that one product of a step has at the most; larger batches take several.
 _MOST_ROWS = 64
+# Tokens of a prompt that one has: weights are prepared once for all of them.
+_PROMPT_ROWS = 128
 # Keys of a block of attention, at the most.
 _KEYS = 128
 # Inputs of a product that are taken at a time, at the most: no memory on chip limits them here.
@@ -275,7 +277,7 @@ class Model:
         """Sizes of the program for `rows` rows of hidden states."""
         c, size = self.config, self.cache.size
         inputs = math.gcd(c.hidden_size, c.q_width, c.intermediate_size)
-        tile = min(rows, _MOST_ROWS) if kind == "decode" else fitting(size.page, _MOST_ROWS)
+        tile = min(rows, _MOST_ROWS) if kind == "decode" else fitting(size.page, _PROMPT_ROWS)
         return LayerShape(
             self.config,
             rows if kind == "decode" else 1,

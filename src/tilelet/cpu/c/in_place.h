@@ -1,0 +1,133 @@
+/* Passes over pairs of BF16 (pairs.h) that take B from where it lies, without panels.
+ *
+ * A row of a panel is one vector of BF16. Rows k and k + 1, interleaved within every 16 bytes, are two
+ * vectors of words: an instruction for each, so a pass takes hardly longer than from a panel, and
+ * nobody has to write one. C has its columns in that order while k runs.
+ *
+ * Whether sums may be subnormal is not known before B has been read: the first pass over a panel finds
+ * its least exponent on the way. A pass that should not have been run has written nothing. */
+#ifndef TL_IN_PLACE_H
+#define TL_IN_PLACE_H
+
+#include "passes.h"
+
+#define MR_IN_PLACE 8 /* rows: 16 accumulators hide the latency, more of them gain nothing */
+#define UNSEEN (-1)
+
+/* Words of the pairs in two rows of a panel; the columns of either vector as `to_lanes` has them. */
+TL_INLINE void interleave(words to[2], halves upper, halves lower) {
+#if TL_VEC_BYTES == 64
+    to[0] = (words)__builtin_shufflevector(lower, upper, 0, 32, 1, 33, 2, 34, 3, 35, 8, 40, 9, 41,
+                                           10, 42, 11, 43, 16, 48, 17, 49, 18, 50, 19, 51, 24, 56,
+                                           25, 57, 26, 58, 27, 59);
+    to[1] = (words)__builtin_shufflevector(lower, upper, 4, 36, 5, 37, 6, 38, 7, 39, 12, 44, 13, 45,
+                                           14, 46, 15, 47, 20, 52, 21, 53, 22, 54, 23, 55, 28, 60,
+                                           29, 61, 30, 62, 31, 63);
+#else
+    for (int i = 0; i < 2 * W; i++)
+        to[i / 4 % 2][i / 8 * 4 + i % 4] = (uint32_t)upper[i] << 16 | lower[i];
+#endif
+}
+
+/* 2 * W columns: of every eight the first four to one vector, the others to the other; and back. */
+TL_INLINE void to_lanes(vec to[2], const float *from) {
+#if TL_VEC_BYTES == 64
+    vec x = load_vec(from), y = load_vec(from + W);
+    to[0] = __builtin_shufflevector(x, y, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27);
+    to[1] =
+        __builtin_shufflevector(x, y, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31);
+#else
+    for (int i = 0; i < 2 * W; i++) to[i / 4 % 2][i / 8 * 4 + i % 4] = from[i];
+#endif
+}
+
+TL_INLINE void from_lanes(float *to, const vec from[2]) {
+#if TL_VEC_BYTES == 64
+    vec x = from[0], y = from[1];
+    store_vec(
+        to, __builtin_shufflevector(x, y, 0, 1, 2, 3, 16, 17, 18, 19, 4, 5, 6, 7, 20, 21, 22, 23));
+    store_vec(to + W, __builtin_shufflevector(x, y, 8, 9, 10, 11, 24, 25, 26, 27, 12, 13, 14, 15,
+                                              28, 29, 30, 31));
+#else
+    for (int i = 0; i < 2 * W; i++) to[i] = from[i / 4 % 2][i / 8 * 4 + i % 4];
+#endif
+}
+
+TL_INLINE halves load_halves(const void *p) {
+    halves v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+TL_INLINE void step_in_place(vec acc[MR1][2], const float *a, const char *b, int64_t row_bytes,
+                             int rows, halves *least) {
+    halves upper = load_halves(b), lower = load_halves(b + row_bytes);
+    if (least) *least = least_halves(least_halves(*least, (words)upper), (words)lower);
+    words row[2];
+    interleave(row, upper, lower);
+#pragma GCC unroll 2
+    for (int j = 0; j < 2; j++) row[j] = (words)held((vec)row[j]);
+#pragma GCC unroll 8
+    for (int r = 0; r < rows; r++) {
+        words value = ((const uint32_t *)a)[r * A_PITCH] + (words){0};
+#pragma GCC unroll 2
+        for (int j = 0; j < 2; j++) acc[r][j] = dot_vec(acc[r][j], value, row[j]);
+    }
+}
+
+/* Whether it was run. `looks`: this panel's exponent is not known yet, but will be unless C already
+ * has numbers that must not be added to. */
+TL_INLINE int run_in_place(const pass *p, int rows, int looks) {
+    vec acc[MR1][2];
+#pragma GCC unroll 8
+    for (int r = 0; r < rows; r++) {
+        acc[r][0] = acc[r][1] = (vec){0};
+        if (p->start) to_lanes(acc[r], p->start + r * p->ld_start);
+    }
+    if (p->start && may_be_subnormal(acc, rows, 2)) return 0;
+    const float *a = p->a;
+    const char *b = p->b;
+    int k = p->steps, in_turn = p->ahead->in_turn;
+    int64_t step_ahead = p->ahead->step, row_bytes = p->row_bytes;
+    feed_place ahead = p->ahead->next;
+    const int64_t *lines = p->ahead->lines;
+    halves least = ~(halves){0};
+    for (; k >= UNROLL; k -= UNROLL, a += UNROLL, b += 2 * UNROLL * row_bytes) {
+#pragma GCC unroll 4
+        for (int i = 0; i < UNROLL; i++)
+            step_in_place(acc, a + i, b + 2 * i * row_bytes, row_bytes, rows,
+                          looks ? &least : NULL);
+        ahead = feed_lines(ahead, lines, step_ahead, in_turn);
+    }
+    for (; k > 0; k--, a++, b += 2 * row_bytes)
+        step_in_place(acc, a, b, row_bytes, rows, looks ? &least : NULL);
+    p->ahead->next = ahead;
+    if (looks) {
+        *p->b_exponent = least_exponent(least);
+        if (!sums_are_normal(p->a_exponent, *p->b_exponent)) return 0;
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < rows; r++) from_lanes(p->c + r * p->ldc, acc[r]);
+    return 1;
+}
+
+typedef int (*kernel_in_place)(const pass *);
+
+#if TL_HAS_DOT
+#define KERNELS_IN_PLACE(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
+#define DEFINE_IN_PLACE(rows)                                                                      \
+    static __attribute__((noinline)) int first_in_place_##rows(const pass *p) {                    \
+        return run_in_place(p, rows, 1);                                                           \
+    }                                                                                              \
+    static __attribute__((noinline)) int in_place_##rows(const pass *p) {                          \
+        return run_in_place(p, rows, 0);                                                           \
+    }
+KERNELS_IN_PLACE(DEFINE_IN_PLACE)
+
+#define NAMES_IN_PLACE(rows) {in_place_##rows, first_in_place_##rows},
+static const kernel_in_place kernels_in_place[][2] = {KERNELS_IN_PLACE(NAMES_IN_PLACE)};
+#else
+static const kernel_in_place kernels_in_place[MR_IN_PLACE][2];
+#endif
+
+#endif

@@ -1,0 +1,294 @@
+/* The passes of matmul.c: some rows of A times a panel of B, for one block of k, with C in registers. */
+#ifndef TL_PASSES_H
+#define TL_PASSES_H
+
+#include <stdint.h>
+
+#include "pairs.h"
+#include "vec.h"
+#include "wide_vec.h"
+
+#define KC 256   /* steps: of one k each, or with pairs of two */
+#define UNROLL 4 /* steps of k, for each of which a line is prefetched and a row converted */
+#define A_PITCH (KC + 16) /* floats; one line more keeps rows in different sets of the L1 cache */
+#define PANEL (2 * W)
+#define STRIP 32 /* columns; a line of BF16 */
+#define PANELS (STRIP / PANEL)
+#define PANEL_PITCH (KC * PANEL + 16) /* floats; one line more keeps panels in different sets */
+#define SLOTS 32                      /* lines that are prefetched together: some rows of a group */
+
+/* Rows of one pass by vectors of columns. Accumulators, a row of the panel and one value of A fit
+ * the registers; 8 accumulators or more hide the latency of two FMAs per cycle. */
+/* clang-format off */
+#if TL_VEC_BYTES == 64 || defined(__aarch64__)
+#define MR1 16
+#define MR2 12
+#define ROWS_OF_1(X) \
+    X(1, 1) X(2, 1) X(3, 1) X(4, 1) X(5, 1) X(6, 1) X(7, 1) X(8, 1) \
+    X(9, 1) X(10, 1) X(11, 1) X(12, 1) X(13, 1) X(14, 1) X(15, 1) X(16, 1)
+#define ROWS_OF_2(X) \
+    X(1, 2) X(2, 2) X(3, 2) X(4, 2) X(5, 2) X(6, 2) X(7, 2) X(8, 2) \
+    X(9, 2) X(10, 2) X(11, 2) X(12, 2)
+#else
+#define MR1 8
+#define MR2 6
+#define ROWS_OF_1(X) \
+    X(1, 1) X(2, 1) X(3, 1) X(4, 1) X(5, 1) X(6, 1) X(7, 1) X(8, 1)
+#define ROWS_OF_2(X) \
+    X(1, 2) X(2, 2) X(3, 2) X(4, 2) X(5, 2) X(6, 2)
+#endif
+/* clang-format on */
+
+/* Keeps a value in a register: compilers would rather load it again for each use, and the loads
+ * then limit the kernel. */
+TL_INLINE vec held(vec v) {
+#if defined(__x86_64__) || defined(__i386__)
+    __asm__("" : "+x"(v));
+#elif defined(__aarch64__)
+    __asm__("" : "+w"(v));
+#endif
+    return v;
+}
+
+/* What a step of a pass takes: a number in FP32 of A and a row of them of B; words of pairs (pairs.h);
+ * or such words, half by half. */
+typedef enum { NUMBERS, PAIRS, HALVES } operands;
+
+/* One pass: some rows of A times a panel of B, for one block of k. */
+typedef struct {
+    const float *a;     /* [rows][A_PITCH] */
+    int a_exponent;     /* of words: the least, with those of other rows */
+    const float *panel; /* [steps][PANEL] */
+    const char *b;      /* or the same where it lies: rows `row_bytes` apart */
+    int64_t row_bytes;
+    int *b_exponent;    /* of the words of this panel: the least, or UNSEEN */
+    const float *start; /* NULL: zeros */
+    int64_t ld_start;
+    float *c;
+    int64_t ldc;
+    int steps;
+    struct feed *ahead;
+    struct conversion *next;
+} pass;
+
+/* The next line to prefetch: a row, and which of its lines. */
+typedef struct {
+    const char *row;
+    int slot;
+} feed_place;
+
+/* Rows of B to prefetch, as many at once as SLOTS lines hold. */
+typedef struct feed {
+    feed_place next;
+    int64_t step;         /* bytes from the first row of these to that of the next ones */
+    int left;             /* lines until all rows were prefetched */
+    int in_turn;          /* lines for every UNROLL steps of a pass */
+    int64_t lines[SLOTS]; /* offsets from the row */
+} feed;
+
+/* Prefetches so many lines; where it goes on. A place in memory would hold up the pass that waits
+ * for it. */
+TL_INLINE feed_place feed_lines(feed_place next, const int64_t *lines, int64_t step, int count) {
+    for (; count > 0; count--) {
+        __builtin_prefetch(next.row + lines[next.slot], 0, 2);
+        if (++next.slot == SLOTS) {
+            next.slot = 0;
+            next.row += step;
+        }
+    }
+    return next;
+}
+
+/* A strip of BF16 that is being converted to panels. */
+typedef struct conversion {
+    const char *from;
+    int64_t row_bytes;
+    float *to;
+    int steps_left;
+    int in_turn;  /* steps for every UNROLL steps of a pass */
+    halves least; /* of the words so far */
+} conversion;
+
+TL_INLINE void convert_step(conversion *x, operands kind) {
+    if (kind == NUMBERS) {
+#pragma GCC unroll 4
+        for (int c = 0; c < STRIP; c += 8)
+            tl_store_f32(x->to + c / PANEL * PANEL_PITCH + c % PANEL,
+                         tl_load_bf16((const uint16_t *)x->from + c));
+        x->from += x->row_bytes;
+    } else {
+#pragma GCC unroll 8
+        for (int c = 0; c < STRIP; c += W) {
+            words pairs = pair_columns(x->from + c * 2, x->from + x->row_bytes + c * 2);
+            x->least = least_halves(x->least, pairs);
+            store_words(x->to + c / PANEL * PANEL_PITCH + c % PANEL, pairs);
+        }
+        x->from += 2 * x->row_bytes;
+    }
+    x->to += PANEL;
+    x->steps_left--;
+}
+
+/* What is left of a conversion; of words, the least exponent. */
+static int convert_rest(conversion x, operands kind) {
+    if (kind == NUMBERS)
+        while (x.steps_left > 0) convert_step(&x, NUMBERS);
+    else
+        while (x.steps_left > 0) convert_step(&x, PAIRS);
+    return least_exponent(x.least);
+}
+
+/* acc[r][j] += a[r][k] * b[k][j], all in registers. */
+TL_INLINE void step(vec acc[MR1][2], const float *a, const float *b, int rows, int vectors,
+                    operands kind) {
+    vec row[2];
+#pragma GCC unroll 2
+    for (int j = 0; j < vectors; j++) row[j] = held(load_vec(b + j * W));
+#pragma GCC unroll 16
+    for (int r = 0; r < rows; r++) {
+        vec value = (vec)(((const uint32_t *)a)[r * A_PITCH] + (words){0});
+#pragma GCC unroll 2
+        for (int j = 0; j < vectors; j++)
+            acc[r][j] = kind == PAIRS ? dot_vec(acc[r][j], (words)value, (words)row[j])
+                                      : fma_vec(value, row[j], acc[r][j]);
+    }
+}
+
+/* The same for both halves of words, one after the other. */
+TL_INLINE void step_by_halves(vec acc[MR1][2], const float *a, const float *b, int rows,
+                              int vectors) {
+#pragma GCC unroll 4
+    for (int r = 0; r < rows; r++) {
+        words value = ((const uint32_t *)a)[r * A_PITCH] + (words){0};
+#pragma GCC unroll 2
+        for (int j = 0; j < vectors; j++) {
+            words row = load_words(b + j * W);
+            vec upper = fma_vec((vec)upper_halves(value), (vec)upper_halves(row), acc[r][j]);
+            acc[r][j] = fma_vec((vec)lower_halves(value), (vec)lower_halves(row), upper);
+        }
+    }
+}
+
+TL_INLINE void run_halves(const pass *p, int rows, int vectors) {
+    vec acc[MR1][2];
+#pragma GCC unroll 4
+    for (int r = 0; r < rows; r++)
+#pragma GCC unroll 2
+        for (int j = 0; j < vectors; j++)
+            acc[r][j] = p->start ? load_vec(p->start + r * p->ld_start + j * W) : (vec){0};
+    for (int k = 0; k < p->steps; k++)
+        step_by_halves(acc, p->a + k, p->panel + k * PANEL, rows, vectors);
+#pragma GCC unroll 4
+    for (int r = 0; r < rows; r++)
+#pragma GCC unroll 2
+        for (int j = 0; j < vectors; j++) store_vec(p->c + r * p->ldc + j * W, acc[r][j]);
+}
+
+/* A pass over pairs where subnormal numbers may come up; nothing is prefetched or converted on the
+ * way. */
+static __attribute__((noinline)) void run_by_halves(const pass *p, int rows, int vectors) {
+    enum { SOME = 4 };
+    pass now = *p;
+    while (rows > 0) {
+        int some = rows >= SOME ? SOME : 1;
+        if (some == SOME && vectors == 2)
+            run_halves(&now, SOME, 2);
+        else if (some == SOME)
+            run_halves(&now, SOME, 1);
+        else if (vectors == 2)
+            run_halves(&now, 1, 2);
+        else
+            run_halves(&now, 1, 1);
+        now.a += some * A_PITCH;
+        now.c += some * now.ldc;
+        if (now.start) now.start += some * now.ld_start;
+        rows -= some;
+    }
+}
+
+TL_INLINE int may_be_subnormal(vec acc[MR1][2], int rows, int vectors) {
+    words least = ~(words){0};
+#pragma GCC unroll 16
+    for (int r = 0; r < rows; r++)
+#pragma GCC unroll 2
+        for (int j = 0; j < vectors; j++)
+            least = smaller_words(least, ((words)acc[r][j] & 0x7fffffffu) - 1);
+    return !starts_are_normal(least);
+}
+
+TL_INLINE void run_pass(const pass *p, int rows, int vectors, operands kind) {
+    vec acc[MR1][2];
+#pragma GCC unroll 16
+    for (int r = 0; r < rows; r++) {
+#pragma GCC unroll 2
+        for (int j = 0; j < vectors; j++)
+            acc[r][j] = p->start ? load_vec(p->start + r * p->ld_start + j * W) : (vec){0};
+    }
+    if (kind == PAIRS && p->start && may_be_subnormal(acc, rows, vectors)) {
+        run_by_halves(p, rows, vectors);
+        return;
+    }
+    const float *a = p->a, *b = p->panel;
+    int k = p->steps, in_turn = p->ahead->in_turn;
+    int64_t step_ahead = p->ahead->step;
+    feed_place ahead = p->ahead->next;
+    const int64_t *lines = p->ahead->lines;
+    conversion next = *p->next;
+    for (; k >= UNROLL; k -= UNROLL, a += UNROLL, b += UNROLL * PANEL) {
+#pragma GCC unroll 4
+        for (int i = 0; i < UNROLL; i++) step(acc, a + i, b + i * PANEL, rows, vectors, kind);
+        ahead = feed_lines(ahead, lines, step_ahead, in_turn);
+        for (int i = next.in_turn; i > 0 && next.steps_left > 0; i--) convert_step(&next, kind);
+    }
+    p->ahead->next = ahead;
+    *p->next = next;
+    for (; k > 0; k--, a++, b += PANEL) step(acc, a, b, rows, vectors, kind);
+#pragma GCC unroll 16
+    for (int r = 0; r < rows; r++) {
+#pragma GCC unroll 2
+        for (int j = 0; j < vectors; j++) store_vec(p->c + r * p->ldc + j * W, acc[r][j]);
+    }
+}
+
+typedef void (*kernel)(const pass *);
+
+#define DEFINE_KERNEL(rows, vectors)                                                               \
+    static __attribute__((noinline)) void kernel_##rows##x##vectors(const pass *p) {               \
+        run_pass(p, rows, vectors, NUMBERS);                                                       \
+    }
+ROWS_OF_1(DEFINE_KERNEL)
+ROWS_OF_2(DEFINE_KERNEL)
+
+#define KERNEL_NAME(rows, vectors) kernel_##rows##x##vectors,
+static const kernel kernels_of_1[] = {ROWS_OF_1(KERNEL_NAME)};
+static const kernel kernels_of_2[] = {ROWS_OF_2(KERNEL_NAME)};
+
+#if TL_HAS_DOT
+#define DEFINE_PAIR_KERNEL(rows, vectors)                                                          \
+    static __attribute__((noinline)) void pair_kernel_##rows##x##vectors(const pass *p) {          \
+        run_pass(p, rows, vectors, PAIRS);                                                         \
+    }
+ROWS_OF_1(DEFINE_PAIR_KERNEL)
+ROWS_OF_2(DEFINE_PAIR_KERNEL)
+
+#define PAIR_KERNEL_NAME(rows, vectors) pair_kernel_##rows##x##vectors,
+static const kernel pair_kernels_of_1[] = {ROWS_OF_1(PAIR_KERNEL_NAME)};
+static const kernel pair_kernels_of_2[] = {ROWS_OF_2(PAIR_KERNEL_NAME)};
+#else
+#define pair_kernels_of_1 kernels_of_1
+#define pair_kernels_of_2 kernels_of_2
+#endif
+
+static void run_kernel(const pass *p, int rows, int vectors, operands kind) {
+    if (kind == HALVES)
+        run_by_halves(p, rows, vectors);
+    else if (vectors == 1)
+        (kind == PAIRS ? pair_kernels_of_1 : kernels_of_1)[rows - 1](p);
+    else
+        (kind == PAIRS ? pair_kernels_of_2 : kernels_of_2)[rows - 1](p);
+}
+
+/* Passes over so many rows, at most `most` in one. */
+static int passes_of(int64_t rows, int most) { return (int)((rows + most - 1) / most); }
+
+#endif

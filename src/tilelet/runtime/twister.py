@@ -1,0 +1,112 @@
+"""A Mersenne Twister (MT19937) that moves on by billions of numbers without making them.
+
+Its words obey a linear recurrence over bits: with the characteristic polynomial `p` of the step
+from one word to the next (Matsumoto and Nishimura, 1998), the words from number `n` on are the
+exclusive or of those from number `i` on, for every `i` whose power is in `x**n mod p`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+Words = np.ndarray[Any, np.dtype[np.uint32]]
+
+WORDS = 624
+_MIDDLE, _MATRIX, _UPPER = 397, 0x9908B0DF, 0x80000000
+_DEGREE = 19937
+_FEW = 1 << 22  # so many numbers are made in the time that a jump takes
+
+
+def moved(key: Words, position: int, steps: int) -> tuple[Words, int]:
+    """The state after `steps` numbers: all words, and how many of them have been given out."""
+    if steps < _FEW:
+        return _stepped(key, position, steps)
+    blocks, position = divmod(position + steps, WORDS)
+    if not position:  # the next words are only made with the next number
+        blocks, position = blocks - 1, WORDS
+    # The first word of a generator that has made nothing yet obeys no recurrence.
+    return _jumped(_next_block(key), WORDS * (blocks - 1)), position
+
+
+def _stepped(key: Words, position: int, steps: int) -> tuple[Words, int]:
+    twister: Any = np.random.MT19937()
+    twister.state = {"bit_generator": "MT19937", "state": {"key": key, "pos": position}}
+    twister.random_raw(steps, output=False)
+    state: Any = twister.state["state"]
+    return state["key"], state["pos"]
+
+
+def _jumped(block: Words, words: int) -> Words:
+    if not words:
+        return block
+    power = _power(words)
+    made = [block]
+    while len(made) * WORDS < _DEGREE + WORDS:
+        made.append(_next_block(made[-1]))
+    windows = np.lib.stride_tricks.sliding_window_view(np.concatenate(made), WORDS)
+    chosen = np.frombuffer(bin(power)[:1:-1].encode(), np.uint8) == ord("1")
+    return np.bitwise_xor.reduce(windows[: len(chosen)][chosen], axis=0)
+
+
+def _next_block(key: Words) -> Words:
+    words = np.concatenate([key, np.empty(WORDS, np.uint32)])
+    for start, end in ((0, 227), (227, 454), (454, WORDS)):  # as many as need none of themselves
+        mixed = words[start:end] & np.uint32(_UPPER)
+        mixed |= words[start + 1 : end + 1] & np.uint32(_UPPER - 1)
+        mixed = (mixed >> np.uint32(1)) ^ (mixed & np.uint32(1)) * np.uint32(_MATRIX)
+        words[WORDS + start : WORDS + end] = words[start + _MIDDLE : end + _MIDDLE] ^ mixed
+    return words[WORDS:]
+
+
+# ---- polynomials over bits, as integers
+
+
+@functools.cache
+def _characteristic() -> int:
+    def times(p: int, high: int, low: int) -> int:
+        return p << high ^ p << low
+
+    total, power = _MATRIX >> 31 & 1, 1
+    for bit in range(30, -1, -1):
+        if _MATRIX >> bit & 1:
+            total ^= times(power, WORDS, _MIDDLE)
+        power = times(power, WORDS - 1, _MIDDLE - 1)
+    return total ^ times(power, WORDS, _MIDDLE)
+
+
+@functools.cache
+def _multiples() -> list[int]:
+    """For every byte above the degree, the multiple of the polynomial that has it there."""
+    p = _characteristic()
+    rows = [p << shift for shift in range(8)]
+    found: list[int] = []
+    for byte in range(256):
+        multiple = 0
+        for bit in range(7, -1, -1):
+            if (multiple >> (_DEGREE + bit) ^ byte >> bit) & 1:
+                multiple ^= rows[bit]
+        found.append(multiple)
+    return found
+
+
+def _power(exponent: int) -> int:
+    """`x**exponent` modulo the polynomial."""
+    result = 1
+    for bit in _bits(exponent):
+        result = _remainder(int(f"{result:b}", 4) << bit)  # squared: bits go twice as far
+    return result
+
+
+def _remainder(value: int) -> int:
+    multiples = _multiples()
+    for shift in range(max(value.bit_length() - _DEGREE - 1, 0) // 8 * 8, -1, -8):
+        value ^= multiples[value >> (_DEGREE + shift)] << shift
+    return value
+
+
+def _bits(value: int) -> Iterator[int]:
+    return map(int, f"{value:b}")
