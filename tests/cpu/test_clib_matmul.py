@@ -460,6 +460,68 @@ def test_products_side_by_side(
         assert same_bits(got, want)
 
 
+@pytest.mark.parametrize("flags", ["native", "dot"])
+@pytest.mark.parametrize("seed", range(32))
+def test_products_whose_a_begins_at_the_same_place(flags: str, seed: int) -> None:
+    """What was prepared for one is taken for another only if it is the same in every respect, and
+    if nobody has used the memory in between.
+    """
+    library = build(SOURCE, BUILDS[flags])
+    rng = np.random.default_rng(seed)
+    memory = random_matrix((1, 1 << 19), BF16, seed).reshape(-1)
+    kinds = [
+        (rows, depth, ld, is_transposed, dtype)
+        for rows, depth in ((1, 64), (1, 600), (2, 64), (20, 64), (20, 63), (20, 600), (300, 64))
+        for ld in (640, 700)
+        for is_transposed in (False, True)
+        for dtype in (BF16, FP16)
+    ]
+    usual = [kinds[int(rng.integers(len(kinds)))] for _ in range(2)]
+    products = (Product * 24)()
+    kept: list[Any] = []
+    wanted: list[Array] = []
+    for i in range(len(products)):
+        changed = kinds[int(rng.integers(len(kinds)))]
+        rows, depth, ld, is_transposed, dtype = usual[i // 6 % 2]
+        respect = int(rng.integers(8))
+        if respect == 0:
+            rows, depth = changed[:2]
+        elif respect == 1:
+            ld = changed[2]
+        elif respect == 2:
+            is_transposed = changed[3]
+        elif respect == 3:
+            dtype = changed[4]
+        inner = (depth, rows) if is_transposed else (rows, depth)
+        seen = memory[: inner[0] * ld].reshape(inner[0], ld)[:, : inner[1]].view(dtype.numpy)
+        a = Stored(seen, is_transposed, dtype)
+        n, b_type = int(rng.choice([7, 32, 128, 128])), FP32 if rng.random() < 0.3 else BF16
+        b = stored(random_matrix((depth, n), b_type, i), b_type, bool(rng.random() < 0.2))
+        c = np.zeros((rows, n), np.float32)
+        products[i] = Product(arguments(a, b, c, None), 1, 0, 0)
+        kept.append((b, c))
+        wanted.append(matmul(a.value, b.value, None))
+    count, working = ctypes.c_int64(len(products)), scratch(library)
+    library.tl_matmul_side_by_side(products, count, None, address(working))
+    for (_, got), want in zip(kept, wanted):
+        assert same_bits(got, want)
+
+
+@pytest.mark.parametrize("flags", ["native", "dot"])
+def test_rows_that_are_read_together_between_others(flags: str) -> None:
+    """They use the memory in which the first product has prepared A."""
+    library = build(SOURCE, BUILDS[flags])
+    a = stored(random_matrix((1, 64), BF16, 1), BF16)
+    widths = (7, 128, 128, 7)
+    bs = [stored(random_matrix((64, n), BF16, i), BF16) for i, n in enumerate(widths)]
+    cs = [np.zeros((1, n), np.float32) for n in widths]
+    products = (Product * 4)(*(Product(arguments(a, b, c, None), 1, 0, 0) for b, c in zip(bs, cs)))
+    working = scratch(library)
+    library.tl_matmul_side_by_side(products, ctypes.c_int64(4), None, address(working))
+    for b, c in zip(bs, cs):
+        assert same_bits(c, matmul(a.value, b.value, None))
+
+
 @settings(max_examples=80, deadline=None)
 @given(
     width=st.sampled_from([64, 128, 192, 256, 320, 512, 32, 576]),

@@ -15,8 +15,9 @@
  * behind the FMAs.
  *
  * Integers go the same way: sums of 256 products of 8-bit integers are exact in FP32 (255^2 * 256 <
- * 2^24), each block's sum is then added in INT32. A transposed B is not transposed: C^T = B A^T is
- * computed instead, with B as the row operand, and C^T (which is small) transposed into place.
+ * 2^24), each block's sum is then added in INT32. Where B is transposed and C has more than a few rows,
+ * C^T = B A^T is computed instead, with B as the row operand, and C^T (which is small) transposed into
+ * place. With few rows, pairs of BF16 need no panels (in_place.h).
  */
 #include "matmul.h"
 
@@ -30,10 +31,10 @@
 #define FEW_ROWS 48
 #define GROUP 512             /* columns of C that stay in the cache while k runs, at most */
 #define PAIRED_GROUP 256      /* the same with pairs: two blocks of B fit the L2 cache */
+#define FLIPPED_GROUP 192     /* the same where C^T is held in scratch */
 #define MOST_IN_PLACE 512     /* elements from one row of B to the next */
 #define MOST_ROWS_IN_PLACE 32 /* with more, a panel is read so often that it is worth making */
 #define MOST_UPRIGHT 4        /* rows with which C^T is not worth its empty lanes */
-#define FLIPPED_GROUP 192     /* the same where C^T is held in scratch */
 
 /* --- blocks ------------------------------------------------------------------------------------ */
 
