@@ -292,6 +292,19 @@ def test_products_of_bf16_take_pairs_where_that_is_exact() -> None:
         assert library.takes_pairs(ctypes.byref(args)) == 0
 
 
+@pytest.mark.parametrize("flags", ["native", "dot"])
+@pytest.mark.parametrize("rows", [3, 20])
+def test_a_transposed_b_that_begins_between_words(flags: str, rows: int) -> None:
+    a = stored(random_matrix((rows, 35), BF16, 1), BF16)
+    wide = stored(random_matrix((35, 37), BF16, 2), BF16, is_transposed=True, pad=5)
+    b = Stored(wide.window[:, 1:], True, BF16)
+    odd = Stored(a.window[:, 1:], False, BF16)
+    args = arguments(odd, b, np.zeros((rows, 37), np.float32), None)
+    assert (args.k % 2, args.ldb % 2, args.b % 4) == (0, 0, 2)
+    assert not build(SOURCE, BUILDS[flags]).takes_pairs(ctypes.byref(args))
+    check(odd, b, None, flags=flags)
+
+
 PAIRS = [*product(FLOATS, FLOATS), *product(INTEGERS, INTEGERS)]
 
 

@@ -68,7 +68,9 @@ static int is_integer(const tl_matmul_args *x) {
 /* Whether the operands are words of pairs. */
 static int is_paired(const tl_matmul_args *x) {
     if (!TL_HAS_DOT || x->a_type != TL_BF16 || x->b_type != TL_BF16) return 0;
-    if (x->k % 2 || x->a_trans || (x->b_trans && x->ldb % 2)) return 0;
+    if (x->k % 2 || x->a_trans) return 0;
+    /* Pairs of a transposed B are moved as words. */
+    if (x->b_trans && (x->ldb % 2 || (uintptr_t)x->b % sizeof(uint32_t))) return 0;
     static int is_in_order; /* 0: nobody has looked */
     int known = __atomic_load_n(&is_in_order, __ATOMIC_RELAXED);
     if (!known) {
