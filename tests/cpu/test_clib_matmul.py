@@ -106,20 +106,23 @@ def arguments(a: Stored, b: Stored, c: Array, start: Array | None) -> Arguments:
 def check(
     a: Stored, b: Stored, start: Array | None, *, in_place: bool = False, flags: str = "native"
 ) -> None:
-    """One call, against the contract; nothing around the result may change."""
+    """One call, against the contract, by itself and before another; nothing around the result may
+    change.
+    """
     library = build(SOURCE, BUILDS[flags])
     want = matmul(a.value, b.value, None if start is None else np.ascontiguousarray(start))
-    around = np.full((want.shape[0] + 2, want.shape[1] + 5), 77, want.dtype)
-    c = around[1:-1, 2:-3]
-    if in_place:
-        assert start is not None
-        c[...] = start
-        start = c
-    working = scratch(library)
-    library.tl_matmul(ctypes.byref(arguments(a, b, c, start)), address(working))
-    assert same_bits(c, want)
-    c[...] = 77
-    assert np.all(around == 77)
+    for reads_ahead in (False, True):
+        around = np.full((want.shape[0] + 2, want.shape[1] + 5), 77, want.dtype)
+        c = around[1:-1, 2:-3]
+        if in_place:
+            assert start is not None
+            c[...] = start
+        args = arguments(a, b, c, c if in_place else start)
+        args.then = args.b if reads_ahead else None
+        library.tl_matmul(ctypes.byref(args), address(scratch(library)))
+        assert same_bits(c, want)
+        c[...] = 77
+        assert np.all(around == 77)
 
 
 @pytest.mark.parametrize("flags", BUILDS)
@@ -249,7 +252,10 @@ def test_b_is_taken_from_where_it_lies(flags: str) -> None:
         start = random_matrix((m, n), FP32, 2)
         if flags == "dot":
             args = arguments(a, b, start, None)
-            assert build(SOURCE, BUILDS[flags]).takes_b_in_place(ctypes.byref(args))
+            library = build(SOURCE, BUILDS[flags])
+            assert not library.takes_b_in_place(ctypes.byref(args))
+            args.then = args.b
+            assert library.takes_b_in_place(ctypes.byref(args))
         check(a, b, None, flags=flags)
         check(a, b, start, in_place=True, flags=flags)
 

@@ -85,10 +85,11 @@ static int steps_of(const tl_matmul_args *x, int kc) { return is_paired(x) ? kc 
 /* Steps of k in a block, at most. */
 static int block_of_k(const tl_matmul_args *x) { return is_paired(x) ? PAIRED_KC : KC; }
 
-/* Whether passes take B from where it lies. Rows far apart are on pages of their own, and often in
- * the same sets of the caches. */
+/* Whether passes take B from where it lies: one of several that are read one after the other. A
+ * single one is not in the cache yet, and making panels waits for memory less. Rows far apart are on
+ * pages of their own, and often in the same sets of the caches. */
 static int is_in_place(const tl_matmul_args *x) {
-    return is_paired(x) && !x->b_trans && x->n % PANEL == 0 && x->ldb <= MOST_IN_PLACE &&
+    return x->then && is_paired(x) && !x->b_trans && x->n % PANEL == 0 && x->ldb <= MOST_IN_PLACE &&
            x->m <= MOST_ROWS_IN_PLACE;
 }
 
@@ -162,14 +163,13 @@ static int convert_a(const tl_matmul_args *x, const block *now, float *to) {
     return least_exponent(least);
 }
 
-/* Whether there is room for all of A. */
-static int is_prepared_whole(const tl_matmul_args *x) {
-    return x->m * ((x->k + block_of_k(x) - 1) / block_of_k(x)) <= ROW_BLOCK;
-}
-
 /* With one panel of B every row of A is used in one pass only: it is converted just before. */
-static int is_converted_by_pass(const tl_matmul_args *x) {
-    return x->n <= PANEL && !is_prepared_whole(x);
+static int is_converted_by_pass(const tl_matmul_args *x) { return x->n <= PANEL; }
+
+/* Whether all of A is converted at once, if there is room. */
+static int is_prepared_whole(const tl_matmul_args *x) {
+    int64_t blocks = (x->k + block_of_k(x) - 1) / block_of_k(x);
+    return !is_converted_by_pass(x) && x->m * blocks <= ROW_BLOCK;
 }
 
 static int has_same_a(const tl_matmul_args *x, const tl_matmul_args *y) {
