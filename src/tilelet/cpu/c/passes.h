@@ -89,6 +89,8 @@ typedef struct feed {
 /* Prefetches so many lines; where it goes on. A place in memory would hold up the pass that waits
  * for it. */
 TL_INLINE feed_place feed_lines(feed_place next, const int64_t *lines, int64_t step, int count) {
+    __asm__ volatile(
+        ""); /* gcc takes prefetching for nothing, and drops it with an unused result */
     for (; count > 0; count--) {
         __builtin_prefetch(next.row + lines[next.slot], 0, 2);
         if (++next.slot == SLOTS) {
