@@ -119,7 +119,8 @@ def check(
             c[...] = start
         args = arguments(a, b, c, c if in_place else start)
         args.then = args.b if reads_ahead else None
-        library.tl_matmul(ctypes.byref(args), address(scratch(library)))
+        working = scratch(library)
+        library.tl_matmul(ctypes.byref(args), address(working))
         assert same_bits(c, want)
         c[...] = 77
         assert np.all(around == 77)
