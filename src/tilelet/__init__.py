@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tilelet.advice.verdict import verdict as verdict
-    from tilelet.runtime.checking import check as check
-    from tilelet.runtime.diverging import diverge as diverge
-    from tilelet.runtime.profiling import profile as profile
+    from tilelet.runtime.inspection.check import check as check
+    from tilelet.runtime.inspection.diverge import diverge as diverge
+    from tilelet.runtime.inspection.profile import profile as profile
     from tilelet.tuning import tune as tune
 
 __version__ = "0.1.0"
@@ -20,15 +20,15 @@ __version__ = "0.1.0"
 def __getattr__(name: str) -> Any:
     """What Python users call, imported when it is first used."""
     if name == "check":
-        from tilelet.runtime.checking import check
+        from tilelet.runtime.inspection.check import check
 
         return check
     if name == "diverge":
-        from tilelet.runtime.diverging import diverge
+        from tilelet.runtime.inspection.diverge import diverge
 
         return diverge
     if name == "profile":
-        from tilelet.runtime.profiling import profile
+        from tilelet.runtime.inspection.profile import profile
 
         return profile
     if name == "tune":

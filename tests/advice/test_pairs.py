@@ -21,7 +21,7 @@ from tilelet.advice.programs import ScriptPrograms, Setting
 from tilelet.advice.proof import Attempt, difference, examine
 from tilelet.advice.rules import RULES
 from tilelet.device.machine.description import load_machine
-from tilelet.runtime import engines
+from tilelet.runtime.programs import engines
 from tilelet.scripts.recording import RecordingOptions
 from tilelet.scripts.target import Target
 

@@ -10,7 +10,7 @@ import pytest
 from tilelet.bench import torch_forms
 from tilelet.bench.cases import BF16
 from tilelet.models import registry
-from tilelet.runtime.inputs import initial_array
+from tilelet.runtime.data.inputs import initial_array
 
 torch = pytest.importorskip("torch")
 

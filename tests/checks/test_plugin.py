@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.checks.test_race import ACC, X, atomic_blocks, without_dependency
 
-from tilelet.runtime.budget import budget_of
+from tilelet.runtime.inspection.budget import budget_of
 from tilelet.runtime.pytest_plugin import assert_budget, tilelet_check
 
 __all__ = ["assert_budget", "tilelet_check"]

@@ -16,7 +16,7 @@ from tilelet.cpu.engine import CpuEngine, Execution
 from tilelet.interp.interpreter import Interpreter
 from tilelet.ir.core import Program
 from tilelet.numerics import elementwise
-from tilelet.runtime import engines
+from tilelet.runtime.programs import engines
 
 NAME = "both"
 _FUNCTIONS = {np.exp: "exp", np.log: "log", np.sin: "sin", np.cos: "cos"}

@@ -19,7 +19,7 @@ from tilelet.ir.core import Program
 from tilelet.models import registry
 from tilelet.native import toolchain
 from tilelet.passes.pipeline import run_passes
-from tilelet.runtime.inputs import initial_array
+from tilelet.runtime.data.inputs import initial_array
 
 IS_X86 = toolchain.platform.machine() == "x86_64"
 on_x86 = pytest.mark.skipif(not IS_X86, reason="levels of x86-64")

@@ -15,7 +15,7 @@ from tests.models.real.test_programs import BUILD, arguments, small
 
 from tilelet.models import registry
 from tilelet.passes.pipeline import run_passes
-from tilelet.runtime.inputs import initial_array
+from tilelet.runtime.data.inputs import initial_array
 
 __all__ = ["both"]  # a fixture
 

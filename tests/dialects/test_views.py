@@ -12,8 +12,8 @@ from tests.dialects.test_dialects import AUGUST, codes, program_of
 from tilelet.dialects import check
 from tilelet.export.rewrite import apply_fixes
 from tilelet.passes.pipeline import run_passes
-from tilelet.runtime.compiler import compile_program
 from tilelet.runtime.config import RunConfig
+from tilelet.runtime.programs.compiler import compile_program
 
 TILES = """
 @pl.jit

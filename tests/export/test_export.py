@@ -16,9 +16,9 @@ from tilelet.export.script import Case, script_text
 from tilelet.ir.core import Program
 from tilelet.models import registry
 from tilelet.runtime import TensorSpec, session
-from tilelet.runtime.arrays import as_array
-from tilelet.runtime.compiler import compile_program
 from tilelet.runtime.config import RunConfig
+from tilelet.runtime.data.arrays import as_array
+from tilelet.runtime.programs.compiler import compile_program
 from tilelet.runtime.session import Session
 
 torch = pytest.importorskip("torch")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilelet.models import registry
 from tilelet.passes.pipeline import run_passes
-from tilelet.runtime.compiler import compile_program
+from tilelet.runtime.programs.compiler import compile_program
 from tilelet.tasks.runtime_counts import is_mixed, runtime_counts
 from tilelet.tasks.stream import TaskStream
 

@@ -18,7 +18,7 @@ from tilelet.models.qwen3 import decode
 from tilelet.models.qwen3.device_pass_page import FIGURES
 from tilelet.models.registry import resolve
 from tilelet.passes.pipeline import run_passes
-from tilelet.runtime.inputs import initial_array
+from tilelet.runtime.data.inputs import initial_array
 
 BYTES_PER_US = 1e6  # 1.0 TB/s: what programs reach on an a2a3
 

@@ -20,9 +20,9 @@ from tilelet.diag.internal import InternalError
 from tilelet.ir.core import Program
 from tilelet.models.registry import resolve
 from tilelet.passes.pipeline import run_passes
-from tilelet.runtime import engines
-from tilelet.runtime.compare import allclose
-from tilelet.runtime.inputs import initial_array
+from tilelet.runtime.data.inputs import initial_array
+from tilelet.runtime.programs import engines
+from tilelet.runtime.validation.differences import allclose
 
 Arrays = dict[str, Any]
 

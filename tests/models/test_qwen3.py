@@ -22,7 +22,7 @@ from tilelet.models.qwen3.script import main
 from tilelet.models.qwen3.shapes import DecodeShape, PrefillShape
 from tilelet.passes.pipeline import run_passes
 from tilelet.runtime import compile_program
-from tilelet.runtime.inputs import initial_array
+from tilelet.runtime.data.inputs import initial_array
 
 
 def tasks(program: Any, seq_lens: list[int] | None = None) -> int:

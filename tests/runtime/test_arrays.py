@@ -9,7 +9,7 @@ import torch
 import tilelet.language as pl
 from tilelet import dtypes
 from tilelet.diag.catalogue.harness import UnknownData
-from tilelet.runtime import arrays
+from tilelet.runtime.data import arrays
 
 
 @pl.jit

@@ -11,7 +11,8 @@ import pytest
 from tilelet.checks import verdict
 from tilelet.ir.core import Program
 from tilelet.language.text import parse
-from tilelet.runtime import checking, clean_verdicts, session
+from tilelet.runtime import session
+from tilelet.runtime.inspection import check, clean_verdicts
 from tilelet.runtime.session import Session
 
 TEXT = """
@@ -73,7 +74,7 @@ def checks_made(p: Program, monkeypatch: pytest.MonkeyPatch, **arguments: object
     with monkeypatch.context() as patch, session.active(Session(checks=True)):
         patch.setattr(verdict, "verdict_on", spy)
         given = {**ARGUMENTS, **arguments}
-        checking.check_after_run("P", p, given, "a2a3", {"k": 2}, 1.0)
+        check.check_after_run("P", p, given, "a2a3", {"k": 2}, 1.0)
     return bool(made)
 
 

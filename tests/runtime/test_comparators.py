@@ -21,7 +21,7 @@ from tilelet.runtime import (
     topk_pair_compare,
     topk_set_compare,
 )
-from tilelet.runtime.comparators import allclose_where_defined
+from tilelet.runtime.validation.comparators import allclose_where_defined
 
 values = hnp.arrays(np.float64, 40, elements=st.floats(-10, 10))
 

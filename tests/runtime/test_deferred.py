@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import tilelet.language as pl
-from tilelet.runtime import deferred, twister
-from tilelet.runtime.deferred import Deferred, Deferring, Tape
+from tilelet.runtime.torch_scripts import deferred, mersenne_twister
+from tilelet.runtime.torch_scripts.deferred import Deferred, Deferring, Tape
 
 torch = pytest.importorskip("torch")
 
@@ -233,11 +233,11 @@ def test_errors_come_as_without() -> None:
 @pytest.mark.parametrize("before", [0, 5, 624, 1000])
 @pytest.mark.parametrize("steps", [5_000, 624 * 9, 100_001, 3_000_000])
 def test_a_jump_is_as_many_steps(monkeypatch: Any, before: int, steps: int) -> None:
-    monkeypatch.setattr(twister, "_FEW", 1)
+    monkeypatch.setattr(mersenne_twister, "_FEW", 1)
     generator = np.random.MT19937(before)
     generator.random_raw(before, output=False)
     state: Any = generator.state["state"]
-    key, position = twister.moved(state["key"], state["pos"], steps)
+    key, position = mersenne_twister.moved(state["key"], state["pos"], steps)
     generator.random_raw(steps, output=False)
     wanted: Any = generator.state["state"]
     assert position == wanted["pos"]

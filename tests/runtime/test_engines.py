@@ -23,9 +23,10 @@ from tilelet.diag.catalogue.harness import (
 from tilelet.dtypes import DType
 from tilelet.interp.interpreter import Interpreter
 from tilelet.native import toolchain
-from tilelet.runtime import RunConfig, TensorSpec, engines, run, session
-from tilelet.runtime.arrays import as_array, as_tensor
-from tilelet.runtime.compiler import compile_program
+from tilelet.runtime import RunConfig, TensorSpec, run, session
+from tilelet.runtime.data.arrays import as_array, as_tensor
+from tilelet.runtime.programs import engines
+from tilelet.runtime.programs.compiler import compile_program
 from tilelet.runtime.session import Session
 from tilelet.tasks.stream import TaskStream
 
@@ -225,7 +226,7 @@ def test_other_libraries_by_dlpack(dtype: DType, versioned: bool) -> None:
 
 @pytest.mark.usefixtures("native")
 def test_memory_of_other_libraries_lives_as_long_as_it_is_needed() -> None:
-    from tilelet.runtime.dlpack import from_dlpack
+    from tilelet.runtime.data.dlpack import from_dlpack
 
     array = from_dlpack(Foreign(torch.full((1 << 16,), 7.0), True))
     others = [torch.full((1 << 16,), float(i)) for i in range(8)]

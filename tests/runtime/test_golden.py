@@ -14,7 +14,7 @@ from tilelet.diag.catalogue.harness import (
     GoldenWrongShape,
     GoldenWroteNothing,
 )
-from tilelet.runtime.golden import compute_golden, takes_params
+from tilelet.runtime.validation.golden import compute_golden, takes_params
 
 X = np.arange(4, dtype=np.float32)
 ZERO = np.zeros(4, np.float32)

@@ -18,9 +18,9 @@ import numpy as np
 import pytest
 
 from tilelet.native.cache import user_folder
-from tilelet.runtime import golden_cache
-from tilelet.runtime.golden_cache import GoldenCache
-from tilelet.runtime.storage import save_arrays
+from tilelet.runtime.data.array_files import save_arrays
+from tilelet.runtime.validation import golden_cache
+from tilelet.runtime.validation.golden_cache import GoldenCache
 
 SCALE = 2.0
 X = np.arange(3, dtype=np.float32)

@@ -20,8 +20,9 @@ from tilelet.diag.catalogue.harness import (
     UnknownData,
 )
 from tilelet.diag.internal import InternalError
-from tilelet.runtime import RunConfig, ScalarSpec, TensorSpec, engines, run, run_jit, session
-from tilelet.runtime.compiler import compile_program
+from tilelet.runtime import RunConfig, ScalarSpec, TensorSpec, run, run_jit, session
+from tilelet.runtime.programs import engines
+from tilelet.runtime.programs.compiler import compile_program
 from tilelet.runtime.session import Session
 
 

@@ -16,7 +16,7 @@ import torch
 import tilelet.language as pl
 from tilelet.diag.catalogue.harness import InitValueFailed, TooBig
 from tilelet.runtime import TensorSpec, run_jit, session
-from tilelet.runtime.inputs import check_memory, initial_array
+from tilelet.runtime.data.inputs import check_memory, initial_array
 from tilelet.runtime.session import Session
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.nn.functional import linear
 
-from tilelet.runtime.torch_threads import SHORT, short_work_alone
+from tilelet.runtime.torch_scripts.threads import SHORT, short_work_alone
 
 
 @pytest.fixture(autouse=True)

@@ -18,8 +18,8 @@ from tilelet.checks.verdict import Subject as Checked
 from tilelet.checks.verdict import verdict_on
 from tilelet.device.run import Recorded
 from tilelet.ir.core import Direction
-from tilelet.runtime import engines
-from tilelet.runtime.inputs import has_room
+from tilelet.runtime.data.inputs import has_room
+from tilelet.runtime.programs import engines
 
 Outputs: TypeAlias = list[dict[str, NDArray[Any]]]
 

@@ -32,7 +32,7 @@ from tilelet.scripts.target import Target
 
 if TYPE_CHECKING:
     from tilelet.checks.comparison import Comparison
-    from tilelet.runtime.result import RunResult
+    from tilelet.runtime.harness.result import RunResult
 
 RIGHT, WRONG, NOT_COMPARED, COULD_NOT_RUN = "right", "wrong", "not compared", "could not run"
 

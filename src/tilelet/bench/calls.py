@@ -18,7 +18,7 @@ from tilelet.bench import torch_forms
 from tilelet.bench.report import Goal
 from tilelet.bench.runner import Bench
 from tilelet.bench.startup import warm_environment
-from tilelet.runtime.compiler import compile_program
+from tilelet.runtime.programs.compiler import compile_program
 
 SMALL_CALL = Goal("seconds", 30e-6, is_upper=True)
 SHELL = Goal("seconds", 0.5, is_upper=True)

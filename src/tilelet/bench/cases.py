@@ -19,10 +19,10 @@ from tilelet.bench.peaks import Machine
 from tilelet.cpu import engine
 from tilelet.models import registry
 from tilelet.models.qwen3.shapes import DecodeShape
-from tilelet.runtime.arrays import Array
-from tilelet.runtime.compiler import CompiledProgram, compile_program
 from tilelet.runtime.config import RunConfig
-from tilelet.runtime.engines import TaskCounter
+from tilelet.runtime.data.arrays import Array
+from tilelet.runtime.programs.compiler import CompiledProgram, compile_program
+from tilelet.runtime.programs.engines import TaskCounter
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 FP32 = np.dtype(np.float32)

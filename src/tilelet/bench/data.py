@@ -10,9 +10,9 @@ import numpy as np
 
 from tilelet.diag.text import size_text
 from tilelet.interp.state import available_memory
-from tilelet.runtime.arrays import Array
-from tilelet.runtime.inputs import initial_array
-from tilelet.runtime.specs import TensorSpec
+from tilelet.runtime.data.arrays import Array
+from tilelet.runtime.data.inputs import initial_array
+from tilelet.runtime.data.specs import TensorSpec
 
 _LINE = 64  # bytes: arrays start where a cache line does, as those of other libraries do
 _PATTERN = 1 << 20  # numbers that are drawn; large arrays repeat them

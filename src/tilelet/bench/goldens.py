@@ -12,12 +12,12 @@ from tilelet.bench.timing import Form, once
 from tilelet.cpu import engine
 from tilelet.models import registry
 from tilelet.models.qwen3.script import Model
-from tilelet.runtime.arrays import Array
-from tilelet.runtime.compiler import compile_program
 from tilelet.runtime.config import RunConfig
-from tilelet.runtime.golden import compute_golden
-from tilelet.runtime.inputs import initial_array
-from tilelet.runtime.validate import Judge, Judgement
+from tilelet.runtime.data.arrays import Array
+from tilelet.runtime.data.inputs import initial_array
+from tilelet.runtime.programs.compiler import compile_program
+from tilelet.runtime.validation.golden import compute_golden
+from tilelet.runtime.validation.judge import Judge, Judgement
 
 NO_MISMATCH = Goal("mismatched", 0.0, is_upper=True)
 

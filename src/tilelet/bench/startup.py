@@ -79,7 +79,7 @@ def main(name: str, sizes: str) -> None:
     from tilelet.cpu.engine import compiled
     from tilelet.models import registry
     from tilelet.runtime import session
-    from tilelet.runtime.compiler import compile_program
+    from tilelet.runtime.programs.compiler import compile_program
 
     registry.models()  # imports the modules of all programs, not only of the one that is asked for
     marks = [time.perf_counter()]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from tilelet.bench.cases import BF16
-from tilelet.runtime.arrays import Array
+from tilelet.runtime.data.arrays import Array
 
 if TYPE_CHECKING:
     from torch import Tensor

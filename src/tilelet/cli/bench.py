@@ -15,7 +15,7 @@ from tilelet.cli.messages import print_text
 from tilelet.diag.catalogue.command import UnknownSection
 from tilelet.diag.tables import Table, show
 from tilelet.runtime import session
-from tilelet.runtime.rundir import build_root
+from tilelet.runtime.output.run_directory import build_root
 from tilelet.scripts import exit_codes
 
 

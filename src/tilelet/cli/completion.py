@@ -99,7 +99,7 @@ def _periods() -> tuple[str, ...]:
 
 
 def _engines() -> tuple[str, ...]:
-    from tilelet.runtime import engines
+    from tilelet.runtime.programs import engines
 
     return tuple(engines.known())
 

@@ -19,9 +19,9 @@ from tilelet.diag.text import printable
 from tilelet.divergence.answer import Answer, Options, against
 from tilelet.divergence.locate import Case
 from tilelet.runtime import session
-from tilelet.runtime.diverging import examine, page_data
+from tilelet.runtime.inspection.diverge import examine, page_data
+from tilelet.runtime.output.run_directory import build_root
 from tilelet.runtime.progress import progress
-from tilelet.runtime.rundir import build_root
 from tilelet.runtime.session import Session
 from tilelet.scripts import exit_codes
 from tilelet.scripts.stand_ins import stand_ins

@@ -16,7 +16,8 @@ from tilelet.cpu.engine import thread_count
 from tilelet.diag.core import UserError
 from tilelet.diag.text import near, plural, printable, size_text, ticked
 from tilelet.native.toolchain import find_compiler, machine_flags
-from tilelet.runtime import engines, session
+from tilelet.runtime import session
+from tilelet.runtime.programs import engines
 from tilelet.scripts import exit_codes
 
 OK, NOTE, BROKEN = "ok", "note", "broken"

@@ -8,7 +8,7 @@ from typing import Any
 
 from tilelet.diag.text import plural
 from tilelet.models.qwen3.one_layer import LayerInput, LayerResult, run_layer, saving_place
-from tilelet.runtime.arrays import dtype_of
+from tilelet.runtime.data.arrays import dtype_of
 from tilelet.scripts import exit_codes
 
 

@@ -71,8 +71,8 @@ def _run(argv: Sequence[str]) -> int:
     except Exception as error:
         if output.failed_by(error) or interrupt.explains(error):
             raise
-        from tilelet.runtime.bugs import bug_text
-        from tilelet.runtime.rundir import RunDirectory
+        from tilelet.runtime.output.bug_report import bug_text
+        from tilelet.runtime.output.run_directory import RunDirectory
 
         directory = RunDirectory(f"tilelet_{name}", root=getattr(found, "build_dir", None))
         print(bug_text(error, None, directory), file=sys.stderr)

@@ -19,8 +19,8 @@ from tilelet.cli.options import DeviceOptions
 from tilelet.diag.catalogue.command import CannotWrite
 from tilelet.diag.catalogue.page import DamagedRun, NoRunDirectory
 from tilelet.diag.text import printable
+from tilelet.runtime.output.run_directory import build_root
 from tilelet.runtime.progress import progress
-from tilelet.runtime.rundir import build_root
 from tilelet.scripts import exit_codes
 from tilelet.scripts.target import is_model
 

@@ -21,9 +21,9 @@ from tilelet.diag.formats import to_json
 from tilelet.diag.sarif import to_sarif
 from tilelet.diag.text import printable
 from tilelet.runtime import session
+from tilelet.runtime.output.reporting import task_lines
+from tilelet.runtime.output.run_directory import RunDirectory, file_name
 from tilelet.runtime.progress import progress
-from tilelet.runtime.reporting import task_lines
-from tilelet.runtime.rundir import RunDirectory, file_name
 from tilelet.runtime.session import TaskTable
 from tilelet.scripts import exit_codes
 from tilelet.scripts.recording import Recording

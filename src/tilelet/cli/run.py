@@ -14,8 +14,9 @@ from tilelet.diag.catalogue.command import UnknownEngine
 from tilelet.diag.formats import to_json
 from tilelet.diag.render import render_line, use_color
 from tilelet.diag.sarif import to_sarif
-from tilelet.runtime import engines, session
+from tilelet.runtime import session
 from tilelet.runtime.config import PLATFORMS
+from tilelet.runtime.programs import engines
 from tilelet.runtime.session import Session
 from tilelet.scripts import exit_codes
 from tilelet.scripts.script import ScriptExit

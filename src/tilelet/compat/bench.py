@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tilelet.runtime import RunConfig
-from tilelet.runtime.profiling import profile
+from tilelet.runtime.inspection.profile import profile
 from tilelet.runtime.session import current
 
 

@@ -12,15 +12,15 @@ from tilelet.diag.core import UserErrors
 from tilelet.ir.core import Function, Program
 from tilelet.ir.programs import Programs
 from tilelet.language.text import parse
-from tilelet.runtime.compiler import (
+from tilelet.runtime.config import BackendType, OptimizationStrategy, RunConfig
+from tilelet.runtime.output.console import Trace
+from tilelet.runtime.programs.compiler import (
     CompiledProgram,
     CompiledPrograms,
     compile_program,
     dump_folder,
     run_directory,
 )
-from tilelet.runtime.config import BackendType, OptimizationStrategy, RunConfig
-from tilelet.runtime.console import Trace
 
 __all__ = [
     "BackendType",

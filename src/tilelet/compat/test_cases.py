@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from tilelet.diag.core import UserError, UserErrors
-from tilelet.runtime.comparators import allclose_where_defined
 from tilelet.runtime.config import RunConfig
-from tilelet.runtime.harness import run
-from tilelet.runtime.result import RunResult
-from tilelet.runtime.specs import ScalarSpec, Spec, TensorSpec
+from tilelet.runtime.data.specs import ScalarSpec, Spec, TensorSpec
+from tilelet.runtime.harness.result import RunResult
+from tilelet.runtime.harness.runner import run
+from tilelet.runtime.validation.comparators import allclose_where_defined
 
 
 class Refused:

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from tilelet.runtime.arrays import as_array, as_tensor, dtype_of
-from tilelet.runtime.compiler import CompiledProgram
 from tilelet.runtime.config import RunConfig
-from tilelet.runtime.dispatch import CallConfig
+from tilelet.runtime.data.arrays import as_array, as_tensor, dtype_of
+from tilelet.runtime.programs.compiler import CompiledProgram
+from tilelet.runtime.programs.stepwise_calls import CallConfig
 
 __all__ = ["ChipWorker", "RegistrationHandle", "Worker"]
 

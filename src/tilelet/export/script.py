@@ -19,9 +19,9 @@ from tilelet.export.constants import literal
 from tilelet.export.kernels import KernelText, kernel_text
 from tilelet.export.rewrite import Rewriter
 from tilelet.ir.core import Program
-from tilelet.runtime.arrays import is_array
-from tilelet.runtime.golden import takes_params
-from tilelet.runtime.specs import ScalarSpec, Spec, TensorSpec
+from tilelet.runtime.data.arrays import is_array
+from tilelet.runtime.data.specs import ScalarSpec, Spec, TensorSpec
+from tilelet.runtime.validation.golden import takes_params
 
 # Of torch, under other names than those of the language.
 _TORCH = {

@@ -123,7 +123,7 @@ _show_messages_alone()
 
 
 def _runtime() -> Runner:
-    from tilelet.runtime import jit_call
+    from tilelet.runtime.programs import jit_call
 
     return jit_call
 

@@ -17,10 +17,10 @@ from tilelet.interp.replay import find_control_traces
 from tilelet.interp.state import available_memory
 from tilelet.models.qwen3.reference import Array
 from tilelet.models.qwen3.script import Model
-from tilelet.runtime.compiler import CompiledProgram, compile_program
 from tilelet.runtime.config import RunConfig
-from tilelet.runtime.inputs import initial_array
-from tilelet.runtime.validate import Judge, Judgement
+from tilelet.runtime.data.inputs import initial_array
+from tilelet.runtime.programs.compiler import CompiledProgram, compile_program
+from tilelet.runtime.validation.judge import Judge, Judgement
 
 ENGINE = RunConfig(engine="cpu")
 # Runs that are timed: so many, but no more after so many seconds.

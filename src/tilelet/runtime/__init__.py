@@ -9,7 +9,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tilelet.runtime.comparators import (
+    from tilelet.runtime.config import BackendType, OptimizationStrategy, RunConfig
+    from tilelet.runtime.data.specs import ScalarSpec, TensorSpec
+    from tilelet.runtime.harness.result import RunResult
+    from tilelet.runtime.harness.runner import run, run_jit
+    from tilelet.runtime.programs.compiler import CompiledProgram, compile_program
+    from tilelet.runtime.validation.comparators import (
         bf16_allclose_or_ulp,
         data_compare,
         error_distribution,
@@ -21,38 +26,33 @@ if TYPE_CHECKING:
         topk_pair_compare,
         topk_set_compare,
     )
-    from tilelet.runtime.compare import allclose
-    from tilelet.runtime.compiler import CompiledProgram, compile_program
-    from tilelet.runtime.config import BackendType, OptimizationStrategy, RunConfig
-    from tilelet.runtime.harness import run, run_jit
-    from tilelet.runtime.result import RunResult
-    from tilelet.runtime.specs import ScalarSpec, TensorSpec
-    from tilelet.runtime.validate import validate_golden
+    from tilelet.runtime.validation.differences import allclose
+    from tilelet.runtime.validation.judge import validate_golden
 
 # Loaded when first used: `tilelet explain` needs none of it.
 _HOME = {
     "BackendType": "config",
-    "CompiledProgram": "compiler",
+    "CompiledProgram": "programs.compiler",
     "OptimizationStrategy": "config",
     "RunConfig": "config",
-    "RunResult": "result",
-    "ScalarSpec": "specs",
-    "TensorSpec": "specs",
-    "allclose": "compare",
-    "bf16_allclose_or_ulp": "comparators",
-    "compile_program": "compiler",
-    "data_compare": "comparators",
-    "error_distribution": "comparators",
-    "input_prefix_ratio_allclose": "comparators",
-    "mapped_pool_ratio_allclose": "comparators",
-    "mapped_pool_ratio_reldiff": "comparators",
-    "ratio_allclose": "comparators",
-    "ratio_reldiff": "comparators",
-    "run": "harness",
-    "run_jit": "harness",
-    "topk_pair_compare": "comparators",
-    "topk_set_compare": "comparators",
-    "validate_golden": "validate",
+    "RunResult": "harness.result",
+    "ScalarSpec": "data.specs",
+    "TensorSpec": "data.specs",
+    "allclose": "validation.differences",
+    "bf16_allclose_or_ulp": "validation.comparators",
+    "compile_program": "programs.compiler",
+    "data_compare": "validation.comparators",
+    "error_distribution": "validation.comparators",
+    "input_prefix_ratio_allclose": "validation.comparators",
+    "mapped_pool_ratio_allclose": "validation.comparators",
+    "mapped_pool_ratio_reldiff": "validation.comparators",
+    "ratio_allclose": "validation.comparators",
+    "ratio_reldiff": "validation.comparators",
+    "run": "harness.runner",
+    "run_jit": "harness.runner",
+    "topk_pair_compare": "validation.comparators",
+    "topk_set_compare": "validation.comparators",
+    "validate_golden": "validation.judge",
 }
 
 __all__ = [

@@ -53,7 +53,7 @@ def assert_budget() -> Callable[..., Any]:
         platform: str = "a2a3",
     ) -> Any:
         __tracebackhide__ = True
-        from tilelet.runtime.budget import budget_of
+        from tilelet.runtime.inspection.budget import budget_of
 
         used = budget_of(program, args, platform)
         limits = {"tasks": tasks, "us": us, "gm_bytes": gm_bytes, "vec_kib": vec_kib}

@@ -18,7 +18,7 @@ from tilelet.diag.core import Diagnostic
 from tilelet.diag.render import render_line, render_text, text_width, use_color
 from tilelet.diag.text import printable
 from tilelet.ir.core import Program
-from tilelet.runtime.result import RunResult
+from tilelet.runtime.harness.result import RunResult
 
 DEFAULT_ENGINE = "cpu"
 

@@ -17,8 +17,13 @@ from tilelet.frontend.functions import KernelFunction
 from tilelet.ir.core import FunctionKind, Program
 from tilelet.ir.programs import Programs
 from tilelet.ir.types import TensorType
-from tilelet.runtime import reporting
-from tilelet.runtime.compiler import CompiledProgram, compile_program, dump_folder, run_directory
+from tilelet.runtime.output import reporting
+from tilelet.runtime.programs.compiler import (
+    CompiledProgram,
+    compile_program,
+    dump_folder,
+    run_directory,
+)
 from tilelet.runtime.session import Session
 
 _ENTRIES = (FunctionKind.Opaque, FunctionKind.Orchestration)

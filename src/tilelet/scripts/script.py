@@ -30,9 +30,9 @@ from tilelet.diag.internal import InternalError
 from tilelet.diag.text import near
 from tilelet.diag.tracebacks import give_place, in_package, user_frames, user_traceback
 from tilelet.frontend.module import ModuleBuilder
-from tilelet.runtime.bugs import bug_text
-from tilelet.runtime.compiler import run_directory
-from tilelet.runtime.seeds import repeatable
+from tilelet.runtime.data.seeds import repeatable
+from tilelet.runtime.output.bug_report import bug_text
+from tilelet.runtime.programs.compiler import run_directory
 from tilelet.runtime.session import Session
 from tilelet.scripts import interrupt, output
 from tilelet.scripts.discover import compile_found

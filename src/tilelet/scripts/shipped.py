@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from tilelet.diag.catalogue.command import FileMissing
 from tilelet.diag.core import UserError, UserErrors
 from tilelet.diag.text import near
-from tilelet.runtime.bugs import bug_text
-from tilelet.runtime.compiler import run_directory
+from tilelet.runtime.output.bug_report import bug_text
+from tilelet.runtime.programs.compiler import run_directory
 from tilelet.scripts.exit_codes import COULD_NOT_RUN
 from tilelet.scripts.script import ScriptExit
 

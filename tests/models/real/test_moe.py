@@ -19,7 +19,7 @@ from tilelet.models.qwen3.moe import build_moe
 from tilelet.models.qwen3.published import LayerShape
 from tilelet.passes.pipeline import run_passes
 from tilelet.runtime import RunConfig, compile_program
-from tilelet.runtime.arrays import as_array
+from tilelet.runtime.data.arrays import as_array
 
 Array = np.ndarray[Any, np.dtype[Any]]
 modeling = pytest.importorskip("transformers.models.qwen3_moe.modeling_qwen3_moe")

@@ -18,7 +18,7 @@ import pytest
 
 from tilelet.models.qwen3.reference import Array
 from tilelet.models.qwen3.stack import LayerStack
-from tilelet.runtime.arrays import as_array
+from tilelet.runtime.data.arrays import as_array
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")

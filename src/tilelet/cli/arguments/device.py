@@ -24,7 +24,7 @@ from tilelet.cli.options import (
     taken,
 )
 from tilelet.cli.usage import Parser, name_list, seconds
-from tilelet.runtime.garbage import no_garbage
+from tilelet.runtime.gc_pause import no_garbage
 from tilelet.scripts import interrupt
 
 

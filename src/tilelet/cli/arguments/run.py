@@ -18,7 +18,7 @@ from tilelet.cli.arguments.shared import (
 )
 from tilelet.cli.options import FORMATS, RunOptions, taken
 from tilelet.cli.usage import Parser, folder
-from tilelet.runtime.garbage import no_garbage
+from tilelet.runtime.gc_pause import no_garbage
 from tilelet.scripts import interrupt
 
 
@@ -66,7 +66,7 @@ def _run(command: str) -> Callable[[Parser, Namespace], int]:
         with no_garbage(), interrupt.deferred():
             # What nearly every script needs, too.
             import tilelet.language
-            import tilelet.runtime.harness  # noqa: F401
+            import tilelet.runtime.harness.runner  # noqa: F401
             from tilelet.cli.run import run_command
 
         return run_command(

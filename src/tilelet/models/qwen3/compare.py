@@ -43,7 +43,7 @@ from tilelet.dtypes import DType
 from tilelet.models.qwen3.cache import CachedSequence
 from tilelet.models.qwen3.model import Model
 from tilelet.models.qwen3.reference import Array
-from tilelet.runtime.arrays import as_array
+from tilelet.runtime.data.arrays import as_array
 from tilelet.runtime.progress import progress
 
 _DEVIATIONS = 4.0

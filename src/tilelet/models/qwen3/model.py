@@ -40,7 +40,7 @@ from tilelet.models.qwen3.published import LayerShape, fitting, rope_tables
 from tilelet.models.qwen3.reference import Array
 from tilelet.native.memory import available_memory
 from tilelet.runtime import CompiledProgram, RunConfig, compile_program
-from tilelet.runtime.arrays import as_array, as_tensor, dtype_of, is_array, is_tensor
+from tilelet.runtime.data.arrays import as_array, as_tensor, dtype_of, is_array, is_tensor
 
 # Rows that one product of a step has at the most; larger batches take several.
 _MOST_ROWS = 64

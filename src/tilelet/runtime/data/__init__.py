@@ -1,0 +1,1 @@
+"""The user's data: arrays, specs, initial values, and array files."""

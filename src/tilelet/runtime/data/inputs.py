@@ -1,0 +1,168 @@
+"""The initial data of every argument, the same in every run.
+
+Each tensor's initialiser runs with all random generators seeded from the tensor's name, so that two
+runs, and two tensors of one run, get the data they should. A script that calls `torch.manual_seed`
+chooses other data; so does `tilelet run --seed`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import operator
+import traceback
+import zlib
+from bdb import BdbQuit
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from tilelet.checkpoint.tensors import chosen_checkpoint, read_tensor
+from tilelet.diag.catalogue.harness import InitValueFailed, TooBig
+from tilelet.diag.core import UserError
+from tilelet.native.memory import available_memory
+from tilelet.runtime.data.arrays import Array, as_array, is_array, loaded_torch
+from tilelet.runtime.data.seeds import seeded, torch_seed
+from tilelet.runtime.data.specs import Spec, TensorSpec
+from tilelet.runtime.session import current
+
+# Every argument exists for the program, for the golden, and as the golden's pristine copy.
+_COPIES = 3
+
+
+def check_memory(specs: Sequence[Spec]) -> None:
+    """Raise `TooBig` if the arguments cannot all exist, before any of them is made."""
+    tensors = [spec for spec in specs if isinstance(spec, TensorSpec)]
+    available = available_memory()
+    total = sum(spec.nbytes for spec in tensors) * _COPIES
+    if available is None or total <= available:
+        return
+    largest = max(tensors, key=lambda spec: spec.nbytes)
+    if largest.nbytes * _COPIES > available:
+        raise TooBig(largest.name, largest.nbytes * _COPIES, available)
+    raise TooBig("all arguments together", total, available)
+
+
+def has_room(nbytes: int) -> bool:
+    """Whether the machine is known to have so much memory left."""
+    return nbytes < (available_memory() or 0)
+
+
+def initial_array(spec: TensorSpec, zero: bool = False) -> Array:
+    """The data a tensor starts with: a fresh dense array. `zero` ignores `init_value`."""
+    value = None if zero else spec.init_value
+    if spec.from_checkpoint is not None and not zero:
+        source = chosen_checkpoint(spec.name, spec.checkpoint)
+        return read_tensor(source, spec.from_checkpoint, spec.shape, spec.element.numpy)
+    if value is None:
+        return np.zeros(spec.shape, spec.element.numpy)
+    if callable(value):
+        with seeded(seed_of(spec.name)):
+            value = _call(spec, value)
+    return _converted(spec, value)
+
+
+def seed_of(name: str) -> int:
+    """Where the generators start for a tensor, or for the golden."""
+    return zlib.crc32(name.encode()) ^ ((current().seed ^ torch_seed()) & 0xFFFFFFFF)
+
+
+def _call(spec: TensorSpec, function: Callable[..., Any]) -> Any:
+    """Call an initialiser the way its kind wants to be called."""
+    try:
+        made = _call_known(spec, function)
+        if made is not None:
+            return made
+        return function(spec.shape) if _wants_shape(function) else function()
+    except (UserError, BdbQuit):
+        raise
+    except Exception as error:
+        summary = "".join(traceback.format_exception_only(error)).strip()
+        raise InitValueFailed(spec.name, f"the function raised {summary}") from error
+
+
+def _call_known(spec: TensorSpec, function: Callable[..., Any]) -> Any | None:
+    """Generators of torch and NumPy that are passed uncalled: they need the shape."""
+    torch = loaded_torch()
+    shape = spec.shape
+    if torch and function in (torch.randn, torch.rand, torch.zeros, torch.ones):
+        # In FP32, then narrowed: integers and 8-bit floats have no generator of their own.
+        return function(shape, dtype=torch.float32)
+    if function in (np.zeros, np.ones):
+        return function(shape)
+    if function in (np.random.randn, np.random.rand):
+        return function(*shape)
+    return None
+
+
+def _wants_shape(function: Callable[..., Any]) -> bool:
+    """Whether the function has exactly one parameter without a default."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    required = [p for p in parameters if p.kind in positional and p.default is p.empty]
+    return len(required) == 1
+
+
+def _converted(spec: TensorSpec, value: Any) -> Array:
+    """`value` as a fresh array of the spec's shape and element type."""
+    if isinstance(value, list | tuple):
+        value = np.array(cast("Sequence[Any]", value))
+    if isinstance(value, np.generic | bool | int | float):
+        return _narrowed(np.full(spec.shape, value), spec)
+    if not is_array(value):
+        raise InitValueFailed(spec.name, f"it is a `{type(value).__name__}`, not numbers")
+    if tuple(value.shape) == ():
+        return _narrowed(np.full(spec.shape, value.item()), spec)
+    try:
+        array = as_array(value)
+    except (TypeError, RuntimeError) as error:  # torch: on another device, or of an odd type
+        raise InitValueFailed(spec.name, str(error)) from error
+    if array.shape != spec.shape and _joins(array.shape, spec.shape):
+        # Harnesses hand over the memory: scales of heads and columns for a list of both, say.
+        given, wanted = list(array.shape), list(spec.shape)
+        current().say_once(f"note: `{spec.name}` is given as {given}, and taken as {wanted}")
+        array = array.reshape(spec.shape)
+    if array.shape != spec.shape:
+        raise InitValueFailed(
+            spec.name, f"shape `{list(array.shape)}` where the spec has `{list(spec.shape)}`"
+        )
+    return _narrowed(array, spec)
+
+
+def _joins(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:
+    """Whether one shape is the other with neighbouring axes taken together."""
+    ends, wanted = ({1, *itertools.accumulate(s, operator.mul)} for s in (shape, other))
+    return max(ends) == max(wanted) and (ends <= wanted or wanted <= ends)
+
+
+def _narrowed(array: Array, spec: TensorSpec) -> Array:
+    if array.dtype.kind in "OSUMmc":
+        raise InitValueFailed(spec.name, f"elements of type `{array.dtype}` are not numbers")
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.array(array, dtype=spec.element.numpy, order="C", copy=True)
+
+
+class MadeOnDemand(Mapping[str, Any]):
+    """Arguments by name, some of which are made only when somebody looks at them."""
+
+    def __init__(self, made: Mapping[str, Any], makers: Mapping[str, Callable[[], Any]]) -> None:
+        self._made = dict(made)
+        self._makers = makers
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._made:
+            self._made[name] = self._makers[name]()
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._makers)
+
+    def __len__(self) -> int:
+        return len(self._makers)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._makers

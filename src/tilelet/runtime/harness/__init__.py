@@ -1,0 +1,1 @@
+"""`run`: compile a program, run it on specs, and compare it with its golden."""

@@ -1,0 +1,73 @@
+"""`RunResult`: what `run` gives back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tilelet.diag.text import printable
+from tilelet.runtime.output.run_directory import RunDirectory
+
+if TYPE_CHECKING:
+    from tilelet.divergence.where import Where
+
+
+class RunResult:
+    """Verdict of one run. `passed` is False on a mismatch and when the run could not be made."""
+
+    def __init__(
+        self,
+        passed: bool,
+        test_name: str = "",
+        error: str | None = None,
+        execution_time: float | None = None,
+        profile: dict[str, Any] | None = None,
+        work_dir: Path | RunDirectory | None = None,
+        bench: Any = None,
+    ) -> None:
+        self.passed = passed
+        self.test_name = test_name
+        self.execution_time = execution_time
+        self.profile = profile
+        self.directory = work_dir
+        self.bench = bench
+        self.bench_stats = bench  # its first name
+        self.validated = False  # whether any output was compared
+        self.could_run = True  # False: the failure is not a mismatch
+        self.was_executed = True  # False: `tilelet tasks` only counted
+        self.tasks: dict[str, int] = {}  # kernel -> number of tasks
+        self.all_counted = True  # False: there are more tasks, which nobody counted
+        self.where: list[Where] = []  # of each failed output: which regions are wrong
+        self.error_was_read = False
+        self.error = error
+
+    @property
+    def work_dir(self) -> Path | None:
+        """The folder of what the run writes. It exists once somebody asks: scripts hand it on."""
+        return self.directory.root if isinstance(self.directory, RunDirectory) else self.directory
+
+    @property
+    def error(self) -> str | None:
+        """The full report of a failure; None if passed.
+
+        Scripts usually print it. `tilelet run` prints it at the end if a script never looks.
+        """
+        self.error_was_read = True
+        return self._error
+
+    @error.setter
+    def error(self, text: str | None) -> None:
+        self._error = None if text is None else printable(text)
+
+    def __str__(self) -> str:
+        if self.passed and not self.was_executed:
+            # `tilelet check` does not even count.
+            if not self.tasks:
+                return "not executed"
+            first = "" if self.all_counted else "the first "
+            return f"not executed: {first}{sum(self.tasks.values()):,} tasks counted"
+        time = f" ({self.execution_time:.2f}s)" if self.execution_time is not None else ""
+        return f"PASS{time}" if self.passed else f"FAIL: {self.error}{time}"
+
+    def __repr__(self) -> str:
+        return f"RunResult(passed={self.passed}, test_name={self.test_name!r})"

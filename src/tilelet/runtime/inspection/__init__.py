@@ -1,0 +1,1 @@
+"""`tilelet.check`, `tilelet.diverge`, `tilelet.profile`, and task budgets."""

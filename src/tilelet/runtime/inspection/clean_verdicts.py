@@ -1,0 +1,106 @@
+"""Verdicts without findings, remembered: a program that did not change is not checked again.
+
+An entry's name is a hash over the program's text, the sizes and scalars it is called with, the
+machine, and the code that checks. Programs in which data decides what is done are never remembered.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tilelet import __version__
+from tilelet.ir.core import Program, walk
+from tilelet.ir.types import ScalarType
+from tilelet.native import cache, private
+
+# What a verdict depends on besides the program: those who work on it change it between releases.
+_DECIDING = ("analysis", "checks", "device", "tasks")
+_MOST_ENTRIES = 10_000
+
+
+def key_of(program: Program, arguments: Mapping[str, Any], platform: str) -> str | None:
+    """The name of the entry; None if the elements of arguments may change the verdict."""
+    from tilelet.ir.printer import print_program
+
+    if cache.is_off() or _data_decides(program):
+        return None
+    digest = hashlib.sha256(repr((__version__, platform, _stamp())).encode())
+    digest.update(print_program(program).encode())
+    for name, value in arguments.items():
+        shape = getattr(value, "shape", None)
+        digest.update(repr((name, value if not shape else (shape, str(value.dtype)))).encode())
+    return digest.hexdigest()
+
+
+def has(key: str) -> bool:
+    with contextlib.suppress(OSError):
+        folder = _folder()
+        fd = private.open_file(folder / key)
+        try:
+            return private.contents(fd).decode("latin-1") == _seal(folder, key)
+        finally:
+            os.close(fd)
+    return False
+
+
+def remember(key: str) -> None:
+    """Every failure of the disk means that the program is checked again, not that a run fails."""
+    with contextlib.suppress(OSError):
+        folder = _folder()
+        draft = folder / f"draft-{os.urandom(8).hex()}"
+        fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            with os.fdopen(fd, "w", encoding="latin-1") as file:
+                file.write(_seal(folder, key))
+            draft.rename(folder / key)
+        finally:
+            draft.unlink(missing_ok=True)
+        _prune(folder)
+
+
+def _folder() -> Path:
+    try:
+        return private.make_folder(cache.user_folder() / "checked")
+    except (RuntimeError, ValueError) as error:  # no home directory; a path with a null byte
+        raise NotADirectoryError(str(error)) from None
+
+
+def _seal(folder: Path, key: str) -> str:
+    return private.digest(private.key_of(folder), [key.encode()])
+
+
+def _prune(folder: Path) -> None:
+    entries = [path for path in folder.iterdir() if path.name != private.KEY]
+    if len(entries) > _MOST_ENTRIES:
+        for path in sorted(entries, key=lambda p: p.stat().st_mtime)[: len(entries) // 2]:
+            path.unlink(missing_ok=True)
+
+
+def _data_decides(program: Program) -> bool:
+    """Whether a scalar is read from a tensor or a tile: it may decide what is done, or where."""
+    return any(
+        isinstance(result.type, ScalarType)
+        and op.name != "tensor.dim"
+        and not op.spec.structural
+        and any(not isinstance(v.type, ScalarType) for v in op.operands)
+        for function in program.functions.values()
+        for op in walk(function.body)
+        for result in op.results
+    )
+
+
+def _stamp() -> list[tuple[str, int, int]]:
+    found: list[tuple[str, int, int]] = []
+    package = Path(__file__).parents[2]
+    for name in _DECIDING:
+        for folder, _, files in os.walk(package / name):
+            for file in sorted(files):
+                if file.endswith((".py", ".c", ".h", ".toml")):
+                    state = os.stat(os.path.join(folder, file))  # noqa: PTH116, PTH118 - many of them
+                    found.append((file, state.st_mtime_ns, state.st_size))
+    return found

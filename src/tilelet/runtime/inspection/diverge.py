@@ -1,0 +1,132 @@
+"""`tilelet.diverge`: the first wrong statement of a program that a script runs.
+
+a = tilelet.diverge(softmax, specs, golden)
+assert a.ok, a                     # the message in full
+print(a.divergence, a.found[0].diagnostic.loc)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from tilelet.runtime import session
+
+if TYPE_CHECKING:
+    from tilelet.device.run import Recorded
+    from tilelet.divergence.answer import Answer, Options
+    from tilelet.divergence.locate import Case
+
+
+def diverge(
+    program: Any,
+    /,
+    *args: Any,
+    budget: float = 15.0,
+    all_fp32: bool = False,
+    platform: str = "a2a3",
+    **named: Any,
+) -> Answer:
+    """Look for the first statement that goes wrong, against the golden and against double.
+
+    `args` are those of `tilelet.runtime.run`: the specs, the golden, tolerances. Any other function
+    is called, and looked at is the first program it runs that has a finding, else the first.
+
+    budget    seconds for repairs; `all_fp32` carries FP32 instead of double beside every value
+    platform  whose rules of order count
+    """
+    from tilelet.diag.catalogue.command import BadFlag
+    from tilelet.divergence.answer import Options
+    from tilelet.frontend.jit import JitFunction
+    from tilelet.ir.core import Program
+    from tilelet.runtime.harness.runner import run
+
+    found: list[tuple[str, Case]] = []
+
+    def look(name: str, case: Any) -> None:
+        found.append((name, case))
+
+    now = replace(session.current(), examiner=look, results=[], diagnostics=[])
+    with session.active(now):
+        if isinstance(program, Program | JitFunction):
+            run(program, *args, **named)
+        else:
+            function: Callable[..., Any] = program
+            function(*args, **named)
+    if not found:
+        errors = [r.error for r in now.results if r.error]
+        raise BadFlag(errors[0] if errors else "no program with inputs ran: nothing to look at")
+    answers: list[Answer] = []
+    for name, case in found:
+        answers.append(examine(name, case, Options(budget, all_fp32), platform))
+        if answers[-1].found:
+            return answers[-1]
+    return answers[0]
+
+
+def examine(name: str, case: Case, options: Options, platform: str = "a2a3") -> Answer:
+    """The answer about a case. Tasks that are right in the order of the program may still read what
+    another has not written yet: that is told, too.
+    """
+    from tilelet.divergence.answer import answer
+
+    result = answer(name, case, options)
+    if not result.found:
+        result.found += _stale_reads(name, case, platform)
+    return result
+
+
+def page_data(name: str, case: Case, result: Answer, platform: str) -> bytes:
+    """The page of a case: its modelled run, outputs against the golden, the first divergence."""
+    from tilelet.device.machine.description import load_machine
+    from tilelet.device.run import DeviceRun
+    from tilelet.divergence.where import where_wrong
+    from tilelet.report.run_directory import diverged_data
+    from tilelet.runtime.validation.judge import Judge
+    from tilelet.runtime.validation.numbers_file import numbers_data
+
+    outputs, expected = dict(result.outputs), dict(case.expected)
+    judgements = Judge(case.rtol, case.atol, {}).judge_all(outputs, expected, {})
+    wrong = {
+        j.name: (j.name, outputs[j.name], expected[j.name], mask)
+        for j in judgements
+        if not j.ok and (mask := case.mismatches(outputs).get(j.name)) is not None
+    }
+    where = where_wrong(case.program, case.arguments, wrong)
+    numbers = numbers_data(judgements, outputs, expected, where, case.rtol, case.atol)
+    if result.found:
+        first = result.found[0].diagnostic
+        place = {"file": first.loc.file, "line": first.loc.line} if first.loc else {}
+        text = "\n".join([first.message, *first.notes, *first.helps])
+        numbers["divergence"] = {"text": text, **place}
+    return diverged_data(DeviceRun(_recorded(name, case), load_machine(platform)), numbers)
+
+
+def _recorded(name: str, case: Case) -> Recorded:
+    from tilelet.device.run import Recorded
+    from tilelet.interp.interpreter import Interpreter
+    from tilelet.runtime.output.reporting import recorded_tasks
+
+    tasks = Interpreter().run(case.program, dict(case.arguments), execute=False).tasks
+    return Recorded(name, case.program, recorded_tasks(case.program, tasks, case.arguments))
+
+
+def _stale_reads(name: str, case: Case, platform: str) -> list[Any]:
+    """Races in which one of the two reads, by the rules of the newest runtime."""
+    from tilelet.checks import race
+    from tilelet.checks.verdict import Subject
+    from tilelet.device.machine.description import load_machine
+    from tilelet.diag.catalogue.diverge import StaleRead
+    from tilelet.diag.core import UserError
+
+    try:
+        subject = Subject(_recorded(name, case), case.arguments, load_machine(platform))
+        found = race.Races(subject, subject.machine.newest_period).findings()
+    except UserError:
+        return []  # what is executed cannot be told without its data
+    return [
+        StaleRead(finding.diagnostic, next(p.loc for p in finding.places if p.role == "reads"))
+        for finding in found
+        if any(place.role == "reads" for place in finding.places)
+    ]

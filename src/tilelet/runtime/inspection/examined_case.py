@@ -1,0 +1,77 @@
+"""A case as `tilelet diverge` looks at it: the program, its inputs, its golden seen from inside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tilelet.diag.core import UserError
+from tilelet.diag.render import render_line
+from tilelet.divergence.golden_trace import GoldenTrace
+from tilelet.divergence.locate import Case as Examined
+from tilelet.divergence.locate import Masks
+from tilelet.runtime.data.arrays import Array
+from tilelet.runtime.data.specs import Spec
+from tilelet.runtime.programs.compiler import CompiledProgram
+from tilelet.runtime.validation.differences import mismatches
+from tilelet.runtime.validation.judge import Judge
+
+Expecting = Callable[[Callable[..., Any] | None], "dict[str, Array] | None"]
+"""Gives what is expected, by spec name, computed by this golden in the place of the case's."""
+
+
+def examined(
+    compiled: CompiledProgram,
+    specs: Mapping[str, Spec],
+    pristine: Mapping[str, Any],
+    golden: Callable[..., Any] | None,
+    expecting: Expecting,
+    judge: Judge,
+    inputs: Mapping[str, Any],
+) -> Examined:
+    """The case with what its golden computes on the way. What cannot be compared is noted."""
+    trace: GoldenTrace | None = None
+    note = "there is no golden: results are compared with double only"
+    by_name: dict[str, Array] = {}
+    if golden is not None:
+        trace = GoldenTrace(golden)
+        note = trace.note
+    try:
+        found = expecting(trace.golden if trace else None)
+        by_name = found or {}
+        if found is not None and trace is None:
+            note = "the golden is stored: only what it gives is compared"
+    except UserError as error:
+        note = f"nothing is compared with the golden: {render_line(error.diagnostic)}"
+        trace = None
+    params = {spec.name: param for param, spec in specs.items()}
+    expected = {params[name]: array for name, array in by_name.items() if name in params}
+
+    def passes(made: Mapping[str, Array]) -> bool:
+        actual = {specs[p].name: _like(made[p], e) for p, e in expected.items()}
+        return all(j.ok for j in judge.judge_all(actual, by_name, inputs))
+
+    def differ(made: Mapping[str, Array], wanted: Mapping[str, Array]) -> Masks:
+        return {
+            name: mismatches(_like(made[name], array), array, judge.rtol, judge.atol)
+            for name, array in wanted.items()
+        }
+
+    return Examined(
+        compiled.program,
+        pristine,
+        expected,
+        passes,
+        differ,
+        trace.found if trace else (),
+        note,
+        judge.rtol,
+        judge.atol,
+        tuple(trace.numbers) if trace else (),
+    )
+
+
+def _like(made: Array, expected: Array) -> Array:
+    """The same memory as elements of the other's type: signed ones may stand for unsigned ones."""
+    same = made.dtype == expected.dtype or made.dtype.itemsize != expected.dtype.itemsize
+    return made if same else made.view(expected.dtype)

@@ -1,0 +1,192 @@
+"""`tilelet.profile`: what an NPU would do with a call, for those who work in Python.
+
+p = tilelet.profile(softmax, x, out, platform="a2a3")
+print(p)                       # the report that `tilelet profile` prints
+p.total_us, p.tables           # the same as data
+p.save_html("softmax.html")     # a page: timeline, source, memory, and what bounds each kernel
+p.save_trace("softmax.json")   # for chrome://tracing or ui.perfetto.dev
+
+with tilelet.profile(platform="a5") as p:   # everything that runs in the block
+    softmax(x, out)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from tilelet.diag.catalogue.command import CannotWrite
+from tilelet.runtime import session
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from tilelet.device.machine.description import Machine
+    from tilelet.device.report.profile import Profile as Figures
+    from tilelet.device.run import DeviceRun
+    from tilelet.diag.tables import Table
+    from tilelet.ir.core import Program
+
+
+def profile(
+    function: Callable[..., Any] | None = None,
+    /,
+    *args: Any,
+    platform: str | Path = "a2a3",
+    **named: Any,
+) -> Profile:
+    """Call `function` and model what ran on `platform`: a machine's name, or a file of your own.
+
+    Results are computed as in any other call. Without a function: a context manager, for all that
+    runs in its block.
+    """
+    from tilelet.device.machine.description import load_machine
+
+    made = Profile(load_machine(platform))
+    if function is None:
+        return made
+    with made:
+        made.result = function(*args, **named)
+    return made
+
+
+class Run:
+    """One run of one program on the modelled machine."""
+
+    def __init__(self, device_run: DeviceRun) -> None:
+        self.device_run = device_run
+        self.figures: Figures = device_run.profile  # everything in numbers
+
+    @property
+    def name(self) -> str:
+        return self.device_run.run.name
+
+    @property
+    def total_us(self) -> float:
+        """DeviceRun microseconds from the first task to the end of the last."""
+        return self.figures.total_us
+
+    @property
+    def tables(self) -> list[Table]:
+        """The tables of the report; `title`, `heads` and `rows` are plain text."""
+        from tilelet.diag.tables import Table
+
+        return [part for part in self.device_run.parts() if isinstance(part, Table)]
+
+    def trace(self) -> str:
+        """The timeline as a Chrome trace, in JSON."""
+        from tilelet.device.report.trace import Trace
+
+        return Trace(self.device_run.timeline).chrome()
+
+    def __str__(self) -> str:
+        from tilelet.diag.tables import as_text
+
+        return "\n\n".join(as_text(self.device_run.parts()))
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: a small timeline, and the tables."""
+        from tilelet.diag.table_html import parts_html
+        from tilelet.report.notebook import timeline_svg
+
+        return timeline_svg(self.device_run.timeline) + parts_html(self.device_run.parts())
+
+
+class Profile(AbstractContextManager["Profile"]):
+    """What ran while it was in force, as the modelled machine would do it.
+
+    runs    one entry for each run of a program, in order
+    result  what the function gave back that `tilelet.profile` called
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._stack = ExitStack()
+        self.runs: list[Run] = []
+        self.result: Any = None
+
+    def __enter__(self) -> Self:
+        # Of the session in force everything stays, but that its runs are written down here, too.
+        now = replace(session.current(), recorder=self._keep, task_tables=[], count_only=False)
+        self._stack.enter_context(session.active(now))
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+    def _keep(
+        self, name: str, program: Program, tasks: Any, arguments: Mapping[str, Any], _: Any
+    ) -> None:
+        from tilelet.device.run import DeviceRun, Recorded
+        from tilelet.runtime.output.reporting import recorded_tasks
+
+        # At once: the caller may change the arrays afterwards.
+        recorded = Recorded(name, program, recorded_tasks(program, tasks, arguments))
+        self.runs.append(Run(DeviceRun(recorded, self._machine)))
+
+    @property
+    def total_us(self) -> float:
+        """DeviceRun microseconds of all runs, one after the other."""
+        return sum(run.total_us for run in self.runs)
+
+    @property
+    def tables(self) -> list[Table]:
+        """The tables of all runs."""
+        return [table for run in self.runs for table in run.tables]
+
+    def save_trace(self, path: str | Path) -> list[Path]:
+        """Write the timeline for chrome://tracing or ui.perfetto.dev; the files written.
+
+        Several runs are several files: `name.json`, `name-2.json` and so on.
+        """
+        first = Path(path)
+        written: list[Path] = []
+        for number, run in enumerate(self.runs, 1):
+            tail = f"-{number}" if number > 1 else ""
+            target = first.with_name(f"{first.stem}{tail}{first.suffix}")
+            try:
+                target.write_text(run.trace(), encoding="utf-8")
+            except OSError as error:
+                raise CannotWrite(str(target), error.strerror or str(error)) from None
+            written.append(target)
+        return written
+
+    def save_html(self, path: str | Path) -> Path:
+        """Write all runs as one page that opens offline (docs/page.md); the file written."""
+        from tilelet.report.document import profile_document
+        from tilelet.report.html import page_html
+
+        target = Path(path)
+        title = ", ".join(dict.fromkeys(run.name for run in self.runs)) or "no program ran"
+        try:
+            data = profile_document([run.device_run for run in self.runs])
+            target.write_text(page_html(title, data), encoding="utf-8")
+        except OSError as error:
+            raise CannotWrite(str(target), error.strerror or str(error)) from None
+        return target
+
+    def _repr_html_(self) -> str:
+        from tilelet.diag.table_html import parts_html
+        from tilelet.report.notebook import timeline_svg
+
+        shown = [
+            timeline_svg(run.device_run.timeline) + parts_html(run.device_run.parts())
+            for run in self.runs
+        ]
+        return "".join(shown) or "no program ran"
+
+    def __str__(self) -> str:
+        return "\n\n".join(map(str, self.runs)) or "no program ran"
+
+    def __repr__(self) -> str:
+        names = ", ".join(run.name for run in self.runs)
+        return f"<profile of {names or 'nothing'} on {self._machine.name}: {self.total_us:.1f} us>"

@@ -1,0 +1,1 @@
+"""Console lines, run directories, and bug reports."""

@@ -1,0 +1,55 @@
+"""When Tilelet itself breaks: say so, and leave a file that lets somebody reproduce it."""
+
+from __future__ import annotations
+
+import platform
+import sys
+import traceback
+from typing import Any
+
+import numpy as np
+
+from tilelet import __version__
+from tilelet.diag.internal import InternalError
+from tilelet.ir.core import Program
+from tilelet.runtime.output.run_directory import RunDirectory
+
+
+def bug_text(error: BaseException, program: Any, directory: RunDirectory) -> str:
+    """The message for a bug in Tilelet; writes `report/reproducer.txt` if the disk allows."""
+    if isinstance(error, InternalError):
+        message = str(error)
+    else:
+        summary = "".join(traceback.format_exception_only(error)).strip()
+        message = str(InternalError(summary))
+    try:
+        path = directory.write_text(_reproducer(error, program), "report", "reproducer.txt")
+    except OSError:
+        return f"{message}\n{_traceback(error)}"
+    return f"{message}\nwhat is needed to reproduce it is in {path}"
+
+
+def _reproducer(error: BaseException, program: Any) -> str:
+    versions = f"Python {platform.python_version()}, NumPy {np.__version__}"
+    parts = [
+        f"Tilelet {__version__}, {versions}, {platform.system()} {platform.machine()}",
+        f"command: {' '.join(sys.argv)}",
+        _traceback(error),
+        _program_text(program),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _program_text(program: Any) -> str:
+    if not isinstance(program, Program):
+        return f"program: {program!r}"
+    try:
+        from tilelet.ir.printer import print_program
+
+        return print_program(program)
+    except Exception as error:  # the printer may be what is broken
+        return f"program {program.name} (cannot be printed: {error!r})"
+
+
+def _traceback(error: BaseException) -> str:
+    return "".join(traceback.format_exception(error)).rstrip()

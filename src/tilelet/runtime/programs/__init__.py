@@ -1,0 +1,1 @@
+"""Compiled programs: argument binding, engines, and calls."""

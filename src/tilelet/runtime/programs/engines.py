@@ -1,0 +1,130 @@
+"""What executes a compiled program: native code, or the interpreter."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from tilelet.diag.catalogue.command import NoCompiler, UnknownEngine
+from tilelet.ir.core import Program
+from tilelet.runtime import session
+from tilelet.runtime.data.arrays import Array
+from tilelet.runtime.progress import progress
+
+
+class TaskCounter(Protocol):
+    """The record of a run, as far as the harness reads it."""
+
+    def counts(self) -> dict[str, int]: ...
+
+    @property
+    def total(self) -> int: ...
+
+
+class Execution(Protocol):
+    """What an engine gives back; results are in the arguments' arrays."""
+
+    @property
+    def tasks(self) -> TaskCounter: ...
+
+
+class Engine(Protocol):
+    """Runs the passed program on arrays, in place. `execute=False` only records the tasks."""
+
+    def prepare(self, program: Program) -> None: ...
+
+    def run(
+        self, program: Program, arguments: Mapping[str, Array | Any], *, execute: bool = True
+    ) -> Execution: ...
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """What is wanted of a run besides its results.
+
+    c_folder  gives the folder for the C text, if that is to be kept; called if there is C text
+    records   the tasks with their arguments, not only their number
+    """
+
+    c_folder: Callable[[], Path | None] = lambda: None
+    records: bool = False
+
+
+Factory = Callable[[RunRequest], Engine]
+_FACTORIES: dict[str, Factory] = {}
+
+
+def register(name: str, factory: Factory) -> None:
+    """Add an engine; `factory` is called, and may import, only when the engine is chosen."""
+    _FACTORIES[name] = factory
+
+
+def known() -> list[str]:
+    return sorted(_FACTORIES)
+
+
+def get(name: str | None = None, request: RunRequest | None = None) -> Engine:
+    """A fresh engine; `UnknownEngine` if there is none of that name.
+
+    Without a name it is the session's, else the default, or the interpreter if there is no C
+    compiler. Who names `cpu` gets it, or `NoCompiler`.
+    """
+    now = session.current()
+    chosen = name or now.chosen_engine
+    if chosen is None:
+        chosen = "interp" if now.seed_valid or not _has_compiler() else session.DEFAULT_ENGINE
+    if chosen not in _FACTORIES:
+        raise UnknownEngine(chosen, known())
+    return _FACTORIES[chosen](request or RunRequest())
+
+
+_no_compiler_said = threading.Event()
+
+
+def _has_compiler() -> bool:
+    """Whether there is a C compiler; that there is none is said once."""
+    from tilelet.native.toolchain import find_compiler
+
+    try:
+        find_compiler()
+    except NoCompiler as error:
+        if not _no_compiler_said.is_set():
+            _no_compiler_said.set()
+            why, how = error.diagnostic.message, error.diagnostic.helps[0]
+            print(f"note: {why}: programs are interpreted; {how}", file=sys.stderr, flush=True)
+        return False
+    return True
+
+
+def runs_natively(program: Program) -> bool:
+    """Whether programs are run natively here unless somebody wants another engine, and this one."""
+    if not _has_compiler():
+        return False
+    from tilelet.cpu.engine import stops_for_a_debugger
+
+    return not stops_for_a_debugger(program)
+
+
+def _interpreter(_: RunRequest) -> Engine:
+    from tilelet.interp.interpreter import Interpreter
+
+    now = session.current()
+    if now.keep_c:
+        now.say_once("note: there is no C text to keep: programs are interpreted")
+    return Interpreter(seed_valid=now.seed_valid, most_tasks=now.most_tasks)
+
+
+def _native(request: RunRequest) -> Engine:
+    if session.current().seed_valid:
+        return _interpreter(request)  # native code tracks valid regions one way only
+    from tilelet.cpu.engine import CpuEngine
+
+    return CpuEngine(request.c_folder(), progress, request.records)
+
+
+register("interp", _interpreter)
+register("cpu", _native)

@@ -1,0 +1,193 @@
+"""The short way of a call on arguments like those of an earlier call.
+
+An ordinary call checks its arguments, finds or makes the program for them, and asks the session
+what is wanted. What it has found out holds for every call of the same signature, as long as names
+outside the kernel mean the same and the session wants nothing but results. Such calls go from here
+straight to native code; all others go the ordinary way, which raises whatever there is to say.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from tilelet.ir.types import ScalarType, TensorType
+from tilelet.runtime import session
+from tilelet.runtime.data.arrays import as_array, as_tensor, is_tensor
+from tilelet.runtime.programs.binding import Parameter
+from tilelet.runtime.progress import progress
+
+if TYPE_CHECKING:
+    from tilelet.cpu.prepared import PreparedCalls
+    from tilelet.runtime.programs.compiler import CompiledProgram
+
+NOT_WARM: Any = object()  # what a call gives that has to go the ordinary way
+_KEPT = 64  # signatures of one function
+
+Signature = tuple[object, ...]
+Made = tuple[tuple[int, ...], Any]  # shape and element type of an output that the call makes
+
+
+class Captures(Protocol):
+    """What a kernel's text meant by names from outside it."""
+
+    def are_current(self) -> bool: ...
+
+
+class WarmCalls:
+    """The signatures with which one function has been called."""
+
+    def __init__(self) -> None:
+        self._known: dict[Signature, _WarmCall] = {}
+        self._scalars: frozenset[int] = frozenset()
+
+    def call(self, args: Sequence[Any]) -> Any:
+        """The results; `NOT_WARM`, and nothing was done, if that takes the ordinary way."""
+        found = _seen(args, self._scalars)
+        if found is None:
+            return NOT_WARM
+        warm = self._known.get(found[0])
+        return NOT_WARM if warm is None else warm(args, found[1])
+
+    def remember(
+        self,
+        program: CompiledProgram,
+        args: Sequence[Any],
+        names: Sequence[str],
+        captures: Captures | None = None,
+    ) -> None:
+        """An ordinary call has gone well. `names` are those of the parameters for `args`; those
+        that the program lacks are numbers in its text.
+        """
+        now = session.current()
+        positions = {name: i for i, name in enumerate(names)}
+        params = program.parameters
+        numbers = [p.name for p in params if isinstance(p.type, ScalarType)]
+        self._scalars = frozenset(positions[n] for n in numbers if n in positions)
+        found = _seen(args, self._scalars)
+        sources = [positions.get(p.name, _made(p)) for p in params]
+        if found is None or None in sources or not now.wants_only_results:
+            return
+        if not session.environment_wants_only_results():
+            return
+        if not all(a.flags.aligned for a in found[1] if type(a) is np.ndarray):
+            return
+        if not all(
+            _is_of_its_type(p, found[1][positions[p.name]]) for p in params if p.name in positions
+        ):
+            return
+        prepared = program.prepared()
+        if prepared is None:
+            return
+        written = [i for i, p in enumerate(params) if p.is_written and p.name not in numbers]
+        made = [i for i in written if isinstance(sources[i], tuple)]
+        if len(self._known) >= _KEPT:
+            self._known.clear()
+        self._known[found[0]] = _WarmCall(
+            prepared,
+            now,
+            captures,
+            tuple([s for s in sources if s is not None]),
+            tuple(made or written),
+            any(is_tensor(a) for a in args),
+        )
+
+
+def _is_of_its_type(param: Parameter, arg: Any) -> bool:
+    """Signed integers for unsigned ones are looked at as such by the ordinary way."""
+    return not isinstance(param.type, TensorType) or arg.dtype == param.type.dtype.numpy
+
+
+def _made(param: Parameter) -> Made | None:
+    """An output that the caller leaves out; None if its shape depends on other arguments."""
+    if not isinstance(param.type, TensorType):
+        return None
+    shape = tuple([d for d in param.type.shape if isinstance(d, int)])
+    return (shape, param.type.dtype.numpy) if len(shape) == len(param.type.shape) else None
+
+
+_type_of: Callable[[object], type[object]] = type
+
+
+def _seen(args: Sequence[Any], scalars: Collection[int]) -> tuple[Signature, Sequence[Any]] | None:
+    """What two calls must have in common, and the arguments as arrays and numbers.
+
+    None if there are arguments that only the ordinary way knows.
+    """
+    parts: list[object] = []
+    arrays: list[Any] | None = None
+    for i, arg in enumerate(args):
+        kind = _type_of(arg)
+        if kind is not np.ndarray:
+            if kind is int or kind is float or kind is bool:
+                parts.append(kind if i in scalars else (kind, repr(arg)))
+                continue
+            array = _of_tensor(arg)
+            if array is None:
+                return None
+            parts.append(kind)
+            arrays = [*args] if arrays is None else arrays
+            arrays[i] = arg = array
+        shape = arg.shape
+        if not shape:  # a number, to some
+            return None
+        parts.append((shape, arg.strides, arg.dtype, arg.flags.num))
+    return tuple(parts), args if arrays is None else arrays
+
+
+def _of_tensor(arg: Any) -> Any | None:
+    torch = sys.modules.get("torch")
+    if torch is None or type(arg) is not torch.Tensor:
+        return None
+    try:
+        return as_array(arg)
+    except (TypeError, RuntimeError):  # of another device, sparse, conjugated: said elsewhere
+        return None
+
+
+@dataclass(frozen=True)
+class _WarmCall:
+    """All that calls of one signature have in common.
+
+    captures   what names outside the kernel meant; None for a program that was compiled for good:
+               neither they nor the environment change it
+    arguments  for each parameter of the program the position of its argument, or shape and element
+               type of an output that is made here
+    results    positions of the parameters that a call gives back
+    """
+
+    prepared: PreparedCalls
+    session: session.Session
+    captures: Captures | None
+    arguments: tuple[int | Made, ...]
+    results: tuple[int, ...]
+    wants_torch: bool
+
+    def __call__(self, args: Sequence[Any], arrays: Sequence[Any]) -> Any:
+        """Run; `NOT_WARM` if something is not as it was, and nothing was done."""
+        now = session.current()
+        if now is not self.session or not now.wants_only_results:
+            return NOT_WARM
+        if self.captures is not None and not (
+            self.captures.are_current() and session.environment_wants_only_results()
+        ):
+            return NOT_WARM
+        bound: list[Any] = []
+        given: list[Any] = []
+        for source in self.arguments:
+            if isinstance(source, int):
+                bound.append(arrays[source])
+                given.append(args[source])
+            else:
+                made = np.zeros(*source)
+                bound.append(made)
+                given.append(as_tensor(made) if self.wants_torch else made)
+        if not self.prepared.run(bound, progress):
+            return NOT_WARM
+        if len(self.results) == 1:
+            return given[self.results[0]]
+        return tuple([given[i] for i in self.results]) or None

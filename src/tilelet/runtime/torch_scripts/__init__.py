@@ -1,0 +1,1 @@
+"""Deferred tensors, thread limits and generator jumps for scripts that use torch."""

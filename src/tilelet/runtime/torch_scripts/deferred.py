@@ -1,0 +1,493 @@
+"""Tensors of torch whose elements are computed when somebody looks at them.
+
+A script that is only recorded (`tilelet tasks`, `tilelet profile`) makes its inputs all the same:
+it draws weights and quantises them for minutes, and nobody reads one of them. While `Deferring` is
+in force, large tensors that torch makes are only written down, with all that is computed from them,
+and whatever asks for elements (`item()`, `numpy()`, a shape that depends on them) has computed what
+it needs: the same operations in the same order, so the same elements.
+
+What is written down stands on a `Tape`. Operations are those of torch's dispatcher, whose schemas
+say what is a view and what is written in place; a view shares the storage number of its base. To
+compute a storage, every operation that writes it and all they read are run, and before one that
+writes in place, those which read the elements that it replaces.
+
+Draws: the generator's state is kept with the operation, and the generator moves on at once by as
+many numbers as the draw takes, which small draws of the same kind tell.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, cast
+from weakref import ref
+
+import numpy as np
+
+from tilelet.runtime.torch_scripts import mersenne_twister
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+# Much of it has no types, and whoever imports this module has loaded it.
+torch: Any = import_module("torch")
+_Tensor: Any = torch.Tensor
+_FunctionMode: Any = import_module("torch.overrides").TorchFunctionMode
+_DispatchMode: Any = import_module("torch.utils._python_dispatch").TorchDispatchMode
+
+LARGE = 1 << 16  # elements; fewer are sooner computed than written down
+# Elements of large tensors that a script makes before any is deferred: to describe operators
+# without elements torch first loads its compiler, which takes a second.
+_FREE = 1 << 24
+_MOST = 20_000  # operations on a tape: beyond, a script works element by element
+
+_FACTORIES = [
+    "arange",
+    "empty",
+    "empty_like",
+    "eye",
+    "full",
+    "full_like",
+    "linspace",
+    "normal",
+    "ones",
+    "ones_like",
+    "rand",
+    "rand_like",
+    "randint",
+    "randint_like",
+    "randn",
+    "randn_like",
+    "zeros",
+    "zeros_like",
+]
+
+# What gives out the memory of a tensor, or works on it without torch's dispatcher.
+_LOOKS = [
+    "numpy",
+    "__array__",
+    "tolist",
+    "data_ptr",
+    "storage",
+    "untyped_storage",
+    "__dlpack__",
+    "__reduce_ex__",
+    "__deepcopy__",
+    "__repr__",
+    "__format__",
+    "share_memory_",
+    "resize_",
+    "set_",
+    "apply_",
+    "map_",
+]
+
+
+class Storage:
+    """Memory that some cells share; `is_open` if the script may reach it past the tape."""
+
+    def __init__(self) -> None:
+        self.is_open = False
+
+
+@dataclass(eq=False)
+class Cell:
+    """A tensor on the tape: what is known of it without its elements, and these once computed."""
+
+    meta: Any
+    storage: Storage
+    real: Any = None
+
+
+@dataclass(eq=False)
+class Operation:
+    """A call of an operator, in whose arguments cells stand for tensors."""
+
+    function: Any
+    args: tuple[Any, ...]
+    named: dict[str, Any]
+    results: list[ref[Cell] | None]  # None: an argument that was written
+    reads: set[Storage]
+    writes: set[Storage]
+    replaces: set[Storage]  # those of them that are written in place
+    state: tuple[Any, Any] | None = None  # a generator and where it stood
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether anybody could still see what it does."""
+        return bool(self.replaces) or any(cell is not None and cell() for cell in self.results)
+
+    def run(self) -> None:
+        args, named = _map(_real, self.args), _map(_real, self.named)
+        if self.state is None:
+            made = self.function(*args, **named)
+        else:
+            generator, state = self.state
+            now = generator.get_state()
+            generator.set_state(state)
+            try:
+                made = self.function(*args, **named)
+            finally:
+                generator.set_state(now)
+        for result, value in zip(self.results, _tensors(made)):
+            cell = result and result()
+            if cell:
+                cell.real = value
+
+
+class Tape:
+    """Operations that have not been run, in the order of the script."""
+
+    def __init__(self) -> None:
+        self._pending: list[Operation] = []
+        self._made = 0  # elements of large tensors, so far
+
+    def takes(self, elements: int) -> bool:
+        """Whether a new tensor of so many elements is to be written down."""
+        if elements >= LARGE:
+            self._made += elements
+        return elements >= LARGE and self._made > _FREE
+
+    def add(self, operation: Operation) -> None:
+        self._pending.append(operation)
+        if len(self._pending) > _MOST:
+            self._run(self._pending)
+
+    def compute(self, storages: set[Storage], readers: bool = False) -> None:
+        """Run what writes these storages; with `readers`, also what reads them."""
+        wanted, replaced = set(storages), set(storages) if readers else set[Storage]()
+        chosen: list[Operation] = []
+        for operation in reversed(self._pending):
+            needed = operation.writes & wanted or operation.reads & replaced
+            if needed and operation.is_wanted:
+                chosen.append(operation)
+                wanted |= operation.reads | operation.writes
+                replaced |= operation.replaces
+        self._run(chosen[::-1])
+
+    def _run(self, operations: Sequence[Operation]) -> None:
+        done = set(map(id, operations))
+        self._pending = [o for o in self._pending if id(o) not in done]
+        with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
+            for operation in operations:
+                operation.run()
+
+
+_TAPE = Tape()
+
+
+class Deferred(_Tensor):
+    """A tensor whose elements are computed when somebody looks at them."""
+
+    cell: Cell
+
+    def __new__(cls, cell: Cell) -> Self:
+        meta = cell.meta
+        made = torch.Tensor._make_wrapper_subclass(
+            cls,
+            meta.size(),
+            strides=meta.stride(),
+            storage_offset=meta.storage_offset(),
+            dtype=meta.dtype,
+            device="cpu",
+        )
+        made.cell = cell
+        return made
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        named: dict[str, Any] = kwargs or {}
+        if not _looks(getattr(func, "__name__", ""), (*args, *named.values())):
+            # Else it needs memory after all, or is a mistake, which the tensors themselves tell.
+            with torch._C.DisableTorchFunctionSubclass(), contextlib.suppress(Exception):
+                return func(*args, **named)
+        return func(*_map(opened, args), **_map(opened, named))
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return _dispatch(func, args, kwargs or {})
+
+
+def _looks(name: str, args: Sequence[Any]) -> bool:
+    """Whether a function needs the elements, or (of matrices) would take another way without."""
+    nuclear = any(isinstance(a, str) and a == "nuc" for a in args)
+    return name in _LOOKS or name.startswith("linalg_") or nuclear
+
+
+class Deferring(_FunctionMode):
+    """While it is in force, large tensors that the script makes are `Deferred`."""
+
+    def __init__(self) -> None:
+        super().__init__()  # pyright: ignore[reportUnknownMemberType]
+        names = [getattr(torch, name, None) for name in _FACTORIES]
+        self._factories = {function for function in names if function is not None}
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in self._factories:
+            with _Making():
+                return func(*args, **(kwargs or {}))
+        return func(*args, **(kwargs or {}))
+
+
+class _Making(_DispatchMode):
+    """In a function that makes a tensor: its operators, which have no tensors as arguments yet."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return _dispatch(func, args, kwargs or {})
+
+
+def opened(value: Any) -> Any:
+    """A tensor with its elements, which the script may change from now on."""
+    if not isinstance(value, Deferred):
+        return value
+    storage = value.cell.storage
+    if not storage.is_open:
+        _TAPE.compute({storage}, readers=True)
+        storage.is_open = True
+    return _value(value)
+
+
+def _value(value: Any) -> Any:
+    """A tensor with its elements, for a look at them."""
+    if not isinstance(value, Deferred):
+        return value
+    _TAPE.compute({value.cell.storage})
+    return value.cell.real
+
+
+def _dispatch(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    """An operator: written down if its result is large or deferred already, else run."""
+    made = _without_elements(function, args, named)
+    if made is None:
+        return _run_now(function, args, named)
+    passed = _passed(function, args, named)
+    results = [_result(value, alias, passed) for value, alias in _with_aliases(function, made)]
+    changed = {id(value) for value in _changed(passed)}
+    fresh = [None if id(result) in changed else ref(result.cell) for result in results]
+    reads = {t.cell.storage for t in _tensors((args, named)) if isinstance(t, Deferred)}
+    operation = Operation(
+        function,
+        _map(_kept, args),
+        _map(_kept, named),
+        fresh,
+        reads,
+        {result.cell.storage for result in results},
+        {value.cell.storage for value in _changed(passed)},
+    )
+    is_draw = torch.Tag.nondeterministic_seeded in function.tags
+    if is_draw:
+        generator = named.get("generator") or torch.default_generator
+        before = generator.get_state()
+        moved = _after_draw(generator, function, args, named, results[0].cell.meta)
+        if moved is not None:
+            operation.state = generator, before
+            generator.set_state(moved)
+    _TAPE.add(operation)
+    if is_draw and operation.state is None:
+        _TAPE.compute(operation.writes)
+    return _in_form(made, iter(results))
+
+
+def _result(value: Any, alias: Any, passed: Sequence[tuple[Any, Any]]) -> Deferred:
+    """What an operator gives: an argument that it changed, a view of one, or a new tensor."""
+    if alias is None:
+        return Deferred(Cell(value, Storage()))
+    sets = alias.before_set  # none where the result is a list
+    base = next(a for a, info in passed if info and (not sets or info.before_set & sets))
+    return base if alias.is_write else Deferred(Cell(value, base.cell.storage))
+
+
+def _without_elements(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any | None:
+    """The result as torch describes it without elements; None if that cannot be written down."""
+    tensors = list(_tensors((args, named)))
+    if not any(isinstance(t, Deferred) for t in tensors):
+        size = _size(function, args, named)
+        if size is None or not _TAPE.takes(size):
+            return None
+    plain = [t for t in tensors if not isinstance(t, Deferred)]
+    if any(t.device.type != "cpu" or t.requires_grad or t.numel() >= LARGE for t in plain):
+        return None
+    if any(isinstance(t, Deferred) and t.cell.storage.is_open for t in tensors):
+        return None
+    if any(str(r.type) not in ("Tensor", "List[Tensor]") for r in function._schema.returns):
+        return None
+    passed = _passed(function, args, named)
+    if not all(isinstance(value, Deferred) for value in _changed(passed)):
+        return None
+    if _depends_on_elements(function, tensors):
+        return None
+    described = _map(_described, named) | dict.fromkeys(named.keys() & {"generator"})
+    if any(a.name == "device" for a in function._schema.arguments):
+        if str(named.get("device") or "cpu") != "cpu":
+            return None
+        if not tensors or "device" in named:
+            described["device"] = "meta"
+    described.pop("pin_memory", None)
+    try:
+        return function(*_map(_described, args), **described)
+    except Exception:  # it has no form without elements, or is called wrongly, which will be seen
+        return None
+
+
+def _size(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> int | None:
+    """How many elements a function makes; None if its arguments do not say."""
+    for declared, value in zip(function._schema.arguments, args):
+        if declared.name == "size":
+            return math.prod(value)
+        if declared.name == "self":
+            return value.numel()
+    return math.prod(named["size"]) if "size" in named else None
+
+
+def _depends_on_elements(function: Any, tensors: Sequence[Any]) -> bool:
+    """Whether elements decide the shape of the result, or are the result."""
+    if function is torch.ops.aten.index.Tensor:
+        return any(t.dtype in (torch.bool, torch.uint8) for t in tensors[1:])
+    odd = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
+    return bool(odd & set(function.tags))
+
+
+def _run_now(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    passed = _passed(function, args, named)
+    aliases = [r.alias_info for r in function._schema.returns]
+    gives_views = any(alias is not None and not alias.is_write for alias in aliases)
+    for value in _changed(passed):
+        if isinstance(value, Deferred):
+            _TAPE.compute({value.cell.storage}, readers=True)
+    look = opened if gives_views else _value
+    made = function(*_map(look, args), **_map(look, named))
+    own = {id(t.cell.real): t for t in _tensors((args, named)) if isinstance(t, Deferred)}
+    return _map(lambda value: own.get(id(value), value), made)
+
+
+# ---- what an operator's schema says
+
+
+def _passed(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> list[tuple[Any, Any]]:
+    """Arguments, each with what the schema says of its memory."""
+    declared = function._schema.arguments
+    by_name = {a.name: a.alias_info for a in declared}
+    return [
+        *((value, a.alias_info) for value, a in zip(args, declared)),
+        *((value, by_name[name]) for name, value in named.items()),
+    ]
+
+
+def _changed(passed: Sequence[tuple[Any, Any]]) -> list[Any]:
+    """Tensors that an operator writes in place."""
+    return [t for value, info in passed if info and info.is_write for t in _tensors(value)]
+
+
+def _with_aliases(function: Any, made: Any) -> Iterator[tuple[Any, Any]]:
+    """Each tensor of a result, and what the schema says of its memory."""
+    returns = function._schema.returns
+    for value, declared in zip([made] if len(returns) == 1 else made, returns):
+        for tensor in _tensors(value):
+            yield tensor, declared.alias_info
+
+
+# ---- arguments, which may be lists of tensors
+
+
+def _tensors(value: Any) -> Iterator[Any]:
+    if isinstance(value, _Tensor):
+        yield value
+    elif isinstance(value, dict):
+        yield from _tensors(list(cast("dict[Any, Any]", value).values()))
+    elif isinstance(value, list | tuple):
+        for item in cast("Sequence[Any]", value):
+            yield from _tensors(item)
+
+
+def _map(function: Callable[[Any], Any], value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _map(function, v) for k, v in cast("dict[Any, Any]", value).items()}
+    if isinstance(value, list | tuple):
+        items = [_map(function, item) for item in cast("Sequence[Any]", value)]
+        return items if isinstance(value, list) else tuple(items)
+    return function(value)
+
+
+def _in_form(made: Any, results: Iterator[Any]) -> Any:
+    return _map(lambda value: next(results) if isinstance(value, _Tensor) else value, made)
+
+
+def _described(value: Any) -> Any:
+    if isinstance(value, Deferred):
+        return value.cell.meta
+    if isinstance(value, _Tensor):
+        # A number that torch made a tensor of takes no part in deciding the result's type.
+        return value if value.ndim == 0 else value.to("meta")
+    return value
+
+
+def _kept(value: Any) -> Any:
+    """An argument on the tape: the script may change small tensors afterwards."""
+    if isinstance(value, Deferred):
+        return value.cell
+    return value.clone() if isinstance(value, _Tensor) else value
+
+
+def _real(value: Any) -> Any:
+    return value.real if isinstance(value, Cell) else value
+
+
+# ---- generators
+
+_STATE_BYTES = 5056
+_FILLS = ("normal_", "uniform_", "random_", "randn_like", "rand_like", "randint_like")
+# Where the state of torch's generator on the CPU has what.
+_LEFT, _NEXT, _KEY, _REST = 8, 16, 24, 24 + 8 * mersenne_twister.WORDS
+
+
+def _after_draw(generator: Any, function: Any, args: Any, named: Any, meta: Any) -> Any | None:
+    """The generator's state after a draw of `meta`'s shape; None if only drawing can tell."""
+    state = generator.get_state()
+    if state.numel() != _STATE_BYTES or not meta.is_contiguous() or meta.numel() < LARGE:
+        return None
+    last = meta.numel() % 16
+    taken = [_taken(generator, function, args, named, 16 * n + last) for n in (1, 2, 3)]
+    generator.set_state(state)
+    first, second, third = taken
+    if first is None or second is None or third is None or third - second != second - first:
+        return None
+    return _moved(state, first + (meta.numel() // 16 - 1) * (second - first))
+
+
+def _taken(generator: Any, function: Any, args: Any, named: Any, size: int) -> int | None:
+    """How many numbers a draw of `size` elements takes from the generator."""
+    names = [a.name for a in function._schema.arguments]
+    small = list(args)
+    if function.overloadpacket.__name__ in _FILLS:
+        small[0] = torch.empty(size, dtype=args[0].dtype)
+    elif "size" in names[: len(args)]:
+        small[names.index("size")] = [size]
+    else:
+        return None
+    if any(isinstance(v, _Tensor) for v in (*small[1:], *named.values())):
+        return None
+    before = generator.get_state()
+    function(*small, **named)
+    after = generator.get_state()
+    if not torch.equal(before[_REST:], after[_REST:]):  # it keeps a number for the next draw
+        return None
+    return (_position(after) - _position(before)) % mersenne_twister.WORDS
+
+
+def _position(state: Any) -> int:
+    left = int(state[_LEFT : _LEFT + 4].view(torch.int32))
+    return mersenne_twister.WORDS if left == 1 else int(state[_NEXT : _NEXT + 8].view(torch.int64))
+
+
+def _moved(state: Any, steps: int) -> Any:
+    """The state after `steps` more numbers."""
+    key = state[_KEY:_REST].view(torch.int64).numpy().astype(np.uint32)
+    key, position = mersenne_twister.moved(key, _position(state), steps)
+    moved = state.clone()
+    moved[_KEY:_REST].view(torch.int64).copy_(torch.from_numpy(key.astype(np.int64)))
+    moved[_LEFT : _LEFT + 4].view(torch.int32).fill_(mersenne_twister.WORDS + 1 - position)
+    moved[_NEXT : _NEXT + 8].view(torch.int64).fill_(position)
+    return moved

@@ -1,0 +1,1 @@
+"""Goldens, comparators, and the judgement of outputs."""

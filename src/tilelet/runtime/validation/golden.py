@@ -1,0 +1,200 @@
+"""Calling the user's golden function, and checking that it did its work."""
+
+from __future__ import annotations
+
+import inspect
+from bdb import BdbQuit
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from tilelet.diag.catalogue.harness import (
+    GoldenRaised,
+    GoldenUnknownName,
+    GoldenWrongShape,
+    GoldenWroteNothing,
+    UnknownData,
+)
+from tilelet.diag.core import Loc
+from tilelet.diag.tracebacks import user_traceback
+from tilelet.runtime.data.arrays import Array, as_array, as_tensor, is_array
+from tilelet.runtime.data.inputs import seed_of
+from tilelet.runtime.data.seeds import seeded
+from tilelet.runtime.torch_scripts.threads import short_work_alone
+
+Golden = Callable[..., Any]
+Scalar = np.generic
+
+# Written over an output to see whether the golden replaces it; no result is made of such bytes.
+_MARK = 0x5A
+
+
+def takes_params(golden: Golden) -> bool:
+    """Whether the golden can be called in the older form `golden(tensors, params)`."""
+    return len(_positional(golden)) >= 2
+
+
+def needs_params(golden: Golden) -> bool:
+    """Whether the golden can only be called in the older form."""
+    return sum(p.default is p.empty for p in _positional(golden)) >= 2
+
+
+def _positional(function: Golden) -> list[inspect.Parameter]:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return [p for p in parameters if p.kind in kinds]
+
+
+def golden_loc(golden: Golden) -> Loc | None:
+    """Where the golden is defined."""
+    code = getattr(inspect.unwrap(golden), "__code__", None)
+    return Loc(code.co_filename, code.co_firstlineno) if code else None
+
+
+def compute_golden(
+    golden: Golden,
+    arrays: Mapping[str, Array],
+    scalars: Mapping[str, Scalar],
+    outputs: Sequence[str],
+    maybe_outputs: Sequence[str] = (),
+    fresh: Sequence[str] = (),
+    use_torch: bool = False,
+) -> dict[str, Array]:
+    """Run the golden on copies of the arguments; give the expected array of every output.
+
+    `outputs` are certainly compared. `maybe_outputs` are in the result only if the golden writes
+    them. `fresh` are outputs without initial data: the golden must write each of them.
+    """
+    names = (*outputs, *maybe_outputs)
+    given = {name: array.copy() for name, array in arrays.items()}
+    tensors, touched = _call(golden, given, scalars, names, use_torch)
+    results = {name: _result(name, tensors[name], arrays[name]) for name in names}
+    unchanged = [name for name in names if _same_bits(results[name], arrays[name])]
+    written = set(names).difference(unchanged) | {name for name in names if touched.get(name)}
+    suspects = [
+        name
+        for name in unchanged
+        if name not in written
+        # What torch says that it did not write is no output; a missing one is looked at again.
+        and (name in fresh or (name in maybe_outputs and touched.get(name) is None))
+    ]
+    if suspects or not written:
+        marked = suspects or unchanged
+        written |= _written(golden, arrays, scalars, names, marked, use_torch)
+    missing = [name for name in outputs if name in fresh and name not in written]
+    if missing or (names and not written):
+        raise GoldenWroteNothing(missing or names, golden_loc(golden))
+    return {name: results[name] for name in names if name in outputs or name in written}
+
+
+def _call(
+    golden: Golden,
+    arrays: Mapping[str, Array],
+    scalars: Mapping[str, Scalar],
+    outputs: Sequence[str],
+    use_torch: bool,
+) -> tuple[dict[str, Any], dict[str, bool]]:
+    """One call. The result holds every tensor, as the golden left, replaced or returned it.
+
+    Also: whether it wrote to each, as far as torch tells.
+    """
+    wrap = as_tensor if use_torch else np.asarray
+    tensors: dict[str, Any] = {name: wrap(array) for name, array in arrays.items()}
+    # Scalars too have no axes rather than being plain numbers, so that `.item()` works on them.
+    tensors |= {name: wrap(np.array(value)) for name, value in scalars.items()}
+    names = set(tensors)
+    before = dict(tensors)
+    versions = {name: _version(value) for name, value in tensors.items()}
+    try:
+        with seeded(seed_of("golden")), short_work_alone():
+            if takes_params(golden):
+                returned = golden(tensors, {name: value.item() for name, value in scalars.items()})
+            else:
+                returned = golden(tensors)
+    except BdbQuit:
+        raise
+    except Exception as error:
+        raise GoldenRaised(user_traceback(error), golden_loc(golden)) from error
+    tensors |= _by_name(returned, outputs)
+    added = [name for name in tensors if name not in names]
+    if added:
+        raise GoldenUnknownName(added[0], outputs)
+    touched = {
+        name: tensors[name] is not before[name] or _version(tensors[name]) != version
+        for name, version in versions.items()
+        if version is not None
+    }
+    return tensors, touched
+
+
+def _version(tensor: Any) -> int | None:
+    """How often torch has written to a tensor, also through its views; of others it is unknown."""
+    try:
+        return int(tensor._version)
+    except (AttributeError, RuntimeError):
+        return None
+
+
+def _by_name(returned: Any, outputs: Sequence[str]) -> dict[str, Any]:
+    """A golden may also return its results: a dictionary, or one array per output in order."""
+    if isinstance(returned, Mapping):
+        return dict(cast("Mapping[str, Any]", returned))
+    is_several = isinstance(returned, tuple | list)
+    results: list[Any] = [*cast("Sequence[Any]", returned)] if is_several else [returned]
+    if len(results) == len(outputs) and all(is_array(r) for r in results):
+        return dict(zip(outputs, results))
+    return {}
+
+
+def _result(name: str, value: Any, like: Array) -> Array:
+    """What the golden left under `name`, in the output's element type."""
+    try:
+        found = as_array(value) if is_array(value) else np.asarray(value)
+        if found.shape != like.shape:
+            raise GoldenWrongShape(name, found.shape, like.shape)
+        if found.dtype == like.dtype:
+            return found
+        with np.errstate(over="ignore", invalid="ignore"):
+            return found.astype(like.dtype)
+    except (TypeError, ValueError, OverflowError) as error:  # sparse, ragged, of objects
+        raise UnknownData(name, type(value).__name__, why=str(error)) from None
+
+
+def _written(
+    golden: Golden,
+    arrays: Mapping[str, Array],
+    scalars: Mapping[str, Scalar],
+    outputs: Sequence[str],
+    suspects: Sequence[str],
+    use_torch: bool,
+) -> set[str]:
+    """Which suspects the golden writes. One equal to its initial data may be right: so the golden
+    runs once more, on other initial data.
+    """
+    marked = {name: array.copy() for name, array in arrays.items()}
+    for name in suspects:
+        # A bool has no spare value to mark it with; any other array has.
+        _bytes(marked[name])[...] = 1 if arrays[name].dtype == np.bool_ else _MARK
+    before = {name: marked[name].copy() for name in suspects}
+    try:
+        tensors, _ = _call(golden, marked, scalars, outputs, use_torch)
+    except GoldenRaised:
+        return set(suspects)  # it cannot live with such data, so it reads it
+    return {
+        name
+        for name in suspects
+        if arrays[name].dtype == np.bool_
+        or not _same_bits(_result(name, tensors[name], arrays[name]), before[name])
+    }
+
+
+def _bytes(array: Array) -> Array:
+    return array.reshape(-1).view(np.uint8)
+
+
+def _same_bits(a: Array, b: Array) -> bool:
+    return np.array_equal(_bytes(np.ascontiguousarray(a)), _bytes(np.ascontiguousarray(b)))
