@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import shutil
 import subprocess
@@ -11,7 +12,6 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Run
 
-from tilelet.cli.arguments.shared import AFTER_SCRIPT
 from tilelet.cli.commands import COMMANDS
 from tilelet.cli.completion import SHELLS
 from tilelet.cli.usage import (
@@ -109,10 +109,9 @@ def test_a_bad_value_is_2(tilelet: Run, name: str, option: str, value: str) -> N
         code, out, err = tilelet(name, *given, *positional(name))
         assert (code, out) == (2, "")
         # An option with two spellings is named with both.
-        assert re.match(rf"error\[E0705\]: `(-o/)?{option}(/--output)?`: ", err)
-    if name in ("profile", "check") and option in AFTER_SCRIPT:
-        assert tilelet(name, "k.py", option, value) == (code, out, err)
-        assert tilelet(name, "k.py", f"{option}={value}") == (code, out, err)
+        assert re.match(rf"error\[E0705\]: `(-./)?{option}(/--\w+)?`: ", err)
+        if COMMANDS[name].parser().takes_script:
+            assert tilelet(name, *positional(name), *given) == (code, out, err)
 
 
 @pytest.mark.parametrize(
@@ -158,10 +157,8 @@ def test_commands_get_suggestions(tilelet: Run) -> None:
 
 @pytest.mark.parametrize("name", list(COMMANDS))
 def test_too_many_arguments_are_2(tilelet: Run, name: str) -> None:
-    takes_more = any(
-        a.nargs in ("*", argparse.REMAINDER) for a in COMMANDS[name].parser().own_actions
-    )
-    if takes_more:
+    parser = COMMANDS[name].parser()
+    if parser.takes_script or any(a.nargs == "*" for a in parser.own_actions):
         return
     code, out, err = tilelet(name, *positional(name), "a", "b", "c")
     assert (code, out) == (2, "")
@@ -250,22 +247,159 @@ def test_every_error_has_one_code_whoever_raises_it() -> None:
     }
 
 
-def test_a_scripts_own_options_are_its_own(tilelet: Run) -> None:
-    """`--format csv` after a script that has such an option is not ours to judge."""
-    text = "import argparse\np = argparse.ArgumentParser()\np.add_argument('--format')\n"
-    Path("own.py").write_text(f"{text}assert p.parse_args().format == 'csv'\n{KERNEL}")
-    code, out, err = tilelet("check", "own.py", "--format", "csv")
+# Whose an argument is
+
+PARSES = "import argparse\np = argparse.ArgumentParser()\n"
+CALLS = "import numpy as np\nz = np.zeros((16, 64), np.float32)\ndouble(z, z.copy())\n"
+
+
+def script(text: str, kernel: str = KERNEL) -> str:
+    Path("own.py").write_text(f"{text}\n{kernel}")
+    return "own.py"
+
+
+@pytest.mark.parametrize(
+    "mention",
+    ["-o", "weight-only", "--json", "--html", "--format", "--fix --in-place", "-p --platform"],
+)
+def test_what_a_script_mentions_is_not_its_option(tilelet: Run, mention: str) -> None:
+    """Options of ours are ours, whatever a docstring or a comment of the script says."""
+    name = script(f'"""A {mention} kernel."""\n# see {mention}\n')
+    assert json.loads(tilelet("verdict", name, "--json")[1])["command"] == "verdict"
+    assert json.loads(tilelet("check", name, "--format", "json")[1])["version"] == 1
+    assert tilelet("profile", name, "--html", "page.html", "--no-files")[0] == 0
+    assert Path("page.html").exists()
+    profiled = json.loads(tilelet("profile", name, "-p", "a5", "--format", "json")[1])
+    assert profiled["profiles"][0]["machine"] == "a5"
+
+
+@pytest.mark.parametrize("mention", ["-o", "weight-only", "--output"])
+def test_an_export_goes_where_it_is_told(tilelet: Run, mention: str) -> None:
+    arguments = "import numpy as np\nfrom golden import TensorSpec, run\nimport torch\n"
+    specs = (
+        "specs = [TensorSpec('x', [16, 64], torch.float32, init_value=1.0),"
+        " TensorSpec('y', [16, 64], torch.float32, is_output=True)]\n"
+        "run(double, specs, golden_fn=lambda t: t['y'].copy_(t['x'] * 2))\n"
+    )
+    name = script(f'"""A {mention} kernel."""\n{arguments}', KERNEL + specs)
+    code, out, err = tilelet("export", name, "-o", "out.py")
+    assert (code, out) == (0, "out.py: 85 lines, in the language of 2026-08\n"), err
+    assert "def double" in Path("out.py").read_text()
+
+
+@pytest.mark.parametrize(
+    ("command", "typed", "meant"),
+    [
+        ("profile", "--htlm", "--html"),
+        ("run", "--nonsense", None),
+        ("run", "--strikt", "--strict"),
+        ("verdict", "--jsn", "--json"),
+        ("advise", "--in-plase", "--in-place"),
+        ("tune", "--bugdet=3", "--budget"),
+        ("check", "--onli=init", "--only"),
+        ("diverge", "--budgt=3", "--budget"),
+        ("export", "--outptu=x", "--output"),
+        ("tasks", "--as-runtim", "--as-runtime"),
+    ],
+)
+def test_an_option_that_nobody_reads_is_2(
+    tilelet: Run, command: str, typed: str, meant: str | None
+) -> None:
+    code, _, err = tilelet(command, "k.py", typed)
+    assert code == 2
+    option = typed.partition("=")[0]
+    message = f"`tilelet {command}` has no option `{option}`, and `k.py` reads no arguments"
+    assert f"error[E0705]: {message}" in err
+    assert (f"did you mean `{meant}`" in err) == (meant is not None)
+
+
+def test_an_option_that_nobody_reads_is_2_on_a_side_of_a_comparison(tilelet: Run) -> None:
+    code, _, err = tilelet("compare", "k.py --nonsense", "k.py")
+    assert code == 2
+    assert "`tilelet compare` has no option `--nonsense`, and `k.py` reads no arguments" in err
+
+
+def test_a_word_that_nobody_reads_is_2(tilelet: Run) -> None:
+    code, _, err = tilelet("run", "k.py", "16")
+    assert code == 2
+    assert "`tilelet run` has no use for `16`, and `k.py` reads no arguments" in err
+
+
+def test_scripts_that_parse_arguments_get_theirs(tilelet: Run) -> None:
+    text = f"{PARSES}p.add_argument('-d', type=int)\np.add_argument('--enable-swimlane', "
+    text += "action='store_true')\np.add_argument('rows', type=int)\na = p.parse_args()\n"
+    text += "assert (a.d, a.enable_swimlane, a.rows) == (3, True, 16)\n"
+    for command in ("run", "tasks", "profile", "check"):
+        code, out, err = tilelet(command, script(text), "-d", "3", "16", "--enable-swim")
+        assert code == 0, (out, err)
+
+
+def test_a_script_that_parses_says_what_it_does_not_know(tilelet: Run) -> None:
+    code, _, err = tilelet("profile", script(f"{PARSES}p.parse_args()"), "--htlm", "x")
+    assert code == 2
+    assert "unrecognized arguments: --htlm x" in err  # by argparse itself
+    assert "`tilelet profile` has no option `--htlm`, and `own.py` does not know it" in err
+    assert "did you mean `--html`?" in err
+
+
+def test_a_script_may_leave_arguments_over(tilelet: Run) -> None:
+    code, _, err = tilelet("run", script(f"{PARSES}p.parse_known_args()"), "--htlm", "--strict")
+    assert code == 0
+    assert "note: `tilelet run` has no option `--htlm`, and `own.py` does not know it" in err
+
+
+@pytest.mark.parametrize("read", ["sys.argv[1]", "list(sys.argv)[1]", "[a for a in sys.argv][1]"])
+def test_a_script_may_read_sys_argv(tilelet: Run, read: str) -> None:
+    text = f"import sys\nassert {read} == '--rows'"
+    assert tilelet("run", script(text), "--rows", "16")[0] == 0
+
+
+def test_the_name_of_the_script_is_no_argument(tilelet: Run) -> None:
+    code, _, _ = tilelet("run", script("import sys\nprint(sys.argv[0])"), "--rows")
+    assert code == 2
+
+
+def test_what_both_declare_goes_to_both(tilelet: Run) -> None:
+    """In the place where it was typed, and by a spelling that the script has."""
+    text = f"{PARSES}p.add_argument('--platform', choices=['a2a3', 'a5'])\n"
+    text += "p.add_argument('--seed', type=int)\np.add_argument('rows', nargs='*')\n"
+    text += "print('got', vars(p.parse_args()))\n"
+    name = script(text)
+    code, out, err = tilelet(
+        "profile", name, "-p", "a5", "16", "32", "--seed=7", "--format", "json"
+    )
+    assert code == 0
+    assert "got {'platform': 'a5', 'seed': 7, 'rows': ['16', '32']}" in err
+    assert json.loads(out)["profiles"][0]["machine"] == "a5"
+    # Only ours: before the script, or a machine that no platform of a script is.
+    _, _, err = tilelet("profile", "-p", "a5", "--seed", "7", name)
+    assert "got {'platform': None, 'seed': None, 'rows': []}" in err
+    # Only the script's.
+    _, out, _ = tilelet("run", name, "--seed=7", "--", "--platform", "a5", "--seed", "9")
+    assert "got {'platform': 'a5', 'seed': 9, 'rows': []}" in out
+
+
+def test_what_follows_two_dashes_is_the_scripts(tilelet: Run) -> None:
+    text = f"{PARSES}p.add_argument('--format')\nassert p.parse_args().format == 'csv'"
+    code, out, err = tilelet("check", script(text), "--", "--format", "csv")
     assert (code, out.splitlines()[0]) == (0, "double on a2a3: no findings"), err
+    assert tilelet("run", "k.py", "--", "--nonsense")[0] == 0
+    code, _, err = tilelet("check", script(text), "--format", "csv")
+    assert code == 2
+    assert "write `--` before it if it is an option of the script" in err
 
 
-def test_notes_name_options_that_the_command_has(tilelet: Run) -> None:
-    Path("strict.py").write_text("import argparse\nargparse.ArgumentParser().parse_args()\n")
-    code, _, err = tilelet("run", "strict.py", "--keep-c")
+def test_help_after_the_script_is_the_scripts(tilelet: Run) -> None:
+    code, out, _ = tilelet("run", script(f"{PARSES}p.parse_args()"), "--help")
+    assert (code, out.split("\n")[0]) == (0, "usage: own.py [-h]")
+    assert tilelet("run", "k.py", "--help")[0] == 2
+
+
+def test_a_shipped_program_parses_its_arguments(tilelet: Run) -> None:
+    code, _, err = tilelet("tasks", "qwen3/scope3", "--format", "json", "--variants", "tuned")
     assert code == 2
-    assert "`--keep-c` is an option of `tilelet run`: put it before the script" in err
-    code, _, err = tilelet("tasks", "strict.py", "--keep-c")
-    assert code == 2
-    assert "is an option of" not in err
+    assert "did you mean" not in err
+    assert "unrecognized arguments: --variants tuned" in err
 
 
 def test_what_a_failed_side_of_a_comparison_says_counts(tilelet: Run) -> None:

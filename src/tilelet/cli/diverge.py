@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from tilelet.cli.messages import print_findings, show_problems
@@ -74,7 +75,8 @@ def _targets(target: Target) -> tuple[Target, Target | None]:
     if target.arguments:
         name, *rest = target.arguments
         if is_model(name) or (name.endswith(".py") and Path(name).is_file()):
-            return Target(target.name, tuple(rest), target.module), Target(name, tuple(rest))
+            first = replace(target, arguments=tuple(rest), claimed=max(0, target.claimed - 1))
+            return first, replace(first, name=name, module=None)
     return target, None
 
 
@@ -96,7 +98,7 @@ def _cases(target: Target, options: DivergeOptions) -> tuple[list[tuple[str, Cas
         outcome = target.run(now)
     now.diagnostics += outcome.errors
     if options.format == "text":
-        print_problems(outcome, now, options, target)
+        print_problems(outcome, now)
     elif not found:
         show_problems(now.diagnostics, options.format, target.name)
     return found, exit_codes.of_script(outcome, now)

@@ -34,9 +34,12 @@ examples:
   tilelet run --keep-c kernel.py            and keep the C text it was compiled to
   tilelet run --format json kernel.py > report.json
 
-Options of Tilelet stand before SCRIPT; everything after it belongs to the script. The environment
-can set them too: TILELET_ENGINE, TILELET_FORMAT, TILELET_SEED, TILELET_DUMP_PASSES=1,
-TILELET_NO_CACHE=1, TILELET_BUILD_DIR, TILELET_CACHE_DIR.
+Options of Tilelet may stand before or after SCRIPT. Other options after SCRIPT go to the script if
+it parses its arguments; after SCRIPT, an option that both declare goes to both. Everything after
+`--` goes to the script alone. An option that nobody reads is an error (exit code 2).
+
+The environment sets options too: TILELET_ENGINE, TILELET_FORMAT, TILELET_SEED,
+TILELET_DUMP_PASSES=1, TILELET_NO_CACHE=1, TILELET_BUILD_DIR, TILELET_CACHE_DIR.
 
 Programs are compiled to C; without a C compiler they are interpreted, which is slow.
 TILELET_THREADS sets the number of threads, TILELET_ISA=sse, avx2 or avx512 keeps to these

@@ -25,13 +25,11 @@ class ScriptOptions:
     """How a script runs, whatever is asked about it.
 
     command     "run", "profile", ...
-    own         spellings of all options of that command
     pypto       what `import pypto` means: "tilelet" or "installed"
     golden      what `import golden` means: "tilelet" or "script"
     """
 
     command: str
-    own: frozenset[str] = frozenset()
     format: str = TEXT
     build_dir: Path | None = None
     seed: int = 0
@@ -44,6 +42,7 @@ class RunOptions(ScriptOptions):
     """`tilelet run` and `tilelet tasks`; the second has only the first of these."""
 
     target: Target = NO_TARGET
+    platform: str | None = None
     dump_passes: bool = False
     engine: str | None = None
     keep_c: bool = False

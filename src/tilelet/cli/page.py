@@ -111,8 +111,7 @@ def command_of(options: DeviceOptions) -> str:
         arguments += ["--period", options.period]
     if options.execute:
         arguments.append("--execute")
-    arguments += ["-m", target.module] if target.module else [target.name]
-    return json.dumps({"version": 1, "profile": [*arguments, *target.arguments]}) + "\n"
+    return json.dumps({"version": 1, "profile": [*arguments, *target.words]}) + "\n"
 
 
 def view_command(options: PageOptions) -> int:

@@ -120,7 +120,7 @@ def _cases(options: ExportOptions) -> tuple[list[Case], int]:
     apart = contextlib.redirect_stdout(sys.stderr)
     with session.active(now), apart, stand_ins(options.pypto, options.golden, now):
         outcome = options.target.run(now)
-        print_problems(outcome, now, options, options.target)
+        print_problems(outcome, now)
     return found, 0 if found else exit_codes.of_script(outcome, now)
 
 

@@ -211,7 +211,10 @@ def _side(
     target, at, name = target.rpartition("@") if "@" in target else (target, "", "")
     if at:
         (machine,) = machines_of([name])
-    recording = record(Target(target, tuple(arguments)), options, machine.name)
+    given = Target(
+        target, tuple(arguments), claimed=len(arguments), command=("tilelet compare", ())
+    )
+    recording = record(given, options, machine.name)
     if recording.code or not recording.runs:
         recording.code = recording.code or exit_codes.COULD_NOT_RUN
         return recording

@@ -32,5 +32,5 @@ def record(
         look,
     )
     if options.format == "text":
-        print_problems(found.outcome, found.session, options, target)
+        print_problems(found.outcome, found.session)
     return found

@@ -9,32 +9,28 @@ from collections.abc import Generator
 from typing import Any
 
 from tilelet.cli.messages import print_findings
-from tilelet.cli.options import RunOptions, ScriptOptions
+from tilelet.cli.options import RunOptions
 from tilelet.diag.catalogue.command import UnknownEngine
 from tilelet.diag.formats import to_json
 from tilelet.diag.render import render_line, use_color
 from tilelet.diag.sarif import to_sarif
 from tilelet.runtime import session
-from tilelet.runtime.config import PLATFORMS
 from tilelet.runtime.programs import engines
 from tilelet.runtime.session import Session
 from tilelet.scripts import exit_codes
 from tilelet.scripts.script import ScriptExit
 from tilelet.scripts.stand_ins import stand_ins
-from tilelet.scripts.target import Target
 
 
 def run_command(options: RunOptions) -> int:
     """Run the script; 0 pass, 1 mismatch, 2 usage, 3 could not run, else the script's own code."""
-    platform = options.target.argument_of("-p", "--platform")
     now = Session(
         count_only=options.command == "tasks",
         as_runtime=options.as_runtime,
         dump_passes=options.dump_passes,
         build_dir=options.build_dir,
         seed=options.seed,
-        # For scripts that do not pass it on.
-        platform=platform if platform in PLATFORMS else None,
+        platform=options.platform,  # for scripts that do not pass it on
         quiet_diagnostics=options.format != "text",
         engine=options.engine,
         keep_c=options.keep_c or options.keep_c_in is not None,
@@ -56,7 +52,7 @@ def run_command(options: RunOptions) -> int:
         outcome = options.target.run(now)
         now.diagnostics += outcome.errors
         if options.format == "text":
-            print_problems(outcome, now, options, options.target)
+            print_problems(outcome, now)
     if options.format == "json":
         print(_json(now), file=stdout)
     elif options.format == "sarif":
@@ -74,9 +70,7 @@ def _output_apart(style: str) -> Generator[None]:
             yield
 
 
-def print_problems(
-    outcome: ScriptExit, now: Session, options: ScriptOptions, target: Target
-) -> None:
+def print_problems(outcome: ScriptExit, now: Session) -> None:
     """Everything that the script has not shown itself."""
     for result in now.results:
         if not result.passed and not result.error_was_read:
@@ -89,26 +83,6 @@ def print_problems(
         print(render_line(outcome.errors[0], use_color(sys.stderr)), file=sys.stderr)
     else:
         print_findings(outcome.errors, outcome.truncated)
-    names = [argument.partition("=")[0] for argument in target.arguments]
-    refused = outcome.code == exit_codes.WRONG_USAGE
-    misplaced = [
-        name
-        for name in names
-        if name in options.own
-        and name not in _SHARED
-        and (not target.knows(name) or (refused and name not in _OFTEN_SHARED))
-    ]
-    if misplaced:
-        print(
-            f"note: `{misplaced[0]}` is an option of `tilelet {options.command}`: "
-            "put it before the script",
-            file=sys.stderr,
-        )
-
-
-# Options that nearly all scripts have too, under the same name, and those that some have.
-_SHARED = ("-h", "--help", "-p", "--platform")
-_OFTEN_SHARED = ("--seed",)
 
 
 def _json(now: Session) -> str:

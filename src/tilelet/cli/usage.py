@@ -8,6 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 from urllib.parse import urlsplit
@@ -15,7 +16,12 @@ from urllib.parse import urlsplit
 from tilelet.diag.catalogue.command import BadFlag
 from tilelet.diag.render import render_text, text_width, use_color
 from tilelet.diag.text import did_you_mean, near, ticked, wrapped
+from tilelet.scripts.arguments import SharedOption
 from tilelet.scripts.exit_codes import WRONG_USAGE
+from tilelet.scripts.target import Target
+
+BEFORE_SCRIPT = ("help", "module")
+"""Options that mean the script's own if they stand after it."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -28,6 +34,7 @@ class Parser(argparse.ArgumentParser):
             allow_abbrev=False,
             **settings,
         )
+        self.takes_script = False
 
     @property
     def own_options(self) -> dict[str, argparse.Action]:
@@ -42,23 +49,86 @@ class Parser(argparse.ArgumentParser):
         text = super().format_help()
         return f"{wrapped(text, text_width(sys.stdout))}\n" if sys.stdout.isatty() else text
 
-    def parse(
-        self, argv: Sequence[str], before: argparse.Namespace | None = None
-    ) -> argparse.Namespace:
+    def parse(self, argv: Sequence[str]) -> argparse.Namespace:
         """Parse all of `argv`; what is left over is an error of this command, not of another."""
-        found, rest = self.parse_known_args(argv, before or argparse.Namespace())
+        if not self.takes_script:
+            return self._parse(argv)
+        before, after = self._divide(argv)
+        ours, target = self._divide_arguments(after)
+        found = self._parse([*before, *ours])
+        named = Target.of_module(found.script) if found.module else Target(found.script)
+        found.target = replace(target, name=named.name, module=named.module)
+        return found
+
+    def _parse(self, argv: Sequence[str]) -> argparse.Namespace:
+        found, rest = self.parse_known_args(argv, argparse.Namespace())
         if rest:
             self._unknown(rest)
         return found
+
+    def _divide(self, argv: Sequence[str]) -> tuple[list[str], list[str]]:
+        """Everything up to the script, and what follows it."""
+        waiting = list(argv)
+        before: list[str] = []
+        while waiting:
+            words = self._next_words(waiting)
+            before += words
+            if not words[0].startswith("-") or words[0] == "-":
+                break
+        return before, waiting
+
+    def _next_words(self, waiting: list[str]) -> list[str]:
+        """Take an argument, and its value if it is an option of ours that has one."""
+        word = waiting.pop(0)
+        action = self._action_of(word)
+        if action is None or action.nargs == 0 or word not in action.option_strings or not waiting:
+            return [word]
+        return [word, waiting.pop(0)]
+
+    def _action_of(self, word: str) -> argparse.Action | None:
+        """The option of ours that a word is, alone or with its value in the same word."""
+        known = self.own_options
+        name = word.partition("=")[0] if word.startswith("--") else word[:2]
+        return known.get(name)
+
+    def _divide_arguments(self, waiting: list[str]) -> tuple[list[str], Target]:
+        """Options of this command after the script, and what is left for the script.
+
+        Ours are ours wherever they stand, and what follows `--` is the script's.
+        """
+        from tilelet.runtime.config import PLATFORMS
+
+        ours: list[str] = []
+        rest: list[str] = []
+        shared: list[SharedOption] = []
+        own = self.own_options
+        while waiting and waiting[0] != "--":
+            words = self._next_words(waiting)
+            action = self._action_of(words[0])
+            if action is None or action.dest in BEFORE_SCRIPT:
+                rest += words
+                continue
+            ours += words
+            if action.dest != "platform" or words[-1].rpartition("=")[2] in PLATFORMS:
+                names = tuple(action.option_strings)
+                shared.append(SharedOption(names, tuple(words), len(rest)))
+        target = Target(
+            "",
+            (*rest, *waiting[1:]),
+            shared=tuple(shared),
+            claimed=len(rest),
+            command=(self.prog, tuple(own)),
+        )
+        return ours, target
 
     def error(self, message: str) -> NoReturn:
         """Called by argparse with its own words, which differ between Python versions."""
         named = re.fullmatch(r"argument (\S+?): (.*)", message, re.DOTALL)
         if named:
             option, why = named.groups()
-            self.refuse(f"`{option}`: {why}")
-        # The script's arguments are a positional argument too, but nobody has to give any.
-        self.refuse(message.replace(", ...", ""))
+            mine = ["write `--` before it if it is an option of the script"]
+            self.refuse(f"`{option}`: {why}", mine if self.takes_script else ())
+        self.refuse(message)
 
     def refuse(self, message: str, helps: Sequence[str] = ()) -> NoReturn:
         """End the process: what was typed cannot be meant."""

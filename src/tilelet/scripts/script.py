@@ -9,7 +9,7 @@ import sysconfig
 import traceback
 import types
 from bdb import BdbQuit
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -50,23 +50,21 @@ class ScriptExit:
     traceback: str = ""
     bug: str = ""
 
+    @property
+    def says_why(self) -> bool:
+        """Whether something else than its arguments has ended the script."""
+        return bool(self.errors or self.traceback or self.bug)
+
 
 class Script:
-    """A Python file, or a module, and its arguments."""
+    """A Python file or a module; its arguments are in `sys.argv`."""
 
-    def __init__(
-        self,
-        path: str,
-        arguments: Sequence[str],
-        module: str | None = None,
-        text: str | None = None,
-    ) -> None:
+    def __init__(self, path: str, module: str | None = None, text: str | None = None) -> None:
         self.path = path
         self.module = module
         self.text = text  # what runs in place of what the file holds
         # Absolute, as Python has it: the script may change the working directory.
         self.file = str(Path(path).absolute())
-        self.arguments = list(arguments)
 
     def run(self, now: Session) -> ScriptExit:
         """Run the file to its end. Only Ctrl-C and a broken pipe come out as exceptions."""
@@ -148,9 +146,8 @@ class Script:
         """
         module = types.ModuleType("__main__")
         module.__dict__.update(__file__=self.file, __spec__=None, __builtins__=__builtins__)
-        saved = sys.modules["__main__"], sys.argv, list(sys.path)
+        saved = sys.modules["__main__"], list(sys.path)
         sys.modules["__main__"] = module
-        sys.argv = [self.file if self.module else self.path, *self.arguments]
         if self.module:
             package = self.module.rpartition(".")[0]
             module.__dict__["__package__"] = package or None
@@ -169,7 +166,7 @@ class Script:
         try:
             yield module
         finally:
-            sys.modules["__main__"], sys.argv, sys.path[:] = saved
+            sys.modules["__main__"], sys.path[:] = saved
 
     def _stopped(self, stop: SystemExit, now: Session) -> ScriptExit:
         """`SystemExit`: the code as Python understands it."""

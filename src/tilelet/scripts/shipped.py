@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from tilelet.diag.catalogue.command import FileMissing
 from tilelet.diag.core import UserError, UserErrors
 from tilelet.diag.text import near
@@ -13,8 +11,8 @@ from tilelet.scripts.exit_codes import COULD_NOT_RUN
 from tilelet.scripts.script import ScriptExit
 
 
-def run_model(target: str, arguments: Sequence[str]) -> ScriptExit:
-    """Run a program by name, with the options of its own script."""
+def run_model(target: str) -> ScriptExit:
+    """Run a program by name; the options of its own script are in `sys.argv`."""
     from tilelet.models import registry
     from tilelet.models.qwen3.script import main
 
@@ -26,7 +24,7 @@ def run_model(target: str, arguments: Sequence[str]) -> ScriptExit:
         missing = FileMissing(target, close or [str(k) for k in error.known])
         return ScriptExit(COULD_NOT_RUN, [missing.diagnostic])
     try:
-        return ScriptExit(main(model, ["--variant", variant, *arguments]))
+        return ScriptExit(main(model, variant=variant))
     except SystemExit as stop:
         return ScriptExit(stop.code if isinstance(stop.code, int) else 1)
     except UserErrors as errors:

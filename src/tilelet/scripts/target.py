@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tilelet.diag.catalogue.command import FileMissing
+from tilelet.diag.catalogue.command import BadFlag, FileMissing
+from tilelet.diag.text import did_you_mean, near
+from tilelet.scripts.arguments import ArgumentLog, SharedOption, given
+from tilelet.scripts.exit_codes import WRONG_USAGE
 
 if TYPE_CHECKING:
     from tilelet.runtime.session import Session
@@ -29,21 +31,31 @@ def is_model(name: str) -> bool:
 
 @dataclass(frozen=True)
 class Target:
-    """A path or name, and the arguments that belong to it."""
+    """A path or name, and the arguments that belong to it.
+
+    module   what `-m` named; `name` is its file
+    text     what to run in place of the text of the file
+    shared   options of the command that the script gets too if it declares them
+    claimed  how many of the arguments somebody has to read: those after `--` are never questioned
+    command  the command that was typed, and the spellings of its options
+    """
 
     name: str
     arguments: tuple[str, ...] = ()
-    module: str | None = None  # what `-m` named; `name` is its file
-    text: str | None = None  # what to run in place of the text of the file
+    module: str | None = None
+    text: str | None = None
+    shared: tuple[SharedOption, ...] = ()
+    claimed: int = 0
+    command: tuple[str, tuple[str, ...]] = ("", ())
 
     @classmethod
-    def of_module(cls, module: str, arguments: tuple[str, ...]) -> Target:
+    def of_module(cls, module: str) -> Target:
         """`-m package.module`: looked for where Python would, the working directory first."""
         place = Path(*module.split("."))
         for folder in (Path.cwd(), *map(Path, sys.path)):
             for file in (folder / place.with_suffix(".py"), folder / place / "__main__.py"):
                 if file.is_file():
-                    return cls(str(file), arguments, module)
+                    return cls(str(file), module=module)
         raise FileMissing(module, [])
 
     @property
@@ -51,18 +63,44 @@ class Target:
         return is_model(self.name)
 
     def run(self, now: Session) -> ScriptExit:
-        """Run it to its end."""
+        """Run it to its end. An argument that nobody reads is an error of whoever typed it."""
+        with given(self._program, self.arguments, self.shared) as log:
+            outcome = self._run(now)
+        unread = log.unread(self.arguments[: self.claimed])
+        if unread and not outcome.says_why:
+            self._say_unread(unread, log, outcome, now)
+        return outcome
+
+    def _run(self, now: Session) -> ScriptExit:
         if self.is_model:
             from tilelet.scripts.shipped import run_model
 
-            return run_model(self.name, self.arguments)
+            return run_model(self.name)
         from tilelet.scripts.script import Script
 
-        return Script(self.name, self.arguments, self.module, self.text).run(now)
+        return Script(self.name, self.module, self.text).run(now)
 
-    def knows(self, option: str) -> bool:
-        """Whether the text of the script mentions the option: then it is one of its own."""
-        return option in self._text
+    @property
+    def _program(self) -> str:
+        return str(Path(self.name).absolute()) if self.module else self.name
+
+    def _say_unread(
+        self, unread: Sequence[str], log: ArgumentLog, outcome: ScriptExit, now: Session
+    ) -> None:
+        command, known = self.command
+        word = next((word for word in unread if word.startswith("-")), unread[0])
+        option = word.partition("=")[0]
+        parses = log.left_over is not None
+        does = f"`{self.name}` " + ("does not know it" if parses else "reads no arguments")
+        lacks = f"option `{option}`" if word.startswith("-") else f"use for `{word}`"
+        message = f"`{command}` has no {lacks}, and {does}"
+        close = near(option, [name for name in known if name.startswith("--")])
+        if parses and outcome.code != WRONG_USAGE:
+            # The script leaves arguments over on purpose, by `parse_known_args`.
+            now.say_once(f"note: {'; '.join([message, *did_you_mean(close)])}")
+            return
+        hand_over = f"write `--` before it to give it to `{self.name}` all the same"
+        raise BadFlag(message, [*did_you_mean(close), *([] if parses else [hand_over])])
 
     def argument_of(self, *names: str) -> str | None:
         """The value of an option among the arguments: after it, or joined by `=`."""
@@ -73,42 +111,11 @@ class Target:
         return None
 
     @property
-    def _text(self) -> str:
-        if self.text is not None:
-            return self.text
-        if self.is_model:
-            return "--platform"  # the only one that a command of Tilelet has, too
-        try:
-            return Path(self.name).read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            return ""
-
-
-def options_after(
-    target: Target, own: Sequence[str], with_value: Sequence[str], shared: Sequence[str]
-) -> tuple[list[str], Target]:
-    """Options of a command that stand after the target, and the target with the rest.
-
-    own         options that may stand there; those that the script knows itself stay with it
-    with_value  those of them that have a value
-    shared      values of `-p` that the script also gets, if it knows that option: it may choose
-                shapes by it
-    """
-    ours: list[str] = []
-    rest: list[str] = []
-    waiting = list(target.arguments)
-    while waiting:
-        argument = waiting.pop(0)
-        name, equals, value = argument.partition("=")
-        platform = name in ("-p", "--platform")
-        if name not in own or (target.knows(name) and not platform):
-            rest.append(argument)
-            continue
-        taken = [argument]
-        if name in with_value and not equals and waiting:
-            value = waiting.pop(0)
-            taken.append(value)
-        ours += taken
-        if platform and target.knows("--platform") and value in shared:
-            rest += taken
-    return ours, dataclasses.replace(target, arguments=tuple(rest))
+    def words(self) -> list[str]:
+        """The target as it is typed after a command."""
+        words = list(self.arguments)
+        if self.claimed < len(words):
+            words.insert(self.claimed, "--")
+        for option in reversed(self.shared):
+            words[option.at : option.at] = option.words
+        return [*(["-m", self.module] if self.module else [self.name]), *words]

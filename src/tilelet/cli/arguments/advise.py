@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tilelet.cli import manual
 from tilelet.cli.arguments.command import Command
-from tilelet.cli.arguments.shared import Namespace, add_device_options, add_script, device_options
-from tilelet.cli.options import FORMATS, AdviseOptions
+from tilelet.cli.arguments.shared import Namespace, add_device_options, add_script
+from tilelet.cli.options import FORMATS, AdviseOptions, taken
 from tilelet.cli.usage import Parser
 from tilelet.scripts import interrupt
 
@@ -27,7 +27,7 @@ def _advise(parser: Parser, found: Namespace) -> int:
     with interrupt.deferred():
         from tilelet.cli.advise import advise_command
 
-    options = device_options(parser, found, "advise", AdviseOptions)
+    options = taken(AdviseOptions, found, command="advise")
     if options.in_place and not options.fix:
         parser.refuse("`--in-place` writes what `--fix` makes: give both")
     if options.in_place and options.target.is_model:

@@ -11,8 +11,6 @@ from tilelet.cli.arguments.shared import (
     add_device_options,
     add_page,
     add_script,
-    device_options,
-    own,
 )
 from tilelet.cli.options import (
     FORMATS,
@@ -47,14 +45,14 @@ def _add_profile(parser: Parser) -> None:
     add_script(parser)
 
 
-def _profile(parser: Parser, found: Namespace) -> int:
+def _profile(_: Parser, found: Namespace) -> int:
     with no_garbage(), interrupt.deferred():
         # What it needs after the script has run, too.
         import tilelet.device.run
         import tilelet.report.document  # noqa: F401
         from tilelet.cli.profile import profile_command
 
-    return profile_command(device_options(parser, found, "profile", DeviceOptions))
+    return profile_command(taken(DeviceOptions, found, command="profile"))
 
 
 def _add_check(parser: Parser) -> None:
@@ -86,11 +84,11 @@ def _add_check(parser: Parser) -> None:
     add_script(parser)
 
 
-def _check(parser: Parser, found: Namespace) -> int:
+def _check(_: Parser, found: Namespace) -> int:
     with interrupt.deferred():
         from tilelet.cli.check import check_command
 
-    options = device_options(parser, found, "check", CheckOptions)
+    options = taken(CheckOptions, found, command="check")
     if options.portable is not None:
         from tilelet.cli.portable import portable_command
 
@@ -111,7 +109,7 @@ def _compare(parser: Parser, found: Namespace) -> int:
 
     if len(found.platforms) > 2:
         parser.refuse(f"`--platforms`: two machines can be compared, not {len(found.platforms)}")
-    return compare_command(taken(CompareOptions, found, command="compare", own=own(parser)))
+    return compare_command(taken(CompareOptions, found, command="compare"))
 
 
 PROFILE = Command(

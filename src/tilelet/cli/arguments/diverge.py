@@ -10,9 +10,8 @@ from tilelet.cli.arguments.shared import (
     add_page,
     add_run_options,
     add_script,
-    device_options,
 )
-from tilelet.cli.options import FORMATS, DivergeOptions
+from tilelet.cli.options import FORMATS, DivergeOptions, taken
 from tilelet.cli.usage import Parser, seconds
 from tilelet.scripts import interrupt
 
@@ -42,11 +41,11 @@ def _add_diverge(parser: Parser) -> None:
     add_script(parser)
 
 
-def _diverge(parser: Parser, found: Namespace) -> int:
+def _diverge(_: Parser, found: Namespace) -> int:
     with interrupt.deferred():
         from tilelet.cli.diverge import diverge_command
 
-    return diverge_command(device_options(parser, found, "diverge", DivergeOptions))
+    return diverge_command(taken(DivergeOptions, found, command="diverge"))
 
 
 DIVERGE = Command(

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from tilelet.cli import manual
 from tilelet.cli.arguments.command import Command
-from tilelet.cli.arguments.shared import Namespace, add_run_options, add_script, own, target_of
+from tilelet.cli.arguments.shared import Namespace, add_run_options, add_script
 from tilelet.cli.options import ExportOptions, taken
 from tilelet.cli.usage import Parser, new_file
 from tilelet.scripts import interrupt
-from tilelet.scripts.target import options_after
 
 
 def _add_export(parser: Parser) -> None:
@@ -26,17 +25,11 @@ def _add_export(parser: Parser) -> None:
     add_script(parser)
 
 
-def _export(parser: Parser, found: Namespace) -> int:
+def _export(_: Parser, found: Namespace) -> int:
     with interrupt.deferred():
         from tilelet.cli.portable import export_command
 
-    with_value = ["--dialect", "-o", "--output", "--program"]
-    after, target = options_after(target_of(found), with_value, with_value, ())
-    named = ["-m", target.module] if target.module else [target.name]
-    found = parser.parse([*after, *named, *target.arguments], found)
-    return export_command(
-        taken(ExportOptions, found, command="export", own=own(parser), target=target)
-    )
+    return export_command(taken(ExportOptions, found, command="export"))
 
 
 EXPORT = Command(

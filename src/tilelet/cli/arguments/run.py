@@ -13,16 +13,28 @@ from tilelet.cli.arguments.shared import (
     add_format,
     add_run_options,
     add_script,
-    own,
-    target_of,
 )
 from tilelet.cli.options import FORMATS, RunOptions, taken
-from tilelet.cli.usage import Parser, folder
+from tilelet.cli.usage import OneOf, Parser, folder
 from tilelet.runtime.gc_pause import no_garbage
 from tilelet.scripts import interrupt
 
 
+def _add_platform(parser: Parser) -> None:
+    from tilelet.runtime.config import PLATFORMS
+
+    values = OneOf(*PLATFORMS)
+    parser.add_argument(
+        "-p",
+        "--platform",
+        type=values,
+        metavar=values.metavar,
+        help="platform that the script is told to run on; it runs on this CPU all the same",
+    )
+
+
 def _add_run(parser: Parser) -> None:
+    _add_platform(parser)
     add_format(parser, FORMATS, "of messages; json and sarif go to stdout, all else to stderr")
     add_dump(parser)
     add_run_options(parser)
@@ -54,6 +66,7 @@ def _add_run(parser: Parser) -> None:
 
 
 def _add_tasks(parser: Parser) -> None:
+    _add_platform(parser)
     add_as_runtime(parser)
     add_format(parser, FORMATS, "of messages; json and sarif go to stdout, all else to stderr")
     add_dump(parser)
@@ -62,16 +75,14 @@ def _add_tasks(parser: Parser) -> None:
 
 
 def _run(command: str) -> Callable[[Parser, Namespace], int]:
-    def run(parser: Parser, found: Namespace) -> int:
+    def run(_: Parser, found: Namespace) -> int:
         with no_garbage(), interrupt.deferred():
             # What nearly every script needs, too.
             import tilelet.language
             import tilelet.runtime.harness.runner  # noqa: F401
             from tilelet.cli.run import run_command
 
-        return run_command(
-            taken(RunOptions, found, command=command, own=own(parser), target=target_of(found))
-        )
+        return run_command(taken(RunOptions, found, command=command))
 
     return run
 

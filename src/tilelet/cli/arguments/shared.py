@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Sequence
-from typing import TypeVar
 
-from tilelet.cli.options import FORMATS, TEXT, ScriptOptions, taken
+from tilelet.cli.options import FORMATS, TEXT
 from tilelet.cli.usage import (
     OneOf,
     Parser,
@@ -17,41 +16,8 @@ from tilelet.cli.usage import (
     new_file,
     whole_number,
 )
-from tilelet.scripts.target import Target, options_after
 
 Namespace = argparse.Namespace
-
-# Options of `profile` and `check` that may also stand after the script.
-AFTER_SCRIPT = (
-    "-p",
-    "--platform",
-    "--platforms",
-    "--period",
-    "--format",
-    "--no-files",
-    "--execute",
-    "--memory",
-    "--portable",
-    "--as-runtime",
-    "--fix",
-    "--in-place",
-    "--html",
-    "--open",
-    "--vary",
-    "--objective",
-    "--budget",
-    "--method",
-    "--search-seed",
-    "--jobs",
-    "--executor",
-    "--results",
-    "--verify",
-    "--only",
-    "--json",
-    "--strength",
-)
-
-D = TypeVar("D", bound=ScriptOptions)
 
 
 def add_format(parser: Parser, formats: Sequence[str], about: str) -> None:
@@ -125,24 +91,12 @@ def add_script(parser: Parser) -> None:
         "-m", dest="module", action="store_true", help="SCRIPT is a module: package.module"
     )
     parser.add_argument("script", metavar="SCRIPT", help="a Python file, or a program's name")
-    parser.add_argument(
-        "arguments", nargs=argparse.REMAINDER, metavar="...", help="options of the script"
-    )
-
-
-def target_of(found: Namespace) -> Target:
-    arguments = tuple(found.arguments)
-    if found.module:
-        return Target.of_module(found.script, arguments)
-    return Target(found.script, arguments)
+    parser.usage = f"{parser.prog} [options] SCRIPT [options] [-- arguments of the script]"
+    parser.takes_script = True
 
 
 def add_nothing(parser: Parser) -> None:
     """A command without options."""
-
-
-def own(parser: Parser) -> frozenset[str]:
-    return frozenset(parser.own_options)
 
 
 def add_as_runtime(parser: Parser) -> None:
@@ -161,20 +115,6 @@ def add_page(parser: Parser) -> None:
         help="write a page to look at: one file that needs no network",
     )
     parser.add_argument("--open", action="store_true", help="open the page in a browser")
-
-
-def device_options(parser: Parser, found: Namespace, command: str, cls: type[D]) -> D:
-    """Options on both sides of the script, read by one parser."""
-    from tilelet.runtime.config import PLATFORMS
-
-    known = parser.own_options
-    allowed = [name for name in AFTER_SCRIPT if name in known]
-    with_value = [name for name in allowed if known[name].nargs is None]
-    given = target_of(found)
-    after, target = options_after(given, allowed, with_value, PLATFORMS)
-    named = ["-m", target.module] if target.module else [target.name]
-    found = parser.parse([*after, *named, *target.arguments], found)
-    return taken(cls, found, command=command, own=own(parser), target=target)
 
 
 def use_one_blas_thread() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tilelet.cli import manual
 from tilelet.cli.arguments.command import Command
-from tilelet.cli.arguments.shared import Namespace, add_device_options, add_script, device_options
-from tilelet.cli.options import FORMATS, TuneOptions
+from tilelet.cli.arguments.shared import Namespace, add_device_options, add_script
+from tilelet.cli.options import FORMATS, TuneOptions, taken
 from tilelet.cli.usage import OneOf, Parser, budget, new_file, positive, variation, whole_number
 from tilelet.scripts import interrupt
 
@@ -63,11 +63,11 @@ def _add_tune(parser: Parser) -> None:
     add_script(parser)
 
 
-def _tune(parser: Parser, found: Namespace) -> int:
+def _tune(_: Parser, found: Namespace) -> int:
     with interrupt.deferred():
         from tilelet.cli.tune import tune_command
 
-    return tune_command(device_options(parser, found, "tune", TuneOptions))
+    return tune_command(taken(TuneOptions, found, command="tune"))
 
 
 TUNE = Command("tune", "find better tile sizes with the model", manual.TUNE, _add_tune, _tune)

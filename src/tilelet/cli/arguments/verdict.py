@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tilelet.cli import manual
 from tilelet.cli.arguments.command import Command
-from tilelet.cli.arguments.shared import Namespace, add_device_options, add_script, device_options
-from tilelet.cli.options import FORMATS, JSON, VerdictOptions
+from tilelet.cli.arguments.shared import Namespace, add_device_options, add_script
+from tilelet.cli.options import FORMATS, JSON, VerdictOptions, taken
 from tilelet.cli.usage import Parser, seconds
 from tilelet.scripts import interrupt
 
@@ -24,11 +24,11 @@ def _add_verdict(parser: Parser) -> None:
     add_script(parser)
 
 
-def _verdict(parser: Parser, found: Namespace) -> int:
+def _verdict(_: Parser, found: Namespace) -> int:
     with interrupt.deferred():
         from tilelet.cli.verdict import verdict_command
 
-    return verdict_command(device_options(parser, found, "verdict", VerdictOptions))
+    return verdict_command(taken(VerdictOptions, found, command="verdict"))
 
 
 VERDICT = Command(

@@ -60,8 +60,9 @@ class NoProgramFound(UserError):
 class BadFlag(UserError):
     """An option or argument of the command line is unknown, missing, or has a bad value.
 
-    `tilelet COMMAND --help` lists them. Options of the script itself go after the script's name. A
-    variable of the environment that stands for an option may have the same values.
+    `tilelet COMMAND --help` lists the options. Options of the script itself go after the script's
+    name if the script parses its arguments, or after `--`. An option that neither Tilelet nor the
+    script reads is an error. Environment variables that set an option take the same values.
     """
 
     code = "E0705"

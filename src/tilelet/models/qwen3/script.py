@@ -85,10 +85,13 @@ class Model:
         )
 
 
-def main(model: Model, argv: Sequence[str] | None = None) -> int:
-    """Run `model` as the command line says; every size and every switch is an option."""
+def main(model: Model, argv: Sequence[str] | None = None, variant: str | None = None) -> int:
+    """Run `model` as the command line says; every size and every switch is an option.
+
+    `variant` is the one to run unless `argv` names another.
+    """
     parser = argparse.ArgumentParser(description=model.about)
-    parser.add_argument("--variant", choices=list(model.variants), default=model.default)
+    parser.add_argument("--variant", choices=list(model.variants), default=variant or model.default)
     parser.add_argument("-p", "--platform", choices=PLATFORMS, default=PLATFORMS[0])
     parser.add_argument("-d", "--device", type=int, default=0)
     parser.add_argument("--enable-profiling", action="store_true")
