@@ -40,7 +40,7 @@ ALLOWED = {
     "scripts": "analysis checks compat device diag divergence frontend interp ir models runtime",
     "calibration": "device diag dtypes interp ir language models native passes runtime scripts"
     " tasks",
-    "advice": "checks device diag dialects divergence export ir runtime scripts",
+    "advice": "checks device diag dialects divergence export interp ir runtime scripts",
     "tuning": "device diag ir models runtime scripts",
     "bench": "cpu device diag dtypes interp ir language models native runtime scripts tasks tuning",
     "cli": "advice bench calibration checks compat cpu device diag dialects divergence dtypes"

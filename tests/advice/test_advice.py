@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 from tests.advice import scripts
 from tests.advice.scripts import line_of, script
+from tests.advice.test_rules import differs as outputs_differ
 
 from tilelet.advice.advisor import Advisor, Finding, Report
 from tilelet.advice.programs import ScriptPrograms, Setting
-from tilelet.advice.proof import Trials, difference, examine, outputs_of
+from tilelet.advice.proof import difference, examine
 from tilelet.device.machine.description import load_machine
 from tilelet.scripts.recording import RecordingOptions
 from tilelet.scripts.target import Target
@@ -43,12 +44,7 @@ def places(report: Report, rule: str) -> list[int]:
 
 def differs(a: str, b: str, *, rounding: bool) -> str:
     """How the outputs of two scripts differ, on inputs of the first."""
-    programs = ScriptPrograms(target(a), SETTING)
-    inputs = [Trials(given) for given in programs.inputs()]
-    outputs = [outputs_of(examine(programs, text, SETTING), inputs) for text in (a, b)]
-    assert outputs[0] is not None
-    assert outputs[1] is not None
-    return difference(outputs[0], outputs[1], rounding=rounding)
+    return outputs_differ(ScriptPrograms(target(a), SETTING), a, b, rounding=rounding)
 
 
 def test_a_sum_in_memory_is_rewritten_step_by_step() -> None:
@@ -170,9 +166,17 @@ def test_outputs_are_compared_bit_for_bit_or_by_rounding() -> None:
     a = {"out": np.array([1.0, -2.0], np.float32)}
     nearly = {"out": np.array([1.0, np.nextafter(np.float32(-2.0), np.float32(0))], np.float32)}
     far = {"out": np.array([1.0, -2.1], np.float32)}
-    assert difference([a], [a], rounding=False) == ""
-    assert difference([a], [nearly], rounding=False) == "`out` differs"
-    assert difference([a], [nearly], rounding=True) == ""
-    assert "rounding" in difference([a], [far], rounding=True)
+    assert difference([[a]], [[a]], rounding=False) == ""
+    assert difference([[a]], [[nearly]], rounding=False) == "`out` differs in trial 0"
+    assert difference([[a]], [[nearly]], rounding=True) == ""
+    assert "rounding" in difference([[a]], [[far]], rounding=True)
     whole = {"out": np.array([1, 2], np.int32)}
-    assert difference([whole], [{"out": np.array([1, 3], np.int32)}], rounding=True)
+    assert difference([[whole]], [[{"out": np.array([1, 3], np.int32)}]], rounding=True)
+
+
+def test_inputs_that_the_script_rejects_are_no_trials() -> None:
+    import numpy as np
+
+    a = {"out": np.zeros(2, np.float32)}
+    assert difference([[None]], [[a]], rounding=False) == ""
+    assert "fails in trial 0" in difference([[a]], [[None]], rounding=False)

@@ -89,7 +89,7 @@ def test_pair(rule: Rule) -> None:
     assert [a.diagnostic.message for a in rule.find(after.subject)] == []
     if rule.name not in OTHER_RESULTS:
         results = [outputs(attempt) for attempt in (before, after)]
-        assert difference([results[0]], [results[1]], rounding=True) == ""
+        assert difference([[results[0]]], [[results[1]]], rounding=True) == ""
     if rule.name not in NOT_FASTER and not rule.is_about_text:
         found = next(iter(rule.find(before.subject)))
         is_faster = after.subject.costs.us < before.subject.costs.us
@@ -111,7 +111,7 @@ def test_rewriting_of_the_first_kernel(rule: Rule) -> None:
     assert after.subject is not None, after.why
     assert len([a for a in rule.find(after.subject) if a.text is not None]) < len(found)
     results = [outputs(attempt) for attempt in (before, after)]
-    assert difference([results[0]], [results[1]], rounding=found[0].rounding) == ""
+    assert difference([[results[0]]], [[results[1]]], rounding=found[0].rounding) == ""
 
 
 def test_every_rule_has_its_section() -> None:

@@ -50,11 +50,17 @@ def holds(text: str, advice: Advice) -> str:
     assert after.subject is not None, after.why
     assert before.subject is not None
     assert after.subject.costs.us < before.subject.costs.us
-    inputs = [Trials(given) for given in own.inputs()]
-    outputs = [outputs_of(attempt, inputs) for attempt in (before, after)]
+    return differs(own, text, advice.text, rounding=advice.rounding)
+
+
+def differs(own: ScriptPrograms, a: str, b: str, *, rounding: bool) -> str:
+    """How the outputs of two scripts differ, on inputs of the first."""
+    tried = [examine(own, text, SETTING) for text in (a, b)]
+    inputs = [Trials(run.program, given) for run, given in zip(tried[0].checked, own.inputs())]
+    outputs = [outputs_of(attempt, inputs) for attempt in tried]
     assert outputs[0] is not None
     assert outputs[1] is not None
-    return difference(outputs[0], outputs[1], rounding=advice.rounding)
+    return difference(outputs[0], outputs[1], rounding=rounding)
 
 
 def test_a_sum_in_a_loop_starts_with_its_first_product() -> None:
@@ -178,12 +184,7 @@ def test_results_that_are_placed_between_the_scopes() -> None:
     text = script(scripts.SHARED_APART)
     (advice,) = found(text, "shared-operand")
     assert advice.text is not None
-    own = programs(text)
-    inputs = [Trials(given) for given in own.inputs()]
-    outputs = [outputs_of(examine(own, t, SETTING), inputs) for t in (text, advice.text)]
-    assert outputs[0] is not None
-    assert outputs[1] is not None
-    assert difference(outputs[0], outputs[1], rounding=False) == ""
+    assert differs(programs(text), text, advice.text, rounding=False) == ""
 
 
 def test_explicit_scopes_are_one_finding() -> None:

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeAlias
 
+from tilelet.advice.claims import Claim
 from tilelet.advice.core import Advice, Costs, Rule, Subject
+from tilelet.advice.data_control import data_control
 from tilelet.advice.programs import Programs, ScriptPrograms, Setting
 from tilelet.advice.proof import Attempt, Outputs, Trials, difference, examine, outputs_of
 from tilelet.advice.rules import RULES
@@ -42,6 +44,7 @@ class Finding:
     why_not  why the rewriting was not taken; empty if it was, or there is none
     chain    the rewriting, and those that it made possible
     newest   time before and after under the newest runtime, where that matters
+    claim    how far the rewriting was shown to keep the results
     """
 
     rule: Rule
@@ -50,6 +53,7 @@ class Finding:
     why_not: str = ""
     chain: Sequence[tuple[Rule, Advice]] = ()
     newest: tuple[float, float] | None = None
+    claim: Claim = Claim.NOT_TRIED
 
     @property
     def text(self) -> str | None:
@@ -80,6 +84,7 @@ class Report:
 
     steps   the ladder of `fix`: rewritings in the order in which they were applied
     text    the script after them
+    held_back  rewritings that `fix` left out because they are not proved
     origin  the place that the user knows, for one in the script
     """
 
@@ -89,6 +94,7 @@ class Report:
     findings: list[Finding] = field(default_factory=list[Finding])
     steps: list[Step] = field(default_factory=list[Step])
     text: str = ""
+    held_back: int = 0
     origin: Callable[[Loc], Loc] = lambda loc: loc
 
     @property
@@ -105,7 +111,11 @@ class Advisor:
         setting: Setting,
         rules: Sequence[Rule] = RULES,
         programs: Programs | None = None,
+        *,
+        unproved: bool = False,
     ) -> None:
+        """`unproved`: let `fix` apply what only holds for the inputs that were tried."""
+        self._takes_unproved = unproved
         self._target = target
         self._setting = setting
         self._rules = rules
@@ -114,6 +124,7 @@ class Advisor:
         self._compared: dict[str, tuple[str, str]] = {}
         self._seen: dict[str, list[tuple[Rule, Advice]]] = {}
         self._refuted: set[Identities] = set()
+        self._held_back: set[Identities] = set()
 
     def advise(self) -> Report:
         """All findings, those that save most first."""
@@ -132,18 +143,20 @@ class Advisor:
         first = ranked = self._ranked(now)
         while ranked:
             steps = self._together(ranked, now)
-            if steps and self._why_not(steps, original, rounded=rounded):
+            if steps and self._why_not_applied(steps, original, rounded=rounded):
                 steps = self._one_by_one(ranked, now, original, rounded=rounded)
             if not steps:
                 break
-            report.steps += steps
+            report.steps += [self._with_claim(step, original) for step in steps]
             rounded = rounded or any(step.finding.is_rounded for step in steps)
             now = self._first(steps[-1].finding.text or "")
             ranked = self._ranked(now)
         assert now.subject is not None
         report.text = now.subject.source.text
         proved = {_identities(step) for step in report.steps}
-        taken = [c for c in first if _chain_identities(c) in proved]
+        report.held_back = len(self._held_back)
+        told = proved | self._held_back
+        taken = [c for c in first if _chain_identities(c) in told]
         self._add_findings(report, original, taken, proved, small=False)
         return report
 
@@ -215,8 +228,10 @@ class Advisor:
         steps: list[Step] = []
         for found in ranked:
             step = self._together([found], now)
-            if step and self._why_not([*steps, *step], original, rounded=rounded):
+            if step and self._why_not_applied([*steps, *step], original, rounded=rounded):
                 self._refuted.add(_chain_identities(found))
+                if not self._why_not([*steps, *step], original, rounded=rounded):
+                    self._held_back.add(_chain_identities(found))
             elif step:
                 steps += step
                 now = self._first(step[0].finding.text or "")
@@ -229,6 +244,30 @@ class Advisor:
         text = steps[-1].finding.text or ""
         loose = rounded or any(step.finding.is_rounded for step in steps)
         return self._disproof(text, original, rounding=loose) or self._added(text, original)
+
+    def _why_not_applied(
+        self, steps: Sequence[Step], original: Attempt, *, rounded: bool = False
+    ) -> str:
+        """Why `fix` does not write the text after all steps; empty if it does."""
+        why = self._why_not(steps, original, rounded=rounded)
+        if why or self._takes_unproved or not steps:
+            return why
+        claim = self._claim(steps[-1].finding.text or "", original)
+        return "" if claim is Claim.PROVED else claim.value
+
+    def _claim(self, text: str, original: Attempt) -> Claim:
+        """How far a text that was not disproved is known to keep the results of the script."""
+        before, after = original.subject, self._try(text).subject
+        assert before is not None
+        assert after is not None
+        for was, now in zip(before.runs, after.runs):
+            if data_control(was.run.program) or data_control(now.run.program):
+                return Claim.TRIED
+        return Claim.PROVED
+
+    def _with_claim(self, step: Step, original: Attempt) -> Step:
+        claim = self._claim(step.finding.text or "", original)
+        return dataclasses.replace(step, finding=dataclasses.replace(step.finding, claim=claim))
 
     # Rewritings that need each other
 
@@ -340,7 +379,8 @@ class Advisor:
         newest = None
         if rule.needs_newer and start.subject is not None and after.subject is not None:
             newest = start.subject.newest_us, after.subject.newest_us
-        return Finding(rule, advice, after.costs, "", chain, newest)
+        claim = self._claim(chain[-1][1].text or "", start)
+        return Finding(rule, advice, after.costs, "", chain, newest, claim)
 
     def _added(self, text: str, original: Attempt) -> str:
         """A finding of the checks that the script as it stands has not; empty if there is none."""
@@ -367,7 +407,9 @@ class Advisor:
     @cached_property
     def _inputs(self) -> list[Trials]:
         with progress(f"making the inputs of {self._target.name}"):
-            return [Trials(given) for given in self._programs.inputs()]
+            runs = self._first(self._programs.text).checked
+            inputs = self._programs.inputs()
+            return [Trials(run.program, given) for run, given in zip(runs, inputs)]
 
     @cached_property
     def _original_outputs(self) -> Outputs | None:

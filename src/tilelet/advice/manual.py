@@ -17,8 +17,18 @@ it writes to holds something else each time), compared bit for bit or within rou
 the last place of a 16-bit output, 64 of FP32, relative to its largest element), and modelled. What
 does not hold, or does not help by more than modelled changes have been wrong, is not proposed.
 Rewritings that only help together are tried together: two scopes become one, then the loops change
-places. `--fix` applies them one after the other and shows the ladder and the diff; comments and
-layout stay, and the script is written to with `--in-place` only.
+places.
+
+Every rewriting carries a claim:
+
+- *proved*: results are equal for all inputs. `--fix` applies it.
+- *holds for the inputs tried*: inputs decide trip counts, branches or offsets. These integers were
+  varied as far as the original script accepts them, and results were equal each time.
+  `--fix --unproved` applies it.
+- *not looked at*: there is no rewriting, or it could not be run.
+
+`--fix` applies rewritings one after the other and shows the ladder and the diff. Comments and
+layout stay. The script is written to with `--in-place` only.
 
 A change that saves too little to be made by itself, but costs nothing and saves time, tasks, bytes
 or work of the cores, is told too, with the same proof. What each rule says of the two kernels of

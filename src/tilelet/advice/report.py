@@ -9,6 +9,7 @@ from pathlib import PurePath
 from typing import Any
 
 from tilelet.advice.advisor import Finding, Report
+from tilelet.advice.claims import Claim
 from tilelet.advice.core import Costs
 from tilelet.diag.core import Diagnostic, Loc
 from tilelet.diag.tables import Table, byte_text, number, times
@@ -41,9 +42,9 @@ def _diagnostic(finding: Finding, report: Report) -> Diagnostic:
             f"with the change: {_time(after)} instead of {_time(report.before)} us "
             f"({times(after.us, report.before.us)}), {after.tasks:,} instead of "
             f"{report.before.tasks:,} tasks, {byte_text(after.gm_bytes)} instead of "
-            f"{byte_text(report.before.gm_bytes)}, modelled; results "
-            + ("equal but for rounding" if finding.is_rounded else "equal, bit for bit")
+            f"{byte_text(report.before.gm_bytes)}, modelled"
         )
+        notes.append(_legality(finding))
         if finding.newest is not None:
             was, now = finding.newest
             notes.append(f"under the newest runtime: {number(now)} instead of {number(was)} us")
@@ -51,6 +52,17 @@ def _diagnostic(finding: Finding, report: Report) -> Diagnostic:
         notes.append(f"a rewriting was tried and not taken: {finding.why_not}")
     labels = [dataclasses.replace(at, loc=report.origin(at.loc)) for at in found.labels]
     return dataclasses.replace(found, notes=tuple(notes), labels=tuple(labels))
+
+
+def _legality(finding: Finding) -> str:
+    """What is known of the results after the change."""
+    equal = "equal but for rounding" if finding.is_rounded else "equal, bit for bit"
+    if finding.claim is Claim.PROVED:
+        return f"results {equal}, for all inputs: proved"
+    return (
+        f"results {equal}, on this script's inputs and on others with other integers: "
+        f"{finding.claim.value}; `--fix` applies it with `--unproved` only"
+    )
 
 
 def _time(costs: Costs) -> str:
@@ -109,12 +121,14 @@ def to_data(report: Report) -> dict[str, Any]:
     return {
         "before": report.before.to_data(),
         "after": report.after.to_data(),
+        "held_back": report.held_back,
         "findings": [_finding_data(finding, report) for finding in report.findings],
         "steps": [
             {
                 "rule": step.finding.rule.name,
                 "code": step.finding.advice.problem.code,
                 "rules": step.finding.rules,
+                "claim": step.finding.claim.value,
                 "costs": step.costs.to_data(),
             }
             for step in report.steps
@@ -135,6 +149,7 @@ def _finding_data(finding: Finding, report: Report) -> dict[str, Any]:
         "now": Costs(advice.us, advice.tasks, advice.gm_bytes).to_data(),
         "after": finding.after.to_data() if finding.after else None,
         "rounding": finding.is_rounded,
+        "claim": finding.claim.value,
         "why_not": finding.why_not,
         "diff": "" if text is None else diff(report.original, text, report.target.name),
     }

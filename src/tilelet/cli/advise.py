@@ -42,7 +42,7 @@ def advise_command(options: AdviseOptions) -> int:
             golden=options.golden,
         ),
     )
-    advisor = _advisor(target, setting)
+    advisor = _advisor(target, setting, unproved=options.unproved)
     report = advisor.fix() if options.fix else advisor.advise()
     _print(report, options)
     if options.fix and options.in_place and report.text != report.original:
@@ -50,12 +50,13 @@ def advise_command(options: AdviseOptions) -> int:
     return exit_codes.of_findings(bool(report.findings))
 
 
-def _advisor(target: Target, setting: Setting) -> Advisor:
+def _advisor(target: Target, setting: Setting, *, unproved: bool) -> Advisor:
     if target.is_model:
         with progress(f"writing {target.name} as one file"):
-            return Advisor(target, setting, programs=ExportedPrograms.of(target, setting))
+            programs = ExportedPrograms.of(target, setting)
+            return Advisor(target, setting, programs=programs, unproved=unproved)
     text = Path(target.name).read_text(encoding="utf-8")
-    return Advisor(dataclasses.replace(target, text=text), setting)
+    return Advisor(dataclasses.replace(target, text=text), setting, unproved=unproved)
 
 
 def _print(report: Report, options: AdviseOptions) -> None:
@@ -70,8 +71,24 @@ def _print(report: Report, options: AdviseOptions) -> None:
         if options.fix:
             show([reports.ladder(report)])
             print(reports.diff(report.original, report.text, report.target.name), end="")
+            print("\n".join(_closing(report, options)))
         else:
             rewritable = sum(finding.after is not None for finding in report.findings)
             count = plural(len(report.findings), "finding")
             text = f"{count}, {rewritable} with a rewriting that was run: `--fix` applies them"
             print(text if report.findings else "no advice: nothing was found that would help")
+
+
+def _closing(report: Report, options: AdviseOptions) -> list[str]:
+    """What `--fix` did not do, and the options that do it."""
+    lines: list[str] = []
+    if report.held_back:
+        count = plural(report.held_back, "rewriting")
+        lines.append(f"{count} not applied: not proved for all inputs; `--unproved` applies it")
+    if report.text == report.original:
+        lines.append("nothing to write")
+    elif options.in_place:
+        lines.append(f"written to {report.target.name}")
+    else:
+        lines.append(f"{report.target.name} is unchanged: `--in-place` writes to it")
+    return lines

@@ -160,14 +160,18 @@ examples:
   tilelet advise kernel.py -p a2a3
   tilelet advise kernel.py --fix                 the ladder of rewritings, and the diff
   tilelet advise kernel.py --fix --in-place      write it to the script
+  tilelet advise kernel.py --fix --unproved      also what holds only for the inputs tried
   tilelet advise kernel.py --format json
   tilelet advise qwen3/scope3 --variant baseline --fix -p a2a3
 
 A finding has its lines, what it costs now, and, where the fault can be rewritten, what the
 rewritten program takes: it is checked, run on this CPU, compared with the outputs of the script as
-it stands, and modelled. Rewritings that do not hold, or do not help, are not proposed. Comments and
-layout are kept. A program that ships is taken as the one file that `tilelet export` makes of it;
-findings name the original lines, and the diff is that of the file. Exit code 1: there is advice.
+it stands, and modelled. Rewritings that do not hold, or do not help, are not proposed. `--fix`
+applies what is proved for all inputs. Where inputs decide lengths, branches or offsets, these are
+varied; what holds for the inputs tried is applied with `--unproved` only. Without `--in-place`
+nothing is written. Comments and layout are kept. A program that ships is taken as the one file that
+`tilelet export` makes of it; findings name the original lines, and the diff is that of the file.
+Exit code 1: there is advice.
 """
 
 LAYER = """\

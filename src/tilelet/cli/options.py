@@ -121,6 +121,7 @@ class AdviseOptions(DeviceOptions):
 
     fix: bool = False
     in_place: bool = False
+    unproved: bool = False
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,11 @@ def _add_advise(parser: Parser) -> None:
     parser.add_argument(
         "--in-place", action="store_true", help="with --fix: write the result to the script"
     )
+    parser.add_argument(
+        "--unproved",
+        action="store_true",
+        help="with --fix: also apply what holds for the inputs tried but is not proved",
+    )
     add_script(parser)
 
 
@@ -30,6 +35,8 @@ def _advise(parser: Parser, found: Namespace) -> int:
     options = taken(AdviseOptions, found, command="advise")
     if options.in_place and not options.fix:
         parser.refuse("`--in-place` writes what `--fix` makes: give both")
+    if options.unproved and not options.fix:
+        parser.refuse("`--unproved` says what `--fix` may apply: give both")
     if options.in_place and options.target.is_model:
         parser.refuse(f"`--in-place`: `{options.target.name}` is no file of yours; export it first")
     return advise_command(options)

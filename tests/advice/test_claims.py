@@ -1,0 +1,159 @@
+"""A rewriting that other lengths, tables or branches refute is never applied."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tilelet.advice.advisor import Advisor, Report
+from tilelet.advice.claims import Claim
+from tilelet.advice.data_control import data_control, integer_trials
+from tilelet.advice.programs import Setting
+from tilelet.advice.report import diagnostics, to_data
+from tilelet.device.machine.description import load_machine
+from tilelet.scripts.recording import RecordingOptions
+from tilelet.scripts.target import Target
+
+SETTING = Setting(load_machine("a2a3"), None, RecordingOptions(platform="a2a3", quiet=True))
+
+HEAD = """\
+import numpy as np
+import tilelet.language as pl
+from tilelet.runtime import TensorSpec, run
+
+
+@pl.program
+class Program:
+    @pl.function
+    def main(
+        self,
+        x: pl.Tensor[[32, 64], pl.FP32],
+        n: pl.Tensor[[1], pl.INT32],
+        table: pl.Tensor[[16], pl.INT32],
+        z: pl.Out[pl.Tensor[[16, 64], pl.FP32]],
+    ):
+"""
+
+TAIL = """
+
+if __name__ == "__main__":
+    rows = np.random.default_rng(7).standard_normal((32, 64)).astype(np.float32)
+    specs = [
+        TensorSpec("x", (32, 64), pl.FP32, rows),
+        TensorSpec("n", (1,), pl.INT32, np.array([16], np.int32)),
+        TensorSpec("table", (16,), pl.INT32, np.arange(16, dtype=np.int32)),
+        TensorSpec("z", (16, 64), pl.FP32, is_output=True),
+    ]
+    run(Program, specs)
+"""
+
+FILL = """
+for r in pl.range(16):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        z = pl.assemble(z, pl.full([1, 64], dtype=pl.FP32, value=0.0), [r, 0])
+count = pl.read(n, [0])
+"""
+
+WRITTEN = """
+with pl.at(level=pl.Level.CORE_GROUP):
+    z[r : r + 1, :] = pl.exp(x[r : r + 1, :])
+"""
+
+ROWS_OF_A_LENGTH = FILL + "for r in pl.range(count):" + textwrap.indent(WRITTEN, "    ")
+
+ROWS_OF_A_BRANCH = (
+    FILL
+    + "if count > 3:\n    for r in pl.range(16):"
+    + textwrap.indent(textwrap.indent(WRITTEN, "    "), "    ")
+)
+
+ROWS_OF_A_TABLE = (
+    FILL + "for i in pl.range(16):\n    r = pl.read(table, [i])" + textwrap.indent(WRITTEN, "    ")
+)
+
+ADDED_ONCE = (
+    FILL
+    + """
+for i in pl.range(count):
+    j = i % 16
+    with pl.at(level=pl.Level.CORE_GROUP):
+        z[j : j + 1, :] = pl.add(z[j : j + 1, :], x[i : i + 1, :])
+"""
+)
+
+WRONG = {
+    "length": ROWS_OF_A_LENGTH,
+    "branch": ROWS_OF_A_BRANCH,
+    "table": ROWS_OF_A_TABLE,
+    "once": ADDED_ONCE,
+}
+
+LATER_SCOPE = """
+count = pl.read(n, [0])
+for i in pl.range(count):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        t = pl.exp(x[i : i + 1, :])
+    with pl.at(level=pl.Level.CORE_GROUP):
+        z[i : i + 1, :] = pl.add(t, x[i : i + 1, :])
+"""
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_cache: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def advisor(body: str, *, unproved: bool = False) -> Advisor:
+    text = HEAD + textwrap.indent(body.strip("\n") + "\nreturn z\n", " " * 8) + TAIL
+    path = Path("kernel.py")
+    path.write_text(text, encoding="utf-8")
+    return Advisor(Target(str(path), text=text), SETTING, unproved=unproved)
+
+
+def applied(report: Report) -> set[str]:
+    return {name for step in report.steps for name in step.finding.rules}
+
+
+@pytest.mark.parametrize("body", WRONG.values(), ids=WRONG)
+@pytest.mark.parametrize("unproved", [False, True])
+def test_what_other_integers_refute_is_not_applied(body: str, *, unproved: bool) -> None:
+    report = advisor(body, unproved=unproved).fix()
+    assert not applied(report) & {"fill", "zeros-read-back"}
+    assert "value=0.0), [r, 0])" in report.text
+
+
+@pytest.mark.parametrize("body", WRONG.values(), ids=WRONG)
+def test_what_other_integers_refute_is_not_said(body: str) -> None:
+    rewritten = {f.rule.name for f in advisor(body).advise().findings if f.after is not None}
+    assert not rewritten & {"fill", "zeros-read-back"}
+
+
+def test_text_json_and_python_tell_the_claim() -> None:
+    report = advisor(LATER_SCOPE, unproved=True).fix()
+    assert "round-trip" in applied(report)
+    claims = {step.finding.claim for step in report.steps}
+    assert claims <= {Claim.PROVED, Claim.TRIED}
+    assert {step["claim"] for step in to_data(report)["steps"]} == {c.value for c in claims}
+    notes = [note for d in diagnostics(report) for note in d.notes]
+    assert any("proved" in note or "holds for the inputs tried" in note for note in notes)
+
+
+def test_other_integers_are_those_that_decide() -> None:
+    subject = advisor(ROWS_OF_A_LENGTH)._first(Path("kernel.py").read_text()).subject
+    assert subject is not None
+    program = subject.runs[0].run.program
+    assert data_control(program).elements
+    given = {
+        "x": np.zeros((32, 64), np.float32),
+        "n": np.array([16], np.int32),
+        "table": np.arange(16, dtype=np.int32),
+        "z": np.zeros((16, 64), np.float32),
+    }
+    made = list(integer_trials(program, given))
+    assert len({int(m["n"][0]) for m in made}) > 4
+    assert 0 in {int(m["n"][0]) for m in made}
+    assert all(m["x"] is given["x"] for m in made)
+    assert any((m["table"] != given["table"]).any() for m in made)
