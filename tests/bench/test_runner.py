@@ -61,7 +61,7 @@ def raising(error: BaseException) -> Callable[[], None]:
     ("error", "note", "failed"),
     [
         (MemoryError(), "left out: not enough memory", False),
-        (NoCompiler("x"), "failed: `$CC` is `x`, which is no working C compiler", True),
+        (NoCompiler("x"), "failed: `$CC` is `x`, which is not a working C compiler", True),
         (ValueError("odd\nsize"), "failed: ValueError: odd", True),
     ],
 )

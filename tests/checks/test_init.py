@@ -132,7 +132,7 @@ def test_undefined_elements_reach_an_output() -> None:
     taken, stored, beside = found.places
     assert beside.role == "writes"
     assert (taken.role, stored.role) == ("takes undefined elements", "stores")
-    assert "takes undefined elements of `t`" in str(found)
+    assert "uses undefined elements of `t`" in str(found)
 
 
 def test_padding_that_is_read() -> None:

@@ -160,7 +160,7 @@ def test_a_script_without_programs(tilelet: Run) -> None:
 def test_names_that_tilelet_does_not_stand_in_for(tilelet: Run) -> None:
     code, _, err = tilelet("run", write("from golden import TensorSpecs\n"))
     assert code == 3
-    assert "error[E0712]: `golden.TensorSpecs` is not part of Tilelet's stand-in" in err
+    assert "error[E0712]: `golden.TensorSpecs` is not available in Tilelet" in err
     assert "--> script.py:1:1" in err
     assert "did you mean `TensorSpec`" in err
     code, _, err = tilelet("run", write("from pypto.runtime import pto_isa_include_dir\n"))
@@ -436,7 +436,7 @@ def test_a_retired_spelling_is_noted_once_per_file(tilelet: Run) -> None:
     write(RETIRED, "other.py")
     code, _, err = tilelet("run", write(f"from other import A as C, B as D\n{RETIRED}"))
     assert code == 0
-    assert err.count("note[W0101]: `pl.incore()` is retired") == 2
+    assert err.count("note[W0101]: `pl.incore()` is deprecated") == 2
     assert "other.py:" in err
     del sys.modules["other"]
 

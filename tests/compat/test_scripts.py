@@ -518,9 +518,12 @@ out = TensorSpec("out", [16, 128], pl.FP32, is_output=True)
         ("run(kernel, [x, out, y], golden)", "error[E0606]: spec `y` has no parameter"),
         (
             "run(kernel, [y, out], golden)",
-            "spec `y` has shape `[16, 64]`, the parameter `[16, 128]`",
+            "spec `y` has shape `[16, 64]`, but the parameter has `[16, 128]`",
         ),
-        ("run(kernel, [x, z], golden)", "spec `out` has dtype `pl.BF16`, the parameter `pl.FP32`"),
+        (
+            "run(kernel, [x, z], golden)",
+            "spec `out` has dtype `pl.BF16`, but the parameter has `pl.FP32`",
+        ),
         ("run(kernel, [x, out], golden, rtol=-1)", "`rtol=-1` in the run configuration"),
         ("run(kernel, golden_fn=golden)", "there is no list of specs"),
         ("run(kernel, [x, out], 3)", "unexpected argument of type `int`"),
@@ -545,7 +548,7 @@ def test_mistakes_in_a_call_of_run(tilelet: Run, call: str, message: str) -> Non
 
 def test_a_platform_counts_although_the_script_reads_no_arguments(tilelet: Run) -> None:
     script = write(MISTAKES + "run(kernel, [x, out], golden)")
-    assert "no `a2a3` board here" in tilelet("run", script, "-p", "a2a3")[2]
+    assert "no `a2a3` board found" in tilelet("run", script, "-p", "a2a3")[2]
     assert "no `a5` board here" in tilelet("run", script, "--platform=a5")[2]
     assert tilelet("run", script, "-p", "a5sim")[2] == ""
 

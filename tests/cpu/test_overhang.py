@@ -129,7 +129,7 @@ def test_single_elements(n: int) -> None:
 def test_the_message_says_how_much_there_is() -> None:
     given = {"x": ramp(16, 8), "out": ramp(4, 8), "n": 13}
     _, error, _ = outcome(CpuEngine(), run_passes(_loads(4)), given)
-    assert "a view of `x` that reaches past its end: only 3 of its 8 exist" in error
+    assert "a view of `x` that extends past its end: only 3 of its 8 exist" in error
 
 
 @pl.jit

@@ -191,7 +191,7 @@ def test_memory_that_the_system_refuses(tmp_path: Path) -> None:
     assert "kernel.py:" in done.stdout
     assert "`the threads of the run` needs" in done.stdout
     assert "set `TILELET_THREADS` to a smaller number" in done.stdout
-    assert done.stdout.count("the system does not give them: see `ulimit -v`") == 2
+    assert done.stdout.count("a memory limit is set: see `ulimit -v`") == 2
     assert done.stdout.endswith("lives\n")
 
 

@@ -73,7 +73,7 @@ def test_a_prompt_that_keeps_its_text():
 def test_a_string_that_is_executed():
     names = {}
     exec(KERNEL, names)
-    with pytest.raises(SourceUnavailable, match="does not keep a string"):
+    with pytest.raises(SourceUnavailable, match="does not keep the source of an executed string"):
         names["double"](np.ones((4, 8), np.float32))
 
 

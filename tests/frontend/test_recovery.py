@@ -157,7 +157,7 @@ class P:
 """)
     (caution,) = program.cautions
     assert caution.code == "W0102"
-    assert caution.message == "layout `pl.DN` of `x` has no effect here"
+    assert caution.message == "layout `pl.DN` of `x` has no effect in Tilelet"
 
 
 @pytest.mark.parametrize(

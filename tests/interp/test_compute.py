@@ -85,7 +85,7 @@ def test_empty_regions() -> None:
     def columns(s, a, n):
         return [s.op("row_max", x=part(s, a, 4, n))]
 
-    with pytest.raises(ValidRegionLost, match="row_max` of a partly valid value"):
+    with pytest.raises(ValidRegionLost, match="row_max` of a partially valid value"):
         on_tiles(columns, ramp(4, 8), n=0)
 
 

@@ -212,7 +212,7 @@ def test_set_validshape_on_views_and_tiles() -> None:
     run(program, x=ramp(4, 8), out=result, n=3)
     np.testing.assert_array_equal(result[0, :, 0], ramp(4, 8)[:, :3].sum(axis=1))
     np.testing.assert_array_equal(result[1, :, 0], [*ramp(4, 8)[:2].sum(axis=1), 0, 0])
-    with pytest.raises(ValidShapeTooLarge, match="valid extent 9 does not fit a tile of 8"):
+    with pytest.raises(ValidShapeTooLarge, match="valid extent 9 does not fit a tile of extent 8"):
         run(program, x=ramp(4, 8), out=result, n=9)
 
 
@@ -313,7 +313,7 @@ def test_reshape_of_a_partly_valid_value() -> None:
     )
     program = b.program()
     run(program, x=ramp(4, 8), n=8)
-    with pytest.raises(ValidRegionLost, match="reshape` of a partly valid value"):
+    with pytest.raises(ValidRegionLost, match="reshape` of a partially valid value"):
         run(program, x=ramp(4, 8), n=5)
 
 

@@ -130,7 +130,9 @@ def test_no_window_has_a_negative_size(engine: Any, form: str) -> None:
             engine().run(program, arguments)
             assert not out.any()
             continue
-        with pytest.raises(UserError, match="valid extent -3 does not fit a tile of 12") as found:
+        with pytest.raises(
+            UserError, match="valid extent -3 does not fit a tile of extent 12"
+        ) as found:
             engine().run(program, arguments)
         assert "`pl.max(size, 0)`" in found.value.diagnostic.helps[0]
 

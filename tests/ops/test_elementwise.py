@@ -125,7 +125,7 @@ def test_integers_become_fp32_in_functions():
 
 
 def test_bits_are_integers():
-    with pytest.raises(DTypeNotAllowed, match=r"`pl\.and_` does not work on `pl\.FP32`"):
+    with pytest.raises(DTypeNotAllowed, match=r"`pl\.and_` does not support `pl\.FP32`"):
         infer1("and_", tile(8, 8), tile(8, 8))
     with pytest.raises(DTypeNotAllowed):
         infer1("shl", tile(8, 8, dtype=dtypes.BOOL), 1)

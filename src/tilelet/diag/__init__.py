@@ -1,6 +1,6 @@
-"""What Tilelet says to the user: places, messages, and their three renderings.
+"""User-facing diagnostics: source locations, messages, and their three renderings.
 
-The mistakes themselves are in `tilelet.diag.catalogue`, one class each.
+The mistakes are in `tilelet.diag.catalogue`, one class each.
 """
 
 from tilelet.diag.core import (

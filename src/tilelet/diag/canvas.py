@@ -1,4 +1,4 @@
-"""One row of terminal cells: wide characters take two, tabs four, colours are kept apart."""
+"""One row of terminal cells: wide characters take two, tabs four, colors are kept separately."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import unicodedata
 
 TAB = 4
 
-# Roles of text, and their terminal colours (SGR parameters).
+# Text styles and their terminal colors (SGR parameters).
 PLAIN, BOLD, GUTTER, SECONDARY, HELP = "plain", "bold", "gutter", "secondary", "help"
 PASS, FAIL = "pass", "fail"
 _SGR = {
@@ -24,16 +24,16 @@ _SGR = {
 
 
 def paint(text: str, style: str, color: bool) -> str:
-    """`text` in the colour of `style`, or unchanged."""
+    """Return `text` in the color of `style`, or unchanged."""
     if not color or not text or style not in _SGR:
         return text
     return f"\x1b[{_SGR[style]}m{text}\x1b[0m"
 
 
 def cells_of(text: str) -> tuple[list[str], list[int]]:
-    """The terminal cells of `text`, and the cell where each character (and the end) starts.
+    """Return the terminal cells of `text`, and the cell where each character (and the end) starts.
 
-    The second cell of a wide character is "", so that joining the cells gives the text back.
+    The second cell of a wide character is "", so that joining the cells restores the text.
     """
     cells: list[str] = []
     starts: list[int] = []
@@ -56,7 +56,7 @@ def cells_of(text: str) -> tuple[list[str], list[int]]:
 
 
 def cut(cells: list[str], start: int, width: int) -> list[str]:
-    """`width` cells from `start`, with `...` where something was cut off."""
+    """Return `width` cells from `start`, with `...` where text was cut off."""
     part = cells[start : start + width]
     if start > 0:
         part[: min(3, width)] = list("...")[:width]
@@ -70,7 +70,7 @@ def cut(cells: list[str], start: int, width: int) -> list[str]:
 
 
 class Row:
-    """A row that is written to at any column, in any order."""
+    """A row that can be written at any column, in any order."""
 
     def __init__(self) -> None:
         self._cells: list[str] = []

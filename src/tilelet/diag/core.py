@@ -1,4 +1,4 @@
-"""Places in source text, and the one exception type that carries a message to the user."""
+"""Source locations, and the one exception type that carries a message to the user."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 
 @dataclass(frozen=True, slots=True)
 class Loc:
-    """A span of source text; the end is exclusive. Lines count from 1.
+    """A span of source text; the end is exclusive and lines count from 1.
 
-    Columns count from 0 in UTF-8 bytes, as `ast` gives them; renderings show characters.
-    `caller` is the call site when this text was inlined somewhere: the chain the message shows.
+    Columns count from 0 in UTF-8 bytes, as in `ast`; renderings show characters. `caller` is the
+    call site if this text was inlined; messages show the whole chain.
     """
 
     file: str
@@ -22,7 +22,7 @@ class Loc:
     caller: Loc | None = None
 
     def called_from(self, caller: Loc | None) -> Loc:
-        """The same span, seen through one more inlining step (appended at the chain's end)."""
+        """Append one inlining step to the end of the chain."""
         if caller is None:
             return self
         return replace(self, caller=self.caller.called_from(caller) if self.caller else caller)
@@ -41,7 +41,7 @@ UNKNOWN = Loc("<unknown>", 0)
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """Text at one span. The first label of a diagnostic is the primary one (drawn with ^^^)."""
+    """Text at one span; the first label of a diagnostic is the primary one (drawn with ^^^)."""
 
     loc: Loc
     text: str = ""
@@ -49,7 +49,7 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """Text to write in place of a span; all fixes of a message together mend the mistake."""
+    """Replacement text for a span; applying all fixes of a message corrects the mistake."""
 
     loc: Loc
     text: str
@@ -73,11 +73,11 @@ class Diagnostic:
 
 
 class UserError(Exception):
-    """A mistake in the user's program or command, with its place. One subclass per mistake.
+    """A mistake in the user's program or command, with its location; one subclass per mistake.
 
-    Subclasses set `code`, take what they need to know in `__init__`, and build the diagnostic by
-    `super().__init__(message, labels=[...], notes=[...], helps=[...])`. Their docstring is the
-    text of `tilelet explain CODE`; `example` is a short program that makes the mistake.
+    Subclasses set `code`, take what the message needs in `__init__`, and build the diagnostic with
+    `super().__init__(message, labels=[...], notes=[...], helps=[...])`. Their docstring is the text
+    of `tilelet explain CODE`; `example` is a short program that makes the mistake.
     """
 
     code = "E0000"
@@ -109,14 +109,14 @@ class UserError(Exception):
         return render_text(self.diagnostic, color=False)
 
     def _render_traceback_(self) -> list[str]:
-        """What a notebook shows instead of a traceback."""
+        """Return what a notebook shows instead of a traceback."""
         from tilelet.diag.uncaught import message_of
 
         return message_of(self).splitlines()
 
 
 class Caution(UserError):
-    """A diagnostic that does not stop the run. Never raised: it is added to a `Sink`."""
+    """A diagnostic that does not stop the run; never raised, only added to a `Sink`."""
 
     code = "W0000"
     severity = "warning"
@@ -137,7 +137,7 @@ class UserErrors(Exception):
         return text + ("\nerror: stopped after ten errors" if self.truncated else "")
 
     def _render_traceback_(self) -> list[str]:
-        """What a notebook shows instead of a traceback."""
+        """Return what a notebook shows instead of a traceback."""
         from tilelet.diag.uncaught import message_of
 
         return message_of(self).splitlines()
@@ -149,7 +149,7 @@ class TooManyErrors(Exception):
 
 @dataclass
 class Sink:
-    """Collects diagnostics of one compilation, so that one run reports several mistakes."""
+    """Collects the diagnostics of one compilation, so that one run reports several mistakes."""
 
     limit: int = 10
     diagnostics: list[Diagnostic] = field(default_factory=list[Diagnostic])
@@ -163,7 +163,7 @@ class Sink:
         return [d for d in self.diagnostics if d.severity != "error"]
 
     def add(self, problem: UserError) -> None:
-        """Record `problem` (once per code and place); stop the compilation at the limit."""
+        """Record `problem` once per code and location; stop the compilation at the limit."""
         d = problem.diagnostic
         if any(
             d.code == o.code and d.loc == o.loc and d.message == o.message for o in self.diagnostics
@@ -174,6 +174,6 @@ class Sink:
             raise TooManyErrors
 
     def finish(self) -> None:
-        """Raise what was collected, if any of it is an error."""
+        """Raise the collected errors, if any."""
         if self.errors:
             raise UserErrors(self.errors, truncated=len(self.errors) >= self.limit)

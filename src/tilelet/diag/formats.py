@@ -1,6 +1,6 @@
-"""Diagnostics for programs, as JSON of our own; SARIF is in `diag.sarif`.
+"""Diagnostics as JSON; SARIF is in `diag.sarif`.
 
-The JSON layout is stable; a field may be added, none changes its meaning:
+The JSON layout is stable: fields may be added, but no field changes its meaning.
 
     {"version": 1,
      "tool": {"name": "tilelet", "version": "0.1.0"},
@@ -14,9 +14,9 @@ The JSON layout is stable; a field may be added, none changes its meaning:
         "fixes": [{"text": "...", "file": ..., "line": ..., ...}]}]}
 
 Lines and columns count from 1, columns in characters; the end is exclusive. The first label is the
-primary one. `fixes`, where there are any, mend the mistake: text to write in place of spans.
-`called_from` is the inlining chain, innermost call first. A label without a known
-place has line 0.
+primary one. `fixes`, if present, correct the mistake: each is replacement text for a span.
+`called_from` is the inlining chain, innermost call first. A label without a known location has
+line 0.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tilelet.diag.source import SourceReader, display_path, read_line, span_of
 
 
 def to_json(diagnostics: Iterable[Diagnostic], sources: SourceReader = read_line) -> str:
-    """The diagnostics as one JSON document (layout: see the module's docstring)."""
+    """Return the diagnostics as one JSON document (layout: see the module docstring)."""
     shown = list(diagnostics)
     document = {
         "version": 1,

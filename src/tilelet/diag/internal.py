@@ -1,4 +1,4 @@
-"""A bug in Tilelet itself: a type of its own, so that it never looks like the user's mistake."""
+"""The exception for bugs in Tilelet itself, separate from the user's mistakes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tilelet.diag.core import Loc
 
 
 class InternalError(Exception):
-    """Tilelet broke one of its own rules. `function`, `op` and `loc` say where it was noticed."""
+    """Tilelet broke one of its own invariants; `function`, `op` and `loc` say where."""
 
     def __init__(
         self, problem: str, function: str = "", op: str = "", loc: Loc | None = None

@@ -14,7 +14,7 @@ from tilelet.diag.source import SourceReader, display_path, read_line, span_of
 from tilelet.diag.text import plural, printable
 
 DEFAULT_WIDTH = 120
-# Of a longer inlining chain the innermost and outermost calls are shown.
+# Long inlining chains show only the innermost and outermost calls.
 _CHAIN_HEAD, _CHAIN_TAIL = 3, 1
 
 
@@ -24,7 +24,7 @@ def render_text(
     sources: SourceReader = read_line,
     width: int = DEFAULT_WIDTH,
 ) -> str:
-    """The message with its source lines, notes, helps and inlining chain; no final newline."""
+    """Render the message with source lines, notes, helps and inlining chain; no final newline."""
     calls = diagnostic.loc.callers if diagnostic.loc else []
     labels = [label for label in diagnostic.labels if label.loc.line > 0]
     frame = Frame(
@@ -50,7 +50,7 @@ def render_text(
 
 
 def render_line(diagnostic: Diagnostic, color: bool = False) -> str:
-    """The message in one line, without source: `kernel.py:3:5: note[W0101]: ...`."""
+    """Render the message on one line, without source: `kernel.py:3:5: note[W0101]: ...`."""
     head = paint(f"{diagnostic.severity}[{diagnostic.code}]", diagnostic.severity, color)
     text = f"{head}: {diagnostic.message}"
     loc = diagnostic.loc
@@ -66,7 +66,7 @@ def render_all(
     width: int = DEFAULT_WIDTH,
     truncated: bool = False,
 ) -> str:
-    """All messages, blank lines between, and a closing line that counts them."""
+    """Render all messages, separated by blank lines, and a closing line that counts them."""
     shown = list(diagnostics)
     parts = [render_text(d, color, sources, width) for d in shown]
     errors = sum(d.severity == "error" for d in shown)
@@ -81,7 +81,7 @@ def render_all(
 
 
 def use_color(stream: TextIO) -> bool:
-    """Colour only on a terminal; NO_COLOR and then FORCE_COLOR decide otherwise."""
+    """Use color only on a terminal, unless NO_COLOR or FORCE_COLOR overrides it."""
     if os.environ.get("NO_COLOR"):
         return False
     if os.environ.get("FORCE_COLOR", "0") not in ("", "0"):
@@ -90,20 +90,20 @@ def use_color(stream: TextIO) -> bool:
 
 
 def text_width(stream: TextIO) -> int:
-    """Columns to render for: those of the terminal, or the default when there is none."""
+    """Return the terminal width, or the default if there is no terminal."""
     return (
         shutil.get_terminal_size((DEFAULT_WIDTH, 0)).columns if stream.isatty() else DEFAULT_WIDTH
     )
 
 
 def _digits(locs: list[Loc], sources: SourceReader) -> int:
-    """Width of the widest line number shown."""
+    """Return the width of the widest line number shown."""
     last_lines = [span_of(loc, sources).end_line for loc in locs]
     return len(str(max(last_lines, default=0)))
 
 
 def _unplaced(labels: Iterable[Label], sources: SourceReader) -> list[str]:
-    """Texts of labels whose source line cannot be shown: they must not be lost."""
+    """Return the texts of labels whose source line cannot be shown, so that none is lost."""
     texts: list[str] = []
     for label in labels:
         if not label.text:
@@ -116,7 +116,7 @@ def _unplaced(labels: Iterable[Label], sources: SourceReader) -> list[str]:
 
 
 def _remark(kind: str, text: str, frame: Frame) -> list[str]:
-    """`= note: ...`, further lines of the text aligned under its first."""
+    """Render `= note: ...`, with further lines aligned under the first."""
     first, *more = printable(text).split("\n")
     margin = " " * (frame.digits + 1)
     style = HELP if kind == "help" else BOLD
@@ -126,7 +126,7 @@ def _remark(kind: str, text: str, frame: Frame) -> list[str]:
 
 
 def _chain(calls: list[Loc], frame: Frame) -> list[str]:
-    """One `note: in this call` per inlining step."""
+    """Render one `note: in this call` per inlining step."""
     hidden = len(calls) - _CHAIN_HEAD - _CHAIN_TAIL
     lines: list[str] = []
     for depth, call in enumerate(calls):

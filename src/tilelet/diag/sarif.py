@@ -1,8 +1,7 @@
-"""Diagnostics as SARIF 2.1.0, in the form that code-scanning services take.
+"""Diagnostics as SARIF 2.1.0, in the form that code-scanning services accept.
 
-They want a place for every result, and paths relative to the root of the repository. A message
-without a place (a missing file, a machine that does not exist) stands at the first line of the
-script that was run.
+They require a location for every result, and paths relative to the repository root. A message
+without a location (a missing file, an unknown machine) is placed at the first line of the script.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _PACKAGES = Path(__file__).parents[2]
 def to_sarif(
     diagnostics: Iterable[Diagnostic], sources: SourceReader = read_line, script: str = ""
 ) -> str:
-    """The diagnostics as one run; the rules are the catalogue's classes that occur."""
+    """Return the diagnostics as one run; its rules are the catalogue classes that occur."""
     shown = list(diagnostics)
     codes = sorted({d.code for d in shown})
     results = _Results(sources, script)
@@ -48,7 +47,7 @@ def to_sarif(
 
 
 def _rule(code: str) -> dict[str, object]:
-    # The catalogue imports this package; and a caller may report a code of its own.
+    # Imported here because the catalogue imports this package; a caller may report its own codes.
     from tilelet.diag.catalogue import classes, describe, explain
 
     cls = classes().get(code)
@@ -66,7 +65,7 @@ def _rule(code: str) -> dict[str, object]:
 
 
 class _Results:
-    """The results of one run: where they are in the repository, and what tells them apart."""
+    """The results of one run, with paths relative to the repository and stable fingerprints."""
 
     def __init__(self, sources: SourceReader, script: str) -> None:
         self.sources = sources
@@ -75,7 +74,7 @@ class _Results:
         self.seen: Counter[str] = Counter()
 
     def add(self, d: Diagnostic, rule: int) -> dict[str, object]:
-        """The result; places outside the repository are told in words."""
+        """Convert one diagnostic; locations outside the repository become text."""
         places = [label for label in d.labels if label.loc.line > 0]
         if places:
             places += [Label(call, "in this call") for call in places[0].loc.callers]
@@ -94,12 +93,12 @@ class _Results:
             "partialFingerprints": {"primaryLocationLineHash": self._fingerprint(d, first.loc)},
         }
         related = [self._location(place) for place in inside[1:]]
-        if related:  # SARIF wants each only once
+        if related:  # SARIF requires unique entries
             result["relatedLocations"] = [r for i, r in enumerate(related) if r not in related[:i]]
         return result
 
     def _fingerprint(self, d: Diagnostic, loc: Loc) -> str:
-        """The same while the line itself is the same, wherever in the file it moves."""
+        """Return a fingerprint that survives moving the line within the file."""
         line = (self.sources(loc.file, loc.line) or "") if loc.line > 0 else d.message
         digest = hashlib.sha256(f"{d.code}\n{line.strip()}".encode()).hexdigest()[:16]
         self.seen[digest] += 1
@@ -125,7 +124,7 @@ class _Results:
         return location
 
     def _relative(self, file: str) -> str | None:
-        """The path below the root of the repository, or below that of the package."""
+        """Return the path relative to the repository root, or to the package root."""
         path = Path(file).absolute()
         for root in (self.root, _PACKAGES):
             if path.is_relative_to(root):
@@ -134,7 +133,7 @@ class _Results:
 
 
 def _repository(file: Path) -> Path:
-    """The root that a code-scanning service resolves paths against."""
+    """Return the root that a code-scanning service resolves paths against."""
     for folder in file.parents:
         if (folder / ".git").exists():
             return folder

@@ -1,4 +1,4 @@
-"""Source lines with marked spans: the part of a message between its first line and its notes."""
+"""Source excerpts with marked spans: the part of a message between its first line and its notes."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from tilelet.diag.core import Label
 from tilelet.diag.source import SourceReader, Span, display_path, span_of
 from tilelet.diag.text import printable
 
-# A span over more lines than this shows only its first and last.
+# A span over more lines than this shows only its first and last line.
 _WHOLE_SPAN_LINES = 4
 _MIN_SOURCE_WIDTH = 24
 
 
 @dataclass(frozen=True)
 class Frame:
-    """What all rows of one message share."""
+    """State shared by all rows of one message."""
 
     digits: int  # width of the line numbers
     severity: str
@@ -27,7 +27,7 @@ class Frame:
 
     @property
     def margin(self) -> int:
-        """The column where source text starts: after `12 | `."""
+        """The column where source text starts, after `12 | `."""
         return self.digits + 3
 
     def as_note(self) -> Frame:
@@ -47,7 +47,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class _Mark:
-    """One label with its resolved span. `lane` is its column at the left if it spans lines."""
+    """One label with its resolved span; a multi-line span is drawn in column `lane` at the left."""
 
     span: Span
     text: str
@@ -65,7 +65,7 @@ class _Mark:
 
 
 def snippet(labels: Sequence[Label], frame: Frame) -> list[str]:
-    """The source lines of `labels`, the first being the primary one, one block per file."""
+    """Render the source lines of `labels`, one block per file; the first label is primary."""
     marks = [
         _Mark(
             span_of(label.loc, frame.sources),
@@ -97,7 +97,7 @@ def _place(span: Span) -> str:
 
 
 def _with_lanes(marks: Iterable[_Mark]) -> list[_Mark]:
-    """Give each multi-line mark the leftmost lane that is free over its lines."""
+    """Assign each multi-line mark the leftmost lane that is free over its lines."""
     busy_until: list[int] = []
     placed: list[_Mark] = []
     for mark in sorted(marks, key=lambda m: (m.span.line, -m.span.end_line)):
@@ -112,7 +112,7 @@ def _with_lanes(marks: Iterable[_Mark]) -> list[_Mark]:
 
 
 class _FileBlock:
-    """The shown lines of one file."""
+    """The source lines shown for one file."""
 
     def __init__(self, file: str, marks: list[_Mark], frame: Frame) -> None:
         self.file = file
@@ -130,7 +130,7 @@ class _FileBlock:
         return out
 
     def _numbers(self) -> Iterator[int | None]:
-        """Numbers of the lines to show; None for a gap. A gap of one line is shown instead."""
+        """Yield the line numbers to show, and None for a gap; a gap of one line is shown."""
         wanted: set[int] = set()
         for mark in self.marks:
             first, last = mark.span.line, mark.span.end_line
@@ -147,7 +147,7 @@ class _FileBlock:
             previous = number
 
     def _row(self, number: int | None = None) -> Row:
-        """A row with its gutter and the lanes that run through it."""
+        """Return a row with its gutter and the lanes that pass through it."""
         row = self.frame.row(number)
         for mark in self.marks:
             if mark.lane in self.open and mark.multiline:
@@ -171,7 +171,7 @@ class _FileBlock:
         indent = len(text) - len(text.lstrip())
 
         def cell(col: int) -> int:
-            past_end = max(0, col - len(text))  # a caret may stand just behind the line
+            past_end = max(0, col - len(text))  # a caret may be just past the end of the line
             return starts[min(col, len(text))] + past_end
 
         single = [m for m in self.marks if not m.multiline and m.span.line == number]
@@ -184,14 +184,14 @@ class _FileBlock:
         start = _scroll(len(cells), extents, room)
 
         def column(col: int) -> int:
-            """The column on screen; what was cut off at the left or right is at the edge."""
+            """Map to a screen column, clamped to the visible part of the line."""
             return self.body + min(max(cell(col) - start, 0), room)
 
         source = self._row(number)
         source.put_cells(self.body, cut(cells, start, room))
         rows = [source]
         inline = [m for m in opening if m.span.col <= indent]
-        for mark in inline:  # starts the line: a slash instead of a row of its own
+        for mark in inline:  # at the start of the line: a slash instead of a separate row
             source.put(self.frame.margin + mark.lane, "/", mark.style)
             self.open.add(mark.lane)
         rows += self._underlines(
@@ -209,7 +209,7 @@ class _FileBlock:
         return rows
 
     def _reach(self, mark: _Mark, column: int) -> Row:
-        """The row that leads from a lane to the first or last character of its span."""
+        """Return the row that connects a lane with the first or last character of its span."""
         row = self._row()
         for between in range(self.frame.margin + mark.lane + 1, column):
             if row.is_blank(between):
@@ -218,11 +218,13 @@ class _FileBlock:
         return row
 
     def _underlines(self, placed: list[_Placed]) -> list[Row]:
-        """Underlines; the last label beside its own, the others stacked below, right to left."""
+        """Draw the underlines: the last label next to its own, the others stacked below, right to
+        left.
+        """
         if not placed:
             return []
         row = self._row()
-        for p in sorted(placed, key=lambda p: p.mark.primary):  # the primary one on top
+        for p in sorted(placed, key=lambda p: p.mark.primary):  # draw the primary mark last, on top
             row.put(p.start, p.mark.char * max(p.end - p.start, 1), p.mark.style)
         texts = sorted((p for p in placed if p.mark.text), key=lambda p: (p.start, p.mark.primary))
         rows = [row]
@@ -246,7 +248,7 @@ class _FileBlock:
 
 @dataclass(frozen=True)
 class _Placed:
-    """A single-line mark and its columns on screen."""
+    """A single-line mark and its screen columns."""
 
     start: int
     end: int
@@ -254,7 +256,7 @@ class _Placed:
 
 
 def _scroll(length: int, extents: list[tuple[int, int]], room: int) -> int:
-    """The first cell to show so that the marked cells of a too long line are in view."""
+    """Return the first cell to show so that the marked cells of an overlong line are visible."""
     if length <= room or not extents:
         return 0
     first = min(start for start, _ in extents)

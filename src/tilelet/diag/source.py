@@ -9,12 +9,12 @@ from pathlib import Path
 
 from tilelet.diag.core import Loc
 
-# Text of one line (counted from 1) without its line end; None if it cannot be had.
+# Returns one line (counted from 1) without its line end, or None if it is not available.
 SourceReader = Callable[[str, int], "str | None"]
 
 
 def read_line(file: str, line: int) -> str | None:
-    """The default reader: files on disk, and whatever notebooks and `pl.parse` register."""
+    """The default reader: files on disk, and text registered by notebooks and `pl.parse`."""
     text = linecache.getline(file, line)
     return text.rstrip("\r\n") if text else None
 
@@ -31,7 +31,7 @@ class Span:
 
 
 def span_of(loc: Loc, sources: SourceReader) -> Span:
-    """What `loc` covers. Without an end it is one character, or the whole line if col is 0 too."""
+    """Resolve `loc`; without an end it is one character, or the whole line if `col` is 0 too."""
     first = sources(loc.file, loc.line)
     col = _characters(first, loc.col)
     if loc.end_line <= 0:
@@ -55,9 +55,9 @@ def _characters(text: str | None, byte_col: int) -> int:
 
 
 def display_path(file: str) -> str:
-    """`file` relative to the working directory if it is inside, else unchanged."""
+    """Return `file` relative to the working directory if it is inside, else unchanged."""
     path = Path(file)
     try:
         return str(path.relative_to(Path.cwd())) if path.is_absolute() else file
-    except (ValueError, OSError):  # elsewhere, or the working directory is gone
+    except (ValueError, OSError):  # outside, or the working directory is gone
         return file

@@ -1,4 +1,4 @@
-"""Tables and texts as HTML for notebooks: plain markup, everything escaped."""
+"""Tables and text as HTML for notebooks: plain markup, everything escaped."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LONGEST = 60
 
 
 def parts_html(parts: Sequence[str | Table]) -> str:
-    """Texts and tables, one after the other."""
+    """Render texts and tables in order."""
     return "".join(
         _table(part) if isinstance(part, Table) else f"<pre>{escape(part)}</pre>" for part in parts
     )

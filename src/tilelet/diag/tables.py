@@ -1,4 +1,4 @@
-"""Tables as data, shown as plain text or, on a terminal, by rich and within its width."""
+"""Tables as data, printed as plain text or, on a terminal, by rich within its width."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Table:
-    """A title, column heads and rows of text. The first `left` columns are aligned to the left."""
+    """A title, column heads and rows of text; the first `left` columns are left-aligned."""
 
     title: str
     heads: Sequence[str]
@@ -25,7 +25,7 @@ class Table:
     notes: list[str] = field(default_factory=list[str])
 
     def text(self) -> str:
-        """Columns two spaces apart, a rule under the heads; no trailing blanks."""
+        """Render as text: columns two spaces apart, a rule under the heads, no trailing blanks."""
         heads, *rows = [[printable(str(cell)) for cell in row] for row in (self.heads, *self.rows)]
         widths = self._widths()
         lines = [printable(self.title)] if self.title else []
@@ -49,9 +49,9 @@ class Table:
         ]
 
     def fitted(self, width: int) -> Iterator[Table]:
-        """The table, or, if it is too wide, its columns in several, each with the first one.
+        """Split a table that is too wide into several, each starting with the first column.
 
-        Cells are not cut: a figure in two pieces is no figure.
+        Cells are never cut, because a truncated figure is misleading.
         """
         widths = [w + 2 for w in self._widths()]
         groups: list[list[int]] = [[0]]
@@ -97,7 +97,7 @@ _UNLIMITED = 10_000
 
 @dataclass
 class WideTable(Table):
-    """A table with a text of its own, which other programs read; shown so where it fits."""
+    """A table with a machine-readable text form, which is shown if it fits."""
 
     plain: str = ""
 
@@ -109,7 +109,7 @@ class WideTable(Table):
 
 
 def show(parts: Sequence[str | Table], stream: TextIO | None = None) -> None:
-    """Print texts and tables, a blank line between: rich on a terminal, plain otherwise."""
+    """Print texts and tables separated by blank lines: with rich on a terminal, plain otherwise."""
     out = stream or sys.stdout
     is_terminal, color = out.isatty(), use_color(out)
     if not is_terminal and not color:
@@ -137,7 +137,7 @@ def as_text(parts: Sequence[str | Table]) -> list[str]:
 
 
 def number(value: float, digits: int = 2) -> str:
-    """`12,345.68`"""
+    """Format a number: `12,345.68`."""
     return f"{value:,.{digits}f}"
 
 
@@ -146,7 +146,7 @@ def percent(share: float) -> str:
 
 
 def byte_text(count: float) -> str:
-    """Bytes in decimal units, as memory traffic is counted: `786.4 MB`."""
+    """Format bytes in decimal units, as memory traffic is counted: `786.4 MB`."""
     size = float(count)
     for unit in ("B", "KB", "MB", "GB"):
         if size < 1000 or unit == "GB":
@@ -156,5 +156,5 @@ def byte_text(count: float) -> str:
 
 
 def times(value: float, base: float) -> str:
-    """`1.25x`; a dash if there is nothing to compare with."""
+    """Format a ratio as `1.25x`, or a dash if there is nothing to compare with."""
     return f"{value / base:.2f}x" if base else "-"

@@ -1,4 +1,4 @@
-"""Small pieces of message text, so that all messages spell things alike."""
+"""Text helpers that keep the wording of messages uniform."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import re
 import textwrap
 from collections.abc import Iterable, Sequence
 
-# All but tab and line feed; then what is not seen, or changes where the rest is seen.
+# Control characters other than tab and line feed; then invisible and bidirectional ones.
 _CONTROL = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f"
     "\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
 )
-_SHOWN_BITS = 200  # integers up to here are written in full
+_SHOWN_BITS = 200  # larger integers are abbreviated
 
 
 def near(name: str, candidates: Iterable[str], limit: int = 3) -> list[str]:
-    """The candidates spelled most like `name`, best first; for "did you mean"."""
+    """Return the candidates spelled most like `name`, best first, for "did you mean"."""
     wanted = name.lower()
     scores = {c: difflib.SequenceMatcher(None, c.lower(), wanted).ratio() for c in set(candidates)}
     # One very close candidate makes the merely similar ones noise.
@@ -26,7 +26,7 @@ def near(name: str, candidates: Iterable[str], limit: int = 3) -> list[str]:
 
 
 def ticked(names: Iterable[object], joiner: str = "or") -> str:
-    """`a`, `b` or `c`."""
+    """Format names as `a`, `b` or `c`."""
     quoted = [f"`{n}`" for n in names]
     if len(quoted) < 2:
         return "".join(quoted)
@@ -34,32 +34,31 @@ def ticked(names: Iterable[object], joiner: str = "or") -> str:
 
 
 def did_you_mean(suggestions: Iterable[str]) -> list[str]:
-    """One help line offering the first three suggestions, or none."""
+    """Return one help line with the first three suggestions, or none."""
     shown = list(suggestions)[:3]
     return [f"did you mean {ticked(shown)}?"] if shown else []
 
 
 def shape_text(shape: Iterable[object]) -> str:
-    """A shape as the language writes it: `[16, 128]`."""
+    """Format a shape as the language writes it: `[16, 128]`."""
     return f"[{', '.join(str(d) for d in shape)}]"
 
 
 def plural(count: int, noun: str, many: str = "") -> str:
-    """`1 error`, `2 errors`; `many` for nouns that do not just take an s."""
+    """Format a count: `1 error`, `2 errors`; `many` is an irregular plural."""
     return f"1 {noun}" if count == 1 else f"{count} {many or noun + 's'}"
 
 
 def printable(text: str) -> str:
-    """A text with its control characters spelled out: names may hold any, and terminals obey them.
+    """Escape control characters, which names may contain and terminals would obey.
 
-    So are those that change the direction of writing, and halves of characters, which no stream
-    takes.
+    Bidirectional controls and lone surrogates, which no stream accepts, are escaped too.
     """
     return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def integer_text(number: int) -> str:
-    """An integer in a message: Python itself refuses to write those of thousands of digits."""
+    """Format an integer, abbreviating those with more digits than Python converts."""
     if number.bit_length() <= _SHOWN_BITS:
         return str(number)
     sign = "-" if number < 0 else ""
@@ -67,7 +66,7 @@ def integer_text(number: int) -> str:
 
 
 def size_text(count: int) -> str:
-    """A number of bytes in the largest unit that leaves at least 1: `1.5 GiB`."""
+    """Format bytes in the largest unit that leaves at least 1: `1.5 GiB`."""
     size = float(count)
     for unit in ("bytes", "KiB", "MiB", "GiB", "TiB"):
         if size < 1024 or unit == "TiB":
@@ -77,7 +76,7 @@ def size_text(count: int) -> str:
 
 
 def wrapped(text: str, width: int) -> str:
-    """Lines that are too long go on below, two spaces further in."""
+    """Wrap long lines, indenting continuation lines by two more spaces."""
     lines: list[str] = []
     for line in text.splitlines():
         if len(line) <= width:
@@ -95,5 +94,5 @@ def wrapped(text: str, width: int) -> str:
 
 
 def optional(*texts: str) -> Sequence[str]:
-    """The texts that are not empty: for notes and helps that may be missing."""
+    """Return the non-empty texts, for optional notes and helps."""
     return [t for t in texts if t]

@@ -1,8 +1,7 @@
-"""Mistakes that nobody catches: the message and nothing around it, at a prompt and in a script.
+"""Uncaught user errors: print only the message, at a prompt and in a script.
 
-It names the line and what to do; frames of the compiler around it would only hide that. Where
-another `sys.excepthook` is in force it stays so. Notebooks ask the exception itself
-(`UserError._render_traceback_`).
+The message names the line and what to do; the compiler's frames would only hide it. An existing
+`sys.excepthook` is kept. Notebooks use `UserError._render_traceback_`.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from tilelet.diag.core import UserError, UserErrors
 
 
 def install() -> None:
-    """Let Python show uncaught mistakes so."""
+    """Install the exception hook for uncaught user errors."""
     if sys.excepthook is sys.__excepthook__:
         sys.excepthook = _show
 
@@ -27,7 +26,7 @@ def _show(kind: type[BaseException], error: BaseException, traceback: TracebackT
 
 
 def message_of(error: UserError | UserErrors) -> str:
-    """The message; if it names no line of a kernel, with the line that led to it."""
+    """Return the message, with the script line that led to it if it names no kernel line."""
     from tilelet.diag.tracebacks import give_place
 
     if isinstance(error, UserError):

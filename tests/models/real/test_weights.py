@@ -133,7 +133,7 @@ def test_missing_extra_and_misshapen_tensors(tmp_path: Path) -> None:
     deeper = {**stored, "model.layers.2.mlp.up_proj.weight": np.zeros((48, 32), np.float32)}
     refuse(write_model(tmp_path, deeper), models.ExtraTensors, "layers.2.mlp")
     square = {**stored, Q_PROJ: np.zeros((32, 32), np.float32)}
-    shapes = r"has shape `\[32, 32\]`, the configuration says `\[64, 32\]`"
+    shapes = r"has shape `\[32, 32\]`, but the configuration implies `\[64, 32\]`"
     refuse(write_model(tmp_path, square), models.WrongTensorShape, shapes)
     transposed = {**stored, Q_PROJ: stored[Q_PROJ].T}
     refuse(write_model(tmp_path, transposed), models.WrongTensorShape, Q_PROJ)
@@ -154,7 +154,7 @@ def test_directories_without_weights(tmp_path: Path) -> None:
     (tmp_path / "pytorch_model.bin").write_bytes(b"\x80\x04.")
     refuse(tmp_path, models.NoWeights, "`pytorch_model.bin` cannot be used: pickled")
     (tmp_path / "model-00001-of-00002.safetensors").write_bytes(b"")
-    refuse(tmp_path, models.NoWeights, "says what is in `model-00001-of-00002.safetensors`")
+    refuse(tmp_path, models.NoWeights, "`model-00001-of-00002.safetensors` needs ")
     refuse(tmp_path / "absent", models.NoModelConfig, "no such directory")
 
 

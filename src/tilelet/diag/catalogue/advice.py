@@ -1,4 +1,4 @@
-"""What would make a program faster or clearer (W13xx), and why nothing can be said (E13xx)."""
+"""Advice on speed and clarity (W13xx), and why there is none (E13xx)."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from tilelet.diag.text import plural, ticked
 
 
 class CannotAdvise(UserError):
-    """The script runs nothing that could be looked at, or does not run.
+    """The script does not run, or runs nothing to analyze.
 
-    Advice is about what a script runs: `tilelet run` says what is wrong with it.
+    Advice is based on what a script runs: `tilelet run` reports what is wrong with it.
     """
 
     code = "E1301"
 
     def __init__(self, script: str, why: str) -> None:
-        super().__init__(f"no advice about `{script}`: {why}")
+        super().__init__(f"no advice for `{script}`: {why}")
 
 
 class RoundTrip(Caution):
-    """A scope hands values to the next one through global memory.
+    """A scope passes values to the next one through global memory.
 
-    Each scope is a task of its own: what one makes and the next one uses is stored, and loaded
-    again, and the second waits until the first has ended. In one scope it stays on chip.
+    Each scope is a separate task: a value that one scope produces and the next one uses is stored
+    and loaded again, and the second task waits for the first. In one scope the value stays on chip.
     """
 
     code = "W1301"
@@ -46,16 +46,16 @@ class RoundTrip(Caution):
         super().__init__(
             f"{ticked(names, 'and')} {'goes' if len(names) == 1 else 'go'} through global memory "
             "from this scope to the next",
-            [Label(first, "made here"), Label(second, "used here")],
-            helps=["make one scope of both"],
+            [Label(first, "produced here"), Label(second, "used here")],
+            helps=["merge the two scopes"],
         )
 
 
 class SharedOperand(Caution):
-    """Two scopes, one after the other, load the same window.
+    """Two consecutive scopes load the same window.
 
-    In one scope it is loaded once. K and V projections, or gate and up, are the usual case: both
-    read the same normalised rows.
+    In one scope it is loaded once. Typical cases are the K and V projections, or gate and up, which
+    read the same normalized rows.
     """
 
     code = "W1302"
@@ -81,16 +81,16 @@ class SharedOperand(Caution):
     def __init__(self, first: Loc, second: Loc, windows: Sequence[str]) -> None:
         super().__init__(
             f"two scopes load {ticked(windows[:2], 'and')}",
-            [Label(first, "loaded here"), Label(second, "and again here")],
-            helps=["make one scope of both, which loads it once"],
+            [Label(first, "loaded here"), Label(second, "loaded again here")],
+            helps=["merge the two scopes, so that it is loaded once"],
         )
 
 
 class AddedProduct(Caution):
-    """A product is added to a sum by the vector unit.
+    """The vector unit adds a product to an accumulator.
 
-    The cube adds to its accumulator while it multiplies: `pl.matmul_acc` needs no second pass over
-    the result, and no trip from the cube to the vector unit.
+    The cube accumulates while it multiplies: `pl.matmul_acc` needs no second pass over the result
+    and no transfer from the cube to the vector unit.
     """
 
     code = "W1303"
@@ -114,16 +114,16 @@ class AddedProduct(Caution):
 
     def __init__(self, loc: Loc, accumulator: str) -> None:
         super().__init__(
-            f"a product is added to `{accumulator}` by the vector unit",
+            f"the vector unit adds a product to `{accumulator}`",
             [Label(loc)],
-            helps=["`pl.matmul_acc` adds while it multiplies"],
+            helps=["`pl.matmul_acc` accumulates in the cube"],
         )
 
 
 class DeadFill(Caution):
-    """Memory is filled with a constant, and every element of it is written before it is read.
+    """Memory is filled with a constant that is always overwritten before it is read.
 
-    The fill takes tasks, bandwidth, and often makes the writers wait for it.
+    The fill costs tasks and bandwidth, and the writers often wait for it.
     """
 
     code = "W1304"
@@ -141,19 +141,19 @@ class DeadFill(Caution):
 
     def __init__(self, loc: Loc, names: Sequence[str]) -> None:
         super().__init__(
-            f"nobody reads what {ticked(names, 'and')} {'is' if len(names) == 1 else 'are'} "
-            "filled with here",
+            f"the value that {ticked(names, 'and')} {'is' if len(names) == 1 else 'are'} filled "
+            "with is never read",
             [Label(loc)],
-            helps=["leave it out: all of it is written later"],
+            helps=["remove the fill: all of it is overwritten later"],
         )
 
 
 class SumInMemory(Caution):
-    """A sum is read from global memory, added to, and written back in every iteration.
+    """A sum is read from global memory, updated, and written back in every iteration.
 
-    The tasks of one sum wait for each other, and each moves the sum twice. If the loops change
-    places, the sum stays on chip until it is complete; what the outer loop makes is kept in memory
-    for it.
+    The tasks that update one sum wait for each other, and each moves the sum twice. After
+    interchanging the loops, the sum stays on chip until it is complete, and the intermediate
+    results of the outer loop are kept in memory.
     """
 
     code = "W1305"
@@ -182,15 +182,15 @@ class SumInMemory(Caution):
     def __init__(self, loc: Loc, outer: Loc, window: str, chunk: str) -> None:
         super().__init__(
             f"`{window}` is read and written again for every `{chunk}`",
-            [Label(loc, "one addition"), Label(outer, "repeated by this loop")],
-            helps=[f"keep all `{chunk}` in memory, and sum up in a loop of its own"],
+            [Label(loc, "updates the sum"), Label(outer, "repeated by this loop")],
+            helps=[f"keep all `{chunk}` in memory, and sum in a separate loop"],
         )
 
 
 class SequentialLoop(Caution):
-    """A loop is sequential although its iterations do not depend on each other.
+    """A loop is sequential although its iterations are independent.
 
-    `pl.parallel` tells the runtime so, and tasks of several iterations run at once.
+    With `pl.parallel` the runtime can run tasks of several iterations at once.
     """
 
     code = "W1306"
@@ -209,17 +209,17 @@ class SequentialLoop(Caution):
 
     def __init__(self, loc: Loc, variable: str) -> None:
         super().__init__(
-            f"iterations of `{variable}` do not depend on each other",
+            f"iterations of `{variable}` are independent",
             [Label(loc)],
             helps=["`pl.parallel` lets them run at once"],
         )
 
 
 class MissingRoot(Caution):
-    """A mean of squares plus a small constant is used without its root.
+    """A mean of squares plus a small constant is used without a square root.
 
-    That is how RMSNorm and LayerNorm begin, and they go on with the reciprocal square root. A
-    golden with the same mistake agrees with it.
+    RMSNorm and LayerNorm begin like this and continue with the reciprocal square root. A golden
+    with the same mistake does not catch it.
     """
 
     code = "W1314"
@@ -236,14 +236,14 @@ class MissingRoot(Caution):
         super().__init__(
             "a mean of squares plus a small constant is used without its square root",
             [Label(loc)],
-            helps=["normalisation multiplies by `pl.rsqrt` of it"],
+            helps=["normalization multiplies by its `pl.rsqrt`"],
         )
 
 
 class HiddenEquality(Caution):
-    """A quotient is right only while two constants are equal.
+    """A quotient is correct only as long as two constants are equal.
 
-    The script names them differently, so that somebody will change one of them.
+    The script gives them different names, so someone may change only one of them.
     """
 
     code = "W1315"
@@ -264,16 +264,16 @@ class HiddenEquality(Caution):
 
     def __init__(self, loc: Loc, quotient: str, step: str, divisor: str) -> None:
         super().__init__(
-            f"`{quotient}` is right only while `{step}` equals `{divisor}`",
+            f"`{quotient}` is correct only if `{step}` equals `{divisor}`",
             [Label(loc)],
-            helps=[f"`assert {step} == {divisor}`, or divide by `{step}`"],
+            helps=[f"add `assert {step} == {divisor}`, or divide by `{step}`"],
         )
 
 
 class StaleConstant(Caution):
-    """A comment or docstring names a constant with another value than it has.
+    """A comment or docstring gives an outdated value of a constant.
 
-    Whoever reads it believes the text. Write the value, or better none.
+    The text misleads its readers. Correct the value, or remove it.
     """
 
     code = "W1316"
@@ -292,16 +292,16 @@ class StaleConstant(Caution):
 
     def __init__(self, loc: Loc, name: str, said: int, value: int) -> None:
         super().__init__(
-            f"the text says that `{name}` is {said}: it is {value}",
+            f"the text says that `{name}` is {said}, but it is {value}",
             [Label(loc)],
             helps=[f"write {value}"],
         )
 
 
 class LookAlike(Caution):
-    """A comment or docstring has a character that looks like one of the language.
+    """A comment or docstring contains a character that looks like a character of the language.
 
-    What is copied from there into a program does not compile, and searches do not find it.
+    Text copied from there does not compile, and searches do not find it.
     """
 
     code = "W1317"
@@ -328,9 +328,9 @@ class LookAlike(Caution):
 
 
 class StoredAndLoaded(Caution):
-    """A scope stores a tile in global memory, and loads the same window again.
+    """A scope stores a tile in global memory and loads the same window again.
 
-    It has the tile on chip already. If nobody else reads the memory, the store is of no use either.
+    The tile is already on chip. If nothing else reads the memory, the store is not needed either.
     """
 
     code = "W1318"
@@ -355,7 +355,7 @@ class StoredAndLoaded(Caution):
 
 
 class ZerosReadBack(Caution):
-    """Zeros are written to global memory only to be read back as the start of a sum.
+    """Zeros are written to global memory only to be read back as the initial value of a sum.
 
     Tasks that read and write the same tensor wait for each other; a sum that starts on chip needs
     neither the load nor the fill.
@@ -385,16 +385,16 @@ class ZerosReadBack(Caution):
 
     def __init__(self, load: Loc, fill: Loc, tensor: str) -> None:
         super().__init__(
-            f"what is read of `{tensor}` here are the zeros it was filled with",
+            f"this reads only the zeros that `{tensor}` was filled with",
             [Label(load, "read here"), Label(fill, "filled here")],
-            helps=["start with zeros on chip, and leave out the fill"],
+            helps=["start with zeros on chip, and remove the fill"],
         )
 
 
 class OneScopeTensor(Caution):
     """A tensor in global memory is used by one scope only.
 
-    Made inside the scope it is a tile on chip: nothing is stored, and nothing loaded again.
+    Created inside the scope, it is a tile on chip that is neither stored nor loaded.
     """
 
     code = "W1320"
@@ -412,17 +412,17 @@ class OneScopeTensor(Caution):
 
     def __init__(self, loc: Loc, scope: Loc, tensor: str) -> None:
         super().__init__(
-            f"`{tensor}` is in global memory, and only one scope uses it",
-            [Label(loc, "made here"), Label(scope, "used here")],
-            helps=["make it inside the scope: there it is a tile on chip"],
+            f"`{tensor}` is in global memory, but only one scope uses it",
+            [Label(loc, "created here"), Label(scope, "used here")],
+            helps=["create it inside the scope, where it is a tile on chip"],
         )
 
 
 class LaunchInLoop(Caution):
     """A loop launches a task in every iteration, and each waits for the one before.
 
-    One scope around the loop is one task: what iterations hand on stays on chip, and nothing is
-    submitted in between.
+    With one scope around the loop there is one task: loop-carried values stay on chip, and nothing
+    is submitted in between.
     """
 
     code = "W1321"
@@ -440,7 +440,7 @@ class LaunchInLoop(Caution):
         """
 
     def __init__(self, loop: Loc, scope: Loc, name: str, carried: Sequence[str]) -> None:
-        what = f", which hands on {ticked(carried[:3], 'and')}" if carried else ""
+        what = f", which carries {ticked(carried[:3], 'and')}" if carried else ""
         super().__init__(
             f"every iteration of the loop over `{name}` launches a task{what}",
             [Label(scope, "launched here"), Label(loop, "by this loop")],
@@ -449,10 +449,10 @@ class LaunchInLoop(Caution):
 
 
 class NoPipeline(Caution):
-    """A loop of a scope loads what it computes with, and loads and computing do not overlap.
+    """A loop in a scope loads its operands, but the loads do not overlap with computation.
 
-    `pl.pipeline` loads for the next iteration while this one computes; it takes a second set of
-    buffers on chip. Results are those of `pl.range`.
+    `pl.pipeline` loads for the next iteration while the current one computes; it needs a second set
+    of on-chip buffers. Results are the same as with `pl.range`.
     """
 
     code = "W1322"
@@ -476,15 +476,15 @@ class NoPipeline(Caution):
         super().__init__(
             f"the loop over `{name}` has {plural(loads, 'load')} and waits for each",
             [Label(loop)],
-            helps=["`pl.pipeline` loads for the next iteration meanwhile"],
+            helps=["`pl.pipeline` overlaps them with computation"],
         )
 
 
 class DiscardedRows(Caution):
-    """Rows or columns of a product are computed, and nobody reads them.
+    """Rows or columns of a product are computed but never read.
 
-    The cube works on 16 rows and columns at a time. Those that are only there to fill them up are
-    better used: by a second group of heads, by more tokens, or by the columns of another weight.
+    The cube works on 16 rows and columns at a time. Instead of padding, fill them with useful work:
+    a second group of heads, more tokens, or the columns of another weight.
     """
 
     code = "W1323"
@@ -511,11 +511,11 @@ class DiscardedRows(Caution):
     ) -> None:
         """`what`: "rows" or "columns"."""
         remedy = {
-            "rows": "let the other rows do work: two groups of heads can share a product",
-            "columns": "multiply with the columns that are read, and no others",
+            "rows": "use the other rows: two groups of heads can share a product",
+            "columns": "multiply only with the columns that are read",
         }
         super().__init__(
-            f"{extent - used} of {extent} {what} of this product are thrown away",
+            f"{extent - used} of {extent} {what} of this product are discarded",
             [
                 Label(product, f"{extent} {what}"),
                 Label(use, f"{used} {what} of `{tensor}` are read"),
@@ -525,10 +525,10 @@ class DiscardedRows(Caution):
 
 
 class ExplicitScope(Caution):
-    """The script says itself where every task begins and ends.
+    """The script sets the boundaries of every task explicitly.
 
-    In an automatic scope (`pl.auto_incore`, `pl.at(..., optimizations=[pl.auto_chunk])`) loops with
-    `chunk=` decide that, and one number makes tasks larger or smaller: a tuner can vary it.
+    In an automatic scope (`pl.auto_incore`, `pl.at(..., optimizations=[pl.auto_chunk])`), `chunk=`
+    of the loops decides them: one number makes tasks larger or smaller, and a tuner can vary it.
     """
 
     code = "W1324"
@@ -553,15 +553,17 @@ class ExplicitScope(Caution):
         super().__init__(
             f"{plural(explicit, 'explicit scope')}, {automatic or 'no'} automatic",
             [Label(first, "one of them")],
-            helps=["an automatic scope around a loop with `chunk=` leaves the size of tasks open"],
+            helps=[
+                "an automatic scope around a loop with `chunk=` makes the task size a parameter"
+            ],
         )
 
 
 class CrossingTensor(Caution):
     """A tensor is written by one loop of tasks and only read by another.
 
-    It goes out to global memory and back, and the second loop waits for the first. If each task of
-    the second needs what one of the first makes, both can be one.
+    It goes through global memory, and the second loop waits for the first. If each task of the
+    second loop needs the result of only one task of the first, the loops can be merged.
     """
 
     code = "W1325"
@@ -583,17 +585,16 @@ class CrossingTensor(Caution):
             f"`{tensor}` goes through global memory from one loop of tasks to another: "
             f"{byte_text(moved)}",
             [Label(write, "written here"), Label(read, "read here")],
-            helps=[
-                "make one loop of both, if tasks of the second need what one of the first makes"
-            ],
+            helps=["merge the loops, if each task of the second needs one task of the first"],
         )
 
 
 class TwinLoops(Caution):
-    """Two loops of tasks, one after the other, go over the same blocks.
+    """Two consecutive loops of tasks iterate over the same blocks.
 
-    What the first makes of a block and the second uses goes through global memory, and what both
-    load is loaded twice. In one loop the scopes of a block stand side by side, and can be one.
+    Values that the first loop produces and the second uses go through global memory, and shared
+    operands are loaded twice. In a merged loop the two scopes of a block are adjacent and can be
+    merged, too.
     """
 
     code = "W1326"
@@ -620,16 +621,16 @@ class TwinLoops(Caution):
         )
         super().__init__(
             f"two loops over `{header}`: {what}",
-            [Label(first, "one loop"), Label(second, "the same blocks again")],
-            helps=["make one loop of both, then one scope of what it does with a block"],
+            [Label(first, "first loop"), Label(second, "the same blocks again")],
+            helps=["merge the loops, then the scopes of each block"],
         )
 
 
 class ReadModifyWrite(Caution):
-    """Tasks of a loop read a window of a tensor, change it, and write it again.
+    """Tasks of a loop read a window of a tensor, update it, and write it back.
 
-    The runtime runs tasks that read and write one tensor one after the other, and each of them
-    moves the window twice. With the loop inside the scope it stays on chip until it is complete.
+    The runtime runs tasks that read and write one tensor one after the other, and each moves the
+    window twice. With the loop inside the scope, the window stays on chip until it is complete.
     """
 
     code = "W1327"
@@ -645,17 +646,18 @@ class ReadModifyWrite(Caution):
 
     def __init__(self, store: Loc, loop: Loc, tensor: str, variable: str) -> None:
         super().__init__(
-            f"every iteration of `{variable}` reads a window of `{tensor}` and writes it again",
+            f"every iteration of `{variable}` reads a window of `{tensor}` and writes it back",
             [Label(store, "written here"), Label(loop, "by tasks of this loop")],
-            helps=["put the loop into the scope, and store once, behind it"],
+            helps=["move the loop into the scope, and store once, after the loop"],
         )
 
 
 class SoftmaxOverflow(Caution):
-    """Exponentials are divided by their sum, and no maximum was subtracted before.
+    """Exponentials are divided by their sum without subtracting the maximum first.
 
-    That is a softmax, and right on paper. An exponent that is too large makes it infinite, and the
-    quotient NaN; less its maximum, no exponent is above zero, and the result is the same.
+    This is a softmax that can overflow: a large argument makes the exponential infinite and the
+    quotient NaN. After subtracting the maximum, no argument is above zero, and the result is the
+    same.
     """
 
     code = "W1328"
@@ -671,7 +673,7 @@ class SoftmaxOverflow(Caution):
 
     def __init__(self, loc: Loc) -> None:
         super().__init__(
-            "exponentials are divided by their sum, and no maximum was subtracted before",
+            "exponentials are divided by their sum without subtracting the maximum first",
             [Label(loc)],
             helps=["subtract `pl.row_max` first: `pl.exp(pl.row_expand_sub(x, pl.row_max(x)))`"],
         )

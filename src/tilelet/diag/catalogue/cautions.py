@@ -1,4 +1,4 @@
-"""Cautions: the run goes on (W0xxx)."""
+"""Cautions, which do not stop the run (W0xxx)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from tilelet.diag.text import optional, shape_text
 
 
 class RetiredSpelling(Caution):
-    """The program uses an older spelling of something that has a newer one.
+    """The program uses an older spelling that has been replaced.
 
-    It works and means the same. The note gives the modern form.
+    It still works and means the same. The note gives the current form.
     """
 
     code = "W0101"
@@ -27,14 +27,14 @@ class RetiredSpelling(Caution):
         """
 
     def __init__(self, loc: Loc, old: str, new: str) -> None:
-        super().__init__(f"`{old}` is retired: write `{new}`", [Label(loc)])
+        super().__init__(f"`{old}` is deprecated: write `{new}`", [Label(loc)])
 
 
 class ClearedByArithmetic(Caution):
-    """Memory that nobody has written is cleared by arithmetic: `x * 0` or `x - x`.
+    """Unwritten memory is zeroed by arithmetic: `x * 0` or `x - x`.
 
-    That gives zeros here, though on a device such memory may hold NaN. Any other use of memory that
-    was never written shows in the results. `pl.full` says what is meant.
+    Tilelet returns zeros, but on a device such memory may contain NaN. Any other use of unwritten
+    memory shows up in the results. Use `pl.full` instead.
     """
 
     code = "W0103"
@@ -51,13 +51,13 @@ class ClearedByArithmetic(Caution):
 
     def __init__(self, loc: Loc, op: str) -> None:
         super().__init__(
-            f"`pl.{op}` makes zeros of memory that was never written: write `pl.full(..., 0.0)`",
+            f"`pl.{op}` zeroes memory that was never written: write `pl.full(..., 0.0)`",
             [Label(loc)],
         )
 
 
 class NoEffect(Caution):
-    """Something in the program is accepted but changes nothing here.
+    """The program uses something that Tilelet accepts and ignores.
 
     It tunes a part of the vendor's toolchain that Tilelet does not have; results do not depend on
     it.
@@ -74,13 +74,13 @@ class NoEffect(Caution):
         """
 
     def __init__(self, loc: Loc, what: str, why: str = "") -> None:
-        super().__init__(f"{what} has no effect here", [Label(loc)], notes=optional(why))
+        super().__init__(f"{what} has no effect in Tilelet", [Label(loc)], notes=optional(why))
 
 
 class LoopMayNotRun(Caution):
-    """A name first bound in a loop is used after it, and the loop may have no iterations.
+    """A name first bound in a loop is used after the loop, which may have no iterations.
 
-    If it runs at least once the name holds the last iteration's value. If it does not, the value is
+    If the loop runs, the name has the value of the last iteration. If it does not, the value is
     undefined: bind the name before the loop.
     """
 
@@ -102,7 +102,7 @@ class LoopMayNotRun(Caution):
     def __init__(self, loop: Loc, name: str) -> None:
         super().__init__(
             f"`{name}` is undefined if the loop does not run",
-            [Label(loop, f"binds `{name}`, and may have no iterations")],
+            [Label(loop, f"binds `{name}` and may have no iterations")],
             helps=[f"bind `{name}` before the loop"],
         )
 
@@ -110,8 +110,8 @@ class LoopMayNotRun(Caution):
 class OutputNotWritten(Caution):
     """A `pl.Out` parameter is never written by its kernel.
 
-    It comes back with whatever was in memory. Write it, or declare it as an input. What a draft
-    leaves for later is no mistake yet; a golden says what is missing.
+    The caller gets back whatever was in memory. Write the output, or declare it as an input. In an
+    unfinished kernel this caution is expected; comparing with a golden shows what is missing.
     """
 
     code = "W0204"
@@ -134,8 +134,8 @@ class OutputNotWritten(Caution):
 class DirectionIgnored(Caution):
     """A parameter of an inline function is wrapped in `pl.Out` or `pl.InOut`.
 
-    An inline function's parameters are other names for the caller's values, so the direction is the
-    caller's. Remove the wrapper.
+    The parameters of an inline function are other names for the caller's values, so the caller
+    decides the direction. Remove the wrapper.
     """
 
     code = "W0203"
@@ -154,15 +154,16 @@ class DirectionIgnored(Caution):
     def __init__(self, loc: Loc, param: str) -> None:
         super().__init__(
             f"direction of inline parameter `{param}` is ignored",
-            [Label(loc, "the caller's value decides")],
+            [Label(loc, "the caller's value decides the direction")],
         )
 
 
 class PromotedToTile(Caution):
-    """A subscript gives a value of fewer than two dimensions, which becomes a two-dimensional tile.
+    """A subscript produces a value of fewer than two dimensions, which becomes a two-dimensional
+    tile.
 
-    Tiles have rows and columns; a one-dimensional window becomes one row. Keep both axes in the
-    subscript to say so yourself.
+    Tiles have rows and columns; a one-dimensional window becomes one row. To make this explicit,
+    keep both axes in the subscript.
     """
 
     code = "W0304"
@@ -182,10 +183,10 @@ class PromotedToTile(Caution):
 
 
 class ImplicitScope(Caution):
-    """A compute op outside every scope was given a scope of its own.
+    """A compute op outside every scope is wrapped in an implicit scope.
 
-    In Opaque functions of a `@pl.program`, neighbouring compute ops at the orchestration level
-    become one task each time they are executed. Write the scope to say where the task starts and
+    In Opaque functions of a `@pl.program`, consecutive compute ops at the orchestration level
+    become one task per execution. Write the scope explicitly to control where the task starts and
     ends.
     """
 
@@ -203,17 +204,17 @@ class ImplicitScope(Caution):
 
     def __init__(self, loc: Loc, op: str) -> None:
         super().__init__(
-            f"compute op `{op}` outside a scope becomes a task of its own",
+            f"compute op `{op}` outside a scope becomes a separate task",
             [Label(loc, "an implicit scope starts here")],
             helps=["write the scope: `with pl.at(level=pl.Level.CORE_GROUP):`"],
         )
 
 
 class LanesAtOnce(Caution):
-    """A kernel that two vector cores share asks which of them it runs on.
+    """A kernel shared by two vector cores asks which of them it runs on.
 
-    The halves of its tiles are computed here at once, as by core 0, which is right if the kernel is
-    written for whole tiles. Work that a kernel divides by hand belongs in `pl.split_aiv`.
+    Tilelet computes both halves of a tile at once and reports core 0. This is correct if the kernel
+    is written for whole tiles. To divide the work by hand, use `pl.split_aiv`.
     """
 
     code = "W0403"
@@ -233,17 +234,18 @@ class LanesAtOnce(Caution):
 
     def __init__(self, loc: Loc) -> None:
         super().__init__(
-            "two vector cores share this kernel, but it runs here as on core 0",
-            [Label(loc, "always 0 here")],
+            "two vector cores share this kernel, but Tilelet runs it as core 0",
+            [Label(loc, "always 0 in Tilelet")],
             helps=["divide work by hand with `for lane in pl.split_aiv(2, mode=...):`"],
         )
 
 
 class AssembleCopies(Caution):
-    """An assemble at the orchestration level copies data, in a task of its own.
+    """An assemble at the orchestration level copies data, in a separate task.
 
-    It costs nothing if its source can be computed in place, in a window of the target: a tensor
-    made here or a scope's result, assembled exactly once. Otherwise the data is copied.
+    It is free if its source can be computed in place, in a window of the target: the source must be
+    a tensor created here or the result of a scope, assembled exactly once. Otherwise the data is
+    copied.
     """
 
     code = "W0402"
@@ -257,17 +259,17 @@ class AssembleCopies(Caution):
 
     def __init__(self, loc: Loc, why: str = "") -> None:
         super().__init__(
-            "this assemble copies, in a task of its own", [Label(loc)], notes=optional(why)
+            "this assemble copies its source, in a separate task", [Label(loc)], notes=optional(why)
         )
 
 
 class OwnExtents(Caution):
-    """A tensor has other extents than the dynamic dimensions of its declaration have elsewhere.
+    """The extents of a tensor contradict the dynamic dimensions of its declaration.
 
-    A `pl.dynamic` symbol stands for one number, which is that of the first parameter with it.
-    Programs were published that break this rule and run, because the runtime knows the shape of
-    every tensor by itself; so does the harness. In a direct call it is an error. A tensor that is
-    declared as the transposed one, with `pl.DN`, is taken as it lies in memory.
+    A `pl.dynamic` symbol stands for one extent, taken from the first parameter that uses it. Some
+    published programs break this rule and run, because the runtime knows the shape of every tensor;
+    the harness therefore accepts them. In a direct call it is an error. A tensor declared
+    transposed, with `pl.DN`, is taken as it is stored in memory.
     """
 
     code = "W0602"
@@ -291,14 +293,14 @@ class OwnExtents(Caution):
         super().__init__(
             f"`{name}` is taken as `{found}`, not as `{declared}`",
             [Label(loc, "the argument has other extents")],
-            helps=["use one `pl.dynamic` for each extent, and declare a tensor as it is stored"],
+            helps=["use one `pl.dynamic` per extent, and declare tensors as they are stored"],
         )
 
 
 class ValidationSkipped(Caution):
-    """Nothing was compared, so the run says nothing about the results.
+    """Nothing was compared, so the run does not validate the results.
 
-    The program ran, but there is no golden function and no stored data, or no output. Give a
+    The program ran, but it has no golden function and no stored data, or no output. Pass a
     `golden_fn`.
     """
 

@@ -11,26 +11,26 @@ from tilelet.diag.text import did_you_mean, near, shape_text
 
 
 class NoCheckpoint(UserError):
-    """A spec takes its data from a checkpoint, but nothing says from which.
+    """A spec takes its data from a checkpoint, but no checkpoint is given.
 
-    `TensorSpec(..., from_checkpoint=NAME)` looks in the model directory (or `.safetensors` file)
-    that `checkpoint=` of the spec names, or else the environment variable TILELET_CHECKPOINT.
+    `TensorSpec(..., from_checkpoint=NAME)` reads the model directory (or `.safetensors` file) given
+    by the spec's `checkpoint=`, or else by the environment variable TILELET_CHECKPOINT.
     """
 
     code = "E1560"
 
     def __init__(self, spec: str, variable: str) -> None:
         super().__init__(
-            f"`{spec}` comes from a checkpoint, and none is named",
-            helps=[f"set {variable} to the model directory, or give the spec `checkpoint=`"],
+            f"`{spec}` comes from a checkpoint, but none is given",
+            helps=[f"set {variable} to the model directory, or pass `checkpoint=` to the spec"],
         )
 
 
 class NoSuchTensor(UserError):
     """A checkpoint has no tensor of this name.
 
-    Names are those of the files, such as `model.layers.17.self_attn.q_proj.weight`; `.T` behind it
-    gives the transpose. Check the number of the layer, and whether names start with `model.`.
+    Names are those of the files, such as `model.layers.17.self_attn.q_proj.weight`; the suffix `.T`
+    selects the transpose. Check the layer index, and whether names start with `model.`.
     """
 
     code = "E1561"
@@ -46,10 +46,10 @@ class NoSuchTensor(UserError):
 
 
 class WrongStoredShape(UserError):
-    """A tensor of a checkpoint has another shape than the spec that takes it.
+    """A tensor of a checkpoint has a different shape than the spec that uses it.
 
-    Files hold matrices as `[out, in]`: programs that compute `x @ w` want the transpose, which `.T`
-    behind the name gives. Leading dimensions of 1 may be added or left out.
+    Files store matrices as `[out, in]`. Programs that compute `x @ w` need the transpose: append
+    `.T` to the name. Leading dimensions of 1 may be added or left out.
     """
 
     code = "E1562"
@@ -63,33 +63,33 @@ class WrongStoredShape(UserError):
     ) -> None:
         helps = [f"its transpose has this shape: `{shown(other)}`"] if other else []
         super().__init__(
-            f"`{shown(name)}` has shape {shape_text(found)} in the checkpoint, "
-            f"and the spec {shape_text(wanted)}",
+            f"`{shown(name)}` has shape {shape_text(found)} in the checkpoint, but "
+            f"{shape_text(wanted)} in the spec",
             helps=helps,
         )
 
 
 class WrongStoredDType(UserError):
-    """A tensor of a checkpoint is of a type that does not become that of the spec.
+    """The dtype of a checkpoint tensor cannot be converted to the dtype of the spec.
 
-    Floats of 16, 32 and 64 bits are converted, rounded to nearest; integers, 8-bit floats and BOOL
-    must be what the spec says, because nobody has said how to scale them.
+    Floats of 16, 32 and 64 bits are converted, rounding to nearest. Integers, 8-bit floats and BOOL
+    must match the spec, because their scale is unknown.
     """
 
     code = "E1563"
 
     def __init__(self, name: str, found: str, wanted: str) -> None:
         super().__init__(
-            f"`{shown(name)}` is {found} in the checkpoint, and the spec wants {wanted}",
-            helps=[f"make the spec {found}, or convert it yourself with `init_value=`"],
+            f"`{shown(name)}` is {found} in the checkpoint, but {wanted} in the spec",
+            helps=[f"make the spec {found}, or convert the data yourself with `init_value=`"],
         )
 
 
 class BadLayerRequest(UserError):
-    """What was asked of a single layer makes no sense.
+    """A request for a single layer has an invalid value.
 
     A layer runs on at least one position; captured activations come from tokens of the model's own
-    vocabulary; a file is written as `.safetensors`.
+    vocabulary; files are written as `.safetensors`.
     """
 
     code = "E1564"

@@ -26,14 +26,15 @@ class UnknownCheck(UserError):
 
 
 class Race(UserError):
-    """Two tasks touch the same bytes, one of them writes, and nothing orders them.
+    """Two tasks access the same bytes, at least one writes, and nothing orders them.
 
-    The runtime knows tensor arguments, their directions and `deps=`, nothing else: a task waits for
-    earlier writers of what it reads, and of what it reads and writes. It does not wait for earlier
-    readers, nor, if it only writes, for earlier writers (how that is told changed over time: see
-    `--period`); arguments in `no_dep_args`, tensors with `manual_dep=True` and tasks in
-    `pl.manual_scope()` are left to `deps=`. On a board the two may run in either order, or at once;
-    on a CPU, Tilelet orders them as the program does. Add the edge that the message names.
+    The runtime orders tasks only by their tensor arguments, the directions of these arguments, and
+    `deps=`. A task waits for earlier writers of its In and InOut arguments. It does not wait for
+    earlier readers, and a task that only writes does not wait for earlier writers (this rule
+    changed over time: see `--period`). Arguments in `no_dep_args`, tensors with `manual_dep=True`
+    and tasks in `pl.manual_scope()` are ordered by `deps=` only. On a board the two tasks may run
+    in either order or at the same time; on a CPU, Tilelet runs them in program order. Add the
+    dependency that the message names.
     """
 
     code = "E1102"
@@ -64,11 +65,11 @@ class Race(UserError):
 
 
 class ParallelDependence(UserError):
-    """Iterations of a `pl.parallel` loop use the same bytes, and one of them writes.
+    """Iterations of a `pl.parallel` loop access the same bytes, and at least one writes.
 
-    `pl.parallel` says that the iterations are independent. Whether the runtime orders them by
-    accident depends on its period and on how arguments are passed; compilers may rely on what the
-    program says. Use `pl.range`, or give every iteration its own part of the tensor.
+    `pl.parallel` declares that iterations are independent, and compilers may rely on it. Whether
+    the runtime happens to order them depends on its period and on how arguments are passed. Use
+    `pl.range`, or give every iteration its own part of the tensor.
     """
 
     code = "E1103"
@@ -88,11 +89,11 @@ class ParallelDependence(UserError):
         witness: str = "",
     ) -> None:
         super().__init__(
-            f"iterations of `pl.parallel` are not independent: both use {region}",
+            f"iterations of `pl.parallel` are not independent: both access {region}",
             [
                 Label(second[0], second[1]),
                 *([Label(first[0], first[1])] if first[0] != second[0] else []),
-                Label(loop, "says that its iterations are independent"),
+                Label(loop, "declares that its iterations are independent"),
             ],
             notes=[
                 *([f"first {first[1]}"] if first[0] == second[0] else []),
@@ -105,9 +106,9 @@ class ParallelDependence(UserError):
 class NeverWritten(UserError):
     """Some elements of an output are not written by any task.
 
-    Outputs start undefined: on a board such elements hold whatever was in that memory before. A
-    comparison may pass all the same, when the simulator starts from zeros or the golden leaves the
-    same elements out. Write them, or declare the tensor as `pl.InOut` if it keeps its contents.
+    Outputs start undefined: on a board these elements contain whatever was in memory. A comparison
+    may still pass if the simulator starts from zeros or the golden leaves the same elements out.
+    Write them, or declare the tensor as `pl.InOut` if it keeps its contents.
     """
 
     code = "E1110"
@@ -128,27 +129,27 @@ class NeverWritten(UserError):
         neighbour: tuple[Loc, str] | None = None,
     ) -> None:
         labels = [Label(*neighbour)] if neighbour else []
-        labels.append(Label(declared, "the output"))
+        labels.append(Label(declared, "this output"))
         super().__init__(
             f"{count} of {plural(total, 'element')} of output `{tensor}` are never written",
             labels,
             notes=[f"not written: {', '.join(regions)}"],
             helps=[
-                "extend the loop or the window of that statement, or move it"
+                "extend the loop or the window of that statement, or move the window"
                 if neighbour
                 else f"store something into `{tensor}`",
-                f"if `{tensor}` is to keep what it holds there, declare it `pl.InOut`",
+                f"if `{tensor}` should keep its contents there, declare it `pl.InOut`",
             ],
         )
 
 
 class UndefinedOutput(UserError):
-    """What is stored into an output was computed from memory that nobody wrote.
+    """A value stored into an output was computed from uninitialized memory.
 
-    `create_tensor` and `create_tile` give memory without contents, and elements outside the valid
-    region of a tile are padding without contents. Whatever is computed from them is undefined, and
-    differs from run to run on a board. Write the memory first (`pl.full`), start the accumulation
-    with its first term, or fill the padding (`pl.fillpad`).
+    `create_tensor` and `create_tile` return uninitialized memory, and elements outside the valid
+    region of a tile are uninitialized padding. Anything computed from them is undefined and differs
+    from run to run on a board. Initialize the memory first (`pl.full`), start the accumulation with
+    its first term, or fill the padding (`pl.fillpad`).
     """
 
     code = "E1111"
@@ -170,9 +171,9 @@ class UndefinedOutput(UserError):
         writer: tuple[Loc, str] | None = None,
         writer_first: bool = False,
     ) -> None:
-        labels = [Label(taken, f"takes undefined elements of {source}")]
+        labels = [Label(taken, f"uses undefined elements of {source}")]
         if stored != taken:
-            labels.append(Label(stored, f"stores what comes of them{where}"))
+            labels.append(Label(stored, f"stores values computed from them{where}"))
         if writer is not None:
             labels.insert(0 if writer_first else len(labels), Label(*writer))
         super().__init__(
@@ -184,10 +185,10 @@ class UndefinedOutput(UserError):
 
 
 class UndefinedDecides(UserError):
-    """Undefined memory decides a branch, the bounds of a loop, or where a window lies.
+    """Uninitialized memory decides a branch, a loop bound, or the position of a window.
 
-    The number was read from memory that nobody wrote. Which way the program goes then differs from
-    run to run. Write the memory first.
+    The value was read from memory that nothing has written, so the control flow may differ from run
+    to run. Write the memory first.
     """
 
     code = "E1112"
@@ -195,7 +196,7 @@ class UndefinedDecides(UserError):
     def __init__(self, use: str, loc: Loc, source: str, taken: Loc) -> None:
         labels = [Label(loc, f"{use} is decided here")]
         if taken != loc:
-            labels.append(Label(taken, f"takes undefined elements of {source}"))
+            labels.append(Label(taken, f"uses undefined elements of {source}"))
         super().__init__(
             f"{use} depends on undefined elements of {source}",
             labels,
@@ -204,30 +205,30 @@ class UndefinedDecides(UserError):
 
 
 class ToleranceTooTight(Caution):
-    """The tolerance is below the rounding of the output's own dtype.
+    """The tolerance is below the rounding error of the output's dtype.
 
-    Two results that are rounded to neighbouring numbers of that dtype already fail, and rounding on
-    the way there (the message says what is typical of this program's dtypes and reduction lengths)
-    makes such neighbours. The comparison then passes or fails by chance: by the order of a sum, by
-    other inputs. Raise the tolerance, or store a wider dtype.
+    Results that round to neighboring values of that dtype already fail, and rounding along the way
+    makes such differences normal (the message gives the typical error for this program's dtypes and
+    reduction lengths). Whether the comparison passes then depends on the summation order and the
+    inputs. Raise the tolerance, or store a wider dtype.
     """
 
     code = "W1120"
 
     def __init__(self, output: str, rtol: float, atol: float, error: float, loc: Loc) -> None:
         super().__init__(
-            f"tolerance of `{output}` is below its rounding: rtol {rtol:g} and atol {atol:g}, "
-            f"but {error:.2g} is typical",
+            f"tolerance of `{output}` is below its rounding error: rtol {rtol:g} and atol "
+            f"{atol:g}, but {error:.2g} is typical",
             [Label(loc, "this output")],
-            helps=[f"allow `rtol={2 * error:.1g}`, or compute in a wider dtype"],
+            helps=[f"use `rtol={2 * error:.1g}`, or compute in a wider dtype"],
         )
 
 
 class ToleranceTooLoose(Caution):
-    """The tolerance accepts anything: zeros in place of every value would pass.
+    """The tolerance is so large that an output of all zeros would pass.
 
-    A relative tolerance of 1 or more compares nothing. The message says what rounding this program
-    typically makes: a tolerance of a few times that still passes, and notices mistakes.
+    A relative tolerance of 1 or more checks nothing. The message gives the typical rounding error
+    of this program: a tolerance of a few times that error passes and still catches mistakes.
     """
 
     code = "W1121"
@@ -236,25 +237,25 @@ class ToleranceTooLoose(Caution):
         super().__init__(
             f"tolerance of `{output}` accepts zeros in place of every value: rtol {rtol:g}",
             [Label(loc, "this output")],
-            notes=[f"its rounding is typically {error:.2g}"],
+            notes=[f"its rounding error is typically {error:.2g}"],
             helps=[f"`rtol={max(4 * error, 1e-5):.1g}` is enough"],
         )
 
 
 class OutOfBounds(UserError):
-    """A window does not lie inside its tensor, in a task of this run.
+    """A window is not inside its tensor, in a task of this run.
 
-    The kernel was followed without being executed; the error that `tilelet run` would stop with is
-    in the note. Correct the offset or the extent, or make the tensor larger.
+    The check followed the kernel's windows without executing it; the note shows the error that
+    `tilelet run` would report. Correct the offset or the extent, or make the tensor larger.
     """
 
     code = "E1130"
 
     def __init__(self, problem: str, loc: Loc | None, task: int, made: Loc | None = None) -> None:
         labels = [Label(loc, "this window")] if loc else []
-        labels += [Label(made, "the tensor is made here")] if made else []
+        labels += [Label(made, "the tensor is created here")] if made else []
         super().__init__(
             f"task {task}: {problem}",
             labels,
-            helps=["correct the offset or the extent; `clamp=True` cuts a window at the edge"],
+            helps=["correct the offset or the extent; `clamp=True` limits a window to its tensor"],
         )

@@ -21,7 +21,7 @@ class FileMissing(UserError):
 
 
 class NotAScript(UserError):
-    """The file named on the command line is not a Python script that can be read.
+    """The file named on the command line is not a readable Python script.
 
     `tilelet run` takes a `.py` file in UTF-8. A directory, a binary file or a file without read
     permission cannot be run.
@@ -37,13 +37,13 @@ class NoProgramFound(UserError):
     """The script defines no kernel program.
 
     Commands that inspect a program look for a `@pl.program` class or a `@pl.jit` function among the
-    script's module-level names, or for a builder function that needs no arguments.
+    script's module-level names, or for a builder function that has no required parameters.
     """
 
     code = "E0703"
 
     def __init__(self, path: str, why_not: Mapping[str, str] | None = None) -> None:
-        """`why_not`: what the script does define, and why it cannot be compiled as it is."""
+        """`why_not`: what the script defines, and why each definition cannot be compiled."""
         if not why_not:
             super().__init__(
                 f"no program in `{path}`",
@@ -51,14 +51,14 @@ class NoProgramFound(UserError):
             )
             return
         super().__init__(
-            f"`{path}` runs nothing, and nothing in it can be compiled as it is",
+            f"`{path}` runs nothing, and nothing in it can be compiled on its own",
             notes=[f"`{name}` {why}" for name, why in why_not.items()],
             helps=["call it in the script, or give all its parameters types or defaults"],
         )
 
 
 class BadFlag(UserError):
-    """An option or argument of the command line is unknown, missing, or has a bad value.
+    """A command-line option or argument is unknown, missing, or has an invalid value.
 
     `tilelet COMMAND --help` lists the options. Options of the script itself go after the script's
     name if the script parses its arguments, or after `--`. An option that neither Tilelet nor the
@@ -72,9 +72,9 @@ class BadFlag(UserError):
 
 
 class ScriptRaised(UserError):
-    """The script stopped with an exception that is not about a kernel.
+    """The script stopped with an exception unrelated to a kernel.
 
-    The note shows Python's traceback, without Tilelet's own frames.
+    The note shows Python's traceback without Tilelet's own frames.
     """
 
     code = "E0706"
@@ -91,7 +91,7 @@ class ScriptRaised(UserError):
 class UnknownCode(UserError):
     """`tilelet explain` was asked about a code that does not exist.
 
-    Codes are a letter and four digits, as in `E0203`; docs/errors.md lists all.
+    A code is a letter and four digits, as in `E0203`; docs/errors.md lists all codes.
     """
 
     code = "E0707"
@@ -101,10 +101,10 @@ class UnknownCode(UserError):
 
 
 class MissingModule(UserError):
-    """Something needs a Python package that is not installed.
+    """A required Python package is not installed.
 
     Tilelet itself needs only numpy, ml_dtypes and rich; scripts may need more, such as torch for
-    their goldens. The help shows the extra that brings it.
+    their goldens. The help shows the extra that installs it.
     """
 
     code = "E0708"
@@ -118,10 +118,10 @@ class MissingModule(UserError):
 
 
 class CannotWrite(UserError):
-    """A file or directory that the run makes cannot be written.
+    """A file or directory of the run cannot be written.
 
-    Runs write below `build_output/` in the working directory unless told otherwise. Check
-    permissions and free space, or choose another directory.
+    Runs write to `build_output/` in the working directory unless told otherwise. Check permissions
+    and free space, or choose another directory.
     """
 
     code = "E0709"
@@ -131,15 +131,14 @@ class CannotWrite(UserError):
 
     @classmethod
     def of(cls, error: OSError, otherwise: str = "a file of the run") -> CannotWrite:
-        """What the system says; on a full disk it names no file."""
+        """Build the message from an `OSError`, which names no file if the disk is full."""
         return cls(str(error.filename or otherwise), error.strerror or str(error))
 
 
 class UnknownPlatform(UserError):
     """The platform given with `-p` or in `RunConfig` is not known.
 
-    Platforms ending in `sim` run on this CPU; the others are modelled on this CPU too when no board
-    is there.
+    Platforms ending in `sim` run on this CPU. The others also run on this CPU if there is no board.
     """
 
     code = "E0710"
@@ -152,11 +151,11 @@ class UnknownPlatform(UserError):
 
 
 class AnotherPypto(Caution):
-    """Another package or folder has the name of one that Tilelet stands in for.
+    """Another package or folder has the same name as a module that Tilelet replaces.
 
-    Scripts import `pypto` and `golden`; under `tilelet run` these names mean Tilelet's versions. If
-    the real package is installed too, or the script has its own folder of that name, the note says
-    which one is used and how to choose the other.
+    Scripts import `pypto` and `golden`; under `tilelet run` these names refer to Tilelet's
+    versions. If the real package is also installed, or the script has a folder of that name, the
+    note says which one is used and how to choose the other.
     """
 
     code = "W0701"
@@ -164,7 +163,7 @@ class AnotherPypto(Caution):
 
     def __init__(self, module: str, other_path: str, using: str, switch: str) -> None:
         super().__init__(
-            f"`import {module}` means {using}",
+            f"`import {module}` uses {using}",
             notes=[f"another `{module}` is at {other_path}"],
             helps=[f"to use the other one: `{switch}`"],
         )
@@ -188,8 +187,8 @@ class UnknownEngine(UserError):
 class NotProvided(UserError):
     """The script imports something from `pypto` or `golden` that Tilelet does not have.
 
-    Tilelet stands in for the parts that scripts use to define, run and compare kernels. Compiler
-    internals, device workers and distributed programs are not among them.
+    Tilelet replaces the parts that scripts use to define, run and compare kernels. It does not
+    replace compiler internals, device workers and distributed programs.
     """
 
     code = "E0712"
@@ -200,7 +199,7 @@ class NotProvided(UserError):
         if "pto_isa" in name:
             helps = ["it is for kernels in C++, which are not supported: `tilelet explain E0803`"]
         super().__init__(
-            f"`{what}` is not part of Tilelet's stand-in",
+            f"`{what}` is not available in Tilelet",
             [Label(loc, "imported here")] if loc is not None else [],
             helps=helps,
         )
@@ -209,21 +208,24 @@ class NotProvided(UserError):
 class NoCompiler(UserError):
     """The native engine needs a C compiler, and none was found.
 
-    It compiles a program before it runs it. `$CC` is used if it is set, else `cc`, `gcc` or
-    `clang`, else the compiler of the `ziglang` package. The interpreter needs none, but is slow.
+    The engine compiles each program before running it. It uses `$CC` if set, else `cc`, `gcc` or
+    `clang`, else the compiler of the `ziglang` package. The interpreter needs no compiler, but is
+    slow.
     """
 
     code = "E0713"
 
     def __init__(self, chosen: str = "") -> None:
         message = (
-            f"`$CC` is `{chosen}`, which is no working C compiler" if chosen else "no C compiler"
+            f"`$CC` is `{chosen}`, which is not a working C compiler"
+            if chosen
+            else ("no C compiler found")
         )
         super().__init__(
             message,
             helps=[
                 "install one: `pip install tilelet[cc]`, or your system's `gcc` or `clang`",
-                "or run without: `tilelet run --engine interp`",
+                "or run without one: `tilelet run --engine interp`",
             ],
         )
 
@@ -231,8 +233,8 @@ class NoCompiler(UserError):
 class CompilerFailed(UserError):
     """The C compiler could not compile the program.
 
-    Usual causes are a full disk, too little memory, or a compiler that was ended from outside. A
-    complaint about the C text itself is a bug in Tilelet, and is reported as one.
+    Common causes are a full disk, too little memory, or a compiler process that was killed. An
+    error in the generated C code itself is a bug in Tilelet and is reported as such.
     """
 
     code = "E0714"
@@ -247,10 +249,11 @@ class CompilerFailed(UserError):
 
 
 class SanitizerNotLoaded(UserError):
-    """`TILELET_SANITIZE=1` is set, but Python has started without the address sanitizer.
+    """`TILELET_SANITIZE=1` is set, but Python was started without the address sanitizer.
 
-    Its library must be the first that a process loads. The command `tilelet` sees to that itself;
-    where Python is started in another way, the environment has to.
+    The sanitizer's library must be the first one that the process loads. The `tilelet` command
+    arranges that; if Python is started in another way, set the environment variables that the
+    message gives.
     """
 
     code = "E0716"
@@ -264,9 +267,9 @@ class SanitizerNotLoaded(UserError):
 
 
 class UnknownSection(UserError):
-    """`tilelet bench` was asked for a section that it does not have.
+    """`tilelet bench` has no section of this name.
 
-    `tilelet bench --list` names them all. Without a name, all sections are measured.
+    `tilelet bench --list` lists the sections. Without a name, all sections are measured.
     """
 
     code = "E0715"
@@ -279,9 +282,9 @@ class UnknownSection(UserError):
 
 
 class UnknownExample(UserError):
-    """`tilelet examples` was asked for an example that it does not have.
+    """`tilelet examples` has no example of this name.
 
-    `tilelet examples` names them all. Both `softmax` and `03_softmax` will do.
+    `tilelet examples` lists them. Both `softmax` and `03_softmax` are accepted.
     """
 
     code = "E0717"
@@ -294,14 +297,14 @@ class UnknownExample(UserError):
 
 
 class NoBoard(Caution):
-    """A hardware platform was asked for, and the program runs on this CPU instead.
+    """A hardware platform was requested, but the program runs on this CPU instead.
 
-    Results are real: the same program, with the same rounding. Nothing is said about the time that
-    the hardware would take. Platforms that end in `sim` run here too, without this note.
+    The results are those of the program, with the same rounding. The run says nothing about the
+    time on the hardware. Platforms that end in `sim` also run here, without this note.
     """
 
     code = "W0703"
     severity = "note"
 
     def __init__(self, platform: str) -> None:
-        super().__init__(f"no `{platform}` board here: the program runs on this CPU")
+        super().__init__(f"no `{platform}` board found: the program runs on this CPU")

@@ -22,10 +22,10 @@ def _in_file(file: str, field: str) -> list[str]:
 
 
 class UnknownMachine(UserError):
-    """There is no machine of this name, and no such file.
+    """There is no machine or machine file of this name.
 
-    A machine is named by a built-in description (`a2a3`, `a5`) or by the path of a TOML file of
-    your own. Check the spelling, or give a path that ends in `.toml`.
+    A machine is a built-in description (`a2a3`, `a5`) or the path of a TOML file. Check the
+    spelling, or give a path that ends in `.toml`.
     """
 
     code = "E0901"
@@ -42,8 +42,8 @@ class UnknownMachine(UserError):
 class MachineSyntax(UserError):
     """A machine file is not valid TOML.
 
-    The parser's own message says where. Machine files are plain TOML; copy one of the built-in
-    descriptions and change its numbers.
+    The parser's message says where. To start a machine file, copy a built-in description and change
+    its values.
     """
 
     code = "E0902"
@@ -53,10 +53,10 @@ class MachineSyntax(UserError):
 
 
 class MachineFieldMissing(UserError):
-    """A machine file lacks a field that the model needs.
+    """A machine file lacks a required field.
 
-    Every field has a meaning in the model, so there are no silent defaults. Add the field, or say
-    `extends = "a2a3"` at the top, which takes everything that the file does not say from there.
+    The model uses every field, so there are no silent defaults. Add the field, or put `extends =
+    "a2a3"` at the top to inherit all fields that the file does not set.
     """
 
     code = "E0903"
@@ -72,8 +72,8 @@ class MachineFieldMissing(UserError):
 class MachineFieldUnknown(UserError):
     """A machine file has a field that the model does not know.
 
-    It would have no effect, and is most likely a misspelling of another one. Correct the name or
-    remove the line.
+    The field would have no effect and is most likely misspelled. Correct the name or remove the
+    line.
     """
 
     code = "E0904"
@@ -82,16 +82,16 @@ class MachineFieldUnknown(UserError):
         last = field.rsplit(".", 1)[-1]
         super().__init__(
             f"machine file has unknown field `{field}`",
-            notes=[*_in_file(file, field), f"fields here: {', '.join(known)}"],
+            notes=[*_in_file(file, field), f"known fields: {', '.join(known)}"],
             helps=did_you_mean(near(last, known)),
         )
 
 
 class MachineFieldValue(UserError):
-    """A field of a machine file has a value that cannot be: too small, too large, of another kind.
+    """A field of a machine file has an invalid value: out of range, or of the wrong type.
 
-    Numbers are given as they are or with their evidence: `{ value = 110, evidence = "C" }`. The
-    message says what the field may be; correct the number.
+    A value is written plain or with its evidence: `{ value = 110, evidence = "C" }`. The message
+    says which values are accepted.
     """
 
     code = "E0905"
@@ -107,8 +107,8 @@ class MachineFieldValue(UserError):
 class MachineContradiction(UserError):
     """Two fields of a machine file contradict each other.
 
-    For example a buffer of which more is usable than there is, or a path that is faster from
-    memory than from cache. Both fields are named; one of them is wrong.
+    For example, more of a buffer is usable than exists, or a path is faster from memory than from
+    cache. The message names both fields; one of them is wrong.
     """
 
     code = "E0906"
@@ -124,8 +124,8 @@ class MachineContradiction(UserError):
 class UnknownPeriod(UserError):
     """The machine has no runtime costs for this period.
 
-    Runtimes got faster over time, so a machine lists its runtime's costs by month. Choose one of
-    those it has, or add a table `[runtime.PERIOD]` to a machine file of your own.
+    Runtimes became faster over time, so a machine lists its runtime costs by month. Choose one of
+    the listed periods, or add a table `[runtime.PERIOD]` to your own machine file.
     """
 
     code = "E0907"
@@ -140,9 +140,9 @@ class UnknownPeriod(UserError):
 class NoTasks(UserError):
     """The program submits no task, so there is nothing to model.
 
-    Time on the device is the time of tasks; a task is one execution of a scope. Put the computing
-    statements into one (`with pl.at(level=pl.Level.CORE_GROUP):`), and check that the loops around
-    it run at least once.
+    Device time is the time of tasks, and a task is one execution of a scope. Put the compute
+    statements into a scope (`with pl.at(level=pl.Level.CORE_GROUP):`), and check that the loops
+    around it run at least once.
     """
 
     code = "E0908"
@@ -159,8 +159,8 @@ class NoTasks(UserError):
             f"program `{program}` submits no task",
             [Label(loc, "no scope here is executed")] if loc else [],
             helps=[
-                "a task is one execution of a scope: put the computing statements into one",
-                "check that the loops around it run",
+                "a task is one execution of a scope: put the compute statements into one",
+                "check that the loops around the scope run",
             ],
         )
 
@@ -169,8 +169,8 @@ class WindowDeadlock(UserError):
     """A runtime scope holds more tasks than the runtime's task window, so the device would hang.
 
     Tasks of a `pl.scope()` keep their slots in the window until the scope ends, and the scope ends
-    only when its last task has been submitted, which needs a slot. Close the scope more often (put
-    it inside the loop), submit fewer and larger tasks, or raise the window.
+    only after its last task has been submitted, which needs a slot. Close the scope more often (put
+    it inside the loop), submit fewer and larger tasks, or enlarge the window.
     """
 
     code = "E0909"
@@ -184,17 +184,18 @@ class WindowDeadlock(UserError):
     def __init__(self, tasks: int, window: int, loc: Loc | None = None) -> None:
         held = f"{plural(tasks, 'task')} live at once"
         super().__init__(
-            f"a runtime scope holds {plural(tasks, 'task')}, the task window {window}",
+            f"a runtime scope holds {plural(tasks, 'task')}, but the task window has {window} "
+            "slots",
             [Label(loc, held)] if loc else [],
             helps=["put the scope inside the loop, or make the tasks larger"],
         )
 
 
 class HeapDeadlock(UserError):
-    """The tensors of tasks that cannot finish yet exceed the runtime's heap: the device would hang.
+    """The tensors of unfinished tasks exceed the runtime's heap, so the device would hang.
 
-    A tensor from `pl.create_tensor` takes memory of the runtime's heap until the last task that
-    uses it is done. Create fewer or smaller tensors at once, or raise the heap in a machine file.
+    A tensor from `pl.create_tensor` occupies the runtime's heap until the last task that uses it is
+    done. Create fewer or smaller tensors at once, or enlarge the heap in a machine file.
     """
 
     code = "E0910"
@@ -207,14 +208,14 @@ class HeapDeadlock(UserError):
         loc: Loc | None = None,
         scope: Loc | None = None,
     ) -> None:
-        labels = [Label(loc, "the task that needs it")] if loc else []
+        labels = [Label(loc, "this task needs it")] if loc else []
         if scope:
             labels.append(Label(scope, "keeps the tensors of its tasks until it ends"))
         super().__init__(
-            f"no room for `{tensor}` ({size_text(nbytes)}) in the runtime's heap "
+            f"`{tensor}` ({size_text(nbytes)}) does not fit in the runtime's heap "
             f"({size_text(heap)})",
             labels,
-            notes=["nothing that is running will free enough"],
+            notes=["no running task will free enough memory"],
             helps=[
                 "put the scope inside the loop, so that memory is freed earlier"
                 if scope
@@ -225,7 +226,7 @@ class HeapDeadlock(UserError):
 
 @dataclass(frozen=True)
 class Resident:
-    """A tile as the overflow message lists it: `x [64, 512] FP32` and its bytes."""
+    """One tile in the overflow message: `x [64, 512] FP32` and its size in bytes."""
 
     name: str
     loc: Loc
@@ -234,13 +235,13 @@ class Resident:
 
 
 class OnChipOverflow(UserError):
-    """The tiles that a kernel needs at one moment do not fit into an on-chip memory.
+    """The live tiles of a kernel do not fit into an on-chip memory.
 
-    A scope computes on tiles in memories of a fixed size: Vec for the vector unit, Mat, Left, Right
-    and Acc for the cube. Tiles share memory when they are needed at different times, so what counts
-    is the statement at which most is in use. The message lists every tile there. Load smaller
-    windows (the message names sizes that fit, fastest first), or split the scope. Tensors in global
-    memory do not count: however big, only the windows that a scope loads take on-chip memory.
+    A scope computes on tiles in memories of fixed size: Vec for the vector unit; Mat, Left, Right
+    and Acc for the cube. Tiles whose lifetimes do not overlap share memory, so the peak decides:
+    the message lists every tile that is live at that statement. Load smaller windows (the message
+    lists sizes that fit, fastest first), or split the scope. Tensors in global memory do not count:
+    only the windows that a scope loads take on-chip memory.
     """
 
     code = "E0911"
@@ -270,16 +271,16 @@ class OnChipOverflow(UserError):
             f"{r.name:<{width}}  {r.text:<{shapes}}  {size_text(r.nbytes):>10}  line {r.loc.line}"
             for r in residents
         ]
-        listed = "\n".join(["in use at once:", *rows])
+        listed = "\n".join(["live at the peak:", *rows])
         if fitting:
             helps = ["\n".join(["sizes that fit, fastest first (modelled):", *fitting])]
         else:
             helps = ["no smaller size of the same kernel fits: split the scope in two"]
         super().__init__(
-            f"kernel `{kernel}` needs {size_text(needed)} of {space}, "
-            f"`{machine}` has {size_text(limit)}",
+            f"kernel `{kernel}` needs {size_text(needed)} of {space}, but `{machine}` has "
+            f"{size_text(limit)}",
             [
-                Label(peak, f"most is in use here: {size_text(sum(r.nbytes for r in residents))}"),
+                Label(peak, f"peak use is here: {size_text(sum(r.nbytes for r in residents))}"),
                 *(
                     Label(r.loc, f"`{r.name}`: {size_text(r.nbytes)}")
                     for r in residents[:_LABELLED]
@@ -296,11 +297,11 @@ _LABELLED = 6
 
 
 class UnalignedTile(UserError):
-    """The rows of a tile are not a multiple of 32 bytes.
+    """The row size of a tile is not a multiple of 32 bytes.
 
-    On-chip memory is addressed in blocks of 32 bytes, and compilers for the device do not pad rows:
-    the contiguous axis of a tile must have a multiple of 8 FP32 or 16 BF16 elements. (A column
-    `[M, 1]` is stored along M.) Load a wider window and mark its valid part with `valid_shape`.
+    On-chip memory is addressed in 32-byte blocks, and device compilers do not pad rows: the
+    contiguous axis of a tile needs a multiple of 8 FP32 or 16 BF16 elements. (A column `[M, 1]` is
+    stored along M.) Load a wider window and mark the valid part with `valid_shape`.
     """
 
     code = "E0912"
@@ -323,18 +324,20 @@ class UnalignedTile(UserError):
     ) -> None:
         super().__init__(
             f"rows of `{name}` {tile} have {nbytes} bytes, not a multiple of 32",
-            [Label(loc, f"{nbytes} bytes in a row")],
-            notes=[f"`{machine}` stores tiles in blocks of 32 bytes, and rows are not padded"],
-            helps=[f"load a {shape_text(wider)} window, and mark what is meant with `valid_shape`"],
+            [Label(loc, f"{nbytes} bytes per row")],
+            notes=[f"`{machine}` stores tiles in 32-byte blocks and does not pad rows"],
+            helps=[
+                f"load a {shape_text(wider)} window, and mark the valid part with `valid_shape`"
+            ],
         )
 
 
 class NonFractalTile(UserError):
-    """An operand of the cube is not made of whole fractals.
+    """A cube operand does not consist of whole fractals.
 
-    The cube works on blocks of 16 rows and 32 bytes (16 BF16, 8 FP32, 32 INT8 elements), and
-    operands are not padded for you. Pad them: load 16 rows where 8 are meant, with `valid_shape`
-    for the part that is, or let the other rows do useful work.
+    The cube works on blocks of 16 rows by 32 bytes (16 BF16, 8 FP32 or 32 INT8 elements), and
+    operands are not padded automatically. Pad them: load 16 rows where 8 are needed and mark the
+    valid part with `valid_shape`, or use the extra rows for other work.
     """
 
     code = "E0913"
@@ -361,22 +364,22 @@ class NonFractalTile(UserError):
         op_loc: Loc,
         loc: Loc,
     ) -> None:
-        labels = [Label(op_loc, f"the cube takes {axis} in multiples of {multiple}")]
+        labels = [Label(op_loc, f"the cube needs {axis} in multiples of {multiple}")]
         if loc != op_loc:
             labels.append(Label(loc, f"`{name}` has {extent}"))
         super().__init__(
             f"cube operand `{name}` {tile} has {extent} {axis}, not a multiple of {multiple}",
             labels,
-            helps=[f"pad it to {shape_text(padded)}, with `valid_shape` for what is meant"],
+            helps=[f"pad it to {shape_text(padded)}, and mark the valid part with `valid_shape`"],
         )
 
 
 class MatmulExtent(UserError):
-    """A matrix product is larger than one cube instruction can be.
+    """A matrix product exceeds the limits of a cube instruction.
 
-    Rows, inner dimension and columns may each be 1 to 4095. Cut the product: a loop over the inner
-    dimension with `pl.matmul` for the first part and `pl.matmul_acc` for the rest, or several tasks
-    over rows and columns.
+    Rows, inner dimension and columns may each be 1 to 4095. Split the product: loop over the inner
+    dimension with `pl.matmul` for the first part and `pl.matmul_acc` for the rest, or use several
+    tasks over rows and columns.
     """
 
     code = "E0914"
@@ -394,20 +397,20 @@ class MatmulExtent(UserError):
 
     def __init__(self, which: str, extent: int, limit: int, loc: Loc) -> None:
         super().__init__(
-            f"a matrix product with {which} = {extent}, at most {limit} are possible",
+            f"matrix product with {which} = {extent}; the limit is {limit}",
             [Label(loc, f"{which} = {extent}")],
             helps=["loop over parts of it, with `pl.matmul_acc` for all but the first"]
             if which == "K"
-            else ["make several products, each of a part"],
+            else ["split it into several smaller products"],
         )
 
 
 class VectorDType(UserError):
-    """The machine's vector unit does not compute in this type.
+    """The machine's vector unit does not support this dtype.
 
     On A2/A3 the vector unit adds, multiplies, reduces and compares FP32, FP16, INT32 and INT16.
-    BF16 can be loaded, stored, cast and multiplied by the cube. Cast to FP32, compute, and cast
-    the result back.
+    BF16 can be loaded, stored, cast and multiplied by the cube. Cast to FP32, compute, and cast the
+    result back.
     """
 
     code = "E0915"
@@ -423,15 +426,15 @@ class VectorDType(UserError):
         super().__init__(
             f"`pl.{op}` on {dtype}: the vector unit of `{machine}` has no {dtype} arithmetic",
             [Label(loc, f"computes in {dtype}")],
-            helps=["cast to `pl.FP32` before and back after"],
+            helps=["cast to `pl.FP32` before, and back afterwards"],
         )
 
 
 class BadProfile(UserError):
-    """A file that should hold a saved profile does not.
+    """The file is not a saved profile.
 
     `tilelet compare` reads the `profile.json` that `tilelet profile` writes into its run directory.
-    Give that file, unchanged, or a program.
+    Pass that file unmodified, or pass a program.
     """
 
     code = "E0916"
@@ -440,14 +443,14 @@ class BadProfile(UserError):
         super().__init__(
             f"{file} is not a saved profile",
             notes=[problem],
-            helps=["give the `profile.json` of a run directory, or a script"],
+            helps=["pass the `profile.json` of a run directory, or a script"],
         )
 
 
 class NothingToCompare(UserError):
-    """A comparison needs two sides.
+    """Only one side of a comparison was given.
 
-    Give two programs (`tilelet compare before.py after.py`), two saved profiles, or one program and
+    Pass two programs (`tilelet compare before.py after.py`), two saved profiles, or one program and
     two machines (`tilelet compare kernel.py --platforms a2a3,a5`).
     """
 
@@ -456,39 +459,39 @@ class NothingToCompare(UserError):
     def __init__(self, only: str) -> None:
         super().__init__(
             f"nothing to compare `{only}` with",
-            helps=["give a second program or profile, or `--platforms a2a3,a5`"],
+            helps=["pass a second program or profile, or `--platforms a2a3,a5`"],
         )
 
 
 class BadResults(UserError):
     """A file of measurements cannot be read.
 
-    `tilelet calibrate fit` reads the records of lanes that a board's profiler writes, with
-    deps.json and the map of names beside them, or a file made by hand:
-    `{"total_us": 215.3, "kernels": {"tiny": 1.1}}`.
+    `tilelet calibrate fit` reads the lane records of a board's profiler, together with deps.json
+    and the name map next to them, or a hand-written file: `{"total_us": 215.3, "kernels": {"tiny":
+    1.1}}`.
     """
 
     code = "E0918"
 
     def __init__(self, file: str, problem: str) -> None:
         super().__init__(
-            f"{file} holds no measurements",
+            f"{file} contains no measurements",
             notes=[problem],
-            helps=["the kit's README.md says what belongs into the folder"],
+            helps=["the kit's README.md describes the contents of the folder"],
         )
 
 
 class NoResults(UserError):
-    """The folder has no measurement of any script of the kit.
+    """The folder contains no measurements of the kit's scripts.
 
-    Each script NAME.py of `tilelet calibrate kit` has its records in RESULTS/NAME/, or its times in
-    RESULTS/NAME.json.
+    For each script NAME.py of `tilelet calibrate kit`, put the records into RESULTS/NAME/ or the
+    times into RESULTS/NAME.json.
     """
 
     code = "E0919"
 
     def __init__(self, folder: str, case: str) -> None:
         super().__init__(
-            f"{folder} has no measurements of the kit's scripts",
+            f"{folder} contains no measurements of the kit's scripts",
             helps=[f"for `{case}.py`, put its records into `{folder}/{case}/`"],
         )

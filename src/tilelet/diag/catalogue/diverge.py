@@ -1,4 +1,4 @@
-"""Where a program goes wrong (E115x): what `tilelet diverge` finds."""
+"""Findings of `tilelet diverge` (E115x)."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from tilelet.diag.core import Caution, Diagnostic, Label, Loc, UserError
 
 
 class FirstWrongStatement(UserError):
-    """Outputs do not match the golden, and this is the statement where that begins.
+    """Outputs do not match the golden, and this is the first wrong statement.
 
-    The tiles of the program are compared with the arrays that the golden computes. What lies
-    between the last that agrees and the first that does not is changed, one op at a time, in the
-    ways in which programs are usually wrong: operands exchanged, another offset, another op,
-    rounding mode or pad value, a missing scale, a lost accumulation. A change that makes all
-    outputs right is shown as the help. Without one, the message names the first statement that
-    does not agree: the mistake is there, or in one of those it lists.
+    The tiles of the program are compared with the arrays that the golden computes. Between the last
+    tile that agrees and the first that does not, ops are mutated one at a time, in the ways in
+    which programs are usually wrong: swapped operands, another offset, another op, rounding mode or
+    pad value, a missing scale, a lost accumulation. If a mutation makes all outputs correct, it is
+    shown as the help. Otherwise the message names the first statement that disagrees: the mistake
+    is there, or in one of the listed statements.
     """
 
     code = "E1151"
@@ -34,14 +34,14 @@ class FirstWrongStatement(UserError):
 
 
 def _unstored(loc: Loc, what: str) -> Label:
-    return Label(loc, f"{what}: is it to be stored?")
+    return Label(loc, f"{what}: should it be stored?")
 
 
 class NeverWritten(UserError):
     """Elements of an output do not match the golden because no statement wrote them.
 
-    A store is missing, or a loop ends too early. The message names the elements, and the statement
-    that writes those beside them.
+    A store is missing, or a loop ends too early. The message names the elements and the statement
+    that writes their neighbors.
     """
 
     code = "E1152"
@@ -53,16 +53,16 @@ class NeverWritten(UserError):
         notes: Sequence[str] = (),
         unstored: Sequence[tuple[Loc, str]] = (),
     ) -> None:
-        labels = [Label(loc, "this writes the elements beside them")] if loc else []
+        labels = [Label(loc, "writes the neighboring elements")] if loc else []
         labels += [_unstored(*one) for one in unstored]
         super().__init__(f"no statement writes `{region}`", labels=labels, notes=notes)
 
 
 class ReadBeforeWritten(UserError):
-    """A wrong output was computed from memory that nobody had written.
+    """A wrong output was computed from uninitialized memory.
 
-    Memory of `pl.create_tensor` holds nothing in particular until it is written. Write all of it
-    before it is read, or read only what is written (`valid_shape`).
+    The contents of `pl.create_tensor` are undefined until written. Write all of it before reading
+    it, or read only the part that is written (`valid_shape`).
     """
 
     code = "E1153"
@@ -84,12 +84,12 @@ class ReadBeforeWritten(UserError):
 
 
 class BeyondRounding(UserError):
-    """The result of a statement is further from the same computation in double than rounding to
-    the nearest number can explain.
+    """The error of a statement's result exceeds what round-to-nearest can explain.
 
-    Every value is computed in double, too, without the roundings of the program, with a bound of
-    what these may have done. A cast that cuts off (`mode="trunc"`, `"floor"`, `"ceil"`) is biased:
-    errors add up instead of cancelling. A number beyond the largest of its type is infinite.
+    Every value is also computed in double precision without the program's rounding, with a bound on
+    the rounding error. A cast that truncates (`mode="trunc"`, `"floor"`, `"ceil"`) is biased: its
+    errors accumulate instead of cancelling. A value above the largest one of its dtype becomes
+    infinite.
     """
 
     code = "E1154"
@@ -101,10 +101,10 @@ class BeyondRounding(UserError):
 
 
 class RoundingOnly(UserError):
-    """Outputs do not match the golden, but the same program in double does: the logic is right.
+    """Outputs do not match the golden only because of rounding: in double precision they match.
 
-    Rounding makes the difference. The statement is the one after which the relative error has grown
-    most. Use a wider type there, another order of summation, or a tolerance that fits the types.
+    The statement shown is the one after which the relative error grows most. Use a wider dtype
+    there, another summation order, or a tolerance that fits the dtypes.
     """
 
     code = "E1155"
@@ -119,10 +119,11 @@ class RoundingOnly(UserError):
 
 
 class StaleRead(UserError):
-    """Outputs are right in the order of the program, but a task may read memory before, or while,
-    another one writes it: nothing orders the two on a device.
+    """Outputs are correct in program order, but on a device nothing orders a task that reads memory
+    after the task that writes it.
 
-    `tilelet check --only race` says more: which rule leaves it open, and other orders.
+    `tilelet check --only race` gives details: which ordering rule does not apply, and other
+    possible orders.
     """
 
     code = "E1157"
@@ -138,12 +139,12 @@ class StaleRead(UserError):
 
 
 class CouldBeWrong(Caution):
-    """With this op made wrong, the script's comparison still passes.
+    """The comparison still passes if this op is wrong.
 
-    Ops are made wrong one at a time: their result zeroed, the op left out, another value in the
-    padding. What the golden does not notice, it does not test. The helps say what would: comparing
-    further outputs, a tighter tolerance, other inputs, or smaller sizes, of which the op has a
-    larger share.
+    Ops are mutated one at a time: the result is zeroed, the op is skipped, or the padding gets
+    another value. What the golden does not notice, it does not test. The help lines list what would
+    catch the mistake: comparing more outputs, a tighter tolerance, other inputs, or smaller sizes,
+    where the op has a larger share in the result.
     """
 
     code = "W1156"
@@ -151,6 +152,6 @@ class CouldBeWrong(Caution):
     def __init__(self, op: str, loc: Loc, kinds: Sequence[str], remedies: Sequence[str]) -> None:
         super().__init__(
             f"`pl.{op}` could be wrong without the golden noticing: {', '.join(kinds)}",
-            labels=[Label(loc, "the comparison passes all the same")],
-            helps=[f"this would notice: {text}" for text in remedies],
+            labels=[Label(loc, "the comparison still passes")],
+            helps=[f"would catch it: {text}" for text in remedies],
         )

@@ -1,4 +1,4 @@
-"""From a checkpoint to tokens (E15xx)."""
+"""Text generation from a checkpoint (E15xx)."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from tilelet.diag.text import plural, size_text
 
 
 class ModelTooLarge(UserError):
-    """The weights and caches of a model do not fit into the memory that is free.
+    """The weights and caches of a model do not fit into free memory.
 
     Nothing was loaded. Weights are converted once and kept in memory, unless they are streamed
-    (`--stream`, `stream=True`: read and converted layer by layer for every pass) or cached on disk
-    (`--weights-cache DIR`, `weights_cache=`: converted once into a file that is then mapped). The
-    caches of keys and values grow with `max_seq` and the number of sequences at a time.
+    (`--stream`, `stream=True`: read and converted layer by layer in every pass) or cached on disk
+    (`--weights-cache DIR`, `weights_cache=`: converted once into a file, which is then mapped). The
+    key/value caches grow with `max_seq` and the batch size.
     """
 
     code = "E1501"
@@ -23,13 +23,13 @@ class ModelTooLarge(UserError):
         needed = sum(parts.values())
         notes = [f"{name}: {size_text(size)}" for name, size in parts.items()]
         if needed <= available:
-            notes.append("the system does not give them: see `ulimit -v`")
+            notes.append("a memory limit is set: see `ulimit -v`")
         super().__init__(
             f"the model needs {size_text(needed)} of memory, {size_text(available)} are free",
             notes=notes,
             helps=[
-                "stream the weights (`--stream`), or map a file of them (`--weights-cache DIR`)",
-                "a shorter `--max-seq` and a smaller `--batch` make smaller caches",
+                "stream the weights (`--stream`), or map them from a file (`--weights-cache DIR`)",
+                "a shorter `--max-seq` or a smaller `--batch` reduces the caches",
             ],
         )
 
@@ -37,7 +37,7 @@ class ModelTooLarge(UserError):
 class PromptTooLong(UserError):
     """A prompt does not fit into the cache, or leaves no room for a new token.
 
-    A sequence has at most `max_seq` positions, prompt and new tokens together. Nothing was
+    A sequence has at most `max_seq` positions, counting prompt and new tokens. Nothing was
     computed.
     """
 
@@ -45,17 +45,17 @@ class PromptTooLong(UserError):
 
     def __init__(self, sequence: int, tokens: int, limit: int) -> None:
         super().__init__(
-            f"prompt {sequence} has {plural(tokens, 'token')}, "
-            f"the cache holds {plural(limit, 'position')} of a sequence",
-            helps=["a larger `max_seq` (`--max-seq`) makes larger caches"],
+            f"prompt {sequence} has {plural(tokens, 'token')}, but the cache holds "
+            f"{plural(limit, 'position')} per sequence",
+            helps=["increase `max_seq` (`--max-seq`) for larger caches"],
         )
 
 
 class NothingToGenerate(UserError):
-    """No prompt was given, or one of them has no token.
+    """No prompt was given, or a prompt has no tokens.
 
-    A model continues what it is given, so there must be at least one token. With a tokenizer that
-    adds none at the beginning, an empty text has none.
+    A model continues its prompt, so there must be at least one token. An empty text has none if the
+    tokenizer adds no start token.
     """
 
     code = "E1503"
@@ -65,10 +65,10 @@ class NothingToGenerate(UserError):
 
 
 class UnknownToken(UserError):
-    """A token's number is not in the vocabulary of the model.
+    """A token id is not in the vocabulary of the model.
 
-    Numbers go from 0 to `vocab_size` - 1. Tokens of another model's tokenizer mean something else,
-    even where the numbers fit.
+    Ids go from 0 to `vocab_size` - 1. Tokens of another model's tokenizer mean something else, even
+    if their ids are in range.
     """
 
     code = "E1504"
@@ -81,7 +81,7 @@ class UnknownToken(UserError):
 
 
 class BadTokens(UserError):
-    """Tokens are given in a form that is not understood.
+    """The prompt tokens have an unsupported form.
 
     A prompt is a sequence of integers: a list, a NumPy array or a torch tensor. Several prompts are
     a list of those; `forward` also takes an array `[batch, tokens]`.
@@ -94,9 +94,9 @@ class BadTokens(UserError):
 
 
 class NoTokenizer(UserError):
-    """A text was given, but the model's directory has no tokenizer that can be read.
+    """A text prompt was given, but the model's directory has no readable tokenizer.
 
-    Tilelet reads `tokenizer.json`. Without one, numbers go in and come out: `--tokens "1 2 3"`.
+    Tilelet reads `tokenizer.json`. Without it, pass and receive token ids: `--tokens "1 2 3"`.
     """
 
     code = "E1506"
@@ -104,15 +104,15 @@ class NoTokenizer(UserError):
     def __init__(self, directory: str, why: str) -> None:
         super().__init__(
             f"no tokenizer in `{directory}`: {why}",
-            helps=['give the tokens themselves: `--tokens "9707 11 1879"`'],
+            helps=['pass token ids: `--tokens "9707 11 1879"`'],
         )
 
 
 class GenerateExtra(UserError):
-    """What was asked for needs a package that is not installed.
+    """The request needs a package that is not installed.
 
-    Text needs `tokenizers`, chats and comparisons `transformers` (and that `torch`); Tilelet itself
-    does without them. The extra `generate` brings them.
+    Text needs `tokenizers`; chats and comparisons need `transformers` (which needs `torch`). They
+    are optional: install the extra `generate`.
     """
 
     code = "E1507"
@@ -125,7 +125,7 @@ class GenerateExtra(UserError):
 
 
 class BadGenerateSetting(UserError):
-    """A setting of a model or of its generation has a value that makes no sense.
+    """A setting of a model or of generation has an invalid value.
 
     Counts are at least 1; a page holds whole tiles.
     """
@@ -137,9 +137,9 @@ class BadGenerateSetting(UserError):
 
 
 class WeightsNotCached(UserError):
-    """Converted weights could not be written to disk: it is full, or may not be written to.
+    """The converted weights could not be written to disk: it is full or not writable.
 
-    Nothing of the file is left. Without the cache the weights are converted in memory.
+    The partial file was removed. Without the cache, weights are converted in memory.
     """
 
     code = "E1509"
@@ -147,16 +147,17 @@ class WeightsNotCached(UserError):
     def __init__(self, directory: str, why: str, size: int) -> None:
         super().__init__(
             f"the weights cannot be cached in `{directory}`: {why}",
-            notes=[f"the file would have {size_text(size)}"],
-            helps=["choose another directory for `--weights-cache`, or leave it out"],
+            notes=[f"the file needs {size_text(size)}"],
+            helps=["choose another directory for `--weights-cache`, or omit it"],
         )
 
 
 class ReferenceFailed(UserError):
-    """`transformers`, which a model was to be compared with, could not load or run it.
+    """`transformers`, the reference for the comparison, could not load or run the model.
 
-    What was generated stands; only the comparison is missing. The message is that of the package: a
-    file that only it reads, or sizes that one of its kernels does not take.
+    The generated text is complete; only the comparison is missing. The message comes from the
+    package. Typical causes are a file that it cannot read, or sizes that its kernels do not
+    support.
     """
 
     code = "E1510"
@@ -166,10 +167,11 @@ class ReferenceFailed(UserError):
 
 
 class LogitsNotFinite(UserError):
-    """The logits of a model are not numbers: no token is better than another.
+    """The logits of a model are not finite, so no token can be chosen.
 
-    Either weights are not finite, or hidden states have become too large for the dtype: FP16 ends
-    at 65504, and models that were trained in BF16 may exceed that. Tokens before this one stand.
+    Either the weights are not finite, or hidden states exceed the range of the dtype: the largest
+    FP16 value is 65504, and models trained in BF16 may exceed it. Tokens generated before this one
+    are valid.
     """
 
     code = "E1511"
@@ -178,7 +180,7 @@ class LogitsNotFinite(UserError):
         super().__init__(
             f"the logits for token {number} of sequence {sequence} are not finite",
             helps=[
-                "`--dtype bfloat16` or `--dtype float32` (`dtype=`) if FP16 is too narrow",
-                "`--compare` shows where a model leaves the reference",
+                "use `--dtype bfloat16` or `--dtype float32` (`dtype=`) if FP16 overflows",
+                "`--compare` shows where the model departs from the reference",
             ],
         )

@@ -23,8 +23,8 @@ def _param(param_loc: Loc | None, text: str) -> list[Label]:
 class GoldenRaised(UserError):
     """The golden function raised an exception.
 
-    The golden computes the expected results on the host, before or after the kernel runs; without
-    it nothing can be compared. The note shows Python's traceback.
+    The golden computes the expected results on the host; without it nothing can be compared. The
+    note shows Python's traceback.
     """
 
     code = "E0601"
@@ -37,18 +37,18 @@ class GoldenRaised(UserError):
 
 
 class GoldenWrongShape(UserError):
-    """The golden gives a result of another shape than the output it is compared with.
+    """A result of the golden has a different shape than the output it is compared with.
 
-    A golden writes into the tensors it is given: `tensors["out"][:] = ...`. Comparing other shapes
-    would silently broadcast.
+    A golden writes into the tensors it is given: `tensors["out"][:] = ...`. Comparing different
+    shapes would silently broadcast.
     """
 
     code = "E0602"
 
     def __init__(self, name: str, got: Sequence[int], expected: Sequence[int]) -> None:
         super().__init__(
-            f"golden result `{name}` has shape `{shape_text(got)}`, "
-            f"the output `{shape_text(expected)}`",
+            f"golden result `{name}` has shape `{shape_text(got)}`, but the output has "
+            f"`{shape_text(expected)}`",
             helps=[f'write in place: `tensors["{name}"][:] = ...`'],
         )
 
@@ -57,7 +57,7 @@ class GoldenWroteNothing(UserError):
     """The golden function returned without writing any output.
 
     It receives a dictionary of tensors and writes the expected values into the outputs in place. A
-    frequent slip is `tensors["out"] = ...` on a copy, or `out = ...`, which only rebinds a name.
+    common mistake is `tensors["out"] = ...` on a copy, or `out = ...`, which only rebinds a name.
     """
 
     code = "E0603"
@@ -69,16 +69,16 @@ class GoldenWroteNothing(UserError):
     def __init__(self, outputs: Sequence[str], loc: Loc | None = None) -> None:
         super().__init__(
             f"the golden function wrote none of the outputs {ticked(outputs, 'and')}",
-            _param(loc, "the golden function"),
+            _param(loc, "this golden function"),
             helps=[f'write in place: `tensors["{outputs[0]}"][:] = ...`' if outputs else ""],
         )
 
 
 class SpecMismatch(UserError):
-    """A `TensorSpec` or `ScalarSpec` does not describe the parameter of its place.
+    """A `TensorSpec` or `ScalarSpec` does not match the parameter at its position.
 
-    Specs stand in the order of the entry's parameters and repeat their names, shapes and dtypes.
-    Both sides are shown; change the one that is wrong.
+    Specs are in the order of the entry function's parameters and repeat their names, shapes and
+    dtypes. The message shows both; change the one that is wrong.
     """
 
     code = "E0604"
@@ -100,7 +100,7 @@ class SpecMismatch(UserError):
         self, name: str, what: str, spec: object, param: object, param_loc: Loc | None = None
     ) -> None:
         super().__init__(
-            f"spec `{name}` has {what} `{spec}`, the parameter `{param}`",
+            f"spec `{name}` has {what} `{spec}`, but the parameter has `{param}`",
             _param(param_loc, f"{what} `{param}`"),
             helps=[f"give the spec {what} `{param}`, or change the parameter"],
         )
@@ -109,8 +109,8 @@ class SpecMismatch(UserError):
 class MissingSpec(UserError):
     """A parameter of the entry function has no spec.
 
-    Every parameter needs its data: a `TensorSpec` for a tensor, a `ScalarSpec` for a scalar, in the
-    order of the parameters.
+    Every parameter needs data: a `TensorSpec` for a tensor, a `ScalarSpec` for a scalar, in
+    parameter order.
     """
 
     code = "E0605"
@@ -129,9 +129,9 @@ class MissingSpec(UserError):
 
 
 class ExtraSpec(UserError):
-    """A spec names something that is not a parameter of the entry function.
+    """A spec does not match any parameter of the entry function.
 
-    Its data would be used nowhere. Remove it, or correct the name.
+    Its data would not be used. Remove the spec, or correct its name.
     """
 
     code = "E0606"
@@ -145,9 +145,9 @@ class ExtraSpec(UserError):
 
 
 class TooBig(UserError):
-    """A tensor, or all of them together, needs more memory than this machine has free.
+    """A tensor, or all tensors together, need more memory than is free.
 
-    Sizes are added up before anything is allocated, so the machine does not start to swap. Run with
+    Sizes are added up before anything is allocated, so that the machine does not start to swap. Use
     smaller dimensions, for example a shorter sequence.
     """
 
@@ -159,22 +159,22 @@ class TooBig(UserError):
         size: int,
         available: int,
         loc: Loc | None = None,
-        help: str = "run with smaller dimensions",
+        help: str = "use smaller dimensions",
     ) -> None:
         is_refused = size <= available
         super().__init__(
             f"`{name}` needs {size_text(size)}, {size_text(available)} are free",
             _param(loc, size_text(size)),
-            notes=["the system does not give them: see `ulimit -v`"] if is_refused else [],
+            notes=["a memory limit is set: see `ulimit -v`"] if is_refused else [],
             helps=[help],
         )
 
 
 class GoldenUnknownName(UserError):
-    """The golden function gives a result under a name that is not an output.
+    """The golden function returns a result under a name that is not an output.
 
-    It would be compared with nothing. Use the name of a spec with `is_output=True`, or of a
-    parameter declared `pl.Out`.
+    The result would not be compared with anything. Use the name of a spec with `is_output=True`, or
+    of a parameter declared `pl.Out`.
     """
 
     code = "E0608"
@@ -188,10 +188,9 @@ class GoldenUnknownName(UserError):
 
 
 class ArgumentCount(UserError, TypeError):
-    """A kernel is called with more or fewer arguments than it has parameters.
+    """A kernel is called with too many or too few arguments.
 
-    Tensors and scalars are passed in the order of the parameters; options of the run go in
-    `config=`.
+    Tensors and scalars are passed in parameter order; run options go in `config=`.
     """
 
     code = "E0609"
@@ -206,9 +205,9 @@ class ArgumentCount(UserError, TypeError):
 
 
 class ArgumentMismatch(UserError):
-    """A kernel is called with an array that does not fit its parameter.
+    """A kernel is called with an array that does not match its parameter.
 
-    Shapes and dtypes must be those of the annotation; nothing is converted, because a converted
+    Shapes and dtypes must equal those of the annotation. Nothing is converted, because a converted
     copy would not receive the results. Convert the array before the call.
     """
 
@@ -218,16 +217,17 @@ class ArgumentMismatch(UserError):
         self, name: str, what: str, got: object, expected: object, param_loc: Loc | None = None
     ) -> None:
         super().__init__(
-            f"argument `{name}` has {what} `{got}`, the parameter `{expected}`",
+            f"argument `{name}` has {what} `{got}`, but the parameter has `{expected}`",
             _param(param_loc, f"{what} `{expected}`"),
         )
 
 
 class InitValueFailed(UserError):
-    """The `init_value` of a spec could not be made into the tensor's data.
+    """The `init_value` of a spec could not be converted into the tensor's data.
 
-    It is a number, an array of the spec's shape (or of one that joins or splits its axes), or a
-    callable that returns one; the callable raised, or returned something else.
+    It is a number, an array of the spec's shape (or one that reshapes to it by merging or splitting
+    axes), or a callable that returns one. The callable raised an exception or returned something
+    else.
     """
 
     code = "E0611"
@@ -237,10 +237,10 @@ class InitValueFailed(UserError):
 
 
 class GoldenDataMissing(UserError):
-    """Stored inputs or expected results are asked for but are not in the directory.
+    """Stored inputs or expected results were requested but are not in the directory.
 
-    `golden_data=` replays what an earlier run saved under `data/in` and `data/out`. Run once with
-    saving on, or give the right directory.
+    `golden_data=` replays the data that an earlier run saved in `data/in` and `data/out`. Run once
+    with saving enabled, or pass the right directory.
     """
 
     code = "E0612"
@@ -248,12 +248,12 @@ class GoldenDataMissing(UserError):
     def __init__(self, directory: str, name: str) -> None:
         super().__init__(
             f"no stored data for `{name}` in `{directory}`",
-            helps=["save data with a run first, or leave `golden_data=` out"],
+            helps=["save data in a run first, or omit `golden_data=`"],
         )
 
 
 class BadConfig(UserError):
-    """A field of a run configuration, or an environment variable, has a value that makes no sense.
+    """A field of a run configuration, or an environment variable, has an invalid value.
 
     The message says what is expected.
     """
@@ -267,10 +267,10 @@ class BadConfig(UserError):
 
 
 class DynamicDimConflict(UserError):
-    """One dynamic dimension gets two different extents from the arguments.
+    """The arguments give one dynamic dimension two different extents.
 
-    A `pl.dynamic` symbol stands for one number in the whole call. Two symbols are needed if the
-    extents may differ.
+    A `pl.dynamic` symbol stands for one extent in the whole call. Use two symbols if the extents
+    may differ.
     """
 
     code = "E0614"
@@ -278,23 +278,23 @@ class DynamicDimConflict(UserError):
     def __init__(self, symbol: str, first: str, first_value: int, second: str, value: int) -> None:
         super().__init__(
             f"dynamic dimension `{symbol}` is {first_value} in `{first}` but {value} in `{second}`",
-            helps=["pass arrays that agree, or use two `pl.dynamic` symbols"],
+            helps=["pass arrays with equal extents, or use two `pl.dynamic` symbols"],
         )
 
 
 class UnknownData(UserError):
-    """An array's element type has no counterpart in the language, or the object is not an array.
+    """An array's element type does not exist in the language, or the object is not an array.
 
-    Accepted are NumPy arrays, torch tensors, and objects of other libraries that speak DLPack, all
-    in the memory of the CPU, of float32, float16, bfloat16, 8-bit floats, bool and the signed and
-    unsigned integers of 8 to 64 bits.
+    NumPy arrays, torch tensors and DLPack objects of other libraries are accepted if they are in
+    CPU memory and their dtype is float32, float16, bfloat16, an 8-bit float, bool, or a signed or
+    unsigned integer of 8 to 64 bits.
     """
 
     code = "E0615"
 
     def __init__(self, name: str, got: str, accepted: Iterable[str] = (), why: str = "") -> None:
         shown = list(accepted)
-        verdict = f"cannot be used: {why}" if why else "the language does not have"
+        verdict = f"cannot be used: {why}" if why else "does not exist in the language"
         super().__init__(
             f"data of `{name}` is `{got}`, which {verdict}",
             helps=[f"use {ticked(shown)}"] if shown else [],
@@ -304,7 +304,7 @@ class UnknownData(UserError):
 class ArgumentMissing(UserError):
     """A program is run without data for one of its parameters.
 
-    Every parameter of the entry function gets an array or a number, by its name.
+    Every parameter of the entry function gets an array or a number, by name.
     """
 
     code = "E0616"
@@ -316,9 +316,9 @@ class ArgumentMissing(UserError):
 
 
 class ArgumentUnknown(UserError):
-    """A program is run with an argument that none of its parameters has the name of.
+    """A program is run with an argument whose name is not one of its parameters.
 
-    Its data would be used nowhere. Remove it, or correct the name.
+    Its data would not be used. Remove the argument, or correct its name.
     """
 
     code = "E0617"
@@ -332,10 +332,10 @@ class ArgumentUnknown(UserError):
 
 
 class BadSpec(UserError):
-    """A `TensorSpec` or `ScalarSpec` is not complete or makes no sense by itself.
+    """A `TensorSpec` or `ScalarSpec` is incomplete or invalid.
 
-    A tensor needs a name, positive dimensions and an element type; a scalar a name, a type and a
-    number. The message says what is wrong with this one.
+    A tensor needs a name, positive dimensions and an element type; a scalar needs a name, a type
+    and a value. The message says what is wrong with this spec.
     """
 
     code = "E0620"
@@ -347,8 +347,8 @@ class BadSpec(UserError):
 class UnknownConfigField(UserError):
     """A run configuration has a field that no version of the harness knows.
 
-    Fields of all versions are accepted, in `RunConfig`, `compile_cfg` and `runtime_cfg` alike;
-    those that steer a board have no effect on a CPU. An unknown one is most likely a slip.
+    The fields of all versions are accepted in `RunConfig`, `compile_cfg` and `runtime_cfg`; those
+    that control a board have no effect on a CPU. An unknown field is most likely a typo.
     """
 
     code = "E0621"
@@ -361,9 +361,9 @@ class UnknownConfigField(UserError):
 
 
 class UnsupportedConfig(UserError):
-    """A field of a run configuration asks for something that Tilelet does not support.
+    """A field of a run configuration requests something that Tilelet does not support.
 
-    It is refused rather than ignored, so that a result is never silently wrong.
+    It is rejected rather than ignored, so that a result is never silently wrong.
     """
 
     code = "E0622"
@@ -373,10 +373,11 @@ class UnsupportedConfig(UserError):
 
 
 class ComparatorFailed(UserError):
-    """A comparison function given in `compare_fn` could not judge its output.
+    """A comparison function given in `compare_fn` raised an exception or returned an invalid
+    result.
 
     It is called as `compare(actual, expected, actual_outputs=, expected_outputs=, inputs=, rtol=,
-    atol=)` and returns `(passed, message)`. Its name in `compare_fn` must be that of an output.
+    atol=)` and returns `(passed, message)`. Its key in `compare_fn` must be the name of an output.
     """
 
     code = "E0623"
@@ -390,9 +391,9 @@ class ComparatorFailed(UserError):
 class OutputMismatch(UserError):
     """An output of the program differs from the golden's by more than the tolerance.
 
-    The program ran. The note shows how many elements differ, the worst of them with both values,
-    and the first rows with a difference. Rows and columns often tell which tile, loop or tail is
-    wrong.
+    The program ran. The note shows how many elements differ, the largest difference with both
+    values, and the first rows that differ. The row and column indices often show which tile, loop
+    or tail is wrong.
     """
 
     code = "E0624"
@@ -408,7 +409,7 @@ class OutputMismatch(UserError):
 class ReadOnlyOutput(UserError):
     """The array for an output cannot be written to.
 
-    The program writes its results into the arrays it is given. Pass a copy of the read-only one.
+    The program writes its results into the arrays it is given. Pass a copy of a read-only array.
     """
 
     code = "E0625"
@@ -424,8 +425,8 @@ class ReadOnlyOutput(UserError):
 class OverlappingOutput(UserError):
     """Elements of the array for an output share memory.
 
-    An expanded tensor has one element in many places: what the program writes to one of them is
-    overwritten by the next. Pass an array of its own memory, and expand or copy afterwards.
+    Several elements of an expanded tensor are the same memory, so the program would overwrite its
+    own results. Pass an array without shared elements, and expand it afterwards.
     """
 
     code = "E0628"
@@ -439,9 +440,9 @@ class OverlappingOutput(UserError):
 
 
 class BadDataFile(UserError):
-    """A stored input or expected result cannot be read, or is not what the spec says.
+    """A stored input or expected result cannot be read, or does not match its spec.
 
-    `golden_data=` reads `.npz` and `.npy` files without objects in them, and `.pt` tensors if torch
+    `golden_data=` reads `.npz` and `.npy` files without pickled objects, and `.pt` tensors if torch
     is installed. Save the data again if the file is damaged.
     """
 
@@ -452,16 +453,16 @@ class BadDataFile(UserError):
 
 
 class BadRunCall(UserError):
-    """`run` was called in a way that no version of the harness has.
+    """The arguments of `run` match no supported form.
 
-    Either `run(program, specs, golden_fn=..., ...)` with a list of specs, or
-    `run(program, *tensors, config=...)` with the tensors themselves.
+    Use either `run(program, specs, golden_fn=..., ...)` with a list of specs, or `run(program,
+    *tensors, config=...)` with the tensors themselves.
     """
 
     code = "E0627"
 
     def __init__(self, why: str) -> None:
         super().__init__(
-            f"this call of `run` makes no sense: {why}",
+            f"invalid call of `run`: {why}",
             helps=["write `run(program, specs, golden_fn=...)` or `run(program, *tensors)`"],
         )

@@ -7,9 +7,9 @@ from tilelet.diag.text import plural
 
 
 class SmallTasks(Caution):
-    """Tasks run for less time than it takes to submit, hand out and complete them.
+    """Tasks take less time to run than to submit, dispatch and complete.
 
-    Larger tiles, more work in a scope, or `pl.spmd` (one submission for many blocks) help.
+    Use larger tiles, more work per scope, or `pl.spmd` (one submission for many blocks).
     """
 
     code = "W1307"
@@ -27,17 +27,17 @@ class SmallTasks(Caution):
 
     def __init__(self, loc: Loc, tasks: int, each: float, overhead: float) -> None:
         super().__init__(
-            "tasks of this scope run for less time than it takes to hand them out",
+            "tasks of this scope take less time to run than to dispatch",
             [Label(loc)],
-            notes=[f"{plural(tasks, 'task')}: {each:.2f} us each, {overhead:.2f} us to hand out"],
-            helps=["do more in each: larger tiles, scopes that are one, or `pl.spmd`"],
+            notes=[f"{plural(tasks, 'task')}: {each:.2f} us each, {overhead:.2f} us to dispatch"],
+            helps=["do more work per task: larger tiles, merged scopes, or `pl.spmd`"],
         )
 
 
 class FewTasks(Caution):
-    """A kernel has fewer tasks than there are cores, and the program waits for it.
+    """A kernel on the critical path has fewer tasks than there are cores.
 
-    Smaller tiles, or an inner dimension that is cut into parts, give the other cores work.
+    Smaller tiles, or a split inner dimension, give the other cores work.
     """
 
     code = "W1308"
@@ -61,14 +61,16 @@ class FewTasks(Caution):
         super().__init__(
             f"{plural(tasks, 'task')} of `{kernel}` for {cores} cores",
             [Label(loc)],
-            helps=["cut the work into more tasks: smaller tiles, or parts of the inner dimension"],
+            helps=[
+                "split the work into more tasks: smaller tiles, or parts of the inner dimension"
+            ],
         )
 
 
 class UnevenWave(Caution):
-    """The last tasks of a kernel leave most cores idle.
+    """The last wave of a kernel's tasks leaves most cores idle.
 
-    A number of tasks that is a multiple of the cores, or longest tasks first, evens that out.
+    Make the number of tasks a multiple of the number of cores, or run the longest tasks first.
     """
 
     code = "W1309"
@@ -92,16 +94,16 @@ class UnevenWave(Caution):
         super().__init__(
             f"{plural(tasks, 'task')} of `{kernel}` on {cores} cores: the last {left} run alone",
             [Label(loc)],
-            helps=[f"choose tiles so that the tasks are a multiple of {cores}"],
+            helps=[f"choose tiles so that the number of tasks is a multiple of {cores}"],
         )
 
 
 class OrchestratorBound(Caution):
     """The cores wait for tasks to be submitted.
 
-    One orchestrator submits all tasks, one after the other. Fewer tasks are the remedy: larger
-    scopes, `pl.spmd`, or chunks. A program that is run often with the same shapes can be submitted
-    as a graph (`with pl.graph():`) where the runtime takes graphs: its tasks are made beforehand.
+    One orchestrator submits all tasks, one after the other, so submit fewer: use larger scopes,
+    `pl.spmd`, or chunks. A program that runs often with the same shapes can be submitted as a graph
+    (`with pl.graph():`) if the runtime supports graphs: its tasks are prepared in advance.
     """
 
     code = "W1310"
@@ -119,7 +121,7 @@ class OrchestratorBound(Caution):
 
     def __init__(self, loc: Loc, tasks: int, share: float, kernel: str, of_it: int) -> None:
         super().__init__(
-            f"for {share:.0%} of the time the cores wait until {tasks:,} tasks are submitted",
+            f"for {share:.0%} of the time the cores wait for {tasks:,} tasks to be submitted",
             [Label(loc, f"`{kernel}`: {of_it:,} of them")],
             helps=[
                 "submit fewer tasks: larger scopes, `pl.spmd`, or `chunk=`",
@@ -129,9 +131,9 @@ class OrchestratorBound(Caution):
 
 
 class ShortRows(Caution):
-    """A transfer has rows shorter than what global memory moves at a time.
+    """A transfer has rows shorter than the access granularity of global memory.
 
-    The rest of each piece is moved and thrown away.
+    The rest of each memory access is wasted.
     """
 
     code = "W1311"
@@ -148,16 +150,17 @@ class ShortRows(Caution):
         self, loc: Loc, tensor: str, rows: int, row_bytes: int, granule: int, machine: str
     ) -> None:
         super().__init__(
-            f"{rows} rows of {row_bytes} bytes of `{tensor}`: {machine} moves {granule} at a time",
+            f"{rows} rows of {row_bytes} bytes of `{tensor}`: {machine} moves {granule} bytes at "
+            "a time",
             [Label(loc)],
-            helps=["make the tile wider, or lay the tensor out so that rows are longer"],
+            helps=["use wider tiles, or a tensor layout with longer rows"],
         )
 
 
 class EmptyBuffers(Caution):
-    """A kernel that waits, for global memory or for itself, uses little of the memory on chip.
+    """A kernel that waits for global memory, or for its own latency, uses little on-chip memory.
 
-    Larger tiles move more with each transfer, are reused more often, and start it less often.
+    Larger tiles move more data per transfer, are reused more often, and need fewer transfers.
     """
 
     code = "W1312"
@@ -179,16 +182,18 @@ class EmptyBuffers(Caution):
 
     def __init__(self, loc: Loc, kernel: str, bound: str, memory: str, share: float) -> None:
         super().__init__(
-            f"`{kernel}` is bound by {bound}, and fills {share:.0%} of {memory} at most",
+            f"`{kernel}` is bound by {bound} but fills at most {share:.0%} of {memory}",
             [Label(loc)],
-            helps=["larger tiles, or two in turn (`pl.pipeline`); `tilelet tune` finds sizes"],
+            helps=[
+                "use larger tiles or double buffering (`pl.pipeline`); `tilelet tune` finds sizes"
+            ],
         )
 
 
 class RepeatedRead(Caution):
     """A loop reads the same element of a tensor in every iteration.
 
-    A scalar read from global memory takes about a microsecond. Read once, in front of the loop.
+    A scalar read from global memory takes about a microsecond. Hoist the read out of the loop.
     """
 
     code = "W1313"
@@ -211,15 +216,15 @@ class RepeatedRead(Caution):
         super().__init__(
             f"`{what}` is read again in every iteration",
             [Label(loc), Label(loop, "of this loop")],
-            helps=["read it once, in front of the loop"],
+            helps=["hoist the read out of the loop"],
         )
 
 
 class SmallTransfers(Caution):
-    """Single short rows go to or from global memory, one transfer each.
+    """Single short rows are moved to or from global memory, one transfer each.
 
-    A transfer takes hundreds of nanoseconds to begin, whatever it moves, and global memory moves
-    whole pieces. Rows that are gathered on chip go in one transfer.
+    Starting a transfer takes hundreds of nanoseconds regardless of its size, and global memory
+    moves whole blocks. Collect rows on chip and move them in one transfer.
     """
 
     code = "W1329"
@@ -237,5 +242,5 @@ class SmallTransfers(Caution):
         super().__init__(
             f"{times:,} transfers of {row_bytes} bytes {'to' if stores else 'from'} `{tensor}`",
             [Label(loc)],
-            helps=["move several rows at once: gather them in a tile, or take larger blocks"],
+            helps=["move several rows at once: collect them in a tile, or use larger blocks"],
         )

@@ -9,13 +9,13 @@ from tilelet.diag.text import did_you_mean, near, optional, plural, shape_text, 
 
 
 def shown(text: str, limit: int = 80) -> str:
-    """A name out of a file, fit for one line of a message: no control characters, not too long."""
+    """Sanitize and shorten a name from a file so that it fits on one line of a message."""
     plain = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
     return plain if len(plain) <= limit else f"{plain[:limit]}..."
 
 
 def _some(names: Iterable[str], limit: int = 4) -> str:
-    """The first few names, and how many more there are."""
+    """Join the first few names and count the rest."""
     every = sorted(names)
     text = ", ".join(f"`{shown(n)}`" for n in every[:limit])
     return f"{text} and {len(every) - limit} more" if len(every) > limit else text
@@ -38,10 +38,10 @@ class NoModelConfig(UserError):
 
 
 class BadModelConfig(UserError):
-    """`config.json` or the weight index is not readable JSON.
+    """`config.json` or the weight index is not valid JSON.
 
-    It must be UTF-8 text holding one JSON object, without duplicate keys. A file like this is
-    usually damaged: download it again.
+    It must be UTF-8 text with one JSON object and no duplicate keys. The file is probably damaged:
+    download it again.
     """
 
     code = "E1002"
@@ -53,8 +53,8 @@ class BadModelConfig(UserError):
 class WrongArchitecture(UserError):
     """The model is not a Qwen3 model.
 
-    These programs compute the layers of Qwen3, dense (`model_type` of the configuration is `qwen3`)
-    or with a mixture of experts (`qwen3_moe`). Other architectures have other layers.
+    The layer programs implement Qwen3, dense (`model_type` in the configuration is `qwen3`) or
+    mixture of experts (`qwen3_moe`). Other architectures have different layers.
     """
 
     code = "E1003"
@@ -62,12 +62,12 @@ class WrongArchitecture(UserError):
     def __init__(self, file: str, found: str) -> None:
         super().__init__(
             f"`{file}` describes a `{shown(found)}` model, not `qwen3` or `qwen3_moe`",
-            helps=["supported are Qwen3 0.6B to 32B, and Qwen3-MoE 30B-A3B and 235B-A22B"],
+            helps=["Qwen3 0.6B to 32B and Qwen3-MoE 30B-A3B and 235B-A22B are supported"],
         )
 
 
 class BadModelField(UserError):
-    """A field of the model configuration is missing or has a value that makes no sense.
+    """A field of the model configuration is missing or has an invalid value.
 
     Sizes are positive integers, the number of heads is a multiple of the number of key/value heads,
     and the head dimension is even, because RoPE rotates halves.
@@ -81,10 +81,10 @@ class BadModelField(UserError):
 
 
 class UnsupportedModelSetting(UserError):
-    """The configuration switches on something that the layer programs do not compute.
+    """The configuration enables something that the layer programs do not compute.
 
-    The results would be wrong, so the model is refused: biased attention projections, sliding
-    windows, scaled rope tables, quantised weights and other activations than SiLU are not there.
+    The results would be wrong, so the model is rejected. Biased attention projections, sliding
+    windows, scaled RoPE, quantized weights and activations other than SiLU are not supported.
     """
 
     code = "E1005"
@@ -93,15 +93,15 @@ class UnsupportedModelSetting(UserError):
         super().__init__(
             f"`{field}` of the model configuration is `{shown(repr(found))}`, "
             "which is not supported",
-            helps=[f"supported is {supported}"],
+            helps=[f"supported: {supported}"],
         )
 
 
 class UnknownPreset(UserError):
     """There is no preset of this name.
 
-    Presets are the published Qwen3 models, by size. Other sizes are read from a `config.json`
-    or given field by field.
+    Presets are the published Qwen3 models, by size. Other sizes are read from a `config.json` or
+    given field by field.
     """
 
     code = "E1006"
@@ -115,10 +115,10 @@ class UnknownPreset(UserError):
 
 
 class NoWeights(UserError):
-    """A model directory holds no weights in safetensors form.
+    """A model directory contains no safetensors weights.
 
-    Looked for are `model.safetensors` and `model.safetensors.index.json`. Files of pickled tensors
-    (`pytorch_model.bin`, `.pt`) are never loaded, because reading them can run code: convert them.
+    Tilelet looks for `model.safetensors` and `model.safetensors.index.json`. Pickled files
+    (`pytorch_model.bin`, `.pt`) are never loaded, because unpickling can run code: convert them.
     """
 
     code = "E1007"
@@ -131,16 +131,16 @@ class NoWeights(UserError):
         super().__init__(
             f"`{directory}` has no `model.safetensors` and no {index}",
             notes=optional(f"{ticked(pickled, 'and')} cannot be used: pickled" if pickled else ""),
-            helps=[f"{index} says what is in `{shards[0]}`: get it, too" if shards else saved],
+            helps=[f"`{shards[0]}` needs {index}: download it, too" if shards else saved],
         )
 
 
 class BadWeightFile(UserError):
-    """A safetensors file is damaged, or was made to look like one.
+    """A safetensors file is damaged or malformed.
 
-    The file starts with the length of its header and the header, JSON that gives every tensor a
-    dtype, a shape and a place. All of it is checked before any tensor is used: lengths within the
-    file, places that neither overlap nor leave gaps, known dtypes, sizes that fit the shapes.
+    The file starts with the length of its header and the header itself, JSON that gives every
+    tensor's dtype, shape and byte range. All of it is validated before any tensor is used: ranges
+    lie within the file without overlaps or gaps, dtypes are known, and sizes match the shapes.
     """
 
     code = "E1008"
@@ -153,23 +153,23 @@ class BadWeightFile(UserError):
 
 
 class BadWeightIndex(UserError):
-    """The index of a sharded model does not describe its files.
+    """The index of a sharded model does not match its files.
 
-    `model.safetensors.index.json` maps every tensor to the file that holds it. The files must be
-    there and hold those tensors.
+    `model.safetensors.index.json` maps every tensor to the file that contains it. The files must
+    exist and contain those tensors.
     """
 
     code = "E1009"
 
     def __init__(self, file: str, why: str) -> None:
-        super().__init__(f"`{file}` does not describe the weights: {why}")
+        super().__init__(f"`{file}` does not match the weights: {why}")
 
 
 class OutsideModelDirectory(UserError):
     """The index of a sharded model names a file outside the model's directory.
 
-    An index holds plain file names. Paths, and links that lead elsewhere, could make a downloaded
-    model read any file of this machine, so they are refused.
+    An index contains plain file names. Paths and symlinks out of the directory could make a
+    downloaded model read any file on this machine, so they are rejected.
     """
 
     code = "E1010"
@@ -182,7 +182,7 @@ class OutsideModelDirectory(UserError):
 
 
 class MissingTensors(UserError):
-    """Tensors that the configuration calls for are not among the weights.
+    """Tensors that the configuration requires are missing from the weights.
 
     The download may be incomplete, or `config.json` belongs to another model.
     """
@@ -201,8 +201,8 @@ class MissingTensors(UserError):
 class ExtraTensors(UserError):
     """The weights contain tensors that a Qwen3 model of this configuration does not have.
 
-    Leaving them out would compute something else than the model: a bias, an adapter, more layers
-    than the configuration says. `config.json` may belong to another model.
+    Ignoring them would compute a different model, for example without a bias, an adapter or
+    additional layers. `config.json` may belong to another model.
     """
 
     code = "E1012"
@@ -213,39 +213,39 @@ class ExtraTensors(UserError):
 
 
 class WrongTensorShape(UserError):
-    """A tensor of the weights has another shape than the configuration implies.
+    """A tensor of the weights has a different shape than the configuration implies.
 
     Weights are stored `[out, in]`. Queries are `num_attention_heads * head_dim` wide, keys and
-    values `num_key_value_heads * head_dim`; neither needs to be `hidden_size`.
+    values `num_key_value_heads * head_dim`; neither needs to equal `hidden_size`.
     """
 
     code = "E1013"
 
     def __init__(self, name: str, found: Sequence[int], wanted: Sequence[int]) -> None:
         super().__init__(
-            f"tensor `{shown(name)}` has shape `{shape_text(found)}`, "
-            f"the configuration says `{shape_text(wanted)}`"
+            f"tensor `{shown(name)}` has shape `{shape_text(found)}`, but the configuration "
+            f"implies `{shape_text(wanted)}`"
         )
 
 
 class WrongTensorDType(UserError):
-    """A tensor of the weights has elements that the layer programs do not compute with.
+    """A tensor of the weights has a dtype that the layer programs do not support.
 
-    BF16, F16 and F32 are accepted. Quantised weights need their scales applied first.
+    BF16, F16 and F32 are accepted. Quantized weights must be dequantized first.
     """
 
     code = "E1014"
 
     def __init__(self, name: str, found: str, wanted: Sequence[str]) -> None:
         super().__init__(
-            f"tensor `{shown(name)}` has dtype `{found}`, accepted are {ticked(wanted, 'and')}"
+            f"tensor `{shown(name)}` has dtype `{found}`; accepted are {ticked(wanted, 'and')}"
         )
 
 
 class NoSuchLayer(UserError):
-    """A layer is asked for that the model does not have.
+    """The model has no layer of this index.
 
-    Layers count from 0 to `num_hidden_layers` - 1.
+    Layers are numbered from 0 to `num_hidden_layers` - 1.
     """
 
     code = "E1015"
@@ -255,10 +255,10 @@ class NoSuchLayer(UserError):
 
 
 class WeightsMismatch(UserError):
-    """Weights handed to a layer stack do not have the shapes or the dtype of its programs.
+    """Weights passed to a layer stack do not have the shapes or the dtype of its programs.
 
     All layers of a stack share one configuration and one dtype. Load them with that configuration,
-    and with `dtype=` if the files hold another type than the programs compute with.
+    and with `dtype=` if the files store another dtype than the programs compute with.
     """
 
     code = "E1016"
@@ -268,10 +268,10 @@ class WeightsMismatch(UserError):
 
 
 class BadTile(UserError):
-    """A size of a layer program does not fit the model or the other sizes.
+    """A tile size of a layer program does not fit the model or the other sizes.
 
-    Tiles cut the axes of the model into equal parts, so they must divide them; a tile of the cache
-    must lie within a page.
+    Tiles split the axes of the model into equal parts, so their sizes must divide the extents; a
+    tile of the cache must lie within a page.
     """
 
     code = "E1017"
@@ -281,10 +281,10 @@ class BadTile(UserError):
 
 
 class BadSequenceLength(UserError):
-    """A sequence has no token, or a negative number of them.
+    """A sequence has no tokens, or a negative number of them.
 
-    `seq_lens` counts the positions of every sequence, the new ones included, so it is at least 1:
-    attention over nothing has no value.
+    `seq_lens` counts the positions of every sequence including the new ones, so it is at least 1:
+    attention over an empty sequence is undefined.
     """
 
     code = "E1018"
@@ -292,15 +292,15 @@ class BadSequenceLength(UserError):
     def __init__(self, sequence: int, length: int) -> None:
         super().__init__(
             f"`seq_lens[{sequence}]` is {length}; it must be at least 1",
-            helps=["leave sequences without tokens out of the batch"],
+            helps=["leave empty sequences out of the batch"],
         )
 
 
 class SequenceTooLong(UserError):
     """A sequence does not fit into the cache, or into the program that reads it.
 
-    Nothing was computed and the caches are as they were. Build the stack with a larger `max_seq`,
-    or end the sequence.
+    Nothing was computed and the caches are unchanged. Build the stack with a larger `max_seq`, or
+    end the sequence.
     """
 
     code = "E1019"
@@ -312,10 +312,10 @@ class SequenceTooLong(UserError):
 
 
 class WrongStep(UserError):
-    """A decode step does not continue what is in the cache.
+    """A decode step does not continue the cached sequence.
 
-    A step adds one position to every sequence, so `seq_lens` must be one more than before it; a
-    sequence must have been prefilled first.
+    A step adds one position to every sequence, so `seq_lens` must be one more than before; a
+    sequence must be prefilled first.
     """
 
     code = "E1020"
@@ -324,15 +324,19 @@ class WrongStep(UserError):
         super().__init__(
             f"`seq_lens[{sequence}]` is {length}, but the cache holds "
             f"{plural(cached, 'position')} of the sequence",
-            helps=[f"a decode step makes it {cached + 1}" if cached else "prefill the batch first"],
+            helps=[
+                f"the next decode step has length {cached + 1}"
+                if cached
+                else "prefill the batch first"
+            ],
         )
 
 
 class NoFreePages(UserError):
-    """The pool of cache pages is used up.
+    """The pool of cache pages is exhausted.
 
-    Every sequence takes a page per `page` positions. Nothing was computed and the caches are as
-    they were. Build the stack with more `pages`.
+    Every sequence takes one page per `page` positions. Nothing was computed and the caches are
+    unchanged. Build the stack with more `pages`.
     """
 
     code = "E1021"
@@ -346,11 +350,10 @@ class NoFreePages(UserError):
 
 
 class WrongStackInput(UserError):
-    """Hidden states or lengths handed to a layer stack have the wrong shape or dtype.
+    """Hidden states or lengths passed to a layer stack have the wrong shape or dtype.
 
-    Prefill takes hidden states `[batch, tokens, hidden_size]`, a decode step
-    `[batch, hidden_size]`, both in the dtype of the stack's programs; `seq_lens` are integers
-    `[batch]`.
+    Prefill takes hidden states `[batch, tokens, hidden_size]`, a decode step `[batch,
+    hidden_size]`, both in the dtype of the stack's programs; `seq_lens` are integers `[batch]`.
     """
 
     code = "E1022"

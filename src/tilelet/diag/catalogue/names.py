@@ -9,10 +9,10 @@ from tilelet.diag.text import did_you_mean, optional, plural
 
 
 class UndefinedName(UserError):
-    """A kernel reads a name that nothing defines.
+    """A kernel reads a name that is not defined.
 
-    Names are looked for among the kernel's own variables, then among the Python names around the
-    kernel at the moment it was decorated. A Python name that is assigned later is not seen.
+    A name is looked up among the kernel's variables, then among the Python names visible where the
+    kernel was decorated. A Python name assigned later is not found.
     """
 
     code = "E0201"
@@ -34,7 +34,7 @@ class UndefinedName(UserError):
 
 
 class MaybeUndefined(UserError):
-    """A name is read that only some paths to this line define.
+    """A kernel reads a name that is defined only on some paths to this line.
 
     A name bound in one arm of an `if`, or in a loop that may not run, has no value on the other
     path. Bind it before the `if` or the loop, or in both arms.
@@ -58,12 +58,12 @@ class MaybeUndefined(UserError):
             f"name `{name}` may be undefined here",
             [Label(use_loc, "used here"), Label(def_loc, "defined only here")],
             notes=[f"it has no value {missing_path}"],
-            helps=[f"bind `{name}` on every path, for example before"],
+            helps=[f"bind `{name}` on every path, for example before the branch or loop"],
         )
 
 
 class TypeChangedInLoop(UserError):
-    """A variable that a loop carries has another type at the end of the body than before the loop.
+    """A loop-carried variable has a different type at the end of the body than before the loop.
 
     All iterations run the same code, so a carried variable has one shape and one dtype. Cast or
     reshape it back at the end of the body, or give the new value another name.
@@ -95,10 +95,10 @@ class TypeChangedInLoop(UserError):
 
 
 class BranchTypesDiffer(UserError):
-    """The two arms of an `if` give a name values of different types, and it is used afterwards.
+    """The two arms of an `if` bind a name to values of different types, and it is used afterwards.
 
-    After the `if` the name must have one shape and one dtype, whichever arm ran. Make the arms
-    agree, or use two names.
+    After the `if` the name must have one shape and one dtype, regardless of which arm ran. Make the
+    arms agree, or use two names.
     """
 
     code = "E0204"
@@ -122,7 +122,7 @@ class BranchTypesDiffer(UserError):
             f"`{name}` has different types after the two arms of an `if`",
             [
                 Label(loc, "used here"),
-                Label(then_loc, f"`{then_type}` if the condition holds"),
+                Label(then_loc, f"`{then_type}` if the condition is true"),
                 Label(else_loc, f"`{else_type}` otherwise"),
             ],
             helps=["make both arms produce the same shape and dtype"],
@@ -132,8 +132,8 @@ class BranchTypesDiffer(UserError):
 class DeclaredTypeDiffers(UserError):
     """A name is annotated with one type and bound to a value of another.
 
-    The annotation is checked, not converted to: cast or reshape the value, or correct the
-    annotation. Without an annotation a name may be bound again to any type outside loops.
+    The annotation is checked and converts nothing: cast or reshape the value, or correct the
+    annotation. Outside loops, a name without an annotation may be rebound to any type.
     """
 
     code = "E0205"
@@ -150,7 +150,7 @@ class DeclaredTypeDiffers(UserError):
 
     def __init__(self, loc: Loc, name: str, declared: str, declared_loc: Loc, found: str) -> None:
         super().__init__(
-            f"`{name}` is declared with another type than its value has",
+            f"`{name}` is declared with a different type than its value",
             [Label(loc, f"`{found}`"), Label(declared_loc, f"declared `{declared}`")],
             helps=["convert the value, or correct the annotation"],
         )
@@ -159,9 +159,8 @@ class DeclaredTypeDiffers(UserError):
 class UsedAfterAssemble(UserError):
     """A tensor is read under its old name after something was assembled into it.
 
-    `pl.assemble` writes in place: the memory has changed, and the result's name is the one that
-    says so. Reading the old name would mean the old contents, which no longer exist. Rebind the
-    same name, `t = pl.assemble(t, ...)`, or read the new one.
+    `pl.assemble` writes in place and returns the updated tensor under a new name; the old contents
+    no longer exist. Rebind the same name, `t = pl.assemble(t, ...)`, or read the new name.
     """
 
     code = "E0206"
@@ -181,17 +180,17 @@ class UsedAfterAssemble(UserError):
             f"`{name}` is used after it was assembled into",
             [
                 Label(use_loc, "the old contents are gone"),
-                Label(assemble_loc, f"overwritten here, and now called `{new_name}`"),
+                Label(assemble_loc, f"overwritten here; the result is `{new_name}`"),
             ],
             helps=[f"use `{new_name}`, or write `{name} = pl.assemble({name}, ...)`"],
         )
 
 
 class OutputRebound(UserError):
-    """An output parameter's name is assigned a value, which writes nothing to the output.
+    """An output parameter's name is rebound, which does not write the output.
 
-    `out = pl.add(a, b)` makes `out` another name for the sum; the tensor of the caller stays
-    untouched. To write it, assign to its window or assemble into it.
+    `out = pl.add(a, b)` makes `out` another name for the sum; the caller's tensor is unchanged. To
+    write it, assign to a window of it or assemble into it.
     """
 
     code = "E0207"
@@ -215,9 +214,8 @@ class MissingAnnotation(UserError):
     """A parameter of a kernel has no type annotation.
 
     Shapes and dtypes are part of the program: annotate tensors with `pl.Tensor[[rows, cols],
-    pl.FP32]` and scalars with `pl.Scalar[pl.INT32]`. A `@pl.jit` function may write just
-    `pl.Tensor` and takes shape and dtype from its argument; parameters of inline helpers need no
-    annotation.
+    pl.FP32]` and scalars with `pl.Scalar[pl.INT32]`. In a `@pl.jit` function, plain `pl.Tensor`
+    takes shape and dtype from the argument; parameters of inline helpers need no annotation.
     """
 
     code = "E0208"
@@ -261,11 +259,11 @@ class BadAnnotation(UserError):
 
 
 class UnsupportedCapture(UserError):
-    """A kernel uses a Python object from outside that has no meaning in the language.
+    """A kernel uses an outside Python object that has no meaning in the language.
 
-    A kernel may use ints, floats, bools, strings, lists and tuples of these, dtypes, enums and
-    decorated functions from the code around it. Arrays and other objects must be passed as tensor
-    parameters, or turned into numbers first.
+    A kernel may capture ints, floats, bools, strings, lists and tuples of these, dtypes, enums and
+    decorated functions. Pass arrays as tensor parameters, and convert other objects to numbers
+    outside the kernel.
     """
 
     code = "E0210"
@@ -283,14 +281,14 @@ class UnsupportedCapture(UserError):
         super().__init__(
             f"`{name}` is a Python `{type_name}`, which a kernel cannot use",
             [Label(loc, "captured from outside the kernel")],
-            helps=["pass data as a parameter; take numbers out before the kernel"],
+            helps=["pass data as a parameter; extract numbers outside the kernel"],
         )
 
 
 class InlineRecursion(UserError):
     """An inline function calls itself, directly or through others.
 
-    Inlining copies the body to the call site, which would never end. Use a loop.
+    Inlining copies the body to the call site, so recursion would never end. Use a loop.
     """
 
     code = "E0211"
@@ -310,7 +308,7 @@ class InlineRecursion(UserError):
         super().__init__(
             f"inline function `{chain[-1]}` calls itself",
             [Label(loc, "would be inlined into itself")],
-            notes=[f"the calls are {' -> '.join(f'`{name}`' for name in chain)}"]
+            notes=[f"call chain: {' -> '.join(f'`{name}`' for name in chain)}"]
             if len(chain) > 2
             else [],
         )
@@ -319,8 +317,8 @@ class InlineRecursion(UserError):
 class InlineReturnsNothing(UserError):
     """An inline function has no `return`, so its call has no value.
 
-    An inline function is spliced into its caller in place of the call and must return what the call
-    stands for; if it only writes into tensors, it returns the written tensor.
+    The body of an inline function replaces its call, so it must return the value of the call. A
+    function that only writes into tensors returns the written tensor.
     """
 
     code = "E0212"
@@ -347,8 +345,7 @@ class InlineReturnsNothing(UserError):
 class StrictRebinding(UserError):
     """A name is bound twice in a function declared with `strict_ssa=True`.
 
-    Such a function promises that each name has one definition. Use a new name, or drop
-    `strict_ssa=True`.
+    In such a function each name has one definition. Use a new name, or remove `strict_ssa=True`.
     """
 
     code = "E0213"
@@ -372,9 +369,9 @@ class StrictRebinding(UserError):
 
 
 class OutputShadowed(UserError):
-    """A fresh tensor is given the name of an output parameter.
+    """A new tensor is given the name of an output parameter.
 
-    After `out = pl.create_tensor(...)` the name means the new tensor, and nothing written to it
+    After `out = pl.create_tensor(...)` the name refers to the new tensor, and nothing written to it
     reaches the caller. Give the scratch tensor its own name.
     """
 
@@ -399,8 +396,7 @@ class OutputShadowed(UserError):
 class DuplicateFunction(UserError):
     """Two functions of one program have the same name.
 
-    Function names are the names of kernels in reports and of files in the build directory. Rename
-    one.
+    Function names identify kernels in reports and files in the build directory. Rename one.
     """
 
     code = "E0215"
@@ -426,8 +422,8 @@ class DuplicateFunction(UserError):
 class ScalarOutput(UserError):
     """A scalar parameter is declared `pl.Out` or `pl.InOut`.
 
-    Scalars are passed by value, so nothing written to one reaches the caller. Return a number in a
-    tensor of one element.
+    Scalars are passed by value, so nothing written to one reaches the caller. Return the scalar in
+    a tensor of one element.
     """
 
     code = "E0216"
@@ -448,8 +444,8 @@ class ScalarOutput(UserError):
 class NoEntry(UserError):
     """A program has no function that can be its entry.
 
-    The entry is the one Orchestration function, or the one Opaque function that no other calls; a
-    single InCore function is run as one task. Decorate a method with `@pl.function`.
+    The entry is the only Orchestration function, or the only Opaque function that no other function
+    calls; a single InCore function is run as one task. Decorate a method with `@pl.function`.
     """
 
     code = "E0217"
@@ -469,12 +465,12 @@ class NoEntry(UserError):
 
 
 class SeveralEntries(UserError):
-    """A run could start in more than one function of a program.
+    """A program has more than one possible entry function.
 
-    Several Orchestration functions may stand in one class; whoever runs it says which one is meant:
-    `compiled = ir.compile(Program)` and then `compiled["first"](x)` or `compiled.first(x)`, or
-    `run(Program["first"], specs)`. `run(Program, specs)` finds it by the names of the specs where
-    only one entry has such parameters. A class of kernels alone needs a control program.
+    A class may have several Orchestration functions; the caller selects one: `compiled =
+    ir.compile(Program)` and then `compiled["first"](x)` or `compiled.first(x)`, or
+    `run(Program["first"], specs)`. `run(Program, specs)` finds the entry by the names of the specs
+    if only one entry has these parameters. A class that has only kernels needs a control program.
     """
 
     code = "E0218"
@@ -494,14 +490,15 @@ class SeveralEntries(UserError):
         super().__init__(
             f"program `{program}` has {plural(len(entries), 'entry', 'entries')}",
             [Label(loc, f"`{name}` is an entry") for name, loc in entries],
-            helps=[f'say which one is meant: `{program}["{entries[0][0]}"]`'],
+            helps=[f'select one: `{program}["{entries[0][0]}"]`'],
         )
 
 
 class ReturnMismatch(UserError):
-    """A function returns something else than its `->` annotation says.
+    """The value that a function returns does not match its `->` annotation.
 
-    The annotation is checked, not converted to: number of results, shapes and dtypes must agree.
+    The annotation is checked and converts nothing: the number of results, shapes and dtypes must
+    match.
     """
 
     code = "E0219"
@@ -524,7 +521,7 @@ class DynamicDimMisuse(UserError):
     """A `pl.dynamic` symbol is used where it has no value.
 
     A symbol names a dimension in annotations. In the body, read the dimension with
-    `pl.tensor.dim(x, axis)` or `x.shape`; a symbol that no parameter has cannot be read at all.
+    `pl.tensor.dim(x, axis)` or `x.shape`; a symbol that no parameter uses cannot be read.
     """
 
     code = "E0220"
@@ -548,10 +545,10 @@ class DynamicDimMisuse(UserError):
 
 
 class ArgumentTypeMismatch(UserError):
-    """A call passes a kernel function a value of another type than its parameter.
+    """An argument of a kernel call does not have the type of its parameter.
 
-    Shapes and dtypes of arguments and parameters must agree exactly; a dynamic dimension of the
-    parameter takes any extent. Nothing is cast or broadcast at a call.
+    Shapes and dtypes of arguments and parameters must match exactly; a dynamic dimension of a
+    parameter accepts any extent. Calls do not cast or broadcast.
     """
 
     code = "E0222"
@@ -578,12 +575,12 @@ class ArgumentTypeMismatch(UserError):
 
 
 class UnsupportedParameter(UserError):
-    """A kernel function has a parameter that is not simply passed by position.
+    """A kernel function has a parameter that cannot be passed by position.
 
-    Calls pass every argument by position, and each is a tensor or scalar of the task. `*args`,
-    `**kwargs` and keyword-only parameters have no meaning there; take constants from the code
-    around the function. Functions to inline may have keyword-only parameters; they and `@pl.jit`
-    functions may have defaults, which are numbers.
+    All arguments are passed by position, and each is a tensor or scalar of the task. `*args`,
+    `**kwargs` and keyword-only parameters are not supported; capture constants from the code around
+    the function. Inline functions may have keyword-only parameters; inline and `@pl.jit` functions
+    may have numeric defaults.
     """
 
     code = "E0223"
@@ -601,7 +598,7 @@ class UnsupportedParameter(UserError):
 
     def __init__(self, loc: Loc, param: str, help: str) -> None:
         super().__init__(
-            f"parameter `{param}` is not a plain one",
-            [Label(loc, "must be passed by position; a default is a number")],
+            f"parameter `{param}` is not a plain positional parameter",
+            [Label(loc, "must be positional; a default must be a number")],
             helps=[help],
         )

@@ -19,8 +19,8 @@ from tilelet.diag.text import (
 class UnknownOp(UserError):
     """A kernel calls a `pl` name that is not an op.
 
-    The ops are listed in docs/ops.md, with a table of what other libraries call them. A misspelled
-    name gets a suggestion.
+    docs/ops.md lists the ops, with a table of their names in other libraries. The message suggests
+    similar names.
     """
 
     code = "E0301"
@@ -45,8 +45,8 @@ class UnknownOp(UserError):
 class UnknownKeyword(UserError):
     """A call passes a keyword that the op does not have.
 
-    Nothing is ignored silently: a misspelled option would change results without a word. The help
-    lists what the op takes.
+    Unknown keywords are errors, because ignoring a misspelled option would silently change results.
+    The help lists the arguments of the op.
     """
 
     code = "E0302"
@@ -72,7 +72,7 @@ class UnknownKeyword(UserError):
 
 
 class WrongArity(UserError):
-    """A call passes more or fewer arguments than the op or function takes.
+    """A call passes too many or too few arguments to an op or function.
 
     The note shows the signature. Optional arguments are passed by keyword.
     """
@@ -98,7 +98,7 @@ class WrongArity(UserError):
 
 
 class MissingArgument(UserError):
-    """A call leaves out an argument that the op needs.
+    """A call omits a required argument of an op.
 
     The note shows the signature; an argument without a default must be given, by position or by
     keyword.
@@ -124,7 +124,7 @@ class MissingArgument(UserError):
 class DuplicateArgument(UserError):
     """A call passes one argument twice, by position and by keyword.
 
-    Which one is meant cannot be known. Remove one.
+    Remove one of the two.
     """
 
     code = "E0305"
@@ -144,11 +144,11 @@ class DuplicateArgument(UserError):
 
 
 class ShapeMismatch(UserError):
-    """The shapes of two operands do not go together.
+    """The shapes of two operands are incompatible.
 
-    Binary ops take equal shapes, a scalar, or broadcast exactly `[M, N]` with `[M, 1]`, `[1, N]` or
-    `[1, 1]`; leading axes of extent 1 may be missing. Nothing else is stretched silently: slice,
-    reshape, or use an `expand` op to make the shapes agree.
+    Binary ops take equal shapes or a scalar, or broadcast `[M, N]` with `[M, 1]`, `[1, N]` or `[1,
+    1]`; leading axes of extent 1 may be omitted. There is no other broadcasting: slice, reshape, or
+    use an `expand` op to make the shapes agree.
     """
 
     code = "E0306"
@@ -175,17 +175,17 @@ class ShapeMismatch(UserError):
     ) -> None:
         lhs, rhs = shape_text(lhs_shape), shape_text(rhs_shape)
         super().__init__(
-            f"shapes `{lhs}` and `{rhs}` do not go together in `{op}`",
+            f"shapes `{lhs}` and `{rhs}` are incompatible in `{op}`",
             [Label(lhs_loc, f"`{lhs}`"), Label(rhs_loc, f"`{rhs}`")],
             notes=optional(why),
         )
 
 
 class DTypeMismatch(UserError):
-    """The element types of two operands differ where the op needs them equal.
+    """The element types of two operands differ, but the op needs them to be equal.
 
-    The hardware converts nothing by itself, and neither does the language: say with `pl.cast` which
-    operand is converted, and how it is rounded.
+    There is no implicit conversion, neither in the hardware nor in the language: use `pl.cast` to
+    say which operand is converted and how it is rounded.
     """
 
     code = "E0307"
@@ -234,10 +234,9 @@ class RankMismatch(UserError):
 
 
 class BadArgument(UserError):
-    """An argument of an op is not of the kind the op takes.
+    """An argument of an op is of the wrong kind.
 
-    The label shows what was passed, the message what is expected. The op's manual is in
-    docs/ops.md.
+    The label shows what was passed, the message what is expected. docs/ops.md has the op's manual.
     """
 
     code = "E0309"
@@ -260,10 +259,10 @@ class BadArgument(UserError):
 
 
 class NonConstantShape(UserError):
-    """The shape of a tile depends on a value that is known only when the kernel runs.
+    """The shape of a tile depends on a run-time value.
 
-    On-chip buffers are planned at compile time, so every extent of a tile is a constant. Take a
-    tile of the largest extent and mark the part that holds data with `valid_shape=`.
+    On-chip buffers are planned at compile time, so every extent of a tile is a constant. Use a tile
+    of the largest extent and mark the part that holds data with `valid_shape=`.
     """
 
     code = "E0310"
@@ -313,8 +312,8 @@ class ZeroSizeDim(UserError):
 class ReshapeCount(UserError):
     """`pl.reshape` changes the number of elements.
 
-    Reshaping reads the same elements in the same order under another shape, so the products of the
-    extents must be equal.
+    Reshaping reinterprets the same elements in the same order, so the products of the extents must
+    be equal.
     """
 
     code = "E0312"
@@ -382,10 +381,10 @@ class InnerDimMismatch(UserError):
 
 
 class AccumulatorMismatch(UserError):
-    """The accumulator of a matrix product does not fit the product.
+    """The accumulator does not match the matrix product.
 
     `pl.matmul_acc(acc, a, b)` adds into `acc`, which must have the product's shape `[M, N]` and the
-    type the cube unit accumulates in: FP32 for float operands, INT32 for integers.
+    accumulation dtype of the cube: FP32 for float operands, INT32 for integers.
     """
 
     code = "E0314"
@@ -410,9 +409,9 @@ class AccumulatorMismatch(UserError):
 
 
 class DTypeNotAllowed(UserError):
-    """An op does not work on this element type.
+    """An op does not support this element type.
 
-    Each op lists its dtypes in docs/ops.md. Cast to one of them, and back afterwards if needed.
+    docs/ops.md lists the dtypes of each op. Cast to one of them, and back afterwards if needed.
     """
 
     code = "E0315"
@@ -428,16 +427,16 @@ class DTypeNotAllowed(UserError):
         self, loc: Loc, op: str, dtype: object, allowed: Iterable[object], hint: str = ""
     ) -> None:
         super().__init__(
-            f"`{op}` does not work on `{dtype}`",
+            f"`{op}` does not support `{dtype}`",
             [Label(loc, f"this is `{dtype}`")],
-            helps=[f"`{op}` takes {ticked(allowed)}", *optional(hint)],
+            helps=[f"`{op}` supports {ticked(allowed)}", *optional(hint)],
         )
 
 
 class BadAxis(UserError):
-    """An axis number is outside the operand's dimensions, or used twice.
+    """An axis is out of range for the operand's rank, or given twice.
 
-    Axes count from 0; negative ones count from the end, so -1 is the last.
+    Axes are numbered from 0; negative axes count from the end, so -1 is the last.
     """
 
     code = "E0316"
@@ -451,7 +450,7 @@ class BadAxis(UserError):
 
     def __init__(self, loc: Loc, op: str, axis: object, rank: int) -> None:
         super().__init__(
-            f"axis {axis} of `{op}` does not fit a value of rank {rank}",
+            f"axis {axis} of `{op}` is invalid for a value of rank {rank}",
             [Label(loc, f"must be one of {-rank} to {rank - 1}, each at most once")],
         )
 
@@ -487,7 +486,7 @@ class BadChoice(UserError):
 class NotConstant(UserError):
     """An argument that must be known at compile time is a run-time value.
 
-    Fill values, comparison kinds, block lengths, axes and options are built into the generated
+    Fill values, comparison kinds, block lengths, axes and options are compiled into the generated
     code. Use a Python number, or a name from outside the kernel.
     """
 
@@ -511,7 +510,7 @@ class NotConstant(UserError):
 class CastUnsupported(UserError):
     """There is no conversion between these two element types, or not with this rounding mode.
 
-    TASK_ID values are not numbers, and scalars convert with the default mode only.
+    TASK_ID values are not numbers, and scalars are converted with the default mode only.
     """
 
     code = "E0320"
@@ -534,8 +533,8 @@ class SortGeometry(UserError):
     """The shape of a sort or merge operand does not fit the sorting network.
 
     `sort32` sorts runs of 32 along rows whose length is a multiple of 32. `mrgsort` merges four
-    adjacent runs of `block_len` interleaved positions: one row, `block_len` a multiple of 64, the
-    row a multiple of four runs.
+    adjacent runs of `block_len` interleaved positions: the operand has one row whose length is a
+    multiple of four runs, and `block_len` is a multiple of 64.
     """
 
     code = "E0321"
@@ -560,11 +559,11 @@ class SortGeometry(UserError):
 
 
 class ConstantOutOfRange(UserError):
-    """A constant does not fit the type it is given.
+    """A constant does not fit its type.
 
-    Integers are not wrapped and not saturated at compile time: the value would silently become
-    another one. A number beside a run-time scalar has that scalar's type, and no number in a kernel
-    has more than 64 bits. Use a wider dtype or a smaller number.
+    Constants are neither wrapped nor saturated at compile time, because that would silently change
+    the value. A constant combined with a run-time scalar takes the type of the scalar, and
+    constants have at most 64 bits. Use a wider dtype or a smaller value.
     """
 
     code = "E0322"
@@ -585,10 +584,10 @@ class ConstantOutOfRange(UserError):
 
 
 class OperandKind(UserError):
-    """A Python operator is used on values for which it has no meaning.
+    """A Python operator is used on values that it does not support.
 
-    Arithmetic operators work on scalars, and on tensors and tiles as short forms of the elementwise
-    ops. Tuples, lists, strings and task ids have no arithmetic in a kernel.
+    Arithmetic operators work on scalars, and on tensors and tiles as shorthand for elementwise ops.
+    Tuples, lists, strings and task ids have no arithmetic in a kernel.
     """
 
     code = "E0323"
@@ -608,9 +607,9 @@ class OperandKind(UserError):
 
 
 class NoSuchForm(UserError):
-    """An op that has several forms is called with a mix of arguments that is none of them.
+    """The arguments of a call match none of the op's forms.
 
-    For example `pl.gather` picks either by `mask_pattern=`, or by `index=` with `dim=`. The note
+    For example, `pl.gather` selects either by `mask_pattern=`, or by `index=` with `dim=`. The note
     lists the forms.
     """
 
@@ -625,19 +624,18 @@ class NoSuchForm(UserError):
 
     def __init__(self, loc: Loc, op: str, forms: Iterable[str]) -> None:
         super().__init__(
-            f"these arguments fit no form of `{op}`",
+            f"these arguments match no form of `{op}`",
             [Label(loc)],
             notes=["its forms are\n" + "\n".join(f"`{form}`" for form in forms)],
         )
 
 
 class WrongMemorySpace(UserError):
-    """A tile is in a memory that the op cannot reach, or is sent to one.
+    """A tile is in a memory space that the op cannot access, or is moved to one.
 
-    Loads from global memory reach Vec and Mat; Left, Right and Bias are filled by `pl.move`, Acc by
-    matrix products. Vector ops work in Vec, the cube unit multiplies Left by Right, and stores
-    start from Vec or Acc. Code without `pl.load` and `pl.move` need not care: there the compiler
-    places the tiles.
+    Loads from global memory go to Vec and Mat; Left, Right and Bias are filled by `pl.move`, and
+    Acc by matrix products. Vector ops work in Vec, the cube multiplies Left by Right, and stores
+    read from Vec or Acc. In code without `pl.load` and `pl.move` the compiler places the tiles.
     """
 
     code = "E0325"

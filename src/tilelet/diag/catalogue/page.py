@@ -1,4 +1,4 @@
-"""The page of a run (E16xx)."""
+"""Reports of a run (E16xx)."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from tilelet.diag.core import UserError
 
 
 class NoRunDirectory(UserError):
-    """`tilelet report` and `tilelet view` were given something that is no run directory.
+    """The path given to `tilelet report` or `tilelet view` is not a run directory.
 
-    `tilelet profile kernel.py` makes one under `build_output/` and prints its name; with
-    `--build-dir DIR` it is made there. `tilelet view` takes a script, too, and profiles it first.
+    `tilelet profile kernel.py` creates one under `build_output/`, or in `--build-dir DIR`, and
+    prints its name. `tilelet view` also takes a script and profiles it first.
     """
 
     code = "E1601"
 
     def __init__(self, path: str, problem: str) -> None:
         super().__init__(
-            f"`{path}` is no run directory: {problem}",
-            helps=["`tilelet profile kernel.py` makes one, and prints where"],
+            f"`{path}` is not a run directory: {problem}",
+            helps=["`tilelet profile kernel.py` creates one and prints its name"],
         )
 
 
@@ -25,8 +25,8 @@ class DamagedRun(UserError):
     """The data of a run directory cannot be read: another version of Tilelet wrote it, or part of
     it is missing.
 
-    Nothing is shown rather than something wrong. Profile the script again with this version; the
-    page of an older run stays readable in the HTML file that was made then.
+    Profile the script again with this version. The HTML page that was written for the older run
+    stays readable.
     """
 
     code = "E1602"
@@ -41,7 +41,7 @@ class DamagedRun(UserError):
 class CannotServe(UserError):
     """`tilelet view` could not open a port on this machine.
 
-    It serves on 127.0.0.1 only, on a port that the system chooses. Some sandboxes allow none:
+    It listens on 127.0.0.1 only, on a port that the system chooses. If a sandbox forbids that,
     `tilelet report RUN_DIR` writes the same page as a file.
     """
 

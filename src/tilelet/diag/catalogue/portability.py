@@ -10,8 +10,9 @@ from tilelet.diag.core import Caution, Fix, Label, Loc, UserError
 class NotInDialect(UserError):
     """The program uses a name or a parameter that a release of PyPTO does not have.
 
-    Tilelet takes the language of all releases at once; a board has one. The message names the
-    release, the reason, and what to write instead. `docs/portability.md` lists all of them.
+    Tilelet accepts the language of all releases at once; a board runs one release. The message
+    names the release, the reason, and what to write instead. `docs/portability.md` lists all
+    differences.
     """
 
     code = "E1201"
@@ -32,21 +33,21 @@ class NotInDialect(UserError):
     ) -> None:
         super().__init__(
             f"{what} is not in the language of {dialect}",
-            labels=[Label(loc, why or "not there")],
+            labels=[Label(loc, why or "not available there")],
             helps=[f"write {instead}"] if instead else [],
             fixes=fixes,
         )
 
 
 class NameCaptured(UserError):
-    """A helper's name means something else once its text is spliced into the caller.
+    """A helper's name means something else once the helper is spliced into its caller.
 
-    Public parsers put the text of a `@pl.inline` function in place of its call and do not keep its
-    names apart: its locals and parameters stay visible after the call, a name that the caller has
-    already is assigned to, and constants are looked up among those of the callers first. Tilelet
-    keeps them apart, so the program means something else there, or is refused. Give one of the two
-    another name, or write the helper as one expression, which has no locals. `tilelet export`
-    writes helpers out with names of their own.
+    Public parsers replace a call of a `@pl.inline` function by its text and do not rename anything:
+    the helper's locals and parameters stay visible after the call, a local may overwrite a variable
+    of the caller, and constants are looked up in the callers first. Tilelet keeps the names
+    separate, so a public parser gives the program another meaning or rejects it. Rename one of the
+    two, or write the helper as one expression, which has no locals. `tilelet export` writes helpers
+    out with unique names.
     """
 
     code = "E1202"
@@ -76,15 +77,15 @@ class NameCaptured(UserError):
             f"`{name}` is captured where the helper is spliced in",
             labels=labels,
             notes=[why],
-            helps=["give one of them another name, or write the helper as one expression"],
+            helps=["rename one of them, or write the helper as one expression"],
         )
 
 
 class OutputNotDeclared(UserError):
     """A parameter that the program writes is declared as a plain tensor.
 
-    In April 2026 the compiler found out by itself what a program writes. Since then only what is
-    declared `pl.Out` or `pl.InOut` is copied back: other outputs read as zeros.
+    In April 2026 the compiler inferred what a program writes. Since then only parameters declared
+    `pl.Out` or `pl.InOut` are copied back: other outputs read as zeros.
     """
 
     code = "E1203"
@@ -100,18 +101,18 @@ class OutputNotDeclared(UserError):
 
     def __init__(self, loc: Loc, name: str, direction: str, fixes: Iterable[Fix] = ()) -> None:
         super().__init__(
-            f"`{name}` is written and not declared as an output",
-            labels=[Label(loc, f"a plain tensor; `pl.{direction}[...]` is copied back")],
-            helps=[f"write `pl.{direction}[...]` around its type"],
+            f"`{name}` is written but not declared as an output",
+            labels=[Label(loc, f"a plain tensor; only `pl.{direction}[...]` is copied back")],
+            helps=[f"wrap its type in `pl.{direction}[...]`"],
             fixes=fixes,
         )
 
 
 class TupleFromHelper(UserError):
-    """A helper returns several values, which this dialect cannot take apart.
+    """A helper returns several values, which this dialect cannot unpack.
 
-    The parser makes one value of them, and a later pass of the compiler refuses it. Write the
-    helper's text out, or let it return one value. `tilelet export` writes it out.
+    The parser turns them into one value, and a later compiler pass rejects it. Write the helper's
+    body at the call, or return one value. `tilelet export` writes the body out.
     """
 
     code = "E1204"
@@ -132,16 +133,16 @@ class TupleFromHelper(UserError):
     def __init__(self, loc: Loc, name: str, returned: Loc) -> None:
         super().__init__(
             f"`{name}` returns several values",
-            labels=[Label(loc, "taken apart here"), Label(returned, "returned here")],
-            helps=["write its text out here, or make it several helpers of one value each"],
+            labels=[Label(loc, "unpacked here"), Label(returned, "returned here")],
+            helps=["write its body here, or split it into helpers that return one value each"],
         )
 
 
 class OpUnderOtherName(UserError):
-    """An op is called by a name that the script gave it.
+    """An op is called by a name that the script assigned to it.
 
-    Public parsers know ops by their spelling, `pl.mul`; a variable that holds one is not a
-    function to them.
+    Public parsers recognize ops by their spelling, such as `pl.mul`; they do not follow a variable
+    that holds one.
     """
 
     code = "E1205"
@@ -166,9 +167,9 @@ class OpUnderOtherName(UserError):
 
 
 class HintNotLiteral(UserError):
-    """A `name_hint=` is not a string in quotes.
+    """A `name_hint=` is not a string literal.
 
-    Public parsers read the hint from the text, and take nothing but a literal there.
+    Public parsers read the hint from the source text and accept only a literal.
     """
 
     code = "E1206"
@@ -185,19 +186,23 @@ class HintNotLiteral(UserError):
 
     def __init__(self, loc: Loc, value: object, fixes: Iterable[Fix] = ()) -> None:
         super().__init__(
-            "`name_hint=` is not a literal",
-            labels=[Label(loc, f'it is "{value}" here' if isinstance(value, str) else "computed")],
-            helps=["write the string itself"],
+            "`name_hint=` is not a string literal",
+            labels=[
+                Label(
+                    loc, (f'its value is "{value}" here') if isinstance(value, str) else "computed"
+                )
+            ],
+            helps=["write the string literal"],
             fixes=fixes,
         )
 
 
 class ParameterAssigned(UserError):
-    """A helper gives its parameter a new value, in a loop, and the argument is an expression.
+    """A helper assigns to its parameter in a loop, and the argument is an expression.
 
-    To public parsers a parameter is the text of its argument. Assigned to in a loop, it becomes a
-    variable of the loop's body, which does not keep its value from one round to the next. Assign
-    the parameter to a local before the loop.
+    To public parsers a parameter is the text of its argument. When it is assigned to in a loop, it
+    becomes a local variable of the loop body and does not keep its value across iterations. Copy
+    the parameter to a local variable before the loop.
     """
 
     code = "E1207"
@@ -219,16 +224,16 @@ class ParameterAssigned(UserError):
     def __init__(self, loc: Loc, name: str, helper: str) -> None:
         super().__init__(
             f"`{name}`, a parameter of `{helper}`, is assigned to in a loop",
-            labels=[Label(loc, "does not keep its value")],
-            helps=[f"before the loop, give the value of `{name}` to a local"],
+            labels=[Label(loc, "does not keep its value across iterations")],
+            helps=[f"copy `{name}` to a local variable before the loop"],
         )
 
 
 class FormNotTaken(UserError):
-    """An op is called in a form that a release of PyPTO does not take.
+    """An op is called in a form that a release of PyPTO does not support.
 
-    The same op works there with other shapes, dtypes or operands; the message says why this form
-    does not and what to write instead.
+    The release supports the op with other shapes, dtypes or operands; the message says why it
+    rejects this form and what to write instead.
     """
 
     code = "E1208"
@@ -245,7 +250,7 @@ class FormNotTaken(UserError):
         self, loc: Loc, op: str, dialect: str, reason: str, instead: str, fixes: Iterable[Fix] = ()
     ) -> None:
         super().__init__(
-            f"`{op}` does not take this in {dialect}",
+            f"{dialect} does not support this form of `{op}`",
             labels=[Label(loc, reason)],
             helps=[instead if instead[0] != "`" else f"write {instead}"],
             fixes=fixes,
@@ -253,9 +258,10 @@ class FormNotTaken(UserError):
 
 
 class HelperNotTyped(UserError):
-    """A `@pl.jit.inline` function has a parameter without shape and dtype, or is given a slice.
+    """A `@pl.jit.inline` function has a parameter without shape and dtype, or is called with a
+    slice.
 
-    Its types are found from the arguments of its calls, which works for names of tensors only.
+    Its types are inferred from the arguments of its calls, which works only for names of tensors.
     Declare them, as in `x: pl.Tensor[[16, 64], pl.FP32]`, or make it a `@pl.inline` function.
     """
 
@@ -275,17 +281,17 @@ class HelperNotTyped(UserError):
 
     def __init__(self, loc: Loc, what: str, there: Loc) -> None:
         super().__init__(
-            f"{what} has no type that can be found",
-            labels=[Label(loc, "of which the type must be known"), Label(there, "declared here")],
+            f"the type of {what} cannot be inferred",
+            labels=[Label(loc, "its type must be known"), Label(there, "declared here")],
             helps=["use `@pl.inline`, whose parameters need no types"],
         )
 
 
 class RegionRebound(UserError):
-    """`pl.set_validshape` gives a name another valid region, or stands in the control program.
+    """`pl.set_validshape` changes the valid region of a name, or is used in the control program.
 
-    There the valid region is part of a value's type, and a name keeps its type. And it is a
-    property of tiles: outside a scope there are none.
+    In public releases the valid region is part of a value's type, and a name keeps its type. It is
+    also a property of tiles, which exist only inside a scope.
     """
 
     code = "E1211"
@@ -300,18 +306,18 @@ class RegionRebound(UserError):
 
     def __init__(self, loc: Loc, why: str, instead: str) -> None:
         super().__init__(
-            "`pl.set_validshape` cannot stand here",
+            "`pl.set_validshape` cannot be used here",
             labels=[Label(loc, why)],
             helps=[instead],
         )
 
 
 class NameChangesType(UserError):
-    """A name is given a value of another shape or dtype than it had, or one valid in part.
+    """A name is rebound to a value of another shape, dtype or valid region.
 
-    In public parsers a name keeps its type, and what of it is valid is part of that. In a `@pl.jit`
-    function a further assignment makes another variable, if it stands in as many blocks as the
-    first; one in the body of a further loop, or in an `else`, does not.
+    In public parsers a name keeps its type, and the valid region is part of the type. In a
+    `@pl.jit` function a later assignment creates another variable if it is at the same block depth
+    as the first, but not if it is in a deeper loop or in an `else`.
     """
 
     code = "E1217"
@@ -331,17 +337,18 @@ class NameChangesType(UserError):
 
     def __init__(self, loc: Loc, name: str, old: str, new: str) -> None:
         super().__init__(
-            f"`{name}` was {old}, and becomes {new}",
-            labels=[Label(loc, "another type")],
+            f"`{name}` was {old} and becomes {new}",
+            labels=[Label(loc, "different type")],
             helps=["use another name"],
         )
 
 
 class TextNotTaken(UserError):
-    """A statement or expression of Python that public parsers do not read.
+    """Public parsers do not support this Python statement or expression.
 
-    They take assignments, loops, `if`, `with`, `return` and calls; of expressions the arithmetic
-    of numbers, single comparisons, `and` and `or`. Of tensors and tiles they take no operators.
+    They accept assignments, loops, `if`, `with`, `return` and calls, and as expressions the
+    arithmetic of scalars, single comparisons, `and` and `or`. They accept no operators on tensors
+    and tiles.
     """
 
     code = "E1218"
@@ -358,7 +365,7 @@ class TextNotTaken(UserError):
 
     def __init__(self, loc: Loc, what: str, instead: str, fixes: Iterable[Fix] = ()) -> None:
         super().__init__(
-            f"{what} is not read by public parsers",
+            f"public parsers do not support {what}",
             labels=[Label(loc, "here")],
             helps=[instead],
             fixes=fixes,
@@ -366,12 +373,12 @@ class TextNotTaken(UserError):
 
 
 class RegionLost(Caution):
-    """A reduction in a mixed kernel relies on the valid region of what the cube made.
+    """A reduction in a mixed kernel relies on the valid region of a cube result.
 
-    In a kernel with products and vector work, what the cube makes is handed to the vector unit as
-    whole tiles: there the valid region of an operand was seen to be lost, and a reduction takes
-    what lies outside it. Write the padding explicitly: `pl.fillpad(x, pl.PadValue.min)` before a
-    maximum, `pl.PadValue.zero` before a sum.
+    In a kernel with both cube and vector work, the vector unit receives cube results as whole
+    tiles. The valid region has been observed to be lost there, so a reduction includes the padding.
+    Fill the padding explicitly: `pl.fillpad(x, pl.PadValue.min)` before a maximum,
+    `pl.PadValue.zero` before a sum.
     """
 
     code = "W1216"
@@ -393,21 +400,20 @@ class RegionLost(Caution):
     def __init__(self, loc: Loc, op: str, region: Loc, fixes: Iterable[Fix] = ()) -> None:
         super().__init__(
             f"`{op}` relies on a valid region in a mixed kernel",
-            labels=[Label(loc, "takes what lies outside it"), Label(region, "the region")],
+            labels=[Label(loc, "includes the padding"), Label(region, "this valid region")],
             helps=["fill the padding before it: `pl.fillpad(x, pad_value=...)`"],
             fixes=fixes,
         )
 
 
 class ExtentLost(UserError):
-    """Only the cube's half of a mixed kernel uses a valid extent that the kernel computes.
+    """Only the cube half of a mixed kernel has a valid extent that the kernel computes.
 
-    A kernel with products and vector work is compiled as two. A number that the kernel computes
-    goes into the halves in which a statement uses it. If it is the valid extent of what the cube
-    multiplies, the vector unit gets a tile of that extent, and `pl.fillpad` of it needs a number
-    that its half does not have: code generation ends there. Say the extent again where the vector
-    unit has the product, behind one of its ops: `pl.tensor.set_validshape(pl.mul(scores, SCALE),
-    rows, keys)`.
+    A kernel with both cube and vector work is compiled as two halves, and a computed scalar exists
+    only in the halves whose statements use it. If it is the valid extent of a cube operand, the
+    vector unit gets a tile of that extent, and `pl.fillpad` of the tile needs a scalar that the
+    vector half does not have: code generation fails. Set the extent again after a vector op on the
+    product: `pl.tensor.set_validshape(pl.mul(scores, SCALE), rows, keys)`.
     """
 
     code = "E1219"
@@ -430,23 +436,23 @@ class ExtentLost(UserError):
 
     def __init__(self, loc: Loc, op: str, region: Loc) -> None:
         super().__init__(
-            f"the vector unit does not know the valid extent of what `{op}` takes",
+            f"the vector unit does not know the valid extent of the operand of `{op}`",
             labels=[
                 Label(loc, "here"),
-                Label(region, "the extent, which only the cube's half has"),
+                Label(region, "the extent, known only in the cube half"),
             ],
             helps=[
-                "behind a vector op: `pl.tensor.set_validshape(pl.mul(x, scale), rows, extent)`"
+                "set it after a vector op: `pl.tensor.set_validshape(pl.mul(x, s), rows, extent)`"
             ],
         )
 
 
 class ExtentNotSaid(UserError):
-    """A kernel takes a window of a view that is valid in part, without a number that says how much.
+    """A kernel takes a window of a partially valid view without giving its valid extent.
 
-    A kernel is compiled on its own. A window of a view takes over what is valid of it, and for that
-    the kernel must have the numbers of valid rows and columns that the control program computed. It
-    has those which its own text uses. Say them at the window: `valid_shape=[known, COLUMNS]`.
+    A kernel is compiled on its own. A window of a view inherits its valid region, so the kernel
+    needs the valid row and column counts that the control program computed, but it receives only
+    the scalars that its own text uses. Give them at the window: `valid_shape=[known, COLUMNS]`.
     """
 
     code = "E1220"
@@ -469,19 +475,19 @@ class ExtentNotSaid(UserError):
 
     def __init__(self, loc: Loc, view: str, stated: Loc, fixes: Iterable[Fix] = ()) -> None:
         super().__init__(
-            f"the kernel does not know how much of `{view}` is valid",
-            labels=[Label(loc, "a window of it"), Label(stated, "valid in part")],
-            helps=["say it at the window: `valid_shape=[...]`"],
+            f"the kernel does not know the valid extent of `{view}`",
+            labels=[Label(loc, "a window of it"), Label(stated, "partially valid")],
+            helps=["give it at the window: `valid_shape=[...]`"],
             fixes=fixes,
         )
 
 
 class LoadedWhole(Caution):
-    """An op of a kernel takes a view that is valid in part, and loads all of it.
+    """An op of a kernel uses a partially valid view directly and loads all of it.
 
-    A view from the control program that an op takes as it is, is loaded by its shape: its valid
-    region does not reach the kernel. Reductions take what lies outside, and results are stored
-    there. Take a window of the view that says its extent.
+    A view of the control program that an op uses directly is loaded with its full shape: its valid
+    region does not reach the kernel. Reductions include the padding, and results are stored over
+    it. Take a window of the view with an explicit extent.
     """
 
     code = "W1221"
@@ -503,19 +509,19 @@ class LoadedWhole(Caution):
 
     def __init__(self, loc: Loc, view: str, stated: Loc, fixes: Iterable[Fix] = ()) -> None:
         super().__init__(
-            f"`{view}` is loaded whole, and is valid in part",
-            labels=[Label(loc, "takes what lies outside"), Label(stated, "its valid region")],
-            helps=[f"take a window that says it: `pl.slice({view}, ..., valid_shape=[...])`"],
+            f"`{view}` is loaded whole but is only partially valid",
+            labels=[Label(loc, "includes the padding"), Label(stated, "its valid region")],
+            helps=[f"take a window with its extent: `pl.slice({view}, ..., valid_shape=[...])`"],
             fixes=fixes,
         )
 
 
 class RegionTwice(UserError):
-    """A mixed kernel that only writes to views takes another one that is valid in part.
+    """A mixed kernel that only writes to views uses another view that is partially valid.
 
-    Where a kernel returns nothing to the control program, the extent of such a view becomes one
-    more argument of it; the two halves of a mixed kernel then do not get what they are called with.
-    Make the view of the whole, and say its extent in the kernel only.
+    If a kernel returns nothing to the control program, the extent of such a view becomes an
+    additional argument, and the arguments of the two halves of a mixed kernel no longer match. Take
+    the view without `valid_shape=`, and give the extent only in the kernel.
     """
 
     code = "E1222"
@@ -542,8 +548,8 @@ class RegionTwice(UserError):
     def __init__(self, loc: Loc, view: str, fixes: Iterable[Fix] = ()) -> None:
         super().__init__(
             f"the extent of `{view}` reaches a mixed kernel twice",
-            labels=[Label(loc, "valid in part")],
-            helps=["leave `valid_shape=` out here; the windows in the kernel say it"],
+            labels=[Label(loc, "partially valid")],
+            helps=["omit `valid_shape=` here; the windows in the kernel give the extent"],
             fixes=fixes,
         )
 
@@ -552,9 +558,10 @@ class AxisNotSplit(UserError):
     """A kernel whose rows are split between two vector units moves a tile of more than two axes.
 
     With `pl.split`, each vector unit of a mixed kernel works on half of the rows or columns. The
-    offset of its half is added to the first or second axis of the tensor, whatever its rank: of
-    `[heads, rows, columns]` the wrong one, and shapes are not halved. Nothing says so: results are
-    wrong. Make a view of two axes, in the control program, and load or store that.
+    offset of the half is added to the first or second axis of the tensor regardless of its rank,
+    which is the wrong axis for `[heads, rows, columns]`, and shapes are not halved. There is no
+    error message, only wrong results. Make a two-dimensional view in the control program, and load
+    or store that.
     """
 
     code = "E1223"
@@ -578,17 +585,17 @@ class AxisNotSplit(UserError):
         super().__init__(
             f"the halves of a tile are {what} `{tensor}` along the wrong axis",
             labels=[Label(loc, "more than two axes, in a kernel with `pl.split`")],
-            helps=["make a view of two axes before the scope, and use that"],
+            helps=["make a two-dimensional view before the scope, and use that"],
         )
 
 
 class RegionDropped(Caution):
-    """A result is valid in part here, and there it is stored whole.
+    """A result is partially valid here, but is stored whole there.
 
-    There the valid region of an elementwise op's result is that of its first operand, and `concat`
-    and `transpose` have none. What is stored includes what lies outside. Make the operand that is
-    valid in part the first one; store the parts of a `concat` one by one; or say the region again:
-    `pl.set_validshape`.
+    In public releases the result of an elementwise op has the valid region of its first operand,
+    and `concat` and `transpose` have none, so the store includes the padding. Make the partially
+    valid operand the first one, store the parts of a `concat` one by one, or set the region again
+    with `pl.set_validshape`.
     """
 
     code = "W1224"
@@ -610,11 +617,11 @@ class RegionDropped(Caution):
     def __init__(self, loc: Loc, op: str, is_second: bool) -> None:
         super().__init__(
             f"the valid region is lost at `{op}`",
-            labels=[Label(loc, "the result is stored whole there")],
+            labels=[Label(loc, "public releases store the whole result")],
             helps=[
-                "make the operand that is valid in part the first"
+                "make the partially valid operand the first one"
                 if is_second
-                else "store the parts one by one, or say the region again: `pl.set_validshape`"
+                else "store the parts one by one, or set the region again: `pl.set_validshape`"
             ],
         )
 
@@ -622,9 +629,9 @@ class RegionDropped(Caution):
 class CannotExport(UserError):
     """The program contains something that `tilelet export` cannot write out.
 
-    An exported script holds the text of the kernels with all helpers spliced in. That works for
-    what stands in the text as statements and expressions of the language; it does not for Python
-    objects that have no literal, or for tuples of values that are handed around as one.
+    An exported script contains the text of the kernels with all helpers inlined. That works for
+    statements and expressions of the language, but not for Python objects without a literal form or
+    for tuples that are passed around as one value.
     """
 
     code = "E1250"
@@ -637,9 +644,9 @@ class CannotExport(UserError):
 
 
 class SeveralToExport(UserError):
-    """A script runs several programs, and an exported script holds one.
+    """A script runs several programs, but an exported script contains one.
 
-    Name the one to export: `--program NAME`.
+    Select the program to export: `--program NAME`.
     """
 
     code = "E1252"
@@ -652,7 +659,7 @@ class SeveralToExport(UserError):
 
 
 class UnknownDialect(UserError):
-    """A dialect that Tilelet does not know.
+    """Tilelet does not know this dialect.
 
     Dialects are named by the month of a public release of PyPTO. `docs/portability.md` lists them.
     """

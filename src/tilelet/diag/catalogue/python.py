@@ -1,4 +1,4 @@
-"""Python that is not in the language (E01xx)."""
+"""Unsupported Python (E01xx)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from tilelet.diag.text import did_you_mean, near, optional, plural, ticked
 
 
 class PythonRange(UserError):
-    """A kernel loops over Python's own `range`.
+    """A kernel loops over Python's built-in `range`.
 
-    A kernel is parsed, not run, and the loop kind says what the loop means: `pl.range` is
-    sequential, `pl.parallel` promises independent iterations, `pl.unroll` copies the body. Use the
-    one you mean; its arguments are those of `range`.
+    A kernel is parsed, not run, and the loop kind carries meaning: `pl.range` is sequential,
+    `pl.parallel` asserts independent iterations, and `pl.unroll` copies the body. All of them take
+    the arguments of `range`.
     """
 
     code = "E0101"
@@ -29,17 +29,17 @@ class PythonRange(UserError):
     def __init__(self, loc: Loc) -> None:
         super().__init__(
             "Python `range` in a kernel",
-            [Label(loc, "says nothing about the order of iterations")],
+            [Label(loc, "does not say whether iterations are independent")],
             helps=["write `pl.range(...)` (sequential) or `pl.parallel(...)` (independent)"],
         )
 
 
 class UnsupportedStatement(UserError):
-    """A kernel holds a Python statement that the language does not have.
+    """A kernel contains a Python statement that the language does not have.
 
     Kernels accept assignments, `for` over a `pl` loop, `while`, `if`, `with` over a scope,
-    `return`, `break`, `continue`, `pass` and calls. What else is needed at compile time (building
-    lists, checking options) goes before the kernel, in plain Python; the kernel uses the result.
+    `return`, `break`, `continue`, `pass` and calls. Do other compile-time work (building lists,
+    checking options) in plain Python outside the kernel and use the result inside it.
     """
 
     code = "E0102"
@@ -63,11 +63,11 @@ class UnsupportedStatement(UserError):
 
 
 class UnsupportedExpression(UserError):
-    """A kernel holds a Python expression that the language does not have.
+    """A kernel contains a Python expression that the language does not have.
 
     Kernels accept names, numbers, arithmetic, single comparisons, `and`/`or`/`not`, calls,
     subscripts, lists and tuples. An expression made only of Python values from outside the kernel
-    may use all of Python's operators: it is computed once, before the kernel is compiled.
+    may use all of Python's operators: it is evaluated once, at compile time.
     """
 
     code = "E0103"
@@ -89,8 +89,8 @@ class UnsupportedExpression(UserError):
 class ChainedComparison(UserError):
     """A kernel compares three or more values in one chain, as in `a < b < c`.
 
-    The language has single comparisons only. Write the two comparisons and join them with `and`;
-    both sides are always evaluated.
+    The language has single comparisons only. Join two comparisons with `and`; both sides are always
+    evaluated.
     """
 
     code = "E0104"
@@ -107,7 +107,7 @@ class ChainedComparison(UserError):
     def __init__(self, loc: Loc) -> None:
         super().__init__(
             "comparisons cannot be chained",
-            [Label(loc, "more than one comparison")],
+            [Label(loc, "second comparison")],
             helps=["write `a < b and b < c`"],
         )
 
@@ -115,8 +115,8 @@ class ChainedComparison(UserError):
 class KeywordToUserFunction(UserError):
     """A call to a function of a `@pl.program` passes an argument by keyword.
 
-    Calls between functions of a program are positional: the order of the parameters is the order in
-    which the task receives its arguments. Keywords are for ops, scopes and jit functions.
+    Calls between functions of a program are positional: the task receives its arguments in
+    parameter order. Keywords are for ops, scopes and jit functions.
     """
 
     code = "E0105"
@@ -141,7 +141,7 @@ class KeywordToUserFunction(UserError):
     def __init__(self, loc: Loc, function: str, keyword: str) -> None:
         super().__init__(
             f"keyword argument `{keyword}` in a call to `{function}`",
-            [Label(loc, "arguments of a program's functions are positional")],
+            [Label(loc, "arguments to functions of a program are positional")],
             helps=[f"pass `{keyword}` by position"],
         )
 
@@ -149,9 +149,9 @@ class KeywordToUserFunction(UserError):
 class NonBoolCondition(UserError):
     """The condition of `if` or `while` is not a BOOL scalar.
 
-    A float is not a condition: say what is compared. (An integer holds unless it is zero; newer
-    programs compare it.) A tensor has no single truth value; read one element with `pl.read`, or
-    select elementwise with `pl.sel`.
+    A float is not a condition: write a comparison. (A nonzero integer counts as true; newer
+    programs compare it explicitly.) A tensor has no single truth value: read one element with
+    `pl.read`, or select elementwise with `pl.sel`.
     """
 
     code = "E0106"
@@ -174,20 +174,20 @@ class NonBoolCondition(UserError):
 
 
 def _keeps_none(file: str) -> str:
-    """Why the text behind a file name cannot be had."""
+    """Return why Python has no source text for `file`."""
     return {
-        "<stdin>": "Python does not keep what it reads at a prompt (before 3.13) or from a pipe",
-        "<string>": "Python does not keep a string that it executes",
+        "<stdin>": "Python does not keep source read at a prompt (before 3.13) or from a pipe",
+        "<string>": "Python does not keep the source of an executed string",
     }.get(file, file)
 
 
 class SourceUnavailable(UserError):
-    """The source text of a kernel cannot be read.
+    """The source text of a kernel is not available.
 
-    A kernel is parsed from its source text. Files, notebook cells, the prompt of Python 3.13 and
-    later, and a script that Python reads from a file as its standard input (`python < file`) all
-    keep it. The prompt of older Pythons, a pipe and `exec` of a string do not: put the kernel in a
-    file or a notebook cell, or give its text to `pl.parse`.
+    A kernel is parsed from its source text. Python keeps the text of files, notebook cells, the
+    prompt of Python 3.13 and later, and a script redirected to standard input (`python < file`). It
+    does not keep the text of older prompts, pipes and `exec` of a string: put the kernel in a file
+    or a notebook cell, or pass its text to `pl.parse`.
     """
 
     code = "E0107"
@@ -227,7 +227,7 @@ class BadLoopIterator(UserError):
 
 
 class BadLoopTarget(UserError):
-    """The variables of a `for` loop do not fit the loop.
+    """The target variables of a `for` loop do not match the loop.
 
     A plain loop binds one name. With `init_values=` it binds the index and one name per carried
     value, as in `for i, (a, b) in pl.range(n, init_values=(a0, b0))`; `pl.while_` binds only the
@@ -245,14 +245,16 @@ class BadLoopTarget(UserError):
         """
 
     def __init__(self, loc: Loc, expected: str) -> None:
-        super().__init__("loop variables do not fit the loop", [Label(loc, f"expected {expected}")])
+        super().__init__(
+            "loop variables do not match the loop", [Label(loc, f"expected {expected}")]
+        )
 
 
 class BadAssignTarget(UserError):
     """The left side of an assignment is not a name, a tuple of names or a window of a tensor.
 
     Attributes cannot be assigned, and `a = b = ...` is written as two assignments. Writing through
-    a window of a window is not supported either: compute the offset and write once.
+    a window of a window is not supported either: use one subscript with the combined offset.
     """
 
     code = "E0110"
@@ -273,10 +275,10 @@ class BadAssignTarget(UserError):
 class NotCallable(UserError):
     """A kernel calls something that is neither an op nor a function of the language.
 
-    Callable are `pl` ops, methods of the program (`self.kernel(...)`), and functions decorated with
-    `@pl.function`, `@pl.inline`, `@pl.jit.incore` or `@pl.jit.inline`. A plain Python function runs
-    at compile time only if all its arguments are Python values: decorate it with `@pl.jit.inline`
-    if it takes kernel values.
+    A kernel can call `pl` ops, methods of the program (`self.kernel(...)`), and functions decorated
+    with `@pl.function`, `@pl.inline`, `@pl.jit.incore` or `@pl.jit.inline`. A plain Python function
+    runs at compile time, and only if all its arguments are Python values: decorate it with
+    `@pl.jit.inline` if it takes kernel values.
     """
 
     code = "E0111"
@@ -300,10 +302,10 @@ class NotCallable(UserError):
 
 
 class MisplacedJump(UserError):
-    """`break` or `continue` stands outside a loop, or in a loop that cannot be left early.
+    """`break` or `continue` is outside a loop, or in a loop that cannot be left early.
 
-    Only `pl.range` and `while` run their iterations one after another. A parallel, unrolled,
-    pipelined or SPMD loop has no "next" iteration to go to; guard the rest of its body with `if`.
+    Only `pl.range` and `while` run their iterations in order. The iterations of a parallel,
+    unrolled, pipelined or SPMD loop have no order: guard the rest of the body with `if`.
     """
 
     code = "E0112"
@@ -322,7 +324,7 @@ class MisplacedJump(UserError):
         where = f"in a `pl.{loop_kind}` loop" if loop_kind else "outside a loop"
         labels = [Label(loc, f"cannot `{keyword}` here")]
         if loop_loc is not None:
-            labels.append(Label(loop_loc, "the innermost loop"))
+            labels.append(Label(loop_loc, "innermost loop"))
         super().__init__(
             f"`{keyword}` {where}",
             labels,
@@ -331,11 +333,11 @@ class MisplacedJump(UserError):
 
 
 class YieldMismatch(UserError):
-    """`pl.yield_` does not hand on what its loop or branch carries.
+    """`pl.yield_` does not match the values that its loop or branch carries.
 
-    A loop with `init_values=` ends with one `pl.yield_` of as many values as it carries; both arms
-    of an `if` that uses `pl.yield_` yield the same number. Outside such a block there is nothing to
-    yield to.
+    A loop with `init_values=` ends with one `pl.yield_` of as many values as it carries. If one arm
+    of an `if` uses `pl.yield_`, both arms yield the same number of values. `pl.yield_` is not
+    allowed anywhere else.
     """
 
     code = "E0113"
@@ -361,10 +363,10 @@ class YieldMismatch(UserError):
 
 
 class StaticAssertFailed(UserError):
-    """A `pl.static_assert` does not hold.
+    """A `pl.static_assert` failed.
 
-    The kernel's author stated a condition on its compile-time values, and these values do not meet
-    it. Call the builder with other sizes, or read the assertion's text.
+    The author of the kernel requires a condition on its compile-time values, and these values do
+    not satisfy it. Call the builder with other sizes; the assertion's text may say which.
     """
 
     code = "E0114"
@@ -387,9 +389,9 @@ class StaticAssertFailed(UserError):
 
 
 class CompileTimeFailed(UserError):
-    """An expression of Python values, computed before the kernel is compiled, raised an exception.
+    """An expression of Python values, evaluated at compile time, raised an exception.
 
-    Expressions made only of captured Python values are evaluated by Python. The message is Python's
+    Python evaluates expressions that contain only captured Python values. The message is Python's
     own; the values come from the code around the kernel.
     """
 
@@ -411,10 +413,10 @@ class CompileTimeFailed(UserError):
 
 
 class InvalidSyntax(UserError, SyntaxError):
-    """Text given to `pl.parse`, or a script, is not Python.
+    """Text passed to `pl.parse`, or a script, is not valid Python.
 
-    The language is a part of Python's syntax, so Python's parser reads it first. The message is
-    that parser's own.
+    The language uses a subset of Python's syntax, so Python's parser reads it first and the message
+    is its own.
     """
 
     code = "E0116"
@@ -429,10 +431,10 @@ class InvalidSyntax(UserError, SyntaxError):
 
 
 class NotOneProgram(UserError, ValueError):
-    """Text given to `pl.parse` or `pl.loads` does not hold one program.
+    """Text passed to `pl.parse` or `pl.loads` does not contain exactly one program.
 
-    It holds imports of the language, constants, dynamic dimensions, and then either one class (a
-    program) or one decorated function.
+    The text may contain imports of the language, constants and dynamic dimensions, followed by
+    either one class (a program) or one decorated function.
     """
 
     code = "E0124"
@@ -444,12 +446,12 @@ class NotOneProgram(UserError, ValueError):
         super().__init__(
             f"program text with {what}",
             [Label(loc)],
-            helps=["keep imports, constants, and one class or one decorated function"],
+            helps=["keep only imports, constants, and one class or one decorated function"],
         )
 
 
 class BadDecorator(UserError):
-    """A decorator of the language stands where it has no meaning.
+    """A decorator of the language is used where it has no meaning.
 
     `@pl.program` decorates a class whose methods take `self` first and are decorated with
     `@pl.function`; `@pl.jit` and its variants decorate functions at module level or in a builder.
@@ -471,7 +473,7 @@ class BadDecorator(UserError):
 class UnpackCount(UserError):
     """A tuple assignment has more or fewer names than values.
 
-    Ops and functions with several results return all of them, in order. Give each a name.
+    Ops and functions with several results return all of them, in order. Bind each to a name.
     """
 
     code = "E0118"
@@ -483,12 +485,15 @@ class UnpackCount(UserError):
         """
 
     def __init__(self, loc: Loc, names: int, value_loc: Loc, values: int | None) -> None:
-        """`values`: how many; None if it is one that has no parts."""
+        """`values`: number of values, or None for a value that is not a tuple."""
         if values is None:
             super().__init__(
                 f"cannot unpack one value into {'a tuple of ' if names == 1 else ''}"
                 f"{plural(names, 'name')}",
-                [Label(loc, plural(names, "name")), Label(value_loc, "one value, not a tuple")],
+                [
+                    Label(loc, plural(names, "name")),
+                    Label(value_loc, ("a single value, not a tuple")),
+                ],
                 helps=["assign it to a single name, without a comma or parentheses"],
             )
             return
@@ -499,10 +504,10 @@ class UnpackCount(UserError):
 
 
 class MisplacedReturn(UserError):
-    """`return` stands somewhere else than at the end of a function.
+    """`return` is not the last statement of a function.
 
-    A kernel has one exit: its last statement. Inside a loop, a branch or a scope there is nothing
-    to return from; bind the result to a name and return it at the end.
+    A kernel has one exit: its last statement. `return` inside a loop, a branch or a scope is not
+    supported; bind the result to a name and return it at the end.
     """
 
     code = "E0119"
@@ -524,9 +529,9 @@ class MisplacedReturn(UserError):
 
 
 class OpOutsideKernel(UserError):
-    """A `pl` op was called by plain Python, outside any kernel.
+    """A `pl` op was called from plain Python, outside any kernel.
 
-    Ops describe device work and have no result in Python. They mean something only in the source
+    Ops describe device work and have no result in Python. They are meaningful only in the source
     text of a function decorated with `@pl.jit`, `@pl.function` or one of their variants, which is
     parsed and compiled.
     """
@@ -539,16 +544,15 @@ class OpOutsideKernel(UserError):
     def __init__(self, op: str, loc: Loc | None = None) -> None:
         super().__init__(
             f"`{op}` called outside a kernel",
-            [Label(loc, "run by Python, not by a kernel")] if loc else [],
+            [Label(loc, "called by Python, not in a kernel")] if loc else [],
             helps=["move the call into a function decorated with `@pl.jit`"],
         )
 
 
 class CondNotFirst(UserError):
-    """A `pl.while_` loop does not start with `pl.cond`, or `pl.cond` stands elsewhere.
+    """A `pl.while_` loop does not start with `pl.cond`, or `pl.cond` is used elsewhere.
 
-    The condition is checked before each iteration, so it is the body's first statement and there is
-    exactly one.
+    The condition is checked before each iteration, so the body starts with exactly one `pl.cond`.
     """
 
     code = "E0121"
@@ -563,12 +567,12 @@ class CondNotFirst(UserError):
     def __init__(self, loc: Loc, loop_loc: Loc | None = None) -> None:
         labels = [Label(loc, "expected `pl.cond(...)` here" if loop_loc else "not in `pl.while_`")]
         if loop_loc is not None:
-            labels.append(Label(loop_loc, "the loop"))
+            labels.append(Label(loop_loc, "this loop"))
         super().__init__("`pl.cond` must be the first statement of a `pl.while_` loop", labels)
 
 
 class UnknownAttribute(UserError):
-    """Something is asked for an attribute or method that it does not have.
+    """A value has no attribute or method of this name.
 
     Tensors and tiles have `shape`, `dtype` and a few methods; `self` has the program's functions;
     enums have their members. Everything else is an op: `pl.exp(x)`, not `x.exp()`.
@@ -596,10 +600,10 @@ class UnknownAttribute(UserError):
 
 
 class NestedTooDeeply(UserError):
-    """An expression has more levels than Python's stack can hold.
+    """An expression is nested more deeply than Python's stack allows.
 
-    Text with hundreds of nested calls, or one sum of a thousand terms, is lowered level by level.
-    Bind parts of it to names, or write a loop.
+    Lowering is recursive, so hundreds of nested calls, or one sum of a thousand terms, exceed the
+    stack. Bind parts of the expression to names, or write a loop.
     """
 
     code = "E0123"
@@ -607,6 +611,6 @@ class NestedTooDeeply(UserError):
     def __init__(self, loc: Loc) -> None:
         super().__init__(
             "this statement is nested too deeply",
-            [Label(loc, "more levels than Python's stack holds")],
+            [Label(loc, "exceeds Python's stack")],
             helps=["bind parts of it to names, or write a loop"],
         )

@@ -1,4 +1,4 @@
-"""Choosing tokens (E155x)."""
+"""Sampling (E155x)."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from tilelet.diag.core import UserError
 
 
 class BadSampling(UserError):
-    """A setting of how tokens are chosen is out of its range.
+    """A sampling setting is out of range.
 
-    `temperature` is at least 0, and 0 takes the largest logit; `top_k` is at least 0, and 0 keeps
-    all tokens; `top_p` is above 0 and at most 1, which keeps all; `seed` has 64 bits.
+    `temperature` is at least 0, where 0 selects the largest logit; `top_k` is at least 0, where 0
+    keeps all tokens; `top_p` is above 0 and at most 1, where 1 keeps all tokens; `seed` is a 64-bit
+    integer.
     """
 
     code = "E1550"
@@ -20,29 +21,29 @@ class BadSampling(UserError):
 
 
 class WrongSamplerInput(UserError):
-    """A sampler was called with logits or settings of another size than it was made for.
+    """A sampler was called with logits or settings of the wrong size.
 
-    Logits are `[batch, vocabulary]` in the dtype that the sampler was made with, and there are as
-    many settings and steps as rows.
+    Logits are `[batch, vocabulary]` in the dtype that the sampler was created with, with one
+    setting and one step per row.
     """
 
     code = "E1551"
 
     def __init__(self, found: str, wanted: str) -> None:
-        super().__init__(f"the sampler was given {found}, and wants {wanted}")
+        super().__init__(f"the sampler got {found}, expected {wanted}")
 
 
 class BadLogits(UserError):
-    """A row of logits has no largest finite number, so no token can be drawn from it.
+    """A row of logits has no finite maximum, so no token can be sampled from it.
 
-    It holds NaN or +infinity, or nothing but -infinity: usually weights or activations that
-    overflowed. Greedy selection takes such a row, with a NaN as the largest number.
+    The row contains NaN or +infinity, or only -infinity, usually because weights or activations
+    overflowed. Greedy selection accepts such a row and treats NaN as the largest value.
     """
 
     code = "E1552"
 
     def __init__(self, row: int) -> None:
         super().__init__(
-            f"row {row} of the logits holds NaN, infinity, or no number at all",
-            helps=["`tilelet layer` shows which layer gives the first number that is not finite"],
+            f"row {row} of the logits contains NaN or infinity, or only -infinity",
+            helps=["`tilelet layer` shows which layer produces the first non-finite value"],
         )

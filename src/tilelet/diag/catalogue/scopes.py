@@ -12,10 +12,10 @@ _AUTO_SCOPE = "`with pl.at(level=pl.Level.CORE_GROUP, optimizations=[pl.auto_chu
 
 
 class ComputeOutsideScope(UserError):
-    """A compute op stands at the orchestration level, outside every scope.
+    """A compute op is at the orchestration level, outside every scope.
 
-    The entry function only controls: it loops, makes views and submits tasks. Work on data happens
-    inside a scope, which becomes one task each time it is executed.
+    The entry function only orchestrates: it runs loops, creates views and submits tasks.
+    Computation happens inside a scope, and each execution of a scope is one task.
     """
 
     code = "E0401"
@@ -31,16 +31,16 @@ class ComputeOutsideScope(UserError):
     def __init__(self, loc: Loc, op: str) -> None:
         super().__init__(
             f"compute op `{op}` outside a scope",
-            [Label(loc, "no core to run it on here")],
+            [Label(loc, "there is no core to run it on here")],
             helps=[f"wrap it in a scope: {_SCOPE}"],
         )
 
 
 class NestedScope(UserError):
-    """A scope stands inside another scope.
+    """A scope is nested in another scope.
 
-    A scope is the work of one task on one core; a task cannot submit tasks. Move the inner scope
-    out, or remove one of the two.
+    A scope is the work of one task on one core, and a task cannot submit tasks. Move the inner
+    scope out, or remove one of the two.
     """
 
     code = "E0402"
@@ -57,18 +57,19 @@ class NestedScope(UserError):
     def __init__(self, loc: Loc, outer_loc: Loc) -> None:
         super().__init__(
             "scopes cannot be nested",
-            [Label(loc, "a scope inside a scope"), Label(outer_loc, "the outer scope")],
+            [Label(loc, "inner scope"), Label(outer_loc, "outer scope")],
             helps=["remove one of the two"],
         )
 
 
 class ChunkOutsideAutoScope(UserError):
-    """A loop has `chunk=` but no automatic scope is around it.
+    """A loop has `chunk=` but is not inside an automatic scope.
 
     `chunk=` tells an automatic scope (`pl.auto_incore()`, or `pl.at(...)` with
-    `optimizations=[pl.auto_chunk]`) how to cut the loop into tasks. Without one, cut it by hand: an
-    outer loop with that step, and a scope in it. Programs in classes take it as the first versions
-    of the language did: a loop without scopes in it gets one, any other loop is not cut.
+    `optimizations=[pl.auto_chunk]`) how to split the loop into tasks. Without an automatic scope,
+    split the loop by hand: write an outer loop with that step and a scope inside it. `@pl.program`
+    classes keep the behavior of the first language versions: a loop that contains no scope gets
+    one, and any other loop is not split.
     """
 
     code = "E0403"
@@ -84,7 +85,7 @@ class ChunkOutsideAutoScope(UserError):
     def __init__(self, loc: Loc) -> None:
         super().__init__(
             "`chunk=` outside an automatic scope",
-            [Label(loc, "nothing here splits the loop")],
+            [Label(loc, "no automatic scope splits this loop")],
             helps=[f"put the loop in {_AUTO_SCOPE}"],
         )
 
@@ -92,8 +93,8 @@ class ChunkOutsideAutoScope(UserError):
 class ScalarLeavesScope(UserError):
     """A scalar computed inside a scope is used outside it.
 
-    A task returns tensors, not numbers: its scalars live in the core that ran it. Write the scalar
-    into a tensor with `pl.write` and read it back with `pl.read`.
+    A task returns tensors, not scalars: a scalar exists only on the core that runs the task. Write
+    it into a tensor with `pl.write` and read it back with `pl.read`.
     """
 
     code = "E0404"
@@ -116,13 +117,13 @@ class ScalarLeavesScope(UserError):
     def __init__(self, use_loc: Loc, name: str, def_loc: Loc) -> None:
         super().__init__(
             f"scalar `{name}` is computed in a scope and used outside it",
-            [Label(use_loc, "used here"), Label(def_loc, "lives only inside its scope")],
+            [Label(use_loc, "used here"), Label(def_loc, "exists only inside its scope")],
             helps=["compute it outside the scope, or pass it through a tensor"],
         )
 
 
 class BadScopeArgument(UserError):
-    """An argument of a scope or a loop has the wrong kind of value.
+    """An argument of a scope or loop has the wrong kind of value.
 
     The message says what is expected. Options of scopes and loops are compile-time constants.
     """
@@ -146,7 +147,7 @@ class BadScopeArgument(UserError):
 class SeveralContextManagers(UserError):
     """One `with` statement opens more than one scope.
 
-    Each scope is a task of its own, so each has its own `with`.
+    Each scope is a separate task and needs its own `with`.
     """
 
     code = "E0406"
@@ -162,7 +163,7 @@ class SeveralContextManagers(UserError):
         super().__init__(
             "one `with` opens more than one scope",
             [Label(loc, "second context manager")],
-            helps=["write one `with` inside the other"],
+            helps=["nest two `with` statements"],
         )
 
 
@@ -193,8 +194,9 @@ class NotAScope(UserError):
 class BadChunk(UserError):
     """The chunk size of a loop is not a positive constant, is too large, or its policy is unknown.
 
-    The loop is cut at compile time into an outer and an inner loop of `chunk` iterations. Policies
-    are `leading_full` (full chunks and a remainder) and `guarded` (a check in each iteration).
+    The loop is split at compile time into an outer loop and an inner loop of `chunk` iterations.
+    The policies are `leading_full` (full chunks and a remainder) and `guarded` (a bounds check in
+    each iteration).
     """
 
     code = "E0408"
@@ -219,8 +221,8 @@ class BadChunk(UserError):
 class NonConstantUnroll(UserError):
     """The bounds of `pl.unroll` are not compile-time constants.
 
-    The body is copied once per iteration before the kernel is compiled, so the number of iterations
-    must be known. Use `pl.range`, or `pl.pipeline` for overlapping iterations.
+    The body is copied once per iteration before the kernel is compiled, so the trip count must be
+    known. Use `pl.range`, or `pl.pipeline` to overlap iterations.
     """
 
     code = "E0409"
@@ -246,10 +248,10 @@ class NonConstantUnroll(UserError):
 
 
 class TooManyCopies(UserError):
-    """`pl.unroll` would copy loop bodies more often than any compiler can take.
+    """`pl.unroll` would make more copies of a loop body than the compiler accepts.
 
-    Every iteration is program text of its own, and loops inside each other multiply. Use `pl.range`
-    for the outer ones.
+    Every iteration becomes a separate copy of the body, and the counts of nested loops multiply.
+    Use `pl.range` for the outer loops.
     """
 
     code = "E0418"
@@ -263,9 +265,9 @@ class TooManyCopies(UserError):
         """
 
     def __init__(self, loc: Loc, trips: int, copies: int, most: int) -> None:
-        inside = f", {copies:,} with the loops around it" if copies > trips else ""
+        inside = f", {copies:,} counting the enclosing loops" if copies > trips else ""
         super().__init__(
-            f"`pl.unroll` makes {trips:,} copies of its body{inside}; the most are {most:,}",
+            f"`pl.unroll` makes {trips:,} copies of its body{inside}; the limit is {most:,}",
             [Label(loc, "too many iterations")],
             helps=["use `pl.range`"],
         )
@@ -274,8 +276,8 @@ class TooManyCopies(UserError):
 class OnlyInScope(UserError):
     """Something that runs on a core is used at the orchestration level.
 
-    On-chip loads, stores and moves, block indices and atomic adds exist only inside a scope or an
-    InCore function.
+    On-chip loads, stores and moves, block indices and atomic adds are allowed only inside a scope
+    or an InCore function.
     """
 
     code = "E0410"
@@ -297,10 +299,10 @@ class OnlyInScope(UserError):
 
 
 class OutsideLanes(UserError):
-    """A tile is divided among vector lanes, or put together again, where no lane runs.
+    """`pl.aiv_shard` or `pl.aic_gather` is used outside a `pl.split_aiv` loop.
 
-    `pl.aiv_shard` and `pl.aic_gather` take the mode and the lane from the loop around them,
-    `for lane in pl.split_aiv(2, mode=...)`.
+    Both ops take the split mode and the lane from the enclosing loop, `for lane in pl.split_aiv(2,
+    mode=...)`.
     """
 
     code = "E0419"
@@ -314,18 +316,18 @@ class OutsideLanes(UserError):
 
     def __init__(self, loc: Loc, what: str) -> None:
         super().__init__(
-            f"`{what}` is allowed only where vector lanes are told apart",
-            [Label(loc, "no lane runs here")],
+            f"`{what}` is allowed only inside a `pl.split_aiv` loop",
+            [Label(loc, "no vector lane is selected here")],
             helps=["write it in `for lane in pl.split_aiv(2, mode=pl.SplitMode.UP_DOWN):`"],
         )
 
 
 class BarrierInKernel(UserError):
-    """A barrier in a hand-written kernel orders what its blocks do with one tensor.
+    """A barrier in a hand-written kernel separates accesses of different blocks to one tensor.
 
-    The blocks of a launch run here one after the other, so a block could not see what a later one
-    wrote before the barrier. Write the body as `for block in pl.spmd(n):`, where what follows a
-    barrier is a launch of its own.
+    Tilelet runs the blocks of a launch one after the other, so a block would not see what a later
+    block writes before the barrier. Write the body as `for block in pl.spmd(n):`; the code after a
+    barrier then becomes a separate launch.
     """
 
     code = "E0420"
@@ -353,8 +355,11 @@ class BarrierInKernel(UserError):
 
     def __init__(self, loc: Loc, name: str, declared: Loc) -> None:
         super().__init__(
-            f"a barrier of a kernel cannot order what its blocks do with `{name}`",
-            [Label(loc, "blocks run one after the other"), Label(declared, "used on both sides")],
+            f"a barrier inside a kernel cannot order accesses of its blocks to `{name}`",
+            [
+                Label(loc, "blocks run one after the other"),
+                Label(declared, ("used before and after the barrier")),
+            ],
             helps=["write the body as `for block in pl.spmd(n):`"],
         )
 
@@ -362,7 +367,7 @@ class BarrierInKernel(UserError):
 class OnlyAtOrchestration(UserError):
     """Something that submits or controls tasks is used inside a scope.
 
-    A task cannot submit tasks or wait for them. Task control belongs to the entry function, outside
+    A task cannot submit tasks or wait for them. Task control belongs in the entry function, outside
     every scope.
     """
 
@@ -408,15 +413,15 @@ class BadDependency(UserError):
         super().__init__(
             "`deps=` takes task ids",
             [Label(loc, f"this is {got}")],
-            helps=["name the task to wait for: `with pl.at(...) as tid:`, then `deps=[tid]`"],
+            helps=["name the task to wait for (`with pl.at(...) as tid:`) and pass `deps=[tid]`"],
         )
 
 
 class BadPredicate(UserError):
-    """The `predicate=` of a task is not one comparison of a tensor element with an int.
+    """The `predicate=` of a task is not a single comparison of a tensor element with an int.
 
-    The runtime evaluates it when the task is ready, so it can be no more than `t[i] > 0`. Compute
-    anything else into a tensor element first.
+    The runtime evaluates the predicate when the task is ready, so it is limited to the form `t[i] >
+    0`. Compute anything more complex into a tensor element first.
     """
 
     code = "E0413"
@@ -445,7 +450,8 @@ class BadPredicate(UserError):
 class ZeroStep(UserError):
     """A loop has a step of zero.
 
-    It would never reach its end. At run time the loop is stopped before its first iteration.
+    The loop would never reach its end. If the step becomes zero at run time, the run stops before
+    the first iteration.
     """
 
     code = "E0414"
@@ -463,9 +469,9 @@ class ZeroStep(UserError):
 
 
 class TileLeavesSpmd(UserError):
-    """A tile computed by the blocks of an `spmd` scope is used after it.
+    """A tile computed by the blocks of an `spmd` scope is used after the scope.
 
-    Every block computes its own tile, so there is no single one to hand on. Let each block write
+    Every block computes its own tile, so there is no single tile to return. Let each block write
     its part of a tensor, `out[r : r + 16, :] = ...`, and use the tensor afterwards.
     """
 
@@ -482,17 +488,16 @@ class TileLeavesSpmd(UserError):
 
     def __init__(self, loc: Loc, spmd_loc: Loc) -> None:
         super().__init__(
-            "a tile cannot leave the blocks of an `spmd` scope",
-            [Label(loc, "each block has its own"), Label(spmd_loc, "several blocks")],
+            "a tile cannot leave an `spmd` scope",
+            [Label(loc, "each block has its own copy"), Label(spmd_loc, "runs several blocks")],
             helps=["let each block write its part of a tensor"],
         )
 
 
 class LevelWithRole(UserError):
-    """A `CORE_GROUP` scope is given a `role=`.
+    """A `CORE_GROUP` scope has a `role=`.
 
-    Roles belong to the levels above a core group. A core group runs the scope's body; leave `role=`
-    out.
+    Roles apply only to levels above a core group. Remove `role=`.
     """
 
     code = "E0416"
@@ -513,11 +518,10 @@ class LevelWithRole(UserError):
 
 
 class LoopKeyword(UserError):
-    """A loop is given an option that its kind does not have, or two options that exclude each
-    other.
+    """A loop has an option that its kind does not support, or two options that exclude each other.
 
-    `chunk=` is for `range`, `parallel` and `unroll`; `stage=` for `pipeline`; `init_values=` for
-    all but `unroll`.
+    `chunk=` is for `range`, `parallel` and `unroll`; `stage=` is for `pipeline`; `init_values=` is
+    for all loops but `unroll`.
     """
 
     code = "E0417"
@@ -531,7 +535,7 @@ class LoopKeyword(UserError):
 
     def __init__(self, loc: Loc, loop: str, keyword: str, allowed: Sequence[str], why: str = ""):
         super().__init__(
-            f"`{loop}` cannot have `{keyword}=`",
+            f"`{loop}` does not accept `{keyword}=`",
             [Label(loc, why)],
-            helps=[f"`{loop}` takes {ticked(allowed, 'and')}"] if allowed else [],
+            helps=[f"`{loop}` accepts {ticked(allowed, 'and')}"] if allowed else [],
         )

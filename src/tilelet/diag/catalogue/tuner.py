@@ -11,9 +11,9 @@ from tilelet.diag.text import did_you_mean, near, ticked
 class UnknownKnob(UserError):
     """`--vary` names something that the program does not have.
 
-    What can be varied: whole numbers that a script gives a name at its top, defaults of parameters
-    of its functions (`function.parameter`), `chunk=`, `stage=` and split modes where they stand
-    (`chunk@88` is the one in line 88), and the sizes of a program that ships with Tilelet.
+    The tuner can vary integers that a script names at module level, defaults of function parameters
+    (`function.parameter`), `chunk=`, `stage=` and split modes at their place (`chunk@88` is the one
+    in line 88), and the sizes of a program that ships with Tilelet.
     """
 
     code = "E1401"
@@ -25,11 +25,11 @@ class UnknownKnob(UserError):
 
 
 class NothingToVary(UserError):
-    """No number of the program can be varied.
+    """Nothing in the program can be varied.
 
-    A number is left alone if another one changes the program's parameters (it is a size of the
-    problem, not of a tile), if the program does not depend on it, or if the program refuses every
-    other value that was tried.
+    A value is left alone if changing it changes the program's parameters (it is a problem size, not
+    a tile size), if the program does not depend on it, or if the program rejects every other value
+    that was tried.
     """
 
     code = "E1402"
@@ -39,17 +39,17 @@ class NothingToVary(UserError):
             f"nothing in `{program}` can be varied",
             notes=[f"`{name}`: {why}" for name, why in why_not.items()],
             helps=[
-                "give tile sizes names at the top of the script",
-                "or name what to vary: `--vary TILE=64,128`",
+                "name the tile sizes at the top of the script",
+                "or select what to vary: `--vary TILE=64,128`",
             ],
         )
 
 
 class NothingFits(UserError):
-    """Neither the program as it stands nor any candidate can be modelled.
+    """Neither the original program nor any candidate can be modelled.
 
-    Tiles that are too large for the machine are dropped before anything is modelled, and so is what
-    the script or the compiler refuses. The notes say what was met most often.
+    Candidates whose tiles do not fit the machine are dropped before modelling, and so are those
+    that the script or the compiler rejects. The notes give the most frequent reasons.
     """
 
     code = "E1403"
@@ -58,28 +58,29 @@ class NothingFits(UserError):
         super().__init__(
             f"none of {tried:,} candidates of `{program}` can be modelled",
             notes=reasons,
-            helps=["`tilelet check` says what does not fit, and where"],
+            helps=["`tilelet check` reports what does not fit, and where"],
         )
 
 
 class ChangesProblem(UserError):
     """A value given to `--vary` changes the parameters of the program.
 
-    Then it computes something else, and its time cannot be compared.
+    The program would then solve a different problem, so its time cannot be compared.
     """
 
     code = "E1404"
 
     def __init__(self, name: str, value: object) -> None:
         super().__init__(
-            f"`{name}={value}` changes the program's parameters, so that it solves another problem"
+            f"`{name}={value}` changes the program's parameters, and with them the problem it "
+            "solves"
         )
 
 
 class OtherResults(UserError):
-    """The file of results cannot be continued.
+    """The results file cannot be continued.
 
-    It belongs to the script, arguments, machine and version of Tilelet that it was begun with.
+    It belongs to the script, arguments, machine and Tilelet version that it was created with.
     """
 
     code = "E1405"
@@ -91,49 +92,49 @@ class OtherResults(UserError):
 
 
 class BadExecutor(UserError):
-    """The address of the executor cannot be read.
+    """The address of the executor is invalid.
 
-    `dask://HOST:PORT` is a running scheduler of dask. Without `--executor`, `--jobs` processes on
-    this machine do the work.
+    `dask://HOST:PORT` is a running dask scheduler. Without `--executor`, `--jobs` processes on this
+    machine do the work.
     """
 
     code = "E1406"
 
     def __init__(self, address: str) -> None:
         super().__init__(
-            f"`{address}` is no executor", helps=["write `dask://HOST:PORT`, or use `--jobs N`"]
+            f"`{address}` is not an executor address",
+            helps=["write `dask://HOST:PORT`, or use `--jobs N`"],
         )
 
 
 class SchedulerUnreachable(UserError):
-    """Nobody answers at the address of the scheduler.
+    """The scheduler does not respond.
 
-    `dask scheduler` prints the address it listens at.
+    `dask scheduler` prints the address it listens on.
     """
 
     code = "E1407"
 
     def __init__(self, address: str, why: str) -> None:
-        super().__init__(f"no scheduler answers at `{address}`", notes=[why] if why else [])
+        super().__init__(f"no scheduler responds at `{address}`", notes=[why] if why else [])
 
 
 class WorkersLost(UserError):
-    """All workers are gone, and no new ones can be had.
+    """All workers died, and no new ones could be started.
 
-    A worker that dies is replaced where that is possible. What was measured is kept, if a file was
-    named with `--results`.
+    A worker that dies is replaced if possible. Results are kept if `--results` names a file.
     """
 
     code = "E1408"
 
     def __init__(self, why: str) -> None:
-        super().__init__("all workers are lost", notes=[why] if why else [])
+        super().__init__("all workers died", notes=[why] if why else [])
 
 
 class BetterValue(Caution):
-    """Another value of a number would make the program better, by the model.
+    """Another value would improve the program, according to the model.
 
-    The tuner found it together with the other notes of the same run: they count as one change.
+    The tuner found it together with the other notes of the same run: apply them together.
     """
 
     code = "W1401"

@@ -9,8 +9,8 @@ from tilelet.diag.text import optional, ticked
 class UnsupportedConstruct(UserError):
     """The program uses a part of the language that Tilelet does not support.
 
-    It is refused rather than ignored, so that a result is never silently wrong. The help names
-    another way where there is one.
+    It is rejected rather than ignored, so that a result is never silently wrong. The help names an
+    alternative if there is one.
     """
 
     code = "E0801"
@@ -42,8 +42,8 @@ class UnsupportedConstruct(UserError):
 class DistributedOp(UserError):
     """The program uses a distributed op: `pld.*`, window buffers or collectives.
 
-    These move data between chips. Tilelet runs and models one chip; run the part of one chip, with
-    its inputs given as tensors.
+    These move data between chips. Tilelet runs and models one chip: run the part of one chip and
+    pass its inputs as tensors.
     """
 
     code = "E0802"
@@ -58,8 +58,8 @@ class DistributedOp(UserError):
     def __init__(self, loc: Loc, op: str) -> None:
         super().__init__(
             f"distributed op `{op}` is not supported",
-            [Label(loc, "works on several chips")],
-            helps=["run the part of one chip, with its inputs given as tensors"],
+            [Label(loc, "runs on several chips")],
+            helps=["run the part of one chip, and pass its inputs as tensors"],
         )
 
 
@@ -67,7 +67,7 @@ class ExternalKernel(UserError):
     """The program calls a kernel written outside the language.
 
     External kernels are device code that this machine can neither run nor check. Write the kernel
-    in the language, or give its result as an input.
+    in the language, or pass its result as an input.
     """
 
     code = "E0803"
@@ -85,9 +85,9 @@ class ExternalKernel(UserError):
 
 
 class MxFormat(UserError):
-    """The program uses a layout of block-scaled (MX) data that Tilelet does not read.
+    """The program uses a layout of block-scaled (MX) data that Tilelet does not support.
 
-    Scales come in the layouts MX_A_ZZ (of the left operand) and MX_B_NN (of the right one).
+    The supported scale layouts are MX_A_ZZ (left operand) and MX_B_NN (right operand).
     """
 
     code = "E0804"
@@ -104,15 +104,16 @@ class MxFormat(UserError):
         super().__init__(
             f"block-scaled layout `{name}` is not supported",
             [Label(loc)],
-            helps=["pack scales as `pl.MX_A_ZZ` or `pl.MX_B_NN` says"],
+            helps=["use the scale layout `pl.MX_A_ZZ` or `pl.MX_B_NN`"],
         )
 
 
 class PipeOutsideGroup(UserError):
-    """A hand-written transfer between cores stands where no other core takes part.
+    """An explicit transfer between cores is used outside a group of cores.
 
-    `tpush` and `tpop` belong to an AIC and an AIV function that a function of type Group calls. In
-    a scope there is no need of them: use both kinds of op, and the transfer is made for you.
+    `tpush` and `tpop` belong in an AIC and an AIV function that are called by a function of type
+    Group. A scope needs neither: use cube and vector ops together, and the compiler inserts the
+    transfer.
     """
 
     code = "E0805"
@@ -129,20 +130,20 @@ class PipeOutsideGroup(UserError):
     def __init__(self, loc: Loc, op: str) -> None:
         super().__init__(
             f"`{op}` outside a group of cores",
-            [Label(loc, "no other core takes part here")],
+            [Label(loc, "there is no other core to transfer to")],
             helps=[
                 "call an AIC and an AIV function from a function of type `Group`",
-                "or use both kinds of op in one scope; the transfer is made for you",
+                "or use both kinds of op in one scope; the compiler inserts the transfer",
             ],
         )
 
 
 class PipeMismatch(UserError):
-    """Two cores of a group do not agree on what goes through a pipe between them.
+    """Two cores of a group disagree about the transfers between them.
 
-    Each pop takes what the other core pushed next. Both must take the same control path: loops
-    around transfers have the same bounds (or constant ones), branches the same condition, and a
-    popped tile has the shape and the element type of the pushed one.
+    Each pop takes the next tile that the other core pushed. Both cores must follow the same control
+    flow: loops around transfers have the same bounds (or constant ones), branches have the same
+    condition, and a popped tile has the shape and dtype of the pushed one.
     """
 
     code = "E0811"
@@ -174,16 +175,16 @@ class PipeMismatch(UserError):
 
     def __init__(self, loc: Loc, problem: str, other: Loc | None = None) -> None:
         super().__init__(
-            "two cores do not agree on a transfer",
+            "two cores disagree on a transfer",
             [Label(loc, problem), *([Label(other, "the other core")] if other else [])],
         )
 
 
 class UnsupportedDType(UserError):
-    """The program uses an element type that Tilelet does not store.
+    """The program uses an element type that Tilelet does not support.
 
-    Supported are FP32, FP16, BF16, FP8E4M3FN, FP8E5M2, FP8E8M0, FP4, BOOL and the signed and
-    unsigned integers of 8 to 64 bits.
+    FP32, FP16, BF16, FP8E4M3FN, FP8E5M2, FP8E8M0, FP4, BOOL and the signed and unsigned integers of
+    8 to 64 bits are supported.
     """
 
     code = "E0806"
@@ -222,10 +223,11 @@ class UnsupportedLevel(UserError):
 
 
 class UnsupportedFunctionType(UserError):
-    """A function is declared with a type that only the compiler makes, or that is not supported.
+    """A function is declared with a type that only the compiler generates, or that is not
+    supported.
 
     SPMD wrappers are derived from `pl.spmd`. Write Opaque, Orchestration, InCore or Inline
-    functions, or AIC, AIV and Group functions for cores that hand each other tiles.
+    functions, or AIC, AIV and Group functions for cores that exchange tiles.
     """
 
     code = "E0808"
@@ -249,8 +251,8 @@ class UnsupportedFunctionType(UserError):
 class UnsupportedOp(UserError):
     """The program calls an op of the language that Tilelet does not have yet.
 
-    The name is right, the op is missing here. docs/ops.md lists what there is; the help names
-    another way where there is one.
+    The name is correct, but Tilelet does not implement it. docs/ops.md lists the supported ops; the
+    help names an alternative if there is one.
     """
 
     code = "E0809"
@@ -265,7 +267,7 @@ class UnsupportedOp(UserError):
     def __init__(self, loc: Loc, op: str, instead: str = "") -> None:
         super().__init__(
             f"op `{op}` is not supported",
-            [Label(loc, "an op of the language, missing here")],
+            [Label(loc, "an op of the language, but not implemented")],
             helps=optional(instead),
         )
 
@@ -273,7 +275,7 @@ class UnsupportedOp(UserError):
 class UnsupportedKeyword(UserError):
     """A call uses an option of an op, scope or loop that Tilelet does not support.
 
-    The option is known and would change what the program does, so it is not ignored.
+    The option would change what the program does, so it is not ignored.
     """
 
     code = "E0810"

@@ -11,12 +11,14 @@ from tilelet.diag.text import optional, plural, shape_text
 class WindowOutOfRange(UserError):
     """A slice, load, store or assemble reaches outside its tensor.
 
-    Reported at compile time if it is certain, else when the kernel runs, with the actual numbers.
-    A view that the control program takes may reach past the end of its tensor at run time, as long
-    as nobody loads or stores what is not there: a block table of fixed width near its end.
-    If the last window may be partial, take it with `pl.slice(..., clamp=True)` or `pl.load(...,
-    clamp=True)`: what is outside is not valid, and a store of it writes nothing there. Or take the
-    full shape with `valid_shape=` cut to what is left: `pl.min(size, extent - start)`.
+    The error is reported at compile time if it is certain, and otherwise when the kernel runs, with
+    the actual values. A view taken by the control program may extend past the end of its tensor at
+    run time as long as nothing loads or stores the missing part, as a fixed-width block table does
+    near its end.
+
+    If the last window may be partial, use `pl.slice(..., clamp=True)` or `pl.load(...,
+    clamp=True)`: the part outside the tensor is not valid, and stores skip it. Or take the full
+    shape and pass `valid_shape=` with the remaining extent, `pl.min(size, extent - start)`.
     """
 
     code = "E0501"
@@ -41,29 +43,28 @@ class WindowOutOfRange(UserError):
         made: Loc | None = None,
         whole: object = None,
     ) -> None:
-        """`clamps`: the op has `clamp=`; `made`: where the tensor is made.
+        """Build the message.
 
-        whole: the extent of the view, of which only `extent` exists
+        `clamps`: the op has `clamp=`; `made`: where the tensor is created; `whole`: the extent of
+        the view, of which only `extent` exists.
         """
         of_name = f" of `{name}`" if name else ""
         nothing = isinstance(start, int) and isinstance(extent, int) and not 0 <= start < extent
-        remedy = "cut the window with `valid_shape=`, or check the offset"
+        remedy = "limit the window with `valid_shape=`, or check the offset"
         if nothing:
-            remedy = "no part of the window is inside: check the offset"
+            remedy = "the whole window is outside: check the offset"
         elif clamps:
-            remedy = (
-                "if the last window may be partial, `pl.slice(..., clamp=True)` takes what is there"
-            )
+            remedy = "if the last window may be partial, use `pl.slice(..., clamp=True)`"
         end = (
             start + size if isinstance(start, int) and isinstance(size, int) else f"{start}+{size}"
         )
         said = "at run time, the window is out of range" if runtime else "out of range"
         labels = [Label(loc, said)]
-        labels += [Label(made, f"`{name}` is made here")] if made is not None else []
+        labels += [Label(made, f"`{name}` is created here")] if made is not None else []
         text = f"outside axis {axis}{of_name}, which has extent {extent}"
         if whole not in (None, extent):
             text = (
-                f"outside axis {axis} of a view{of_name} that reaches past its end: only {extent} "
+                f"outside axis {axis} of a view{of_name} that extends past its end: only {extent} "
                 f"of its {whole} exist"
             )
         super().__init__(f"window {start}:{end} is {text}", labels, helps=[remedy])
@@ -72,11 +73,11 @@ class WindowOutOfRange(UserError):
 class ValidShapeTooLarge(UserError):
     """A `valid_shape` is larger than the tile it describes, or a negative constant.
 
-    The valid region is the part of the tile that holds data, counted from the tile's own origin: it
-    is at most the tile's shape. A frequent slip is passing the tensor's total length for a shifted
-    window; subtract the offset. An extent that is computed may be negative, as `length - offset` is
-    beyond the end: then nothing is valid. The size of the window itself may be computed, too, in
-    `@pl.program` classes (`x[0:n]`), but not negative.
+    The valid region is the part of the tile that holds data, counted from the tile's own origin, so
+    it is at most the tile's shape. A common mistake is to pass the tensor's total length for a
+    shifted window: subtract the offset. A computed extent may be negative, as `length - offset` is
+    past the end; then nothing is valid. In `@pl.program` classes the size of the window itself may
+    also be computed (`x[0:n]`), but must not be negative.
     """
 
     code = "E0502"
@@ -91,21 +92,23 @@ class ValidShapeTooLarge(UserError):
     def __init__(
         self, loc: Loc, axis: int, valid: object, size: object, runtime: bool = False
     ) -> None:
-        remedy = "it counts from the window's own start: use `pl.min(size, length - offset)`"
+        remedy = "it counts from the start of the window: use `pl.min(size, length - offset)`"
         if runtime and isinstance(valid, int) and valid < 0:
-            remedy = "no window has a negative size: use `pl.max(size, 0)` where it may be nothing"
+            remedy = (
+                "a window cannot have a negative size: use `pl.max(size, 0)` if it may be empty"
+            )
         super().__init__(
-            f"valid extent {valid} does not fit a tile of {size} in axis {axis}",
+            f"valid extent {valid} does not fit a tile of extent {size} in axis {axis}",
             [Label(loc, f"must be 0 to {size}{' at run time' if runtime else ''}")],
             helps=[remedy],
         )
 
 
 class IndexOutOfRange(UserError):
-    """An index of an element is outside its tensor.
+    """An element index is outside its tensor.
 
-    Indices count from 0 to the extent minus one, in every axis. Gather and scatter check the
-    indices they are given as data in the same way.
+    In every axis, indices go from 0 to the extent minus one. Gather and scatter check their index
+    tensors in the same way.
     """
 
     code = "E0503"
@@ -142,8 +145,8 @@ class IndexOutOfRange(UserError):
 class BadSubscript(UserError):
     """A subscript uses a form that the language does not have.
 
-    Windows are `a:b` with a step of one and bounds from 0; there is no `...`, no `None`, no
-    negative index and no index list. `pl.gather` picks by a list of indices.
+    Windows are written `a:b`, with non-negative bounds and a step of one. There is no `...`, no
+    `None`, no negative index and no index list; use `pl.gather` to select by a list of indices.
     """
 
     code = "E0504"
@@ -162,10 +165,10 @@ class BadSubscript(UserError):
 
 
 class WrongIndexCount(UserError):
-    """A subscript or index list has more entries than the tensor has axes, or too few.
+    """A subscript or index list has too many or too few entries for the tensor.
 
-    `pl.read`, `pl.write` and subscripts in a `@pl.program` name every axis; in `@pl.jit` code
-    missing trailing indices of a subscript mean the whole axis.
+    `pl.read`, `pl.write` and subscripts in a `@pl.program` name every axis. In `@pl.jit` code,
+    missing trailing indices of a subscript select the whole axis.
     """
 
     code = "E0505"
@@ -185,7 +188,7 @@ class WrongIndexCount(UserError):
 class ChainedWrite(UserError):
     """A value is assigned to a window of a window, as in `x[0:16][:, 0:8] = ...`.
 
-    The inner window is a value of its own, so nothing would reach the tensor. Write through one
+    The inner window is a separate value, so the assignment would not reach the tensor. Use one
     subscript that names all axes.
     """
 
@@ -202,16 +205,16 @@ class ChainedWrite(UserError):
         super().__init__(
             "cannot write through a window of a window",
             [Label(loc, "two subscripts")],
-            helps=["write through one subscript"],
+            helps=["use one subscript"],
         )
 
 
 class NonConstantExtent(UserError):
     """The length of a window taken by a subscript is not a compile-time constant.
 
-    `x[a:b]` becomes a tile of `b - a` rows, and tiles have constant shapes; the difference must
-    cancel to a number, as in `x[k : k + 128]`. For a run-time length, take a constant window with
-    `pl.slice(..., valid_shape=...)`.
+    `x[a:b]` becomes a tile of `b - a` rows, and tile shapes are constant, so the difference must
+    simplify to a constant, as in `x[k : k + 128]`. For a run-time length, take a window of constant
+    size with `pl.slice(..., valid_shape=...)`.
     """
 
     code = "E0507"
@@ -229,7 +232,7 @@ class NonConstantExtent(UserError):
 
     def __init__(self, loc: Loc, axis: int) -> None:
         super().__init__(
-            f"length of the window in axis {axis} is not a constant",
+            f"the length of the window in axis {axis} is not a constant",
             [Label(loc, "known only at run time")],
             helps=["use `pl.slice(x, [SIZE, ...], [start, ...], valid_shape=[length, ...])`"],
         )
@@ -260,10 +263,10 @@ class ScalarIntoWindow(UserError):
 
 
 class DivisionByZero(UserError):
-    """An integer is divided by zero, or its remainder by zero taken.
+    """An integer is divided by zero, or taken modulo zero.
 
-    Integers have no infinity, so the run stops and names the line. Float division follows IEEE and
-    gives infinity or NaN.
+    Integers have no infinity, so the run stops at this line. Float division follows IEEE 754 and
+    returns infinity or NaN.
     """
 
     code = "E0509"
@@ -282,15 +285,15 @@ class DivisionByZero(UserError):
 
     def __init__(self, loc: Loc, operator: str) -> None:
         super().__init__(
-            f"integer `{operator}` by zero", [Label(loc, "at run time, the right side is 0")]
+            f"integer `{operator}` by zero", [Label(loc, "at run time, the right operand is 0")]
         )
 
 
 class ValidRegionLost(UserError):
-    """An op would turn a partial valid region into something that is no longer a box.
+    """An op would turn a partial valid region into something that is not a box.
 
-    The valid region is always the rows and columns from the origin up to a limit. Reshaping a
-    partially valid tile generally scatters them. Fill the rest first with `pl.fillpad`, then
+    A valid region always consists of the rows and columns from the origin up to a limit. Reshaping
+    a partially valid tile generally scatters them. Fill the padding first with `pl.fillpad`, then
     reshape.
     """
 
@@ -306,18 +309,18 @@ class ValidRegionLost(UserError):
 
     def __init__(self, loc: Loc, op: str, valid: Sequence[object], shape: Sequence[object]) -> None:
         super().__init__(
-            f"`{op}` of a partly valid value",
+            f"`{op}` of a partially valid value",
             [Label(loc, f"valid `{shape_text(valid)}` of `{shape_text(shape)}`")],
-            helps=["fill the rest first: `pl.fillpad(x, pad_value=pl.PadValue.zero)`"],
+            helps=["fill the padding first: `pl.fillpad(x, pad_value=pl.PadValue.zero)`"],
         )
 
 
 class ReshapeNeedsCopy(UserError):
     """A tensor in global memory is reshaped, but its window has gaps that no view can skip.
 
-    Reshaping a tensor moves no data: the new shape is another view of the same memory. The rows of
-    a window that is narrower than its tensor do not follow each other, so they cannot be joined.
-    Reshape the whole tensor and take the window of that, or load the window in a scope and reshape
+    Reshaping a tensor moves no data: the result is another view of the same memory. The rows of a
+    window that is narrower than its tensor are not contiguous, so they cannot be merged. Reshape
+    the whole tensor and take the window from the result, or load the window in a scope and reshape
     the tile.
     """
 
@@ -336,15 +339,15 @@ class ReshapeNeedsCopy(UserError):
     ) -> None:
         super().__init__(
             f"cannot view a window of `{name}` as `{shape_text(to_shape)}`",
-            [Label(loc, f"the memory of this `{shape_text(from_shape)}` has gaps")],
+            [Label(loc, f"the memory of this `{shape_text(from_shape)}` window has gaps")],
             helps=["reshape the whole tensor first, or load the window and reshape the tile"],
         )
 
 
 class BlockCount(UserError):
-    """A `pl.spmd` launch asks for less than one block.
+    """A `pl.spmd` launch has fewer than one block.
 
-    The number of blocks is a positive integer. If there may be no work, put the launch under an
+    The number of blocks is a positive integer. If there may be no work, put the launch inside an
     `if`.
     """
 
@@ -363,16 +366,16 @@ class BlockCount(UserError):
 
     def __init__(self, loc: Loc, count: object) -> None:
         super().__init__(
-            f"a launch of {count} blocks", [Label(loc, f"at run time, the block count is {count}")]
+            f"launch of {count} blocks", [Label(loc, f"at run time, the block count is {count}")]
         )
 
 
 class DependsOnTaskData(UserError):
-    """Tasks are counted without running them, but the count depends on what they compute.
+    """The number of tasks was requested without running them, but it depends on what they compute.
 
-    The control program reads an element that a task writes, and loops or branches on it. Which
-    tasks follow is then known only after that task has run: run the program instead, which counts
-    as well. `tilelet tasks` does so by itself; `tilelet profile` with `--execute`.
+    The control program reads an element that a task writes, and uses it in a loop bound or branch.
+    The tasks that follow are known only after that task has run, so run the program; the run also
+    counts the tasks. `tilelet tasks` does this automatically; `tilelet profile` needs `--execute`.
     """
 
     code = "E0514"
@@ -389,17 +392,17 @@ class DependsOnTaskData(UserError):
 
     def __init__(self, loc: Loc, name: str) -> None:
         super().__init__(
-            f"tasks that are not run decide the value of `{name}`",
+            f"the value of `{name}` depends on tasks that were not run",
             [Label(loc, "unknown while tasks are only counted")],
-            helps=["run the program: the run counts its tasks too"],
+            helps=["run the program, which also counts its tasks"],
         )
 
 
 class ExtentNotPositive(UserError):
-    """A shape given by run-time numbers has an extent below one.
+    """A shape computed at run time has an extent below one.
 
-    Memory of zero or fewer elements cannot be made or viewed. Check how the number is computed, or
-    put the code under an `if`.
+    Tensors and views have at least one element. Check how the extent is computed, or put the code
+    inside an `if`.
     """
 
     code = "E0515"
